@@ -1,1 +1,1 @@
-
+"""One mechanism a file, each an ``nn.Module``."""

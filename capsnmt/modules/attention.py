@@ -1,0 +1,186 @@
+"""The multi-head attention that every mechanism of the plugin shares."""
+
+from __future__ import annotations
+
+from typing import Any, Dict, Optional, Tuple
+
+import torch
+import torch.nn.functional as F
+from fairseq.modules import MultiheadAttention
+from torch import Tensor
+
+IncrementalState = Dict[str, Dict[str, Optional[Tensor]]]
+
+
+def split_heads(x: Tensor, num_heads: int) -> Tensor:
+    """``[length, batch, d]`` to ``[batch, heads, length, d / heads]``."""
+    length, batch, _ = x.shape
+    return x.reshape(length, batch, num_heads, -1).permute(1, 2, 0, 3)
+
+
+def join_heads(x: Tensor) -> Tensor:
+    """``[batch, heads, length, d / heads]`` to ``[length, batch, d]``."""
+    batch, _, length, _ = x.shape
+    return x.permute(2, 0, 1, 3).reshape(length, batch, -1)
+
+
+def additive_mask(
+    attn_mask: Optional[Tensor], key_padding_mask: Optional[Tensor], like: Tensor
+) -> Optional[Tensor]:
+    """Both masks of fairseq as one term of the scores, broadcastable to ``[B, H, L, K]``.
+
+    Masked scores get the lowest finite number and not minus infinity: a row with nothing to attend
+    to (a padded target position, say) then gives a uniform average that nobody reads, where the
+    softmax of a row of infinities is NaN and poisons every gradient.
+
+    Args:
+        attn_mask: ``[L, K]``, added to the scores (``-inf`` where a position may not look).
+        key_padding_mask: ``[B, K]``, nonzero at padding.
+        like: a tensor of the scores' dtype and device.
+    """
+    lowest = torch.finfo(like.dtype).min
+    mask = None
+    if attn_mask is not None:
+        mask = attn_mask.to(like).clamp(min=lowest)[None, None]
+    if key_padding_mask is not None:
+        padding = key_padding_mask.to(device=like.device, dtype=torch.bool)[:, None, None, :]
+        mask = like.new_zeros(()) if mask is None else mask
+        mask = mask.masked_fill(padding, lowest)
+    return mask
+
+
+class Attention(MultiheadAttention):
+    r"""Multi-head attention (Vaswani et al. 2017, section 3.2) in steps that can be replaced.
+
+    ``project`` gives queries, keys and values per head (and keeps the incremental state),
+    ``attend`` computes :math:`O_h = \mathrm{softmax}(Q_h K_h^\top / \sqrt{d_h}) V_h`, and
+    ``out_proj`` aggregates the heads. ``out_proj`` is called as a module, so that whatever
+    aggregates the heads simply takes its place; fairseq's own forward reads its weight instead.
+
+    Parameters, their names and their initialisation are fairseq's: stock checkpoints load.
+    Probabilities are built only when the caller asks for weights; otherwise the fused
+    ``scaled_dot_product_attention`` runs.
+    """
+
+    def forward(
+        self,
+        query: Tensor,
+        key: Optional[Tensor],
+        value: Optional[Tensor],
+        key_padding_mask: Optional[Tensor] = None,
+        incremental_state: Optional[IncrementalState] = None,
+        need_weights: bool = True,
+        static_kv: bool = False,
+        attn_mask: Optional[Tensor] = None,
+        before_softmax: bool = False,
+        need_head_weights: bool = False,
+    ) -> Tuple[Tensor, Optional[Tensor]]:
+        """Attend from ``query`` ``[L, B, d]`` to ``key`` and ``value`` ``[K, B, d]``.
+
+        Args:
+            key_padding_mask: ``[B, K]``, true at padding.
+            incremental_state: fairseq's decoding cache; ``None`` for the full pass.
+            need_weights: also return the attention weights, averaged over the heads.
+            static_kv: keys and values do not change between decoding steps.
+            attn_mask: ``[L, K]``, added to the scores.
+            before_softmax: not supported; it exists because the host's signature has it.
+            need_head_weights: return the weights of every head instead of their mean.
+
+        Returns:
+            The output ``[L, B, d]``, and the weights: ``[B, L, K]``, or ``[H, B, L, K]`` with
+            ``need_head_weights``, or ``None``.
+        """
+        if before_softmax:
+            raise NotImplementedError("capsnmt attention does not return scores before the softmax")
+        q, k, v, key_padding_mask = self.project(
+            query, key, value, key_padding_mask, incremental_state, static_kv
+        )
+        heads, weights = self.attend(
+            q, k, v, attn_mask, key_padding_mask, need_weights or need_head_weights
+        )
+        if weights is not None:
+            weights = weights.transpose(0, 1) if need_head_weights else weights.mean(dim=1)
+        return self.out_proj(join_heads(heads)), weights
+
+    def project(
+        self,
+        query: Tensor,
+        key: Optional[Tensor],
+        value: Optional[Tensor],
+        key_padding_mask: Optional[Tensor],
+        incremental_state: Optional[IncrementalState],
+        static_kv: bool,
+    ) -> Tuple[Tensor, Tensor, Tensor, Optional[Tensor]]:
+        """Queries ``[B, H, L, d_h]``, keys and values ``[B', H, K, d_h]``, their padding mask.
+
+        With beam search, the encoder-decoder attention keeps keys and values once a sentence:
+        ``B = B' * beam_size``. In incremental decoding the cache is read and written here, in the
+        host's layout, so that the host's own beam reordering works on it.
+        """
+        q = split_heads(self.q_proj(query), self.num_heads)
+        saved: Any = {}
+        if incremental_state is not None:
+            saved = self._get_input_buffer(incremental_state)
+        if static_kv and "prev_key" in saved:
+            return q, saved["prev_key"], saved["prev_value"], saved.get("prev_key_padding_mask")
+
+        if self.self_attention:
+            key = value = query
+        elif self.encoder_decoder_attention:
+            assert key is not None
+            if self.beam_size > 1 and key.size(1) == query.size(1):
+                # the host expanded the sentences to hypotheses: the first of each is enough
+                key = key[:, :: self.beam_size]
+                if key_padding_mask is not None:
+                    key_padding_mask = key_padding_mask[:: self.beam_size]
+            value = key
+        k = split_heads(self.k_proj(key), self.num_heads)
+        v = split_heads(self.v_proj(value), self.num_heads)
+
+        if incremental_state is not None:
+            if "prev_key" in saved:
+                k = torch.cat([saved["prev_key"], k], dim=2)
+                v = torch.cat([saved["prev_value"], v], dim=2)
+            key_padding_mask = self._append_prev_key_padding_mask(
+                key_padding_mask=key_padding_mask,
+                prev_key_padding_mask=saved.get("prev_key_padding_mask"),
+                batch_size=k.size(0),
+                src_len=k.size(2),
+                static_kv=static_kv,
+            )
+            saved.update(prev_key=k, prev_value=v, prev_key_padding_mask=key_padding_mask)
+            self._set_input_buffer(incremental_state, saved)
+        return q, k, v, key_padding_mask
+
+    def attend(
+        self,
+        q: Tensor,
+        k: Tensor,
+        v: Tensor,
+        attn_mask: Optional[Tensor],
+        key_padding_mask: Optional[Tensor],
+        need_weights: bool,
+    ) -> Tuple[Tensor, Optional[Tensor]]:
+        """Head outputs ``[B, H, L, d_h]`` and, on request, their weights ``[B, H, L, K]``."""
+        batch, num_heads, length, _ = q.shape
+        sentences = k.size(0)
+        if batch != sentences:  # the hypotheses of a sentence are further queries to its one memory
+            q = q.unflatten(0, (sentences, -1)).transpose(1, 2).flatten(2, 3)
+        mask = additive_mask(attn_mask, key_padding_mask, like=q)
+        dropout = self.dropout_module
+        weights: Optional[Tensor] = None
+        if need_weights:
+            scores = torch.matmul(q * self.scaling, k.transpose(-1, -2))
+            scores = scores if mask is None else scores + mask
+            weights = torch.softmax(scores, dim=-1, dtype=torch.float32)
+            heads = torch.matmul(dropout(weights.type_as(scores)), v)
+        else:
+            dropping = self.training or dropout.apply_during_inference
+            heads = F.scaled_dot_product_attention(
+                q, k, v, attn_mask=mask, dropout_p=dropout.p if dropping else 0.0
+            )
+        if batch != sentences:
+            heads = heads.unflatten(2, (-1, length)).transpose(1, 2).flatten(0, 1)
+            if weights is not None:
+                weights = weights.unflatten(2, (-1, length)).transpose(1, 2).flatten(0, 1)
+        return heads, weights

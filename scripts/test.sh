@@ -1,0 +1,43 @@
+#!/usr/bin/env bash
+# The whole check: ruff, mypy, shellcheck, shfmt, doctests, tests. Makes its environment itself.
+#   scripts/test.sh [--host main|stock] [PYTEST ARGUMENTS...]
+set -euo pipefail
+cd "$(dirname "$0")/.."
+# shellcheck source=scripts/venv.sh
+. scripts/venv.sh
+
+usage() {
+  sed -n 's/^#  *//p' "$0" | sed -n '2,3p'
+}
+
+host=main
+while [ $# -gt 0 ]; do
+  case $1 in
+    --host)
+      [ $# -ge 2 ] || die "--host needs a value: main or stock"
+      host=$2
+      shift 2
+      ;;
+    -h | --help)
+      usage
+      exit 0
+      ;;
+    *) break ;;
+  esac
+done
+
+use_venv "$host"
+bin=$(dirname "$PYTHON")
+mapfile -t shell_files < <(git ls-files '*.sh' .ci/run)
+
+echo "== ruff"
+"$bin/ruff" check .
+"$bin/ruff" format --check .
+echo "== mypy"
+"$bin/mypy"
+echo "== shellcheck, shfmt"
+"$bin/shellcheck" -x "${shell_files[@]}"
+"$bin/shfmt" -i 2 -ci -d "${shell_files[@]}"
+echo "== doctests and tests on the $host host"
+# One thread a process: the tests already run one process a core.
+OMP_NUM_THREADS=1 exec "$PYTHON" -m pytest --doctest-modules -n auto --dist worksteal capsnmt data_prep tests "$@"
