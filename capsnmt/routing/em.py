@@ -1,0 +1,122 @@
+"""EM routing (li2019 Algorithm 2, dou2019 Algorithm 2)."""
+
+from __future__ import annotations
+
+import math
+from typing import List, Optional
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from .backend import full_precision, run_operator
+from .checks import check_activation, check_betas, check_iterations, check_votes, flatten_votes
+from .numerics import MASS_FLOOR, VARIANCE_FLOOR, sum_over_width
+
+
+def em_routing(
+    votes: Tensor,
+    beta_a: Tensor,
+    beta_u: Tensor,
+    iterations: int = 3,
+    input_activation: Optional[Tensor] = None,
+    backend: Optional[str] = None,
+) -> Tensor:
+    """Route by agreement, fitting one Gaussian an output capsule to its votes by EM.
+
+    C[i,n] = 1/N. For t = 0..T-1, M-step with the inverse temperature lam_t::
+
+        R[i,n] = C[i,n] a_in[i,n]                                  (dou2019 Alg. 2, M-step 3)
+        r[n]   = sum_i R[i,n]
+        mu[n]  = sum_i R[i,n] V[i,n] / r[n]                        (li2019 eq 10, dou2019 eq 11)
+        var[n] = sum_i R[i,n] (V[i,n] - mu[n])^2 / r[n]            (li2019 eq 11, dou2019 eq 12)
+        chi[n] = sum_D (log sigma[n] + (1 + log 2 pi) / 2) r[n]    (dou2019 eq 13)
+        A[n]   = logistic(lam_t (beta_a[n] - beta_u[n] r[n] - chi[n]))       (dou2019 eq 14)
+
+    and, but after the last M-step, E-step::
+
+        log p[i,n] = -sum_D ((V[i,n] - mu[n])^2 / (2 var[n]) + log sigma[n] + log(2 pi) / 2)
+        C[i,n] = softmax over n of (log A[n] + log p[i,n])         (li2019 eq 12, dou2019 eq 16)
+
+    The result is A[n] mu[n] (li2019 eq 9).
+
+    **D**: the E-step is in the log domain, and a capsule's density is the product over its D
+    dimensions, as in Hinton et al. (2018); li2019 prints a sum of densities, the same at D = 1.
+
+    Args:
+        votes: V, ``[..., I, N, D]``, any floating dtype; arithmetic is fp32 or better.
+        beta_a: cost of describing an active capsule, ``[N]``.
+        beta_u: cost an input capsule pays when it is not active, ``[N]``.
+        iterations: T >= 1.
+        input_activation: a_in, ``[..., I]`` or ``[..., I, N]``, in 0..1; None = all 1.
+        backend: ``auto``, ``eager`` or ``compiled``; None takes ``routing_backend``'s.
+
+    Returns:
+        Output capsules, ``[..., N, D]``, dtype of ``votes``.
+
+    Raises:
+        ValueError: a shape, dtype, iteration count or backend that is not as above.
+
+    >>> votes = torch.tensor([[[1.0], [4.0]], [[3.0], [4.0]]])  # I = 2, N = 2, D = 1
+    >>> em_routing(votes, torch.zeros(2), torch.zeros(2), iterations=1)
+    tensor([[0.3897],
+            [3.9835]])
+
+    (mu = 2, 4; var = 1, 0; r = 1; chi = 1.4189, log(1e-3) + 1.4189; A = 0.1948, 0.9959.)
+    """
+    check_votes(votes)
+    check_betas(votes, beta_a, beta_u)
+    check_iterations(iterations)
+    activation = check_activation(votes, input_activation)
+    return run_operator(
+        "em_routing",
+        em_kernel,
+        flatten_votes(votes),
+        beta_a,
+        beta_u,
+        activation,
+        leading=votes.shape[:-3],
+        iterations=iterations,
+        backend=backend,
+    )
+
+
+def inverse_temperature(t: int, iterations: int) -> float:
+    """Return lam_t, rising linearly from 1 to min(T, 3) (**D**: the schedule of the released code).
+
+    >>> [inverse_temperature(t, 3) for t in range(3)]
+    [1.0, 2.0, 3.0]
+    """
+    return 1.0 + (min(iterations, 3) - 1) * t / max(1, iterations - 1)
+
+
+@full_precision
+def em_kernel(
+    votes: Tensor,
+    beta_a: Tensor,
+    beta_u: Tensor,
+    activation: Optional[Tensor],
+    *,
+    iterations: int,
+    trace: Optional[List[Tensor]],
+) -> Tensor:
+    """Equations of ``em_routing`` on flat votes ``[tokens, I, N, D]``; activation ``[.., I, N|1]``."""
+    C = torch.full_like(votes[..., 0], 1.0 / votes.size(-2))
+    for t in range(iterations):
+        if trace is not None:
+            trace.append(C.detach())
+        R = C if activation is None else C * activation
+        r = R.sum(-2)
+        share = (R / r.clamp(min=MASS_FLOOR).unsqueeze(-2)).unsqueeze(-1)
+        mu = (share * votes).sum(-3)
+        squared_distance = (votes - mu.unsqueeze(-3)).square()
+        var = (share * squared_distance).sum(-3) + VARIANCE_FLOOR
+        log_sigma = 0.5 * var.log()
+        chi = (log_sigma + 0.5 * (1 + math.log(2 * math.pi))).sum(-1) * r
+        logit_A = inverse_temperature(t, iterations) * (beta_a - beta_u * r - chi)
+        if t < iterations - 1:
+            log_p = -sum_over_width(squared_distance * (0.5 / var).unsqueeze(-3)) - sum_over_width(
+                log_sigma + 0.5 * math.log(2 * math.pi)
+            ).unsqueeze(-2)
+            C = (F.logsigmoid(logit_A).unsqueeze(-2) + log_p).softmax(-1)
+    return logit_A.sigmoid().unsqueeze(-1) * mu

@@ -1,0 +1,66 @@
+"""Coupling coefficients on request, for analysis."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from typing import Iterator, List, Tuple
+
+from torch import Tensor
+
+
+@dataclass(frozen=True)
+class RoutingRecord:
+    """What one call of an operator did.
+
+    Attributes:
+        operator: the operator's name, e.g. ``em_routing``.
+        coefficients: C of each iteration, ``[..., I, N]``, detached, in the inner precision;
+            for horizontal routing ``[B, L, L, H]``, row l holding its inputs t <= l.
+    """
+
+    operator: str
+    coefficients: List[Tensor]
+
+
+_listeners: ContextVar[Tuple[List[RoutingRecord], ...]] = ContextVar(
+    "capsnmt_routing_records", default=()
+)
+
+
+@contextmanager
+def record_routing() -> Iterator[List[RoutingRecord]]:
+    """Record the coupling coefficients of every operator call inside the ``with`` block.
+
+    Blocks nest: a call is appended to the list of every block it is inside of. Recording ends
+    with the block, also by an exception, and is confined to the current thread or async task.
+    Recorded calls run in the eager backend.
+
+    >>> import torch
+    >>> from capsnmt.routing import simple_routing
+    >>> with record_routing() as records:
+    ...     _ = simple_routing(torch.ones(2, 4, 1), iterations=2)
+    >>> [(record.operator, len(record.coefficients)) for record in records]
+    [('simple_routing', 2)]
+    >>> records[0].coefficients[0]
+    tensor([[0.2500, 0.2500, 0.2500, 0.2500],
+            [0.2500, 0.2500, 0.2500, 0.2500]])
+    """
+    records: List[RoutingRecord] = []
+    token = _listeners.set((*_listeners.get(), records))
+    try:
+        yield records
+    finally:
+        _listeners.reset(token)
+
+
+def is_recording() -> bool:
+    """Tell whether a ``record_routing()`` block is open here."""
+    return bool(_listeners.get())
+
+
+def append_record(operator: str, coefficients: List[Tensor]) -> None:
+    """Hand one call's coefficients to every open ``record_routing()`` block."""
+    for records in _listeners.get():
+        records.append(RoutingRecord(operator, list(coefficients)))

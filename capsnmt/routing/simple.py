@@ -1,0 +1,67 @@
+"""Simple routing (li2019 Algorithm 1)."""
+
+from __future__ import annotations
+
+from typing import List, Optional
+
+import torch
+from torch import Tensor
+
+from .backend import full_precision, run_operator
+from .checks import check_iterations, check_votes, flatten_votes
+from .numerics import MASS_FLOOR, sum_over_width
+from .squash import squash
+
+
+def simple_routing(votes: Tensor, iterations: int = 3, backend: Optional[str] = None) -> Tensor:
+    """Route by agreement, each output capsule the squashed weighted mean of its votes.
+
+    b = 0; T times::
+
+        C[i,n] = softmax over n of b[i,n]                         (li2019 Alg. 1, line 4)
+        S[n]   = sum_i C[i,n] V[i,n] / sum_i C[i,n]               (eq 7)
+        out[n] = squash(S[n])                                     (eq 8)
+        b[i,n] += out[n] . V[i,n]                                 (line 6)
+
+    Args:
+        votes: V, ``[..., I, N, D]``, any floating dtype; arithmetic is fp32 or better.
+        iterations: T >= 1.
+        backend: ``auto``, ``eager`` or ``compiled``; None takes ``routing_backend``'s.
+
+    Returns:
+        Output capsules, ``[..., N, D]``, dtype of ``votes``.
+
+    Raises:
+        ValueError: a shape, dtype, iteration count or backend that is not as above.
+
+    >>> votes = torch.tensor([[[3.0, 4.0], [1.0, 0.0]], [[3.0, 4.0], [0.0, 1.0]]])
+    >>> simple_routing(votes, iterations=1)  # means (3, 4) and (.5, .5): 25/26 * .6 = 0.5769
+    tensor([[0.5769, 0.7692],
+            [0.2357, 0.2357]])
+    """
+    check_votes(votes)
+    check_iterations(iterations)
+    return run_operator(
+        "simple_routing",
+        simple_kernel,
+        flatten_votes(votes),
+        leading=votes.shape[:-3],
+        iterations=iterations,
+        backend=backend,
+    )
+
+
+@full_precision
+def simple_kernel(votes: Tensor, *, iterations: int, trace: Optional[List[Tensor]]) -> Tensor:
+    """Equations of ``simple_routing`` on flat votes ``[tokens, I, N, D]``."""
+    b = torch.zeros_like(votes[..., 0])
+    for t in range(iterations):
+        C = b.softmax(-1)
+        if trace is not None:
+            trace.append(C.detach())
+        mass = C.sum(-2).clamp(min=MASS_FLOOR)
+        S = (C.unsqueeze(-1) * votes).sum(-3) / mass.unsqueeze(-1)
+        out = squash(S)
+        if t < iterations - 1:
+            b = b + sum_over_width(out.unsqueeze(-3) * votes)
+    return out
