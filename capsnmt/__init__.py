@@ -1,3 +1,18 @@
-"""capsnmt: routing-by-agreement and its relatives, as a fairseq ``--user-dir`` plugin."""
+"""capsnmt: routing-by-agreement and its relatives, as a fairseq ``--user-dir`` plugin.
+
+Importing it checks the host, lets torch load fairseq's checkpoints safely, and registers the
+models; fairseq imports it by the path given as ``--user-dir``.
+"""
+
+from capsnmt.host import check_host
+
+check_host()
+
+from capsnmt.checkpoints import allow_fairseq_checkpoints  # noqa: E402
+
+allow_fairseq_checkpoints()
+
+from capsnmt import models  # noqa: E402
 
 __version__ = "0.1.0"
+__all__ = ["__version__", "models"]

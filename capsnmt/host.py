@@ -28,7 +28,9 @@ def check_host() -> None:
     # Stock fairseq's dataclasses are refused by Python >= 3.11, the fork has no older wheels.
     wanted = FORK if sys.version_info >= (3, 11) else STOCK
     # Stock fairseq needs omegaconf 2.0.6, whose metadata newer pips refuse.
-    installer = "pip install" if wanted == FORK else "pip install 'pip<24.1' && pip install 'numpy<2'"
+    installer = (
+        "pip install" if wanted == FORK else "pip install 'pip<24.1' && pip install 'numpy<2'"
+    )
     if importlib.util.find_spec("fairseq") is None:
         raise ImportError(f"capsnmt: fairseq is not installed: {installer} {wanted}")
     try:
@@ -41,6 +43,4 @@ def check_host() -> None:
         ) from None
     version = getattr(fairseq, "__version__", "unknown")
     if not version.startswith(SUPPORTED_FAIRSEQ):
-        raise ImportError(
-            f"capsnmt: fairseq {version} is not supported: {installer} {wanted}"
-        )
+        raise ImportError(f"capsnmt: fairseq {version} is not supported: {installer} {wanted}")

@@ -1,1 +1,6 @@
+"""The composable Transformer and its architectures."""
 
+from capsnmt.models.architectures import PRESETS, SIZES, register_architectures
+from capsnmt.models.transformer import CapsnmtTransformer
+
+__all__ = ["PRESETS", "SIZES", "CapsnmtTransformer", "register_architectures"]

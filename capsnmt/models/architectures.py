@@ -1,0 +1,67 @@
+"""The architectures by name: presets of the model's switches, each in four sizes."""
+
+from __future__ import annotations
+
+from typing import Any, Callable, Dict
+
+from fairseq.models import ARCH_MODEL_REGISTRY, register_model_architecture
+from fairseq.models.transformer.transformer_legacy import base_architecture
+from fairseq.utils import safe_hasattr
+
+from capsnmt.models import transformer  # noqa: F401  the model must be registered first
+from capsnmt.models.config import complete, validate
+
+MODEL = "capsnmt_transformer"
+
+# Li et al. 2019's "Effective Aggregation" is EM routing of encoder self-attention, layers 1 and 2.
+PRESETS: Dict[str, Dict[str, Any]] = {
+    "capsnmt_transformer": {},
+    "transformer_em_routing": {
+        "head_aggregation": "em",
+        "head_aggregation_attention": "enc-self",
+        "head_aggregation_encoder_layers": "1,2",
+    },
+}
+
+
+def _size(width: int, ffn: int, heads: int, layers: int, **others: Any) -> Dict[str, Any]:
+    stack = {"embed_dim": width, "ffn_embed_dim": ffn, "attention_heads": heads, "layers": layers}
+    sides = {f"{side}_{name}": n for side in ("encoder", "decoder") for name, n in stack.items()}
+    return {**sides, **others}
+
+
+SIZES: Dict[str, Dict[str, Any]] = {
+    "": _size(512, 2048, 8, 6),
+    "_big": _size(1024, 4096, 16, 6, dropout=0.3),
+    "_iwslt": _size(256, 1024, 4, 4),
+    "_tiny": _size(128, 256, 4, 3),
+}
+
+
+def architecture(preset: str, size: str) -> Callable[[Any], None]:
+    """The function fairseq calls to complete and check the arguments of one architecture.
+
+    It runs at the end of parsing (and again whenever a model is built from a checkpoint), so a bad
+    value stops before data is read.
+    """
+
+    def configure(args: Any) -> None:
+        for name, value in SIZES[size].items():
+            if not safe_hasattr(args, name):
+                setattr(args, name, value)
+        base_architecture(args)
+        complete(args, PRESETS[preset])
+        validate(args)
+
+    return configure
+
+
+def register_architectures() -> None:
+    """Register every preset in every size, once."""
+    for preset in PRESETS:
+        for size in SIZES:
+            if preset + size not in ARCH_MODEL_REGISTRY:
+                register_model_architecture(MODEL, preset + size)(architecture(preset, size))
+
+
+register_architectures()

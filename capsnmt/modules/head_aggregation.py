@@ -1,0 +1,109 @@
+"""Routing-by-agreement over attention heads (Li et al. 2019), in place of the output projection."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+import torch.nn as nn
+import torch.nn.functional as F
+from fairseq.modules import LayerNorm
+from torch import Tensor
+
+from capsnmt.routing import em_routing, simple_routing
+
+ROUTINGS = ("simple", "em")
+
+
+class HeadAggregation(nn.Module):
+    r"""Aggregate H attention heads into N output capsules that make up the sublayer's output.
+
+    With :math:`\hat O = [O_1, \dots, O_H]` the concatenated heads (li2019 eq 3):
+
+    .. math::
+        \Omega^{in} = \mathrm{relu}(W_1 \hat O + b_1), \quad
+        V_{h \to n} = (W_2 \Omega^{in} + b_2)_{h, n}            \qquad \text{(eq 5, 6)}
+
+    and the output is :math:`[\Omega^{out}_1, \dots, \Omega^{out}_N]`, routed by agreement from the
+    votes V (Algorithm 1 or 2).
+
+    **D**: equations 5 and 6 leave the networks :math:`f_h` open. As in the authors' released code,
+    and as their parameter counts require, one hidden layer is shared by all heads: W1 is d x d,
+    W2 is (H d) x d. Together they replace W^O and add H d^2 + H d parameters (EM: 2 N more).
+
+    **D**: the optional normalisation is one LayerNorm over the concatenated capsules. At the
+    papers' N = d a capsule is a single number, which a norm of its own would erase.
+
+    Args:
+        embed_dim: d, the model's width.
+        num_heads: H, the input capsules.
+        routing: ``simple`` (Algorithm 1) or ``em`` (Algorithm 2).
+        num_capsules: N, a divisor of d; 0 means d.
+        iterations: T.
+        normalize: put a LayerNorm on the output capsules.
+        backend: how the routing is run, see :mod:`capsnmt.routing.backend`.
+
+    Raises:
+        ValueError: ``routing`` is unknown or N does not divide d.
+    """
+
+    def __init__(
+        self,
+        embed_dim: int,
+        num_heads: int,
+        routing: str = "em",
+        num_capsules: int = 0,
+        iterations: int = 3,
+        normalize: bool = False,
+        backend: str = "auto",
+    ) -> None:
+        super().__init__()
+        num_capsules = num_capsules or embed_dim
+        if routing not in ROUTINGS:
+            raise ValueError(f"routing {routing!r} is unknown: choose from {', '.join(ROUTINGS)}")
+        if embed_dim % num_capsules:
+            raise ValueError(f"{num_capsules} capsules do not divide the width {embed_dim}")
+        self.routing = routing
+        self.num_heads = num_heads
+        self.num_capsules = num_capsules
+        self.iterations = iterations
+        self.backend = backend
+        self.hidden = nn.Linear(embed_dim, embed_dim)
+        self.votes = nn.Linear(embed_dim, num_heads * embed_dim)
+        if routing == "em":
+            self.beta_a = nn.Parameter(torch.zeros(num_capsules))
+            self.beta_u = nn.Parameter(torch.zeros(num_capsules))
+        self.norm = LayerNorm(embed_dim) if normalize else None
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Glorot initialisation, of W2 for each head's d x d block by itself.
+
+        A block is one head's own map to its votes; scaled by the fan-out of all H blocks together,
+        votes and with them the sublayer's output would shrink with the number of heads.
+        """
+        embed_dim = self.hidden.in_features
+        nn.init.xavier_uniform_(self.hidden.weight)
+        bound = math.sqrt(6 / (embed_dim + embed_dim))
+        nn.init.uniform_(self.votes.weight, -bound, bound)
+        nn.init.zeros_(self.hidden.bias)
+        nn.init.zeros_(self.votes.bias)
+
+    def route(self, votes: Tensor) -> Tensor:
+        """Votes ``[..., H, N, D]`` to output capsules ``[..., N, D]``."""
+        if self.routing == "simple":
+            return simple_routing(votes, self.iterations, backend=self.backend)
+        return em_routing(votes, self.beta_a, self.beta_u, self.iterations, backend=self.backend)
+
+    def forward(self, heads: Tensor) -> Tensor:
+        """Concatenated heads ``[..., d]`` to the sublayer's output ``[..., d]``."""
+        votes = self.votes(F.relu(self.hidden(heads)))
+        votes = votes.unflatten(-1, (self.num_heads, self.num_capsules, -1))
+        capsules = self.route(votes).flatten(-2)
+        return capsules if self.norm is None else self.norm(capsules)
+
+    def extra_repr(self) -> str:
+        return (
+            f"routing={self.routing}, heads={self.num_heads}, capsules={self.num_capsules}, "
+            f"iterations={self.iterations}"
+        )

@@ -1,0 +1,156 @@
+"""The properties every architecture and every combination of switches must hold."""
+
+from __future__ import annotations
+
+import copy
+
+import pytest
+import torch
+from fairseq.sequence_generator import SequenceGenerator
+
+from tests.support import (
+    FIRST,
+    PAD,
+    SYSTEMS,
+    TASK,
+    batch,
+    build_system,
+    forward,
+    sentences,
+    shifted,
+)
+
+every_system = pytest.mark.parametrize("name", SYSTEMS)
+
+
+def loss_of(model: torch.nn.Module) -> torch.Tensor:
+    """The mean negative log-likelihood of a small batch of unequal lengths."""
+    targets = sentences(4, 2, 5, seed=1)
+    logits = forward(model, sentences(5, 3, 2), targets).float()
+    return torch.nn.functional.cross_entropy(
+        logits.flatten(0, 1), batch(targets, left_pad=False).flatten(), ignore_index=PAD
+    )
+
+
+@every_system
+@pytest.mark.parametrize("left_pad", [True, False])
+def test_a_sentence_alone_equals_the_same_sentence_in_a_padded_batch(
+    name: str, left_pad: bool
+) -> None:
+    model = build_system(name)
+    sources, targets = sentences(5, 3, 1), sentences(2, 4, 3, seed=1)
+    source, target = batch(sources, left_pad), batch(targets, left_pad=False)
+    together = model(source, source.ne(PAD).sum(1), shifted(target))[0]
+    for row, (one_source, one_target) in enumerate(zip(sources, targets)):
+        alone = forward(model, [one_source], [one_target])[0]
+        torch.testing.assert_close(together[row, : len(one_target)], alone, atol=2e-5, rtol=2e-5)
+
+
+@every_system
+def test_no_target_position_sees_a_later_one(name: str) -> None:
+    model = build_system(name)
+    source, (target,) = sentences(4), sentences(5, seed=1)
+    logits = forward(model, source, [target])
+    for position in range(len(target) - 1):
+        changed = target.clone()
+        changed[position] = FIRST + (changed[position] - FIRST + 1) % 20
+        other = forward(model, source, [changed])
+        # the word at a position is the input of the next one: up to there nothing may move
+        torch.testing.assert_close(logits[:, : position + 1], other[:, : position + 1])
+        assert not torch.equal(logits[:, position + 1], other[:, position + 1])
+
+
+@every_system
+def test_beam_search_scores_equal_teacher_forced_scores(name: str) -> None:
+    """Incremental decoding with beams that are reordered at every step equals the full pass."""
+    model = build_system(name)
+    generator = SequenceGenerator([model], TASK.target_dictionary, beam_size=3, max_len_b=6)
+    sources = sentences(5, 3, 2)
+    source = batch(sources, left_pad=True)
+    sample = {"net_input": {"src_tokens": source, "src_lengths": source.ne(PAD).sum(1)}}
+    # the generator prepares its models for decoding, for good
+    scored = build_system(name)
+    for one_source, hypotheses in zip(sources, generator.generate([model], sample)):
+        assert len({tuple(hypothesis["tokens"].tolist()) for hypothesis in hypotheses}) == 3
+        for hypothesis in hypotheses:
+            tokens = hypothesis["tokens"]
+            scores = forward(scored, [one_source], [tokens]).log_softmax(-1)[0]
+            expected = scores.gather(-1, tokens[:, None]).squeeze(-1)
+            torch.testing.assert_close(
+                hypothesis["positional_scores"], expected, atol=5e-5, rtol=5e-5
+            )
+
+
+@every_system
+def test_every_parameter_gets_a_finite_gradient_that_is_not_zero(name: str) -> None:
+    model = build_system(name).train()
+    loss_of(model).backward()
+    for parameter_name, parameter in model.named_parameters():
+        assert parameter.grad is not None, parameter_name
+        assert parameter.grad.isfinite().all(), parameter_name
+        # a bias of the keys adds the same to every score of a row: its true gradient is zero
+        if not parameter_name.endswith("k_proj.bias"):
+            assert parameter.grad.abs().max() > 0, parameter_name
+
+
+@every_system
+def test_bf16_autocast_is_finite_and_close_to_fp32(name: str) -> None:
+    model = build_system(name).train()
+    full = loss_of(model)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        low = loss_of(model)
+    low.backward()
+    assert all(parameter.grad.isfinite().all() for parameter in model.parameters())
+    assert abs(low.item() - full.item()) < 0.02 * full.item()
+
+
+@every_system
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_a_model_in_half_precision_is_finite_and_close_to_fp32(
+    name: str, dtype: torch.dtype
+) -> None:
+    """fairseq's --fp16 and --bf16 convert the model itself."""
+    if dtype is torch.float16 and not half_precision_on_cpu():
+        pytest.skip("this torch has no fp16 matrix product on the CPU")
+    model = build_system(name)
+    low = loss_of(copy.deepcopy(model).to(dtype))
+    assert low.isfinite()
+    assert abs(low.item() - loss_of(model).item()) < 0.02 * low.item()
+
+
+def half_precision_on_cpu() -> bool:
+    try:
+        torch.ones(2, 2, dtype=torch.float16) @ torch.ones(2, 2, dtype=torch.float16)
+    except RuntimeError:
+        return False
+    return True
+
+
+@every_system
+def test_activation_checkpointing_changes_no_gradient(name: str) -> None:
+    plain, checkpointed = build_system(name), build_system(name, "--checkpoint-activations")
+    checkpointed.load_state_dict(plain.state_dict())
+    for model in (plain.train(), checkpointed.train()):
+        loss_of(model).backward()
+    for (parameter_name, one), other in zip(plain.named_parameters(), checkpointed.parameters()):
+        torch.testing.assert_close(one.grad, other.grad, msg=parameter_name)
+
+
+@every_system
+def test_a_model_reloaded_for_evaluation_gives_the_same_output(name: str) -> None:
+    """Guards the evaluation fast path of fairseq 0.12.2, which a reload switches on."""
+    model, reloaded = build_system(name), build_system(name)
+    reloaded.load_state_dict(copy.deepcopy(model.state_dict()))
+    inputs = sentences(5, 3), sentences(4, 4, seed=1)
+    with torch.no_grad():
+        before, after = forward(model, *inputs), forward(reloaded.eval(), *inputs)
+    torch.testing.assert_close(before, after, atol=0, rtol=0)
+
+
+def test_the_registry_gives_every_preset_in_four_sizes() -> None:
+    architectures = {arch for arch, flags in SYSTEMS.values() if not flags}
+    presets = {arch for arch in architectures if not arch.endswith(("_big", "_iwslt", "_tiny"))}
+    assert {"capsnmt_transformer", "transformer_em_routing"} <= presets
+    assert architectures == {
+        preset + size for preset in presets for size in ("", "_big", "_iwslt", "_tiny")
+    }
