@@ -28,9 +28,8 @@ def check_host() -> None:
     # Stock fairseq's dataclasses are refused by Python >= 3.11, the fork has no older wheels.
     wanted = FORK if sys.version_info >= (3, 11) else STOCK
     # Stock fairseq needs omegaconf 2.0.6, whose metadata newer pips refuse.
-    installer = (
-        "pip install" if wanted == FORK else "pip install 'pip<24.1' && pip install 'numpy<2'"
-    )
+    older_pip = "" if wanted == FORK else "pip install 'pip<24.1' 'numpy<2' && "
+    installer = f"{older_pip}pip install"
     if importlib.util.find_spec("fairseq") is None:
         raise ImportError(f"capsnmt: fairseq is not installed: {installer} {wanted}")
     try:

@@ -4,7 +4,7 @@ No postponed annotations here: fairseq reads the types off the dataclasses.
 """
 
 from dataclasses import dataclass, field, fields
-from typing import Any, Dict, FrozenSet, Iterator, Optional, Tuple, Type
+from typing import Any, Dict, FrozenSet, Iterator, Optional, Set, Tuple, Type
 
 from fairseq.dataclass import FairseqDataclass
 from fairseq.utils import safe_getattr, safe_hasattr
@@ -105,7 +105,7 @@ def parse_layers(spec: str, num_layers: int, name: str) -> FrozenSet[int]:
     spec = str(spec).strip()
     if spec == "all":
         return frozenset(range(1, num_layers + 1))
-    layers = set()
+    layers: Set[int] = set()
     for part in spec.split(","):
         first, dash, last = part.strip().partition("-")
         last = last if dash else first

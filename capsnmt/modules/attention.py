@@ -162,7 +162,7 @@ class Attention(MultiheadAttention):
         need_weights: bool,
     ) -> Tuple[Tensor, Optional[Tensor]]:
         """Head outputs ``[B, H, L, d_h]`` and, on request, their weights ``[B, H, L, K]``."""
-        batch, num_heads, length, _ = q.shape
+        batch, _, length, _ = q.shape
         sentences = k.size(0)
         if batch != sentences:  # the hypotheses of a sentence are further queries to its one memory
             q = q.unflatten(0, (sentences, -1)).transpose(1, 2).flatten(2, 3)

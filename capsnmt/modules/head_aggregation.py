@@ -103,6 +103,7 @@ class HeadAggregation(nn.Module):
         return capsules if self.norm is None else self.norm(capsules)
 
     def extra_repr(self) -> str:
+        """The settings, for ``print(model)``."""
         return (
             f"routing={self.routing}, heads={self.num_heads}, capsules={self.num_capsules}, "
             f"iterations={self.iterations}"
