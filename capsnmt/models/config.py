@@ -79,9 +79,18 @@ MECHANISMS: Tuple[Type[FairseqDataclass], ...] = (
 )
 
 
+def switches(group: Type[FairseqDataclass]) -> Dict[str, Any]:
+    """The switches of a mechanism, with their defaults."""
+    return {
+        option.name: option.default
+        for option in fields(group)
+        if not option.name.startswith("_")  # fairseq's own
+    }
+
+
 def defaults() -> Dict[str, Any]:
     """Every switch of the plugin with the value that leaves fairseq's Transformer as it is."""
-    return {option.name: option.default for group in MECHANISMS for option in fields(group)}
+    return {name: default for group in MECHANISMS for name, default in switches(group).items()}
 
 
 def flag(name: str) -> str:
@@ -155,10 +164,8 @@ def without_effect(args: Any) -> Iterator[Tuple[str, str]]:
     """Each switch that the others leave without effect, with the reason."""
     if args.head_aggregation == "linear":
         reason = "--head-aggregation is linear"
-        dependent = [option.name for option in fields(HeadAggregationConfig)][1:]
-        yield from (
-            (name, reason) for name in [*dependent, "routing_iterations", "routing_backend"]
-        )
+        dependent = {**switches(HeadAggregationConfig), **switches(RoutingConfig)}
+        yield from ((name, reason) for name in dependent if name != "head_aggregation")
         return
     chosen = parse_attentions(args.head_aggregation_attention, "head_aggregation_attention")
     reason = f"--head-aggregation-attention is {args.head_aggregation_attention}"

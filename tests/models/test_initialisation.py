@@ -1,0 +1,73 @@
+"""Starting from a baseline's checkpoint (--init-from)."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+
+import pytest
+import torch
+
+from capsnmt.errors import ConfigurationError
+from tests.support import SMALL, build, parse
+
+
+@pytest.fixture
+def baseline(tmp_path: Path) -> tuple:
+    model = build("capsnmt_transformer", seed=5)
+    path = tmp_path / "baseline.pt"
+    torch.save({"model": model.state_dict()}, path)
+    return model, str(path)
+
+
+def test_matching_tensors_are_loaded_and_the_rest_is_listed_as_fresh(
+    baseline: tuple, caplog: pytest.LogCaptureFixture
+) -> None:
+    trained, path = baseline
+    with caplog.at_level(logging.INFO, logger="capsnmt"):
+        model = build("transformer_em_routing", "--init-from", path)
+    theirs = dict(trained.named_parameters())
+    fresh = {name for name, _ in model.named_parameters() if name not in theirs}
+    assert fresh
+    for name, parameter in model.named_parameters():
+        if name not in fresh:
+            assert torch.equal(parameter, theirs[name]), name
+    listed = {r.getMessage().rpartition(" ")[2] for r in caplog.records if "fresh:" in r.message}
+    assert listed == fresh
+
+
+def test_a_tensor_of_another_shape_stays_fresh(baseline: tuple) -> None:
+    trained, path = baseline
+    model = build("capsnmt_transformer", "--init-from", path, "--encoder-ffn-embed-dim", "32")
+    theirs = dict(trained.named_parameters())
+    ours = dict(model.named_parameters())
+    assert ours["encoder.layers.0.fc1.weight"].shape == (32, 16)
+    assert torch.equal(ours["decoder.layers.0.fc1.weight"], theirs["decoder.layers.0.fc1.weight"])
+
+
+def test_a_built_model_forgets_where_it_came_from(baseline: tuple) -> None:
+    """Or its own checkpoint would need the other file to be loaded."""
+    import fairseq.models
+
+    from tests.support import TASK
+
+    args = parse("capsnmt_transformer", *SMALL, "--init-from", baseline[1])
+    fairseq.models.build_model(args, TASK)
+    assert args.init_from is None
+
+
+def test_a_checkpoint_with_nothing_in_common_is_one_clear_line(baseline: tuple) -> None:
+    wide = ["--encoder-embed-dim", "20", "--decoder-embed-dim", "20"]
+    wide += ["--encoder-ffn-embed-dim", "28", "--decoder-ffn-embed-dim", "28"]
+    with pytest.raises(ConfigurationError, match=r"--init-from .*none of its \d+ tensors"):
+        build("capsnmt_transformer", *wide, "--init-from", baseline[1])
+
+
+@pytest.mark.parametrize("content", [None, b"", b"no checkpoint"], ids=["missing", "empty", "text"])
+def test_a_file_that_is_no_checkpoint_is_one_clear_line(content: object, tmp_path: Path) -> None:
+    path = tmp_path / "broken.pt"
+    if isinstance(content, bytes):
+        path.write_bytes(content)
+    with pytest.raises(ConfigurationError, match=r"--init-from") as error:
+        build("capsnmt_transformer", "--init-from", str(path))
+    assert len(str(error.value).splitlines()) == 1
