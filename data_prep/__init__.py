@@ -1,0 +1,1 @@
+"""Corpora from their published files to fairseq data-bins: declarative recipes, one engine."""

@@ -1,0 +1,68 @@
+"""The command line: ``python -m data_prep RECIPE --output DIR``."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shlex
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from data_prep.engine import prepare
+from data_prep.errors import PreparationError
+from data_prep.progress import say
+from data_prep.recipe import load_recipe, recipe_names
+
+
+def _workers(text: str) -> int:
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text}: give a number of processes, 1 or more")
+    return int(text)
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """Return the parser of the command line."""
+    parser = argparse.ArgumentParser(
+        prog="python -m data_prep",
+        description="Prepare a parallel corpus, down to a fairseq data-bin in OUTPUT/bin. "
+        "The same command again resumes, and redoes only what is missing or has changed.",
+    )
+    parser.add_argument("recipe", help=f"{', '.join(recipe_names())}, or the path of a .yaml")
+    parser.add_argument("--output", type=Path, required=True, help="folder for everything made")
+    parser.add_argument("--pair", help="SOURCE-TARGET, where the recipe offers several")
+    parser.add_argument("--data", type=Path, help="folder with the source files, not to fetch them")
+    parser.add_argument("--offline", action="store_true", help="never touch the network")
+    parser.add_argument(
+        "--workers", type=_workers, default=os.cpu_count() or 1, help="processes (default: all)"
+    )
+    return parser
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line and return its exit status."""
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    options = build_parser().parse_args(given)
+    command = shlex.join(["python", "-m", "data_prep", *given])
+    try:
+        recipe = load_recipe(options.recipe, options.pair)
+        if options.data is not None and not options.data.is_dir():
+            raise PreparationError(f"--data {options.data}: no such folder")
+        folder = prepare(
+            recipe, options.output, options.data, options.offline, options.workers, command
+        )
+    except PreparationError as error:
+        print(f"data_prep: {error}", file=sys.stderr)
+        return 1
+    except OSError as error:
+        print(f"data_prep: {error.filename or options.output}: {error.strerror}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print("data_prep: interrupted; the same command goes on from here", file=sys.stderr)
+        return 130
+    say(f"data-bin: {folder}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

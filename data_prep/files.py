@@ -1,0 +1,125 @@
+"""Text files: read in a stream with clear errors, written beside and renamed."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import os
+import shutil
+import zlib
+from collections.abc import Iterable, Iterator
+from itertools import zip_longest
+from pathlib import Path
+
+from data_prep.errors import PreparationError
+
+BLOCK = 1 << 20
+
+
+def sha256(path: Path) -> str:
+    """Return the hexadecimal SHA-256 of a file."""
+    digest = hashlib.sha256()
+    with path.open("rb") as stream:
+        for block in iter(lambda: stream.read(BLOCK), b""):
+            digest.update(block)
+    return digest.hexdigest()
+
+
+def beside(path: Path) -> Path:
+    """Return where `path` is written until it is whole."""
+    return path.with_name(f"{path.name}.part")
+
+
+def remove(path: Path) -> None:
+    """Remove a file or a folder, if it is there."""
+    if path.is_dir():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)
+
+
+def publish(part: Path, path: Path) -> None:
+    """Put the finished `part` in the place of `path`."""
+    if path.is_dir():
+        # A folder cannot be replaced in one call; the manifest is what says it is whole.
+        shutil.rmtree(path)
+    os.replace(part, path)
+
+
+def read_lines(path: Path) -> Iterator[str]:
+    r"""Yield the lines of a plain or gzipped UTF-8 file, without their ends.
+
+    Only ``\n`` ends a line (``\r`` before it goes too): what Python's universal newlines or
+    `str.splitlines` take for one would shift the two sides of a corpus against each other.
+
+    Raises:
+        PreparationError: the file is missing, not a whole gzip file, or not UTF-8.
+    """
+    opener = gzip.open if path.suffix == ".gz" else open
+    try:
+        with opener(path, "rb") as stream:
+            for number, line in enumerate(stream, 1):
+                try:
+                    text = line.decode("utf-8-sig" if number == 1 else "utf-8")
+                except UnicodeDecodeError as error:
+                    raise PreparationError(
+                        f"{path}, line {number}: not UTF-8 ({error.reason} at byte {error.start}): "
+                        f"convert the file, e.g. iconv -f latin1 -t utf-8"
+                    ) from None
+                yield text.rstrip("\n").rstrip("\r")
+    except FileNotFoundError:
+        raise PreparationError(f"{path}: no such file") from None
+    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+        raise PreparationError(
+            f"{path}: not a whole gzip file ({error}): fetch or compress it again"
+        ) from None
+
+
+def read_pairs(source: Path, target: Path) -> Iterator[tuple[str, str]]:
+    """Yield the sentence pairs of two line-aligned files.
+
+    Raises:
+        PreparationError: one file has more lines than the other.
+    """
+    pairs = 0
+    for left, right in zip_longest(read_lines(source), read_lines(target)):
+        if left is None or right is None:
+            shorter, longer = (source, target) if left is None else (target, source)
+            raise PreparationError(
+                f"{shorter} ends after {pairs} lines but {longer} goes on: "
+                f"a parallel corpus needs one line for each line, so give two files of one version"
+            )
+        pairs += 1
+        yield left, right
+
+
+def write_lines(path: Path, lines: Iterable[str]) -> None:
+    r"""Write `lines` in UTF-8, each ended by ``\n``."""
+    with path.open("w", encoding="utf-8", newline="\n") as stream:
+        for line in lines:
+            stream.write(line)
+            stream.write("\n")
+
+
+def write_pairs(source: Path, target: Path, pairs: Iterable[tuple[str, str]]) -> None:
+    """Write sentence pairs as two line-aligned files."""
+    with (
+        source.open("w", encoding="utf-8", newline="\n") as left,
+        target.open("w", encoding="utf-8", newline="\n") as right,
+    ):
+        for source_line, target_line in pairs:
+            left.write(f"{source_line}\n")
+            right.write(f"{target_line}\n")
+
+
+def describe(path: Path) -> dict[str, int | str]:
+    """Return size, checksum and, for text, the lines and whitespace-separated tokens of a file."""
+    description: dict[str, int | str] = {"bytes": path.stat().st_size, "sha256": sha256(path)}
+    if path.suffix in {".bin", ".idx", ".gz", ".whl"}:
+        return description
+    lines = tokens = 0
+    with path.open("rb") as stream:
+        for line in stream:
+            lines += 1
+            tokens += len(line.split())
+    return {**description, "lines": lines, "tokens": tokens}

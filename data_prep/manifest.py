@@ -1,0 +1,134 @@
+"""What has been prepared: steps, their settings, and every file's lines, tokens and checksum."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+from data_prep.files import beside, describe, sha256
+
+NAME = "manifest.json"
+# Part of every fingerprint: raise it when the code of a step changes what the step writes.
+FORMAT = 1
+
+
+@dataclass(frozen=True)
+class Step:
+    """One stage of a preparation.
+
+    Attributes:
+        name: unique in the preparation.
+        inputs: name -> file.
+        outputs: files or folders, relative to the output folder.
+        settings: everything else that the outputs depend on; JSON.
+        run: writes the outputs, given the paths to write each to; may return notes (JSON).
+        tools: distributions whose versions are worth knowing.
+        command: what does it; default: the command line of the whole preparation.
+    """
+
+    name: str
+    inputs: Mapping[str, Path]
+    outputs: tuple[str, ...]
+    settings: Mapping[str, Any]
+    run: Callable[[list[Path]], Mapping[str, Any] | None]
+    tools: tuple[str, ...] = ()
+    command: str = ""
+
+
+def tool_versions(tools: tuple[str, ...]) -> dict[str, str]:
+    """Return the versions of those distributions that are installed."""
+    versions = {}
+    for tool in tools:
+        try:
+            versions[tool] = version(tool)
+        except PackageNotFoundError:
+            continue
+    return versions
+
+
+class Manifest:
+    """``manifest.json`` of an output folder.
+
+    It holds nothing that differs between two runs of one command (no time, no host), so that a
+    preparation that was killed and started again ends with the same bytes.
+    """
+
+    def __init__(self, folder: Path, header: Mapping[str, Any]):
+        self.folder = folder
+        self.header = dict(header)
+        self.steps: dict[str, dict[str, Any]] = load(folder).get("steps", {})
+        self._checksums: dict[tuple[Path, int, int], str] = {}
+
+    def _sha256(self, path: Path) -> str:
+        status = path.stat()
+        key = path, status.st_size, status.st_mtime_ns
+        if key not in self._checksums:
+            self._checksums[key] = sha256(path)
+        return self._checksums[key]
+
+    def _fingerprint(self, step: Step) -> str:
+        # D: tool versions are recorded but do not count: an upgraded library must not change the
+        # data under a training that is to be resumed.
+        inputs = {name: self._sha256(path) for name, path in sorted(step.inputs.items())}
+        told = [FORMAT, step.name, inputs, step.outputs, step.settings]
+        return hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()
+
+    def _files(self, step: Step) -> list[Path]:
+        files: list[Path] = []
+        for output in step.outputs:
+            path = self.folder / output
+            files += sorted(path.iterdir()) if path.is_dir() else [path]
+        return files
+
+    def is_whole(self, step: Step) -> bool:
+        """Return whether `step` was done, with these inputs and settings, and nothing is damaged."""
+        record = self.steps.get(step.name)
+        if record is None or record["fingerprint"] != self._fingerprint(step):
+            return False
+        files = {str(path.relative_to(self.folder)): path for path in self._files(step)}
+        return files.keys() == record["files"].keys() and all(
+            path.is_file()
+            and path.stat().st_size == record["files"][name]["bytes"]
+            and self._sha256(path) == record["files"][name]["sha256"]
+            for name, path in files.items()
+        )
+
+    def record(self, step: Step, notes: Mapping[str, Any] | None) -> None:
+        """Write down that `step` is done."""
+        files = {}
+        for path in self._files(step):
+            files[str(path.relative_to(self.folder))] = described = describe(path)
+            status = path.stat()
+            self._checksums[path, status.st_size, status.st_mtime_ns] = str(described["sha256"])
+        self.steps[step.name] = {
+            "fingerprint": self._fingerprint(step),
+            "command": step.command,
+            "settings": dict(step.settings),
+            "tools": tool_versions(step.tools),
+            "notes": dict(notes or {}),
+            "inputs": {name: self._sha256(path) for name, path in sorted(step.inputs.items())},
+            "files": files,
+        }
+
+    def save(self, order: list[str]) -> None:
+        """Write the file, with the steps in `order`; steps that are not in it are forgotten."""
+        self.steps = {name: self.steps[name] for name in order if name in self.steps}
+        part = beside(self.folder / NAME)
+        content = json.dumps({**self.header, "steps": self.steps}, indent=2, ensure_ascii=False)
+        part.write_text(f"{content}\n", encoding="utf-8")
+        os.replace(part, self.folder / NAME)
+
+
+def load(folder: Path) -> dict[str, Any]:
+    """Return the manifest of `folder`; empty where there is none or it cannot be read."""
+    try:
+        content = json.loads((folder / NAME).read_text(encoding="utf-8"))
+    except (FileNotFoundError, ValueError):
+        return {}
+    return content if isinstance(content, dict) else {}
