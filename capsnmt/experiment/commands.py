@@ -1,0 +1,230 @@
+"""The exact commands of one run, and the layout of its folder. Nothing here runs anything."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Dict, List, Optional, Tuple
+
+import capsnmt
+from capsnmt.experiment import flags
+from capsnmt.experiment.config import Experiment
+from capsnmt.experiment.devices import Device, split_batch, train_prefix
+from capsnmt.experiment.files import beside
+
+USER_DIR = Path(capsnmt.__file__).parent
+
+
+@dataclass(frozen=True)
+class Command:
+    """One process: its arguments, and the file its standard output becomes (or none)."""
+
+    stage: str
+    argv: Tuple[str, ...]
+    output: Optional[Path] = None
+
+    def shell(self) -> str:
+        """The command as a line for a shell."""
+        line = shlex.join(self.argv)
+        if self.output is None:
+            return line
+        part, output = shlex.quote(str(beside(self.output))), shlex.quote(str(self.output))
+        return f"{line} > {part} && mv {part} {output}"
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A folder that ``data_prep`` made: ``bin`` for fairseq, ``raw`` text, ``manifest.json``."""
+
+    folder: Path
+    local: Optional[Path] = None
+    offline: bool = False
+
+    @property
+    def manifest(self) -> Path:
+        """What ``data_prep`` says it made; written last."""
+        return self.folder / "manifest.json"
+
+    def reference(self, test_set: str, language: str) -> Path:
+        """The untouched text of a test set."""
+        return self.folder / "raw" / f"{test_set}.{language}"
+
+
+@dataclass(frozen=True)
+class Run:
+    """One training and what follows it: a row of a table with one seed, and its folder."""
+
+    experiment: Experiment
+    data: Prepared
+    output: Path
+    device: Device
+    seed: int
+    baseline: Optional[str] = None
+
+    @property
+    def folder(self) -> Path:
+        """Where everything of this run is."""
+        return self.of(self.experiment.row)
+
+    def of(self, row: str) -> Path:
+        """The folder of another row with the same seed."""
+        return self.output / row / f"seed-{self.seed}"
+
+    @property
+    def checkpoints(self) -> Path:
+        """Where fairseq saves."""
+        return self.folder / "checkpoints"
+
+    @property
+    def model(self) -> Path:
+        """The checkpoint that is evaluated: the average, or the last where none is wanted."""
+        if self.experiment["average"]:
+            return self.folder / "averaged.pt"
+        return self.checkpoints / "checkpoint_last.pt"
+
+    @property
+    def test_sets(self) -> Dict[str, str]:
+        """Name of each test set -> its fairseq subset."""
+        return self.experiment["data.test-sets"]
+
+    def generated(self, test_set: str, row: Optional[str] = None) -> Path:
+        """The output of fairseq-generate on a test set."""
+        return self.of(row or self.experiment.row) / f"generate-{test_set}.txt"
+
+    def scored(self, test_set: str) -> Path:
+        """The scores of one test set."""
+        return self.folder / f"scores-{test_set}.json"
+
+    def reference(self, test_set: str) -> Path:
+        """The reference of a test set: untouched text in the target language."""
+        return self.data.reference(test_set, self.experiment["data.target-lang"])
+
+
+def environment(device: Device) -> Dict[str, str]:
+    """The variables the commands need, beside those of the user."""
+    folders = [str(USER_DIR.parent), *filter(None, [os.environ.get("PYTHONPATH")])]
+    variables = {
+        "PYTHONPATH": os.pathsep.join(dict.fromkeys(os.pathsep.join(folders).split(os.pathsep)))
+    }
+    if device.threads:
+        variables["OMP_NUM_THREADS"] = str(device.threads)
+    return variables
+
+
+def prepare(run: Run) -> Optional[Command]:
+    """Download, segment and binarise; ``None`` where the data is made by someone else."""
+    recipe = run.experiment["data.recipe"]
+    if recipe is None:
+        return None
+    arguments = [recipe, "--output", str(run.data.folder)]
+    if run.data.local is not None:
+        arguments += ["--data", str(run.data.local)]
+    if run.data.offline:
+        arguments.append("--offline")
+    return _python("prepare", "-m", "data_prep", *arguments)
+
+
+def train(run: Run) -> Command:
+    """fairseq-train with the update of the configuration on the run's device."""
+    experiment, device = run.experiment, run.device
+    batch = split_batch(
+        experiment["batch.tokens-per-update"], experiment["batch.max-tokens"], device.workers
+    )
+    return _python(
+        "train",
+        *train_prefix(device),
+        *_common(run),
+        *("--arch", experiment["arch"]),
+        *flags.argv(experiment["train"]),
+        *("--max-tokens", str(batch.max_tokens), "--update-freq", str(batch.update_freq)),
+        # Without a world size fairseq takes every GPU it sees.
+        *("--distributed-world-size", str(device.workers)),
+        *(["--fp16"] if device.gpus and experiment["precision"] == "fp16" else []),
+        *("--seed", str(run.seed), "--save-dir", str(run.checkpoints)),
+        *("--log-format", "json"),
+    )
+
+
+def average(run: Run) -> Optional[Command]:
+    """The mean of the last or best checkpoints; ``None`` where one checkpoint is evaluated."""
+    if not run.experiment["average"]:
+        return None
+    ((how, number),) = run.experiment["average"].items()
+    return _python(
+        "average",
+        *("-m", "capsnmt.evaluation.average", str(run.checkpoints)),
+        *("--output", str(run.model), f"--{how}", str(number)),
+    )
+
+
+def generate(run: Run, test_set: str) -> Command:
+    """fairseq-generate on one test set; the pieces of words stay, evaluation joins them."""
+    return _python(
+        f"generate {test_set}",
+        *("-m", "fairseq_cli.generate"),
+        *_common(run),
+        *("--path", str(run.model), "--gen-subset", run.test_sets[test_set]),
+        *flags.argv(run.experiment["generate"] or {}),
+        *("--seed", str(run.seed), "--log-format", "none"),
+        output=run.generated(test_set),
+    )
+
+
+def score(run: Run, test_set: str) -> Command:
+    """The metrics of one test set, with the significance against the baseline's output."""
+    row, baseline = run.experiment.row, run.baseline
+    against = f"{baseline}={run.generated(test_set, baseline)}" if baseline else None
+    return _python(
+        f"score {test_set}",
+        *("-m", "capsnmt.evaluation", f"{row}={run.generated(test_set)}"),
+        *(["--baseline", against] if against else []),
+        *("--reference", str(run.reference(test_set))),
+        *flags.argv(run.experiment["score"] or {}),
+        *("--target-lang", run.experiment["data.target-lang"]),
+        *("--json", str(run.scored(test_set))),
+    )
+
+
+def plan(run: Run) -> List[Command]:
+    """All commands of a run in their order."""
+    commands = [prepare(run), train(run), average(run)]
+    for test_set in run.test_sets:
+        commands += [generate(run, test_set), score(run, test_set)]
+    return [command for command in commands if command is not None]
+
+
+def script(run: Run) -> str:
+    """The commands of a run as a bash script that does the same without the launcher."""
+    exports = [
+        f"export {name}={shlex.quote(value)}" for name, value in environment(run.device).items()
+    ]
+    lines = ["#!/usr/bin/env bash", f"# {run.experiment.row}, seed {run.seed}, {run.device}"]
+    batch = split_batch(
+        run.experiment["batch.tokens-per-update"],
+        run.experiment["batch.max-tokens"],
+        run.device.workers,
+    )
+    lines += [f"# {batch}", "set -euo pipefail", *exports]
+    for command in plan(run):
+        lines += ["", f"# {command.stage}", command.shell()]
+    return "\n".join(lines) + "\n"
+
+
+def _common(run: Run) -> List[str]:
+    """What training and generation both need."""
+    data = run.experiment
+    languages = [
+        "--source-lang",
+        data["data.source-lang"],
+        "--target-lang",
+        data["data.target-lang"],
+    ]
+    cpu = [] if run.device.gpus else ["--cpu"]
+    return [str(run.data.folder / "bin"), "--user-dir", str(USER_DIR), *languages, *cpu]
+
+
+def _python(stage: str, *arguments: str, output: Optional[Path] = None) -> Command:
+    return Command(stage, (sys.executable, *arguments), output)

@@ -1,0 +1,136 @@
+"""Flags of fairseq's commands: from a mapping to an argument list, checked by fairseq's parsers."""
+
+from __future__ import annotations
+
+import argparse
+import difflib
+import re
+from typing import Any, Callable, Dict, List, Mapping, NoReturn, Sequence
+
+from capsnmt.errors import ConfigurationError
+from capsnmt.experiment.config import Experiment
+
+# What the launcher decides itself, with where to say it instead.
+OWNED: Dict[str, str] = {
+    "arch": "set arch",
+    "save-dir": "give --output",
+    "restore-file": "drop it: training resumes by itself; --init-from starts from a checkpoint",
+    "seed": "give --seed",
+    "user-dir": "drop it: it is this plugin",
+    "max-tokens": "set batch.max-tokens",
+    "update-freq": "set batch.tokens-per-update",
+    "log-format": "drop it: the launcher reads the log",
+    "log-file": "drop it: the log is train.log in the run's folder",
+    "source-lang": "set data.source-lang",
+    "target-lang": "set data.target-lang",
+    "fp16": "set precision",
+    "bf16": "set precision",
+    "cpu": "give --cpu",
+    "distributed-world-size": "give --gpus",
+    "path": "drop it: it is the averaged checkpoint",
+    "gen-subset": "set data.test-sets",
+    "results-path": "give --output",
+}
+
+
+def argv(flags: Mapping[str, Any]) -> List[str]:
+    """A mapping of flags as command-line arguments; ``True`` is a bare flag, ``False`` is no flag.
+
+    >>> argv({"lr": 0.005, "share-all-embeddings": True, "fp16": False})
+    ['--lr', '0.005', '--share-all-embeddings']
+    """
+    arguments: List[str] = []
+    for name, value in flags.items():
+        if value is True:
+            arguments.append(f"--{name}")
+        elif value is not False:
+            arguments += [f"--{name}", str(value)]
+    return arguments
+
+
+def check_owned(experiment: Experiment) -> None:
+    """Raise if a configuration sets a flag that the launcher decides.
+
+    Raises:
+        ConfigurationError: naming the flag and where to say it instead.
+    """
+    for section in ("train", "generate"):
+        for name in experiment[section] or {}:
+            # Batches at generation are no matter of the effective batch.
+            if name in OWNED and not (section == "generate" and name == "max-tokens"):
+                key = f"{section}.{name}"
+                raise ConfigurationError(f"{experiment.where(key)}: {key}: {OWNED[name]}")
+
+
+def check_arch(experiment: Experiment) -> None:
+    """Raise unless the architecture is registered.
+
+    Raises:
+        ConfigurationError: naming the architectures of this plugin.
+    """
+    from fairseq.models import ARCH_MODEL_REGISTRY
+
+    ours = [
+        arch
+        for arch, model in ARCH_MODEL_REGISTRY.items()
+        if model.__module__.startswith("capsnmt.")
+    ]
+    if experiment["arch"] not in ARCH_MODEL_REGISTRY:
+        raise ConfigurationError(
+            f"{experiment.where('arch')}: arch: {experiment['arch']!r} is not registered: choose "
+            f"from {', '.join(sorted(ours))} or an architecture of fairseq"
+        )
+
+
+def check_train(experiment: Experiment, arguments: Sequence[str]) -> None:
+    """Parse the arguments of fairseq-train as fairseq will.
+
+    Raises:
+        ConfigurationError: a flag is unknown or its value wrong; the message names its origin.
+    """
+    from fairseq import options
+
+    _check(experiment, "train", options.get_training_parser, arguments)
+
+
+def check_generate(experiment: Experiment, arguments: Sequence[str]) -> None:
+    """Parse the arguments of fairseq-generate as fairseq will.
+
+    Raises:
+        ConfigurationError: as :func:`check_train`.
+    """
+    from fairseq import options
+
+    _check(experiment, "generate", options.get_generation_parser, arguments)
+
+
+def _check(
+    experiment: Experiment,
+    section: str,
+    make_parser: Callable[[], argparse.ArgumentParser],
+    arguments: Sequence[str],
+) -> None:
+    from fairseq import options
+
+    parser = make_parser()
+
+    def refuse(message: str) -> NoReturn:
+        flag = re.search(r"--([\w-]+)", message)
+        key = f"{section}.{flag.group(1)}" if flag else section
+        raise ConfigurationError(f"{experiment.where(key)}: {key}: {message}")
+
+    parser.error = refuse  # type: ignore[method-assign]
+    _, unknown = options.parse_args_and_arch(parser, list(arguments), parse_known=True)
+    for name in (argument[2:] for argument in unknown if argument.startswith("--")):
+        known = [option[2:] for option in parser._option_string_actions if option[:2] == "--"]
+        similar = difflib.get_close_matches(name, known)
+        hint = f"did you mean {' or '.join(similar)}?" if similar else "see its --help"
+        key = f"{section}.{name}"
+        raise ConfigurationError(
+            f"{experiment.where(key)}: {key}: fairseq-{section} has no flag --{name}: {hint}"
+        )
+    if unknown:
+        raise ConfigurationError(
+            f"{experiment.row}: {section}: fairseq-{section} does not understand {unknown[0]!r}: a "
+            f"flag without a value is written as true"
+        )

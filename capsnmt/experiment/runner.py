@@ -1,0 +1,204 @@
+"""Runs the stages of one run, each skipped when complete, training resumed."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any, Dict, Iterable, Sequence, TextIO
+
+from capsnmt.errors import ConfigurationError
+from capsnmt.experiment import commands, process
+from capsnmt.experiment.commands import Command, Run
+from capsnmt.experiment.files import locked, read_json, sha256, write_json, written_beside
+from capsnmt.experiment.progress import TrainingProgress
+from capsnmt.experiment.resume import LAST, recover, updates_done
+from capsnmt.experiment.settings import describe, differences
+from capsnmt.experiment.stages import Stages
+
+PREPARING_PATIENCE = 24 * 3600.0
+
+
+class StageFailed(Exception):  # noqa: N818  a stage fails, the launcher does not
+    """A command of a stage ended with an error."""
+
+
+def execute(run: Run) -> Dict[str, Any]:
+    """Bring a run to its end and return its scores by test set.
+
+    Raises:
+        ConfigurationError: the folder belongs to other settings or another launcher.
+        StageFailed: a command failed.
+        Stopped: SIGINT or SIGTERM; the same call goes on from there.
+    """
+    busy = f"{run.folder}: another launcher is running here: wait for it or give another --output"
+    with locked(run.folder / ".lock", busy) as lock:
+        return _Runner(run, lock).execute()
+
+
+class _Runner:
+    def __init__(self, run: Run, lock: int) -> None:
+        self.run, self.lock = run, lock
+        self.stages = Stages(run.folder)
+        self.environment = commands.environment(run.device)
+
+    def execute(self) -> Dict[str, Any]:
+        run = self.run
+        say(f"== {run.experiment.row}, seed {run.seed}, on {run.device}: {run.folder}")
+        self.prepare()
+        vocabulary = self.check_data()
+        self.check_unchanged(vocabulary)
+        write_json(run.folder / "config.json", describe(run, vocabulary))
+        with written_beside(run.folder / "commands.sh") as file:
+            file.write(commands.script(run))
+        self.train()
+        self.average()
+        for test_set in run.test_sets:
+            self.generate(test_set)
+        scores = {test_set: self.score(test_set) for test_set in run.test_sets}
+        write_json(run.folder / "scores.json", scores)
+        return scores
+
+    def prepare(self) -> None:
+        command, data = commands.prepare(self.run), self.run.data
+        if command is None:
+            return
+        lock = data.folder.with_name(data.folder.name + ".lock")
+        # Other seeds and rows share the data: whoever comes second finds it made.
+        with locked(lock, f"{lock}: still held after a day", PREPARING_PATIENCE):
+            self.stage(command, [], [data.manifest])
+
+    def check_data(self) -> Dict[str, str]:
+        """Raise unless the prepared data is what the run needs; the checksums of the vocabulary."""
+        run = self.run
+        subsets = read_json(run.data.manifest).get("subsets", {})
+        for test_set, subset in run.test_sets.items():
+            if subsets.get(test_set, subset) != subset:
+                raise ConfigurationError(
+                    f"data.test-sets.{test_set}: {subset}: {run.data.manifest} calls it "
+                    f"{subsets[test_set]}: set that"
+                )
+            if not run.reference(test_set).is_file():
+                raise ConfigurationError(
+                    f"data.test-sets.{test_set}: there is no {run.reference(test_set)}: the data "
+                    f"has {', '.join(subsets) or 'no test sets'}"
+                )
+        languages = run.experiment["data.source-lang"], run.experiment["data.target-lang"]
+        dictionaries = [run.data.folder / "bin" / f"dict.{language}.txt" for language in languages]
+        for dictionary in dictionaries:
+            if not dictionary.is_file():
+                raise ConfigurationError(f"{dictionary}: is missing: give another --prepared")
+        return {dictionary.name: sha256(dictionary) for dictionary in dictionaries}
+
+    def check_unchanged(self, vocabulary: Dict[str, str]) -> None:
+        """Raise if the checkpoints in the folder come from other settings."""
+        run, path = self.run, self.run.folder / "config.json"
+        if not path.exists() or not any(run.checkpoints.glob("*.pt")):
+            return
+        before, now = read_json(path), describe(run, vocabulary)
+        for key, old, new in differences(before, now):
+            raise ConfigurationError(
+                f"{run.folder}: was trained with {key} {old}, not {new}: give another --name or "
+                f"--output, or delete the folder"
+            )
+
+    def train(self) -> None:
+        run, command = self.run, commands.train(self.run)
+        recovered = recover(run.checkpoints)
+        if recovered:
+            say(f"warning: {recovered}")
+        total, done = run.experiment["train.max-update"], updates_done(run.checkpoints)
+        last = run.checkpoints / LAST
+        if done > total:
+            raise ConfigurationError(
+                f"{run.folder}: already has {done:,} updates, more than the {total:,} asked for: "
+                f"give --max-update {done} or more, or another --output"
+            )
+        # An early stop leaves fewer updates; then the record tells. fairseq itself would make one
+        # update too many when started on a finished training.
+        if done == total or self.stages.complete(command, [], [last]):
+            say(f"-- train: complete at {done:,} updates")
+            return
+        say(f"-- train: {f'resuming at {done:,} of ' if done else ''}{total:,} updates")
+        path = run.folder / "train.log"
+        with open(path, "a", encoding="utf-8") as log, self.console() as console:
+            progress = TrainingProgress(total, log, console, say)
+            status = process.run(command.argv, self.environment, progress, lock=self.lock)
+        self.check(command, status, progress.tail)
+        if not updates_done(run.checkpoints):
+            raise StageFailed(f"train: no checkpoint in {run.checkpoints}")
+        self.stages.record(command, [], [last])
+
+    def average(self) -> None:
+        command = commands.average(self.run)
+        if command is not None:
+            self.stage(command, [self.run.checkpoints / LAST], [self.run.model])
+
+    def generate(self, test_set: str) -> None:
+        run, command = self.run, commands.generate(self.run, test_set)
+        inputs, outputs = [run.model, run.data.manifest], [run.generated(test_set)]
+        if self.skip(command, inputs, outputs):
+            return
+        with open(run.reference(test_set), encoding="utf-8") as file:
+            total = sum(1 for _ in file)
+        done = 0
+        with written_beside(run.generated(test_set)) as output, self.console() as console:
+
+            def keep(line: str) -> None:
+                nonlocal done
+                output.write(line)
+                if line.startswith("H-"):
+                    done += 1
+                    if done % max(1, total // 5) == 0:
+                        say(f"  {done:,}/{total:,} sentences")
+
+            status = process.run(command.argv, self.environment, keep, console, self.lock)
+            self.check(command, status)
+        self.stages.record(command, inputs, outputs)
+
+    def score(self, test_set: str) -> Any:
+        run = self.run
+        inputs = [run.generated(test_set), run.reference(test_set)]
+        if run.baseline:
+            inputs.append(run.generated(test_set, run.baseline))
+        self.stage(commands.score(run, test_set), inputs, [run.scored(test_set)])
+        return read_json(run.scored(test_set))
+
+    def stage(self, command: Command, inputs: Sequence[Path], outputs: Sequence[Path]) -> None:
+        """Run a command unless it is complete; its output streams through."""
+        if self.skip(command, inputs, outputs):
+            return
+
+        def show(line: str) -> None:
+            print(line, end="", flush=True)
+
+        status = process.run(command.argv, self.environment, show, lock=self.lock)
+        self.check(command, status)
+        missing = [str(output) for output in outputs if not output.exists()]
+        if missing:
+            raise StageFailed(f"{command.stage}: ended without writing {', '.join(missing)}")
+        self.stages.record(command, inputs, outputs)
+
+    def skip(self, command: Command, inputs: Sequence[Path], outputs: Sequence[Path]) -> bool:
+        complete = self.stages.complete(command, inputs, outputs)
+        say(f"-- {command.stage}{': complete' if complete else ''}")
+        return complete
+
+    def console(self) -> TextIO:
+        """Everything the commands print that is not shown."""
+        path = self.run.folder / "console.log"
+        return open(path, "a", encoding="utf-8", errors="surrogateescape")
+
+    def check(self, command: Command, status: int, tail: Iterable[str] = ()) -> None:
+        if status:
+            for line in tail:
+                print(line, file=sys.stderr)
+            ended = f"exit status {status}" if status > 0 else f"signal {-status}"
+            raise StageFailed(
+                f"{command.stage} failed with {ended}: see {self.run.folder / 'console.log'}; the "
+                f"same command goes on from there once the cause is gone"
+            )
+
+
+def say(line: str) -> None:
+    """Show a line at once, also through a pipe."""
+    print(line, flush=True)

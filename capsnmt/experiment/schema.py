@@ -1,0 +1,96 @@
+"""What an experiment configuration may contain."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Callable, Dict, Mapping, Sequence, Union
+
+from capsnmt.errors import ConfigurationError
+
+
+@dataclass(frozen=True)
+class Kind:
+    """The values a key may take: how to say it, how to tell."""
+
+    allowed: str
+    fits: Callable[[Any], bool]
+
+
+@dataclass(frozen=True)
+class Free:
+    """A section whose keys are free and whose values are all of one kind."""
+
+    kind: Kind
+
+
+def _one_of(*values: str) -> Kind:
+    return Kind(" or ".join(values), lambda value: value in values)
+
+
+def _is_count(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value > 0
+
+
+TEXT = Kind("a text", lambda value: isinstance(value, str))
+COUNT = Kind("a positive whole number", _is_count)
+FLAG = Kind("a text, a number, true or false", lambda value: isinstance(value, (str, int, float)))
+SECTION = Kind("a mapping", lambda value: isinstance(value, dict))
+
+AVERAGES = ("last-updates", "last-epochs", "best")
+
+SCHEMA: Dict[str, Any] = {
+    "dataset": TEXT,
+    "arch": TEXT,
+    # **D**: no bf16: both supported hosts take --bf16 for a TPU and then want torch_xla.
+    "precision": _one_of("fp32", "fp16"),
+    "data": {
+        "recipe": TEXT,
+        "source-lang": TEXT,
+        "target-lang": TEXT,
+        "test-sets": Free(TEXT),
+    },
+    "batch": {"tokens-per-update": COUNT, "max-tokens": COUNT},
+    "train": Free(FLAG),
+    "average": dict.fromkeys(AVERAGES, COUNT),
+    "generate": Free(FLAG),
+    "score": {"remove-bpe": TEXT, "detokenize": TEXT, "tokenize": TEXT},
+}
+
+REQUIRED = (
+    "dataset",
+    "arch",
+    "precision",
+    "data.source-lang",
+    "data.target-lang",
+    "data.test-sets",
+    "batch.tokens-per-update",
+    "batch.max-tokens",
+    "train.max-update",
+)
+
+
+def check(path: Sequence[str], value: Any, origin: str) -> None:
+    """Raise unless ``value`` may stand at ``path``; ``None`` may stand anywhere (it unsets).
+
+    Raises:
+        ConfigurationError: naming the origin, the key and what is allowed.
+    """
+    node: Union[Kind, Free, Mapping[str, Any]] = SCHEMA
+    for depth, part in enumerate(path):
+        section = ".".join(path[:depth])
+        if isinstance(node, Kind):
+            raise ConfigurationError(
+                f"{origin}: {'.'.join(path)}: {section} takes {node.allowed}, it has no keys"
+            )
+        if isinstance(node, Free):
+            node = node.kind
+            continue
+        if part not in node:
+            raise ConfigurationError(
+                f"{origin}: {'.'.join(path)}: unknown key: {section or 'a configuration'} may have "
+                f"{', '.join(node)}"
+            )
+        node = node[part]
+    kind = node if isinstance(node, Kind) else SECTION
+    if value is not None and not kind.fits(value):
+        raise ConfigurationError(f"{origin}: {'.'.join(path)}: {value!r}: give {kind.allowed}")
