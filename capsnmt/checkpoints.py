@@ -54,7 +54,8 @@ def safe_globals() -> Dict[str, Any]:
     for name in METRIC_DTYPES:
         dtype = type(np.dtype(name))
         named[f"{dtype.__module__}.{dtype.__qualname__}"] = dtype
-    for constructor in (np.zeros(0).__reduce__()[0], np.float64(0).__reduce__()[0]):
+    constructors: Any = (np.zeros(0).__reduce__()[0], np.float64(0).__reduce__()[0])
+    for constructor in constructors:
         # numpy 2 moved them: each host must read the checkpoints of the other
         for package in ("numpy.core", "numpy._core"):
             named[f"{package}.multiarray.{constructor.__name__}"] = constructor
