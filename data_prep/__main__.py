@@ -55,7 +55,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"data_prep: {error}", file=sys.stderr)
         return 1
     except OSError as error:
-        print(f"data_prep: {error.filename or options.output}: {error.strerror}", file=sys.stderr)
+        print(
+            f"data_prep: {error.filename or options.output}: {error.strerror or error}",
+            file=sys.stderr,
+        )
         return 1
     except KeyboardInterrupt:
         print("data_prep: interrupted; the same command goes on from here", file=sys.stderr)

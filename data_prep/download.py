@@ -13,8 +13,8 @@ import pooch
 import requests
 
 from data_prep.errors import PreparationError
-from data_prep.files import sha256
 from data_prep.progress import say
+from data_prep.sources import cached
 
 RETRIES = 2  # pooch waits 1 s, 2 s, ... between them
 SECONDS_WITHOUT_DATA = 30
@@ -35,13 +35,8 @@ def download(name: str, checksum: str, mirrors: Sequence[str], folder: Path, off
             in the cache and `offline` is set.
     """
     path = folder / name
-    if path.is_file() and sha256(path) == checksum:
+    if cached(path, checksum, offline):
         return path
-    if offline:
-        raise PreparationError(
-            f"--offline: {path} is {'damaged' if path.exists() else 'missing'}: "
-            f"run once without --offline, or give the folder that has {name} with --data"
-        )
     # pooch's temporary files stay in a folder of their own, which a killed run may leave behind.
     incoming = folder / "incoming.part"
     shutil.rmtree(incoming, ignore_errors=True)

@@ -28,6 +28,9 @@ from data_prep.recipe import Recipe
 from data_prep.segmentation import learn, make_segmenter
 from data_prep.text import make_tokeniser
 
+CODES = "bpe/codes"
+BYTES_WORTH_A_WORKER = 1 << 18
+
 
 class Preparation:
     """The steps of one recipe into one output folder.
@@ -55,38 +58,49 @@ class Preparation:
         recipe = self.recipe
         outputs = tuple(name for split in recipe.splits for name in self.names("raw", split))
 
-        def run(paths: list[Path]) -> dict[str, Any]:
-            pairs = recipe.corpus.pairs(sources, *self.languages)
+        def run(paths: list[Path]) -> Mapping[str, Any]:
+            pairs, notes = recipe.corpus.pairs(sources, *self.languages)
             for number, split in enumerate(recipe.splits):
-                write_pairs(*paths[2 * number : 2 * number + 2], watched(pairs[split], split))
-            return dict(getattr(pairs, "notes", {}))
+                source, target = paths[2 * number : 2 * number + 2]
+                write_pairs(source, target, watched(pairs[split], split))
+            return notes
 
         settings = {"pair": recipe.pair, **recipe.corpus.settings()}
-        return Step("raw", sources, outputs, settings, run, ("polib",))
+        return Step("raw", sources, outputs, settings, run, recipe.corpus.tools)
 
-    def _map(
-        self, name: str, split: str, language: str, make: Callable[..., LineFunction],
-        arguments: tuple, read: str, write: str, **step: Any,
-    ) -> Step:  # fmt: skip
-        """Return a step that applies ``make(*arguments)`` to every line of one file."""
+    def _each_line(
+        self,
+        name: str,
+        read: str,
+        write: str,
+        make: Callable[..., LineFunction],
+        arguments: tuple[str, ...],
+        settings: Mapping[str, Any],
+        tools: tuple[str, ...],
+        models: tuple[str, ...] = (),
+    ) -> Step:
+        """Return a step that writes ``make(*arguments)(line)`` for every line of a file."""
 
         def run(paths: list[Path]) -> None:
-            lines = watched(read_lines(self.folder / read), write)
-            write_lines(paths[0], map_lines(make, arguments, lines, self.workers))
+            path = self.folder / read
+            workers = min(self.workers, 1 + path.stat().st_size // BYTES_WORTH_A_WORKER)
+            lines = watched(read_lines(path), write)
+            write_lines(paths[0], map_lines(make, arguments, lines, workers))
 
-        inputs = {**self._inputs(read), **step.pop("inputs", {})}
-        return Step(f"{name} {split}.{language}", inputs, (write,), run=run, **step)
+        return Step(name, self._inputs(read, *models), (write,), settings, run, tools)
 
     def tokenise(self, split: str, language: str) -> Step:
         """Normalise and tokenise one file."""
-        tokeniser = self.recipe.tokenisers[language]
-        file = f"{split}.{language}"
-        return self._map(
-            "tokenise", split, language, make_tokeniser, (tokeniser, language),
-            f"raw/{file}", f"tokenised/{file}",
+        file, tokeniser = f"{split}.{language}", self.recipe.tokenisers[language]
+        return self._each_line(
+            f"tokenise {file}",
+            f"raw/{file}",
+            f"tokenised/{file}",
+            make_tokeniser,
+            (tokeniser, language),
             settings={"tokeniser": tokeniser, "language": language},
-            tools=("sacremoses", "jieba") if tokeniser == "jieba" else ("sacremoses",),
-        )  # fmt: skip
+            tools=("sacremoses", "jieba"),
+        )
 
     def clean(self) -> Step:
         """Drop training pairs that teach nothing; valid and test stay as they are."""
@@ -95,7 +109,8 @@ class Preparation:
         def run(paths: list[Path]) -> dict[str, Any]:
             counts: Counter[str] = Counter()
             pairs = read_pairs(*(self.folder / name for name in read))
-            write_pairs(*paths, limits.kept(watched(pairs, "clean"), counts))
+            kept = limits.kept(watched(pairs, "clean"), counts)
+            write_pairs(paths[0], paths[1], kept)
             if not counts["kept"]:
                 raise PreparationError(
                     f"cleaning leaves no training pair of {self.recipe.name}: {dict(counts)} with "
@@ -113,35 +128,41 @@ class Preparation:
         def run(paths: list[Path]) -> None:
             learn([self.folder / name for name in texts], paths[0], merges)
 
-        return Step(
-            "learn bpe", self._inputs(*texts), ("bpe/codes",), {"merges": merges}, run,
-            ("subword-nmt",),
-        )  # fmt: skip
+        settings = {"merges": merges}
+        return Step("learn bpe", self._inputs(*texts), (CODES,), settings, run, ("subword-nmt",))
 
     def apply_bpe(self, split: str, language: str) -> Step:
         """Segment one file."""
-        stage = "clean" if split == "train" else "tokenised"
-        codes = self._inputs("bpe/codes")
-        return self._map(
-            "apply bpe", split, language, make_segmenter, (str(codes["bpe/codes"]),),
-            f"{stage}/{split}.{language}", f"bpe/{split}.{language}",
-            inputs=codes, settings={}, tools=("subword-nmt",),
-        )  # fmt: skip
+        file, stage = f"{split}.{language}", "clean" if split == "train" else "tokenised"
+        return self._each_line(
+            f"apply bpe {file}",
+            f"{stage}/{file}",
+            f"bpe/{file}",
+            make_segmenter,
+            (str(self.folder / CODES),),
+            settings={},
+            tools=("subword-nmt",),
+            models=(CODES,),
+        )
 
     def binarise(self) -> Step:
         """Make the fairseq data-bin."""
         splits = self.recipe.splits
-        names = [name for split in splits for name in self.names("bpe", split)]
+        texts = [name for split in splits for name in self.names("bpe", split)]
 
         def command(destination: Path) -> list[str]:
             text = self.folder / "bpe"
             return binarise_command(text, splits, *self.languages, destination, self.workers)
 
         return Step(
-            "binarise", self._inputs(*names), ("bin",), {"joined_dictionary": True},
+            "binarise",
+            self._inputs(*texts),
+            ("bin",),
+            {"joined_dictionary": True},
             lambda paths: binarise(command(paths[0]), paths[0]),
-            ("fairseq", "ve-fairseq", "torch"), shlex.join(command(self.folder / "bin")),
-        )  # fmt: skip
+            ("fairseq", "ve-fairseq", "torch"),
+            shlex.join(command(self.folder / "bin")),
+        )
 
     def steps(self, sources: Mapping[str, Path]) -> Iterator[Step]:
         """Yield all steps in order."""

@@ -49,8 +49,8 @@ def publish(part: Path, path: Path) -> None:
 def read_lines(path: Path) -> Iterator[str]:
     r"""Yield the lines of a plain or gzipped UTF-8 file, without their ends.
 
-    Only ``\n`` ends a line (``\r`` before it goes too): what Python's universal newlines or
-    `str.splitlines` take for one would shift the two sides of a corpus against each other.
+    Only ``\n`` ends a line. A ``\r`` before it goes too, and any other becomes a space: programs
+    that take it for the end of a line would shift the two sides of a corpus against each other.
 
     Raises:
         PreparationError: the file is missing, not a whole gzip file, or not UTF-8.
@@ -66,7 +66,7 @@ def read_lines(path: Path) -> Iterator[str]:
                         f"{path}, line {number}: not UTF-8 ({error.reason} at byte {error.start}): "
                         f"convert the file, e.g. iconv -f latin1 -t utf-8"
                     ) from None
-                yield text.rstrip("\n").rstrip("\r")
+                yield text.rstrip("\r\n").replace("\r", " ")
     except FileNotFoundError:
         raise PreparationError(f"{path}: no such file") from None
     except (EOFError, gzip.BadGzipFile, zlib.error) as error:
@@ -81,15 +81,14 @@ def read_pairs(source: Path, target: Path) -> Iterator[tuple[str, str]]:
     Raises:
         PreparationError: one file has more lines than the other.
     """
-    pairs = 0
-    for left, right in zip_longest(read_lines(source), read_lines(target)):
+    both = zip_longest(read_lines(source), read_lines(target))
+    for whole, (left, right) in enumerate(both):
         if left is None or right is None:
             shorter, longer = (source, target) if left is None else (target, source)
             raise PreparationError(
-                f"{shorter} ends after {pairs} lines but {longer} goes on: "
+                f"{shorter} ends after {whole} lines but {longer} goes on: "
                 f"a parallel corpus needs one line for each line, so give two files of one version"
             )
-        pairs += 1
         yield left, right
 
 

@@ -87,7 +87,7 @@ class Manifest:
         return files
 
     def is_whole(self, step: Step) -> bool:
-        """Return whether `step` was done, with these inputs and settings, and nothing is damaged."""
+        """Return whether `step` was done with these inputs and settings and is undamaged."""
         record = self.steps.get(step.name)
         if record is None or record["fingerprint"] != self._fingerprint(step):
             return False
@@ -108,7 +108,7 @@ class Manifest:
             self._checksums[path, status.st_size, status.st_mtime_ns] = str(described["sha256"])
         self.steps[step.name] = {
             "fingerprint": self._fingerprint(step),
-            "command": step.command,
+            **({"command": step.command} if step.command else {}),
             "settings": dict(step.settings),
             "tools": tool_versions(step.tools),
             "notes": dict(notes or {}),

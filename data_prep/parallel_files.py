@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from data_prep.download import download
-from data_prep.errors import PreparationError
-from data_prep.files import read_pairs, sha256
-from data_prep.progress import say
+from data_prep.files import read_pairs
+from data_prep.sources import local_files
 
 Pairs = Iterable[tuple[str, str]]
 
@@ -29,6 +28,8 @@ class ParallelFiles:
     files: Mapping[str, str]
     splits: Mapping[str, str]
 
+    tools: ClassVar[tuple[str, ...]] = ("pooch",)
+
     def settings(self) -> dict[str, Any]:
         """Return what, beside the files' contents, decides the pairs."""
         return {"splits": dict(self.splits)}
@@ -40,29 +41,16 @@ class ParallelFiles:
             PreparationError: a file is missing, or cannot be had from any mirror.
         """
         if local is not None:
-            return {name: self._local(local, name) for name in self.files}
+            return local_files(local, self.files)
         return {
             name: download(name, checksum, self.mirrors, folder, offline)
             for name, checksum in self.files.items()
         }
 
-    def _local(self, local: Path, name: str) -> Path:
-        candidates = [local / name, local / name.removesuffix(".gz")]
-        for path in candidates:
-            if path.is_file():
-                # D: one's own files are allowed, but never pass for the published ones.
-                if path.suffix == ".gz" and sha256(path) != self.files[name]:
-                    say(
-                        f"  note: {path} is not the published file (SHA-256 differs); used as it is"
-                    )
-                return path
-        raise PreparationError(
-            f"--data {local}: neither {candidates[0].name} nor {candidates[1].name} is there; "
-            f"it must hold {', '.join(self.files)} (gzipped or plain)"
-        )
-
-    def pairs(self, sources: Mapping[str, Path], source: str, target: str) -> dict[str, Pairs]:
-        """Return each split's pairs of raw lines, as a stream."""
+    def pairs(
+        self, sources: Mapping[str, Path], source: str, target: str
+    ) -> tuple[Mapping[str, Pairs], Mapping[str, Any]]:
+        """Return each split's pairs of raw lines, as a stream; there is nothing to note."""
 
         def path(stem: str, language: str) -> Path:
             plain = f"{stem}.{language}"
@@ -71,4 +59,4 @@ class ParallelFiles:
         return {
             split: read_pairs(path(stem, source), path(stem, target))
             for split, stem in self.splits.items()
-        }
+        }, {}

@@ -5,16 +5,31 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import MISSING, dataclass, field, fields
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Any, ClassVar, Protocol, TypeVar
 
 import yaml
 
+from data_prep.catalogues import Catalogues
 from data_prep.cleaning import Cleaning
 from data_prep.errors import PreparationError
 from data_prep.parallel_files import ParallelFiles
 from data_prep.text import TOKENISERS
 
 FOLDER = Path(__file__).parent / "recipes"
+YAML_TYPES: dict[str, Any] = {
+    "Mapping": Mapping,
+    "tuple": list,
+    "str": str,
+    "int": int,
+    "float": (int, float),
+}
+YAML_NAMES = {
+    "Mapping": "a mapping",
+    "tuple": "a list",
+    "str": "text",
+    "int": "a whole number",
+    "float": "a number",
+}
 T = TypeVar("T")
 
 
@@ -22,6 +37,7 @@ class Corpus(Protocol):
     """What the engine asks of a kind of corpus."""
 
     splits: Mapping[str, Any]
+    tools: ClassVar[tuple[str, ...]]
 
     def settings(self) -> dict[str, Any]:
         """Return what, beside the sources' contents, decides the pairs."""
@@ -31,11 +47,11 @@ class Corpus(Protocol):
 
     def pairs(
         self, sources: Mapping[str, Path], source: str, target: str
-    ) -> Mapping[str, Iterable[tuple[str, str]]]:
-        """Return each split's pairs of raw lines."""
+    ) -> tuple[Mapping[str, Iterable[tuple[str, str]]], Mapping[str, Any]]:
+        """Return each split's pairs of raw lines, and notes for the manifest."""
 
 
-CORPORA: dict[str, type] = {"parallel_files": ParallelFiles}
+CORPORA: dict[str, type] = {"parallel_files": ParallelFiles, "catalogues": Catalogues}
 
 
 @dataclass(frozen=True)
@@ -96,6 +112,11 @@ def _build(kind: type[T], values: Any, where: str) -> T:
     if unknown or missing:
         fault = f"unknown key {min(unknown)!r}" if unknown else f"key {min(missing)!r} is missing"
         raise PreparationError(f"{where}: {fault}; the keys are {', '.join(known)}")
+    for name, value in values.items():
+        # The annotations are text, since nothing here evaluates them.
+        wanted = str(known[name].type).split("[")[0]
+        if wanted in YAML_TYPES and not isinstance(value, YAML_TYPES[wanted]):
+            raise PreparationError(f"{where}: {name} is {value!r}: {YAML_NAMES[wanted]} is needed")
     return kind(**values)
 
 
@@ -126,8 +147,8 @@ def load_recipe(name: str, pair: str | None = None) -> Recipe:
     Raises:
         PreparationError: no such recipe or pair, or the YAML says something a recipe cannot.
     """
-    path = Path(name) if name.endswith(".yaml") else FOLDER / f"{name}.yaml"
-    if not path.is_file() or (path.parent == FOLDER and path.stem not in recipe_names()):
+    path = FOLDER / f"{name}.yaml" if name in recipe_names() else Path(name)
+    if path.suffix != ".yaml" or not path.is_file():
         raise PreparationError(
             f"recipe {name!r} is unknown: use {', '.join(recipe_names())}, or the path of a .yaml"
         )

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import logging
 import re
+import tempfile
 import unicodedata
 from collections.abc import Callable
 
+import jieba
 from sacremoses import MosesPunctNormalizer, MosesTokenizer
 
 from data_prep.errors import PreparationError
@@ -37,12 +40,12 @@ def _characters(language: str) -> LineFunction:
 
 
 def _jieba(language: str) -> LineFunction:
-    import logging
-
-    import jieba
-
     jieba.setLogLevel(logging.WARNING)
     words = jieba.Tokenizer()
+    # jieba would load whatever lies under its cache's name in the shared temporary folder.
+    with tempfile.TemporaryDirectory() as private:
+        words.tmp_dir = private
+        words.initialize()
     return lambda line: " ".join(" ".join(words.cut(line)).split())
 
 

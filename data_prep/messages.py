@@ -1,0 +1,58 @@
+"""Which messages of a catalogue are sentence pairs worth learning from."""
+
+from __future__ import annotations
+
+import re
+
+# What programs fill in or interpret; a translation of it teaches nothing and often differs.
+PLACEHOLDER = re.compile(
+    r"%\(\w+\)|%[-#0+ ]?\d*\.?\d*[diouxXeEfFgGcrsa%](?![a-z])"  # %(name)s, %s, %5.2f, %%
+    r"|\{|\}"  # {name}, {{ name }}, ${name}
+    r"|\$\w"  # $name
+)
+MARKUP = re.compile(
+    r"<[^>]*>|&#?\w+;"  # tags, entities
+    r"|&\w|\b_\w|\w_\w"  # &Open, _Open: keyboard shortcuts; identifiers
+    r"|[`|\\]|\*\w|\w\*|\[\[|==|::|--\w"  # reStructuredText, wiki, escapes, options
+)
+ADDRESS = re.compile(
+    r"https?:|www\.|\w@\w|\w/\w+/|\w\.(?:com|org|net|html?|py|po)\b", re.IGNORECASE
+)
+MAX_LENGTH = 400  # characters
+MIN_LETTERS = 0.6  # of all characters but spaces
+
+
+def one_line(text: str) -> str:
+    """Return the message with every run of white space as one space."""
+    return " ".join(text.split())
+
+
+def _letters(text: str) -> float:
+    solid = [character for character in text if not character.isspace()]
+    # Combining marks are parts of letters, as in decomposed Vietnamese.
+    good = sum(character.isalpha() or "\u0300" <= character <= "\u036f" for character in solid)
+    return good / max(1, len(solid))
+
+
+def fault(english: str, translation: str, max_ratio: float) -> str | None:
+    """Return why the pair is no training material, or None.
+
+    Args:
+        english: the message, on one line.
+        translation: its translation, on one line.
+        max_ratio: characters of the longer for each of the shorter; above it one of the two
+            says something else. Messages of a few characters are let off.
+    """
+    both = english, translation
+    lengths = len(english), len(translation)
+    rules = {
+        "untranslated": not english or not translation,
+        "equal": english.casefold() == translation.casefold(),
+        "placeholder": any(PLACEHOLDER.search(text) for text in both),
+        "markup": any(MARKUP.search(text) for text in both),
+        "address": any(ADDRESS.search(text) for text in both),
+        "not letters": any(_letters(text) < MIN_LETTERS for text in both),
+        "length": max(lengths) > MAX_LENGTH,
+        "ratio": max(lengths) > 10 and max(lengths) > max_ratio * max(1, min(lengths)),
+    }
+    return next((name for name, broken in rules.items() if broken), None)
