@@ -1,11 +1,14 @@
-"""One clear line for every argument an operator cannot work with."""
+"""One clear line for every argument an operator cannot work with; one rank for its kernel."""
 
 from __future__ import annotations
 
 import math
-from typing import Optional
+from typing import Optional, Sequence, TypeVar
 
+import torch
 from torch import Tensor
+
+MaybeTensor = TypeVar("MaybeTensor", Tensor, Optional[Tensor])
 
 
 def check_iterations(iterations: int) -> None:
@@ -14,44 +17,73 @@ def check_iterations(iterations: int) -> None:
         raise ValueError(f"routing iterations must be a whole number >= 1, not {iterations!r}")
 
 
-def check_votes(votes: Tensor, axes: str = "[..., I, N, D]") -> None:
-    """Raise unless the votes (or scores) are a floating tensor with the named, non-empty axes."""
-    named = len(axes.split(",")) - axes.count("...")
-    exact = "..." not in axes
-    if votes.dim() < named or (exact and votes.dim() != named) or 0 in votes.shape[-3:]:
-        raise ValueError(f"routing needs {axes} with no empty axis, not {list(votes.shape)}")
-    if not votes.is_floating_point():
-        raise ValueError(
-            f"routing needs a floating dtype, not {votes.dtype}; convert with .float()"
-        )
+def check_floating(name: str, tensor: Tensor) -> None:
+    """Raise unless the dtype is a floating one."""
+    if not tensor.is_floating_point():
+        raise ValueError(f"{name} must have a floating dtype, not {tensor.dtype}: use .float()")
+
+
+def check_votes(votes: Tensor) -> None:
+    """Raise unless the votes are a floating ``[..., I, N, D]``, I, N, D >= 1."""
+    if votes.dim() < 3 or 0 in votes.shape[-3:]:
+        raise ValueError(f"votes must be [..., I, N, D], I, N, D >= 1, not {list(votes.shape)}")
+    check_floating("votes", votes)
+
+
+def check_scores(scores: Tensor) -> None:
+    """Raise unless the scores are a floating ``[B, H, L, K]``, H, L, K >= 1."""
+    if scores.dim() != 4 or 0 in scores.shape[1:]:
+        raise ValueError(f"scores must be [B, H, L, K], H, L, K >= 1, not {list(scores.shape)}")
+    check_floating("scores", scores)
+
+
+def check_mask(name: str, mask: Optional[Tensor], shape: Sequence[int], axes: str) -> None:
+    """Raise unless the mask is None or a boolean (true = real) of this shape."""
+    if mask is None:
+        return
+    if mask.dtype != torch.bool:
+        raise ValueError(f"{name} must be boolean, true = real, not {mask.dtype}: use .bool()")
+    if tuple(mask.shape) != tuple(shape):
+        raise ValueError(f"{name} must be {axes} = {list(shape)} here, not {list(mask.shape)}")
+
+
+def check_score_masks(
+    scores: Tensor, query_mask: Optional[Tensor], key_mask: Optional[Tensor]
+) -> None:
+    """Raise unless the masks fit a score cube ``[B, H, L, K]``."""
+    batch, _, queries, keys = scores.shape
+    check_mask("query_mask", query_mask, (batch, queries), "[B, L]")
+    check_mask("key_mask", key_mask, (batch, keys), "[B, K]")
 
 
 def check_betas(votes: Tensor, beta_a: Tensor, beta_u: Tensor) -> None:
-    """Raise unless both costs hold one number an output capsule."""
+    """Raise unless both costs hold one floating number an output capsule."""
     capsules = votes.size(-2)
     for name, beta in (("beta_a", beta_a), ("beta_u", beta_u)):
         if tuple(beta.shape) != (capsules,):
-            raise ValueError(
-                f"{name} must be [N] = [{capsules}], one an output capsule of the votes, "
-                f"not {list(beta.shape)}"
-            )
+            raise ValueError(f"{name} must be [N] = [{capsules}] here, not {list(beta.shape)}")
+        check_floating(name, beta)
 
 
 def check_activation(votes: Tensor, activation: Optional[Tensor]) -> Optional[Tensor]:
-    """Return the activation flat, ``[tokens, I, 1]`` or ``[tokens, I, N]``; raise on other shapes."""
+    """Return ``[..., I]`` as ``[..., I, 1]``, ``[..., I, N]`` as it is; raise on other shapes."""
     if activation is None:
         return None
+    check_floating("input_activation", activation)
     per_input, per_pair = votes.shape[:-2], votes.shape[:-1]
     if activation.shape == per_input:
-        activation = activation.unsqueeze(-1)
-    elif activation.shape != per_pair:
+        return activation.unsqueeze(-1)
+    if activation.shape != per_pair:
         raise ValueError(
             f"input_activation must be [..., I] = {list(per_input)} or [..., I, N] = "
-            f"{list(per_pair)} for these votes, not {list(activation.shape)}"
+            f"{list(per_pair)} here, not {list(activation.shape)}"
         )
-    return activation.reshape(math.prod(votes.shape[:-3]), *activation.shape[-2:])
+    return activation
 
 
-def flatten_votes(votes: Tensor) -> Tensor:
-    """Return ``[tokens, I, N, D]``: one rank for every caller, so one compiled kernel serves all."""
-    return votes.reshape(math.prod(votes.shape[:-3]), *votes.shape[-3:])
+def flatten_leading(tensor: MaybeTensor, trailing: int) -> MaybeTensor:
+    """Return ``[tokens, *last ``trailing`` dims]``: one rank, so one compiled kernel serves all."""
+    if tensor is None:
+        return None
+    split = tensor.dim() - trailing
+    return tensor.reshape(math.prod(tensor.shape[:split]), *tensor.shape[split:])

@@ -5,13 +5,26 @@ from __future__ import annotations
 import math
 from typing import List, Optional
 
-import torch
 from torch import Tensor
 from torch.nn import functional as F
 
 from .backend import full_precision, run_operator
-from .checks import check_activation, check_betas, check_iterations, check_votes, flatten_votes
-from .numerics import MASS_FLOOR, VARIANCE_FLOOR, sum_over_width
+from .checks import (
+    check_activation,
+    check_betas,
+    check_iterations,
+    check_votes,
+    flatten_leading,
+)
+from .numerics import (
+    MASS_FLOOR,
+    VARIANCE_FLOOR,
+    sum_over_inputs,
+    sum_over_width,
+    uniform_coefficients,
+)
+
+LOG_2PI = math.log(2 * math.pi)
 
 
 def em_routing(
@@ -20,6 +33,7 @@ def em_routing(
     beta_u: Tensor,
     iterations: int = 3,
     input_activation: Optional[Tensor] = None,
+    *,
     backend: Optional[str] = None,
 ) -> Tensor:
     """Route by agreement, fitting one Gaussian an output capsule to its votes by EM.
@@ -57,6 +71,7 @@ def em_routing(
     Raises:
         ValueError: a shape, dtype, iteration count or backend that is not as above.
 
+    >>> import torch
     >>> votes = torch.tensor([[[1.0], [4.0]], [[3.0], [4.0]]])  # I = 2, N = 2, D = 1
     >>> em_routing(votes, torch.zeros(2), torch.zeros(2), iterations=1)
     tensor([[0.3897],
@@ -71,10 +86,8 @@ def em_routing(
     return run_operator(
         "em_routing",
         em_kernel,
-        flatten_votes(votes),
-        beta_a,
-        beta_u,
-        activation,
+        (flatten_leading(votes, 3), flatten_leading(activation, 2)),
+        shared=(beta_a, beta_u),
         leading=votes.shape[:-3],
         iterations=iterations,
         backend=backend,
@@ -93,30 +106,30 @@ def inverse_temperature(t: int, iterations: int) -> float:
 @full_precision
 def em_kernel(
     votes: Tensor,
+    activation: Optional[Tensor],
     beta_a: Tensor,
     beta_u: Tensor,
-    activation: Optional[Tensor],
     *,
     iterations: int,
-    trace: Optional[List[Tensor]],
+    trace: Optional[List[Tensor]] = None,
 ) -> Tensor:
-    """Equations of ``em_routing`` on flat votes ``[tokens, I, N, D]``; activation ``[.., I, N|1]``."""
-    C = torch.full_like(votes[..., 0], 1.0 / votes.size(-2))
+    """Compute ``em_routing`` on flat ``[tokens, I, N, D]``, activation ``[tokens, I, N or 1]``."""
+    C = uniform_coefficients(votes)
     for t in range(iterations):
         if trace is not None:
             trace.append(C.detach())
         R = C if activation is None else C * activation
         r = R.sum(-2)
-        share = (R / r.clamp(min=MASS_FLOOR).unsqueeze(-2)).unsqueeze(-1)
-        mu = (share * votes).sum(-3)
+        mass = r.clamp(min=MASS_FLOOR).unsqueeze(-1)
+        mu = sum_over_inputs(R, votes) / mass
         squared_distance = (votes - mu.unsqueeze(-3)).square()
-        var = (share * squared_distance).sum(-3) + VARIANCE_FLOOR
+        var = sum_over_inputs(R, squared_distance) / mass + VARIANCE_FLOOR
         log_sigma = 0.5 * var.log()
-        chi = (log_sigma + 0.5 * (1 + math.log(2 * math.pi))).sum(-1) * r
+        chi = sum_over_width(log_sigma + (1 + LOG_2PI) / 2) * r
         logit_A = inverse_temperature(t, iterations) * (beta_a - beta_u * r - chi)
         if t < iterations - 1:
-            log_p = -sum_over_width(squared_distance * (0.5 / var).unsqueeze(-3)) - sum_over_width(
-                log_sigma + 0.5 * math.log(2 * math.pi)
-            ).unsqueeze(-2)
-            C = (F.logsigmoid(logit_A).unsqueeze(-2) + log_p).softmax(-1)
+            # What does not depend on i is summed first: it is I times smaller than the votes.
+            log_A_and_norm = F.logsigmoid(logit_A) - sum_over_width(log_sigma + LOG_2PI / 2)
+            exponent = sum_over_width(squared_distance * (0.5 / var).unsqueeze(-3))
+            C = (log_A_and_norm.unsqueeze(-2) - exponent).softmax(-1)
     return logit_A.sigmoid().unsqueeze(-1) * mu

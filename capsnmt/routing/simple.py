@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from typing import List, Optional
 
-import torch
 from torch import Tensor
 
+from .agreement import route_by_agreement
 from .backend import full_precision, run_operator
-from .checks import check_iterations, check_votes, flatten_votes
-from .numerics import MASS_FLOOR, sum_over_width
-from .squash import squash
+from .checks import check_iterations, check_votes, flatten_leading
 
 
-def simple_routing(votes: Tensor, iterations: int = 3, backend: Optional[str] = None) -> Tensor:
+def simple_routing(votes: Tensor, iterations: int = 3, *, backend: Optional[str] = None) -> Tensor:
     """Route by agreement, each output capsule the squashed weighted mean of its votes.
 
     b = 0; T times::
@@ -34,6 +32,7 @@ def simple_routing(votes: Tensor, iterations: int = 3, backend: Optional[str] = 
     Raises:
         ValueError: a shape, dtype, iteration count or backend that is not as above.
 
+    >>> import torch
     >>> votes = torch.tensor([[[3.0, 4.0], [1.0, 0.0]], [[3.0, 4.0], [0.0, 1.0]]])
     >>> simple_routing(votes, iterations=1)  # means (3, 4) and (.5, .5): 25/26 * .6 = 0.5769
     tensor([[0.5769, 0.7692],
@@ -44,7 +43,7 @@ def simple_routing(votes: Tensor, iterations: int = 3, backend: Optional[str] = 
     return run_operator(
         "simple_routing",
         simple_kernel,
-        flatten_votes(votes),
+        (flatten_leading(votes, 3),),
         leading=votes.shape[:-3],
         iterations=iterations,
         backend=backend,
@@ -52,16 +51,9 @@ def simple_routing(votes: Tensor, iterations: int = 3, backend: Optional[str] = 
 
 
 @full_precision
-def simple_kernel(votes: Tensor, *, iterations: int, trace: Optional[List[Tensor]]) -> Tensor:
-    """Equations of ``simple_routing`` on flat votes ``[tokens, I, N, D]``."""
-    b = torch.zeros_like(votes[..., 0])
-    for t in range(iterations):
-        C = b.softmax(-1)
-        if trace is not None:
-            trace.append(C.detach())
-        mass = C.sum(-2).clamp(min=MASS_FLOOR)
-        S = (C.unsqueeze(-1) * votes).sum(-3) / mass.unsqueeze(-1)
-        out = squash(S)
-        if t < iterations - 1:
-            b = b + sum_over_width(out.unsqueeze(-3) * votes)
+def simple_kernel(
+    votes: Tensor, *, iterations: int, trace: Optional[List[Tensor]] = None
+) -> Tensor:
+    """Compute ``simple_routing`` on flat votes ``[tokens, I, N, D]``."""
+    out, _ = route_by_agreement(votes, iterations, normalise=True, trace=trace)
     return out

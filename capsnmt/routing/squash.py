@@ -5,6 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from .numerics import compute_dtype
+
 
 def squash(s: Tensor) -> Tensor:
     """Shrink vectors to a length below 1, keeping their direction.
@@ -24,7 +26,7 @@ def squash(s: Tensor) -> Tensor:
     tensor([[0.5769, 0.7692],
             [0.0000, 0.0000]])
     """
-    wide = s.to(torch.promote_types(s.dtype, torch.float32))
+    wide = s.to(compute_dtype(s))
     squared_length = (wide * wide).sum(-1, keepdim=True)
     length = (squared_length + torch.finfo(wide.dtype).tiny).sqrt()
     return (wide * (length / (1 + squared_length))).to(s.dtype)

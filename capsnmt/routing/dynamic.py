@@ -1,0 +1,93 @@
+"""Dynamic routing (dou2019 Algorithm 1, duan2020 Algorithm 1)."""
+
+from __future__ import annotations
+
+from typing import List, Optional, Tuple
+
+from torch import Tensor
+
+from .agreement import agreement, route_by_agreement
+from .backend import full_precision, run_operator
+from .checks import check_iterations, check_mask, check_votes, flatten_leading
+from .numerics import pair_mask_of
+
+
+def dynamic_routing(
+    votes: Tensor,
+    iterations: int = 3,
+    input_mask: Optional[Tensor] = None,
+    output_mask: Optional[Tensor] = None,
+    *,
+    backend: Optional[str] = None,
+) -> Tuple[Tensor, Tensor]:
+    """Route by agreement, each output capsule the squashed weighted sum of its votes.
+
+    b = 0; T times::
+
+        C[i,n] = softmax over n of b[i,n]              (dou2019 eq 9; duan2020 Alg. 1, R)
+        S[n]   = sum_i C[i,n] V[i,n]                   (duan2020 eq 7)
+        out[n] = squash(S[n])                          (dou2019 eq 5, duan2020 eq 6)
+        b[i,n] += out[n] . V[i,n]                      (dou2019 Alg. 1, line 6)
+
+    Args:
+        votes: V, ``[..., I, N, D]``, any floating dtype; arithmetic is fp32 or better.
+        iterations: T >= 1.
+        input_mask: ``[..., I]``, true = real; a masked input is in no sum, whatever its votes
+            hold, and its logits are 0.
+        output_mask: ``[..., N]``, true = real; a masked output is in no softmax, and its capsule
+            and logits are 0.
+        backend: ``auto``, ``eager`` or ``compiled``; None takes ``routing_backend``'s.
+
+    Returns:
+        Output capsules ``[..., N, D]`` and logits ``[..., I, N]``, which are b after its last
+        update; both in the dtype of ``votes``.
+
+    Raises:
+        ValueError: a shape, dtype, iteration count or backend that is not as above.
+
+    >>> import torch
+    >>> votes = torch.tensor([[[3.0, 4.0], [1.0, 0.0]], [[3.0, 4.0], [0.0, 1.0]]])
+    >>> capsules, logits = dynamic_routing(votes, iterations=1)
+    >>> capsules  # C = 1/2: sums (3, 4) and (.5, .5)
+    tensor([[0.5769, 0.7692],
+            [0.2357, 0.2357]])
+    >>> logits  # (3, 4) . (.5769, .7692) = 4.8077
+    tensor([[4.8077, 0.2357],
+            [4.8077, 0.2357]])
+    """
+    check_votes(votes)
+    check_iterations(iterations)
+    check_mask("input_mask", input_mask, votes.shape[:-2], "[..., I]")
+    check_mask("output_mask", output_mask, (*votes.shape[:-3], votes.size(-2)), "[..., N]")
+    return run_operator(
+        "dynamic_routing",
+        dynamic_kernel,
+        (
+            flatten_leading(votes, 3),
+            flatten_leading(input_mask, 1),
+            flatten_leading(output_mask, 1),
+        ),
+        leading=votes.shape[:-3],
+        iterations=iterations,
+        backend=backend,
+    )
+
+
+@full_precision
+def dynamic_kernel(
+    votes: Tensor,
+    input_mask: Optional[Tensor],
+    output_mask: Optional[Tensor],
+    *,
+    iterations: int,
+    trace: Optional[List[Tensor]] = None,
+) -> Tuple[Tensor, Tensor]:
+    """Compute ``dynamic_routing`` on flat votes ``[tokens, I, N, D]`` and masks."""
+    pair_mask = pair_mask_of(input_mask, output_mask)
+    if pair_mask is not None:
+        # Not only C: a masked vote may hold anything, and 0 * inf is no 0.
+        votes = votes.masked_fill(~pair_mask.unsqueeze(-1), 0.0)
+    out, b = route_by_agreement(
+        votes, iterations, normalise=False, pair_mask=pair_mask, trace=trace
+    )
+    return out, b + agreement(out, votes)

@@ -1,0 +1,122 @@
+"""Horizontal (positional) routing of capsule-routing self-attention (duan2020 Algorithm 3)."""
+
+from __future__ import annotations
+
+from typing import List, Optional
+
+from torch import Tensor
+
+from .backend import full_precision, run_operator
+from .checks import check_iterations, check_score_masks, check_scores
+from .squash import squash
+
+
+def horizontal_routing(
+    scores: Tensor,
+    iterations: int = 3,
+    query_mask: Optional[Tensor] = None,
+    key_mask: Optional[Tensor] = None,
+    causal: bool = False,
+    *,
+    backend: Optional[str] = None,
+) -> Tensor:
+    """Route positions to heads, for every query l over the positions t <= l.
+
+    Input capsules of partial routing l are the positions t <= l, output capsules the heads h,
+    their width the keys::
+
+        V[t -> h] = e[t,h]                                    (duan2020 eq 12)
+        Omega_l   = dynamic_routing({V[t -> h], t <= l})      (eq 13, 14)
+
+    All L partial routings run at once. With b[l,t,h] the logits of the l-th: at b = 0 every
+    R = 1/H and S_l[h] is a prefix sum over t; each later iteration is a batched matrix product for
+    b[l,t,h] += Omega_l[h] . e[t,h], a softmax over h, and one for S_l[h] = sum_{t<=l} R e[t,h].
+    Memory is that of a few score cubes; nothing is L x L x K.
+
+    Row l alone, as incremental decoding needs it, is
+    ``dynamic_routing(scores[:, :, : l + 1].transpose(1, 2))[0]``.
+
+    **D**: padding never takes part: a padded query neither votes nor receives, a padded key is 0
+    in every vote, on whichever side the padding is.
+
+    Args:
+        scores: e, the unmasked cube of scaled dot products, ``[B, H, L, K]``.
+        iterations: T >= 1 (**D**: 3; the paper does not say).
+        query_mask: ``[B, L]``, true = real.
+        key_mask: ``[B, K]``, true = real.
+        causal: position l's votes for keys k > l count as 0 (section 3.4.3, decoders).
+        backend: ``auto``, ``eager`` or ``compiled``; None takes ``routing_backend``'s.
+
+    Returns:
+        Output capsules Omega, ``[B, H, L, K]``, 0 in padded rows and columns, dtype of ``scores``.
+
+    Raises:
+        ValueError: a shape, dtype, iteration count or backend that is not as above.
+
+    >>> import torch
+    >>> scores = torch.tensor([[[[2.0], [4.0]], [[2.0], [-6.0]]]])  # H = 2, L = 2, K = 1
+    >>> horizontal_routing(scores, iterations=1)  # sums / H: 1, 3 and 1, -2; squash = s|s|/(1+s^2)
+    tensor([[[[ 0.5000],
+              [ 0.9000]],
+    <BLANKLINE>
+             [[ 0.5000],
+              [-0.8000]]]])
+    """
+    check_scores(scores)
+    check_iterations(iterations)
+    check_score_masks(scores, query_mask, key_mask)
+    return run_operator(
+        "horizontal_routing",
+        horizontal_kernel,
+        (scores, query_mask, key_mask),
+        leading=scores.shape[:1],
+        iterations=iterations,
+        backend=backend,
+        causal=causal,
+    )
+
+
+@full_precision
+def horizontal_kernel(
+    scores: Tensor,
+    query_mask: Optional[Tensor],
+    key_mask: Optional[Tensor],
+    *,
+    iterations: int,
+    causal: bool,
+    trace: Optional[List[Tensor]] = None,
+) -> Tensor:
+    """Compute ``horizontal_routing``; the traced R is ``[B, L, L, H]``, 0 at t > l and padding."""
+    e = masked_scores(scores, query_mask, key_mask, causal)
+    heads = e.size(1)
+    if trace is not None:
+        uniform = e.new_full((), 1.0 / heads).expand(*e.shape[:3], e.size(2))
+        trace.append(traced(uniform.tril(), query_mask))
+    omega = squash(e.cumsum(-2) / heads)
+    b = e.new_zeros(())
+    for _ in range(iterations - 1):
+        b = b + omega @ e.transpose(-1, -2)
+        R = b.softmax(1).tril()
+        if trace is not None:
+            trace.append(traced(R, query_mask))
+        omega = squash(R @ e)
+    return omega if query_mask is None else omega.masked_fill(~query_mask[:, None, :, None], 0.0)
+
+
+def masked_scores(
+    scores: Tensor, query_mask: Optional[Tensor], key_mask: Optional[Tensor], causal: bool
+) -> Tensor:
+    """Return the votes: scores with padded queries and keys, and future keys if causal, at 0."""
+    if query_mask is not None:
+        scores = scores.masked_fill(~query_mask[:, None, :, None], 0.0)
+    if key_mask is not None:
+        scores = scores.masked_fill(~key_mask[:, None, None, :], 0.0)
+    return scores.tril() if causal else scores
+
+
+def traced(R: Tensor, query_mask: Optional[Tensor]) -> Tensor:
+    """Return R ``[B, H, l, t]`` as the record's ``[B, l, t, H]``, 0 for padded l and t."""
+    R = R.detach().permute(0, 2, 3, 1)
+    if query_mask is None:
+        return R
+    return R.masked_fill(~(query_mask[:, :, None] & query_mask[:, None, :]).unsqueeze(-1), 0.0)
