@@ -1,0 +1,109 @@
+r"""The output of fairseq-generate, put back into the order of the test set.
+
+fairseq-generate prints, for every sentence, tab-separated lines that begin with a letter and the
+sentence's number, in the order in which it decoded them (by length), between log lines::
+
+    S-3     the source                      T-3     the reference, as it was binarised
+    H-3     -0.41   the hypothesis          D-3     -0.41   H after fairseq's own --bpe, --tokenizer
+    P-3     scores of the tokens            H-3 ... again, for each further hypothesis (--nbest)
+
+Example:
+    >>> output = parse_generate_output(["S-1\tb", "H-1\t-1.2\tB", "S-0\ta", "H-0\t-0.3\tA"], "x")
+    >>> output.hypotheses
+    ['A', 'B']
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Dict, Iterable, List, Optional
+
+from capsnmt.errors import ConfigurationError
+
+RECORD = re.compile(r"([STHD])-(\d+)(?:\t|$)")
+DICTIONARY = re.compile(r"\| \[([^\]\s]+)\] dictionary: \d+ types")
+SHOWN = 5  # missing numbers named in an error
+
+
+@dataclass(frozen=True)
+class GenerateOutput:
+    """One decoded test set, every list in the order of the test set.
+
+    Attributes:
+        hypotheses: the best hypothesis of each sentence, as decoded (``H-``).
+        decoded: the same after fairseq's own ``--bpe`` and ``--tokenizer`` (``D-``); ``None``
+            where the file has no such lines.
+        references: the binarised references (``T-``); ``None`` where the file has none.
+        target_lang: the language of the target dictionary, where fairseq's log tells it.
+    """
+
+    hypotheses: List[str]
+    decoded: Optional[List[str]]
+    references: Optional[List[str]]
+    target_lang: Optional[str]
+
+
+def parse_generate_output(lines: Iterable[str], name: str) -> GenerateOutput:
+    """Read what fairseq-generate printed; log and score lines are passed over.
+
+    Of several hypotheses of a sentence (``--nbest``) the first is kept, which is the best.
+
+    Args:
+        lines: the file, without line ends.
+        name: what to call it in an error.
+
+    Raises:
+        ConfigurationError: there is no ``H-`` line, a sentence comes twice, or numbers are missing.
+    """
+    texts: Dict[str, Dict[int, str]] = {kind: {} for kind in "STHD"}
+    target_lang = None
+    current = None
+    for line in lines:
+        record = RECORD.match(line)
+        if not record:
+            dictionary = DICTIONARY.search(line)
+            # the source dictionary is logged first
+            target_lang = dictionary[1] if dictionary else target_lang
+            continue
+        kind, number = record[1], int(record[2])
+        fields = line.split("\t", 2 if kind in "HD" else 1)
+        # an empty hypothesis may have lost the tab before it to a tool that strips lines
+        text = fields[-1] if len(fields) == (3 if kind in "HD" else 2) else ""
+        # further hypotheses of one sentence follow at once; anything else is a second decoding
+        if number in texts[kind] and (kind in "ST" or number != current):
+            raise ConfigurationError(
+                f"{name}: sentence {number} comes twice ({kind}-{number}): it holds more than one "
+                "decoding; score each alone"
+            )
+        current = number
+        texts[kind].setdefault(number, text)
+    if not texts["H"]:
+        raise ConfigurationError(
+            f"{name} has no H- lines: not an output of fairseq-generate (plain text, a sentence a "
+            "line, is read with --input plain)"
+        )
+    count = 1 + max(max(numbers) for numbers in texts.values() if numbers)
+    return GenerateOutput(
+        _in_order(texts["H"], "H", name, count),
+        _in_order(texts["D"], "D", name, count) if texts["D"] else None,
+        _in_order(texts["T"], "T", name, count) if texts["T"] else None,
+        target_lang,
+    )
+
+
+def _in_order(texts: Dict[int, str], kind: str, name: str, count: int) -> List[str]:
+    """The texts of sentences 0, 1, ..., ``count`` - 1.
+
+    Raises:
+        ConfigurationError: some are missing.
+    """
+    missing = [number for number in range(count) if number not in texts]
+    if missing:
+        shown = ", ".join(map(str, missing[:SHOWN])) + (", ..." if len(missing) > SHOWN else "")
+        raise ConfigurationError(
+            f"{name}: {len(missing)} of the sentences 0..{count - 1} have no {kind}- line "
+            f"({shown}): decode the whole test set (did it end early, or skip long sentences by "
+            "--skip-invalid-size-inputs-valid-test?)"
+        )
+    return [texts[number] for number in range(count)]

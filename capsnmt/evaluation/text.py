@@ -1,0 +1,87 @@
+"""From tokens back to text: BPE removal and detokenisation."""
+
+from __future__ import annotations
+
+import re
+from typing import Callable, Optional
+
+from capsnmt.errors import ConfigurationError
+
+REMOVE_BPE = ("none", "subword_nmt", "sentencepiece")
+DETOKENIZE = ("none", "moses")
+
+# languages that corpora and their tools name by more than one code
+SAME_LANGUAGE = {"zho": "zh", "cmn": "zh", "yue": "zh", "jpn": "ja", "jp": "ja", "kor": "ko"}
+WITHOUT_SPACES = ("zh", "ja")
+# CJK punctuation, kana, ideographs, full-width and half-width forms
+CJK = "\u2e80-\u303f\u3040-\u30ff\u3100-\u33ff\u3400-\u9fff\uf900-\ufaff\ufe30-\ufe4f\uff00-\uffef"
+CJK += "\U00020000-\U0003ffff"
+SPACE_BESIDE_CJK = re.compile(rf"(?<=[{CJK}]) +| +(?=[{CJK}])")
+
+
+def base_language(code: str) -> str:
+    """The language that a code stands for.
+
+    >>> base_language("zh_CN"), base_language("pt-br"), base_language("jpn")
+    ('zh', 'pt', 'ja')
+    """
+    base = re.split("[-_]", code.lower())[0]
+    return SAME_LANGUAGE.get(base, base)
+
+
+def remove_bpe(line: str, kind: str) -> str:
+    """Join subword units to words, as fairseq's ``--post-process`` does.
+
+    >>> remove_bpe("cap@@ sul@@ es vote", "subword_nmt")
+    'capsules vote'
+    >>> remove_bpe("▁cap sul es ▁vote", "sentencepiece")
+    'capsules vote'
+
+    Args:
+        line: subword units, separated by spaces.
+        kind: one of ``REMOVE_BPE``.
+    """
+    if kind == "subword_nmt":
+        return (line + " ").replace("@@ ", "").rstrip()
+    if kind == "sentencepiece":
+        return line.replace(" ", "").replace("\u2581", " ").strip()
+    return line
+
+
+def moses_detokenizer(lang: str) -> Callable[[str], str]:
+    """The Moses detokeniser (sacremoses) for a language.
+
+    **D**: sacremoses joins ideographs, but leaves a space before full-width punctuation and beside
+    Latin words, where Chinese and Japanese have none: those are removed too.
+
+    Args:
+        lang: a language code; one without rules of its own gets Moses' common ones.
+
+    Raises:
+        ConfigurationError: sacremoses is not installed.
+    """
+    try:
+        from sacremoses import MosesDetokenizer
+    except ImportError:
+        raise ConfigurationError(
+            "--detokenize moses needs sacremoses: pip install 'capsnmt[evaluation]'"
+        ) from None
+    base = base_language(lang)
+    moses = MosesDetokenizer(lang=base)
+
+    def detokenize(line: str) -> str:
+        text = moses.detokenize(line.split())
+        return SPACE_BESIDE_CJK.sub("", text) if base in WITHOUT_SPACES else text
+
+    return detokenize
+
+
+def moses_limits(lang: str) -> Optional[str]:
+    """What a user should know about detokenising a language, or ``None``."""
+    from sacremoses.corpus import NonbreakingPrefixes
+
+    base = base_language(lang)
+    known = {*NonbreakingPrefixes().available_langs.values(), "ja", "ko"}
+    if base in known:
+        return None
+    return f"Moses has no rules for {lang!r}: its rules for all languages are used"
