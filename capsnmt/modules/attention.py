@@ -172,7 +172,8 @@ class Attention(MultiheadAttention):
         if need_weights:
             scores = torch.matmul(q * self.scaling, k.transpose(-1, -2))
             scores = scores if mask is None else scores + mask
-            weights = torch.softmax(scores, dim=-1, dtype=torch.float32)
+            precise = torch.promote_types(scores.dtype, torch.float32)
+            weights = torch.softmax(scores, dim=-1, dtype=precise)
             heads = torch.matmul(dropout(weights.type_as(scores)), v)
         else:
             dropping = self.training or dropout.apply_during_inference
