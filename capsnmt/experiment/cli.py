@@ -63,6 +63,7 @@ def parse(argv: Optional[Sequence[str]] = None) -> argparse.Namespace:
     what.add_argument(
         "--set", action="append", default=[], metavar="KEY=VALUE", help="e.g. train.lr=0.003"
     )
+    what.add_argument("--pair", type=_pair, metavar="SRC-TGT", help="languages, e.g. es-en")
     what.add_argument("--max-update", type=_count, metavar="N", help="updates of the training")
     what.add_argument("--name", help="name of the row (default: of the configuration or --arch)")
     what.add_argument("--baseline", metavar="ROW", help="test significance against this row")
@@ -126,6 +127,8 @@ def configure(args: argparse.Namespace) -> Experiment:
         )
     if args.arch is not None:
         experiment.put("arch", args.arch, "--arch")
+    for key, language in zip(("data.source-lang", "data.target-lang"), args.pair or ()):
+        experiment.put(key, language, "--pair")
     override(experiment, args.set)
     if args.max_update is not None:
         experiment.put("train.max-update", args.max_update, "--max-update")
@@ -148,6 +151,7 @@ def check_flags(run: Run) -> None:
     """
     flags.check_owned(run.experiment)
     flags.check_arch(run.experiment)
+    flags.check_average(run.experiment)
     test_set = next(iter(run.test_sets))
     flags.check_train(run.experiment, _after("fairseq_cli.train", commands.train(run)))
     flags.check_generate(
@@ -202,6 +206,13 @@ def _number(text: str) -> int:
         return int(text)
     except ValueError:
         raise argparse.ArgumentTypeError(f"{text!r}: give a whole number") from None
+
+
+def _pair(text: str) -> List[str]:
+    languages = text.split("-")
+    if len(languages) != 2 or not all(languages):
+        raise argparse.ArgumentTypeError(f"{text!r}: give SOURCE-TARGET, for example en-de")
+    return languages
 
 
 def _numbers(text: str) -> List[int]:

@@ -119,7 +119,8 @@ def prepare(run: Run) -> Optional[Command]:
     recipe = run.experiment["data.recipe"]
     if recipe is None:
         return None
-    arguments = [recipe, "--output", str(run.data.folder)]
+    pair = f"{run.experiment['data.source-lang']}-{run.experiment['data.target-lang']}"
+    arguments = [recipe, "--pair", pair, "--output", str(run.data.folder)]
     if run.data.local is not None:
         arguments += ["--data", str(run.data.local)]
     if run.data.offline:
@@ -223,7 +224,10 @@ def _common(run: Run) -> List[str]:
         data["data.target-lang"],
     ]
     cpu = [] if run.device.gpus else ["--cpu"]
-    return [str(run.data.folder / "bin"), "--user-dir", str(USER_DIR), *languages, *cpu]
+    # The fork's default multiple of 8 drops the last batch of every data set whose size is none:
+    # sentences would be missing in validation and in the output.
+    whole = ["--required-batch-size-multiple", "1"]
+    return [str(run.data.folder / "bin"), "--user-dir", str(USER_DIR), *languages, *cpu, *whole]
 
 
 def _python(stage: str, *arguments: str, output: Optional[Path] = None) -> Command:

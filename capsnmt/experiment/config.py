@@ -52,8 +52,9 @@ class Experiment:
             parent = parent.setdefault(part, {})
         for stale in [old for old in self.origin if (old + ".").startswith(key + ".")]:
             del self.origin[stale]
-        parent.pop(path[-1], None)
-        if value is not None:
+        if value is None:
+            parent.pop(path[-1], None)
+        else:
             parent[path[-1]] = value
             self.origin[key] = origin
 

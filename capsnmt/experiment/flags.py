@@ -32,6 +32,13 @@ OWNED: Dict[str, str] = {
     "results-path": "give --output",
 }
 
+# Which flag of fairseq-train keeps the checkpoints of each way to average; -1 or none: all.
+KEPT_BY = {
+    "last-updates": "keep-interval-updates",
+    "last-epochs": "keep-last-epochs",
+    "best": "keep-best-checkpoints",
+}
+
 
 def argv(flags: Mapping[str, Any]) -> List[str]:
     """A mapping of flags as command-line arguments; ``True`` is a bare flag, ``False`` is no flag.
@@ -60,6 +67,31 @@ def check_owned(experiment: Experiment) -> None:
             if name in OWNED and not (section == "generate" and name == "max-tokens"):
                 key = f"{section}.{name}"
                 raise ConfigurationError(f"{experiment.where(key)}: {key}: {OWNED[name]}")
+
+
+def check_average(experiment: Experiment) -> None:
+    """Raise if training will not keep the checkpoints that are to be averaged.
+
+    Raises:
+        ConfigurationError: naming both settings.
+    """
+    train = experiment["train"]
+    for how, count in (experiment["average"] or {}).items():
+        keeps = KEPT_BY[how]
+        kept = train.get(keeps, -1)
+        # Only the best checkpoints are not kept unless asked for.
+        if -1 < kept < count or (how == "best" and kept < count):
+            raise ConfigurationError(
+                f"{experiment.where('average.' + how)}: average.{how}: {count} checkpoints, but "
+                f"train.{keeps} is {kept}: set it to {count} or more"
+            )
+        interval, updates = train.get("save-interval-updates", 0), train["max-update"]
+        if how == "last-updates" and not 0 < interval * count <= updates:
+            raise ConfigurationError(
+                f"{experiment.where('average.' + how)}: average.{how}: {count} checkpoints, one "
+                f"every {interval} updates, need {interval * count} updates, but train.max-update "
+                f"is {updates}: set train.save-interval-updates to {max(1, updates // count)}"
+            )
 
 
 def check_arch(experiment: Experiment) -> None:
@@ -124,7 +156,7 @@ def _check(
     for name in (argument[2:] for argument in unknown if argument.startswith("--")):
         known = [option[2:] for option in parser._option_string_actions if option[:2] == "--"]
         similar = difflib.get_close_matches(name, known)
-        hint = f"did you mean {' or '.join(similar)}?" if similar else "see its --help"
+        hint = f"did you mean --{' or --'.join(similar)}?" if similar else "see its --help"
         key = f"{section}.{name}"
         raise ConfigurationError(
             f"{experiment.where(key)}: {key}: fairseq-{section} has no flag --{name}: {hint}"

@@ -51,15 +51,13 @@ def recover(folder: Path) -> Optional[str]:
     candidates = [path for path in folder.glob("*.pt") if path not in damaged]
     # The newest first, and checkpoint_last.pt before all.
     candidates.sort(key=lambda path: (path != last, -path.stat().st_mtime_ns))
-    source = None
+    source = updates = None
     for path in candidates:
-        try:
-            updates = num_updates(path)
-        except CheckpointError:
-            damaged.append(path)
-        else:
+        updates = _updates_if_whole(path)
+        if updates is not None:
             source = path
             break
+        damaged.append(path)
     for path in damaged:
         os.replace(path, path.with_name(path.name + ".damaged"))
     cause = f"{_names(damaged)} damaged and set aside" if damaged else f"{LAST} is missing"
@@ -70,6 +68,15 @@ def recover(folder: Path) -> Optional[str]:
     shutil.copyfile(source, beside(last))
     os.replace(beside(last), last)
     return f"{cause}: resuming from {source.name} at {updates:,} updates"
+
+
+def _updates_if_whole(path: Path) -> Optional[int]:
+    try:
+        # torch does not look at the checksums that its archives have.
+        with zipfile.ZipFile(path) as archive:
+            return num_updates(path) if archive.testzip() is None else None
+    except (CheckpointError, zipfile.BadZipFile):
+        return None
 
 
 def _names(paths: List[Path]) -> str:

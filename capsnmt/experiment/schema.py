@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Callable, Dict, Mapping, Sequence, Union
 
 from capsnmt.errors import ConfigurationError
@@ -18,21 +18,23 @@ class Kind:
 
 @dataclass(frozen=True)
 class Free:
-    """A section whose keys are free and whose values are all of one kind."""
+    """A section whose keys are free; its values are of one kind, but for the ``known`` ones."""
 
     kind: Kind
+    known: Mapping[str, Kind] = field(default_factory=dict)
 
 
 def _one_of(*values: str) -> Kind:
     return Kind(" or ".join(values), lambda value: value in values)
 
 
-def _is_count(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and value > 0
+def _is_whole(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
 
 
 TEXT = Kind("a text", lambda value: isinstance(value, str))
-COUNT = Kind("a positive whole number", _is_count)
+WHOLE = Kind("a whole number", _is_whole)
+COUNT = Kind("a whole number, 1 or more", lambda value: _is_whole(value) and value > 0)
 FLAG = Kind("a text, a number, true or false", lambda value: isinstance(value, (str, int, float)))
 SECTION = Kind("a mapping", lambda value: isinstance(value, dict))
 
@@ -50,7 +52,16 @@ SCHEMA: Dict[str, Any] = {
         "test-sets": Free(TEXT),
     },
     "batch": {"tokens-per-update": COUNT, "max-tokens": COUNT},
-    "train": Free(FLAG),
+    "train": Free(
+        FLAG,
+        {
+            "max-update": COUNT,
+            "save-interval-updates": COUNT,
+            "keep-interval-updates": WHOLE,
+            "keep-last-epochs": WHOLE,
+            "keep-best-checkpoints": WHOLE,
+        },
+    ),
     "average": dict.fromkeys(AVERAGES, COUNT),
     "generate": Free(FLAG),
     "score": {"remove-bpe": TEXT, "detokenize": TEXT, "tokenize": TEXT},
@@ -83,7 +94,7 @@ def check(path: Sequence[str], value: Any, origin: str) -> None:
                 f"{origin}: {'.'.join(path)}: {section} takes {node.allowed}, it has no keys"
             )
         if isinstance(node, Free):
-            node = node.kind
+            node = node.known.get(part, node.kind)
             continue
         if part not in node:
             raise ConfigurationError(

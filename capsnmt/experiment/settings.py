@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.metadata
+import os
 import platform
 import sys
 from typing import Any, Dict, Iterator, List, Mapping, Tuple
@@ -41,7 +42,9 @@ def describe(run: Run, vocabulary: Mapping[str, str]) -> Dict[str, Any]:
         "row": run.experiment.row,
         "seed": run.seed,
         "device": str(run.device),
-        "device-name": torch.cuda.get_device_name(0) if run.device.gpus else platform.processor(),
+        "device-name": torch.cuda.get_device_name(0)
+        if run.device.gpus
+        else f"{platform.machine()}, {os.cpu_count()} cores",
         "threads": run.device.threads,
         "baseline": run.baseline,
         "data": str(run.data.folder),

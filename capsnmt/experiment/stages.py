@@ -5,10 +5,14 @@ from __future__ import annotations
 import hashlib
 import json
 from pathlib import Path
-from typing import Any, Dict, Iterable, List, Sequence
+from typing import Any, Dict, Iterable, Sequence
 
 from capsnmt.experiment.commands import Command
-from capsnmt.experiment.files import read_json, write_json
+from capsnmt.experiment.files import read_json, sha256, write_json
+
+# **D**: a file up to this size is known by its checksum, so that one made again in the same way
+# changes nothing; a larger one, a checkpoint, by its size and time.
+CHECKSUM_BYTES = 1 << 24
 
 
 class Stages:
@@ -37,7 +41,12 @@ def _key(command: Command, inputs: Iterable[Path]) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def _signatures(paths: Iterable[Path]) -> Dict[str, List[int]]:
-    """Size and time of each file: enough to see a change, free for a checkpoint of any size."""
-    files = {str(path): path.stat() for path in paths if path.exists()}
-    return {path: [status.st_size, status.st_mtime_ns] for path, status in files.items()}
+def _signatures(paths: Iterable[Path]) -> Dict[str, str]:
+    return {str(path): _signature(path) for path in paths if path.exists()}
+
+
+def _signature(path: Path) -> str:
+    status = path.stat()
+    if status.st_size <= CHECKSUM_BYTES:
+        return sha256(path)
+    return f"{status.st_size} bytes, {status.st_mtime_ns} ns"

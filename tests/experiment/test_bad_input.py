@@ -1,0 +1,76 @@
+"""Bad input of each kind: one line that names the value, exit status 2, nothing written."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from capsnmt.experiment.cli import main
+
+ROW = ["--config", "multi30k/baseline", "--cpu"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        ([], ["--config ROW", "--arch"]),
+        (["--arch", "capsnmt_transformer"], ["--dataset"]),
+        (["--config", "multi30k/nothing"], ["multi30k/nothing", "multi30k/em_routing"]),
+        (["--dataset", "demo", "--config", "multi30k/baseline"], ["multi30k", "not demo"]),
+        ([*ROW, "--arch", "transfromer"], ["--arch", "'transfromer'", "transformer_em_routing"]),
+        ([*ROW, "--seed", "one"], ["--seed", "'one'", "whole number"]),
+        ([*ROW, "--seeds", "1,1"], ["--seeds", "twice"]),
+        ([*ROW, "--seed", "1", "--seeds", "1,2"], ["--seeds", "not allowed with"]),
+        ([*ROW, "--max-update", "0"], ["--max-update", "'0'", "1 or more"]),
+        ([*ROW, "--pair", "en"], ["--pair", "'en'", "SOURCE-TARGET"]),
+        ([*ROW, "--learning-rate", "1"], ["--learning-rate", "--help"]),
+        ([*ROW, "--data", "/no/such"], ["--data /no/such", "no such folder"]),
+        ([*ROW, "--baseline", "baseline"], ["--baseline baseline", "is the row itself"]),
+        ([*ROW, "--baseline", "other"], ["--baseline other", "run that row first"]),
+        ([*ROW, "--set", "train.lerning-rate=1"], ["--set", "no flag --lerning-rate"]),
+        ([*ROW, "--set", "train.dropuot=1"], ["no flag --dropuot", "did you mean --dropout"]),
+        ([*ROW, "--set", "train.dropout=much"], ["train.dropout", "much"]),
+        ([*ROW, "--set", "train.optimizer=adma"], ["train.optimizer", "adma", "adam"]),
+        ([*ROW, "--set", "train.share-all-embeddings=yess"], ["yess", "written as true"]),
+        ([*ROW, "--set", "train.save-dir=x"], ["train.save-dir", "--output"]),
+        ([*ROW, "--set", "train.update-freq=2"], ["batch.tokens-per-update"]),
+        ([*ROW, "--set", "generate.beams=5"], ["generate.beams", "--beam"]),
+        ([*ROW, "--set", "average.best=3"], ["average", "choose one"]),
+        ([*ROW, "--max-update", "50"], ["average.last-updates", "save-interval-updates to 5"]),
+        ([*ROW, "--set", "train.keep-interval-updates=2"], ["keep-interval-updates is 2"]),
+        ([*ROW, "--set", "data.recipe=null"], ["--prepared", "manifest.json"]),
+        (["--arch", "transformer_em_routing_tiny", "--dataset", "multi30k", "--cpu",
+          "--set", "train.head-capsules=7"], ["--head-capsules", "7"]),
+    ],
+)  # fmt: skip
+def test_is_told_in_one_line_and_leaves_nothing(
+    capsys, tmp_path: Path, arguments: list, told: list
+):
+    output = tmp_path / "output"
+    assert main([*arguments, "--output", str(output)]) == 2
+    message = capsys.readouterr().err
+    assert message.count("\n") == 1
+    assert all(part in message for part in told), message
+    assert not output.exists()
+
+
+def test_more_gpus_than_there_are_is_told(capsys, monkeypatch):
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 0)
+    assert main(["--config", "multi30k/baseline", "--gpus", "2"]) == 2
+    assert "--gpus 2: this machine has none" in capsys.readouterr().err
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
+    assert main(["--config", "multi30k/baseline", "--gpus", "2"]) == 2
+    assert "this machine has 1: give --gpus 1..1 or --cpu" in capsys.readouterr().err
+
+
+def test_a_flag_in_a_file_is_told_with_the_file(capsys, tmp_path: Path):
+    base = Path(__file__).parents[2] / "configs" / "multi30k" / "base.yaml"
+    (tmp_path / "base.yaml").write_text(base.read_text(encoding="utf-8"), encoding="utf-8")
+    row = tmp_path / "row.yaml"
+    row.write_text(
+        "extends: base\narch: capsnmt_transformer_tiny\ntrain: {warm-up: 1}\n", encoding="utf-8"
+    )
+    assert main(["--config", str(row), "--cpu", "--dry-run"]) == 2
+    assert f"{row}: train.warm-up: fairseq-train has no flag" in capsys.readouterr().err

@@ -1,0 +1,87 @@
+"""The commands of a run: exactly which, and the same update on every device."""
+
+from __future__ import annotations
+
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import capsnmt
+from capsnmt.experiment.cli import main
+from capsnmt.experiment.config import available
+from capsnmt.experiment.devices import split_batch
+
+GOLDEN = Path(__file__).with_name("golden")
+ROOT = Path(capsnmt.__file__).parents[1]
+
+
+def dry_run(capsys: pytest.CaptureFixture, *arguments: str) -> str:
+    """The plan the launcher prints, with what depends on the machine replaced."""
+    assert main([*arguments, "--dry-run"]) == 0
+    plan = capsys.readouterr().out
+    return plan.replace(sys.executable, "python").replace(str(ROOT), "ROOT")
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments"),
+    [
+        ("multi30k_em_routing_cpu", "--config multi30k/em_routing --cpu --threads 2"),
+        (
+            "multi30k_em_routing_4_gpus",
+            "--dataset multi30k --config em_routing --gpus 4 --seed 7 --baseline baseline "
+            "--data corpus --output out --set train.lr=0.003 --max-update 4000",
+        ),
+    ],
+)
+def test_a_dry_run_prints_exactly_the_commands(
+    capsys, monkeypatch, name: str, arguments: str, tmp_path: Path
+):
+    monkeypatch.delenv("PYTHONPATH", raising=False)
+    plan = dry_run(capsys, *arguments.split())
+    assert plan == (GOLDEN / f"{name}.sh").read_text(encoding="utf-8")
+    script = tmp_path / "plan.sh"
+    script.write_text(plan, encoding="utf-8")
+    subprocess.run(["bash", "-n", str(script)], check=True)
+
+
+@pytest.mark.parametrize("config", [row for row in available() if not row.endswith("/base")])
+def test_fairseq_understands_every_configuration(capsys, config: str):
+    plan = dry_run(capsys, "--config", config, "--cpu")
+    assert "-m fairseq_cli.train" in plan
+
+
+@pytest.mark.parametrize("dataset", sorted({row.split("/")[0] for row in available()}))
+def test_an_architecture_alone_is_the_base_of_the_dataset_with_it(capsys, dataset: str):
+    plan = dry_run(capsys, "--dataset", dataset, "--arch", "capsnmt_transformer_tiny", "--cpu")
+    row = dry_run(capsys, "--config", f"{dataset}/baseline", "--cpu")
+    assert plan == row.replace("baseline", "capsnmt_transformer_tiny")
+
+
+def test_a_pair_sets_both_languages_everywhere(capsys):
+    plan = dry_run(capsys, "--config", "demo/baseline", "--pair", "es-en", "--cpu")
+    commands = [shlex.split(line) for line in plan.splitlines() if line.startswith("python")]
+    assert len(commands) >= 4
+    for command in commands:
+        if "--source-lang" in command:
+            assert command[command.index("--source-lang") + 1] == "es"
+        if "--target-lang" in command:
+            assert command[command.index("--target-lang") + 1] == "en"
+
+
+def test_each_seed_has_its_own_folder_and_seed(capsys):
+    plan = dry_run(capsys, "--config", "multi30k/baseline", "--cpu", "--seeds", "1,22")
+    for seed in (1, 22):
+        assert f"--seed {seed} --save-dir runs/multi30k/baseline/seed-{seed}/checkpoints" in plan
+
+
+@pytest.mark.parametrize("tokens", [2048, 4096, 24576, 25000])
+@pytest.mark.parametrize("workers", [1, 2, 3, 4, 7, 8, 16])
+def test_the_update_has_the_same_tokens_on_any_number_of_devices(tokens: int, workers: int):
+    batch = split_batch(tokens, 4096, workers)
+    assert batch.max_tokens <= 4096
+    assert tokens - workers * batch.update_freq < batch.tokens_per_update <= tokens
+    fewer_passes = 4096 * workers * (batch.update_freq - 1)
+    assert fewer_passes < tokens, "more passes than the memory of the devices asks for"

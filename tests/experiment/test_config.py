@@ -1,0 +1,116 @@
+"""Configurations: what is inherited, what is refused, and how it is told."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from capsnmt.errors import ConfigurationError
+from capsnmt.experiment.config import find, load, override, require_complete
+
+
+@pytest.fixture
+def write(tmp_path: Path):
+    def write_file(name: str, text: str) -> Path:
+        path = tmp_path / f"{name}.yaml"
+        path.write_text(text, encoding="utf-8")
+        return path
+
+    return write_file
+
+
+def test_a_row_says_only_what_differs_from_its_base(write):
+    write("base", "arch: a\ntrain: {lr: 0.005, dropout: 0.3}\naverage: {last-updates: 10}\n")
+    write("middle", "extends: base\ntrain: {dropout: 0.1}\n")
+    row = load(write("row", "extends: middle\narch: b\n"))
+    assert row.row == "row"
+    assert row.settings == {
+        "arch": "b",
+        "train": {"lr": 0.005, "dropout": 0.1},
+        "average": {"last-updates": 10},
+    }
+
+
+def test_every_leaf_knows_who_set_it(write):
+    base = write("base", "train: {lr: 0.005, dropout: 0.3}\n")
+    row = load(write("row", "extends: base\ntrain: {dropout: 0.1}\n"))
+    override(row, ["train.clip-norm=1.0"])
+    assert row.where("train.lr") == str(base)
+    assert row.where("train.dropout").endswith("row.yaml")
+    assert row.where("train.clip-norm") == "--set"
+
+
+def test_null_takes_back_what_the_base_set(write):
+    write("base", "train: {lr: 0.005, fp16-scale-window: 8}\naverage: {last-updates: 10}\n")
+    row = load(write("row", "extends: base\ntrain: {fp16-scale-window: null}\naverage: null\n"))
+    assert row["train"] == {"lr": 0.005}
+    assert row["average"] is None
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("learning-rate: 1", ["learning-rate: unknown key", "arch"]),
+        ("data: {langs: en}", ["data.langs: unknown key", "source-lang"]),
+        ("arch: 3", ["arch: 3", "a text"]),
+        ("precision: bf16", ["precision: 'bf16'", "fp32 or fp16"]),
+        ("batch: {max-tokens: 0}", ["batch.max-tokens: 0", "1 or more"]),
+        ("batch: 4096", ["batch: 4096", "a mapping"]),
+        ("train: {max-update: many}", ["train.max-update: 'many'", "1 or more"]),
+        ("train: {lr: [1, 2]}", ["train.lr: [1, 2]", "a text, a number"]),
+        ("train: {lr: 1, lr: 2}", ["line 1", "lr stands there twice"]),
+        ("- a list", ["a configuration is a mapping"]),
+        ("train: {lr: 1", ["not valid YAML"]),
+        ("extends: nothing", ["extends: there is no", "base"]),
+        ("extends: bad", ["extends itself"]),
+    ],
+)
+def test_a_bad_file_is_told_in_one_line_that_names_it(write, text: str, told: list):
+    write("base", "{}")
+    path = write("bad", text)
+    with pytest.raises(ConfigurationError) as error:
+        load(path)
+    message = str(error.value)
+    assert "\n" not in message
+    assert all(part in message for part in [str(path), *told])
+
+
+@pytest.mark.parametrize(
+    ("assignment", "told"),
+    [
+        ("train.lr", "give KEY=VALUE"),
+        ("trane.lr=1", "trane.lr: unknown key"),
+        ("precision=fp8", "fp32 or fp16"),
+        ("arch.size=1", "arch takes a text"),
+    ],
+)
+def test_a_bad_override_is_told_in_one_line(write, assignment: str, told: str):
+    row = load(write("row", "arch: a"))
+    with pytest.raises(ConfigurationError, match="--set") as error:
+        override(row, [assignment])
+    assert told in str(error.value)
+
+
+def test_an_override_wins_and_null_removes(write):
+    row = load(write("row", "train: {lr: 0.005, clip-norm: 1}"))
+    override(row, ["train.lr=0.003", "train.clip-norm=null", "train.share-all-embeddings=true"])
+    assert row["train"] == {"lr": 0.003, "share-all-embeddings": True}
+
+
+def test_what_a_run_needs_and_nobody_set_is_named(write):
+    with pytest.raises(ConfigurationError, match=r"dataset is not set.*--set dataset=VALUE"):
+        require_complete(load(write("row", "arch: a")))
+
+
+def test_an_unknown_configuration_lists_the_valid_ones_of_the_dataset():
+    with pytest.raises(ConfigurationError) as error:
+        find("no_such_row", "multi30k")
+    assert "no_such_row" in str(error.value)
+    assert "multi30k/em_routing" in str(error.value)
+    assert "demo/" not in str(error.value)
+
+
+def test_names_and_paths_find_the_same_file():
+    by_name = find("multi30k/em_routing")
+    assert find("em_routing", "multi30k") == find(str(by_name)) == by_name

@@ -1,0 +1,177 @@
+"""A whole experiment by its real commands: killed, damaged, stopped, and still the same end."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Dict, Iterator, List
+
+import pytest
+
+from capsnmt.experiment.cli import main
+from capsnmt.experiment.resume import LAST, num_updates
+from tests.experiment.test_process import _wait_for_end
+
+UPDATES = 40
+CONFIG = f"""
+dataset: tiny
+data: {{source-lang: en, target-lang: de, test-sets: {{news: test}}}}
+arch: capsnmt_transformer_tiny
+batch: {{tokens-per-update: 128, max-tokens: 128}}
+precision: fp32
+train:
+  criterion: label_smoothed_cross_entropy
+  optimizer: adam
+  lr: 0.001
+  encoder-layers: 1
+  decoder-layers: 1
+  encoder-embed-dim: 16
+  decoder-embed-dim: 16
+  encoder-ffn-embed-dim: 16
+  decoder-ffn-embed-dim: 16
+  encoder-attention-heads: 2
+  decoder-attention-heads: 2
+  share-all-embeddings: true
+  num-workers: 0
+  max-update: {UPDATES}
+  save-interval-updates: 4
+  keep-interval-updates: 2
+  no-epoch-checkpoints: true
+  log-interval: 2
+average: {{last-updates: 2}}
+generate: {{beam: 2, batch-size: 8}}
+score: {{remove-bpe: subword_nmt}}
+"""
+
+
+@pytest.fixture(scope="module")
+def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What data_prep leaves: the data-bin, the raw references, and the manifest."""
+    from fairseq import options
+    from fairseq_cli import preprocess
+
+    folder = tmp_path_factory.mktemp("prepared")
+    (folder / "raw").mkdir()
+    chance = random.Random(1)
+    words = ["alpha", "beta", "gamma", "delta", "epsilon", "zeta"]
+    for split, lines in {"train": 400, "valid": 8, "news": 6}.items():
+        pairs = [[chance.choice(words) for _ in range(chance.randint(3, 8))] for _ in range(lines)]
+        for language, step in (("en", 1), ("de", -1)):
+            text = "".join(" ".join(pair[::step]) + "\n" for pair in pairs)
+            (folder / "raw" / f"{split}.{language}").write_text(text, encoding="utf-8")
+    prefixes = {"train": "train", "valid": "valid", "test": "news"}
+    arguments = ["--source-lang", "en", "--target-lang", "de", "--joined-dictionary"]
+    for split, name in prefixes.items():
+        arguments += [f"--{split}pref", str(folder / "raw" / name)]
+    parser = options.get_preprocessing_parser()
+    preprocess.main(parser.parse_args([*arguments, "--destdir", str(folder / "bin")]))
+    (folder / "manifest.json").write_text('{"subsets": {"news": "test"}}', encoding="utf-8")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def command(prepared: Path, tmp_path_factory: pytest.TempPathFactory) -> List[str]:
+    folder = tmp_path_factory.mktemp("experiment")
+    (folder / "tiny.yaml").write_text(CONFIG, encoding="utf-8")
+    arguments = ["--config", str(folder / "tiny.yaml"), "--prepared", str(prepared)]
+    return [*arguments, "--cpu", "--threads", "1", "--output", str(folder / "runs")]
+
+
+def start(command: List[str]) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-m", "capsnmt.experiment", *command],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def updates(launcher: subprocess.Popen[str]) -> Iterator[int]:
+    """The number of updates in each line of progress."""
+    assert launcher.stdout is not None
+    for line in launcher.stdout:
+        if line.startswith("  update "):
+            yield int(line.split()[1].partition("/")[0])
+
+
+def trainer(launcher: subprocess.Popen[str]) -> int:
+    """The process of fairseq-train."""
+    path = Path(f"/proc/{launcher.pid}/task/{launcher.pid}/children")
+    (child,) = path.read_text(encoding="utf-8").split()
+    return int(child)
+
+
+def snapshot(folder: Path) -> Dict[str, int]:
+    files = (path for path in folder.rglob("*") if path.is_file())
+    changing = ("config.json", "commands.sh", "scores.json", ".lock")
+    return {str(path): path.stat().st_mtime_ns for path in files if path.name not in changing}
+
+
+@pytest.mark.system
+def test_killed_damaged_and_stopped_training_ends_as_if_nothing_happened(
+    command: List[str], capsys: pytest.CaptureFixture
+):
+    folder = Path(command[-1]) / "tiny" / "seed-1"
+    last = folder / "checkpoints" / LAST
+
+    with start(command) as launcher:
+        next(done for done in updates(launcher) if done >= 10)
+        child = trainer(launcher)
+        launcher.send_signal(signal.SIGKILL)
+    _wait_for_end(child)
+    assert num_updates(last) >= 8
+
+    # Killed again, while fairseq copies its checkpoint to checkpoint_last.pt.
+    os.truncate(last, last.stat().st_size // 2)
+    with start(command) as launcher:
+        resumed = next(updates(launcher))
+        launcher.send_signal(signal.SIGINT)
+        _output, errors = launcher.communicate(timeout=120)
+    assert launcher.returncode == 130
+    assert errors.splitlines()[-1] == "stopped by SIGINT: the same command resumes"
+    assert 8 < resumed < UPDATES
+
+    assert main(command) == 0, capsys.readouterr().err
+    assert "-- train: resuming at" in capsys.readouterr().out
+    assert num_updates(last) == UPDATES
+    assert num_updates(folder / "averaged.pt") == UPDATES
+    logged = [json.loads(line) for line in (folder / "train.log").read_text().splitlines()]
+    inner = [int(stats["num_updates"]) for stats in logged if "num_updates" in stats]
+    assert sorted(set(inner)) == list(range(2, UPDATES + 1, 2)), "no update is missing in the log"
+    hypotheses = (folder / "generate-news.txt").read_text(encoding="utf-8").splitlines()
+    assert sum(line.startswith("H-") for line in hypotheses) == 6
+    assert set(json.loads((folder / "scores.json").read_text())) == {"news"}
+    summary = json.loads((folder.parent / "summary.json").read_text())
+    assert summary["seeds"] == [1]
+    assert summary["scores"]
+
+    before = snapshot(folder)
+    assert main(command) == 0
+    told = capsys.readouterr().out
+    assert told.count(": complete") == 4, told
+    assert snapshot(folder) == before
+
+    changed = [*command, "--set", "train.lr=0.01"]
+    assert main(changed) == 2
+    assert "was trained with train.lr 0.001, not 0.01" in capsys.readouterr().err
+    assert main([*command, "--max-update", "20"]) == 2
+    assert f"already has {UPDATES} updates, more than the 20" in capsys.readouterr().err
+    assert snapshot(folder) == before
+
+
+@pytest.mark.system
+def test_data_that_is_not_what_the_configuration_says_is_told(
+    command: List[str], capsys: pytest.CaptureFixture, tmp_path: Path
+):
+    elsewhere = ["--output", str(tmp_path)]
+    assert main([*command, *elsewhere, "--set", "data.test-sets.old=test1"]) == 2
+    assert "data.test-sets.old: there is no" in capsys.readouterr().err
+    assert main([*command, *elsewhere, "--set", "data.test-sets.news=test1"]) == 2
+    assert "data.test-sets.news: test1: " in capsys.readouterr().err
+    assert main([*command, *elsewhere, "--pair", "en-fr"]) == 2
+    assert "news.fr" in capsys.readouterr().err

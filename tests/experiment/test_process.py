@@ -1,0 +1,129 @@
+"""Children end with the launcher, however it ends."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from typing import List
+
+import pytest
+
+from capsnmt.errors import ConfigurationError
+from capsnmt.experiment import process
+from capsnmt.experiment.files import locked, written_beside
+from capsnmt.experiment.process import Stopped
+
+# Tells its number, then waits for a signal.
+WAITING = "import os, time; print(os.getpid(), flush=True); time.sleep(600)"
+
+
+def test_every_line_and_the_status_come_through():
+    lines: List[str] = []
+    program = "import sys; print('out'); print('error', file=sys.stderr); sys.exit(3)"
+    assert process.run([sys.executable, "-c", program], {}, lines.append) == 3
+    assert sorted(lines) == ["error\n", "out\n"]
+
+
+def test_variables_reach_the_child_beside_ours(monkeypatch):
+    monkeypatch.setenv("OURS", "kept")
+    lines: List[str] = []
+    program = "import os; print(os.environ['OURS'], os.environ['OMP_NUM_THREADS'])"
+    process.run([sys.executable, "-c", program], {"OMP_NUM_THREADS": "3"}, lines.append)
+    assert lines == ["kept 3\n"]
+
+
+@pytest.mark.parametrize(
+    ("signum", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)], ids=["INT", "TERM"]
+)
+def test_a_signal_reaches_the_child_and_tells_the_status(signum: int, status: int):
+    children: List[int] = []
+
+    def stop_when_running(line: str) -> None:
+        if line.strip().isdigit():  # a traceback may follow
+            children.append(int(line))
+            os.kill(os.getpid(), signum)
+
+    handler = signal.getsignal(signum)
+    with pytest.raises(Stopped) as stopped:
+        process.run([sys.executable, "-c", WAITING], {}, stop_when_running)
+    assert stopped.value.status == status
+    assert signal.getsignal(signum) is handler
+    with pytest.raises(ProcessLookupError):
+        os.kill(children[0], 0)
+
+
+def test_a_second_signal_kills_a_child_that_does_not_listen():
+    program = (
+        "import signal, time\n"
+        "signal.signal(signal.SIGTERM, lambda *_: print('no', flush=True))\n"
+        "print('ready', flush=True)\n"
+        "while True: time.sleep(1)"
+    )
+    seen: List[str] = []
+
+    def insist(line: str) -> None:
+        seen.append(line)
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    with pytest.raises(Stopped):
+        process.run([sys.executable, "-c", program], {}, insist)
+    assert seen == ["ready\n", "no\n"]
+
+
+def test_the_child_ends_when_the_launcher_is_killed(tmp_path: Path):
+    launcher = (
+        "import sys; from capsnmt.experiment import process\n"
+        "show = lambda line: print(line, flush=True)\n"
+        f"process.run([sys.executable, '-c', {WAITING!r}], {{}}, show)"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", launcher], stdout=subprocess.PIPE, text=True, cwd=Path.cwd()
+    ) as parent:
+        assert parent.stdout is not None
+        child = int(next(line for line in parent.stdout if line.strip().isdigit()))
+        parent.kill()
+        parent.wait()
+    _wait_for_end(child)
+
+
+def _wait_for_end(pid: int) -> None:
+    ended = threading.Event()
+    for _ in range(600):
+        try:
+            status = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8")
+        except OSError:
+            return
+        if status.rpartition(")")[2].split()[0] == "Z":  # nobody reaps it in a container
+            return
+        ended.wait(0.1)
+    pytest.fail(f"process {pid} outlived the launcher")
+
+
+def test_a_folder_in_use_is_told_and_free_again_afterwards(tmp_path: Path):
+    lock = tmp_path / "run" / ".lock"
+    with (
+        locked(lock, "never"),
+        pytest.raises(ConfigurationError, match="in use"),
+        locked(lock, "in use", patience=0),
+    ):
+        pass
+    with locked(lock, "never", patience=0):
+        assert lock.exists()
+
+
+def test_a_file_whose_writing_fails_keeps_its_old_content(tmp_path: Path):
+    path = tmp_path / "scores.json"
+    path.write_text("old")
+
+    def fail() -> None:
+        with written_beside(path) as file:
+            file.write("half")
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        fail()
+    assert path.read_text() == "old"

@@ -1,0 +1,85 @@
+"""What a killed save leaves must not stop the next start."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+import torch
+
+from capsnmt.experiment.resume import LAST, num_updates, recover, updates_done
+
+
+def save(folder: Path, name: str, updates: int) -> Path:
+    path = folder / name
+    state = {
+        "model": {"weight": torch.full((256,), float(updates))},
+        "optimizer_history": [{"num_updates": updates}],
+    }
+    torch.save(state, path)
+    # Written within one tick of the clock, they would all be equally new.
+    os.utime(path, ns=(updates * 10**9, updates * 10**9))
+    return path
+
+
+def truncate(path: Path, keep: float) -> None:
+    os.truncate(path, int(path.stat().st_size * keep))
+
+
+@pytest.mark.parametrize("keep", [0.0, 0.3, 0.999])
+def test_a_truncated_last_checkpoint_gives_way_to_the_newest_whole_one(tmp_path: Path, keep):
+    save(tmp_path, "checkpoint_1_100.pt", 100)
+    save(tmp_path, "checkpoint_1_200.pt", 200)
+    truncate(save(tmp_path, "checkpoint_best.pt", 250), 0.5)
+    truncate(save(tmp_path, LAST, 300), keep)
+    told = recover(tmp_path)
+    assert updates_done(tmp_path) == 200
+    assert told is not None
+    assert "checkpoint_1_200.pt at 200 updates" in told
+    assert "checkpoint_best.pt, checkpoint_last.pt damaged" in told
+    assert (tmp_path / "checkpoint_last.pt.damaged").exists()
+
+
+def test_a_flipped_byte_is_found_though_the_file_has_its_full_length(tmp_path: Path):
+    save(tmp_path, "checkpoint_1_100.pt", 100)
+    content = bytearray(save(tmp_path, LAST, 200).read_bytes())
+    weight = content.index(torch.full((8,), 200.0).numpy().tobytes())
+    content[weight + 5] ^= 0xFF
+    (tmp_path / LAST).write_bytes(content)
+    recover(tmp_path)
+    assert updates_done(tmp_path) == 100
+
+
+def test_whole_checkpoints_are_left_as_they_are(tmp_path: Path):
+    save(tmp_path, "checkpoint_1_100.pt", 100)
+    last = save(tmp_path, LAST, 200)
+    before = last.stat().st_mtime_ns
+    assert recover(tmp_path) is None
+    assert last.stat().st_mtime_ns == before
+    assert num_updates(last) == 200
+
+
+def test_a_missing_last_checkpoint_comes_back(tmp_path: Path):
+    save(tmp_path, "checkpoint_1_100.pt", 100)
+    told = recover(tmp_path)
+    assert told is not None
+    assert "checkpoint_last.pt is missing" in told
+    assert updates_done(tmp_path) == 100
+
+
+def test_nothing_to_recover_starts_from_the_beginning(tmp_path: Path):
+    assert recover(tmp_path) is None
+    assert recover(tmp_path / "absent") is None
+    truncate(save(tmp_path, LAST, 100), 0.5)
+    told = recover(tmp_path)
+    assert told is not None
+    assert "training starts again" in told
+    assert updates_done(tmp_path) == 0
+
+
+def test_half_saved_temporary_files_are_removed(tmp_path: Path):
+    for name in ("checkpoint_1_100.pt.tmp", "checkpoint_last.pt.part"):
+        (tmp_path / name).write_bytes(b"half")
+    recover(tmp_path)
+    assert list(tmp_path.iterdir()) == []
