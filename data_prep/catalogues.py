@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import struct
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -17,10 +18,11 @@ from data_prep.messages import fault, one_line
 from data_prep.packages import fetch_package
 from data_prep.parallel_files import Pairs
 from data_prep.progress import watched
-from data_prep.sources import local_files
+from data_prep.sources import check_names, local_files
 from data_prep.splitting import PER_MILLE, split_name, unique_pairs
 
 # Zope programs use identifiers for messages and keep the English beside them.
+ESCAPE = re.compile(r"\\(.)")
 DEFAULT_TEXT = re.compile(r'^Default: "(.*)"$', re.DOTALL)
 
 
@@ -46,6 +48,7 @@ class Catalogues:
     tools: ClassVar[tuple[str, ...]] = ("polib",)
 
     def __post_init__(self) -> None:
+        check_names(self.packages)
         if not 0 < sum(self.held_out.values()) < PER_MILLE:
             raise PreparationError(
                 f"held_out {dict(self.held_out)}: shares in per mille, of less than {PER_MILLE} "
@@ -56,6 +59,9 @@ class Catalogues:
     def splits(self) -> dict[str, int]:
         """Return split -> share in per mille."""
         return {"train": PER_MILLE - sum(self.held_out.values()), **self.held_out}
+
+    def check(self, language: str, where: str) -> None:
+        """Raise nothing: which languages the catalogues have is known once they are read."""
 
     def settings(self) -> dict[str, Any]:
         """Return what, beside the packages' contents, decides the pairs."""
@@ -161,11 +167,15 @@ def _parse(path: Path, name: str, content: bytes) -> list[polib.POEntry | polib.
         if name.endswith(".po"):
             return list(polib.pofile(content.decode("utf-8-sig")))
         return list(polib.mofile(content))  # type: ignore[call-overload]
-    except (OSError, ValueError, IndexError) as error:
+    except (OSError, ValueError, IndexError, struct.error) as error:
         raise PreparationError(
             f"{path}: {name} is no gettext catalogue in UTF-8 ({' '.join(str(error).split())}): "
             f"fetch the package again or leave it out of the recipe"
         ) from None
+
+
+def _unescape(escape: re.Match[str]) -> str:
+    return " " if escape.group(1) in "nrt" else escape.group(1)
 
 
 def _messages(
@@ -179,5 +189,5 @@ def _messages(
             counts["plural"] += 1
         else:
             default = DEFAULT_TEXT.match(entry.comment or "")
-            english = default.group(1).replace('\\"', '"') if default else entry.msgid
+            english = ESCAPE.sub(_unescape, default.group(1)) if default else entry.msgid
             yield one_line(english), one_line(entry.msgstr)

@@ -177,13 +177,13 @@ class Preparation:
 
 def run_steps(steps: list[Step], manifest: Manifest) -> None:
     """Run those of `steps` that are not whole; each is recorded as soon as it is done."""
-    order = [step.name for step in steps]
     for number, step in enumerate(steps, 1):
         label = f"[{number}/{len(steps)}] {step.name}"
         if manifest.is_whole(step):
             say(f"{label}: whole, skipped")
             continue
         say(label)
+        manifest.reopen()
         outputs = [manifest.folder / output for output in step.outputs]
         parts = [beside(path) for path in outputs]
         for path, part in zip(outputs, parts):
@@ -197,7 +197,8 @@ def run_steps(steps: list[Step], manifest: Manifest) -> None:
             for part in parts:
                 remove(part)
         manifest.record(step, notes)
-        manifest.save(order)
+        manifest.save()
+    manifest.close([step.name for step in steps])
 
 
 @contextmanager

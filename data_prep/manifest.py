@@ -11,7 +11,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-from data_prep.files import beside, describe, sha256
+from data_prep.files import beside, describe, remove, sha256
 
 NAME = "manifest.json"
 # Part of every fingerprint: raise it when the code of a step changes what the step writes.
@@ -53,7 +53,7 @@ def tool_versions(tools: tuple[str, ...]) -> dict[str, str]:
 
 
 class Manifest:
-    """``manifest.json`` of an output folder.
+    """``manifest.json`` of an output folder; it is there if and only if all is whole.
 
     It holds nothing that differs between two runs of one command (no time, no host), so that a
     preparation that was killed and started again ends with the same bytes.
@@ -116,19 +116,40 @@ class Manifest:
             "files": files,
         }
 
-    def save(self, order: list[str]) -> None:
-        """Write the file, with the steps in `order`; steps that are not in it are forgotten."""
-        self.steps = {name: self.steps[name] for name in order if name in self.steps}
-        part = beside(self.folder / NAME)
+    def _write(self, path: Path) -> None:
+        part = path.with_name(f"{path.name}.new")
         content = json.dumps({**self.header, "steps": self.steps}, indent=2, ensure_ascii=False)
         part.write_text(f"{content}\n", encoding="utf-8")
-        os.replace(part, self.folder / NAME)
+        os.replace(part, path)
+
+    def reopen(self) -> None:
+        """Say that the folder is not whole any more: ``manifest.json`` goes until `close`."""
+        if (self.folder / NAME).exists():
+            os.replace(self.folder / NAME, beside(self.folder / NAME))
+
+    def save(self) -> None:
+        """Write down what is done so far, for a run that resumes after a kill."""
+        self._write(beside(self.folder / NAME))
+
+    def close(self, order: list[str]) -> None:
+        """Write ``manifest.json``: all is whole. Steps that are not in `order` are forgotten.
+
+        Where nothing had to be done it stays as it is, with the command that made the data.
+        """
+        if (self.folder / NAME).exists() and list(self.steps) == order:
+            return
+        self.steps = {name: self.steps[name] for name in order}
+        self._write(self.folder / NAME)
+        remove(beside(self.folder / NAME))
 
 
 def load(folder: Path) -> dict[str, Any]:
-    """Return the manifest of `folder`; empty where there is none or it cannot be read."""
-    try:
-        content = json.loads((folder / NAME).read_text(encoding="utf-8"))
-    except (FileNotFoundError, ValueError):
-        return {}
-    return content if isinstance(content, dict) else {}
+    """Return the manifest of `folder`, finished or not; empty where none can be read."""
+    for path in (folder / NAME, beside(folder / NAME)):
+        try:
+            content = json.loads(path.read_text(encoding="utf-8"))
+        except (FileNotFoundError, ValueError):
+            continue
+        if isinstance(content, dict):
+            return content
+    return {}

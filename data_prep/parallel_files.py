@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from data_prep.download import download
+from data_prep.errors import PreparationError
 from data_prep.files import read_pairs
-from data_prep.sources import local_files
+from data_prep.sources import check_names, local_files
 
 Pairs = Iterable[tuple[str, str]]
 
@@ -29,6 +30,23 @@ class ParallelFiles:
     splits: Mapping[str, str]
 
     tools: ClassVar[tuple[str, ...]] = ("pooch",)
+
+    def __post_init__(self) -> None:
+        check_names(self.files)
+
+    def _name(self, stem: str, language: str) -> str:
+        plain = f"{stem}.{language}"
+        return plain if plain in self.files else f"{plain}.gz"
+
+    def check(self, language: str, where: str) -> None:
+        """Raise a PreparationError that starts with `where` if a split's file is not listed."""
+        for stem in self.splits.values():
+            name = self._name(stem, language)
+            if name not in self.files:
+                raise PreparationError(
+                    f"{where}: no file {stem}.{language} or {name} for split {stem}: "
+                    f"add it to files, or correct splits"
+                )
 
     def settings(self) -> dict[str, Any]:
         """Return what, beside the files' contents, decides the pairs."""
@@ -52,11 +70,7 @@ class ParallelFiles:
     ) -> tuple[Mapping[str, Pairs], Mapping[str, Any]]:
         """Return each split's pairs of raw lines, as a stream; there is nothing to note."""
 
-        def path(stem: str, language: str) -> Path:
-            plain = f"{stem}.{language}"
-            return sources[plain if plain in sources else f"{plain}.gz"]
-
         return {
-            split: read_pairs(path(stem, source), path(stem, target))
+            split: read_pairs(sources[self._name(stem, source)], sources[self._name(stem, target)])
             for split, stem in self.splits.items()
         }, {}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import MISSING, dataclass, field, fields
 from pathlib import Path
@@ -16,6 +17,7 @@ from data_prep.parallel_files import ParallelFiles
 from data_prep.text import TOKENISERS
 
 FOLDER = Path(__file__).parent / "recipes"
+PAIR = re.compile("[a-z]{2,3}-[a-z]{2,3}")
 YAML_TYPES: dict[str, Any] = {
     "Mapping": Mapping,
     "tuple": list,
@@ -38,6 +40,9 @@ class Corpus(Protocol):
 
     splits: Mapping[str, Any]
     tools: ClassVar[tuple[str, ...]]
+
+    def check(self, language: str, where: str) -> None:
+        """Raise a PreparationError that starts with `where` if `language` cannot be had."""
 
     def settings(self) -> dict[str, Any]:
         """Return what, beside the sources' contents, decides the pairs."""
@@ -171,12 +176,20 @@ def load_recipe(name: str, pair: str | None = None) -> Recipe:
 
 
 def _check(recipe: Recipe, where: str) -> None:
+    if not PAIR.fullmatch(recipe.pair):
+        raise PreparationError(f"{where}: pair {recipe.pair!r}: give SOURCE-TARGET, e.g. en-de")
+    if any(not split.isidentifier() for split in recipe.corpus.splits):
+        raise PreparationError(
+            f"{where}: splits {', '.join(recipe.corpus.splits)}: letters, digits and _ only"
+        )
+    for language in recipe.pair.split("-"):
+        recipe.corpus.check(language, where)
     splits = list(recipe.corpus.splits)
     if not {"train", "valid"} < set(splits):
         raise PreparationError(
             f"{where}: splits {', '.join(splits)}: train, valid and at least one test are needed"
         )
-    if not isinstance(recipe.bpe_merges, int) or recipe.bpe_merges < 1:
+    if recipe.bpe_merges < 1:
         raise PreparationError(f"{where}: bpe_merges {recipe.bpe_merges!r}: give a positive number")
     for language in recipe.pair.split("-"):
         tokeniser = recipe.tokenisers.get(language)

@@ -10,6 +10,13 @@ from data_prep.files import sha256
 from data_prep.progress import say
 
 
+def check_names(files: Mapping[str, str]) -> None:
+    """Raise a PreparationError unless every key of `files` names a file in the cache itself."""
+    for name in files:
+        if Path(name).name != name:
+            raise PreparationError(f"{name!r}: a plain file name is needed, without folders")
+
+
 def cached(path: Path, checksum: str, offline: bool) -> bool:
     """Return whether `path` is whole; if not, it is to be fetched.
 

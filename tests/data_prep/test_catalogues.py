@@ -1,0 +1,275 @@
+from __future__ import annotations
+
+import hashlib
+import io
+import tarfile
+import zipfile
+from collections import Counter
+
+import polib
+import pytest
+
+from data_prep.archive import members
+from data_prep.catalogues import Catalogues, catalogue_messages
+from data_prep.errors import PreparationError
+from data_prep.messages import fault
+from data_prep.packages import fetch_package
+
+HEADER = 'msgid ""\nmsgstr "Content-Type: text/plain; charset=UTF-8\\n"\n\n'
+PO = (
+    HEADER
+    + r"""
+msgid "Save the file"
+msgstr "Datei speichern"
+
+#, fuzzy
+msgid "Open the file"
+msgstr "Datei schließen"
+
+msgid "One file"
+msgid_plural "Many files"
+msgstr[0] "Eine Datei"
+msgstr[1] "Viele Dateien"
+
+msgid "Nobody has translated this"
+msgstr ""
+
+#. Default: "Say \"hello\" to\n the world"
+msgid "label_hello"
+msgstr ""
+"Sagen Sie der\n"
+"Welt »Hallo«"
+
+#~ msgid "Long gone"
+#~ msgstr "Schon lange weg"
+"""
+)
+FOLDER = "tool/locale/{}/LC_MESSAGES/messages{}"
+
+
+def _mo(tmp_path) -> bytes:
+    catalogue = polib.POFile()
+    catalogue.metadata = {"Content-Type": "text/plain; charset=UTF-8"}
+    catalogue.append(polib.POEntry(msgid="Compiled only", msgstr="Nur übersetzt"))
+    catalogue.save_as_mofile(str(tmp_path / "catalogue.mo"))
+    return (tmp_path / "catalogue.mo").read_bytes()
+
+
+def _contents(tmp_path) -> dict[str, bytes]:
+    english_also = PO.replace("Save the file", "From the compiled twin").encode()
+    return {
+        FOLDER.format("de", ".po"): PO.encode(),
+        FOLDER.format("de", ".mo"): english_also,
+        FOLDER.format("de", "-js.mo"): _mo(tmp_path),
+        FOLDER.format("fr", ".po"): PO.replace("Datei speichern", "Enregistrer").encode(),
+        "tool/de/LC_MESSAGES.po": b"not below a folder of that name",
+        "tool/__init__.py": b"raise SystemExit('executed')",
+        "setup.py": b"raise SystemExit('executed')",
+    }
+
+
+def _wheel(path, contents):
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, content in contents.items():
+            archive.writestr(name, content)
+    return path
+
+
+def _sdist(path, contents):
+    with tarfile.open(path, "w:gz") as archive:
+        for name, content in contents.items():
+            member = tarfile.TarInfo(name)
+            member.size = len(content)
+            archive.addfile(member, io.BytesIO(content))
+    return path
+
+
+WRITERS = [("tool-1.0-py3-none-any.whl", _wheel), ("tool-1.0.tar.gz", _sdist)]
+
+
+@pytest.mark.parametrize(("name", "write"), WRITERS)
+def test_good_messages_of_one_language_are_read_from_either_archive(tmp_path, name, write):
+    counts: Counter[str] = Counter()
+    path = write(tmp_path / name, _contents(tmp_path))
+    assert list(catalogue_messages(path, ("de",), counts)) == [
+        ("Compiled only", "Nur übersetzt"),
+        ("Save the file", "Datei speichern"),
+        ("Nobody has translated this", ""),
+        ('Say "hello" to the world', "Sagen Sie der Welt »Hallo«"),
+    ]
+    assert counts == {"fuzzy": 1, "plural": 1, "obsolete": 1}
+
+
+@pytest.mark.parametrize(("name", "write"), WRITERS)
+@pytest.mark.parametrize(
+    "evil", ["../evil.po", "/etc/evil.po", "a/../../evil", "..\\evil", "C:\\e"]
+)
+def test_an_archive_with_a_path_outside_its_folder_is_refused(tmp_path, name, write, evil):
+    path = write(tmp_path / name, {FOLDER.format("de", ".po"): PO.encode(), evil: b"x"})
+    with pytest.raises(PreparationError, match=r"lies outside the archive's folder"):
+        members(path, lambda member: member.endswith(".po"))
+
+
+def test_links_in_an_archive_are_not_followed(tmp_path):
+    path = tmp_path / "tool-1.0.tar.gz"
+    with tarfile.open(path, "w:gz") as archive:
+        link = tarfile.TarInfo("messages.po")
+        link.type, link.linkname = tarfile.SYMTYPE, "/etc/hostname"
+        archive.addfile(link)
+    assert members(path, lambda name: True) == {}
+
+
+@pytest.mark.parametrize(("name", "write"), WRITERS)
+def test_an_oversized_member_is_refused_unread(tmp_path, monkeypatch, name, write):
+    monkeypatch.setattr("data_prep.archive.MAX_BYTES", 10)
+    path = write(tmp_path / name, {"messages.po": b"x" * 11})
+    with pytest.raises(PreparationError, match=r"'messages.po' has 11 bytes, at most 10 are read"):
+        members(path, lambda member: True)
+
+
+@pytest.mark.parametrize(("name", "write"), WRITERS)
+def test_a_damaged_archive_is_one_line(tmp_path, name, write):
+    path = write(tmp_path / name, {"messages.po": bytes(range(256)) * 40})
+    path.write_bytes(path.read_bytes()[:100])
+    with pytest.raises(PreparationError, match="a damaged archive"):
+        members(path, lambda member: True)
+
+
+@pytest.mark.parametrize(
+    ("suffix", "content"),
+    [(".po", b"no catalogue"), (".po", PO.encode("latin-1")), (".mo", b"123"), (".mo", b"\0" * 99)],
+)
+def test_a_damaged_catalogue_names_archive_and_member(tmp_path, suffix, content):
+    member = FOLDER.format("de", suffix)
+    path = _wheel(tmp_path / "tool-1.0-py3-none-any.whl", {member: content})
+    with pytest.raises(PreparationError) as error:
+        list(catalogue_messages(path, ("de",), Counter()))
+    assert f"{path}: {member} is no gettext catalogue" in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("english", "translation", "reason"),
+    [
+        ("Save the file", "Datei speichern", None),
+        ("Don't stop at 50 percent.", "Hören Sie nicht bei 50 Prozent auf.", None),
+        ("Nghi\u0323", "Vie\u0302\u0323t Nam", None),
+        ("Untranslated", "", "untranslated"),
+        ("Status", "STATUS", "equal"),
+        ("Hello %s", "Hallo %s", "placeholder"),
+        ("Hello %(name)s", "Hallo", "placeholder"),
+        ("Hello", "Hallo %5.2f", "placeholder"),
+        ("Hello {name}", "Hallo", "placeholder"),
+        ("Hello {{ name }}", "Hallo", "placeholder"),
+        ("Hello ${name} you", "Hallo", "placeholder"),
+        ("Hello $name", "Hallo", "placeholder"),
+        ("A <b>bold</b> word", "Ein fettes Wort", "markup"),
+        ("Ham &amp; eggs", "Schinken", "markup"),
+        ("&Open", "Öffnen", "markup"),
+        ("_Open", "Öffnen", "markup"),
+        ("Set max_length", "Grenze setzen", "markup"),
+        ("Use `this`", "Nimm das", "markup"),
+        ("See https://example.org", "Siehe dort", "address"),
+        ("Write to me@example.org", "Schreiben Sie", "address"),
+        ("12:34:56 h", "12-34-56 Uhr", "not letters"),
+        ("A very long explanation of it all", "Kurz", "ratio"),
+        ("word " * 100, "Wort " * 100, "length"),
+    ],
+)
+def test_messages_that_are_no_sentences_are_dropped_with_the_reason(english, translation, reason):
+    assert fault(english, translation, max_ratio=2.5) == reason
+
+
+def _catalogue(messages):
+    entries = (f'msgid "{english}"\nmsgstr "{german}"\n' for english, german in messages)
+    return (HEADER + "\n".join(entries)).encode()
+
+
+def _many(word, count):
+    names = (f"{a}{b}{c}" for a in "bdfgklmnprst" for b in "aeiou" for c in "bdfgklmnprst")
+    return [
+        (f"Please do {word} the {n}", f"Bitte {n} {word}en") for n, _ in zip(names, range(count))
+    ]
+
+
+def _corpus(tmp_path, packages, **settings):
+    sources = {
+        name: _wheel(tmp_path / name, {FOLDER.format("de", ".po"): _catalogue(messages)})
+        for name, messages in packages.items()
+    }
+    held_out = {"valid": 100, "test": 200}
+    return Catalogues(dict.fromkeys(packages, ""), ("de",), held_out, **settings), sources
+
+
+def test_direction_decides_the_sides_and_not_the_splits(tmp_path):
+    corpus, sources = _corpus(tmp_path, {"a-1-py3-none-any.whl": _many("save", 100)})
+    forward, notes = corpus.pairs(sources, "en", "de")
+    backward, _ = corpus.pairs(sources, "de", "en")
+    assert all(forward.values())
+    assert sum(notes["pairs"].values()) == 100
+    for split, pairs in forward.items():
+        assert [(target, source) for source, target in pairs] == list(backward[split])
+
+
+def test_a_package_added_at_the_end_moves_and_removes_nothing(tmp_path):
+    first = {"a-1-py3-none-any.whl": _many("save", 100)}
+    more = {"b-1-py3-none-any.whl": _many("save", 120)[50:] + _many("open", 50)}
+    before, _ = (lambda made: made[0].pairs(made[1], "en", "de"))(_corpus(tmp_path, first))
+    after, _ = (lambda made: made[0].pairs(made[1], "en", "de"))(
+        _corpus(tmp_path, {**first, **more})
+    )
+    for split, pairs in before.items():
+        assert list(after[split])[: len(list(pairs))] == list(pairs)
+    assert sum(map(len, map(list, after.values()))) == 170
+
+
+def test_short_messages_are_for_training_only(tmp_path):
+    messages = {"a-1-py3-none-any.whl": _many("save", 100)}
+    corpus, sources = _corpus(tmp_path, messages, held_out_words=5)
+    splits, _ = corpus.pairs(sources, "en", "de")
+    assert list(splits["test"])
+    corpus, sources = _corpus(tmp_path, messages, held_out_words=6)
+    with pytest.raises(PreparationError, match=r"no pair for valid, test: .* in de; add packages"):
+        corpus.pairs(sources, "en", "de")
+
+
+@pytest.fixture
+def index(tmp_path, monkeypatch):
+    """A folder in the place of the package index; the network is out of reach for pip."""
+    folder = tmp_path / "index"
+    folder.mkdir()
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    monkeypatch.setenv("PIP_FIND_LINKS", str(folder))
+    return folder
+
+
+def test_pip_fetches_a_wheel_and_checks_it(index, tmp_path):
+    name = "tool-1.0-py3-none-any.whl"
+    contents = {
+        "tool-1.0.dist-info/METADATA": b"Metadata-Version: 2.1\nName: tool\nVersion: 1.0\n",
+        "tool-1.0.dist-info/WHEEL": b"Wheel-Version: 1.0\nTag: py3-none-any\n",
+        "tool-1.0.dist-info/RECORD": b"",
+    }
+    content = _wheel(index / name, contents).read_bytes()
+    checksum, folder = hashlib.sha256(content).hexdigest(), tmp_path / "sources"
+    path = fetch_package(name, checksum, folder, offline=False)
+    assert path.read_bytes() == content
+    assert list(folder.iterdir()) == [path]
+    assert fetch_package(name, checksum, folder, offline=True) == path
+    with pytest.raises(
+        PreparationError, match=r"tool==1\.0 could not be fetched with pip"
+    ) as error:
+        fetch_package(name, "0" * 64, folder, offline=False)
+    assert "\n" not in str(error.value)
+    assert list(folder.iterdir()) == [path]
+
+
+def test_pip_is_never_let_near_a_source_distribution(index, tmp_path):
+    _sdist(index / "tool-1.0.tar.gz", {"tool-1.0/setup.py": b"raise SystemExit"})
+    with pytest.raises(PreparationError, match="pip would run code of theirs"):
+        fetch_package("tool-1.0.tar.gz", "0" * 64, tmp_path / "sources", offline=False)
+
+
+def test_offline_names_the_missing_wheel(tmp_path):
+    with pytest.raises(PreparationError, match=r"--offline: .*none-any\.whl is missing"):
+        fetch_package("tool-1.0-py3-none-any.whl", "0" * 64, tmp_path, offline=True)
