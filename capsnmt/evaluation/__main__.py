@@ -166,10 +166,9 @@ def evaluate(args: argparse.Namespace) -> Evaluation:
     settings = text_settings(args)
     systems = read_systems(baseline_first(args.systems, args.baseline), settings)
     target_lang = next((system.target_lang for system in systems if system.target_lang), None)
-    if settings.detokenize == "moses" and target_lang is not None:
-        limits = moses_limits(target_lang)
-        if limits:
-            note(limits)
+    limits = moses_limits(target_lang) if settings.detokenize == "moses" else None
+    if limits:
+        note(limits)
     name, reference = reference_of(systems, args)
     metrics = build_metrics(target_lang, reference)
     resamples, seed = args.resamples or RESAMPLES, args.seed or SEED
@@ -178,6 +177,10 @@ def evaluate(args: argparse.Namespace) -> Evaluation:
     else:
         named = [(system.name, system.hypotheses) for system in systems]
         scores = paired_bootstrap(named, metrics, resamples, seed)
+        for system in systems[1:]:
+            if system.hypotheses == systems[0].hypotheses:
+                # sacreBLEU counts no resample as a greater difference than none at all
+                note(f"{system.name} is {systems[0].name}, sentence by sentence: no p-value holds")
     return Evaluation(
         reference=name,
         raw_reference=args.reference is not None,

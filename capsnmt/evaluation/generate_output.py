@@ -17,12 +17,13 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import Dict, Iterable, List, Optional
+from typing import Dict, Iterable, List, Optional, Tuple
 
 from capsnmt.errors import ConfigurationError
 
 RECORD = re.compile(r"([STHD])-(\d+)(?:\t|$)")
 DICTIONARY = re.compile(r"\| \[([^\]\s]+)\] dictionary: \d+ types")
+EXAMPLES = re.compile(r"\| (\S+ \S+ \S+-\S+) (\d+) examples$")
 SHOWN = 5  # missing numbers named in an error
 
 
@@ -57,14 +58,12 @@ def parse_generate_output(lines: Iterable[str], name: str) -> GenerateOutput:
         ConfigurationError: there is no ``H-`` line, a sentence comes twice, or numbers are missing.
     """
     texts: Dict[str, Dict[int, str]] = {kind: {} for kind in "STHD"}
-    target_lang = None
+    log: List[str] = []
     current = None
     for line in lines:
         record = RECORD.match(line)
         if not record:
-            dictionary = DICTIONARY.search(line)
-            # the source dictionary is logged first
-            target_lang = dictionary[1] if dictionary else target_lang
+            log.append(line)
             continue
         kind, number = record[1], int(record[2])
         fields = line.split("\t", 2 if kind in "HD" else 1)
@@ -83,13 +82,27 @@ def parse_generate_output(lines: Iterable[str], name: str) -> GenerateOutput:
             f"{name} has no H- lines: not an output of fairseq-generate (plain text, a sentence a "
             "line, is read with --input plain)"
         )
-    count = 1 + max(max(numbers) for numbers in texts.values() if numbers)
+    target_lang, logged = _read_log(log)
+    count = max(logged, *(1 + max(numbers) for numbers in texts.values() if numbers))
     return GenerateOutput(
         _in_order(texts["H"], "H", name, count),
         _in_order(texts["D"], "D", name, count) if texts["D"] else None,
         _in_order(texts["T"], "T", name, count) if texts["T"] else None,
         target_lang,
     )
+
+
+def _read_log(lines: Iterable[str]) -> Tuple[Optional[str], int]:
+    """The target language and the size of the test set, ``None`` and 0 where no log tells them."""
+    target_lang = None
+    sizes = {}
+    for line in lines:
+        dictionary, examples = DICTIONARY.search(line), EXAMPLES.search(line)
+        if dictionary:  # the source's is logged first
+            target_lang = dictionary[1]
+        if examples:  # by name, since shards that were decoded apart repeat it
+            sizes[examples[1]] = int(examples[2])
+    return target_lang, sum(sizes.values())
 
 
 def _in_order(texts: Dict[int, str], kind: str, name: str, count: int) -> List[str]:
@@ -103,7 +116,7 @@ def _in_order(texts: Dict[int, str], kind: str, name: str, count: int) -> List[s
         shown = ", ".join(map(str, missing[:SHOWN])) + (", ..." if len(missing) > SHOWN else "")
         raise ConfigurationError(
             f"{name}: {len(missing)} of the sentences 0..{count - 1} have no {kind}- line "
-            f"({shown}): decode the whole test set (did it end early, or skip long sentences by "
-            "--skip-invalid-size-inputs-valid-test?)"
+            f"({shown}): decode the whole test set, with --required-batch-size-multiple 1 (without "
+            "it some fairseqs drop the last batch), not --skip-invalid-size-inputs-valid-test"
         )
     return [texts[number] for number in range(count)]

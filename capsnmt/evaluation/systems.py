@@ -68,11 +68,11 @@ def read_system(argument: str, settings: TextSettings) -> System:
     name, path = split_name(argument)
     lines = read_lines(path)
     if settings.input == "plain":
-        to_text = _to_text(settings, name)
+        to_text = _to_text(settings)
         return System(name, path, [to_text(x) for x in lines], None, settings.target_lang)
     output = parse_generate_output(lines, name)
     settings = replace(settings, target_lang=settings.target_lang or output.target_lang)
-    to_text = _to_text(settings, name)
+    to_text = _to_text(settings)
     references = output.references
     if references is not None and not _is_detokenised(output.hypotheses, output.decoded):
         references = [to_text(line) for line in references]
@@ -81,19 +81,10 @@ def read_system(argument: str, settings: TextSettings) -> System:
     )
 
 
-def _to_text(settings: TextSettings, name: str) -> Callable[[str], str]:
-    """The function from a line of tokens to text.
-
-    Raises:
-        ConfigurationError: the detokeniser needs a language, and none is known.
-    """
+def _to_text(settings: TextSettings) -> Callable[[str], str]:
+    """The function from a line of tokens to text."""
     if settings.detokenize == "none":
         return lambda line: remove_bpe(line, settings.remove_bpe).rstrip()
-    if settings.target_lang is None:
-        raise ConfigurationError(
-            f"{name} does not tell its target language, which --detokenize moses needs: give "
-            "--target-lang LANG, or --detokenize none"
-        )
     detokenize = moses_detokenizer(settings.target_lang)
     return lambda line: detokenize(remove_bpe(line, settings.remove_bpe))
 

@@ -48,14 +48,14 @@ def remove_bpe(line: str, kind: str) -> str:
     return line
 
 
-def moses_detokenizer(lang: str) -> Callable[[str], str]:
+def moses_detokenizer(lang: Optional[str]) -> Callable[[str], str]:
     """The Moses detokeniser (sacremoses) for a language.
 
     **D**: sacremoses joins ideographs, but leaves a space before full-width punctuation and beside
     Latin words, where Chinese and Japanese have none: those are removed too.
 
     Args:
-        lang: a language code; one without rules of its own gets Moses' common ones.
+        lang: a language code; ``None``, and one without rules of its own, get Moses' common ones.
 
     Raises:
         ConfigurationError: sacremoses is not installed.
@@ -66,7 +66,7 @@ def moses_detokenizer(lang: str) -> Callable[[str], str]:
         raise ConfigurationError(
             "--detokenize moses needs sacremoses: pip install 'capsnmt[evaluation]'"
         ) from None
-    base = base_language(lang)
+    base = base_language(lang or "")
     moses = MosesDetokenizer(lang=base)
 
     def detokenize(line: str) -> str:
@@ -76,10 +76,15 @@ def moses_detokenizer(lang: str) -> Callable[[str], str]:
     return detokenize
 
 
-def moses_limits(lang: str) -> Optional[str]:
+def moses_limits(lang: Optional[str]) -> Optional[str]:
     """What a user should know about detokenising a language, or ``None``."""
     from sacremoses.corpus import NonbreakingPrefixes
 
+    if lang is None:
+        return (
+            "no --target-lang, and no log that tells it: Moses' rules for all languages and BLEU's "
+            "13a tokeniser are used"
+        )
     base = base_language(lang)
     known = {*NonbreakingPrefixes().available_langs.values(), "ja", "ko"}
     if base in known:

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import gzip
 import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import Dict, List
+from typing import Dict, Iterable, List
 
 import pytest
 
 from capsnmt.experiment.files import locked
-from tests.support import PLUGIN
+from tests.support import PLUGIN, REPO
 
 TINY = [
     *("--arch", "transformer", "--encoder-layers", "1", "--decoder-layers", "1"),
@@ -72,6 +73,7 @@ def train(folder: Path) -> None:
         *("--optimizer", "adam", "--lr", "0.01", "--batch-size", "4", "--max-epoch", "2"),
         *("--save-interval-updates", "1", "--keep-best-checkpoints", "3", "--cpu"),
         *("--num-workers", "0", "--no-progress-bar", "--eval-bleu"),
+        *("--required-batch-size-multiple", "1"),
         *("--eval-bleu-args", '{"beam": 1, "max_len_b": 4}'),
     )
 
@@ -91,3 +93,29 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
             train(folder)
             (folder / "done").touch()
     return folder
+
+
+SIGNIFICANCE = (
+    Path(os.environ.get("CAPSNMT_DATA", REPO.parent / "shared" / "data")) / "significance"
+)
+
+
+@pytest.fixture
+def ted() -> Dict[str, List[str]]:
+    """TED Slk-Eng, 2,445 raw segments: ``reference`` and the outputs ``sys1`` and ``sys2``."""
+    if not SIGNIFICANCE.is_dir():
+        pytest.skip(f"NO REAL DATA: {SIGNIFICANCE} is absent (set CAPSNMT_DATA)")
+    files = {"reference": "ref", "sys1": "sys1", "sys2": "sys2"}
+    texts = {}
+    for key, name in files.items():
+        with gzip.open(
+            SIGNIFICANCE / f"ted.{name}.detok.eng.gz", "rt", encoding="utf-8", newline="\n"
+        ) as file:
+            texts[key] = [line.rstrip() for line in file]
+    return texts
+
+
+def write_lines(path: Path, lines: Iterable[str]) -> Path:
+    """A text file with these lines."""
+    path.write_bytes("".join(f"{line}\n" for line in lines).encode("utf-8"))
+    return path

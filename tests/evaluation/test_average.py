@@ -266,6 +266,8 @@ def test_an_average_generates_and_its_output_is_scored(trained: Path, tmp_path: 
         "fairseq_cli.generate",
         *(trained / "data", "--user-dir", PLUGIN, "--path", mean, "--cpu", "--beam", "2"),
         *("--nbest", "2", "--max-len-b", "5", "--num-workers", "0"),
+        # ve-fairseq drops the last batch where its size is no multiple of the default, 8
+        *("--required-batch-size-multiple", "1"),
     )
     scored = command("capsnmt.evaluation", "-", "--json", stdin=generated)
     assert scored.returncode == 0, scored.stderr

@@ -1,0 +1,257 @@
+"""``capsnmt-evaluate``: its choices, its two reports, and one line for every mistake."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any, Dict, List, Sequence, Tuple
+
+import pytest
+
+from capsnmt.errors import ConfigurationError
+from capsnmt.evaluation.__main__ import main
+from tests.evaluation.conftest import command, write_lines
+
+REFERENCE = ["Don't go there.", "It's 5 (five).", "A red house, a blue sea."] * 4
+TOKENS = [
+    "Don &apos;t go th@@ ere .",
+    "It &apos;s 5 ( fi@@ ve ) .",
+    "A red house , a blue sea .",
+] * 4
+DICTIONARY = "2026-01-01 00:00:00 | INFO | fairseq.tasks.translation | [en] dictionary: 200 types"
+
+
+def generated(
+    hypotheses: Sequence[str], targets: Sequence[str] = TOKENS, decoded: Sequence[str] = ()
+) -> List[str]:
+    """fairseq-generate's output, last sentence first."""
+    lines = [DICTIONARY]
+    for number in reversed(range(len(hypotheses))):
+        lines += [f"S-{number}\tx", f"T-{number}\t{targets[number]}"]
+        lines += [f"H-{number}\t-0.5\t{hypotheses[number]}"]
+        if decoded:
+            lines += [f"D-{number}\t-0.5\t{decoded[number]}"]
+    return lines
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> Dict[str, str]:
+    """A perfect system, one that is half wrong, and a reference."""
+    half = [line if i % 2 else "nothing of it" for i, line in enumerate(TOKENS)]
+    plain = [line if i % 2 else "nothing of it" for i, line in enumerate(REFERENCE)]
+    contents = {
+        "good": generated(TOKENS),
+        "half": generated(half),
+        "reference": REFERENCE,
+        "plain": plain,
+        "short": generated(TOKENS[:5]),
+        "other": generated(TOKENS, targets=[*TOKENS[:-1], "Another reference ."]),
+        "untargeted": [line for line in generated(TOKENS) if not line.startswith("T-")],
+        "unlogged": generated(TOKENS)[1:],
+        "german": [line.replace("[en]", "[de]") for line in generated(TOKENS)],
+        "twice": generated(TOKENS) * 2,
+        "gap": [line for line in generated(TOKENS) if "-7\t" not in line],
+    }
+    paths = {name: str(write_lines(tmp_path / name, lines)) for name, lines in contents.items()}
+    (tmp_path / "latin1").write_bytes("schön\n".encode("latin-1"))
+    (tmp_path / "empty").touch()
+    return {**paths, "latin1": str(tmp_path / "latin1"), "empty": str(tmp_path / "empty")}
+
+
+def as_json(capsys: pytest.CaptureFixture, *arguments: str) -> Dict[str, Any]:
+    assert main([*arguments, "--json"]) == 0
+    return json.loads(capsys.readouterr().out)
+
+
+def scores(document: Dict[str, Any], metric: str = "bleu") -> Dict[str, float]:
+    return {system["name"]: system[metric]["score"] for system in document["systems"]}
+
+
+def test_tokens_are_scored_as_text_against_the_raw_reference(
+    files: Dict[str, str], capsys: pytest.CaptureFixture
+) -> None:
+    document = as_json(capsys, f"good={files['good']}", "--reference", files["reference"])
+    assert scores(document) == {"good": pytest.approx(100)}
+    assert scores(document, "chrf") == {"good": pytest.approx(100)}
+    assert scores(document, "ter") == {"good": 0}
+    assert document["reference"] == {"source": files["reference"], "raw": True, "segments": 12}
+    assert document["target_lang"] == "en"
+
+
+def test_generated_and_plain_files_of_one_system_score_alike(
+    files: Dict[str, str], capsys: pytest.CaptureFixture
+) -> None:
+    reference = ["--reference", files["reference"]]
+    generate = as_json(capsys, f"x={files['half']}", *reference)
+    plain = as_json(capsys, f"x={files['plain']}", *reference, "--input", "plain")
+    for metric in ("bleu", "chrf", "ter"):
+        assert generate["systems"][0][metric] == plain["systems"][0][metric]
+        assert 0 < scores(plain, metric)["x"] < 100
+
+
+def test_bpe_and_tokens_stay_when_asked(
+    files: Dict[str, str], capsys: pytest.CaptureFixture
+) -> None:
+    flags = ["--reference", files["reference"], "--detokenize", "none"]
+    tokens = scores(as_json(capsys, f"x={files['good']}", *flags))["x"]
+    pieces = scores(as_json(capsys, f"x={files['good']}", *flags, "--remove-bpe", "none"))["x"]
+    assert pieces < tokens < 100
+
+
+def test_the_target_lines_are_the_reference_and_this_is_said(
+    files: Dict[str, str], capsys: pytest.CaptureFixture
+) -> None:
+    assert main([files["good"], "--json"]) == 0
+    said = capsys.readouterr()
+    document = json.loads(said.out)
+    assert "not the raw reference" in said.err
+    assert document["reference"]["raw"] is False
+    assert document["systems"][0]["bleu"]["score"] == pytest.approx(100)
+
+
+def test_target_lines_that_fairseq_detokenised_are_left_alone(
+    tmp_path: Path, capsys: pytest.CaptureFixture
+) -> None:
+    # detokenised twice, the space before the closing quotation mark would go
+    target = ['He said " no " twice.']
+    lines = generated(
+        ["He said &quot; no &quot; twi@@ ce ."], target, decoded=['He said "no" twice.']
+    )
+    path = write_lines(tmp_path / "x", lines)
+    score = scores(as_json(capsys, f"x={path}"), "ter")["x"]
+    path = write_lines(tmp_path / "x", [line for line in lines if not line.startswith("D-")])
+    assert scores(as_json(capsys, f"x={path}"), "ter") == {"x": 0}
+    assert score > 0
+
+
+def test_no_known_language_is_said(files: Dict[str, str], capsys: pytest.CaptureFixture) -> None:
+    assert main([files["unlogged"]]) == 0
+    assert "no --target-lang" in capsys.readouterr().err
+    assert main([files["unlogged"], "--target-lang", "en"]) == 0
+    assert "no --target-lang" not in capsys.readouterr().err
+
+
+def test_unknown_words_in_the_reference_are_counted(
+    tmp_path: Path, capsys: pytest.CaptureFixture
+) -> None:
+    targets = ["a <<unk>> house", "a house", "<<unk>> <<unk>>"]
+    path = write_lines(tmp_path / "x", generated(["a house"] * 3, targets))
+    assert main([str(path)]) == 0
+    assert "2 references hold <<unk>>" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("baseline", ["base", "{half}", "base={half}"])
+def test_a_baseline_is_a_name_or_a_file_and_comes_first(
+    files: Dict[str, str], capsys: pytest.CaptureFixture, baseline: str
+) -> None:
+    systems = [f"good={files['good']}", f"base={files['half']}"]
+    flags = ["--reference", files["reference"], "--resamples", "20", "--seed", "7"]
+    document = as_json(capsys, *systems, "--baseline", baseline.format(**files), *flags)
+    assert [system["name"] for system in document["systems"]] == ["base", "good"]
+    assert (document["baseline"], document["resamples"], document["seed"]) == ("base", 20, 7)
+    base, good = (system["significance"] for system in document["systems"])
+    assert set(good) == {"bleu", "chrf", "ter"}
+    assert base["bleu"]["p_value"] is None
+    assert good["bleu"]["p_value"] == pytest.approx(1 / 21)
+    assert good["bleu"]["mean"] == pytest.approx(100)
+    assert "bs:20|seed:7" in document["systems"][1]["bleu"]["signature"]
+
+
+def test_a_baseline_may_be_one_more_file(
+    files: Dict[str, str], capsys: pytest.CaptureFixture
+) -> None:
+    flags = ["--reference", files["reference"], "--resamples", "5"]
+    document = as_json(capsys, f"good={files['good']}", "--baseline", f"b={files['half']}", *flags)
+    assert list(scores(document)) == ["b", "good"]
+
+
+def test_a_copy_of_the_baseline_is_pointed_out(
+    files: Dict[str, str], capsys: pytest.CaptureFixture
+) -> None:
+    systems = [f"a={files['good']}", f"b={files['good']}"]
+    assert main([*systems, "--baseline", "a", "--resamples", "5"]) == 0
+    assert "b is a, sentence by sentence: no p-value holds" in capsys.readouterr().err
+
+
+def test_the_table_and_the_json_file_say_the_same(
+    files: Dict[str, str], tmp_path: Path, capsys: pytest.CaptureFixture
+) -> None:
+    report = tmp_path / "report.json"
+    systems = [f"base={files['half']}", f"good={files['good']}", "--reference", files["reference"]]
+    for _ in range(2):  # an older report is replaced
+        arguments = [*systems, "--baseline", "base", "--resamples", "20", "--json", str(report)]
+        assert main(arguments) == 0
+    table = capsys.readouterr().out
+    document = json.loads(report.read_text(encoding="utf-8"))
+    for system in document["systems"]:
+        row = next(line for line in table.splitlines() if line.startswith(system["name"]))
+        expected = [f"{system[metric]['score']:.2f}" for metric in ("bleu", "chrf", "ter")]
+        assert row.split()[1:] == expected
+        assert all(system[metric]["signature"] in table for metric in ("bleu", "chrf", "ter"))
+    assert "20 resamples, seed 12345" in table
+    assert {"capsnmt", "python", "sacrebleu", "sacremoses"} == set(document["versions"])
+
+
+# arguments, what the one line says
+MISTAKES: Dict[str, Tuple[List[str], str]] = {
+    "missing": (["{good}x"], "no such file"),
+    "empty": (["{empty}"], "is empty"),
+    "not UTF-8": (["{latin1}"], "is not UTF-8"),
+    "plain text": (["{plain}"], "has no H- lines"),
+    "two decodings": (["{twice}"], "comes twice"),
+    "a gap": (["{gap}"], "1 of the sentences 0..11 have no H- line (7)"),
+    "other length": (
+        ["{short}", "--reference", "{reference}"],
+        "has 5 segments, but the reference",
+    ),
+    "other lengths": (["{good}", "{short}"], "has 5 segments, but the reference"),
+    "other reference": (["{good}", "{other}"], "different references of sentence 11"),
+    "no reference": (["{untargeted}"], "has no T- lines"),
+    "plain without reference": (["{plain}", "--input", "plain"], "give --reference FILE"),
+    "missing reference": (["{good}", "--reference", "{good}x"], "no such file"),
+    "two languages": (["{good}", "{german}"], "translate into de and en"),
+    "one name": (["x={good}", "x={half}"], "two systems are called 'x'"),
+    "input twice": (["a=-", "b=-"], "only one system can come from the standard input"),
+    "baseline alone": (["x={good}", "--baseline", "x"], "is the only system"),
+    "seed alone": (["{good}", "--seed", "3"], "--seed has no effect without --baseline"),
+    "resamples alone": (["{good}", "--resamples", "3"], "--resamples has no effect"),
+    "JSON onto a system": (["{good}", "--json", "{half}"], "is no report of this command"),
+}
+
+
+@pytest.mark.parametrize("mistake", MISTAKES)
+def test_a_mistake_is_one_line_and_changes_no_file(
+    files: Dict[str, str], tmp_path: Path, mistake: str, capsys: pytest.CaptureFixture
+) -> None:
+    before = {path: path.read_bytes() for path in tmp_path.iterdir()}
+    arguments, complaint = MISTAKES[mistake]
+    arguments = [argument.format(**files) for argument in arguments]
+    if "--json" not in arguments:
+        arguments += ["--json", str(tmp_path / "report.json")]
+    with pytest.raises(ConfigurationError, match=re.escape(complaint)) as caught:
+        main(arguments)
+    assert len(str(caught.value).splitlines()) == 1
+    assert capsys.readouterr().out == ""
+    assert {path: path.read_bytes() for path in tmp_path.iterdir()} == before
+
+
+@pytest.mark.parametrize(
+    ("flag", "value"), [("--seed", "0"), ("--resamples", "-1"), ("--input", "xml")]
+)
+def test_a_value_that_is_not_allowed_names_it(
+    files: Dict[str, str], flag: str, value: str, capsys: pytest.CaptureFixture
+) -> None:
+    with pytest.raises(SystemExit) as caught:
+        main([files["good"], f"{flag}={value}"])
+    assert caught.value.code == 2
+    assert f"'{value}'" in capsys.readouterr().err
+
+
+@pytest.mark.system
+def test_the_command_ends_with_one_line_and_a_non_zero_status(files: Dict[str, str]) -> None:
+    done = command("capsnmt.evaluation", files["gap"])
+    assert done.returncode == 1
+    assert done.stdout == ""
+    assert "Traceback" not in done.stderr
+    assert done.stderr.splitlines()[-1].startswith(files["gap"])
