@@ -1,0 +1,111 @@
+#!/usr/bin/env bash
+# The demo: from nothing to a report on two trained systems, the Transformer and EM head routing.
+#   scripts/demo.sh [--pair en-de|es-en|en-vi|zh-en] [--minutes N | --max-update N]
+#                   [--output DIR] [--seed S] [--dry-run]
+# --pair        languages (default en-de); the corpus is built from message catalogues
+# --max-update  updates of each system (default 720)
+# --minutes     as many updates as two cores make in N minutes for both systems together
+# --output      the folder for everything (default outputs/demo-PAIR); --seed (default 1)
+# --dry-run     print the commands and run nothing
+# Complete steps are skipped and training resumes: the same command again is the way on.
+set -euo pipefail
+# shellcheck source=scripts/venv.sh
+. "$(dirname "${BASH_SOURCE[0]}")/venv.sh"
+
+# D: a fixed number of updates, also for --minutes, and not a time limit: the same flags train the
+# same models on every machine, and a second start knows when it is done. Measured on two cores.
+updates_per_minute=120
+averaged=5
+
+usage() {
+  sed -n 's/^# \{0,1\}//p' "${BASH_SOURCE[0]}" | sed -n '2,10p'
+}
+
+# number FLAG VALUE LEAST : ends with an error unless VALUE is a whole number, LEAST or more
+number() {
+  if ! [[ $2 =~ ^[0-9]{1,9}$ ]] || ((10#$2 < $3)); then
+    die "$1 $2: give a whole number, $3 or more"
+  fi
+}
+
+# show COMMAND... : runs a command, or prints it for --dry-run
+show() {
+  if [ "$dry_run" ]; then
+    printf '%q ' "$@"
+    echo
+  else
+    "$@"
+  fi
+}
+
+pair=en-de minutes="" max_update="" output="" seed=1 dry_run=""
+while [ $# -gt 0 ]; do
+  case $1 in
+    -h | --help)
+      usage
+      exit 0
+      ;;
+    --dry-run)
+      dry_run=yes
+      shift
+      continue
+      ;;
+    --pair | --minutes | --max-update | --output | --seed)
+      [ $# -ge 2 ] || die "$1 needs a value (--help tells which)"
+      ;;
+    *) die "unknown flag '$1': choose from --pair --minutes --max-update --output --seed --dry-run" ;;
+  esac
+  case $1 in
+    --pair) pair=$2 ;;
+    --minutes) minutes=$2 ;;
+    --max-update) max_update=$2 ;;
+    --output) output=$2 ;;
+    --seed) seed=$2 ;;
+  esac
+  shift 2
+done
+
+case $pair in
+  en-de) title="English to German" ;;
+  es-en) title="Spanish to English" ;;
+  en-vi) title="English to Vietnamese" ;;
+  zh-en) title="Chinese to English" ;;
+  *) die "--pair $pair: choose en-de, es-en, en-vi or zh-en" ;;
+esac
+number --seed "$seed" 1
+[ -z "$minutes" ] || [ -z "$max_update" ] || die "--minutes and --max-update exclude each other: give one"
+if [ "$minutes" ]; then
+  number --minutes "$minutes" 1
+  max_update=$((10#$minutes * updates_per_minute / 2))
+fi
+max_update=${max_update:-720}
+# The average needs its checkpoints.
+number --max-update "$max_update" "$averaged"
+max_update=$((10#$max_update))
+output=${output:-$REPO/outputs/demo-$pair}
+[ ! -e "$output" ] || [ -d "$output" ] || die "--output $output: is a file: give a folder"
+
+# D: the CPU even where there is a GPU: it is the same demo everywhere, whatever the driver. A model
+# of this size gains nothing from more than four threads.
+threads=$(nproc)
+threads=$((threads > 4 ? 4 : threads))
+
+if [ "$dry_run" ]; then
+  PYTHON=python
+elif has_host main; then
+  use_venv main
+else
+  use_venv stock
+fi
+export PYTHONPATH=$REPO${PYTHONPATH:+:$PYTHONPATH}
+
+common=(
+  --output "$output" --seed "$seed" --cpu --threads "$threads" --max-update "$max_update"
+  --set "data.source-lang=${pair%-*}" --set "data.target-lang=${pair#*-}"
+  --set "train.save-interval-updates=$((max_update < 100 ? 1 : max_update / 20))"
+)
+show "$PYTHON" -m capsnmt.experiment --config demo/baseline "${common[@]}"
+show "$PYTHON" -m capsnmt.experiment --config demo/em_routing --baseline baseline "${common[@]}"
+show "$PYTHON" -m capsnmt.experiment.report "$output/baseline/seed-$seed" "$output/em_routing/seed-$seed" \
+  --output "$output" --title "Demo: $title"
+[ "$dry_run" ] || echo "== done in $((SECONDS / 60)) min $((SECONDS % 60)) s: read $output/report.md"

@@ -1,0 +1,107 @@
+"""``scripts/demo.sh`` before it does anything: its flags, and the commands it would run.
+
+The demo itself trains for minutes: continuous integration runs it as the user does.
+"""
+
+from __future__ import annotations
+
+import shlex
+import subprocess
+from pathlib import Path
+from typing import List
+
+import pytest
+
+from capsnmt.experiment import cli, report
+from data_prep.recipe import load_recipe
+from tests.support import REPO
+
+pytestmark = pytest.mark.system
+PAIRS = ("en-de", "es-en", "en-vi", "zh-en")
+
+
+def demo(*flags: str, cwd: Path = REPO) -> subprocess.CompletedProcess:
+    """The script, ended."""
+    command = ["bash", str(REPO / "scripts/demo.sh"), *flags]
+    return subprocess.run(
+        command, capture_output=True, text=True, check=False, cwd=cwd, encoding="utf-8"
+    )
+
+
+def commands(*flags: str, cwd: Path = REPO) -> List[List[str]]:
+    """The commands the demo would run, without the interpreter and ``-m``."""
+    done = demo("--dry-run", *flags, cwd=cwd)
+    assert done.returncode == 0, done.stderr
+    return [shlex.split(line)[2:] for line in done.stdout.splitlines()]
+
+
+@pytest.mark.parametrize(
+    ("flags", "named"),
+    [
+        (["--pair", "de-en"], "--pair de-en: choose en-de, es-en, en-vi or zh-en"),
+        (["--pair"], "--pair needs a value"),
+        (["--minutes", "0"], "--minutes 0: give a whole number, 1 or more"),
+        (["--minutes", "1.5"], "--minutes 1.5: give a whole number"),
+        (["--max-update", "4"], "--max-update 4: give a whole number, 5 or more"),
+        (["--max-update", "9", "--minutes", "1"], "exclude each other"),
+        (["--seed", "a[$(id)]"], "--seed a[$(id)]: give a whole number"),
+        (["--output", "README.md"], "--output README.md: is a file"),
+        (["--arch", "x"], "unknown flag '--arch'"),
+    ],
+)
+def test_a_bad_flag_is_one_line_that_tells_the_fix(flags: List[str], named: str) -> None:
+    done = demo(*flags)
+    assert done.returncode == 1
+    assert done.stdout == ""
+    assert named in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+def test_help_names_every_flag() -> None:
+    done = demo("--help")
+    assert done.returncode == 0
+    for flag in ("--pair", "--minutes", "--max-update", "--output", "--seed", "--dry-run"):
+        assert flag in done.stdout
+
+
+@pytest.mark.parametrize("pair", PAIRS)
+def test_every_pair_of_the_corpus_is_trained_twice_with_the_same_budget(
+    pair: str, tmp_path: Path
+) -> None:
+    assert load_recipe("catalogues", pair).pair == pair
+    baseline, routed, page = commands("--pair", pair, "--seed", "3", cwd=tmp_path)
+    experiments = []
+    for command in (baseline, routed):
+        assert command[0] == "capsnmt.experiment"
+        args = cli.parse(command[1:])
+        experiment = cli.configure(args)
+        cli.check_flags(cli.make_run(args, experiment, cli.choose_device(True, None, None), 3))
+        experiments.append(experiment)
+        assert f"{experiment['data.source-lang']}-{experiment['data.target-lang']}" == pair
+        assert args.seed == 3
+    assert [each["arch"] for each in experiments] == [
+        "capsnmt_transformer_tiny", "transformer_em_routing_tiny",
+    ]  # fmt: skip
+    assert {**experiments[0].settings, "arch": ""} == {**experiments[1].settings, "arch": ""}
+    assert page[0] == "capsnmt.experiment.report"
+    output = cli.parse(baseline[1:]).output
+    rows = [output / each.row / "seed-3" for each in experiments]
+    assert report.parse(page[1:]).runs == rows
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("updates", [5, 99, 100, 1000])
+def test_any_budget_leaves_the_checkpoints_that_are_averaged(updates: int) -> None:
+    for command in commands("--max-update", str(updates))[:2]:
+        experiment = cli.configure(cli.parse(command[1:]))
+        saved = updates // experiment["train.save-interval-updates"]
+        assert saved >= experiment["average.last-updates"]
+        assert experiment["train.max-update"] == updates
+
+
+def test_minutes_are_a_number_of_updates_that_grows_with_them() -> None:
+    budgets = [
+        cli.configure(cli.parse(commands("--minutes", minutes)[0][1:]))["train.max-update"]
+        for minutes in ("1", "3")
+    ]
+    assert budgets[1] == 3 * budgets[0]
