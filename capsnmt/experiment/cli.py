@@ -15,7 +15,7 @@ from capsnmt.experiment.config import Experiment, find, load, override, require_
 from capsnmt.experiment.devices import Device, choose_device
 from capsnmt.experiment.process import Stopped
 from capsnmt.experiment.runner import StageFailed, execute, say
-from capsnmt.experiment.summary import summarise
+from capsnmt.experiment.summary import lines, summarise
 
 INTERRUPTED = 130
 
@@ -106,7 +106,9 @@ def launch(args: argparse.Namespace) -> None:
     for run in runs:
         execute(run)
     summary = summarise(runs[0].folder.parent, runs[0].folder / "config.json")
-    say(f"== {summary['row']}: seeds {summary['seeds']}: {runs[0].folder.parent / 'summary.json'}")
+    say(f"== {summary['row']}: {runs[0].folder.parent / 'summary.json'}")
+    for line in lines(summary):
+        say(f"  {line}")
 
 
 def configure(args: argparse.Namespace) -> Experiment:

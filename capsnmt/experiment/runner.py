@@ -118,6 +118,8 @@ class _Runner:
         if done == total or self.stages.complete(command, [], [last]):
             say(f"-- train: complete at {done:,} updates")
             return
+        # Scores of fewer updates would pass for those of this training until it ends.
+        (run.folder / "scores.json").unlink(missing_ok=True)
         say(f"-- train: {f'resuming at {done:,} of ' if done else ''}{total:,} updates")
         path = run.folder / "train.log"
         with open(path, "a", encoding="utf-8") as log, self.console() as console:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any, Callable, Dict, Mapping, Sequence, Union
 
 from capsnmt.errors import ConfigurationError
+from capsnmt.evaluation.text import DETOKENIZE, REMOVE_BPE
 
 
 @dataclass(frozen=True)
@@ -64,7 +65,7 @@ SCHEMA: Dict[str, Any] = {
     ),
     "average": dict.fromkeys(AVERAGES, COUNT),
     "generate": Free(FLAG),
-    "score": {"remove-bpe": TEXT, "detokenize": TEXT, "tokenize": TEXT},
+    "score": {"remove-bpe": _one_of(*REMOVE_BPE), "detokenize": _one_of(*DETOKENIZE)},
 }
 
 REQUIRED = (

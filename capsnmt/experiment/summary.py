@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import statistics
 from pathlib import Path
-from typing import Any, Dict, Iterator, List, Tuple
+from typing import Any, Dict, Iterator, List, Mapping, Sequence
 
+from capsnmt.evaluation.scoring import METRICS
 from capsnmt.experiment.files import read_json, write_json
 from capsnmt.experiment.settings import differences
 
@@ -13,51 +14,72 @@ from capsnmt.experiment.settings import differences
 def summarise(folder: Path, reference: Path) -> Dict[str, Any]:
     """Write ``summary.json`` over all finished seeds of a row, and return it.
 
-    **D**: the standard deviation is that of a sample (n - 1), ``None`` for one seed.
-
     Args:
         folder: the row's folder, with a folder ``seed-S`` for each seed.
         reference: ``config.json`` of one seed; seeds trained with other settings are left out.
     """
     ours = read_json(reference)
-    seeds: Dict[int, Dict[str, float]] = {}
-    left_out: List[int] = []
-    for path in sorted(folder.glob("seed-*/scores.json")):
-        description = read_json(path.with_name("config.json"))
-        changed = [key for key, _, _ in differences(ours, description) if key != "seed"]
-        updates = [each["settings"]["train"].get("max-update") for each in (ours, description)]
-        if changed or updates[0] != updates[1]:
-            left_out.append(description["seed"])
-        else:
-            seeds[description["seed"]] = dict(numbers(read_json(path)))
-    common = set.intersection(*(set(scores) for scores in seeds.values())) if seeds else set()
+    finished = {
+        path.parent: read_json(path.with_name("config.json"))
+        for path in folder.glob("seed-*/scores.json")
+    }
+    seeds = {
+        description["seed"]: read_json(path / "scores.json")
+        for path, description in finished.items()
+        if _same_training(ours, description)
+    }
+    documents = [seeds[seed] for seed in sorted(seeds)]
     summary = {
         "row": ours["row"],
         "seeds": sorted(seeds),
-        "left-out-seeds": sorted(left_out),
+        "left-out-seeds": sorted({each["seed"] for each in finished.values()} - set(seeds)),
         "scores": {
-            name: spread([scores[name] for _, scores in sorted(seeds.items())])
-            for name in sorted(common)
+            test_set: _scores(ours["row"], [document[test_set] for document in documents])
+            for test_set in ours["settings"]["data"]["test-sets"]
         },
     }
     write_json(folder / "summary.json", summary)
     return summary
 
 
-def spread(values: List[float]) -> Dict[str, Any]:
-    """Mean and standard deviation of a sample.
+def spread(values: Sequence[float]) -> Dict[str, Any]:
+    """Mean and standard deviation.
+
+    **D**: the deviation is that of a sample (n - 1); ``None`` for a single value.
 
     >>> spread([40.0, 42.0])["mean"], round(spread([40.0, 42.0])["std"], 3)
     (41.0, 1.414)
     """
     deviation = statistics.stdev(values) if len(values) > 1 else None
-    return {"mean": statistics.fmean(values), "std": deviation, "values": values}
+    return {"mean": statistics.fmean(values), "std": deviation, "values": list(values)}
 
 
-def numbers(value: Any, name: str = "") -> Iterator[Tuple[str, float]]:
-    """Every number of nested JSON with its dotted name."""
-    if isinstance(value, dict):
-        for key, inner in value.items():
-            yield from numbers(inner, f"{name}.{key}" if name else key)
-    elif isinstance(value, (int, float)) and not isinstance(value, bool):
-        yield name, float(value)
+def lines(summary: Mapping[str, Any]) -> Iterator[str]:
+    """The summary for readers: a line for each test set."""
+    for test_set, metrics in summary["scores"].items():
+        told = []
+        for metric, scores in metrics.items():
+            deviation = "" if scores["std"] is None else f" +- {scores['std']:.2f}"
+            told.append(f"{metric} {scores['mean']:.2f}{deviation}")
+        yield f"{test_set}: {', '.join(told)} ({len(summary['seeds'])} seed(s))"
+
+
+def _same_training(ours: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+    changed = {key for key, _, _ in differences(ours, other)} - {"seed"}
+    updates = {each["settings"]["train"]["max-update"] for each in (ours, other)}
+    test_sets = {str(each["settings"]["data"]["test-sets"]) for each in (ours, other)}
+    return not changed and len(updates) == len(test_sets) == 1
+
+
+def _scores(row: str, documents: Sequence[Mapping[str, Any]]) -> Dict[str, Any]:
+    """Each metric of one test set over the seeds; the documents are ``capsnmt-evaluate --json``."""
+    systems: List[Mapping[str, Any]] = [
+        system for document in documents for system in document["systems"] if system["name"] == row
+    ]
+    return {
+        metric: {
+            **spread([system[metric]["score"] for system in systems]),
+            "signature": systems[0][metric]["signature"],
+        }
+        for metric in METRICS
+    }

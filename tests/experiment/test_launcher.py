@@ -148,7 +148,7 @@ def test_killed_damaged_and_stopped_training_ends_as_if_nothing_happened(
     assert set(json.loads((folder / "scores.json").read_text())) == {"news"}
     summary = json.loads((folder.parent / "summary.json").read_text())
     assert summary["seeds"] == [1]
-    assert summary["scores"]
+    assert set(summary["scores"]["news"]) == {"bleu", "chrf", "ter"}
 
     before = snapshot(folder)
     assert main(command) == 0
