@@ -1,0 +1,126 @@
+"""What a researcher types, from training to a score, for every preset."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from capsnmt.checkpoints import load_checkpoint
+from capsnmt.models import PRESETS
+from tests.commands import ON_CPU, command, hypotheses, succeed, train
+from tests.support import PLUGIN, REPO
+
+pytestmark = pytest.mark.system
+
+
+def losses(log: str) -> list:
+    """The validation losses in a training log."""
+    return re.findall(r"valid on 'valid' subset \| loss ([\d.]+)|\| valid \|.*?loss ([\d.]+)", log)
+
+
+def scores(generated: str) -> list:
+    """The scores of the hypotheses of fairseq-generate, in its order."""
+    return [float(line.split("\t")[1]) for line in generated.splitlines() if line[:2] == "H-"]
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+def test_train_resume_validate_average_generate_and_score(
+    preset: str, corpus: Path, tmp_path: Path
+) -> None:
+    data, arch = corpus / "bin", f"{preset}_tiny"
+    through = train(data, tmp_path / "through", arch, 6)
+    train(data, tmp_path / "resumed", arch, 2)
+    resumed = train(data, tmp_path / "resumed", arch, 6)
+    assert "Loaded checkpoint" in resumed
+
+    last = "checkpoint_last.pt"
+    one, other = (load_checkpoint(tmp_path / run / last) for run in ("through", "resumed"))
+    assert one["optimizer_history"][-1]["num_updates"] == 6
+    assert one["model"].keys() == other["model"].keys()
+    for name, tensor in one["model"].items():
+        torch.testing.assert_close(tensor, other["model"][name], rtol=0, atol=0, msg=name)
+
+    validated = command(
+        "fairseq_cli.validate",
+        *(data, "--user-dir", PLUGIN, "--path", tmp_path / "through" / last, *ON_CPU),
+        *("--task", "translation"),
+    )
+    assert validated.returncode == 0, validated.stderr
+    assert losses(validated.stderr + validated.stdout)[-1] == losses(through)[-1]
+
+    averaged = tmp_path / "averaged.pt"
+    succeed(
+        "capsnmt.evaluation.average",
+        *(tmp_path / "through", "--output", averaged, "--last-updates", "2"),
+    )
+    generation = ["--user-dir", PLUGIN, "--path", averaged, *ON_CPU, "--beam", "3"]
+    generated = succeed("fairseq_cli.generate", data, *generation, "--gen-subset", "test")
+    assert len(hypotheses(generated)) == 8
+    source = (corpus / "test.en").read_text("utf-8")
+    assert hypotheses(
+        succeed("fairseq_cli.interactive", data, *generation, "-s", "en", "-t", "de", stdin=source)
+    ) == hypotheses(generated)
+
+    (tmp_path / "generated.txt").write_text(generated, "utf-8")
+    scored = succeed(
+        "capsnmt.evaluation",
+        *(f"{arch}={tmp_path / 'generated.txt'}", "--reference", corpus / "test.de"),
+        *("--remove-bpe", "none", "--detokenize", "none", "--target-lang", "de"),
+        *("--json", tmp_path / "scores.json"),
+    )
+    (system,) = json.loads((tmp_path / "scores.json").read_text("utf-8"))["systems"]
+    assert system["name"] == arch
+    assert f"{system['bleu']['score']:.1f}"[:3] in scored
+
+
+def test_a_bad_flag_is_one_line_and_leaves_nothing(corpus: Path, tmp_path: Path) -> None:
+    done = command(
+        "fairseq_cli.train",
+        *(corpus / "bin", "--user-dir", PLUGIN, "--arch", "transformer_em_routing_tiny"),
+        *("--optimizer", "adam", "--max-tokens", "500", "--save-dir", tmp_path / "run"),
+        *("--head-capsules", "100"),
+    )
+    assert done.returncode == 1
+    assert "Traceback" not in done.stderr
+    last = done.stderr.splitlines()[-1]
+    assert last.startswith("--head-capsules: 100 does not divide the encoder's width 128")
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_stock_checkpoint_scores_the_same_under_our_architecture(
+    corpus: Path, tmp_path: Path
+) -> None:
+    data, small = corpus / "bin", ["--encoder-attention-heads", "4", "--decoder-layers", "2"]
+    # stock fairseq 0.12.2's post-norm encoder cannot be evaluated on torch 2.2 ("Mask Type")
+    norm = ["--encoder-normalize-before", "--decoder-normalize-before"]
+    train(data, tmp_path, "transformer_tiny", 4, *small, *norm)
+    checkpoint = [data, "--user-dir", PLUGIN, "--path", tmp_path / "checkpoint_last.pt", *ON_CPU]
+    overrides = ["--model-overrides", "{'_name': 'capsnmt_transformer'}"]
+    theirs = succeed("fairseq_cli.generate", *checkpoint)
+    ours = succeed("fairseq_cli.generate", *checkpoint, *overrides)
+    assert hypotheses(ours) == hypotheses(theirs)
+    assert scores(ours) == pytest.approx(scores(theirs), abs=2e-4)  # printed with four digits
+
+
+@pytest.mark.parametrize("user_dir", [PLUGIN, "capsnmt"], ids=["path", "installed or relative"])
+def test_the_user_dir_may_be_given_twice_in_a_process(user_dir: str) -> None:
+    program = (
+        "import sys; from argparse import Namespace; from fairseq.utils import import_user_module;"
+        "[import_user_module(Namespace(user_dir=sys.argv[1])) for _ in range(2)];"
+        "from fairseq.models import ARCH_MODEL_REGISTRY;"
+        "assert 'transformer_em_routing' in ARCH_MODEL_REGISTRY; print('registered')"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program, user_dir],
+        cwd=REPO,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.stdout.strip() == "registered", done.stderr
