@@ -3,8 +3,8 @@
 #   scripts/demo.sh [--pair en-de|es-en|en-vi|zh-en] [--minutes N | --max-update N]
 #                   [--output DIR] [--seed S] [--dry-run]
 # --pair        languages (default en-de); the corpus is built from message catalogues
-# --max-update  updates of each system (default 720)
-# --minutes     as many updates as two cores make in N minutes for both systems together
+# --max-update  updates of each system (default 1500)
+# --minutes     as many updates as two cores make of both systems in N minutes
 # --output      the folder for everything (default outputs/demo-PAIR); --seed (default 1)
 # --dry-run     print the commands and run nothing
 # Complete steps are skipped and training resumes: the same command again is the way on.
@@ -14,7 +14,7 @@ set -euo pipefail
 
 # D: a fixed number of updates, also for --minutes, and not a time limit: the same flags train the
 # same models on every machine, and a second start knows when it is done. Measured on two cores.
-updates_per_minute=120
+updates_per_minute=200
 averaged=5
 
 usage() {
@@ -76,9 +76,9 @@ number --seed "$seed" 1
 [ -z "$minutes" ] || [ -z "$max_update" ] || die "--minutes and --max-update exclude each other: give one"
 if [ "$minutes" ]; then
   number --minutes "$minutes" 1
-  max_update=$((10#$minutes * updates_per_minute / 2))
+  max_update=$((10#$minutes * updates_per_minute))
 fi
-max_update=${max_update:-720}
+max_update=${max_update:-1500}
 # The average needs its checkpoints.
 number --max-update "$max_update" "$averaged"
 max_update=$((10#$max_update))

@@ -105,3 +105,10 @@ def test_minutes_are_a_number_of_updates_that_grows_with_them() -> None:
         for minutes in ("1", "3")
     ]
     assert budgets[1] == 3 * budgets[0]
+
+
+def test_without_a_budget_it_is_that_of_the_configuration() -> None:
+    for command in commands()[:2]:
+        experiment = cli.configure(cli.parse(command[1:]))
+        bare = cli.configure(cli.parse(["--config", f"demo/{experiment.row}"]))
+        assert experiment.settings == bare.settings
