@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import signal
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -23,6 +24,8 @@ def _end_with(parent: int) -> None:
 
 
 def _start(make: Callable[..., LineFunction], arguments: tuple, parent: int) -> None:
+    # Ctrl-C reaches the whole group; the parent alone answers it.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     global _function
     _function = make(*arguments)
     threading.Thread(target=_end_with, args=(parent,), daemon=True).start()

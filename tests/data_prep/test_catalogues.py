@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import hashlib
 import io
+import json
 import tarfile
 import zipfile
 from collections import Counter
@@ -14,6 +15,7 @@ from data_prep.catalogues import Catalogues, catalogue_messages
 from data_prep.errors import PreparationError
 from data_prep.messages import fault
 from data_prep.packages import fetch_package
+from tests.data_prep.conftest import write_recipe
 
 HEADER = 'msgid ""\nmsgstr "Content-Type: text/plain; charset=UTF-8\\n"\n\n'
 PO = (
@@ -273,3 +275,33 @@ def test_pip_is_never_let_near_a_source_distribution(index, tmp_path):
 def test_offline_names_the_missing_wheel(tmp_path):
     with pytest.raises(PreparationError, match=r"--offline: .*none-any\.whl is missing"):
         fetch_package("tool-1.0-py3-none-any.whl", "0" * 64, tmp_path, offline=True)
+
+
+def test_the_command_line_makes_a_corpus_of_catalogues(run, tmp_path, no_fairseq):
+    name = "tool-1.0-py3-none-any.whl"
+    content = {FOLDER.format("de", ".po"): _catalogue([*_many("save", 60), ("Hi %s", "Na %s")])}
+    checksum = hashlib.sha256(_wheel(tmp_path / name, content).read_bytes()).hexdigest()
+    recipe = {
+        "description": "a test",
+        "pair": "en-de",
+        "corpus": {
+            "kind": "catalogues",
+            "packages": {name: checksum},
+            "locales": ["de"],
+            "held_out": {"valid": 100, "test": 200},
+        },
+        "tokenisers": {"en": "moses", "de": "moses"},
+        "bpe_merges": 30,
+    }
+    folder = tmp_path / "prepared"
+    path = write_recipe(tmp_path / "tiny.yaml", recipe)
+    status, said = run(path, "--data", tmp_path, "--output", folder)
+    assert status == 0, said
+    assert "note:" not in said
+    manifest = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
+    notes = manifest["steps"]["raw"]["notes"]
+    assert notes["dropped"] == {"placeholder": 1}
+    assert notes["clean messages"] == {name: 60}
+    files = manifest["steps"]["raw"]["files"]
+    for split, pairs in notes["pairs"].items():
+        assert files[f"raw/{split}.en"]["lines"] == files[f"raw/{split}.de"]["lines"] == pairs

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import json
 import shutil
@@ -225,3 +226,45 @@ def test_workers_must_be_a_number_of_processes(run):
     with pytest.raises(SystemExit) as ended:
         run("multi30k", "--output", "x", "--workers", "0")
     assert ended.value.code == 2
+
+
+def test_a_second_process_waits_for_the_first(run, recipe_file, corpus, tmp_path, monkeypatch):
+    folder = tmp_path / "prepared"
+    folder.mkdir()
+    first = (folder / ".lock").open("w")
+    fcntl.flock(first, fcntl.LOCK_EX)
+    said = []
+
+    def say(message):
+        said.append(message)
+        if message.startswith("waiting for another process"):
+            assert [path.name for path in folder.iterdir()] == [".lock"]
+            first.close()
+
+    monkeypatch.setattr(engine, "say", say)
+    monkeypatch.setattr(engine, "run_steps", lambda steps, manifest: said.append("prepared"))
+    status, _ = run(recipe_file, "--data", corpus, "--output", folder)
+    assert status == 0
+    assert said[0].startswith("waiting for another process")
+    assert said[-1] == "prepared"
+
+
+def test_an_interrupt_says_how_to_go_on_and_leaves_nothing_half_written(
+    run, recipe_file, corpus, tmp_path, monkeypatch, no_fairseq
+):
+    folder = tmp_path / "prepared"
+    arguments = recipe_file, "--data", corpus, "--output", folder
+
+    def interrupted(texts, codes, merges):
+        codes.write_text("half")
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(engine, "learn", interrupted)
+        status, said = run(*arguments)
+    assert status == 130
+    assert said.splitlines()[-1] == "data_prep: interrupted; the same command goes on from here"
+    assert not any(name.startswith("bpe/") for name in tree(folder))
+    status, said = run(*arguments)
+    assert status == 0
+    assert said.count("whole, skipped") == 8
