@@ -154,7 +154,7 @@ def draw(curves: Mapping[str, LearningCurve], path: Path, title: str = "") -> No
     axes.set_ylim(low - margin, top + margin)
     axes.set_xlim(left=0)
     axes.set_xlabel("updates")
-    axes.set_ylabel("loss per target token (bits, label-smoothed)")
+    axes.set_ylabel("loss, bits per target subword (label-smoothed)")
     axes.xaxis.set_major_formatter(StrMethodFormatter("{x:,.0f}"))
     axes.grid(alpha=0.3)
     axes.spines[["top", "right"]].set_visible(False)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import logging
 import os
 import sys
 from pathlib import Path
@@ -133,4 +134,6 @@ def _samples(value: str) -> int:
 
 
 if __name__ == "__main__":
+    # fairseq opens the root logger wide, and then matplotlib tells of every font it looks at.
+    logging.disable(logging.INFO)
     sys.exit(main())
