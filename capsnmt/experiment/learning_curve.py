@@ -128,12 +128,19 @@ def draw(curves: Mapping[str, LearningCurve], path: Path, title: str = "") -> No
         curves: name of each system -> its curve.
         path: the PNG; written in place.
         title: above the picture.
-    """
-    # Not pyplot: it keeps global state and may look for a screen.
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-    from matplotlib.ticker import StrMethodFormatter
 
+    Raises:
+        ConfigurationError: matplotlib is not installed.
+    """
+    try:
+        # Not pyplot: it keeps global state and may look for a screen.
+        from matplotlib.backends.backend_agg import FigureCanvasAgg
+        from matplotlib.figure import Figure
+        from matplotlib.ticker import StrMethodFormatter
+    except ImportError:
+        raise ConfigurationError(
+            "learning curves need matplotlib: pip install 'capsnmt[demo]'"
+        ) from None
     figure = Figure(figsize=(8, 4.5), dpi=150, layout="constrained")
     FigureCanvasAgg(figure)
     axes = figure.add_subplot()

@@ -6,6 +6,7 @@ import json
 import os
 import re
 import shutil
+import sys
 from pathlib import Path
 from typing import Any, Dict, List, Optional
 
@@ -351,6 +352,15 @@ def test_a_bad_flag_is_one_line(
 def test_a_run_given_twice_is_refused(output: Path, capfd: pytest.CaptureFixture[str]) -> None:
     assert report.main([runs(output)[0]] * 2 + ["--output", str(output / "report")]) == 2
     assert "is given twice" in capfd.readouterr().err
+
+
+def test_without_matplotlib_one_line_names_it_and_nothing_is_written(
+    output: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    assert report.main([*runs(output), "--output", str(output / "report")]) == 2
+    assert capfd.readouterr().err.startswith("error: learning curves need matplotlib: pip install")
+    assert not any((output / "report").glob("*"))
 
 
 def test_a_report_that_fails_leaves_the_earlier_one_as_it_was(output: Path) -> None:
