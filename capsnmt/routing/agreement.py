@@ -8,6 +8,7 @@ from torch import Tensor
 
 from .numerics import (
     MASS_FLOOR,
+    bound_gradient,
     softmax_over_outputs,
     sum_over_inputs,
     sum_over_width,
@@ -55,5 +56,5 @@ def route_by_agreement(
     out = output_capsules(uniform_coefficients(votes, pair_mask))
     for _ in range(iterations - 1):
         b = b + agreement(out, votes)
-        out = output_capsules(softmax_over_outputs(b, pair_mask))
+        out = output_capsules(bound_gradient(softmax_over_outputs(b, pair_mask)))
     return out, b

@@ -19,6 +19,7 @@ from .checks import (
 from .numerics import (
     MASS_FLOOR,
     VARIANCE_FLOOR,
+    bound_gradient,
     sum_over_inputs,
     sum_over_width,
     uniform_coefficients,
@@ -123,7 +124,7 @@ def em_kernel(
         mass = r.clamp(min=MASS_FLOOR).unsqueeze(-1)
         mu = sum_over_inputs(R, votes) / mass
         squared_distance = (votes - mu.unsqueeze(-3)).square()
-        var = sum_over_inputs(R, squared_distance) / mass + VARIANCE_FLOOR
+        var = bound_gradient(sum_over_inputs(R, squared_distance) / mass) + VARIANCE_FLOOR
         log_sigma = 0.5 * var.log()
         chi = sum_over_width(log_sigma + (1 + LOG_2PI) / 2) * r
         logit_A = inverse_temperature(t, iterations) * (beta_a - beta_u * r - chi)
@@ -131,5 +132,5 @@ def em_kernel(
             # What does not depend on i is summed first: it is I times smaller than the votes.
             log_A_and_norm = F.logsigmoid(logit_A) - sum_over_width(log_sigma + LOG_2PI / 2)
             exponent = sum_over_width(squared_distance * (0.5 / var).unsqueeze(-3))
-            C = (log_A_and_norm.unsqueeze(-2) - exponent).softmax(-1)
+            C = bound_gradient((log_A_and_norm.unsqueeze(-2) - exponent).softmax(-1))
     return logit_A.sigmoid().unsqueeze(-1) * mu

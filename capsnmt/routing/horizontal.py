@@ -8,6 +8,7 @@ from torch import Tensor
 
 from .backend import full_precision, run_operator
 from .checks import check_iterations, check_score_masks, check_scores
+from .numerics import bound_gradient
 from .squash import squash
 
 
@@ -96,7 +97,7 @@ def horizontal_kernel(
     b = e.new_zeros(())
     for _ in range(iterations - 1):
         b = b + omega @ e.transpose(-1, -2)
-        R = b.softmax(1).tril()
+        R = bound_gradient(b.softmax(1)).tril()
         if trace is not None:
             trace.append(traced(R, query_mask))
         omega = squash(R @ e)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Optional
+from typing import Any, Optional
 
 import torch
 from torch import Tensor
@@ -24,6 +24,31 @@ input activation is (almost) 0 or an output capsule has lost all its votes; its 
 """
 
 
+class _BoundGradient(torch.autograd.Function):
+    """Identity whose gradient is clamped to the fourth root of the dtype's largest number."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        return x.view_as(x)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> Tensor:
+        bound = torch.finfo(gradient.dtype).max ** 0.25
+        return gradient.clamp(-bound, bound)
+
+
+def bound_gradient(x: Tensor) -> Tensor:
+    """Return x; on the way back no element of its gradient passes 4e9 (fp32; fp64: 1e77) (**D**).
+
+    Where output capsules tie, routing is a chaotic map: each iteration multiplies the gradient by
+    about |V|, so that at T = 10 and votes of 1e4 the true one, 1e40, is no fp32 number, and the
+    inf becomes NaN one operation later. Bounded between iterations it stays finite; what remains
+    of a gradient that large is for gradient clipping anyway. The fourth root leaves room for three
+    factors of the same size within an iteration.
+    """
+    return _BoundGradient.apply(x) if x.requires_grad else x
+
+
 def compute_dtype(votes: Tensor) -> torch.dtype:
     """Return the dtype of the inner arithmetic: fp64 for fp64 votes, else fp32."""
     return torch.promote_types(votes.dtype, torch.float32)
@@ -43,8 +68,8 @@ def uniform_coefficients(votes: Tensor, pair_mask: Optional[Tensor] = None) -> T
     """Return C before the first iteration, ``[..., I, N]``: 1/N, N counting real capsules only."""
     if pair_mask is None:
         return votes.new_full((), 1.0 / votes.size(-2)).expand(votes.shape[:-1])
-    real = pair_mask.to(votes.dtype)
-    return (real / real.sum(-1, keepdim=True).clamp(min=1)).expand(votes.shape[:-1])
+    real = pair_mask.expand(votes.shape[:-1]).to(votes.dtype)
+    return real / real.sum(-1, keepdim=True).clamp(min=1)
 
 
 def softmax_over_outputs(b: Tensor, pair_mask: Optional[Tensor] = None) -> Tensor:

@@ -1,0 +1,89 @@
+"""Every operator as a function of one rank-4 tensor, so that a property is tested on all of them.
+
+Votes ``[tokens, I, N, D]`` and a score cube ``[B, H, L, K]`` have the same rank.
+"""
+
+from __future__ import annotations
+
+import torch
+
+from capsnmt import routing
+
+
+def fixed(*shape: int, dtype: torch.dtype = torch.float32) -> torch.Tensor:
+    """Spread in 0..1 and the same for every token: permutation and padding tests rely on it."""
+    return torch.linspace(0.1, 0.9, shape[-1], dtype=dtype).expand(shape)
+
+
+def betas(votes, spread=0.5):
+    capsules = votes.size(-2)
+    return (
+        torch.linspace(-spread, spread, capsules, dtype=votes.dtype),
+        torch.linspace(spread, 0.0, capsules, dtype=votes.dtype),
+    )
+
+
+def em(votes, iterations, **options):
+    return routing.em_routing(votes, *betas(votes), iterations, **options)
+
+
+def em_activated(votes, iterations, **options):
+    return em(votes, iterations, input_activation=fixed(*votes.shape[:-2]).to(votes), **options)
+
+
+def em_pair_activated(votes, iterations, **options):
+    return em(votes, iterations, input_activation=fixed(*votes.shape[:-1]).to(votes), **options)
+
+
+def dynamic_masked(votes, iterations, **options):
+    inputs = torch.ones(votes.shape[:-2], dtype=torch.bool)
+    outputs = torch.ones(*votes.shape[:-3], votes.size(-2), dtype=torch.bool)
+    inputs[0], outputs[-1] = False, False  # one token without inputs, one without outputs
+    return routing.dynamic_routing(votes, iterations, inputs, outputs, **options)[0]
+
+
+def masked_cube(operator):
+    def run(scores, iterations, **options):
+        queries = torch.ones(scores.size(0), scores.size(2), dtype=torch.bool)
+        keys = torch.ones(scores.size(0), scores.size(3), dtype=torch.bool)
+        queries[0], keys[-1] = False, False
+        result = operator(scores, iterations, queries, keys, **options)
+        return result[0] if isinstance(result, tuple) else result
+
+    return run
+
+
+OPERATORS = {
+    "dynamic_routing": lambda v, t, **o: routing.dynamic_routing(v, t, **o)[0],
+    "dynamic_routing, logits": lambda v, t, **o: routing.dynamic_routing(v, t, **o)[1],
+    "dynamic_routing, masked": dynamic_masked,
+    "simple_routing": routing.simple_routing,
+    "em_routing": em,
+    "em_routing, activation of inputs": em_activated,
+    "em_routing, activation of pairs": em_pair_activated,
+    "vertical_routing": lambda v, t, **o: routing.vertical_routing(v, t, **o)[0],
+    "vertical_routing, masked": masked_cube(routing.vertical_routing),
+    "horizontal_routing": routing.horizontal_routing,
+    "horizontal_routing, causal": lambda v, t, **o: routing.horizontal_routing(
+        v, t, causal=True, **o
+    ),
+    "horizontal_routing, masked": masked_cube(routing.horizontal_routing),
+}
+
+
+def names() -> list[str]:
+    return sorted({name.split(",")[0] for name in OPERATORS})
+
+
+def run_with_gradient(operator, votes, iterations, **options):
+    """Return the result and the gradient of a fixed weighted sum of it."""
+    votes = votes.detach().clone().requires_grad_()
+    result = operator(votes, iterations, **options)
+    weights = torch.linspace(-1.0, 1.0, result.numel(), dtype=result.dtype).view_as(result)
+    (gradient,) = torch.autograd.grad((result * weights).sum(), votes)
+    return result.detach(), gradient
+
+
+def random(*shape: int, seed: int = 0, dtype: torch.dtype = torch.float32) -> torch.Tensor:
+    generator = torch.Generator().manual_seed(seed)
+    return torch.randn(*shape, generator=generator, dtype=torch.float64).to(dtype)

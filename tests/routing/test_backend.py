@@ -1,0 +1,150 @@
+"""The backend is chosen in one place, is never left on, and never changes a result."""
+
+from __future__ import annotations
+
+import warnings
+
+import pytest
+import torch
+
+from capsnmt import routing
+from capsnmt.routing import backend, routing_backend
+
+from .operators import OPERATORS, betas, random, run_with_gradient
+
+needs_compile = pytest.mark.skipif(
+    backend.compile_obstacle("cpu") is not None,
+    reason=f"torch.compile {backend.compile_obstacle('cpu')}",
+)
+
+
+@pytest.fixture
+def compilations(monkeypatch):
+    """Count compiled runs, as eager ones, on a host that can compile."""
+    calls = []
+
+    def record(kernel):
+        def run(*tensors, **options):
+            calls.append(kernel.__name__)
+            return kernel(*tensors, **options)
+
+        return run
+
+    monkeypatch.setattr(backend, "compiled_kernel", record)
+    monkeypatch.setattr(backend, "compile_obstacle", lambda device_type: None)
+    monkeypatch.setattr(backend, "_uncompilable", set())
+    monkeypatch.setattr(backend, "COMPILE_MINIMUM", 24)
+    return calls
+
+
+def train(votes, **options):
+    return routing.simple_routing(votes.requires_grad_(), 2, **options)
+
+
+def test_auto_compiles_big_calls_of_training_only(compilations):
+    train(random(2, 3, 4, 1))
+    assert compilations == ["simple_kernel"]
+    train(random(1, 3, 4, 1))  # small
+    routing.simple_routing(random(2, 3, 4, 1))  # no gradient wanted
+    with torch.no_grad():
+        train(random(2, 3, 4, 1))
+    assert compilations == ["simple_kernel"]
+
+
+def test_the_block_and_before_it_the_argument_choose(compilations):
+    votes = random(2, 3, 4, 1)
+    with routing_backend("eager"):
+        train(votes)
+        assert compilations == []
+        train(votes, backend="compiled")
+        assert len(compilations) == 1
+    with routing_backend("compiled"):
+        routing.simple_routing(random(1, 1, 1, 1))
+        assert len(compilations) == 2
+        train(votes, backend="eager")
+    assert len(compilations) == 2
+
+
+def test_the_choice_ends_with_the_block_also_by_an_exception(compilations):
+    with pytest.raises(KeyError), routing_backend("compiled"):
+        raise KeyError
+    routing.simple_routing(random(1, 1, 1, 1))
+    assert compilations == []
+
+
+def test_recording_runs_eagerly(compilations):
+    with routing.record_routing() as records:
+        train(random(2, 3, 4, 1), backend="compiled")
+    assert compilations == []
+    assert len(records) == 1
+
+
+def broken(kernel):
+    def run(*tensors, **options):
+        raise OSError("no compiler\nand a long trace")
+
+    return run
+
+
+def test_auto_falls_back_to_eager_with_one_warning(compilations, monkeypatch):
+    monkeypatch.setattr(backend, "compiled_kernel", broken)
+    votes = random(2, 3, 4, 1)
+    with pytest.warns(UserWarning, match=r"simple_kernel cannot be compiled \(no compiler\)"):
+        result = train(votes)
+    assert torch.equal(result, train(votes, backend="eager"))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert torch.equal(result, train(votes))
+
+
+def test_compiled_that_fails_is_an_error(compilations, monkeypatch):
+    monkeypatch.setattr(backend, "compiled_kernel", broken)
+    with pytest.raises(RuntimeError, match=r"'compiled' failed on simple_kernel \(no compiler\)"):
+        train(random(2, 3, 4, 1), backend="compiled")
+
+
+def test_compiled_on_a_host_that_cannot_is_one_line_with_the_fix(monkeypatch):
+    monkeypatch.setattr(backend, "compile_obstacle", lambda device_type: "needs a compiler")
+    with pytest.raises(ValueError, match="'compiled' needs a compiler: use auto or eager"):
+        train(random(2, 3, 4, 1), backend="compiled")
+
+
+@pytest.mark.parametrize("rows", [1, 2, 5, 7])
+@pytest.mark.parametrize("name", OPERATORS)
+def test_blocks_change_neither_values_nor_gradients(name, rows, monkeypatch):
+    votes = random(rows, 3, 4, 2, dtype=torch.float64)
+    expected = run_with_gradient(OPERATORS[name], votes, 3, backend="eager")
+    sizes = []
+
+    def spy(kernel, rows, *rest):
+        return whole(
+            lambda v, *others, **kw: (sizes.append(len(v)), kernel(v, *others, **kw))[1],
+            rows,
+            *rest,
+        )
+
+    whole = backend.run_in_blocks
+    monkeypatch.setattr(backend, "run_in_blocks", spy)
+    monkeypatch.setattr(backend, "BLOCK_SIZE", 2 * 24)
+    found = run_with_gradient(OPERATORS[name], votes, 3, backend="eager")
+    assert sum(sizes) == rows
+    assert max(sizes) <= 2
+    assert max(sizes) - min(sizes) <= 1
+    for one, other in zip(found, expected):
+        torch.testing.assert_close(one, other)
+
+
+@needs_compile
+def test_compiled_equals_eager_and_serves_every_batch_size():
+    def step(rows, **options):
+        votes = random(rows, 3, 5, 1, seed=rows).requires_grad_()
+        capsules = routing.em_routing(votes, *betas(votes.detach()), 2, **options)
+        return (capsules, *torch.autograd.grad(capsules.square().sum(), votes))
+
+    torch._dynamo.reset()
+    torch._dynamo.utils.counters.clear()
+    for rows in (7, 12, 4, 31):
+        for compiled, eager in zip(step(rows, backend="compiled"), step(rows, backend="eager")):
+            torch.testing.assert_close(compiled, eager, rtol=1e-4, atol=1e-5)
+    assert torch._dynamo.utils.counters["stats"]["unique_graphs"] == 1
+    assert not torch._dynamo.utils.counters["graph_break"]

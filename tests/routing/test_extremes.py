@@ -1,0 +1,107 @@
+"""Values and gradients stay finite where the equations divide by nothing or overflow."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from capsnmt import routing
+from capsnmt.routing.numerics import VARIANCE_FLOOR, bound_gradient
+
+from .operators import OPERATORS, betas, random, run_with_gradient
+
+SHAPES = [(2, 3, 4, 1), (2, 4, 3, 8), (2, 1, 1, 1), (2, 2, 2, 128)]
+EXTREMES = {
+    "equal": torch.ones_like,
+    "zero": torch.zeros_like,
+    "equal, 1e4": lambda v: torch.full_like(v, 1e4),
+    "equal, -1e4": lambda v: torch.full_like(v, -1e4),
+    "random, 1e4": lambda v: 1e4 * v,
+    "signs, 1e4": lambda v: 1e4 * v.sign(),
+    "random, 1e-10": lambda v: 1e-10 * v,
+    "nearly equal": lambda v: 1 + 1e-6 * v,
+    "equal for all outputs": lambda v: 1e4 * v[:, :, :1].expand_as(v),
+    "equal for all inputs": lambda v: 1e4 * v[:, :1].expand_as(v),
+    "one outlier": lambda v: v * torch.linspace(0, 1, v.size(1)).pow(9).mul(1e4)[:, None, None],
+}
+
+
+def assert_finite(*tensors):
+    for tensor in tensors:
+        assert torch.isfinite(tensor).all()
+
+
+@pytest.mark.parametrize("extreme", EXTREMES)
+@pytest.mark.parametrize("name", OPERATORS)
+def test_values_and_gradients_are_finite(name, extreme):
+    for shape in SHAPES:
+        votes = EXTREMES[extreme](random(*shape))
+        for iterations in (1, 3, 10):
+            assert_finite(*run_with_gradient(OPERATORS[name], votes, iterations))
+
+
+@pytest.mark.parametrize("name", OPERATORS)
+def test_half_precision_values_are_finite_at_1e4(name):
+    for dtype in (torch.float16, torch.bfloat16):
+        for extreme in ("equal, 1e4", "random, 1e4", "zero"):
+            votes = EXTREMES[extreme](random(2, 3, 4, 2)).to(dtype)
+            assert_finite(OPERATORS[name](votes, 3))
+
+
+@pytest.mark.parametrize("activation", [0.0, 1e-38, 1e-12, 1e-6, 1.0])
+def test_em_gradients_are_finite_for_vanishing_activations(activation):
+    for extreme in EXTREMES.values():
+        votes = extreme(random(2, 4, 3, 1)).requires_grad_()
+        act = torch.full((2, 4), activation, requires_grad=True)
+        beta_a, beta_u = (beta.requires_grad_() for beta in betas(votes.detach()))
+        for iterations in (1, 3, 10):
+            capsules = routing.em_routing(votes, beta_a, beta_u, iterations, act)
+            gradients = torch.autograd.grad(capsules.sum(), [votes, beta_a, beta_u, act])
+            assert_finite(capsules, *gradients)
+
+
+def test_em_without_any_activation_gives_empty_capsules():
+    votes = random(2, 4, 3, 2)
+    capsules = routing.em_routing(votes, *betas(votes), 3, torch.zeros(2, 4))
+    assert torch.equal(capsules, torch.zeros(2, 3, 2))
+
+
+def test_em_of_equal_votes_is_the_vote_times_its_activation():
+    votes = torch.full((3, 4, 1), 2.0, dtype=torch.float64)
+    zero = torch.zeros(4, dtype=torch.float64)
+    capsules = routing.em_routing(votes, zero, zero, 1)
+    r = torch.tensor(3 / 4, dtype=torch.float64)
+    log_sigma = 0.5 * torch.log(torch.tensor(VARIANCE_FLOOR, dtype=torch.float64))
+    chi = (log_sigma + 0.5 * (1 + torch.log(torch.tensor(2 * torch.pi).double()))) * r
+    torch.testing.assert_close(capsules, (2 * torch.sigmoid(-chi)).expand(4, 1))
+
+
+def test_a_gradient_too_large_for_fp32_is_bounded_and_others_are_exact():
+    tied = 1e5 * random(2, 4, 3, 8)[:, :, :1].expand(2, 4, 3, 8)
+    _, exact = run_with_gradient(OPERATORS["dynamic_routing"], tied.double(), 10)
+    _, bounded = run_with_gradient(OPERATORS["dynamic_routing"], tied, 10)
+    assert exact.abs().max() > torch.finfo(torch.float32).max
+    assert_finite(bounded)
+    x = torch.tensor([1.0, -2.0], requires_grad=True)
+    (gradient,) = torch.autograd.grad(bound_gradient(x), x, torch.tensor([4e9, -1e30]))
+    assert gradient.tolist() == [4e9, -(torch.finfo(torch.float32).max ** 0.25)]
+
+
+@pytest.mark.parametrize("causal", [False, True])
+def test_fully_padded_sentences_come_back_zero(causal):
+    scores = random(2, 3, 4, 4).requires_grad_()
+    nothing = torch.zeros(2, 4, dtype=torch.bool)
+    capsules, logits = routing.vertical_routing(scores, 3, nothing, nothing)
+    rows = routing.horizontal_routing(scores, 3, nothing, nothing, causal)
+    for result in (capsules, logits, rows):
+        assert torch.equal(result, torch.zeros_like(result))
+    (gradient,) = torch.autograd.grad(capsules.sum() + logits.sum() + rows.sum(), scores)
+    assert torch.equal(gradient, torch.zeros_like(gradient))
+
+
+def test_no_tokens_give_no_capsules():
+    votes = torch.zeros(0, 3, 4, 2)
+    assert routing.simple_routing(votes).shape == (0, 4, 2)
+    assert routing.em_routing(votes, *betas(votes)).shape == (0, 4, 2)
+    assert [part.shape for part in routing.dynamic_routing(votes)] == [(0, 4, 2), (0, 3, 4)]
+    assert routing.horizontal_routing(votes).shape == (0, 3, 4, 2)

@@ -1,0 +1,93 @@
+"""Any floating dtype, under autocast too: fp32 inside, the votes' dtype outside."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from capsnmt import routing
+from capsnmt.routing import dynamic, em, horizontal, simple, vertical
+
+from .operators import OPERATORS, betas, random, run_with_gradient
+
+DTYPES = [torch.float16, torch.bfloat16, torch.float32, torch.float64]
+LOW = [torch.float16, torch.bfloat16]
+
+# The equations in whatever dtype they are given: the kernels without their cast to fp32.
+PLAIN = {
+    "dynamic_routing": lambda v: dynamic.dynamic_kernel.__wrapped__(v, None, None, iterations=3)[0],
+    "simple_routing": lambda v: simple.simple_kernel.__wrapped__(v, iterations=3),
+    "em_routing": lambda v: em.em_kernel.__wrapped__(v, None, *betas(v), iterations=3),
+    "vertical_routing": lambda v: vertical.vertical_kernel.__wrapped__(v, None, None, iterations=3)[
+        0
+    ],
+    "horizontal_routing": lambda v: horizontal.horizontal_kernel.__wrapped__(
+        v, None, None, iterations=3, causal=False
+    ),
+}
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("name", OPERATORS)
+def test_result_and_gradient_have_the_dtype_of_the_votes(name, dtype):
+    result, gradient = run_with_gradient(OPERATORS[name], random(2, 3, 4, 2, dtype=dtype), 3)
+    assert (result.dtype, gradient.dtype) == (dtype, dtype)
+
+
+@pytest.mark.parametrize("dtype", LOW)
+@pytest.mark.parametrize("name", OPERATORS)
+def test_low_precision_is_the_fp32_result_rounded_once(name, dtype):
+    votes = random(2, 3, 4, 2, dtype=dtype)
+    # The same costs and activations: what the operators are given beside the votes is rounded too.
+    exact, exact_gradient = run_with_gradient(OPERATORS[name], votes.float(), 3)
+    result, gradient = run_with_gradient(OPERATORS[name], votes, 3)
+    resolution = torch.finfo(dtype).eps
+    torch.testing.assert_close(result.float(), exact, rtol=4 * resolution, atol=4 * resolution)
+    size = exact_gradient.abs().max().item()
+    torch.testing.assert_close(
+        gradient.float(), exact_gradient, rtol=0, atol=16 * resolution * size
+    )
+
+
+@pytest.mark.parametrize("dtype", LOW)
+@pytest.mark.parametrize("name", PLAIN)
+def test_error_is_at_most_twice_that_of_plain_low_precision_torch(name, dtype):
+    def plain(votes, iterations):
+        return PLAIN[name](votes)
+
+    votes = random(4, 6, 8, 3, dtype=dtype)
+    references = run_with_gradient(OPERATORS[name], votes.float(), 3)
+    ours = run_with_gradient(OPERATORS[name], votes, 3)
+    theirs = run_with_gradient(plain, votes, 3)
+    for reference, our, their in zip(references, ours, theirs):
+        assert torch.isfinite(their).all()
+        assert (our - reference).abs().max() <= 2 * (their - reference).abs().max()
+
+
+@pytest.mark.parametrize("name", OPERATORS)
+def test_autocast_does_not_lower_the_inner_precision(name):
+    votes = random(2, 3, 4, 2)
+    expected = run_with_gradient(OPERATORS[name], votes, 3)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        found = run_with_gradient(OPERATORS[name], votes, 3)
+    for one, other in zip(found, expected):
+        assert torch.equal(one, other)
+
+
+def test_costs_may_have_another_dtype_than_the_votes():
+    votes = random(2, 3, 4, 1, dtype=torch.bfloat16)
+    beta_a, beta_u = (beta.float().requires_grad_() for beta in betas(votes))
+    capsules = routing.em_routing(votes, beta_a, beta_u, 3)
+    gradients = torch.autograd.grad(capsules.sum(), [beta_a, beta_u])
+    assert capsules.dtype == torch.bfloat16
+    for gradient in gradients:
+        assert gradient.dtype == torch.float32
+        assert gradient.abs().min() > 0
+
+
+def test_squash_keeps_the_dtype_and_computes_in_fp32():
+    s = torch.tensor([300.0, 400.0], dtype=torch.float16)  # |s|^2 = 250,000 is no fp16 number
+    assert routing.squash(s).dtype == torch.float16
+    torch.testing.assert_close(
+        routing.squash(s).float(), torch.tensor([0.6, 0.8]), atol=1e-3, rtol=0
+    )
