@@ -16,7 +16,6 @@ import torch
 from capsnmt.checkpoints import (
     CheckpointError,
     load_checkpoint,
-    loads_weights_only,
     save_checkpoint,
 )
 from tests.evaluation.conftest import trained  # noqa: F401  (a fixture)
