@@ -70,6 +70,11 @@ def hypotheses(generated: str) -> List[str]:
     return [line[2] for line in sorted(lines, key=lambda line: int(line[0][2:]))]
 
 
+def scores(generated: str) -> list:
+    """The scores of the hypotheses of fairseq-generate, in its order."""
+    return [float(line.split("\t")[1]) for line in generated.splitlines() if line[:2] == "H-"]
+
+
 def made_once(factory: pytest.TempPathFactory, name: str, make: Callable[[Path], None]) -> Path:
     """A folder of the test run that the first of the parallel workers to need it fills."""
     folder = factory.getbasetemp()

@@ -13,7 +13,7 @@ import torch
 
 from capsnmt.checkpoints import load_checkpoint
 from capsnmt.models import PRESETS
-from tests.commands import ON_CPU, command, hypotheses, succeed, train
+from tests.commands import ON_CPU, command, hypotheses, scores, succeed, train
 from tests.support import PLUGIN, REPO
 
 pytestmark = pytest.mark.system
@@ -22,11 +22,6 @@ pytestmark = pytest.mark.system
 def losses(log: str) -> list:
     """The validation losses in a training log."""
     return re.findall(r"valid on 'valid' subset \| loss ([\d.]+)|\| valid \|.*?loss ([\d.]+)", log)
-
-
-def scores(generated: str) -> list:
-    """The scores of the hypotheses of fairseq-generate, in its order."""
-    return [float(line.split("\t")[1]) for line in generated.splitlines() if line[:2] == "H-"]
 
 
 @pytest.mark.parametrize("preset", PRESETS)

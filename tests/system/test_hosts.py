@@ -1,0 +1,87 @@
+"""A checkpoint belongs to no host: trained on one, it translates the same on the other."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from capsnmt.host import check_host
+from tests.commands import ON_CPU, environment, hypotheses, scores, succeed, train
+from tests.support import PLUGIN, REPO
+
+pytestmark = pytest.mark.system
+
+
+def other_host() -> str:
+    """The interpreter of the environment that scripts/test.sh makes for the other host."""
+    environments = (REPO / ".venv", REPO / ".venv-stock")
+    others = [
+        environment / "bin" / "python"
+        for environment in environments
+        if (environment / "installed").exists() and environment != Path(sys.prefix)
+    ]
+    if len(others) != 1:
+        pytest.skip(
+            "NOT TESTED across hosts: run scripts/test.sh and then scripts/test.sh --host stock, "
+            "which finds both environments"
+        )
+    return str(others[0])
+
+
+def test_a_checkpoint_of_one_host_generates_the_same_on_the_other(
+    corpus: Path, tmp_path: Path
+) -> None:
+    hosts = {"this": sys.executable, "other": other_host()}
+    for trainer, python in hosts.items():
+        save = tmp_path / trainer
+        train(corpus / "bin", save, "transformer_em_routing_tiny", 4, python=python)
+        this, other = (
+            succeed(
+                "fairseq_cli.generate",
+                *(corpus / "bin", "--user-dir", PLUGIN, "--path", save / "checkpoint_last.pt"),
+                *ON_CPU,
+                python=generator,
+            )
+            for generator in hosts.values()
+        )
+        assert len(hypotheses(this)) == 8
+        assert hypotheses(this) == hypotheses(other)
+        assert scores(this) == pytest.approx(scores(other), abs=2e-4)
+
+
+@pytest.mark.parametrize(
+    ("fake", "message"),
+    [
+        (None, "fairseq is not installed: .*pip install"),
+        ("raise ValueError('mutable default')", "cannot be imported on Python .*mutable default"),
+        ("__version__ = '0.9.0'", "fairseq 0.9.0 is not supported: .*pip install"),
+    ],
+    ids=["missing", "broken", "old"],
+)
+def test_a_host_that_cannot_work_is_one_line_with_the_fix(
+    fake: str, message: str, tmp_path: Path
+) -> None:
+    """In a fresh interpreter, where the fake hides the real fairseq."""
+    hide = "importlib.util.find_spec = lambda name: None;" if fake is None else ""
+    (tmp_path / "fairseq.py").write_text(fake or "", "utf-8")
+    program = f"import importlib.util; {hide} import capsnmt"
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        cwd=REPO,
+        env={**environment(), "PYTHONPATH": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 1
+    *_, last = done.stderr.splitlines()
+    assert last.startswith("ImportError: capsnmt: ")
+    assert re.search(message, last)
+
+
+def test_this_host_is_supported() -> None:
+    assert check_host() is None
