@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import hashlib
+import io
 import os
+import tarfile
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -102,3 +105,22 @@ def no_fairseq(monkeypatch):
             (destination / f"train.{language}.bin").write_bytes(content)
 
     monkeypatch.setattr("data_prep.engine.binarise", binarise)
+
+
+def write_wheel(path, contents):
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, content in contents.items():
+            archive.writestr(name, content)
+    return path
+
+
+def write_sdist(path, contents):
+    with tarfile.open(path, "w:gz") as archive:
+        for name, content in contents.items():
+            member = tarfile.TarInfo(name)
+            member.size = len(content)
+            archive.addfile(member, io.BytesIO(content))
+    return path
+
+
+WRITERS = [("tool-1.0-py3-none-any.whl", write_wheel), ("tool-1.0.tar.gz", write_sdist)]

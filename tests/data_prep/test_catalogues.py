@@ -1,21 +1,16 @@
 from __future__ import annotations
 
 import hashlib
-import io
 import json
-import tarfile
-import zipfile
 from collections import Counter
 
 import polib
 import pytest
 
-from data_prep.archive import members
 from data_prep.catalogues import Catalogues, catalogue_messages
 from data_prep.errors import PreparationError
 from data_prep.messages import fault
-from data_prep.packages import fetch_package
-from tests.data_prep.conftest import write_recipe
+from tests.data_prep.conftest import WRITERS, write_recipe, write_wheel
 
 HEADER = 'msgid ""\nmsgstr "Content-Type: text/plain; charset=UTF-8\\n"\n\n'
 PO = (
@@ -70,25 +65,6 @@ def _contents(tmp_path) -> dict[str, bytes]:
     }
 
 
-def _wheel(path, contents):
-    with zipfile.ZipFile(path, "w") as archive:
-        for name, content in contents.items():
-            archive.writestr(name, content)
-    return path
-
-
-def _sdist(path, contents):
-    with tarfile.open(path, "w:gz") as archive:
-        for name, content in contents.items():
-            member = tarfile.TarInfo(name)
-            member.size = len(content)
-            archive.addfile(member, io.BytesIO(content))
-    return path
-
-
-WRITERS = [("tool-1.0-py3-none-any.whl", _wheel), ("tool-1.0.tar.gz", _sdist)]
-
-
 @pytest.mark.parametrize(("name", "write"), WRITERS)
 def test_good_messages_of_one_language_are_read_from_either_archive(tmp_path, name, write):
     counts: Counter[str] = Counter()
@@ -102,48 +78,13 @@ def test_good_messages_of_one_language_are_read_from_either_archive(tmp_path, na
     assert counts == {"fuzzy": 1, "plural": 1, "obsolete": 1}
 
 
-@pytest.mark.parametrize(("name", "write"), WRITERS)
-@pytest.mark.parametrize(
-    "evil", ["../evil.po", "/etc/evil.po", "a/../../evil", "..\\evil", "C:\\e"]
-)
-def test_an_archive_with_a_path_outside_its_folder_is_refused(tmp_path, name, write, evil):
-    path = write(tmp_path / name, {FOLDER.format("de", ".po"): PO.encode(), evil: b"x"})
-    with pytest.raises(PreparationError, match=r"lies outside the archive's folder"):
-        members(path, lambda member: member.endswith(".po"))
-
-
-def test_links_in_an_archive_are_not_followed(tmp_path):
-    path = tmp_path / "tool-1.0.tar.gz"
-    with tarfile.open(path, "w:gz") as archive:
-        link = tarfile.TarInfo("messages.po")
-        link.type, link.linkname = tarfile.SYMTYPE, "/etc/hostname"
-        archive.addfile(link)
-    assert members(path, lambda name: True) == {}
-
-
-@pytest.mark.parametrize(("name", "write"), WRITERS)
-def test_an_oversized_member_is_refused_unread(tmp_path, monkeypatch, name, write):
-    monkeypatch.setattr("data_prep.archive.MAX_BYTES", 10)
-    path = write(tmp_path / name, {"messages.po": b"x" * 11})
-    with pytest.raises(PreparationError, match=r"'messages.po' has 11 bytes, at most 10 are read"):
-        members(path, lambda member: True)
-
-
-@pytest.mark.parametrize(("name", "write"), WRITERS)
-def test_a_damaged_archive_is_one_line(tmp_path, name, write):
-    path = write(tmp_path / name, {"messages.po": bytes(range(256)) * 40})
-    path.write_bytes(path.read_bytes()[:100])
-    with pytest.raises(PreparationError, match="a damaged archive"):
-        members(path, lambda member: True)
-
-
 @pytest.mark.parametrize(
     ("suffix", "content"),
     [(".po", b"no catalogue"), (".po", PO.encode("latin-1")), (".mo", b"123"), (".mo", b"\0" * 99)],
 )
 def test_a_damaged_catalogue_names_archive_and_member(tmp_path, suffix, content):
     member = FOLDER.format("de", suffix)
-    path = _wheel(tmp_path / "tool-1.0-py3-none-any.whl", {member: content})
+    path = write_wheel(tmp_path / "tool-1.0-py3-none-any.whl", {member: content})
     with pytest.raises(PreparationError) as error:
         list(catalogue_messages(path, ("de",), Counter()))
     assert f"{path}: {member} is no gettext catalogue" in str(error.value)
@@ -196,7 +137,7 @@ def _many(word, count):
 
 def _corpus(tmp_path, packages, **settings):
     sources = {
-        name: _wheel(tmp_path / name, {FOLDER.format("de", ".po"): _catalogue(messages)})
+        name: write_wheel(tmp_path / name, {FOLDER.format("de", ".po"): _catalogue(messages)})
         for name, messages in packages.items()
     }
     held_out = {"valid": 100, "test": 200}
@@ -235,52 +176,10 @@ def test_short_messages_are_for_training_only(tmp_path):
         corpus.pairs(sources, "en", "de")
 
 
-@pytest.fixture
-def index(tmp_path, monkeypatch):
-    """A folder in the place of the package index; the network is out of reach for pip."""
-    folder = tmp_path / "index"
-    folder.mkdir()
-    monkeypatch.setenv("PIP_NO_INDEX", "1")
-    monkeypatch.setenv("PIP_FIND_LINKS", str(folder))
-    return folder
-
-
-def test_pip_fetches_a_wheel_and_checks_it(index, tmp_path):
-    name = "tool-1.0-py3-none-any.whl"
-    contents = {
-        "tool-1.0.dist-info/METADATA": b"Metadata-Version: 2.1\nName: tool\nVersion: 1.0\n",
-        "tool-1.0.dist-info/WHEEL": b"Wheel-Version: 1.0\nTag: py3-none-any\n",
-        "tool-1.0.dist-info/RECORD": b"",
-    }
-    content = _wheel(index / name, contents).read_bytes()
-    checksum, folder = hashlib.sha256(content).hexdigest(), tmp_path / "sources"
-    path = fetch_package(name, checksum, folder, offline=False)
-    assert path.read_bytes() == content
-    assert list(folder.iterdir()) == [path]
-    assert fetch_package(name, checksum, folder, offline=True) == path
-    with pytest.raises(
-        PreparationError, match=r"tool==1\.0 could not be fetched with pip"
-    ) as error:
-        fetch_package(name, "0" * 64, folder, offline=False)
-    assert "\n" not in str(error.value)
-    assert list(folder.iterdir()) == [path]
-
-
-def test_pip_is_never_let_near_a_source_distribution(index, tmp_path):
-    _sdist(index / "tool-1.0.tar.gz", {"tool-1.0/setup.py": b"raise SystemExit"})
-    with pytest.raises(PreparationError, match="pip would run code of theirs"):
-        fetch_package("tool-1.0.tar.gz", "0" * 64, tmp_path / "sources", offline=False)
-
-
-def test_offline_names_the_missing_wheel(tmp_path):
-    with pytest.raises(PreparationError, match=r"--offline: .*none-any\.whl is missing"):
-        fetch_package("tool-1.0-py3-none-any.whl", "0" * 64, tmp_path, offline=True)
-
-
 def test_the_command_line_makes_a_corpus_of_catalogues(run, tmp_path, no_fairseq):
     name = "tool-1.0-py3-none-any.whl"
     content = {FOLDER.format("de", ".po"): _catalogue([*_many("save", 60), ("Hi %s", "Na %s")])}
-    checksum = hashlib.sha256(_wheel(tmp_path / name, content).read_bytes()).hexdigest()
+    checksum = hashlib.sha256(write_wheel(tmp_path / name, content).read_bytes()).hexdigest()
     recipe = {
         "description": "a test",
         "pair": "en-de",
