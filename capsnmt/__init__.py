@@ -1,12 +1,14 @@
 """capsnmt: routing-by-agreement and its relatives, as a fairseq ``--user-dir`` plugin.
 
-Importing it checks the host, lets torch load fairseq's checkpoints safely, and registers the
-models; fairseq imports it by the path given as ``--user-dir``.
+Importing it checks the host, makes up for a fault of the fork's batches, lets torch load
+fairseq's checkpoints safely, and registers the models. fairseq imports it by the path given as
+``--user-dir``.
 """
 
-from capsnmt.host import check_host
+from capsnmt.host import check_host, keep_last_batch
 
 check_host()
+keep_last_batch()
 
 from capsnmt.checkpoints import allow_fairseq_checkpoints  # noqa: E402
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 import importlib
 import importlib.util
+import logging
 import sys
+from typing import Any
 
 PYTHON_SINCE, PYTHON_BEFORE = (3, 9), (3, 13)
 FORK = "ve-fairseq==0.12.3"
@@ -32,6 +35,8 @@ def check_host() -> None:
     installer = f"{older_pip}pip install"
     if importlib.util.find_spec("fairseq") is None:
         raise ImportError(f"capsnmt: fairseq is not installed: {installer} {wanted}")
+    # It announces at every import a package that nothing here uses.
+    logging.getLogger("fairseq.tasks.text_to_speech").setLevel(logging.WARNING)
     try:
         fairseq = importlib.import_module("fairseq")
     except Exception as error:
@@ -43,3 +48,30 @@ def check_host() -> None:
     version = getattr(fairseq, "__version__", "unknown")
     if not version.startswith(SUPPORTED_FAIRSEQ):
         raise ImportError(f"capsnmt: fairseq {version} is not supported: {installer} {wanted}")
+
+
+def keep_last_batch() -> None:
+    """Give the fork's batches back the sentences that it drops.
+
+    ve-fairseq 0.12.3 throws away a last batch whose size is no multiple of
+    ``--required-batch-size-multiple``, 8 by default: ``fairseq-generate`` then translates 8 of 12
+    sentences and says nothing. The documented meaning, which fairseq 0.12.2 has, is a batch size
+    "less than N or a multiple of N". Every command line that loads the plugin gets it back.
+    """
+    import numpy as np
+    from fairseq.data import data_utils
+
+    dropping = data_utils.batch_by_size
+    if hasattr(dropping, "__wrapped__"):
+        return
+
+    @functools.wraps(dropping)
+    def batch_by_size(indices: Any, *args: Any, **kwargs: Any) -> Any:
+        if not isinstance(indices, np.ndarray):
+            indices = np.fromiter(indices, dtype=np.int64, count=-1)
+        batches = dropping(indices, *args, **kwargs)
+        kept = sum(map(len, batches))
+        fixed_shapes = len(args) > 5 or kwargs.get("fixed_shapes") is not None
+        return batches if fixed_shapes or kept == len(indices) else [*batches, indices[kept:]]
+
+    data_utils.batch_by_size = batch_by_size

@@ -1,0 +1,35 @@
+"""The host's behaviour that the plugin relies on."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from fairseq.data import data_utils
+
+from capsnmt.host import keep_last_batch
+
+
+@pytest.mark.parametrize("multiple", [1, 4, 8])
+@pytest.mark.parametrize("sentences", [1, 7, 8, 12, 29])
+@pytest.mark.parametrize("as_array", [False, True])
+def test_no_sentence_is_dropped_from_the_batches(
+    sentences: int, multiple: int, as_array: bool
+) -> None:
+    """The fork drops a last batch that is no multiple of the required size."""
+    indices = np.arange(sentences)[::-1] if as_array else list(range(sentences))[::-1]
+    lengths = np.full(sentences, 3)
+    batches = data_utils.batch_by_size(
+        indices,
+        lambda index: 3,
+        num_tokens_vec=lengths,
+        max_tokens=27,
+        required_batch_size_multiple=multiple,
+    )
+    assert np.concatenate(batches).tolist() == list(indices)
+    assert all(len(batch) * 3 <= 27 for batch in batches)
+
+
+def test_the_batches_are_mended_once() -> None:
+    mended = data_utils.batch_by_size
+    keep_last_batch()
+    assert data_utils.batch_by_size is mended
