@@ -60,17 +60,19 @@ def test_error_is_at_most_twice_that_of_plain_low_precision_torch(name, dtype):
     ours = run_with_gradient(OPERATORS[name], votes, 3)
     theirs = run_with_gradient(plain, votes, 3)
     for reference, our, their in zip(references, ours, theirs):
-        assert torch.isfinite(their).all()
-        assert (our - reference).abs().max() <= 2 * (their - reference).abs().max()
+        plain_error = (their - reference).abs().nan_to_num(nan=float("inf")).max()
+        assert (our - reference).abs().max() <= 2 * plain_error
 
 
 @pytest.mark.parametrize("name", OPERATORS)
 def test_autocast_does_not_lower_the_inner_precision(name):
+    def autocast(votes, iterations):  # the forward only, as in training
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            return OPERATORS[name](votes, iterations)
+
     votes = random(2, 3, 4, 2)
-    expected = run_with_gradient(OPERATORS[name], votes, 3)
-    with torch.autocast("cpu", dtype=torch.bfloat16):
-        found = run_with_gradient(OPERATORS[name], votes, 3)
-    for one, other in zip(found, expected):
+    found = run_with_gradient(autocast, votes, 3)
+    for one, other in zip(found, run_with_gradient(OPERATORS[name], votes, 3)):
         assert torch.equal(one, other)
 
 
