@@ -15,14 +15,23 @@ FAIRSEQ = [
     'fairseq==0.12.2; python_version < "3.11"',
     'numpy<2; python_version < "3.11"',
 ]
-DATA = ["sacremoses", "jieba", "subword-nmt>=0.3.8", "sentencepiece", "pooch", "tqdm", "pyyaml"]
+DATA = [
+    "sacremoses",
+    "jieba",
+    "subword-nmt>=0.3.8",
+    "sentencepiece",
+    "pooch",
+    "polib",
+    "tqdm",
+    "pyyaml",
+]
 EVALUATION = [
     "sacrebleu>=2.3",
     "sacremoses",
     "compare-mt==0.2.10",
     "six",  # compare-mt imports it without declaring it
 ]
-DEMO = ["polib", "matplotlib"]
+DEMO = ["matplotlib"]
 DEV = [
     "pytest",
     "pytest-xdist",
