@@ -99,8 +99,7 @@ def launch(args: argparse.Namespace) -> None:
     runs = [make_run(args, experiment, device, seed) for seed in args.seeds or [args.seed or 1]]
     check_flags(runs[0])
     if args.dry_run:
-        for run in runs:
-            print(commands.script(run))
+        print("\n".join(commands.script(run) for run in runs), end="")
         return
     check_folders(args, runs)
     for run in runs:

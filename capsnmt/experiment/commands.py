@@ -32,7 +32,7 @@ class Command:
         if self.output is None:
             return line
         part, output = shlex.quote(str(beside(self.output))), shlex.quote(str(self.output))
-        return f"{line} > {part} && mv {part} {output}"
+        return f"{line} >{part} && mv {part} {output}"
 
 
 @dataclass(frozen=True)

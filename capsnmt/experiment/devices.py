@@ -66,11 +66,9 @@ def choose_device(
     if gpus is None:
         return Device(min(1, found), threads)
     if check and gpus > found:
-        there = f"this machine has {found}" if found else "this machine has none that torch can use"
+        fix = f"give --gpus 1..{found} or --cpu" if found else "give --cpu"
         raise ConfigurationError(
-            f"--gpus {gpus}: {there}: give --gpus 1..{found} or --cpu"
-            if found
-            else f"--gpus {gpus}: {there}: give --cpu"
+            f"--gpus {gpus}: this machine has {found or 'none'} that torch can use: {fix}"
         )
     return Device(gpus, threads)
 

@@ -9,7 +9,7 @@ import os
 import time
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Iterator, TextIO
+from typing import Any, Iterator, Optional, TextIO
 
 from capsnmt.errors import ConfigurationError
 
@@ -59,7 +59,9 @@ def sha256(path: Path) -> str:
 
 
 @contextmanager
-def locked(path: Path, busy: str, patience: float = 10.0) -> Iterator[int]:
+def locked(
+    path: Path, busy: str, patience: float = 10.0, waiting: Optional[str] = None
+) -> Iterator[int]:
     """Hold the lock ``path``; a child that inherits the descriptor holds it, too, while it lives.
 
     A launcher that was killed leaves a child that needs a moment to end, hence the patience.
@@ -68,6 +70,7 @@ def locked(path: Path, busy: str, patience: float = 10.0) -> Iterator[int]:
         path: the lock file; made when absent.
         busy: what to say when somebody else holds it.
         patience: seconds to wait for it.
+        waiting: what to say while waiting, if anything.
 
     Raises:
         ConfigurationError: it is still held after ``patience`` seconds.
@@ -83,6 +86,9 @@ def locked(path: Path, busy: str, patience: float = 10.0) -> Iterator[int]:
             except BlockingIOError:
                 if time.monotonic() > deadline:
                     raise ConfigurationError(busy) from None
+                if waiting is not None:
+                    print(waiting, flush=True)
+                    waiting = None
                 time.sleep(0.1)
         yield descriptor
     finally:

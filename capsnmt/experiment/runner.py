@@ -12,7 +12,7 @@ from capsnmt.experiment.commands import Command, Run
 from capsnmt.experiment.files import locked, read_json, sha256, write_json, written_beside
 from capsnmt.experiment.progress import TrainingProgress
 from capsnmt.experiment.resume import LAST, recover, updates_done
-from capsnmt.experiment.settings import describe, differences
+from capsnmt.experiment.settings import TRAINED_ON, describe, differences
 from capsnmt.experiment.stages import Stages
 
 PREPARING_PATIENCE = 24 * 3600.0
@@ -45,9 +45,9 @@ class _Runner:
         run = self.run
         say(f"== {run.experiment.row}, seed {run.seed}, on {run.device}: {run.folder}")
         self.prepare()
-        vocabulary = self.check_data()
-        self.check_unchanged(vocabulary)
-        write_json(run.folder / "config.json", describe(run, vocabulary))
+        description = describe(run, self.check_data())
+        self.check_unchanged(description)
+        write_json(run.folder / "config.json", description)
         with written_beside(run.folder / "commands.sh") as file:
             file.write(commands.script(run))
         self.train()
@@ -64,7 +64,8 @@ class _Runner:
             return
         lock = data.folder.with_name(data.folder.name + ".lock")
         # Other seeds and rows share the data: whoever comes second finds it made.
-        with locked(lock, f"{lock}: still held after a day", PREPARING_PATIENCE):
+        waiting = f"waiting for another launcher that prepares {data.folder}"
+        with locked(lock, f"{lock}: still held after a day", PREPARING_PATIENCE, waiting):
             self.stage(command, [], [data.manifest])
 
     def check_data(self) -> Dict[str, str]:
@@ -89,30 +90,36 @@ class _Runner:
                 raise ConfigurationError(f"{dictionary}: is missing: give another --prepared")
         return {dictionary.name: sha256(dictionary) for dictionary in dictionaries}
 
-    def check_unchanged(self, vocabulary: Dict[str, str]) -> None:
-        """Raise if the checkpoints in the folder come from other settings."""
+    def check_unchanged(self, description: Dict[str, Any]) -> None:
+        """Raise if the checkpoints in the folder come from other settings or a longer training.
+
+        A finished training keeps the device it had in the description.
+        """
         run, path = self.run, self.run.folder / "config.json"
-        if not path.exists() or not any(run.checkpoints.glob("*.pt")):
+        recovered = recover(run.checkpoints)
+        if recovered:
+            say(f"warning: {recovered}")
+        done, total = updates_done(run.checkpoints), run.experiment["train.max-update"]
+        if not done or not path.exists():
             return
-        before, now = read_json(path), describe(run, vocabulary)
-        for key, old, new in differences(before, now):
+        before = read_json(path)
+        for key, old, new in differences(before, description):
             raise ConfigurationError(
                 f"{run.folder}: was trained with {key} {old}, not {new}: give another --name or "
                 f"--output, or delete the folder"
             )
-
-    def train(self) -> None:
-        run, command = self.run, commands.train(self.run)
-        recovered = recover(run.checkpoints)
-        if recovered:
-            say(f"warning: {recovered}")
-        total, done = run.experiment["train.max-update"], updates_done(run.checkpoints)
-        last = run.checkpoints / LAST
         if done > total:
             raise ConfigurationError(
                 f"{run.folder}: already has {done:,} updates, more than the {total:,} asked for: "
                 f"give --max-update {done} or more, or another --output"
             )
+        if done == total:
+            description.update({key: before[key] for key in TRAINED_ON if key in before})
+
+    def train(self) -> None:
+        run, command = self.run, commands.train(self.run)
+        total, done = run.experiment["train.max-update"], updates_done(run.checkpoints)
+        last = run.checkpoints / LAST
         # An early stop leaves fewer updates; then the record tells. fairseq itself would make one
         # update too many when started on a finished training.
         if done == total or self.stages.complete(command, [], [last]):

@@ -30,6 +30,9 @@ FREE_FLAGS = frozenset(
     }
 )
 
+# Keys of the description that tell of the machine and not of the experiment.
+TRAINED_ON = ("device", "device-name", "threads", "versions")
+
 
 def describe(run: Run, vocabulary: Mapping[str, str]) -> Dict[str, Any]:
     """The content of ``config.json``: the resolved configuration and all it ran with.

@@ -62,7 +62,10 @@ def test_more_gpus_than_there_are_is_told(capsys, monkeypatch):
     assert "--gpus 2: this machine has none" in capsys.readouterr().err
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
     assert main(["--config", "multi30k/baseline", "--gpus", "2"]) == 2
-    assert "this machine has 1: give --gpus 1..1 or --cpu" in capsys.readouterr().err
+    assert (
+        "this machine has 1 that torch can use: give --gpus 1..1 or --cpu"
+        in capsys.readouterr().err
+    )
 
 
 def test_a_flag_in_a_file_is_told_with_the_file(capsys, tmp_path: Path):

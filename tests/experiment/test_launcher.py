@@ -18,6 +18,8 @@ from capsnmt.experiment.resume import LAST, num_updates
 from tests.experiment.test_process import _wait_for_end
 
 UPDATES = 40
+# Small files that every start writes anew.
+REWRITTEN = ("config.json", "commands.sh", "scores.json", "summary.json", ".lock")
 CONFIG = f"""
 dataset: tiny
 data: {{source-lang: en, target-lang: de, test-sets: {{news: test}}}}
@@ -108,8 +110,7 @@ def trainer(launcher: subprocess.Popen[str]) -> int:
 
 def snapshot(folder: Path) -> Dict[str, int]:
     files = (path for path in folder.rglob("*") if path.is_file())
-    changing = ("config.json", "commands.sh", "scores.json", ".lock")
-    return {str(path): path.stat().st_mtime_ns for path in files if path.name not in changing}
+    return {str(path): path.stat().st_mtime_ns for path in files if path.name not in REWRITTEN}
 
 
 @pytest.mark.system
@@ -156,12 +157,14 @@ def test_killed_damaged_and_stopped_training_ends_as_if_nothing_happened(
     assert told.count(": complete") == 4, told
     assert snapshot(folder) == before
 
+    config = (folder / "config.json").read_text(encoding="utf-8")
     changed = [*command, "--set", "train.lr=0.01"]
     assert main(changed) == 2
     assert "was trained with train.lr 0.001, not 0.01" in capsys.readouterr().err
     assert main([*command, "--max-update", "20"]) == 2
     assert f"already has {UPDATES} updates, more than the 20" in capsys.readouterr().err
     assert snapshot(folder) == before
+    assert (folder / "config.json").read_text(encoding="utf-8") == config
 
 
 @pytest.mark.system

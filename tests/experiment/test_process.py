@@ -115,6 +115,17 @@ def test_a_folder_in_use_is_told_and_free_again_afterwards(tmp_path: Path):
         assert lock.exists()
 
 
+def test_waiting_for_a_folder_in_use_is_told_once(tmp_path: Path, capsys):
+    lock = tmp_path / ".lock"
+    with (
+        locked(lock, "never"),
+        pytest.raises(ConfigurationError),
+        locked(lock, "in use", patience=0.3, waiting="waiting"),
+    ):
+        pass
+    assert capsys.readouterr().out == "waiting\n"
+
+
 def test_a_file_whose_writing_fails_keeps_its_old_content(tmp_path: Path):
     path = tmp_path / "scores.json"
     path.write_text("old")
