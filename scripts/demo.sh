@@ -3,7 +3,7 @@
 #   scripts/demo.sh [--pair en-de|es-en|en-vi|zh-en] [--minutes N | --max-update N]
 #                   [--output DIR] [--seed S] [--dry-run]
 # --pair        languages (default en-de); the corpus is built from message catalogues
-# --max-update  updates of each system (default 1500)
+# --max-update  updates of each system (default 1200)
 # --minutes     as many updates as two cores make of both systems in N minutes
 # --output      the folder for everything (default outputs/demo-PAIR); --seed (default 1)
 # --dry-run     print the commands and run nothing
@@ -78,7 +78,7 @@ if [ "$minutes" ]; then
   number --minutes "$minutes" 1
   max_update=$((10#$minutes * updates_per_minute))
 fi
-max_update=${max_update:-1500}
+max_update=${max_update:-1200}
 # The average needs its checkpoints.
 number --max-update "$max_update" "$averaged"
 max_update=$((10#$max_update))
@@ -89,6 +89,8 @@ output=${output:-$REPO/outputs/demo-$pair}
 # of this size gains nothing from more than four threads.
 threads=$(nproc)
 threads=$((threads > 4 ? 4 : threads))
+# Threads that spin while they wait make training ten times slower where others use the cores, too.
+export OMP_WAIT_POLICY=${OMP_WAIT_POLICY:-PASSIVE}
 
 if [ "$dry_run" ]; then
   PYTHON=python
