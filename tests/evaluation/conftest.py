@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import gzip
 import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Dict, Iterable, List
 
 import pytest
 
-from capsnmt.experiment.files import locked
+from tests.commands import made_once, succeed
 from tests.support import PLUGIN, REPO
 
 TINY = [
@@ -23,32 +21,6 @@ TINY = [
     *("--encoder-normalize-before", "--decoder-normalize-before"),
     "--share-decoder-input-output-embed",
 ]
-
-
-def environment() -> Dict[str, str]:
-    """Ours, without what would switch safe loading off, and one thread for each of many tests."""
-    own = {k: v for k, v in os.environ.items() if not k.startswith("TORCH_FORCE")}
-    return {**own, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(Path(PLUGIN).parent)}
-
-
-def command(module: str, *arguments: object, stdin: str = "") -> subprocess.CompletedProcess:
-    """Run ``python -m module arguments`` and return it ended, output and errors as text."""
-    return subprocess.run(
-        [sys.executable, "-m", module, *map(str, arguments)],
-        input=stdin,
-        capture_output=True,
-        text=True,
-        encoding="utf-8",
-        env=environment(),
-        check=False,
-    )
-
-
-def succeed(module: str, *arguments: object) -> str:
-    """The standard output of a command that must succeed."""
-    done = command(module, *arguments)
-    assert done.returncode == 0, done.stderr[-3000:]
-    return done.stdout
 
 
 def corpus() -> List[str]:
@@ -81,18 +53,7 @@ def train(folder: Path) -> None:
 @pytest.fixture(scope="session")
 def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with ``data/`` and ``checkpoints/``, trained once for all parallel workers."""
-    folder = tmp_path_factory.getbasetemp()
-    if "PYTEST_XDIST_WORKER" in os.environ:
-        folder = folder.parent
-    folder = folder / "trained"
-    with locked(
-        folder.with_suffix(".lock"), busy="the other worker trains for too long", patience=120
-    ):
-        if not (folder / "done").exists():
-            folder.mkdir(exist_ok=True)
-            train(folder)
-            (folder / "done").touch()
-    return folder
+    return made_once(tmp_path_factory, "trained", train)
 
 
 SIGNIFICANCE = (

@@ -21,7 +21,7 @@ from capsnmt.evaluation.average import (
     last_checkpoints,
     main,
 )
-from tests.evaluation.conftest import command, succeed
+from tests.commands import command, succeed
 from tests.support import PLUGIN
 
 

@@ -11,7 +11,8 @@ import pytest
 
 from capsnmt.errors import ConfigurationError
 from capsnmt.evaluation.__main__ import main
-from tests.evaluation.conftest import command, write_lines
+from tests.commands import command
+from tests.evaluation.conftest import write_lines
 
 REFERENCE = ["Don't go there.", "It's 5 (five).", "A red house, a blue sea."] * 4
 TOKENS = [

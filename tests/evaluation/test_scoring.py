@@ -12,7 +12,8 @@ import pytest
 from capsnmt.errors import ConfigurationError
 from capsnmt.evaluation.scoring import METRICS, build_metrics, score_system
 from capsnmt.evaluation.significance import SEED_VARIABLE, paired_bootstrap
-from tests.evaluation.conftest import succeed, write_lines
+from tests.commands import succeed
+from tests.evaluation.conftest import write_lines
 
 DIGITS = 12
 
