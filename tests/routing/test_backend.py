@@ -135,7 +135,7 @@ def test_blocks_change_neither_values_nor_gradients(name, rows, monkeypatch):
 
 def assert_refused(operator):
     """What a host that cannot compile must do instead."""
-    with pytest.raises(ValueError, match="needs .*: use auto or eager"):
+    with pytest.raises(ValueError, match=r"needs .*: use auto or eager"):
         operator(random(2, 3, 4, 2), 2, backend="compiled")
 
 
