@@ -58,8 +58,11 @@ use_venv() {
     # omegaconf 2.0.6, which fairseq 0.12.2 needs, has metadata that newer pips refuse
     "$PYTHON" -m pip install --quiet --disable-pip-version-check 'pip<24.1'
   fi
-  "$PYTHON" -m pip install --disable-pip-version-check --progress-bar off -c "$constraints" \
-    -e "${REPO}[fairseq,demo,dev]" | sed -u -n -E 's/^(Collecting|Building|Installing)/   \1/p' ||
-    die "pip could not install: see above; run the same command again to go on"
+  if ! "$PYTHON" -m pip install --disable-pip-version-check --progress-bar off -c "$constraints" \
+    -e "${REPO}[fairseq,demo,dev]" 2>&1 | tee "$venv/pip.log" |
+    sed -u -n -E 's/^(Collecting|Building|Installing)/   \1/p'; then
+    grep -A 9 -E '^(ERROR|error|The conflict)' "$venv/pip.log" >&2 || tail -n 20 "$venv/pip.log" >&2
+    die "pip could not install (all it said: $venv/pip.log); the same command starts again"
+  fi
   echo "$stamp" >"$venv/installed"
 }
