@@ -62,11 +62,9 @@ def dynamic_routing(
     return run_operator(
         "dynamic_routing",
         dynamic_kernel,
-        (
-            flatten_leading(votes, 3),
-            flatten_leading(input_mask, 1),
-            flatten_leading(output_mask, 1),
-        ),
+        flatten_leading(votes, 3),
+        flatten_leading(input_mask, 1),
+        flatten_leading(output_mask, 1),
         leading=votes.shape[:-3],
         iterations=iterations,
         backend=backend,

@@ -87,7 +87,8 @@ def em_routing(
     return run_operator(
         "em_routing",
         em_kernel,
-        (flatten_leading(votes, 3), flatten_leading(activation, 2)),
+        flatten_leading(votes, 3),
+        flatten_leading(activation, 2),
         shared=(beta_a, beta_u),
         leading=votes.shape[:-3],
         iterations=iterations,

@@ -69,7 +69,9 @@ def horizontal_routing(
     return run_operator(
         "horizontal_routing",
         horizontal_kernel,
-        (scores, query_mask, key_mask),
+        scores,
+        query_mask,
+        key_mask,
         leading=scores.shape[:1],
         iterations=iterations,
         backend=backend,

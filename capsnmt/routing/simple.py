@@ -43,7 +43,7 @@ def simple_routing(votes: Tensor, iterations: int = 3, *, backend: Optional[str]
     return run_operator(
         "simple_routing",
         simple_kernel,
-        (flatten_leading(votes, 3),),
+        flatten_leading(votes, 3),
         leading=votes.shape[:-3],
         iterations=iterations,
         backend=backend,

@@ -62,7 +62,9 @@ def vertical_routing(
     return run_operator(
         "vertical_routing",
         vertical_kernel,
-        (scores, query_mask, key_mask),
+        scores,
+        query_mask,
+        key_mask,
         leading=scores.shape[:1],
         iterations=iterations,
         backend=backend,
