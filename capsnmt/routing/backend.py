@@ -1,19 +1,22 @@
 """The one place that decides how an operator runs: eager or compiled, whole or in blocks.
 
-Measured: EM routing, T = 3, D = 1, fp32, forward and backward; CPU seconds of one thread of an AMD
-EPYC, torch 2.13, a shared machine, median (least) of 8 runs.
+Measured: EM routing, T = 3, D = 1, fp32, forward and backward; CPU milliseconds of one thread of
+an AMD EPYC that others used too, torch 2.13.0, 2026-11-21; median (least-most) of 10 runs.
 
 ===================== ================== ==================
 backend               2,048 x 8 x 512    4,096 x 4 x 128
 ===================== ================== ==================
-eager, whole          1.05 (0.97)        0.142 (0.124)
-eager, in blocks      0.37 (0.30)        0.117 (0.105)
-compiled, whole       0.31 (0.27)        0.085 (0.080)
-compiled, in blocks   0.21 (0.19)        0.043 (0.040)
+eager, whole          978 (842-1,090)    120 (95-144)
+eager, in blocks      248 (209-289)      92 (81-105)
+compiled, whole       250 (216-306)      75 (49-97)
+compiled, in blocks   148 (128-164)      37 (34-51)
 ===================== ================== ==================
 
-The first compiled call of a process takes 10 to 12 CPU seconds of tracing with warm caches, and
-with cold ones the C++ compiler's time on top.
+Command: ``OMP_NUM_THREADS=1 python -m timeit -v -p -n 1 -r 10 -s SETUP "f()"``, SETUP being
+``import torch; from capsnmt.routing import em_routing; v = torch.randn(2048, 8, 512, 1,
+requires_grad=True); z = torch.zeros(512); f = lambda: torch.autograd.grad(em_routing(v, z, z,
+backend='eager').sum(), v); f()``; whole: with ``backend.BLOCK_SIZE = 2**62``. The first compiled
+call takes 18 CPU seconds (27 s on the clock), 6 (10 s) once inductor's cache on disk has it.
 """
 
 from __future__ import annotations
@@ -40,8 +43,8 @@ BACKENDS = ("auto", "eager", "compiled")
 COMPILE_MINIMUM = 2**20
 """Least number of votes for which ``auto`` compiles (1,024 tokens x 8 x 128).
 
-There a compiled call saves about 30 ms of CPU time, so that compiling pays back within some
-hundred updates: in any real training, in no test and no decoding.
+At twice that size a compiled call saves 55 ms of CPU time, so that compiling pays back within some
+hundred updates: in a training of thousands, not in one of two minutes, a test or decoding.
 """
 
 BLOCK_SIZE = 2**19
@@ -225,6 +228,7 @@ def run_in_blocks(
     sizes = [count // blocks + (block < count % blocks) for block in range(blocks)]
     split = [[None] * blocks if row is None else row.split(sizes) for row in rows]
     parts = [run(*block, *shared, **options) for block in zip(*split)]
-    if isinstance(parts[0], tuple):
-        return tuple(torch.cat(results) for results in zip(*parts))
-    return torch.cat(parts)
+    with torch.autocast("cpu", enabled=False):  # its torch.cat refuses fp16
+        if isinstance(parts[0], tuple):
+            return tuple(torch.cat(results) for results in zip(*parts))
+        return torch.cat(parts)

@@ -133,6 +133,17 @@ def test_blocks_change_neither_values_nor_gradients(name, rows, monkeypatch):
         torch.testing.assert_close(one, other)
 
 
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32])
+def test_blocks_keep_the_dtype_under_autocast(dtype, monkeypatch):
+    votes = random(5, 3, 4, 2, dtype=dtype)
+    expected = routing.dynamic_routing(votes)
+    monkeypatch.setattr(backend, "BLOCK_SIZE", 24)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        found = routing.dynamic_routing(votes)
+    for one, other in zip(found, expected):
+        torch.testing.assert_close(one, other)
+
+
 def assert_refused(operator):
     """What a host that cannot compile must do instead."""
     with pytest.raises(ValueError, match=r"needs .*: use auto or eager"):
