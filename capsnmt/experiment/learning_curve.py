@@ -28,7 +28,7 @@ class LearningCurve:
         train: updates -> training loss per target token, in bits (fairseq's ``loss``: with label
             smoothing, averaged since the entry before).
         valid: updates -> validation loss per target token, in bits.
-        seconds: updates -> wall-clock seconds it took to get there, validation included.
+        seconds: updates -> wall-clock seconds since the entry before, validation included.
         unreadable: lines that are no JSON: what a kill in the middle of a line leaves.
     """
 
@@ -49,7 +49,7 @@ class LearningCurve:
         **D**: only updates that the final model has count, so what a killed training did after its
         last checkpoint does not.
         """
-        return max(self.seconds.values(), default=None)
+        return sum(self.seconds.values()) if self.seconds else None
 
     def forget_from(self, update: int) -> None:
         """Drop what the log told of this and later updates: they are made again."""
@@ -76,7 +76,6 @@ def parse_train_log(lines: Iterable[str], name: str = "train.log") -> LearningCu
         ConfigurationError: no line tells a training loss.
     """
     curve = LearningCurve()
-    before, clock = 0.0, 0.0  # seconds of the processes before, and of the one that logs now
     for line in lines:
         stats = _statistics(line)
         curve.unreadable += stats is None and bool(line.strip())
@@ -84,13 +83,11 @@ def parse_train_log(lines: Iterable[str], name: str = "train.log") -> LearningCu
         valid_loss, valid_update = _number(stats, "valid_loss"), _number(stats, "valid_num_updates")
         if loss is not None and update is not None:
             curve.forget_from(int(update))
+            seconds = _seconds_per_update(stats)
+            if seconds is not None:
+                made = update - max(curve.train, default=0)
+                curve.seconds[int(update)] = made * seconds
             curve.train[int(update)] = loss
-            wall = _number(stats, "wall")
-            if wall is not None:
-                if wall < clock:  # a resumed process starts its clock again
-                    before = curve.training_seconds or 0.0
-                clock = wall
-                curve.seconds[int(update)] = before + wall
         elif valid_loss is not None and valid_update is not None:
             curve.valid[int(valid_update)] = valid_loss
     if not curve.train:
@@ -183,6 +180,16 @@ def _statistics(line: str) -> Optional[Dict[str, Any]]:
     except ValueError:
         return None
     return stats if isinstance(stats, dict) else None
+
+
+def _seconds_per_update(stats: Optional[Mapping[str, Any]]) -> Optional[float]:
+    """Words per update over words per second, of one entry.
+
+    fairseq's ``wall`` tells the same more directly, but stays 0 in some resumed trainings, and
+    ``ups`` has two decimals only.
+    """
+    words, speed = _number(stats, "wpb"), _number(stats, "wps")
+    return words / speed if words is not None and speed else None
 
 
 def _number(stats: Optional[Mapping[str, Any]], key: str) -> Optional[float]:

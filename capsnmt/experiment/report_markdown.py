@@ -12,6 +12,7 @@ from capsnmt.experiment.report_run import ReportedRun
 from capsnmt.experiment.report_samples import SEED, Sample
 
 SIGNIFICANT = 0.05
+BOOTSTRAP = re.compile(r"bs:\d+\|seed:\d+\|")
 SPECIAL = re.compile(r"([\\`*_{}\[\]<>#|~$&])")
 
 ONE_SEED = (
@@ -101,7 +102,8 @@ def scores(runs: Sequence[ReportedRun], names: Sequence[str], test_set: str) -> 
         right=1,
     )
     for metric, label in METRICS.items():
-        signatures = {run.system(test_set)[metric]["signature"] for run in runs}
+        # The test's part of a signature says nothing about the score, and the baseline has none.
+        signatures = {BOOTSTRAP.sub("", run.system(test_set)[metric]["signature"]) for run in runs}
         yield f"- {label}: " + " and ".join(f"`{each}`" for each in sorted(signatures))
     tested = next((each for each in documents if each.get("baseline") is not None), None)
     if tested is not None:

@@ -102,11 +102,11 @@ def write_run(output: Path, row: str, baseline: Optional[str] = None, seed: int 
 def write_log(path: Path, valid: bool = True) -> None:
     """A training of 40 updates that was killed once, in the middle of a line."""
     lines = [
-        '{"epoch": 1, "loss": "9.5", "num_updates": "20", "wall": "10"}',
+        '{"epoch": 1, "loss": "9.5", "num_updates": "20", "wps": "200", "wpb": "100"}',
         '{"epoch": 1, "valid_loss": "9.125", "valid_num_updates": "20"}' if valid else "",
         '{"epoch": 1, "loss": "8.5", "num_upd',
-        '{"epoch": 1, "loss": "8", "num_updates": "30", "wall": "7"}',
-        '{"epoch": 2, "loss": "7", "num_updates": "40", "wall": "55"}',
+        '{"epoch": 1, "loss": "8", "num_updates": "30", "wps": "50", "wpb": "100"}',
+        '{"epoch": 2, "loss": "7", "num_updates": "40", "wps": "20", "wpb": "70"}',
         '{"epoch": 2, "valid_loss": "7.25", "valid_num_updates": "40"}' if valid else "",
     ]
     path.write_text("\n".join(lines) + "\n", "utf-8")
@@ -154,7 +154,10 @@ def test_the_table_holds_the_scores_of_scores_json(output: Path) -> None:
         system = next(each for each in scores["systems"] if each["name"] == name)
         told = [f"{system[metric]['score']:.2f}" for metric in ("bleu", "chrf", "ter")]
         assert row[:4] == [text(name), *told]
-        assert system["bleu"]["signature"] in page(output)
+    # that of the baseline, which was not resampled, is the signature of both
+    baseline = json.loads((output / "baseline/seed-1/scores.json").read_text("utf-8"))["test"]
+    for metric, label in (("bleu", "BLEU"), ("chrf", "chrF2"), ("ter", "TER")):
+        assert f"- {label}: `{baseline['systems'][0][metric]['signature']}`\n" in page(output)
 
 
 def test_the_baseline_has_no_p_value_and_the_other_has_that_of_scores_json(output: Path) -> None:
