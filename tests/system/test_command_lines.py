@@ -39,12 +39,14 @@ def test_train_resume_validate_average_generate_and_score(
     assert one["optimizer_history"][-1]["num_updates"] == 6
     assert one["model"].keys() == other["model"].keys()
     for name, tensor in one["model"].items():
-        torch.testing.assert_close(tensor, other["model"][name], rtol=0, atol=0, msg=name)
+        # fairseq 0.12.2 leaves its marker of device and dtype uninitialised
+        if not name.endswith("_float_tensor"):
+            assert torch.equal(tensor, other["model"][name]), name
 
     validated = command(
         "fairseq_cli.validate",
         *(data, "--user-dir", PLUGIN, "--path", tmp_path / "through" / last, *ON_CPU),
-        *("--task", "translation"),
+        *("--task", "translation", "--batch-size", "8"),
     )
     assert validated.returncode == 0, validated.stderr
     assert losses(validated.stderr + validated.stdout)[-1] == losses(through)[-1]
