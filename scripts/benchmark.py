@@ -18,6 +18,7 @@ from __future__ import annotations
 import argparse
 import gc
 import json
+import logging
 import platform
 import shlex
 import statistics
@@ -332,6 +333,7 @@ def parse_arguments(argv: Optional[Sequence[str]] = None) -> argparse.Namespace:
 def main(argv: Optional[Sequence[str]] = None) -> None:
     """Measure and print the table."""
     args = parse_arguments(argv)
+    logging.getLogger().setLevel(logging.WARNING)  # the host's import set it to everything
     if args.threads:
         torch.set_num_threads(args.threads)
     if args.peak_memory_of:
