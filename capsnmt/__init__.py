@@ -5,16 +5,17 @@ fairseq's checkpoints safely, and registers the models. fairseq imports it by th
 ``--user-dir``.
 """
 
-from capsnmt.host import check_host, keep_last_batch
+from capsnmt.host import check_host, keep_last_batch, logging_kept
 
-check_host()
-keep_last_batch()
+with logging_kept():
+    check_host()
+    keep_last_batch()
 
-from capsnmt.checkpoints import allow_fairseq_checkpoints  # noqa: E402
+    from capsnmt.checkpoints import allow_fairseq_checkpoints
 
-allow_fairseq_checkpoints()
+    allow_fairseq_checkpoints()
 
-from capsnmt import models  # noqa: E402
+    from capsnmt import models
 
 __version__ = "0.1.0"
 __all__ = ["__version__", "models"]

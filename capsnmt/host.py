@@ -7,12 +7,30 @@ import importlib
 import importlib.util
 import logging
 import sys
-from typing import Any
+from contextlib import contextmanager
+from typing import Any, Iterator
 
 PYTHON_SINCE, PYTHON_BEFORE = (3, 9), (3, 13)
 FORK = "ve-fairseq==0.12.3"
 STOCK = "fairseq==0.12.2"
 SUPPORTED_FAIRSEQ = "0.12."
+
+
+@contextmanager
+def logging_kept() -> Iterator[None]:
+    """Undo what importing fairseq does to the root logger.
+
+    Some of its modules call ``logging.basicConfig``, one of them for DEBUG: every library's
+    chatter would go to the standard error of our own commands. fairseq's command lines set up
+    logging before they import anything, and stay as they are.
+    """
+    root = logging.getLogger()
+    handlers, level = root.handlers[:], root.level
+    try:
+        yield
+    finally:
+        root.handlers[:] = handlers
+        root.setLevel(level)
 
 
 def check_host() -> None:

@@ -333,7 +333,7 @@ def parse_arguments(argv: Optional[Sequence[str]] = None) -> argparse.Namespace:
 def main(argv: Optional[Sequence[str]] = None) -> None:
     """Measure and print the table."""
     args = parse_arguments(argv)
-    logging.getLogger().setLevel(logging.WARNING)  # the host's import set it to everything
+    logging.disable(logging.INFO)  # importing the host turned on the chatter of every library
     if args.threads:
         torch.set_num_threads(args.threads)
     if args.peak_memory_of:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 from fairseq.data import data_utils
 
 from capsnmt.host import keep_last_batch
+from tests.commands import environment
 
 
 @pytest.mark.parametrize("multiple", [1, 4, 8])
@@ -33,3 +37,20 @@ def test_the_batches_are_mended_once() -> None:
     mended = data_utils.batch_by_size
     keep_last_batch()
     assert data_utils.batch_by_size is mended
+
+
+def test_importing_the_plugin_leaves_the_root_logger_alone_and_prints_nothing() -> None:
+    """fairseq's modules would set it to DEBUG, on standard error."""
+    program = (
+        "import capsnmt, logging; root = logging.getLogger();"
+        "print(root.level == logging.WARNING and not root.handlers)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", program],
+        env=environment(),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.stdout.strip() == "True"
+    assert not done.stderr
