@@ -29,16 +29,16 @@ def additive_mask(
 ) -> Optional[Tensor]:
     """Both masks of fairseq as one term of the scores, broadcastable to ``[B, H, L, K]``.
 
-    Masked scores get the lowest finite number and not minus infinity: a row with nothing to attend
-    to (a padded target position, say) then gives a uniform average that nobody reads, where the
-    softmax of a row of infinities is NaN and poisons every gradient.
+    A masked score falls by half the dtype's range and not by infinity: a row with nothing to attend
+    to (a padded target position, say) then gives an average that nobody reads, where the softmax of
+    a row of infinities is NaN and poisons every gradient. Half of it, so that fp16 cannot overflow.
 
     Args:
         attn_mask: ``[L, K]``, added to the scores (``-inf`` where a position may not look).
         key_padding_mask: ``[B, K]``, nonzero at padding.
         like: a tensor of the scores' dtype and device.
     """
-    lowest = torch.finfo(like.dtype).min
+    lowest = torch.finfo(like.dtype).min / 2
     mask = None
     if attn_mask is not None:
         mask = attn_mask.to(like).clamp(min=lowest)[None, None]

@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from capsnmt.modules.attention import Attention
+from capsnmt.modules.attention import Attention, additive_mask
 
 WIDTH, HEADS = 12, 3
 HEAD_WIDTH = WIDTH // HEADS
@@ -147,6 +147,16 @@ def test_a_row_with_nothing_to_attend_to_poisons_no_gradient() -> None:
         output[~left.T].sum().backward()
         assert x.grad.isfinite().all()
         assert all(parameter.grad.isfinite().all() for parameter in module.parameters())
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32])
+def test_a_masked_row_stays_finite_below_low_scores(dtype: torch.dtype) -> None:
+    """In fp16 the lowest number plus a score of -60 would be minus infinity."""
+    scores = torch.full((1, 1, 2, 4), -60.0, dtype=dtype)
+    mask = additive_mask(None, torch.ones(1, 4), like=scores)
+    probabilities = torch.softmax(scores.float() + mask.float(), dim=-1)
+    assert (scores + mask).isfinite().all()
+    torch.testing.assert_close(probabilities, torch.full((1, 1, 2, 4), 0.25))
 
 
 def test_attention_dropout_drops_in_training_only() -> None:
