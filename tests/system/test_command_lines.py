@@ -73,7 +73,7 @@ def test_train_resume_validate_average_generate_and_score(
     )
     (system,) = json.loads((tmp_path / "scores.json").read_text("utf-8"))["systems"]
     assert system["name"] == arch
-    assert f"{system['bleu']['score']:.1f}"[:3] in scored
+    assert f"{system['bleu']['score']:.2f}" in scored
 
 
 def test_a_bad_flag_is_one_line_and_leaves_nothing(corpus: Path, tmp_path: Path) -> None:
