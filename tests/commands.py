@@ -10,7 +10,7 @@ from typing import Callable, Dict, List
 
 import pytest
 
-from capsnmt.experiment.files import locked
+from capsnmt.files import locked
 from tests.support import PLUGIN
 
 TINY = [

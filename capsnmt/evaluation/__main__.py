@@ -8,8 +8,8 @@ import sys
 from pathlib import Path
 from typing import List, Optional, Sequence, Tuple
 
+from capsnmt.arguments import positive
 from capsnmt.errors import ConfigurationError
-from capsnmt.evaluation.arguments import positive
 from capsnmt.evaluation.reading import read_lines
 from capsnmt.evaluation.report import Evaluation, as_json, as_text
 from capsnmt.evaluation.scoring import build_metrics, score_system
@@ -24,7 +24,7 @@ from capsnmt.evaluation.systems import (
     split_name,
 )
 from capsnmt.evaluation.text import DETOKENIZE, REMOVE_BPE, moses_limits
-from capsnmt.experiment.files import read_json, write_json
+from capsnmt.files import read_json, write_json
 
 RESAMPLES, SEED = 1000, 12345
 STDOUT = "-"

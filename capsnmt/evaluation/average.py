@@ -18,9 +18,9 @@ from typing import Any, Dict, List, Optional, Sequence, Tuple
 import torch
 from torch import Tensor
 
+from capsnmt.arguments import positive
 from capsnmt.checkpoints import CheckpointError, load_checkpoint, save_checkpoint
 from capsnmt.errors import ConfigurationError
-from capsnmt.evaluation.arguments import positive
 
 # the names fairseq.checkpoint_utils.save_checkpoint gives; shards of a model match none of them
 BY_UPDATE = re.compile(r"checkpoint_\d+_(\d+)\.pt")

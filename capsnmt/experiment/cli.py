@@ -6,8 +6,9 @@ import argparse
 import logging
 import sys
 from pathlib import Path
-from typing import Any, List, NoReturn, Optional, Sequence
+from typing import Any, List, Optional, Sequence
 
+from capsnmt.arguments import OneLineParser
 from capsnmt.errors import ConfigurationError
 from capsnmt.experiment import commands, flags
 from capsnmt.experiment.commands import Prepared, Run
@@ -18,13 +19,6 @@ from capsnmt.experiment.runner import StageFailed, execute, say
 from capsnmt.experiment.summary import lines, summarise
 
 INTERRUPTED = 130
-
-
-class _Parser(argparse.ArgumentParser):
-    """Bad flags are told in one line."""
-
-    def error(self, message: str) -> NoReturn:
-        raise ConfigurationError(f"{message} (--help lists the flags)")
 
 
 def main(argv: Optional[Sequence[str]] = None) -> int:
@@ -51,7 +45,7 @@ def parse(argv: Optional[Sequence[str]] = None) -> argparse.Namespace:
     Raises:
         ConfigurationError: a flag is unknown, a value is wrong, or two exclude each other.
     """
-    parser = _Parser(
+    parser = OneLineParser(
         prog="run_experiment.sh",
         description="Prepare, train, average, generate and score one row of a table. Complete "
         "stages are skipped and training resumes: the same command again is the way on.",

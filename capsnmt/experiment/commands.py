@@ -13,7 +13,7 @@ import capsnmt
 from capsnmt.experiment import flags
 from capsnmt.experiment.config import Experiment
 from capsnmt.experiment.devices import Device, split_batch, train_prefix
-from capsnmt.experiment.files import beside
+from capsnmt.files import beside
 
 USER_DIR = Path(capsnmt.__file__).parent
 

@@ -7,24 +7,18 @@ import logging
 import os
 import sys
 from pathlib import Path
-from typing import List, NoReturn, Optional, Sequence
+from typing import List, Optional, Sequence
 
+from capsnmt.arguments import OneLineParser
 from capsnmt.errors import ConfigurationError
 from capsnmt.experiment import report_markdown as markdown
-from capsnmt.experiment.files import beside, read_json, written_beside
 from capsnmt.experiment.learning_curve import draw
 from capsnmt.experiment.report_machine import describe_machine
 from capsnmt.experiment.report_run import ReportedRun, check_comparable, distinct_names, load_run
 from capsnmt.experiment.report_samples import read_samples
+from capsnmt.files import beside, read_json, written_beside
 
 PAGE, PICTURE = "report.md", "learning_curve.png"
-
-
-class _Parser(argparse.ArgumentParser):
-    """Bad flags are told in one line."""
-
-    def error(self, message: str) -> NoReturn:
-        raise ConfigurationError(f"{message} (--help lists the flags)")
 
 
 def main(argv: Optional[Sequence[str]] = None) -> int:
@@ -50,7 +44,7 @@ def parse(argv: Optional[Sequence[str]] = None) -> argparse.Namespace:
     Raises:
         ConfigurationError: a flag is unknown or a value is wrong.
     """
-    parser = _Parser(
+    parser = OneLineParser(
         prog="python -m capsnmt.experiment.report",
         description=f"Write {PAGE} and {PICTURE} over finished runs of the launcher.",
     )

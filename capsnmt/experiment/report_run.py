@@ -11,8 +11,8 @@ from torch import Tensor
 from capsnmt.checkpoints import load_checkpoint
 from capsnmt.errors import ConfigurationError
 from capsnmt.evaluation.scoring import METRICS
-from capsnmt.experiment.files import read_json
 from capsnmt.experiment.learning_curve import LearningCurve, read_learning_curve
+from capsnmt.files import read_json
 
 # What fairseq keeps in a model's state without learning it.
 BUFFERS = ("version", "_float_tensor")

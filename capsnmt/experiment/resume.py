@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import List, Optional
 
 from capsnmt.checkpoints import CheckpointError, load_checkpoint
-from capsnmt.experiment.files import beside
+from capsnmt.files import beside
 
 LAST = "checkpoint_last.pt"
 

@@ -9,11 +9,11 @@ from typing import Any, Dict, Iterable, Sequence, TextIO
 from capsnmt.errors import ConfigurationError
 from capsnmt.experiment import commands, process
 from capsnmt.experiment.commands import Command, Run
-from capsnmt.experiment.files import locked, read_json, sha256, write_json, written_beside
 from capsnmt.experiment.progress import TrainingProgress
 from capsnmt.experiment.resume import LAST, recover, updates_done
 from capsnmt.experiment.settings import TRAINED_ON, describe, differences
 from capsnmt.experiment.stages import Stages
+from capsnmt.files import locked, read_json, sha256, write_json, written_beside
 
 PREPARING_PATIENCE = 24 * 3600.0
 

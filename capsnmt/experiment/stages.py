@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Dict, Iterable, Sequence
 
 from capsnmt.experiment.commands import Command
-from capsnmt.experiment.files import read_json, sha256, write_json
+from capsnmt.files import read_json, sha256, write_json
 
 # **D**: a file up to this size is known by its checksum, so that one made again in the same way
 # changes nothing; a larger one, a checkpoint, by its size and time.

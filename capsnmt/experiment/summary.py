@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any, Dict, Iterator, List, Mapping, Sequence
 
 from capsnmt.evaluation.scoring import METRICS
-from capsnmt.experiment.files import read_json, write_json
 from capsnmt.experiment.settings import differences
+from capsnmt.files import read_json, write_json
 
 
 def summarise(folder: Path, reference: Path) -> Dict[str, Any]:

@@ -14,8 +14,8 @@ import pytest
 
 from capsnmt.errors import ConfigurationError
 from capsnmt.experiment import process
-from capsnmt.experiment.files import locked, written_beside
 from capsnmt.experiment.process import Stopped
+from capsnmt.files import locked, written_beside
 
 # Tells its number, then waits for a signal.
 WAITING = "import os, time; print(os.getpid(), flush=True); time.sleep(600)"
