@@ -37,6 +37,7 @@ from fairseq.data import Dictionary
 from fairseq.sequence_generator import SequenceGenerator
 
 import capsnmt
+from capsnmt.arguments import OneLineParser
 from capsnmt.models import SIZES as DIMENSIONS
 from capsnmt.modules.head_aggregation import HeadAggregation
 
@@ -239,12 +240,13 @@ def peak_memory(flags: str, args: argparse.Namespace) -> float:
 
 def print_peak_memory(flags: str, args: argparse.Namespace) -> None:
     """What the fresh process of :func:`peak_memory` does."""
-    import resource
-
     step = Workload(args).phase("train", build(flags, args))
     for _ in range(2):
         step()
-    print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20)
+    # not getrusage: its peak is the parent's where that was higher when it started this process
+    status = Path("/proc/self/status").read_text(encoding="utf-8").splitlines()
+    (peak,) = (int(line.split()[1]) for line in status if line.startswith("VmHWM:"))
+    print(peak / 2**20)
 
 
 def describe_machine(args: argparse.Namespace) -> str:
@@ -295,7 +297,7 @@ def table(results: List[Dict[str, Any]], phases: Sequence[str]) -> str:
 
 def parse_arguments(argv: Optional[Sequence[str]] = None) -> argparse.Namespace:
     """The command line; a bad value ends with one line."""
-    parser = argparse.ArgumentParser(
+    parser = OneLineParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     add = parser.add_argument
@@ -333,7 +335,6 @@ def parse_arguments(argv: Optional[Sequence[str]] = None) -> argparse.Namespace:
 def main(argv: Optional[Sequence[str]] = None) -> None:
     """Measure and print the table."""
     args = parse_arguments(argv)
-    logging.disable(logging.INFO)  # importing the host turned on the chatter of every library
     if args.threads:
         torch.set_num_threads(args.threads)
     if args.peak_memory_of:
@@ -365,4 +366,5 @@ def main(argv: Optional[Sequence[str]] = None) -> None:
 
 
 if __name__ == "__main__":
+    logging.disable(logging.INFO)  # importing the host turned on the chatter of every library
     main()
