@@ -106,6 +106,8 @@ common=(
   --output "$output" --seed "$seed" --cpu --threads "$threads" --max-update "$max_update"
   --set "data.source-lang=${pair%-*}" --set "data.target-lang=${pair#*-}"
   --set "train.save-interval-updates=$((max_update < 100 ? 1 : max_update / 20))"
+  # the learning curve needs points, also of a short training
+  --set "train.log-interval=$((max_update < 100 ? 1 : 25))"
 )
 show "$PYTHON" -m capsnmt.experiment --config demo/baseline "${common[@]}"
 show "$PYTHON" -m capsnmt.experiment --config demo/em_routing --baseline baseline "${common[@]}"
