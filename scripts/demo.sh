@@ -90,8 +90,6 @@ output=${output:-$REPO/outputs/demo-$pair}
 # of this size gains nothing from more than four threads.
 threads=$(nproc)
 threads=$((threads > 4 ? 4 : threads))
-# Threads that spin while they wait make training ten times slower where others use the cores, too.
-export OMP_WAIT_POLICY=${OMP_WAIT_POLICY:-PASSIVE}
 
 if [ "$dry_run" ]; then
   PYTHON=python

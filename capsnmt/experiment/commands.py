@@ -111,6 +111,9 @@ def environment(device: Device) -> Dict[str, str]:
     }
     if device.threads:
         variables["OMP_NUM_THREADS"] = str(device.threads)
+    if not device.gpus:
+        # Threads that spin while they wait make training ten times slower on cores in other use.
+        variables["OMP_WAIT_POLICY"] = os.environ.get("OMP_WAIT_POLICY", "PASSIVE")
     return variables
 
 

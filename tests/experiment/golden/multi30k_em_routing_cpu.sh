@@ -4,6 +4,7 @@
 set -euo pipefail
 export PYTHONPATH=ROOT
 export OMP_NUM_THREADS=2
+export OMP_WAIT_POLICY=PASSIVE
 
 # prepare
 python -m data_prep multi30k --pair en-de --output runs/multi30k/data
