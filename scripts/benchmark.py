@@ -39,6 +39,7 @@ from fairseq.sequence_generator import SequenceGenerator
 import capsnmt
 from capsnmt.arguments import OneLineParser
 from capsnmt.models import SIZES as DIMENSIONS
+from capsnmt.models.transformer import learned_parameters
 from capsnmt.modules.head_aggregation import HeadAggregation
 
 PHASES = ("train", "forward", "decode")
@@ -220,7 +221,7 @@ def stock_flags(args: argparse.Namespace) -> str:
 
 def parameters(flags: str, args: argparse.Namespace) -> int:
     """Number of parameters that are trained."""
-    return sum(p.numel() for p in build(flags, args).parameters())
+    return sum(p.numel() for p in learned_parameters(build(flags, args)).values())
 
 
 def peak_memory(flags: str, args: argparse.Namespace) -> float:

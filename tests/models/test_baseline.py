@@ -7,7 +7,7 @@ import pytest
 import torch
 from fairseq.models.transformer import TransformerModel
 
-from capsnmt.models.transformer import FAST_PATH_COPIES
+from capsnmt.models.transformer import learned_parameters
 from tests.support import PAD, SMALL, TASK, batch, build, forward, parse, sentences
 
 VARIANTS = {
@@ -24,18 +24,12 @@ def stock(*flags: str) -> torch.nn.Module:
     return fairseq.models.build_model(parse("transformer", *SMALL, *flags), TASK).eval()
 
 
-def learned(model: torch.nn.Module) -> dict:
-    """Parameters but the copies for fairseq 0.12.2's evaluation fast path, which nothing trains."""
-    return {
-        name: parameter
-        for name, parameter in model.named_parameters()
-        if not (".layers." in name and name.rpartition(".")[2] in FAST_PATH_COPIES)
-    }
-
-
 @pytest.mark.parametrize("flags", VARIANTS.values(), ids=VARIANTS)
 def test_parameters_and_their_initial_values_are_the_hosts(flags: tuple) -> None:
-    ours, theirs = learned(build("capsnmt_transformer", *flags)), learned(stock(*flags))
+    ours, theirs = (
+        learned_parameters(build("capsnmt_transformer", *flags)),
+        learned_parameters(stock(*flags)),
+    )
     assert list(ours) == list(theirs)
     for name, parameter in ours.items():
         assert torch.equal(parameter, theirs[name]), name
@@ -52,7 +46,7 @@ def test_outputs_and_gradients_are_the_hosts(flags: tuple, training: bool) -> No
         real = batch(inputs[1], left_pad=False).ne(PAD)
         logits[real].square().sum().backward()
         outputs.append(logits[real])
-        gradients.append({name: p.grad for name, p in learned(model).items()})
+        gradients.append({name: p.grad for name, p in learned_parameters(model).items()})
     if training and "--attention-dropout" in flags:
         # the same mask would need the same kernel: only its size can be compared
         torch.testing.assert_close(outputs[0].norm(), outputs[1].norm(), rtol=0.3, atol=0)
