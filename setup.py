@@ -55,7 +55,7 @@ setup(
     license="MIT",
     python_requires=">=3.9,<3.13",
     packages=find_packages(include=["capsnmt", "capsnmt.*"]),
-    install_requires=["torch>=2.0", "pyyaml"],
+    install_requires=["torch>=2.1", "pyyaml"],
     extras_require={
         "fairseq": FAIRSEQ,
         "data": DATA,

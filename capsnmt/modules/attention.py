@@ -9,6 +9,8 @@ import torch.nn.functional as F
 from fairseq.modules import MultiheadAttention
 from torch import Tensor
 
+from capsnmt.modules.disagreement import open_record
+
 IncrementalState = Dict[str, Dict[str, Optional[Tensor]]]
 
 
@@ -58,9 +60,15 @@ class Attention(MultiheadAttention):
     aggregates the heads simply takes its place; fairseq's own forward reads its weight instead.
 
     Parameters, their names and their initialisation are fairseq's: stock checkpoints load.
-    Probabilities are built only when the caller asks for weights; otherwise the fused
+    Probabilities are built only when something reads them; otherwise the fused
     ``scaled_dot_product_attention`` runs.
+
+    Attributes:
+        role: ``enc-self``, ``enc-dec`` or ``dec-self``, set by whoever builds the layer.
     """
+
+    role: Optional[str] = None
+    reads_scores = False  # whether route_scores() is more than the identity
 
     def forward(
         self,
@@ -95,12 +103,41 @@ class Attention(MultiheadAttention):
         q, k, v, key_padding_mask = self.project(
             query, key, value, key_padding_mask, incremental_state, static_kv
         )
+        record = open_record(self.role)
+        returns_weights = need_weights or need_head_weights
+        reads_weights = returns_weights or (record is not None and "position" in record.terms)
         heads, weights = self.attend(
-            q, k, v, attn_mask, key_padding_mask, need_weights or need_head_weights
+            q, k, v, attn_mask, key_padding_mask, incremental_state, reads_weights
         )
-        if weights is not None:
-            weights = weights.transpose(0, 1) if need_head_weights else weights.mean(dim=1)
-        return self.out_proj(join_heads(heads)), weights
+        if record is not None:
+            assert self.role is not None
+            record.add(self.role, v, weights, heads)
+        output = self.out_proj(self.join_heads(heads))
+        if not returns_weights or weights is None:
+            return output, None
+        return output, weights.transpose(0, 1) if need_head_weights else weights.mean(dim=1)
+
+    def split_heads(self, x: Tensor) -> Tensor:
+        """Projected queries or keys ``[L, B, d]`` by head, ``[B, H, L, d_h]``."""
+        return split_heads(x, self.num_heads)
+
+    def split_values(self, x: Tensor) -> Tensor:
+        """Projected values ``[K, B, d]`` by head, ``[B, H, K, d_h]``."""
+        return split_heads(x, self.num_heads)
+
+    def join_heads(self, x: Tensor) -> Tensor:
+        """Head outputs ``[B, H, L, d_h]`` as ``out_proj`` takes them, ``[L, B, d]``."""
+        return join_heads(x)
+
+    def route_scores(
+        self,
+        scores: Tensor,
+        attn_mask: Optional[Tensor],
+        key_padding_mask: Optional[Tensor],
+        incremental_state: Optional[IncrementalState],
+    ) -> Tensor:
+        """Replace the unmasked scaled dot products ``[B, H, L, K]``, where ``reads_scores``."""
+        return scores
 
     def project(
         self,
@@ -117,7 +154,7 @@ class Attention(MultiheadAttention):
         ``B = B' * beam_size``. In incremental decoding the cache is read and written here, in the
         host's layout, so that the host's own beam reordering works on it.
         """
-        q = split_heads(self.q_proj(query), self.num_heads)
+        q = self.split_heads(self.q_proj(query))
         saved: Any = {}
         if incremental_state is not None:
             saved = self._get_input_buffer(incremental_state)
@@ -134,8 +171,8 @@ class Attention(MultiheadAttention):
                 if key_padding_mask is not None:
                     key_padding_mask = key_padding_mask[:: self.beam_size]
             value = key
-        k = split_heads(self.k_proj(key), self.num_heads)
-        v = split_heads(self.v_proj(value), self.num_heads)
+        k = self.split_heads(self.k_proj(key))
+        v = self.split_values(self.v_proj(value))
 
         if incremental_state is not None:
             if "prev_key" in saved:
@@ -159,6 +196,7 @@ class Attention(MultiheadAttention):
         v: Tensor,
         attn_mask: Optional[Tensor],
         key_padding_mask: Optional[Tensor],
+        incremental_state: Optional[IncrementalState],
         need_weights: bool,
     ) -> Tuple[Tensor, Optional[Tensor]]:
         """Head outputs ``[B, H, L, d_h]`` and, on request, their weights ``[B, H, L, K]``."""
@@ -169,8 +207,9 @@ class Attention(MultiheadAttention):
         mask = additive_mask(attn_mask, key_padding_mask, like=q)
         dropout = self.dropout_module
         weights: Optional[Tensor] = None
-        if need_weights:
+        if need_weights or self.reads_scores:
             scores = torch.matmul(q * self.scaling, k.transpose(-1, -2))
+            scores = self.route_scores(scores, attn_mask, key_padding_mask, incremental_state)
             scores = scores if mask is None else scores + mask
             precise = torch.promote_types(scores.dtype, torch.float32)
             weights = torch.softmax(scores, dim=-1, dtype=precise)
@@ -178,7 +217,10 @@ class Attention(MultiheadAttention):
         else:
             dropping = self.training or dropout.apply_during_inference
             heads = F.scaled_dot_product_attention(
-                q, k, v, attn_mask=mask, dropout_p=dropout.p if dropping else 0.0
+                *(q, k, v),
+                attn_mask=mask,
+                dropout_p=dropout.p if dropping else 0.0,
+                scale=self.scaling,
             )
         if batch != sentences:
             heads = heads.unflatten(2, (-1, length)).transpose(1, 2).flatten(0, 1)

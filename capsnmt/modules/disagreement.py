@@ -1,0 +1,136 @@
+"""Disagreement of attention heads (Li et al. 2021, section 3.1), measured where heads are made."""
+
+from __future__ import annotations
+
+import functools
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any, Collection, Dict, FrozenSet, Iterator, List, Optional, Tuple
+
+import torch
+import torch.nn as nn
+import torch.nn.functional as F
+from fairseq.modules.checkpoint_activations import checkpoint_wrapper
+from torch import Tensor
+
+TERMS = ("subspace", "position", "output")
+
+
+def mean_cosine(x: Tensor) -> Tensor:
+    r"""Mean cosine over all pairs of heads: ``[B, H, L, d_h]`` to ``[B, L]``.
+
+    .. math::
+        \frac{1}{H^2} \sum_{i,j} \cos(x_i, x_j)
+        = \frac{1}{H^2} \Bigl| \sum_i \frac{x_i}{|x_i|} \Bigr|^2
+
+    The right side needs no pair, so it costs H and not H^2. The cosine with a zero vector is 0.
+    """
+    x = F.normalize(x.to(torch.promote_types(x.dtype, torch.float32)), dim=-1)
+    return x.mean(dim=1).square().sum(-1)
+
+
+def mean_overlap(weights: Tensor) -> Tensor:
+    r"""Mean overlap over all pairs of heads of where they look: ``[B, H, L, K]`` to ``[B, L]``.
+
+    .. math::
+        \frac{1}{H^2} \sum_{i,j} \sum_k A_i[k] A_j[k] = \frac{1}{H^2} \Bigl| \sum_i A_i \Bigr|^2
+    """
+    weights = weights.to(torch.promote_types(weights.dtype, torch.float32))
+    return weights.mean(dim=1).square().sum(-1)
+
+
+class DisagreementRecord:
+    """What the attentions of one forward pass measured.
+
+    ``values[role, term]`` holds one ``[B, positions]`` for each layer that ran, from the bottom:
+    ``subspace`` by key position, the others by query position, padding included.
+
+    **D**: the heads are those of the attention call: with multi-layer attention, H (M-00, M-01,
+    whose sources share their weights) or n H (M-10, M-11).
+    """
+
+    def __init__(self, terms: Collection[str], roles: Collection[str]) -> None:
+        self.terms: FrozenSet[str] = frozenset(terms)
+        self.roles: FrozenSet[str] = frozenset(roles)
+        self.values: Dict[Tuple[str, str], List[Tensor]] = {}
+
+    def add(self, role: str, values: Tensor, weights: Optional[Tensor], heads: Tensor) -> None:
+        """Measure the chosen terms of one attention.
+
+        Args:
+            role: ``enc-self``, ``enc-dec`` or ``dec-self``.
+            values: V, ``[B, H, K, d_h]``.
+            weights: A, ``[B, H, L, K]``, before dropout; only ``position`` needs them.
+            heads: O, ``[B, H, L, d_h]``.
+        """
+        if "subspace" in self.terms:
+            self.append(role, "subspace", mean_cosine(values))
+        if "position" in self.terms:
+            assert weights is not None
+            self.append(role, "position", mean_overlap(weights))
+        if "output" in self.terms:
+            self.append(role, "output", mean_cosine(heads))
+
+    def append(self, role: str, term: str, value: Tensor) -> None:
+        """Add what the next layer measured."""
+        self.values.setdefault((role, term), []).append(value)
+
+
+_record: ContextVar[Optional[DisagreementRecord]] = ContextVar(
+    "capsnmt_disagreement_record", default=None
+)
+
+
+@contextmanager
+def record_disagreement(
+    terms: Collection[str], roles: Collection[str]
+) -> Iterator[DisagreementRecord]:
+    """Measure the terms in every attention of these roles that runs inside the ``with`` block."""
+    record = DisagreementRecord(terms, roles)
+    token = _record.set(record)
+    try:
+        yield record
+    finally:
+        _record.reset(token)
+
+
+def open_record(role: Optional[str]) -> Optional[DisagreementRecord]:
+    """The record that an attention of this role has to fill, if there is one."""
+    record = _record.get()
+    return record if record is not None and role in record.roles else None
+
+
+def checkpoint_layer(layer: nn.Module, offload_to_cpu: bool = False) -> nn.Module:
+    """fairseq's activation checkpointing, through which measured terms keep their gradient.
+
+    A checkpointed layer runs without gradients and again in the backward pass, where only its
+    outputs are followed. So the terms become outputs of the layer, and go to the record outside.
+    """
+    layer.forward = functools.partial(_forward_with_terms, layer.forward)
+    layer = checkpoint_wrapper(layer, offload_to_cpu=offload_to_cpu)
+    layer.forward = functools.partial(_forward_to_record, layer.forward)
+    return layer
+
+
+def _forward_with_terms(forward: Any, *args: Any, wanted: Any = None, **kwargs: Any) -> Any:
+    """The layer's outputs, then what was measured, then whose measures those are."""
+    if wanted is None:
+        return forward(*args, **kwargs)
+    with record_disagreement(*wanted) as record:
+        outputs = forward(*args, **kwargs)
+    if isinstance(outputs, Tensor):
+        outputs = (outputs,)
+    keys = [key for key, values in record.values.items() for _ in values]
+    measured = [value for values in record.values.values() for value in values]
+    return (*outputs, *measured, keys)
+
+
+def _forward_to_record(forward: Any, *args: Any, **kwargs: Any) -> Any:
+    record = _record.get()
+    if record is None:
+        return forward(*args, **kwargs)
+    *outputs, keys = forward(*args, wanted=(record.terms, record.roles), **kwargs)
+    split = len(outputs) - len(keys)
+    for (role, term), value in zip(keys, outputs[split:]):
+        record.append(role, term, value)
+    return outputs[0] if split == 1 else tuple(outputs[:split])
