@@ -1,0 +1,186 @@
+"""Multi-layer multi-head attention (Ampomah et al. 2020): attend to n encoder layers at once."""
+
+from __future__ import annotations
+
+import math
+from typing import Optional
+
+import torch
+import torch.nn as nn
+from fairseq.modules.quant_noise import quant_noise
+from torch import Tensor
+
+from capsnmt.modules.attention import Attention, join_heads, split_heads
+
+VARIANTS = ("M-00", "M-01", "M-10", "M-11")
+
+
+class SourceLinear(nn.Linear):
+    r"""One linear map per source: block i of the input times :math:`W_i` is block i of the output.
+
+    The weight stacks the maps, ``[n * out_features, in_features]``, and the bias likewise. So each
+    map starts as an ``nn.Linear(in_features, out_features)`` does, and one source is just that. A
+    block-diagonal ``nn.Linear`` would hold, and multiply by, n times as many numbers.
+
+    Args:
+        num_sources: n.
+        in_features: width of a source.
+        out_features: width of a source's result.
+    """
+
+    def __init__(self, num_sources: int, in_features: int, out_features: int) -> None:
+        super().__init__(in_features, num_sources * out_features)
+        self.num_sources = num_sources
+
+    def forward(self, x: Tensor) -> Tensor:
+        """``[..., n * in_features]`` to ``[..., n * out_features]``, as one batched matmul."""
+        sources = x.reshape(-1, self.num_sources, self.in_features).transpose(0, 1)
+        weight = self.weight.unflatten(0, (self.num_sources, -1)).transpose(1, 2)
+        bias = self.bias.unflatten(0, (self.num_sources, 1, -1))
+        return torch.baddbmm(bias, sources, weight).transpose(0, 1).reshape(*x.shape[:-1], -1)
+
+    def extra_repr(self) -> str:
+        """The settings, for ``print(model)``."""
+        return f"sources={self.num_sources}, {super().extra_repr()}"
+
+
+class MultiLayerAttention(Attention):
+    r"""Encoder-decoder attention over the outputs f_1..f_n of the top n encoder layers.
+
+    Each source has its own :math:`W^q_i, W^k_i, W^v_i` (ampomah2020 eq 7); for every head
+
+    .. math::
+        a_i = Q_i K_i^\top / \sqrt{d_h}, \qquad
+        c_i = \begin{cases}
+            \mathrm{softmax}(\sum_j a_j) V_i & \text{M-00, M-01} \quad \text{(eq 9, 10)} \\
+            \mathrm{softmax}(a_i) V_i        & \text{M-10, M-11} \quad \text{(eq 8)}
+        \end{cases}
+
+    and the output is :math:`[c_1; ..; c_n] W^o` (M-00, M-10) or :math:`(\sum_i c_i) W^o` (M-01,
+    M-11) (eq 12). One source is the Transformer's attention, parameter for parameter.
+
+    Whatever n is, it is one scaled-dot-product call. A joint softmax needs :math:`\sum_j a_j`, the
+    dot product of the sources' concatenated queries and keys: H heads of width n d_h. Separate ones
+    are n H heads of width d_h, source by source.
+
+    **D**: the joint scores are not divided by n or :math:`\sqrt n`: equation 9 is a plain sum.
+
+    **D**: M-01's weights are shared by the sources, so :math:`\sum_i A V_i = A \sum_i V_i`: the
+    values are summed where they are projected, with the one bias that a sum can tell.
+
+    **D**: the projections of each source start as the Transformer's, by themselves. W^o starts as
+    the n d x d matrix that it is in M-00 and M-10, and that it stands for, its d x d repeated, in
+    M-01 and M-11: its Xavier fan-in counts every source. The variance of the output then starts at
+    2n / (n + 1) times the Transformer's, below 2, in every variant; it would be n times, to drown
+    the residual branch, if W^o too started as the Transformer's.
+
+    Args:
+        embed_dim: d, the decoder's width.
+        num_heads: H.
+        num_sources: n.
+        variant: one of ``VARIANTS``.
+        source_dim: the encoder's width; ``None`` means d.
+        dropout: of the attention weights.
+        q_noise: quantisation noise, as fairseq's attention has it.
+        qn_block_size: its block size.
+
+    ``forward`` takes keys ``[K, B, n * source_dim]``: the sources concatenated, the lowest first.
+    The weights it returns per head are those of the call: H (joint) or n H, source by source.
+    ``out_proj`` is a plain module, replaceable; ``out_proj.in_features`` is the width it reads.
+
+    Raises:
+        ValueError: ``variant`` is unknown or ``num_sources`` is below 1.
+    """
+
+    def __init__(
+        self,
+        embed_dim: int,
+        num_heads: int,
+        num_sources: int,
+        variant: str,
+        *,
+        source_dim: Optional[int] = None,
+        dropout: float = 0.0,
+        q_noise: float = 0.0,
+        qn_block_size: int = 8,
+    ) -> None:
+        if variant not in VARIANTS:
+            raise ValueError(f"variant {variant!r} is unknown: choose from {', '.join(VARIANTS)}")
+        if num_sources < 1:
+            raise ValueError(f"{num_sources} sources: give 1 or more, the encoder's layers at most")
+        super().__init__(
+            embed_dim,
+            num_heads,
+            kdim=source_dim,
+            vdim=source_dim,
+            dropout=dropout,
+            encoder_decoder_attention=True,
+            q_noise=q_noise,
+            qn_block_size=qn_block_size,
+        )
+        self.num_sources = num_sources
+        self.variant = variant
+        self.joint_softmax = variant in ("M-00", "M-01")
+        self.sums_contexts = variant in ("M-01", "M-11")
+        if num_sources == 1:  # what fairseq built is the attention: also the same random numbers
+            return
+        d, n = embed_dim, num_sources
+        projections = {
+            "q_proj": nn.Linear(d, n * d),
+            "k_proj": SourceLinear(n, self.kdim, d),
+            "v_proj": (
+                nn.Linear(n * self.vdim, d) if variant == "M-01" else SourceLinear(n, self.vdim, d)
+            ),
+            "out_proj": nn.Linear(d if self.sums_contexts else n * d, d),
+        }
+        for name, projection in projections.items():
+            setattr(self, name, quant_noise(projection, q_noise, qn_block_size))
+        self.reset_parameters()
+
+    @torch.no_grad()
+    def reset_parameters(self) -> None:
+        """fairseq's initialisation of each source's projections; W^o as decided above.
+
+        Called by the host's constructor too, on the projections of one source.
+        """
+        d = self.embed_dim
+        num_sources = self.q_proj.out_features // d
+        gain = 1 / math.sqrt(2) if self.qkv_same_dim else 1.0
+        for projection, width in (
+            (self.k_proj, self.kdim),
+            (self.v_proj, self.vdim),
+            (self.q_proj, d),
+        ):
+            for rows in projection.weight.split(d, dim=0):
+                for block in rows.split(width, dim=1):
+                    nn.init.xavier_uniform_(block, gain)
+        fans = self.out_proj.in_features + d
+        nn.init.xavier_uniform_(self.out_proj.weight, math.sqrt(fans / (num_sources * d + d)))
+        nn.init.zeros_(self.out_proj.bias)
+
+    def split_heads(self, x: Tensor) -> Tensor:
+        r"""Queries or keys ``[L, B, n d]`` to ``[B, H, L, n d_h]`` (joint) or ``[B, n H, L, d_h]``.
+
+        The concatenation gives :math:`\sum_j a_j` as one dot product (eq 9).
+        """
+        if not self.joint_softmax:
+            return split_heads(x, self.num_sources * self.num_heads)
+        by_source = x.unflatten(-1, (self.num_sources, self.num_heads, self.head_dim))
+        return by_source.permute(1, 3, 0, 2, 4).flatten(3)
+
+    def split_values(self, x: Tensor) -> Tensor:
+        """Values as :meth:`split_heads`; M-01's sum ``[K, B, d]`` to ``[B, H, K, d_h]``."""
+        return split_heads(x, self.num_heads) if self.variant == "M-01" else self.split_heads(x)
+
+    def join_heads(self, x: Tensor) -> Tensor:
+        """Heads of the call to ``[c_1; ..; c_n]``, ``[L, B, n d]``, or their sum, ``[L, B, d]``."""
+        if self.variant == "M-00":
+            by_source = x.unflatten(-1, (self.num_sources, self.head_dim))
+            return by_source.permute(2, 0, 3, 1, 4).flatten(2)
+        if self.variant == "M-11":
+            x = x.unflatten(1, (self.num_sources, self.num_heads)).sum(dim=1)
+        return join_heads(x)
+
+    def extra_repr(self) -> str:
+        """The settings, for ``print(model)``."""
+        return f"variant={self.variant}, sources={self.num_sources}, heads={self.num_heads}"
