@@ -1,0 +1,56 @@
+"""Aggregation of a stack's layers (Dou et al. 2019; baselines of Ampomah et al. 2020)."""
+
+from __future__ import annotations
+
+from .base import LayerAggregation
+from .combination import DynamicCombination, IterativeCombination, LinearCombination
+from .routing import ROUTINGS, LayerRouting
+from .transparent import TransparentMixture
+
+__all__ = [
+    "LAYER_AGGREGATIONS",
+    "POSITION_WISE",
+    "TransparentMixture",
+    "layer_aggregation",
+]
+
+POSITION_WISE = ("linear", "iterative", "dynamic", *ROUTINGS)
+LAYER_AGGREGATIONS = ("none", "linear", "iterative", "transparent", "dynamic", *ROUTINGS)
+
+
+def layer_aggregation(
+    mode: str,
+    embed_dim: int,
+    num_layers: int,
+    ffn_dim: int,
+    num_capsules: int = 0,
+    own: bool = False,
+    iterations: int = 3,
+    backend: str = "auto",
+) -> LayerAggregation:
+    """The position-wise aggregation of one stack, by its name in ``--layer-aggregation``.
+
+    Args:
+        mode: one of ``POSITION_WISE``.
+        embed_dim: d.
+        num_layers: L.
+        ffn_dim: width of the hidden layer of ``iterative`` and ``dynamic``.
+        num_capsules: N; this and what follows is read by the two routings only.
+        own: each layer's capsule comes from that layer alone.
+        iterations: T.
+        backend: how the routing is run.
+
+    Raises:
+        ValueError: ``mode`` is not position-wise, or a setting of its class is not allowed.
+    """
+    if mode == "linear":
+        return LinearCombination(embed_dim, num_layers)
+    if mode == "iterative":
+        return IterativeCombination(embed_dim, num_layers, ffn_dim)
+    if mode == "dynamic":
+        return DynamicCombination(embed_dim, num_layers, ffn_dim)
+    if mode in ROUTINGS:
+        return LayerRouting(embed_dim, num_layers, mode, num_capsules, own, iterations, backend)
+    raise ValueError(
+        f"layer aggregation {mode!r} is not position-wise: choose from {', '.join(POSITION_WISE)}"
+    )

@@ -1,0 +1,58 @@
+"""What all aggregations of layers share."""
+
+from __future__ import annotations
+
+import math
+from typing import Sequence
+
+import torch
+import torch.nn as nn
+from torch import Tensor
+
+
+def check_positive(**sizes: int) -> None:
+    """Raise unless every size is at least 1."""
+    for name, size in sizes.items():
+        if size < 1:
+            raise ValueError(f"layer aggregation: {name} must be at least 1, not {size}")
+
+
+def check_count(states: Sequence[Tensor], expected: int) -> None:
+    """Raise unless there are as many states as the aggregation has parameters for."""
+    if len(states) != expected:
+        raise ValueError(
+            f"layer aggregation was built for {expected} states and got {len(states)}: give the "
+            f"output of every layer"
+        )
+
+
+def reset_linear(linear: nn.Module, gain: float = 1.0) -> None:
+    """Glorot initialisation, of each block by itself; biases 0."""
+    bound = gain * math.sqrt(6 / sum(linear.weight.shape[-2:]))
+    nn.init.uniform_(linear.weight, -bound, bound)
+    nn.init.zeros_(linear.bias)
+
+
+class LayerAggregation(nn.Module):
+    """What aggregates H^1..H^L, L tensors ``[..., d]``, into one ``[..., d]``.
+
+    Each position is aggregated by itself: a decoder's works step by step as it is.
+
+    Raises:
+        ValueError: L or d is below 1; on a call, there are not L layers.
+    """
+
+    def __init__(self, embed_dim: int, num_layers: int) -> None:
+        super().__init__()
+        check_positive(embed_dim=embed_dim, num_layers=num_layers)
+        self.embed_dim = embed_dim
+        self.num_layers = num_layers
+
+    def concatenate(self, layers: Sequence[Tensor]) -> Tensor:
+        """Join H^1..H^L on the feature dimension, ``[..., L d]``, layer 1 first."""
+        check_count(layers, self.num_layers)
+        return torch.cat(tuple(layers), dim=-1)
+
+    def split(self, concatenated: Tensor) -> Tensor:
+        """``[..., L x]`` by layer, ``[..., L, x]``."""
+        return concatenated.unflatten(-1, (self.num_layers, -1))

@@ -1,0 +1,168 @@
+"""Routing-by-agreement over a stack's layers (Dou et al. 2019)."""
+
+from __future__ import annotations
+
+import functools
+import math
+from typing import Sequence
+
+import torch
+import torch.nn as nn
+import torch.nn.functional as F
+from torch import Tensor
+
+from capsnmt.routing import dynamic_routing, em_routing
+from capsnmt.routing.numerics import VARIANCE_FLOOR
+
+from .base import LayerAggregation, reset_linear
+
+ROUTINGS = ("dynamic-routing", "em-routing")
+
+
+class BlockLinear(nn.Module):
+    """A linear map with a block-diagonal matrix: block l of the input alone makes block l.
+
+    Args:
+        num_blocks: L, a divisor of both widths.
+        in_features: width of the input.
+        out_features: width of the output.
+    """
+
+    def __init__(self, num_blocks: int, in_features: int, out_features: int) -> None:
+        super().__init__()
+        shape = (num_blocks, out_features // num_blocks, in_features // num_blocks)
+        self.weight = nn.Parameter(torch.empty(shape))
+        self.bias = nn.Parameter(torch.empty(out_features))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """``[..., in]`` to ``[..., out]``, one batched product over the blocks."""
+        blocks, out_width, in_width = self.weight.shape
+        by_block = x.reshape(-1, blocks, in_width).transpose(0, 1)
+        bias = self.bias.view(blocks, 1, out_width)
+        y = torch.baddbmm(bias, by_block, self.weight.transpose(1, 2))
+        return y.transpose(0, 1).reshape(*x.shape[:-1], -1)
+
+
+class LayerRouting(LayerAggregation):
+    r"""Routing by agreement of L layers to N output capsules (dou2019 eq 5 to 16).
+
+    .. math::
+        \hat H = \mathrm{relu}(W_1 [H^1; ..; H^L] + b_1), \quad
+        V_{l \to n} = (W_2 \hat H + b_2)_{l, n}                       \qquad \text{(eq 7, 8)}
+
+    and for EM routing :math:`a_l = \mathrm{logistic}(W_3 \hat H + b_3)_l` (eq 10). The output is
+    :math:`[\Omega_1, .., \Omega_N]`, routed from the votes V by Algorithm 1 or 2.
+
+    **D**: eq 7 and 8 leave F_l open. One two-layer network, L d to L d to L d, makes the votes of
+    all layers: with the paper's +18.9M a side. W_3 is L N x L d: an activation for each pair of
+    layer and output capsule, with its +28.3M. 2 ((L d)^2 + L d) parameters; EM: L d L N + L N + 2 N
+    more.
+
+    **D**: the activation goes through the logistic function. Eq 10 prints a linear map, and a
+    negative "probability" would make means and variances meaningless.
+
+    **D**: ``own`` (dou2019 Table 3) makes the capsule and votes of layer l from H^l alone: each of
+    W_1, W_2, W_3 is block-diagonal, one block a layer. 2 L (d^2 + d) parameters; EM: L (d N + N) +
+    2 N more. The paper prints no count for it.
+
+    Args:
+        embed_dim: d.
+        num_layers: L, the input capsules.
+        routing: ``dynamic-routing`` (Algorithm 1) or ``em-routing`` (Algorithm 2).
+        num_capsules: N, a divisor of d; 0 means d.
+        own: layer l's capsule comes from H^l alone.
+        iterations: T.
+        backend: how the routing is run, see :mod:`capsnmt.routing.backend`.
+
+    Raises:
+        ValueError: ``routing`` is unknown or N does not divide d.
+    """
+
+    def __init__(
+        self,
+        embed_dim: int,
+        num_layers: int,
+        routing: str = "em-routing",
+        num_capsules: int = 0,
+        own: bool = False,
+        iterations: int = 3,
+        backend: str = "auto",
+    ) -> None:
+        super().__init__(embed_dim, num_layers)
+        num_capsules = num_capsules or embed_dim
+        if routing not in ROUTINGS:
+            raise ValueError(f"routing {routing!r} is unknown: choose from {', '.join(ROUTINGS)}")
+        if num_capsules < 0 or embed_dim % num_capsules:
+            raise ValueError(f"{num_capsules} capsules do not divide the width {embed_dim}")
+        self.routing = routing
+        self.num_capsules = num_capsules
+        self.own = own
+        self.iterations = iterations
+        self.backend = backend
+        linear = functools.partial(BlockLinear, num_layers) if own else nn.Linear
+        concatenated = num_layers * embed_dim
+        self.hidden = linear(concatenated, concatenated)
+        self.votes = linear(concatenated, concatenated)
+        if routing == "em-routing":
+            self.activation = linear(concatenated, num_layers * num_capsules)
+            self.beta_a = nn.Parameter(torch.empty(num_capsules))
+            self.beta_u = nn.Parameter(torch.empty(num_capsules))
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Glorot initialisation; the votes of the size, beta_a of the cost, that routing needs."""
+        reset_linear(self.hidden)
+        reset_linear(self.votes, gain=math.sqrt(2) * self.vote_scale())  # relu halves the power
+        if self.routing == "em-routing":
+            reset_linear(self.activation)
+            nn.init.constant_(self.beta_a, self.expected_cost())
+            nn.init.zeros_(self.beta_u)
+
+    def vote_scale(self) -> float:
+        """Standard deviation of a vote at the start, for layers of unit variance (**D**).
+
+        EM routing returns A mu: about half the mean of L independent votes. They start at 2 sqrt(L)
+        for the aggregate to be of the size of the H^L it replaces.
+
+        Dynamic routing returns squash(S), S the sum of L votes / N at first; D = d / N numbers of
+        size v give |S|^2 = v^2 L D / N^2 and logits of about v |S|^2. At v = 1 and N = d the
+        output would be 1e-5 and Adam's epsilon larger than its gradients; at v = 20 the second
+        softmax gives each layer to one capsule and all others get neither output nor gradient.
+        v |S|^2 = 0.02 is between them at every N.
+        """
+        if self.routing == "em-routing":
+            return 2 * math.sqrt(self.num_layers)
+        return self.num_capsules * (0.02 / (self.num_layers * self.embed_dim)) ** (1 / 3)
+
+    def expected_cost(self) -> float:
+        """Cost chi of a capsule in the first M-step at the start; beta_a starts there (**D**).
+
+        The activation A then starts at 1/2 whatever N is. With beta_a at 0 the wide capsules of a
+        small N would be off for good: at N = 1, A and its gradient are exactly 0.
+        """
+        variance = self.vote_scale() ** 2 * (1 - 1 / self.num_layers) + VARIANCE_FLOOR
+        mass = self.num_layers / (2 * self.num_capsules)  # C = 1/N, a_in about 1/2
+        width = self.embed_dim // self.num_capsules
+        return width * mass * (math.log(2 * math.pi * variance) + 1) / 2
+
+    def route(self, votes: Tensor, hidden: Tensor) -> Tensor:
+        """Votes ``[..., L, N, D]`` to output capsules ``[..., N, D]``."""
+        if self.routing == "dynamic-routing":
+            return dynamic_routing(votes, self.iterations, backend=self.backend)[0]
+        activation = self.split(self.activation(hidden).sigmoid())
+        return em_routing(
+            votes, self.beta_a, self.beta_u, self.iterations, activation, backend=self.backend
+        )
+
+    def forward(self, layers: Sequence[Tensor]) -> Tensor:
+        """L layers ``[..., d]`` to their aggregate ``[..., d]``."""
+        hidden = F.relu(self.hidden(self.concatenate(layers)))
+        votes = self.split(self.votes(hidden)).unflatten(-1, (self.num_capsules, -1))
+        return self.route(votes, hidden).flatten(-2)
+
+    def extra_repr(self) -> str:
+        """The settings, for ``print(model)``."""
+        return (
+            f"routing={self.routing}, layers={self.num_layers}, capsules={self.num_capsules}, "
+            f"own={self.own}, iterations={self.iterations}"
+        )

@@ -1,0 +1,42 @@
+"""Transparent attention: each decoder layer's own mixture of the encoder's states."""
+
+from __future__ import annotations
+
+from typing import Sequence
+
+import torch
+import torch.nn as nn
+from torch import Tensor
+
+from .base import check_count, check_positive
+
+
+class TransparentMixture(nn.Module):
+    r"""Transparent attention: a mixture of all encoder states for each decoder layer.
+
+    .. math:: M_j = \sum_{l=0}^{L} \mathrm{softmax}(W_{:,j})_l H^l, \quad j = 1..M
+
+    (Bapna et al. 2018; ampomah2020 section 5.3), H^0 the embedding. W is (L + 1) x M scalars.
+
+    **D**: W starts at 0: every decoder layer starts with the plain mean of the states.
+
+    Args:
+        num_states: L + 1.
+        num_decoder_layers: M.
+
+    Raises:
+        ValueError: either is below 1; on a call, there are not L + 1 states.
+    """
+
+    def __init__(self, num_states: int, num_decoder_layers: int) -> None:
+        super().__init__()
+        check_positive(num_states=num_states, num_decoder_layers=num_decoder_layers)
+        self.weight = nn.Parameter(torch.zeros(num_states, num_decoder_layers))
+
+    def forward(self, states: Sequence[Tensor]) -> Tensor:
+        """L + 1 states ``[..., d]`` to the mixtures, j in the j-th block of ``[..., M d]``."""
+        check_count(states, self.weight.size(0))
+        mixture = torch.einsum(
+            "l...d,lj->...jd", torch.stack(tuple(states)), self.weight.softmax(0)
+        )
+        return mixture.flatten(-2)
