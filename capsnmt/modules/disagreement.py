@@ -3,29 +3,47 @@
 from __future__ import annotations
 
 import functools
+import math
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any, Collection, Dict, FrozenSet, Iterator, List, Optional, Tuple
 
 import torch
 import torch.nn as nn
-import torch.nn.functional as F
 from fairseq.modules.checkpoint_activations import checkpoint_wrapper
 from torch import Tensor
 
 TERMS = ("subspace", "position", "output")
 
+# A shorter vector has no direction: the gradient of a cosine grows with the inverse of the length.
+# The floor of torch's own cosine similarity; every nonzero fp16 number is above it.
+LENGTH_FLOOR = 1e-8
+
+
+def precise(x: Tensor) -> Tensor:
+    """In fp32 or better: sums over a model's width lose too much in half precision."""
+    return x.to(torch.promote_types(x.dtype, torch.float32))
+
 
 def mean_cosine(x: Tensor) -> Tensor:
-    r"""Mean cosine over all pairs of heads: ``[B, H, L, d_h]`` to ``[B, L]``.
+    r"""Mean cosine over all pairs of heads: ``[B, H, L, d_h]`` to ``[B, L]``, within [0, 1].
 
     .. math::
         \frac{1}{H^2} \sum_{i,j} \cos(x_i, x_j)
         = \frac{1}{H^2} \Bigl| \sum_i \frac{x_i}{|x_i|} \Bigr|^2
 
-    The right side needs no pair, so it costs H and not H^2. The cosine with a zero vector is 0.
+    (eq. 5 and 7 of Li et al. 2021, with the sign of a loss). The right side needs no pair, so it
+    costs H and not H^2.
+
+    **D**: the cosine with a vector of no direction (shorter than ``LENGTH_FLOOR``) is 0, and such
+    a vector gets no gradient.
+
+    >>> mean_cosine(torch.tensor([[[[1.0, 0.0]], [[0.0, 2.0]]]]))  # two orthogonal heads
+    tensor([[0.5000]])
     """
-    x = F.normalize(x.to(torch.promote_types(x.dtype, torch.float32)), dim=-1)
+    x = precise(x)
+    length = x.norm(dim=-1, keepdim=True)
+    x = x / length.masked_fill(length < LENGTH_FLOOR, math.inf)
     return x.mean(dim=1).square().sum(-1)
 
 
@@ -34,9 +52,10 @@ def mean_overlap(weights: Tensor) -> Tensor:
 
     .. math::
         \frac{1}{H^2} \sum_{i,j} \sum_k A_i[k] A_j[k] = \frac{1}{H^2} \Bigl| \sum_i A_i \Bigr|^2
+
+    (eq. 6, likewise; of one query). 1 where all heads look at the same single key.
     """
-    weights = weights.to(torch.promote_types(weights.dtype, torch.float32))
-    return weights.mean(dim=1).square().sum(-1)
+    return precise(weights).mean(dim=1).square().sum(-1)
 
 
 class DisagreementRecord:
@@ -74,6 +93,26 @@ class DisagreementRecord:
     def append(self, role: str, term: str, value: Tensor) -> None:
         """Add what the next layer measured."""
         self.values.setdefault((role, term), []).append(value)
+
+    def mean(self, role: str, term: str, source: Tensor, target: Tensor) -> Optional[Tensor]:
+        """A term's mean over the layers that ran and the real positions; ``None``: no layer ran.
+
+        **D**: the mean is over the tokens of the batch and not over the means of its sentences: a
+        token counts the same wherever it stands, as in the likelihood.
+
+        Args:
+            source: ``[B, S]``, true at the real tokens of the source.
+            target: ``[B, T]``, true at those of the decoder's input.
+        """
+        layers = self.values.get((role, term))
+        if not layers:
+            return None
+        measured = torch.stack(layers).mean(dim=0)
+        of_source = role == "enc-self" or (role == "enc-dec" and term == "subspace")
+        real = source if of_source else target
+        if measured.size(1) > real.size(1):  # --cross-self-attention: keys of both, source first
+            real = torch.cat([source, target], dim=1)
+        return (measured * real).sum() / real.sum().clamp(min=1)
 
 
 _record: ContextVar[Optional[DisagreementRecord]] = ContextVar(
