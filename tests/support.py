@@ -5,8 +5,9 @@ from __future__ import annotations
 import argparse
 import itertools
 from pathlib import Path
+from random import Random
 from types import SimpleNamespace
-from typing import Any, Dict, List, Sequence, Tuple
+from typing import Any, Dict, List, Sequence, Set, Tuple
 
 import fairseq.models
 import torch
@@ -16,6 +17,9 @@ from fairseq.models import ARCH_MODEL_INV_REGISTRY
 from torch import Tensor
 
 import capsnmt
+from capsnmt.modules.capsule_attention import DECODER_ROUTINGS, ENCODER_ROUTINGS
+from capsnmt.modules.layer_aggregation import LAYER_AGGREGATIONS
+from capsnmt.modules.multi_layer_attention import VARIANTS
 
 PLUGIN = str(Path(capsnmt.__file__).parent)
 REPO = Path(__file__).resolve().parent.parent
@@ -57,30 +61,97 @@ def build(arch: str, *flags: str, small: bool = True, seed: int = 1) -> torch.nn
     return fairseq.models.build_model(args, TASK).eval()
 
 
+EVERYWHERE = "enc-self,enc-dec,dec-self"
+# switch -> its values, the first of which leaves it (and what depends on it) off
+VALUES: Dict[str, Tuple[str, ...]] = {
+    "--head-aggregation": ("linear", "simple", "em"),
+    "--head-aggregation-attention": (
+        "enc-self",
+        "enc-dec",
+        "dec-self",
+        "enc-self,enc-dec,dec-self",
+    ),
+    "--head-capsules": ("0", "4"),
+    "--head-capsule-norm": ("no", "yes"),
+    "--layer-aggregation": LAYER_AGGREGATIONS,
+    "--layer-aggregation-side": ("both", "encoder", "decoder"),
+    "--layer-capsules": ("0", "4"),
+    "--layer-capsule-input": ("all", "own"),
+    "--mlmha": ("none", *VARIANTS),
+    "--mlmha-sources": ("0", "1"),
+    "--capsule-routing-encoder": ENCODER_ROUTINGS,
+    "--capsule-routing-decoder": DECODER_ROUTINGS,
+    "--capsule-routing-encoder-layers": ("all", "2"),
+    "--routing-iterations": ("3", "1"),
+    "--encoder-embed-dim": ("16", "24"),
+    "--encoder-normalize-before": ("no", "yes"),
+    "--decoder-normalize-before": ("no", "yes"),
+}
+# switch -> the switch that must be on
+NEEDS = {
+    "--head-aggregation-attention": "--head-aggregation",
+    "--head-capsules": "--head-aggregation",
+    "--head-capsule-norm": "--head-aggregation",
+    "--layer-aggregation-side": "--layer-aggregation",
+    "--mlmha-sources": "--mlmha",
+    "--capsule-routing-encoder-layers": "--capsule-routing-encoder",
+}
+ROUTED_LAYERS = ("dynamic-routing", "em-routing")
+
+
+def may_meet(values: Sequence[str]) -> bool:
+    """Whether the values of the first switches of ``VALUES`` make a model that is not refused."""
+    chosen = dict(zip(VALUES, values))
+
+    def on(switch: str) -> bool:
+        return chosen.get(switch) != VALUES[switch][0]
+
+    given = {switch for switch in chosen if on(switch)}
+    layers = chosen.get("--layer-aggregation")
+    if any(switch in given and need in chosen and not on(need) for switch, need in NEEDS.items()):
+        return False
+    if {"--layer-capsules", "--layer-capsule-input"} & given and layers not in ROUTED_LAYERS:
+        return False
+    if layers == "transparent":
+        # its one side is its default, and the encoder's output is its to hand over
+        return not {"--layer-aggregation-side", "--mlmha"} & given
+    if "--routing-iterations" in given:
+        routed = {"--head-aggregation", "--capsule-routing-encoder", "--capsule-routing-decoder"}
+        return bool(routed & given) or layers in ROUTED_LAYERS
+    return True
+
+
+def _possible_rows(count: int, seed: int = 0) -> List[Tuple[str, ...]]:
+    """Random values for all switches; where one may not meet those before, its first value."""
+    random = Random(seed)
+    rows = []
+    for _ in range(count):
+        row: List[str] = []
+        for values in VALUES.values():
+            value = random.choice(values)
+            row.append(value if may_meet([*row, value]) else values[0])
+        rows.append(tuple(row))
+    return rows
+
+
 def _combinations() -> Dict[str, Tuple[str, ...]]:
-    """Every routing in every subset of the attentions, the other switches varying along."""
-    attentions = [
-        ",".join(subset)
-        for size in (1, 2, 3)
-        for subset in itertools.combinations(("enc-self", "enc-dec", "dec-self"), size)
-    ]
-    varied = itertools.cycle(
-        [
-            (),
-            ("--head-capsules", "4"),
-            ("--head-capsule-norm", "--routing-iterations", "1"),
-            ("--head-capsules", "1", "--routing-iterations", "2"),
-            ("--encoder-normalize-before", "--decoder-normalize-before"),
-        ]
-    )
-    return {
-        f"{routing}:{attention}:{' '.join(others)}": (
-            *("--head-aggregation", routing, "--head-aggregation-attention", attention),
-            *others,
-        )
-        for routing in ("simple", "em")
-        for attention, others in zip(attentions, varied)
-    }
+    """Systems that cover every pair of values which may meet, chosen greedily."""
+
+    def pairs(row: Tuple[str, ...]) -> Set[Tuple[Tuple[int, str], Tuple[int, str]]]:
+        return set(itertools.combinations(enumerate(row), 2))
+
+    candidates = {row: pairs(row) for row in _possible_rows(2000)}
+    uncovered = set().union(*candidates.values())
+    systems = {}
+    while uncovered:
+        row = max(candidates, key=lambda row: len(candidates[row] & uncovered))
+        uncovered -= candidates[row]
+        flags: List[str] = []
+        for (switch, (default, *_)), value in zip(VALUES.items(), row):
+            if value != default:
+                flags += [switch] if value == "yes" else [switch, value]
+        systems[" ".join(flags).replace("--", "")] = tuple(flags)
+    return systems
 
 
 # name -> (architecture, flags): every registered architecture, and every combination of switches

@@ -9,7 +9,7 @@ from fairseq.models.transformer.transformer_legacy import base_architecture
 from fairseq.utils import safe_hasattr
 
 from capsnmt.models import transformer  # noqa: F401  the model must be registered first
-from capsnmt.models.config import complete, validate
+from capsnmt.models.validation import complete, validate
 
 MODEL = "capsnmt_transformer"
 
@@ -21,7 +21,16 @@ PRESETS: Dict[str, Dict[str, Any]] = {
         "head_aggregation_attention": "enc-self",
         "head_aggregation_encoder_layers": "1,2",
     },
+    "transformer_dlcl_routing": {"layer_aggregation": "em-routing"},
+    "transformer_mlmha": {"mlmha": "M-10"},
+    "capsule_transformer": {
+        "capsule_routing_encoder": "both",
+        "capsule_routing_decoder": "horizontal",
+    },
 }
+
+# Ampomah et al. 2020, section 6: what they recommend for shallow networks.
+OF_SIZE: Dict[str, Dict[str, Any]] = {"transformer_mlmha_iwslt": {"mlmha": "M-00"}}
 
 
 def _size(width: int, ffn: int, heads: int, layers: int, **others: Any) -> Dict[str, Any]:
@@ -50,7 +59,7 @@ def architecture(preset: str, size: str) -> Callable[[Any], None]:
             if not safe_hasattr(args, name):
                 setattr(args, name, value)
         base_architecture(args)
-        complete(args, PRESETS[preset])
+        complete(args, {**PRESETS[preset], **OF_SIZE.get(preset + size, {})})
         validate(args)
 
     return configure

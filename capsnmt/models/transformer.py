@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import itertools
-from typing import Any, Dict, Optional
+from typing import Any, Dict, List, Optional, Tuple
 
+import torch
 import torch.nn as nn
 from fairseq.dataclass.utils import gen_parser_from_dataclass
 from fairseq.distributed import fsdp_wrap
@@ -14,16 +15,23 @@ from fairseq.models.transformer import (
     TransformerEncoderBase,
     TransformerModel,
 )
-from fairseq.modules.checkpoint_activations import checkpoint_wrapper
 from fairseq.modules.transformer_layer import (
     TransformerDecoderLayerBase,
     TransformerEncoderLayerBase,
 )
+from torch import Tensor
 
-from capsnmt.models.config import MECHANISMS, aggregates_heads
+from capsnmt.errors import ConfigurationError
+from capsnmt.models.config import MECHANISMS
 from capsnmt.models.initialisation import initialise_from
-from capsnmt.modules.attention import Attention
+from capsnmt.models.selection import aggregates_heads, routes_scores
+from capsnmt.modules.attention import Attention, BlockAttention
+from capsnmt.modules.capsule_attention import CapsuleAttention
+from capsnmt.modules.disagreement import checkpoint_layer
 from capsnmt.modules.head_aggregation import HeadAggregation
+from capsnmt.modules.layer_aggregation import TransparentMixture, layer_aggregation
+from capsnmt.modules.layer_drop import DecoderLayerDrop, EncoderLayerDrop
+from capsnmt.modules.multi_layer_attention import MultiLayerAttention
 
 # Copies of a layer's weights that fairseq 0.12.2 keeps for its evaluation fast path.
 FAST_PATH_COPIES = tuple(
@@ -42,13 +50,14 @@ def learned_parameters(model: nn.Module) -> Dict[str, nn.Parameter]:
     }
 
 
-def aggregate_heads(attention: Attention, cfg: Any, name: str, layer: int) -> None:
-    """Put the head aggregation that ``cfg`` asks for in place of the output projection.
+def finish_attention(attention: Attention, cfg: Any, role: str, layer: int) -> None:
+    """Tell the attention its role; aggregate its heads as ``cfg`` asks, not by ``out_proj``.
 
     After the layer's own construction, because fairseq 0.12.2's encoder layer reads the shape of
     ``out_proj.weight`` while it is built.
     """
-    if aggregates_heads(cfg, name, layer):
+    attention.role = role
+    if aggregates_heads(cfg, role, layer):
         attention.out_proj = HeadAggregation(
             attention.embed_dim,
             attention.num_heads,
@@ -57,7 +66,44 @@ def aggregate_heads(attention: Attention, cfg: Any, name: str, layer: int) -> No
             iterations=cfg.routing_iterations,
             normalize=cfg.head_capsule_norm,
             backend=cfg.routing_backend,
+            input_dim=attention.out_proj.in_features,
         )
+
+
+def self_attention(cfg: Any, side: str, layer: int, **settings: Any) -> Attention:
+    """The self-attention of a layer (1-based) of the encoder or decoder."""
+    stack, routing = getattr(cfg, side), getattr(cfg, f"capsule_routing_{side}")
+    settings.update(dropout=cfg.attention_dropout)
+    if not routes_scores(cfg, side, layer):
+        return Attention(stack.embed_dim, stack.attention_heads, **settings)
+    return CapsuleAttention(
+        stack.embed_dim,
+        stack.attention_heads,
+        vertical=routing in ("vertical", "both"),
+        horizontal=routing in ("horizontal", "both"),
+        iterations=cfg.routing_iterations,
+        backend=cfg.routing_backend,
+        **settings,
+    )
+
+
+def stack_aggregation(cfg: Any, side: str) -> Optional[nn.Module]:
+    """The position-wise aggregation of the layers of the encoder or decoder, if there is one."""
+    if cfg.layer_aggregation in ("none", "transparent"):
+        return None
+    if cfg.layer_aggregation_side not in (side, "both"):
+        return None
+    stack = getattr(cfg, side)
+    return layer_aggregation(
+        cfg.layer_aggregation,
+        stack.embed_dim,
+        stack.layers,
+        stack.ffn_embed_dim,
+        num_capsules=cfg.layer_capsules,
+        own=cfg.layer_capsule_input == "own",
+        iterations=cfg.routing_iterations,
+        backend=cfg.routing_backend,
+    )
 
 
 class TransformerEncoderLayer(TransformerEncoderLayerBase):
@@ -68,20 +114,15 @@ class TransformerEncoderLayer(TransformerEncoderLayerBase):
     _load_from_state_dict = nn.Module._load_from_state_dict
 
     def __init__(self, cfg: Any, number: int, return_fc: bool = False) -> None:
+        self.number = number
         super().__init__(cfg, return_fc=return_fc)
         for name in FAST_PATH_COPIES:
             self._parameters.pop(name, None)
-        aggregate_heads(self.self_attn, cfg, "enc-self", number)
+        finish_attention(self.self_attn, cfg, "enc-self", number)
 
     def build_self_attention(self, embed_dim: int, cfg: Any) -> Attention:
-        return Attention(
-            embed_dim,
-            cfg.encoder.attention_heads,
-            dropout=cfg.attention_dropout,
-            self_attention=True,
-            q_noise=self.quant_noise,
-            qn_block_size=self.quant_noise_block_size,
-        )
+        noise = {"q_noise": self.quant_noise, "qn_block_size": self.quant_noise_block_size}
+        return self_attention(cfg, "encoder", self.number, **noise)
 
     def upgrade_state_dict_named(self, state_dict: Dict[str, Any], name: str) -> None:
         """Also drop the copies that a checkpoint of fairseq 0.12.2's own Transformer holds."""
@@ -94,42 +135,44 @@ class TransformerDecoderLayer(TransformerDecoderLayerBase):
     """fairseq's decoder layer over our attention. ``number`` is 1 at the bottom."""
 
     def __init__(self, cfg: Any, number: int, no_encoder_attn: bool = False) -> None:
+        self.number = number
         super().__init__(cfg, no_encoder_attn)
-        aggregate_heads(self.self_attn, cfg, "dec-self", number)
+        finish_attention(self.self_attn, cfg, "dec-self", number)
         if self.encoder_attn is not None:
-            aggregate_heads(self.encoder_attn, cfg, "enc-dec", number)
+            finish_attention(self.encoder_attn, cfg, "enc-dec", number)
 
     def build_self_attention(
         self, embed_dim: int, cfg: Any, add_bias_kv: bool = False, add_zero_attn: bool = False
     ) -> Attention:
         if add_bias_kv or add_zero_attn:
             raise NotImplementedError("capsnmt attention has no bias or zero keys")
-        return Attention(
-            embed_dim,
-            cfg.decoder.attention_heads,
-            dropout=cfg.attention_dropout,
-            self_attention=not cfg.cross_self_attention,
-            q_noise=self.quant_noise,
-            qn_block_size=self.quant_noise_block_size,
-        )
+        noise = {"q_noise": self.quant_noise, "qn_block_size": self.quant_noise_block_size}
+        if cfg.cross_self_attention:
+            noise["self_attention"] = False
+        return self_attention(cfg, "decoder", self.number, **noise)
 
     def build_encoder_attention(self, embed_dim: int, cfg: Any) -> Attention:
-        return Attention(
-            embed_dim,
-            cfg.decoder.attention_heads,
-            kdim=cfg.encoder.embed_dim,
-            vdim=cfg.encoder.embed_dim,
-            dropout=cfg.attention_dropout,
-            encoder_decoder_attention=True,
-            q_noise=self.quant_noise,
-            qn_block_size=self.quant_noise_block_size,
-        )
+        settings: Dict[str, Any] = {
+            "dropout": cfg.attention_dropout,
+            "q_noise": self.quant_noise,
+            "qn_block_size": self.quant_noise_block_size,
+        }
+        heads, source_dim = cfg.decoder.attention_heads, cfg.encoder.embed_dim
+        if cfg.mlmha != "none":
+            sources = cfg.mlmha_sources or cfg.encoder.layers
+            return MultiLayerAttention(
+                embed_dim, heads, sources, cfg.mlmha, source_dim=source_dim, **settings
+            )
+        settings.update(kdim=source_dim, vdim=source_dim, encoder_decoder_attention=True)
+        if cfg.layer_aggregation == "transparent":
+            return BlockAttention(embed_dim, heads, block=self.number - 1, **settings)
+        return Attention(embed_dim, heads, **settings)
 
 
 def wrap_layer(layer: nn.Module, cfg: Any) -> nn.Module:
     """Activation checkpointing and sharding, as fairseq wraps its own layers."""
     if cfg.checkpoint_activations:
-        layer = checkpoint_wrapper(layer, offload_to_cpu=cfg.offload_activations)
+        layer = checkpoint_layer(layer, offload_to_cpu=cfg.offload_activations)
     # a checkpointed layer is always a shard of its own, whatever its size
     return fsdp_wrap(
         layer, min_num_params=0 if cfg.checkpoint_activations else cfg.min_params_to_wrap
@@ -137,28 +180,109 @@ def wrap_layer(layer: nn.Module, cfg: Any) -> nn.Module:
 
 
 class TransformerEncoder(TransformerEncoderBase):
-    """fairseq's encoder over our layers."""
+    """fairseq's encoder over our layers, and what it hands to the decoder.
+
+    That is one ``[T, B, n d]`` in place of the top layer's output: the features of all sources of
+    multi-layer attention, or of all mixtures of transparent attention, beside one another, so that
+    everything the host does to the encoder's output stays right.
+
+    **D**: where the stack ends with a LayerNorm (pre-norm), it is applied to each layer's output.
+    """
+
+    layers: nn.ModuleList
 
     def __init__(self, cfg: Any, *args: Any, **kwargs: Any) -> None:
         self.numbers = itertools.count(1)
         super().__init__(cfg, *args, **kwargs)
         del self.numbers
+        self.layer_aggregation = stack_aggregation(cfg, "encoder")
+        self.transparent: Optional[nn.Module] = None
+        if cfg.layer_aggregation == "transparent":
+            self.transparent = TransparentMixture(cfg.encoder.layers + 1, cfg.decoder.layers)
+        self.num_sources = 1
+        if cfg.mlmha != "none":
+            self.num_sources = cfg.mlmha_sources or cfg.encoder.layers
+        self.masked_source: int = cfg.mlmha_mask_source
+        if self.reads_all_layers and self.encoder_layerdrop > 0:
+            self.layers = EncoderLayerDrop(self.encoder_layerdrop, self.layers.children())
+
+    @property
+    def reads_all_layers(self) -> bool:
+        """Whether anything but the top layer's output is handed to the decoder."""
+        aggregates = self.layer_aggregation is not None or self.transparent is not None
+        return aggregates or self.num_sources > 1 or self.masked_source > 0
 
     def build_encoder_layer(self, cfg: Any) -> nn.Module:
         layer = TransformerEncoderLayer(cfg, next(self.numbers), return_fc=self.return_fc)
         return wrap_layer(layer, cfg)
 
+    def train(self, mode: bool = True) -> TransformerEncoder:
+        if mode and self.masked_source:
+            raise ConfigurationError(
+                f"--mlmha-mask-source: {self.masked_source}: a source is masked at generation, not "
+                f"in training: train without it, then give it by --model-overrides"
+            )
+        return super().train(mode)
+
+    def forward_scriptable(
+        self,
+        src_tokens: Tensor,
+        src_lengths: Optional[Tensor] = None,
+        return_all_hiddens: bool = False,
+        token_embeddings: Optional[Tensor] = None,
+    ) -> Dict[str, List[Optional[Tensor]]]:
+        encoded = super().forward_scriptable(
+            src_tokens, src_lengths, return_all_hiddens or self.reads_all_layers, token_embeddings
+        )
+        if self.reads_all_layers:
+            encoded["encoder_out"] = [self.hand_over(encoded["encoder_states"])]
+            if not return_all_hiddens:
+                encoded.update(encoder_states=[], fc_results=[])
+        return encoded
+
+    def hand_over(self, states: List[Tensor]) -> Tensor:
+        """What the decoder attends to, ``[T, B, n d]``, of the embeddings and H^1..H^L."""
+        if self.layer_norm is not None:
+            states = [self.layer_norm(state) for state in states]
+        if self.transparent is not None:
+            return self.transparent(states)
+        sources = states[1:]
+        if self.layer_aggregation is not None:
+            sources[-1] = self.layer_aggregation(states[1:])
+        if self.masked_source:
+            sources[self.masked_source - 1] = torch.zeros_like(sources[self.masked_source - 1])
+        return torch.cat(sources[-self.num_sources :], dim=-1)
+
 
 class TransformerDecoder(TransformerDecoderBase):
-    """fairseq's decoder over our layers."""
+    """fairseq's decoder over our layers, whose outputs it may aggregate.
+
+    **D**: where the stack ends with a LayerNorm (pre-norm), it is applied to each layer's output.
+    """
+
+    layers: nn.ModuleList
 
     def __init__(self, cfg: Any, *args: Any, **kwargs: Any) -> None:
         self.numbers = itertools.count(1)
         super().__init__(cfg, *args, **kwargs)
         del self.numbers
+        self.layer_aggregation = stack_aggregation(cfg, "decoder")
+        if self.layer_aggregation is not None and self.decoder_layerdrop > 0:
+            self.layers = DecoderLayerDrop(self.decoder_layerdrop, self.layers.children())
 
     def build_decoder_layer(self, cfg: Any, no_encoder_attn: bool = False) -> nn.Module:
         return wrap_layer(TransformerDecoderLayer(cfg, next(self.numbers), no_encoder_attn), cfg)
+
+    def extract_features_scriptable(self, *args: Any, **kwargs: Any) -> Tuple[Tensor, Dict]:
+        features, extra = super().extract_features_scriptable(*args, **kwargs)
+        if self.layer_aggregation is not None:
+            states = extra["inner_states"][1:]
+            if self.layer_norm is not None:
+                states = [self.layer_norm(state) for state in states]
+            features = self.layer_aggregation(states).transpose(0, 1)  # batch first, as the host
+            if self.project_out_dim is not None:
+                features = self.project_out_dim(features)
+        return features, extra
 
 
 @register_model("capsnmt_transformer")

@@ -227,3 +227,23 @@ class Attention(MultiheadAttention):
             if weights is not None:
                 weights = weights.unflatten(2, (-1, length)).transpose(1, 2).flatten(0, 1)
         return heads, weights
+
+
+class BlockAttention(Attention):
+    """Encoder-decoder attention to one block of the features that the encoder hands over.
+
+    Args:
+        block: 0-based; the block's width is ``kdim``.
+    """
+
+    def __init__(self, *args: Any, block: int, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.block = block
+
+    def project(
+        self, query: Tensor, key: Optional[Tensor], *args: Any, **kwargs: Any
+    ) -> Tuple[Tensor, Tensor, Tensor, Optional[Tensor]]:
+        """As :meth:`Attention.project`, of the block of ``key``, ``[K, B, n * kdim]``."""
+        if key is not None:
+            key = key[..., self.block * self.kdim : (self.block + 1) * self.kdim]
+        return super().project(query, key, *args, **kwargs)

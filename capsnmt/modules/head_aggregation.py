@@ -34,6 +34,9 @@ class HeadAggregation(nn.Module):
     **D**: the optional normalisation is one LayerNorm over the concatenated capsules. At the
     papers' N = d a capsule is a single number, which a norm of its own would erase.
 
+    **D**: where the sources of multi-layer attention are concatenated, :math:`\hat O` has n d
+    features and W1 is d x (n d); the votes stay H.
+
     Args:
         embed_dim: d, the model's width.
         num_heads: H, the input capsules.
@@ -42,6 +45,7 @@ class HeadAggregation(nn.Module):
         iterations: T.
         normalize: put a LayerNorm on the output capsules.
         backend: how the routing is run, see :mod:`capsnmt.routing.backend`.
+        input_dim: width of the concatenated heads; 0 means d.
 
     Raises:
         ValueError: ``routing`` is unknown or N does not divide d.
@@ -56,6 +60,7 @@ class HeadAggregation(nn.Module):
         iterations: int = 3,
         normalize: bool = False,
         backend: str = "auto",
+        input_dim: int = 0,
     ) -> None:
         super().__init__()
         num_capsules = num_capsules or embed_dim
@@ -68,7 +73,7 @@ class HeadAggregation(nn.Module):
         self.num_capsules = num_capsules
         self.iterations = iterations
         self.backend = backend
-        self.hidden = nn.Linear(embed_dim, embed_dim)
+        self.hidden = nn.Linear(input_dim or embed_dim, embed_dim)
         self.votes = nn.Linear(embed_dim, num_heads * embed_dim)
         if routing == "em":
             self.beta_a = nn.Parameter(torch.zeros(num_capsules))
@@ -82,7 +87,7 @@ class HeadAggregation(nn.Module):
         A block is one head's own map to its votes; scaled by the fan-out of all H blocks together,
         votes and with them the sublayer's output would shrink with the number of heads.
         """
-        embed_dim = self.hidden.in_features
+        embed_dim = self.hidden.out_features
         nn.init.xavier_uniform_(self.hidden.weight)
         bound = math.sqrt(6 / (embed_dim + embed_dim))
         nn.init.uniform_(self.votes.weight, -bound, bound)

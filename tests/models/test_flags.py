@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from typing import Callable
 
 import pytest
 import torch
@@ -10,7 +11,11 @@ from fairseq.models import ARCH_CONFIG_REGISTRY
 
 from capsnmt.errors import ConfigurationError
 from capsnmt.models.config import defaults, flag
+from capsnmt.modules.attention import BlockAttention
+from capsnmt.modules.capsule_attention import CapsuleAttention
 from capsnmt.modules.head_aggregation import HeadAggregation
+from capsnmt.modules.layer_aggregation.routing import LayerRouting
+from capsnmt.modules.multi_layer_attention import VARIANTS, MultiLayerAttention
 from tests.support import SMALL, build, parse
 
 
@@ -18,53 +23,137 @@ def routed(model: torch.nn.Module) -> dict:
     return {n: m for n, m in model.named_modules() if isinstance(m, HeadAggregation)}
 
 
+def modules(model: torch.nn.Module, kind: type) -> dict:
+    return {
+        re.sub(r"layers\.(\d)\.", r"\1.", n): m
+        for n, m in model.named_modules()
+        if isinstance(m, kind)
+    }
+
+
+def values(kind: type, name: str) -> Callable[[torch.nn.Module], set]:
+    """A probe: what all modules of the kind have under the name."""
+    return lambda model: {getattr(m, name) for m in modules(model, kind).values()}
+
+
+def places(kind: type) -> Callable[[torch.nn.Module], set]:
+    """A probe: where the modules of the kind are."""
+    return lambda model: set(modules(model, kind))
+
+
+def aggregated(model: torch.nn.Module) -> dict:
+    """The aggregation of each stack."""
+    return {
+        name: type(stack.layer_aggregation).__name__
+        for name, stack in (("encoder", model.encoder), ("decoder", model.decoder))
+        if stack.layer_aggregation is not None
+    }
+
+
+HEADS = ("--head-aggregation", "em")
+LAYERS = ("--layer-aggregation", "em-routing")
+CAPSULES = ("--capsule-routing-encoder", "both")
 # flag -> (the flags around it, a probe of the model, the value it must show)
 REACHES = {
-    "--head-aggregation simple": ((), lambda r: {m.routing for m in r.values()}, {"simple"}),
-    "--head-aggregation em": ((), lambda r: {m.routing for m in r.values()}, {"em"}),
+    "--head-aggregation simple": ((), values(HeadAggregation, "routing"), {"simple"}),
+    "--head-aggregation em": ((), values(HeadAggregation, "routing"), {"em"}),
     "--head-aggregation-attention enc-dec,dec-self": (
-        ("--head-aggregation", "em"),
-        lambda r: {re.sub(r"\d", "", name) for name in r},
-        {"decoder.layers..encoder_attn.out_proj", "decoder.layers..self_attn.out_proj"},
+        HEADS,
+        places(HeadAggregation),
+        {f"decoder.{n}.{kind}.out_proj" for n in (0, 1) for kind in ("self_attn", "encoder_attn")},
     ),
     "--head-aggregation-encoder-layers 2": (
-        ("--head-aggregation", "em"),
-        set,
-        {"encoder.layers.1.self_attn.out_proj"},
+        HEADS,
+        places(HeadAggregation),
+        {"encoder.1.self_attn.out_proj"},
     ),
     "--head-aggregation-decoder-layers 1-1": (
-        ("--head-aggregation", "em", "--head-aggregation-attention", "dec-self"),
-        set,
-        {"decoder.layers.0.self_attn.out_proj"},
+        (*HEADS, "--head-aggregation-attention", "dec-self"),
+        places(HeadAggregation),
+        {"decoder.0.self_attn.out_proj"},
     ),
-    "--head-capsules 8": (
-        ("--head-aggregation", "em"),
-        lambda r: {m.num_capsules for m in r.values()},
-        {8},
-    ),
+    "--head-capsules 8": (HEADS, values(HeadAggregation, "num_capsules"), {8}),
     "--head-capsule-norm": (
-        ("--head-aggregation", "em"),
-        lambda r: {m.norm is not None for m in r.values()},
+        HEADS,
+        lambda model: {m.norm is not None for m in routed(model).values()},
         {True},
     ),
+    "--layer-aggregation linear": (
+        (),
+        aggregated,
+        {"encoder": "LinearCombination", "decoder": "LinearCombination"},
+    ),
+    "--layer-aggregation iterative": (
+        (),
+        aggregated,
+        {"encoder": "IterativeCombination", "decoder": "IterativeCombination"},
+    ),
+    "--layer-aggregation dynamic": (
+        (),
+        aggregated,
+        {"encoder": "DynamicCombination", "decoder": "DynamicCombination"},
+    ),
+    "--layer-aggregation dynamic-routing": (
+        (),
+        values(LayerRouting, "routing"),
+        {"dynamic-routing"},
+    ),
+    "--layer-aggregation em-routing": ((), values(LayerRouting, "routing"), {"em-routing"}),
+    "--layer-aggregation transparent": ((), values(BlockAttention, "block"), {0, 1}),
+    "--layer-aggregation-side encoder": (LAYERS, aggregated, {"encoder": "LayerRouting"}),
+    "--layer-aggregation-side decoder": (LAYERS, aggregated, {"decoder": "LayerRouting"}),
+    "--layer-capsules 8": (LAYERS, values(LayerRouting, "num_capsules"), {8}),
+    "--layer-capsule-input own": (LAYERS, values(LayerRouting, "own"), {True}),
+    **{
+        f"--mlmha {variant}": ((), values(MultiLayerAttention, "variant"), {variant})
+        for variant in VARIANTS
+    },
+    "--mlmha-sources 1": (
+        ("--mlmha", "M-10"),
+        values(MultiLayerAttention, "num_sources"),
+        {1},
+    ),
+    "--mlmha-mask-source 2": (
+        ("--mlmha", "M-10"),
+        lambda model: model.encoder.masked_source,
+        2,
+    ),
+    "--capsule-routing-encoder vertical": ((), values(CapsuleAttention, "vertical"), {True}),
+    "--capsule-routing-encoder horizontal": ((), values(CapsuleAttention, "horizontal"), {True}),
+    "--capsule-routing-decoder horizontal": (
+        (),
+        places(CapsuleAttention),
+        {"decoder.0.self_attn", "decoder.1.self_attn"},
+    ),
+    "--capsule-routing-encoder-layers 2": (
+        CAPSULES,
+        places(CapsuleAttention),
+        {"encoder.1.self_attn"},
+    ),
+    "--capsule-routing-decoder-layers 1": (
+        ("--capsule-routing-decoder", "horizontal"),
+        places(CapsuleAttention),
+        {"decoder.0.self_attn"},
+    ),
     "--routing-iterations 5": (
-        ("--head-aggregation", "em"),
-        lambda r: {m.iterations for m in r.values()},
+        (*HEADS, *LAYERS, *CAPSULES),
+        lambda model: {m.iterations for k in ROUTING_MODULES for m in modules(model, k).values()},
         {5},
     ),
     "--routing-backend eager": (
-        ("--head-aggregation", "em"),
-        lambda r: {m.backend for m in r.values()},
+        (*HEADS, *LAYERS, *CAPSULES),
+        lambda model: {m.backend for k in ROUTING_MODULES for m in modules(model, k).values()},
         {"eager"},
     ),
 }
+ROUTING_MODULES = (HeadAggregation, LayerRouting, CapsuleAttention)
 
 
 @pytest.mark.parametrize("given", REACHES)
 def test_the_flag_reaches_the_model(given: str) -> None:
     around, probe, expected = REACHES[given]
-    assert probe(routed(build("capsnmt_transformer", *around, *given.split()))) == expected
-    assert probe(routed(build("capsnmt_transformer", *around))) != expected
+    assert probe(build("capsnmt_transformer", *around, *given.split())) == expected
+    assert probe(build("capsnmt_transformer", *around)) != expected
 
 
 def test_every_flag_of_the_plugin_has_such_a_test() -> None:
@@ -88,6 +177,25 @@ def test_the_preset_is_the_papers_effective_aggregation() -> None:
     assert {m.routing for m in routed(model).values()} == {"em"}
 
 
+def test_each_preset_is_what_its_paper_recommends() -> None:
+    dlcl = build("transformer_dlcl_routing")
+    assert aggregated(dlcl) == {"encoder": "LayerRouting", "decoder": "LayerRouting"}
+    assert values(LayerRouting, "routing")(dlcl) == {"em-routing"}
+    for arch, variant, sources in (
+        ("transformer_mlmha", "M-10", 2),
+        ("transformer_mlmha_big", "M-10", 2),
+        ("transformer_mlmha_iwslt", "M-00", 2),
+    ):
+        attentions = modules(build(arch), MultiLayerAttention).values()
+        assert {(m.variant, m.num_sources) for m in attentions} == {(variant, sources)}
+    capsules = modules(build("capsule_transformer"), CapsuleAttention)
+    assert {name: (m.vertical, m.horizontal) for name, m in capsules.items()} == {
+        f"{side}.{layer}.self_attn": (side == "encoder", True)
+        for side in ("encoder", "decoder")
+        for layer in (0, 1)
+    }
+
+
 def test_a_presets_value_yields_to_a_flag() -> None:
     assert not routed(build("transformer_em_routing", "--head-aggregation", "linear"))
     simple = build("transformer_em_routing", "--head-aggregation", "simple")
@@ -98,6 +206,7 @@ def test_a_presets_value_yields_to_a_flag() -> None:
 
 
 EM = ("--head-aggregation", "em")
+NO_CROSS, CROSS_SELF = "--no-cross-attention", "--cross-self-attention"
 BAD = {
     "unknown aggregation": (("--head-aggregation", "max"), "'max'", "linear, simple, em"),
     "unknown attention": (
@@ -140,6 +249,98 @@ BAD = {
     ),
     "xformers": (("--encoder-xformers-att-config", "{}"), "--encoder-xformers-att-config", "drop"),
     "quantised projection": ((*EM, "--quant-noise-pq", "0.1"), "--quant-noise-pq 0.1", "linear"),
+    "unknown layer aggregation": (("--layer-aggregation", "max"), "'max'", "transparent, dynamic"),
+    "unknown side": ((*LAYERS, "--layer-aggregation-side", "top"), "'top'", "encoder, decoder"),
+    "unknown capsule input": ((*LAYERS, "--layer-capsule-input", "top"), "'top'", "all, own"),
+    "no divisor of the width": ((*LAYERS, "--layer-capsules", "3"), "3", "1, 2, 4, 8, 16"),
+    "side of nothing": (("--layer-aggregation-side", "encoder"), "encoder", "no effect"),
+    "layer capsules without routing": (
+        ("--layer-aggregation", "dynamic", "--layer-capsules", "4"),
+        "--layer-capsules 4",
+        "no effect",
+    ),
+    "own input without routing": (
+        ("--layer-aggregation", "linear", "--layer-capsule-input", "own"),
+        "--layer-capsule-input own",
+        "no effect",
+    ),
+    "transparent decoder": (
+        ("--layer-aggregation", "transparent", "--layer-aggregation-side", "both"),
+        "--layer-aggregation-side both",
+        "give encoder",
+    ),
+    "transparent and multi-layer": (
+        ("--layer-aggregation", "transparent", "--mlmha", "M-10"),
+        "--mlmha M-10",
+        "choose one",
+    ),
+    "transparent to nobody": (
+        ("--layer-aggregation", "transparent", NO_CROSS),
+        "--layer-aggregation transparent",
+        NO_CROSS,
+    ),
+    "transparent joined to the decoder": (
+        ("--layer-aggregation", "transparent", CROSS_SELF),
+        "--layer-aggregation transparent",
+        CROSS_SELF,
+    ),
+    "layers pruned under their aggregation": (
+        (*LAYERS, "--decoder-layers-to-keep", "0"),
+        "--decoder-layers-to-keep",
+        "--layer-aggregation",
+    ),
+    "layers inserted under their aggregation": (
+        (*LAYERS, "--base-layers", "1"),
+        "--base-layers 1",
+        "--layer-aggregation-side encoder",
+    ),
+    "unknown variant": (("--mlmha", "M-02"), "'M-02'", "M-00, M-01, M-10, M-11"),
+    "more sources than layers": (
+        ("--mlmha", "M-10", "--mlmha-sources", "3"),
+        "--mlmha-sources: 3",
+        "1 to 2",
+    ),
+    "negative sources": (("--mlmha", "M-10", "--mlmha-sources", "-1"), "-1", "1 to 2"),
+    "sources of nothing": (("--mlmha-sources", "2"), "--mlmha-sources 2", "no effect"),
+    "mask of nothing": (("--mlmha-mask-source", "2"), "--mlmha-mask-source 2", "no effect"),
+    "mask below the sources": (
+        ("--mlmha", "M-10", "--mlmha-sources", "1", "--mlmha-mask-source", "1"),
+        "--mlmha-mask-source: 1",
+        "2 to 2",
+    ),
+    "sources for nobody": (("--mlmha", "M-10", NO_CROSS), "--mlmha M-10", NO_CROSS),
+    "sources joined to the decoder": (("--mlmha", "M-10", CROSS_SELF), "M-10", CROSS_SELF),
+    "sources pruned": (
+        ("--mlmha", "M-10", "--encoder-layers-to-keep", "0"),
+        "--encoder-layers-to-keep",
+        "--mlmha",
+    ),
+    "sources quantised": (
+        ("--mlmha", "M-10", "--quant-noise-scalar", "0.5"),
+        "--quant-noise-scalar 0.5",
+        "--mlmha none",
+    ),
+    "unknown capsule routing": (
+        ("--capsule-routing-encoder", "diagonal"),
+        "'diagonal'",
+        "vertical, horizontal, both",
+    ),
+    "vertical decoder": (("--capsule-routing-decoder", "vertical"), "'vertical'", "horizontal"),
+    "capsule layers of nothing": (
+        ("--capsule-routing-encoder-layers", "1"),
+        "--capsule-routing-encoder-layers 1",
+        "no effect",
+    ),
+    "capsule layer beyond the stack": (
+        (*CAPSULES, "--capsule-routing-encoder-layers", "3"),
+        "no layer 3",
+        "layers 1 to 2",
+    ),
+    "capsules among joined keys": (
+        ("--capsule-routing-decoder", "horizontal", CROSS_SELF),
+        "--capsule-routing-decoder horizontal",
+        CROSS_SELF,
+    ),
     "pruned and renumbered": (
         (*EM, *("--head-aggregation-encoder-layers", "1"), *("--encoder-layers-to-keep", "0,1")),
         "--encoder-layers-to-keep",
@@ -180,4 +381,15 @@ def test_arguments_saved_in_a_checkpoint_are_accepted_again() -> None:
 ROUTED = (
     ("transformer_em_routing", ()),
     ("transformer_em_routing", ("--head-aggregation-attention", "dec-self")),
+    ("transformer_dlcl_routing", ("--layer-aggregation", "dynamic")),
+    ("transformer_dlcl_routing", ("--layer-aggregation", "transparent")),
+    ("transformer_mlmha", ("--mlmha-sources", "1", "--mlmha-mask-source", "2")),
+    ("transformer_mlmha", ("--mlmha", "none")),
+    ("capsule_transformer", ("--capsule-routing-encoder", "none")),
 )
+
+
+def test_a_masked_source_is_refused_in_training() -> None:
+    model = build("transformer_mlmha", "--mlmha-mask-source", "1")
+    with pytest.raises(ConfigurationError, match=r"--mlmha-mask-source: 1: .*--model-overrides"):
+        model.train()

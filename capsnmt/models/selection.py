@@ -1,0 +1,86 @@
+"""Comma lists on the command line: which layers, which attentions, which terms."""
+
+from __future__ import annotations
+
+from typing import Any, FrozenSet, Set, Tuple
+
+from capsnmt.errors import ConfigurationError
+from capsnmt.models.config import ATTENTIONS, flag
+
+
+def parse_layers(spec: str, num_layers: int, name: str) -> FrozenSet[int]:
+    """The 1-based layers that a list like ``1,4-6`` names; layer 1 is at the bottom.
+
+    >>> sorted(parse_layers("1,3-4", 6, "head_aggregation_encoder_layers"))
+    [1, 3, 4]
+
+    Raises:
+        ConfigurationError: the list is not one, or names a layer outside 1..``num_layers``.
+    """
+    spec = str(spec).strip()
+    if spec == "all":
+        return frozenset(range(1, num_layers + 1))
+    layers: Set[int] = set()
+    for part in spec.split(","):
+        first, dash, last = part.strip().partition("-")
+        last = last if dash else first
+        if not (first.isdecimal() and last.isdecimal() and int(first) <= int(last)):
+            raise ConfigurationError(
+                f"{flag(name)}: {spec!r} is not a list of layers: give 'all' or 1-based numbers "
+                f"and ranges such as 1,2 or 4-6"
+            )
+        layers.update(range(int(first), int(last) + 1))
+    outside = [layer for layer in sorted(layers) if not 1 <= layer <= num_layers]
+    if outside:
+        raise ConfigurationError(
+            f"{flag(name)}: there is no layer {outside[0]}: this stack has layers 1 to {num_layers}"
+        )
+    return frozenset(layers)
+
+
+def parse_choices(spec: str, allowed: Tuple[str, ...], name: str) -> FrozenSet[str]:
+    """Those of the ``allowed`` words that a comma list names.
+
+    >>> sorted(parse_choices("b, a", ("a", "b", "c"), "disagreement"))
+    ['a', 'b']
+
+    Raises:
+        ConfigurationError: a word is not allowed, or the list is empty.
+    """
+    chosen = frozenset(part.strip() for part in str(spec).split(","))
+    unknown = sorted(chosen - set(allowed))
+    if unknown:
+        raise ConfigurationError(
+            f"{flag(name)}: {unknown[0]!r}: choose one or more of {', '.join(allowed)}"
+        )
+    return chosen
+
+
+def parse_attentions(spec: str, name: str) -> FrozenSet[str]:
+    """The attentions that a comma list names.
+
+    Raises:
+        ConfigurationError: a name is unknown or the list is empty.
+    """
+    return parse_choices(spec, ATTENTIONS, name)
+
+
+def aggregates_heads(cfg: Any, attention: str, layer: int) -> bool:
+    """Whether the heads of an ``attention`` of the ``layer`` (1-based) are routed."""
+    if cfg.head_aggregation == "linear":
+        return False
+    if attention not in parse_attentions(
+        cfg.head_aggregation_attention, "head_aggregation_attention"
+    ):
+        return False
+    side = "encoder" if attention == "enc-self" else "decoder"
+    name = f"head_aggregation_{side}_layers"
+    return layer in parse_layers(getattr(cfg, name), getattr(cfg, side).layers, name)
+
+
+def routes_scores(cfg: Any, side: str, layer: int) -> bool:
+    """Whether the self-attention of the ``layer`` (1-based) of a side is capsule-routed."""
+    if getattr(cfg, f"capsule_routing_{side}") == "none":
+        return False
+    name = f"capsule_routing_{side}_layers"
+    return layer in parse_layers(getattr(cfg, name), getattr(cfg, side).layers, name)

@@ -1,0 +1,255 @@
+"""What the switches may be together: completion from a preset, and one line for what cannot be."""
+
+from __future__ import annotations
+
+from typing import Any, Dict, Iterator, Tuple
+
+from fairseq.utils import safe_getattr, safe_hasattr
+
+from capsnmt.errors import ConfigurationError
+from capsnmt.models.config import (
+    CAPSULE_INPUTS,
+    HEAD_AGGREGATIONS,
+    MULTI_LAYER_ATTENTIONS,
+    SIDES,
+    HeadAggregationConfig,
+    LayerAggregationConfig,
+    MultiLayerAttentionConfig,
+    RoutingConfig,
+    defaults,
+    flag,
+    switches,
+)
+from capsnmt.models.selection import parse_attentions, parse_layers
+from capsnmt.modules.capsule_attention import DECODER_ROUTINGS, ENCODER_ROUTINGS
+from capsnmt.modules.layer_aggregation import LAYER_AGGREGATIONS
+from capsnmt.routing.backend import BACKENDS
+
+CHOICES: Dict[str, Tuple[str, ...]] = {
+    "head_aggregation": HEAD_AGGREGATIONS,
+    "layer_aggregation": LAYER_AGGREGATIONS,
+    "layer_aggregation_side": SIDES,
+    "layer_capsule_input": CAPSULE_INPUTS,
+    "mlmha": MULTI_LAYER_ATTENTIONS,
+    "capsule_routing_encoder": ENCODER_ROUTINGS,
+    "capsule_routing_decoder": DECODER_ROUTINGS,
+    "routing_backend": BACKENDS,
+}
+
+
+def routes_layers(args: Any) -> bool:
+    """Whether a stack's layers are aggregated by routing-by-agreement."""
+    return args.layer_aggregation in ("dynamic-routing", "em-routing")
+
+
+def without_effect(args: Any) -> Iterator[Tuple[str, str]]:
+    """Each switch that the others leave without effect, with the reason."""
+    yield from _without_head_aggregation(args)
+    yield from _without_layer_aggregation(args)
+    if args.mlmha == "none":
+        yield from _others(MultiLayerAttentionConfig, "mlmha", "--mlmha is none")
+    for side in ("encoder", "decoder"):
+        name = f"capsule_routing_{side}"
+        if getattr(args, name) == "none":
+            yield f"{name}_layers", f"{flag(name)} is none"
+    routing = (
+        args.head_aggregation != "linear"
+        or routes_layers(args)
+        or {args.capsule_routing_encoder, args.capsule_routing_decoder} != {"none"}
+    )
+    if not routing:
+        yield from ((name, "nothing is routed") for name in switches(RoutingConfig))
+
+
+def _others(group: Any, name: str, reason: str) -> Iterator[Tuple[str, str]]:
+    """Every switch of the group but the one of this name."""
+    yield from ((other, reason) for other in switches(group) if other != name)
+
+
+def _without_head_aggregation(args: Any) -> Iterator[Tuple[str, str]]:
+    if args.head_aggregation == "linear":
+        reason = "--head-aggregation is linear"
+        yield from _others(HeadAggregationConfig, "head_aggregation", reason)
+        return
+    chosen = parse_attentions(args.head_aggregation_attention, "head_aggregation_attention")
+    reason = f"--head-aggregation-attention is {args.head_aggregation_attention}"
+    if "enc-self" not in chosen:
+        yield "head_aggregation_encoder_layers", reason
+    if chosen == {"enc-self"}:
+        yield "head_aggregation_decoder_layers", reason
+
+
+def _without_layer_aggregation(args: Any) -> Iterator[Tuple[str, str]]:
+    reason = f"--layer-aggregation is {args.layer_aggregation}"
+    if args.layer_aggregation == "none":
+        yield from _others(LayerAggregationConfig, "layer_aggregation", reason)
+    elif not routes_layers(args):
+        yield "layer_capsules", reason
+        yield "layer_capsule_input", reason
+
+
+def complete(args: Any, preset: Dict[str, Any]) -> None:
+    """Fill in every switch that ``args`` does not hold: from the preset, else the default.
+
+    A preset's value that the given switches leave without effect is dropped; the same in a given
+    switch is an error, because its user expects an effect.
+
+    Raises:
+        ConfigurationError: a switch that was given can have no effect, or has no such value.
+    """
+    given = {name for name in defaults() if safe_hasattr(args, name)}
+    for name, default in defaults().items():
+        if name not in given:
+            setattr(args, name, preset.get(name, default))
+    for name, allowed in CHOICES.items():
+        require(args, name, allowed)
+    if args.layer_aggregation == "transparent" and "layer_aggregation_side" not in given:
+        args.layer_aggregation_side = "encoder"
+    for name, reason in without_effect(args):
+        value, default = getattr(args, name), defaults()[name]
+        if name in given and value != default:
+            raise ConfigurationError(
+                f"{flag(name)} {value} has no effect because {reason}: drop it or change that"
+            )
+        setattr(args, name, default)
+
+
+def require(args: Any, name: str, allowed: Tuple[str, ...]) -> None:
+    """Raise unless the switch has one of the allowed values."""
+    value = getattr(args, name)
+    if value not in allowed:
+        raise ConfigurationError(f"{flag(name)}: {value!r}: choose from {', '.join(allowed)}")
+
+
+def validate(args: Any) -> None:
+    """Refuse, before anything is built, what cannot work. ``args`` is complete and flat.
+
+    Raises:
+        ConfigurationError: one line: what was given, what is allowed, what to change.
+    """
+    for side in ("encoder", "decoder"):
+        if safe_getattr(args, f"{side}_xformers_att_config"):
+            raise ConfigurationError(
+                f"--{side}-xformers-att-config: capsnmt brings its own attention: drop the flag"
+            )
+    if args.routing_iterations < 1:
+        raise ConfigurationError(
+            f"--routing-iterations: {args.routing_iterations}: give 1 or more (the papers use 3)"
+        )
+    if args.head_aggregation != "linear":
+        _validate_head_aggregation(args)
+    if args.layer_aggregation != "none":
+        _validate_layer_aggregation(args)
+    if args.mlmha != "none":
+        _validate_multi_layer_attention(args)
+    _validate_capsule_routing(args)
+
+
+def _require_cross_attention(args: Any, given: str) -> None:
+    if safe_getattr(args, "no_cross_attention", False):
+        raise ConfigurationError(
+            f"{given}: there is no encoder-decoder attention with --no-cross-attention: drop one "
+            f"of them"
+        )
+    if safe_getattr(args, "cross_self_attention", False) and "enc-dec" not in given:
+        raise ConfigurationError(
+            f"{given}: --cross-self-attention joins the encoder's one output to the decoder's "
+            f"positions: drop one of them"
+        )
+
+
+def _validate_head_aggregation(args: Any) -> None:
+    chosen = parse_attentions(args.head_aggregation_attention, "head_aggregation_attention")
+    if "enc-dec" in chosen:
+        _require_cross_attention(args, "--head-aggregation-attention enc-dec")
+    if safe_getattr(args, "quant_noise_pq", 0):
+        raise ConfigurationError(
+            f"--quant-noise-pq {args.quant_noise_pq}: routed heads have no output projection to "
+            f"quantise: use --head-aggregation linear or drop it"
+        )
+    sides = {"encoder" if attention == "enc-self" else "decoder" for attention in chosen}
+    for side in sorted(sides):
+        _validate_layers(args, f"head_aggregation_{side}_layers", side)
+        _validate_capsules(args, "head_capsules", side)
+
+
+def _validate_layers(args: Any, name: str, side: str) -> None:
+    parse_layers(getattr(args, name), getattr(args, f"{side}_layers"), name)
+    if getattr(args, name) != "all":
+        _refuse_pruning(args, side, f"renumbers the layers that {flag(name)} names")
+
+
+def _refuse_pruning(args: Any, side: str, effect: str) -> None:
+    if safe_getattr(args, f"{side}_layers_to_keep"):
+        raise ConfigurationError(
+            f"--{side}-layers-to-keep {effect}: prune only models whose layers are all alike"
+        )
+
+
+def _validate_capsules(args: Any, name: str, side: str) -> None:
+    capsules, width = getattr(args, name), getattr(args, f"{side}_embed_dim")
+    if capsules < 0 or width % (capsules or width):
+        divisors = ", ".join(str(n) for n in range(1, width + 1) if width % n == 0)
+        raise ConfigurationError(
+            f"{flag(name)}: {capsules} does not divide the {side}'s width {width}: give one of "
+            f"{divisors}, or 0 for {width}"
+        )
+
+
+def _validate_layer_aggregation(args: Any) -> None:
+    if args.layer_aggregation == "transparent":
+        if args.layer_aggregation_side != "encoder":
+            raise ConfigurationError(
+                f"--layer-aggregation-side {args.layer_aggregation_side}: transparent aggregates "
+                f"the encoder only: give encoder or drop the flag"
+            )
+        if args.mlmha != "none":
+            raise ConfigurationError(
+                f"--layer-aggregation transparent and --mlmha {args.mlmha} both decide what the "
+                f"encoder hands to each decoder layer: choose one of them"
+            )
+        _require_cross_attention(args, "--layer-aggregation transparent")
+    sides = SIDES[:2] if args.layer_aggregation_side == "both" else (args.layer_aggregation_side,)
+    for side in sides:
+        _refuse_pruning(args, side, f"removes layers that --layer-aggregation of the {side} reads")
+        _validate_capsules(args, "layer_capsules", side)
+    if "decoder" in sides and safe_getattr(args, "base_layers", 0):
+        raise ConfigurationError(
+            f"--base-layers {args.base_layers}: --layer-aggregation knows no such layers: use "
+            f"--layer-aggregation-side encoder or drop one of them"
+        )
+
+
+def _validate_multi_layer_attention(args: Any) -> None:
+    given, layers = f"--mlmha {args.mlmha}", args.encoder_layers
+    _require_cross_attention(args, given)
+    _refuse_pruning(args, "encoder", "removes layers that --mlmha reads")
+    for name in ("quant_noise_pq", "quant_noise_scalar", "quantization_config_path"):
+        if safe_getattr(args, name, None):
+            raise ConfigurationError(
+                f"{flag(name)} {getattr(args, name)}: the projections of several sources are not "
+                f"quantised: use --mlmha none or drop it"
+            )
+    if not 0 <= args.mlmha_sources <= layers:
+        raise ConfigurationError(
+            f"--mlmha-sources: {args.mlmha_sources}: this encoder has {layers} layers: give 1 to "
+            f"{layers}, or 0 for all"
+        )
+    lowest = layers - (args.mlmha_sources or layers) + 1
+    if args.mlmha_mask_source and not lowest <= args.mlmha_mask_source <= layers:
+        raise ConfigurationError(
+            f"--mlmha-mask-source: {args.mlmha_mask_source}: the decoder attends to the encoder "
+            f"layers {lowest} to {layers}: give one of them, or 0 for none"
+        )
+
+
+def _validate_capsule_routing(args: Any) -> None:
+    for side in ("encoder", "decoder"):
+        name = f"capsule_routing_{side}"
+        if getattr(args, name) != "none":
+            _validate_layers(args, f"{name}_layers", side)
+    if args.capsule_routing_decoder != "none" and safe_getattr(args, "cross_self_attention", False):
+        raise ConfigurationError(
+            f"--capsule-routing-decoder {args.capsule_routing_decoder}: the keys of "
+            f"--cross-self-attention are not the decoder's positions: drop one of them"
+        )
