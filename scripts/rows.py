@@ -8,6 +8,8 @@ sentences (decoding) per second, and stand here as such quotients.
 
 from __future__ import annotations
 
+import argparse
+import difflib
 from dataclasses import dataclass
 from typing import Dict, Optional, Tuple
 
@@ -84,9 +86,9 @@ class Row:
         """The flags of its model, in its own or in another size."""
         return f"{self.flags.format(size=SUFFIXES[size or self.size])} {self.baseline}".strip()
 
-    def command(self) -> str:
+    def command(self, size: Optional[str] = None) -> str:
         """The flags that make a training this row."""
-        return f"{self.model()} {self.criterion}".strip()
+        return f"{self.model(size)} {self.criterion}".strip()
 
     def fits(self) -> bool:
         """Whether the exact count is the printed one, to the paper's rounding."""
@@ -256,3 +258,16 @@ OFF = Row("switches off", "", PLAIN)
 ROWS: Dict[str, Row] = {
     row.name: row for row in (OFF, *LI2019, *DOU2019, *AMPOMAH2020, *LI2021, *DUAN2020)
 }
+
+
+def row_name(text: str) -> str:
+    """The name of a row, as the type of a flag.
+
+    Raises:
+        argparse.ArgumentTypeError: there is no such row.
+    """
+    if text in ROWS:
+        return text
+    near = difflib.get_close_matches(text, ROWS, n=1)
+    hint = f"did you mean {near[0]!r}?" if near else "--help names them all"
+    raise argparse.ArgumentTypeError(f"{text!r} is no row: {hint}")
