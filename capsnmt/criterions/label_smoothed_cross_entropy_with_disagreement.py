@@ -131,8 +131,8 @@ class LabelSmoothedCrossEntropyWithDisagreementCriterion(LabelSmoothedCrossEntro
             for attention in sorted(silent - existing):
                 has = ", ".join(name for name in ATTENTIONS if name in existing)
                 raise SystemExit(
-                    f"--disagreement-attention: this model has no {attention} attention of "
-                    f"capsnmt's: " + (f"choose from {has}" if has else "use one of its --arch")
+                    f"--disagreement-attention: this model has no {attention} attention that can "
+                    f"be measured: " + (f"choose from {has}" if has else "use an --arch of capsnmt")
                 )
 
     def _measure(

@@ -1,0 +1,373 @@
+"""The criterion against the paper's sums over pairs of heads, and in fairseq's bookkeeping."""
+
+from __future__ import annotations
+
+from typing import Any, Dict, List, Sequence, Tuple
+
+import pytest
+import torch
+from fairseq.criterions import build_criterion
+from fairseq.criterions.label_smoothed_cross_entropy import LabelSmoothedCrossEntropyCriterion
+from fairseq.dataclass.utils import convert_namespace_to_omegaconf
+from fairseq.logging import metrics
+from torch import Tensor, nn
+
+from capsnmt.criterions import LabelSmoothedCrossEntropyWithDisagreementCriterion
+from capsnmt.errors import ConfigurationError
+from capsnmt.models.config import ATTENTIONS
+from capsnmt.modules.disagreement import TERMS, DisagreementRecord, mean_cosine, mean_overlap
+from tests.criterions import oracles
+from tests.models.test_properties import half_precision_on_cpu
+from tests.support import (
+    PAD,
+    SYSTEMS,
+    TASK,
+    batch,
+    build,
+    build_system,
+    parse,
+    sentences,
+    shifted,
+)
+
+NAME = "label_smoothed_cross_entropy_with_disagreement"
+# stock fairseq's torch has no fp16 layer normalisation on CPUs
+HALF = [torch.bfloat16, *([torch.float16] if half_precision_on_cpu() else [])]
+ALL = {"disagreement": ",".join(TERMS), "disagreement_attention": ",".join(ATTENTIONS)}
+SOURCES, TARGETS = sentences(3, 6, 1), sentences(5, 2, 4, seed=1)
+
+
+def criterion(sentence_avg: bool = False, **settings: Any) -> Any:
+    return LabelSmoothedCrossEntropyWithDisagreementCriterion(TASK, sentence_avg, 0.1, **settings)
+
+
+def make_sample(
+    sources: Sequence[Tensor], targets: Sequence[Tensor], left_pad: bool = True
+) -> Dict[str, Any]:
+    """A batch as the translation task collates it."""
+    source, target = batch(sources, left_pad), batch(targets, left_pad=False)
+    return {
+        "ntokens": int(target.ne(PAD).sum()),
+        "target": target,
+        "net_input": {
+            "src_tokens": source,
+            "src_lengths": source.ne(PAD).sum(1),
+            "prev_output_tokens": shifted(target),
+        },
+    }
+
+
+SAMPLE = make_sample(SOURCES, TARGETS)
+
+
+def train(*flags: str, arch: str = "capsnmt_transformer") -> nn.Module:
+    return build(arch, "--attention-dropout", "0", *flags).train()
+
+
+def gradients(model: nn.Module, loss: Tensor) -> Dict[str, Tensor]:
+    model.zero_grad()
+    loss.backward(retain_graph=True)
+    return {name: p.grad.clone() for name, p in model.named_parameters() if p.grad is not None}
+
+
+@pytest.fixture
+def seen(monkeypatch: pytest.MonkeyPatch) -> Dict[Tuple[str, str], List[Tensor]]:
+    """What every attention hands to be measured, by attention and term, from the bottom layer."""
+    handed: Dict[Tuple[str, str], List[Tensor]] = {}
+    add = DisagreementRecord.add
+
+    def spy(self: Any, role: str, values: Tensor, weights: Any, heads: Tensor) -> None:
+        for term, x in zip(TERMS, (values, weights, heads)):
+            handed.setdefault((role, term), []).append(x)
+        add(self, role, values, weights, heads)
+
+    monkeypatch.setattr(DisagreementRecord, "add", spy)
+    return handed
+
+
+@pytest.mark.parametrize("attention", ATTENTIONS)
+@pytest.mark.parametrize("term", TERMS)
+def test_the_penalty_and_its_gradient_equal_the_papers_sums_over_the_real_tokens(
+    term: str, attention: str, seen: Dict
+) -> None:
+    model = train().double()
+    settings = {"disagreement": term, "disagreement_attention": attention}
+    loss, size, logs = criterion(disagreement_weight=0.7, **settings)(model, SAMPLE)
+    source = SAMPLE["net_input"]["src_tokens"].ne(PAD)
+    target = SAMPLE["net_input"]["prev_output_tokens"].ne(PAD)
+    of_source = attention == "enc-self" or (attention, term) == ("enc-dec", "subspace")
+    layers = seen[attention, term]
+    assert len(layers) == 2
+    expected = oracles.term(layers, source if of_source else target, overlaps=term == "position")
+    torch.testing.assert_close(logs[f"disagreement_{term}"], expected.detach() * size)
+    plain, _, plain_logs = criterion(disagreement_weight=0, **settings)(model, SAMPLE)
+    torch.testing.assert_close(loss, plain + 0.7 * size * expected)
+    torch.testing.assert_close(logs["loss"], loss.detach())
+    assert torch.equal(logs["nll_loss"], plain_logs["nll_loss"])
+    measured = gradients(model, loss)
+    torch.testing.assert_close(measured, gradients(model, plain + 0.7 * size * expected))
+    assert any(
+        not torch.allclose(gradient, measured[name])
+        for name, gradient in gradients(
+            model, criterion(disagreement_weight=0, **settings)(model, SAMPLE)[0]
+        ).items()
+    )
+
+
+def test_chosen_terms_and_attentions_add_up_and_are_logged_by_name() -> None:
+    model = train().double()
+    loss, _, logs = criterion(**ALL)(model, SAMPLE)
+    plain = criterion(disagreement_weight=0, **ALL)(model, SAMPLE)[0]
+    total = 0.0
+    for term in TERMS:
+        parts = []
+        for attention in ATTENTIONS:
+            settings = {"disagreement": term, "disagreement_attention": attention}
+            single = criterion(**settings)(model, SAMPLE)[2][f"disagreement_{term}"]
+            part = logs[f"disagreement_{term}_{attention.replace('-', '_')}"]
+            torch.testing.assert_close(part, single)
+            parts.append(part)
+        torch.testing.assert_close(logs[f"disagreement_{term}"], sum(parts))
+        total = total + sum(parts)
+    torch.testing.assert_close(loss.detach(), plain.detach() + total)
+
+
+def test_padding_never_counts_whichever_side_it_is_on() -> None:
+    model = train("--no-token-positional-embeddings").double()
+    rows = []
+    for longest in (6, 9):
+        for left_pad in (True, False):
+            lines = [*SOURCES[:1], sentences(longest, seed=3)[0]]
+            sample = make_sample(lines, TARGETS[:2], left_pad)
+            for key, values in sample["net_input"].items():
+                sample["net_input"][key] = values[:1]  # the longer sentence only padded the shorter
+            sample.update(target=sample["target"][:1], ntokens=6)
+            logs = criterion(**ALL)(model, sample)[2]
+            rows.append([float(v) for k, v in logs.items() if k.startswith("disagreement")])
+    for row in rows[1:]:
+        assert row == pytest.approx(rows[0])
+
+
+@pytest.mark.parametrize("term", ["subspace", "output"])
+def test_one_head_agrees_with_itself(term: str) -> None:
+    model = train("--encoder-attention-heads", "1", "--decoder-attention-heads", "1")
+    settings = {**ALL, "disagreement": term}
+    _, size, logs = criterion(**settings)(model, SAMPLE)
+    assert float(logs[f"disagreement_{term}"]) == pytest.approx(len(ATTENTIONS) * size)
+
+
+def test_weight_zero_is_label_smoothed_cross_entropy() -> None:
+    model = train("--dropout", "0.1")
+    plain = LabelSmoothedCrossEntropyCriterion(TASK, False, 0.1, report_accuracy=True)
+    settings = {**ALL, "disagreement": "subspace,output", "disagreement_weight": 0}
+    ours = criterion(report_accuracy=True, **settings)
+    results = []
+    for chosen in (plain, ours):
+        torch.manual_seed(5)
+        loss, size, logs = chosen(model, SAMPLE)
+        logs = {k: v for k, v in logs.items() if not k.startswith("disagreement_")}
+        results.append((loss.detach(), size, logs, gradients(model, loss)))
+    torch.testing.assert_close(*results, rtol=0, atol=0)
+
+
+def test_validation_measures_and_logs_but_reports_the_baselines_loss() -> None:
+    model = train()
+    training_logs = criterion(**ALL)(model, SAMPLE)[2]
+    model.eval()
+    plain = LabelSmoothedCrossEntropyCriterion(TASK, False, 0.1)(model, SAMPLE)
+    loss, size, logs = criterion(**ALL)(model, SAMPLE)
+    torch.testing.assert_close((loss, logs["loss"]), (plain[0], plain[2]["loss"]))
+    for name, value in training_logs.items():
+        if name != "loss":
+            torch.testing.assert_close(logs[name], value)
+    assert training_logs["loss"] > logs["loss"] + size / 16  # the position term is at least 1 / L
+
+
+def test_unreduced_losses_have_no_penalty() -> None:
+    model = train()
+    plain = LabelSmoothedCrossEntropyCriterion(TASK, False, 0.1)(model, SAMPLE, reduce=False)[0]
+    torch.testing.assert_close(criterion()(model, SAMPLE, reduce=False)[0], plain)
+
+
+@pytest.mark.parametrize("sentence_avg", [False, True])
+def test_lambda_means_the_same_whatever_the_batch_is_divided_by(sentence_avg: bool) -> None:
+    """Two equal sentences are twice the loss of one and twice the sample size."""
+    model = train().double()
+    ours = criterion(sentence_avg, **ALL)
+    one = ours(model, make_sample(SOURCES[:1], TARGETS[:1]))
+    two = ours(model, make_sample(SOURCES[:1] * 2, TARGETS[:1] * 2))
+    assert two[1] == 2 * one[1]
+    torch.testing.assert_close(two[0], 2 * one[0])
+
+
+def reduced(logging_outputs: List[Dict[str, Any]]) -> Dict[str, float]:
+    with metrics.aggregate(new_root=True) as aggregated:
+        LabelSmoothedCrossEntropyWithDisagreementCriterion.reduce_metrics(logging_outputs)
+    return {name: float(value) for name, value in aggregated.get_smoothed_values().items()}
+
+
+def test_accumulated_batches_are_one_batch() -> None:
+    """To rounding where sources are as long as their targets; see the criterion's docstring."""
+    model = train().double()
+    lines, ours = sentences(2, 6, 3, 5), criterion(**ALL)
+    halves = [
+        ours(model, make_sample(lines[half], lines[half])) for half in (slice(0, 2), slice(2, 4))
+    ]
+    together, size, logs = ours(model, make_sample(lines, lines))
+    assert sum(half[1] for half in halves) == size
+    expected = gradients(model, together)
+    torch.testing.assert_close(gradients(model, sum(half[0] for half in halves)), expected)
+    assert reduced([half[2] for half in halves]) == pytest.approx(reduced([logs]), abs=1e-3)
+
+
+def test_the_log_shows_the_mean_and_the_loss_in_its_usual_unit() -> None:
+    model = train().double()
+    parts = [make_sample(SOURCES[i : i + 1], TARGETS[i : i + 1]) for i in range(3)]
+    ours, results = criterion(), [criterion()(model, part) for part in parts]
+    sizes = [size for _, size, _ in results]
+    shown = reduced([logs for _, _, logs in results])
+    mean = sum(float(logs["disagreement_output"]) for _, _, logs in results) / sum(sizes)
+    assert shown["disagreement_output"] == pytest.approx(mean, abs=5e-4)
+    assert 0.01 < mean < 1
+    loss = sum(float(loss) for loss, _, _ in results) / sum(sizes) / torch.tensor(2.0).log()
+    assert shown["loss"] == pytest.approx(float(loss), abs=5e-4)
+    assert ours.logging_outputs_can_be_summed()
+    keys = [logs.keys() for _, _, logs in results]
+    summed = {key: sum(logs[key] for _, _, logs in results) for key in keys[0]}
+    assert reduced([summed]) == pytest.approx(shown)
+
+
+def test_workers_log_the_same_names_and_types_whichever_layers_were_dropped() -> None:
+    model = train("--encoder-layerdrop", "0.5", "--decoder-layerdrop", "0.5")
+    ours, logs, zeros = criterion(**ALL), [], 0
+    for seed in range(12):
+        torch.manual_seed(seed)
+        loss, _, log = ours(model, SAMPLE)
+        assert loss.isfinite()
+        zeros += int(log["disagreement_output_enc_self"] == 0)
+        logs.append([(name, type(value)) for name, value in log.items()])
+    assert all(log == logs[0] for log in logs)
+    assert 0 < zeros < 12  # once no layer of the encoder ran, and once one did
+
+
+def test_the_mean_is_over_the_layers_that_ran(seen: Dict) -> None:
+    model = train("--encoder-layerdrop", "0.5").double()
+    while len(seen.get(("enc-self", "output"), [])) != 1:
+        seen.clear()
+        _, size, logs = criterion()(model, SAMPLE)
+    source = SAMPLE["net_input"]["src_tokens"].ne(PAD)
+    expected = oracles.term(seen["enc-self", "output"], source, overlaps=False)
+    torch.testing.assert_close(logs["disagreement_output"], expected.detach() * size)
+
+
+def test_activation_checkpointing_changes_no_gradient() -> None:
+    results = []
+    for flags in ((), ("--checkpoint-activations",)):
+        model = train(*flags).double()
+        loss, _, logs = criterion(**ALL)(model, SAMPLE)
+        results.append((loss.detach(), logs, gradients(model, loss)))
+    torch.testing.assert_close(*results)
+
+
+@pytest.mark.parametrize("dtype", HALF)
+@pytest.mark.parametrize("autocast", [False, True])
+def test_half_precision_is_finite_and_measured_in_single(
+    dtype: torch.dtype, autocast: bool
+) -> None:
+    model = train()
+    exact = criterion(**ALL)(model, SAMPLE)[2]
+    with torch.autocast("cpu", dtype, enabled=autocast):
+        loss, _, logs = criterion(**ALL)(model if autocast else model.to(dtype), SAMPLE)
+    assert loss.isfinite()
+    assert all(g.isfinite().all() for g in gradients(model, loss).values())
+    for name, value in logs.items():
+        if name.startswith("disagreement_"):
+            assert value.dtype == torch.float32
+            torch.testing.assert_close(value, exact[name], rtol=0.02, atol=0)
+
+
+@pytest.mark.parametrize("name", SYSTEMS)
+def test_every_system_is_measured_at_its_real_tokens(name: str, seen: Dict) -> None:
+    model = build_system(name, "--attention-dropout", "0").train()
+    loss, size, logs = criterion(**ALL)(model, SAMPLE)
+    assert all(gradient.isfinite().all() for gradient in gradients(model, loss).values())
+    source = SAMPLE["net_input"]["src_tokens"].ne(PAD)
+    target = SAMPLE["net_input"]["prev_output_tokens"].ne(PAD)
+    for (attention, term), layers in seen.items():
+        of_source = attention == "enc-self" or (attention, term) == ("enc-dec", "subspace")
+        real = source if of_source else target
+        measure = mean_overlap if term == "position" else mean_cosine
+        expected = torch.stack([measure(layer)[real].mean() for layer in layers]).mean()
+        measured = logs[f"disagreement_{term}_{attention.replace('-', '_')}"] / size
+        torch.testing.assert_close(measured, expected.detach(), rtol=1e-4, atol=1e-6)
+        assert 0 < measured < 1
+
+
+def test_with_cross_self_attention_the_decoders_values_are_of_both_sides(seen: Dict) -> None:
+    model = train("--cross-self-attention", "--no-cross-attention").double()
+    settings = {"disagreement": "subspace", "disagreement_attention": "dec-self"}
+    _, size, logs = criterion(**settings)(model, SAMPLE)
+    net_input = SAMPLE["net_input"]
+    real = torch.cat([net_input["src_tokens"], net_input["prev_output_tokens"]], dim=1).ne(PAD)
+    expected = oracles.term(seen["dec-self", "subspace"], real, overlaps=False)
+    torch.testing.assert_close(logs["disagreement_subspace"], expected.detach() * size)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"disagreement": "outputs"}, "--disagreement: 'outputs'.*subspace, position, output"),
+        ({"disagreement": ""}, "--disagreement: ''.*subspace, position, output"),
+        ({"disagreement": "output,"}, "--disagreement: ''"),
+        (
+            {"disagreement_attention": "encoder"},
+            "--disagreement-attention: 'encoder'.*enc-self, enc-dec, dec-self",
+        ),
+        ({"disagreement_weight": -1}, "--disagreement-weight: -1: give a number of 0 or more"),
+        ({"disagreement_weight": float("nan")}, "--disagreement-weight: nan"),
+        ({"disagreement_weight": float("inf")}, "--disagreement-weight: inf"),
+    ],
+)
+def test_a_bad_value_is_one_line_when_the_criterion_is_built(
+    settings: Dict[str, Any], message: str
+) -> None:
+    with pytest.raises(ConfigurationError, match=message) as error:
+        criterion(**settings)
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("arch", "flags", "attention", "message"),
+    [
+        ("transformer", (), "enc-self", "no enc-self attention.*use an --arch of capsnmt"),
+        (
+            "capsnmt_transformer",
+            ("--no-cross-attention",),
+            "enc-self,enc-dec",
+            "no enc-dec attention.*enc-self, dec-self",
+        ),
+    ],
+)
+@pytest.mark.parametrize("training", [True, False])
+def test_an_attention_that_the_model_lacks_is_refused(
+    arch: str, flags: Tuple[str, ...], attention: str, message: str, training: bool
+) -> None:
+    model = train(*flags, arch=arch).train(training)
+    with pytest.raises(SystemExit, match=message) as error:
+        criterion(disagreement_attention=attention)(model, SAMPLE)
+    assert "\n" not in str(error.value)
+
+
+def test_the_flags_reach_the_criterion_and_have_the_promised_defaults() -> None:
+    given = [
+        *("--disagreement", "subspace,position", "--disagreement-attention", "enc-dec"),
+        *("--disagreement-weight", "0.5", "--label-smoothing", "0.2"),
+    ]
+    built = []
+    for flags in (given, []):
+        args = parse("capsnmt_transformer", "--criterion", NAME, *flags)
+        built.append(build_criterion(convert_namespace_to_omegaconf(args).criterion, TASK))
+    flagged, default = built
+    assert (flagged.terms, flagged.attentions) == ({"subspace", "position"}, {"enc-dec"})
+    assert (flagged.weight, flagged.eps) == (0.5, 0.2)
+    assert (default.terms, default.attentions, default.weight) == ({"output"}, {"enc-self"}, 1.0)

@@ -1,0 +1,275 @@
+"""Disagreement of heads against the paper's sums over pairs, and how it is measured."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any, Tuple
+
+import pytest
+import torch
+import torch.nn.functional as F
+from fairseq.modules.checkpoint_activations import unwrap_checkpoint
+from torch import Tensor, nn
+
+from capsnmt.modules.attention import Attention
+from capsnmt.modules.disagreement import (
+    TERMS,
+    checkpoint_layer,
+    mean_cosine,
+    mean_overlap,
+    record_disagreement,
+)
+from tests.criterions.oracles import disagreement_of_overlaps, disagreement_of_vectors
+
+WIDTH, HEADS = 8, 4
+DIRECTIONS = {"mean_cosine": mean_cosine, "mean_overlap": mean_overlap}
+ORACLES = {"mean_cosine": disagreement_of_vectors, "mean_overlap": disagreement_of_overlaps}
+
+
+def heads_of(name: str, heads: int = HEADS) -> Tensor:
+    """Random vectors, or rows that sum to one, ``[2, heads, 3, 5]``."""
+    torch.manual_seed(0)
+    x = torch.randn(2, heads, 3, 5, dtype=torch.float64)
+    return (x if name == "mean_cosine" else x.softmax(-1)).requires_grad_()
+
+
+@pytest.mark.parametrize("heads", [1, 2, HEADS])
+@pytest.mark.parametrize("name", DIRECTIONS)
+def test_the_identity_and_its_gradient_equal_the_sum_over_pairs_of_heads(
+    name: str, heads: int
+) -> None:
+    x = heads_of(name, heads)
+    measured = DIRECTIONS[name](x)
+    expected = torch.stack(
+        [torch.stack([ORACLES[name](x[b, :, l]) for l in range(3)]) for b in range(2)]
+    )
+    torch.testing.assert_close(measured, expected)
+    probe = torch.randn_like(measured)
+    torch.testing.assert_close(
+        *(torch.autograd.grad((value * probe).sum(), x)[0] for value in (measured, expected))
+    )
+
+
+def test_one_head_agrees_with_itself() -> None:
+    x = heads_of("mean_cosine", heads=1)
+    torch.testing.assert_close(mean_cosine(x), torch.ones(2, 3, dtype=torch.float64))
+
+
+@pytest.mark.parametrize("name", DIRECTIONS)
+def test_equal_heads_have_everything_in_common(name: str) -> None:
+    one = heads_of(name, heads=1).detach()
+    one = one if name == "mean_cosine" else F.one_hot(one.argmax(-1), 5).double()
+    measured = DIRECTIONS[name](one.expand(-1, HEADS, -1, -1))
+    torch.testing.assert_close(measured, torch.ones(2, 3, dtype=torch.float64))
+
+
+def test_orthogonal_heads_have_only_themselves_in_common() -> None:
+    orthogonal = torch.eye(HEADS)[None, :, None]
+    for measure in DIRECTIONS.values():
+        torch.testing.assert_close(measure(orthogonal), torch.full((1, 1), 1 / HEADS))
+
+
+def test_a_vector_without_direction_has_cosine_zero_and_no_gradient() -> None:
+    x = heads_of("mean_cosine").detach()
+    x[0, 0], x[1, 1] = 0, 1e-20
+    x.requires_grad_()
+    measured = mean_cosine(x)
+    (gradient,) = torch.autograd.grad(measured.sum(), x)
+    assert gradient.isfinite().all()
+    assert not gradient[0, 0].any()
+    assert not gradient[1, 1].any()
+    assert gradient[0, 1].any()
+    others = mean_cosine(x[:1, 1:]) * ((HEADS - 1) / HEADS) ** 2
+    torch.testing.assert_close(measured[:1], others)
+
+
+@pytest.mark.parametrize("scale", [1e-4, 1.0, 1e4])
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_half_precision_is_measured_in_single_precision(dtype: torch.dtype, scale: float) -> None:
+    """fp16 squares overflow beyond 256 and vanish below 2e-4; the measure must do neither."""
+    x = (heads_of("mean_cosine").detach() * scale).to(dtype).requires_grad_()
+    measured = mean_cosine(x)
+    assert measured.dtype == torch.float32
+    torch.testing.assert_close(measured.double(), mean_cosine(x.double()), rtol=1e-5, atol=1e-6)
+    (gradient,) = torch.autograd.grad(measured.sum(), x)
+    assert gradient.isfinite().all()
+
+
+def attention(role: str = "dec-self", dropout: float = 0.0) -> Attention:
+    torch.manual_seed(1)
+    module = Attention(WIDTH, HEADS, dropout=dropout, self_attention=True).double()
+    module.role = role
+    return module
+
+
+def attend(module: Attention, x: Tensor, **settings: Any) -> Tensor:
+    return module(x, x, x, need_weights=False, **settings)[0]
+
+
+def inputs() -> Tensor:
+    return torch.randn(
+        6, 2, WIDTH, dtype=torch.float64, generator=torch.Generator().manual_seed(2)
+    ).requires_grad_()
+
+
+def test_an_attention_reports_its_projected_values_its_weights_and_its_heads() -> None:
+    module, x = attention(), inputs()
+    future = torch.full((6, 6), -torch.inf, dtype=torch.float64).triu(1)
+    padding = torch.zeros(2, 6, dtype=torch.bool)
+    padding[1, 4:] = True
+    with record_disagreement(TERMS, ["dec-self"]) as record:
+        attend(module, x, attn_mask=future, key_padding_mask=padding)
+    q, k, v = (
+        projection(x).view(6, 2, HEADS, -1).permute(1, 2, 0, 3)
+        for projection in (module.q_proj, module.k_proj, module.v_proj)
+    )
+    scores = q @ k.transpose(-1, -2) / (WIDTH // HEADS) ** 0.5 + future
+    weights = scores.masked_fill(padding[:, None, None], -torch.inf).softmax(-1)
+    expected = {
+        "subspace": mean_cosine(v),
+        "position": mean_overlap(weights),
+        "output": mean_cosine(weights @ v),
+    }
+    for term in TERMS:
+        (measured,) = record.values["dec-self", term]
+        torch.testing.assert_close(measured, expected[term])
+
+
+@pytest.mark.parametrize("term", TERMS)
+def test_only_what_is_asked_for_is_measured(term: str) -> None:
+    with record_disagreement([term], ["dec-self"]) as record:
+        attend(attention("dec-self"), inputs())
+        attend(attention("enc-self"), inputs())
+    assert list(record.values) == [("dec-self", term)]
+
+
+@pytest.mark.parametrize(
+    ("terms", "role", "matrices"),
+    [
+        (("subspace", "output"), "dec-self", 0),
+        (("position",), "dec-self", 1),
+        (TERMS, "enc-self", 0),
+    ],
+)
+def test_no_attention_matrix_is_built_unless_position_asks(
+    terms: Tuple[str, ...], role: str, matrices: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    softmaxes = []
+
+    def counted(*args: Any, **kwargs: Any) -> Tensor:
+        softmaxes.append(args[0].shape)
+        return softmax(*args, **kwargs)
+
+    softmax = torch.softmax
+    monkeypatch.setattr(torch, "softmax", counted)
+    with record_disagreement(terms, ["dec-self"]):
+        attend(attention(role), inputs())
+    assert len(softmaxes) == matrices
+
+
+def test_the_weights_are_those_before_dropout() -> None:
+    measured = []
+    for dropout in (0.0, 0.5):
+        module = attention(dropout=dropout).train()
+        with record_disagreement(["position"], ["dec-self"]) as record:
+            attend(module, inputs())
+        measured += record.values["dec-self", "position"]
+    assert torch.equal(*measured)
+
+
+def test_nothing_is_measured_after_the_block_even_if_it_failed() -> None:
+    with pytest.raises(RuntimeError, match="stop"), record_disagreement(TERMS, ["dec-self"]) as old:
+        raise RuntimeError("stop")
+    attend(attention(), inputs())
+    assert not old.values
+
+
+def test_inside_another_block_the_inner_one_measures() -> None:
+    with record_disagreement(TERMS, ["dec-self"]) as outer:
+        with record_disagreement(["output"], ["dec-self"]) as inner:
+            attend(attention(), inputs())
+        assert not outer.values
+        attend(attention(), inputs())
+    assert [len(values) for values in inner.values.values()] == [1]
+    assert [len(values) for values in outer.values.values()] == [1, 1, 1]
+
+
+class Layer(nn.Module):
+    """A layer that returns one tensor, as the host's encoder layer, or several things."""
+
+    def __init__(self, several: bool) -> None:
+        super().__init__()
+        self.attention = attention()
+        self.several = several
+
+    def forward(self, x: Tensor, scale: float = 1.0) -> Any:
+        x = x + scale * attend(self.attention, x)
+        return (x, None, {"a": 1}) if self.several else x
+
+
+def run(layers: nn.Module, x: Tensor) -> Tuple[Tensor, dict]:
+    """Output and measures of a stack, in which the terms and the output both enter the loss."""
+    with record_disagreement(TERMS, ["dec-self"]) as record:
+        for layer in layers.children():
+            x = layer(x, scale=0.5)
+            x = x[0] if isinstance(x, tuple) else x
+    loss = x.square().sum() + sum(value.sum() for v in record.values.values() for value in v)
+    if loss.requires_grad:
+        loss.backward()
+    return x, record.values
+
+
+def stack(several: bool, checkpointed: bool) -> nn.Module:
+    layers = [Layer(several) for _ in range(2)]
+    for number, layer in enumerate(layers):
+        with torch.no_grad():
+            layer.attention.k_proj.weight.mul_(number + 2)
+    return nn.ModuleList([checkpoint_layer(x) if checkpointed else x for x in layers])
+
+
+@pytest.mark.parametrize("several", [False, True])
+def test_terms_of_checkpointed_layers_have_the_gradients_of_plain_ones(several: bool) -> None:
+    results = []
+    for checkpointed in (False, True):
+        layers, x = stack(several, checkpointed), inputs()
+        output, values = run(layers, x)
+        gradients = [p.grad for p in layers.parameters()]
+        results.append((output, [v for vs in values.values() for v in vs], x.grad, gradients))
+    torch.testing.assert_close(*results)
+    assert any(gradient.any() for gradient in results[0][3])
+
+
+@pytest.mark.parametrize("several", [False, True])
+def test_a_checkpointed_layer_returns_what_the_plain_one_does(several: bool) -> None:
+    plain, checkpointed = stack(several, False)[0], stack(several, True)[0]
+    for recording in (False, True):
+        with record_disagreement(TERMS, ["dec-self"] if recording else []):
+            one, other = plain(inputs()), checkpointed(inputs())
+        torch.testing.assert_close(one, other)
+        assert type(one) is type(other)
+
+
+def test_a_copy_of_a_checkpointed_layer_runs_its_own_weights() -> None:
+    layers, x = stack(False, True), inputs()
+    before, _ = run(layers, x)
+    twin = copy.deepcopy(layers)
+    with torch.no_grad():
+        for parameter in twin.parameters():
+            parameter.zero_()
+    layers.zero_grad()
+    output, values = run(twin, inputs())
+    torch.testing.assert_close(output, x)  # only the residual connection is left
+    assert not any(v.any() for v in values["dec-self", "output"])
+    assert all(p.grad is None or not p.grad.any() for p in layers.parameters())
+    assert torch.equal(run(layers, inputs())[0], before)
+
+
+def test_an_unwrapped_layer_measures_as_if_it_had_never_been_checkpointed() -> None:
+    layers = stack(True, True)
+    unwrap_checkpoint(layers)
+    assert not any(hasattr(module, "precheckpoint_forward") for module in layers.modules())
+    output, values = run(layers, inputs())
+    expected, expected_values = run(stack(True, False), inputs())
+    torch.testing.assert_close(output, expected)
+    torch.testing.assert_close(values, expected_values)
+    assert layers[0].attention.v_proj.weight.grad.any()
