@@ -1,0 +1,74 @@
+"""Limit cases: where a mechanism must be the Transformer, exactly."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from capsnmt.models import PRESETS
+from capsnmt.modules.multi_layer_attention import VARIANTS
+from tests.support import build, forward, sentences
+
+INPUTS = sentences(5, 3), sentences(4, 2, seed=1)
+NORM = ("--encoder-normalize-before", "--decoder-normalize-before")
+
+
+def outputs_and_gradients(model: torch.nn.Module) -> tuple:
+    output = forward(model.double(), *INPUTS)
+    output.square().sum().backward()
+    return output, {name: p.grad for name, p in model.named_parameters()}
+
+
+def assert_is_the_transformer(flags: tuple, around: tuple, own: str = "no parameter") -> None:
+    """Same output, and the same gradient of every parameter that the Transformer has."""
+    transformer = build("capsnmt_transformer", *around)
+    model = build("capsnmt_transformer", *around, *flags, seed=2)
+    missing, unexpected = model.load_state_dict(transformer.state_dict(), strict=False)
+    assert not unexpected
+    assert all(own in name for name in missing)
+    expected, gradients = outputs_and_gradients(transformer)
+    output, found = outputs_and_gradients(model)
+    torch.testing.assert_close(output, expected)
+    for name, gradient in gradients.items():
+        torch.testing.assert_close(found[name], gradient, msg=name)
+
+
+@pytest.mark.parametrize("around", [(), NORM], ids=["post-norm", "pre-norm"])
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_multi_layer_attention_to_one_source(variant: str, around: tuple) -> None:
+    assert_is_the_transformer(("--mlmha", variant, "--mlmha-sources", "1"), around)
+
+
+@pytest.mark.parametrize("around", [(), NORM], ids=["post-norm", "pre-norm"])
+@pytest.mark.parametrize("side", ["encoder", "decoder", "both"])
+def test_linear_aggregation_with_the_identity_on_the_top_layer(side: str, around: tuple) -> None:
+    """Which is how it starts."""
+    flags = ("--layer-aggregation", "linear", "--layer-aggregation-side", side)
+    assert_is_the_transformer(flags, around, own="layer_aggregation")
+
+
+def test_transparent_attention_with_all_weight_on_the_top_layer() -> None:
+    transformer = build("capsnmt_transformer")
+    model = build("capsnmt_transformer", "--layer-aggregation", "transparent")
+    model.load_state_dict(transformer.state_dict(), strict=False)
+    with torch.no_grad():
+        model.encoder.transparent.weight[-1] = 1000.0
+    torch.testing.assert_close(forward(model, *INPUTS), forward(transformer, *INPUTS))
+
+
+@pytest.mark.parametrize("mode", ["dynamic", "dynamic-routing", "em-routing", "iterative"])
+def test_the_aggregate_of_a_stack_is_of_its_top_layers_order(mode: str) -> None:
+    """Or the decoder would start with a memory it cannot read, or cannot see past."""
+    model = build("capsnmt_transformer", "--layer-aggregation", mode, small=False).encoder
+    states = [torch.randn(6, 2, 512) for _ in range(7)]
+    ratio = model.hand_over(states).std().item()
+    # squash makes short capsules shorter: at D = 1 dynamic routing cannot be as long as its layers
+    assert (1e-3 if mode == "dynamic-routing" else 0.3) < ratio < 3
+
+
+@pytest.mark.parametrize("arch", PRESETS)
+def test_one_head(arch: str) -> None:
+    heads = ("--encoder-attention-heads", "1", "--decoder-attention-heads", "1")
+    output, gradients = outputs_and_gradients(build(arch, *heads).train())
+    assert output.isfinite().all()
+    assert all(gradient.isfinite().all() for gradient in gradients.values())
