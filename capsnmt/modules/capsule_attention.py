@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from capsnmt.modules.attention import Attention, IncrementalState
-from capsnmt.routing import dynamic_routing, horizontal_routing, vertical_routing
+from capsnmt.routing import horizontal_routing, vertical_routing
 
 ENCODER_ROUTINGS = ("none", "vertical", "horizontal", "both")
 DECODER_ROUTINGS = ("none", "horizontal")
@@ -103,24 +103,26 @@ class CapsuleAttention(Attention):
             ValueError: vertical routing is asked to be causal, or horizontal routing to decode
                 more than one new position at once.
         """
-        causal = attn_mask is not None or incremental_state is not None
+        decodes = incremental_state is not None
         real = None
         if key_padding_mask is not None:
             real = ~key_padding_mask.to(device=scores.device, dtype=torch.bool)
         e = scores.to(torch.promote_types(scores.dtype, torch.float32))
         routed = e
         if self.vertical:
-            if causal:
+            if decodes or attn_mask is not None:
                 raise ValueError(
                     "vertical routing lets every position hear every other, so it cannot be "
                     "causal: give a decoder horizontal routing or none"
                 )
             routed = routed + self.vertical_capsules(e, real)
-        if incremental_state is not None and self.horizontal:
-            routed = routed + self.next_horizontal_capsules(scores, real, incremental_state)
-        elif self.horizontal:
+        if self.horizontal:
+            rows = e if incremental_state is None else self.append_row(e, incremental_state)
             routed = routed + horizontal_routing(
-                e, self.iterations, real, real, causal, backend=self.backend
+                *(rows, self.iterations, real, real),
+                causal=attn_mask is not None,  # the rows of a cache are so by themselves
+                newest_only=decodes,
+                backend=self.backend,
             )
         return routed.to(scores.dtype)
 
@@ -136,37 +138,25 @@ class CapsuleAttention(Attention):
             head_weights = F.linear(b.sum(-1), W_up.to(b.dtype), b_up.to(b.dtype)).softmax(-1)
         return head_weights[:, :, None, None] * omega[:, None]
 
-    def next_horizontal_capsules(
-        self, row: Tensor, real: Optional[Tensor], incremental_state: IncrementalState
-    ) -> Tensor:
-        """Omega of the newest position l alone (eq 14): ``[B, H, 1, l + 1]``, from its scores.
+    def append_row(self, row: Tensor, incremental_state: IncrementalState) -> Tensor:
+        """The score rows of all positions t <= l: ``[B, H, l + 1, l + 1]``, from the newest one.
 
-        The partial routing of position l needs the score rows of all t <= l. They are kept beside
-        the keys, under ``prev_scores``, ``[B, H, l + 1, l + 1]``: the host reorders all of its
-        cache with the beam. Row t is 0 at the keys k > t, which to it are masked (section 3.4.3).
-
-        Args:
-            real: ``[B, l + 1]``, false at padding.
+        The partial routing of position l votes with all of them. They are kept beside the keys,
+        as ``prev_scores``, where the host reorders them with the beam. Row t is 0 at the keys
+        k > t, which it must not see (section 3.4.3).
         """
         if row.size(2) != 1:
             raise ValueError(
                 f"horizontal routing decodes one position a step, not {row.size(2)}: force a "
                 f"prefix one position at a time, or without an incremental state"
             )
-        if real is not None:
-            row = row.masked_fill(~real[:, None, None], 0.0)
         cache = self._get_input_buffer(incremental_state)
         rows = row
         if "prev_scores" in cache:
             rows = torch.cat([F.pad(cache["prev_scores"], (0, 1)), row], dim=2)
         cache["prev_scores"] = rows
         self._set_input_buffer(incremental_state, cache)
-        omega, _ = dynamic_routing(
-            rows.transpose(1, 2), self.iterations, input_mask=real, backend=self.backend
-        )
-        if real is not None:
-            omega = omega.masked_fill(~real[:, -1:, None], 0.0)
-        return omega.unsqueeze(2)
+        return rows
 
     def extra_repr(self) -> str:
         """The settings, for ``print(model)``."""

@@ -109,6 +109,25 @@ def test_horizontal_row_is_dynamic_routing_over_the_rows_so_far():
         torch.testing.assert_close(rows[:, :, position], routing.dynamic_routing(so_far, 3)[0])
 
 
+@pytest.mark.parametrize("iterations", [1, 3])
+@pytest.mark.parametrize("padded", [None, slice(0, 2), slice(2, 4), slice(4, 5)])
+@pytest.mark.parametrize("causal", [False, True])
+def test_the_newest_row_alone_is_the_last_of_all_rows(causal, padded, iterations):
+    scores = random(2, 3, 5, 5, dtype=F64)
+    mask = None
+    if padded is not None:
+        mask = torch.ones(2, 5, dtype=torch.bool)
+        mask[0, padded] = False
+    arguments = (scores, iterations, mask, mask, causal)
+    with routing.record_routing() as records:
+        rows = routing.horizontal_routing(*arguments)
+        newest = routing.horizontal_routing(*arguments, newest_only=True)
+    torch.testing.assert_close(newest, rows[:, :, -1:])
+    assert len(records[1].coefficients) == iterations
+    for one, all_rows in zip(records[1].coefficients, records[0].coefficients):
+        torch.testing.assert_close(one, all_rows[:, -1:])
+
+
 @pytest.mark.parametrize("causal", [False, True])
 def test_later_positions_do_not_reach_earlier_rows(causal):
     scores = random(2, 3, 5, 5, dtype=F64).requires_grad_()
