@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import threading
 from typing import Any, Tuple
 
 import pytest
@@ -237,6 +238,25 @@ def test_terms_of_checkpointed_layers_have_the_gradients_of_plain_ones(several: 
         results.append((output, [v for vs in values.values() for v in vs], x.grad, gradients))
     torch.testing.assert_close(*results)
     assert any(gradient.any() for gradient in results[0][3])
+
+
+def test_the_backward_pass_may_run_in_a_thread_of_its_own() -> None:
+    """As CUDA's does: what is being recorded is known to the forward pass's thread only."""
+    gradients = []
+    for threaded in (False, True):
+        layer = checkpoint_layer(Layer(several=False))
+        with record_disagreement(["output"], ["dec-self"]) as record:
+            layer(inputs())
+        loss = record.values["dec-self", "output"][0].sum()
+        if threaded:
+            thread = threading.Thread(target=loss.backward)
+            thread.start()
+            thread.join()
+        else:
+            loss.backward()
+        gradients.append(layer.attention.v_proj.weight.grad)
+    torch.testing.assert_close(*gradients)
+    assert gradients[0].any()
 
 
 @pytest.mark.parametrize("several", [False, True])
