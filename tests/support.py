@@ -13,10 +13,11 @@ import fairseq.models
 import torch
 from fairseq import options
 from fairseq.data import Dictionary
-from fairseq.models import ARCH_MODEL_INV_REGISTRY
+from fairseq.models import ARCH_CONFIG_REGISTRY, ARCH_MODEL_INV_REGISTRY
 from torch import Tensor
 
 import capsnmt
+from capsnmt.models.config import defaults
 from capsnmt.modules.capsule_attention import DECODER_ROUTINGS, ENCODER_ROUTINGS
 from capsnmt.modules.layer_aggregation import LAYER_AGGREGATIONS
 from capsnmt.modules.multi_layer_attention import VARIANTS
@@ -154,9 +155,19 @@ def _combinations() -> Dict[str, Tuple[str, ...]]:
     return systems
 
 
-# name -> (architecture, flags): every registered architecture, and every combination of switches
+def _architectures() -> List[str]:
+    """Every registered architecture, but one of those that differ in size only: all are SMALL."""
+    distinct = {}
+    for arch in ARCH_MODEL_INV_REGISTRY["capsnmt_transformer"]:
+        args = argparse.Namespace()
+        ARCH_CONFIG_REGISTRY[arch](args)
+        distinct.setdefault(tuple(getattr(args, name) for name in defaults()), arch)
+    return list(distinct.values())
+
+
+# name -> (architecture, flags): every distinct architecture, and combinations of switches
 SYSTEMS: Dict[str, Tuple[str, Tuple[str, ...]]] = {
-    **{arch: (arch, ()) for arch in ARCH_MODEL_INV_REGISTRY["capsnmt_transformer"]},
+    **{arch: (arch, ()) for arch in _architectures()},
     **{name: ("capsnmt_transformer", flags) for name, flags in _combinations().items()},
 }
 
