@@ -2,72 +2,39 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict, List, Sequence, Tuple
+from typing import Any, Dict, List, Tuple
 
 import pytest
 import torch
-from fairseq.criterions import build_criterion
 from fairseq.criterions.label_smoothed_cross_entropy import LabelSmoothedCrossEntropyCriterion
-from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 from fairseq.logging import metrics
-from torch import Tensor, nn
+from torch import Tensor
 
 from capsnmt.criterions import LabelSmoothedCrossEntropyWithDisagreementCriterion
-from capsnmt.errors import ConfigurationError
 from capsnmt.models.config import ATTENTIONS
 from capsnmt.modules.disagreement import TERMS, DisagreementRecord, mean_cosine, mean_overlap
 from tests.criterions import oracles
+from tests.criterions.samples import (
+    ALL,
+    SAMPLE,
+    SOURCES,
+    TARGETS,
+    criterion,
+    gradients,
+    make_sample,
+    train,
+)
 from tests.models.test_properties import half_precision_on_cpu
 from tests.support import (
     PAD,
     SYSTEMS,
     TASK,
-    batch,
-    build,
     build_system,
-    parse,
     sentences,
-    shifted,
 )
 
-NAME = "label_smoothed_cross_entropy_with_disagreement"
 # stock fairseq's torch has no fp16 layer normalisation on CPUs
 HALF = [torch.bfloat16, *([torch.float16] if half_precision_on_cpu() else [])]
-ALL = {"disagreement": ",".join(TERMS), "disagreement_attention": ",".join(ATTENTIONS)}
-SOURCES, TARGETS = sentences(3, 6, 1), sentences(5, 2, 4, seed=1)
-
-
-def criterion(sentence_avg: bool = False, **settings: Any) -> Any:
-    return LabelSmoothedCrossEntropyWithDisagreementCriterion(TASK, sentence_avg, 0.1, **settings)
-
-
-def make_sample(
-    sources: Sequence[Tensor], targets: Sequence[Tensor], left_pad: bool = True
-) -> Dict[str, Any]:
-    """A batch as the translation task collates it."""
-    source, target = batch(sources, left_pad), batch(targets, left_pad=False)
-    return {
-        "ntokens": int(target.ne(PAD).sum()),
-        "target": target,
-        "net_input": {
-            "src_tokens": source,
-            "src_lengths": source.ne(PAD).sum(1),
-            "prev_output_tokens": shifted(target),
-        },
-    }
-
-
-SAMPLE = make_sample(SOURCES, TARGETS)
-
-
-def train(*flags: str, arch: str = "capsnmt_transformer") -> nn.Module:
-    return build(arch, "--attention-dropout", "0", *flags).train()
-
-
-def gradients(model: nn.Module, loss: Tensor) -> Dict[str, Tensor]:
-    model.zero_grad()
-    loss.backward(retain_graph=True)
-    return {name: p.grad.clone() for name, p in model.named_parameters() if p.grad is not None}
 
 
 @pytest.fixture
@@ -311,63 +278,3 @@ def test_with_cross_self_attention_the_decoders_values_are_of_both_sides(seen: D
     real = torch.cat([net_input["src_tokens"], net_input["prev_output_tokens"]], dim=1).ne(PAD)
     expected = oracles.term(seen["dec-self", "subspace"], real, overlaps=False)
     torch.testing.assert_close(logs["disagreement_subspace"], expected.detach() * size)
-
-
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        ({"disagreement": "outputs"}, "--disagreement: 'outputs'.*subspace, position, output"),
-        ({"disagreement": ""}, "--disagreement: ''.*subspace, position, output"),
-        ({"disagreement": "output,"}, "--disagreement: ''"),
-        (
-            {"disagreement_attention": "encoder"},
-            "--disagreement-attention: 'encoder'.*enc-self, enc-dec, dec-self",
-        ),
-        ({"disagreement_weight": -1}, "--disagreement-weight: -1: give a number of 0 or more"),
-        ({"disagreement_weight": float("nan")}, "--disagreement-weight: nan"),
-        ({"disagreement_weight": float("inf")}, "--disagreement-weight: inf"),
-    ],
-)
-def test_a_bad_value_is_one_line_when_the_criterion_is_built(
-    settings: Dict[str, Any], message: str
-) -> None:
-    with pytest.raises(ConfigurationError, match=message) as error:
-        criterion(**settings)
-    assert "\n" not in str(error.value)
-
-
-@pytest.mark.parametrize(
-    ("arch", "flags", "attention", "message"),
-    [
-        ("transformer", (), "enc-self", "no enc-self attention.*use an --arch of capsnmt"),
-        (
-            "capsnmt_transformer",
-            ("--no-cross-attention",),
-            "enc-self,enc-dec",
-            "no enc-dec attention.*enc-self, dec-self",
-        ),
-    ],
-)
-@pytest.mark.parametrize("training", [True, False])
-def test_an_attention_that_the_model_lacks_is_refused(
-    arch: str, flags: Tuple[str, ...], attention: str, message: str, training: bool
-) -> None:
-    model = train(*flags, arch=arch).train(training)
-    with pytest.raises(SystemExit, match=message) as error:
-        criterion(disagreement_attention=attention)(model, SAMPLE)
-    assert "\n" not in str(error.value)
-
-
-def test_the_flags_reach_the_criterion_and_have_the_promised_defaults() -> None:
-    given = [
-        *("--disagreement", "subspace,position", "--disagreement-attention", "enc-dec"),
-        *("--disagreement-weight", "0.5", "--label-smoothing", "0.2"),
-    ]
-    built = []
-    for flags in (given, []):
-        args = parse("capsnmt_transformer", "--criterion", NAME, *flags)
-        built.append(build_criterion(convert_namespace_to_omegaconf(args).criterion, TASK))
-    flagged, default = built
-    assert (flagged.terms, flagged.attentions) == ({"subspace", "position"}, {"enc-dec"})
-    assert (flagged.weight, flagged.eps) == (0.5, 0.2)
-    assert (default.terms, default.attentions, default.weight) == ({"output"}, {"enc-self"}, 1.0)
