@@ -225,3 +225,12 @@ def forward(model: torch.nn.Module, sources: Sequence[Tensor], targets: Sequence
     source, target = batch(sources, left_pad=True), batch(targets, left_pad=False)
     lengths = source.ne(PAD).sum(1)
     return model(source, lengths, shifted(target))[0]
+
+
+def half_precision_on_cpu() -> bool:
+    """Whether this torch computes in fp16 on the CPU."""
+    try:
+        torch.nn.functional.layer_norm(torch.ones(2, dtype=torch.float16), (2,))
+    except RuntimeError:
+        return False
+    return True

@@ -24,12 +24,12 @@ from tests.criterions.samples import (
     make_sample,
     train,
 )
-from tests.models.test_properties import half_precision_on_cpu
 from tests.support import (
     PAD,
     SYSTEMS,
     TASK,
     build_system,
+    half_precision_on_cpu,
     sentences,
 )
 

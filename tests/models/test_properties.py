@@ -17,6 +17,7 @@ from tests.support import (
     batch,
     build_system,
     forward,
+    half_precision_on_cpu,
     sentences,
     shifted,
 )
@@ -129,14 +130,6 @@ def test_a_model_in_half_precision_is_finite_and_close_to_fp32(
     low = loss_of(copy.deepcopy(model).to(dtype))
     assert low.isfinite()
     assert abs(low.item() - loss_of(model).item()) < 0.02 * low.item()
-
-
-def half_precision_on_cpu() -> bool:
-    try:
-        torch.nn.functional.layer_norm(torch.ones(2, dtype=torch.float16), (2,))
-    except RuntimeError:
-        return False
-    return True
 
 
 @every_system
