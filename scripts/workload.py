@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 import capsnmt
 from capsnmt.models import SIZES
-from capsnmt.models.transformer import learned_parameters
+from capsnmt.models.layers import learned_parameters
 from capsnmt.modules.head_aggregation import HeadAggregation
 from capsnmt.modules.layer_aggregation import LayerRouting
 from scripts.parameter_formulas import SUFFIXES

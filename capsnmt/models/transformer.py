@@ -8,83 +8,20 @@ from typing import Any, Dict, List, Optional, Tuple
 import torch
 import torch.nn as nn
 from fairseq.dataclass.utils import gen_parser_from_dataclass
-from fairseq.distributed import fsdp_wrap
 from fairseq.models import register_model
 from fairseq.models.transformer import (
     TransformerDecoderBase,
     TransformerEncoderBase,
     TransformerModel,
 )
-from fairseq.modules.transformer_layer import (
-    TransformerDecoderLayerBase,
-    TransformerEncoderLayerBase,
-)
 from torch import Tensor
 
 from capsnmt.errors import ConfigurationError
 from capsnmt.models.config import MECHANISMS
 from capsnmt.models.initialisation import initialise_from
-from capsnmt.models.selection import aggregates_heads, routes_scores
-from capsnmt.modules.attention import Attention, BlockAttention
-from capsnmt.modules.capsule_attention import CapsuleAttention
-from capsnmt.modules.disagreement import checkpoint_layer
-from capsnmt.modules.head_aggregation import HeadAggregation
+from capsnmt.models.layers import TransformerDecoderLayer, TransformerEncoderLayer, wrap_layer
 from capsnmt.modules.layer_aggregation import TransparentMixture, layer_aggregation
 from capsnmt.modules.layer_drop import DecoderLayerDrop, EncoderLayerDrop
-from capsnmt.modules.multi_layer_attention import MultiLayerAttention
-
-# Copies of a layer's weights that fairseq 0.12.2 keeps for its evaluation fast path.
-FAST_PATH_COPIES = tuple(
-    f"{part}_{kind}"
-    for part in ("in_proj", "out_proj", "fc1", "fc2")
-    for kind in ("weight", "bias")
-)
-
-
-def learned_parameters(model: nn.Module) -> Dict[str, nn.Parameter]:
-    """The parameters of a Transformer, fairseq's own too, without fairseq 0.12.2's copies."""
-    return {
-        name: parameter
-        for name, parameter in model.named_parameters()
-        if not (".layers." in name and name.rpartition(".")[2] in FAST_PATH_COPIES)
-    }
-
-
-def finish_attention(attention: Attention, cfg: Any, role: str, layer: int) -> None:
-    """Tell the attention its role; aggregate its heads as ``cfg`` asks, not by ``out_proj``.
-
-    After the layer's own construction, because fairseq 0.12.2's encoder layer reads the shape of
-    ``out_proj.weight`` while it is built.
-    """
-    attention.role = role
-    if aggregates_heads(cfg, role, layer):
-        attention.out_proj = HeadAggregation(
-            attention.embed_dim,
-            attention.num_heads,
-            routing=cfg.head_aggregation,
-            num_capsules=cfg.head_capsules,
-            iterations=cfg.routing_iterations,
-            normalize=cfg.head_capsule_norm,
-            backend=cfg.routing_backend,
-            input_dim=attention.out_proj.in_features,
-        )
-
-
-def self_attention(cfg: Any, side: str, layer: int, **settings: Any) -> Attention:
-    """The self-attention of a layer (1-based) of the encoder or decoder."""
-    stack, routing = getattr(cfg, side), getattr(cfg, f"capsule_routing_{side}")
-    settings.update(dropout=cfg.attention_dropout)
-    if not routes_scores(cfg, side, layer):
-        return Attention(stack.embed_dim, stack.attention_heads, **settings)
-    return CapsuleAttention(
-        stack.embed_dim,
-        stack.attention_heads,
-        vertical=routing in ("vertical", "both"),
-        horizontal=routing in ("horizontal", "both"),
-        iterations=cfg.routing_iterations,
-        backend=cfg.routing_backend,
-        **settings,
-    )
 
 
 def stack_aggregation(cfg: Any, side: str) -> Optional[nn.Module]:
@@ -103,79 +40,6 @@ def stack_aggregation(cfg: Any, side: str) -> Optional[nn.Module]:
         own=cfg.layer_capsule_input == "own",
         iterations=cfg.routing_iterations,
         backend=cfg.routing_backend,
-    )
-
-
-class TransformerEncoderLayer(TransformerEncoderLayerBase):
-    """fairseq's encoder layer over our attention. ``number`` is 1 at the bottom."""
-
-    # fairseq 0.12.2 would copy the weights for its fast path here, from an out_proj.weight that
-    # a routed layer does not have; without that call the fast path stays off.
-    _load_from_state_dict = nn.Module._load_from_state_dict
-
-    def __init__(self, cfg: Any, number: int, return_fc: bool = False) -> None:
-        self.number = number
-        super().__init__(cfg, return_fc=return_fc)
-        for name in FAST_PATH_COPIES:
-            self._parameters.pop(name, None)
-        finish_attention(self.self_attn, cfg, "enc-self", number)
-
-    def build_self_attention(self, embed_dim: int, cfg: Any) -> Attention:
-        noise = {"q_noise": self.quant_noise, "qn_block_size": self.quant_noise_block_size}
-        return self_attention(cfg, "encoder", self.number, **noise)
-
-    def upgrade_state_dict_named(self, state_dict: Dict[str, Any], name: str) -> None:
-        """Also drop the copies that a checkpoint of fairseq 0.12.2's own Transformer holds."""
-        super().upgrade_state_dict_named(state_dict, name)
-        for copy in FAST_PATH_COPIES:
-            state_dict.pop(f"{name}.{copy}", None)
-
-
-class TransformerDecoderLayer(TransformerDecoderLayerBase):
-    """fairseq's decoder layer over our attention. ``number`` is 1 at the bottom."""
-
-    def __init__(self, cfg: Any, number: int, no_encoder_attn: bool = False) -> None:
-        self.number = number
-        super().__init__(cfg, no_encoder_attn)
-        finish_attention(self.self_attn, cfg, "dec-self", number)
-        if self.encoder_attn is not None:
-            finish_attention(self.encoder_attn, cfg, "enc-dec", number)
-
-    def build_self_attention(
-        self, embed_dim: int, cfg: Any, add_bias_kv: bool = False, add_zero_attn: bool = False
-    ) -> Attention:
-        if add_bias_kv or add_zero_attn:
-            raise NotImplementedError("capsnmt attention has no bias or zero keys")
-        noise = {"q_noise": self.quant_noise, "qn_block_size": self.quant_noise_block_size}
-        if cfg.cross_self_attention:
-            noise["self_attention"] = False
-        return self_attention(cfg, "decoder", self.number, **noise)
-
-    def build_encoder_attention(self, embed_dim: int, cfg: Any) -> Attention:
-        settings: Dict[str, Any] = {
-            "dropout": cfg.attention_dropout,
-            "q_noise": self.quant_noise,
-            "qn_block_size": self.quant_noise_block_size,
-        }
-        heads, source_dim = cfg.decoder.attention_heads, cfg.encoder.embed_dim
-        if cfg.mlmha != "none":
-            sources = cfg.mlmha_sources or cfg.encoder.layers
-            return MultiLayerAttention(
-                embed_dim, heads, sources, cfg.mlmha, source_dim=source_dim, **settings
-            )
-        settings.update(kdim=source_dim, vdim=source_dim, encoder_decoder_attention=True)
-        if cfg.layer_aggregation == "transparent":
-            return BlockAttention(embed_dim, heads, block=self.number - 1, **settings)
-        return Attention(embed_dim, heads, **settings)
-
-
-def wrap_layer(layer: nn.Module, cfg: Any) -> nn.Module:
-    """Activation checkpointing and sharding, as fairseq wraps its own layers."""
-    if cfg.checkpoint_activations:
-        layer = checkpoint_layer(layer, offload_to_cpu=cfg.offload_activations)
-    # a checkpointed layer is always a shard of its own, whatever its size
-    return fsdp_wrap(
-        layer, min_num_params=0 if cfg.checkpoint_activations else cfg.min_params_to_wrap
     )
 
 

@@ -7,7 +7,7 @@ import pytest
 import torch
 from fairseq.models.transformer import TransformerModel
 
-from capsnmt.models.transformer import learned_parameters
+from capsnmt.models.layers import learned_parameters
 from tests.support import PAD, SMALL, TASK, batch, build, forward, parse, sentences
 
 VARIANTS = {
