@@ -65,6 +65,12 @@ def check_betas(votes: Tensor, beta_a: Tensor, beta_u: Tensor) -> None:
         check_floating(name, beta)
 
 
+def check_variance_floor(variance_floor: float) -> None:
+    """Raise unless the floor is above 0: logarithms and divisions come after it."""
+    if not 0 < variance_floor < math.inf:
+        raise ValueError(f"variance_floor must be a number above 0, not {variance_floor!r}")
+
+
 def check_activation(votes: Tensor, activation: Optional[Tensor]) -> Optional[Tensor]:
     """Return ``[..., I]`` as ``[..., I, 1]``, ``[..., I, N]`` as it is; raise on other shapes."""
     if activation is None:

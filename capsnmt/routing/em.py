@@ -13,6 +13,7 @@ from .checks import (
     check_activation,
     check_betas,
     check_iterations,
+    check_variance_floor,
     check_votes,
     flatten_leading,
 )
@@ -35,6 +36,7 @@ def em_routing(
     iterations: int = 3,
     input_activation: Optional[Tensor] = None,
     *,
+    variance_floor: float = VARIANCE_FLOOR,
     backend: Optional[str] = None,
 ) -> Tensor:
     """Route by agreement, fitting one Gaussian an output capsule to its votes by EM.
@@ -64,6 +66,7 @@ def em_routing(
         beta_u: cost an input capsule pays when it is not active, ``[N]``.
         iterations: T >= 1.
         input_activation: a_in, ``[..., I]`` or ``[..., I, N]``, in 0..1; None = all 1.
+        variance_floor: added to every variance; in units of the votes, squared.
         backend: ``auto``, ``eager`` or ``compiled``; None takes ``routing_backend``'s.
 
     Returns:
@@ -83,6 +86,7 @@ def em_routing(
     check_votes(votes)
     check_betas(votes, beta_a, beta_u)
     check_iterations(iterations)
+    check_variance_floor(variance_floor)
     activation = check_activation(votes, input_activation)
     return run_operator(
         "em_routing",
@@ -92,6 +96,7 @@ def em_routing(
         shared=(beta_a, beta_u),
         leading=votes.shape[:-3],
         iterations=iterations,
+        variance_floor=variance_floor,
         backend=backend,
     )
 
@@ -113,6 +118,7 @@ def em_kernel(
     beta_u: Tensor,
     *,
     iterations: int,
+    variance_floor: float,
     trace: Optional[List[Tensor]] = None,
 ) -> Tensor:
     """Compute ``em_routing`` on flat ``[tokens, I, N, D]``, activation ``[tokens, I, N or 1]``."""
@@ -125,7 +131,7 @@ def em_kernel(
         mass = r.clamp(min=MASS_FLOOR).unsqueeze(-1)
         mu = sum_over_inputs(R, votes) / mass
         squared_distance = (votes - mu.unsqueeze(-3)).square()
-        var = bound_gradient(sum_over_inputs(R, squared_distance) / mass) + VARIANCE_FLOOR
+        var = bound_gradient(sum_over_inputs(R, squared_distance) / mass) + variance_floor
         log_sigma = 0.5 * var.log()
         chi = sum_over_width(log_sigma + (1 + LOG_2PI) / 2) * r
         logit_A = inverse_temperature(t, iterations) * (beta_a - beta_u * r - chi)

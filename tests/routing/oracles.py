@@ -82,7 +82,7 @@ def simple_routing(votes, iterations):
     return capsules, trace
 
 
-def em_routing(votes, beta_a, beta_u, iterations, activation=None):
+def em_routing(votes, beta_a, beta_u, iterations, activation=None, variance_floor=VARIANCE_FLOOR):
     """li2019 Algorithm 2, dou2019 Algorithm 2; densities multiplied over D, as Hinton et al. do.
 
     Returns capsules [N, D] and C of each iteration.
@@ -111,7 +111,7 @@ def em_routing(votes, beta_a, beta_u, iterations, activation=None):
                 mu[n][d] = total(R[i] * votes[i, n, d] for i in range(I)) / mass  # eq 10
                 var[n][d] = (  # eq 11
                     total(R[i] * (votes[i, n, d] - mu[n][d]) ** 2 for i in range(I)) / mass
-                    + VARIANCE_FLOOR
+                    + variance_floor
                 )
                 chi = chi + (var[n][d].sqrt().log() + (1 + math.log(2 * math.pi)) / 2) * r
             A[n] = 1 / (1 + (-lam * (beta_a[n] - beta_u[n] * r - chi)).exp())

@@ -27,6 +27,10 @@ def test_iterations_must_be_a_positive_whole_number(name, iterations):
         (lambda: routing.simple_routing(votes[:, :0]), r"I, N, D >= 1, not \[2, 0, 4, 5\]"),
         (lambda: routing.simple_routing(votes.long()), r"votes .* floating dtype, not torch.int64"),
         (lambda: routing.em_routing(votes, ones[1:], ones), r"beta_a must be \[N\] = \[4\]"),
+        (
+            lambda: routing.em_routing(votes, ones, ones, variance_floor=0.0),
+            "variance_floor must be a number above 0, not 0.0",
+        ),
         (lambda: routing.em_routing(votes, ones, ones.long()), r"beta_u must have a floating"),
         (
             lambda: routing.em_routing(votes, ones, ones, 3, torch.ones(2, 4)),

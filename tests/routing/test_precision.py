@@ -17,7 +17,9 @@ LOW = [torch.float16, torch.bfloat16]
 PLAIN = {
     "dynamic_routing": lambda v: dynamic.dynamic_kernel.__wrapped__(v, None, None, iterations=3)[0],
     "simple_routing": lambda v: simple.simple_kernel.__wrapped__(v, iterations=3),
-    "em_routing": lambda v: em.em_kernel.__wrapped__(v, None, *betas(v), iterations=3),
+    "em_routing": lambda v: em.em_kernel.__wrapped__(
+        v, None, *betas(v), iterations=3, variance_floor=em.VARIANCE_FLOOR
+    ),
     "vertical_routing": lambda v: vertical.vertical_kernel.__wrapped__(v, None, None, iterations=3)[
         0
     ],

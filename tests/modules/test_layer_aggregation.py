@@ -1,0 +1,403 @@
+"""Layer aggregation against the papers' equations, one position and one number at a time."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import List
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from capsnmt.modules.layer_aggregation import (
+    LAYER_AGGREGATIONS,
+    POSITION_WISE,
+    TransparentMixture,
+    layer_aggregation,
+)
+from capsnmt.modules.layer_aggregation.routing import ROUTINGS, LayerRouting
+from capsnmt.routing import record_routing, routing_backend
+from tests.routing import oracles
+from tests.routing.oracles import total
+
+WIDTH, LAYERS, FFN = 4, 3, 5
+SETTINGS = {mode: {"mode": mode} for mode in POSITION_WISE if mode not in ROUTINGS} | {
+    f"{mode}:N={capsules}:{'own' if own else 'all'}:T={iterations}": {
+        "mode": mode,
+        "num_capsules": capsules,
+        "own": own,
+        "iterations": iterations,
+    }
+    for mode in ROUTINGS
+    for capsules, own, iterations in [(0, False, 3), (2, True, 3), (2, False, 1), (0, True, 2)]
+}
+every_mode = pytest.mark.parametrize("mode", POSITION_WISE)
+every_routing = pytest.mark.parametrize("mode", ROUTINGS)
+every_setting = pytest.mark.parametrize("setting", SETTINGS.values(), ids=SETTINGS)
+
+
+def aggregation(num_layers: int = LAYERS, **setting: object) -> nn.Module:
+    torch.manual_seed(0)
+    module = layer_aggregation(embed_dim=WIDTH, num_layers=num_layers, ffn_dim=FFN, **setting)
+    module = module.double()
+    for parameter in module.parameters():  # what starts at a constant is one special point
+        nn.init.normal_(parameter, std=0.7)
+    return module
+
+
+def layers_of(*leading: int, num_layers: int = LAYERS, width: int = WIDTH) -> List[Tensor]:
+    torch.manual_seed(1)
+    return [
+        torch.randn(*leading, width, dtype=torch.float64, requires_grad=True)
+        for _ in range(num_layers)
+    ]
+
+
+def affine(weight: Tensor, x: list, bias: Tensor | None = None) -> list:
+    rows = [total(w * number for w, number in zip(row, x)) for row in weight]
+    return rows if bias is None else [row + b for row, b in zip(rows, bias)]
+
+
+def relu(x: list) -> list:
+    return [number.clamp(min=0) for number in x]
+
+
+def layer_norm(x: list, norm: nn.LayerNorm) -> list:
+    mean = total(x) / len(x)
+    variance = total((number - mean) ** 2 for number in x) / len(x)
+    scaled = [(number - mean) / (variance + norm.eps).sqrt() for number in x]
+    return [w * number + b for w, number, b in zip(norm.weight, scaled, norm.bias)]
+
+
+def block_affine(linear: nn.Module, capsules: List[list]) -> List[list]:
+    """F_l of each layer: from all of them, or from its own (dou2019 eq 8 and footnote 1)."""
+    if linear.weight.dim() == 2:
+        flat = affine(linear.weight, [x for capsule in capsules for x in capsule], linear.bias)
+    else:
+        bias = linear.bias.reshape(len(capsules), -1)
+        flat = []
+        for l, capsule in enumerate(capsules):
+            flat += affine(linear.weight[l], capsule, bias[l])
+    size = len(flat) // len(capsules)
+    return [flat[l * size : (l + 1) * size] for l in range(len(capsules))]
+
+
+def oracle(module: nn.Module, mode: str, states: List[Tensor]) -> Tensor:
+    """The aggregate of one position, from L tensors ``[d]``."""
+    H = [list(state) for state in states]
+    L, d = len(H), len(H[0])
+    if mode == "linear":  # dou2019 eq 3
+        W = [module.combine.weight[:, l * d : (l + 1) * d] for l in range(L)]
+        terms = [affine(W[l], H[l]) for l in range(L)]
+        return torch.stack([total(term[i] for term in terms) for i in range(d)])
+    if mode == "iterative":  # mechanisms.md section 3
+        a = H[0]
+        for l, merge in zip(range(1, L), module.merges):
+            hidden = relu(affine(merge.fc1.weight, a + H[l], merge.fc1.bias))
+            ffn = affine(merge.fc2.weight, hidden, merge.fc2.bias)
+            a = layer_norm([f + x + h for f, x, h in zip(ffn, a, H[l])], merge.norm)
+        return torch.stack(a)
+    if mode == "dynamic":  # dou2019 eq 4
+        everything = [x for h in H for x in h]
+        hidden = relu(affine(module.fc1.weight, everything, module.fc1.bias))
+        g = affine(module.fc2.weight, hidden, module.fc2.bias)
+        return torch.stack([total(g[l * d + i] * H[l][i] for l in range(L)) for i in range(d)])
+    hidden = [relu(capsule) for capsule in block_affine(module.hidden, H)]  # eq 8
+    N = module.num_capsules
+    votes = torch.stack(  # eq 7
+        [torch.stack(vote).reshape(N, d // N) for vote in block_affine(module.votes, hidden)]
+    )
+    if mode == "dynamic-routing":
+        capsules, _ = oracles.dynamic_routing(votes, module.iterations)[:2]
+    else:
+        activation = torch.stack(  # eq 10, and the logistic function
+            [
+                torch.stack([1 / (1 + (-a).exp()) for a in row])
+                for row in block_affine(module.activation, hidden)
+            ]
+        )
+        capsules, _ = oracles.em_routing(
+            votes,
+            module.beta_a,
+            module.beta_u,
+            module.iterations,
+            activation,
+            module.variance_floor,
+        )
+    return torch.cat(list(capsules))
+
+
+def assert_same_gradients(output: Tensor, expected: Tensor, learned: List[Tensor]) -> None:
+    probe = torch.randn_like(output)
+    for one, other in zip(
+        torch.autograd.grad((output * probe).sum(), learned),
+        torch.autograd.grad((expected * probe).sum(), learned),
+    ):
+        torch.testing.assert_close(one, other)
+
+
+@every_setting
+def test_the_output_and_its_gradients_equal_the_equations(setting: dict) -> None:
+    module, layers = aggregation(**setting), layers_of(2, 2)
+    output = module(layers)
+    positions = zip(*(layer.flatten(0, 1) for layer in layers))
+    expected = torch.stack([oracle(module, setting["mode"], list(one)) for one in positions])
+    expected = expected.view_as(output)
+    torch.testing.assert_close(output, expected)
+    assert_same_gradients(output, expected, [*layers, *module.parameters()])
+
+
+def test_the_transparent_mixture_and_its_gradients_equal_the_equation() -> None:
+    states = layers_of(2, 3, num_layers=4)
+    module = TransparentMixture(4, 2).double()
+    nn.init.normal_(module.weight)
+    output = module(states)
+    assert output.shape == (2, 3, 2 * WIDTH)
+    expected = torch.zeros_like(output)
+    for j in range(2):
+        share = oracles.softmax(list(module.weight[:, j]))
+        for l in range(4):
+            block = slice(j * WIDTH, (j + 1) * WIDTH)
+            expected[..., block] = expected[..., block] + share[l] * states[l]
+    torch.testing.assert_close(output, expected)
+    assert_same_gradients(output, expected, [*states, module.weight])
+
+
+@every_setting
+@pytest.mark.parametrize("leading", [(), (3,), (2, 3, 1)])
+def test_a_position_is_aggregated_by_itself(setting: dict, leading: tuple) -> None:
+    """So a decoder's aggregation decodes step by step, and padding reaches nothing."""
+    module, layers = aggregation(**setting), layers_of(*leading)
+    output = module(layers)
+    assert output.shape == (*leading, WIDTH)
+    last = tuple(size - 1 for size in leading)
+    torch.testing.assert_close(output[last], module([layer[last] for layer in layers]))
+
+
+@every_routing
+def test_own_capsules_are_made_from_their_own_layer_alone(mode: str) -> None:
+    own, shared = (aggregation(mode=mode, own=flag) for flag in (True, False))
+    layers = layers_of()
+    changed = [layers[0], layers[1] + 1, layers[2]]
+
+    def votes(module: nn.Module, states: List[Tensor]) -> Tensor:
+        hidden = torch.relu(module.hidden(module.concatenate(states)))
+        return module.split(module.votes(hidden))
+
+    difference = (votes(own, layers) - votes(own, changed)).abs().amax(-1)
+    assert difference[1] > 0
+    assert (difference[[0, 2]] == 0).all()
+    assert ((votes(shared, layers) - votes(shared, changed)).abs().amax(-1) > 0).all()
+
+
+@every_mode
+def test_one_layer_is_aggregated_too(mode: str) -> None:
+    module, (layer,) = aggregation(mode=mode, num_layers=1), layers_of(3, num_layers=1)
+    output = module([layer])
+    expected = torch.stack([oracle(module, mode, [one]) for one in layer])
+    torch.testing.assert_close(output, expected)
+    if mode == "iterative":
+        assert torch.equal(output, layer)
+
+
+def test_the_linear_combination_starts_as_the_top_layer_and_can_stay_there() -> None:
+    module, layers = layer_aggregation("linear", WIDTH, LAYERS, FFN).double(), layers_of(3)
+    torch.testing.assert_close(module(layers), layers[-1])
+
+
+def test_the_dynamic_combination_starts_near_the_top_layer() -> None:
+    torch.manual_seed(0)
+    module, layers = layer_aggregation("dynamic", 64, 6, 128), layers_of(50, num_layers=6, width=64)
+    layers = [layer.float() for layer in layers]
+    assert 0 < (module(layers) - layers[-1]).std() < 0.3
+
+
+def test_the_transparent_mixtures_start_as_the_mean_of_all_states() -> None:
+    states = layers_of(2)
+    mean = torch.stack(states).mean(0)
+    torch.testing.assert_close(
+        TransparentMixture(LAYERS, 2).double()(states), torch.cat([mean] * 2, -1)
+    )
+
+
+@every_mode
+@pytest.mark.parametrize("own", [False, True])
+def test_every_parameter_has_a_gradient_at_the_start(mode: str, own: bool) -> None:
+    torch.manual_seed(0)
+    module = layer_aggregation(mode, 16, LAYERS, 32, own=own)
+    layers = [layer.float() for layer in layers_of(20, width=16)]
+    output = module(layers)
+    (output * torch.randn_like(output)).sum().backward()
+    for name, parameter in module.named_parameters():
+        assert parameter.grad.isfinite().all(), name
+        assert parameter.grad.abs().max() > 0, name
+
+
+# Dynamic routing's capsules are shorter than 1: at D = 1 squash makes a sum s to s |s|.
+@pytest.mark.parametrize(
+    ("mode", "capsules", "least", "most"),
+    [
+        *[(mode, 0, 0.5, 2) for mode in POSITION_WISE if mode != "dynamic-routing"],
+        ("dynamic-routing", 0, 0.003, 0.1),
+        *[("dynamic-routing", N, 0.003, 0.1) for N in (1, 8)],
+        *[("em-routing", N, 0.2, 5) for N in (1, 8)],
+    ],
+)
+@pytest.mark.parametrize("own", [False, True])
+def test_the_aggregate_starts_at_a_size_that_trains(
+    mode: str, capsules: int, least: float, most: float, own: bool
+) -> None:
+    """Neither near nothing nor, in dynamic routing, with one capsule for each layer."""
+    torch.manual_seed(0)
+    module = layer_aggregation(mode, 128, 6, 256, num_capsules=capsules, own=own)
+    torch.manual_seed(1)
+    layers = [torch.randn(100, 128) for _ in range(6)]
+    output = module(layers)
+    assert least < output.std().item() / layers[-1].std().item() < most
+    if mode == "dynamic-routing":
+        # saturated, all but six capsules would be 0: a median of 1e-28
+        assert output.abs().median() > 0.01 * output.std()
+
+
+@every_setting
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_autocast_is_finite_and_close_to_fp32(setting: dict, dtype: torch.dtype) -> None:
+    module = aggregation(**setting).float()
+    layers = [layer.detach().float().requires_grad_() for layer in layers_of(50)]
+    expected = module(layers)
+    with torch.autocast("cpu", dtype=dtype):
+        output = module(layers)
+        output.float().square().sum().backward()
+    assert all(parameter.grad.isfinite().all() for parameter in module.parameters())
+    assert all(layer.grad.isfinite().all() for layer in layers)
+    # routing is a discontinuous map where capsules tie: single positions may differ by more
+    error = (output.float() - expected).abs()
+    assert error.median() < 0.02 * expected.abs().mean()
+
+
+@every_mode
+def test_the_routing_runs_as_often_and_by_the_backend_that_it_is_told(mode: str) -> None:
+    module, layers = aggregation(mode=mode, iterations=4, backend="eager"), layers_of(2)
+    with record_routing() as records:
+        module(layers)
+    calls = [(record.operator, len(record.coefficients)) for record in records]
+    assert calls == ([(mode.replace("-", "_"), 4)] if mode in ROUTINGS else [])
+    if mode in ROUTINGS:
+        module.backend = "no such backend"
+        with routing_backend("auto"), pytest.raises(ValueError, match="no such backend"):
+            module(layers)
+
+
+# (mode, own) -> exact counts of base (512, 2,048, 6 layers) and big (1,024, 4,096, 6 layers)
+PARAMETERS = {
+    ("linear", False): (1_572_864, 6_291_456),
+    ("iterative", False): (15_746_560, 62_950_400),
+    ("dynamic", False): (12_588_032, 50_341_888),
+    ("dynamic-routing", False): (18_880_512, 75_509_760),
+    ("em-routing", False): (28_321_792, 113_266_688),
+    ("dynamic-routing", True): (3_151_872, 12_595_200),
+    ("em-routing", True): (4_728_832, 18_894_848),
+}
+
+
+def count(module: nn.Module) -> int:
+    return sum(parameter.numel() for parameter in module.parameters())
+
+
+@pytest.mark.parametrize(("mode", "own"), PARAMETERS)
+def test_base_and_big_have_the_exact_number_of_parameters(mode: str, own: bool) -> None:
+    with torch.device("meta"):
+        counts = tuple(
+            count(layer_aggregation(mode, d, 6, ffn, own=own))
+            for d, ffn in ((512, 2048), (1024, 4096))
+        )
+    assert counts == PARAMETERS[mode, own]
+
+
+@pytest.mark.parametrize(
+    ("mode", "sides", "printed", "rounding"),
+    [
+        ("linear", 1, 1.6e6, 0.1e6),  # ampomah2020 Table 2, as the difference of rounded totals
+        ("iterative", 1, 15.8e6, 0.1e6),
+        ("dynamic", 2, 25.2e6, 0.05e6),  # dou2019 Table 1
+        ("dynamic-routing", 2, 37.8e6, 0.05e6),
+        ("em-routing", 2, 56.8e6, 0.2e6),  # 56.6M by the equations
+    ],
+)
+def test_the_counts_are_the_papers(mode: str, sides: int, printed: float, rounding: float) -> None:
+    assert abs(sides * PARAMETERS[mode, False][0] - printed) <= rounding
+
+
+def test_the_transparent_mixture_of_base_has_42_parameters() -> None:
+    assert count(TransparentMixture(7, 6)) == 42
+
+
+def test_every_position_wise_mode_is_one_of_the_flags_values() -> None:
+    assert set(LAYER_AGGREGATIONS) == {"none", "transparent", *POSITION_WISE}
+    assert len(LAYER_AGGREGATIONS) == len(set(LAYER_AGGREGATIONS))
+
+
+@pytest.mark.parametrize(
+    ("setting", "message"),
+    [
+        ({"mode": "max"}, "'max'.*linear, iterative, dynamic, dynamic-routing, em-routing"),
+        ({"mode": "transparent"}, "'transparent' is not position-wise"),
+        ({"mode": "em-routing", "num_capsules": 3}, "3 capsules do not divide the width 4"),
+        ({"mode": "em-routing", "num_capsules": -2}, "-2 capsules do not divide the width 4"),
+        ({"mode": "em-routing", "iterations": 0}, "iterations.*>= 1, not 0"),
+        ({"mode": "em-routing", "backend": "fast"}, "backend 'fast'"),
+        ({"mode": "linear", "num_layers": 0}, "num_layers must be at least 1, not 0"),
+        ({"mode": "iterative", "ffn_dim": 0}, "ffn_dim must be at least 1, not 0"),
+        ({"mode": "dynamic", "ffn_dim": -1}, "ffn_dim must be at least 1, not -1"),
+    ],
+)
+def test_a_bad_setting_is_one_line_that_names_it(setting: dict, message: str) -> None:
+    good = {"embed_dim": WIDTH, "num_layers": LAYERS, "ffn_dim": FFN}
+    with pytest.raises(ValueError, match=message) as caught:
+        layer_aggregation(**{**good, **setting})
+    assert "\n" not in str(caught.value)
+
+
+def test_a_bad_routing_or_mixture_is_one_line_that_names_it() -> None:
+    with pytest.raises(ValueError, match=r"'simple'.*dynamic-routing, em-routing"):
+        LayerRouting(WIDTH, LAYERS, "simple")
+    with pytest.raises(ValueError, match="num_decoder_layers must be at least 1, not 0"):
+        TransparentMixture(3, 0)
+
+
+@every_mode
+def test_a_missing_layer_is_an_error_and_not_another_aggregate(mode: str) -> None:
+    module, layers = aggregation(mode=mode), layers_of(2)
+    with pytest.raises(ValueError, match="built for 3 states and got 2"):
+        module(layers[1:])
+    with pytest.raises(ValueError, match="built for 2 states and got 3"):
+        TransparentMixture(2, 1)(layers)
+
+
+@contextlib.contextmanager
+def counting_matmuls():
+    """Count the matrix products that run, whatever module they are in."""
+    from torch.utils._python_dispatch import TorchDispatchMode
+
+    class Counter(TorchDispatchMode):
+        calls = 0
+
+        def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+            if func.overloadpacket.__name__ in ("mm", "addmm", "bmm", "baddbmm"):
+                self.calls += 1
+            return func(*args, **(kwargs or {}))
+
+    with Counter() as counter:
+        yield counter
+
+
+@pytest.mark.parametrize("own", [False, True])
+@pytest.mark.parametrize("mode", [mode for mode in POSITION_WISE if mode != "iterative"])
+def test_the_number_of_matrix_products_does_not_grow_with_the_layers(mode: str, own: bool) -> None:
+    calls = []
+    for num_layers in (2, 5):
+        module = aggregation(mode=mode, own=own, num_layers=num_layers)
+        with counting_matmuls() as counter:
+            module(layers_of(3, num_layers=num_layers))
+        calls.append(counter.calls)
+    assert calls[0] == calls[1] > 0
