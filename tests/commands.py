@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import os
+import random
+import socket
 import subprocess
 import sys
+import time
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Callable, Dict, List
 
 import pytest
 
 from capsnmt.files import locked
+from capsnmt.models import PRESETS
 from tests.support import PLUGIN
 
 TINY = [
@@ -18,6 +23,23 @@ TINY = [
     *("--encoder-ffn-embed-dim", "16", "--decoder-ffn-embed-dim", "16"),
 ]
 ON_CPU = ["--cpu", "--num-workers", "0", "--no-progress-bar"]
+DISAGREEMENT = [
+    *("--criterion", "label_smoothed_cross_entropy_with_disagreement", "--label-smoothing", "0.1"),
+    *("--disagreement", "subspace,position,output"),
+    *("--disagreement-attention", "enc-self,enc-dec,dec-self"),
+]
+# every mechanism at every place at once
+COMPOSED = [
+    *("--head-aggregation", "em", "--head-aggregation-attention", "enc-self,enc-dec,dec-self"),
+    *("--mlmha", "M-10", "--layer-aggregation", "em-routing", "--layer-aggregation-side", "both"),
+    *("--capsule-routing-encoder", "both", "--capsule-routing-decoder", "horizontal"),
+    *DISAGREEMENT,
+]
+# what every command line must work for: by name, the architecture and its flags
+SYSTEMS = {
+    **{preset: (f"{preset}_tiny", ()) for preset in PRESETS},
+    "everything": ("capsnmt_transformer_tiny", COMPOSED),
+}
 
 
 def environment() -> Dict[str, str]:
@@ -48,20 +70,58 @@ def succeed(module: str, *arguments: object, stdin: str = "", python: str = sys.
     return done.stdout
 
 
-def train(
-    data: Path, save: Path, arch: str, updates: int, *flags: object, python: str = sys.executable
-) -> str:
-    """Train a small model of the architecture up to a number of updates; its log."""
-    done = command(
-        "fairseq_cli.train",
+def training(data: Path, save: Path, arch: str, updates: int, *flags: object) -> List[object]:
+    """The arguments that train a small model of the architecture up to a number of updates."""
+    return [
         *(data, "--user-dir", PLUGIN, "--arch", arch, *TINY, "--save-dir", save, *ON_CPU),
         *("--optimizer", "adam", "--lr", "0.005", "--batch-size", "8", "--dropout", "0.1"),
         *("--share-all-embeddings", "--max-update", updates, "--save-interval-updates", "2"),
         *("--log-interval", "1", *flags),
-        python=python,
-    )
+    ]
+
+
+def train(
+    data: Path, save: Path, arch: str, updates: int, *flags: object, python: str = sys.executable
+) -> str:
+    """Train a small model of the architecture up to a number of updates; its log."""
+    arguments = training(data, save, arch, updates, *flags)
+    done = command("fairseq_cli.train", *arguments, python=python)
     assert done.returncode == 0, done.stderr[-3000:]
     return done.stdout + done.stderr
+
+
+def train_in_two(data: Path, save: Path, arch: str, updates: int, *flags: object) -> str:
+    """``train`` as two processes, each with a shard of the data; the log of the first.
+
+    When one of them fails, the other would wait for it: it is ended.
+    """
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        address = f"tcp://127.0.0.1:{server.getsockname()[1]}"
+    save.mkdir(parents=True)
+    logs = [save / f"rank-{rank}.log" for rank in range(2)]
+    with ExitStack() as stack:
+        workers = []
+        for rank, log in enumerate(logs):
+            distributed = [
+                *("--distributed-rank", rank, "--distributed-world-size", 2),
+                *("--distributed-init-method", address, "--distributed-no-spawn"),
+                *("--distributed-backend", "gloo", "--ddp-backend", "legacy_ddp"),
+            ]
+            arguments = training(data, save, arch, updates, *flags, *distributed)
+            worker = subprocess.Popen(
+                [sys.executable, "-m", "fairseq_cli.train", *map(str, arguments)],
+                stdout=stack.enter_context(open(log, "w", encoding="utf-8")),
+                stderr=subprocess.STDOUT,
+                env=environment(),
+            )
+            stack.callback(worker.wait)
+            stack.callback(worker.kill)
+            workers.append(worker)
+        while None in (states := [worker.poll() for worker in workers]) and not any(states):
+            time.sleep(0.1)
+    for log, state in zip(logs, states):
+        assert state in (0, None), log.read_text("utf-8")[-3000:]
+    return logs[0].read_text("utf-8")
 
 
 def hypotheses(generated: str) -> List[str]:
@@ -73,6 +133,28 @@ def hypotheses(generated: str) -> List[str]:
 def scores(generated: str) -> list:
     """The scores of the hypotheses of fairseq-generate, in its order."""
     return [float(line.split("\t")[1]) for line in generated.splitlines() if line[:2] == "H-"]
+
+
+def binarise_reversals(folder: Path, sources: Dict[str, List[str]]) -> None:
+    """Write the sentences of each split, with their words reversed as target; binarise in ``bin``.
+
+    A source has as many tokens as its target, so that means over either weigh batches alike.
+    """
+    for split, lines in sources.items():
+        reversals = [" ".join(reversed(line.split())) for line in lines]
+        for side, text in (("en", lines), ("de", reversals)):
+            (folder / f"{split}.{side}").write_text("\n".join(text) + "\n", "utf-8")
+    succeed(
+        "fairseq_cli.preprocess",
+        *("-s", "en", "-t", "de", "--joined-dictionary", "--destdir", folder / "bin"),
+        *("--trainpref", folder / "train", "--validpref", folder / "valid"),
+        *("--testpref", folder / "test"),
+    )
+
+
+def draw_sentence(draw: random.Random, words: List[str], shortest: int, longest: int) -> str:
+    """Random words, as many as a random length in ``shortest..longest`` says."""
+    return " ".join(draw.choices(words, k=draw.randint(shortest, longest)))
 
 
 def made_once(factory: pytest.TempPathFactory, name: str, make: Callable[[Path], None]) -> Path:

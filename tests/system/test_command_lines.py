@@ -1,4 +1,4 @@
-"""What a researcher types, from training to a score, for every preset."""
+"""What a researcher types, from training to a score, for every preset and for all at once."""
 
 from __future__ import annotations
 
@@ -12,8 +12,7 @@ import pytest
 import torch
 
 from capsnmt.checkpoints import load_checkpoint
-from capsnmt.models import PRESETS
-from tests.commands import ON_CPU, command, hypotheses, scores, succeed, train
+from tests.commands import ON_CPU, SYSTEMS, command, hypotheses, scores, succeed, train
 from tests.support import PLUGIN, REPO
 
 pytestmark = pytest.mark.system
@@ -24,14 +23,14 @@ def losses(log: str) -> list:
     return re.findall(r"valid on 'valid' subset \| loss ([\d.]+)|\| valid \|.*?loss ([\d.]+)", log)
 
 
-@pytest.mark.parametrize("preset", PRESETS)
+@pytest.mark.parametrize("system", SYSTEMS)
 def test_train_resume_validate_average_generate_and_score(
-    preset: str, corpus: Path, tmp_path: Path
+    system: str, corpus: Path, tmp_path: Path
 ) -> None:
-    data, arch = corpus / "bin", f"{preset}_tiny"
-    through = train(data, tmp_path / "through", arch, 6)
-    train(data, tmp_path / "resumed", arch, 2)
-    resumed = train(data, tmp_path / "resumed", arch, 6)
+    data, (arch, flags) = corpus / "bin", SYSTEMS[system]
+    through = train(data, tmp_path / "through", arch, 6, *flags)
+    train(data, tmp_path / "resumed", arch, 2, *flags)
+    resumed = train(data, tmp_path / "resumed", arch, 6, *flags)
     assert "Loaded checkpoint" in resumed
 
     last = "checkpoint_last.pt"
