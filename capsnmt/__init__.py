@@ -1,8 +1,8 @@
 """capsnmt: routing-by-agreement and its relatives, as a fairseq ``--user-dir`` plugin.
 
 Importing it checks the host, makes up for a fault of the fork's batches, lets torch load
-fairseq's checkpoints safely, and registers the models and criterions. fairseq imports it by the
-path given as ``--user-dir``.
+fairseq's checkpoints safely, and registers the models, criterions and tasks. fairseq imports it by
+the path given as ``--user-dir``.
 """
 
 from capsnmt.host import check_host, keep_last_batch, logging_kept
@@ -15,7 +15,7 @@ with logging_kept():
 
     allow_fairseq_checkpoints()
 
-    from capsnmt import criterions, models
+    from capsnmt import criterions, models, tasks
 
 __version__ = "0.1.0"
-__all__ = ["__version__", "criterions", "models"]
+__all__ = ["__version__", "criterions", "models", "tasks"]

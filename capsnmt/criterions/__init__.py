@@ -3,5 +3,9 @@
 from capsnmt.criterions.label_smoothed_cross_entropy_with_disagreement import (
     LabelSmoothedCrossEntropyWithDisagreementCriterion,
 )
+from capsnmt.criterions.sentence_classification import SentenceClassificationCriterion
 
-__all__ = ["LabelSmoothedCrossEntropyWithDisagreementCriterion"]
+__all__ = [
+    "LabelSmoothedCrossEntropyWithDisagreementCriterion",
+    "SentenceClassificationCriterion",
+]

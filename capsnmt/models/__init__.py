@@ -1,6 +1,15 @@
-"""The composable Transformer and its architectures."""
+"""The composable Transformer, the classifier over its encoder, and their architectures."""
 
 from capsnmt.models.architectures import PRESETS, SIZES, register_architectures
+from capsnmt.models.probing_architectures import SENTENCE_PRESETS
+from capsnmt.models.sentence_encoder import SentenceClassifier
 from capsnmt.models.transformer import CapsnmtTransformer
 
-__all__ = ["PRESETS", "SIZES", "CapsnmtTransformer", "register_architectures"]
+__all__ = [
+    "PRESETS",
+    "SENTENCE_PRESETS",
+    "SIZES",
+    "CapsnmtTransformer",
+    "SentenceClassifier",
+    "register_architectures",
+]

@@ -67,7 +67,7 @@ def test_the_flags_reach_the_criterion_and_have_the_promised_defaults() -> None:
     for flags in (given, []):
         args = parse("capsnmt_transformer", "--criterion", NAME, *flags)
         built.append(build_criterion(convert_namespace_to_omegaconf(args).criterion, TASK))
-    flagged, default = built
+    flagged, default = (criterion.penalty for criterion in built)
     assert (flagged.terms, flagged.attentions) == ({"subspace", "position"}, {"enc-dec"})
-    assert (flagged.weight, flagged.eps) == (0.5, 0.2)
+    assert (flagged.weight, built[0].eps) == (0.5, 0.2)
     assert (default.terms, default.attentions, default.weight) == ({"output"}, {"enc-self"}, 1.0)

@@ -1,0 +1,1 @@
+"""Classification of sentences: examples, measures, evaluation, tables and figures."""

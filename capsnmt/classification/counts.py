@@ -1,0 +1,94 @@
+"""Sums from which accuracy and macro-F1 follow, whatever batches and workers they came from."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Dict, Sequence
+
+import numpy as np
+
+
+@dataclass
+class Counts:
+    """What was predicted, counted.
+
+    ``classes [3, C]`` has for each class how often it was right, predicted, and the truth;
+    ``buckets`` has for each bucket how many examples were right, and how many there were.
+    """
+
+    classes: Any
+    buckets: Dict[int, Any]
+
+    @classmethod
+    def of(cls, outcomes: Any, num_classes: int) -> Counts:
+        """Count ``outcomes [3, n]``: predicted class, true class, bucket of n examples.
+
+        >>> counts = Counts.of(np.array([[0, 1, 1], [0, 1, 0], [5, 5, 7]]), 2)
+        >>> counts.classes.tolist(), {b: n.tolist() for b, n in counts.buckets.items()}
+        ([[1, 1], [1, 2], [2, 1]], {5: [2, 2], 7: [0, 1]})
+        """
+        predicted, truth, bucket = np.asarray(outcomes, dtype=np.int64)
+        right = predicted == truth
+        rows = [np.bincount(x, minlength=num_classes) for x in (truth[right], predicted, truth)]
+        return cls(
+            np.stack(rows),
+            {
+                int(b): np.array([np.sum(right & (bucket == b)), np.sum(bucket == b)])
+                for b in np.unique(bucket)
+            },
+        )
+
+    @property
+    def right(self) -> int:
+        """How many examples were classified as they should be."""
+        return int(self.classes[0].sum())
+
+    @property
+    def total(self) -> int:
+        """How many examples there were."""
+        return int(self.classes[2].sum())
+
+    def measures(self, class_names: Sequence[str]) -> Dict[str, Any]:
+        """All measures, for a file; accuracies and F1 in percent.
+
+        ``majority`` is the accuracy of always choosing the most frequent true class.
+        """
+        f1 = f1_scores(self.classes)
+        return {
+            "examples": self.total,
+            "accuracy": accuracy(self.right, self.total),
+            "macro_f1": macro_f1(self.classes),
+            "majority": accuracy(int(self.classes[2].max()), self.total),
+            "f1_by_class": {name: float(x) for name, x in zip(class_names, f1)},
+            "by_bucket": {
+                str(b): {"examples": int(n), "accuracy": accuracy(int(right), int(n))}
+                for b, (right, n) in sorted(self.buckets.items())
+            },
+        }
+
+
+def accuracy(right: float, total: float) -> float:
+    """Percent of the examples that are right; 0 of none."""
+    return 100.0 * float(right) / max(1.0, float(total))
+
+
+def f1_scores(classes: Any) -> Any:
+    r"""F1 of each class in percent, :math:`2 r / (p + t)`; 0 of a class that never occurs.
+
+    Args:
+        classes: ``[3, C]``: right, predicted, truth.
+    """
+    right, predicted, truth = classes
+    return 100.0 * 2 * right / np.maximum(1, predicted + truth)
+
+
+def macro_f1(classes: Any) -> float:
+    """The mean F1, in percent, of the classes that are some example's truth or prediction.
+
+    **D**: as in scikit-learn, a class that does not occur at all is no class of these examples.
+
+    >>> macro_f1(np.array([[1, 1, 0], [1, 2, 0], [2, 1, 0]]))
+    66.66666666666667
+    """
+    occurs = classes[1] + classes[2] > 0
+    return float(f1_scores(classes)[occurs].mean()) if occurs.any() else 0.0

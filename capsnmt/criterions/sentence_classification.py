@@ -1,0 +1,146 @@
+"""Cross-entropy of classes, with accuracy, macro-F1 and accuracy by bucket.
+
+No postponed annotations here: fairseq reads the types off the dataclass.
+"""
+
+import math
+from dataclasses import dataclass, field
+from typing import Any, Dict, List, Optional, Tuple
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from fairseq.criterions import FairseqCriterion, register_criterion
+from fairseq.dataclass import FairseqDataclass
+from fairseq.logging import metrics
+from torch import Tensor, nn
+
+from capsnmt.classification.counts import Counts, accuracy, macro_f1
+from capsnmt.criterions.disagreement import DisagreementPenalty, Measured, log_disagreement
+from capsnmt.errors import ConfigurationError
+from capsnmt.modules.disagreement import TERMS
+
+DIGITS = 3  # 0.001 percent tells two systems apart on any of the test sets
+
+
+@dataclass
+class SentenceClassificationCriterionConfig(FairseqDataclass):
+    """What the heads of the encoder must differ in."""
+
+    disagreement: str = field(
+        default="none",
+        metadata={"help": f"none, or what heads must differ in: comma list of {', '.join(TERMS)}"},
+    )
+    disagreement_weight: float = field(
+        default=1.0,
+        metadata={"help": "lambda, the weight of every term; 0 only measures and logs them"},
+    )
+
+
+@register_criterion("sentence_classification", dataclass=SentenceClassificationCriterionConfig)
+class SentenceClassificationCriterion(FairseqCriterion):
+    r"""Cross-entropy of the true class, and in training what the heads have in common.
+
+    .. math:: \mathcal{L} = -\sum_i \log p(y_i \mid x_i) + n \lambda \sum_t D_t
+
+    over n examples. :math:`D_t` is disagreement of the encoder's heads (Li et al. 2021, section
+    3.1) as ``label_smoothed_cross_entropy_with_disagreement`` has it: a mean over real tokens,
+    added in training only.
+
+    ``accuracy`` and ``macro_f1`` are percentages. They are ratios of sums over all examples of an
+    update, a validation set, and all workers, never means of the ratios of batches; so is
+    ``accuracy_bucket_B`` of each bucket B.
+
+    Raises:
+        ConfigurationError: a term is unknown, or the weight is no number >= 0 or has no effect.
+    """
+
+    def __init__(
+        self, task: Any, disagreement: str = "none", disagreement_weight: float = 1.0
+    ) -> None:
+        super().__init__(task)
+        self.penalty: Optional[DisagreementPenalty] = None
+        if disagreement != "none":
+            self.penalty = DisagreementPenalty(disagreement, "enc-self", disagreement_weight)
+        elif disagreement_weight != SentenceClassificationCriterionConfig().disagreement_weight:
+            raise ConfigurationError(
+                f"--disagreement-weight {disagreement_weight} has no effect because --disagreement "
+                f"is none: drop it or give --disagreement output"
+            )
+
+    def forward(
+        self, model: nn.Module, sample: Dict[str, Any], reduce: bool = True
+    ) -> Tuple[Tensor, int, Dict[str, Any]]:
+        """The loss, the number of examples, and what to log."""
+        logits, measured = self._measured(model, sample["net_input"])
+        target, size = sample["target"], len(sample["target"])
+        nll = F.cross_entropy(logits.float(), target, reduction="sum" if reduce else "none")
+        loss = nll
+        if self.penalty is not None and model.training and reduce and self.penalty.weight > 0:
+            loss = loss + size * self.penalty.of(measured)
+        outcomes = torch.stack([logits.argmax(-1), target, sample["bucket"]])
+        logging_output = {
+            "loss": loss.data,
+            "nll_loss": nll.data,
+            "outcomes": outcomes.cpu().numpy().astype(np.int16),
+            "classes": logits.size(-1),
+            "ntokens": sample["ntokens"],
+            "nsentences": size,
+            "sample_size": size,
+        }
+        if self.penalty is not None:
+            for name, value in self.penalty.by_name(measured).items():
+                logging_output[name] = value.data * size
+        return loss, size, logging_output
+
+    def _measured(self, model: nn.Module, net_input: Dict[str, Any]) -> Tuple[Tensor, Measured]:
+        """The logits, and what the encoder's heads have in common."""
+        if self.penalty is None:
+            return model(**net_input), {}
+        if getattr(model, "frozen", False):
+            raise SystemExit(
+                "--disagreement has no effect on a frozen encoder: drop it, or --freeze-encoder"
+            )
+        with self.penalty.recording() as record:
+            logits = model(**net_input)
+        self.penalty.require_attentions(model, record)
+        real = net_input["src_tokens"].ne(self.task.source_dictionary.pad())
+        return logits, self.penalty.measure(record, real, real, like=logits.float())
+
+    @classmethod
+    def reduce_metrics(cls, logging_outputs: List[Dict[str, Any]]) -> None:
+        """Log sums, and what follows from sums."""
+        size = sum(log["sample_size"] for log in logging_outputs)
+        for name in ("loss", "nll_loss"):
+            total = sum(float(log[name]) for log in logging_outputs)
+            metrics.log_scalar(name, total / size / math.log(2), size, round=DIGITS)
+        outcomes = np.concatenate([log["outcomes"] for log in logging_outputs], axis=1)
+        counts = Counts.of(outcomes, logging_outputs[0]["classes"])
+        # names with an underscore are kept out of the log, and their sums are what is divided
+        metrics.log_scalar("_classes", counts.classes)
+        metrics.log_derived("accuracy", _accuracy)
+        metrics.log_derived("macro_f1", _macro_f1)
+        for bucket, (right, total) in counts.buckets.items():
+            metrics.log_scalar(f"_right_{bucket}", right)
+            metrics.log_scalar(f"_total_{bucket}", total)
+            metrics.log_derived(f"accuracy_bucket_{bucket}", _bucket_accuracy(bucket))
+        log_disagreement(logging_outputs)
+
+    @staticmethod
+    def logging_outputs_can_be_summed() -> bool:
+        """No: classes and buckets differ from batch to batch; fairseq gathers them instead."""
+        return False
+
+
+def _accuracy(meters: Any) -> float:
+    right, _, truth = meters["_classes"].sum
+    return round(accuracy(right.sum(), truth.sum()), DIGITS)
+
+
+def _macro_f1(meters: Any) -> float:
+    return round(macro_f1(meters["_classes"].sum), DIGITS)
+
+
+def _bucket_accuracy(bucket: int) -> Any:
+    right, total = f"_right_{bucket}", f"_total_{bucket}"
+    return lambda meters: round(accuracy(meters[right].sum, meters[total].sum), DIGITS)

@@ -1,0 +1,1 @@
+"""Logical inference between propositions (Bowman et al. 2015): their files, and a generator."""

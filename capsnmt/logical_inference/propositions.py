@@ -1,0 +1,104 @@
+"""Sentences of propositional logic: their grammar, truth tables and relations.
+
+    S -> a | b | c | d | e | f | ( not S ) | ( S ( and S ) ) | ( S ( or S ) )
+
+as in the data of Bowman, Potts and Manning (2015), every bracket a token of its own.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Dict, FrozenSet, List, Tuple
+
+VARIABLES = "abcdef"
+# a truth table is the bits of a number, one for each of the 2^6 assignments
+ALWAYS = (1 << (1 << len(VARIABLES))) - 1
+TABLES: Dict[str, int] = {
+    name: sum(1 << row for row in range(1 << len(VARIABLES)) if row >> place & 1)
+    for place, name in enumerate(VARIABLES)
+}
+RELATIONS = ("<", ">", "=", "^", "|", "v", "#")
+
+
+@dataclass(frozen=True)
+class Proposition:
+    """What a sentence means: its truth table, its operators, its variables."""
+
+    table: int
+    operators: int
+    variables: FrozenSet[str]
+
+
+def parse(sentence: str) -> Proposition:
+    """The meaning of a sentence.
+
+    >>> parse("( a ( and ( not b ) ) )").operators
+    2
+
+    Raises:
+        ValueError: it is not one of the grammar; the message says what is wrong at which token.
+    """
+    tokens = sentence.split()
+    meaning, end = _parse(tokens, 0)
+    if end < len(tokens):
+        raise ValueError(f"token {end + 1}: {tokens[end]!r} after the end of the sentence")
+    return meaning
+
+
+def _expect(tokens: List[str], place: int, allowed: Tuple[str, ...]) -> str:
+    wanted = " or ".join(map(repr, allowed))
+    if place >= len(tokens):
+        raise ValueError(f"a parenthesis is not closed: {wanted} is missing at the end")
+    if tokens[place] not in allowed:
+        raise ValueError(f"token {place + 1}: {tokens[place]!r} where {wanted} should be")
+    return tokens[place]
+
+
+def _parse(tokens: List[str], place: int) -> Tuple[Proposition, int]:
+    """The proposition that starts at a token, and the token after it."""
+    if _expect(tokens, place, (*VARIABLES, "(")) != "(":
+        name = tokens[place]
+        return Proposition(TABLES[name], 0, frozenset(name)), place + 1
+    if tokens[place + 1 : place + 2] == ["not"]:
+        inner, place = _parse(tokens, place + 2)
+        _expect(tokens, place, (")",))
+        table = ALWAYS & ~inner.table
+        return Proposition(table, inner.operators + 1, inner.variables), place + 1
+    left, place = _parse(tokens, place + 1)
+    _expect(tokens, place, ("(",))
+    operator = _expect(tokens, place + 1, ("and", "or"))
+    right, place = _parse(tokens, place + 2)
+    _expect(tokens, place, (")",))
+    _expect(tokens, place + 1, (")",))
+    table = left.table & right.table if operator == "and" else left.table | right.table
+    operators = left.operators + right.operators + 1
+    return Proposition(table, operators, left.variables | right.variables), place + 2
+
+
+def relation(left: Proposition, right: Proposition) -> str:
+    """The natural-logic relation between two propositions, over all assignments.
+
+    ``=`` equivalence, ``<`` and ``>`` entailment, ``^`` contradiction (negation), ``|`` non-
+    exhaustive contradiction (alternation), ``v`` cover, ``#`` independence.
+
+    >>> relation(parse("( a ( and b ) )"), parse("a"))
+    '<'
+
+    Raises:
+        ValueError: one of them is always true or always false: MacCartney's relations are not
+            defined for it, and the data of Bowman et al. have none.
+    """
+    if {left.table, right.table} & {0, ALWAYS}:
+        raise ValueError("a sentence that is always true or always false has no such relation")
+    p, q = left.table, right.table
+    if p == q:
+        return "="
+    if p == ALWAYS & ~q:
+        return "^"
+    if p & q == p:
+        return "<"
+    if p & q == q:
+        return ">"
+    if p & q == 0:
+        return "|"
+    return "v" if p | q == ALWAYS else "#"

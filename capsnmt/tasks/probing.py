@@ -1,0 +1,147 @@
+"""The task ``probing``: SentEval's probing tasks (Conneau et al. 2018).
+
+No postponed annotations here: fairseq reads the types off the dataclass.
+"""
+
+import functools
+from collections import Counter
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Callable, Dict, List, Optional, Sequence
+
+from fairseq.data import Dictionary
+from fairseq.dataclass import FairseqDataclass
+from fairseq.tasks import register_task
+
+from capsnmt.classification.examples import Example
+from capsnmt.errors import ConfigurationError
+from capsnmt.probing.senteval import TASKS, read_task, require_task
+from capsnmt.tasks.classification import ClassificationTask
+
+
+@dataclass
+class ProbingConfig(FairseqDataclass):
+    """Which task, and how its sentences become tokens."""
+
+    data: str = field(default="", metadata={"help": "folder with SentEval's probing files"})
+    probing_task: str = field(default="", metadata={"help": f"which of them: {', '.join(TASKS)}"})
+    min_count: int = field(
+        default=2,
+        metadata={"help": "words of the training sentences that are rarer are unknown"},
+    )
+    dictionary: Optional[str] = field(
+        default=None,
+        metadata={"help": "dict.LANG.txt of fairseq-preprocess, in place of --min-count"},
+    )
+    bpe_codes: Optional[str] = field(
+        default=None, metadata={"help": "codes of subword-nmt, with which words are split"}
+    )
+
+
+@functools.lru_cache(maxsize=1)
+def cached_task(folder: Path, name: str) -> Dict[str, List[Example]]:
+    """``read_task``: all splits are in one file, which is read once."""
+    return read_task(folder, name)
+
+
+def load_dictionary(path: str) -> List[str]:
+    """The words of a fairseq dictionary, without the four that each has.
+
+    Raises:
+        ConfigurationError: the file is missing or no dictionary.
+    """
+    try:
+        dictionary = Dictionary.load(path)
+    except (OSError, ValueError, RuntimeError) as error:
+        reason = str(error).splitlines()[0]
+        raise ConfigurationError(
+            f"--dictionary {path}: no dictionary of fairseq: {reason}"
+        ) from None
+    return dictionary.symbols[dictionary.nspecial :]
+
+
+def load_bpe(path: str) -> Callable[[str], str]:
+    """The segmentation of a line into subwords, of the codes in a file.
+
+    Raises:
+        ConfigurationError: subword-nmt is not installed, or the file is missing or no codes.
+    """
+    try:
+        from subword_nmt.apply_bpe import BPE
+    except ImportError:
+        raise ConfigurationError("--bpe-codes needs subword-nmt: pip install subword-nmt") from None
+    try:
+        with open(path, encoding="utf-8") as codes:
+            return BPE(codes).process_line
+    except OSError as error:
+        raise ConfigurationError(f"--bpe-codes {path}: {error.strerror}") from None
+    except (SystemExit, ValueError):
+        raise ConfigurationError(f"--bpe-codes {path}: not the codes of subword-nmt") from None
+
+
+@register_task("probing", dataclass=ProbingConfig)
+class ProbingTask(ClassificationTask):
+    """The class of a sentence; the bucket is its length.
+
+    **D**: words that occur once in the training sentences are unknown: their embeddings could not
+    be told apart from noise, and held-out unknown words need a trained symbol.
+    """
+
+    def __init__(self, cfg: Any) -> None:
+        super().__init__(cfg)
+        require_task(cfg.probing_task)
+        default = ProbingConfig().min_count
+        if cfg.dictionary and cfg.min_count != default:
+            raise ConfigurationError(
+                f"--min-count {cfg.min_count} has no effect because --dictionary is given: drop "
+                f"one of them"
+            )
+        if cfg.min_count < 1:
+            raise ConfigurationError(f"--min-count: {cfg.min_count}: give 1 or more")
+        self.bpe = load_bpe(cfg.bpe_codes) if cfg.bpe_codes else None
+
+    def segment(self, sentence: str) -> List[str]:
+        """The words of a sentence, or their subwords."""
+        return (self.bpe(sentence) if self.bpe else sentence).split()
+
+    def read_symbols(self) -> List[str]:
+        """The given dictionary's words, or those of the training sentences, the frequent first."""
+        if self.cfg.dictionary:
+            return load_dictionary(self.cfg.dictionary)
+        counts: Counter = Counter()
+        for example in self.read_examples("train"):
+            counts.update(self.segment(example.sentences[0]))
+        frequent = [word for word, count in counts.items() if count >= self.cfg.min_count]
+        return sorted(frequent, key=lambda word: (-counts[word], word))
+
+    def read_classes(self) -> List[str]:
+        """The labels of the training sentences.
+
+        Raises:
+            ConfigurationError: they all have the same: there is nothing to learn.
+        """
+        examples = self.read_examples("train")
+        labels = sorted({example.label for example in examples})
+        if len(labels) < 2:
+            raise ConfigurationError(
+                f"{examples[0].path}: all training sentences have the label {labels[0]!r}: a "
+                f"probing task has two or more"
+            )
+        return labels
+
+    def read_examples(self, split: str) -> Sequence[Example]:
+        """The sentences of a split."""
+        return cached_task(Path(self.cfg.data), self.cfg.probing_task)[split]
+
+    def build_model(self, cfg: Any, from_checkpoint: bool = False) -> Any:
+        """Build the model; the encoder of a translation model needs its dictionary.
+
+        Raises:
+            ConfigurationError: it is not given.
+        """
+        if getattr(cfg, "probe_checkpoint", None) and not self.cfg.dictionary:
+            raise ConfigurationError(
+                f"--probe-checkpoint {cfg.probe_checkpoint}: give the dictionary that it was "
+                f"trained with: --dictionary DATA-BIN/dict.LANG.txt, and --bpe-codes if it had any"
+            )
+        return super().build_model(cfg, from_checkpoint)
