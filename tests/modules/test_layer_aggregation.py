@@ -238,8 +238,8 @@ def test_every_parameter_has_a_gradient_at_the_start(mode: str, own: bool) -> No
     ("mode", "capsules", "least", "most"),
     [
         *[(mode, 0, 0.5, 2) for mode in POSITION_WISE if mode != "dynamic-routing"],
-        ("dynamic-routing", 0, 0.003, 0.1),
-        *[("dynamic-routing", N, 0.003, 0.1) for N in (1, 8)],
+        ("dynamic-routing", 0, 0.003, 0.3),
+        *[("dynamic-routing", N, 0.003, 0.3) for N in (1, 8)],
         *[("em-routing", N, 0.2, 5) for N in (1, 8)],
     ],
 )

@@ -112,29 +112,37 @@ class LayerRouting(LayerAggregation):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Glorot initialisation; the votes of the size, beta_a of the cost, that routing needs."""
+        """Glorot initialisation, but the votes start where routing has a gradient to learn from."""
         reset_linear(self.hidden)
+        if self.routing == "dynamic-routing":
+            self._reset_dynamic_votes()
+            return
         reset_linear(self.votes, gain=math.sqrt(2) * self.vote_scale())  # relu halves the power
-        if self.routing == "em-routing":
-            reset_linear(self.activation)
-            nn.init.constant_(self.beta_a, self.expected_cost())
-            nn.init.zeros_(self.beta_u)
+        reset_linear(self.activation)
+        nn.init.constant_(self.beta_a, self.expected_cost())
+        nn.init.zeros_(self.beta_u)
+
+    def _reset_dynamic_votes(self) -> None:
+        """Start where squash is steepest, with a nearly uniform softmax (**D**).
+
+        At first S[n] is the sum of L votes / N. From votes around 0 it is about 0, and squash(S)
+        and its gradient with it: at N = 512 and Glorot's scale the output is 1e-5. From larger
+        votes, the agreement out . V gives all of a layer to one capsule, and nothing learns either.
+        So b_2 sets |S| to 1/sqrt(3), where squash is steepest and returns 1/4; what W_2 adds to it
+        starts small.
+        """
+        width = self.embed_dim // self.num_capsules
+        reset_linear(self.votes, gain=math.sqrt(2) * min(0.1 * width, 1.0))
+        length = self.num_capsules / self.num_layers / math.sqrt(3)
+        nn.init.constant_(self.votes.bias, length / math.sqrt(width))
 
     def vote_scale(self) -> float:
-        """Standard deviation of a vote at the start, for layers of unit variance (**D**).
+        """Standard deviation of a vote of EM routing at the start (**D**).
 
-        EM routing returns A mu: about half the mean of L independent votes. They start at 2 sqrt(L)
-        for the aggregate to be of the size of the H^L it replaces.
-
-        Dynamic routing returns squash(S), S the sum of L votes / N at first; D = d / N numbers of
-        size v give |S|^2 = v^2 L D / N^2 and logits of about v |S|^2. At v = 1 and N = d the
-        output would be 1e-5 and Adam's epsilon larger than its gradients; at v = 20 the second
-        softmax gives each layer to one capsule and all others get neither output nor gradient.
-        v |S|^2 = 0.02 is between them at every N.
+        EM routing returns A mu, about half the mean of L independent votes. They start at 2 sqrt(L)
+        for the aggregate to be of the size of the H^L of unit variance that it replaces.
         """
-        if self.routing == "em-routing":
-            return 2 * math.sqrt(self.num_layers)
-        return self.num_capsules * (0.02 / (self.num_layers * self.embed_dim)) ** (1 / 3)
+        return 2 * math.sqrt(self.num_layers)
 
     @property
     def variance_floor(self) -> float:
