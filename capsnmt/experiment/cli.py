@@ -1,105 +1,83 @@
-"""The launcher's command line."""
+"""The launcher: what its flags do."""
 
 from __future__ import annotations
 
 import argparse
 import logging
+import os
 import sys
 from pathlib import Path
-from typing import Any, List, Optional, Sequence
+from typing import List, Optional, Sequence
 
-from capsnmt.arguments import OneLineParser
 from capsnmt.errors import ConfigurationError
-from capsnmt.experiment import commands, flags
+from capsnmt.experiment import commands, flags, plan, slurm
+from capsnmt.experiment.arguments import parser
 from capsnmt.experiment.commands import Prepared, Run
 from capsnmt.experiment.config import Experiment, find, load, override, require_complete
-from capsnmt.experiment.devices import Device, choose_device
-from capsnmt.experiment.process import Stopped
-from capsnmt.experiment.runner import StageFailed, execute, say
+from capsnmt.experiment.devices import TRAINING, Device, choose_device
+from capsnmt.experiment.process import Stopped, stoppable
+from capsnmt.experiment.runner import StageFailed, execute, prepare, say
 from capsnmt.experiment.summary import lines, summarise
+from capsnmt.files import locked
 
 INTERRUPTED = 130
 
 
 def main(argv: Optional[Sequence[str]] = None) -> int:
     """Run the launcher; the exit status: 0, 1 for a failed stage, 2 for bad input, 128 + signal."""
+    argv = sys.argv[1:] if argv is None else argv
+    requeues = False
     try:
-        args = parse(argv)
+        args = parser().parse_args(argv)
+        requeues = args.requeue
         # What fairseq says while it is only asked for its flags is no news to the user.
         logging.disable(logging.INFO)
-        launch(args)
+        with stoppable():
+            launch(args, argv)
     except ConfigurationError as error:
         return _end(f"error: {error}", 2)
     except StageFailed as error:
         return _end(f"error: {error}", 1)
     except Stopped as error:
-        return _end(f"{error}: the same command resumes", error.status)
+        then = slurm.requeue(os.environ) if requeues else "the same command resumes"
+        return _end(f"{error}: {then}", error.status)
     except KeyboardInterrupt:
         return _end("stopped: the same command resumes", INTERRUPTED)
     return 0
 
 
-def parse(argv: Optional[Sequence[str]] = None) -> argparse.Namespace:
-    """The flags.
-
-    Raises:
-        ConfigurationError: a flag is unknown, a value is wrong, or two exclude each other.
-    """
-    parser = OneLineParser(
-        prog="run_experiment.sh",
-        description="Prepare, train, average, generate and score one row of a table. Complete "
-        "stages are skipped and training resumes: the same command again is the way on.",
-    )
-    what = parser.add_argument_group("what to run")
-    what.add_argument("--config", metavar="ROW", help="DATASET/ROW or a YAML file")
-    what.add_argument("--dataset", help="whose configurations --config and --arch mean")
-    what.add_argument("--arch", help="the architecture; alone: the dataset's base with it")
-    what.add_argument(
-        "--set", action="append", default=[], metavar="KEY=VALUE", help="e.g. train.lr=0.003"
-    )
-    what.add_argument("--pair", type=_pair, metavar="SRC-TGT", help="languages, e.g. es-en")
-    what.add_argument("--max-update", type=_count, metavar="N", help="updates of the training")
-    what.add_argument("--name", help="name of the row (default: of the configuration or --arch)")
-    what.add_argument("--baseline", metavar="ROW", help="test significance against this row")
-    seeds = what.add_mutually_exclusive_group()
-    seeds.add_argument("--seed", type=_number, metavar="S", help="default 1")
-    seeds.add_argument("--seeds", type=_numbers, metavar="S,S,...", help="one run after the other")
-    where = parser.add_argument_group("where")
-    where.add_argument("--output", type=Path, metavar="DIR", help="default runs/DATASET")
-    where.add_argument("--data", type=Path, metavar="DIR", help="the raw corpus, if you have it")
-    where.add_argument(
-        "--prepared", type=Path, metavar="DIR", help="the prepared data (default OUTPUT/data)"
-    )
-    where.add_argument("--offline", action="store_true", help="never touch the network")
-    device = parser.add_argument_group("on what (default: one GPU if there is one, else the CPU)")
-    kind = device.add_mutually_exclusive_group()
-    kind.add_argument("--gpus", type=_count, metavar="N", help="GPUs of this machine")
-    kind.add_argument("--cpu", action="store_true", help="no GPU")
-    device.add_argument("--threads", type=_count, metavar="N", help="OMP_NUM_THREADS")
-    parser.add_argument(
-        "--dry-run", action="store_true", help="print the commands, as a script, and run nothing"
-    )
-    return parser.parse_args(argv)
-
-
-def launch(args: argparse.Namespace) -> None:
+def launch(args: argparse.Namespace, argv: Sequence[str]) -> None:
     """Do what the flags say.
 
     Raises:
         ConfigurationError, StageFailed, Stopped: as :func:`capsnmt.experiment.runner.execute`.
     """
-    device = choose_device(args.cpu, args.gpus, args.threads, check=not args.dry_run)
+    submits, here = args.slurm is not None, args.slurm is None and not args.dry_run
+    if here:
+        slurm.check_job(args.nodes, args.requeue, os.environ)
+    gpus = 1 if submits and not args.cpu and args.gpus is None else args.gpus
+    device = choose_device(args.cpu, gpus, args.threads, args.nodes, check=here)
     experiment = configure(args)
     runs = [make_run(args, experiment, device, seed) for seed in args.seeds or [args.seed or 1]]
     check_flags(runs[0])
     if args.dry_run:
-        print("\n".join(commands.script(run) for run in runs), end="")
+        for run in runs:
+            print(slurm.submission(run, argv, args.slurm) if submits else plan.script(run), end="")
         return
     check_folders(args, runs)
     for run in runs:
-        execute(run)
-    summary = summarise(runs[0].folder.parent, runs[0].folder / "config.json")
-    say(f"== {summary['row']}: {runs[0].folder.parent / 'summary.json'}")
+        if submits:
+            prepare(run)
+            told = slurm.submit(run, argv, args.slurm)
+            say(f"== {run.experiment.row}, seed {run.seed}, on {run.device}: {told}")
+        else:
+            execute(run)
+    if submits:
+        return
+    row = runs[0].folder.parent
+    with locked(row / ".lock", f"{row / '.lock'}: another launcher still writes summary.json"):
+        summary = summarise(row, runs[0].folder / "config.json")
+    say(f"== {summary['row']}: {row / 'summary.json'}")
     for line in lines(summary):
         say(f"  {line}")
 
@@ -110,12 +88,13 @@ def configure(args: argparse.Namespace) -> Experiment:
     Raises:
         ConfigurationError: it does not exist, is wrong or incomplete.
     """
-    if args.config is None and args.arch is None:
-        raise ConfigurationError("give --config ROW or --arch ARCH (with --dataset DATASET)")
     if args.config is None and args.dataset is None:
+        if args.arch is None:
+            raise ConfigurationError("give --config ROW or --arch ARCH (with --dataset DATASET)")
         raise ConfigurationError(f"--arch {args.arch}: give --dataset DATASET or --config ROW, too")
-    path = find(args.config or "base", args.dataset)
-    experiment = load(path, args.name or (path.stem if args.config else args.arch))
+    path = find(args.config or ("base" if args.arch else "baseline"), args.dataset)
+    named = args.config or not args.arch
+    experiment = load(path, args.name or (path.stem if named else args.arch))
     if args.dataset and experiment["dataset"] != args.dataset:
         raise ConfigurationError(
             f"--config {args.config}: is for {experiment['dataset']}, not {args.dataset}"
@@ -148,7 +127,7 @@ def check_flags(run: Run) -> None:
     flags.check_arch(run.experiment)
     flags.check_average(run.experiment)
     test_set = next(iter(run.test_sets))
-    flags.check_train(run.experiment, _after("fairseq_cli.train", commands.train(run)))
+    flags.check_train(run.experiment, _after(TRAINING, commands.train(run)))
     flags.check_generate(
         run.experiment, _after("fairseq_cli.generate", commands.generate(run, test_set))
     )
@@ -173,7 +152,9 @@ def check_folders(args: argparse.Namespace, runs: Sequence[Run]) -> None:
             raise ConfigurationError(f"--baseline {args.baseline}: is the row itself: name another")
         for test_set in run.test_sets:
             path = run.generated(test_set, args.baseline)
-            if not path.is_file():
+            # A job waits for the job of its baseline.
+            waits = args.slurm is not None and slurm.alive(run.of(args.baseline))
+            if not path.is_file() and not waits:
                 raise ConfigurationError(
                     f"--baseline {args.baseline}: there is no {path}: run that row first, with "
                     f"--seed {run.seed} and --output {run.output}"
@@ -187,31 +168,3 @@ def _after(module: str, command: commands.Command) -> List[str]:
 def _end(message: str, status: int) -> int:
     print(message, file=sys.stderr)
     return status
-
-
-def _count(text: str) -> int:
-    number = _number(text)
-    if number < 1:
-        raise argparse.ArgumentTypeError(f"{text!r}: give a whole number, 1 or more")
-    return number
-
-
-def _number(text: str) -> int:
-    try:
-        return int(text)
-    except ValueError:
-        raise argparse.ArgumentTypeError(f"{text!r}: give a whole number") from None
-
-
-def _pair(text: str) -> List[str]:
-    languages = text.split("-")
-    if len(languages) != 2 or not all(languages):
-        raise argparse.ArgumentTypeError(f"{text!r}: give SOURCE-TARGET, for example en-de")
-    return languages
-
-
-def _numbers(text: str) -> List[int]:
-    seeds: List[Any] = [_number(part) for part in text.split(",")]
-    if len(set(seeds)) < len(seeds):
-        raise argparse.ArgumentTypeError(f"{text!r}: a seed is there twice")
-    return seeds

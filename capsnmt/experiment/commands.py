@@ -12,7 +12,7 @@ from typing import Dict, List, Optional, Tuple
 import capsnmt
 from capsnmt.experiment import flags
 from capsnmt.experiment.config import Experiment
-from capsnmt.experiment.devices import Device, split_batch, train_prefix
+from capsnmt.experiment.devices import Batch, Device, split_batch, train_prefix
 from capsnmt.files import beside
 
 USER_DIR = Path(capsnmt.__file__).parent
@@ -94,6 +94,29 @@ class Run:
         """The output of fairseq-generate on a test set."""
         return self.of(row or self.experiment.row) / f"generate-{test_set}.txt"
 
+    @property
+    def batch(self) -> Batch:
+        """The update of the configuration, split over the run's devices."""
+        batch = self.experiment["batch"]
+        return split_batch(batch["tokens-per-update"], batch["max-tokens"], self.device.workers)
+
+    @property
+    def left_out(self) -> Optional[str]:
+        """What is said where the share of a device is smaller than the longest sentences may be.
+
+        fairseq leaves sentences out that do not fit into ``--max-tokens``, without a word.
+        """
+        asked, train = self.experiment["batch.max-tokens"], self.experiment["train"]
+        longest = min(
+            asked, *(train.get(f"max-{side}-positions", 1024) for side in ("source", "target"))
+        )
+        if self.batch.max_tokens >= longest:
+            return None
+        return (
+            f"sentences of more than {self.batch.max_tokens:,} tokens are left out of training: "
+            f"{longest:,} are allowed, but the update is shared by {self.device.workers} devices"
+        )
+
     def scored(self, test_set: str) -> Path:
         """The scores of one test set."""
         return self.folder / f"scores-{test_set}.json"
@@ -133,23 +156,22 @@ def prepare(run: Run) -> Optional[Command]:
 
 def train(run: Run) -> Command:
     """fairseq-train with the update of the configuration on the run's device."""
-    experiment, device = run.experiment, run.device
-    batch = split_batch(
-        experiment["batch.tokens-per-update"], experiment["batch.max-tokens"], device.workers
-    )
-    return _python(
-        "train",
-        *train_prefix(device),
+    experiment, device, batch = run.experiment, run.device, run.batch
+    by_gloo = ["--distributed-backend", "gloo", "--ddp-backend", "legacy_ddp"]
+    arguments = [
+        *train_prefix(device, sys.executable),
         *_common(run),
         *("--arch", experiment["arch"]),
         *flags.argv(experiment["train"]),
         *("--max-tokens", str(batch.max_tokens), "--update-freq", str(batch.update_freq)),
         # Without a world size fairseq takes every GPU it sees.
         *("--distributed-world-size", str(device.workers)),
+        *(by_gloo if not device.gpus and device.workers > 1 else []),
         *(["--fp16"] if device.gpus and experiment["precision"] == "fp16" else []),
         *("--seed", str(run.seed), "--save-dir", str(run.checkpoints)),
         *("--log-format", "json"),
-    )
+    ]
+    return Command("train", tuple(arguments))
 
 
 def average(run: Run) -> Optional[Command]:
@@ -190,31 +212,6 @@ def score(run: Run, test_set: str) -> Command:
         *("--target-lang", run.experiment["data.target-lang"]),
         *("--json", str(run.scored(test_set))),
     )
-
-
-def plan(run: Run) -> List[Command]:
-    """All commands of a run in their order."""
-    commands = [prepare(run), train(run), average(run)]
-    for test_set in run.test_sets:
-        commands += [generate(run, test_set), score(run, test_set)]
-    return [command for command in commands if command is not None]
-
-
-def script(run: Run) -> str:
-    """The commands of a run as a bash script that does the same without the launcher."""
-    exports = [
-        f"export {name}={shlex.quote(value)}" for name, value in environment(run.device).items()
-    ]
-    lines = ["#!/usr/bin/env bash", f"# {run.experiment.row}, seed {run.seed}, {run.device}"]
-    batch = split_batch(
-        run.experiment["batch.tokens-per-update"],
-        run.experiment["batch.max-tokens"],
-        run.device.workers,
-    )
-    lines += [f"# {batch}", "set -euo pipefail", *exports]
-    for command in plan(run):
-        lines += ["", f"# {command.stage}", command.shell()]
-    return "\n".join(lines) + "\n"
 
 
 def _common(run: Run) -> List[str]:

@@ -7,30 +7,58 @@ from typing import List, Optional
 
 from capsnmt.errors import ConfigurationError
 
+TRAINING = "capsnmt.experiment.training"
+
 
 @dataclass(frozen=True)
 class Device:
-    """CPU (``gpus == 0``) or a number of GPUs of this machine; ``threads`` of each process."""
+    """The GPUs of each node, or (``gpus == 0``) the processes on its CPU.
+
+    Attributes:
+        gpus: GPUs of a node.
+        threads: of each process.
+        nodes: machines; several are those of a SLURM job.
+        processes: on the CPU of a node.
+    """
 
     gpus: int = 0
     threads: Optional[int] = None
+    nodes: int = 1
+    processes: int = 1
 
     @property
     def workers(self) -> int:
         """The processes that share one update."""
-        return max(1, self.gpus)
+        return self.nodes * (self.gpus or self.processes)
+
+    @property
+    def cores(self) -> int:
+        """The cores of a node that are in use.
+
+        **D**: where ``threads`` does not tell, one computes beside each GPU and one loads its data.
+        """
+        return (self.gpus or self.processes) * (self.threads or (2 if self.gpus else 1))
 
     def __str__(self) -> str:
-        return {0: "CPU", 1: "1 GPU"}.get(self.gpus, f"{self.gpus} GPUs")
+        plural = "" if (self.gpus or self.processes) == 1 else "s"
+        if self.gpus:
+            node = f"{self.gpus} GPU{plural}"
+        else:
+            node = "CPU" if self.processes == 1 else f"CPU ({self.processes} processes)"
+        return node if self.nodes == 1 else f"{self.nodes} nodes x {node}"
 
 
 @dataclass(frozen=True)
 class Batch:
-    """``max_tokens`` per device and forward pass, accumulated over ``update_freq`` passes."""
+    """``max_tokens`` per device and forward pass, accumulated over ``update_freq`` passes.
+
+    ``wanted`` are the tokens per update that the configuration asks for.
+    """
 
     max_tokens: int
     update_freq: int
     workers: int
+    wanted: int
 
     @property
     def tokens_per_update(self) -> int:
@@ -38,39 +66,47 @@ class Batch:
         return self.max_tokens * self.update_freq * self.workers
 
     def __str__(self) -> str:
+        rounded = self.wanted - self.tokens_per_update
         return (
             f"{self.tokens_per_update:,} tokens per update = {self.max_tokens:,} tokens x "
             f"{self.workers} device(s) x {self.update_freq} accumulated"
+        ) + (
+            f", {rounded:,} fewer than the {self.wanted:,} that they do not divide" * bool(rounded)
         )
 
 
 def choose_device(
-    cpu: bool, gpus: Optional[int], threads: Optional[int], check: bool = True
+    cpu: Optional[int],
+    gpus: Optional[int],
+    threads: Optional[int],
+    nodes: int = 1,
+    check: bool = True,
 ) -> Device:
     """The device of the flags; without any, one GPU if there is one, else the CPU.
 
     Args:
-        cpu: ``--cpu`` was given.
+        cpu: the value of ``--cpu``, the processes on a CPU.
         gpus: the value of ``--gpus``.
         threads: the value of ``--threads``.
-        check: whether the GPUs must be there; a dry run plans for another machine.
+        nodes: the value of ``--nodes``.
+        check: whether the GPUs must be there; a dry run, or a job, is for another machine.
 
     Raises:
-        ConfigurationError: more GPUs are asked for than there are.
+        ConfigurationError: more GPUs than there are.
     """
     import torch
 
-    if cpu:
-        return Device(0, threads)
     found = torch.cuda.device_count()
+    if cpu:
+        return Device(0, threads, nodes, int(cpu))
     if gpus is None:
-        return Device(min(1, found), threads)
+        return Device(min(1, found), threads, nodes)
     if check and gpus > found:
         fix = f"give --gpus 1..{found} or --cpu" if found else "give --cpu"
         raise ConfigurationError(
             f"--gpus {gpus}: this machine has {found or 'none'} that torch can use: {fix}"
         )
-    return Device(gpus, threads)
+    return Device(gpus, threads, nodes)
 
 
 def split_batch(tokens_per_update: int, max_tokens: int, workers: int) -> Batch:
@@ -83,14 +119,22 @@ def split_batch(tokens_per_update: int, max_tokens: int, workers: int) -> Batch:
     (1, 2048)
     >>> split_batch(25000, 4096, 2).update_freq
     4
+    >>> print(split_batch(25000, 4096, 7))
+    24,997 tokens per update = 3,571 tokens x 7 device(s) x 1 accumulated, 3 fewer than the 25,000 \
+that they do not divide
     """
     passes = -(-tokens_per_update // (workers * max_tokens))
-    return Batch(tokens_per_update // (workers * passes), passes, workers)
+    return Batch(tokens_per_update // (workers * passes), passes, workers, tokens_per_update)
 
 
-def train_prefix(device: Device) -> List[str]:
-    """The Python arguments that start fairseq-train on the device."""
+def train_prefix(device: Device, python: str) -> List[str]:
+    """The program, and its first arguments, that start the training on the device."""
+    training = ["-m", TRAINING]
+    if device.nodes > 1:
+        # D: one task a node, which starts its own processes: fairseq's way on SLURM.
+        step = [f"--nodes={device.nodes}", f"--ntasks={device.nodes}", "--ntasks-per-node=1"]
+        return ["srun", *step, "--kill-on-bad-exit=1", python, *training]
     if device.gpus > 1:
-        distributed = ["-m", "torch.distributed.run", "--standalone"]
-        return [*distributed, f"--nproc_per_node={device.gpus}", "-m", "fairseq_cli.train"]
-    return ["-m", "fairseq_cli.train"]
+        workers = ["--standalone", f"--nproc_per_node={device.gpus}"]
+        return [python, "-m", "torch.distributed.run", *workers, *training]
+    return [python, *training]

@@ -11,8 +11,11 @@ from contextlib import contextmanager, suppress
 from types import FrameType
 from typing import Any, Callable, Dict, Iterator, Mapping, Optional, Sequence, TextIO
 
-STOPPING = (signal.SIGINT, signal.SIGTERM)
+# SLURM tells by SIGUSR1 that a job's time is nearly over.
+STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1)
 GRACE_SECONDS = 30
+# What a large model needs to end its update and save, within the two minutes that SLURM gives.
+ASKED_SECONDS = 90
 PR_SET_PDEATHSIG = 1
 
 
@@ -21,7 +24,7 @@ class Stopped(Exception):  # noqa: N818  it is no error
 
     def __init__(self, signum: int) -> None:
         super().__init__(f"stopped by {signal.Signals(signum).name}")
-        self.status = 128 + signum
+        self.signum, self.status = signum, 128 + signum
 
 
 class _Child:
@@ -30,21 +33,32 @@ class _Child:
     process: Optional[subprocess.Popen[str]] = None
     signum = 0
 
+    def __init__(self, ask: Optional[Callable[[], bool]] = None) -> None:
+        self.ask = ask
+        self.sent = False
+
     def stop(self, signum: int, _: Optional[FrameType] = None) -> None:
-        """Pass a signal on to the child's process group; the second one, or patience, kills."""
+        """Ask the child to end; else pass the signal on; the next one, or patience, kills.
+
+        The signal goes to the child's process group, SIGTERM for one that nobody but us expects.
+        """
         if self.process is None:
             raise Stopped(signum)
-        sent = signal.SIGKILL if self.signum else signum
-        self.signum = self.signum or signum
+        first, self.signum = not self.signum, self.signum or signum
+        if first and self.ask is not None and self.ask():
+            signal.alarm(ASKED_SECONDS)
+            return
+        polite = signal.SIGINT if self.signum == signal.SIGINT else signal.SIGTERM
         signal.alarm(GRACE_SECONDS)
         with suppress(ProcessLookupError):
-            os.killpg(self.process.pid, sent)
+            os.killpg(self.process.pid, signal.SIGKILL if self.sent else polite)
+        self.sent = True
 
 
 @contextmanager
-def stoppable() -> Iterator[_Child]:
-    """Handle Ctrl-C and SIGTERM for the time of the block: the child gets them, then we end."""
-    child = _Child()
+def stoppable(ask: Optional[Callable[[], bool]] = None) -> Iterator[_Child]:
+    """Handle the signals to stop for the time of the block: the child ends first, then we."""
+    child = _Child(ask)
     signals = (*STOPPING, signal.SIGALRM)
     before = {signum: signal.signal(signum, child.stop) for signum in signals}
     try:
@@ -61,6 +75,7 @@ def run(
     on_line: Callable[[str], None],
     errors: Optional[TextIO] = None,
     lock: Optional[int] = None,
+    ask: Optional[Callable[[], bool]] = None,
 ) -> int:
     """Run a program to its end and hand every line of its output to ``on_line``.
 
@@ -70,15 +85,17 @@ def run(
         on_line: called with each line of standard output, its newline included.
         errors: where standard error goes; into the same lines when ``None``.
         lock: a descriptor the child inherits, so that it holds the lock as long as it lives.
+        ask: asks the child to end by itself, where there is something better than a signal; it
+            returns whether the child can be asked. It runs inside a signal handler.
 
     Returns:
         the exit status; negative for a signal.
 
     Raises:
-        Stopped: SIGINT or SIGTERM came; the child got it and has ended.
+        Stopped: a signal to stop came; the child has ended.
     """
     variables: Dict[str, str] = {**os.environ, **environment, "PYTHONUNBUFFERED": "1"}
-    with stoppable() as child:
+    with stoppable(ask) as child:
         sys.stdout.flush()
         options: Dict[str, Any] = {"pass_fds": () if lock is None else (lock,)}
         with subprocess.Popen(
@@ -89,7 +106,7 @@ def run(
             stderr=subprocess.STDOUT if errors is None else errors,
             encoding="utf-8",
             errors="surrogateescape",
-            preexec_fn=_ends_with(os.getpid()),
+            preexec_fn=_leads_group(os.getpid(), argv[0]),
             **options,
         ) as process:
             child.process = process
@@ -109,14 +126,26 @@ def run(
 _libc = ctypes.CDLL(None, use_errno=True) if sys.platform == "linux" else None
 
 
-def _ends_with(parent: int) -> Callable[[], None]:
+def end_with_parent(signum: int = signal.SIGINT) -> None:
+    """Let the kernel send this process a signal when the one that started it ends.
+
+    SIGINT ends a training at once. It must not save, as it does at SIGTERM: nobody reads its log
+    any more, and the updates since the last save, made again, would be missing there.
+    """
+    if _libc is not None:
+        _libc.prctl(PR_SET_PDEATHSIG, signum)
+
+
+def _leads_group(parent: int, program: str) -> Callable[[], None]:
     """What the child does first: lead its own process group, and end when the launcher does."""
+    # One SIGINT only makes srun tell what its tasks do.
+    signum = signal.SIGTERM if program == "srun" else signal.SIGINT
 
     def attach() -> None:
         os.setpgid(0, 0)
-        if _libc is not None:
-            _libc.prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
-            if os.getppid() != parent:
-                os._exit(1)
+        signal.signal(signal.SIGINT, signal.SIG_DFL)  # a shell's background jobs ignore it
+        end_with_parent(signum)
+        if os.getppid() != parent:
+            os._exit(1)
 
     return attach

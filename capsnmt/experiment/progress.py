@@ -8,6 +8,8 @@ import time
 from collections import deque
 from typing import Any, Callable, Deque, Dict, Optional, TextIO
 
+BEGUN = "Start iterating over samples"
+STOPPED = re.compile(r"\| capsnmt\.experiment\.preemption \| stopped by ")
 LINE = re.compile(r"^\S+ \S+ \| INFO \| (?P<tag>\S+) \| (?P<stats>\{.*\})\s*$")
 
 
@@ -16,7 +18,8 @@ class TrainingProgress:
 
     Statistics go to ``log`` as JSON lines (fairseq's ``--log-file`` would repeat each of them once
     more every epoch), everything goes to ``console``, and ``show`` gets a line to read: updates of
-    the total, loss, perplexity, speed, remaining time.
+    the total, loss, perplexity, speed, remaining time. ``begun`` tells that the training is at its
+    updates, ``stopped`` that it ended because it was asked to.
     """
 
     def __init__(
@@ -24,6 +27,7 @@ class TrainingProgress:
     ) -> None:
         self.total, self.log, self.console, self.show = total, log, console, show
         self.tail: Deque[str] = deque(maxlen=20)
+        self.begun = self.stopped = False
         self.first: Optional[int] = None
         self.started = time.monotonic()
 
@@ -33,6 +37,8 @@ class TrainingProgress:
         self.console.flush()
         stats = parse(line)
         if stats is None:
+            self.begun = self.begun or BEGUN in line
+            self.stopped = self.stopped or STOPPED.search(line) is not None
             self.tail.append(line.rstrip("\n"))
             return
         self.log.write(json.dumps(stats) + "\n")

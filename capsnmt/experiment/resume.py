@@ -1,4 +1,4 @@
-"""Where a killed training resumes: which of its checkpoints are whole."""
+"""Where a stopped training resumes: which of its checkpoints are whole."""
 
 from __future__ import annotations
 
@@ -12,6 +12,9 @@ from capsnmt.checkpoints import CheckpointError, load_checkpoint
 from capsnmt.files import beside
 
 LAST = "checkpoint_last.pt"
+# A file of this name in the folder asks the training to stop. It gets there whatever runs between
+# the training and who asks: torchrun gives its workers 30 seconds after a signal, srun none.
+STOP_FILE = "stop"
 
 
 def num_updates(path: Path) -> int:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 from pathlib import Path
-from typing import Any, Dict, Iterable, Sequence, TextIO
+from typing import Any, ContextManager, Dict, Iterable, Sequence, TextIO
 
 from capsnmt.errors import ConfigurationError
 from capsnmt.experiment import commands, process
 from capsnmt.experiment.commands import Command, Run
+from capsnmt.experiment.plan import script
+from capsnmt.experiment.process import Stopped
 from capsnmt.experiment.progress import TrainingProgress
-from capsnmt.experiment.resume import LAST, recover, updates_done
+from capsnmt.experiment.resume import LAST, STOP_FILE, recover, updates_done
 from capsnmt.experiment.settings import TRAINED_ON, describe, differences
 from capsnmt.experiment.stages import Stages
 from capsnmt.files import locked, read_json, sha256, write_json, written_beside
@@ -30,9 +33,25 @@ def execute(run: Run) -> Dict[str, Any]:
         StageFailed: a command failed.
         Stopped: SIGINT or SIGTERM; the same call goes on from there.
     """
-    busy = f"{run.folder}: another launcher is running here: wait for it or give another --output"
-    with locked(run.folder / ".lock", busy) as lock:
+    with _alone(run) as lock:
         return _Runner(run, lock).execute()
+
+
+def prepare(run: Run) -> None:
+    """Bring only the data of a run to its end, and see that it is what the run needs.
+
+    Raises:
+        ConfigurationError, StageFailed, Stopped: as :func:`execute`.
+    """
+    with _alone(run) as lock:
+        runner = _Runner(run, lock)
+        runner.prepare()
+        runner.check_data()
+
+
+def _alone(run: Run) -> ContextManager[int]:
+    busy = f"{run.folder}: another launcher is running here: wait for it or give another --output"
+    return locked(run.folder / ".lock", busy)
 
 
 class _Runner:
@@ -49,7 +68,7 @@ class _Runner:
         self.check_unchanged(description)
         write_json(run.folder / "config.json", description)
         with written_beside(run.folder / "commands.sh") as file:
-            file.write(commands.script(run))
+            file.write(script(run))
         self.train()
         self.average()
         for test_set in run.test_sets:
@@ -128,10 +147,27 @@ class _Runner:
         # Scores of fewer updates would pass for those of this training until it ends.
         (run.folder / "scores.json").unlink(missing_ok=True)
         say(f"-- train: {f'resuming at {done:,} of ' if done else ''}{total:,} updates")
-        path = run.folder / "train.log"
+        say(f"   {run.batch}")
+        if run.left_out:
+            say(f"warning: {run.left_out}")
+        path, request = run.folder / "train.log", run.checkpoints / STOP_FILE
         with open(path, "a", encoding="utf-8") as log, self.console() as console:
             progress = TrainingProgress(total, log, console, say)
-            status = process.run(command.argv, self.environment, progress, lock=self.lock)
+
+            def ask() -> bool:
+                if progress.begun:
+                    request.touch()
+                return progress.begun
+
+            try:
+                request.unlink(missing_ok=True)
+                status = process.run(
+                    command.argv, self.environment, progress, lock=self.lock, ask=ask
+                )
+            finally:
+                request.unlink(missing_ok=True)
+        if progress.stopped:  # by a signal that only the training got
+            raise Stopped(signal.SIGTERM)
         self.check(command, status, progress.tail)
         if not updates_done(run.checkpoints):
             raise StageFailed(f"train: no checkpoint in {run.checkpoints}")

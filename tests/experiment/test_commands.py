@@ -11,7 +11,7 @@ import pytest
 
 import capsnmt
 from capsnmt.experiment.cli import main
-from capsnmt.experiment.config import available
+from capsnmt.experiment.config import available, find, load
 from capsnmt.experiment.devices import split_batch
 
 GOLDEN = Path(__file__).with_name("golden")
@@ -22,7 +22,8 @@ def dry_run(capsys: pytest.CaptureFixture, *arguments: str) -> str:
     """The plan the launcher prints, with what depends on the machine replaced."""
     assert main([*arguments, "--dry-run"]) == 0
     plan = capsys.readouterr().out
-    return plan.replace(sys.executable, "python").replace(str(ROOT), "ROOT")
+    plan = plan.replace(sys.executable, "python").replace(str(ROOT), "ROOT")
+    return plan.replace(str(Path.cwd()), "HERE")
 
 
 @pytest.mark.parametrize(
@@ -34,12 +35,23 @@ def dry_run(capsys: pytest.CaptureFixture, *arguments: str) -> str:
             "--dataset multi30k --config em_routing --gpus 4 --seed 7 --baseline baseline "
             "--data corpus --output out --set train.lr=0.003 --max-update 4000",
         ),
+        ("multi30k_baseline_1_gpu", "--dataset multi30k --gpus 1"),
+        (
+            "multi30k_baseline_8_gpus",
+            "--dataset multi30k --gpus 8 --set batch.tokens-per-update=25000",
+        ),
+        ("multi30k_baseline_2_processes", "--dataset multi30k --cpu 2 --threads 1"),
+        (
+            "multi30k_baseline_2_nodes",
+            "--dataset multi30k --slurm gpu --nodes 2 --gpus 8 --seeds 1,2 --prepared data",
+        ),
     ],
 )
 def test_a_dry_run_prints_exactly_the_commands(
     capsys, monkeypatch, name: str, arguments: str, tmp_path: Path
 ):
     monkeypatch.delenv("PYTHONPATH", raising=False)
+    monkeypatch.chdir(tmp_path)
     plan = dry_run(capsys, *arguments.split())
     assert plan == (GOLDEN / f"{name}.sh").read_text(encoding="utf-8")
     script = tmp_path / "plan.sh"
@@ -50,14 +62,15 @@ def test_a_dry_run_prints_exactly_the_commands(
 @pytest.mark.parametrize("config", [row for row in available() if not row.endswith("/base")])
 def test_fairseq_understands_every_configuration(capsys, config: str):
     plan = dry_run(capsys, "--config", config, "--cpu")
-    assert "-m fairseq_cli.train" in plan
+    assert "-m capsnmt.experiment.training" in plan
 
 
 @pytest.mark.parametrize("dataset", sorted({row.split("/")[0] for row in available()}))
 def test_an_architecture_alone_is_the_base_of_the_dataset_with_it(capsys, dataset: str):
-    plan = dry_run(capsys, "--dataset", dataset, "--arch", "capsnmt_transformer_tiny", "--cpu")
-    row = dry_run(capsys, "--config", f"{dataset}/baseline", "--cpu")
-    assert plan == row.replace("baseline", "capsnmt_transformer_tiny")
+    arch = load(find(f"{dataset}/baseline"))["arch"]
+    plan = dry_run(capsys, "--dataset", dataset, "--arch", arch, "--cpu")
+    row = dry_run(capsys, "--dataset", dataset, "--cpu")
+    assert plan == row.replace("baseline", arch)
 
 
 def test_a_pair_sets_both_languages_everywhere(capsys):

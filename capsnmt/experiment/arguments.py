@@ -1,0 +1,118 @@
+"""The launcher's flags."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import List, Sequence
+
+from capsnmt.arguments import OneLineParser, positive
+
+
+def parser() -> OneLineParser:
+    """The parser of the launcher; a bad flag raises a ``ConfigurationError`` of one line."""
+    parser = OneLineParser(
+        prog="run_experiment.sh",
+        description="Prepare, train, average, generate and score one row of a table. Complete "
+        "stages are skipped and training resumes: the same command again is the way on.",
+        # A job drops the flags that submitted it, which it must recognise.
+        allow_abbrev=False,
+    )
+    what = parser.add_argument_group("what to run")
+    what.add_argument("--config", metavar="ROW", help="DATASET/ROW or a YAML file")
+    what.add_argument(
+        "--dataset",
+        help="whose configurations --config and --arch mean; alone: its row 'baseline'",
+    )
+    what.add_argument("--arch", help="the architecture; alone: the dataset's base with it")
+    what.add_argument(
+        "--set", action="append", default=[], metavar="KEY=VALUE", help="e.g. train.lr=0.003"
+    )
+    what.add_argument("--pair", type=_pair, metavar="SRC-TGT", help="languages, e.g. es-en")
+    what.add_argument("--max-update", type=positive, metavar="N", help="updates of the training")
+    what.add_argument("--name", help="name of the row (default: of the configuration or --arch)")
+    what.add_argument("--baseline", metavar="ROW", help="test significance against this row")
+    add_seeds(what)
+    where = parser.add_argument_group("where")
+    where.add_argument("--output", type=Path, metavar="DIR", help="default runs/DATASET")
+    where.add_argument("--data", type=Path, metavar="DIR", help="the raw corpus, if you have it")
+    where.add_argument(
+        "--prepared", type=Path, metavar="DIR", help="the prepared data (default OUTPUT/data)"
+    )
+    where.add_argument("--offline", action="store_true", help="never touch the network")
+    device = parser.add_argument_group("on what (default: one GPU if there is one, else the CPU)")
+    kind = device.add_mutually_exclusive_group()
+    kind.add_argument("--gpus", type=positive, metavar="N", help="GPUs of each node")
+    kind.add_argument(
+        "--cpu", nargs="?", const=1, type=positive, metavar="N", help="no GPU; N processes a node"
+    )
+    device.add_argument(
+        "--nodes",
+        type=positive,
+        default=1,
+        metavar="N",
+        help="machines: of the job that --slurm submits, or of the SLURM allocation you are in",
+    )
+    device.add_argument("--threads", type=positive, metavar="N", help="OMP_NUM_THREADS")
+    add_submission(device)
+    parser.add_argument(
+        "--requeue",
+        action="store_true",
+        help="in a batch job: put it back into the queue when it is preempted or its time is over",
+    )
+    return parser
+
+
+def without_submission(argv: Sequence[str]) -> List[str]:
+    """The flags without those that submit jobs and choose seeds: each job has its own seed.
+
+    >>> without_submission(["--slurm", "gpu", "--seeds", "1,2", "--config", "em", "--slurm=x"])
+    ['--config', 'em']
+    """
+    submission = OneLineParser(add_help=False, allow_abbrev=False)
+    add_seeds(submission)
+    add_submission(submission)
+    return submission.parse_known_args(argv)[1]
+
+
+def add_seeds(parser: argparse._ActionsContainer) -> None:
+    """Add ``--seed`` and ``--seeds``."""
+    seeds = parser.add_mutually_exclusive_group()
+    seeds.add_argument("--seed", type=_number, metavar="S", help="default 1")
+    seeds.add_argument("--seeds", type=_numbers, metavar="S,S,...", help="one run after the other")
+
+
+def add_submission(parser: argparse._ActionsContainer) -> None:
+    """Add ``--slurm`` and ``--dry-run``."""
+    parser.add_argument(
+        "--slurm",
+        nargs="?",
+        const="",
+        metavar="PARTITION",
+        help="submit a job for each seed; sbatch takes all else from variables such as "
+        "SBATCH_TIMELIMIT, SBATCH_ACCOUNT and SBATCH_QOS",
+    )
+    parser.add_argument(
+        "--dry-run", action="store_true", help="print the plan, as a script, and run nothing"
+    )
+
+
+def _number(text: str) -> int:
+    try:
+        return int(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r}: give a whole number") from None
+
+
+def _pair(text: str) -> List[str]:
+    languages = text.split("-")
+    if len(languages) != 2 or not all(languages):
+        raise argparse.ArgumentTypeError(f"{text!r}: give SOURCE-TARGET, for example en-de")
+    return languages
+
+
+def _numbers(text: str) -> List[int]:
+    seeds = [_number(part) for part in text.split(",")]
+    if len(set(seeds)) < len(seeds):
+        raise argparse.ArgumentTypeError(f"{text!r}: a seed is there twice")
+    return seeds

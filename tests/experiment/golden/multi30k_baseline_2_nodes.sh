@@ -1,0 +1,98 @@
+#!/usr/bin/env bash
+# baseline, seed 1, 2 nodes x 8 GPUs
+# 4,096 tokens per update = 256 tokens x 16 device(s) x 1 accumulated
+# sentences of more than 256 tokens are left out of training: 1,024 are allowed, but the update is shared by 16 devices
+# data      data (manifest.json tells how each file was made)
+# training  runs/multi30k/baseline/seed-1/checkpoints, train.log
+# model     runs/multi30k/baseline/seed-1/averaged.pt
+# results   runs/multi30k/baseline/seed-1/scores.json, runs/multi30k/baseline/summary.json
+set -euo pipefail
+export PYTHONPATH=ROOT
+
+# prepare, here: nodes of a cluster often have no network
+python -m data_prep multi30k --pair en-de --output data
+
+# submit
+mkdir -p runs/multi30k/baseline/seed-1
+cat >runs/multi30k/baseline/seed-1/job.sh <<'JOB'
+#!/usr/bin/env bash
+#SBATCH --job-name=baseline-1
+#SBATCH --partition=gpu
+#SBATCH --nodes=2
+#SBATCH --ntasks-per-node=1
+#SBATCH --cpus-per-task=16
+#SBATCH --gres=gpu:8
+#SBATCH --requeue
+#SBATCH --open-mode=append
+#SBATCH --signal=B:USR1@120
+#SBATCH --output=HERE/runs/multi30k/baseline/seed-1/slurm-%j.log
+#SBATCH --chdir=HERE
+set -euo pipefail
+export PYTHONPATH=ROOT
+export SRUN_CPUS_PER_TASK="$SLURM_CPUS_PER_TASK"
+exec python -m capsnmt.experiment --dataset multi30k --nodes 2 --gpus 8 --prepared data --seed 1 --requeue
+JOB
+sbatch runs/multi30k/baseline/seed-1/job.sh
+
+# The job then runs, unless they are complete, and again after a preemption:
+# train
+#   srun --nodes=2 --ntasks=2 --ntasks-per-node=1 --kill-on-bad-exit=1 python -m capsnmt.experiment.training data/bin --user-dir ROOT/capsnmt --source-lang en --target-lang de --required-batch-size-multiple 1 --arch capsnmt_transformer_tiny --task translation --criterion label_smoothed_cross_entropy --label-smoothing 0.1 --optimizer adam --adam-betas '(0.9, 0.98)' --lr 0.005 --lr-scheduler inverse_sqrt --warmup-updates 2000 --warmup-init-lr 1e-7 --dropout 0.3 --share-all-embeddings --max-update 8000 --save-interval-updates 100 --keep-interval-updates 10 --no-epoch-checkpoints --log-interval 50 --max-tokens 256 --update-freq 1 --distributed-world-size 16 --fp16 --seed 1 --save-dir runs/multi30k/baseline/seed-1/checkpoints --log-format json
+# average
+#   python -m capsnmt.evaluation.average runs/multi30k/baseline/seed-1/checkpoints --output runs/multi30k/baseline/seed-1/averaged.pt --last-updates 10
+# generate test_2016_flickr
+#   python -m fairseq_cli.generate data/bin --user-dir ROOT/capsnmt --source-lang en --target-lang de --required-batch-size-multiple 1 --path runs/multi30k/baseline/seed-1/averaged.pt --gen-subset test --beam 5 --lenpen 1.0 --batch-size 128 --seed 1 --log-format none >runs/multi30k/baseline/seed-1/generate-test_2016_flickr.txt.part && mv runs/multi30k/baseline/seed-1/generate-test_2016_flickr.txt.part runs/multi30k/baseline/seed-1/generate-test_2016_flickr.txt
+# score test_2016_flickr
+#   python -m capsnmt.evaluation baseline=runs/multi30k/baseline/seed-1/generate-test_2016_flickr.txt --reference data/raw/test_2016_flickr.de --remove-bpe subword_nmt --detokenize moses --target-lang de --json runs/multi30k/baseline/seed-1/scores-test_2016_flickr.json
+# generate test_2017_flickr
+#   python -m fairseq_cli.generate data/bin --user-dir ROOT/capsnmt --source-lang en --target-lang de --required-batch-size-multiple 1 --path runs/multi30k/baseline/seed-1/averaged.pt --gen-subset test1 --beam 5 --lenpen 1.0 --batch-size 128 --seed 1 --log-format none >runs/multi30k/baseline/seed-1/generate-test_2017_flickr.txt.part && mv runs/multi30k/baseline/seed-1/generate-test_2017_flickr.txt.part runs/multi30k/baseline/seed-1/generate-test_2017_flickr.txt
+# score test_2017_flickr
+#   python -m capsnmt.evaluation baseline=runs/multi30k/baseline/seed-1/generate-test_2017_flickr.txt --reference data/raw/test_2017_flickr.de --remove-bpe subword_nmt --detokenize moses --target-lang de --json runs/multi30k/baseline/seed-1/scores-test_2017_flickr.json
+#!/usr/bin/env bash
+# baseline, seed 2, 2 nodes x 8 GPUs
+# 4,096 tokens per update = 256 tokens x 16 device(s) x 1 accumulated
+# sentences of more than 256 tokens are left out of training: 1,024 are allowed, but the update is shared by 16 devices
+# data      data (manifest.json tells how each file was made)
+# training  runs/multi30k/baseline/seed-2/checkpoints, train.log
+# model     runs/multi30k/baseline/seed-2/averaged.pt
+# results   runs/multi30k/baseline/seed-2/scores.json, runs/multi30k/baseline/summary.json
+set -euo pipefail
+export PYTHONPATH=ROOT
+
+# prepare, here: nodes of a cluster often have no network
+python -m data_prep multi30k --pair en-de --output data
+
+# submit
+mkdir -p runs/multi30k/baseline/seed-2
+cat >runs/multi30k/baseline/seed-2/job.sh <<'JOB'
+#!/usr/bin/env bash
+#SBATCH --job-name=baseline-2
+#SBATCH --partition=gpu
+#SBATCH --nodes=2
+#SBATCH --ntasks-per-node=1
+#SBATCH --cpus-per-task=16
+#SBATCH --gres=gpu:8
+#SBATCH --requeue
+#SBATCH --open-mode=append
+#SBATCH --signal=B:USR1@120
+#SBATCH --output=HERE/runs/multi30k/baseline/seed-2/slurm-%j.log
+#SBATCH --chdir=HERE
+set -euo pipefail
+export PYTHONPATH=ROOT
+export SRUN_CPUS_PER_TASK="$SLURM_CPUS_PER_TASK"
+exec python -m capsnmt.experiment --dataset multi30k --nodes 2 --gpus 8 --prepared data --seed 2 --requeue
+JOB
+sbatch runs/multi30k/baseline/seed-2/job.sh
+
+# The job then runs, unless they are complete, and again after a preemption:
+# train
+#   srun --nodes=2 --ntasks=2 --ntasks-per-node=1 --kill-on-bad-exit=1 python -m capsnmt.experiment.training data/bin --user-dir ROOT/capsnmt --source-lang en --target-lang de --required-batch-size-multiple 1 --arch capsnmt_transformer_tiny --task translation --criterion label_smoothed_cross_entropy --label-smoothing 0.1 --optimizer adam --adam-betas '(0.9, 0.98)' --lr 0.005 --lr-scheduler inverse_sqrt --warmup-updates 2000 --warmup-init-lr 1e-7 --dropout 0.3 --share-all-embeddings --max-update 8000 --save-interval-updates 100 --keep-interval-updates 10 --no-epoch-checkpoints --log-interval 50 --max-tokens 256 --update-freq 1 --distributed-world-size 16 --fp16 --seed 2 --save-dir runs/multi30k/baseline/seed-2/checkpoints --log-format json
+# average
+#   python -m capsnmt.evaluation.average runs/multi30k/baseline/seed-2/checkpoints --output runs/multi30k/baseline/seed-2/averaged.pt --last-updates 10
+# generate test_2016_flickr
+#   python -m fairseq_cli.generate data/bin --user-dir ROOT/capsnmt --source-lang en --target-lang de --required-batch-size-multiple 1 --path runs/multi30k/baseline/seed-2/averaged.pt --gen-subset test --beam 5 --lenpen 1.0 --batch-size 128 --seed 2 --log-format none >runs/multi30k/baseline/seed-2/generate-test_2016_flickr.txt.part && mv runs/multi30k/baseline/seed-2/generate-test_2016_flickr.txt.part runs/multi30k/baseline/seed-2/generate-test_2016_flickr.txt
+# score test_2016_flickr
+#   python -m capsnmt.evaluation baseline=runs/multi30k/baseline/seed-2/generate-test_2016_flickr.txt --reference data/raw/test_2016_flickr.de --remove-bpe subword_nmt --detokenize moses --target-lang de --json runs/multi30k/baseline/seed-2/scores-test_2016_flickr.json
+# generate test_2017_flickr
+#   python -m fairseq_cli.generate data/bin --user-dir ROOT/capsnmt --source-lang en --target-lang de --required-batch-size-multiple 1 --path runs/multi30k/baseline/seed-2/averaged.pt --gen-subset test1 --beam 5 --lenpen 1.0 --batch-size 128 --seed 2 --log-format none >runs/multi30k/baseline/seed-2/generate-test_2017_flickr.txt.part && mv runs/multi30k/baseline/seed-2/generate-test_2017_flickr.txt.part runs/multi30k/baseline/seed-2/generate-test_2017_flickr.txt
+# score test_2017_flickr
+#   python -m capsnmt.evaluation baseline=runs/multi30k/baseline/seed-2/generate-test_2017_flickr.txt --reference data/raw/test_2017_flickr.de --remove-bpe subword_nmt --detokenize moses --target-lang de --json runs/multi30k/baseline/seed-2/scores-test_2017_flickr.json

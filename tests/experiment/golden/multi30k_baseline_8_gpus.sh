@@ -1,0 +1,30 @@
+#!/usr/bin/env bash
+# baseline, seed 1, 8 GPUs
+# 25,000 tokens per update = 3,125 tokens x 8 device(s) x 1 accumulated
+# data      runs/multi30k/data (manifest.json tells how each file was made)
+# training  runs/multi30k/baseline/seed-1/checkpoints, train.log
+# model     runs/multi30k/baseline/seed-1/averaged.pt
+# results   runs/multi30k/baseline/seed-1/scores.json, runs/multi30k/baseline/summary.json
+set -euo pipefail
+export PYTHONPATH=ROOT
+
+# prepare
+python -m data_prep multi30k --pair en-de --output runs/multi30k/data
+
+# train
+python -m torch.distributed.run --standalone --nproc_per_node=8 -m capsnmt.experiment.training runs/multi30k/data/bin --user-dir ROOT/capsnmt --source-lang en --target-lang de --required-batch-size-multiple 1 --arch capsnmt_transformer_tiny --task translation --criterion label_smoothed_cross_entropy --label-smoothing 0.1 --optimizer adam --adam-betas '(0.9, 0.98)' --lr 0.005 --lr-scheduler inverse_sqrt --warmup-updates 2000 --warmup-init-lr 1e-7 --dropout 0.3 --share-all-embeddings --max-update 8000 --save-interval-updates 100 --keep-interval-updates 10 --no-epoch-checkpoints --log-interval 50 --max-tokens 3125 --update-freq 1 --distributed-world-size 8 --fp16 --seed 1 --save-dir runs/multi30k/baseline/seed-1/checkpoints --log-format json
+
+# average
+python -m capsnmt.evaluation.average runs/multi30k/baseline/seed-1/checkpoints --output runs/multi30k/baseline/seed-1/averaged.pt --last-updates 10
+
+# generate test_2016_flickr
+python -m fairseq_cli.generate runs/multi30k/data/bin --user-dir ROOT/capsnmt --source-lang en --target-lang de --required-batch-size-multiple 1 --path runs/multi30k/baseline/seed-1/averaged.pt --gen-subset test --beam 5 --lenpen 1.0 --batch-size 128 --seed 1 --log-format none >runs/multi30k/baseline/seed-1/generate-test_2016_flickr.txt.part && mv runs/multi30k/baseline/seed-1/generate-test_2016_flickr.txt.part runs/multi30k/baseline/seed-1/generate-test_2016_flickr.txt
+
+# score test_2016_flickr
+python -m capsnmt.evaluation baseline=runs/multi30k/baseline/seed-1/generate-test_2016_flickr.txt --reference runs/multi30k/data/raw/test_2016_flickr.de --remove-bpe subword_nmt --detokenize moses --target-lang de --json runs/multi30k/baseline/seed-1/scores-test_2016_flickr.json
+
+# generate test_2017_flickr
+python -m fairseq_cli.generate runs/multi30k/data/bin --user-dir ROOT/capsnmt --source-lang en --target-lang de --required-batch-size-multiple 1 --path runs/multi30k/baseline/seed-1/averaged.pt --gen-subset test1 --beam 5 --lenpen 1.0 --batch-size 128 --seed 1 --log-format none >runs/multi30k/baseline/seed-1/generate-test_2017_flickr.txt.part && mv runs/multi30k/baseline/seed-1/generate-test_2017_flickr.txt.part runs/multi30k/baseline/seed-1/generate-test_2017_flickr.txt
+
+# score test_2017_flickr
+python -m capsnmt.evaluation baseline=runs/multi30k/baseline/seed-1/generate-test_2017_flickr.txt --reference runs/multi30k/data/raw/test_2017_flickr.de --remove-bpe subword_nmt --detokenize moses --target-lang de --json runs/multi30k/baseline/seed-1/scores-test_2017_flickr.json
