@@ -21,7 +21,7 @@ def bucket(operators: int) -> int:
     return min(operators, MAX_OPERATORS)
 
 
-@functools.lru_cache(maxsize=None)  # training and validation are of the same files
+@functools.cache  # training and validation are of the same files
 def read_file(folder: Path, part: str, operators: int) -> List[Example]:
     """The pairs of ``trainN`` or ``testN``, plain or gzipped.
 

@@ -17,25 +17,26 @@ LENGTHS = (1, 9, 13, 17, 21, 26)
 
 @dataclass(frozen=True)
 class ProbingTask:
-    """A task's file in SentEval, the papers' name for it, and what kind of property it is."""
+    """A task's file in SentEval, its classes, the papers' name, and what kind of property it is."""
 
     file: str
+    classes: int
     paper: str
     kind: str
 
 
 # in the order of Li et al. 2019, Table 1, and Li et al. 2021, Table 7
 TASKS: Dict[str, ProbingTask] = {
-    "SentLen": ProbingTask("sentence_length.txt", "SeLen", "Surface"),
-    "WC": ProbingTask("word_content.txt", "WC", "Surface"),
-    "TreeDepth": ProbingTask("tree_depth.txt", "TrDep", "Syntactic"),
-    "TopConst": ProbingTask("top_constituents.txt", "ToCo", "Syntactic"),
-    "BShift": ProbingTask("bigram_shift.txt", "BShif", "Syntactic"),
-    "Tense": ProbingTask("past_present.txt", "Tense", "Semantic"),
-    "SubjNum": ProbingTask("subj_number.txt", "SubNm", "Semantic"),
-    "ObjNum": ProbingTask("obj_number.txt", "ObjNm", "Semantic"),
-    "SOMO": ProbingTask("odd_man_out.txt", "SOMO", "Semantic"),
-    "CoordInv": ProbingTask("coordination_inversion.txt", "CoIn", "Semantic"),
+    "SentLen": ProbingTask("sentence_length.txt", 6, "SeLen", "Surface"),
+    "WC": ProbingTask("word_content.txt", 1000, "WC", "Surface"),
+    "TreeDepth": ProbingTask("tree_depth.txt", 7, "TrDep", "Syntactic"),
+    "TopConst": ProbingTask("top_constituents.txt", 20, "ToCo", "Syntactic"),
+    "BShift": ProbingTask("bigram_shift.txt", 2, "BShif", "Syntactic"),
+    "Tense": ProbingTask("past_present.txt", 2, "Tense", "Semantic"),
+    "SubjNum": ProbingTask("subj_number.txt", 2, "SubNm", "Semantic"),
+    "ObjNum": ProbingTask("obj_number.txt", 2, "ObjNm", "Semantic"),
+    "SOMO": ProbingTask("odd_man_out.txt", 2, "SOMO", "Semantic"),
+    "CoordInv": ProbingTask("coordination_inversion.txt", 2, "CoIn", "Semantic"),
 }
 
 
@@ -86,7 +87,7 @@ def read_task(folder: Path, name: str) -> Dict[str, List[Example]]:
     return splits
 
 
-def write_task(lines: Dict[str, List[Tuple[str, str]]]) -> List[str]:
+def format_task(lines: Dict[str, List[Tuple[str, str]]]) -> List[str]:
     """The file of a task, of (label, sentence) by split, as lines."""
     return [
         f"{SPLITS[split]}\t{label}\t{sentence}"

@@ -1,0 +1,132 @@
+"""The three probing tasks that need no parser, made from any sentences (Conneau et al. 2018).
+
+Each takes sentences as lists of tokens, and gives (label, tokens) of all that qualify; balance and
+splits are the same for all (:func:`balance`).
+"""
+
+from __future__ import annotations
+
+import bisect
+import hashlib
+import random
+from collections import Counter
+from typing import Dict, Iterable, Iterator, List, Sequence, Tuple
+
+from capsnmt.errors import ConfigurationError
+
+Labelled = Tuple[str, List[str]]
+
+# SentEval's classes of lengths: 5-8, 9-12, 13-16, 17-20, 21-25, 26-28 tokens
+LENGTH_BOUNDS = (5, 9, 13, 17, 21, 26, 29)
+# the words of its WC: the ranks 2,000 to 2,999 by frequency
+FIRST_RANK, NUM_WORDS = 2000, 1000
+HELD_OUT = 10  # valid and test have one of so many examples each
+FEWEST = HELD_OUT  # of each class, so that every split has each
+
+
+def sentence_length(
+    sentences: Iterable[List[str]], bounds: Sequence[int] = LENGTH_BOUNDS
+) -> Iterator[Labelled]:
+    """SentLen: the class of a sentence's number of tokens.
+
+    Class c has ``bounds[c]`` to ``bounds[c + 1] - 1`` tokens; others are left out.
+
+    >>> list(sentence_length([["a"] * 9], (5, 9, 13)))[0][0]
+    '1'
+    """
+    for tokens in sentences:
+        number = bisect.bisect_right(bounds, len(tokens)) - 1
+        if 0 <= number < len(bounds) - 1:
+            yield str(number), tokens
+
+
+def word_content(
+    sentences: Sequence[List[str]], first_rank: int = FIRST_RANK, num_words: int = NUM_WORDS
+) -> Iterator[Labelled]:
+    """WC: which of the words of middle frequency a sentence has, of those that have just one.
+
+    **D**: ties of frequency are broken by the alphabet; a word that stands twice in a sentence is
+    not just one. Words are tokens with a letter: SentEval's are, and a comma is no content.
+
+    Raises:
+        ConfigurationError: the text has fewer words.
+    """
+    counts = Counter(token for tokens in sentences for token in tokens)
+    ranked = sorted(counts, key=lambda word: (-counts[word], word))
+    ranked = [word for word in ranked if any(map(str.isalpha, word))]
+    words = set(ranked[first_rank : first_rank + num_words])
+    if len(words) < num_words:
+        raise ConfigurationError(
+            f"--first-rank {first_rank} --words {num_words}: the text has {len(ranked)} different "
+            f"words: give smaller numbers (SentEval: {FIRST_RANK} and {NUM_WORDS})"
+        )
+    for tokens in sentences:
+        found = [token for token in tokens if token in words]
+        if len(found) == 1:
+            yield found[0], tokens
+
+
+def bigram_shift(sentences: Iterable[List[str]], seed: int = 1) -> Iterator[Labelled]:
+    """BShift: whether two neighbouring tokens were inverted (``I``) or not (``O``).
+
+    Half of the sentences, by chance, have one pair of tokens inverted, and stand in no other form.
+    **D**: the two tokens differ, so that the sentence does; every such pair is as likely.
+    """
+    for tokens in sentences:
+        draw = random.Random(f"{seed} {' '.join(tokens)}")
+        pairs = [i for i in range(len(tokens) - 1) if tokens[i] != tokens[i + 1]]
+        if not pairs:
+            continue
+        if draw.random() < 0.5:
+            yield "O", tokens
+        else:
+            i = draw.choice(pairs)
+            yield "I", [*tokens[:i], tokens[i + 1], tokens[i], *tokens[i + 2 :]]
+
+
+def balance(
+    examples: Iterable[Labelled], per_class: int = 0, seed: int = 1
+) -> Dict[str, List[Tuple[str, str]]]:
+    """Splits in which each class has as many examples as every other.
+
+    Which examples are taken, and the split of each, follows from a hash of the sentence: the same
+    text gives the same files. The splits are disjoint as long as the sentences differ.
+
+    Args:
+        per_class: examples of each class; 0 is as many as the rarest class has.
+        seed: another seed gives another choice.
+
+    Returns:
+        (label, sentence) by split: train has 8 of 10, valid and test one each; in a random order.
+
+    Raises:
+        ConfigurationError: a class has too few, or there is one class only.
+    """
+
+    def by_chance(example: Tuple[str, str]) -> bytes:
+        return hashlib.sha256(f"{seed}\t{example[1]}".encode()).digest()
+
+    classes: Dict[str, List[Tuple[str, str]]] = {}
+    for label, tokens in examples:
+        classes.setdefault(label, []).append((label, " ".join(tokens)))
+    if len(classes) < 2:
+        raise ConfigurationError(
+            f"the text gives {len(classes)} classes, a probing task needs two or more: give more "
+            f"text"
+        )
+    rarest = min(classes, key=lambda label: len(classes[label]))
+    most = len(classes[rarest])
+    if most < max(FEWEST, per_class):
+        raise ConfigurationError(
+            f"class {rarest!r} has {most} sentences, and needs {max(FEWEST, per_class)}: give more "
+            f"text, a smaller --per-class, other --length-bounds or an earlier --first-rank"
+        )
+    size = per_class or most
+    held_out = size // HELD_OUT
+    splits: Dict[str, List[Tuple[str, str]]] = {"train": [], "valid": [], "test": []}
+    for members in classes.values():
+        members = sorted(members, key=by_chance)[:size]
+        splits["test"] += members[:held_out]
+        splits["valid"] += members[held_out : 2 * held_out]
+        splits["train"] += members[2 * held_out :]
+    return {name: sorted(split, key=by_chance) for name, split in splits.items()}
