@@ -36,12 +36,14 @@ class GenerateOutput:
         decoded: the same after fairseq's own ``--bpe`` and ``--tokenizer`` (``D-``); ``None``
             where the file has no such lines.
         references: the binarised references (``T-``); ``None`` where the file has none.
+        sources: the sources as they were read (``S-``); ``None`` where the file has none.
         target_lang: the language of the target dictionary, where fairseq's log tells it.
     """
 
     hypotheses: List[str]
     decoded: Optional[List[str]]
     references: Optional[List[str]]
+    sources: Optional[List[str]]
     target_lang: Optional[str]
 
 
@@ -88,6 +90,7 @@ def parse_generate_output(lines: Iterable[str], name: str) -> GenerateOutput:
         _in_order(texts["H"], "H", name, count),
         _in_order(texts["D"], "D", name, count) if texts["D"] else None,
         _in_order(texts["T"], "T", name, count) if texts["T"] else None,
+        _in_order(texts["S"], "S", name, count) if texts["S"] else None,
         target_lang,
     )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import re
 from typing import Callable, Optional
 
@@ -10,6 +11,7 @@ from capsnmt.errors import ConfigurationError
 REMOVE_BPE = ("none", "subword_nmt", "sentencepiece")
 DETOKENIZE = ("none", "moses")
 
+LANGUAGE = re.compile(r"[a-zA-Z]{2,3}([-_][a-zA-Z0-9]+)*")
 # languages that corpora and their tools name by more than one code
 SAME_LANGUAGE = {"zho": "zh", "cmn": "zh", "yue": "zh", "jpn": "ja", "jp": "ja", "kor": "ko"}
 WITHOUT_SPACES = ("zh", "ja")
@@ -17,6 +19,19 @@ WITHOUT_SPACES = ("zh", "ja")
 CJK = "\u2e80-\u303f\u3040-\u30ff\u3100-\u33ff\u3400-\u9fff\uf900-\ufaff\ufe30-\ufe4f\uff00-\uffef"
 CJK += "\U00020000-\U0003ffff"
 SPACE_BESIDE_CJK = re.compile(rf"(?<=[{CJK}]) +| +(?=[{CJK}])")
+
+
+def language(code: str) -> str:
+    """A language code from the command line, as it is.
+
+    Raises:
+        argparse.ArgumentTypeError: it cannot be one.
+    """
+    if LANGUAGE.fullmatch(code):
+        return code
+    raise argparse.ArgumentTypeError(
+        f"{code!r} is no language code: give one of two or three letters, such as de or zh_CN"
+    )
 
 
 def base_language(code: str) -> str:

@@ -61,19 +61,25 @@ SIGNIFICANCE = (
 )
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def ted() -> Dict[str, List[str]]:
-    """TED Slk-Eng, 2,445 raw segments: ``reference`` and the outputs ``sys1`` and ``sys2``."""
+    """TED Slk-Eng, 2,445 raw segments: ``reference`` and the outputs ``sys1`` and ``sys2``.
+
+    ``source`` and everything that ends in ``.tokens`` is tokenised.
+    """
     if not SIGNIFICANCE.is_dir():
         pytest.skip(f"NO REAL DATA: {SIGNIFICANCE} is absent (set CAPSNMT_DATA)")
-    files = {"reference": "ref", "sys1": "sys1", "sys2": "sys2"}
-    texts = {}
-    for key, name in files.items():
-        with gzip.open(
-            SIGNIFICANCE / f"ted.{name}.detok.eng.gz", "rt", encoding="utf-8", newline="\n"
-        ) as file:
-            texts[key] = [line.rstrip() for line in file]
+    texts = {"source": read_gzip(SIGNIFICANCE / "ted.orig.slk.gz")}
+    for key, name in {"reference": "ref", "sys1": "sys1", "sys2": "sys2"}.items():
+        texts[key] = read_gzip(SIGNIFICANCE / f"ted.{name}.detok.eng.gz")
+        texts[f"{key}.tokens"] = read_gzip(SIGNIFICANCE / f"ted.{name}.eng.gz")
     return texts
+
+
+def read_gzip(path: Path) -> List[str]:
+    """The lines of a gzip file."""
+    with gzip.open(path, "rt", encoding="utf-8", newline="\n") as file:
+        return [line.rstrip() for line in file]
 
 
 def write_lines(path: Path, lines: Iterable[str]) -> Path:

@@ -44,6 +44,7 @@ def files(tmp_path: Path) -> Dict[str, str]:
     contents = {
         "good": generated(TOKENS),
         "half": generated(half),
+        "third": generated([line if i % 3 else "there" for i, line in enumerate(TOKENS)]),
         "reference": REFERENCE,
         "plain": plain,
         "short": generated(TOKENS[:5]),
@@ -52,6 +53,7 @@ def files(tmp_path: Path) -> Dict[str, str]:
         "unlogged": generated(TOKENS)[1:],
         "german": [line.replace("[en]", "[de]") for line in generated(TOKENS)],
         "twice": generated(TOKENS) * 2,
+        "latin": ["unus duo tres"] * 3,
         "gap": [line for line in generated(TOKENS) if "-7\t" not in line],
     }
     paths = {name: str(write_lines(tmp_path / name, lines)) for name, lines in contents.items()}
@@ -194,6 +196,99 @@ def test_the_table_and_the_json_file_say_the_same(
     assert {"capsnmt", "python", "sacrebleu", "sacremoses"} == set(document["versions"])
 
 
+def test_several_outputs_are_one_system_with_mean_and_deviation(
+    files: Dict[str, str], capsys: pytest.CaptureFixture
+) -> None:
+    flags = ["--reference", files["reference"]]
+    alone = [scores(as_json(capsys, f"x={files[name]}", *flags))["x"] for name in ("half", "good")]
+    system = as_json(capsys, f"x={files['half']},{files['good']}", *flags)["systems"][0]
+    assert system["bleu"]["values"] == alone
+    assert system["bleu"]["score"] == pytest.approx(sum(alone) / 2)
+    assert system["bleu"]["std"] == pytest.approx(abs(alone[0] - alone[1]) / 2**0.5)
+    assert [each["path"] for each in system["outputs"]] == [files["half"], files["good"]]
+    assert main([f"x={files['half']},{files['good']}", *flags]) == 0
+    table = capsys.readouterr().out
+    rows = [line.split() for line in table.splitlines() if line[:3] in ("x  ", "  s", "  1", "  2")]
+    told = [f"{system['bleu'][key]:.2f}" for key in ("score", "std")]
+    assert (rows[0][1], rows[1][2]) == (told[0], told[1])
+    assert [row[:2] for row in rows[2:4]] == [["1", f"{alone[0]:.2f}"], ["2", f"{alone[1]:.2f}"]]
+
+
+def test_each_seed_is_tested_against_its_own_seed_of_the_baseline(
+    files: Dict[str, str], capsys: pytest.CaptureFixture
+) -> None:
+    flags = ["--reference", files["reference"], "--resamples", "20"]
+    seeds = as_json(
+        capsys, f"x={files['good']},{files['third']}",
+        "--baseline", f"base={files['third']},{files['half']}", *flags,
+    )  # fmt: skip
+    pairs = [("good", "third"), ("third", "half")]
+    for output, (system, base) in zip(seeds["systems"][1]["outputs"], pairs):
+        alone = as_json(capsys, f"x={files[system]}", "--baseline", f"base={files[base]}", *flags)
+        assert output["significance"] == alone["systems"][1]["significance"]
+        assert output["sign_test"] == alone["systems"][1]["sign_test"]
+
+
+def test_several_seeds_are_tested_against_one_output_of_the_baseline(
+    files: Dict[str, str], capsys: pytest.CaptureFixture
+) -> None:
+    flags = ["--baseline", f"base={files['half']}", "--reference", files["reference"]]
+    flags += ["--resamples", "20"]
+    both = as_json(capsys, f"x={files['good']},{files['third']}", *flags)["systems"][1]["outputs"]
+    for output, name in zip(both, ("good", "third")):
+        alone = as_json(capsys, f"x={files[name]}", *flags)["systems"][1]
+        assert output["significance"]["bleu"] == alone["significance"]["bleu"]
+
+
+def test_every_score_of_the_literature_is_told_with_what_it_may_stand_beside(
+    files: Dict[str, str], capsys: pytest.CaptureFixture
+) -> None:
+    flags = ["--reference", files["reference"], "--target-lang", "de"]
+    document = as_json(capsys, f"x={files['half']}", *flags)
+    assert main([f"x={files['half']}", *flags]) == 0
+    table = capsys.readouterr().out
+    kinds = document["systems"][0]["tokenized"]
+    assert list(kinds) == list(document["tokenized"]) == ["multi-bleu", "compound-split"]
+    for kind, score in kinds.items():
+        assert f"{kind}: {document['tokenized'][kind]}" in table
+        assert score["signature"] in table
+        assert f"{score['score']:.2f}" in table
+    assert "mteval-v13a.pl -c" in table
+
+
+def test_lengths_are_those_of_the_source_lines_or_of_a_file(
+    files: Dict[str, str], tmp_path: Path, capsys: pytest.CaptureFixture
+) -> None:
+    flags = ["--reference", files["reference"]]
+    document = as_json(capsys, f"x={files['half']}", *flags)
+    bleu = document["systems"][0]["bleu"]["score"]
+    assert document["lengths"]["segments"] == [12, 0, 0, 0, 0, 0]
+    assert document["systems"][0]["by_length"] == [pytest.approx(bleu), *[None] * 5]
+    source = write_lines(tmp_path / "source", ["x " * 25] * 5 + ["x"] * 7)
+    document = as_json(capsys, f"x={files['half']}", *flags, "--source", str(source))
+    assert document["lengths"]["segments"] == [7, 0, 5, 0, 0, 0]
+    assert document["lengths"]["of"] == f"the tokens of {source}"
+    assert None not in [document["systems"][0]["by_length"][i] for i in (0, 2)]
+
+
+def test_sources_of_another_bpe_are_no_mistake_but_have_no_lengths(
+    files: Dict[str, str], tmp_path: Path, capsys: pytest.CaptureFixture
+) -> None:
+    other = write_lines(tmp_path / "o", [x.replace("\tx", "\tx@@ y") for x in generated(TOKENS)])
+    assert main([f"a={files['good']}", f"b={other}", "--reference", files["reference"]]) == 0
+    said = capsys.readouterr()
+    assert "S- lines differ" in said.err
+    assert "by source length" not in said.out
+
+
+def test_empty_translations_are_counted(
+    tmp_path: Path, files: Dict[str, str], capsys: pytest.CaptureFixture
+) -> None:
+    path = write_lines(tmp_path / "x", generated([*TOKENS[:-2], "", ""]))
+    assert main([f"x={path}", "--reference", files["reference"]]) == 0
+    assert "2 of the 12 translations of x are empty" in capsys.readouterr().err
+
+
 # arguments, what the one line says
 MISTAKES: Dict[str, Tuple[List[str], str]] = {
     "missing": (["{good}x"], "no such file"),
@@ -217,6 +312,15 @@ MISTAKES: Dict[str, Tuple[List[str], str]] = {
     "baseline alone": (["x={good}", "--baseline", "x"], "is the only system"),
     "seed alone": (["{good}", "--seed", "3"], "--seed has no effect without --baseline"),
     "resamples alone": (["{good}", "--resamples", "3"], "--resamples has no effect"),
+    "short source": (["{good}", "--source", "{latin}"], "--source"),
+    "short tokens": (["{good}", "--tokenized-reference", "{latin}"], "has 3 segments, but the ref"),
+    "empty path": (["x={good},"], "a path is empty"),
+    "one output twice": (["x={good},{good}"], "comes twice: give the file of each seed once"),
+    "a seed is missing": (
+        ["x={good},{half},{third}", "--baseline", "b={half},{good}"],
+        "x has 3 outputs, but the baseline b has 2",
+    ),
+    "folder of others": (["{good}", "--compare-mt", "{folder}"], "is no report of compare-mt"),
     "JSON onto a system": (["{good}", "--json", "{half}"], "is no report of this command"),
 }
 
@@ -227,7 +331,7 @@ def test_a_mistake_is_one_line_and_changes_no_file(
 ) -> None:
     before = {path: path.read_bytes() for path in tmp_path.iterdir()}
     arguments, complaint = MISTAKES[mistake]
-    arguments = [argument.format(**files) for argument in arguments]
+    arguments = [argument.format(folder=tmp_path, **files) for argument in arguments]
     if "--json" not in arguments:
         arguments += ["--json", str(tmp_path / "report.json")]
     with pytest.raises(ConfigurationError, match=re.escape(complaint)) as caught:
@@ -238,7 +342,8 @@ def test_a_mistake_is_one_line_and_changes_no_file(
 
 
 @pytest.mark.parametrize(
-    ("flag", "value"), [("--seed", "0"), ("--resamples", "-1"), ("--input", "xml")]
+    ("flag", "value"),
+    [("--seed", "0"), ("--resamples", "-1"), ("--input", "xml"), ("--target-lang", "german")],
 )
 def test_a_value_that_is_not_allowed_names_it(
     files: Dict[str, str], flag: str, value: str, capsys: pytest.CaptureFixture

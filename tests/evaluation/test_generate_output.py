@@ -48,6 +48,7 @@ def test_any_decoding_order_comes_back_as_the_test_set(
     assert output.hypotheses == texts
     assert output.decoded == texts
     assert output.references == [text.upper() for text in texts]
+    assert output.sources == ["source"] * len(texts)
     assert output.target_lang == "de"
 
 
@@ -57,7 +58,7 @@ def test_empty_hypotheses_are_kept_with_and_without_their_tab() -> None:
 
 def test_hypotheses_alone_are_enough() -> None:
     output = parse_generate_output(["H-1\t-1.0\tb", "H-0\t-1.0\ta"], "gen.out")
-    assert output == type(output)(["a", "b"], None, None, None)
+    assert output == type(output)(["a", "b"], None, None, None, None)
 
 
 def test_sorted_output_is_read_too() -> None:

@@ -1,0 +1,92 @@
+"""compare-mt beside our scores: seeded, whole or absent, its n-grams those it prints."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from pathlib import Path
+from typing import Dict, List
+
+import pytest
+
+from capsnmt.errors import ConfigurationError
+from capsnmt.evaluation import compare_mt
+from capsnmt.evaluation.compare_mt import check_folder, salient_ngrams, write_report
+
+SIZE = 120
+
+
+@pytest.fixture(scope="module")
+def texts(ted: Dict[str, List[str]]) -> Dict[str, List[str]]:
+    """Tokens of a part of the real outputs, one with a word that is markup in HTML."""
+    short = {name: ted[f"{name}.tokens"][:SIZE] for name in ("reference", "sys1", "sys2")}
+    short["sys2"] = ["<unk> & co", *short["sys2"][1:]]
+    return short
+
+
+def report(folder: Path, texts: Dict[str, List[str]]) -> str:
+    check_folder(folder)
+    systems = [("one", texts["sys1"]), ("<two>", texts["sys2"])]
+    write_report(folder, texts["reference"], systems, None, resamples=50, seed=7)
+    return (folder / "report.txt").read_text("utf-8")
+
+
+@pytest.mark.system
+def test_the_report_is_seeded_whole_and_as_our_ngrams_say(
+    texts: Dict[str, List[str]], tmp_path: Path
+) -> None:
+    folder = tmp_path / "report"
+    told = report(folder, texts)
+    assert report(folder, texts) == told  # an earlier report is replaced
+    assert [path.name for path in tmp_path.iterdir()] == ["report"]
+    settings = json.loads((folder / "settings.json").read_text("utf-8"))
+    assert (settings["seed"], settings["bootstrap"], settings["sample ratio"]) == (7, 50, 0.5)
+    page = (folder / "index.html").read_text("utf-8")
+    assert "<unk>" not in page
+    assert "&lt;two&gt;" in page
+    # "my 0.8 (sys1=3, sys2=0)" for each n-gram it finds characteristic
+    printed = re.findall(r"^(\S.*)\t\d\S* \(sys1=(\d+), sys2=(\d+)\)$", told, re.MULTILINE)
+    assert printed
+    counts = {ngram: (int(one), int(two)) for ngram, one, two in printed}
+    ours = salient_ngrams(texts["reference"], texts["sys1"], texts["sys2"], 10)
+    assert len(ours.left) == len(ours.right) == 10
+    for ngram, one, two in [*ours.left, *ours.right]:
+        assert counts.get(ngram, (one, two)) == (one, two)
+    # equal ranks are in another order there, the first rank is the same
+    ranks = [(one + 1) / (one + two + 2) for one, two in counts.values()]
+    assert max(ranks) == pytest.approx((ours.left[0][1] + 1) / (sum(ours.left[0][1:]) + 2))
+    assert min(ranks) == pytest.approx((ours.right[0][1] + 1) / (sum(ours.right[0][1:]) + 2))
+
+
+def test_salient_ngrams_favour_the_side_that_matches_more_often() -> None:
+    ngrams = salient_ngrams(["a b"] * 3, ["a x", "a x", "x b"], ["x b", "x b", "x b"], 5)
+    assert ngrams.left == [("a", 2, 0)]
+    assert ngrams.right == [("b", 1, 3)]
+
+
+def test_a_folder_of_other_things_is_never_replaced(tmp_path: Path) -> None:
+    (tmp_path / "thesis.tex").touch()
+    with pytest.raises(ConfigurationError, match="is no report of compare-mt made here"):
+        check_folder(tmp_path)
+    with pytest.raises(ConfigurationError, match="is no report of compare-mt made here"):
+        check_folder(tmp_path / "thesis.tex")
+    check_folder(tmp_path / "new")
+
+
+def test_without_compare_mt_one_line_says_how_to_get_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(compare_mt, "NEEDED", ("compare_mt_that_is_absent",))
+    with pytest.raises(ConfigurationError, match=r"pip install 'capsnmt\[evaluation\]'"):
+        check_folder(tmp_path / "new")
+
+
+def test_a_failure_of_compare_mt_is_one_line_and_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(compare_mt.sys, "executable", shutil.which("false"))
+    with pytest.raises(ConfigurationError, match="compare-mt failed: ") as caught:
+        write_report(tmp_path / "new", ["a b"], [("x", ["a b"])], None, resamples=2, seed=1)
+    assert len(str(caught.value).splitlines()) == 1
+    assert list(tmp_path.iterdir()) == []
