@@ -28,6 +28,7 @@ DATA = [
 EVALUATION = [
     "sacrebleu>=2.3",
     "sacremoses",
+    "scipy",  # the sign test
     "compare-mt==0.2.10",
     "six",  # compare-mt imports it without declaring it
 ]

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import statistics
 from pathlib import Path
 from typing import Any, Dict, Iterator, List, Mapping, Sequence
 
 from capsnmt.evaluation.scoring import METRICS
+from capsnmt.evaluation.seeds import spread
 from capsnmt.experiment.settings import differences
 from capsnmt.files import read_json, write_json
 
@@ -40,18 +40,6 @@ def summarise(folder: Path, reference: Path) -> Dict[str, Any]:
     }
     write_json(folder / "summary.json", summary)
     return summary
-
-
-def spread(values: Sequence[float]) -> Dict[str, Any]:
-    """Mean and standard deviation.
-
-    **D**: the deviation is that of a sample (n - 1); ``None`` for a single value.
-
-    >>> spread([40.0, 42.0])["mean"], round(spread([40.0, 42.0])["std"], 3)
-    (41.0, 1.414)
-    """
-    deviation = statistics.stdev(values) if len(values) > 1 else None
-    return {"mean": statistics.fmean(values), "std": deviation, "values": list(values)}
 
 
 def lines(summary: Mapping[str, Any]) -> Iterator[str]:
