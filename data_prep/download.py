@@ -1,76 +1,125 @@
-"""Published files over HTTP, by pooch: retried, checked, and whole or not there."""
+"""Published files over HTTP, by pooch: retried, resumed, checked, and whole or not there."""
 
 from __future__ import annotations
 
 import logging
 import os
 import shutil
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 import pooch
 import requests
 
+from data_prep.archive import check_whole
 from data_prep.errors import PreparationError
+from data_prep.files import BLOCK, remove
 from data_prep.progress import say
-from data_prep.sources import cached
+from data_prep.resume import ResumingDownloader
 
 RETRIES = 2  # pooch waits 1 s, 2 s, ... between them
-SECONDS_WITHOUT_DATA = 30
+INCOMING = "incoming.part"
 
 
-def download(name: str, checksum: str, mirrors: Sequence[str], folder: Path, offline: bool) -> Path:
-    """Return ``folder/name``, fetched from the first mirror that gives the right file.
+class UnavailableError(Exception):
+    """No address gives the file; `answers` says what each one answered."""
+
+    def __init__(self, answers: list[str]):
+        super().__init__("; ".join(answers))
+        self.answers = answers
+
+
+def download(name: str, checksum: str, addresses: Sequence[Sequence[str]], folder: Path) -> Path:
+    """Return ``folder/name``, fetched from the first address that gives the right file.
+
+    What a cut connection or a killed run has of it stays in ``folder/incoming.part``, and the next
+    call asks for the rest only.
 
     Args:
-        name: the file's name below every mirror.
-        checksum: its SHA-256; a file already in `folder` that has it is not fetched again.
-        mirrors: addresses of folders, tried in order.
+        name: the file's name.
+        checksum: its SHA-256 or ``md5:`` and its MD5. Empty where it is not known: then the file
+            must be an archive or gzip file that can be read to its end, or not a web page.
+        addresses: tried in order; each is one URL, or those of the parts that make the file.
         folder: the cache.
-        offline: use the cache only.
 
     Raises:
-        PreparationError: no mirror gives the file, naming what each one answered; or it is not
-            in the cache and `offline` is set.
+        UnavailableError: no address gives the file.
     """
-    path = folder / name
-    if cached(path, checksum, offline):
-        return path
     # pooch's temporary files stay in a folder of their own, which a killed run may leave behind.
-    incoming = folder / "incoming.part"
-    shutil.rmtree(incoming, ignore_errors=True)
-    incoming.mkdir(parents=True)
+    incoming = folder / INCOMING
+    incoming.mkdir(parents=True, exist_ok=True)
+    for left in incoming.iterdir():
+        if left.name.startswith("tmp"):
+            remove(left)
     pooch.get_logger().setLevel(logging.ERROR)
     answers = []
-    for mirror in mirrors:
-        address = f"{mirror.rstrip('/')}/{name}"
-        say(f"  fetch {address}")
+    for urls in addresses:
         try:
-            fetched = pooch.create(
-                path=incoming,
-                base_url=f"{mirror.rstrip('/')}/",
-                registry={name: f"sha256:{checksum}"},
-                retry_if_failed=RETRIES,
-            ).fetch(
-                name,
-                downloader=pooch.HTTPDownloader(
-                    progressbar=sys.stderr.isatty(), timeout=SECONDS_WITHOUT_DATA
-                ),
-            )
-        except requests.HTTPError as error:
-            status = error.response.status_code if error.response is not None else error
-            answers.append(f"{address} (HTTP status {status})")
-        except requests.RequestException as error:
-            answers.append(f"{address} ({type(error).__name__})")
-        except ValueError:
-            answers.append(f"{address} (SHA-256 is not {checksum})")
+            whole = _fetch(name, checksum, urls, incoming)
+        except _RefusedError as refused:
+            answers.append(str(refused))
         else:
-            os.replace(fetched, path)
+            os.replace(whole, folder / name)
             shutil.rmtree(incoming)
-            return path
-    shutil.rmtree(incoming)
-    raise PreparationError(
-        f"{name} could not be fetched: tried {'; '.join(answers)}. "
-        f"Fetch it by other means and give its folder with --data"
-    )
+            return folder / name
+    if not any(incoming.iterdir()):
+        incoming.rmdir()
+    raise UnavailableError(answers)
+
+
+class _RefusedError(Exception):
+    """One address does not give the file."""
+
+
+def _fetch(name: str, checksum: str, urls: Sequence[str], incoming: Path) -> Path:
+    """Return the checked file, in `incoming`."""
+    if len(urls) == 1:
+        whole = _get(name, checksum, urls[0], incoming)
+    else:
+        parts = [_get(f"{name}.{n:02d}", "", url, incoming) for n, url in enumerate(urls)]
+        whole = incoming / name
+        with whole.open("wb") as stream:
+            for part in parts:
+                with part.open("rb") as content:
+                    shutil.copyfileobj(content, stream, BLOCK)
+                part.unlink()
+        wanted = checksum.split(":")[-1]
+        if wanted and pooch.file_hash(str(whole), "md5" if ":" in checksum else "sha256") != wanted:
+            whole.unlink()
+            raise _RefusedError(f"{urls[0]} ... ({_differs(checksum)})")
+    if not checksum:
+        try:
+            check_whole(whole)
+        except PreparationError as error:
+            whole.unlink()
+            raise _RefusedError(f"{urls[0]} ({str(error).replace(f'{whole}: ', '')})") from None
+    return whole
+
+
+def _differs(checksum: str) -> str:
+    return f"its checksum is not {checksum}"
+
+
+def _get(name: str, checksum: str, url: str, incoming: Path) -> Path:
+    """Return the file at `url`, in `incoming`; a part that has arrived is not asked for again."""
+    known = checksum if ":" in checksum or not checksum else f"sha256:{checksum}"
+    say(f"  fetch {url}")
+    downloader = ResumingDownloader(incoming / f"{name}.partial")
+    try:
+        fetched = pooch.create(
+            path=incoming,
+            base_url="",
+            registry={name: known or None},
+            urls={name: url},
+            retry_if_failed=RETRIES,
+        ).fetch(name, downloader=downloader)
+        return Path(fetched)
+    except requests.HTTPError as error:
+        status = error.response.status_code if error.response is not None else error
+        raise _RefusedError(f"{url} (HTTP status {status})") from None
+    except requests.RequestException as error:
+        raise _RefusedError(f"{url} ({type(error).__name__})") from None
+    except ValueError:
+        raise _RefusedError(f"{url} ({_differs(checksum)})") from None
+    finally:
+        downloader.discard_unless_resumable(url)

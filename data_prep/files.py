@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import hashlib
 import os
+import re
 import shutil
 import zlib
 from collections.abc import Iterable, Iterator
@@ -14,6 +15,8 @@ from pathlib import Path
 from data_prep.errors import PreparationError
 
 BLOCK = 1 << 20
+# What some programs take for the end of a line: it would shift one side of a corpus.
+FALSE_ENDS = re.compile("[\r\v\f\x1c-\x1e\x85\u2028\u2029]")
 
 
 def sha256(path: Path) -> str:
@@ -46,27 +49,31 @@ def publish(part: Path, path: Path) -> None:
     os.replace(part, path)
 
 
-def read_lines(path: Path) -> Iterator[str]:
-    r"""Yield the lines of a plain or gzipped UTF-8 file, without their ends.
+def read_lines(path: Path, encoding: str = "utf-8") -> Iterator[str]:
+    r"""Yield the lines of a plain or gzipped text file, without their ends.
 
-    Only ``\n`` ends a line. A ``\r`` before it goes too, and any other becomes a space: programs
-    that take it for the end of a line would shift the two sides of a corpus against each other.
+    Only ``\n`` ends a line. A ``\r`` before it goes too; any other, and the rest of what Unicode
+    calls an end of line, becomes a space: programs that end a line there would shift the two
+    sides of a corpus against each other.
 
     Raises:
-        PreparationError: the file is missing, not a whole gzip file, or not UTF-8.
+        PreparationError: the file is missing, not a whole gzip file, or not in that encoding.
     """
     opener = gzip.open if path.suffix == ".gz" else open
     try:
         with opener(path, "rb") as stream:
             for number, line in enumerate(stream, 1):
                 try:
-                    text = line.decode("utf-8-sig" if number == 1 else "utf-8")
+                    text = line.decode(encoding)
                 except UnicodeDecodeError as error:
                     raise PreparationError(
-                        f"{path}, line {number}: not UTF-8 ({error.reason} at byte {error.start}): "
-                        f"convert the file, e.g. iconv -f latin1 -t utf-8"
+                        f"{path}, line {number}: not {encoding.upper()} ({error.reason} at byte "
+                        f"{error.start}): convert the file, e.g. iconv -f latin1 -t utf-8, or name "
+                        f"its encoding in the recipe"
                     ) from None
-                yield text.rstrip("\r\n").replace("\r", " ")
+                if number == 1:
+                    text = text.removeprefix("\ufeff")
+                yield FALSE_ENDS.sub(" ", text.rstrip("\r\n"))
     except FileNotFoundError:
         raise PreparationError(f"{path}: no such file") from None
     except (EOFError, gzip.BadGzipFile, zlib.error) as error:
@@ -75,21 +82,33 @@ def read_lines(path: Path) -> Iterator[str]:
         ) from None
 
 
+def aligned(
+    source: Iterable[str], target: Iterable[str], names: tuple[object, object]
+) -> Iterator[tuple[str, str]]:
+    """Yield the sentence pairs of two line-aligned streams, called `names`.
+
+    Raises:
+        PreparationError: one has more lines than the other.
+    """
+    both = zip_longest(source, target)
+    for whole, (left, right) in enumerate(both):
+        if left is None or right is None:
+            shorter, longer = names if left is None else names[::-1]
+            lines = whole + 1 + sum(1 for _ in both)
+            raise PreparationError(
+                f"{shorter} has {whole:,} lines but {longer} has {lines:,}: a parallel corpus "
+                f"needs one line for each line, so give two files of one version"
+            )
+        yield left, right
+
+
 def read_pairs(source: Path, target: Path) -> Iterator[tuple[str, str]]:
     """Yield the sentence pairs of two line-aligned files.
 
     Raises:
         PreparationError: one file has more lines than the other.
     """
-    both = zip_longest(read_lines(source), read_lines(target))
-    for whole, (left, right) in enumerate(both):
-        if left is None or right is None:
-            shorter, longer = (source, target) if left is None else (target, source)
-            raise PreparationError(
-                f"{shorter} ends after {whole} lines but {longer} goes on: "
-                f"a parallel corpus needs one line for each line, so give two files of one version"
-            )
-        yield left, right
+    return aligned(read_lines(source), read_lines(target), (source, target))
 
 
 def write_lines(path: Path, lines: Iterable[str]) -> None:

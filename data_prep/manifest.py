@@ -24,7 +24,7 @@ class Step:
 
     Attributes:
         name: unique in the preparation.
-        inputs: name -> file.
+        inputs: name -> file or folder.
         outputs: files or folders, relative to the output folder.
         settings: everything else that the outputs depend on; JSON.
         run: writes the outputs, given the paths to write each to; may return notes (JSON).
@@ -62,10 +62,15 @@ class Manifest:
     def __init__(self, folder: Path, header: Mapping[str, Any]):
         self.folder = folder
         self.header = dict(header)
-        self.steps: dict[str, dict[str, Any]] = load(folder).get("steps", {})
+        old = load(folder)
+        self.steps: dict[str, dict[str, Any]] = old.get("steps", {})
+        self.sources: dict[str, dict[str, Any]] = old.get("sources", {})
         self._checksums: dict[tuple[Path, int, int], str] = {}
 
     def _sha256(self, path: Path) -> str:
+        if path.is_dir():
+            told = {str(file.relative_to(path)): self._sha256(file) for file in _files_below(path)}
+            return hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()
         status = path.stat()
         key = path, status.st_size, status.st_mtime_ns
         if key not in self._checksums:
@@ -83,7 +88,7 @@ class Manifest:
         files: list[Path] = []
         for output in step.outputs:
             path = self.folder / output
-            files += sorted(path.iterdir()) if path.is_dir() else [path]
+            files += _files_below(path) if path.is_dir() else [path]
         return files
 
     def is_whole(self, step: Step) -> bool:
@@ -98,6 +103,18 @@ class Manifest:
             and self._sha256(path) == record["files"][name]["sha256"]
             for name, path in files.items()
         )
+
+    def record_source(self, path: Path, known: bool) -> None:
+        """Write down a fetched file: its checksum is the recipe's (`known`), or now trusted."""
+        told = {
+            "bytes": path.stat().st_size,
+            "sha256": self._sha256(path),
+            "trusted": "by the recipe's checksum" if known else "at first use",
+        }
+        if self.sources.get(path.name) != told:
+            self.sources[path.name] = told
+            self.reopen()
+            self.save()
 
     def record(self, step: Step, notes: Mapping[str, Any] | None) -> None:
         """Write down that `step` is done."""
@@ -118,7 +135,8 @@ class Manifest:
 
     def _write(self, path: Path) -> None:
         part = path.with_name(f"{path.name}.new")
-        content = json.dumps({**self.header, "steps": self.steps}, indent=2, ensure_ascii=False)
+        told = {**self.header, "sources": self.sources, "steps": self.steps}
+        content = json.dumps(told, indent=2, ensure_ascii=False)
         part.write_text(f"{content}\n", encoding="utf-8")
         os.replace(part, path)
 
@@ -141,6 +159,10 @@ class Manifest:
         self.steps = {name: self.steps[name] for name in order}
         self._write(self.folder / NAME)
         remove(beside(self.folder / NAME))
+
+
+def _files_below(folder: Path) -> list[Path]:
+    return sorted(path for path in folder.rglob("*") if path.is_file())
 
 
 def load(folder: Path) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""A function over the lines of a stream, on several cores, in order and in bounded memory."""
+"""A function over a stream, on several cores, in order and in bounded memory."""
 
 from __future__ import annotations
 
@@ -8,12 +8,14 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
-from itertools import islice
+from itertools import chain, islice
+from typing import Any
 
 LineFunction = Callable[[str], str]
 CHUNK = 1000
+CHUNKS_A_WORKER = 8  # on their way at any time
 
-_function: LineFunction
+_function: Callable[[Any], Any]
 
 
 def _end_with(parent: int) -> None:
@@ -23,7 +25,7 @@ def _end_with(parent: int) -> None:
     os._exit(1)
 
 
-def _start(make: Callable[..., LineFunction], arguments: tuple, parent: int) -> None:
+def _start(make: Callable[..., Callable[[Any], Any]], arguments: tuple, parent: int) -> None:
     # Ctrl-C reaches the whole group; the parent alone answers it.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     global _function
@@ -31,32 +33,66 @@ def _start(make: Callable[..., LineFunction], arguments: tuple, parent: int) -> 
     threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
 
 
-def _apply(lines: list[str]) -> list[str]:
-    return [_function(line) for line in lines]
+def _apply(item: Any) -> Any:
+    return _function(item)
 
 
-def _chunks(lines: Iterable[str]) -> Iterator[list[str]]:
-    iterator = iter(lines)
-    return iter(lambda: list(islice(iterator, CHUNK)), [])
-
-
-def map_lines(
-    make: Callable[..., LineFunction], arguments: tuple, lines: Iterable[str], workers: int
-) -> Iterator[str]:
-    """Yield ``make(*arguments)(line)`` for every line, in the order of `lines`.
+def map_items(
+    make: Callable[..., Callable[[Any], Any]],
+    arguments: tuple,
+    items: Iterable[Any],
+    workers: int,
+) -> Iterator[Any]:
+    """Yield ``make(*arguments)(item)`` for every item, in the order of `items`.
 
     Args:
         make: a module-level function; each worker calls it once, so that models and tables
             need not travel between processes.
         arguments: what `make` is called with.
-        lines: the stream.
+        items: the stream; only a few items a worker are read ahead of what is yielded.
         workers: processes; 1 stays in this one.
     """
     if workers == 1:
-        function = make(*arguments)
-        for line in lines:
-            yield function(line)
+        yield from map(make(*arguments), items)
         return
+    room = threading.Semaphore(workers * CHUNKS_A_WORKER)
+    stopped = threading.Event()
+
+    def offered() -> Iterator[Any]:
+        # The pool would read all items at once and keep every result until it is asked for.
+        for item in items:
+            while not room.acquire(timeout=0.1):
+                if stopped.is_set():
+                    return
+            yield item
+
     with multiprocessing.Pool(workers, _start, (make, arguments, os.getpid())) as pool:
-        for chunk in pool.imap(_apply, _chunks(lines)):
-            yield from chunk
+        try:
+            for result in pool.imap(_apply, offered()):
+                room.release()
+                yield result
+        finally:
+            stopped.set()
+
+
+class _Chunks:
+    """``function`` applied to every line of a list."""
+
+    def __init__(self, function: LineFunction):
+        self.function = function
+
+    def __call__(self, lines: list[str]) -> list[str]:
+        return [self.function(line) for line in lines]
+
+
+def _make_chunks(make: Callable[..., LineFunction], arguments: tuple) -> _Chunks:
+    return _Chunks(make(*arguments))
+
+
+def map_lines(
+    make: Callable[..., LineFunction], arguments: tuple, lines: Iterable[str], workers: int
+) -> Iterator[str]:
+    """Yield ``make(*arguments)(line)`` for every line, in the order of `lines`; see `map_items`."""
+    iterator = iter(lines)
+    chunks = iter(lambda: list(islice(iterator, CHUNK)), [])
+    return chain.from_iterable(map_items(_make_chunks, (make, arguments), chunks, workers))

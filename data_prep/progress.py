@@ -30,3 +30,21 @@ def watched(items: Iterable[T], label: str, unit: str = "lines") -> Iterator[T]:
         if time.monotonic() >= due:
             say(f"  {label}: {count:,} {unit}")
             due = time.monotonic() + SECONDS_BETWEEN_LINES
+
+
+def watched_bytes(blocks: Iterable[bytes], start: int, total: int | None) -> Iterator[bytes]:
+    """Yield `blocks`, showing how many bytes of `total` have arrived, `start` of them earlier."""
+    if sys.stderr.isatty():
+        units = {"unit": "B", "unit_scale": True, "unit_divisor": 1024, "leave": False}
+        with tqdm(total=total, initial=start, desc="  fetch", **units) as bar:  # type: ignore[call-overload]
+            for block in blocks:
+                yield block
+                bar.update(len(block))
+        return
+    due = time.monotonic() + SECONDS_BETWEEN_LINES
+    for block in blocks:
+        yield block
+        start += len(block)
+        if time.monotonic() >= due:
+            say(f"  fetched {start:,} of {f'{total:,}' if total else 'unknown'} bytes")
+            due = time.monotonic() + SECONDS_BETWEEN_LINES

@@ -3,43 +3,34 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
-from dataclasses import MISSING, dataclass, field, fields
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, ClassVar, Protocol, TypeVar
+from typing import Any, ClassVar, Protocol
 
 import yaml
 
 from data_prep.catalogues import Catalogues
 from data_prep.cleaning import Cleaning
 from data_prep.errors import PreparationError
-from data_prep.parallel_files import ParallelFiles
+from data_prep.published import Published
+from data_prep.schema import build
+from data_prep.segmentation import Segmentation
+from data_prep.sources import Store
 from data_prep.text import TOKENISERS
 
 FOLDER = Path(__file__).parent / "recipes"
 PAIR = re.compile("[a-z]{2,3}-[a-z]{2,3}")
-YAML_TYPES: dict[str, Any] = {
-    "Mapping": Mapping,
-    "tuple": list,
-    "str": str,
-    "int": int,
-    "float": (int, float),
-}
-YAML_NAMES = {
-    "Mapping": "a mapping",
-    "tuple": "a list",
-    "str": "text",
-    "int": "a whole number",
-    "float": "a number",
-}
-T = TypeVar("T")
 
 
 class Corpus(Protocol):
     """What the engine asks of a kind of corpus."""
 
-    splits: Mapping[str, Any]
     tools: ClassVar[tuple[str, ...]]
+
+    @property
+    def splits(self) -> Mapping[str, Any]:
+        """Return the splits, by name."""
 
     def check(self, language: str, where: str) -> None:
         """Raise a PreparationError that starts with `where` if `language` cannot be had."""
@@ -47,8 +38,14 @@ class Corpus(Protocol):
     def settings(self) -> dict[str, Any]:
         """Return what, beside the sources' contents, decides the pairs."""
 
-    def fetch(self, folder: Path, local: Path | None, offline: bool) -> dict[str, Path]:
-        """Return the files of the corpus by name, fetched to `folder` unless in `local`."""
+    def fetch(self, store: Store, languages: tuple[str, str]) -> dict[str, Path]:
+        """Return the files of the corpus by name, fetched unless they are in the store."""
+
+    def members(self, name: str, languages: tuple[str, str]) -> list[str]:
+        """Return what to unpack of the file `name` if it is an archive; nothing: it is not."""
+
+    def warning(self) -> str:
+        """Return what the user must know before training on this corpus; mostly nothing."""
 
     def pairs(
         self, sources: Mapping[str, Path], source: str, target: str
@@ -56,7 +53,10 @@ class Corpus(Protocol):
         """Return each split's pairs of raw lines, and notes for the manifest."""
 
 
-CORPORA: dict[str, type] = {"parallel_files": ParallelFiles, "catalogues": Catalogues}
+CORPORA: dict[str, Callable[[Any, str], Any]] = {
+    "published": Published.parse,
+    "catalogues": lambda values, where: build(Catalogues, values, where),
+}
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,7 @@ class Recipe:
         pair: SOURCE-TARGET, ISO 639-1.
         corpus: where the raw pairs come from.
         tokenisers: language -> key of `TOKENISERS`.
-        bpe_merges: operations of the joint BPE.
+        segmentation: how words become subwords.
         cleaning: limits for training pairs.
     """
 
@@ -78,7 +78,7 @@ class Recipe:
     pair: str
     corpus: Corpus
     tokenisers: Mapping[str, str]
-    bpe_merges: int
+    segmentation: Segmentation
     cleaning: Cleaning = field(default_factory=Cleaning)
 
     @property
@@ -92,6 +92,11 @@ class Recipe:
         return self.pair.split("-")[1]
 
     @property
+    def languages(self) -> tuple[str, str]:
+        """Return source and target."""
+        return self.source, self.target
+
+    @property
     def splits(self) -> list[str]:
         """Return train, valid and the test sets, in this order."""
         tests = [split for split in self.corpus.splits if split not in {"train", "valid"}]
@@ -101,28 +106,6 @@ class Recipe:
 def recipe_names() -> list[str]:
     """Return the names of the recipes that come with the project."""
     return sorted(path.stem for path in FOLDER.glob("*.yaml"))
-
-
-def _build(kind: type[T], values: Any, where: str) -> T:
-    """Return the dataclass `kind` made of a YAML mapping, whose keys are checked."""
-    if not isinstance(values, Mapping):
-        raise PreparationError(f"{where}: a mapping is needed, not {values!r}")
-    known = {item.name: item for item in fields(kind)}  # type: ignore[arg-type]
-    needed = {
-        name
-        for name, item in known.items()
-        if item.default is MISSING and item.default_factory is MISSING
-    }
-    unknown, missing = set(values) - set(known), needed - set(values)
-    if unknown or missing:
-        fault = f"unknown key {min(unknown)!r}" if unknown else f"key {min(missing)!r} is missing"
-        raise PreparationError(f"{where}: {fault}; the keys are {', '.join(known)}")
-    for name, value in values.items():
-        # The annotations are text, since nothing here evaluates them.
-        wanted = str(known[name].type).split("[")[0]
-        if wanted in YAML_TYPES and not isinstance(value, YAML_TYPES[wanted]):
-            raise PreparationError(f"{where}: {name} is {value!r}: {YAML_NAMES[wanted]} is needed")
-    return kind(**values)
 
 
 def _merged(base: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
@@ -142,15 +125,16 @@ def _choose_pair(values: dict[str, Any], pair: str | None, where: str) -> dict[s
     return _merged(values, {**pairs[chosen], "pair": chosen})
 
 
-def load_recipe(name: str, pair: str | None = None) -> Recipe:
+def load_recipe(name: str, pair: str | None = None, corpora: str | None = None) -> Recipe:
     """Return the recipe `name`, or the one in the file `name` if it ends in ``.yaml``.
 
     Args:
         name: one of `recipe_names()`, or a path.
         pair: SOURCE-TARGET, for recipes that offer several; None for the recipe's first.
+        corpora: names of the training corpora to use, separated by commas; None for all.
 
     Raises:
-        PreparationError: no such recipe or pair, or the YAML says something a recipe cannot.
+        PreparationError: no such recipe, pair or corpus, or the YAML says what a recipe cannot.
     """
     path = FOLDER / f"{name}.yaml" if name in recipe_names() else Path(name)
     if path.suffix != ".yaml" or not path.is_file():
@@ -168,11 +152,23 @@ def load_recipe(name: str, pair: str | None = None) -> Recipe:
     kind = corpus.pop("kind", None)
     if kind not in CORPORA:
         raise PreparationError(f"{path}: corpus kind {kind!r} is unknown: use {', '.join(CORPORA)}")
-    values["corpus"] = _build(CORPORA[kind], corpus, f"{path}, corpus")
-    values["cleaning"] = _build(Cleaning, values.get("cleaning", {}), f"{path}, cleaning")
-    recipe = _build(Recipe, {**values, "name": path.stem}, str(path))
+    values["corpus"] = CORPORA[kind](corpus, f"{path}, corpus")
+    values["cleaning"] = build(Cleaning, values.get("cleaning", {}), f"{path}, cleaning")
+    if "segmentation" in values:
+        said = values["segmentation"]
+        values["segmentation"] = build(Segmentation, said, f"{path}, segmentation")
+    recipe = build(Recipe, {**values, "name": path.stem}, str(path))
     _check(recipe, str(path))
-    return recipe
+    return recipe if corpora is None else _choose_corpora(recipe, corpora.split(","))
+
+
+def _choose_corpora(recipe: Recipe, names: list[str]) -> Recipe:
+    if not isinstance(recipe.corpus, Published):
+        raise PreparationError(
+            f"--corpora {','.join(names)}: recipe {recipe.name} has one training corpus only: "
+            f"leave it out"
+        )
+    return replace(recipe, corpus=recipe.corpus.choose(names))
 
 
 def _check(recipe: Recipe, where: str) -> None:
@@ -189,8 +185,7 @@ def _check(recipe: Recipe, where: str) -> None:
         raise PreparationError(
             f"{where}: splits {', '.join(splits)}: train, valid and at least one test are needed"
         )
-    if recipe.bpe_merges < 1:
-        raise PreparationError(f"{where}: bpe_merges {recipe.bpe_merges!r}: give a positive number")
+    recipe.segmentation.check(where)
     for language in recipe.pair.split("-"):
         tokeniser = recipe.tokenisers.get(language)
         if tokeniser not in TOKENISERS:

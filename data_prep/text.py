@@ -18,6 +18,7 @@ CHINESE = re.compile(
     "([\u2e80-\u2fdf\u3000-\u303f\u31c0-\u31ef\u3400-\u4dbf\u4e00-\u9fff"
     "\uf900-\ufaff\ufe30-\ufe4f\uff00-\uffef\U00020000-\U0002fa1f])"
 )
+BETWEEN_CHINESE = re.compile(rf"(?<={CHINESE.pattern[1:-1]})\s+(?={CHINESE.pattern[1:-1]})")
 # Characters that fairseq, Python and Unix tools disagree on whether they end a line.
 CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f\x85\u2028\u2029\ufeff]")
 
@@ -48,7 +49,8 @@ def _jieba(language: str) -> LineFunction:
     with tempfile.TemporaryDirectory() as private:
         words.tmp_dir = private
         words.initialize()
-    return lambda line: " ".join(" ".join(words.cut(line)).split())
+    # D: spaces between Chinese characters go: parts of CWMT come segmented by other rules.
+    return lambda line: " ".join(" ".join(words.cut(BETWEEN_CHINESE.sub("", line))).split())
 
 
 def _none(language: str) -> LineFunction:

@@ -52,13 +52,16 @@ def recipe_of(corpus: Path, mirrors: tuple[str, ...] = ("http://127.0.0.1:9",)) 
         "description": "a test",
         "pair": "en-de",
         "corpus": {
-            "kind": "parallel_files",
+            "kind": "published",
             "mirrors": list(mirrors),
             "files": {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in files},
-            "splits": {"train": "train", "valid": "val", "test": "test"},
+            "splits": {
+                split: f"{stem}.{{language}}"
+                for split, stem in (("train", "train"), ("valid", "val"), ("test", "test"))
+            },
         },
         "tokenisers": {"en": "moses", "de": "moses"},
-        "bpe_merges": 30,
+        "segmentation": {"size": 30},
     }
 
 
@@ -104,7 +107,7 @@ def no_fairseq(monkeypatch):
             content = text.with_name(f"train.{language}").read_bytes()
             (destination / f"train.{language}.bin").write_bytes(content)
 
-    monkeypatch.setattr("data_prep.engine.binarise", binarise)
+    monkeypatch.setattr("data_prep.steps.binarise", binarise)
 
 
 def write_wheel(path, contents):

@@ -190,7 +190,7 @@ def test_the_command_line_makes_a_corpus_of_catalogues(run, tmp_path, no_fairseq
             "held_out": {"valid": 100, "test": 200},
         },
         "tokenisers": {"en": "moses", "de": "moses"},
-        "bpe_merges": 30,
+        "segmentation": {"size": 30},
     }
     folder = tmp_path / "prepared"
     path = write_recipe(tmp_path / "tiny.yaml", recipe)

@@ -8,6 +8,7 @@ import shutil
 import pytest
 
 from data_prep import engine
+from data_prep.segmentation import METHODS
 from tests.data_prep.conftest import recipe_of, tree, write_recipe
 
 STEPS = 16  # of a recipe with three splits
@@ -136,12 +137,12 @@ def test_an_unreadable_manifest_means_starting_anew(prepared, run):
 
 def test_a_changed_setting_redoes_what_depends_on_it_and_no_more(prepared, run, corpus):
     folder, arguments = prepared
-    write_recipe(arguments[0], {**recipe_of(corpus), "bpe_merges": 5})
+    write_recipe(arguments[0], {**recipe_of(corpus), "segmentation": {"size": 5}})
     status, said = run(*arguments)
     assert status == 0
     redone = [line.split("] ")[1] for line in said.splitlines() if line.startswith("[")]
     redone = [line for line in redone if "skipped" not in line]
-    assert redone[0] == "learn bpe"
+    assert redone[0] == "learn subwords"
     assert redone[-1] == "binarise"
     assert len(redone) == 8
     assert (folder / "bpe" / "codes").read_text().count("\n") == 6
@@ -172,9 +173,9 @@ def test_another_recipe_is_refused_by_a_folder_in_use(prepared, run, tmp_path):
 @pytest.mark.parametrize(
     ("spoil", "message"),
     [
-        (lambda c: _drop_line(c / "val.de"), "val.de ends after 7 lines but"),
+        (lambda c: _drop_line(c / "val.de"), "val.de has 7 lines but"),
         (lambda c: (c / "test.de").write_bytes(b"sch\xf6n\n" * 4), "test.de, line 1: not UTF-8"),
-        (lambda c: (c / "test.en").unlink(), "test.en is missing; the folder must hold"),
+        (lambda c: (c / "test.en").unlink(), "test.en or test.en.gz is missing; put it there"),
         (lambda c: [_blank(c / f"train.{side}") for side in ("en", "de")], "no training pair of"),
     ],
 )
@@ -206,8 +207,11 @@ def _blank(path):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["nonsense", "--output", "x"], "recipe 'nonsense' is unknown: use catalogues, multi30k"),
-        (["multi30k", "--output", "x", "--data", "none"], "--data none: no such folder"),
+        (
+            ["nonsense", "--output", "x"],
+            "recipe 'nonsense' is unknown: use catalogues, iwslt14_es_en",
+        ),
+        (["multi30k", "--output", "x", "--data", "none"], "--local none: no such folder"),
         (["multi30k", "--output", "x", "--pair", "de-en"], "--pair de-en: "),
         (["multi30k", "--output", "x", "--offline"], "--offline: x/sources/train.en.gz is missing"),
         (["multi30k", "--output", "file/x", "--offline"], "Not a directory"),
@@ -255,12 +259,12 @@ def test_an_interrupt_says_how_to_go_on_and_leaves_nothing_half_written(
     folder = tmp_path / "prepared"
     arguments = recipe_file, "--data", corpus, "--output", folder
 
-    def interrupted(texts, codes, merges):
+    def interrupted(texts, codes, merges, workers):
         codes.write_text("half")
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(engine, "learn", interrupted)
+        patch.setitem(METHODS, "bpe", interrupted)
         status, said = run(*arguments)
     assert status == 130
     assert said.splitlines()[-1] == "data_prep: interrupted; the same command goes on from here"

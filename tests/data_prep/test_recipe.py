@@ -34,12 +34,12 @@ def test_the_demo_has_the_papers_pairs_and_starts_with_english_german():
 def test_multi30k_is_the_published_corpus():
     recipe = load_recipe("multi30k")
     assert recipe.splits == ["train", "valid", "test_2016_flickr", "test_2017_flickr"]
-    assert recipe.bpe_merges == 10000
+    assert recipe.segmentation.size == 10000
 
 
 @pytest.mark.parametrize("name", ["wmt99", "../recipes/multi30k", "", "no.yaml", "/etc/passwd"])
 def test_unknown_recipe_lists_the_known(name):
-    with pytest.raises(PreparationError, match="unknown: use catalogues, multi30k, or the path"):
+    with pytest.raises(PreparationError, match=r"unknown: use catalogues, .*, or the path"):
         load_recipe(name)
 
 
@@ -52,22 +52,40 @@ def _without(key):
     return lambda recipe: recipe.pop(key)
 
 
+def _piece(**values):
+    return lambda recipe: recipe["corpus"]["splits"].update(test2=[values])
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [
         (lambda r: r.update(merges=5), "unknown key 'merges'; the keys are name, description"),
-        (_without("bpe_merges"), "key 'bpe_merges' is missing"),
-        (lambda r: r.update(bpe_merges="many"), "bpe_merges is 'many': a whole number is needed"),
-        (lambda r: r.update(bpe_merges=0), "bpe_merges 0: give a positive number"),
+        (_without("segmentation"), "key 'segmentation' is missing"),
+        (lambda r: r["segmentation"].update(size="x"), "size is 'x': a whole number is needed"),
+        (lambda r: r["segmentation"].update(size=0), "size 0: give a positive number"),
+        (lambda r: r["segmentation"].update(method="w"), "method 'w': use bpe, sentencepiece"),
+        (lambda r: r["segmentation"].update(joint="y"), "joint is 'y': true or false is needed"),
         (lambda r: r.update(tokenisers={"en": "moses"}), "tokeniser None of de: use moses"),
         (lambda r: r.update(cleaning={"max": 3}), "cleaning: unknown key 'max'"),
         (lambda r: r.update(pair="en"), "pair 'en': give SOURCE-TARGET"),
-        (lambda r: r["corpus"].update(kind="web"), "kind 'web' is unknown: use parallel_files"),
+        (lambda r: r["corpus"].update(kind="web"), "kind 'web' is unknown: use published"),
         (lambda r: r["corpus"].update(mirrors="x"), "mirrors is 'x': a list is needed"),
         (lambda r: r["corpus"]["splits"].pop("valid"), "train, valid and at least one test"),
         (lambda r: r["corpus"]["splits"].pop("test"), "train, valid and at least one test"),
-        (lambda r: r["corpus"]["splits"].update(test2="nope"), "no file nope.en or nope.en.gz"),
-        (lambda r: r["corpus"]["files"].update({"../x.en": "0"}), "'../x.en': a plain file name"),
+        (_piece(file="nope.{language}"), "no file nope.en for split test2"),
+        (_piece(file="train.en", format="xml"), "format 'xml' of split test2: use plain, moses"),
+        (_piece(file="train.en", encoding="utf8x"), "encoding 'utf8x' of split test2 is unknown"),
+        (_piece(file="train.en", format="tsv"), "columns {} of split test2: give en a column"),
+        (_piece(file="train.en", members={"en": "x"}), "split test2: no members for de"),
+        (_piece(file="train.en", member="x"), "split test2: unknown key 'member'"),
+        (_piece(members="x"), "split test2: key 'file' is missing"),
+        (lambda r: r["corpus"]["splits"].update(test=3), "split test: a list is needed, not 3"),
+        (lambda r: r["corpus"]["files"].update({"../x.en": ""}), "'../x.en': a plain file name"),
+        (lambda r: r["corpus"]["files"].update(x="1f"), "checksum '1f' of x: 64 hexadecimal"),
+        (
+            lambda r: r["corpus"]["files"].update(x={"otherwise": "y"}),
+            "x is otherwise 'y', which is not in files",
+        ),
     ],
 )
 def test_a_wrong_recipe_says_what_is_wrong(corpus, tmp_path, change, message):
@@ -91,3 +109,34 @@ def test_broken_yaml_is_one_line(tmp_path):
     with pytest.raises(PreparationError, match=r"broken\.yaml: not YAML") as error:
         load_recipe(str(tmp_path / "broken.yaml"))
     assert "\n" not in str(error.value)
+
+
+def test_the_papers_corpora_have_the_papers_splits_and_sizes():
+    recipes = {name: load_recipe(name) for name in recipe_names()}
+    papers = {name: recipe for name, recipe in recipes.items() if name[:3] in {"wmt", "iws"}}
+    told = {
+        name: (recipe.pair, recipe.segmentation.size, recipe.segmentation.joint, recipe.splits)
+        for name, recipe in papers.items()
+    }
+    splits = ["train", "valid", "test"]
+    assert told == {
+        "wmt14_en_de": ("en-de", 32000, True, splits),
+        "wmt17_zh_en": ("zh-en", 32000, False, splits),
+        "iwslt14_es_en": ("es-en", 34000, True, splits),
+        "iwslt15_en_vi": ("en-vi", 21000, True, splits),
+    }
+    assert recipes["wmt17_zh_en"].cleaning.max_length == 49  # duan2020: fewer than 50 tokens
+    assert recipes["iwslt14_es_en"].cleaning.max_subwords == 150
+    assert recipes["iwslt15_en_vi"].cleaning.max_subwords == 150
+
+
+def test_training_corpora_are_chosen_by_name():
+    chosen = load_recipe("wmt17_zh_en", corpora="un-v1.0,cwmt").corpus
+    assert {piece.name for piece in chosen.splits["train"]} == {"un-v1.0", "cwmt"}
+    assert not chosen.warning()
+    alone = load_recipe("wmt17_zh_en", corpora="news-commentary-v12").corpus
+    assert "expect about 7 BLEU" in alone.warning()
+    with pytest.raises(PreparationError, match=r"x: .* news-commentary-v12, un-v1\.0, cwmt"):
+        load_recipe("wmt17_zh_en", corpora="x")
+    with pytest.raises(PreparationError, match="--corpora x: recipe catalogues has one"):
+        load_recipe("catalogues", corpora="x")

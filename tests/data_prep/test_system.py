@@ -37,7 +37,7 @@ def head(multi30k, tmp_path) -> Path:
 
 def _start(head: Path, output: Path) -> subprocess.Popen:
     script = ROOT / "data_prep" / "multi30k.sh"
-    command = ["bash", str(script), "--data", str(head), "--output", str(output), "--workers", "2"]
+    command = ["bash", str(script), "--local", str(head), "--output", str(output), "--workers", "2"]
     return subprocess.Popen(
         command,
         env={**os.environ, "PYTHON": sys.executable},
@@ -96,7 +96,9 @@ def test_a_failing_fairseq_preprocess_is_one_line(tmp_path):
     from data_prep.binarise import binarise, binarise_command
     from data_prep.errors import PreparationError
 
-    command = binarise_command(tmp_path, ["train", "valid", "test"], "en", "de", tmp_path, 1)
+    command = binarise_command(
+        dict.fromkeys(("train", "valid", "test"), tmp_path), ("en", "de"), tmp_path, 1
+    )
     command[1:3] = ["-c", "import sys; sys.exit('some trouble\\nthe last line')"]
     with pytest.raises(PreparationError, match="ended with 1: the last line"):
         binarise(command, tmp_path)
@@ -107,4 +109,6 @@ def test_the_recipe_knows_the_published_files(multi30k):
     from data_prep.recipe import load_recipe
 
     files = load_recipe("multi30k").corpus.files
-    assert {name: sha256(multi30k / name) for name in files} == dict(files)
+    assert {name: sha256(multi30k / name) for name in files} == {
+        name: file.checksum for name, file in files.items()
+    }

@@ -1,0 +1,61 @@
+"""An HTTP server on loopback, with mirrors of every kind."""
+
+from __future__ import annotations
+
+import http.server
+import threading
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+
+class Handler(http.server.BaseHTTPRequestHandler):
+    """Mirrors of ``server.files``; the first folder of a path says how it behaves."""
+
+    def do_GET(self):
+        kind, name = self.path.lstrip("/").split("/", 1)
+        self.server.asked[kind] += 1
+        self.server.ranges.append(self.headers.get("Range"))
+        content = self.server.files.get(name)
+        flaky = kind == "flaky" and self.server.asked[kind] == 1
+        if kind == "absent" or content is None or flaky:
+            self.send_error(503 if flaky else 404)
+            return
+        if kind == "moved":
+            self.send_response(302)
+            self.send_header("Location", self.path.replace("/moved/", "/good/"))
+            self.end_headers()
+            return
+        changes = {"other": content[::-1], "page": b"\n<!DOCTYPE html><p>Quota exceeded"}
+        content = changes.get(kind, content)
+        # A mirror that can resume says which version it has; "plain" ones cannot.
+        start = 0
+        validator = f'"{self.server.version}"'
+        if kind in {"resumes", "cut-resumes"} and self.headers.get("If-Range") == validator:
+            start = int(self.headers["Range"].split("=")[1].rstrip("-"))
+        if start and start == len(content):
+            self.send_error(416)
+            return
+        self.send_response(206 if start else 200)
+        if kind in {"resumes", "cut-resumes"}:
+            self.send_header("ETag", validator)
+        self.send_header("Content-Length", str(len(content) - start))
+        self.end_headers()
+        cut = kind == "cut" or (kind == "cut-resumes" and self.server.asked[kind] == 1)
+        self.wfile.write(content[start : len(content) // 2] if cut else content[start:])
+
+    def log_message(self, *args):
+        """Say nothing."""
+
+
+@contextmanager
+def serving(files: dict[str, bytes]) -> Iterator[http.server.ThreadingHTTPServer]:
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        server.files, server.version = files, "1"
+        server.asked, server.ranges = Counter(), []
+        server.address = f"http://127.0.0.1:{server.server_port}"
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        try:
+            yield server
+        finally:
+            server.shutdown()
