@@ -104,6 +104,29 @@ def test_a_stock_checkpoint_scores_the_same_under_our_architecture(
     assert scores(ours) == pytest.approx(scores(theirs), abs=2e-4)  # printed with four digits
 
 
+def test_a_source_is_masked_at_generation(corpus: Path, tmp_path: Path) -> None:
+    train(corpus / "bin", tmp_path, "transformer_mlmha_tiny", 4)
+    checkpoint = [*("--user-dir", PLUGIN, "--path", tmp_path / "checkpoint_last.pt"), *ON_CPU]
+
+    def generated(layer: int) -> list:
+        overrides = f"{{'mlmha_mask_source': {layer}}}"
+        return scores(
+            succeed(
+                "fairseq_cli.generate", corpus / "bin", *checkpoint, "--model-overrides", overrides
+            )
+        )
+
+    assert generated(0) == scores(succeed("fairseq_cli.generate", corpus / "bin", *checkpoint))
+    assert generated(2) != generated(0)
+    beyond = command(
+        "fairseq_cli.generate",
+        *(corpus / "bin", *checkpoint, "--model-overrides", "{'mlmha_mask_source': 4}"),
+    )
+    assert beyond.returncode != 0
+    assert "Traceback" not in beyond.stderr
+    assert beyond.stderr.splitlines()[-1].startswith("--mlmha-mask-source: 4")
+
+
 @pytest.mark.parametrize("user_dir", [PLUGIN, "capsnmt"], ids=["path", "installed or relative"])
 def test_the_user_dir_may_be_given_twice_in_a_process(user_dir: str) -> None:
     program = (
