@@ -14,6 +14,8 @@ from fairseq.optim.lr_scheduler import build_lr_scheduler
 
 from capsnmt.experiment.config import Experiment, load
 from capsnmt.experiment.flags import argv
+from data_prep.binarise import fairseq_subsets
+from data_prep.recipe import load_recipe
 from tests.configs.published import DATASETS, EN_DE, EN_VI, ES_EN, ZH_EN
 from tests.support import PLUGIN, REPO
 
@@ -50,7 +52,6 @@ def test_a_paper_trains_alike_on_its_data_sets(one: str, other: str, name: str) 
 @pytest.mark.parametrize("dataset", DATASETS)
 def test_the_settings_of_a_data_set_have_its_data(dataset: str) -> None:
     source, target = dataset.split("_")[1:]
-    tests = {EN_DE: "newstest2014", ZH_EN: "newstest2017", ES_EN: "tst2014", EN_VI: "tst2013"}
     for _, name in (found for found in SETTINGS if found[0] == dataset):
         found = settings(dataset, name)
         assert found["dataset"] == dataset
@@ -58,8 +59,17 @@ def test_the_settings_of_a_data_set_have_its_data(dataset: str) -> None:
             "recipe": dataset,
             "source-lang": source,
             "target-lang": target,
-            "test-sets": {tests[dataset]: "test"},
+            "test-sets": {"test": "test"},
         }
+
+
+@pytest.mark.parametrize("dataset", DATASETS)
+def test_the_recipe_of_a_data_set_makes_its_pair_and_its_test_sets(dataset: str) -> None:
+    data = settings(dataset, "base")["data"]
+    recipe = load_recipe(data["recipe"])
+    assert (recipe.source, recipe.target) == (data["source-lang"], data["target-lang"])
+    subsets = fairseq_subsets(recipe.splits)
+    assert {name: subsets.get(name) for name in data["test-sets"]} == data["test-sets"]
 
 
 EIGHT_GPUS = {"batch.tokens-per-update": 8 * 4096, "train.dropout": 0.1}
@@ -76,8 +86,8 @@ PRINTED = {
         {
             "batch.tokens-per-update": 4960,
             "train.max-update": 160000,
-            "train.max-source-positions": 200,
-            "train.max-target-positions": 200,
+            "train.max-source-positions": 201,
+            "train.max-target-positions": 201,
             "train.lr-scheduler": "cosine",
             **SEARCH_OF_WMT,
         },
@@ -87,8 +97,8 @@ PRINTED = {
         {
             "batch.tokens-per-update": 2048,
             "train.max-update": 200000,
-            "train.max-source-positions": 150,
-            "train.max-target-positions": 150,
+            "train.max-source-positions": 151,
+            "train.max-target-positions": 151,
             "train.lr-scheduler": "cosine",
             **SEARCH_OF_IWSLT,
         },
