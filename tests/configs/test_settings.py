@@ -34,7 +34,8 @@ def of_paper(experiment: Experiment) -> Dict[str, Any]:
     """What is no matter of the data set."""
     shared = {"share-all-embeddings", "share-decoder-input-output-embed"}
     train = {key: value for key, value in experiment["train"].items() if key not in shared}
-    others = {k: v for k, v in experiment.settings.items() if k not in ("dataset", "data")}
+    of_data = ("dataset", "data", "score")
+    others = {key: value for key, value in experiment.settings.items() if key not in of_data}
     return {**others, "train": train}
 
 
@@ -70,6 +71,13 @@ def test_the_recipe_of_a_data_set_makes_its_pair_and_its_test_sets(dataset: str)
     assert (recipe.source, recipe.target) == (data["source-lang"], data["target-lang"])
     subsets = fairseq_subsets(recipe.splits)
     assert {name: subsets.get(name) for name in data["test-sets"]} == data["test-sets"]
+
+
+@pytest.mark.parametrize("dataset", DATASETS)
+def test_output_is_detokenised_where_the_recipe_tokenised_the_text(dataset: str) -> None:
+    found = settings(dataset, "base")
+    tokeniser = load_recipe(found["data.recipe"]).tokenisers[found["data.target-lang"]]
+    assert found["score.detokenize"] == tokeniser
 
 
 EIGHT_GPUS = {"batch.tokens-per-update": 8 * 4096, "train.dropout": 0.1}
