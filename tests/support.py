@@ -27,6 +27,10 @@ REPO = Path(__file__).resolve().parent.parent
 WORDS = 24
 
 # every dimension small, everything else as the architecture says; no dropout: properties are exact
+# what switches each kind of routing on
+HEADS = ("--head-aggregation", "em")
+LAYERS = ("--layer-aggregation", "em-routing")
+CAPSULES = ("--capsule-routing-encoder", "both")
 SMALL = [
     *("--encoder-embed-dim", "16", "--encoder-ffn-embed-dim", "24", "--encoder-layers", "2"),
     *("--decoder-embed-dim", "16", "--decoder-ffn-embed-dim", "24", "--decoder-layers", "2"),

@@ -17,8 +17,8 @@ from capsnmt.modules.layer_aggregation import (
 )
 from capsnmt.modules.layer_aggregation.routing import ROUTINGS, LayerRouting
 from capsnmt.routing import record_routing, routing_backend
+from tests.modules.layer_aggregation_oracle import oracle
 from tests.routing import oracles
-from tests.routing.oracles import total
 
 WIDTH, LAYERS, FFN = 4, 3, 5
 SETTINGS = {mode: {"mode": mode} for mode in POSITION_WISE if mode not in ROUTINGS} | {
@@ -51,80 +51,6 @@ def layers_of(*leading: int, num_layers: int = LAYERS, width: int = WIDTH) -> Li
         torch.randn(*leading, width, dtype=torch.float64, requires_grad=True)
         for _ in range(num_layers)
     ]
-
-
-def affine(weight: Tensor, x: list, bias: Tensor | None = None) -> list:
-    rows = [total(w * number for w, number in zip(row, x)) for row in weight]
-    return rows if bias is None else [row + b for row, b in zip(rows, bias)]
-
-
-def relu(x: list) -> list:
-    return [number.clamp(min=0) for number in x]
-
-
-def layer_norm(x: list, norm: nn.LayerNorm) -> list:
-    mean = total(x) / len(x)
-    variance = total((number - mean) ** 2 for number in x) / len(x)
-    scaled = [(number - mean) / (variance + norm.eps).sqrt() for number in x]
-    return [w * number + b for w, number, b in zip(norm.weight, scaled, norm.bias)]
-
-
-def block_affine(linear: nn.Module, capsules: List[list]) -> List[list]:
-    """F_l of each layer: from all of them, or from its own (dou2019 eq 8 and footnote 1)."""
-    if linear.weight.dim() == 2:
-        flat = affine(linear.weight, [x for capsule in capsules for x in capsule], linear.bias)
-    else:
-        bias = linear.bias.reshape(len(capsules), -1)
-        flat = []
-        for l, capsule in enumerate(capsules):
-            flat += affine(linear.weight[l], capsule, bias[l])
-    size = len(flat) // len(capsules)
-    return [flat[l * size : (l + 1) * size] for l in range(len(capsules))]
-
-
-def oracle(module: nn.Module, mode: str, states: List[Tensor]) -> Tensor:
-    """The aggregate of one position, from L tensors ``[d]``."""
-    H = [list(state) for state in states]
-    L, d = len(H), len(H[0])
-    if mode == "linear":  # dou2019 eq 3
-        W = [module.combine.weight[:, l * d : (l + 1) * d] for l in range(L)]
-        terms = [affine(W[l], H[l]) for l in range(L)]
-        return torch.stack([total(term[i] for term in terms) for i in range(d)])
-    if mode == "iterative":  # mechanisms.md section 3
-        a = H[0]
-        for l, merge in zip(range(1, L), module.merges):
-            hidden = relu(affine(merge.fc1.weight, a + H[l], merge.fc1.bias))
-            ffn = affine(merge.fc2.weight, hidden, merge.fc2.bias)
-            a = layer_norm([f + x + h for f, x, h in zip(ffn, a, H[l])], merge.norm)
-        return torch.stack(a)
-    if mode == "dynamic":  # dou2019 eq 4
-        everything = [x for h in H for x in h]
-        hidden = relu(affine(module.fc1.weight, everything, module.fc1.bias))
-        g = affine(module.fc2.weight, hidden, module.fc2.bias)
-        return torch.stack([total(g[l * d + i] * H[l][i] for l in range(L)) for i in range(d)])
-    hidden = [relu(capsule) for capsule in block_affine(module.hidden, H)]  # eq 8
-    N = module.num_capsules
-    votes = torch.stack(  # eq 7
-        [torch.stack(vote).reshape(N, d // N) for vote in block_affine(module.votes, hidden)]
-    )
-    if mode == "dynamic-routing":
-        capsules, _ = oracles.dynamic_routing(votes, module.iterations)[:2]
-    else:
-        activation = torch.stack(  # eq 10, and the logistic function
-            [
-                torch.stack([1 / (1 + (-a).exp()) for a in row])
-                for row in block_affine(module.activation, hidden)
-            ]
-        )
-        capsules, _ = oracles.em_routing(
-            votes,
-            module.beta_a,
-            module.beta_u,
-            module.iterations,
-            activation,
-            module.variance_floor,
-        )
-    return torch.cat(list(capsules))
 
 
 def assert_same_gradients(output: Tensor, expected: Tensor, learned: List[Tensor]) -> None:
