@@ -93,3 +93,25 @@ def keep_last_batch() -> None:
         return batches if fixed_shapes or kept == len(indices) else [*batches, indices[kept:]]
 
     data_utils.batch_by_size = batch_by_size
+
+
+def keep_batches_when_resuming() -> None:
+    """Let a training of the fork go on with the batches that it had.
+
+    Batches are made once, when a training starts or resumes; ve-fairseq 0.12.3 draws the order of
+    their sentences by ``seed + epoch``. Resumed in its third epoch, a training would go on with
+    other batches: some sentences twice in this epoch, others never, and another model at the end.
+    fairseq 0.12.2 draws by the seed alone. What is made anew every epoch has no such fault.
+    """
+    from fairseq.tasks.fairseq_task import FairseqTask
+
+    drawing = FairseqTask.get_batch_iterator
+    if hasattr(drawing, "__wrapped__"):
+        return
+
+    @functools.wraps(drawing)
+    def get_batch_iterator(self: Any, *args: Any, epoch: int = 1, **kwargs: Any) -> Any:
+        anew = kwargs.get("disable_iterator_cache") or kwargs.get("update_epoch_batch_itr")
+        return drawing(self, *args, epoch=epoch if anew else 1, **kwargs)
+
+    FairseqTask.get_batch_iterator = get_batch_iterator

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import random
 import signal
 import subprocess
 import sys
@@ -49,31 +48,6 @@ average: {{last-updates: 2}}
 generate: {{beam: 2, batch-size: 8}}
 score: {{remove-bpe: subword_nmt}}
 """
-
-
-@pytest.fixture(scope="module")
-def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """What data_prep leaves: the data-bin, the raw references, and the manifest."""
-    from fairseq import options
-    from fairseq_cli import preprocess
-
-    folder = tmp_path_factory.mktemp("prepared")
-    (folder / "raw").mkdir()
-    chance = random.Random(1)
-    words = ["alpha", "beta", "gamma", "delta", "epsilon", "zeta"]
-    for split, lines in {"train": 400, "valid": 8, "news": 6}.items():
-        pairs = [[chance.choice(words) for _ in range(chance.randint(3, 8))] for _ in range(lines)]
-        for language, step in (("en", 1), ("de", -1)):
-            text = "".join(" ".join(pair[::step]) + "\n" for pair in pairs)
-            (folder / "raw" / f"{split}.{language}").write_text(text, encoding="utf-8")
-    prefixes = {"train": "train", "valid": "valid", "test": "news"}
-    arguments = ["--source-lang", "en", "--target-lang", "de", "--joined-dictionary"]
-    for split, name in prefixes.items():
-        arguments += [f"--{split}pref", str(folder / "raw" / name)]
-    parser = options.get_preprocessing_parser()
-    preprocess.main(parser.parse_args([*arguments, "--destdir", str(folder / "bin")]))
-    (folder / "manifest.json").write_text('{"subsets": {"news": "test"}}', encoding="utf-8")
-    return folder
 
 
 @pytest.fixture(scope="module")

@@ -1,0 +1,45 @@
+"""The prepared data that the launcher's tests train on."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+from typing import Callable
+
+import pytest
+from fairseq import options
+from fairseq_cli import preprocess
+
+WORDS = ["alpha", "beta", "gamma", "delta", "epsilon", "zeta"]
+# In the even data every sentence has six words and its end: all of it is one update, cut evenly.
+EVEN_TOKENS = 400 * 7
+
+
+@pytest.fixture(scope="session")
+def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What data_prep leaves: the data-bin, the raw references, and the manifest."""
+    return _prepare(tmp_path_factory.mktemp("prepared"), lambda chance: chance.randint(3, 8))
+
+
+@pytest.fixture(scope="session")
+def prepared_evenly(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The same with sentences of one length."""
+    return _prepare(tmp_path_factory.mktemp("prepared_evenly"), lambda _: 6)
+
+
+def _prepare(folder: Path, length: Callable[[random.Random], int]) -> Path:
+    (folder / "raw").mkdir()
+    chance = random.Random(1)
+    for split, lines in {"train": 400, "valid": 8, "news": 6}.items():
+        pairs = [[chance.choice(WORDS) for _ in range(length(chance))] for _ in range(lines)]
+        for language, step in (("en", 1), ("de", -1)):
+            text = "".join(" ".join(pair[::step]) + "\n" for pair in pairs)
+            (folder / "raw" / f"{split}.{language}").write_text(text, encoding="utf-8")
+    prefixes = {"train": "train", "valid": "valid", "test": "news"}
+    arguments = ["--source-lang", "en", "--target-lang", "de", "--joined-dictionary"]
+    for split, name in prefixes.items():
+        arguments += [f"--{split}pref", str(folder / "raw" / name)]
+    parser = options.get_preprocessing_parser()
+    preprocess.main(parser.parse_args([*arguments, "--destdir", str(folder / "bin")]))
+    (folder / "manifest.json").write_text('{"subsets": {"news": "test"}}', encoding="utf-8")
+    return folder

@@ -1,0 +1,222 @@
+"""A training that is stopped, by whatever means, becomes what it would have become."""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Callable, Dict, Iterator, List, Tuple
+
+import fairseq_cli.train
+import pytest
+import torch
+from fairseq import checkpoint_utils
+
+from capsnmt.checkpoints import load_checkpoint
+from capsnmt.experiment import preemption, training
+from capsnmt.experiment.preemption import ASKING, Request
+from capsnmt.experiment.resume import LAST, STOP_FILE, num_updates
+from capsnmt.experiment.training import Place
+from tests.commands import environment
+from tests.experiment.conftest import EVEN_TOKENS
+from tests.support import PLUGIN
+
+UPDATES = 9
+TINY = [
+    *("--arch", "capsnmt_transformer_tiny", "--user-dir", PLUGIN, "--cpu", "--num-workers", "0"),
+    *("--encoder-layers", "1", "--decoder-layers", "1", "--share-all-embeddings"),
+    *("--encoder-embed-dim", "16", "--encoder-ffn-embed-dim", "16", "--encoder-attention-heads"),
+    *("2", "--decoder-embed-dim", "16", "--decoder-ffn-embed-dim", "16"),
+    *("--decoder-attention-heads", "2", "--required-batch-size-multiple", "1"),
+    *("--criterion", "label_smoothed_cross_entropy", "--label-smoothing", "0.1"),
+    *("--source-lang", "en", "--target-lang", "de", "--log-format", "json", "--log-interval", "1"),
+    *("--distributed-world-size", "1", "--no-epoch-checkpoints"),
+]
+# 5 updates an epoch: stops fall inside an epoch, into an accumulated update, and on its end
+ADAM = [
+    *("--optimizer", "adam", "--lr", "0.01", "--lr-scheduler", "inverse_sqrt"),
+    *("--warmup-updates", "4", "--dropout", "0.3", "--max-tokens", "320", "--update-freq", "2"),
+    *("--save-interval-updates", "3"),
+]
+
+
+@pytest.fixture(autouse=True)
+def signals_as_before() -> Iterator[None]:
+    before = {signum: signal.getsignal(signum) for signum in ASKING}
+    yield
+    new_process()
+    for signum, handler in before.items():
+        signal.signal(signum, handler)
+
+
+def new_process() -> None:
+    """Trainings here share a process; a new one would know of no signal and no best checkpoint."""
+    for signum in ASKING:
+        signal.signal(signum, signal.SIG_IGN)  # drops what is pending
+        signal.signal(signum, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, ASKING)
+    if hasattr(checkpoint_utils.save_checkpoint, "best"):
+        del checkpoint_utils.save_checkpoint.best
+
+
+def train(data: Path, save: Path, *flags: str) -> int:
+    """Train in this process; the updates of what it saved."""
+    new_process()
+    training.cli_main([str(data / "bin"), "--save-dir", str(save), *TINY, *flags])
+    return num_updates(save / LAST)
+
+
+def parameters(checkpoint: Path) -> Dict[str, torch.Tensor]:
+    model = load_checkpoint(checkpoint)["model"]
+    # uninitialised memory in fairseq 0.12.2
+    return {name: value for name, value in model.items() if not name.endswith("_float_tensor")}
+
+
+def moments(checkpoint: Path) -> Dict[int, torch.Tensor]:
+    state = load_checkpoint(checkpoint)["last_optimizer_state"]["state"]
+    return {index: state[index]["exp_avg_sq"] for index in state}
+
+
+def position(checkpoint: Path) -> Tuple[int, int, float]:
+    """Where a training would go on, and the best validation loss it knows."""
+    state = load_checkpoint(checkpoint)["extra_state"]
+    iterator = state["train_iterator"]
+    return iterator["epoch"], iterator["iterations_in_epoch"], state["best"]
+
+
+class SignalAt(logging.Handler):
+    """Sends this process a signal when the training logs an update."""
+
+    def __init__(self, update: int, signum: int) -> None:
+        super().__init__()
+        self.update, self.signum = f'"num_updates": "{update}"', signum
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if record.name == "train_inner" and self.update in record.getMessage():
+            os.kill(os.getpid(), self.signum)
+
+
+@pytest.mark.system
+def test_stopped_three_times_is_bit_for_bit_as_never_stopped(
+    prepared: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+):
+    caplog.set_level(logging.INFO)
+    whole, stopped = tmp_path / "whole", tmp_path / "stopped"
+    flags = [*ADAM, "--max-update", str(UPDATES)]
+    assert train(prepared, whole, *flags) == UPDATES
+
+    stopped.mkdir()
+    (stopped / STOP_FILE).touch()
+    assert train(prepared, stopped, *flags) == 1
+    assert f"stopped by {stopped / STOP_FILE} at 1 updates" in caplog.text
+    assert not (stopped / STOP_FILE).exists()
+    for update, signum in ((4, signal.SIGUSR1), (7, signal.SIGTERM)):
+        handler = SignalAt(update, signum)
+        logging.getLogger().addHandler(handler)
+        try:
+            assert train(prepared, stopped, *flags) == update
+        finally:
+            logging.getLogger().removeHandler(handler)
+        assert f"stopped by {signal.Signals(signum).name} at {update} updates" in caplog.text
+    assert train(prepared, stopped, *flags) == UPDATES
+
+    names = sorted(path.name for path in whole.glob("*.pt"))
+    assert sorted(path.name for path in stopped.glob("*.pt")) == names
+    assert len(names) > 3
+    for name in names:
+        for part in (parameters, moments):
+            expected = part(whole / name)
+            for key, value in part(stopped / name).items():
+                assert torch.equal(value, expected[key]), (name, key)
+        assert position(stopped / name) == position(whole / name)
+
+
+@pytest.mark.system
+def test_two_processes_train_one_model_and_stop_at_one_update_when_one_of_them_is_asked(
+    prepared_evenly: Path, tmp_path: Path
+):
+    # Not Adam, which turns the rounding of a gradient that is 0 into a step of full size.
+    flags = ["--optimizer", "sgd", "--lr", "0.1", "--dropout", "0", "--disable-validation"]
+    half = ["--max-tokens", str(EVEN_TOKENS // 2), "--distributed-world-size", "2"]
+    two, one = tmp_path / "two", tmp_path / "one"
+    arguments = [str(prepared_evenly / "bin"), "--save-dir", str(two), *TINY, *flags, *half]
+    log: List[str] = []
+    with subprocess.Popen(
+        [sys.executable, "-m", training.__name__, *arguments],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        env=environment(),
+    ) as parent:
+        assert parent.stdout is not None
+        for line in parent.stdout:
+            log.append(line)
+            if '"num_updates": "3"' in line:
+                os.kill(ranks(parent.pid)[-1], signal.SIGUSR1)
+    assert parent.returncode == 0, "".join(log)[-3000:]
+    assert any("training on 2 devices" in line for line in log)
+    updates = num_updates(two / LAST)
+    assert any(f"stopped by a request at {updates} updates" in line for line in log)
+
+    whole = ["--max-tokens", str(EVEN_TOKENS), "--max-update", str(updates)]
+    assert train(prepared_evenly, one, *flags, *whole) == updates
+    expected = parameters(one / LAST)
+    for name, value in parameters(two / LAST).items():
+        torch.testing.assert_close(value, expected[name], atol=1e-5, rtol=1e-5)
+
+
+def ranks(parent: int) -> List[int]:
+    """The training processes among the children of another; the tracker of resources is none."""
+    children = Path(f"/proc/{parent}/task/{parent}/children").read_text("utf-8").split()
+    command_lines = {int(child): Path(f"/proc/{child}/cmdline").read_bytes() for child in children}
+    return sorted(child for child, line in command_lines.items() if b"spawn_main" in line)
+
+
+def in_a_fork(action: Callable[[], None]) -> int:
+    """The exit status of a forked process that does something; negative for a signal; else 7."""
+    child = os.fork()
+    if child == 0:
+        try:
+            action()
+        finally:
+            os._exit(7)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+
+def terminate_self(*_: object) -> None:
+    os.kill(os.getpid(), signal.SIGTERM)
+
+
+def test_a_training_dies_of_the_signal_until_it_is_at_its_updates(monkeypatch):
+    monkeypatch.setattr(fairseq_cli.train, "main", terminate_self)
+    signal.pthread_sigmask(signal.SIG_BLOCK, ASKING)
+    assert in_a_fork(lambda: preemption.main(None)) == -signal.SIGTERM
+
+
+def test_what_a_listening_process_forks_does_not_get_the_signal():
+    request = Request()
+    request.listen()
+    assert in_a_fork(terminate_self) == 7
+    assert request.cause(Path("absent")) is None
+    terminate_self()
+    assert request.cause(Path("absent")) == "SIGTERM"
+
+
+def test_outside_of_a_step_there_is_one_node():
+    inside_a_job = {"SLURM_JOB_ID": "7", "SLURM_JOB_NUM_NODES": "2", "SLURM_NODEID": "0"}
+    assert Place.of_step({}) == Place.of_step(inside_a_job) == Place(0, 1, "127.0.0.1", 0)
+
+
+def test_the_nodes_of_a_step_agree_on_host_and_port(tmp_path: Path, monkeypatch):
+    scontrol = tmp_path / "scontrol"
+    scontrol.write_text('#!/bin/sh\n[ "$3" = "n[1-2]" ] && printf "n1\\nn2\\n"\n', "utf-8")
+    scontrol.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    step = {"SLURM_STEP_NUM_NODES": "2", "SLURM_STEP_NODELIST": "n[1-2]", "SLURM_JOB_ID": "60001"}
+    places = [Place.of_step({**step, "SLURM_NODEID": node}) for node in "01"]
+    assert [place.node for place in places] == [0, 1]
+    assert {(place.host, place.nodes) for place in places} == {("n1", 2)}
+    assert {place.port for place in places} == {20001}
