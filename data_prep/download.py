@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import os
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,9 +12,9 @@ import requests
 
 from data_prep.archive import check_whole
 from data_prep.errors import PreparationError
-from data_prep.files import BLOCK, remove
+from data_prep.files import BLOCK, publish, remove
 from data_prep.progress import say
-from data_prep.resume import ResumingDownloader
+from data_prep.resume import NotThereError, ResumingDownloader
 
 RETRIES = 2  # pooch waits 1 s, 2 s, ... between them
 INCOMING = "incoming.part"
@@ -59,7 +58,7 @@ def download(name: str, checksum: str, addresses: Sequence[Sequence[str]], folde
         except _RefusedError as refused:
             answers.append(str(refused))
         else:
-            os.replace(whole, folder / name)
+            publish(whole, folder / name)
             shutil.rmtree(incoming)
             return folder / name
     if not any(incoming.iterdir()):
@@ -114,6 +113,8 @@ def _get(name: str, checksum: str, url: str, incoming: Path) -> Path:
             retry_if_failed=RETRIES,
         ).fetch(name, downloader=downloader)
         return Path(fetched)
+    except NotThereError as error:
+        raise _RefusedError(f"{url} ({error})") from None
     except requests.HTTPError as error:
         status = error.response.status_code if error.response is not None else error
         raise _RefusedError(f"{url} (HTTP status {status})") from None

@@ -32,7 +32,7 @@ def without_duplicates(
     Args:
         read: gives the pairs, the same at each of its two calls.
         scratch: a folder for 25 bytes a pair.
-        counts: ``kept`` becomes what is left, ``duplicate`` what is dropped.
+        counts: of what ``read()`` keeps; in the end also what is dropped here, as ``duplicate``.
     """
     with tempfile.TemporaryDirectory(dir=scratch, suffix=".part") as folder:
         total = _spread(read(), Path(folder))
@@ -41,11 +41,9 @@ def without_duplicates(
             entries = np.fromfile(bucket, ENTRY)
             first = np.unique(entries["digest"], return_index=True)[1]
             repeated[np.delete(entries["index"], first)] = True
-        counts["kept"] = counts["duplicate"] = 0
-        for index, pair in enumerate(read()):
-            counts["duplicate" if repeated[index] else "kept"] += 1
-            if not repeated[index]:
-                yield pair
+        yield from (pair for index, pair in enumerate(read()) if not repeated[index])
+        counts["duplicate"] = int(repeated.sum())
+        counts["kept"] -= counts["duplicate"]
 
 
 def _spread(pairs: Iterable[Pair], folder: Path) -> int:

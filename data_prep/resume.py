@@ -14,7 +14,15 @@ from data_prep.files import beside, remove
 from data_prep.progress import watched_bytes
 
 SECONDS_WITHOUT_DATA = 30
+NOT_THERE = {400, 401, 403, 404, 405, 410}
 BLOCK = 1 << 16  # what a cut connection loses at most
+
+
+class NotThereError(Exception):
+    """The server has understood and refuses; asking again is of no use, so pooch must not."""
+
+    def __init__(self, status: int):
+        super().__init__(f"HTTP status {status}")
 
 
 class ResumingDownloader:
@@ -33,6 +41,7 @@ class ResumingDownloader:
         """Put the file at `url` in the place of `output_file`; `pooch` is not used.
 
         Raises:
+            NotThereError: the server will never give the file.
             requests.RequestException: as requests does; what has arrived is kept.
         """
         start, validator = self._resumable(url)
@@ -43,6 +52,8 @@ class ResumingDownloader:
         with requests.get(url, headers=headers, stream=True, timeout=timeout) as response:
             if response.status_code == requests.codes.requested_range_not_satisfiable:
                 remove(self.partial)  # nothing is left to ask for: the retry starts anew
+            elif response.status_code in NOT_THERE:
+                raise NotThereError(response.status_code)
             response.raise_for_status()
             if response.status_code != requests.codes.partial_content:
                 start = 0

@@ -96,7 +96,7 @@ def learn_codes(texts: list[Path], codes: Path, merges: int, workers: int) -> No
     What is kept in memory is the vocabulary, whatever the number of lines.
 
     Raises:
-        PreparationError: the texts hold no word of two characters.
+        PreparationError: no two characters come twice in a word of the texts.
     """
     words: Counter[str] = Counter()
     for counts in map_items(_make_counter, (), chain.from_iterable(map(_ranges, texts)), workers):
@@ -104,15 +104,19 @@ def learn_codes(texts: list[Path], codes: Path, merges: int, workers: int) -> No
     # subword-nmt shows its own bar, which is noise anywhere but on a terminal.
     quiet = io.StringIO() if not sys.stderr.isatty() else sys.stderr
     entries = (f"{word} {count}" for word, count in words.items())
-    with codes.open("w", encoding="utf-8", newline="\n") as stream:
-        try:
-            with contextlib.redirect_stderr(quiet):
-                learn_bpe(entries, stream, merges, is_dict=True)
-        except ValueError:
+    # It fails where no word has two characters, and writes nothing where none comes twice.
+    with (
+        codes.open("w", encoding="utf-8", newline="\n") as stream,
+        contextlib.suppress(ValueError),
+        contextlib.redirect_stderr(quiet),
+    ):
+        learn_bpe(entries, stream, merges, is_dict=True)
+    with codes.open("rb") as written:
+        if sum(1 for _ in written) < 2:
             raise PreparationError(
-                f"no BPE can be learned: the training text in {texts[0].parent} has no word "
-                f"of two characters; give a larger corpus"
-            ) from None
+                f"no BPE can be learned: no two characters come twice in a word of "
+                f"{' and '.join(map(str, texts))}; give a larger corpus"
+            )
 
 
 def learn_pieces(texts: list[Path], model: Path, pieces: int, workers: int) -> None:

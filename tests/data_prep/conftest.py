@@ -103,7 +103,8 @@ def no_fairseq(monkeypatch):
     def binarise(command: list[str], destination: Path) -> None:
         destination.mkdir()
         text = Path(command[command.index("--trainpref") + 1])
-        for language in ("en", "de"):
+        for side in ("--source-lang", "--target-lang"):
+            language = command[command.index(side) + 1]
             content = text.with_name(f"train.{language}").read_bytes()
             (destination / f"train.{language}.bin").write_bytes(content)
 

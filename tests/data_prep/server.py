@@ -54,7 +54,7 @@ def serving(files: dict[str, bytes]) -> Iterator[http.server.ThreadingHTTPServer
         server.files, server.version = files, "1"
         server.asked, server.ranges = Counter(), []
         server.address = f"http://127.0.0.1:{server.server_port}"
-        threading.Thread(target=server.serve_forever, daemon=True).start()
+        threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
         try:
             yield server
         finally:
