@@ -143,7 +143,7 @@ def learn_pieces(texts: list[Path], model: Path, pieces: int, workers: int) -> N
         except RuntimeError as error:
             raise PreparationError(
                 f"no sentencepiece model of {pieces} pieces can be learned from {texts[0].parent}: "
-                f"{str(error).splitlines()[-1]}"
+                f"{str(error).splitlines()[-1].split('] ')[-1]}"
             ) from None
 
 

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import gzip
+import html
 import json
 import re
 import shutil
+import unicodedata
 
 import pytest
 
 from data_prep import download, engine
 from data_prep.manifest import Manifest
 from data_prep.text import TOKENISERS
-from tests.data_prep.conftest import tree
+from tests.data_prep.conftest import REAL_DATA, tree
 from tests.data_prep.miniatures import MINIATURES, SPLITS, recipe_for, sentence
 from tests.data_prep.server import serving
 
@@ -212,3 +215,33 @@ def test_a_source_trusted_at_first_use_may_not_change(chain, run, served, tmp_pa
     assert f"its checksum is not {told['sha256']}" in last
     assert "its first use recorded that checksum" in last
     assert not source.exists()
+
+
+def test_the_real_test_sets_of_iwslt15_come_out_as_published(run, tmp_path, no_fairseq):
+    real = REAL_DATA / "iwslt15_en_vi"
+    if not real.is_dir():
+        pytest.skip(f"REAL DATA MISSING: {real} (set CAPSNMT_DATA)")
+    local = tmp_path / "local"
+    local.mkdir()
+    published = {}
+    for path in real.glob("*.gz"):
+        (local / path.name).write_bytes(path.read_bytes())
+        published[path.name[: -len(".gz")]] = gzip.decompress(path.read_bytes()).decode()
+    for side in ("en", "vi"):  # the real training text is not at hand
+        text = published[f"tst2012.{side}"]
+        (local / f"train.{side}").write_text(text.replace("\n", "\r\n"), encoding="utf-8")
+    folder = tmp_path / "prepared"
+    recipe = recipe_for("iwslt15_en_vi", {}, tmp_path, segmentation={"size": 500})
+    status, said = run(recipe, "--local", local, "--output", folder)
+    assert status == 0, said
+    assert "note:" not in said  # they have the recipe's checksums
+    lengths = {"valid": ("tst2012", 1553), "test": ("tst2013", 1268)}
+    for split, (stem, length) in lengths.items():
+        for side in ("en", "vi"):
+            raw = (folder / "raw" / f"{split}.{side}").read_text(encoding="utf-8").split("\n")
+            assert len(raw) == length + 1
+            assert raw == html.unescape(published[f"{stem}.{side}"]).split("\n")
+            assert not any("&apos;" in line for line in raw)
+            segmented = (folder / "bpe" / f"{split}.{side}").read_text(encoding="utf-8")
+            joined = segmented.replace("@@ ", "").split("\n")
+            assert joined == [unicodedata.normalize("NFC", " ".join(line.split())) for line in raw]

@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from tests.data_prep.conftest import tree
+from tests.data_prep.miniatures import SPLITS, recipe_for, wmt17_zh_en
 
 ROOT = Path(__file__).resolve().parents[2]
 HEAD = {"train": 300, "val": 40, "test_2016_flickr": 30, "test_2017_flickr": 20}
@@ -35,9 +36,11 @@ def head(multi30k, tmp_path) -> Path:
     return folder
 
 
-def _start(head: Path, output: Path) -> subprocess.Popen:
-    script = ROOT / "data_prep" / "multi30k.sh"
-    command = ["bash", str(script), "--local", str(head), "--output", str(output), "--workers", "2"]
+def _start(head: Path, output: Path, *recipe: str) -> subprocess.Popen:
+    """Start ``multi30k.sh``, or ``prepare.sh`` with another recipe."""
+    script = ROOT / "data_prep" / ("prepare.sh" if recipe else "multi30k.sh")
+    command = ["bash", str(script), *recipe, "--local", str(head), "--output", str(output)]
+    command += ["--workers", "2"]
     return subprocess.Popen(
         command,
         env={**os.environ, "PYTHON": sys.executable},
@@ -90,6 +93,24 @@ def test_multi30k_to_data_bin_also_after_sigkill(head, tmp_path):
     assert [name for name in made if made[name] != expected[name]] == ["manifest.json"]
     told = made["manifest.json"].decode().replace(str(killed), str(through))
     assert told == expected["manifest.json"].decode()
+
+
+def test_wmt17_in_parts_and_zips_to_a_data_bin_with_two_dictionaries(tmp_path):
+    for name, content in wmt17_zh_en().items():
+        (tmp_path / name).write_bytes(content)
+    recipe = recipe_for("wmt17_zh_en", {}, tmp_path)
+    process = _start(tmp_path, tmp_path / "out", str(recipe))
+    _, said = process.communicate()
+    assert process.returncode == 0, said
+    made = tmp_path / "out" / "bin"
+    for split, numbers in SPLITS["wmt17_zh_en"].items():
+        for language in ("zh", "en"):
+            index = made / f"{split}.zh-en.{language}.idx"
+            assert _sentences(index) == len(list(numbers))
+    words = {side: (made / f"dict.{side}.txt").read_text(encoding="utf-8") for side in ("zh", "en")}
+    assert "房子" in words["zh"]  # a word of jieba's
+    assert "房子" not in words["en"]
+    assert (tmp_path / "out" / "bpe" / "codes.zh").is_file()
 
 
 def test_a_failing_fairseq_preprocess_is_one_line(tmp_path):

@@ -1,0 +1,92 @@
+from __future__ import annotations
+
+from collections import Counter
+from itertools import islice
+
+import pytest
+
+from data_prep import segmentation
+from data_prep.errors import PreparationError
+from data_prep.parallel import CHUNKS_A_WORKER, map_items
+from data_prep.segmentation import learn_codes, learn_pieces
+
+
+def _double():
+    return lambda number: 2 * number
+
+
+def test_items_come_back_in_order():
+    assert list(map_items(_double, (), range(500), workers=2)) == list(range(0, 1000, 2))
+
+
+def test_an_endless_stream_is_read_only_a_little_ahead():
+    read = []
+
+    def endless():
+        number = 0
+        while True:
+            read.append(number)
+            yield number
+            number += 1
+
+    results = map_items(_double, (), endless(), workers=2)
+    assert list(islice(results, 100)) == list(range(0, 200, 2))
+    results.close()
+    assert len(read) <= 100 + 2 * CHUNKS_A_WORKER + 1
+
+
+def test_an_error_of_the_stream_arrives_with_its_line():
+    def spoilt():
+        yield from range(3)
+        raise PreparationError("line 4: not UTF-8")
+
+    with pytest.raises(PreparationError, match="line 4: not UTF-8"):
+        list(map_items(_double, (), spoilt(), workers=2))
+
+
+@pytest.fixture
+def text(tmp_path):
+    path = tmp_path / "text"
+    words = [f"wörd{number % 37} 词{number % 5}语 x" for number in range(400)]
+    path.write_text("".join(f"{line}\n" for line in words), encoding="utf-8")
+    return path
+
+
+@pytest.mark.parametrize("size", [1, 7, 100, 1 << 20])
+def test_words_are_counted_once_wherever_a_range_of_bytes_ends(text, monkeypatch, size):
+    monkeypatch.setattr(segmentation, "BYTES_A_RANGE", size)
+    counted = sum(map(segmentation._count, segmentation._ranges(text)), Counter())
+    assert counted == Counter(text.read_text(encoding="utf-8").split())
+
+
+def test_codes_are_those_of_subword_nmt_on_the_whole_text_with_any_number_of_workers(
+    text, tmp_path, monkeypatch
+):
+    from subword_nmt.learn_bpe import learn_bpe
+
+    monkeypatch.setattr(segmentation, "BYTES_A_RANGE", 500)
+    with (tmp_path / "expected").open("w", encoding="utf-8") as stream:
+        learn_bpe([*text.open(encoding="utf-8"), *text.open(encoding="utf-8")], stream, 50)
+    for workers in (1, 2):
+        learn_codes([text, text], tmp_path / "codes", 50, workers)
+        assert (tmp_path / "codes").read_bytes() == (tmp_path / "expected").read_bytes()
+
+
+def test_pieces_do_not_depend_on_the_number_of_threads(text, tmp_path):
+    models = []
+    for workers in (1, 2):
+        learn_pieces([text], tmp_path / "model", 50, workers)
+        models.append(segmentation.make_segmenter("sentencepiece", str(tmp_path / "model")))
+    line = text.read_text(encoding="utf-8").splitlines()[0]
+    assert models[0](line) == models[1](line)
+    assert models[0](line).replace(" ", "").replace("▁", " ").strip() == line
+
+
+def test_too_small_a_text_is_one_line(tmp_path):
+    (tmp_path / "text").write_text("a b c\n")
+    with pytest.raises(PreparationError, match="no BPE can be learned") as error:
+        learn_codes([tmp_path / "text"], tmp_path / "codes", 10, 1)
+    assert "\n" not in str(error.value)
+    with pytest.raises(PreparationError, match="no sentencepiece model of 9000 pieces") as error:
+        learn_pieces([tmp_path / "text"], tmp_path / "model", 9000, 1)
+    assert "\n" not in str(error.value)
