@@ -1,0 +1,98 @@
+"""What the tests of sentence classifiers share: a task, small models, and their combinations."""
+
+from __future__ import annotations
+
+import argparse
+from types import SimpleNamespace
+from typing import Any, Dict, List, Sequence, Tuple
+
+import fairseq.models
+import torch
+from fairseq import options
+from torch import Tensor, nn
+
+from tests.support import PAD, PLUGIN, ROUTED_LAYERS, SYSTEMS, TASK, batch
+
+SMALL = [
+    *("--encoder-embed-dim", "16", "--encoder-ffn-embed-dim", "24", "--encoder-layers", "2"),
+    *("--encoder-attention-heads", "4", "--dropout", "0"),
+]
+CLASSES = 5
+OF_THE_DECODER = {
+    *("--mlmha", "--mlmha-sources", "--capsule-routing-decoder", "--decoder-normalize-before"),
+    *("--head-aggregation-attention", "--layer-aggregation-side"),
+}
+POOLINGS = ((), ("--pooling", "queries", "--pooling-queries", "3"))
+
+
+def make_task(num_sentences: int = 2) -> Any:
+    return SimpleNamespace(
+        source_dictionary=TASK.source_dictionary,
+        target_dictionary=None,
+        num_sentences=num_sentences,
+        num_classes=CLASSES,
+    )
+
+
+def parse(arch: str, *flags: str) -> argparse.Namespace:
+    """The arguments as fairseq-train parses them."""
+    parser = options.get_training_parser("logical_inference")
+    return options.parse_args_and_arch(
+        parser, ["data", "--user-dir", PLUGIN, "--task", "logical_inference", "--arch", arch, *flags]
+    )
+
+
+def build(*flags: str, arch: str = "probing_transformer", num_sentences: int = 2) -> nn.Module:
+    """A small classifier by its command line, in evaluation mode."""
+    torch.manual_seed(1)
+    args = parse(arch, *SMALL, *flags)
+    return fairseq.models.build_model(args, make_task(num_sentences)).eval()
+
+
+def _encoder_only(flags: Sequence[str]) -> Tuple[str, ...]:
+    """The flags of a translation system that its encoder alone has, where they have an effect."""
+    pairs: Dict[str, List[str]] = {}
+    for word in flags:
+        if word.startswith("--"):
+            pairs[word] = []
+        else:
+            pairs[list(pairs)[-1]].append(word)
+    for name in OF_THE_DECODER:
+        pairs.pop(name, None)
+    if pairs.get("--layer-aggregation") == ["transparent"]:
+        del pairs["--layer-aggregation"]
+    routed = {"--head-aggregation", "--capsule-routing-encoder"} & pairs.keys()
+    if not routed and pairs.get("--layer-aggregation", [""])[0] not in ROUTED_LAYERS:
+        pairs.pop("--routing-iterations", None)
+    return tuple(word for name, values in pairs.items() for word in (name, *values))
+
+
+def _systems() -> Dict[str, Tuple[str, ...]]:
+    """All that the translation models combine in pairs, with each pooling in turn."""
+    distinct = dict.fromkeys(_encoder_only(flags) for _, flags in SYSTEMS.values())
+    systems = {}
+    for place, flags in enumerate(distinct):
+        with_pooling = (*flags, *POOLINGS[place % len(POOLINGS)])
+        systems[" ".join(with_pooling).replace("--", "") or "baseline"] = with_pooling
+    return systems
+
+
+SENTENCE_SYSTEMS = _systems()
+
+
+def build_system(name: str, *flags: str) -> nn.Module:
+    """One of ``SENTENCE_SYSTEMS``, with random numbers in the parameters that start at zero."""
+    model = build(*SENTENCE_SYSTEMS[name], *flags)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            if not parameter.any():
+                parameter.normal_(std=0.1)
+    return model
+
+
+def classify(
+    model: nn.Module, first: Sequence[Tensor], second: Sequence[Tensor], left_pad: bool = True
+) -> Tensor:
+    """The logits of pairs of sentences."""
+    tokens = batch([*first, *second], left_pad)
+    return model(tokens, tokens.ne(PAD).sum(1))
