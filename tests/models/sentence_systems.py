@@ -37,9 +37,8 @@ def make_task(num_sentences: int = 2) -> Any:
 def parse(arch: str, *flags: str) -> argparse.Namespace:
     """The arguments as fairseq-train parses them."""
     parser = options.get_training_parser("logical_inference")
-    return options.parse_args_and_arch(
-        parser, ["data", "--user-dir", PLUGIN, "--task", "logical_inference", "--arch", arch, *flags]
-    )
+    task = ["data", "--user-dir", PLUGIN, "--task", "logical_inference"]
+    return options.parse_args_and_arch(parser, [*task, "--arch", arch, *flags])
 
 
 def build(*flags: str, arch: str = "probing_transformer", num_sentences: int = 2) -> nn.Module:
