@@ -1,0 +1,141 @@
+"""Classification's loss and measures: right, of sums, whatever the batches and workers."""
+
+from __future__ import annotations
+
+import math
+import random
+from typing import Any, Dict, List, Sequence
+
+import numpy as np
+import pytest
+import torch
+from fairseq.logging import metrics
+from torch import Tensor, nn
+
+from capsnmt.classification.counts import Counts
+from capsnmt.criterions.sentence_classification import SentenceClassificationCriterion
+from capsnmt.errors import ConfigurationError
+from capsnmt.modules.disagreement import record_disagreement
+from tests.models.sentence_systems import CLASSES, build, make_task
+from tests.support import PAD, batch, sentences
+
+LENGTHS = (5, 3, 1, 4, 2, 6)
+LINES = sentences(*LENGTHS)
+TARGETS = [0, 3, 4, 3, 3, 1]
+
+
+def criterion(**settings: Any) -> SentenceClassificationCriterion:
+    return SentenceClassificationCriterion(make_task(1), **settings)
+
+
+def make_sample(rows: Sequence[int] = range(6)) -> Dict[str, Any]:
+    tokens = batch([LINES[row] for row in rows], left_pad=True)
+    return {
+        "net_input": {"src_tokens": tokens, "src_lengths": tokens.ne(PAD).sum(1)},
+        "target": torch.tensor([TARGETS[row] for row in rows]),
+        "bucket": torch.tensor([LENGTHS[row] // 2 for row in rows]),
+        "ntokens": int(tokens.ne(PAD).sum()),
+    }
+
+
+def classifier(*flags: str) -> nn.Module:
+    return build(*flags, num_sentences=1).double()
+
+
+def logged(outputs: Sequence[List[Dict[str, Any]]]) -> Dict[str, float]:
+    """What the log shows after these updates, each a list of what workers and batches report."""
+    with metrics.aggregate(new_root=True) as aggregator:
+        for update in outputs:
+            SentenceClassificationCriterion.reduce_metrics(update)
+    return dict(aggregator.get_smoothed_values())
+
+
+def test_the_loss_is_the_cross_entropy_summed_over_examples() -> None:
+    model, sample = classifier(), make_sample()
+    loss, size, logs = criterion()(model, sample)
+    probabilities = model(**sample["net_input"]).softmax(-1)
+    expected = -sum(math.log(row[label]) for row, label in zip(probabilities.tolist(), TARGETS))
+    assert float(loss) == pytest.approx(expected, rel=1e-6)
+    assert (size, logs["nsentences"], logs["sample_size"]) == (6, 6, 6)
+    assert logged([[logs]])["loss"] == pytest.approx(expected / 6 / math.log(2), abs=1e-3)
+
+
+def test_the_measures_are_those_of_all_examples_however_they_are_split() -> None:
+    model = classifier().eval()
+
+    def logs(*rows: int) -> Dict[str, Any]:
+        return criterion()(model, make_sample(rows))[2]
+
+    whole = logged([[logs(*range(6))]])
+    unequal = [[logs(0, 1), logs(2)], [logs(3, 4, 5)]]
+    assert logged(unequal) == pytest.approx(whole)
+    assert {"accuracy", "macro_f1", "accuracy_bucket_0", "accuracy_bucket_1"} <= whole.keys()
+    predicted = model(**make_sample()["net_input"]).argmax(-1).tolist()
+    right = [p == t for p, t in zip(predicted, TARGETS)]
+    assert whole["accuracy"] == pytest.approx(100 * sum(right) / 6, abs=1e-3)
+    of_bucket = [r for r, length in zip(right, LENGTHS) if length // 2 == 1]
+    expected = 100 * sum(of_bucket) / len(of_bucket)
+    assert whole["accuracy_bucket_1"] == pytest.approx(expected, abs=1e-3)
+
+
+def test_counts_equal_a_loop_over_the_examples() -> None:
+    draw = random.Random(0)
+    rows = [(draw.randrange(4), draw.randrange(3), draw.randrange(2)) for _ in range(50)]
+    measures = Counts.of(np.array(rows).T, 5).measures("abcde")
+    assert measures["accuracy"] == pytest.approx(100 * np.mean([p == t for p, t, _ in rows]))
+    scores = []
+    for label in range(4):
+        hits = sum(p == t == label for p, t, _ in rows)
+        precision = hits / max(1, sum(p == label for p, _, _ in rows))
+        recall = hits / max(1, sum(t == label for _, t, _ in rows))
+        scores.append(100 * 2 * precision * recall / max(precision + recall, 1e-12))
+    assert list(measures["f1_by_class"].values()) == pytest.approx([*scores, 0])
+    # the fifth class never occurs, and the fourth is only predicted
+    assert measures["macro_f1"] == pytest.approx(sum(scores) / 4)
+    truths = [t for _, t, _ in rows]
+    assert measures["majority"] == pytest.approx(100 * max(map(truths.count, range(3))) / 50)
+    for bucket, found in measures["by_bucket"].items():
+        part = [p == t for p, t, b in rows if b == int(bucket)]
+        assert found == {"examples": len(part), "accuracy": pytest.approx(100 * np.mean(part))}
+
+
+def mean_of(record: Any, term: str, real: Tensor) -> Tensor:
+    return torch.stack([(v * real).sum() / real.sum() for v in record.values["enc-self", term]])
+
+
+@pytest.mark.parametrize("term", ["output", "subspace", "position"])
+def test_disagreement_is_added_in_training_and_only_logged_in_validation(term: str) -> None:
+    model, sample = classifier("--head-aggregation", "em").train(), make_sample()
+    settings = {"disagreement": term, "disagreement_weight": 0.7}
+    plain = criterion()(model, sample)[0]
+    loss, size, logs = criterion(**settings)(model, sample)
+    with record_disagreement([term], ["enc-self"]) as record:
+        model(**sample["net_input"])
+    real = sample["net_input"]["src_tokens"].ne(PAD)
+    expected = mean_of(record, term, real).mean()
+    torch.testing.assert_close(loss, plain + 0.7 * size * expected)
+    assert logged([[logs]])[f"disagreement_{term}"] == pytest.approx(float(expected), abs=1e-3)
+    model.eval()
+    torch.testing.assert_close(
+        criterion(**settings)(model, sample)[0], criterion()(model, sample)[0]
+    )
+
+
+def test_the_penalty_reaches_the_parameters_that_make_the_heads() -> None:
+    model, sample = classifier().train(), make_sample()
+    gradients = []
+    for settings in ({}, {"disagreement": "output"}):
+        model.zero_grad()
+        criterion(**settings)(model, sample)[0].backward()
+        gradients.append(model.encoder.layers[0].self_attn.v_proj.weight.grad.clone())
+    assert not torch.allclose(*gradients)
+
+
+def test_what_can_have_no_effect_or_is_no_term_is_one_line() -> None:
+    with pytest.raises(ConfigurationError, match=r"--disagreement-weight 0\.5 has no effect"):
+        criterion(disagreement_weight=0.5)
+    with pytest.raises(ConfigurationError, match="--disagreement: 'heads': choose"):
+        criterion(disagreement="heads")
+    with pytest.raises(SystemExit, match="--disagreement has no effect on a frozen encoder"):
+        criterion(disagreement="output")(classifier("--freeze-encoder").train(), make_sample())
+    assert CLASSES == 5
