@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from statistics import fmean
 from typing import List, Optional, Sequence
 
 import numpy as np
@@ -33,6 +34,19 @@ def bucket_of(sources: Sequence[str]) -> np.ndarray:
 def counts(buckets: np.ndarray) -> List[int]:
     """How many segments each bucket holds."""
     return [int(number) for number in np.bincount(buckets, minlength=len(BUCKETS))]
+
+
+def mean_by_length(rows: Sequence[Sequence[Optional[float]]]) -> List[Optional[float]]:
+    """The mean of each bucket over several outputs; ``None`` for an empty bucket.
+
+    >>> mean_by_length([[20.0, None], [22.0, None]])
+    [21.0, None]
+    """
+    means: List[Optional[float]] = []
+    for bucket in zip(*rows):
+        found = [value for value in bucket if value is not None]
+        means.append(fmean(found) if found else None)
+    return means
 
 
 def bleu_by_length(statistics: np.ndarray, buckets: np.ndarray) -> List[Optional[float]]:

@@ -188,7 +188,7 @@ def _tests(evaluation: Evaluation, width: int) -> Iterator[str]:
             test = output.sign_test
             if test is not None:
                 name = f"{system.name} {number}" if len(system.outputs) > 1 else system.name
+                p_value = "<0.0001" if test.p_value < 0.00005 else f"{test.p_value:.4f}"
                 yield (
-                    f"{name:<{width}}{test.better:>9,}{test.worse:>9,}{test.ties:>9,}"
-                    f"{test.p_value:>9.4f}"
+                    f"{name:<{width}}{test.better:>9,}{test.worse:>9,}{test.ties:>9,}{p_value:>9}"
                 )

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Dict, List, Optional, Sequence
 
+from capsnmt.evaluation.lengths import mean_by_length
 from capsnmt.evaluation.scoring import Score
 from capsnmt.evaluation.seeds import spread
 from capsnmt.evaluation.sign_test import SignTest
@@ -47,14 +48,7 @@ class SystemResult:
     def by_length(self) -> Optional[List[Optional[float]]]:
         """BLEU by source length, the mean over the outputs."""
         found = [each.by_length for each in self.outputs if each.by_length is not None]
-        if not found:
-            return None
-        return [
-            None
-            if None in bucket
-            else spread([value for value in bucket if value is not None])["mean"]
-            for bucket in zip(*found)
-        ]
+        return mean_by_length(found) if found else None
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Learning curves: training and validation loss over updates, read from ``train.log`` and drawn.
+"""Learning curves: training and validation loss over updates, read from ``train.log``.
 
 ``train.log`` holds fairseq-train's statistics as JSON lines. A training that was killed is resumed
 from its last checkpoint and appends to the file: the updates after that checkpoint stand there
@@ -10,14 +10,9 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Dict, Iterable, List, Mapping, Optional
+from typing import Any, Dict, Iterable, Mapping, Optional
 
 from capsnmt.errors import ConfigurationError
-
-# Legible for readers with a colour vision deficiency (Okabe and Ito 2008).
-COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
-# Above this multiple of the lowest loss drawn a curve only shows how the model was initialised.
-TALLEST = 2.5
 
 
 @dataclass
@@ -29,12 +24,14 @@ class LearningCurve:
             smoothing, averaged since the entry before).
         valid: updates -> validation loss per target token, in bits.
         seconds: updates -> wall-clock seconds since the entry before, validation included.
+        words: updates -> target tokens since the entry before.
         unreadable: lines that are no JSON: what a kill in the middle of a line leaves.
     """
 
     train: Dict[int, float] = field(default_factory=dict)
     valid: Dict[int, float] = field(default_factory=dict)
     seconds: Dict[int, float] = field(default_factory=dict)
+    words: Dict[int, float] = field(default_factory=dict)
     unreadable: int = 0
 
     @property
@@ -51,9 +48,15 @@ class LearningCurve:
         """
         return sum(self.seconds.values()) if self.seconds else None
 
+    @property
+    def tokens_per_second(self) -> Optional[float]:
+        """Target tokens trained on in a second; ``None`` where the log has no times."""
+        seconds = self.training_seconds
+        return sum(self.words.values()) / seconds if seconds else None
+
     def forget_from(self, update: int) -> None:
         """Drop what the log told of this and later updates: they are made again."""
-        for points in (self.train, self.valid, self.seconds):
+        for points in (self.train, self.valid, self.seconds, self.words):
             for number in [number for number in points if number >= update]:
                 del points[number]
 
@@ -87,6 +90,7 @@ def parse_train_log(lines: Iterable[str], name: str = "train.log") -> LearningCu
             if seconds is not None:
                 made = update - max(curve.train, default=0)
                 curve.seconds[int(update)] = made * seconds
+                curve.words[int(update)] = made * (_number(stats, "wpb") or 0.0)
             curve.train[int(update)] = loss
         elif valid_loss is not None and valid_update is not None:
             curve.valid[int(valid_update)] = valid_loss
@@ -113,65 +117,6 @@ def read_learning_curve(path: Path) -> LearningCurve:
         ) from None
     except OSError as error:
         raise ConfigurationError(f"{path}: cannot be read: {error.strerror}") from None
-
-
-def draw(curves: Mapping[str, LearningCurve], path: Path, title: str = "") -> None:
-    """Draw the curves of all systems into one PNG: solid validation, dotted training loss.
-
-    The loss axis ends at ``TALLEST`` times the lowest loss, so that the part where systems differ
-    fills the picture and not the first updates, where they do not.
-
-    Args:
-        curves: name of each system -> its curve.
-        path: the PNG; written in place.
-        title: above the picture.
-
-    Raises:
-        ConfigurationError: matplotlib is not installed.
-    """
-    try:
-        # Not pyplot: it keeps global state and may look for a screen.
-        from matplotlib.backends.backend_agg import FigureCanvasAgg
-        from matplotlib.figure import Figure
-        from matplotlib.ticker import StrMethodFormatter
-    except ImportError:
-        raise ConfigurationError(
-            "learning curves need matplotlib: pip install 'capsnmt[demo]'"
-        ) from None
-    figure = Figure(figsize=(8, 4.5), dpi=150, layout="constrained")
-    FigureCanvasAgg(figure)
-    axes = figure.add_subplot()
-    for number, (name, curve) in enumerate(curves.items()):
-        colour = COLOURS[number % len(COLOURS)]
-        for style, width, label, points in (
-            (":", 1.4, f"{name}, training", curve.train),
-            ("-", 2.0, f"{name}, validation", curve.valid),
-        ):
-            if points:
-                updates = sorted(points)
-                losses = [points[update] for update in updates]
-                axes.plot(updates, losses, style, color=colour, linewidth=width, label=label)
-    losses = _losses(curves.values())
-    low, high = min(losses), max(losses)
-    top = min(high, TALLEST * low)
-    margin = 0.05 * (top - low) or 0.1
-    axes.set_ylim(low - margin, top + margin)
-    axes.set_xlim(left=0)
-    axes.set_xlabel("updates")
-    axes.set_ylabel("loss, bits per target subword (label-smoothed)")
-    axes.xaxis.set_major_formatter(StrMethodFormatter("{x:,.0f}"))
-    axes.grid(alpha=0.3)
-    axes.spines[["top", "right"]].set_visible(False)
-    axes.legend(frameon=False)
-    if title:
-        axes.set_title(title, loc="left")
-    # Without the version of matplotlib in it, the same runs give the same bytes.
-    figure.savefig(path, format="png", metadata={"Software": None})
-
-
-def _losses(curves: Iterable[LearningCurve]) -> List[float]:
-    return [loss for curve in curves for points in (curve.train, curve.valid)
-            for loss in points.values()]  # fmt: skip
 
 
 def _statistics(line: str) -> Optional[Dict[str, Any]]:

@@ -1,4 +1,4 @@
-"""``python -m capsnmt.experiment.report RUN... --output DIR``: one page over finished runs."""
+"""``capsnmt-report DIR... --output DIR``: one page over finished runs, as HTML and as Markdown."""
 
 from __future__ import annotations
 
@@ -6,26 +6,42 @@ import argparse
 import logging
 import os
 import sys
+from contextlib import ExitStack
 from pathlib import Path
-from typing import List, Optional, Sequence
+from typing import Any, Dict, List, Optional, Sequence
 
 from capsnmt.arguments import OneLineParser
 from capsnmt.errors import ConfigurationError
-from capsnmt.experiment import report_markdown as markdown
-from capsnmt.experiment.learning_curve import draw
+from capsnmt.experiment import (
+    report_details,
+    report_html,
+    report_markdown,
+    report_records,
+    report_results,
+)
+from capsnmt.experiment.report_blocks import Block, Document
+from capsnmt.experiment.report_details import CURVES, LENGTHS
+from capsnmt.experiment.report_figures import bleu_by_length, drawing, learning_curves, save, svg
 from capsnmt.experiment.report_machine import describe_machine
 from capsnmt.experiment.report_run import ReportedRun, check_comparable, distinct_names, load_run
-from capsnmt.experiment.report_samples import read_samples
-from capsnmt.files import beside, read_json, written_beside
+from capsnmt.experiment.report_runs import find_runs
+from capsnmt.experiment.report_systems import ReportedSystem, group
+from capsnmt.experiment.report_test_set import TestSet, read_test_set
+from capsnmt.files import beside, read_json
 
-PAGE, PICTURE = "report.md", "learning_curve.png"
+HTML, MARKDOWN = "report.html", "report.md"
 
 
 def main(argv: Optional[Sequence[str]] = None) -> int:
     """Write the report; the exit status: 0, or 2 for bad input, which leaves nothing behind."""
+    # fairseq opens the root logger wide, and then matplotlib tells of every font it looks at.
+    logging.disable(logging.INFO)
     try:
         args = parse(argv)
-        runs = [load_run(folder) for folder in args.runs]
+        folders, unfinished = find_runs(args.runs)
+        for folder in unfinished:
+            print(f"warning: {folder}: is not finished, and left out", file=sys.stderr)
+        runs = [load_run(folder) for folder in folders]
         check_comparable(runs)
         page = write_report(runs, args.output, args.samples, args.title)
     except ConfigurationError as error:
@@ -34,7 +50,9 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
     except OSError as error:
         print(f"error: {error.filename}: {error.strerror}", file=sys.stderr)
         return 2
-    print(f"report: {page}")
+    finally:
+        logging.disable(logging.NOTSET)
+    print(f"report: {page} and {page.with_name(MARKDOWN)}")
     return 0
 
 
@@ -45,11 +63,16 @@ def parse(argv: Optional[Sequence[str]] = None) -> argparse.Namespace:
         ConfigurationError: a flag is unknown or a value is wrong.
     """
     parser = OneLineParser(
-        prog="python -m capsnmt.experiment.report",
-        description=f"Write {PAGE} and {PICTURE} over finished runs of the launcher.",
+        prog="capsnmt-report",
+        description=f"Write {HTML} and {MARKDOWN} over finished runs of the launcher.",
     )
     parser.add_argument(
-        "runs", nargs="+", type=Path, metavar="RUN", help="OUTPUT/ROW/seed-S, the baseline first"
+        "runs",
+        nargs="+",
+        type=Path,
+        metavar="DIR",
+        help="OUTPUT/ROW/seed-S, the baseline first; or OUTPUT/ROW for all its seeds; or OUTPUT "
+        "for all rows",
     )
     parser.add_argument("--output", type=Path, required=True, metavar="DIR", help="where to")
     parser.add_argument(
@@ -62,7 +85,9 @@ def parse(argv: Optional[Sequence[str]] = None) -> argparse.Namespace:
 def write_report(
     runs: Sequence[ReportedRun], output: Path, samples: int = 20, title: Optional[str] = None
 ) -> Path:
-    """Write the page and its picture, whole or not at all, and return the page.
+    """Write the page, as HTML and as Markdown with its pictures, and return the first.
+
+    All files are written beside and then renamed, the pages last: what stands there is whole.
 
     Args:
         runs: of the same test sets, the baseline first.
@@ -71,48 +96,87 @@ def write_report(
         title: of the page.
 
     Raises:
-        ConfigurationError: a file of a run is missing or damaged.
+        ConfigurationError: a file of a run is missing or damaged, or a package is.
     """
-    title = title or default_title(runs[0])
-    names = distinct_names(runs)
-    content = compose(runs, names, samples, title)
-    output.mkdir(parents=True, exist_ok=True)
-    picture = output / PICTURE
-    try:
-        curves = {name: run.curve for name, run in zip(names, runs)}
-        draw(curves, beside(picture), title)
-        os.replace(beside(picture), picture)
-    finally:
-        beside(picture).unlink(missing_ok=True)
-    with written_beside(output / PAGE) as file:
-        file.write(content)
-    return output / PAGE
+    systems = group(runs)
+    test_sets = [read_test_set(systems, name) for name in runs[0].scores]
+    lengths = {test_set.name: test_set.by_length() for test_set in test_sets}
+    names = [system.name for system in systems]
+    with drawing():
+        figures = {
+            CURVES: learning_curves(
+                {system.name: [run.curve for run in system.runs] for system in systems}
+            )
+        }
+        for name, found in lengths.items():
+            by_name = dict(zip(names, found.bleu))
+            figures[f"{LENGTHS}-{name}"] = bleu_by_length(by_name, found.counts)
+        document = compose(runs, systems, test_sets, lengths, samples, title)
+        pictures = {name: svg(figure, name) for name, figure in figures.items()}
+        pages = {
+            HTML: report_html.render(document, pictures),
+            MARKDOWN: report_markdown.render(document),
+        }
+        output.mkdir(parents=True, exist_ok=True)
+        write_whole(output, figures, pages)
+    return output / HTML
 
 
-def compose(runs: Sequence[ReportedRun], names: List[str], samples: int, title: str) -> str:
-    """The page as Markdown.
+def write_whole(output: Path, figures: Dict[str, Any], pages: Dict[str, str]) -> None:
+    """Write all files beside their places, then rename them."""
+    with ExitStack() as stack:
+        paths = [output / f"{name}.png" for name in figures] + [output / name for name in pages]
+        for path in paths:
+            stack.callback(beside(path).unlink, missing_ok=True)
+        for path, figure in zip(paths, figures.values()):
+            save(figure, beside(path))
+        for path, content in zip(paths[len(figures) :], pages.values()):
+            beside(path).write_text(content, encoding="utf-8", errors="replace")
+        for path in paths:
+            os.replace(beside(path), path)
+
+
+def compose(
+    runs: Sequence[ReportedRun],
+    systems: Sequence[ReportedSystem],
+    test_sets: Sequence[TestSet],
+    lengths: Dict[str, Any],
+    samples: int,
+    title: Optional[str],
+) -> Document:
+    """All that the page says.
 
     Raises:
         ConfigurationError: a file of a run is missing or damaged.
     """
-    first = runs[0]
-    sections = {
-        "": markdown.summary(runs, names),
-        "Scores": (
-            part for test_set in first.scores for part in markdown.scores(runs, names, test_set)
-        ),
-        "Training": markdown.training(runs, names, PICTURE),
+    names, each_run = [system.name for system in systems], distinct_names(runs)
+    sections: Dict[str, List[Block]] = {
+        "Results": list(report_results.results(systems)),
+        "Scores": [
+            block
+            for test_set in test_sets
+            for block in report_results.scores(runs, each_run, test_set.name)
+        ],
+        "Training": list(report_details.training(runs, each_run)),
+        "Length of the source": [
+            block
+            for name, found in lengths.items()
+            for block in report_details.lengths(name, names, found)
+        ],
     }
-    for test_set in first.scores if samples else ():
-        drawn = read_samples(runs, test_set, samples)
-        sections[f"Sample translations of {markdown.text(test_set)}"] = markdown.samples(
-            drawn, names, first.languages
+    for test_set in test_sets if samples else ():
+        sections[f"Sample translations of {test_set.name}"] = list(
+            report_details.translations(test_set, names, samples)
         )
-    manifest = read_json(first.data / "manifest.json")
-    sections["Data"] = markdown.data(manifest, first.languages)
-    sections["Commands"] = markdown.commands(runs, names)
-    sections["Versions and machine"] = markdown.versions(runs, names, describe_machine())
-    return markdown.document(title, sections)
+    manifest = read_json(runs[0].data / "manifest.json")
+    sections["Data"] = list(report_records.data(manifest, runs[0].languages))
+    sections["Commands"] = list(report_records.commands(runs, each_run))
+    sections["Versions and machine"] = list(
+        report_records.versions(runs, each_run, describe_machine())
+    )
+    return Document(
+        title or default_title(runs[0]), list(report_results.summary(runs, each_run)), sections
+    )
 
 
 def default_title(run: ReportedRun) -> str:
@@ -128,6 +192,4 @@ def _samples(value: str) -> int:
 
 
 if __name__ == "__main__":
-    # fairseq opens the root logger wide, and then matplotlib tells of every font it looks at.
-    logging.disable(logging.INFO)
     sys.exit(main())

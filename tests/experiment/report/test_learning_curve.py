@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Dict, List
+from typing import List
 
 import pytest
 from hypothesis import given
@@ -12,8 +12,6 @@ from hypothesis import strategies as st
 
 from capsnmt.errors import ConfigurationError
 from capsnmt.experiment.learning_curve import (
-    LearningCurve,
-    draw,
     parse_train_log,
     read_learning_curve,
 )
@@ -72,6 +70,7 @@ def test_half_a_line_is_counted_and_left_out() -> None:
 def test_a_log_without_validation_or_times_has_a_curve_without_them() -> None:
     curve = parse_train_log(['{"loss": "9", "num_updates": "10"}'])
     assert (curve.valid, curve.training_seconds, curve.updates) == ({}, None, 10)
+    assert curve.tokens_per_second is None
 
 
 @pytest.mark.parametrize("loss", ["nan", "inf", "null", "x", None])
@@ -100,33 +99,3 @@ def test_a_log_without_training_loss_is_one_error_that_names_it(
 def test_a_missing_log_is_named(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match=r"train\.log: there is no such file"):
         read_learning_curve(tmp_path / "train.log")
-
-
-@pytest.mark.parametrize(
-    "curves",
-    [
-        {
-            "a": LearningCurve({10: 9.0, 20: 5.0}, {20: 5.5}),
-            "bä│": LearningCurve({10: 9.0, 20: 6.0}),
-        },
-        {"one point": LearningCurve({10: 9.0})},
-        {str(number): LearningCurve({1: 1.0 + number, 2: 1.0}) for number in range(9)},
-    ],
-    ids=["two systems", "one point", "more systems than colours"],
-)
-def test_the_picture_is_a_png_and_the_same_each_time(
-    tmp_path: Path, curves: Dict[str, LearningCurve]
-) -> None:
-    for name in ("one.png", "two.png"):
-        draw(curves, tmp_path / name, "title")
-    content = (tmp_path / "one.png").read_bytes()
-    assert content.startswith(b"\x89PNG\r\n\x1a\n")
-    assert content == (tmp_path / "two.png").read_bytes()
-
-
-def test_the_picture_shows_other_curves_otherwise(tmp_path: Path) -> None:
-    pictures = []
-    for valid in ({20: 5.5}, {20: 6.5}):
-        draw({"a": LearningCurve({10: 9.0, 20: 5.0}, {10: 9.0, **valid})}, tmp_path / "x.png")
-        pictures.append((tmp_path / "x.png").read_bytes())
-    assert pictures[0] != pictures[1]

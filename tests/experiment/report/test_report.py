@@ -8,124 +8,27 @@ import re
 import shutil
 import sys
 from pathlib import Path
-from typing import Any, Dict, List, Optional
+from typing import Any, Dict, List
 
 import pytest
-import torch
 
 from capsnmt.checkpoints import save_checkpoint
-from capsnmt.evaluation.__main__ import main as evaluate
 from capsnmt.experiment import report
 from capsnmt.experiment.report_machine import processor
 from capsnmt.experiment.report_markdown import code, text
 from capsnmt.experiment.report_run import count_parameters
-from capsnmt.experiment.report_samples import draw_numbers
+from capsnmt.experiment.report_test_set import draw_numbers
+from tests.experiment.report.finished_runs import (
+    REFERENCES,
+    SENTENCES,
+    TRANSLATIONS,
+    write_generated,
+    write_log,
+    write_run,
+)
 from tests.support import SYSTEMS, build_system
 
-SENTENCES = 30
-SOURCES = [f"line {number} | with *marks*" for number in range(SENTENCES)]
-REFERENCES = [f"Zeile {number} ist schön und gut ." for number in range(SENTENCES)]
-TRANSLATIONS = {
-    "baseline": [f"Zeile {number} ist sch@@ ön ." for number in range(SENTENCES)],
-    "em_routing": ["", *(f"Zeile {number} ist gut 漢字 |" for number in range(1, SENTENCES))],
-}
-TEST_SET = "test"
-
-
-def write_data(folder: Path) -> None:
-    """Prepared data as ``data_prep`` leaves it, as far as a report reads it."""
-    (folder / "raw").mkdir(parents=True)
-    files = {}
-    for language, lines in (("en", SOURCES), ("de", REFERENCES)):
-        path = folder / "raw" / f"{TEST_SET}.{language}"
-        path.write_text("".join(f"{line}\n" for line in lines), "utf-8")
-        files[f"raw/{path.name}"] = {"bytes": 1, "sha256": "0", "lines": len(lines), "tokens": 1}
-    manifest = {
-        "description": "Sentences about lines",
-        "command": "python -m data_prep lines",
-        "steps": {"raw": {"files": files}},
-    }
-    (folder / "manifest.json").write_text(json.dumps(manifest), "utf-8")
-
-
-def write_generated(path: Path, translations: List[str]) -> None:
-    """What fairseq-generate prints, longest sentence first."""
-    order = sorted(range(SENTENCES), key=lambda number: -len(translations[number]))
-    lines = ["2026-01-01 00:00:00 | INFO | fairseq_cli.generate | noise"]
-    for number in order:
-        lines += [
-            f"S-{number}\t{SOURCES[number]}",
-            f"T-{number}\t{REFERENCES[number]}",
-            f"H-{number}\t-0.5\t{translations[number]}",
-            f"P-{number}\t-0.5 -0.5",
-        ]
-    path.write_text("\n".join(lines) + "\n", "utf-8")
-
-
-def write_run(output: Path, row: str, baseline: Optional[str] = None, seed: int = 1) -> Path:
-    """A finished run's folder; its scores are those of the real scoring command."""
-    folder, data = output / row / f"seed-{seed}", output / "data"
-    folder.mkdir(parents=True)
-    if not data.exists():
-        write_data(data)
-    write_generated(folder / f"generate-{TEST_SET}.txt", TRANSLATIONS[row])
-    settings = {
-        "dataset": "lines",
-        "arch": "capsnmt_transformer_tiny",
-        "data": {"source-lang": "en", "target-lang": "de", "test-sets": {TEST_SET: "test"}},
-        "train": {"max-update": 40},
-        "average": {"last-updates": 2},
-        "score": {"remove-bpe": "subword_nmt", "detokenize": "moses"},
-    }
-    config = {
-        "row": row, "seed": seed, "device": "CPU", "device-name": "x86_64, 2 cores",
-        "baseline": baseline, "data": str(data), "settings": settings,
-        "command": ["capsnmt/experiment/__main__.py", "--config", f"lines/{row}"],
-        "versions": {"python": "3.11.7", "torch": "2.13.0"},
-    }  # fmt: skip
-    (folder / "config.json").write_text(json.dumps(config), "utf-8")
-    (folder / "commands.sh").write_text(f"#!/usr/bin/env bash\ntrain '{row}'\n", "utf-8")
-    write_log(folder / "train.log")
-    parameter = torch.ones(3, 2)
-    state = {"tied.weight": parameter, "again.weight": parameter, "encoder.version": torch.ones(1)}
-    save_checkpoint({"model": state}, folder / "averaged.pt")
-    against = output / f"{baseline}/seed-{seed}/generate-{TEST_SET}.txt"
-    arguments = [f"{row}={folder / f'generate-{TEST_SET}.txt'}"]
-    arguments += ["--baseline", f"{baseline}={against}", "--resamples", "20"] if baseline else []
-    arguments += ["--reference", str(data / "raw" / f"{TEST_SET}.de"), "--target-lang", "de"]
-    assert evaluate([*arguments, "--json", str(folder / "scores-test.json")]) == 0
-    scores = json.loads((folder / "scores-test.json").read_text("utf-8"))
-    (folder / "scores.json").write_text(json.dumps({TEST_SET: scores}), "utf-8")
-    return folder
-
-
-def write_log(path: Path, valid: bool = True) -> None:
-    """A training of 40 updates that was killed once, in the middle of a line."""
-    lines = [
-        '{"epoch": 1, "loss": "9.5", "num_updates": "20", "wps": "200", "wpb": "100"}',
-        '{"epoch": 1, "valid_loss": "9.125", "valid_num_updates": "20"}' if valid else "",
-        '{"epoch": 1, "loss": "8.5", "num_upd',
-        '{"epoch": 1, "loss": "8", "num_updates": "30", "wps": "50", "wpb": "100"}',
-        '{"epoch": 2, "loss": "7", "num_updates": "40", "wps": "20", "wpb": "70"}',
-        '{"epoch": 2, "valid_loss": "7.25", "valid_num_updates": "40"}' if valid else "",
-    ]
-    path.write_text("\n".join(lines) + "\n", "utf-8")
-
-
-@pytest.fixture(scope="module")
-def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The output folder of a baseline and a routed run; tests that change it take a copy."""
-    output = tmp_path_factory.mktemp("output")
-    write_run(output, "baseline")
-    write_run(output, "em_routing", "baseline")
-    return output
-
-
-@pytest.fixture
-def output(finished: Path, tmp_path: Path) -> Path:
-    """The same in a place of its own, with its data's path still that of the original."""
-    shutil.copytree(finished, tmp_path / "output")
-    return tmp_path / "output"
+FILES = ["bleu_by_length-test.png", "learning_curve.png", "report.html", "report.md"]
 
 
 def runs(output: Path) -> List[str]:
@@ -136,7 +39,7 @@ def page(output: Path, *flags: str) -> str:
     """The page over both runs."""
     folder = output / "report"
     assert report.main([*runs(output), "--output", str(folder), *flags]) == 0
-    assert sorted(path.name for path in folder.iterdir()) == ["learning_curve.png", "report.md"]
+    assert sorted(path.name for path in folder.iterdir()) == FILES
     return (folder / "report.md").read_text("utf-8")
 
 
@@ -146,8 +49,13 @@ def rows_of(content: str, first: str) -> List[List[str]]:
     return [re.split(r"(?<!\\) ?\| ?", line)[1:-1] for line in table.splitlines()]
 
 
+def scores_of(content: str) -> str:
+    """The page from its scores on."""
+    return content[content.index("## Scores") :]
+
+
 def test_the_table_holds_the_scores_of_scores_json(output: Path) -> None:
-    rows = rows_of(page(output), "system")
+    rows = rows_of(scores_of(page(output)), "system")
     assert rows[0][:4] == ["system", "BLEU", "chrF2", "TER"]
     for row, name in zip(rows[2:], ("baseline", "em_routing")):
         scores = json.loads((output / name / "seed-1" / "scores.json").read_text("utf-8"))["test"]
@@ -164,7 +72,7 @@ def test_the_baseline_has_no_p_value_and_the_other_has_that_of_scores_json(outpu
     content = page(output)
     scores = json.loads((output / "em_routing/seed-1/scores.json").read_text("utf-8"))["test"]
     p_value = scores["systems"][1]["significance"]["bleu"]["p_value"]
-    rows = rows_of(content, "system")
+    rows = rows_of(scores_of(content), "system")
     assert (rows[2][4], rows[3][4]) == ("–", f"{p_value:.3f}")
     assert f"p = {p_value:.3f}" in content
 
