@@ -32,10 +32,11 @@ EVALUATION = [
     "compare-mt==0.2.10",
     "six",  # compare-mt imports it without declaring it
 ]
-DEMO = ["matplotlib"]
+DEMO = ["matplotlib", "jinja2"]
 DEV = [
     "pytest",
     "pytest-xdist",
+    "playwright",  # looks at the report in a Chromium, where there is one
     "hypothesis",
     "ruff",
     "mypy",
@@ -56,6 +57,7 @@ setup(
     license="MIT",
     python_requires=">=3.9,<3.13",
     packages=find_packages(include=["capsnmt", "capsnmt.*"]),
+    package_data={"capsnmt.experiment": ["*.j2"]},
     install_requires=["torch>=2.1", "pyyaml"],
     extras_require={
         "fairseq": FAIRSEQ,
@@ -67,6 +69,7 @@ setup(
     entry_points={
         "console_scripts": [
             "capsnmt-evaluate = capsnmt.evaluation.__main__:main",
+            "capsnmt-report = capsnmt.experiment.report:main",
             "capsnmt-average = capsnmt.evaluation.average:main",
         ],
     },
