@@ -67,9 +67,13 @@ def launch(args: argparse.Namespace, argv: Sequence[str]) -> None:
     check_folders(args, runs)
     for run in runs:
         if submits:
-            prepare(run)
-            told = slurm.submit(run, argv, args.slurm)
-            say(f"== {run.experiment.row}, seed {run.seed}, on {run.device}: {told}")
+            job = slurm.alive(run.folder)
+            if job is None:
+                prepare(run)
+                job = slurm.submit(run, argv, args.slurm)
+            say(
+                f"== {run.experiment.row}, seed {run.seed}, on {run.device}: {slurm.tell(run, job)}"
+            )
         else:
             execute(run)
     if submits:

@@ -157,6 +157,9 @@ def prepare(run: Run) -> Optional[Command]:
 def train(run: Run) -> Command:
     """fairseq-train with the update of the configuration on the run's device."""
     experiment, device, batch = run.experiment, run.device, run.batch
+    # The first process would else send the checkpoint to the others in a form that torch >= 2.6
+    # does not load: no training on several GPUs could resume.
+    several = ["--load-checkpoint-on-all-dp-ranks"] if device.workers > 1 else []
     by_gloo = ["--distributed-backend", "gloo", "--ddp-backend", "legacy_ddp"]
     arguments = [
         *train_prefix(device, sys.executable),
@@ -166,6 +169,7 @@ def train(run: Run) -> Command:
         *("--max-tokens", str(batch.max_tokens), "--update-freq", str(batch.update_freq)),
         # Without a world size fairseq takes every GPU it sees.
         *("--distributed-world-size", str(device.workers)),
+        *several,
         *(by_gloo if not device.gpus and device.workers > 1 else []),
         *(["--fp16"] if device.gpus and experiment["precision"] == "fp16" else []),
         *("--seed", str(run.seed), "--save-dir", str(run.checkpoints)),

@@ -8,6 +8,7 @@ Such a save validates nothing: what a training becomes must not depend on when i
 from __future__ import annotations
 
 import logging
+import multiprocessing
 import signal
 from pathlib import Path
 from types import FrameType
@@ -98,3 +99,7 @@ def main(cfg: Any) -> None:
         fairseq_train.main(cfg)
     finally:
         fairseq_train.train, fairseq_train.validate_and_save = epoch, after_update
+        # Python waits at its end for the workers that load data, after a SIGTERM that they block.
+        for worker in multiprocessing.active_children():
+            worker.kill()
+            worker.join()

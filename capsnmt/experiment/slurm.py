@@ -78,14 +78,11 @@ def submission(run: Run, argv: Sequence[str], partition: str) -> str:
 
 
 def submit(run: Run, argv: Sequence[str], partition: str) -> str:
-    """Submit a run, unless its job is still there; a sentence that tells which job it is.
+    """Submit a run and return the number of its job, which waits for that of its baseline.
 
     Raises:
         ConfigurationError: there is no SLURM here, or it refuses the job.
     """
-    present = alive(run.folder)
-    if present is not None:
-        return f"already is job {present}: squeue --jobs {present}"
     path = run.folder / "job.sh"
     with written_beside(path) as file:
         file.write(job_script(run, argv, partition))
@@ -93,8 +90,12 @@ def submit(run: Run, argv: Sequence[str], partition: str) -> str:
     waits = [f"--dependency=afterok:{after}"] if after else []
     job = _run("sbatch", "--parsable", *waits, str(path)).partition(";")[0]
     write_json(run.folder / "job.json", {"id": job})
-    then = f" (starts after job {after}, its baseline)" if after else ""
-    return f"is job {job}{then}: its log will be {run.folder / f'slurm-{job}.log'}"
+    return job
+
+
+def tell(run: Run, job: str) -> str:
+    """A sentence on a job and its log."""
+    return f"job {job} ({_state(job).lower()}), log {run.folder / f'slurm-{job}.log'}"
 
 
 def alive(folder: Path) -> Optional[str]:

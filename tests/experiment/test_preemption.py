@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import multiprocessing
 import os
 import signal
 import subprocess
@@ -108,6 +109,7 @@ def test_stopped_three_times_is_bit_for_bit_as_never_stopped(
     flags = [*ADAM, "--max-update", str(UPDATES)]
     assert train(prepared, whole, *flags) == UPDATES
 
+    flags += ["--num-workers", "1"]  # a process, which must neither get the signals nor stay
     stopped.mkdir()
     (stopped / STOP_FILE).touch()
     assert train(prepared, stopped, *flags) == 1
@@ -120,6 +122,7 @@ def test_stopped_three_times_is_bit_for_bit_as_never_stopped(
             assert train(prepared, stopped, *flags) == update
         finally:
             logging.getLogger().removeHandler(handler)
+        assert multiprocessing.active_children() == []
         assert f"stopped by {signal.Signals(signum).name} at {update} updates" in caplog.text
     assert train(prepared, stopped, *flags) == UPDATES
 

@@ -12,7 +12,7 @@ export PYTHONPATH=ROOT
 python -m data_prep multi30k --pair en-de --output out/data --data corpus
 
 # train
-python -m torch.distributed.run --standalone --nproc_per_node=4 -m capsnmt.experiment.training out/data/bin --user-dir ROOT/capsnmt --source-lang en --target-lang de --required-batch-size-multiple 1 --arch transformer_em_routing_tiny --task translation --criterion label_smoothed_cross_entropy --label-smoothing 0.1 --optimizer adam --adam-betas '(0.9, 0.98)' --lr 0.003 --lr-scheduler inverse_sqrt --warmup-updates 2000 --warmup-init-lr 1e-7 --dropout 0.3 --share-all-embeddings --max-update 4000 --save-interval-updates 100 --keep-interval-updates 10 --no-epoch-checkpoints --log-interval 50 --max-tokens 1024 --update-freq 1 --distributed-world-size 4 --fp16 --seed 7 --save-dir out/em_routing/seed-7/checkpoints --log-format json
+python -m torch.distributed.run --standalone --nproc_per_node=4 -m capsnmt.experiment.training out/data/bin --user-dir ROOT/capsnmt --source-lang en --target-lang de --required-batch-size-multiple 1 --arch transformer_em_routing_tiny --task translation --criterion label_smoothed_cross_entropy --label-smoothing 0.1 --optimizer adam --adam-betas '(0.9, 0.98)' --lr 0.003 --lr-scheduler inverse_sqrt --warmup-updates 2000 --warmup-init-lr 1e-7 --dropout 0.3 --share-all-embeddings --max-update 4000 --save-interval-updates 100 --keep-interval-updates 10 --no-epoch-checkpoints --log-interval 50 --max-tokens 1024 --update-freq 1 --distributed-world-size 4 --load-checkpoint-on-all-dp-ranks --fp16 --seed 7 --save-dir out/em_routing/seed-7/checkpoints --log-format json
 
 # average
 python -m capsnmt.evaluation.average out/em_routing/seed-7/checkpoints --output out/em_routing/seed-7/averaged.pt --last-updates 10
