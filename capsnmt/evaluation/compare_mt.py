@@ -203,3 +203,40 @@ def salient_ngrams(
         ]
 
     return SalientNgrams(shown(1), shown(-1))
+
+
+def salient_sentences(
+    reference: Sequence[str], left: Sequence[str], right: Sequence[str], count: int
+) -> Tuple[List[int], List[int]]:
+    """compare-mt's sentence examples: where two systems differ most in sentence BLEU.
+
+    **D**: of sentences with an equal difference the first in the test set is shown.
+
+    Args:
+        reference, left, right: tokens, separated by spaces.
+        count: sentences a side; one that both translate equally well is never shown.
+
+    Returns:
+        The numbers of the sentences, from 0, that the left system translates better, then of those
+        that the right one does; the greatest difference first.
+
+    Raises:
+        ImportError: compare-mt is not installed; :func:`is_installed` tells.
+    """
+    from compare_mt.scorers import SentBleuScorer
+
+    scorer = SentBleuScorer()
+
+    def bleu(target: str, line: str) -> float:
+        return float(scorer.score_sentence(target.split(), line.split())[0])
+
+    gains = [
+        bleu(target, other) - bleu(target, one) if one != other else 0.0
+        for target, one, other in zip(reference, left, right)
+    ]
+
+    def shown(sign: int) -> List[int]:
+        best = sorted(range(len(gains)), key=lambda number: -sign * gains[number])[:count]
+        return [number for number in best if sign * gains[number] > 0]
+
+    return shown(-1), shown(1)

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
-from typing import Any, Dict, List, Optional, Sequence
+from typing import Any, Dict, Sequence
 
 from capsnmt.errors import ConfigurationError
 from capsnmt.evaluation import compare_mt
@@ -23,7 +22,7 @@ from capsnmt.evaluation.significance import paired_bootstrap
 from capsnmt.evaluation.statistics import bleu_statistics
 from capsnmt.evaluation.systems import Output, System, TextSettings, outputs_of, read_systems
 from capsnmt.evaluation.text import moses_limits
-from capsnmt.evaluation.tokenized import Tokens, tokenized_scores, tokens_of
+from capsnmt.evaluation.tokenized import tokenized_scores, tokens_of
 
 RESAMPLES, SEED = 1000, 12345
 AllScores = Dict[str, Dict[str, Score]]
@@ -53,6 +52,11 @@ def evaluate(
         check_pairs(systems)
     length_unit, source = source_of(outputs, args.source, len(reference))
     tokens = tokens_of(outputs, reference, target_lang, args.tokenized_reference)
+    if tokens is None and args.compare_mt is not None:
+        raise ConfigurationError(
+            "--compare-mt compares words, which no spaces part in this target language: give "
+            "--tokenized-reference FILE, and systems tokenised alike"
+        )
     resamples, seed = args.resamples or RESAMPLES, args.seed or SEED
 
     metrics = build_metrics(target_lang, reference)
@@ -86,8 +90,9 @@ def evaluate(
         )
         for system in systems
     ]
-    if args.compare_mt is not None:
-        compare_mt_report(args.compare_mt, systems, tokens, source, resamples, seed)
+    if tokens is not None and args.compare_mt is not None:
+        firsts = [(system.name, tokens.lines[system.outputs[0].label]) for system in systems]
+        compare_mt.write_report(args.compare_mt, tokens.reference, firsts, source, resamples, seed)
     return Evaluation(
         reference=name,
         raw_reference=args.reference is not None,
@@ -101,28 +106,6 @@ def evaluate(
         seed=seed,
         compare_mt=args.compare_mt,
     )
-
-
-def compare_mt_report(
-    folder: Path,
-    systems: Sequence[System],
-    tokens: Optional[Tokens],
-    source: Optional[List[str]],
-    resamples: int,
-    seed: int,
-) -> None:
-    """compare-mt's report on the first output of each system.
-
-    Raises:
-        ConfigurationError: there are no words to compare, or compare-mt failed.
-    """
-    if tokens is None:
-        raise ConfigurationError(
-            "--compare-mt compares words between spaces, which this target language has not: give "
-            "--tokenized-reference FILE, and systems tokenised alike"
-        )
-    firsts = [(system.name, tokens.lines[system.outputs[0].label]) for system in systems]
-    compare_mt.write_report(folder, tokens.reference, firsts, source, resamples, seed)
 
 
 def tested_scores(

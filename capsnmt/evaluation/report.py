@@ -117,7 +117,8 @@ def as_text(evaluation: Evaluation) -> str:
     if evaluation.compare_mt is not None:
         lines += [
             "",
-            f"compare-mt's report: {evaluation.compare_mt / PAGE}. Its bootstrap, "
+            f"compare-mt's report on the first output of each: {evaluation.compare_mt / PAGE}. Its "
+            "bootstrap, "
             f"{evaluation.resamples:,} resamples of {SAMPLE_RATIO:.0%} of the segments, seed "
             f"{evaluation.seed}, is another test than ours: do not mix them",
         ]

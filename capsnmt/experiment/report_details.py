@@ -21,7 +21,7 @@ from capsnmt.experiment.report_results import NONE
 from capsnmt.experiment.report_run import ReportedRun
 from capsnmt.experiment.report_test_set import SEED, Lengths, TestSet
 
-SALIENT = 8  # n-grams a side
+NGRAMS, SENTENCES = 8, 3  # shown a side
 CURVES, LENGTHS = "learning_curve", "bleu_by_length"
 
 
@@ -123,18 +123,24 @@ def _salient(test_set: TestSet, names: Sequence[str]) -> Iterator[Block]:
         )
         return
     for number, name in enumerate(names[1:], 1):
-        found = test_set.salient(0, number, SALIENT)
+        found = test_set.salient(0, number, NGRAMS, SENTENCES)
         if found is None:
             yield Paragraph("Without salient differences: no spaces part the words.")
             return
+        pairs = [*found.ngrams.right, *found.ngrams.left]
         yield Heading(f"What {name} gets right more or less often than {names[0]}")
         yield Table(
             f"n-grams of the reference that tell {name} from {names[0]} most, by compare-mt",
             ["n-gram", f"matched by {names[0]}", f"matched by {name}"],
-            [[ngram, str(one), str(two)] for ngram, one, two in [*found.right, *found.left]],
+            [[ngram, str(one), str(two)] for ngram, one, two in pairs],
             numeric=1,
         )
+        pair = [names[0], name]
+        for better, sentences in ((name, found.right), (names[0], found.left)):
+            if sentences:
+                yield Paragraph(f"Chosen: the sentences that {better} gains most on.")
+                yield Samples(test_set.languages, pair, sentences)
     yield Paragraph(
-        "Salient n-grams (n = 1..4) by compare-mt: matches with the reference, add-one smoothed. "
-        "They are chosen for being different, and prove nothing by themselves."
+        "By compare-mt: n-grams (n = 1..4) by their matches with the reference, add-one smoothed; "
+        "sentences by sentence BLEU. They are chosen for being different, and prove nothing."
     )

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import random
 from dataclasses import dataclass
-from typing import List, Optional, Sequence
+from typing import Iterable, List, Optional, Sequence
 
 from capsnmt.errors import ConfigurationError
-from capsnmt.evaluation.compare_mt import SalientNgrams, salient_ngrams
+from capsnmt.evaluation.compare_mt import SalientNgrams, salient_ngrams, salient_sentences
 from capsnmt.evaluation.lengths import bleu_by_length, bucket_of, counts, mean_by_length
 from capsnmt.evaluation.reading import read_lines
 from capsnmt.evaluation.statistics import bleu_statistics
@@ -42,6 +42,19 @@ class Lengths:
 
 
 @dataclass(frozen=True)
+class Salient:
+    """What tells two systems apart.
+
+    Attributes:
+        left, right: the sentences that either system translates better by most.
+    """
+
+    ngrams: SalientNgrams
+    left: List[Translations]
+    right: List[Translations]
+
+
+@dataclass(frozen=True)
 class TestSet:
     """What was translated, and how.
 
@@ -61,14 +74,20 @@ class TestSet:
 
     def samples(self, count: int) -> List[Translations]:
         """Sentences drawn by :func:`draw_numbers`, as the first seed of each system has them."""
+        systems = range(len(self.outputs))
+        return self.translations(draw_numbers(len(self.reference), count), systems)
+
+    def translations(self, numbers: Iterable[int], systems: Iterable[int]) -> List[Translations]:
+        """Some sentences as the first seeds of some systems translated them."""
+        firsts = [self.outputs[system][0].hypotheses for system in systems]
         return [
             Translations(
                 number,
                 self.source[number],
                 self.reference[number],
-                [seeds[0].hypotheses[number] for seeds in self.outputs],
+                [hypotheses[number] for hypotheses in firsts],
             )
-            for number in draw_numbers(len(self.reference), count)
+            for number in numbers
         ]
 
     def by_length(self) -> Lengths:
@@ -86,8 +105,12 @@ class TestSet:
             [mean_by_length([bleu(output) for output in seeds]) for seeds in self.outputs],
         )
 
-    def salient(self, left: int, right: int, count: int) -> Optional[SalientNgrams]:
-        """compare-mt's n-grams of two systems' first seeds; ``None`` where no spaces part words.
+    def salient(self, left: int, right: int, ngrams: int, sentences: int) -> Optional[Salient]:
+        """What compare-mt finds in two first seeds; ``None`` where no spaces part words.
+
+        Args:
+            left, right: which systems.
+            ngrams, sentences: how many of each a side.
 
         Raises:
             ImportError: compare-mt is not installed.
@@ -96,8 +119,12 @@ class TestSet:
         tokens = tokens_of(pair, self.reference, self.languages[1], None)
         if tokens is None:
             return None
-        one, other = (tokens.lines[each.label] for each in pair)
-        return salient_ngrams(tokens.reference, one, other, count)
+        texts = tokens.reference, *(tokens.lines[each.label] for each in pair)
+        found = salient_sentences(*texts, sentences)
+        return Salient(
+            salient_ngrams(*texts, ngrams),
+            *(self.translations(numbers, [left, right]) for numbers in found),
+        )
 
 
 def draw_numbers(sentences: int, samples: int, seed: int = SEED) -> List[int]:

@@ -12,7 +12,12 @@ import pytest
 
 from capsnmt.errors import ConfigurationError
 from capsnmt.evaluation import compare_mt
-from capsnmt.evaluation.compare_mt import check_folder, salient_ngrams, write_report
+from capsnmt.evaluation.compare_mt import (
+    check_folder,
+    salient_ngrams,
+    salient_sentences,
+    write_report,
+)
 
 SIZE = 120
 
@@ -63,6 +68,15 @@ def test_salient_ngrams_favour_the_side_that_matches_more_often() -> None:
     ngrams = salient_ngrams(["a b"] * 3, ["a x", "a x", "x b"], ["x b", "x b", "x b"], 5)
     assert ngrams.left == [("a", 2, 0)]
     assert ngrams.right == [("b", 1, 3)]
+
+
+def test_salient_sentences_are_those_of_the_greatest_gain_and_never_a_tie() -> None:
+    reference = ["a b c d e f"] * 5
+    left = ["a b c d e f", "x y", "a b c d e f", "x y", "a b c d e x"]
+    right = ["x y", "a b c d e f", "a b c d e f", "a b c d x y", "a b c d e f"]
+    better, worse = salient_sentences(reference, left, right, 2)
+    assert better == [0]
+    assert worse == [1, 3]
 
 
 def test_a_folder_of_other_things_is_never_replaced(tmp_path: Path) -> None:

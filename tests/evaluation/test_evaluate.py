@@ -321,6 +321,10 @@ MISTAKES: Dict[str, Tuple[List[str], str]] = {
         "x has 3 outputs, but the baseline b has 2",
     ),
     "folder of others": (["{good}", "--compare-mt", "{folder}"], "is no report of compare-mt"),
+    "no words to compare": (
+        ["{good}", "--target-lang", "zh", "--compare-mt", "{folder}/new"],
+        "compares words, which no spaces part",
+    ),
     "JSON onto a system": (["{good}", "--json", "{half}"], "is no report of this command"),
 }
 

@@ -89,8 +89,8 @@ def test_the_page_loads_nothing_and_runs_nothing(content: str) -> None:
 
 def test_every_text_is_shown_as_it_is(content: str) -> None:
     shown = html.unescape(re.sub(r"<[^>]*>", "", content))
-    # the title twice, a translation, the command, the device
-    assert shown.count(EVIL) == 5
+    # the title twice, a translation that is drawn and chosen, the command, the device
+    assert shown.count(EVIL) == 6
     assert shlex.quote(EVIL) in shown
     assert SOURCES[3] in shown
 
