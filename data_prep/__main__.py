@@ -80,6 +80,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
             recipe = replace(recipe, cleaning=replace(recipe.cleaning, deduplicate=True))
         if options.local is not None and not options.local.is_dir():
             raise PreparationError(f"--local {options.local}: no such folder")
+        if options.mirror and (options.local is not None or options.offline):
+            raise PreparationError(
+                f"--mirror {options.mirror[0]}: nothing is fetched with --local or --offline: "
+                f"leave one out"
+            )
         how = Options(options.local, options.offline, options.mirror, options.workers, command)
         folder = prepare(recipe, options.output, how)
     except PreparationError as error:

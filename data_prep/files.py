@@ -19,13 +19,14 @@ BLOCK = 1 << 20
 FALSE_ENDS = re.compile("[\r\v\f\x1c-\x1e\x85\u2028\u2029]")
 
 
-def sha256(path: Path) -> str:
-    """Return the hexadecimal SHA-256 of a file."""
-    digest = hashlib.sha256()
+def checksum(path: Path, like: str = "") -> str:
+    """Return the SHA-256 of a file, or ``md5:`` and its MD5 if `like` is written so."""
+    prefix, algorithm = ("md5:", "md5") if like.startswith("md5:") else ("", "sha256")
+    digest = hashlib.new(algorithm)
     with path.open("rb") as stream:
         for block in iter(lambda: stream.read(BLOCK), b""):
             digest.update(block)
-    return digest.hexdigest()
+    return prefix + digest.hexdigest()
 
 
 def beside(path: Path) -> Path:
@@ -132,7 +133,7 @@ def write_pairs(source: Path, target: Path, pairs: Iterable[tuple[str, str]]) ->
 
 def describe(path: Path) -> dict[str, int | str]:
     """Return size, checksum and, for text, the lines and whitespace-separated tokens of a file."""
-    description: dict[str, int | str] = {"bytes": path.stat().st_size, "sha256": sha256(path)}
+    description: dict[str, int | str] = {"bytes": path.stat().st_size, "sha256": checksum(path)}
     if path.suffix in {".bin", ".idx", ".gz", ".whl"}:
         return description
     lines = tokens = 0

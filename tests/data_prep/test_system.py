@@ -126,10 +126,10 @@ def test_a_failing_fairseq_preprocess_is_one_line(tmp_path):
 
 
 def test_the_recipe_knows_the_published_files(multi30k):
-    from data_prep.files import sha256
+    from data_prep.files import checksum
     from data_prep.recipe import load_recipe
 
     files = load_recipe("multi30k").corpus.files
-    assert {name: sha256(multi30k / name) for name in files} == {
+    assert {name: checksum(multi30k / name) for name in files} == {
         name: file.checksum for name, file in files.items()
     }

@@ -1,0 +1,241 @@
+"""Lines a second and peak memory of every step of data preparation, on synthetic text.
+
+``python scripts/measure_data_prep.py --lines 1000000 --workers 2`` prepares Chinese-English text
+of WMT17's shape and prints a Markdown table, with the time that WMT17's 20.6M pairs would take on
+more cores. That is reckoned from the processor time, which other work on the machine does not
+change: a step that runs on all cores is taken to scale with them, any other does not; the merges of
+BPE, whose time is that of the vocabulary, do not grow with the lines either.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import platform
+import random
+import shutil
+import sys
+import tarfile
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT))
+
+from data_prep import segmentation  # noqa: E402
+from data_prep.engine import Options, prepare  # noqa: E402
+from data_prep.files import write_pairs  # noqa: E402
+from data_prep.manifest import Manifest, Step  # noqa: E402
+from data_prep.recipe import load_recipe  # noqa: E402
+
+WMT17_LINES = 20_600_000
+PARALLEL = ("tokenise", "count", "segment", "binarise")
+SECONDS_BETWEEN_SAMPLES = 0.2
+WORDS, CHARACTERS = 200_000, 5_000
+MEAN_WORDS = 24
+
+
+@dataclass
+class Measurement:
+    """What one step took.
+
+    Attributes:
+        name: of the step.
+        seconds: wall-clock time.
+        processor: seconds of processor time, of all processes.
+        peak: bytes of memory of the process and all below it, each shared page counted once.
+    """
+
+    name: str
+    seconds: float = 0.0
+    processor: float = 0.0
+    peak: int = 0
+
+
+def _children(process: int) -> Iterator[int]:
+    for task in Path(f"/proc/{process}/task").glob("*/children"):
+        for child in map(int, task.read_text().split()):
+            yield child
+            yield from _children(child)
+
+
+def memory_of_tree() -> int:
+    """Return the proportional set size, in bytes, of this process and all below it."""
+    total = 0
+    for process in (os.getpid(), *_children(os.getpid())):
+        try:
+            told = Path(f"/proc/{process}/smaps_rollup").read_text()
+        except OSError:  # it has ended
+            continue
+        total += next(int(line.split()[1]) for line in told.splitlines() if line.startswith("Pss:"))
+    return total * 1024
+
+
+@contextmanager
+def measured(measurement: Measurement) -> Iterator[None]:
+    """Write the time taken and the largest memory seen into `measurement`."""
+    done = threading.Event()
+
+    def watch() -> None:
+        while not done.wait(SECONDS_BETWEEN_SAMPLES):
+            measurement.peak = max(measurement.peak, memory_of_tree())
+
+    watcher = threading.Thread(target=watch)
+    measurement.peak = memory_of_tree()
+    watcher.start()
+    start, before = time.monotonic(), sum(os.times()[:4])
+    try:
+        yield
+    finally:
+        measurement.seconds = time.monotonic() - start
+        measurement.processor = sum(os.times()[:4]) - before
+        done.set()
+        watcher.join()
+        print(f"  {measurement}", file=sys.stderr, flush=True)
+
+
+def _zipf(items: list[str], rng: random.Random, count: int) -> list[str]:
+    # Inverse of the distribution function of Zipf's law with exponent 1, nearly.
+    return [items[int(len(items) ** rng.random()) - 1] for _ in range(count)]
+
+
+def synthetic_pairs(lines: int, seed: int = 1) -> Iterator[tuple[str, str]]:
+    """Yield Chinese and English lines whose words follow Zipf's law."""
+    rng = random.Random(seed)
+    letters = "etaoinshrdlucmfwypvbgkjqxz"
+    words = ["".join(_zipf(list(letters), rng, rng.randint(2, 11))) for _ in range(WORDS)]
+    characters = [chr(0x4E00 + 4 * number) for number in range(CHARACTERS)]
+    for _ in range(lines):
+        length = max(3, int(rng.gauss(MEAN_WORDS, 8)))
+        english = " ".join(_zipf(words, rng, length)).capitalize()
+        chinese = "".join(_zipf(characters, rng, int(length * 1.6)))
+        yield f"{chinese}，{rng.randint(1, 99)}。", f"{english}, {rng.randint(1, 99)}."
+
+
+def write_corpus(folder: Path, lines: int) -> Path:
+    """Write an archive of `lines` pairs, and the recipe that prepares it as WMT17's is."""
+    sizes = {"train": lines, "valid": 2000, "test": 2000}
+    for seed, (split, size) in enumerate(sizes.items(), 1):
+        write_pairs(folder / f"{split}.zh", folder / f"{split}.en", synthetic_pairs(size, seed))
+    with tarfile.open(folder / "corpus.tgz", "w:gz", compresslevel=6) as tar:
+        for split in sizes:
+            for side in ("zh", "en"):
+                tar.add(folder / f"{split}.{side}", f"corpus/{split}.{side}")
+                (folder / f"{split}.{side}").unlink()
+    recipe = {
+        "description": f"{lines:,} synthetic pairs",
+        "pair": "zh-en",
+        "corpus": {
+            "kind": "published",
+            "files": {"corpus.tgz": {}},
+            "splits": {
+                split: [{"file": "corpus.tgz", "members": f"{split}.{{language}}"}]
+                for split in sizes
+            },
+        },
+        "tokenisers": {"zh": "jieba", "en": "moses"},
+        "cleaning": {"max_length": 49, "deduplicate": True},
+        "segmentation": {"size": 32000, "joint": False},
+    }
+    path = folder / "synthetic.yaml"
+    path.write_text(yaml.safe_dump(recipe), encoding="utf-8")
+    return path
+
+
+@contextmanager
+def replaced(owner: Any, name: str, value: Any) -> Iterator[None]:
+    """Let an attribute of `owner` be `value` for a while."""
+    old = getattr(owner, name)
+    setattr(owner, name, value)
+    try:
+        yield
+    finally:
+        setattr(owner, name, old)
+
+
+def measured_steps(recipe: Path, folder: Path, workers: int) -> list[Measurement]:
+    """Prepare `recipe` and return what each of its larger steps took, in order."""
+    measurements: list[Measurement] = []
+    whole, learn = Manifest.is_whole, segmentation.learn_bpe
+
+    def measure(manifest: Manifest, step: Step) -> bool:
+        run = step.run
+
+        def timed(paths: list[Path]) -> object:
+            measurements.append(one := Measurement(step.name))
+            with measured(one):
+                return run(paths)
+
+        object.__setattr__(step, "run", timed)
+        return whole(manifest, step)
+
+    def merge(*arguments: Any, **settings: Any) -> None:
+        """Learn the merges, as a step of its own beside the counting of words."""
+        language = measurements[-1].name.split()[-1]
+        one = Measurement(f"merges of BPE {language}")
+        with measured(one):
+            learn(*arguments, **settings)
+        measurements.insert(-1, one)
+
+    with replaced(Manifest, "is_whole", measure), replaced(segmentation, "learn_bpe", merge):
+        prepare(load_recipe(str(recipe)), folder, Options(local=recipe.parent, workers=workers))
+    for merges, both in zip(measurements, measurements[1:]):
+        if merges.name.startswith("merges"):
+            both.name = both.name.replace("learn subwords", "count words")
+            both.seconds -= merges.seconds
+            both.processor -= merges.processor
+    return [one for one in measurements if "valid" not in one.name and "test" not in one.name]
+
+
+def table(measurements: list[Measurement], lines: int, cores: int) -> Iterator[str]:
+    """Yield the Markdown table."""
+    yield (
+        f"| step | cores | lines/s | lines a processor second | peak memory "
+        f"| 20.6M lines on {cores} cores |"
+    )
+    yield "|---|---|---|---|---|---|"
+    total = 0.0
+    for one in measurements:
+        parallel = one.name.startswith(PARALLEL)
+        merges = one.name.startswith("merges")
+        growth = 1.0 if merges else WMT17_LINES / lines
+        minutes = one.processor / 60 * growth / (cores if parallel else 1)
+        total += minutes
+        yield (
+            f"| {one.name} | {'all' if parallel else 'one'} "
+            f"| {f'({one.seconds:,.0f} s)' if merges else f'{lines / one.seconds:,.0f}'} "
+            f"| {f'({one.processor:,.0f} s)' if merges else f'{lines / one.processor:,.0f}'} "
+            f"| {one.peak / 2**20:,.0f} MiB | {minutes:,.1f} min |"
+        )
+    peak = max(one.peak for one in measurements)
+    yield f"| all | | | | {peak / 2**20:,.0f} MiB | {total:,.0f} min |"
+
+
+def main() -> None:
+    """Run the command line."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--lines", type=int, default=1_000_000, help="pairs (default: a million)")
+    parser.add_argument("--workers", type=int, default=os.cpu_count() or 1, help="processes")
+    parser.add_argument("--cores", type=int, default=16, help="cores to extrapolate to")
+    options = parser.parse_args()
+    folder = Path(tempfile.mkdtemp(prefix="measure_data_prep."))
+    try:
+        recipe = write_corpus(folder, options.lines)
+        measurements = measured_steps(recipe, folder / "out", options.workers)
+    finally:
+        shutil.rmtree(folder)
+    print(f"{options.lines:,} pairs, {options.workers} processes, {platform.machine()}, ", end="")
+    print(f"Python {platform.python_version()}")
+    print("\n".join(table(measurements, options.lines, options.cores)))
+
+
+if __name__ == "__main__":
+    main()
