@@ -46,6 +46,7 @@ class Catalogues:
     max_ratio: float = 2.5
 
     tools: ClassVar[tuple[str, ...]] = ("polib",)
+    lines: ClassVar[Mapping[str, int]] = {}
 
     def __post_init__(self) -> None:
         check_names(self.packages)

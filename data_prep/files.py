@@ -120,15 +120,17 @@ def write_lines(path: Path, lines: Iterable[str]) -> None:
             stream.write("\n")
 
 
-def write_pairs(source: Path, target: Path, pairs: Iterable[tuple[str, str]]) -> None:
-    """Write sentence pairs as two line-aligned files."""
+def write_pairs(source: Path, target: Path, pairs: Iterable[tuple[str, str]]) -> int:
+    """Write sentence pairs as two line-aligned files, and return how many there were."""
+    count = 0
     with (
         source.open("w", encoding="utf-8", newline="\n") as left,
         target.open("w", encoding="utf-8", newline="\n") as right,
     ):
-        for source_line, target_line in pairs:
+        for count, (source_line, target_line) in enumerate(pairs, 1):  # noqa: B007
             left.write(f"{source_line}\n")
             right.write(f"{target_line}\n")
+    return count
 
 
 def describe(path: Path) -> dict[str, int | str]:

@@ -9,7 +9,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, ClassVar
 
-from data_prep.archive import INSIDE, matches
+from data_prep.archive import INSIDE, is_archive, matches
 from data_prep.errors import PreparationError
 from data_prep.files import aligned
 from data_prep.formats import FORMATS
@@ -64,6 +64,7 @@ class Published:
         splits: split -> its pieces; text is short for one piece, a plain file.
         mirrors: addresses of folders that have the files by their names.
         alone: name of a training corpus -> what to expect if it is the only one.
+        lines: split -> how many the papers' has; another number is worth a warning.
         corpora: names of the training corpora that are used; none for all.
     """
 
@@ -71,6 +72,7 @@ class Published:
     splits: Mapping[str, tuple[Piece, ...]]
     mirrors: tuple[str, ...] = ()
     alone: Mapping[str, str] = field(default_factory=dict)
+    lines: Mapping[str, int] = field(default_factory=dict)
     corpora: tuple[str, ...] = ()
 
     tools: ClassVar[tuple[str, ...]] = ("pooch",)
@@ -121,40 +123,52 @@ class Published:
     def check(self, language: str, where: str) -> None:
         """Raise a PreparationError that starts with `where` if the YAML cannot give `language`."""
         check_names(self.files)
+        self._check_files(where)
+        for split, piece in self._pieces():
+            self._check_piece(split, piece, language, where)
+
+    def _check_files(self, where: str) -> None:
         for name, file in self.files.items():
             if not CHECKSUM.fullmatch(file.checksum):
                 raise PreparationError(
                     f"{where}: checksum {file.checksum!r} of {name}: 64 hexadecimal digits "
                     f"(SHA-256), or md5: and 32"
                 )
-            if file.otherwise and file.otherwise not in self.files:
+            if file.otherwise and (
+                file.otherwise not in self.files or self.files[file.otherwise].otherwise
+            ):
                 raise PreparationError(
-                    f"{where}: {name} is otherwise {file.otherwise!r}, which is not in files"
+                    f"{where}: {name} is otherwise {file.otherwise!r}: name another of files, "
+                    f"one that is not otherwise a third"
                 )
-        for split, piece in self._pieces():
-            if piece.source(language) not in self.files:
-                raise PreparationError(
-                    f"{where}: no file {piece.source(language)} for split {split}: "
-                    f"add it to files, or correct splits"
-                )
-            if isinstance(piece.members, Mapping) and language not in piece.members:
-                raise PreparationError(f"{where}: split {split}: no members for {language}")
-            if piece.format not in FORMATS:
-                raise PreparationError(
-                    f"{where}: format {piece.format!r} of split {split}: use {', '.join(FORMATS)}"
-                )
-            column = piece.columns.get(language)
-            if piece.format == "tsv" and not (isinstance(column, int) and column > 0):
-                raise PreparationError(
-                    f"{where}: columns {dict(piece.columns)} of split {split}: give {language} a "
-                    f"column, from 1"
-                )
-            try:
-                codecs.lookup(piece.encoding)
-            except LookupError:
-                raise PreparationError(
-                    f"{where}: encoding {piece.encoding!r} of split {split} is unknown to Python"
-                ) from None
+
+    def _check_piece(self, split: str, piece: Piece, language: str, where: str) -> None:
+        if piece.source(language) not in self.files:
+            raise PreparationError(
+                f"{where}: no file {piece.source(language)} for split {split}: "
+                f"add it to files, or correct splits"
+            )
+        if is_archive(Path(piece.source(language))) != bool(piece.members):
+            fault = "no archive: leave out" if piece.members else "an archive: give"
+            raise PreparationError(f"{where}: split {split}: {piece.file} is {fault} members")
+        if isinstance(piece.members, Mapping) and language not in piece.members:
+            raise PreparationError(f"{where}: split {split}: no members for {language}")
+        if piece.format not in FORMATS:
+            raise PreparationError(
+                f"{where}: format {piece.format!r} of split {split}: use {', '.join(FORMATS)}"
+            )
+        column = piece.columns.get(language)
+        if piece.format == "tsv" and not (isinstance(column, int) and column > 0):
+            raise PreparationError(
+                f"{where}: columns {dict(piece.columns)} of split {split}: give {language} a "
+                f"column, from 1"
+            )
+        try:
+            codecs.lookup(piece.encoding)
+        except LookupError:
+            raise PreparationError(
+                f"{where}: encoding {piece.encoding!r} of split {split} is unknown to Python"
+            ) from None
 
     def _pieces(self) -> Iterator[tuple[str, Piece]]:
         return ((split, piece) for split, pieces in self.splits.items() for piece in pieces)
@@ -240,10 +254,10 @@ def _texts(path: Path, pattern: str) -> list[Path]:
     """Return the text files of a source: itself, or what was unpacked of it."""
     if not path.is_dir():
         return [path]
-    *folders, last = pattern.split(INSIDE)
-    for folder in folders:
-        path = next(iter(_like(path, folder)))
-    return _like(path, last)
+    paths = [path]
+    for part in pattern.split(INSIDE):
+        paths = [entry for folder in paths for entry in _like(folder, part)]
+    return [path for path in paths if path.is_file()]
 
 
 def _like(folder: Path, pattern: str) -> list[Path]:

@@ -32,6 +32,10 @@ class Corpus(Protocol):
     def splits(self) -> Mapping[str, Any]:
         """Return the splits, by name."""
 
+    @property
+    def lines(self) -> Mapping[str, int]:
+        """Return how many lines the papers' splits have, where that is known."""
+
     def check(self, language: str, where: str) -> None:
         """Raise a PreparationError that starts with `where` if `language` cannot be had."""
 

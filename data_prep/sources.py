@@ -27,7 +27,8 @@ class SourceFile:
         urls: its addresses, tried in this order; one that is a list has the file cut in parts.
         checksum: its SHA-256, or ``md5:`` and its MD5 where no better one is published; empty
             where none is known: then the first use is trusted and recorded.
-        otherwise: another file of the recipe, with the same text in another packing.
+        otherwise: another file of the recipe, with the same text in another packing; where it is
+            an archive in the place of a plain file, the member is called as the plain file is.
     """
 
     urls: tuple[Any, ...] = ()
@@ -94,9 +95,7 @@ def obtain(
     Raises:
         PreparationError: it is missing or damaged and no mirror gives it, naming each of them.
     """
-    packings = [name]
-    while files[packings[-1]].otherwise:
-        packings.append(files[packings[-1]].otherwise)
+    packings = [name, files[name].otherwise] if files[name].otherwise else [name]
     if store.local is not None:
         return _local(packings, files, store.local, store.folder)
     path = _cached(packings, files, store) or _fetched(packings, files, mirrors, store)

@@ -16,7 +16,7 @@ from data_prep.errors import PreparationError
 from data_prep.files import read_lines, read_pairs, write_lines, write_pairs
 from data_prep.manifest import Step
 from data_prep.parallel import LineFunction, map_lines
-from data_prep.progress import watched
+from data_prep.progress import say, watched
 from data_prep.recipe import Recipe
 from data_prep.segmentation import make_segmenter
 from data_prep.text import make_tokeniser
@@ -66,7 +66,10 @@ class Preparation:
             pairs, notes = recipe.corpus.pairs(sources, *self.languages)
             for number, split in enumerate(recipe.splits):
                 source, target = paths[2 * number : 2 * number + 2]
-                write_pairs(source, target, watched(pairs[split], split))
+                lines = write_pairs(source, target, watched(pairs[split], split))
+                expected = recipe.corpus.lines.get(split, lines)
+                if lines != expected:
+                    say(f"  WARNING: {split} has {lines:,} pairs, the papers' has {expected:,}")
             return notes
 
         settings = {"pair": recipe.pair, **recipe.corpus.settings()}

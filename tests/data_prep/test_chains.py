@@ -77,6 +77,10 @@ def test_every_split_has_the_published_sentences_in_order(chain, run, tmp_path, 
                 made = [text.replace(" ", "") for text in made]
             assert made == expected, (split, side)
     assert _text(tmp_path / "prepared" / "bpe" / f"test.{side}")
+    papers = {"wmt14_en_de": "3,000", "wmt17_zh_en": "2,002", "iwslt14_es_en": "5,593"}
+    papers["iwslt15_en_vi"] = "1,553"
+    lines = len(list(SPLITS[name]["valid"]))
+    assert f"WARNING: valid has {lines} pairs, the papers' has {papers[name]}" in said
 
 
 @pytest.mark.parametrize("name", CHAINS)

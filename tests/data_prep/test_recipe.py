@@ -76,7 +76,7 @@ def _piece(**values):
         (_piece(file="train.en", format="xml"), "format 'xml' of split test2: use plain, moses"),
         (_piece(file="train.en", encoding="utf8x"), "encoding 'utf8x' of split test2 is unknown"),
         (_piece(file="train.en", format="tsv"), "columns {} of split test2: give en a column"),
-        (_piece(file="train.en", members={"en": "x"}), "split test2: no members for de"),
+        (_piece(file="train.en", members="x"), "train.en is no archive: leave out members"),
         (_piece(file="train.en", member="x"), "split test2: unknown key 'member'"),
         (_piece(members="x"), "split test2: key 'file' is missing"),
         (lambda r: r["corpus"]["splits"].update(test=3), "split test: a list is needed, not 3"),
@@ -84,7 +84,11 @@ def _piece(**values):
         (lambda r: r["corpus"]["files"].update(x="1f"), "checksum '1f' of x: 64 hexadecimal"),
         (
             lambda r: r["corpus"]["files"].update(x={"otherwise": "y"}),
-            "x is otherwise 'y', which is not in files",
+            "x is otherwise 'y': name another of files",
+        ),
+        (
+            lambda r: r["corpus"]["files"].update(x={"otherwise": "x"}),
+            "x is otherwise 'x': name another of files, one that is not otherwise a third",
         ),
     ],
 )
@@ -95,6 +99,15 @@ def test_a_wrong_recipe_says_what_is_wrong(corpus, tmp_path, change, message):
         load_recipe(str(write_recipe(tmp_path / "wrong.yaml", recipe)))
     assert message in str(error.value)
     assert "\n" not in str(error.value)
+
+
+def test_members_and_archives_belong_together(corpus, tmp_path):
+    recipe = recipe_of(corpus)
+    recipe["corpus"]["files"]["a.tgz"] = ""
+    for members, message in (("", "a.tgz is an archive: give members"), ({"en": "x"}, "for de")):
+        recipe["corpus"]["splits"]["test"] = [{"file": "a.tgz", "members": members}]
+        with pytest.raises(PreparationError, match=message):
+            load_recipe(str(write_recipe(tmp_path / "wrong.yaml", recipe)))
 
 
 def test_held_out_shares_leave_something_to_train_on(tmp_path):
