@@ -151,7 +151,10 @@ def compose(
     """
     names, each_run = [system.name for system in systems], distinct_names(runs)
     sections: Dict[str, List[Block]] = {
-        "Results": list(report_results.results(systems)),
+        "Results": [
+            *report_results.results(systems),
+            *report_results.comparisons(runs, each_run),
+        ],
         "Scores": [
             block
             for test_set in test_sets

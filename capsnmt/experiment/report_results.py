@@ -34,15 +34,7 @@ ONE_SEED = (
 
 
 def summary(runs: Sequence[ReportedRun], names: Sequence[str]) -> Iterator[Block]:
-    """The result in sentences, and how far to trust it."""
-    told = [
-        _comparison(run, name, test_set, scores)
-        for run, name in zip(runs, names)
-        for test_set, scores in run.scores.items()
-        if scores.get("baseline") not in (None, run.row)
-    ]
-    if told:
-        yield Listing(told)
+    """How far the results can be trusted: what a reader must know before the table."""
     updates = {run.curve.updates for run in runs}
     if len(updates) > 1:
         budgets = " and ".join(f"{number:,}" for number in sorted(updates))
@@ -51,6 +43,18 @@ def summary(runs: Sequence[ReportedRun], names: Sequence[str]) -> Iterator[Block
         )
     if len({(run.row, run.seed) for run in runs}) == len({run.row for run in runs}):
         yield Paragraph([Strong("One seed proves nothing."), ONE_SEED])
+
+
+def comparisons(runs: Sequence[ReportedRun], names: Sequence[str]) -> Iterator[Block]:
+    """The result in sentences, each run against its baseline."""
+    told = [
+        _comparison(run, name, test_set, scores)
+        for run, name in zip(runs, names)
+        for test_set, scores in run.scores.items()
+        if scores.get("baseline") not in (None, run.row)
+    ]
+    if told:
+        yield Listing(told)
 
 
 def _comparison(run: ReportedRun, name: str, test_set: str, scores: Mapping[str, Any]) -> str:
