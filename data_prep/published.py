@@ -134,6 +134,12 @@ class Published:
                     f"{where}: checksum {file.checksum!r} of {name}: 64 hexadecimal digits "
                     f"(SHA-256), or md5: and 32"
                 )
+            parts = [url if isinstance(url, list) else [url] for url in file.urls]
+            for url in chain.from_iterable(parts):
+                if not str(url).startswith(("http://", "https://")):
+                    raise PreparationError(
+                        f"{where}: url {url!r} of {name}: give an http:// or https:// address"
+                    )
             if file.otherwise and (
                 file.otherwise not in self.files or self.files[file.otherwise].otherwise
             ):

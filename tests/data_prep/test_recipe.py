@@ -83,6 +83,10 @@ def _piece(**values):
         (lambda r: r["corpus"]["files"].update({"../x.en": ""}), "'../x.en': a plain file name"),
         (lambda r: r["corpus"]["files"].update(x="1f"), "checksum '1f' of x: 64 hexadecimal"),
         (
+            lambda r: r["corpus"]["files"].update(x={"urls": [["ftp://host/x"]]}),
+            "url 'ftp://host/x' of x: give an http:// or https:// address",
+        ),
+        (
             lambda r: r["corpus"]["files"].update(x={"otherwise": "y"}),
             "x is otherwise 'y': name another of files",
         ),
