@@ -59,6 +59,10 @@ class Experiment:
             self.origin[key] = origin
 
 
+# Files for fairseq-hydra-train, beside the rows.
+HYDRA = "hydra"
+
+
 def configuration_folders() -> List[Path]:
     """Where named configurations are looked for: here first, then beside the package."""
     beside_package = Path(__file__).resolve().parents[2] / "configs"
@@ -72,6 +76,7 @@ def available() -> List[str]:
         path.relative_to(folder).with_suffix("").as_posix()
         for folder in configuration_folders()
         for path in folder.glob("*/*.yaml")
+        if path.parent.name != HYDRA
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import itertools
 from typing import Any, Dict, List, Optional, Tuple
 
@@ -14,6 +15,7 @@ from fairseq.models.transformer import (
     TransformerEncoderBase,
     TransformerModel,
 )
+from omegaconf import OmegaConf
 from torch import Tensor
 
 from capsnmt.errors import ConfigurationError
@@ -166,13 +168,17 @@ class CapsnmtTransformer(TransformerModel):
 
     @classmethod
     def build_model(cls, args: Any, task: Any) -> nn.Module:
+        saved = args
+        if OmegaConf.is_config(args):
+            # fairseq reads no more off a configuration of fairseq-hydra-train than it knows itself
+            args = argparse.Namespace(**OmegaConf.to_container(args, resolve=True))
         model = super().build_model(args, task)
         checkpoint: Optional[str] = args.init_from
         if checkpoint:
             initialise_from(model, checkpoint)
             # Only training starts from there: a model that is built again for generation gets its
-            # own checkpoint, on a machine that may not have this one. args is saved with it.
-            args.init_from = None
+            # own checkpoint, on a machine that may not have this one.
+            saved.init_from = None
         return model
 
     @classmethod
