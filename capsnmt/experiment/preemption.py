@@ -56,6 +56,17 @@ class Request:
         return str(file) if file.exists() else None
 
 
+def outlive() -> None:
+    """Let those decide about a signal whom this process starts, and now waits for.
+
+    A handler that does nothing keeps the threads alive that libraries started before the signals
+    were blocked; what is blocked stays so in the processes that are started.
+    """
+    for signum in ASKING:
+        signal.signal(signum, lambda *_: None)
+    signal.pthread_sigmask(signal.SIG_BLOCK, ASKING)
+
+
 def agree(asked: bool, trainer: Any) -> bool:
     """Whether any process of the training was asked: all must stop after the same update."""
     if trainer.data_parallel_world_size == 1:
@@ -92,7 +103,8 @@ def main(cfg: Any) -> None:
         logger.info(f"stopped by {cause or 'a request'} at {trainer.get_num_updates()} updates")
         return losses, True
 
-    # Those who start several processes block the signals, which a child inherits.
+    for signum in ASKING:
+        signal.signal(signum, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, ASKING)
     fairseq_train.train, fairseq_train.validate_and_save = train, validate_and_save
     try:

@@ -7,7 +7,6 @@ processes on the CPU, which none of these can start, by :func:`train_on_cpu`.
 from __future__ import annotations
 
 import os
-import signal
 import socket
 import subprocess
 from dataclasses import dataclass
@@ -60,8 +59,7 @@ def cli_main(argv: Optional[List[str]] = None) -> None:
         end_with_parent()
     args = options.parse_args_and_arch(options.get_training_parser(), input_args=argv)
     cfg = convert_namespace_to_omegaconf(args)
-    # Until the process that trains listens itself: whoever starts it must live as long as it does.
-    signal.pthread_sigmask(signal.SIG_BLOCK, preemption.ASKING)
+    preemption.outlive()
     distributed = cfg.distributed_training
     place = Place.of_step(os.environ)
     alone = distributed.distributed_world_size == 1

@@ -8,6 +8,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 from pathlib import Path
 from typing import Callable, Dict, Iterator, List, Tuple
 
@@ -195,8 +196,25 @@ def terminate_self(*_: object) -> None:
 
 def test_a_training_dies_of_the_signal_until_it_is_at_its_updates(monkeypatch):
     monkeypatch.setattr(fairseq_cli.train, "main", terminate_self)
-    signal.pthread_sigmask(signal.SIG_BLOCK, ASKING)
+    preemption.outlive()
     assert in_a_fork(lambda: preemption.main(None)) == -signal.SIGTERM
+
+
+def test_who_waits_for_a_training_outlives_a_signal_that_any_of_its_threads_gets():
+    begun, ended = threading.Event(), threading.Event()
+
+    def wait() -> None:
+        begun.set()
+        ended.wait()
+
+    thread = threading.Thread(target=wait)  # blocks nothing, as it starts before
+    thread.start()
+    begun.wait()
+    preemption.outlive()
+    terminate_self()
+    ended.set()
+    thread.join()
+    assert signal.pthread_sigmask(signal.SIG_BLOCK, ()) >= ASKING
 
 
 def test_what_a_listening_process_forks_does_not_get_the_signal():
