@@ -1,0 +1,128 @@
+"""What the launcher asks of SLURM and makes of its answers; tests/slurm runs a real one."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import List
+
+import pytest
+
+from capsnmt.errors import ConfigurationError
+from capsnmt.experiment import slurm
+from capsnmt.experiment.cli import main
+
+# Each command notes how it was called; what it answers stands in a file of its name.
+COMMAND = """#!/bin/sh
+echo "$0 $*" >>"${0%/*}/called"
+cat "${0%/*}/$(basename "$0").says" 2>/dev/null
+test ! -e "${0%/*}/$(basename "$0").fails" || { cat "${0%/*}/$(basename "$0").fails" >&2; exit 1; }
+"""
+
+
+class Cluster:
+    """Commands that stand in for those of SLURM."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        folder.mkdir()
+        for name in ("sbatch", "squeue", "scontrol"):
+            (folder / name).write_text(COMMAND, encoding="utf-8")
+            (folder / name).chmod(0o755)
+
+    def says(self, command: str, answer: str, how: str = "says") -> None:
+        (self.folder / f"{command}.{how}").write_text(answer + "\n", encoding="utf-8")
+
+    def called(self, command: str) -> List[str]:
+        path = self.folder / "called"
+        lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
+        return [line.partition(" ")[2] for line in lines if f"/{command} " in line]
+
+
+@pytest.fixture
+def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Cluster:
+    cluster = Cluster(tmp_path / "bin")
+    monkeypatch.setenv("PATH", f"{cluster.folder}:{os.environ['PATH']}")
+    cluster.says("sbatch", "7")
+    cluster.says("squeue", "")
+    return cluster
+
+
+@pytest.fixture
+def submission(prepared: Path, tmp_path: Path) -> List[str]:
+    flags = ["--config", "multi30k/baseline", "--slurm", "--set", "data.recipe=null"]
+    flags += ["--set", "data.test-sets=null", "--set", "data.test-sets.news=test"]
+    return [*flags, "--prepared", str(prepared), "--output", str(tmp_path / "100% runs")]
+
+
+def test_each_seed_is_a_job_and_the_same_command_submits_it_once(
+    cluster: Cluster, submission: List[str], tmp_path: Path, capsys: pytest.CaptureFixture
+):
+    row = tmp_path / "100% runs" / "baseline"
+    scripts = [row / f"seed-{seed}" / "job.sh" for seed in (1, 2)]
+    assert main([*submission, "--seeds", "1,2"]) == 0, capsys.readouterr().err
+    assert cluster.called("sbatch") == [f"--parsable {script}" for script in scripts]
+    assert json.loads((row / "seed-2" / "job.json").read_text()) == {"id": "7"}
+    job = scripts[1].read_text(encoding="utf-8")
+    assert "--seed 2 --requeue" in job
+    assert "--gres=gpu:1" in job
+    assert "--gpus 1 " in job, "without it a node that lacks its GPU would train on the CPU"
+    assert "--slurm" not in job
+    assert f"{tmp_path}/100%% runs/baseline/seed-2/slurm-%j.log" in job, "% is a pattern"
+
+    cluster.says("squeue", "PENDING")
+    assert main([*submission, "--seeds", "1,2"]) == 0
+    assert len(cluster.called("sbatch")) == 2
+    assert "seed 2, on 1 GPU: job 7 (pending), log " in capsys.readouterr().out
+
+
+def test_a_row_waits_for_the_job_of_its_baseline(
+    cluster: Cluster, submission: List[str], capsys: pytest.CaptureFixture
+):
+    row = [*submission, "--name", "other", "--baseline", "baseline"]
+    assert main(row) == 2
+    assert "run that row first" in capsys.readouterr().err
+    assert main(submission) == 0
+    cluster.says("squeue", "RUNNING")
+    # the queue would know every job of that number, so this one is another
+    cluster.says("sbatch", "8")
+    assert main(row) == 0
+    assert cluster.called("sbatch")[-1].startswith("--parsable --dependency=afterok:7 ")
+
+
+def test_without_slurm_the_flag_is_told_in_one_line(
+    submission: List[str], monkeypatch, capsys: pytest.CaptureFixture, tmp_path: Path
+):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert main(submission) == 2
+    told = capsys.readouterr().err
+    assert told.count("\n") == 1
+    assert "--slurm: sbatch is not on PATH" in told
+
+
+def test_a_job_that_slurm_refuses_is_told_with_its_reason(
+    cluster: Cluster, submission: List[str], capsys: pytest.CaptureFixture, tmp_path: Path
+):
+    cluster.says("sbatch", "sbatch: error: invalid partition specified: nowhere", "fails")
+    assert main([*submission, "--slurm", "nowhere"]) == 2
+    assert "invalid partition specified: nowhere" in capsys.readouterr().err
+    assert not list((tmp_path / "100% runs").rglob("job.json"))
+
+
+@pytest.mark.parametrize("state", ["RUNNING", "COMPLETING", "CANCELLED", ""])
+def test_only_a_running_job_is_requeued(cluster: Cluster, state: str):
+    cluster.says("squeue", state)
+    told = slurm.requeue({"SLURM_JOB_ID": "7"})
+    requeued = state == "RUNNING"
+    assert cluster.called("scontrol") == (["requeue 7"] if requeued else [])
+    assert ("not requeued" in told) is not requeued
+
+
+def test_the_nodes_asked_for_must_be_those_of_the_job():
+    job = {"SLURM_JOB_ID": "7", "SLURM_JOB_NUM_NODES": "2"}
+    slurm.check_job(2, True, job)
+    with pytest.raises(ConfigurationError, match="--nodes 3: job 7 has 2"):
+        slurm.check_job(3, False, job)
+    with pytest.raises(ConfigurationError, match="--requeue: this is no SLURM job"):
+        slurm.check_job(1, True, {})
