@@ -119,11 +119,12 @@ class TestSet:
         tokens = tokens_of(pair, self.reference, self.languages[1], None)
         if tokens is None:
             return None
-        texts = tokens.reference, *(tokens.lines[each.label] for each in pair)
-        found = salient_sentences(*texts, sentences)
+        one, other = (tokens.lines[each.label] for each in pair)
+        better, worse = salient_sentences(tokens.reference, one, other, sentences)
         return Salient(
-            salient_ngrams(*texts, ngrams),
-            *(self.translations(numbers, [left, right]) for numbers in found),
+            salient_ngrams(tokens.reference, one, other, ngrams),
+            self.translations(better, [left, right]),
+            self.translations(worse, [left, right]),
         )
 
 
