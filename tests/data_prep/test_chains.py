@@ -249,3 +249,17 @@ def test_the_real_test_sets_of_iwslt15_come_out_as_published(run, tmp_path, no_f
             segmented = (folder / "bpe" / f"{split}.{side}").read_text(encoding="utf-8")
             joined = segmented.replace("@@ ", "").split("\n")
             assert joined == [unicodedata.normalize("NFC", " ".join(line.split())) for line in raw]
+
+
+@pytest.mark.parametrize("name", CHAINS)
+def test_the_shipped_recipe_takes_ones_own_archives(
+    run, tmp_path, no_fairseq, quick_chinese, monkeypatch, name
+):
+    monkeypatch.setattr("requests.get", lambda *args, **kwargs: pytest.fail("asked the network"))
+    for file, content in MINIATURES[name]().items():
+        (tmp_path / file).write_bytes(content)
+    status, said = run(name, "--local", tmp_path, "--output", tmp_path / "prepared")
+    assert status == 0, said
+    assert (tmp_path / "prepared" / "manifest.json").is_file()
+    if name != "iwslt14_es_en":  # nobody has published a checksum of its archives
+        assert "is not the published file" in said
