@@ -20,6 +20,7 @@ from capsnmt.criterions.disagreement import DisagreementPenalty, Measured, log_d
 from capsnmt.errors import ConfigurationError
 from capsnmt.modules.disagreement import TERMS
 
+BUCKET = "bucket_"
 DIGITS = 3  # 0.001 percent tells two systems apart on any of the test sets
 
 
@@ -79,15 +80,18 @@ class SentenceClassificationCriterion(FairseqCriterion):
         if self.penalty is not None and model.training and reduce and self.penalty.weight > 0:
             loss = loss + size * self.penalty.of(measured)
         outcomes = torch.stack([logits.argmax(-1), target, sample["bucket"]])
+        counts = Counts.of(outcomes.cpu().numpy(), logits.size(-1))
         logging_output = {
             "loss": loss.data,
             "nll_loss": nll.data,
-            "outcomes": outcomes.cpu().numpy().astype(np.int16),
-            "classes": logits.size(-1),
             "ntokens": sample["ntokens"],
             "nsentences": size,
             "sample_size": size,
+            "classes": torch.from_numpy(counts.classes),
         }
+        for bucket in self.task.buckets:  # all of them: fairseq sums what workers log by position
+            number = counts.buckets.get(bucket, np.zeros(2, dtype=np.int64))
+            logging_output[f"{BUCKET}{bucket}"] = torch.from_numpy(number)
         if self.penalty is not None:
             for name, value in self.penalty.by_name(measured).items():
                 logging_output[name] = value.data * size
@@ -110,26 +114,28 @@ class SentenceClassificationCriterion(FairseqCriterion):
     @classmethod
     def reduce_metrics(cls, logging_outputs: List[Dict[str, Any]]) -> None:
         """Log sums, and what follows from sums."""
-        size = sum(log["sample_size"] for log in logging_outputs)
+
+        def total(name: str) -> Any:
+            return sum(torch.as_tensor(log[name]).double() for log in logging_outputs).cpu().numpy()
+
+        size = float(total("sample_size"))
         for name in ("loss", "nll_loss"):
-            total = sum(float(log[name]) for log in logging_outputs)
-            metrics.log_scalar(name, total / size / math.log(2), size, round=DIGITS)
-        outcomes = np.concatenate([log["outcomes"] for log in logging_outputs], axis=1)
-        counts = Counts.of(outcomes, logging_outputs[0]["classes"])
+            metrics.log_scalar(name, float(total(name)) / size / math.log(2), size, round=DIGITS)
         # names with an underscore are kept out of the log, and their sums are what is divided
-        metrics.log_scalar("_classes", counts.classes)
+        metrics.log_scalar("_classes", total("classes"))
         metrics.log_derived("accuracy", _accuracy)
         metrics.log_derived("macro_f1", _macro_f1)
-        for bucket, (right, total) in counts.buckets.items():
-            metrics.log_scalar(f"_right_{bucket}", right)
-            metrics.log_scalar(f"_total_{bucket}", total)
-            metrics.log_derived(f"accuracy_bucket_{bucket}", _bucket_accuracy(bucket))
+        for name in [name for name in logging_outputs[0] if name.startswith(BUCKET)]:
+            counts = total(name)
+            if counts[1]:
+                metrics.log_scalar(f"_{name}", counts)
+                metrics.log_derived(f"accuracy_{name}", _bucket_accuracy(f"_{name}"))
         log_disagreement(logging_outputs)
 
     @staticmethod
     def logging_outputs_can_be_summed() -> bool:
-        """No: classes and buckets differ from batch to batch; fairseq gathers them instead."""
-        return False
+        """Yes, all are sums; fairseq could not gather them on a CPU."""
+        return True
 
 
 def _accuracy(meters: Any) -> float:
@@ -141,6 +147,10 @@ def _macro_f1(meters: Any) -> float:
     return round(macro_f1(meters["_classes"].sum), DIGITS)
 
 
-def _bucket_accuracy(bucket: int) -> Any:
-    right, total = f"_right_{bucket}", f"_total_{bucket}"
-    return lambda meters: round(accuracy(meters[right].sum, meters[total].sum), DIGITS)
+def _bucket_accuracy(name: str) -> Any:
+    def ratio(meters: Any) -> float:
+        counts = meters[name].sum
+        # fairseq's log interval began, and no example of the bucket came yet
+        return round(accuracy(*counts), DIGITS) if np.ndim(counts) else math.nan
+
+    return ratio

@@ -15,6 +15,7 @@ from capsnmt.checkpoints import load_checkpoint
 from capsnmt.errors import ConfigurationError
 from capsnmt.models.config import defaults, flag
 from capsnmt.models.probing_validation import decoder_options
+from capsnmt.models.validation import complete
 
 # what training sets and a fixed function does not have, and what is no part of an encoder
 NOT_OF_THE_ENCODER = {
@@ -73,10 +74,15 @@ def adopt_encoder(args: Namespace) -> Dict[str, Any]:
         or values["layer_aggregation_side"] == "decoder"
     ):
         values["layer_aggregation"] = "none"
-    values["layer_aggregation_side"] = "encoder"
+    values["layer_aggregation_side"] = (
+        "encoder" if values["layer_aggregation"] != "none" else "both"
+    )
     if "enc-self" not in values["head_aggregation_attention"]:
         values["head_aggregation"] = "linear"
     values["head_aggregation_attention"] = "enc-self"
+    mechanisms = Namespace(encoder_layers=values["encoder_layers"])
+    complete(mechanisms, {name: value for name, value in values.items() if name in defaults()})
+    values.update({name: getattr(mechanisms, name) for name in values.keys() & defaults().keys()})
     for name, value in values.items():
         if safe_hasattr(args, name) and getattr(args, name) != value:
             raise ConfigurationError(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from typing import Any, Dict, List, Sequence
+from typing import Any, Dict, List, Sequence, Tuple
 
 import torch
 from fairseq.data import Dictionary
@@ -26,6 +26,7 @@ class ClassificationTask(FairseqTask):
     """
 
     num_sentences = 1
+    buckets: Tuple[int, ...] = ()  # all that its examples may have
 
     def __init__(self, cfg: Any) -> None:
         super().__init__(cfg)

@@ -34,6 +34,7 @@ class LogicalInferenceTask(ClassificationTask):
     """The relation between two propositions, of seven; the bucket is the number of operators."""
 
     num_sentences = 2
+    buckets = tuple(range(MAX_OPERATORS + 1))
 
     def __init__(self, cfg: Any) -> None:
         super().__init__(cfg)

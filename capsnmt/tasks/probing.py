@@ -15,7 +15,7 @@ from fairseq.tasks import register_task
 
 from capsnmt.classification.examples import Example
 from capsnmt.errors import ConfigurationError
-from capsnmt.probing.senteval import TASKS, read_task, require_task
+from capsnmt.probing.senteval import LENGTHS, TASKS, read_task, require_task
 from capsnmt.tasks.classification import ClassificationTask
 
 
@@ -86,6 +86,8 @@ class ProbingTask(ClassificationTask):
     **D**: words that occur once in the training sentences are unknown: their embeddings could not
     be told apart from noise, and held-out unknown words need a trained symbol.
     """
+
+    buckets = LENGTHS
 
     def __init__(self, cfg: Any) -> None:
         super().__init__(cfg)
