@@ -37,6 +37,9 @@ def parser() -> OneLineParser:
     where.add_argument("--output", type=Path, metavar="DIR", help="default runs/DATASET")
     where.add_argument("--data", type=Path, metavar="DIR", help="the raw corpus, if you have it")
     where.add_argument(
+        "--mirror", action="append", default=[], metavar="URL", help="asked first for the corpus"
+    )
+    where.add_argument(
         "--prepared", type=Path, metavar="DIR", help="the prepared data (default OUTPUT/data)"
     )
     where.add_argument("--offline", action="store_true", help="never touch the network")

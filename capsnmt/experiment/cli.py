@@ -117,7 +117,8 @@ def configure(args: argparse.Namespace) -> Experiment:
 def make_run(args: argparse.Namespace, experiment: Experiment, device: Device, seed: int) -> Run:
     """One seed of the experiment."""
     output = args.output or Path("runs") / experiment["dataset"]
-    data = Prepared(args.prepared or output / "data", args.data, args.offline)
+    prepared = args.prepared or output / "data"
+    data = Prepared(prepared, args.data, args.offline, tuple(args.mirror))
     return Run(experiment, data, output, device, seed, args.baseline)
 
 

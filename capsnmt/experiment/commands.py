@@ -42,6 +42,7 @@ class Prepared:
     folder: Path
     local: Optional[Path] = None
     offline: bool = False
+    mirrors: Tuple[str, ...] = ()
 
     @property
     def manifest(self) -> Path:
@@ -149,6 +150,8 @@ def prepare(run: Run) -> Optional[Command]:
     arguments = [recipe, "--pair", pair, "--output", str(run.data.folder)]
     if run.data.local is not None:
         arguments += ["--data", str(run.data.local)]
+    for mirror in run.data.mirrors:
+        arguments += ["--mirror", mirror]
     if run.data.offline:
         arguments.append("--offline")
     return _python("prepare", "-m", "data_prep", *arguments)

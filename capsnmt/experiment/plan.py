@@ -3,10 +3,20 @@
 from __future__ import annotations
 
 import shlex
+import textwrap
 from typing import Dict, List
 
+from capsnmt.errors import ConfigurationError
 from capsnmt.experiment import commands
 from capsnmt.experiment.commands import Command, Run
+
+_wrapper = textwrap.TextWrapper(
+    width=100,
+    initial_indent="#   ",
+    subsequent_indent="#     ",
+    break_long_words=False,
+    break_on_hyphens=False,
+)
 
 
 def plan(run: Run) -> List[Command]:
@@ -21,7 +31,9 @@ def script(run: Run) -> str:
     """The commands of a run as a bash script that does the same without the launcher."""
     lines = ["#!/usr/bin/env bash", *header(run), "set -euo pipefail", *exports(run)]
     for command in plan(run):
-        lines += ["", f"# {command.stage}", command.shell()]
+        lines += ["", f"# {command.stage}"]
+        lines += data_steps(run) if command.stage == "prepare" else []
+        lines.append(command.shell())
     return "\n".join(lines) + "\n"
 
 
@@ -46,3 +58,37 @@ def exports(run: Run) -> List[str]:
     """The variables of the commands, as lines of a script."""
     variables = commands.environment(run.device)
     return [f"export {name}={shlex.quote(value)}" for name, value in variables.items()]
+
+
+def data_steps(run: Run) -> List[str]:
+    """What the recipe of the data does, as comments; nothing where the tools for it are missing.
+
+    Raises:
+        ConfigurationError: there is no such recipe, or not for the languages.
+    """
+    try:
+        from data_prep.errors import PreparationError
+        from data_prep.recipe import load_recipe
+    except ImportError:
+        return []
+    data = run.experiment["data"]
+    try:
+        recipe = load_recipe(data["recipe"], f"{data['source-lang']}-{data['target-lang']}")
+    except PreparationError as error:
+        raise ConfigurationError(
+            f"{run.experiment.where('data.recipe')}: data.recipe: {error}"
+        ) from None
+    corpus, segmentation = recipe.corpus, recipe.segmentation
+    files = getattr(corpus, "files", None) or getattr(corpus, "packages", {})
+    stand_ins = {getattr(file, "otherwise", None) for file in files.values()}
+    limits = [f"{name} {limit}" for name, limit in vars(recipe.cleaning).items() if limit]
+    tokenisers = ", ".join(f"{language} by {how}" for language, how in recipe.tokenisers.items())
+    models = "one model" if segmentation.joint else "a model for each language"
+    steps = [
+        recipe.description,
+        f"fetch {', '.join(name for name in files if name not in stand_ins)}",
+        f"tokenise {tokenisers}; clean by {', '.join(limits) or 'nothing'}",
+        f"segment by {segmentation.method} of {segmentation.size:,}, {models}",
+        f"binarise {', '.join(recipe.splits)} to {run.data.folder / 'bin'}",
+    ]
+    return [line for step in steps for line in _wrapper.wrap(step)]

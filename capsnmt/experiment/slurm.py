@@ -64,7 +64,8 @@ def submission(run: Run, argv: Sequence[str], partition: str) -> str:
     job = run.folder / "job.sh"
     lines = ["#!/usr/bin/env bash", *plan.header(run), "set -euo pipefail", *plan.exports(run)]
     for command in [stage for stage in stages if stage.stage == "prepare"]:
-        lines += ["", "# prepare, here: nodes of a cluster often have no network", command.shell()]
+        lines += ["", "# prepare, here: nodes of a cluster often have no network"]
+        lines += [*plan.data_steps(run), command.shell()]
     lines += [
         *("", "# submit", f"mkdir -p {shlex.quote(str(run.folder))}"),
         f"cat >{shlex.quote(str(job))} <<'JOB'",

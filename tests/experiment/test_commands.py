@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 import subprocess
 import sys
@@ -98,3 +99,33 @@ def test_the_update_has_the_same_tokens_on_any_number_of_devices(tokens: int, wo
     assert tokens - workers * batch.update_freq < batch.tokens_per_update <= tokens
     fewer_passes = 4096 * workers * (batch.update_freq - 1)
     assert fewer_passes < tokens, "more passes than the memory of the devices asks for"
+
+
+@pytest.mark.system
+def test_the_script_prints_the_plan_of_the_baseline_from_an_empty_folder(tmp_path: Path):
+    done = subprocess.run(
+        [str(ROOT / "scripts" / "run_wmt14.sh"), "--dry-run", "--gpus", "3"],
+        cwd=tmp_path,
+        env={**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "# baseline, seed 1, 3 GPUs" in done.stdout
+    assert "10,922 tokens x 3 device(s)" not in done.stdout, "more than a device takes"
+    assert (
+        "32,760 tokens per update = 3,640 tokens x 3 device(s) x 3 accumulated, 8 fewer than the "
+        "32,768 that they do not divide"
+    ) in done.stdout
+    assert "#   segment by bpe of 32,000, one model" in done.stdout
+    assert "--output runs/wmt14_en_de/data" in done.stdout
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_every_script_of_a_dataset_names_one_that_has_rows():
+    datasets = {row.split("/")[0] for row in available()}
+    scripts = [path.read_text("utf-8") for path in (ROOT / "scripts").glob("run_*.sh")]
+    named = [text.split("--dataset ")[1].split()[0] for text in scripts if " --dataset " in text]
+    assert len(named) == 5
+    assert set(named) <= datasets

@@ -9,6 +9,12 @@ set -euo pipefail
 export PYTHONPATH=ROOT
 
 # prepare
+#   Multi30k task 1, English-German image descriptions (Elliott et al. 2016)
+#   fetch train.en.gz, train.de.gz, val.en.gz, val.de.gz, test_2016_flickr.en.gz,
+#     test_2016_flickr.de.gz, test_2017_flickr.en.gz, test_2017_flickr.de.gz
+#   tokenise en by moses, de by moses; clean by max_length 250, max_ratio 9.0
+#   segment by bpe of 10,000, one model
+#   binarise train, valid, test_2016_flickr, test_2017_flickr to runs/multi30k/data/bin
 python -m data_prep multi30k --pair en-de --output runs/multi30k/data
 
 # train
