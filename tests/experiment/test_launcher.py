@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
-from typing import Dict, Iterator, List
+from typing import Any, Dict, Iterator, List
 
 import pytest
 
+from capsnmt.checkpoints import load_checkpoint
 from capsnmt.experiment.cli import main
 from capsnmt.experiment.resume import LAST, num_updates
 from tests.experiment.test_process import _wait_for_end
@@ -75,11 +79,27 @@ def updates(launcher: subprocess.Popen[str]) -> Iterator[int]:
             yield int(line.split()[1].partition("/")[0])
 
 
-def trainer(launcher: subprocess.Popen[str]) -> int:
-    """The process of fairseq-train."""
+def kill(launcher: subprocess.Popen[str]) -> None:
+    """Kill a launcher while it runs a command, and wait for the end of that, too."""
     path = Path(f"/proc/{launcher.pid}/task/{launcher.pid}/children")
-    (child,) = path.read_text(encoding="utf-8").split()
-    return int(child)
+    while not (children := path.read_text(encoding="utf-8").split()):
+        time.sleep(0.01)
+    launcher.send_signal(signal.SIGKILL)
+    launcher.wait()
+    for child in children:
+        _wait_for_end(int(child))
+
+
+def results(folder: Path) -> Dict[str, Any]:
+    """What a run is made for, without the times and speeds that fairseq writes beside it."""
+    generated = (folder / "generate-news.txt").read_text(encoding="utf-8").splitlines()
+    averaged = load_checkpoint(folder / "averaged.pt")["model"]
+    return {
+        "averaged": {name: averaged[name].numpy().tobytes() for name in averaged},
+        "generated": [line for line in generated if re.match(r"[STHDP]-\d+\t", line)],
+        "scores": (folder / "scores.json").read_text("utf-8").replace(str(folder), "RUN"),
+        "summary": (folder.parent / "summary.json").read_bytes(),
+    }
 
 
 def snapshot(folder: Path) -> Dict[str, int]:
@@ -96,9 +116,7 @@ def test_killed_damaged_and_stopped_training_ends_as_if_nothing_happened(
 
     with start(command) as launcher:
         next(done for done in updates(launcher) if done >= 10)
-        child = trainer(launcher)
-        launcher.send_signal(signal.SIGKILL)
-    _wait_for_end(child)
+        kill(launcher)
     assert num_updates(last) >= 8
 
     # Killed again, while fairseq copies its checkpoint to checkpoint_last.pt.
@@ -109,10 +127,18 @@ def test_killed_damaged_and_stopped_training_ends_as_if_nothing_happened(
         _output, errors = launcher.communicate(timeout=120)
     assert launcher.returncode == 130
     assert errors.splitlines()[-1] == "stopped by SIGINT: the same command resumes"
-    assert 8 < resumed < UPDATES
+    assert 8 < resumed <= num_updates(last) < UPDATES
+
+    for stage in ("average", "generate news"):
+        with start(command) as launcher:
+            assert launcher.stdout is not None
+            lines = list(itertools.takewhile(f"-- {stage}\n".__ne__, launcher.stdout))
+            kill(launcher)
+        trained = "complete" if stage != "average" else "resuming"
+        assert any(line.startswith(f"-- train: {trained}") for line in lines)
 
     assert main(command) == 0, capsys.readouterr().err
-    assert "-- train: resuming at" in capsys.readouterr().out
+    assert "-- average: complete" in capsys.readouterr().out
     assert num_updates(last) == UPDATES
     assert num_updates(folder / "averaged.pt") == UPDATES
     logged = [json.loads(line) for line in (folder / "train.log").read_text().splitlines()]
@@ -124,6 +150,12 @@ def test_killed_damaged_and_stopped_training_ends_as_if_nothing_happened(
     summary = json.loads((folder.parent / "summary.json").read_text())
     assert summary["seeds"] == [1]
     assert set(summary["scores"]["news"]) == {"bleu", "chrf", "ter"}
+
+    elsewhere = folder.parents[1].with_name("never-interrupted")
+    assert main([*command[:-1], str(elsewhere)]) == 0
+    whole = elsewhere / "tiny" / "seed-1"
+    assert results(folder) == results(whole)
+    capsys.readouterr()
 
     before = snapshot(folder)
     assert main(command) == 0
