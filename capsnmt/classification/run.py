@@ -20,7 +20,7 @@ from capsnmt.errors import ConfigurationError
 from capsnmt.experiment import flags, process
 from capsnmt.experiment.commands import USER_DIR, Command
 from capsnmt.experiment.config import Experiment, load, override
-from capsnmt.experiment.resume import recover
+from capsnmt.experiment.resume import recover, updates_done
 from capsnmt.experiment.stages import Stages
 from capsnmt.files import locked, read_json, write_json
 from capsnmt.probing.senteval import TASKS, require_task
@@ -121,7 +121,10 @@ def execute(run: Run) -> None:
             warning = recover(run.checkpoints)
             if warning:
                 print(f"warning: {warning}", flush=True)
-            _run(run, train, lock)
+            total = run.experiment["train.max-update"]
+            # fairseq would make one update too many when started on a finished training
+            if not (total and run.model.exists() and updates_done(run.checkpoints) >= total):
+                _run(run, train, lock)
             if not run.model.exists():
                 raise ConfigurationError(f"{run.folder}: the training left no {run.model.name}")
             stages.record(train, [], [run.model])

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, List
 
 import pytest
+import torch
 from fairseq import options
 
 from capsnmt.classification import run as launcher
@@ -91,6 +92,19 @@ def test_a_stopped_training_is_started_again_where_its_checkpoints_are(
     monkeypatch.setattr(launcher.process, "run", pretend)
     assert launcher.main(arguments(configs, "--rows", "baseline")) == 0
     assert len(commands) == 4
+
+
+def test_a_training_that_ended_but_was_not_recorded_makes_no_update_more(
+    configs: Path, commands: List[List[str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    checkpoints = configs.parent / "runs" / "baseline" / "WC" / "seed-1" / "checkpoints"
+    checkpoints.mkdir(parents=True)
+    for name in ("checkpoint_best.pt", "checkpoint_last.pt"):
+        torch.save({"model": {}, "optimizer_history": [{"num_updates": 2}]}, checkpoints / name)
+    given = arguments(configs, "--rows", "baseline")
+    given[given.index("1,2")] = "1"
+    assert launcher.main(given) == 0
+    assert [command[2] for command in commands] == ["capsnmt.classification.evaluate"]
 
 
 def test_other_settings_in_a_folder_that_has_a_run_are_refused(
