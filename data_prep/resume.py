@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -57,18 +56,15 @@ class ResumingDownloader:
             response.raise_for_status()
             if response.status_code != requests.codes.partial_content:
                 start = 0
+                remove(self.partial)  # before the server's word on the new version is written
             self._remember(url, response)
             length = response.headers.get("Content-Length", "")
             total = start + int(length) if length.isdecimal() else None
             with self.partial.open("ab" if start else "wb") as stream:
-                for block in watched_bytes(self._blocks(response), start, total):
+                for block in watched_bytes(response.iter_content(BLOCK), start, total):
                     stream.write(block)
         os.replace(self.partial, output_file)
         self.about.unlink()
-
-    @staticmethod
-    def _blocks(response: requests.Response) -> Iterator[bytes]:
-        yield from response.iter_content(BLOCK)
 
     def _resumable(self, url: str) -> tuple[int, str]:
         """Return how many bytes are here of which version of the file at `url`."""
