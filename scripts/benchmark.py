@@ -15,7 +15,8 @@ command goes on after the rows that the file holds.
 
 Where a network makes votes for heads or layers, the *floor* is the same model with the routing
 iterations replaced by the plain mean of the votes: the price of that network. What lies between
-floor and row is routing itself.
+floor and row is routing itself. The *work* is stock's floating-point operations in matrix products
+over ours: the ratio of a machine that is bound by arithmetic, whoever writes the program.
 """
 
 from __future__ import annotations
@@ -46,6 +47,7 @@ from scripts.workload import (
     Workload,
     build,
     has_votes,
+    matmul_work,
     mean_of_votes,
     parameters,
     stock_flags,
@@ -95,13 +97,14 @@ def compare(ours: str, stock: str, phase: str, args: argparse.Namespace) -> Dict
         for name, run in runs.items():
             times[name].append(seconds(run, args.device))
     medians = {name: statistics.median(values) for name, values in times.items()}
+    work = matmul_work(stock, phase, args) / matmul_work(ours, phase, args)
     ratios = {
         name: asdict(Ratio.of([s / o for s, o in zip(times["stock"], values)]))
         for name, values in times.items()
         if name != "stock"
     }
     speeds = {name: workload.tokens(phase) / median for name, median in medians.items()}
-    return {**ratios, "seconds": medians, "tokens_per_second": speeds}
+    return {**ratios, "seconds": medians, "tokens_per_second": speeds, "work": work}
 
 
 def measure(row: Row, args: argparse.Namespace, report: Report) -> Dict[str, Any]:

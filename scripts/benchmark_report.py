@@ -112,7 +112,7 @@ def table(results: Sequence[Dict[str, Any]], phases: Sequence[str]) -> str:
     head = ["system", "parameters"]
     for phase in phases:
         head += [f"{phase}, ours / stock", f"{phase}, floor / stock"]
-        head += ["the paper"] if phase != "forward" else []
+        head += ["work", *(["the paper"] if phase != "forward" else [])]
     head += ["tokens/s in training", "peak memory, ours / stock (GiB)"]
     lines = [head, ["---"] * len(head), *(cells(result, phases) for result in results)]
     return "\n".join("| " + " | ".join(line) + " |" for line in lines)
@@ -124,6 +124,7 @@ def cells(result: Dict[str, Any], phases: Sequence[str]) -> List[str]:
     for phase in phases:
         measured = result["phases"][phase]
         row += [ratio(measured["ours"]), ratio(measured["floor"]) if "floor" in measured else ""]
+        row += [f"{measured['work']:.2f}"]
         paper = result.get(f"paper_{phase}")
         row += [f"{paper:.2f}" if paper else ""] if phase != "forward" else []
     speed = result["phases"].get("train", {}).get("tokens_per_second", {}).get("ours")

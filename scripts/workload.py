@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import copy
 import functools
 import shlex
 from pathlib import Path
@@ -15,6 +16,7 @@ from fairseq import criterions, options
 from fairseq.data import Dictionary
 from fairseq.sequence_generator import SequenceGenerator
 from torch import Tensor, nn
+from torch.utils.flop_counter import FlopCounterMode, sdpa_flop_count
 
 import capsnmt
 from capsnmt.models import SIZES
@@ -25,6 +27,12 @@ from scripts.parameter_formulas import SUFFIXES
 
 PHASES = ("train", "forward", "decode")
 DTYPES = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}
+# torch counts the attention kernels of GPUs only; the older torch has no such kernel
+CPU_KERNELS = {
+    kernel: lambda q, k, v, *_, **__: sdpa_flop_count(q, k, v)
+    for kernel in [getattr(torch.ops.aten, "_scaled_dot_product_flash_attention_for_cpu", None)]
+    if kernel
+}
 # what a row's own flags may replace
 SHARED = "--share-all-embeddings --criterion label_smoothed_cross_entropy --label-smoothing 0.1"
 
@@ -147,3 +155,16 @@ class Workload:
             optimizer.zero_grad()
 
         return step
+
+
+def matmul_work(flags: str, phase: str, args: argparse.Namespace) -> int:
+    """Floating-point operations in the matrix products of a phase, for one sentence.
+
+    What a machine that is bound by arithmetic needs at least, whoever writes the program.
+    """
+    one = copy.copy(args)
+    one.tokens, one.sentences = args.length, 1
+    run = Workload(one).phase(phase, build(flags, one), flags)
+    with FlopCounterMode(display=False, custom_mapping=CPU_KERNELS) as counter:
+        run()
+    return counter.get_total_flops()

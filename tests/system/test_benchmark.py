@@ -44,6 +44,8 @@ def test_every_phase_of_stock_ours_and_the_floor_is_measured(
             assert set(row["phases"][phase]["seconds"]) == {"stock", "ours"} | floor
             ratio = row["phases"][phase]["ours"]
             assert 0 < ratio["low"] <= ratio["median"] <= ratio["high"]
+            work = row["phases"][phase]["work"]
+            assert (0.99 if name == "switches off" else 0.2) < work < 1.01
     printed = capsys.readouterr().out
     assert "### Li et al. 2019" in printed
     (line,) = [line for line in printed.splitlines() if line.startswith("| EM, enc-self |")]
@@ -123,6 +125,19 @@ def test_the_floor_of_layer_routing_is_the_mean_of_the_votes_times_their_activat
     if routing == "em-routing":
         votes = votes * module.activation(hidden).sigmoid().unflatten(-1, (3, 128))
     torch.testing.assert_close(module(states), votes.mean(-2))
+
+
+def test_the_work_is_that_of_the_matrix_products() -> None:
+    args = benchmark.parse_arguments(TINY)
+    wide = f"{workload.stock_flags('tiny')} --encoder-ffn-embed-dim 512"
+    more = [
+        workload.matmul_work(flags, phase, args)
+        for flags in (wide, workload.stock_flags("tiny"))
+        for phase in ("forward", "train")
+    ]
+    forward = 3 * 2 * (512 - 256) * 128 * args.length * 2  # layers, linear maps, flops a product
+    assert more[0] - more[2] == forward
+    assert more[1] - more[3] == 3 * forward
 
 
 def test_the_training_step_minimises_the_loss_of_its_flags() -> None:
