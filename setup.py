@@ -57,7 +57,7 @@ setup(
     license="MIT",
     python_requires=">=3.9,<3.13",
     packages=find_packages(include=["capsnmt", "capsnmt.*"]),
-    package_data={"capsnmt.experiment": ["*.j2"]},
+    package_data={"capsnmt.report": ["*.j2"]},
     install_requires=["torch>=2.1", "pyyaml"],
     extras_require={
         "fairseq": FAIRSEQ,
@@ -69,7 +69,7 @@ setup(
     entry_points={
         "console_scripts": [
             "capsnmt-evaluate = capsnmt.evaluation.__main__:main",
-            "capsnmt-report = capsnmt.experiment.report:main",
+            "capsnmt-report = capsnmt.report.__main__:main",
             "capsnmt-average = capsnmt.evaluation.average:main",
         ],
     },

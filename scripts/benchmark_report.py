@@ -12,8 +12,8 @@ from typing import Any, Dict, List, Optional, Sequence
 import torch
 
 from capsnmt.errors import ConfigurationError
-from capsnmt.experiment.report_machine import processor
 from capsnmt.files import read_json, write_json
+from capsnmt.report.machine import processor
 from scripts.rows import PAPERS
 
 # flags that choose rows, or say where to write: they change no number

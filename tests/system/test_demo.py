@@ -83,7 +83,7 @@ def test_every_pair_of_the_corpus_is_trained_twice_with_the_same_budget(
         "capsnmt_transformer_tiny", "transformer_em_routing_tiny",
     ]  # fmt: skip
     assert {**experiments[0].settings, "arch": ""} == {**experiments[1].settings, "arch": ""}
-    assert page[0] == "capsnmt.experiment.report"
+    assert page[0] == "capsnmt.report"
     output = cli.parse(baseline[1:]).output
     rows = [output / each.row / "seed-3" for each in experiments]
     assert report.parse(page[1:]).runs == rows

@@ -12,22 +12,22 @@ from typing import Any, Dict, List, Optional, Sequence
 
 from capsnmt.arguments import OneLineParser
 from capsnmt.errors import ConfigurationError
-from capsnmt.experiment import (
-    report_details,
-    report_html,
-    report_markdown,
-    report_records,
-    report_results,
-)
-from capsnmt.experiment.report_blocks import Block, Document
-from capsnmt.experiment.report_details import CURVES, LENGTHS
-from capsnmt.experiment.report_figures import bleu_by_length, drawing, learning_curves, save, svg
-from capsnmt.experiment.report_machine import describe_machine
-from capsnmt.experiment.report_run import ReportedRun, check_comparable, distinct_names, load_run
-from capsnmt.experiment.report_runs import find_runs
-from capsnmt.experiment.report_systems import ReportedSystem, group
-from capsnmt.experiment.report_test_set import TestSet, read_test_set
 from capsnmt.files import beside, read_json
+from capsnmt.report import (
+    details,
+    html,
+    markdown,
+    records,
+    results,
+)
+from capsnmt.report.blocks import Block, Document
+from capsnmt.report.details import CURVES, LENGTHS
+from capsnmt.report.figures import bleu_by_length, drawing, learning_curves, save, svg
+from capsnmt.report.machine import describe_machine
+from capsnmt.report.run import ReportedRun, check_comparable, distinct_names, load_run
+from capsnmt.report.runs import find_runs
+from capsnmt.report.systems import ReportedSystem, group
+from capsnmt.report.test_set import TestSet, read_test_set
 
 HTML, MARKDOWN = "report.html", "report.md"
 
@@ -114,8 +114,8 @@ def write_report(
         document = compose(runs, systems, test_sets, lengths, samples, title)
         pictures = {name: svg(figure, name) for name, figure in figures.items()}
         pages = {
-            HTML: report_html.render(document, pictures),
-            MARKDOWN: report_markdown.render(document),
+            HTML: html.render(document, pictures),
+            MARKDOWN: markdown.render(document),
         }
         output.mkdir(parents=True, exist_ok=True)
         write_whole(output, figures, pages)
@@ -152,33 +152,31 @@ def compose(
     names, each_run = [system.name for system in systems], distinct_names(runs)
     sections: Dict[str, List[Block]] = {
         "Results": [
-            *report_results.results(systems),
-            *report_results.comparisons(runs, each_run),
+            *results.results(systems),
+            *results.comparisons(runs, each_run),
         ],
         "Scores": [
             block
             for test_set in test_sets
-            for block in report_results.scores(runs, each_run, test_set.name)
+            for block in results.scores(runs, each_run, test_set.name)
         ],
-        "Training": list(report_details.training(runs, each_run)),
+        "Training": list(details.training(runs, each_run)),
         "Length of the source": [
             block
             for name, found in lengths.items()
-            for block in report_details.lengths(name, names, found)
+            for block in details.lengths(name, names, found)
         ],
     }
     for test_set in test_sets if samples else ():
         sections[f"Sample translations of {test_set.name}"] = list(
-            report_details.translations(test_set, names, samples)
+            details.translations(test_set, names, samples)
         )
     manifest = read_json(runs[0].data / "manifest.json")
-    sections["Data"] = list(report_records.data(manifest, runs[0].languages))
-    sections["Commands"] = list(report_records.commands(runs, each_run))
-    sections["Versions and machine"] = list(
-        report_records.versions(runs, each_run, describe_machine())
-    )
+    sections["Data"] = list(records.data(manifest, runs[0].languages))
+    sections["Commands"] = list(records.commands(runs, each_run))
+    sections["Versions and machine"] = list(records.versions(runs, each_run, describe_machine()))
     return Document(
-        title or default_title(runs[0]), list(report_results.summary(runs, each_run)), sections
+        title or default_title(runs[0]), list(results.summary(runs, each_run)), sections
     )
 
 

@@ -1,0 +1,1 @@
+"""``capsnmt-report``: finished runs as one page, HTML and Markdown."""

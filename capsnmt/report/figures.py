@@ -1,0 +1,173 @@
+"""The report's pictures: learning curves, and BLEU by source length."""
+
+from __future__ import annotations
+
+import io
+import re
+from pathlib import Path
+from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
+
+from capsnmt.errors import ConfigurationError
+from capsnmt.evaluation.lengths import BUCKETS
+from capsnmt.report.learning_curve import LearningCurve
+
+# Legible for readers with a colour vision deficiency (Okabe and Ito 2008). None is black, since the
+# page may be dark; the markers tell systems apart where colours do not.
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#8C6BB1")
+MARKERS = "osD^vPX"
+# Above this multiple of the lowest loss drawn a curve only shows how the model was initialised.
+TALLEST = 2.5
+# a colour that no line has, and that becomes the page's colour of text
+INK = "#010203"
+SETTINGS: Dict[Any, Any] = {
+    "svg.fonttype": "none",
+    "svg.hashsalt": "capsnmt",  # the same runs give the same bytes
+    "font.family": "sans-serif",
+    "text.color": INK,
+    "axes.labelcolor": INK,
+    "axes.edgecolor": INK,
+    "xtick.color": INK,
+    "ytick.color": INK,
+    "grid.color": INK,
+    "axes.facecolor": "none",
+    "figure.facecolor": "none",
+}
+
+
+def figure_of(height: float) -> Any:
+    """An empty figure; not by pyplot, which keeps global state and may look for a screen.
+
+    Raises:
+        ConfigurationError: matplotlib is not installed.
+    """
+    try:
+        from matplotlib.backends.backend_agg import FigureCanvasAgg
+        from matplotlib.figure import Figure
+    except ImportError:
+        raise ConfigurationError(
+            "learning curves need matplotlib: pip install 'capsnmt[demo]'"
+        ) from None
+    figure = Figure(figsize=(8, height), dpi=150, layout="constrained")
+    FigureCanvasAgg(figure)
+    return figure
+
+
+def save(figure: Any, path: Path) -> None:
+    """Write a figure as a PNG on white; the same figure gives the same bytes."""
+    figure.savefig(path, format="png", facecolor="white", metadata={"Software": None})
+
+
+def svg(figure: Any, name: str) -> str:
+    """A figure as an SVG element that takes the colour of the text around it.
+
+    Args:
+        figure: drawn under :func:`drawing`.
+        name: goes before every identifier, which must be unique in a page.
+    """
+    content = io.StringIO()
+    figure.savefig(content, format="svg", metadata={"Date": None, "Creator": None})
+    text = content.getvalue()
+    text = text[text.index("<svg ") :].replace(INK, "currentColor")
+    # the page tells its size, and who reads it by ear has the figure's label
+    text = re.sub(r'(<svg [^>]*?) width="[^"]*pt"', r'\1 aria-hidden="true"', text, count=1)
+    text = re.sub(r'(<svg [^>]*?) height="[^"]*pt"', r"\1", text, count=1)
+    prefix = re.sub(r"\W", "-", name)
+    text = re.sub(r'(\bid="|href="#|url\(#)', rf"\1{prefix}-", text)
+    return re.sub(r"<metadata>.*?</metadata>\s*", "", text, flags=re.DOTALL)
+
+
+def drawing() -> Any:
+    """The settings to draw under, as a context."""
+    try:
+        import matplotlib
+    except ImportError:
+        raise ConfigurationError(
+            "learning curves need matplotlib: pip install 'capsnmt[demo]'"
+        ) from None
+    return matplotlib.rc_context(SETTINGS)
+
+
+def learning_curves(curves: Mapping[str, Sequence[LearningCurve]]) -> Any:
+    """The curves of all systems: solid validation, dotted training loss, a line for each seed.
+
+    The loss axis ends at ``TALLEST`` times the lowest loss, so that the part where systems differ
+    fills the picture and not the first updates, where they do not.
+
+    Args:
+        curves: name of each system -> its curves.
+
+    Raises:
+        ConfigurationError: matplotlib is not installed.
+    """
+    figure = figure_of(4.5)
+    from matplotlib.ticker import StrMethodFormatter
+
+    axes = figure.add_subplot()
+    for number, (name, seeds) in enumerate(curves.items()):
+        colour = COLOURS[number % len(COLOURS)]
+        marker = MARKERS[number % len(MARKERS)]
+        for curve in seeds:
+            axes.plot(*_line(curve.train), ":", color=colour, linewidth=1.2)
+            axes.plot(
+                *_line(curve.valid), "-", color=colour, linewidth=1.8, marker=marker, markersize=4
+            )
+        axes.plot([], [], "-", color=colour, marker=marker, markersize=4, label=name)
+    losses = [
+        loss
+        for seeds in curves.values()
+        for curve in seeds
+        for points in (curve.train, curve.valid)
+        for loss in points.values()
+    ]
+    low, high = min(losses), max(losses)
+    top = min(high, TALLEST * low)
+    margin = 0.05 * (top - low) or 0.1
+    axes.set_ylim(low - margin, top + margin)
+    axes.set_xlim(left=0)
+    axes.set_xlabel("updates")
+    axes.set_ylabel("loss, bits per target subword (label-smoothed)")
+    axes.xaxis.set_major_formatter(StrMethodFormatter("{x:,.0f}"))
+    _finish(axes)
+    return figure
+
+
+def bleu_by_length(bleu: Mapping[str, Sequence[Optional[float]]], counts: Sequence[int]) -> Any:
+    """BLEU by source length, a line for each system.
+
+    Args:
+        bleu: name of each system -> BLEU of each bucket.
+        counts: the sentences of each bucket; an empty one is not drawn.
+
+    Raises:
+        ConfigurationError: matplotlib is not installed.
+    """
+    figure = figure_of(3.6)
+    axes = figure.add_subplot()
+    shown = [number for number, count in enumerate(counts) if count]
+    for number, (name, row) in enumerate(bleu.items()):
+        axes.plot(
+            range(len(shown)),
+            [float("nan") if row[i] is None else row[i] for i in shown],
+            color=COLOURS[number % len(COLOURS)],
+            marker=MARKERS[number % len(MARKERS)],
+            linewidth=1.8,
+            markersize=5,
+            label=name,
+        )
+    axes.set_xticks(range(len(shown)), [f"{BUCKETS[i]}\n({counts[i]:,})" for i in shown])
+    axes.set_xlabel("length of the source (sentences)")
+    axes.set_ylabel("BLEU")
+    axes.set_ylim(bottom=0)
+    _finish(axes)
+    return figure
+
+
+def _line(points: Mapping[int, float]) -> Tuple[List[int], List[float]]:
+    updates = sorted(points)
+    return updates, [points[update] for update in updates]
+
+
+def _finish(axes: Any) -> None:
+    axes.grid(alpha=0.2)
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.legend(frameon=False)

@@ -1,0 +1,146 @@
+"""Learning curves: training and validation loss over updates, read from ``train.log``.
+
+``train.log`` holds fairseq-train's statistics as JSON lines. A training that was killed is resumed
+from its last checkpoint and appends to the file: the updates after that checkpoint stand there
+twice, and the last line before the kill may be half a line.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Dict, Iterable, Mapping, Optional
+
+from capsnmt.errors import ConfigurationError
+
+
+@dataclass
+class LearningCurve:
+    """What a training log tells of one training.
+
+    Attributes:
+        train: updates -> training loss per target token, in bits (fairseq's ``loss``: with label
+            smoothing, averaged since the entry before).
+        valid: updates -> validation loss per target token, in bits.
+        seconds: updates -> wall-clock seconds since the entry before, validation included.
+        words: updates -> target tokens since the entry before.
+        unreadable: lines that are no JSON: what a kill in the middle of a line leaves.
+    """
+
+    train: Dict[int, float] = field(default_factory=dict)
+    valid: Dict[int, float] = field(default_factory=dict)
+    seconds: Dict[int, float] = field(default_factory=dict)
+    words: Dict[int, float] = field(default_factory=dict)
+    unreadable: int = 0
+
+    @property
+    def updates(self) -> int:
+        """The last update the log tells of."""
+        return max([0, *self.train, *self.valid])
+
+    @property
+    def training_seconds(self) -> Optional[float]:
+        """Wall-clock seconds of the training; ``None`` where the log has no times.
+
+        **D**: only updates that the final model has count, so what a killed training did after its
+        last checkpoint does not.
+        """
+        return sum(self.seconds.values()) if self.seconds else None
+
+    @property
+    def tokens_per_second(self) -> Optional[float]:
+        """Target tokens trained on in a second; ``None`` where the log has no times."""
+        seconds = self.training_seconds
+        return sum(self.words.values()) / seconds if seconds else None
+
+    def forget_from(self, update: int) -> None:
+        """Drop what the log told of this and later updates: they are made again."""
+        for points in (self.train, self.valid, self.seconds, self.words):
+            for number in [number for number in points if number >= update]:
+                del points[number]
+
+
+def parse_train_log(lines: Iterable[str], name: str = "train.log") -> LearningCurve:
+    """Read the JSON lines of a training; of an update that was made twice the second counts.
+
+    >>> log = ['{"loss": "9.0", "num_updates": "10", "wall": "5"}',
+    ...        '{"loss": "8.0", "num_updates": "20", "wall": "9"}',
+    ...        '{"loss": "8.5", "num_updates": "20", "wall": "6"}',
+    ...        '{"valid_loss": "8.1", "valid_num_updates": "20"}']
+    >>> parse_train_log(log).train, parse_train_log(log).valid
+    ({10: 9.0, 20: 8.5}, {20: 8.1})
+
+    Args:
+        lines: the log.
+        name: what to call it in an error.
+
+    Raises:
+        ConfigurationError: no line tells a training loss.
+    """
+    curve = LearningCurve()
+    for line in lines:
+        stats = _statistics(line)
+        curve.unreadable += stats is None and bool(line.strip())
+        loss, update = _number(stats, "loss"), _number(stats, "num_updates")
+        valid_loss, valid_update = _number(stats, "valid_loss"), _number(stats, "valid_num_updates")
+        if loss is not None and update is not None:
+            curve.forget_from(int(update))
+            seconds = _seconds_per_update(stats)
+            if seconds is not None:
+                made = update - max(curve.train, default=0)
+                curve.seconds[int(update)] = made * seconds
+                curve.words[int(update)] = made * (_number(stats, "wpb") or 0.0)
+            curve.train[int(update)] = loss
+        elif valid_loss is not None and valid_update is not None:
+            curve.valid[int(valid_update)] = valid_loss
+    if not curve.train:
+        raise ConfigurationError(
+            f"{name}: holds no training loss: not the log of a training, or of one that was "
+            f"stopped before its first entry; train on with the launcher"
+        )
+    return curve
+
+
+def read_learning_curve(path: Path) -> LearningCurve:
+    """The learning curve in a run's ``train.log``.
+
+    Raises:
+        ConfigurationError: the file is missing, cannot be read or holds no training loss.
+    """
+    try:
+        with open(path, encoding="utf-8", errors="replace") as file:
+            return parse_train_log(file, str(path))
+    except FileNotFoundError:
+        raise ConfigurationError(
+            f"{path}: there is no such file: give the folder of a run of the launcher"
+        ) from None
+    except OSError as error:
+        raise ConfigurationError(f"{path}: cannot be read: {error.strerror}") from None
+
+
+def _statistics(line: str) -> Optional[Dict[str, Any]]:
+    try:
+        stats = json.loads(line)
+    except ValueError:
+        return None
+    return stats if isinstance(stats, dict) else None
+
+
+def _seconds_per_update(stats: Optional[Mapping[str, Any]]) -> Optional[float]:
+    """Words per update over words per second, of one entry.
+
+    fairseq's ``wall`` tells the same more directly, but stays 0 in some resumed trainings, and
+    ``ups`` has two decimals only.
+    """
+    words, speed = _number(stats, "wpb"), _number(stats, "wps")
+    return words / speed if words is not None and speed else None
+
+
+def _number(stats: Optional[Mapping[str, Any]], key: str) -> Optional[float]:
+    """The finite number that fairseq printed as text; ``None`` for anything else."""
+    try:
+        number = float((stats or {})[key])
+    except (KeyError, TypeError, ValueError):
+        return None
+    return number if abs(number) < float("inf") else None

@@ -1,0 +1,26 @@
+"""Finished runs, for the tests of the report."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from tests.report.finished_runs import write_run
+
+
+@pytest.fixture(scope="session")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The output folder of a baseline and a routed run; tests that change it take a copy."""
+    output = tmp_path_factory.mktemp("output")
+    write_run(output, "baseline")
+    write_run(output, "em_routing", "baseline")
+    return output
+
+
+@pytest.fixture
+def output(finished: Path, tmp_path: Path) -> Path:
+    """The same in a place of its own, with its data's path still that of the original."""
+    shutil.copytree(finished, tmp_path / "output")
+    return tmp_path / "output"

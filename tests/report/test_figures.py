@@ -1,0 +1,79 @@
+"""The report's pictures: the same each time, in the page's colours, one line a system."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Dict, List
+from xml.etree import ElementTree
+
+import pytest
+
+from capsnmt.report.figures import (
+    bleu_by_length,
+    drawing,
+    learning_curves,
+    save,
+    svg,
+)
+from capsnmt.report.learning_curve import LearningCurve
+
+CURVES = {
+    "two systems": {
+        "a": [LearningCurve({10: 9.0, 20: 5.0}, {20: 5.5})],
+        "bä│<b>": [LearningCurve({10: 9.0, 20: 6.0})],
+    },
+    "one point": {"one point": [LearningCurve({10: 9.0})]},
+    "two seeds": {"a": [LearningCurve({10: 9.0}, {10: 9.1}), LearningCurve({10: 8.0}, {10: 8.1})]},
+    "more systems than colours": {
+        str(number): [LearningCurve({1: 1.0 + number, 2: 1.0})] for number in range(9)
+    },
+}
+
+
+@pytest.mark.parametrize("name", CURVES)
+def test_a_picture_is_the_same_each_time(tmp_path: Path, name: str) -> None:
+    curves: Dict[str, List[LearningCurve]] = CURVES[name]
+    drawn = []
+    for _ in range(2):
+        with drawing():
+            figure = learning_curves(curves)
+            save(figure, tmp_path / "x.png")
+            drawn.append((svg(figure, "x"), (tmp_path / "x.png").read_bytes()))
+    assert drawn[0] == drawn[1]
+    assert drawn[0][1].startswith(b"\x89PNG\r\n\x1a\n")
+
+
+def test_a_picture_shows_other_curves_otherwise() -> None:
+    pictures = []
+    for valid in (5.5, 6.5):
+        with drawing():
+            curve = LearningCurve({10: 9.0, 20: 5.0}, {10: 9.0, 20: valid})
+            pictures.append(svg(learning_curves({"a": [curve]}), "x"))
+    assert pictures[0] != pictures[1]
+
+
+def test_an_svg_is_whole_takes_the_pages_ink_and_keeps_names_as_text() -> None:
+    with drawing():
+        picture = svg(learning_curves(CURVES["two systems"]), "one/two")
+    root = ElementTree.fromstring(picture.replace("xlink:href", "href"))
+    assert "currentColor" in picture
+    assert "#010203" not in picture
+    assert "bä│<b>" in [
+        "".join(each.itertext()) for each in root.iter() if each.tag.endswith("text")
+    ]
+    identifiers = re.findall(r'\bid="([^"]+)"', picture)
+    assert all(each.startswith("one-two-") for each in identifiers)
+    assert set(re.findall(r'(?:href="#|url\(#)([^")]+)', picture)) <= set(identifiers)
+    assert not re.search(r'(href|src)="(?!#)', picture)
+
+
+def test_lengths_without_a_sentence_are_not_drawn() -> None:
+    with drawing():
+        picture = svg(
+            bleu_by_length({"a": [20.0, None, 10.0, *[None] * 3]}, [7, 0, 2, 0, 0, 0]), "x"
+        )
+    assert "&lt;10" in picture
+    assert "(7)" in picture
+    assert "20-30" in picture
+    assert "10-20" not in picture

@@ -1,0 +1,213 @@
+"""The page is one file that says what the Markdown says, to every reader, in a real browser."""
+
+from __future__ import annotations
+
+import html
+import json
+import os
+import re
+import shlex
+import shutil
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any, Dict, Iterator, List, Optional, Tuple
+
+import pytest
+
+from capsnmt.evaluation import compare_mt
+from capsnmt.report import __main__ as report
+from tests.report.finished_runs import SENTENCES, SOURCES, TRANSLATIONS, write_generated
+
+EVIL = "</code><script>alert(1)</script><img src=http://evil.example/x> & \"'"
+VOID = {"meta", "link", "br", "img", "path", "use"}
+BROWSERS = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome")
+
+
+class Page(HTMLParser):
+    """The elements of a page; it raises where tags do not match."""
+
+    def __init__(self, content: str) -> None:
+        super().__init__()
+        self.elements: List[Tuple[str, Dict[str, Optional[str]]]] = []
+        self.open: List[str] = []
+        self.feed(content)
+        assert self.open == []
+
+    def handle_starttag(self, tag: str, attributes: List[Tuple[str, Optional[str]]]) -> None:
+        self.elements.append((tag, dict(attributes)))
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attributes: List[Tuple[str, Optional[str]]]) -> None:
+        self.elements.append((tag, dict(attributes)))
+
+    def handle_endtag(self, tag: str) -> None:
+        if tag not in VOID:
+            assert self.open.pop() == tag
+
+    def all(self, tag: str) -> List[Dict[str, Optional[str]]]:
+        return [attributes for name, attributes in self.elements if name == tag]
+
+
+def write(output: Path, *flags: str) -> Path:
+    folder = output / "report"
+    assert report.main([str(output), "--output", str(folder), *flags]) == 0
+    return folder / "report.html"
+
+
+@pytest.fixture(scope="module")
+def folder(finished: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A report on runs of which every text that a user may choose is hostile."""
+    output = tmp_path_factory.mktemp("hostile") / "output"
+    shutil.copytree(finished, output)
+    translations = [EVIL, *TRANSLATIONS["em_routing"][1:]]
+    write_generated(output / "em_routing/seed-1/generate-test.txt", translations)
+    config = json.loads((output / "em_routing/seed-1/config.json").read_text("utf-8"))
+    config["command"] = ["x", EVIL]
+    config["device-name"] = EVIL
+    (output / "em_routing/seed-1/config.json").write_text(json.dumps(config), "utf-8")
+    return write(output, "--title", EVIL, "--samples", str(SENTENCES)).parent
+
+
+@pytest.fixture(scope="module")
+def content(folder: Path) -> str:
+    return (folder / "report.html").read_text("utf-8")
+
+
+def test_the_page_loads_nothing_and_runs_nothing(content: str) -> None:
+    page = Page(content)
+    assert page.all("script") == page.all("img") == page.all("iframe") == []
+    assert "default-src 'none'" in str(page.all("meta"))
+    for _, attributes in page.elements:
+        for name, value in attributes.items():
+            assert not name.startswith("on")
+            if name in ("href", "src", "xlink:href"):
+                assert str(value).startswith(("#", "data:,"))
+    assert "url(http" not in content
+    assert "@import" not in content
+
+
+def test_every_text_is_shown_as_it_is(content: str) -> None:
+    shown = html.unescape(re.sub(r"<[^>]*>", "", content))
+    # the title twice, a translation that is drawn and chosen, the command, the device
+    assert shown.count(EVIL) == 6
+    assert shlex.quote(EVIL) in shown
+    assert SOURCES[3] in shown
+
+
+def test_the_page_reads_well_by_ear(content: str) -> None:
+    page = Page(content)
+    assert page.all("html")[0]["lang"] == "en"
+    assert all(cell.get("scope") in ("col", "row") for cell in page.all("th"))
+    assert len(page.all("caption")) == len(page.all("table"))
+    pictures = [each for each in page.all("div") if each.get("role") == "img"]
+    assert len(pictures) == len(page.all("svg")) == 2
+    assert all(len(str(each["aria-label"])) > 20 for each in pictures)
+    assert all(each.get("aria-hidden") == "true" for each in page.all("svg"))
+    assert {each.get("lang") for each in page.all("td")} == {None, "en", "de"}
+    headings = [int(tag[1]) for tag, _ in page.elements if re.fullmatch("h[1-6]", tag)]
+    assert headings[0] == 1
+    assert all(after - before <= 1 for before, after in zip(headings, headings[1:]))
+
+
+def test_every_link_and_label_has_its_target_once(content: str) -> None:
+    page = Page(content)
+    identifiers = [str(each["id"]) for _, each in page.elements if "id" in each]
+    assert len(identifiers) == len(set(identifiers))
+    wanted = [str(each["href"])[1:] for each in page.all("a")]
+    wanted += [str(each["aria-labelledby"]) for each in page.all("section")]
+    assert set(wanted) <= set(identifiers)
+    assert wanted
+
+
+def test_the_page_and_the_markdown_hold_the_same_numbers(folder: Path, content: str) -> None:
+    markdown = (folder / "report.md").read_text("utf-8")
+    rows = re.findall(r"<tr><th scope=\"row\">(.*?)</tr>", content)
+    cells = [re.sub(r"<[^>]+>", " ", row).split() for row in rows]
+    numbers = {cell for row in cells for cell in row if re.fullmatch(r"[+−]?\d+\.\d\d[†‡]?", cell)}
+    assert len(numbers) > 5
+    assert all(number.rstrip("†‡") in markdown for number in numbers)
+
+
+def test_salient_ngrams_are_those_that_one_system_matches_more_often(content: str) -> None:
+    assert "by compare-mt" in content
+    row = re.search(r'<th scope="row">schön</th><td class="number">(\d+)</td>.*?>(\d+)<', content)
+    assert row
+    assert (int(row[1]), int(row[2])) == (SENTENCES, 0)
+
+
+def test_without_compare_mt_the_page_says_so(output: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(compare_mt, "NEEDED", ("compare_mt_that_is_absent",))
+    page = write(output).read_text("utf-8")
+    assert "compare-mt is not installed where this report was made" in page
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    """A headless Chromium: that of ``CAPSNMT_CHROMIUM``, the system's, or playwright's own."""
+    try:
+        from playwright.sync_api import Error, sync_playwright
+    except ImportError:
+        pytest.skip("NO BROWSER TEST: playwright is not installed (pip install playwright)")
+    installed = [path for path in map(shutil.which, BROWSERS) if path]
+    found = os.environ.get("CAPSNMT_CHROMIUM") or next(iter(installed), None)
+    with sync_playwright() as playwright:
+        try:
+            # no sandbox: tests may run as root, and the page is ours
+            started = playwright.chromium.launch(executable_path=found, args=["--no-sandbox"])
+        except Error as error:
+            pytest.skip(
+                "NO BROWSER TEST: no Chromium was found or it does not start (apt-get install "
+                f"chromium-headless-shell, or set CAPSNMT_CHROMIUM): {str(error).splitlines()[0]}"
+            )
+        yield started
+        started.close()
+
+
+@pytest.mark.system
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_a_browser_shows_the_page_without_an_error_or_an_outside_request(
+    folder: Path, browser: Any, scheme: str
+) -> None:
+    told: List[str] = []
+    requests: List[str] = []
+    page = browser.new_page(viewport={"width": 390, "height": 800}, color_scheme=scheme)
+    page.on("console", lambda message: told.append(message.text))
+    page.on("pageerror", lambda error: told.append(str(error)))
+    page.on("dialog", lambda dialog: told.append(dialog.message) or dialog.dismiss())
+    page.on("request", lambda request: requests.append(request.url))
+    page.goto((folder / "report.html").as_uri())
+    page.wait_for_load_state("networkidle")
+    assert told == []
+    assert requests == [(folder / "report.html").as_uri()]
+    assert page.title() == EVIL
+    # what is wider than a telephone scrolls in its own place
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+    boxes = page.locator("figure svg").all()
+    assert len(boxes) == 2
+    for box in boxes:
+        size = box.bounding_box()
+        assert size["width"] > 300
+        assert size["height"] > 120
+    ink, paper = page.evaluate(
+        "[getComputedStyle(document.querySelector('figure svg text')).fill,"
+        " getComputedStyle(document.body).backgroundColor]"
+    )
+    assert contrast(ink, paper) > 7
+    assert (luminance(paper) < 0.5) == (scheme == "dark")
+    page.close()
+
+
+def luminance(colour: str) -> float:
+    """Relative luminance of ``rgb(r, g, b)`` (WCAG 2)."""
+    linear = [
+        value / 12.92 if value <= 0.04045 else ((value + 0.055) / 1.055) ** 2.4
+        for value in (int(number) / 255 for number in re.findall(r"\d+", colour)[:3])
+    ]
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+
+def contrast(one: str, other: str) -> float:
+    """The contrast ratio of two colours (WCAG 2), 1..21."""
+    dark, light = sorted((luminance(one), luminance(other)))
+    return (light + 0.05) / (dark + 0.05)

@@ -1,0 +1,293 @@
+"""A report over run folders in the launcher's formats: true numbers, or one line and nothing."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import sys
+from pathlib import Path
+from typing import Any, Dict, List
+
+import pytest
+
+from capsnmt.checkpoints import save_checkpoint
+from capsnmt.report import __main__ as report
+from capsnmt.report.machine import processor
+from capsnmt.report.markdown import code, text
+from capsnmt.report.run import count_parameters
+from capsnmt.report.test_set import draw_numbers
+from tests.report.finished_runs import (
+    REFERENCES,
+    SENTENCES,
+    TRANSLATIONS,
+    write_generated,
+    write_log,
+    write_run,
+)
+from tests.support import SYSTEMS, build_system
+
+FILES = ["bleu_by_length-test.png", "learning_curve.png", "report.html", "report.md"]
+
+
+def runs(output: Path) -> List[str]:
+    return [str(output / row / "seed-1") for row in ("baseline", "em_routing")]
+
+
+def page(output: Path, *flags: str) -> str:
+    """The page over both runs."""
+    folder = output / "report"
+    assert report.main([*runs(output), "--output", str(folder), *flags]) == 0
+    assert sorted(path.name for path in folder.iterdir()) == FILES
+    return (folder / "report.md").read_text("utf-8")
+
+
+def rows_of(content: str, first: str) -> List[List[str]]:
+    """The cells of the table whose header begins with a cell."""
+    table = content[content.index(f"| {first} |") :].split("\n\n")[0]
+    return [re.split(r"(?<!\\) ?\| ?", line)[1:-1] for line in table.splitlines()]
+
+
+def scores_of(content: str) -> str:
+    """The page from its scores on."""
+    return content[content.index("## Scores") :]
+
+
+def test_the_table_holds_the_scores_of_scores_json(output: Path) -> None:
+    rows = rows_of(scores_of(page(output)), "system")
+    assert rows[0][:4] == ["system", "BLEU", "chrF2", "TER"]
+    for row, name in zip(rows[2:], ("baseline", "em_routing")):
+        scores = json.loads((output / name / "seed-1" / "scores.json").read_text("utf-8"))["test"]
+        system = next(each for each in scores["systems"] if each["name"] == name)
+        told = [f"{system[metric]['score']:.2f}" for metric in ("bleu", "chrf", "ter")]
+        assert row[:4] == [text(name), *told]
+    # that of the baseline, which was not resampled, is the signature of both
+    baseline = json.loads((output / "baseline/seed-1/scores.json").read_text("utf-8"))["test"]
+    for metric, label in (("bleu", "BLEU"), ("chrf", "chrF2"), ("ter", "TER")):
+        assert f"- {label}: `{baseline['systems'][0][metric]['signature']}`\n" in page(output)
+
+
+def test_the_baseline_has_no_p_value_and_the_other_has_that_of_scores_json(output: Path) -> None:
+    content = page(output)
+    scores = json.loads((output / "em_routing/seed-1/scores.json").read_text("utf-8"))["test"]
+    p_value = scores["systems"][1]["significance"]["bleu"]["p_value"]
+    rows = rows_of(scores_of(content), "system")
+    assert (rows[2][4], rows[3][4]) == ("–", f"{p_value:.3f}")
+    assert f"p = {p_value:.3f}" in content
+
+
+def test_a_result_against_the_mechanism_is_said_as_plainly(output: Path) -> None:
+    content = page(output)
+    assert re.search(r"em\\_routing scores [\d.]+ BLEU, [\d.]+ below baseline", content)
+    assert "One seed proves nothing" in content
+
+
+def test_a_difference_that_rounds_to_nothing_is_none(output: Path) -> None:
+    path = output / "em_routing/seed-1/scores.json"
+    scores = json.loads(path.read_text("utf-8"))
+    for system, score in zip(scores["test"]["systems"], (20.001, 20.004)):
+        system["bleu"]["score"] = score
+    path.write_text(json.dumps(scores), "utf-8")
+    assert "the same as baseline (20.00)" in page(output)
+
+
+def test_training_is_told_by_the_log_of_the_final_model(output: Path) -> None:
+    content = page(output)
+    rows = rows_of(content[content.index("## Training") :], "system")
+    assert rows[2] == ["baseline", "`capsnmt_transformer_tiny`", "1", "6", "40", "0:01:05", "7.250"]
+    assert "1 unreadable line(s)" in content
+
+
+def test_a_run_that_was_never_validated_is_reported_and_says_so(output: Path) -> None:
+    write_log(output / "baseline/seed-1/train.log", valid=False)
+    assert "baseline was never validated" in page(output)
+
+
+def test_different_budgets_are_pointed_out(output: Path) -> None:
+    assert "Not the same budget" not in page(output)
+    with open(output / "baseline/seed-1/train.log", "a", encoding="utf-8") as log:
+        log.write('{"loss": "6", "num_updates": "50", "wall": "60"}\n')
+    assert "**Not the same budget:** the systems were trained for 40 and 50 updates" in page(output)
+
+
+def test_samples_show_the_same_sentences_of_all_as_detokenised_text(output: Path) -> None:
+    rows = rows_of(page(output, "--samples", "30"), "no.")
+    assert rows[0] == ["no.", "source (en)", "reference (de)", "baseline", "em\\_routing"]
+    assert [row[0] for row in rows[2:]] == [str(number) for number in range(SENTENCES)]
+    assert rows[2][4] == "*(empty)*"
+    assert rows[9] == [
+        "7", "line 7 \\| with \\*marks\\*", "Zeile 7 ist schön und gut .", "Zeile 7 ist schön.",
+        "Zeile 7 ist gut 漢字 \\|",
+    ]  # fmt: skip
+
+
+def test_the_sentences_shown_do_not_depend_on_what_was_translated(output: Path) -> None:
+    shown = [row[0] for row in rows_of(page(output, "--samples", "5"), "no.")[2:]]
+    for row in TRANSLATIONS:
+        write_generated(output / row / "seed-1/generate-test.txt", REFERENCES)
+    assert [row[0] for row in rows_of(page(output, "--samples", "5"), "no.")[2:]] == shown
+    assert shown == [str(number) for number in draw_numbers(SENTENCES, 5)]
+
+
+def test_no_samples_is_a_report_without_them(output: Path) -> None:
+    assert "Sample translations" not in page(output, "--samples", "0")
+
+
+def test_the_page_holds_exact_commands_versions_machine_and_data(output: Path) -> None:
+    content = page(output, "--title", "A <title>")
+    assert content.startswith("# A \\<title\\>\n")
+    for expected in (
+        "train 'baseline'", "train 'em_routing'", "python -m data_prep lines",
+        "python -m capsnmt.experiment --config lines/em_routing", "| torch | 2.13.0 |",
+        "| sacrebleu | ", f"| `raw/test` | {SENTENCES} |", "Sentences about lines.",
+        text("x86_64, 2 cores"), text(processor()),
+    ):  # fmt: skip
+        assert expected in content, expected
+
+
+def test_the_same_runs_give_the_same_bytes(output: Path) -> None:
+    def content() -> Dict[str, bytes]:
+        page(output)
+        return {path.name: path.read_bytes() for path in (output / "report").iterdir()}
+
+    assert content() == content()
+
+
+def test_data_that_moved_along_with_the_runs_is_found(output: Path) -> None:
+    for row in TRANSLATIONS:
+        path = output / row / "seed-1/config.json"
+        config = {**json.loads(path.read_text("utf-8")), "data": "gone/data"}
+        path.write_text(json.dumps(config), "utf-8")
+    assert "Sample translations" in page(output)
+
+
+def test_seeds_of_one_row_are_told_apart(output: Path) -> None:
+    other = write_run(output, "baseline", seed=2)
+    folder = output / "report"
+    assert report.main([runs(output)[0], str(other), "--output", str(folder)]) == 0
+    content = (folder / "report.md").read_text("utf-8")
+    assert "| baseline, seed 1 |" in content
+    assert "| baseline, seed 2 |" in content
+    assert "One seed proves nothing" not in content
+
+
+def remove(path: Path) -> None:
+    shutil.rmtree(path) if path.is_dir() else path.unlink()
+
+
+def change(path: Path, key: str, value: Any) -> None:
+    path.write_text(json.dumps({**json.loads(path.read_text("utf-8")), key: value}), "utf-8")
+
+
+def without_metric(path: Path) -> None:
+    scores = json.loads(path.read_text("utf-8"))
+    del scores["test"]["systems"][-1]["bleu"]
+    path.write_text(json.dumps(scores), "utf-8")
+
+
+RUN = "em_routing/seed-1"
+DAMAGES = {
+    "no folder": (lambda output: remove(output / RUN), "there is no such folder"),
+    "unfinished": (lambda output: remove(output / RUN / "scores.json"), "scores.json is missing"),
+    "no config": (lambda output: remove(output / RUN / "config.json"), "config.json is missing"),
+    "half a config": (lambda output: (output / RUN / "config.json").write_text("{"), "not JSON"),
+    "config of others": (lambda output: (output / RUN / "config.json").write_text("{}"), "lacks"),
+    "scores of others": (lambda output: (output / RUN / "scores.json").write_text("[]"), "lacks"),
+    "a metric less": (lambda output: without_metric(output / RUN / "scores.json"), "lacks 'bleu'"),
+    "no log": (lambda output: remove(output / RUN / "train.log"), "train.log"),
+    "no model": (lambda output: remove(output / RUN / "averaged.pt"), "averaged.pt"),
+    "half a model": (lambda output: os.truncate(output / RUN / "averaged.pt", 99), "averaged.pt"),
+    "no output": (lambda output: remove(output / RUN / "generate-test.txt"), "generate-test.txt"),
+    "short output": (
+        lambda output: (output / RUN / "generate-test.txt").write_text("H-0\t-1\tx\n"),
+        "has 1 segments",
+    ),
+    "no commands": (lambda output: remove(output / RUN / "commands.sh"), "commands.sh"),
+    "other row": (lambda output: change(output / RUN / "config.json", "row", "x"), "lacks"),
+    "other test sets": (lambda output: change(output / RUN / "scores.json", "more", json.loads(
+        (output / RUN / "scores.json").read_text("utf-8"))["test"]), "has the test sets"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_a_broken_run_is_one_line_that_names_it_and_nothing_is_written(
+    output: Path, damage: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    harm, expected = DAMAGES[damage]
+    harm(output)
+    capfd.readouterr()
+    assert report.main([*runs(output), "--output", str(output / "report")]) == 2
+    error = capfd.readouterr().err
+    assert error.startswith("error: ")
+    assert error.count("\n") == 1
+    assert expected in error
+    assert "em_routing" in error or "Traceback" not in error
+    assert not (output / "report").exists()
+
+
+def test_missing_data_is_one_line_and_nothing_is_written(
+    output: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    for row in TRANSLATIONS:
+        change(output / row / "seed-1/config.json", "data", str(output / "data"))
+    remove(output / "data" / "raw")
+    assert report.main([*runs(output), "--output", str(output / "report")]) == 2
+    assert re.fullmatch(
+        r"error: \S*raw/test\.en: there is no such file.*\n", capfd.readouterr().err
+    )
+    assert not (output / "report").exists()
+
+
+@pytest.mark.parametrize(
+    ("flags", "expected"),
+    [
+        (["--samples", "-1"], "'-1': give a whole number, 0 or more"),
+        (["--samples", "many"], "'many'"),
+        (["--unknown"], "--unknown"),
+        (["--output", "runs.txt"], "runs.txt"),
+    ],
+)
+def test_a_bad_flag_is_one_line(
+    output: Path, flags: List[str], expected: str, capfd: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    monkeypatch.chdir(output)
+    (output / "runs.txt").write_text("a file")
+    assert report.main([*runs(output), "--output", "report", *flags]) == 2
+    error = capfd.readouterr().err
+    assert (error.count("\n"), expected in error) == (1, True), error
+    assert not (output / "report").exists()
+
+
+def test_a_run_given_twice_is_refused(output: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    assert report.main([runs(output)[0]] * 2 + ["--output", str(output / "report")]) == 2
+    assert "is given twice" in capfd.readouterr().err
+
+
+def test_without_matplotlib_one_line_names_it_and_nothing_is_written(
+    output: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    assert report.main([*runs(output), "--output", str(output / "report")]) == 2
+    assert capfd.readouterr().err.startswith("error: learning curves need matplotlib: pip install")
+    assert not any((output / "report").glob("*"))
+
+
+def test_a_report_that_fails_leaves_the_earlier_one_as_it_was(output: Path) -> None:
+    page(output)
+    before = {path: path.read_bytes() for path in (output / "report").iterdir()}
+    remove(output / RUN / "generate-test.txt")
+    assert report.main([*runs(output), "--output", str(output / "report")]) == 2
+    assert {path: path.read_bytes() for path in (output / "report").iterdir()} == before
+
+
+@pytest.mark.parametrize("name", SYSTEMS)
+def test_the_parameters_of_a_checkpoint_are_those_of_its_model(name: str, tmp_path: Path) -> None:
+    model = build_system(name)
+    save_checkpoint({"model": model.state_dict()}, tmp_path / "model.pt")
+    assert count_parameters(tmp_path / "model.pt") == sum(p.numel() for p in model.parameters())
+
+
+def test_a_fence_is_longer_than_any_in_the_code() -> None:
+    assert code("````") == "`````\n````\n`````"
