@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import argparse
 from typing import Any, Callable, Dict
 
 from fairseq.models import ARCH_MODEL_REGISTRY, register_model_architecture
 from fairseq.models.transformer.transformer_legacy import base_architecture
 from fairseq.utils import safe_hasattr
+from omegaconf import OmegaConf
 
 from capsnmt.models import transformer  # noqa: F401  the model must be registered first
 from capsnmt.models.validation import complete, validate
@@ -55,6 +57,13 @@ def architecture(preset: str, size: str) -> Callable[[Any], None]:
     """
 
     def configure(args: Any) -> None:
+        if OmegaConf.is_config(args):  # of fairseq-hydra-train
+            # omegaconf 2.0 answers None to who asks for what is absent, or else for a default
+            flat = argparse.Namespace(**OmegaConf.to_container(args, resolve=True))
+            configure(flat)
+            for name, value in vars(flat).items():
+                args[name] = value
+            return
         for name, value in SIZES[size].items():
             if not safe_hasattr(args, name):
                 setattr(args, name, value)
