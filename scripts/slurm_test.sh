@@ -1,0 +1,27 @@
+#!/usr/bin/env bash
+# Runs tests/slurm on a real SLURM of two nodes on this machine; installs Debian's packages for it.
+#   scripts/slurm_test.sh [PYTEST ARGUMENTS...]
+# Where it cannot be had (no root, no apt-get, no packages), it says so and ends well.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+# shellcheck source=scripts/venv.sh
+. scripts/venv.sh
+
+skip() {
+  echo "!! NOT TESTED on SLURM: $*" >&2
+  exit 0
+}
+
+[ "$(id -u)" = 0 ] || skip "slurmctld, slurmd and munged need root here"
+if ! { command -v slurmctld && command -v slurmd && command -v munged; } >/dev/null; then
+  command -v apt-get >/dev/null || skip "no slurmctld, slurmd and munged, and no apt-get to install them"
+  export DEBIAN_FRONTEND=noninteractive
+  # the services of the packages are for a machine of its own: a test starts its own processes
+  install=(apt-get install --yes --no-install-recommends slurm-wlm munge)
+  "${install[@]}" >/dev/null 2>&1 || { apt-get update >/dev/null 2>&1 && "${install[@]}" >/dev/null 2>&1; } ||
+    skip "apt-get cannot install slurm-wlm and munge"
+fi
+
+use_venv main
+echo "== run_wmt14.sh --slurm on $(slurmctld -V), two nodes on this machine"
+OMP_NUM_THREADS=1 exec "$PYTHON" -m pytest tests/slurm/check_slurm.py "$@"

@@ -1,0 +1,186 @@
+"""A real SLURM runs ``run_wmt14.sh --slurm``, preempts it, and gets what was never interrupted.
+
+Not collected with the other tests: it needs root, Debian's slurm-wlm and munge, and some minutes.
+``scripts/slurm_test.sh`` installs them and runs it.
+"""
+
+from __future__ import annotations
+
+import gzip
+import itertools
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Callable, Iterator, List
+
+import pytest
+from fairseq import options
+from fairseq_cli import preprocess
+
+from capsnmt.experiment.resume import LAST, num_updates
+from capsnmt.files import read_json
+from tests.commands import hypotheses
+from tests.support import REPO
+
+DATA = Path(os.environ.get("CAPSNMT_DATA", REPO.parent / "shared" / "data")) / "multi30k"
+UPDATES = 800
+# A model of toy size on the settings of the row, so that two nodes on one machine are quick.
+SMALL = [
+    *("--arch", "capsnmt_transformer_tiny", "--name", "tiny", "--threads", "1"),
+    *("--max-update", str(UPDATES)),
+    *(
+        argument
+        for setting in (
+            *("data.recipe=null", "batch.tokens-per-update=512", "batch.max-tokens=256"),
+            *("train.encoder-layers=1", "train.decoder-layers=1", "train.log-interval=10"),
+            *("train.encoder-embed-dim=32", "train.decoder-embed-dim=32"),
+            *("train.save-interval-updates=500", "train.warmup-updates=20"),
+        )
+        for argument in ("--set", setting)
+    ),
+]
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Two nodes on this machine."""
+    folder = tmp_path_factory.mktemp("slurm")
+    for parent in (folder, folder.parent, folder.parent.parent):
+        parent.chmod(0o755)  # munged runs as a user of its own
+    script = str(REPO / "tests" / "slurm" / "cluster.sh")
+    subprocess.run(["bash", script, "start", str(folder)], check=True)
+    os.environ["SLURM_CONF"] = str(folder / "slurm.conf")
+    yield
+    subprocess.run(["scancel", "--user", "root"], check=False)
+    subprocess.run(["bash", script, "stop", str(folder)], check=True)
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Multi30k's first sentences, as data_prep leaves a corpus."""
+    if not DATA.is_dir():
+        pytest.skip(f"there is no {DATA}: set CAPSNMT_DATA to the folder of the test data")
+    folder = tmp_path_factory.mktemp("corpus")
+    (folder / "raw").mkdir()
+    splits = {"train": ("train", 600), "valid": ("val", 20), "test": ("test_2016_flickr", 20)}
+    arguments = ["--source-lang", "en", "--target-lang", "de", "--joined-dictionary"]
+    arguments += ["--thresholdsrc", "3", "--thresholdtgt", "3", "--destdir", str(folder / "bin")]
+    for split, (name, lines) in splits.items():
+        for language in ("en", "de"):
+            with gzip.open(DATA / f"{name}.{language}.gz", "rt", encoding="utf-8") as file:
+                text = "".join(itertools.islice(file, lines))
+            (folder / "raw" / f"{split}.{language}").write_text(text, encoding="utf-8")
+        arguments += [f"--{split}pref", str(folder / "raw" / split)]
+    preprocess.main(options.get_preprocessing_parser().parse_args(arguments))
+    (folder / "manifest.json").write_text('{"subsets": {"test": "test"}}', encoding="utf-8")
+    return folder
+
+
+def run_wmt14(corpus: Path, output: Path, *flags: str) -> str:
+    """The script as a user starts it; what it prints."""
+    where = ["--prepared", str(corpus), "--output", str(output)]
+    done = subprocess.run(
+        [str(REPO / "scripts" / "run_wmt14.sh"), *SMALL, *flags, *where],
+        env={**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def submit(corpus: Path, output: Path, seed: int) -> str:
+    """Submit the row; the number of its job."""
+    told = run_wmt14(corpus, output, "--slurm", "--nodes", "2", "--cpu", "1", "--seed", str(seed))
+    job = re.search(r": job (\d+) ", told)
+    assert job is not None, told
+    return job[1]
+
+
+def state(job: str) -> str:
+    shown = subprocess.run(
+        ["scontrol", "show", "job", job], stdout=subprocess.PIPE, text=True, check=True
+    ).stdout
+    return shown.partition("JobState=")[2].split()[0]
+
+
+def wait_until(happened: Callable[[], bool], run: Path, what: str) -> None:
+    for _ in range(1200):
+        if happened():
+            return
+        time.sleep(0.25)
+    logs = [path.read_text(encoding="utf-8")[-2000:] for path in sorted(run.glob("*.log"))]
+    pytest.fail(f"never happened: {what}\n" + "\n".join(logs))
+
+
+def updates_logged(run: Path) -> List[int]:
+    path = run / "train.log"
+    text = path.read_text(encoding="utf-8") if path.exists() else ""
+    return [int(found) for found in re.findall(r'"num_updates": "(\d+)"', text)]
+
+
+def stops(run: Path) -> List[str]:
+    """Who stopped the training, each time it saved."""
+    path = run / "console.log"
+    text = path.read_text(encoding="utf-8") if path.exists() else ""
+    return re.findall(r"preemption \| stopped by (.*) at \d+ updates", text)
+
+
+def test_a_job_preempted_twice_ends_with_the_results_of_a_run_that_was_not(
+    cluster: None, corpus: Path, tmp_path: Path
+):
+    run = tmp_path / "slurm runs" / "tiny" / "seed-1"
+    job = submit(corpus, tmp_path / "slurm runs", 1)
+    assert submit(corpus, tmp_path / "slurm runs", 1) == job, (
+        "the same command submits nothing twice"
+    )
+
+    wait_until(lambda: bool(updates_logged(run)), run, "first updates")
+    subprocess.run(["scancel", "--signal=USR1", "--batch", job], check=True)
+    wait_until(lambda: len(stops(run)) == 1, run, "a save after SIGUSR1")
+    first = num_updates(run / "checkpoints" / LAST)
+    assert 0 < first < UPDATES
+
+    wait_until(lambda: updates_logged(run)[-1] > first, run, "updates of the requeued job")
+    subprocess.run(["scontrol", "requeue", job], check=True)
+    wait_until(lambda: len(stops(run)) == 2, run, "a save after SIGTERM")
+    second = num_updates(run / "checkpoints" / LAST)
+    assert first < second < UPDATES
+
+    wait_until((run.parent / "summary.json").exists, run, "the end of the run")
+    wait_until(lambda: state(job) == "COMPLETED", run, "the end of the job")
+    log = (run / f"slurm-{job}.log").read_text(encoding="utf-8")
+    assert re.findall(r"resuming at ([\d,]+) of", log) == [f"{first:,}", f"{second:,}"]
+    assert f"stopped by SIGUSR1: job {job} is requeued" in log
+    assert "not requeued" in log, "SLURM itself requeues what it preempts"
+    console = (run / "console.log").read_text(encoding="utf-8")
+    assert console.count("training on 2 devices") == 3
+    assert "(rank 1): tcp://127.0.0.1:" in console
+
+    run_wmt14(corpus, tmp_path / "here", "--cpu", "2", "--seed", "1")
+    here = tmp_path / "here" / "tiny" / "seed-1"
+    assert num_updates(here / "checkpoints" / LAST) == UPDATES
+    translations = [
+        hypotheses((each / "generate-test.txt").read_text(encoding="utf-8")) for each in (run, here)
+    ]
+    assert len(translations[0]) == 20
+    assert translations[0] == translations[1]
+    assert read_json(run.parent / "summary.json") == read_json(here.parent / "summary.json")
+
+
+def test_a_job_that_its_user_cancels_saves_and_does_not_come_back(
+    cluster: None, corpus: Path, tmp_path: Path
+):
+    run = tmp_path / "slurm runs" / "tiny" / "seed-2"
+    job = submit(corpus, tmp_path / "slurm runs", 2)
+    wait_until(lambda: bool(updates_logged(run)), run, "first updates")
+    subprocess.run(["scancel", job], check=True)
+    wait_until(lambda: stops(run) == [signal.SIGTERM.name], run, "a save after scancel")
+    assert 0 < num_updates(run / "checkpoints" / LAST) < UPDATES
+    wait_until(lambda: state(job) == "CANCELLED", run, "the end of the job")
+    assert "not requeued" in (run / f"slurm-{job}.log").read_text(encoding="utf-8")
