@@ -48,6 +48,11 @@ def read_result(path: Path) -> Result:
         raise ConfigurationError(f"{path}: {error} is missing: not of a finished run") from None
 
 
+def has_results(folder: Path) -> bool:
+    """Whether a finished classifier is below the folder."""
+    return any(folder.glob(f"**/{RESULTS}"))
+
+
 def read_results(folders: Sequence[Path]) -> List[Result]:
     """The results of all finished runs below the folders, in the order of their rows and seeds.
 

@@ -14,8 +14,7 @@ from pathlib import Path
 from typing import Dict, Iterator, List, Optional, Sequence
 
 from capsnmt.arguments import OneLineParser, positive
-from capsnmt.classification.report import write_report
-from capsnmt.classification.results import CONFIG, RESULTS
+from capsnmt.classification.results import CONFIG, RESULTS, read_results
 from capsnmt.errors import ConfigurationError
 from capsnmt.experiment import flags, process
 from capsnmt.experiment.commands import USER_DIR, Command
@@ -24,6 +23,8 @@ from capsnmt.experiment.resume import recover, updates_done
 from capsnmt.experiment.stages import Stages
 from capsnmt.files import locked, read_json, write_json
 from capsnmt.probing.senteval import TASKS, require_task
+from capsnmt.report.classification import classification
+from capsnmt.report.page import write_page
 
 BASE = "base"  # what the rows of a folder extend
 # one thread must not wait for another by spinning, on cores that other work shares
@@ -243,8 +244,7 @@ def main(arguments: Optional[Sequence[str]] = None) -> int:
         else:
             execute(run)
     if not options.dry_run:
-        for path in write_report([options.output], options.output):
-            print(path)
+        print(write_page([classification(read_results([options.output]))], options.output))
     return 0
 
 

@@ -1,4 +1,4 @@
-"""The report's pictures: learning curves, and BLEU by source length."""
+"""The report's pictures: learning curves, BLEU by source length, accuracy by operators."""
 
 from __future__ import annotations
 
@@ -158,6 +158,40 @@ def bleu_by_length(bleu: Mapping[str, Sequence[Optional[float]]], counts: Sequen
     axes.set_xlabel("length of the source (sentences)")
     axes.set_ylabel("BLEU")
     axes.set_ylim(bottom=0)
+    _finish(axes)
+    return figure
+
+
+def accuracy_by_operators(
+    accuracy: Mapping[str, Mapping[int, Optional[Mapping[str, Any]]]], majority: float
+) -> Any:
+    """Test accuracy by number of operators, a line a system with its deviation over seeds.
+
+    Args:
+        accuracy: name of each system -> operators -> mean and ``std`` over seeds, in percent.
+        majority: the accuracy of always saying the commonest class.
+
+    Raises:
+        ConfigurationError: matplotlib is not installed.
+    """
+    figure = figure_of(4.5)
+    axes = figure.add_subplot()
+    for place, (name, by_operators) in enumerate(accuracy.items()):
+        points = {operators: found for operators, found in by_operators.items() if found}
+        axes.errorbar(
+            list(points),
+            [found["mean"] for found in points.values()],
+            yerr=[found["std"] or 0 for found in points.values()],
+            color=COLOURS[place % len(COLOURS)],
+            marker=MARKERS[place % len(MARKERS)],
+            markersize=5,
+            capsize=3,
+            label=name,
+        )
+    axes.axhline(majority, color=INK, linestyle=":", label="majority class")
+    axes.set_xticks(sorted({operators for found in accuracy.values() for operators in found}))
+    axes.set_xlabel("operators in the longer sentence")
+    axes.set_ylabel("test accuracy, percent")
     _finish(axes)
     return figure
 

@@ -14,7 +14,7 @@ from capsnmt.classification import run as launcher
 from capsnmt.errors import ConfigurationError
 from capsnmt.experiment.flags import argv
 from capsnmt.files import write_json
-from tests.classification.test_report import measures
+from tests.report.test_classification import measures
 from tests.support import REPO
 
 SETS = sorted({path.parent for path in (REPO / "configs").glob("[lp]*/*/baseline.yaml")})
@@ -69,7 +69,7 @@ def test_every_row_and_seed_is_trained_evaluated_and_reported_and_then_skipped(
         *((False, "1"), (True, "1"), (False, "2"), (True, "2"))
     ]
     runs = configs.parent / "runs"
-    assert "50.00" in (runs / "probing.md").read_text("utf-8")
+    assert "50.00" in (runs / "report.md").read_text("utf-8")
     assert launcher.main(arguments(configs)) == 0
     assert len(commands) == 8
     # what was lost is made again, and nothing else

@@ -7,9 +7,8 @@ from typing import Any, Dict
 
 import pytest
 
-from capsnmt.classification import report
-from capsnmt.errors import ConfigurationError
 from capsnmt.files import write_json
+from capsnmt.report import __main__ as report
 
 
 def measures(accuracy: float, **buckets: float) -> Dict[str, Any]:
@@ -48,11 +47,19 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
+def page(folder: Path) -> str:
+    """The Markdown of the report over the folder, whose HTML is there, too."""
+    output = folder / "report"
+    assert report.main([str(folder), "--output", str(output)]) == 0
+    assert not list(output.glob("*.part"))
+    assert "<table" in (output / "report.html").read_text("utf-8")
+    return (output / "report.md").read_text("utf-8")
+
+
 def test_probing_is_a_row_a_task_by_kind_with_the_papers_systems_in_order(folder: Path) -> None:
-    list(report.write_report([folder], folder / "report"))
-    text = (folder / "report" / "probing.md").read_text("utf-8")
+    text = page(folder)
     lines = text.splitlines()
-    assert lines[0] == "|  | task | majority | baseline | both |"
+    assert "| kind | task | majority | baseline | both |" in lines
     assert "| Surface | SeLen | 53.00 | 40.00 ± 0.00 |  |" in lines
     assert "| Surface | WC | 53.00 | 81.50 ± 0.71 | 90.00 ± 0.00 |" in lines
     # an average that lacks a task would not compare
@@ -61,33 +68,39 @@ def test_probing_is_a_row_a_task_by_kind_with_the_papers_systems_in_order(folder
 
 
 def test_logical_inference_is_a_row_a_number_of_operators_and_a_figure(folder: Path) -> None:
-    files = list(report.write_report([folder], folder / "report"))
-    text = (folder / "report" / "logical_inference.md").read_text("utf-8")
+    text = page(folder)
     lines = text.splitlines()
     assert "| 1 | 10 | 65.00 ± 7.07 | 80.00 ± 0.00 |" in lines
     assert "| 12 | 10 | 50.00 ± 0.00 | 45.00 ± 7.07 |" in lines
     assert not [line for line in lines if line.startswith("| 0 |")]
     assert "| accuracy | 100 | 65.00 ± 7.07 | 70.00 ± 7.07 |" in lines
     assert "Majority class: 53.00" in text
-    (figure,) = [path for path in files if path.suffix == ".png"]
-    assert figure.read_bytes().startswith(b"\x89PNG")
-    assert not list(figure.parent.glob("*.part"))
+    assert (folder / "report" / "logical_inference.png").read_bytes().startswith(b"\x89PNG")
 
 
 def test_the_same_runs_give_the_same_figure_and_others_another(folder: Path) -> None:
     pictures = []
     for accuracy in (70.0, 70.0, 71.0):
         save(folder, "baseline", 2, measures(accuracy, b0=99, b1=accuracy, b12=50))
-        list(report.write_report([folder], folder / "report"))
+        page(folder)
         pictures.append((folder / "report" / "logical_inference.png").read_bytes())
     assert pictures[0] == pictures[1] != pictures[2]
 
 
-def test_a_folder_without_finished_runs_is_one_line(tmp_path: Path) -> None:
-    with pytest.raises(ConfigurationError, match=r"there is no results\.json of a finished run"):
-        list(report.write_report([tmp_path], tmp_path / "report"))
+def test_translation_and_classifiers_stand_on_one_page(
+    folder: Path, output: Path, tmp_path: Path
+) -> None:
+    both = [str(output / "baseline"), str(folder / "both"), "--output", str(tmp_path / "page")]
+    assert report.main(both) == 0
+    text = (tmp_path / "page" / "report.md").read_text("utf-8")
+    assert "## Probing" in text
+    assert "## Results" in text
+
+
+def test_a_damaged_result_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
     write_json(tmp_path / "config.json", {})
     write_json(tmp_path / "results.json", {})
-    with pytest.raises(ConfigurationError, match=r"results\.json: 'row' is missing"):
-        list(report.write_report([tmp_path], tmp_path / "report"))
+    assert report.main([str(tmp_path), "--output", str(tmp_path / "report")]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "results.json: 'row' is missing" in line
     assert not (tmp_path / "report").exists()
