@@ -37,7 +37,7 @@ TINY = [
     *("--source-lang", "en", "--target-lang", "de", "--log-format", "json", "--log-interval", "1"),
     *("--distributed-world-size", "1", "--no-epoch-checkpoints"),
 ]
-# 5 updates an epoch: stops fall inside an epoch, into an accumulated update, and on its end
+# 5 updates an epoch: it is stopped at its first update, at the end of an epoch, and inside one
 ADAM = [
     *("--optimizer", "adam", "--lr", "0.01", "--lr-scheduler", "inverse_sqrt"),
     *("--warmup-updates", "4", "--dropout", "0.3", "--max-tokens", "320", "--update-freq", "2"),
@@ -116,7 +116,7 @@ def test_stopped_three_times_is_bit_for_bit_as_never_stopped(
     assert train(prepared, stopped, *flags) == 1
     assert f"stopped by {stopped / STOP_FILE} at 1 updates" in caplog.text
     assert not (stopped / STOP_FILE).exists()
-    for update, signum in ((4, signal.SIGUSR1), (7, signal.SIGTERM)):
+    for update, signum in ((5, signal.SIGUSR1), (7, signal.SIGTERM)):
         handler = SignalAt(update, signum)
         logging.getLogger().addHandler(handler)
         try:
