@@ -95,7 +95,11 @@ def results(folder: Path) -> Dict[str, Any]:
     generated = (folder / "generate-news.txt").read_text(encoding="utf-8").splitlines()
     averaged = load_checkpoint(folder / "averaged.pt")["model"]
     return {
-        "averaged": {name: averaged[name].numpy().tobytes() for name in averaged},
+        "averaged": {
+            name: averaged[name].numpy().tobytes()
+            for name in averaged
+            if not name.endswith("_float_tensor")  # uninitialised memory in fairseq 0.12.2
+        },
         "generated": [line for line in generated if re.match(r"[STHDP]-\d+\t", line)],
         "scores": (folder / "scores.json").read_text("utf-8").replace(str(folder), "RUN"),
         "summary": (folder.parent / "summary.json").read_bytes(),
