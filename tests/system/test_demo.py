@@ -12,7 +12,10 @@ from typing import List
 
 import pytest
 
-from capsnmt.experiment import cli, report
+from capsnmt.experiment import cli
+from capsnmt.experiment.arguments import parser
+from capsnmt.experiment.config import Experiment
+from capsnmt.report import __main__ as report
 from data_prep.recipe import load_recipe
 from tests.support import REPO
 
@@ -64,6 +67,11 @@ def test_help_names_every_flag() -> None:
         assert flag in done.stdout
 
 
+def configured(command: List[str]) -> Experiment:
+    """What a command of the launcher runs."""
+    return cli.configure(parser().parse_args(command[1:]))
+
+
 @pytest.mark.parametrize("pair", PAIRS)
 def test_every_pair_of_the_corpus_is_trained_twice_with_the_same_budget(
     pair: str, tmp_path: Path
@@ -73,9 +81,9 @@ def test_every_pair_of_the_corpus_is_trained_twice_with_the_same_budget(
     experiments = []
     for command in (baseline, routed):
         assert command[0] == "capsnmt.experiment"
-        args = cli.parse(command[1:])
+        args = parser().parse_args(command[1:])
         experiment = cli.configure(args)
-        cli.check_flags(cli.make_run(args, experiment, cli.choose_device(True, None, None), 3))
+        cli.check_flags(cli.make_run(args, experiment, cli.choose_device(1, None, None), 3))
         experiments.append(experiment)
         assert f"{experiment['data.source-lang']}-{experiment['data.target-lang']}" == pair
         assert args.seed == 3
@@ -84,7 +92,7 @@ def test_every_pair_of_the_corpus_is_trained_twice_with_the_same_budget(
     ]  # fmt: skip
     assert {**experiments[0].settings, "arch": ""} == {**experiments[1].settings, "arch": ""}
     assert page[0] == "capsnmt.report"
-    output = cli.parse(baseline[1:]).output
+    output = parser().parse_args(baseline[1:]).output
     rows = [output / each.row / "seed-3" for each in experiments]
     assert report.parse(page[1:]).runs == rows
     assert list(tmp_path.iterdir()) == []
@@ -93,7 +101,7 @@ def test_every_pair_of_the_corpus_is_trained_twice_with_the_same_budget(
 @pytest.mark.parametrize("updates", [5, 99, 100, 1000])
 def test_any_budget_leaves_the_checkpoints_that_are_averaged(updates: int) -> None:
     for command in commands("--max-update", str(updates))[:2]:
-        experiment = cli.configure(cli.parse(command[1:]))
+        experiment = configured(command)
         saved = updates // experiment["train.save-interval-updates"]
         assert saved >= experiment["average.last-updates"]
         assert experiment["train.max-update"] == updates
@@ -101,7 +109,9 @@ def test_any_budget_leaves_the_checkpoints_that_are_averaged(updates: int) -> No
 
 def test_minutes_are_a_number_of_updates_that_grows_with_them() -> None:
     budgets = [
-        cli.configure(cli.parse(commands("--minutes", minutes)[0][1:]))["train.max-update"]
+        cli.configure(parser().parse_args(commands("--minutes", minutes)[0][1:]))[
+            "train.max-update"
+        ]
         for minutes in ("1", "3")
     ]
     assert budgets[1] == 3 * budgets[0]
@@ -109,6 +119,6 @@ def test_minutes_are_a_number_of_updates_that_grows_with_them() -> None:
 
 def test_without_a_budget_it_is_that_of_the_configuration() -> None:
     for command in commands()[:2]:
-        experiment = cli.configure(cli.parse(command[1:]))
-        bare = cli.configure(cli.parse(["--config", f"demo/{experiment.row}"]))
+        experiment = configured(command)
+        bare = cli.configure(parser().parse_args(["--config", f"demo/{experiment.row}"]))
         assert experiment.settings == bare.settings
