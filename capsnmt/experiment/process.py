@@ -144,6 +144,8 @@ def _leads_group(parent: int, program: str) -> Callable[[], None]:
     def attach() -> None:
         os.setpgid(0, 0)
         signal.signal(signal.SIGINT, signal.SIG_DFL)  # a shell's background jobs ignore it
+        # a child that blocks SIGTERM waits for ever for the workers that it asks to end by it
+        signal.pthread_sigmask(signal.SIG_SETMASK, ())
         end_with_parent(signum)
         if os.getppid() != parent:
             os._exit(1)

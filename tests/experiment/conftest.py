@@ -3,16 +3,30 @@
 from __future__ import annotations
 
 import random
+import signal
 from pathlib import Path
-from typing import Callable
+from typing import Callable, Iterator
 
 import pytest
 from fairseq import options
 from fairseq_cli import preprocess
 
+from capsnmt.experiment.preemption import ASKING
+
 WORDS = ["alpha", "beta", "gamma", "delta", "epsilon", "zeta"]
 # In the even data every sentence has six words and its end: all of it is one update, cut evenly.
 EVEN_TOKENS = 400 * 7
+
+
+@pytest.fixture(autouse=True)
+def signals_as_before() -> Iterator[None]:
+    """A training in the process of the tests leaves signals handled and blocked."""
+    before = {signum: signal.getsignal(signum) for signum in ASKING}
+    yield
+    for signum, handler in before.items():
+        signal.signal(signum, signal.SIG_IGN)  # drops what is pending
+        signal.signal(signum, handler)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, ASKING)
 
 
 @pytest.fixture(scope="session")

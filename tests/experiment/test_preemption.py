@@ -10,7 +10,7 @@ import subprocess
 import sys
 import threading
 from pathlib import Path
-from typing import Callable, Dict, Iterator, List, Tuple
+from typing import Callable, Dict, List, Tuple
 
 import fairseq_cli.train
 import pytest
@@ -43,15 +43,6 @@ ADAM = [
     *("--warmup-updates", "4", "--dropout", "0.3", "--max-tokens", "320", "--update-freq", "2"),
     *("--save-interval-updates", "3"),
 ]
-
-
-@pytest.fixture(autouse=True)
-def signals_as_before() -> Iterator[None]:
-    before = {signum: signal.getsignal(signum) for signum in ASKING}
-    yield
-    new_process()
-    for signum, handler in before.items():
-        signal.signal(signum, handler)
 
 
 def new_process() -> None:

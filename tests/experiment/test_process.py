@@ -36,6 +36,14 @@ def test_variables_reach_the_child_beside_ours(monkeypatch):
     assert lines == ["kept 3\n"]
 
 
+def test_the_child_blocks_no_signal_that_the_launcher_was_started_with():
+    lines: List[str] = []
+    program = "import signal; print(signal.pthread_sigmask(signal.SIG_BLOCK, ()))"
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM, signal.SIGUSR1})
+    assert process.run([sys.executable, "-c", program], {}, lines.append) == 0
+    assert lines == ["set()\n"]
+
+
 @pytest.mark.parametrize(
     ("signum", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)], ids=["INT", "TERM"]
 )
