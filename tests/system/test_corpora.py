@@ -1,0 +1,67 @@
+"""From a mirror of a paper's corpus to the scores of a row, by its script: all at toy size."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import List
+
+import pytest
+
+from capsnmt.files import read_json
+from tests.commands import environment
+from tests.data_prep.miniatures import MINIATURES, SPLITS, recipe_for
+from tests.data_prep.server import serving
+from tests.support import REPO
+
+pytestmark = pytest.mark.system
+
+SCRIPTS = {
+    "wmt14_en_de": "run_wmt14.sh",
+    "wmt17_zh_en": "run_wmt17.sh",
+    "iwslt14_es_en": "run_iwslt14.sh",
+    "iwslt15_en_vi": "run_iwslt15.sh",
+}
+TOY = [
+    *("batch.tokens-per-update=256", "batch.max-tokens=256", "train.warmup-updates=2"),
+    *("train.encoder-layers=2", "train.decoder-layers=1", "train.save-interval-updates=2"),
+    *("train.encoder-embed-dim=16", "train.decoder-embed-dim=16"),
+]
+
+
+def run(script: str, *flags: object) -> List[str]:
+    """What the script prints, as a user starts it."""
+    done = subprocess.run(
+        ["bash", str(REPO / "scripts" / script), *map(str, flags)],
+        env={**environment(), "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
+    return done.stdout.splitlines()
+
+
+@pytest.mark.parametrize("dataset", SCRIPTS)
+def test_from_a_mirror_to_scores_and_nothing_twice(dataset: str, tmp_path: Path) -> None:
+    files, output = MINIATURES[dataset](), tmp_path / "runs"
+    settings = [f"data.recipe={recipe_for(dataset, files, tmp_path)}", *TOY]
+    flags = [
+        *("--arch", "transformer_em_routing_tiny", "--name", "toy", "--output", output),
+        *("--cpu", "--threads", "1", "--max-update", "4"),
+        *(word for setting in settings for word in ("--set", setting)),
+    ]
+    with serving(files) as server:
+        run(SCRIPTS[dataset], *flags, "--mirror", f"{server.address}/good")
+        assert server.asked["good"] >= 1
+    scores = output / "toy" / "seed-1" / "scores.json"
+    first = read_json(scores)
+    assert first["test"]["reference"]["segments"] == len(list(SPLITS[dataset]["test"]))
+    made = {path: path.stat().st_mtime_ns for path in output.rglob("*") if path.is_file()}
+    scores.unlink()
+    run(SCRIPTS[dataset], *flags)  # the mirror is gone: what is whole is not asked for again
+    assert read_json(scores) == first
+    again = {path for path in made if path.stat().st_mtime_ns != made[path]}
+    assert not [path for path in again if path.suffix in {".pt", ".bin", ".idx"}]
