@@ -119,7 +119,7 @@ def test_killed_damaged_and_stopped_training_ends_as_if_nothing_happened(
     last = folder / "checkpoints" / LAST
 
     with start(command) as launcher:
-        next(done for done in updates(launcher) if done >= 10)
+        told = next(done for done in updates(launcher) if done >= 10)
         kill(launcher)
     assert num_updates(last) >= 8
 
@@ -147,7 +147,9 @@ def test_killed_damaged_and_stopped_training_ends_as_if_nothing_happened(
     assert num_updates(folder / "averaged.pt") == UPDATES
     logged = [json.loads(line) for line in (folder / "train.log").read_text().splitlines()]
     inner = [int(stats["num_updates"]) for stats in logged if "num_updates" in stats]
-    assert sorted(set(inner)) == list(range(2, UPDATES + 1, 2)), "no update is missing in the log"
+    # A launcher that is killed has not written the lines that its training had just said.
+    missing = sorted(set(range(2, UPDATES + 1, 2)) - set(inner))
+    assert missing in ([], [told + 2], [told + 2, told + 4])
     hypotheses = (folder / "generate-news.txt").read_text(encoding="utf-8").splitlines()
     assert sum(line.startswith("H-") for line in hypotheses) == 6
     assert set(json.loads((folder / "scores.json").read_text())) == {"news"}
