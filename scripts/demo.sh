@@ -111,4 +111,4 @@ show "$PYTHON" -m capsnmt.experiment --config demo/baseline "${common[@]}"
 show "$PYTHON" -m capsnmt.experiment --config demo/em_routing --baseline baseline "${common[@]}"
 show "$PYTHON" -m capsnmt.report "$output/baseline/seed-$seed" "$output/em_routing/seed-$seed" \
   --output "$output" --title "Demo: $title"
-[ "$dry_run" ] || echo "== done in $((SECONDS / 60)) min $((SECONDS % 60)) s: read $output/report.md"
+[ "$dry_run" ] || echo "== done in $((SECONDS / 60)) min $((SECONDS % 60)) s: read $output/report.html"
