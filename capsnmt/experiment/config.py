@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Dict, Hashable, List, Optional, Sequence, Tuple
@@ -61,6 +62,7 @@ class Experiment:
 
 # Files for fairseq-hydra-train, beside the rows.
 HYDRA = "hydra"
+LISTED = 8  # names that one line of an error can bear
 
 
 def configuration_folders() -> List[Path]:
@@ -84,7 +86,8 @@ def find(name: str, dataset: Optional[str] = None) -> Path:
     """The file of a configuration given as a path, as ``DATASET/ROW``, or as ``ROW``.
 
     Raises:
-        ConfigurationError: there is none; the message lists those there are.
+        ConfigurationError: there is none; the message lists those there are, or of many the
+            likeliest.
     """
     candidates = [Path(name)] if name.endswith((".yaml", ".yml")) else []
     for folder in configuration_folders():
@@ -94,9 +97,16 @@ def find(name: str, dataset: Optional[str] = None) -> Path:
         if path.is_file():
             return path
     valid = [row for row in available() if not dataset or row.startswith(dataset + "/")]
+    valid = valid or available()
+    which = f"one of {', '.join(valid)}"
+    if len(valid) > LISTED:
+        whole = name if "/" in name or not dataset else f"{dataset}/{name}"
+        near = difflib.get_close_matches(whole, valid, LISTED, cutoff=0)
+        which = (
+            f"one of the {len(valid)} in {configuration_folders()[0]}, such as {', '.join(near)}"
+        )
     raise ConfigurationError(
-        f"--config {name}: there is no such configuration: give the path of a YAML file or one of "
-        f"{', '.join(valid or available())}"
+        f"--config {name}: there is no such configuration: give the path of a YAML file or {which}"
     )
 
 

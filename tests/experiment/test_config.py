@@ -111,6 +111,13 @@ def test_an_unknown_configuration_lists_the_valid_ones_of_the_dataset():
     assert "demo/" not in str(error.value)
 
 
+def test_of_many_configurations_the_likeliest_are_named():
+    with pytest.raises(ConfigurationError) as error:
+        find("li2019_efective", "wmt14_en_de")
+    assert "such as wmt14_en_de/li2019_effective, " in str(error.value)
+    assert len(str(error.value)) < 500
+
+
 def test_names_and_paths_find_the_same_file():
     by_name = find("multi30k/em_routing")
     assert find("em_routing", "multi30k") == find(str(by_name)) == by_name
