@@ -238,3 +238,13 @@ def half_precision_on_cpu() -> bool:
     except RuntimeError:
         return False
     return True
+
+
+def assert_every_parameter_learns(model: torch.nn.Module) -> None:
+    """After a backward pass every parameter has a finite gradient that is not zero."""
+    for name, parameter in model.named_parameters():
+        assert parameter.grad is not None, name
+        assert parameter.grad.isfinite().all(), name
+        # a bias of the keys adds the same to every score of a row: its true gradient is zero
+        if not name.endswith("k_proj.bias"):
+            assert parameter.grad.abs().max() > 0, name
