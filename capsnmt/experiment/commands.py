@@ -150,6 +150,8 @@ def prepare(run: Run) -> Optional[Command]:
     arguments = [recipe, "--pair", pair, "--output", str(run.data.folder)]
     if run.data.local is not None:
         arguments += ["--data", str(run.data.local)]
+    if run.experiment["data.corpora"] is not None:
+        arguments += ["--corpora", run.experiment["data.corpora"]]
     for mirror in run.data.mirrors:
         arguments += ["--mirror", mirror]
     if run.data.offline:

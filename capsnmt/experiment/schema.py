@@ -48,6 +48,7 @@ SCHEMA: Dict[str, Any] = {
     "precision": _one_of("fp32", "fp16"),
     "data": {
         "recipe": TEXT,
+        "corpora": TEXT,
         "source-lang": TEXT,
         "target-lang": TEXT,
         "test-sets": Free(TEXT),

@@ -85,6 +85,21 @@ def test_a_pair_sets_both_languages_everywhere(capsys):
             assert command[command.index("--target-lang") + 1] == "en"
 
 
+def test_where_the_corpus_comes_from_reaches_its_preparation(capsys):
+    plan = dry_run(
+        capsys,
+        *("--dataset", "wmt17_zh_en", "--cpu", "--data", "archives", "--offline"),
+        *("--mirror", "http://lab/a", "--mirror", "http://lab/b"),
+        *("--set", "data.corpora=news-commentary-v12"),
+    )
+    (command,) = [line for line in plan.splitlines() if " -m data_prep " in line]
+    words = shlex.split(command)
+    assert words[words.index("--output") + 2 :] == [
+        *("--data", "archives", "--corpora", "news-commentary-v12"),
+        *("--mirror", "http://lab/a", "--mirror", "http://lab/b", "--offline"),
+    ]
+
+
 def test_each_seed_has_its_own_folder_and_seed(capsys):
     plan = dry_run(capsys, "--config", "multi30k/baseline", "--cpu", "--seeds", "1,22")
     for seed in (1, 22):
