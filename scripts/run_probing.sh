@@ -21,7 +21,7 @@ if [ -z "$data" ]; then
     if [ ! -e "$data/built.json" ]; then
       # the last of SentEval's classes of lengths and its rare words are too rare in 29,000 captions
       run_module capsnmt.probing.build "$text" --tokenize moses --output "$data" \
-        --length-bounds 5,9,13,17,21,26 --first-rank 200 --words 50
+        --length-bounds 5,9,13,17,21,26 --first-rank 200 --words 200
     fi
   else
     data=runs/probing/data/senteval
