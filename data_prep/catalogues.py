@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import struct
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any, ClassVar
@@ -13,11 +13,11 @@ from typing import Any, ClassVar
 import polib
 
 from data_prep.archive import members
+from data_prep.blocks import Pair, Part, in_parts
 from data_prep.errors import PreparationError
 from data_prep.messages import fault, one_line
 from data_prep.packages import fetch_package
 from data_prep.progress import watched
-from data_prep.published import Pairs
 from data_prep.sources import SourceFile, Store, check_names, obtain
 from data_prep.splitting import PER_MILLE, split_name, unique_pairs
 
@@ -103,7 +103,7 @@ class Catalogues:
 
     def pairs(
         self, sources: Mapping[str, Path], source: str, target: str
-    ) -> tuple[Mapping[str, Pairs], Mapping[str, Any]]:
+    ) -> tuple[Mapping[str, Iterable[Pair]], Mapping[str, Any]]:
         """Return each split's pairs, and where they come from and what was dropped.
 
         English, the language of the messages, is one side of every pair.
@@ -129,6 +129,13 @@ class Catalogues:
             "clean messages": dict(packages),
             "pairs": {split: len(pairs) for split, pairs in splits.items()},
         }
+
+    def parts(
+        self, sources: Mapping[str, Path], source: str, target: str, workers: int
+    ) -> tuple[Mapping[str, Iterable[Part]], Mapping[str, Any]]:
+        """Return what `pairs` does, many at a time; one process reads the catalogues."""
+        splits, notes = self.pairs(sources, source, target)
+        return {split: in_parts(pairs) for split, pairs in splits.items()}, notes
 
     def _split(self, english: str) -> str:
         # D: valid and test are sentences; a label of two words has no 4-gram for BLEU to count.

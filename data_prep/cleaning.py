@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 
-Pair = tuple[str, str]
+import numpy as np
+
+from data_prep.blocks import Block, Part, encoded
+from data_prep.duplicates import entry
 
 
 @dataclass(frozen=True)
@@ -36,18 +40,54 @@ class Cleaning:
             return "ratio"
         return None
 
-    def kept(self, pairs: Iterable[Pair], counts: Counter[str]) -> Iterator[Pair]:
-        """Yield the good pairs; `counts` says how many were kept and dropped, by reason."""
-        for pair in pairs:
-            fault = self.fault(*pair)
-            counts[fault or "kept"] += 1
-            if fault is None:
-                yield pair
 
-    def kept_subwords(self, pairs: Iterable[Pair], counts: Counter[str]) -> Iterator[Pair]:
-        """Yield the segmented pairs within `max_subwords`; `counts` as for `kept`."""
-        for source, target in pairs:
-            fits = max(len(source.split()), len(target.split())) <= self.max_subwords
-            counts["kept" if fits else "subwords"] += 1
-            if fits:
-                yield source, target
+def _filtered(block: Block, fault: Callable[[int, str, str], str | None]) -> Part:
+    """Return the pairs of a block that ``fault(line, source, target)`` finds none with.
+
+    The counts say how many were kept and dropped, by reason.
+    """
+    sources: list[str] = []
+    targets: list[str] = []
+    counts: Counter[str] = Counter()
+    for line, (source, target) in enumerate(zip(block.read(0), block.read(1)), block.before):
+        reason = fault(line, source, target)
+        counts[reason or "kept"] += 1
+        if reason is None:
+            sources.append(source)
+            targets.append(target)
+    return Part((encoded(sources), encoded(targets)), block.lines, counts)
+
+
+def make_cleaner(limits: Cleaning, repeated: Path | None) -> Callable[[Block], Part]:
+    """Return the function that leaves the good pairs of a block.
+
+    Args:
+        limits: what good is.
+        repeated: what `data_prep.duplicates.mark_repeated` wrote; None to keep duplicates.
+    """
+    if repeated is None:
+        return lambda block: _filtered(block, lambda line, *pair: limits.fault(*pair))
+    marks = np.memmap(repeated, np.bool_, "r")
+    return lambda block: _filtered(
+        block, lambda line, *pair: limits.fault(*pair) or ("duplicate" if marks[line] else None)
+    )
+
+
+def make_digester(limits: Cleaning) -> Callable[[Block], bytes]:
+    """Return the function that gives the `data_prep.duplicates.entry` of each good pair."""
+
+    def digest(block: Block) -> bytes:
+        pairs = enumerate(zip(block.read(0), block.read(1)), block.before)
+        return b"".join(entry(line, *pair) for line, pair in pairs if not limits.fault(*pair))
+
+    return digest
+
+
+def make_limiter(limits: Cleaning) -> Callable[[Block], Part]:
+    """Return the function that leaves the segmented pairs within ``limits.max_subwords``."""
+
+    def fault(line: int, source: str, target: str) -> str | None:
+        fits = max(len(source.split()), len(target.split())) <= limits.max_subwords
+        return None if fits else "subwords"
+
+    return lambda block: _filtered(block, fault)

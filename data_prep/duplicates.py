@@ -1,59 +1,49 @@
-"""Dropping repeated pairs of a corpus of any size in little memory."""
+"""Finding the repeated pairs of a corpus of any size in little memory."""
 
 from __future__ import annotations
 
 import hashlib
-import tempfile
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable
 from contextlib import ExitStack
 from pathlib import Path
 
 import numpy as np
 
-from data_prep.cleaning import Pair
-
 BUCKETS = 256
-ENTRY = np.dtype([("digest", "V16"), ("index", "<u8")])
+ENTRY = np.dtype([("digest", "V16"), ("line", "<u8")])
 
 
-def _digest(pair: Pair) -> bytes:
-    return hashlib.blake2b("\n".join(pair).encode("utf-8"), digest_size=16).digest()
+def entry(line: int, source: str, target: str) -> bytes:
+    """Return the digest and the number of a pair, as `mark_repeated` takes them."""
+    text = f"{source}\n{target}".encode()
+    return hashlib.blake2b(text, digest_size=16).digest() + line.to_bytes(8, "little")
 
 
-def without_duplicates(
-    read: Callable[[], Iterable[Pair]], scratch: Path, counts: Counter[str]
-) -> Iterator[Pair]:
-    """Yield the pairs of ``read()`` that are new, the first of each kind.
+def mark_repeated(entries: Iterable[bytes], lines: int, folder: Path) -> Path:
+    """Write which of `lines` pairs repeat an earlier one to a file of a byte each.
 
-    The digests of all pairs are spread over `BUCKETS` files, each of which is looked at alone, so
-    that the memory is that of a 256th of them: 2 MB for the 20.6M pairs of WMT17.
+    The digests are spread over `BUCKETS` files, each of which is looked at alone, so that the
+    memory is that of a 256th of them: 2 MB for the 20.6M pairs of WMT17.
 
     Args:
-        read: gives the pairs, the same at each of its two calls.
-        scratch: a folder for 25 bytes a pair.
-        counts: of what ``read()`` keeps; in the end also what is dropped here, as ``duplicate``.
+        entries: of the pairs that count, in order, many at a time.
+        lines: of the corpus.
+        folder: is made, for 25 bytes a pair.
     """
-    with tempfile.TemporaryDirectory(dir=scratch, suffix=".part") as folder:
-        total = _spread(read(), Path(folder))
-        repeated = np.memmap(Path(folder) / "repeated", np.bool_, "w+", shape=(max(1, total),))
-        for bucket in sorted(Path(folder).glob("*.bucket")):
-            entries = np.fromfile(bucket, ENTRY)
-            first = np.unique(entries["digest"], return_index=True)[1]
-            repeated[np.delete(entries["index"], first)] = True
-        yield from (pair for index, pair in enumerate(read()) if not repeated[index])
-        counts["duplicate"] = int(repeated.sum())
-        counts["kept"] -= counts["duplicate"]
-
-
-def _spread(pairs: Iterable[Pair], folder: Path) -> int:
-    total = 0
+    folder.mkdir()
     with ExitStack() as stack:
         buckets = [
             stack.enter_context((folder / f"{number:03d}.bucket").open("wb"))
             for number in range(BUCKETS)
         ]
-        for total, pair in enumerate(pairs, 1):
-            digest = _digest(pair)
-            buckets[digest[0]].write(digest + (total - 1).to_bytes(8, "little"))
-    return total
+        for some in entries:
+            for begin in range(0, len(some), ENTRY.itemsize):
+                buckets[some[begin]].write(some[begin : begin + ENTRY.itemsize])
+    repeated = np.memmap(folder / "repeated", np.bool_, "w+", shape=(max(1, lines),))
+    for bucket in sorted(folder.glob("*.bucket")):
+        found = np.fromfile(bucket, ENTRY)
+        first = np.unique(found["digest"], return_index=True)[1]
+        repeated[np.delete(found["line"], first)] = True
+        bucket.unlink()
+    repeated.flush()
+    return folder / "repeated"

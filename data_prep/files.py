@@ -8,8 +8,7 @@ import os
 import re
 import shutil
 import zlib
-from collections.abc import Iterable, Iterator
-from itertools import zip_longest
+from collections.abc import Iterator
 from pathlib import Path
 
 from data_prep.errors import PreparationError
@@ -61,20 +60,12 @@ def read_lines(path: Path, encoding: str = "utf-8") -> Iterator[str]:
         PreparationError: the file is missing, not a whole gzip file, or not in that encoding.
     """
     opener = gzip.open if path.suffix == ".gz" else open
+    number = 0
     try:
         with opener(path, "rb") as stream:
-            for number, line in enumerate(stream, 1):
-                try:
-                    text = line.decode(encoding)
-                except UnicodeDecodeError as error:
-                    raise PreparationError(
-                        f"{path}, line {number}: not {encoding.upper()} ({error.reason} at byte "
-                        f"{error.start}): convert the file, e.g. iconv -f latin1 -t utf-8, or name "
-                        f"its encoding in the recipe"
-                    ) from None
-                if number == 1:
-                    text = text.removeprefix("\ufeff")
-                yield FALSE_ENDS.sub(" ", text.rstrip("\r\n"))
+            for block in iter(lambda: stream.readlines(BLOCK), []):
+                yield from text_lines(b"".join(block), encoding, path, number)
+                number += len(block)
     except FileNotFoundError:
         raise PreparationError(f"{path}: no such file") from None
     except (EOFError, gzip.BadGzipFile, zlib.error) as error:
@@ -83,54 +74,36 @@ def read_lines(path: Path, encoding: str = "utf-8") -> Iterator[str]:
         ) from None
 
 
-def aligned(
-    source: Iterable[str], target: Iterable[str], names: tuple[object, object]
-) -> Iterator[tuple[str, str]]:
-    """Yield the sentence pairs of two line-aligned streams, called `names`.
+def text_lines(data: bytes, encoding: str, path: Path, before: int) -> list[str]:
+    """Return the lines in `data`, as `read_lines` does: those after the first `before` of `path`.
 
     Raises:
-        PreparationError: one has more lines than the other.
+        PreparationError: they are not in that encoding.
     """
-    both = zip_longest(source, target)
-    for whole, (left, right) in enumerate(both):
-        if left is None or right is None:
-            shorter, longer = names if left is None else names[::-1]
-            lines = whole + 1 + sum(1 for _ in both)
-            raise PreparationError(
-                f"{shorter} has {whole:,} lines but {longer} has {lines:,}: a parallel corpus "
-                f"needs one line for each line, so give two files of one version"
-            )
-        yield left, right
+    try:
+        text = data.decode(encoding)
+    except UnicodeDecodeError:
+        raise _not_in_that_encoding(data, encoding, path, before) from None
+    if before == 0:
+        text = text.removeprefix("\ufeff")
+    lines = text.removesuffix("\n").split("\n")
+    if FALSE_ENDS.search(text):
+        lines = [FALSE_ENDS.sub(" ", line.rstrip("\r")) for line in lines]
+    return lines
 
 
-def read_pairs(source: Path, target: Path) -> Iterator[tuple[str, str]]:
-    """Yield the sentence pairs of two line-aligned files.
-
-    Raises:
-        PreparationError: one file has more lines than the other.
-    """
-    return aligned(read_lines(source), read_lines(target), (source, target))
-
-
-def write_lines(path: Path, lines: Iterable[str]) -> None:
-    r"""Write `lines` in UTF-8, each ended by ``\n``."""
-    with path.open("w", encoding="utf-8", newline="\n") as stream:
-        for line in lines:
-            stream.write(line)
-            stream.write("\n")
-
-
-def write_pairs(source: Path, target: Path, pairs: Iterable[tuple[str, str]]) -> int:
-    """Write sentence pairs as two line-aligned files, and return how many there were."""
-    count = 0
-    with (
-        source.open("w", encoding="utf-8", newline="\n") as left,
-        target.open("w", encoding="utf-8", newline="\n") as right,
-    ):
-        for count, (source_line, target_line) in enumerate(pairs, 1):  # noqa: B007
-            left.write(f"{source_line}\n")
-            right.write(f"{target_line}\n")
-    return count
+def _not_in_that_encoding(data: bytes, encoding: str, path: Path, before: int) -> PreparationError:
+    fault, number = "", before
+    for number, line in enumerate(data.split(b"\n"), before + 1):  # noqa: B007
+        try:
+            line.decode(encoding)
+        except UnicodeDecodeError as error:
+            fault = f" ({error.reason} at byte {error.start})"
+            break
+    return PreparationError(
+        f"{path}, line {number}: not {encoding.upper()}{fault}: convert the file, e.g. iconv -f "
+        f"latin1 -t utf-8, or name its encoding in the recipe"
+    )
 
 
 def describe(path: Path) -> dict[str, int | str]:

@@ -1,10 +1,14 @@
-"""The formats of parallel corpora: each gives the sentences of one language, one a line."""
+"""The formats of parallel corpora: each gives the sentences of one language, one a line.
+
+Every reader takes the lines of a file, its path and how many lines came before these, for what it
+says of an error, and the column of a table.
+"""
 
 from __future__ import annotations
 
 import html
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 from data_prep.errors import PreparationError
@@ -19,24 +23,24 @@ TALK = re.compile(
     r"|refset|srcset|mteval)\b",
     re.IGNORECASE,
 )
-Reader = Callable[[Path, str, int], Iterator[str]]
+Reader = Callable[[Iterable[str], Path, int, int], Iterator[str]]
 
 
-def read_plain(path: Path, encoding: str, column: int) -> Iterator[str]:
+def read_plain(lines: Iterable[str], path: Path, column: int, before: int) -> Iterator[str]:
     """Yield the lines of a text file, as Moses and OPUS align them: one sentence a line."""
-    return read_lines(path, encoding)
+    return iter(lines)
 
 
-def read_moses(path: Path, encoding: str, column: int) -> Iterator[str]:
+def read_moses(lines: Iterable[str], path: Path, column: int, before: int) -> Iterator[str]:
     """Yield the lines of a text that Moses' tokeniser has escaped, without its escapes.
 
     D: ``&apos;`` and the like become characters again: an evaluation would count them as words.
     """
     # The pipe and the brackets are numeric references, which html.unescape knows too.
-    return map(html.unescape, read_lines(path, encoding))
+    return map(html.unescape, lines)
 
 
-def read_segments(path: Path, encoding: str, column: int) -> Iterator[str]:
+def read_segments(lines: Iterable[str], path: Path, column: int, before: int) -> Iterator[str]:
     """Yield the ``<seg>`` elements of NIST's SGM or of IWSLT's XML.
 
     D: no XML parser, because neither is always well-formed XML (``&`` stands for itself in some);
@@ -47,7 +51,7 @@ def read_segments(path: Path, encoding: str, column: int) -> Iterator[str]:
         PreparationError: the file has no segment, or one that does not end.
     """
     pending, segments = "", 0
-    for line in read_lines(path, encoding):
+    for line in lines:
         pending = f"{pending} {line}" if pending else line
         end = 0
         for match in SEGMENT.finditer(pending):
@@ -63,22 +67,22 @@ def read_segments(path: Path, encoding: str, column: int) -> Iterator[str]:
         raise PreparationError(f"{path}: {what}: it is damaged, or not SGM or IWSLT XML")
 
 
-def read_talks(path: Path, encoding: str, column: int) -> Iterator[str]:
+def read_talks(lines: Iterable[str], path: Path, column: int, before: int) -> Iterator[str]:
     """Yield the sentences of IWSLT's ``train.tags`` files.
 
     D: lines that begin with a tag (``<url>``, ``<keywords>``, ``<title>``, ...) are about the
     talk and are dropped; fairseq's script keeps the text of titles and descriptions.
     """
-    return (line.strip() for line in read_lines(path, encoding) if not TALK.match(line))
+    return (line.strip() for line in lines if not TALK.match(line))
 
 
-def read_columns(path: Path, encoding: str, column: int) -> Iterator[str]:
+def read_columns(lines: Iterable[str], path: Path, column: int, before: int) -> Iterator[str]:
     """Yield column `column`, from 1, of a tab-separated file such as News Commentary's from v14.
 
     Raises:
         PreparationError: a line has fewer columns.
     """
-    for number, line in enumerate(read_lines(path, encoding), 1):
+    for number, line in enumerate(lines, before + 1):
         columns = line.split("\t")
         if not line.strip():  # between two articles
             columns = [""] * column
@@ -98,3 +102,20 @@ FORMATS: dict[str, Reader] = {
     "iwslt-tags": read_talks,
     "tsv": read_columns,
 }
+# Those that have a sentence on every line, whatever stands on the others.
+LINE_BY_LINE = {"plain", "moses", "tsv"}
+
+
+def read_text(path: Path, kind: str, encoding: str, column: int) -> Iterator[str]:
+    """Yield the sentences of a file in the format `kind`.
+
+    Args:
+        path: the file, plain or gzipped.
+        kind: a key of `FORMATS`.
+        encoding: of the text.
+        column: from 1, of a ``tsv``.
+
+    Raises:
+        PreparationError: the file is missing, damaged, or not in that format or encoding.
+    """
+    return FORMATS[kind](read_lines(path, encoding), path, column, 0)

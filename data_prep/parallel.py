@@ -8,11 +8,8 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
-from itertools import chain, islice
 from typing import Any
 
-LineFunction = Callable[[str], str]
-CHUNK = 1000
 CHUNKS_A_WORKER = 8  # on their way at any time
 
 _function: Callable[[Any], Any]
@@ -73,26 +70,3 @@ def map_items(
                 yield result
         finally:
             stopped.set()
-
-
-class _Chunks:
-    """``function`` applied to every line of a list."""
-
-    def __init__(self, function: LineFunction):
-        self.function = function
-
-    def __call__(self, lines: list[str]) -> list[str]:
-        return [self.function(line) for line in lines]
-
-
-def _make_chunks(make: Callable[..., LineFunction], arguments: tuple) -> _Chunks:
-    return _Chunks(make(*arguments))
-
-
-def map_lines(
-    make: Callable[..., LineFunction], arguments: tuple, lines: Iterable[str], workers: int
-) -> Iterator[str]:
-    """Yield ``make(*arguments)(line)`` for every line, in the order of `lines`; see `map_items`."""
-    iterator = iter(lines)
-    chunks = iter(lambda: list(islice(iterator, CHUNK)), [])
-    return chain.from_iterable(map_items(_make_chunks, (make, arguments), chunks, workers))

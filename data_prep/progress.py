@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import TypeVar
 
 from tqdm import tqdm
@@ -19,14 +19,21 @@ def say(message: str) -> None:
     sys.stderr.flush()
 
 
-def watched(items: Iterable[T], label: str, unit: str = "lines") -> Iterator[T]:
-    """Yield `items`, showing how many have gone by."""
+def watched(
+    items: Iterable[T], label: str, unit: str = "lines", size: Callable[[T], int] = lambda item: 1
+) -> Iterator[T]:
+    """Yield `items`, showing how many have gone by; each counts for ``size(item)``."""
     if sys.stderr.isatty():
-        yield from tqdm(items, desc=f"  {label}", unit=f" {unit}", unit_scale=True, leave=False)
+        with tqdm(desc=f"  {label}", unit=f" {unit}", unit_scale=True, leave=False) as bar:
+            for item in items:
+                yield item
+                bar.update(size(item))
         return
     due = time.monotonic() + SECONDS_BETWEEN_LINES
-    for count, item in enumerate(items, 1):
+    count = 0
+    for item in items:
         yield item
+        count += size(item)
         if time.monotonic() >= due:
             say(f"  {label}: {count:,} {unit}")
             due = time.monotonic() + SECONDS_BETWEEN_LINES

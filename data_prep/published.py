@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import codecs
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from pathlib import Path
 from typing import Any, ClassVar
 
 from data_prep.archive import INSIDE, is_archive, matches
+from data_prep.blocks import Block, Part, aligned, cut, encoded, in_parts, map_blocks
 from data_prep.errors import PreparationError
-from data_prep.files import aligned
-from data_prep.formats import FORMATS
+from data_prep.formats import FORMATS, LINE_BY_LINE, read_text
 from data_prep.schema import build
 from data_prep.sources import CHECKSUM, SourceFile, Store, check_names, obtain
-
-Pairs = Iterable[tuple[str, str]]
 
 
 @dataclass(frozen=True)
@@ -220,26 +218,31 @@ class Published:
         ]
         return list(dict.fromkeys(patterns))
 
-    def pairs(
-        self, sources: Mapping[str, Path], source: str, target: str
-    ) -> tuple[Mapping[str, Pairs], Mapping[str, Any]]:
+    def parts(
+        self, sources: Mapping[str, Path], source: str, target: str, workers: int
+    ) -> tuple[Mapping[str, Iterable[Part]], Mapping[str, Any]]:
         """Return each split's pairs of raw lines, as a stream; there is nothing to note.
 
         Args:
             sources: file name -> where it lies, or the folder where it was unpacked.
             source: the source language.
             target: the target language.
+            workers: processes.
         """
         return {
             split: chain.from_iterable(
-                self._read(piece, sources, (source, target)) for piece in pieces
+                self._read(piece, sources, (source, target), workers) for piece in pieces
             )
             for split, pieces in self.splits.items()
         }, {}
 
     def _read(
-        self, piece: Piece, sources: Mapping[str, Path], languages: tuple[str, str]
-    ) -> Iterator[tuple[str, str]]:
+        self,
+        piece: Piece,
+        sources: Mapping[str, Path],
+        languages: tuple[str, str],
+        workers: int,
+    ) -> Iterator[Part]:
         sides = [_texts(sources[piece.source(side)], piece.pattern(side)) for side in languages]
         if len(sides[0]) != len(sides[1]):
             raise PreparationError(
@@ -247,13 +250,30 @@ class Published:
                 f"but {len(sides[1])} like {piece.pattern(languages[1])}: it is another version "
                 f"than the recipe's"
             )
-        reader = FORMATS[piece.format]
-        for left, right in zip(*sides):
-            streams = [
-                reader(path, piece.encoding, piece.columns.get(side, 1))
-                for path, side in zip((left, right), languages)
-            ]
-            yield from aligned(streams[0], streams[1], (left, right))
+        columns = tuple(piece.columns.get(side, 1) for side in languages)
+        how = piece.format, piece.encoding, columns
+        for paths in zip(*sides):
+            if piece.format in LINE_BY_LINE and not any(path.suffix == ".gz" for path in paths):
+                yield from map_blocks(_make_reader, how, cut(*paths), workers)
+            else:
+                texts = [
+                    read_text(path, piece.format, piece.encoding, column)
+                    for path, column in zip(paths, columns)
+                ]
+                yield from in_parts(aligned(texts[0], texts[1], paths))
+
+
+def _make_reader(kind: str, encoding: str, columns: tuple[int, ...]) -> Callable[[Block], Part]:
+    """Return the function that reads a block of texts in a format of `LINE_BY_LINE`."""
+
+    def read(block: Block) -> Part:
+        sides = [
+            encoded(FORMATS[kind](block.read(side, encoding), path, column, block.before))
+            for side, ((path, _, _), column) in enumerate(zip(block.places, columns))
+        ]
+        return Part(tuple(sides), block.lines)
+
+    return read
 
 
 def _texts(path: Path, pattern: str) -> list[Path]:

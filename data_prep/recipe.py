@@ -10,6 +10,7 @@ from typing import Any, ClassVar, Protocol
 
 import yaml
 
+from data_prep.blocks import Part
 from data_prep.catalogues import Catalogues
 from data_prep.cleaning import Cleaning
 from data_prep.errors import PreparationError
@@ -51,9 +52,9 @@ class Corpus(Protocol):
     def warning(self) -> str:
         """Return what the user must know before training on this corpus; mostly nothing."""
 
-    def pairs(
-        self, sources: Mapping[str, Path], source: str, target: str
-    ) -> tuple[Mapping[str, Iterable[tuple[str, str]]], Mapping[str, Any]]:
+    def parts(
+        self, sources: Mapping[str, Path], source: str, target: str, workers: int
+    ) -> tuple[Mapping[str, Iterable[Part]], Mapping[str, Any]]:
         """Return each split's pairs of raw lines, and notes for the manifest."""
 
 

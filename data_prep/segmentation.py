@@ -6,7 +6,7 @@ import contextlib
 import io
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
@@ -15,10 +15,10 @@ import sentencepiece
 from subword_nmt.apply_bpe import BPE
 from subword_nmt.learn_bpe import learn_bpe
 
+from data_prep.blocks import Block, LineFunction, cut
 from data_prep.errors import PreparationError
-from data_prep.parallel import LineFunction, map_items
+from data_prep.parallel import map_items
 
-BYTES_A_RANGE = 16 << 20
 SENTENCES = 10_000_000  # that sentencepiece keeps in memory
 
 
@@ -51,13 +51,13 @@ class Segmentation:
         """Return the name of the file with the model for `language`."""
         return MODELS[self.method] + ("" if self.joint else f".{language}")
 
-    def learn(self, texts: list[Path], model: Path, workers: int) -> None:
-        """Learn the model from all `texts` together.
+    def learn(self, models: Mapping[Path, list[Path]], workers: int) -> None:
+        """Learn each of `models` from all its texts together.
 
         Raises:
             PreparationError: the texts are too small.
         """
-        METHODS[self.method](texts, model, self.size, workers)
+        METHODS[self.method](models, self.size, workers)
 
     @property
     def tool(self) -> str:
@@ -65,42 +65,21 @@ class Segmentation:
         return {"bpe": "subword-nmt", "sentencepiece": "sentencepiece"}[self.method]
 
 
-def _ranges(path: Path) -> Iterator[tuple[str, int, int]]:
-    size = path.stat().st_size
-    for begin in range(0, size, BYTES_A_RANGE):
-        yield str(path), begin, min(size, begin + BYTES_A_RANGE)
+def _make_counter() -> Callable[[Block], Counter[str]]:
+    return lambda block: Counter(word for line in block.read() for word in line.split(" ") if word)
 
 
-def _make_counter() -> Callable[[tuple[str, int, int]], Counter[str]]:
-    return _count
-
-
-def _count(part: tuple[str, int, int]) -> Counter[str]:
-    """Return the words of the lines that begin in a range of bytes of a file."""
-    name, begin, end = part
+def count_words(texts: list[Path], workers: int) -> Counter[str]:
+    """Return how often each word stands in `texts`; the memory is that of the vocabulary."""
     words: Counter[str] = Counter()
-    with open(name, "rb") as stream:
-        if begin:
-            stream.seek(begin - 1)
-            stream.readline()
-        while stream.tell() < end:
-            line = stream.readline()
-            words.update(word for word in line.decode("utf-8").strip("\r\n ").split(" ") if word)
+    blocks = [block for path in texts for block in cut(path)]
+    for counts in map_items(_make_counter, (), blocks, max(1, min(workers, len(blocks)))):
+        words.update(counts)
     return words
 
 
-def learn_codes(texts: list[Path], codes: Path, merges: int, workers: int) -> None:
-    """Learn `merges` operations on all `texts` together and write them to `codes`.
-
-    Words are counted on all `workers`; the merges themselves follow from one another, on one.
-    What is kept in memory is the vocabulary, whatever the number of lines.
-
-    Raises:
-        PreparationError: no two characters come twice in a word of the texts.
-    """
-    words: Counter[str] = Counter()
-    for counts in map_items(_make_counter, (), chain.from_iterable(map(_ranges, texts)), workers):
-        words.update(counts)
+def learn_merges(words: Counter[str], codes: Path, merges: int) -> None:
+    """Learn `merges` operations on counted words and write them to `codes`."""
     # subword-nmt shows its own bar, which is noise anywhere but on a terminal.
     quiet = io.StringIO() if not sys.stderr.isatty() else sys.stderr
     entries = (f"{word} {count}" for word, count in words.items())
@@ -111,43 +90,63 @@ def learn_codes(texts: list[Path], codes: Path, merges: int, workers: int) -> No
         contextlib.redirect_stderr(quiet),
     ):
         learn_bpe(entries, stream, merges, is_dict=True)
-    with codes.open("rb") as written:
-        if sum(1 for _ in written) < 2:
-            raise PreparationError(
-                f"no BPE can be learned: no two characters come twice in a word of "
-                f"{' and '.join(map(str, texts))}; give a larger corpus"
-            )
 
 
-def learn_pieces(texts: list[Path], model: Path, pieces: int, workers: int) -> None:
-    """Learn a sentencepiece model with a vocabulary of `pieces` and write it to `model`.
+def _make_merger(merges: int) -> Callable[[tuple[Counter[str], Path]], None]:
+    return lambda item: learn_merges(*item, merges)
+
+
+def learn_codes(models: Mapping[Path, list[Path]], merges: int, workers: int) -> None:
+    """Learn `merges` operations for each of `models` from all its texts together.
+
+    Words are counted on all `workers`. The merges follow from one another, so that one process
+    learns them, for each model at the same time.
+
+    Raises:
+        PreparationError: no two characters come twice in a word of the texts.
+    """
+    counted = [(count_words(texts, workers), codes) for codes, texts in models.items()]
+    for _ in map_items(_make_merger, (merges,), counted, min(workers, len(counted))):
+        pass
+    for codes, texts in models.items():
+        with codes.open("rb") as written:
+            if sum(1 for _ in written) < 2:
+                raise PreparationError(
+                    f"no BPE can be learned: no two characters come twice in a word of "
+                    f"{' and '.join(map(str, texts))}; give a larger corpus"
+                )
+
+
+def learn_pieces(models: Mapping[Path, list[Path]], pieces: int, workers: int) -> None:
+    """Learn a sentencepiece model with a vocabulary of `pieces` for each of `models`.
 
     D: its BPE and not its unigram model, which depends on the number of threads.
 
     Raises:
         PreparationError: the texts are too small for so many pieces.
     """
-    lines = chain.from_iterable(path.open(encoding="utf-8", newline="\n") for path in texts)
-    with model.open("wb") as stream:
-        try:
-            sentencepiece.SentencePieceTrainer.train(
-                sentence_iterator=(line.rstrip("\n") for line in lines),
-                model_writer=stream,
-                vocab_size=pieces,
-                model_type="bpe",
-                character_coverage=0.9995,
-                input_sentence_size=SENTENCES,
-                num_threads=workers,
-                minloglevel=2,
-            )
-        except RuntimeError as error:
-            raise PreparationError(
-                f"no sentencepiece model of {pieces} pieces can be learned from {texts[0].parent}: "
-                f"{str(error).splitlines()[-1].split('] ')[-1]}"
-            ) from None
+    for model, texts in models.items():
+        lines = chain.from_iterable(path.open(encoding="utf-8", newline="\n") for path in texts)
+        with model.open("wb") as stream:
+            try:
+                sentencepiece.SentencePieceTrainer.train(
+                    sentence_iterator=(line.rstrip("\n") for line in lines),
+                    model_writer=stream,
+                    vocab_size=pieces,
+                    model_type="bpe",
+                    character_coverage=0.9995,
+                    input_sentence_size=SENTENCES,
+                    num_threads=workers,
+                    minloglevel=2,
+                )
+            except RuntimeError as error:
+                raise PreparationError(
+                    f"no sentencepiece model of {pieces} pieces can be learned from "
+                    f"{texts[0].parent}: {str(error).splitlines()[-1].split('] ')[-1]}"
+                ) from None
 
 
-METHODS: dict[str, Callable[[list[Path], Path, int, int], None]] = {
+METHODS: dict[str, Callable[[Mapping[Path, list[Path]], int, int], None]] = {
     "bpe": learn_codes,
     "sentencepiece": learn_pieces,
 }

@@ -5,23 +5,27 @@ from __future__ import annotations
 import shlex
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 from data_prep.archive import is_archive, unpack
 from data_prep.binarise import binarise, binarise_command
-from data_prep.cleaning import Pair
-from data_prep.duplicates import without_duplicates
+from data_prep.blocks import LineFunction, cut, map_blocks, map_lines, write_parts
+from data_prep.cleaning import make_cleaner, make_digester, make_limiter
+from data_prep.duplicates import mark_repeated
 from data_prep.errors import PreparationError
-from data_prep.files import read_lines, read_pairs, write_lines, write_pairs
+from data_prep.files import beside, remove
 from data_prep.manifest import Step
-from data_prep.parallel import LineFunction, map_lines
+from data_prep.parallel import map_items
 from data_prep.progress import say, watched
 from data_prep.recipe import Recipe
 from data_prep.segmentation import make_segmenter
 from data_prep.text import make_tokeniser
 
-BYTES_WORTH_A_WORKER = 1 << 18
+
+def _make_unpacker() -> Callable[[tuple[Path, list[str], Path]], None]:
+    return lambda job: unpack(*job)
 
 
 class Preparation:
@@ -46,16 +50,20 @@ class Preparation:
     def _inputs(self, *names: str) -> dict[str, Path]:
         return {name: self.folder / name for name in names}
 
-    def extract(self, name: str, archive: Path) -> Step:
-        """Unpack what the recipe needs of the archive that is the source `name`."""
-        patterns = self.recipe.corpus.members(name, self.languages)
-        return Step(
-            f"extract {name}",
-            {archive.name: archive},
-            (f"extracted/{name}",),
-            {"members": patterns},
-            lambda paths: unpack(archive, patterns, paths[0]),
-        )
+    def extract(self, archives: Mapping[str, Path]) -> Step:
+        """Unpack what the recipe needs of its archives, several at the same time."""
+        patterns = {name: self.recipe.corpus.members(name, self.languages) for name in archives}
+
+        def run(paths: list[Path]) -> None:
+            jobs = [
+                (path, patterns[name], folder)
+                for (name, path), folder in zip(archives.items(), paths)
+            ]
+            for _ in map_items(_make_unpacker, (), jobs, min(self.workers, len(jobs))):
+                pass
+
+        outputs = tuple(f"extracted/{name}" for name in archives)
+        return Step("extract", archives, outputs, {"members": patterns}, run)
 
     def raw(self, sources: Mapping[str, Path]) -> Step:
         """Read the sources: every split as two line-aligned files of text."""
@@ -63,13 +71,15 @@ class Preparation:
         outputs = tuple(name for split in recipe.splits for name in self.names("raw", split))
 
         def run(paths: list[Path]) -> Mapping[str, Any]:
-            pairs, notes = recipe.corpus.pairs(sources, *self.languages)
+            parts, notes = recipe.corpus.parts(sources, *self.languages, self.workers)
             for number, split in enumerate(recipe.splits):
-                source, target = paths[2 * number : 2 * number + 2]
-                lines = write_pairs(source, target, watched(pairs[split], split))
-                expected = recipe.corpus.lines.get(split, lines)
-                if lines != expected:
-                    say(f"  WARNING: {split} has {lines:,} pairs, the papers' has {expected:,}")
+                written = write_parts(paths[2 * number : 2 * number + 2], parts[split], split)
+                expected = recipe.corpus.lines.get(split, written.lines)
+                if written.lines != expected:
+                    say(
+                        f"  WARNING: {split} has {written.lines:,} pairs, the papers' has "
+                        f"{expected:,}"
+                    )
             return notes
 
         settings = {"pair": recipe.pair, **recipe.corpus.settings()}
@@ -89,10 +99,7 @@ class Preparation:
         """Return a step that writes ``make(*arguments)(line)`` for every line of a file."""
 
         def run(paths: list[Path]) -> None:
-            path = self.folder / read
-            workers = min(self.workers, 1 + path.stat().st_size // BYTES_WORTH_A_WORKER)
-            lines = watched(read_lines(path), write)
-            write_lines(paths[0], map_lines(make, arguments, lines, workers))
+            write_parts(paths, map_lines(make, arguments, self.folder / read, self.workers), write)
 
         return Step(name, self._inputs(read, *models), (write,), settings, run, tools)
 
@@ -114,16 +121,19 @@ class Preparation:
         read, limits = self.names("tokenised", "train"), self.recipe.cleaning
 
         def run(paths: list[Path]) -> dict[str, Any]:
-            counts: Counter[str] = Counter()
-
-            def kept() -> Iterator[Pair]:
-                counts.clear()
-                pairs = read_pairs(*(self.folder / name for name in read))
-                return limits.kept(watched(pairs, "clean"), counts)
-
-            unique = without_duplicates(kept, paths[0].parent, counts)
-            write_pairs(paths[0], paths[1], unique if limits.deduplicate else kept())
-            return self._kept(counts)
+            blocks = cut(*(self.folder / name for name in read))
+            scratch, repeated = beside(paths[0].parent / "duplicates"), None
+            remove(scratch)
+            try:
+                if limits.deduplicate:
+                    workers = max(1, min(self.workers, len(blocks)))
+                    digests = map_items(make_digester, (limits,), blocks, workers)
+                    seen = watched(digests, "duplicates", "blocks")
+                    repeated = mark_repeated(seen, sum(block.lines for block in blocks), scratch)
+                kept = map_blocks(make_cleaner, (limits, repeated), blocks, self.workers)
+                return self._kept(write_parts(paths, kept, "clean").counts)
+            finally:
+                remove(scratch)
 
         outputs, settings = self.names("clean", "train"), dict(vars(limits))
         del settings["max_subwords"]
@@ -137,17 +147,26 @@ class Preparation:
             )
         return {"pairs": dict(sorted(counts.items()))}
 
-    def learn(self, *languages: str) -> Step:
-        """Learn subwords of `languages` on the clean training text only."""
-        texts = [f"clean/train.{language}" for language in languages]
-        segmentation, model = self.recipe.segmentation, self._model(languages[0])
+    def learn(self) -> Step:
+        """Learn subwords on the clean training text only, each language's or one for both."""
+        segmentation = self.recipe.segmentation
+        texts: dict[str, list[str]] = {}
+        for language in self.languages:
+            texts.setdefault(self._model(language), []).append(f"clean/train.{language}")
 
         def run(paths: list[Path]) -> None:
-            segmentation.learn([self.folder / name for name in texts], paths[0], self.workers)
+            files = [[self.folder / name for name in names] for names in texts.values()]
+            segmentation.learn(dict(zip(paths, files)), self.workers)
 
-        name = "learn subwords" if segmentation.joint else f"learn subwords {languages[0]}"
         settings = {"method": segmentation.method, "size": segmentation.size}
-        return Step(name, self._inputs(*texts), (model,), settings, run, (segmentation.tool,))
+        return Step(
+            "learn subwords",
+            self._inputs(*chain.from_iterable(texts.values())),
+            tuple(texts),
+            {**settings, "texts": texts},
+            run,
+            (segmentation.tool,),
+        )
 
     def _model(self, language: str) -> str:
         return f"bpe/{self.recipe.segmentation.model(language)}"
@@ -172,10 +191,9 @@ class Preparation:
         read, limits = self.names("bpe", "train"), self.recipe.cleaning
 
         def run(paths: list[Path]) -> dict[str, Any]:
-            counts: Counter[str] = Counter()
-            pairs = watched(read_pairs(*(self.folder / name for name in read)), "limit")
-            write_pairs(paths[0], paths[1], limits.kept_subwords(pairs, counts))
-            return self._kept(counts)
+            blocks = cut(*(self.folder / name for name in read))
+            kept = map_blocks(make_limiter, (limits,), blocks, self.workers)
+            return self._kept(write_parts(paths, kept, "limit").counts)
 
         settings = {"max_subwords": limits.max_subwords}
         return Step(
@@ -206,18 +224,18 @@ class Preparation:
     def steps(self, sources: Mapping[str, Path]) -> Iterator[Step]:
         """Yield all steps in order."""
         files = [(split, language) for split in self.recipe.splits for language in self.languages]
-        texts = dict(sources)
-        for name, path in sources.items():
-            if self.recipe.corpus.members(name, self.languages) and is_archive(path):
-                yield self.extract(name, path)
-                texts[name] = self.folder / "extracted" / name
-        yield self.raw(texts)
+        archives = {
+            name: path
+            for name, path in sources.items()
+            if self.recipe.corpus.members(name, self.languages) and is_archive(path)
+        }
+        if archives:
+            yield self.extract(archives)
+        unpacked = {name: self.folder / "extracted" / name for name in archives}
+        yield self.raw({**sources, **unpacked})
         yield from (self.tokenise(*file) for file in files)
         yield self.clean()
-        if self.recipe.segmentation.joint:
-            yield self.learn(*self.languages)
-        else:
-            yield from (self.learn(language) for language in self.languages)
+        yield self.learn()
         yield from (self.segment(*file) for file in files)
         if self.recipe.cleaning.max_subwords:
             yield self.limit()

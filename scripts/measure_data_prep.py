@@ -4,12 +4,13 @@
 of WMT17's shape and prints a Markdown table, with the time that WMT17's 20.6M pairs would take on
 more cores. That is reckoned from the processor time, which other work on the machine does not
 change: a step that runs on all cores is taken to scale with them, any other does not; the merges of
-BPE, whose time is that of the vocabulary, do not grow with the lines either.
+BPE, a process for each language, do not grow with the lines either: their time is the vocabulary's.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import platform
 import random
@@ -31,13 +32,13 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
 from data_prep import segmentation  # noqa: E402
+from data_prep.blocks import in_parts, write_parts  # noqa: E402
 from data_prep.engine import Options, prepare  # noqa: E402
-from data_prep.files import write_pairs  # noqa: E402
 from data_prep.manifest import Manifest, Step  # noqa: E402
 from data_prep.recipe import load_recipe  # noqa: E402
 
 WMT17_LINES = 20_600_000
-PARALLEL = ("tokenise", "count", "segment", "binarise")
+PARALLEL = ("raw", "tokenise", "clean", "count", "segment", "binarise")
 SECONDS_BETWEEN_SAMPLES = 0.2
 WORDS, CHARACTERS = 200_000, 5_000
 MEAN_WORDS = 24
@@ -124,7 +125,8 @@ def write_corpus(folder: Path, lines: int) -> Path:
     """Write an archive of `lines` pairs, and the recipe that prepares it as WMT17's is."""
     sizes = {"train": lines, "valid": 2000, "test": 2000}
     for seed, (split, size) in enumerate(sizes.items(), 1):
-        write_pairs(folder / f"{split}.zh", folder / f"{split}.en", synthetic_pairs(size, seed))
+        paths = [folder / f"{split}.{side}" for side in ("zh", "en")]
+        write_parts(paths, in_parts(synthetic_pairs(size, seed)), split)
     with tarfile.open(folder / "corpus.tgz", "w:gz", compresslevel=6) as tar:
         for split in sizes:
             for side in ("zh", "en"):
@@ -164,7 +166,11 @@ def replaced(owner: Any, name: str, value: Any) -> Iterator[None]:
 def measured_steps(recipe: Path, folder: Path, workers: int) -> list[Measurement]:
     """Prepare `recipe` and return what each of its larger steps took, in order."""
     measurements: list[Measurement] = []
-    whole, learn = Manifest.is_whole, segmentation.learn_bpe
+    whole, count = Manifest.is_whole, segmentation.count_words
+    learn = segmentation.learn_merges
+    counting = Measurement("count words")
+    told = folder.parent / "merges"
+    told.mkdir()
 
     def measure(manifest: Manifest, step: Step) -> bool:
         run = step.run
@@ -177,21 +183,36 @@ def measured_steps(recipe: Path, folder: Path, workers: int) -> list[Measurement
         object.__setattr__(step, "run", timed)
         return whole(manifest, step)
 
-    def merge(*arguments: Any, **settings: Any) -> None:
-        """Learn the merges, as a step of its own beside the counting of words."""
-        language = measurements[-1].name.split()[-1]
-        one = Measurement(f"merges of BPE {language}")
-        with measured(one):
-            learn(*arguments, **settings)
-        measurements.insert(-1, one)
+    def merge(words: Any, codes: Path, merges: int) -> None:
+        """Learn the merges of one language, in a process of their own."""
+        start, before = time.monotonic(), time.process_time()
+        learn(words, codes, merges)
+        taken = time.monotonic() - start, time.process_time() - before
+        (told / codes.name).write_text(json.dumps(taken))
 
-    with replaced(Manifest, "is_whole", measure), replaced(segmentation, "learn_bpe", merge):
+    def counted(texts: list[Path], workers: int) -> Any:
+        one = Measurement("count words")
+        with measured(one):
+            words = count(texts, workers)
+        counting.seconds += one.seconds
+        counting.processor += one.processor
+        counting.peak = max(counting.peak, one.peak)
+        return words
+
+    with (
+        replaced(Manifest, "is_whole", measure),
+        replaced(segmentation, "count_words", counted),
+        replaced(segmentation, "learn_merges", merge),
+    ):
         prepare(load_recipe(str(recipe)), folder, Options(local=recipe.parent, workers=workers))
-    for merges, both in zip(measurements, measurements[1:]):
-        if merges.name.startswith("merges"):
-            both.name = both.name.replace("learn subwords", "count words")
-            both.seconds -= merges.seconds
-            both.processor -= merges.processor
+    # What is neither: the counted words on their way to the processes that merge them.
+    both = next(one for one in measurements if one.name == "learn subwords")
+    taken = [json.loads(path.read_text()) for path in told.iterdir()]
+    others = sum(processor for _, processor in taken) - max(processor for _, processor in taken)
+    measurements.insert(measurements.index(both), counting)
+    both.name = "merges of BPE"
+    both.seconds -= counting.seconds
+    both.processor -= counting.processor + others
     return [one for one in measurements if "valid" not in one.name and "test" not in one.name]
 
 

@@ -178,6 +178,8 @@ def test_duplicates_go_on_request_and_the_first_stays(chain, run, served, tmp_pa
     folder = tmp_path / "prepared"
     assert run(*arguments)[0] == 0
     assert len(_text(folder / "clean" / "train.en")) == 80
+    left_by_a_kill = folder / "clean" / "duplicates.part"
+    left_by_a_kill.mkdir()
     assert run(*arguments, "--deduplicate")[0] == 0
     once = _text(folder / "tokenised" / "train.en")[:40]
     assert _text(folder / "clean" / "train.en") == once

@@ -259,8 +259,9 @@ def test_an_interrupt_says_how_to_go_on_and_leaves_nothing_half_written(
     folder = tmp_path / "prepared"
     arguments = recipe_file, "--data", corpus, "--output", folder
 
-    def interrupted(texts, codes, merges, workers):
-        codes.write_text("half")
+    def interrupted(models, merges, workers):
+        for codes in models:
+            codes.write_text("half")
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:

@@ -6,7 +6,7 @@ import hashlib
 import pytest
 
 from data_prep.errors import PreparationError
-from data_prep.files import describe, publish, read_lines, read_pairs
+from data_prep.files import describe, publish, read_lines
 
 
 def test_only_line_feeds_end_a_line(tmp_path):
@@ -36,13 +36,6 @@ def test_damaged_gzip_is_refused(tmp_path, damage):
     path.write_bytes(damage(gzip.compress(content)))
     with pytest.raises(PreparationError, match=r"train\.en\.gz: not a whole gzip file"):
         list(read_lines(path))
-
-
-def test_unequal_line_counts_name_both_counts(tmp_path):
-    (tmp_path / "a.en").write_text("1\n2\n3\n")
-    (tmp_path / "a.de").write_text("1\n2\n")
-    with pytest.raises(PreparationError, match=r"a\.de has 2 lines but .*a\.en has 3: "):
-        list(read_pairs(tmp_path / "a.en", tmp_path / "a.de"))
 
 
 def test_a_published_folder_replaces_all_of_the_old_one(tmp_path):

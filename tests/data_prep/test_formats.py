@@ -4,14 +4,14 @@ import gzip
 
 import pytest
 
+from data_prep.blocks import aligned
 from data_prep.errors import PreparationError
-from data_prep.files import aligned
-from data_prep.formats import FORMATS, LONGEST_SEGMENT
+from data_prep.formats import LONGEST_SEGMENT, read_text
 
 
 def _read(path, content, kind, encoding="utf-8", column=1):
     path.write_bytes(content if isinstance(content, bytes) else content.encode(encoding))
-    return list(FORMATS[kind](path, encoding, column))
+    return list(read_text(path, kind, encoding, column))
 
 
 def test_plain_text_may_be_latin_1_and_end_its_lines_as_dos_does(tmp_path):

@@ -1,14 +1,15 @@
 from __future__ import annotations
 
+import io
 from collections import Counter
 from itertools import islice
 
 import pytest
 
-from data_prep import segmentation
+from data_prep import blocks, segmentation
 from data_prep.errors import PreparationError
 from data_prep.parallel import CHUNKS_A_WORKER, map_items
-from data_prep.segmentation import learn_codes, learn_pieces
+from data_prep.segmentation import count_words, learn_codes, learn_pieces
 
 
 def _double():
@@ -52,11 +53,11 @@ def text(tmp_path):
     return path
 
 
-@pytest.mark.parametrize("size", [1, 7, 100, 1 << 20])
-def test_words_are_counted_once_wherever_a_range_of_bytes_ends(text, monkeypatch, size):
-    monkeypatch.setattr(segmentation, "BYTES_A_RANGE", size)
-    counted = sum(map(segmentation._count, segmentation._ranges(text)), Counter())
-    assert counted == Counter(text.read_text(encoding="utf-8").split())
+@pytest.mark.parametrize("workers", [1, 2])
+def test_words_of_all_texts_are_counted_once(text, monkeypatch, workers):
+    monkeypatch.setattr(blocks, "LINES", 7)
+    expected = Counter(2 * text.read_text(encoding="utf-8").split())
+    assert count_words([text, text], workers) == expected
 
 
 def test_codes_are_those_of_subword_nmt_on_the_whole_text_with_any_number_of_workers(
@@ -64,18 +65,24 @@ def test_codes_are_those_of_subword_nmt_on_the_whole_text_with_any_number_of_wor
 ):
     from subword_nmt.learn_bpe import learn_bpe
 
-    monkeypatch.setattr(segmentation, "BYTES_A_RANGE", 500)
-    with (tmp_path / "expected").open("w", encoding="utf-8") as stream:
-        learn_bpe([*text.open(encoding="utf-8"), *text.open(encoding="utf-8")], stream, 50)
+    monkeypatch.setattr(blocks, "LINES", 100)
+    other = tmp_path / "other"
+    other.write_text("other words, otherwise worded\n" * 3, encoding="utf-8")
+    models = {tmp_path / "codes": [text, text], tmp_path / "codes.other": [text, other]}
+    expected = []
+    for texts in models.values():
+        lines = [line for path in texts for line in path.open(encoding="utf-8")]
+        learn_bpe(lines, stream := io.StringIO(), 50)
+        expected.append(stream.getvalue())
     for workers in (1, 2):
-        learn_codes([text, text], tmp_path / "codes", 50, workers)
-        assert (tmp_path / "codes").read_bytes() == (tmp_path / "expected").read_bytes()
+        learn_codes(models, 50, workers)
+        assert [path.read_text(encoding="utf-8") for path in models] == expected
 
 
 def test_pieces_do_not_depend_on_the_number_of_threads(text, tmp_path):
     models = []
     for workers in (1, 2):
-        learn_pieces([text], tmp_path / "model", 50, workers)
+        learn_pieces({tmp_path / "model": [text]}, 50, workers)
         models.append(segmentation.make_segmenter("sentencepiece", str(tmp_path / "model")))
     line = text.read_text(encoding="utf-8").splitlines()[0]
     assert models[0](line) == models[1](line)
@@ -85,8 +92,8 @@ def test_pieces_do_not_depend_on_the_number_of_threads(text, tmp_path):
 def test_too_small_a_text_is_one_line(tmp_path):
     (tmp_path / "text").write_text("a b c\n")
     with pytest.raises(PreparationError, match="no BPE can be learned") as error:
-        learn_codes([tmp_path / "text"], tmp_path / "codes", 10, 1)
+        learn_codes({tmp_path / "codes": [tmp_path / "text"]}, 10, 1)
     assert "\n" not in str(error.value)
     with pytest.raises(PreparationError, match="no sentencepiece model of 9000 pieces") as error:
-        learn_pieces([tmp_path / "text"], tmp_path / "model", 9000, 1)
+        learn_pieces({tmp_path / "model": [tmp_path / "text"]}, 9000, 1)
     assert "\n" not in str(error.value)

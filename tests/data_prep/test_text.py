@@ -5,7 +5,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from data_prep.errors import PreparationError
-from data_prep.parallel import map_lines
 from data_prep.text import TOKENISERS, make_tokeniser
 
 
@@ -41,11 +40,3 @@ def test_a_line_stays_one_line_of_single_spaced_tokens(name, line):
 def test_unknown_tokeniser_lists_the_known():
     with pytest.raises(PreparationError, match=r"'spacy' is unknown: use moses, characters, jieba"):
         make_tokeniser("spacy", "en")
-
-
-def test_two_workers_give_the_lines_of_one_in_order():
-    lines = [f"Line {number}, with text." for number in range(2500)]
-    arguments = make_tokeniser, ("moses", "en"), lines
-    alone = list(map_lines(*arguments, 1))
-    assert alone[2:4] == ["Line 2 , with text .", "Line 3 , with text ."]
-    assert list(map_lines(*arguments, 2)) == alone
