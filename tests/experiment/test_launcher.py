@@ -133,7 +133,7 @@ def test_killed_damaged_and_stopped_training_ends_as_if_nothing_happened(
     assert errors.splitlines()[-1] == "stopped by SIGINT: the same command resumes"
     assert 8 < resumed <= num_updates(last) < UPDATES
 
-    for stage in ("average", "generate news"):
+    for stage in ("average", "generate news", "score news"):
         with start(command) as launcher:
             assert launcher.stdout is not None
             lines = list(itertools.takewhile(f"-- {stage}\n".__ne__, launcher.stdout))
