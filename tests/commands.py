@@ -8,14 +8,15 @@ import socket
 import subprocess
 import sys
 import time
-from contextlib import ExitStack
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Callable, Dict, List
 
 import pytest
 
 from capsnmt.files import locked
 from capsnmt.models import PRESETS
+from tests import forked
 from tests.support import PLUGIN
 
 TINY = [
@@ -51,16 +52,29 @@ def environment() -> Dict[str, str]:
 def command(
     module: str, *arguments: object, stdin: str = "", python: str = sys.executable
 ) -> subprocess.CompletedProcess:
-    """Run ``python -m module arguments`` and return it ended, output and errors as text."""
-    return subprocess.run(
-        [python, "-m", module, *map(str, arguments)],
-        input=stdin,
-        capture_output=True,
-        text=True,
-        encoding="utf-8",
-        env=environment(),
-        check=False,
-    )
+    """Run ``python -m module arguments`` and return it ended, output and errors as text.
+
+    With the interpreter of the tests, imports are not made anew: :mod:`tests.forked`.
+    """
+    words = [str(argument) for argument in arguments]
+    if python != sys.executable:
+        return subprocess.run(
+            [python, "-m", module, *words],
+            input=stdin,
+            capture_output=True,
+            text=True,
+            encoding="utf-8",
+            env=environment(),
+            check=False,
+        )
+    with TemporaryDirectory() as folder:
+        streams = [Path(folder) / name for name in ("stdin", "stdout", "stderr")]
+        for stream, text in zip(streams, (stdin, "", "")):
+            stream.write_text(text, "utf-8")
+        process = forked.start(module, words, environment(), streams)
+        process.join()
+        output, errors = (stream.read_text("utf-8") for stream in streams[1:])
+    return subprocess.CompletedProcess([module, *words], process.exitcode, output, errors)
 
 
 def succeed(module: str, *arguments: object, stdin: str = "", python: str = sys.executable) -> str:
@@ -91,34 +105,36 @@ def train(
 
 
 def train_in_two(data: Path, save: Path, arch: str, updates: int, *flags: object) -> str:
-    """``train`` as two processes, each with a shard of the data; the log of the first.
+    """``train`` as two processes, each with a shard of the data; the log of the first."""
+    return in_two("fairseq_cli.train", training(data, save, arch, updates, *flags), save)
+
+
+def in_two(module: str, arguments: List[object], folder: Path) -> str:
+    """Run ``python -m module arguments`` as two processes over gloo; the log of the first.
 
     When one of them fails, the other would wait for it: it is ended.
     """
     with socket.create_server(("127.0.0.1", 0)) as server:
         address = f"tcp://127.0.0.1:{server.getsockname()[1]}"
-    save.mkdir(parents=True)
-    logs = [save / f"rank-{rank}.log" for rank in range(2)]
-    with ExitStack() as stack:
-        workers = []
-        for rank, log in enumerate(logs):
-            distributed = [
-                *("--distributed-rank", rank, "--distributed-world-size", 2),
-                *("--distributed-init-method", address, "--distributed-no-spawn"),
-                *("--distributed-backend", "gloo", "--ddp-backend", "legacy_ddp"),
-            ]
-            arguments = training(data, save, arch, updates, *flags, *distributed)
-            worker = subprocess.Popen(
-                [sys.executable, "-m", "fairseq_cli.train", *map(str, arguments)],
-                stdout=stack.enter_context(open(log, "w", encoding="utf-8")),
-                stderr=subprocess.STDOUT,
-                env=environment(),
-            )
-            stack.callback(worker.wait)
-            stack.callback(worker.kill)
-            workers.append(worker)
-        while None in (states := [worker.poll() for worker in workers]) and not any(states):
+    folder.mkdir(parents=True, exist_ok=True)
+    logs = [folder / f"rank-{rank}.log" for rank in range(2)]
+    workers = []
+    for rank, log in enumerate(logs):
+        distributed = [
+            *("--distributed-rank", rank, "--distributed-world-size", 2),
+            *("--distributed-init-method", address, "--distributed-no-spawn"),
+            *("--distributed-backend", "gloo", "--ddp-backend", "legacy_ddp"),
+        ]
+        log.touch()
+        words = [str(argument) for argument in (*arguments, *distributed)]
+        workers.append(forked.start(module, words, environment(), [Path(os.devnull), log, log]))
+    try:
+        while None in (states := [worker.exitcode for worker in workers]) and not any(states):
             time.sleep(0.1)
+    finally:
+        for worker in workers:
+            worker.kill()
+            worker.join()
     for log, state in zip(logs, states):
         assert state in (0, None), log.read_text("utf-8")[-3000:]
     return logs[0].read_text("utf-8")

@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import json
 import re
-import socket
-import subprocess
-import sys
 from pathlib import Path
-from typing import Dict, List
+from typing import Dict
 
 import pytest
 import torch
@@ -21,7 +18,7 @@ from capsnmt.errors import ConfigurationError
 from capsnmt.files import read_json
 from capsnmt.logical_inference.generate import generate
 from capsnmt.probing.senteval import TASKS
-from tests.commands import ON_CPU, command, environment, train
+from tests.commands import ON_CPU, command, in_two, train
 from tests.support import PLUGIN
 
 pytestmark = pytest.mark.system
@@ -96,33 +93,15 @@ def test_the_launcher_trains_every_mechanism_stops_early_and_evaluates(
 
 
 def test_two_processes_log_the_measures_of_all_examples(logic: Path, tmp_path: Path) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        address = f"tcp://127.0.0.1:{server.getsockname()[1]}"
-    workers: List[subprocess.Popen] = []
-    for rank in range(2):
-        arguments = [
-            *(logic, "--user-dir", PLUGIN, "--task", "logical_inference", *SMALL, *ON_CPU),
-            *("--arch", "logical_inference_transformer_tiny", "--max-update", 2, "--lr", 0.01),
-            *("--criterion", "sentence_classification", "--optimizer", "adam", "--batch-size", 4),
-            *("--disagreement", "output", "--save-dir", tmp_path, "--log-format", "simple"),
-            *("--distributed-rank", rank, "--distributed-world-size", 2, "--distributed-no-spawn"),
-            *("--distributed-init-method", address, "--distributed-backend", "gloo"),
-            *("--ddp-backend", "legacy_ddp", "--no-epoch-checkpoints"),
-        ]
-        workers.append(
-            subprocess.Popen(
-                [sys.executable, "-m", "fairseq_cli.train", *map(str, arguments)],
-                stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT,
-                env=environment(),
-                text=True,
-            )
-        )
-    outputs = [worker.communicate(timeout=300)[0] for worker in workers]
-    assert [worker.returncode for worker in workers] == [0, 0], outputs[0][-3000:]
-    (line,) = [
-        line for line in outputs[0].splitlines() if "valid on" in line or "| valid |" in line
+    arguments = [
+        *(logic, "--user-dir", PLUGIN, "--task", "logical_inference", *SMALL, *ON_CPU),
+        *("--arch", "logical_inference_transformer_tiny", "--max-update", 2, "--lr", 0.01),
+        *("--criterion", "sentence_classification", "--optimizer", "adam", "--batch-size", 4),
+        *("--disagreement", "output", "--save-dir", tmp_path, "--log-format", "simple"),
+        "--no-epoch-checkpoints",
     ]
+    log = in_two("fairseq_cli.train", arguments, tmp_path)
+    (line,) = [line for line in log.splitlines() if "valid on" in line or "| valid |" in line]
     logged: Dict[str, str] = dict(re.findall(r"(\w+)[ =]([\d.]+)", line))
     model, task, updates = load_classifier(tmp_path / "checkpoint_last.pt")
     measures = count(model, task, "valid", 1000).measures(task.state.classes)
