@@ -1,17 +1,23 @@
 # shellcheck shell=bash
 # Sourced by run_probing.sh and run_logical_inference.sh: their interpreter and their flags.
 
-root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+# shellcheck source=scripts/python.sh
+. "$(dirname "${BASH_SOURCE[0]}")/python.sh"
 
 die() {
   printf 'error: %s\n' "$*" >&2
   exit 1
 }
 
-run_module() {
-  local python=${PYTHON:-$root/.venv/bin/python}
-  [ -x "$python" ] || python=python3
-  PYTHONPATH=$root${PYTHONPATH:+:$PYTHONPATH} "$python" -m "$@"
+# make_data MODULE ARGUMENTS... : runs the module, or prints the command for --dry-run
+make_data() {
+  case " ${rest[*]} " in
+    *' --dry-run '*)
+      printf '%q ' python -m "$@"
+      echo
+      ;;
+    *) "$PYTHON" -m "$@" ;;
+  esac
 }
 
 # parse_flags DEFAULT_SETTING FLAGS... : sets setting, data, text, output, and rest for the launcher

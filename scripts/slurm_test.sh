@@ -24,4 +24,7 @@ fi
 
 use_venv main
 echo "== run_wmt14.sh --slurm on $(slurmctld -V), two nodes on this machine"
-OMP_NUM_THREADS=1 exec "$PYTHON" -m pytest tests/slurm/check_slurm.py "$@"
+# Its own folder, because it opens that to munged's user and any other pytest would close it again.
+base=$(mktemp -d)
+trap 'rm -rf "$base"' EXIT
+OMP_NUM_THREADS=1 "$PYTHON" -m pytest tests/slurm/check_slurm.py --basetemp "$base/pytest" "$@"

@@ -121,7 +121,7 @@ def test_the_script_prints_the_plan_of_the_baseline_from_an_empty_folder(tmp_pat
     done = subprocess.run(
         [str(ROOT / "scripts" / "run_wmt14.sh"), "--dry-run", "--gpus", "3"],
         cwd=tmp_path,
-        env={**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"},
+        env={**os.environ, "PYTHON": sys.executable},
         capture_output=True,
         text=True,
         check=False,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -35,7 +34,7 @@ def run(script: str, *flags: object) -> List[str]:
     """What the script prints, as a user starts it."""
     done = subprocess.run(
         ["bash", str(REPO / "scripts" / script), *map(str, flags)],
-        env={**environment(), "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"},
+        env={**environment(), "PYTHON": sys.executable},
         capture_output=True,
         text=True,
         check=False,
