@@ -5,11 +5,12 @@ from __future__ import annotations
 import gzip
 import os
 from pathlib import Path
-from typing import Dict, Iterable, List
+from typing import Dict, List
 
 import pytest
 
 from tests.commands import made_once, succeed
+from tests.evaluation.outputs import write_outputs
 from tests.support import PLUGIN, REPO
 
 TINY = [
@@ -82,7 +83,7 @@ def read_gzip(path: Path) -> List[str]:
         return [line.rstrip() for line in file]
 
 
-def write_lines(path: Path, lines: Iterable[str]) -> Path:
-    """A text file with these lines."""
-    path.write_bytes("".join(f"{line}\n" for line in lines).encode("utf-8"))
-    return path
+@pytest.fixture
+def files(tmp_path: Path) -> Dict[str, str]:
+    """A perfect system, one that is half wrong, and a reference."""
+    return write_outputs(tmp_path)

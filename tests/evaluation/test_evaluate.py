@@ -1,65 +1,15 @@
-"""``capsnmt-evaluate``: its choices, its two reports, and one line for every mistake."""
+"""``capsnmt-evaluate``: its choices and its two reports."""
 
 from __future__ import annotations
 
 import json
-import re
 from pathlib import Path
-from typing import Any, Dict, List, Sequence, Tuple
+from typing import Any, Dict
 
 import pytest
 
-from capsnmt.errors import ConfigurationError
 from capsnmt.evaluation.__main__ import main
-from tests.commands import command
-from tests.evaluation.conftest import write_lines
-
-REFERENCE = ["Don't go there.", "It's 5 (five).", "A red house, a blue sea."] * 4
-TOKENS = [
-    "Don &apos;t go th@@ ere .",
-    "It &apos;s 5 ( fi@@ ve ) .",
-    "A red house , a blue sea .",
-] * 4
-DICTIONARY = "2026-01-01 00:00:00 | INFO | fairseq.tasks.translation | [en] dictionary: 200 types"
-
-
-def generated(
-    hypotheses: Sequence[str], targets: Sequence[str] = TOKENS, decoded: Sequence[str] = ()
-) -> List[str]:
-    """fairseq-generate's output, last sentence first."""
-    lines = [DICTIONARY]
-    for number in reversed(range(len(hypotheses))):
-        lines += [f"S-{number}\tx", f"T-{number}\t{targets[number]}"]
-        lines += [f"H-{number}\t-0.5\t{hypotheses[number]}"]
-        if decoded:
-            lines += [f"D-{number}\t-0.5\t{decoded[number]}"]
-    return lines
-
-
-@pytest.fixture
-def files(tmp_path: Path) -> Dict[str, str]:
-    """A perfect system, one that is half wrong, and a reference."""
-    half = [line if i % 2 else "nothing of it" for i, line in enumerate(TOKENS)]
-    plain = [line if i % 2 else "nothing of it" for i, line in enumerate(REFERENCE)]
-    contents = {
-        "good": generated(TOKENS),
-        "half": generated(half),
-        "third": generated([line if i % 3 else "there" for i, line in enumerate(TOKENS)]),
-        "reference": REFERENCE,
-        "plain": plain,
-        "short": generated(TOKENS[:5]),
-        "other": generated(TOKENS, targets=[*TOKENS[:-1], "Another reference ."]),
-        "untargeted": [line for line in generated(TOKENS) if not line.startswith("T-")],
-        "unlogged": generated(TOKENS)[1:],
-        "german": [line.replace("[en]", "[de]") for line in generated(TOKENS)],
-        "twice": generated(TOKENS) * 2,
-        "latin": ["unus duo tres"] * 3,
-        "gap": [line for line in generated(TOKENS) if "-7\t" not in line],
-    }
-    paths = {name: str(write_lines(tmp_path / name, lines)) for name, lines in contents.items()}
-    (tmp_path / "latin1").write_bytes("schön\n".encode("latin-1"))
-    (tmp_path / "empty").touch()
-    return {**paths, "latin1": str(tmp_path / "latin1"), "empty": str(tmp_path / "empty")}
+from tests.evaluation.outputs import TOKENS, generated, write_lines
 
 
 def as_json(capsys: pytest.CaptureFixture, *arguments: str) -> Dict[str, Any]:
@@ -287,81 +237,3 @@ def test_empty_translations_are_counted(
     path = write_lines(tmp_path / "x", generated([*TOKENS[:-2], "", ""]))
     assert main([f"x={path}", "--reference", files["reference"]]) == 0
     assert "2 of the 12 translations of x are empty" in capsys.readouterr().err
-
-
-# arguments, what the one line says
-MISTAKES: Dict[str, Tuple[List[str], str]] = {
-    "missing": (["{good}x"], "no such file"),
-    "empty": (["{empty}"], "is empty"),
-    "not UTF-8": (["{latin1}"], "is not UTF-8"),
-    "plain text": (["{plain}"], "has no H- lines"),
-    "two decodings": (["{twice}"], "comes twice"),
-    "a gap": (["{gap}"], "1 of the sentences 0..11 have no H- line (7)"),
-    "other length": (
-        ["{short}", "--reference", "{reference}"],
-        "has 5 segments, but the reference",
-    ),
-    "other lengths": (["{good}", "{short}"], "has 5 segments, but the reference"),
-    "other reference": (["{good}", "{other}"], "different references of sentence 11"),
-    "no reference": (["{untargeted}"], "has no T- lines"),
-    "plain without reference": (["{plain}", "--input", "plain"], "give --reference FILE"),
-    "missing reference": (["{good}", "--reference", "{good}x"], "no such file"),
-    "two languages": (["{good}", "{german}"], "translate into de and en"),
-    "one name": (["x={good}", "x={half}"], "two systems are called 'x'"),
-    "input twice": (["a=-", "b=-"], "only one system can come from the standard input"),
-    "baseline alone": (["x={good}", "--baseline", "x"], "is the only system"),
-    "seed alone": (["{good}", "--seed", "3"], "--seed has no effect without --baseline"),
-    "resamples alone": (["{good}", "--resamples", "3"], "--resamples has no effect"),
-    "short source": (["{good}", "--source", "{latin}"], "--source"),
-    "short tokens": (["{good}", "--tokenized-reference", "{latin}"], "has 3 segments, but the ref"),
-    "empty path": (["x={good},"], "a path is empty"),
-    "one output twice": (["x={good},{good}"], "comes twice: give the file of each seed once"),
-    "a seed is missing": (
-        ["x={good},{half},{third}", "--baseline", "b={half},{good}"],
-        "x has 3 outputs, but the baseline b has 2",
-    ),
-    "folder of others": (["{good}", "--compare-mt", "{folder}"], "is no report of compare-mt"),
-    "no words to compare": (
-        ["{good}", "--target-lang", "zh", "--compare-mt", "{folder}/new"],
-        "compares words, which no spaces part",
-    ),
-    "JSON onto a system": (["{good}", "--json", "{half}"], "is no report of this command"),
-}
-
-
-@pytest.mark.parametrize("mistake", MISTAKES)
-def test_a_mistake_is_one_line_and_changes_no_file(
-    files: Dict[str, str], tmp_path: Path, mistake: str, capsys: pytest.CaptureFixture
-) -> None:
-    before = {path: path.read_bytes() for path in tmp_path.iterdir()}
-    arguments, complaint = MISTAKES[mistake]
-    arguments = [argument.format(folder=tmp_path, **files) for argument in arguments]
-    if "--json" not in arguments:
-        arguments += ["--json", str(tmp_path / "report.json")]
-    with pytest.raises(ConfigurationError, match=re.escape(complaint)) as caught:
-        main(arguments)
-    assert len(str(caught.value).splitlines()) == 1
-    assert capsys.readouterr().out == ""
-    assert {path: path.read_bytes() for path in tmp_path.iterdir()} == before
-
-
-@pytest.mark.parametrize(
-    ("flag", "value"),
-    [("--seed", "0"), ("--resamples", "-1"), ("--input", "xml"), ("--target-lang", "german")],
-)
-def test_a_value_that_is_not_allowed_names_it(
-    files: Dict[str, str], flag: str, value: str, capsys: pytest.CaptureFixture
-) -> None:
-    with pytest.raises(SystemExit) as caught:
-        main([files["good"], f"{flag}={value}"])
-    assert caught.value.code == 2
-    assert f"'{value}'" in capsys.readouterr().err
-
-
-@pytest.mark.system
-def test_the_command_ends_with_one_line_and_a_non_zero_status(files: Dict[str, str]) -> None:
-    done = command("capsnmt.evaluation", files["gap"])
-    assert done.returncode == 1
-    assert done.stdout == ""
-    assert "Traceback" not in done.stderr
-    assert done.stderr.splitlines()[-1].startswith(files["gap"])

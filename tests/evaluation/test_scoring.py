@@ -13,7 +13,7 @@ from capsnmt.errors import ConfigurationError
 from capsnmt.evaluation.scoring import METRICS, build_metrics, score_system
 from capsnmt.evaluation.significance import SEED_VARIABLE, paired_bootstrap
 from tests.commands import succeed
-from tests.evaluation.conftest import write_lines
+from tests.evaluation.outputs import write_lines
 
 DIGITS = 12
 

@@ -1,0 +1,58 @@
+"""Outputs of fairseq-generate as users have them: good, half wrong, damaged."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Dict, Iterable, List, Sequence
+
+REFERENCE = ["Don't go there.", "It's 5 (five).", "A red house, a blue sea."] * 4
+TOKENS = [
+    "Don &apos;t go th@@ ere .",
+    "It &apos;s 5 ( fi@@ ve ) .",
+    "A red house , a blue sea .",
+] * 4
+DICTIONARY = "2026-01-01 00:00:00 | INFO | fairseq.tasks.translation | [en] dictionary: 200 types"
+
+
+def write_lines(path: Path, lines: Iterable[str]) -> Path:
+    """A text file with these lines."""
+    path.write_bytes("".join(f"{line}\n" for line in lines).encode("utf-8"))
+    return path
+
+
+def generated(
+    hypotheses: Sequence[str], targets: Sequence[str] = TOKENS, decoded: Sequence[str] = ()
+) -> List[str]:
+    """fairseq-generate's output, last sentence first."""
+    lines = [DICTIONARY]
+    for number in reversed(range(len(hypotheses))):
+        lines += [f"S-{number}\tx", f"T-{number}\t{targets[number]}"]
+        lines += [f"H-{number}\t-0.5\t{hypotheses[number]}"]
+        if decoded:
+            lines += [f"D-{number}\t-0.5\t{decoded[number]}"]
+    return lines
+
+
+def write_outputs(folder: Path) -> Dict[str, str]:
+    """Write a perfect system, one that is half wrong, and others; their paths by name."""
+    half = [line if i % 2 else "nothing of it" for i, line in enumerate(TOKENS)]
+    plain = [line if i % 2 else "nothing of it" for i, line in enumerate(REFERENCE)]
+    contents = {
+        "good": generated(TOKENS),
+        "half": generated(half),
+        "third": generated([line if i % 3 else "there" for i, line in enumerate(TOKENS)]),
+        "reference": REFERENCE,
+        "plain": plain,
+        "short": generated(TOKENS[:5]),
+        "other": generated(TOKENS, targets=[*TOKENS[:-1], "Another reference ."]),
+        "untargeted": [line for line in generated(TOKENS) if not line.startswith("T-")],
+        "unlogged": generated(TOKENS)[1:],
+        "german": [line.replace("[en]", "[de]") for line in generated(TOKENS)],
+        "twice": generated(TOKENS) * 2,
+        "latin": ["unus duo tres"] * 3,
+        "gap": [line for line in generated(TOKENS) if "-7\t" not in line],
+    }
+    paths = {name: str(write_lines(folder / name, lines)) for name, lines in contents.items()}
+    (folder / "latin1").write_bytes("schön\n".encode("latin-1"))
+    (folder / "empty").touch()
+    return {**paths, "latin1": str(folder / "latin1"), "empty": str(folder / "empty")}

@@ -1,0 +1,90 @@
+"""``capsnmt-evaluate``: one line for every mistake."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Dict, List, Tuple
+
+import pytest
+
+from capsnmt.errors import ConfigurationError
+from capsnmt.evaluation.__main__ import main
+from tests.commands import command
+
+# arguments, what the one line says
+MISTAKES: Dict[str, Tuple[List[str], str]] = {
+    "missing": (["{good}x"], "no such file"),
+    "empty": (["{empty}"], "is empty"),
+    "not UTF-8": (["{latin1}"], "is not UTF-8"),
+    "plain text": (["{plain}"], "has no H- lines"),
+    "two decodings": (["{twice}"], "comes twice"),
+    "a gap": (["{gap}"], "1 of the sentences 0..11 have no H- line (7)"),
+    "other length": (
+        ["{short}", "--reference", "{reference}"],
+        "has 5 segments, but the reference",
+    ),
+    "other lengths": (["{good}", "{short}"], "has 5 segments, but the reference"),
+    "other reference": (["{good}", "{other}"], "different references of sentence 11"),
+    "no reference": (["{untargeted}"], "has no T- lines"),
+    "plain without reference": (["{plain}", "--input", "plain"], "give --reference FILE"),
+    "missing reference": (["{good}", "--reference", "{good}x"], "no such file"),
+    "two languages": (["{good}", "{german}"], "translate into de and en"),
+    "one name": (["x={good}", "x={half}"], "two systems are called 'x'"),
+    "input twice": (["a=-", "b=-"], "only one system can come from the standard input"),
+    "baseline alone": (["x={good}", "--baseline", "x"], "is the only system"),
+    "seed alone": (["{good}", "--seed", "3"], "--seed has no effect without --baseline"),
+    "resamples alone": (["{good}", "--resamples", "3"], "--resamples has no effect"),
+    "short source": (["{good}", "--source", "{latin}"], "--source"),
+    "short tokens": (["{good}", "--tokenized-reference", "{latin}"], "has 3 segments, but the ref"),
+    "empty path": (["x={good},"], "a path is empty"),
+    "one output twice": (["x={good},{good}"], "comes twice: give the file of each seed once"),
+    "a seed is missing": (
+        ["x={good},{half},{third}", "--baseline", "b={half},{good}"],
+        "x has 3 outputs, but the baseline b has 2",
+    ),
+    "folder of others": (["{good}", "--compare-mt", "{folder}"], "is no report of compare-mt"),
+    "no words to compare": (
+        ["{good}", "--target-lang", "zh", "--compare-mt", "{folder}/new"],
+        "compares words, which no spaces part",
+    ),
+    "JSON onto a system": (["{good}", "--json", "{half}"], "is no report of this command"),
+}
+
+
+@pytest.mark.parametrize("mistake", MISTAKES)
+def test_a_mistake_is_one_line_and_changes_no_file(
+    files: Dict[str, str], tmp_path: Path, mistake: str, capsys: pytest.CaptureFixture
+) -> None:
+    before = {path: path.read_bytes() for path in tmp_path.iterdir()}
+    arguments, complaint = MISTAKES[mistake]
+    arguments = [argument.format(folder=tmp_path, **files) for argument in arguments]
+    if "--json" not in arguments:
+        arguments += ["--json", str(tmp_path / "report.json")]
+    with pytest.raises(ConfigurationError, match=re.escape(complaint)) as caught:
+        main(arguments)
+    assert len(str(caught.value).splitlines()) == 1
+    assert capsys.readouterr().out == ""
+    assert {path: path.read_bytes() for path in tmp_path.iterdir()} == before
+
+
+@pytest.mark.parametrize(
+    ("flag", "value"),
+    [("--seed", "0"), ("--resamples", "-1"), ("--input", "xml"), ("--target-lang", "german")],
+)
+def test_a_value_that_is_not_allowed_names_it(
+    files: Dict[str, str], flag: str, value: str, capsys: pytest.CaptureFixture
+) -> None:
+    with pytest.raises(SystemExit) as caught:
+        main([files["good"], f"{flag}={value}"])
+    assert caught.value.code == 2
+    assert f"'{value}'" in capsys.readouterr().err
+
+
+@pytest.mark.system
+def test_the_command_ends_with_one_line_and_a_non_zero_status(files: Dict[str, str]) -> None:
+    done = command("capsnmt.evaluation", files["gap"])
+    assert done.returncode == 1
+    assert done.stdout == ""
+    assert "Traceback" not in done.stderr
+    assert done.stderr.splitlines()[-1].startswith(files["gap"])
