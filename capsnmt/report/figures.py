@@ -17,6 +17,7 @@ COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#8
 MARKERS = "osD^vPX"
 # Above this multiple of the lowest loss drawn a curve only shows how the model was initialised.
 TALLEST = 2.5
+BAR_DISTANCE = 0.12  # between the error bars of two systems, in operators
 # a colour that no line has, and that becomes the page's colour of text
 INK = "#010203"
 SETTINGS: Dict[Any, Any] = {
@@ -178,8 +179,10 @@ def accuracy_by_operators(
     axes = figure.add_subplot()
     for place, (name, by_operators) in enumerate(accuracy.items()):
         points = {operators: found for operators, found in by_operators.items() if found}
+        # side by side, else the bars of one system would hide another's
+        shift = BAR_DISTANCE * (place - (len(accuracy) - 1) / 2)
         axes.errorbar(
-            list(points),
+            [operators + shift for operators in points],
             [found["mean"] for found in points.values()],
             yerr=[found["std"] or 0 for found in points.values()],
             color=COLOURS[place % len(COLOURS)],
@@ -188,6 +191,7 @@ def accuracy_by_operators(
             capsize=3,
             label=name,
         )
+    axes.set_ylim(top=min(axes.get_ylim()[1], 101))  # a deviation may reach beyond 100 %
     axes.axhline(majority, color=INK, linestyle=":", label="majority class")
     axes.set_xticks(sorted({operators for found in accuracy.values() for operators in found}))
     axes.set_xlabel("operators in the longer sentence")

@@ -10,6 +10,7 @@ from xml.etree import ElementTree
 import pytest
 
 from capsnmt.report.figures import (
+    accuracy_by_operators,
     bleu_by_length,
     drawing,
     learning_curves,
@@ -77,3 +78,13 @@ def test_lengths_without_a_sentence_are_not_drawn() -> None:
     assert "(7)" in picture
     assert "20-30" in picture
     assert "10-20" not in picture
+
+
+def test_the_bars_of_one_system_hide_no_others_and_end_at_100_percent() -> None:
+    found = {1: {"mean": 95.0, "std": 15.0}, 2: {"mean": 60.0, "std": None}, 3: None}
+    (axes,) = accuracy_by_operators({"one": found, "other": found}, 50.0).axes
+    places = [bars.lines[0].get_xdata() for bars in axes.containers]
+    assert [len(place) for place in places] == [2, 2]
+    assert all(0 < right - left < 1 for left, right in zip(*places))
+    assert axes.get_ylim()[1] <= 101
+    assert list(axes.get_xticks()) == [1, 2, 3]
