@@ -27,7 +27,7 @@ from tests.commands import hypotheses
 from tests.support import REPO
 
 DATA = Path(os.environ.get("CAPSNMT_DATA", REPO.parent / "shared" / "data")) / "multi30k"
-UPDATES = 800
+UPDATES = 500
 # A model of toy size on the settings of the row, so that two nodes on one machine are quick.
 SMALL = [
     *("--arch", "capsnmt_transformer_tiny", "--name", "tiny", "--threads", "1"),
@@ -85,7 +85,7 @@ def run_wmt14(corpus: Path, output: Path, *flags: str) -> str:
     where = ["--prepared", str(corpus), "--output", str(output)]
     done = subprocess.run(
         [str(REPO / "scripts" / "run_wmt14.sh"), *SMALL, *flags, *where],
-        env={**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"},
+        env={**os.environ, "PYTHON": sys.executable},
         capture_output=True,
         text=True,
         check=False,

@@ -23,6 +23,8 @@ SCRIPTS = {
     "iwslt14_es_en": "run_iwslt14.sh",
     "iwslt15_en_vi": "run_iwslt15.sh",
 }
+# What a second run leaves alone is the launcher's affair; this corpus has every kind of archive.
+AGAIN = "wmt17_zh_en"
 TOY = [
     *("batch.tokens-per-update=256", "batch.max-tokens=256", "train.warmup-updates=2"),
     *("train.encoder-layers=2", "train.decoder-layers=1", "train.save-interval-updates=2"),
@@ -58,6 +60,8 @@ def test_from_a_mirror_to_scores_and_nothing_twice(dataset: str, tmp_path: Path)
     scores = output / "toy" / "seed-1" / "scores.json"
     first = read_json(scores)
     assert first["test"]["reference"]["segments"] == len(list(SPLITS[dataset]["test"]))
+    if dataset != AGAIN:
+        return
     made = {path: path.stat().st_mtime_ns for path in output.rglob("*") if path.is_file()}
     scores.unlink()
     run(SCRIPTS[dataset], *flags)  # the mirror is gone: what is whole is not asked for again
