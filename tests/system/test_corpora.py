@@ -15,7 +15,8 @@ from tests.data_prep.miniatures import MINIATURES, SPLITS, recipe_for
 from tests.data_prep.server import serving
 from tests.support import REPO
 
-pytestmark = pytest.mark.system
+# on the other host, data preparation and the launcher are tested each by itself
+pytestmark = [pytest.mark.system, pytest.mark.one_host]
 
 SCRIPTS = {
     "wmt14_en_de": "run_wmt14.sh",

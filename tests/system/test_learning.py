@@ -25,7 +25,8 @@ from tests.commands import (
 )  # fmt: skip
 from tests.support import PLUGIN
 
-pytestmark = pytest.mark.system
+# on the other host, values and gradients are held to the same oracles as on this one
+pytestmark = [pytest.mark.system, pytest.mark.one_host]
 
 UPDATES = 600
 WORDS = [f"w{n}" for n in range(12)]
