@@ -231,7 +231,7 @@ def table(measurements: list[Measurement], lines: int, cores: int) -> Iterator[s
         minutes = one.processor / 60 * growth / (cores if parallel else 1)
         total += minutes
         yield (
-            f"| {one.name} | {'all' if parallel else 'one'} "
+            f"| {one.name} | {'all' if parallel else 'one each' if merges else 'one'} "
             f"| {f'({one.seconds:,.0f} s)' if merges else f'{lines / one.seconds:,.0f}'} "
             f"| {f'({one.processor:,.0f} s)' if merges else f'{lines / one.processor:,.0f}'} "
             f"| {one.peak / 2**20:,.0f} MiB | {minutes:,.1f} min |"
