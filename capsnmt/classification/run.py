@@ -233,6 +233,8 @@ def main(arguments: Optional[Sequence[str]] = None) -> int:
     parser.add_argument("--threads", type=positive, default=1, help="OMP_NUM_THREADS (default: 1)")
     parser.add_argument("--dry-run", action="store_true", help="print the commands, run nothing")
     options = parser.parse_args(arguments)
+    # A complete run is known by its commands, however its folders were spelled this time.
+    options.data, options.output = options.data.resolve(), options.output.resolve()
     runs = list(plan(options))
     for run in runs:
         if options.dry_run:

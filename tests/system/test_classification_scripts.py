@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from capsnmt.classification.run import main
 from tests.commands import environment
 from tests.support import REPO
 
@@ -61,6 +62,19 @@ def test_logical_inference_is_four_systems_with_three_seeds(tmp_path: Path) -> N
     generated = script("run_logical_inference.sh", "--dry-run", cwd=tmp_path)
     assert modules(generated) == {**planned, "capsnmt.logical_inference.generate": 1}
     assert not list(tmp_path.iterdir())
+
+
+def test_a_plan_is_the_same_however_its_folders_are_spelled(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    plans = []
+    for folder in (Path(), tmp_path, tmp_path / "x" / ".."):
+        configs = str(REPO / "configs" / "logical_inference" / "cpu")
+        where = ["--data", str(folder / "data"), "--output", str(folder / "runs")]
+        assert main([configs, *where, "--dry-run"]) == 0
+        plans.append(capsys.readouterr().out)
+    assert plans[0] == plans[1] == plans[2] != ""
 
 
 @pytest.mark.parametrize("name", ["run_probing.sh", "run_logical_inference.sh"])
