@@ -39,8 +39,15 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
     except StageFailed as error:
         return _end(f"error: {error}", 1)
     except Stopped as error:
-        then = slurm.requeue(os.environ) if requeues else "the same command resumes"
-        return _end(f"{error}: {then}", error.status)
+        stopped = error
+
+        def tell(then: str) -> int:
+            return _end(f"{stopped}: {then}", stopped.status)
+
+        if not requeues:
+            return tell("the same command resumes")
+        slurm.requeue(os.environ, tell)
+        return stopped.status
     except KeyboardInterrupt:
         return _end("stopped: the same command resumes", INTERRUPTED)
     return 0

@@ -6,7 +6,7 @@ import shlex
 import subprocess
 import sys
 from pathlib import Path
-from typing import List, Mapping, Optional, Sequence
+from typing import Callable, List, Mapping, Optional, Sequence
 
 from capsnmt.errors import ConfigurationError
 from capsnmt.experiment import plan
@@ -108,8 +108,8 @@ def alive(folder: Path) -> Optional[str]:
     return job if _state(job) else None
 
 
-def requeue(variables: Mapping[str, str]) -> str:
-    """Put the job we are in back into the queue; a sentence that tells what came of it.
+def requeue(variables: Mapping[str, str], tell: Callable[[str], object]) -> None:
+    """Put the job we are in back into the queue, and tell what comes of it in a sentence.
 
     **D**: only a job that SLURM counts as running. One that the user cancelled must not come back,
     and one that SLURM itself puts back when it preempts needs no help.
@@ -117,9 +117,10 @@ def requeue(variables: Mapping[str, str]) -> str:
     job = variables["SLURM_JOB_ID"]
     state = _state(job)
     if state != "RUNNING":
-        return f"job {job} is {(state or 'gone').lower()}: not requeued"
+        tell(f"job {job} is {(state or 'gone').lower()}: not requeued")
+        return
+    tell(f"job {job} is requeued")  # first: SLURM ends us as soon as it has the job back
     _run("scontrol", "requeue", job)
-    return f"job {job} is requeued"
 
 
 def check_job(nodes: int, requeues: bool, variables: Mapping[str, str]) -> None:
