@@ -24,6 +24,8 @@ from capsnmt.experiment.resume import STOP_FILE
 logger = logging.getLogger(__name__)
 
 ASKING = frozenset({signal.SIGTERM, signal.SIGUSR1})
+# Who asked, as a number that processes can compare: a signal's own, or this, or 0 for nobody.
+BY_FILE = 1
 
 
 class Request:
@@ -45,15 +47,13 @@ class Request:
     def _note(self, signum: int, _: Optional[FrameType]) -> None:
         self.signum = signum
 
-    def cause(self, file: Path) -> Optional[str]:
-        """Who asked: the name of a signal, the file, or ``None``.
+    def cause(self, file: Path) -> int:
+        """Who asked: the number of a signal, ``BY_FILE``, or 0 for nobody.
 
         A blocked signal stays pending, unless a thread that blocks nothing took it to the handler.
         """
         signum = self.signum or next(iter(signal.sigpending() & ASKING), None)
-        if signum is not None:
-            return signal.Signals(signum).name
-        return str(file) if file.exists() else None
+        return signum or (BY_FILE if file.exists() else 0)
 
 
 def outlive() -> None:
@@ -67,13 +67,13 @@ def outlive() -> None:
     signal.pthread_sigmask(signal.SIG_BLOCK, ASKING)
 
 
-def agree(asked: bool, trainer: Any) -> bool:
-    """Whether any process of the training was asked: all must stop after the same update."""
+def agree(cause: int, trainer: Any) -> int:
+    """Who asked any process of the training: all must stop after the same update."""
     if trainer.data_parallel_world_size == 1:
-        return asked
-    flag = torch.tensor(int(asked), device=trainer.device)
-    distributed_utils.all_reduce(flag, group=trainer.data_parallel_process_group, op="max")
-    return bool(flag.item())
+        return cause
+    shared = torch.tensor(cause, device=trainer.device)
+    distributed_utils.all_reduce(shared, group=trainer.data_parallel_process_group, op="max")
+    return int(shared.item())
 
 
 def main(cfg: Any) -> None:
@@ -94,13 +94,14 @@ def main(cfg: Any) -> None:
     ) -> Tuple[List[Any], bool]:
         losses, ended = after_update(cfg, trainer, task, epoch_itr, subsets, end_of_epoch)
         file = Path(cfg.checkpoint.save_dir) / STOP_FILE
-        cause = request.cause(file)
-        if ended or not agree(cause is not None, trainer):
+        cause = 0 if ended else agree(request.cause(file), trainer)
+        if not cause:
             return losses, ended
         checkpoint_utils.save_checkpoint(cfg.checkpoint, trainer, epoch_itr, None)
         if trainer.is_data_parallel_master:
             file.unlink(missing_ok=True)
-        logger.info(f"stopped by {cause or 'a request'} at {trainer.get_num_updates()} updates")
+        asker = file if cause == BY_FILE else signal.Signals(cause).name
+        logger.info(f"stopped by {asker} at {trainer.get_num_updates()} updates")
         return losses, True
 
     for signum in ASKING:
