@@ -140,7 +140,7 @@ def map_blocks(
     workers: int,
 ) -> Iterator[Part]:
     """Yield ``make(*arguments)(block)`` for every block, in order; see `map_items`."""
-    return map_items(make, arguments, blocks, max(1, min(workers, len(blocks))))
+    return map_items(make, arguments, blocks, workers)
 
 
 def _make_each_line(make: Callable[..., LineFunction], arguments: tuple) -> Callable[[Block], Part]:

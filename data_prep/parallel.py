@@ -1,4 +1,4 @@
-"""A function over a stream, on several cores, in order and in bounded memory."""
+"""A function over many items, on several cores, in order and in bounded memory."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 CHUNKS_A_WORKER = 8  # on their way at any time
@@ -37,7 +37,7 @@ def _apply(item: Any) -> Any:
 def map_items(
     make: Callable[..., Callable[[Any], Any]],
     arguments: tuple,
-    items: Iterable[Any],
+    items: Sequence[Any],
     workers: int,
 ) -> Iterator[Any]:
     """Yield ``make(*arguments)(item)`` for every item, in the order of `items`.
@@ -46,17 +46,18 @@ def map_items(
         make: a module-level function; each worker calls it once, so that models and tables
             need not travel between processes.
         arguments: what `make` is called with.
-        items: the stream; only a few items a worker are read ahead of what is yielded.
-        workers: processes; 1 stays in this one.
+        items: what they share; only a few a worker are begun ahead of what is yielded.
+        workers: processes; 1 stays in this one, and there are never more than items.
     """
-    if workers == 1:
+    workers = min(workers, len(items))
+    if workers <= 1:
         yield from map(make(*arguments), items)
         return
     room = threading.Semaphore(workers * CHUNKS_A_WORKER)
     stopped = threading.Event()
 
     def offered() -> Iterator[Any]:
-        # The pool would read all items at once and keep every result until it is asked for.
+        # The pool would begin all items at once and keep every result until it is asked for.
         for item in items:
             while not room.acquire(timeout=0.1):
                 if stopped.is_set():

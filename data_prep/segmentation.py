@@ -73,7 +73,7 @@ def count_words(texts: list[Path], workers: int) -> Counter[str]:
     """Return how often each word stands in `texts`; the memory is that of the vocabulary."""
     words: Counter[str] = Counter()
     blocks = [block for path in texts for block in cut(path)]
-    for counts in map_items(_make_counter, (), blocks, max(1, min(workers, len(blocks)))):
+    for counts in map_items(_make_counter, (), blocks, workers):
         words.update(counts)
     return words
 
@@ -106,7 +106,7 @@ def learn_codes(models: Mapping[Path, list[Path]], merges: int, workers: int) ->
         PreparationError: no two characters come twice in a word of the texts.
     """
     counted = [(count_words(texts, workers), codes) for codes, texts in models.items()]
-    for _ in map_items(_make_merger, (merges,), counted, min(workers, len(counted))):
+    for _ in map_items(_make_merger, (merges,), counted, workers):
         pass
     for codes, texts in models.items():
         with codes.open("rb") as written:

@@ -59,7 +59,7 @@ class Preparation:
                 (path, patterns[name], folder)
                 for (name, path), folder in zip(archives.items(), paths)
             ]
-            for _ in map_items(_make_unpacker, (), jobs, min(self.workers, len(jobs))):
+            for _ in map_items(_make_unpacker, (), jobs, self.workers):
                 pass
 
         outputs = tuple(f"extracted/{name}" for name in archives)
@@ -126,8 +126,7 @@ class Preparation:
             remove(scratch)
             try:
                 if limits.deduplicate:
-                    workers = max(1, min(self.workers, len(blocks)))
-                    digests = map_items(make_digester, (limits,), blocks, workers)
+                    digests = map_items(make_digester, (limits,), blocks, self.workers)
                     seen = watched(digests, "duplicates", "blocks")
                     repeated = mark_repeated(seen, sum(block.lines for block in blocks), scratch)
                 kept = map_blocks(make_cleaner, (limits, repeated), blocks, self.workers)

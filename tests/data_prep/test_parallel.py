@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import io
-from collections import Counter
+from collections import Counter, UserList
 from itertools import islice
 
 import pytest
@@ -20,29 +20,34 @@ def test_items_come_back_in_order():
     assert list(map_items(_double, (), range(500), workers=2)) == list(range(0, 1000, 2))
 
 
-def test_an_endless_stream_is_read_only_a_little_ahead():
-    read = []
+def test_only_a_few_items_are_begun_ahead_of_what_is_taken():
+    begun = []
 
-    def endless():
-        number = 0
-        while True:
-            read.append(number)
-            yield number
-            number += 1
+    class Numbers(UserList):
+        def __iter__(self):
+            for number in self.data:
+                begun.append(number)
+                yield number
 
-    results = map_items(_double, (), endless(), workers=2)
+    results = map_items(_double, (), Numbers(range(1000)), workers=2)
     assert list(islice(results, 100)) == list(range(0, 200, 2))
     results.close()
-    assert len(read) <= 100 + 2 * CHUNKS_A_WORKER + 1
+    assert len(begun) <= 100 + 2 * CHUNKS_A_WORKER + 1
 
 
-def test_an_error_of_the_stream_arrives_with_its_line():
-    def spoilt():
-        yield from range(3)
-        raise PreparationError("line 4: not UTF-8")
+def _refuse():
+    def refuse(number):
+        if number == 3:
+            raise PreparationError("line 4: not UTF-8")
+        return number
 
+    return refuse
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_an_error_arrives_as_it_is(workers):
     with pytest.raises(PreparationError, match="line 4: not UTF-8"):
-        list(map_items(_double, (), spoilt(), workers=2))
+        list(map_items(_refuse, (), range(9), workers))
 
 
 @pytest.fixture
