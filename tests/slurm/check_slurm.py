@@ -27,7 +27,7 @@ from tests.commands import hypotheses
 from tests.support import REPO
 
 DATA = Path(os.environ.get("CAPSNMT_DATA", REPO.parent / "shared" / "data")) / "multi30k"
-UPDATES = 500
+UPDATES = 300
 # A model of toy size on the settings of the row, so that two nodes on one machine are quick.
 SMALL = [
     *("--arch", "capsnmt_transformer_tiny", "--name", "tiny", "--threads", "1"),
@@ -38,7 +38,7 @@ SMALL = [
             *("data.recipe=null", "batch.tokens-per-update=512", "batch.max-tokens=256"),
             *("train.encoder-layers=1", "train.decoder-layers=1", "train.log-interval=10"),
             *("train.encoder-embed-dim=32", "train.decoder-embed-dim=32"),
-            *("train.save-interval-updates=500", "train.warmup-updates=20"),
+            *("train.save-interval-updates=300", "train.warmup-updates=20"),
         )
         for argument in ("--set", setting)
     ),

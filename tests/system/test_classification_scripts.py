@@ -13,7 +13,8 @@ from capsnmt.classification.run import main
 from tests.commands import environment
 from tests.support import REPO
 
-pytestmark = pytest.mark.system
+# plans are text: they are the same on every host
+pytestmark = [pytest.mark.system, pytest.mark.one_host]
 
 
 def script(name: str, *flags: str, cwd: Path) -> subprocess.CompletedProcess:
