@@ -41,6 +41,14 @@ SYSTEMS = {
     **{preset: (f"{preset}_tiny", ()) for preset in PRESETS},
     "everything": ("capsnmt_transformer_tiny", COMPOSED),
 }
+# On the second host all at once: the properties of each are tested there, too.
+every_system = pytest.mark.parametrize(
+    "system",
+    [
+        pytest.param(name, marks=[pytest.mark.one_host] if name in PRESETS else [])
+        for name in SYSTEMS
+    ],
+)
 
 
 def environment() -> Dict[str, str]:

@@ -12,7 +12,16 @@ import pytest
 import torch
 
 from capsnmt.checkpoints import load_checkpoint
-from tests.commands import ON_CPU, SYSTEMS, command, hypotheses, scores, succeed, train
+from tests.commands import (
+    ON_CPU,
+    SYSTEMS,
+    command,
+    every_system,
+    hypotheses,
+    scores,
+    succeed,
+    train,
+)
 from tests.support import PLUGIN, REPO
 
 pytestmark = pytest.mark.system
@@ -23,7 +32,7 @@ def losses(log: str) -> list:
     return re.findall(r"valid on 'valid' subset \| loss ([\d.]+)|\| valid \|.*?loss ([\d.]+)", log)
 
 
-@pytest.mark.parametrize("system", SYSTEMS)
+@every_system
 def test_train_resume_validate_average_generate_and_score(
     system: str, corpus: Path, tmp_path: Path
 ) -> None:

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from capsnmt.checkpoints import load_checkpoint
-from tests.commands import SYSTEMS, train, train_in_two
+from tests.commands import SYSTEMS, every_system, train, train_in_two
 
 pytestmark = pytest.mark.system
 
@@ -22,7 +22,7 @@ EXACT = [
 ]
 
 
-@pytest.mark.parametrize("system", SYSTEMS)
+@every_system
 def test_two_processes_train_what_one_does_with_the_doubled_batch(
     system: str, corpus: Path, tmp_path: Path
 ) -> None:
