@@ -38,7 +38,7 @@ SMALL = [
             *("data.recipe=null", "batch.tokens-per-update=512", "batch.max-tokens=256"),
             *("train.encoder-layers=1", "train.decoder-layers=1", "train.log-interval=10"),
             *("train.encoder-embed-dim=32", "train.decoder-embed-dim=32"),
-            *("train.save-interval-updates=300", "train.warmup-updates=20"),
+            *(f"train.save-interval-updates={UPDATES}", "train.warmup-updates=20"),
         )
         for argument in ("--set", setting)
     ),
