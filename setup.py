@@ -70,7 +70,7 @@ setup(
         "console_scripts": [
             "capsnmt-evaluate = capsnmt.evaluation.__main__:main",
             "capsnmt-report = capsnmt.report.__main__:main",
-            "capsnmt-average = capsnmt.evaluation.average:main",
+            "capsnmt-average = capsnmt.checkpoints.average:main",
         ],
     },
     classifiers=[

@@ -1,22 +1,30 @@
 """capsnmt: routing-by-agreement and its relatives, as a fairseq ``--user-dir`` plugin.
 
-Importing it checks the host, makes up for two faults of the fork's batches, lets torch load
-fairseq's checkpoints safely, and registers the models, criterions and tasks. fairseq imports it by
-the path given as ``--user-dir``.
+Importing the package imports nothing else. fairseq imports the folders ``tasks`` and ``models`` of
+a ``--user-dir``; both import :mod:`capsnmt.plugin`, which registers everything.
 """
 
-from capsnmt.host import check_host, keep_batches_when_resuming, keep_last_batch, logging_kept
-
-with logging_kept():
-    check_host()
-    keep_last_batch()
-    keep_batches_when_resuming()
-
-    from capsnmt.checkpoints import allow_fairseq_checkpoints
-
-    allow_fairseq_checkpoints()
-
-    from capsnmt import criterions, models, tasks
+import os
+import sys
+from typing import List
 
 __version__ = "0.1.0"
-__all__ = ["__version__", "criterions", "models", "tasks"]
+
+
+class _PackagePath(List[str]):
+    """``__path__`` of the package; loads the plugin when fairseq looks a ``--user-dir`` up in it.
+
+    fairseq imports a ``--user-dir`` only if no package of its name is imported yet. Otherwise it
+    asks whether the folder is in the package's ``__path__``, and registers nothing: a program that
+    has imported ``capsnmt.routing`` could not train. It also compares paths as text, and writes
+    that of an installed package as ``.../fairseq/../capsnmt``.
+    """
+
+    def __contains__(self, folder: object) -> bool:
+        if "fairseq" in sys.modules:
+            import capsnmt.plugin  # noqa: F401
+        wanted = os.path.realpath(str(folder))
+        return any(os.path.realpath(own) == wanted for own in self)
+
+
+__path__ = _PackagePath(__path__)

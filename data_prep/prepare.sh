@@ -3,4 +3,4 @@
 set -euo pipefail
 # shellcheck source=scripts/python.sh
 . "$(dirname "${BASH_SOURCE[0]}")/../scripts/python.sh"
-exec "$PYTHON" -m data_prep "$@"
+exec "$PYTHON" -m capsnmt.corpora "$@"

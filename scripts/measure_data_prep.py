@@ -31,11 +31,11 @@ import yaml
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
-from data_prep import segmentation  # noqa: E402
-from data_prep.blocks import in_parts, write_parts  # noqa: E402
-from data_prep.engine import Options, prepare  # noqa: E402
-from data_prep.manifest import Manifest, Step  # noqa: E402
-from data_prep.recipe import load_recipe  # noqa: E402
+from capsnmt.corpora import segmentation  # noqa: E402
+from capsnmt.corpora.blocks import in_parts, write_parts  # noqa: E402
+from capsnmt.corpora.engine import Options, prepare  # noqa: E402
+from capsnmt.corpora.manifest import Manifest, Step  # noqa: E402
+from capsnmt.corpora.recipe import load_recipe  # noqa: E402
 
 WMT17_LINES = 20_600_000
 PARALLEL = ("raw", "tokenise", "clean", "count", "segment", "binarise")

@@ -12,8 +12,8 @@ output=${output:-runs/logical_inference/$setting}
 if [ -z "$data" ]; then
   data=runs/logical_inference/data
   if [ ! -e "$data/generated.json" ]; then
-    make_data capsnmt.logical_inference.generate --output "$data"
+    make_data capsnmt.sentences.logical_inference.generate --output "$data"
   fi
 fi
-exec "$PYTHON" -m capsnmt.classification.run "$root/configs/logical_inference/$setting" \
+exec "$PYTHON" -m capsnmt.experiment.classification_run "$root/configs/logical_inference/$setting" \
   --data "$data" --output "$output" --seeds 1,2,3 "${rest[@]}"

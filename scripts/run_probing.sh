@@ -20,13 +20,13 @@ if [ -z "$data" ]; then
     [ -n "$text" ] || die "--setting multi30k builds its tasks from text: give --text train.en"
     if [ ! -e "$data/built.json" ]; then
       # the last of SentEval's classes of lengths and its rare words are too rare in 29,000 captions
-      make_data capsnmt.probing.build "$text" --tokenize moses --output "$data" \
+      make_data capsnmt.sentences.probing.build "$text" --tokenize moses --output "$data" \
         --length-bounds 5,9,13,17,21,26 --first-rank 200 --words 200
     fi
   else
     data=runs/probing/data/senteval
-    make_data capsnmt.probing.download --output "$data"
+    make_data capsnmt.sentences.probing.download --output "$data"
   fi
 fi
-exec "$PYTHON" -m capsnmt.classification.run "$root/configs/probing/$setting" \
+exec "$PYTHON" -m capsnmt.experiment.classification_run "$root/configs/probing/$setting" \
   --data "$data" --output "$output" "${tasks[@]}" "${rest[@]}"

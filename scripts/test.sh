@@ -44,4 +44,4 @@ echo "== shellcheck, shfmt"
 echo "== doctests and tests on the $host host"
 # One thread a process: the tests already run one process a core.
 OMP_NUM_THREADS=1 exec "$PYTHON" -m pytest --doctest-modules -n auto --dist worksteal \
-  capsnmt data_prep tests "${chosen[@]}" "$@"
+  capsnmt tests "${chosen[@]}" "$@"

@@ -18,7 +18,7 @@ from fairseq.sequence_generator import SequenceGenerator
 from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode, sdpa_flop_count
 
-import capsnmt
+import capsnmt.plugin
 from capsnmt.models import SIZES
 from capsnmt.models.layers import learned_parameters
 from capsnmt.modules.head_aggregation import HeadAggregation

@@ -16,7 +16,7 @@ from fairseq.data import Dictionary
 from fairseq.models import ARCH_CONFIG_REGISTRY, ARCH_MODEL_INV_REGISTRY
 from torch import Tensor
 
-import capsnmt
+import capsnmt.plugin
 from capsnmt.models.config import defaults
 from capsnmt.modules.capsule_attention import DECODER_ROUTINGS, ENCODER_ROUTINGS
 from capsnmt.modules.layer_aggregation import LAYER_AGGREGATIONS

@@ -156,7 +156,7 @@ def prepare(run: Run) -> Optional[Command]:
         arguments += ["--mirror", mirror]
     if run.data.offline:
         arguments.append("--offline")
-    return _python("prepare", "-m", "data_prep", *arguments)
+    return _python("prepare", "-m", "capsnmt.corpora", *arguments)
 
 
 def train(run: Run) -> Command:
@@ -190,7 +190,7 @@ def average(run: Run) -> Optional[Command]:
     ((how, number),) = run.experiment["average"].items()
     return _python(
         "average",
-        *("-m", "capsnmt.evaluation.average", str(run.checkpoints)),
+        *("-m", "capsnmt.checkpoints.average", str(run.checkpoints)),
         *("--output", str(run.model), f"--{how}", str(number)),
     )
 

@@ -9,6 +9,7 @@ from typing import Any, Dict, Hashable, List, Optional, Sequence, Tuple
 
 import yaml
 
+from capsnmt import resources
 from capsnmt.errors import ConfigurationError
 from capsnmt.experiment.schema import REQUIRED, SCHEMA, check
 
@@ -67,9 +68,8 @@ LISTED = 8  # names that one line of an error can bear
 
 def configuration_folders() -> List[Path]:
     """Where named configurations are looked for: here first, then beside the package."""
-    beside_package = Path(__file__).resolve().parents[2] / "configs"
-    folders = [Path("configs"), beside_package]
-    return [folder for folder in folders if folder.is_dir()][:1] or [beside_package]
+    folders = [Path("configs"), resources.folder("configs")]
+    return [folder for folder in folders if folder.is_dir()][:1] or folders[1:]
 
 
 def available() -> List[str]:

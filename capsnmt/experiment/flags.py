@@ -105,6 +105,8 @@ def check_arch(experiment: Experiment) -> None:
     """
     from fairseq.models import ARCH_MODEL_REGISTRY
 
+    import capsnmt.plugin  # noqa: F401  registers ours
+
     ours = [
         arch
         for arch, model in ARCH_MODEL_REGISTRY.items()

@@ -67,8 +67,8 @@ def data_steps(run: Run) -> List[str]:
         ConfigurationError: there is no such recipe, or not for the languages.
     """
     try:
-        from data_prep.errors import PreparationError
-        from data_prep.recipe import load_recipe
+        from capsnmt.corpora.errors import PreparationError
+        from capsnmt.corpora.recipe import load_recipe
     except ImportError:
         return []
     data = run.experiment["data"]

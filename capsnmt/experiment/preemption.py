@@ -19,7 +19,8 @@ import torch
 from fairseq import checkpoint_utils
 from fairseq.distributed import utils as distributed_utils
 
-from capsnmt.experiment.resume import STOP_FILE
+import capsnmt.plugin  # noqa: F401  spawned processes import this module first
+from capsnmt.checkpoints.recovery import STOP_FILE
 
 logger = logging.getLogger(__name__)
 

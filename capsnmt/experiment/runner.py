@@ -7,13 +7,13 @@ import sys
 from pathlib import Path
 from typing import Any, ContextManager, Dict, Iterable, Sequence, TextIO
 
+from capsnmt.checkpoints.recovery import LAST, STOP_FILE, recover, updates_done
 from capsnmt.errors import ConfigurationError
 from capsnmt.experiment import commands, process
 from capsnmt.experiment.commands import Command, Run
 from capsnmt.experiment.plan import script
 from capsnmt.experiment.process import Stopped
 from capsnmt.experiment.progress import TrainingProgress
-from capsnmt.experiment.resume import LAST, STOP_FILE, recover, updates_done
 from capsnmt.experiment.settings import TRAINED_ON, describe, differences
 from capsnmt.experiment.stages import Stages
 from capsnmt.files import locked, read_json, sha256, write_json, written_beside

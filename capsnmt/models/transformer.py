@@ -18,9 +18,9 @@ from fairseq.models.transformer import (
 from omegaconf import OmegaConf
 from torch import Tensor
 
+from capsnmt.checkpoints.initialisation import initialise_from
 from capsnmt.errors import ConfigurationError
 from capsnmt.models.config import MECHANISMS
-from capsnmt.models.initialisation import initialise_from
 from capsnmt.models.layers import TransformerDecoderLayer, TransformerEncoderLayer, wrap_layer
 from capsnmt.modules.layer_aggregation import TransparentMixture, layer_aggregation
 from capsnmt.modules.layer_drop import DecoderLayerDrop, EncoderLayerDrop

@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import Iterator, Optional, Sequence
 
 from capsnmt.arguments import OneLineParser
-from capsnmt.classification.results import has_results, read_results
 from capsnmt.errors import ConfigurationError
 from capsnmt.report.classification import classification
 from capsnmt.report.page import HTML, MARKDOWN, Part, write_page
-from capsnmt.report.run import check_comparable, load_run
-from capsnmt.report.runs import find_runs
 from capsnmt.report.translation import translation
+from capsnmt.runs.classification import has_results, read_results
+from capsnmt.runs.find import find_runs
+from capsnmt.runs.run import check_comparable, load_run
 
 
 def main(argv: Optional[Sequence[str]] = None) -> int:

@@ -8,11 +8,11 @@ from __future__ import annotations
 import functools
 from typing import Any, Callable, Dict, List, Optional, Sequence
 
-from capsnmt.classification.results import Result, in_order, over_seeds
-from capsnmt.probing.senteval import TASKS
 from capsnmt.report.blocks import Block, Figure, Paragraph, Table, Text
 from capsnmt.report.figures import accuracy_by_operators
 from capsnmt.report.page import Part
+from capsnmt.runs.classification import Result, in_order, over_seeds
+from capsnmt.sentences.probing.senteval import TASKS
 
 # the systems of Li et al. 2021, then those of Li et al. 2019
 ROWS = ("baseline", "disagreement", "aggregation", "both", "simple", "em")

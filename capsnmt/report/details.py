@@ -18,8 +18,8 @@ from capsnmt.report.blocks import (
     Table,
 )
 from capsnmt.report.results import NONE
-from capsnmt.report.run import ReportedRun
 from capsnmt.report.test_set import SEED, Lengths, TestSet
+from capsnmt.runs.run import ReportedRun
 
 NGRAMS, SENTENCES = 8, 3  # shown a side
 CURVES, LENGTHS = "learning_curve", "bleu_by_length"

@@ -9,7 +9,7 @@ from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
 from capsnmt.errors import ConfigurationError
 from capsnmt.evaluation.lengths import BUCKETS
-from capsnmt.report.learning_curve import LearningCurve
+from capsnmt.runs.learning_curve import LearningCurve
 
 # Legible for readers with a colour vision deficiency (Okabe and Ito 2008). None is black, since the
 # page may be dark; the markers tell systems apart where colours do not.

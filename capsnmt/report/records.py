@@ -8,7 +8,7 @@ from typing import Any, Dict, Iterator, Mapping, Sequence
 
 from capsnmt.report.blocks import Block, Code, Heading, Paragraph, Preformatted, Table
 from capsnmt.report.results import NONE
-from capsnmt.report.run import ReportedRun
+from capsnmt.runs.run import ReportedRun
 
 
 def data(manifest: Mapping[str, Any], languages: Sequence[str]) -> Iterator[Block]:

@@ -18,8 +18,8 @@ from capsnmt.report.blocks import (
     Table,
     Text,
 )
-from capsnmt.report.run import ReportedRun
-from capsnmt.report.systems import LEVELS, ReportedSystem, p_of
+from capsnmt.runs.run import ReportedRun
+from capsnmt.runs.systems import LEVELS, ReportedSystem, p_of
 
 SIGNIFICANT = 0.05
 BOOTSTRAP = re.compile(r"bs:\d+\|seed:\d+\|")

@@ -20,8 +20,8 @@ from capsnmt.evaluation.systems import (
 )
 from capsnmt.evaluation.tokenized import tokens_of
 from capsnmt.report.blocks import Translations
-from capsnmt.report.run import ReportedRun
-from capsnmt.report.systems import ReportedSystem
+from capsnmt.runs.run import ReportedRun
+from capsnmt.runs.systems import ReportedSystem
 
 SEED = 1
 

@@ -12,9 +12,9 @@ from capsnmt.report.details import CURVES, LENGTHS
 from capsnmt.report.figures import bleu_by_length, learning_curves
 from capsnmt.report.machine import describe_machine
 from capsnmt.report.page import Part
-from capsnmt.report.run import ReportedRun, distinct_names
-from capsnmt.report.systems import group
 from capsnmt.report.test_set import read_test_set
+from capsnmt.runs.run import ReportedRun, distinct_names
+from capsnmt.runs.systems import group
 
 
 def translation(runs: Sequence[ReportedRun], samples: int = 20) -> Part:

@@ -10,8 +10,8 @@ from fairseq.data import Dictionary
 from fairseq.tasks import FairseqTask
 from torch import Tensor
 
-from capsnmt.classification.examples import ClassificationDataset, Example
 from capsnmt.errors import ConfigurationError
+from capsnmt.sentences.examples import ClassificationDataset, Example
 
 logger = logging.getLogger(__name__)
 

@@ -13,9 +13,9 @@ from fairseq.data import Dictionary
 from fairseq.dataclass import FairseqDataclass
 from fairseq.tasks import register_task
 
-from capsnmt.classification.examples import Example
 from capsnmt.errors import ConfigurationError
-from capsnmt.probing.senteval import LENGTHS, TASKS, read_task, require_task
+from capsnmt.sentences.examples import Example
+from capsnmt.sentences.probing.senteval import LENGTHS, TASKS, read_task, require_task
 from capsnmt.tasks.classification import ClassificationTask
 
 

@@ -12,10 +12,10 @@ from fairseq import options
 from fairseq.optim import build_optimizer
 from fairseq.optim.lr_scheduler import build_lr_scheduler
 
+from capsnmt.corpora.binarise import fairseq_subsets
+from capsnmt.corpora.recipe import load_recipe
 from capsnmt.experiment.config import Experiment, load
 from capsnmt.experiment.flags import argv
-from data_prep.binarise import fairseq_subsets
-from data_prep.recipe import load_recipe
 from tests.configs.published import DATASETS, EN_DE, EN_VI, ES_EN, ZH_EN
 from tests.support import PLUGIN, REPO
 

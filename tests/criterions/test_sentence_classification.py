@@ -12,11 +12,11 @@ import torch
 from fairseq.logging import metrics
 from torch import Tensor, nn
 
-from capsnmt.classification.counts import Counts
 from capsnmt.criterions.sentence_classification import SentenceClassificationCriterion
 from capsnmt.errors import ConfigurationError
 from capsnmt.modules.disagreement import record_disagreement
-from tests.models.sentence_systems import CLASSES, build, make_task
+from capsnmt.sentences.counts import Counts
+from tests.sentences.systems import CLASSES, build, make_task
 from tests.support import PAD, batch, sentences
 
 LENGTHS = (5, 3, 1, 4, 2, 6)

@@ -92,7 +92,7 @@ def test_where_the_corpus_comes_from_reaches_its_preparation(capsys):
         *("--mirror", "http://lab/a", "--mirror", "http://lab/b"),
         *("--set", "data.corpora=news-commentary-v12"),
     )
-    (command,) = [line for line in plan.splitlines() if " -m data_prep " in line]
+    (command,) = [line for line in plan.splitlines() if " -m capsnmt.corpora " in line]
     words = shlex.split(command)
     assert words[words.index("--output") + 2 :] == [
         *("--data", "archives", "--corpora", "news-commentary-v12"),

@@ -8,9 +8,9 @@ import pytest
 import torch
 from fairseq import checkpoint_utils
 
+from capsnmt.checkpoints.recovery import LAST
 from capsnmt.experiment import cli, commands, training
 from capsnmt.experiment.arguments import parser
-from capsnmt.experiment.resume import LAST
 from tests.commands import succeed
 from tests.support import PLUGIN, REPO
 

@@ -15,9 +15,9 @@ from typing import Any, Dict, Iterator, List
 
 import pytest
 
-from capsnmt.checkpoints import load_checkpoint
+from capsnmt.checkpoints.recovery import LAST, num_updates
+from capsnmt.checkpoints.storage import load_checkpoint
 from capsnmt.experiment.cli import main
-from capsnmt.experiment.resume import LAST, num_updates
 from tests.experiment.test_process import _wait_for_end
 
 UPDATES = 40

@@ -17,10 +17,10 @@ import pytest
 import torch
 from fairseq import checkpoint_utils
 
-from capsnmt.checkpoints import load_checkpoint
+from capsnmt.checkpoints.recovery import LAST, STOP_FILE, num_updates
+from capsnmt.checkpoints.storage import load_checkpoint
 from capsnmt.experiment import preemption, training
 from capsnmt.experiment.preemption import ASKING, Request
-from capsnmt.experiment.resume import LAST, STOP_FILE, num_updates
 from capsnmt.experiment.training import Place
 from tests.commands import environment
 from tests.experiment.conftest import EVEN_TOKENS

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from capsnmt.experiment.resume import LAST, num_updates, recover, updates_done
+from capsnmt.checkpoints.recovery import LAST, num_updates, recover, updates_done
 
 
 def save(folder: Path, name: str, updates: int) -> Path:

@@ -8,7 +8,7 @@ from typing import List, Optional
 
 import torch
 
-from capsnmt.checkpoints import save_checkpoint
+from capsnmt.checkpoints.storage import save_checkpoint
 from capsnmt.evaluation.__main__ import main as evaluate
 
 SENTENCES = 30
@@ -31,7 +31,7 @@ def write_data(folder: Path) -> None:
         files[f"raw/{path.name}"] = {"bytes": 1, "sha256": "0", "lines": len(lines), "tokens": 1}
     manifest = {
         "description": "Sentences about lines",
-        "command": "python -m data_prep lines",
+        "command": "python -m capsnmt.corpora lines",
         "steps": {"raw": {"files": files}},
     }
     (folder / "manifest.json").write_text(json.dumps(manifest), "utf-8")

@@ -17,7 +17,7 @@ from capsnmt.report.figures import (
     save,
     svg,
 )
-from capsnmt.report.learning_curve import LearningCurve
+from capsnmt.runs.learning_curve import LearningCurve
 
 CURVES = {
     "two systems": {

@@ -12,12 +12,12 @@ from typing import Any, Dict, List
 
 import pytest
 
-from capsnmt.checkpoints import save_checkpoint
+from capsnmt.checkpoints.storage import save_checkpoint
 from capsnmt.report import __main__ as report
 from capsnmt.report.machine import processor
 from capsnmt.report.markdown import code, text
-from capsnmt.report.run import count_parameters
 from capsnmt.report.test_set import draw_numbers
+from capsnmt.runs.run import count_parameters
 from tests.report.finished_runs import (
     REFERENCES,
     SENTENCES,
@@ -138,7 +138,7 @@ def test_the_page_holds_exact_commands_versions_machine_and_data(output: Path) -
     content = page(output, "--title", "A <title>")
     assert content.startswith("# A \\<title\\>\n")
     for expected in (
-        "train 'baseline'", "train 'em_routing'", "python -m data_prep lines",
+        "train 'baseline'", "train 'em_routing'", "python -m capsnmt.corpora lines",
         "python -m capsnmt.experiment --config lines/em_routing", "| torch | 2.13.0 |",
         "| sacrebleu | ", f"| `raw/test` | {SENTENCES} |", "Sentences about lines.",
         text("x86_64, 2 cores"), text(processor()),

@@ -13,9 +13,9 @@ from capsnmt.errors import ConfigurationError
 from capsnmt.report import __main__ as report
 from capsnmt.report.blocks import Mark, Table, pieces
 from capsnmt.report.results import results
-from capsnmt.report.run import load_run
-from capsnmt.report.runs import find_runs
-from capsnmt.report.systems import group
+from capsnmt.runs.find import find_runs
+from capsnmt.runs.run import load_run
+from capsnmt.runs.systems import group
 from tests.report.finished_runs import write_log
 
 

@@ -21,7 +21,7 @@ import pytest
 from fairseq import options
 from fairseq_cli import preprocess
 
-from capsnmt.experiment.resume import LAST, num_updates
+from capsnmt.checkpoints.recovery import LAST, num_updates
 from capsnmt.files import read_json
 from tests.commands import hypotheses
 from tests.support import REPO

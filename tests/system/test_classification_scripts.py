@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from capsnmt.classification.run import main
+from capsnmt.experiment.classification_run import main
 from tests.commands import environment
 from tests.support import REPO
 
@@ -40,9 +40,9 @@ def test_probing_builds_and_trains_nothing_when_dry(tmp_path: Path) -> None:
     flags = ["--setting", "multi30k", "--text", "train.en", "--seeds", "1,2", "--dry-run"]
     done = script("run_probing.sh", *flags, cwd=tmp_path)
     assert modules(done) == {
-        "capsnmt.probing.build": 1,
+        "capsnmt.sentences.probing.build": 1,
         "fairseq_cli.train": 24,
-        "capsnmt.classification.evaluate": 24,
+        "capsnmt.experiment.classification_evaluate": 24,
     }
     assert not list(tmp_path.iterdir())
 
@@ -50,7 +50,7 @@ def test_probing_builds_and_trains_nothing_when_dry(tmp_path: Path) -> None:
 def test_probing_fetches_sentevals_tasks_when_no_data_is_given(tmp_path: Path) -> None:
     done = script("run_probing.sh", "--setting", "li2019", "--dry-run", cwd=tmp_path)
     planned = modules(done)
-    assert planned["capsnmt.probing.download"] == 1
+    assert planned["capsnmt.sentences.probing.download"] == 1
     assert planned["fairseq_cli.train"] == 3 * 10
     assert not list(tmp_path.iterdir())
 
@@ -59,9 +59,9 @@ def test_logical_inference_is_four_systems_with_three_seeds(tmp_path: Path) -> N
     flags = ["--setting", "cpu", "--data", "logic", "--dry-run"]
     planned = modules(script("run_logical_inference.sh", *flags, cwd=tmp_path))
     assert planned["fairseq_cli.train"] == 4 * 3
-    assert not planned["capsnmt.logical_inference.generate"]
+    assert not planned["capsnmt.sentences.logical_inference.generate"]
     generated = script("run_logical_inference.sh", "--dry-run", cwd=tmp_path)
-    assert modules(generated) == {**planned, "capsnmt.logical_inference.generate": 1}
+    assert modules(generated) == {**planned, "capsnmt.sentences.logical_inference.generate": 1}
     assert not list(tmp_path.iterdir())
 
 

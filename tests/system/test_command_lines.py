@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from capsnmt.checkpoints import load_checkpoint
+from capsnmt.checkpoints.storage import load_checkpoint
 from tests.commands import (
     ON_CPU,
     SYSTEMS,
@@ -61,7 +61,7 @@ def test_train_resume_validate_average_generate_and_score(
 
     averaged = tmp_path / "averaged.pt"
     succeed(
-        "capsnmt.evaluation.average",
+        "capsnmt.checkpoints.average",
         *(tmp_path / "through", "--output", averaged, "--last-updates", "2"),
     )
     generation = ["--user-dir", PLUGIN, "--path", averaged, *ON_CPU, "--beam", "3"]

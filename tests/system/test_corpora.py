@@ -11,8 +11,8 @@ import pytest
 
 from capsnmt.files import read_json
 from tests.commands import environment
-from tests.data_prep.miniatures import MINIATURES, SPLITS, recipe_for
-from tests.data_prep.server import serving
+from tests.corpora.miniatures import MINIATURES, SPLITS, recipe_for
+from tests.corpora.server import serving
 from tests.support import REPO
 
 # on the other host, data preparation and the launcher are tested each by itself

@@ -12,11 +12,11 @@ from typing import List
 
 import pytest
 
+from capsnmt.corpora.recipe import load_recipe
 from capsnmt.experiment import cli
 from capsnmt.experiment.arguments import parser
 from capsnmt.experiment.config import Experiment
 from capsnmt.report import __main__ as report
-from data_prep.recipe import load_recipe
 from tests.support import REPO
 
 pytestmark = pytest.mark.system

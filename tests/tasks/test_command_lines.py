@@ -10,14 +10,14 @@ from typing import Dict
 import pytest
 import torch
 
-from capsnmt.checkpoints import load_checkpoint
-from capsnmt.classification import run as launcher
-from capsnmt.classification.evaluate import count, load_classifier
-from capsnmt.classification.evaluate import main as evaluate
+from capsnmt.checkpoints.storage import load_checkpoint
 from capsnmt.errors import ConfigurationError
+from capsnmt.experiment import classification_run as launcher
+from capsnmt.experiment.classification_evaluate import count, load_classifier
+from capsnmt.experiment.classification_evaluate import main as evaluate
 from capsnmt.files import read_json
-from capsnmt.logical_inference.generate import generate
-from capsnmt.probing.senteval import TASKS
+from capsnmt.sentences.logical_inference.generate import generate
+from capsnmt.sentences.probing.senteval import TASKS
 from tests.commands import ON_CPU, command, in_two, train
 from tests.support import PLUGIN
 

@@ -15,13 +15,13 @@ export PYTHONPATH=ROOT
 #   tokenise en by moses, de by moses; clean by max_length 250, max_ratio 9.0
 #   segment by bpe of 10,000, one model
 #   binarise train, valid, test_2016_flickr, test_2017_flickr to runs/multi30k/data/bin
-python -m data_prep multi30k --pair en-de --output runs/multi30k/data
+python -m capsnmt.corpora multi30k --pair en-de --output runs/multi30k/data
 
 # train
 python -m torch.distributed.run --standalone --nproc_per_node=8 -m capsnmt.experiment.training runs/multi30k/data/bin --user-dir ROOT/capsnmt --source-lang en --target-lang de --required-batch-size-multiple 1 --arch capsnmt_transformer_tiny --task translation --criterion label_smoothed_cross_entropy --label-smoothing 0.1 --optimizer adam --adam-betas '(0.9, 0.98)' --lr 0.005 --lr-scheduler inverse_sqrt --warmup-updates 2000 --warmup-init-lr 1e-7 --dropout 0.3 --share-all-embeddings --max-update 8000 --save-interval-updates 100 --keep-interval-updates 10 --no-epoch-checkpoints --log-interval 50 --max-tokens 3125 --update-freq 1 --distributed-world-size 8 --load-checkpoint-on-all-dp-ranks --fp16 --seed 1 --save-dir runs/multi30k/baseline/seed-1/checkpoints --log-format json
 
 # average
-python -m capsnmt.evaluation.average runs/multi30k/baseline/seed-1/checkpoints --output runs/multi30k/baseline/seed-1/averaged.pt --last-updates 10
+python -m capsnmt.checkpoints.average runs/multi30k/baseline/seed-1/checkpoints --output runs/multi30k/baseline/seed-1/averaged.pt --last-updates 10
 
 # generate test_2016_flickr
 python -m fairseq_cli.generate runs/multi30k/data/bin --user-dir ROOT/capsnmt --source-lang en --target-lang de --required-batch-size-multiple 1 --path runs/multi30k/baseline/seed-1/averaged.pt --gen-subset test --beam 5 --lenpen 1.0 --batch-size 128 --seed 1 --log-format none >runs/multi30k/baseline/seed-1/generate-test_2016_flickr.txt.part && mv runs/multi30k/baseline/seed-1/generate-test_2016_flickr.txt.part runs/multi30k/baseline/seed-1/generate-test_2016_flickr.txt

@@ -1,0 +1,1 @@
+"""Checkpoints: load, save, average, recover, start a model from another."""

@@ -1,0 +1,47 @@
+"""Starting a model from another one's checkpoint (``--init-from``)."""
+
+from __future__ import annotations
+
+import logging
+
+import torch.nn as nn
+
+from capsnmt.checkpoints.storage import load_checkpoint
+from capsnmt.errors import ConfigurationError
+
+logger = logging.getLogger(__name__)
+
+
+def initialise_from(model: nn.Module, path: str) -> None:
+    """Load every tensor of the checkpoint whose name and shape match, and log what stayed fresh.
+
+    Dou et al. (2019) train their layer aggregation from a trained baseline this way.
+
+    Raises:
+        ConfigurationError: the file is no checkpoint, or none of its tensors match.
+    """
+    try:
+        state = load_checkpoint(path)["model"]
+    except (ValueError, KeyError) as error:
+        raise ConfigurationError(f"--init-from: {error}") from None
+    model.upgrade_state_dict(state)
+    own = model.state_dict()
+    matching = {
+        name: tensor
+        for name, tensor in state.items()
+        if name in own and tensor.shape == own[name].shape
+    }
+    learned = [name for name, _ in model.named_parameters()]
+    fresh = [name for name in learned if name not in matching]
+    if len(fresh) == len(learned):
+        raise ConfigurationError(
+            f"--init-from {path}: none of its {len(state)} tensors has the name and shape of one "
+            f"of this model's: is it a Transformer of the same size and dictionary?"
+        )
+    # not fairseq's load_state_dict, which is strict about what is missing
+    nn.Module.load_state_dict(model, matching, strict=False)
+    logger.info(
+        "--init-from %s: %d of %d tensors loaded", path, len(learned) - len(fresh), len(learned)
+    )
+    for name in fresh:
+        logger.info("--init-from: fresh: %s", name)

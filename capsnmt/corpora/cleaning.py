@@ -1,0 +1,93 @@
+"""Which tokenised training pairs are kept."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from capsnmt.corpora.blocks import Block, Part, encoded
+from capsnmt.corpora.duplicates import entry
+
+
+@dataclass(frozen=True)
+class Cleaning:
+    """The limits of moses' ``clean-corpus-n.perl``, and two more; training data only.
+
+    Attributes:
+        max_length: tokens on either side.
+        max_ratio: tokens of the longer side for each token of the shorter.
+        max_subwords: subwords on either side, once segmented; 0 for no limit.
+        deduplicate: whether a pair that came before, as tokenised, is dropped.
+    """
+
+    max_length: int = 250
+    max_ratio: float = 9.0
+    max_subwords: int = 0
+    deduplicate: bool = False
+
+    def fault(self, source: str, target: str) -> str | None:
+        """Return why a pair is dropped, or None."""
+        lengths = len(source.split()), len(target.split())
+        if not all(lengths):
+            return "empty"
+        if max(lengths) > self.max_length:
+            return "length"
+        if max(lengths) > self.max_ratio * min(lengths):
+            return "ratio"
+        return None
+
+
+def _filtered(block: Block, fault: Callable[[int, str, str], str | None]) -> Part:
+    """Return the pairs of a block that ``fault(line, source, target)`` finds none with.
+
+    The counts say how many were kept and dropped, by reason.
+    """
+    sources: list[str] = []
+    targets: list[str] = []
+    counts: Counter[str] = Counter()
+    for line, (source, target) in enumerate(zip(block.read(0), block.read(1)), block.before):
+        reason = fault(line, source, target)
+        counts[reason or "kept"] += 1
+        if reason is None:
+            sources.append(source)
+            targets.append(target)
+    return Part((encoded(sources), encoded(targets)), block.lines, counts)
+
+
+def make_cleaner(limits: Cleaning, repeated: Path | None) -> Callable[[Block], Part]:
+    """Return the function that leaves the good pairs of a block.
+
+    Args:
+        limits: what good is.
+        repeated: what `capsnmt.corpora.duplicates.mark_repeated` wrote; None to keep duplicates.
+    """
+    if repeated is None:
+        return lambda block: _filtered(block, lambda line, *pair: limits.fault(*pair))
+    marks = np.memmap(repeated, np.bool_, "r")
+    return lambda block: _filtered(
+        block, lambda line, *pair: limits.fault(*pair) or ("duplicate" if marks[line] else None)
+    )
+
+
+def make_digester(limits: Cleaning) -> Callable[[Block], bytes]:
+    """Return the function that gives the `capsnmt.corpora.duplicates.entry` of each good pair."""
+
+    def digest(block: Block) -> bytes:
+        pairs = enumerate(zip(block.read(0), block.read(1)), block.before)
+        return b"".join(entry(line, *pair) for line, pair in pairs if not limits.fault(*pair))
+
+    return digest
+
+
+def make_limiter(limits: Cleaning) -> Callable[[Block], Part]:
+    """Return the function that leaves the segmented pairs within ``limits.max_subwords``."""
+
+    def fault(line: int, source: str, target: str) -> str | None:
+        fits = max(len(source.split()), len(target.split())) <= limits.max_subwords
+        return None if fits else "subwords"
+
+    return lambda block: _filtered(block, fault)

@@ -1,0 +1,291 @@
+"""Corpora as they are published: archives or plain files, in any of the formats of `formats`."""
+
+from __future__ import annotations
+
+import codecs
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from itertools import chain
+from pathlib import Path
+from typing import Any, ClassVar
+
+from capsnmt.corpora.archive import INSIDE, is_archive, matches
+from capsnmt.corpora.blocks import Block, Part, aligned, cut, encoded, in_parts, map_blocks
+from capsnmt.corpora.errors import PreparationError
+from capsnmt.corpora.formats import FORMATS, LINE_BY_LINE, read_text
+from capsnmt.corpora.schema import build
+from capsnmt.corpora.sources import CHECKSUM, SourceFile, Store, check_names, obtain
+
+
+@dataclass(frozen=True)
+class Piece:
+    """A part of a split that two files, or members of archives, hold.
+
+    Attributes:
+        file: name of the published file; ``{language}`` stands for either language.
+        members: pattern of the members of an archive, or language -> pattern; see
+            `capsnmt.corpora.archive.unpack`. Of several the order is that of their names.
+        format: a key of `FORMATS`.
+        encoding: of the text.
+        columns: language -> column, from 1, of a ``tsv``.
+        name: what ``--corpora`` calls it.
+    """
+
+    file: str
+    members: Any = ""
+    format: str = "plain"
+    encoding: str = "utf-8"
+    columns: Mapping[str, int] = field(default_factory=dict)
+    name: str = ""
+
+    def source(self, language: str) -> str:
+        """Return the name of the file with the side in `language`."""
+        return self.file.replace("{language}", language)
+
+    def pattern(self, language: str) -> str:
+        """Return what the members with the side in `language` are called; empty: it is no archive.
+
+        Where a plain file is had from an archive instead, its name is the member's.
+        """
+        if not self.members:
+            return self.source(language)
+        pattern = self.members.get(language) if isinstance(self.members, Mapping) else self.members
+        return str(pattern).replace("{language}", language)
+
+
+@dataclass(frozen=True)
+class Published:
+    """A corpus of published files.
+
+    Attributes:
+        files: name -> where it is had; text is short for the checksum alone.
+        splits: split -> its pieces; text is short for one piece, a plain file.
+        mirrors: addresses of folders that have the files by their names.
+        alone: name of a training corpus -> what to expect if it is the only one.
+        lines: split -> how many the papers' has; another number is worth a warning.
+        corpora: names of the training corpora that are used; none for all.
+    """
+
+    files: Mapping[str, SourceFile]
+    splits: Mapping[str, tuple[Piece, ...]]
+    mirrors: tuple[str, ...] = ()
+    alone: Mapping[str, str] = field(default_factory=dict)
+    lines: Mapping[str, int] = field(default_factory=dict)
+    corpora: tuple[str, ...] = ()
+
+    tools: ClassVar[tuple[str, ...]] = ("pooch",)
+
+    @classmethod
+    def parse(cls, values: Any, where: str) -> Published:
+        """Return the corpus that the YAML mapping `values` describes.
+
+        Raises:
+            PreparationError: a key or value is wrong; the message starts with `where`.
+        """
+        corpus = build(cls, values, where)
+        files, splits = {}, {}
+        said: Any
+        for name, said in corpus.files.items():
+            said = {"checksum": said} if isinstance(said, str) else said
+            files[name] = build(SourceFile, said, f"{where}, file {name}")
+        for split, said in corpus.splits.items():
+            pieces = [{"file": said}] if isinstance(said, str) else said
+            if not isinstance(pieces, list):
+                raise PreparationError(f"{where}, split {split}: a list is needed, not {pieces!r}")
+            splits[split] = tuple(
+                build(Piece, piece, f"{where}, split {split}") for piece in pieces
+            )
+        return replace(corpus, files=files, splits=splits)
+
+    def choose(self, names: Iterable[str]) -> Published:
+        """Return the corpus with only the training corpora `names`.
+
+        Raises:
+            PreparationError: one is unknown.
+        """
+        known = list(dict.fromkeys(piece.name for piece in self.splits["train"] if piece.name))
+        for name in names:
+            if name not in known:
+                raise PreparationError(
+                    f"--corpora {name}: the recipe's training corpora are "
+                    f"{', '.join(known) or 'one, without a name'}"
+                )
+        kept = tuple(piece for piece in self.splits["train"] if piece.name in set(names))
+        return replace(self, splits={**self.splits, "train": kept}, corpora=tuple(names))
+
+    def warning(self) -> str:
+        """Return what to expect of these training corpora; empty where nothing is to be said."""
+        names = {piece.name for piece in self.splits["train"]}
+        return self.alone.get(next(iter(names)), "") if len(names) == 1 else ""
+
+    def check(self, language: str, where: str) -> None:
+        """Raise a PreparationError that starts with `where` if the YAML cannot give `language`."""
+        check_names(self.files)
+        self._check_files(where)
+        for split, piece in self._pieces():
+            self._check_piece(split, piece, language, where)
+
+    def _check_files(self, where: str) -> None:
+        for name, file in self.files.items():
+            if not CHECKSUM.fullmatch(file.checksum):
+                raise PreparationError(
+                    f"{where}: checksum {file.checksum!r} of {name}: 64 hexadecimal digits "
+                    f"(SHA-256), or md5: and 32"
+                )
+            parts = [url if isinstance(url, list) else [url] for url in file.urls]
+            for url in chain.from_iterable(parts):
+                if not str(url).startswith(("http://", "https://")):
+                    raise PreparationError(
+                        f"{where}: url {url!r} of {name}: give an http:// or https:// address"
+                    )
+            if file.otherwise and (
+                file.otherwise not in self.files or self.files[file.otherwise].otherwise
+            ):
+                raise PreparationError(
+                    f"{where}: {name} is otherwise {file.otherwise!r}: name another of files, "
+                    f"one that is not otherwise a third"
+                )
+
+    def _check_piece(self, split: str, piece: Piece, language: str, where: str) -> None:
+        if piece.source(language) not in self.files:
+            raise PreparationError(
+                f"{where}: no file {piece.source(language)} for split {split}: "
+                f"add it to files, or correct splits"
+            )
+        if is_archive(Path(piece.source(language))) != bool(piece.members):
+            fault = "no archive: leave out" if piece.members else "an archive: give"
+            raise PreparationError(f"{where}: split {split}: {piece.file} is {fault} members")
+        if isinstance(piece.members, Mapping) and language not in piece.members:
+            raise PreparationError(f"{where}: split {split}: no members for {language}")
+        if piece.format not in FORMATS:
+            raise PreparationError(
+                f"{where}: format {piece.format!r} of split {split}: use {', '.join(FORMATS)}"
+            )
+        column = piece.columns.get(language)
+        if piece.format == "tsv" and not (isinstance(column, int) and column > 0):
+            raise PreparationError(
+                f"{where}: columns {dict(piece.columns)} of split {split}: give {language} a "
+                f"column, from 1"
+            )
+        try:
+            codecs.lookup(piece.encoding)
+        except LookupError:
+            raise PreparationError(
+                f"{where}: encoding {piece.encoding!r} of split {split} is unknown to Python"
+            ) from None
+
+    def _pieces(self) -> Iterator[tuple[str, Piece]]:
+        return ((split, piece) for split, pieces in self.splits.items() for piece in pieces)
+
+    def settings(self) -> dict[str, Any]:
+        """Return what, beside the files' contents, decides the pairs."""
+        return {
+            "splits": {
+                split: [
+                    {key: value for key, value in vars(piece).items() if value} for piece in pieces
+                ]
+                for split, pieces in self.splits.items()
+            }
+        }
+
+    def fetch(self, store: Store, languages: tuple[str, str]) -> dict[str, Path]:
+        """Return where each published file that a split needs lies.
+
+        Raises:
+            PreparationError: a file is missing, or cannot be had from any mirror.
+        """
+        names = [piece.source(side) for _, piece in self._pieces() for side in languages]
+        try:
+            return {
+                name: obtain(name, self.files, self.mirrors, store) for name in dict.fromkeys(names)
+            }
+        except PreparationError as error:
+            corpora = {piece.name for piece in self.splits["train"] if piece.name}
+            if len(corpora) < 2:
+                raise
+            raise PreparationError(
+                f"{error}; or leave out a training corpus: --corpora with some of "
+                f"{', '.join(sorted(corpora))}"
+            ) from None
+
+    def members(self, name: str, languages: tuple[str, str]) -> list[str]:
+        """Return the patterns of the members that are needed of the file `name`."""
+        patterns = [
+            piece.pattern(side)
+            for _, piece in self._pieces()
+            for side in languages
+            if piece.source(side) == name
+        ]
+        return list(dict.fromkeys(patterns))
+
+    def parts(
+        self, sources: Mapping[str, Path], source: str, target: str, workers: int
+    ) -> tuple[Mapping[str, Iterable[Part]], Mapping[str, Any]]:
+        """Return each split's pairs of raw lines, as a stream; there is nothing to note.
+
+        Args:
+            sources: file name -> where it lies, or the folder where it was unpacked.
+            source: the source language.
+            target: the target language.
+            workers: processes.
+        """
+        return {
+            split: chain.from_iterable(
+                self._read(piece, sources, (source, target), workers) for piece in pieces
+            )
+            for split, pieces in self.splits.items()
+        }, {}
+
+    def _read(
+        self,
+        piece: Piece,
+        sources: Mapping[str, Path],
+        languages: tuple[str, str],
+        workers: int,
+    ) -> Iterator[Part]:
+        sides = [_texts(sources[piece.source(side)], piece.pattern(side)) for side in languages]
+        if len(sides[0]) != len(sides[1]):
+            raise PreparationError(
+                f"{piece.file}: {len(sides[0])} members are like {piece.pattern(languages[0])} "
+                f"but {len(sides[1])} like {piece.pattern(languages[1])}: it is another version "
+                f"than the recipe's"
+            )
+        columns = tuple(piece.columns.get(side, 1) for side in languages)
+        how = piece.format, piece.encoding, columns
+        for paths in zip(*sides):
+            if piece.format in LINE_BY_LINE and not any(path.suffix == ".gz" for path in paths):
+                yield from map_blocks(_make_reader, how, cut(*paths), workers)
+            else:
+                texts = [
+                    read_text(path, piece.format, piece.encoding, column)
+                    for path, column in zip(paths, columns)
+                ]
+                yield from in_parts(aligned(texts[0], texts[1], paths))
+
+
+def _make_reader(kind: str, encoding: str, columns: tuple[int, ...]) -> Callable[[Block], Part]:
+    """Return the function that reads a block of texts in a format of `LINE_BY_LINE`."""
+
+    def read(block: Block) -> Part:
+        sides = [
+            encoded(FORMATS[kind](block.read(side, encoding), path, column, block.before))
+            for side, ((path, _, _), column) in enumerate(zip(block.places, columns))
+        ]
+        return Part(tuple(sides), block.lines)
+
+    return read
+
+
+def _texts(path: Path, pattern: str) -> list[Path]:
+    """Return the text files of a source: itself, or what was unpacked of it."""
+    if not path.is_dir():
+        return [path]
+    paths = [path]
+    for part in pattern.split(INSIDE):
+        paths = [entry for folder in paths for entry in _like(folder, part)]
+    return [path for path in paths if path.is_file()]
+
+
+def _like(folder: Path, pattern: str) -> list[Path]:
+    entries = {entry.relative_to(folder).as_posix(): entry for entry in folder.rglob("*")}
+    return [entry for name, entry in sorted(entries.items()) if matches(name, pattern)]

@@ -1,0 +1,162 @@
+"""Subwords: byte-pair encoding (Sennrich et al. 2016) by subword-nmt, or by sentencepiece."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import sys
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from itertools import chain
+from pathlib import Path
+
+import sentencepiece
+from subword_nmt.apply_bpe import BPE
+from subword_nmt.learn_bpe import learn_bpe
+
+from capsnmt.corpora.blocks import Block, LineFunction, cut
+from capsnmt.corpora.errors import PreparationError
+from capsnmt.corpora.parallel import map_items
+
+SENTENCES = 10_000_000  # that sentencepiece keeps in memory
+
+
+@dataclass(frozen=True)
+class Segmentation:
+    """How words become subwords.
+
+    Attributes:
+        size: operations of ``bpe``; pieces of ``sentencepiece``.
+        method: ``bpe`` or ``sentencepiece``.
+        joint: one model and one dictionary for both languages, or one for each.
+    """
+
+    size: int
+    method: str = "bpe"
+    joint: bool = True
+
+    def check(self, where: str) -> None:
+        """Raise a PreparationError that starts with `where` if a value cannot be."""
+        if self.method not in METHODS:
+            raise PreparationError(
+                f"{where}: segmentation method {self.method!r}: use {', '.join(METHODS)}"
+            )
+        if self.size < 1:
+            raise PreparationError(
+                f"{where}: segmentation size {self.size!r}: give a positive number"
+            )
+
+    def model(self, language: str) -> str:
+        """Return the name of the file with the model for `language`."""
+        return MODELS[self.method] + ("" if self.joint else f".{language}")
+
+    def learn(self, models: Mapping[Path, list[Path]], workers: int) -> None:
+        """Learn each of `models` from all its texts together.
+
+        Raises:
+            PreparationError: the texts are too small.
+        """
+        METHODS[self.method](models, self.size, workers)
+
+    @property
+    def tool(self) -> str:
+        """Return the distribution that does it."""
+        return {"bpe": "subword-nmt", "sentencepiece": "sentencepiece"}[self.method]
+
+
+def _make_counter() -> Callable[[Block], Counter[str]]:
+    return lambda block: Counter(word for line in block.read() for word in line.split(" ") if word)
+
+
+def count_words(texts: list[Path], workers: int) -> Counter[str]:
+    """Return how often each word stands in `texts`; the memory is that of the vocabulary."""
+    words: Counter[str] = Counter()
+    blocks = [block for path in texts for block in cut(path)]
+    for counts in map_items(_make_counter, (), blocks, workers):
+        words.update(counts)
+    return words
+
+
+def learn_merges(words: Counter[str], codes: Path, merges: int) -> None:
+    """Learn `merges` operations on counted words and write them to `codes`."""
+    # subword-nmt shows its own bar, which is noise anywhere but on a terminal.
+    quiet = io.StringIO() if not sys.stderr.isatty() else sys.stderr
+    entries = (f"{word} {count}" for word, count in words.items())
+    # It fails where no word has two characters, and writes nothing where none comes twice.
+    with (
+        codes.open("w", encoding="utf-8", newline="\n") as stream,
+        contextlib.suppress(ValueError),
+        contextlib.redirect_stderr(quiet),
+    ):
+        learn_bpe(entries, stream, merges, is_dict=True)
+
+
+def _make_merger(merges: int) -> Callable[[tuple[Counter[str], Path]], None]:
+    return lambda item: learn_merges(*item, merges)
+
+
+def learn_codes(models: Mapping[Path, list[Path]], merges: int, workers: int) -> None:
+    """Learn `merges` operations for each of `models` from all its texts together.
+
+    Words are counted on all `workers`. The merges follow from one another, so that one process
+    learns them, for each model at the same time.
+
+    Raises:
+        PreparationError: no two characters come twice in a word of the texts.
+    """
+    counted = [(count_words(texts, workers), codes) for codes, texts in models.items()]
+    for _ in map_items(_make_merger, (merges,), counted, workers):
+        pass
+    for codes, texts in models.items():
+        with codes.open("rb") as written:
+            if sum(1 for _ in written) < 2:
+                raise PreparationError(
+                    f"no BPE can be learned: no two characters come twice in a word of "
+                    f"{' and '.join(map(str, texts))}; give a larger corpus"
+                )
+
+
+def learn_pieces(models: Mapping[Path, list[Path]], pieces: int, workers: int) -> None:
+    """Learn a sentencepiece model with a vocabulary of `pieces` for each of `models`.
+
+    D: its BPE and not its unigram model, which depends on the number of threads.
+
+    Raises:
+        PreparationError: the texts are too small for so many pieces.
+    """
+    for model, texts in models.items():
+        lines = chain.from_iterable(path.open(encoding="utf-8", newline="\n") for path in texts)
+        with model.open("wb") as stream:
+            try:
+                sentencepiece.SentencePieceTrainer.train(
+                    sentence_iterator=(line.rstrip("\n") for line in lines),
+                    model_writer=stream,
+                    vocab_size=pieces,
+                    model_type="bpe",
+                    character_coverage=0.9995,
+                    input_sentence_size=SENTENCES,
+                    num_threads=workers,
+                    minloglevel=2,
+                )
+            except RuntimeError as error:
+                raise PreparationError(
+                    f"no sentencepiece model of {pieces} pieces can be learned from "
+                    f"{texts[0].parent}: {str(error).splitlines()[-1].split('] ')[-1]}"
+                ) from None
+
+
+METHODS: dict[str, Callable[[Mapping[Path, list[Path]], int, int], None]] = {
+    "bpe": learn_codes,
+    "sentencepiece": learn_pieces,
+}
+MODELS = {"bpe": "codes", "sentencepiece": "sentencepiece.model"}
+
+
+def make_segmenter(method: str, model: str) -> LineFunction:
+    """Return the function that segments a tokenised line with the model in the file `model`."""
+    if method == "sentencepiece":
+        processor = sentencepiece.SentencePieceProcessor(model_file=model)
+        return lambda line: " ".join(processor.encode(line, out_type=str))
+    with open(model, encoding="utf-8") as stream:
+        return BPE(stream).segment

@@ -1,0 +1,83 @@
+"""Normalisation and tokenisation: one line of text to one line of tokens."""
+
+from __future__ import annotations
+
+import logging
+import re
+import tempfile
+import unicodedata
+from collections.abc import Callable
+
+import jieba
+from sacremoses import MosesPunctNormalizer, MosesTokenizer
+
+from capsnmt.corpora.errors import PreparationError
+
+# The blocks sacreBLEU's `zh` tokeniser separates: ideographs, their punctuation, wide forms.
+CHINESE = re.compile(
+    "([\u2e80-\u2fdf\u3000-\u303f\u31c0-\u31ef\u3400-\u4dbf\u4e00-\u9fff"
+    "\uf900-\ufaff\ufe30-\ufe4f\uff00-\uffef\U00020000-\U0002fa1f])"
+)
+BETWEEN_CHINESE = re.compile(rf"(?<={CHINESE.pattern[1:-1]})\s+(?={CHINESE.pattern[1:-1]})")
+# Characters that fairseq, Python and Unix tools disagree on whether they end a line.
+CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f\x85\u2028\u2029\ufeff]")
+
+LineFunction = Callable[[str], str]
+
+
+def _moses(language: str) -> LineFunction:
+    normaliser, tokeniser = MosesPunctNormalizer(language), MosesTokenizer(language)
+
+    def tokenise(line: str) -> str:
+        # D: entities are not escaped (&apos; ...): fairseq has no special characters to protect.
+        return tokeniser.tokenize(normaliser.normalize(line), return_str=True, escape=False)
+
+    return tokenise
+
+
+def _characters(language: str) -> LineFunction:
+    # What is left between the characters is mostly Latin; sacremoses' own rules for Chinese, which
+    # expect unsegmented text, take seconds to build.
+    moses = _moses("en")
+    return lambda line: moses(CHINESE.sub(r" \1 ", line))
+
+
+def _jieba(language: str) -> LineFunction:
+    jieba.setLogLevel(logging.WARNING)
+    words = jieba.Tokenizer()
+    # jieba would load whatever lies under its cache's name in the shared temporary folder.
+    with tempfile.TemporaryDirectory() as private:
+        words.tmp_dir = private
+        words.initialize()
+    # D: spaces between Chinese characters go: parts of CWMT come segmented by other rules.
+    return lambda line: " ".join(" ".join(words.cut(BETWEEN_CHINESE.sub("", line))).split())
+
+
+def _none(language: str) -> LineFunction:
+    return lambda line: " ".join(line.split())
+
+
+TOKENISERS: dict[str, Callable[[str], LineFunction]] = {
+    "moses": _moses,
+    "characters": _characters,
+    "jieba": _jieba,
+    "none": _none,
+}
+
+
+def make_tokeniser(name: str, language: str) -> LineFunction:
+    """Return the function from a raw line to its tokens, separated by single spaces.
+
+    Text is first put into Unicode NFC, because Vietnamese is published in both compositions.
+
+    Args:
+        name: a key of `TOKENISERS`; ``none`` for text that comes tokenised.
+        language: ISO 639-1 code, for the rules of ``moses``.
+
+    Raises:
+        PreparationError: no such tokeniser.
+    """
+    if name not in TOKENISERS:
+        raise PreparationError(f"tokeniser {name!r} is unknown: use {', '.join(TOKENISERS)}")
+    tokenise = TOKENISERS[name](language)
+    return lambda line: tokenise(CONTROL.sub(" ", unicodedata.normalize("NFC", line)))

@@ -1,0 +1,143 @@
+"""Evaluate a classifier: ``python -m capsnmt.experiment.classification_evaluate CHECKPOINT``."""
+
+from __future__ import annotations
+
+import sys
+from argparse import ArgumentTypeError, Namespace
+from pathlib import Path
+from typing import Any, Dict, List, Optional, Sequence, Tuple
+
+import numpy as np
+import torch
+from fairseq import tasks, utils
+from omegaconf import OmegaConf
+
+import capsnmt.plugin  # noqa: F401  registers the tasks
+from capsnmt.arguments import OneLineParser, positive
+from capsnmt.checkpoints.storage import load_checkpoint
+from capsnmt.errors import ConfigurationError
+from capsnmt.files import write_json
+from capsnmt.sentences.counts import Counts
+from capsnmt.tasks.classification import SPLITS, ClassificationTask
+
+
+def load_classifier(path: Path, data: Optional[Path] = None) -> Tuple[Any, ClassificationTask, int]:
+    """The model of a checkpoint in evaluation mode, its task, and its number of updates.
+
+    Args:
+        data: the folder with the data, where it is another than in training.
+
+    Raises:
+        ConfigurationError: the file is no checkpoint, or one of another task.
+    """
+    state = load_checkpoint(path)
+    cfg = state.get("cfg") or {}
+    settings = dict(cfg.get("task") or {})
+    if data is not None:
+        settings["data"] = str(data)
+    name = settings.get("_name")
+    if not issubclass(tasks.TASK_REGISTRY.get(name, object), ClassificationTask):
+        raise ConfigurationError(
+            f"{path}: a checkpoint of --task {name}, which classifies no sentences: give one of "
+            f"--task probing or --task logical_inference"
+        )
+    task = tasks.setup_task(OmegaConf.create(settings))
+    task.load_state_dict(state.get("task_state") or {})
+    args = cfg["model"]
+    model = task.build_model(Namespace(**args) if isinstance(args, dict) else args)
+    model.load_state_dict(state["model"], strict=True)
+    updates = (state.get("optimizer_history") or [{}])[-1].get("num_updates", 0)
+    return model.eval(), task, int(updates)
+
+
+def count(model: Any, task: ClassificationTask, split: str, max_tokens: int) -> Counts:
+    """What the model predicts on a split, on the device that it is on.
+
+    Raises:
+        ConfigurationError: the split is missing or malformed.
+    """
+    task.load_dataset(split)
+    dataset = task.dataset(split)
+    device = next(model.parameters()).device
+    outcomes: List[Any] = []
+    with torch.no_grad():
+        for rows in dataset.batch_by_size(dataset.ordered_indices(), max_tokens=max_tokens):
+            sample = dataset.collater([dataset[row] for row in rows])
+            if device.type == "cuda":
+                sample = utils.move_to_cuda(sample, device)
+            predicted = model(**sample["net_input"]).argmax(-1)
+            outcomes.append(torch.stack([predicted, sample["target"], sample["bucket"]]).cpu())
+    return Counts.of(np.concatenate(outcomes, axis=1), task.num_classes)
+
+
+def evaluate(
+    path: Path, splits: Sequence[str], data: Optional[Path], max_tokens: int, cpu: bool
+) -> Dict[str, Any]:
+    """All measures of a checkpoint, on each of the splits.
+
+    Raises:
+        ConfigurationError: see :func:`load_classifier` and :func:`count`.
+    """
+    model, task, updates = load_classifier(path, data)
+    if torch.cuda.is_available() and not cpu:
+        model.cuda()
+    classes = task.state.classes
+    return {
+        "task": task.cfg._name,
+        "probing_task": getattr(task.cfg, "probing_task", None),
+        "updates": updates,
+        "parameters": sum(p.numel() for p in model.parameters()),
+        "splits": {
+            split: count(model, task, split, max_tokens).measures(classes) for split in splits
+        },
+    }
+
+
+def describe(measures: Dict[str, Any]) -> str:
+    """The measures of one split as text: a line, and one for each bucket."""
+    lines = [
+        f"accuracy {measures['accuracy']:.2f}  macro-F1 {measures['macro_f1']:.2f}  "
+        f"majority {measures['majority']:.2f}  ({measures['examples']:,} examples)"
+    ]
+    for bucket, values in measures["by_bucket"].items():
+        lines.append(f"  {bucket:>3}  {values['accuracy']:6.2f}  ({values['examples']:,})")
+    return "\n".join(lines)
+
+
+def split_names(text: str) -> List[str]:
+    """Some of the splits, as a comma list.
+
+    Raises:
+        ArgumentTypeError: one does not exist.
+    """
+    names = [name.strip() for name in text.split(",")]
+    for name in names:
+        if name not in SPLITS:
+            raise ArgumentTypeError(f"{name!r}: choose from {', '.join(SPLITS)}")
+    return names
+
+
+def main(arguments: Optional[Sequence[str]] = None) -> int:
+    """Run the command line and return its exit status."""
+    parser = OneLineParser(
+        prog="python -m capsnmt.experiment.classification_evaluate", description=__doc__
+    )
+    parser.add_argument("checkpoint", type=Path, help="a checkpoint of probing, logical_inference")
+    parser.add_argument("--data", type=Path, help="folder with the data (default: in training)")
+    parser.add_argument("--splits", type=split_names, default=["test"], help="comma list")
+    parser.add_argument("--json", type=Path, help="write all measures to this file")
+    parser.add_argument("--max-tokens", type=positive, default=8192, help="of a batch")
+    parser.add_argument("--cpu", action="store_true", help="even where there is a GPU")
+    options = parser.parse_args(arguments)
+    results = evaluate(
+        options.checkpoint, options.splits, options.data, options.max_tokens, options.cpu
+    )
+    for split, measures in results["splits"].items():
+        print(f"{split}: {describe(measures)}")
+    if options.json is not None:
+        write_json(options.json, results)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,20 @@
+"""What ``--user-dir capsnmt`` does: check the host, mend it, register models, criterions and tasks.
+
+Import it before running fairseq in the same process. Importing it again does nothing.
+"""
+
+from capsnmt.host import check_host, keep_batches_when_resuming, keep_last_batch, logging_kept
+
+with logging_kept():
+    check_host()
+    keep_last_batch()
+    keep_batches_when_resuming()
+
+    from capsnmt.checkpoints.storage import allow_fairseq_checkpoints
+
+    allow_fairseq_checkpoints()
+
+    from capsnmt import criterions, models, tasks
+    from capsnmt.sentences import architectures as sentence_architectures
+
+__all__ = ["criterions", "models", "sentence_architectures", "tasks"]

@@ -1,0 +1,132 @@
+"""A classifier of sentences, or of pairs of them, over the translation model's encoder."""
+
+from __future__ import annotations
+
+from typing import Any, Dict, List
+
+import torch.nn as nn
+from fairseq.dataclass.utils import gen_parser_from_dataclass
+from fairseq.models import BaseFairseqModel, register_model
+from fairseq.models.transformer import TransformerConfig
+from torch import Tensor
+
+from capsnmt.checkpoints.initialisation import initialise_from
+from capsnmt.models.transformer import CapsnmtTransformer, TransformerEncoder
+from capsnmt.sentences.config import SentenceClassifierConfig
+from capsnmt.sentences.pooling import MeanPooling, QueryPooling
+from capsnmt.sentences.probed_encoder import load_encoder
+
+MODEL = "sentence_classifier"
+
+
+def multilayer_perceptron(widths: List[int], dropout: float) -> nn.Sequential:
+    """Linear maps between the widths, with relu and dropout between the maps."""
+    layers: List[nn.Module] = []
+    for width, following in zip(widths, widths[1:]):
+        layers += [nn.ReLU(), nn.Dropout(dropout)] if layers else []
+        linear = nn.Linear(width, following)
+        nn.init.xavier_uniform_(linear.weight)
+        nn.init.zeros_(linear.bias)
+        layers.append(linear)
+    return nn.Sequential(*layers)
+
+
+@register_model(MODEL)
+class SentenceClassifier(BaseFairseqModel):
+    """Encoder, pooling, multilayer perceptron: the probes of Li et al. 2019 and 2021.
+
+    Several sentences of an example share the encoder and the pooling; their vectors are
+    concatenated, the first sentence's first (Li et al. 2021, section 4.3.2). The encoder is that of
+    ``capsnmt_transformer``, under the same parameter names, with any of its mechanisms.
+
+    **D**: the papers do not say what is between the classifier's linear maps: relu and the model's
+    dropout, at the encoder's width.
+    """
+
+    def __init__(
+        self,
+        encoder: TransformerEncoder,
+        pooling: nn.Module,
+        classifier: nn.Module,
+        num_sentences: int,
+        frozen: bool = False,
+    ) -> None:
+        super().__init__()
+        self.encoder = encoder
+        self.pooling = pooling
+        self.classifier = classifier
+        self.num_sentences = num_sentences
+        self.frozen = frozen
+        if frozen:
+            encoder.requires_grad_(False)
+
+    @classmethod
+    def add_args(cls, parser: Any) -> None:
+        """Add the flags of the translation model and those of the classifier."""
+        CapsnmtTransformer.add_args(parser)
+        gen_parser_from_dataclass(parser, SentenceClassifierConfig(), delete_default=True)
+
+    @classmethod
+    def build_model(cls, args: Any, task: Any) -> SentenceClassifier:
+        """Build it for a task that has a dictionary, classes and sentences per example."""
+        cfg = TransformerConfig.from_namespace(args)
+        dictionary, width = task.source_dictionary, cfg.encoder.embed_dim
+        embedding = CapsnmtTransformer.build_embedding(
+            cfg, dictionary, width, cfg.encoder.embed_path
+        )
+        pooling: nn.Module = MeanPooling(width)
+        if args.pooling == "queries":
+            pooling = QueryPooling(width, args.pooling_queries)
+        widths = [task.num_sentences * pooling.output_dim]
+        widths += [args.classifier_dim or width] * (args.classifier_layers - 1)
+        model = cls(
+            TransformerEncoder(cfg, dictionary, embedding),
+            pooling,
+            multilayer_perceptron([*widths, task.num_classes], cfg.dropout),
+            task.num_sentences,
+            args.freeze_encoder,
+        )
+        if args.init_from:
+            initialise_from(model, args.init_from)
+        if args.probe_checkpoint:
+            load_encoder(model.encoder, args.probe_checkpoint)
+        # only training starts from there, as in CapsnmtTransformer; args is saved with the model
+        args.init_from = args.probe_checkpoint = None
+        return model
+
+    def train(self, mode: bool = True) -> SentenceClassifier:
+        """Switch dropout, of a frozen encoder never on: it is a fixed function."""
+        super().train(mode)
+        if self.frozen:
+            self.encoder.eval()
+        return self
+
+    def forward(self, src_tokens: Tensor, src_lengths: Tensor) -> Tensor:
+        """Logits ``[B, classes]``.
+
+        Args:
+            src_tokens: ``[n B, L]``, padded on any side: the first sentences of all examples, then
+                the second ones, for n sentences an example.
+            src_lengths: their lengths, ``[n B]``.
+        """
+        states = self.encoder(src_tokens, src_lengths)["encoder_out"][0]
+        padding = src_tokens.eq(self.encoder.padding_idx)
+        vectors = self.pooling(states, padding)
+        return self.classifier(
+            vectors.unflatten(0, (self.num_sentences, -1)).transpose(0, 1).flatten(1)
+        )
+
+    def max_positions(self) -> int:
+        """The longest sentence."""
+        return self.encoder.max_positions()
+
+    def get_normalized_probs(
+        self, net_output: Tensor, log_probs: bool, sample: Any = None
+    ) -> Tensor:
+        """Probabilities of the classes, or their logarithms, of the logits."""
+        logits = net_output.float()
+        return logits.log_softmax(-1) if log_probs else logits.softmax(-1)
+
+    def upgrade_state_dict_named(self, state_dict: Dict[str, Any], name: str) -> None:
+        """Bring an older checkpoint's names up to date, by the encoder's own means."""
+        self.encoder.upgrade_state_dict_named(state_dict, f"{name}.encoder" if name else "encoder")

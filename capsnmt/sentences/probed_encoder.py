@@ -1,0 +1,115 @@
+"""The encoder of a trained translation model, taken to be probed (``--probe-checkpoint``)."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+from dataclasses import fields
+from typing import Any, Dict
+
+import torch.nn as nn
+from fairseq.models.transformer import TransformerConfig
+from fairseq.models.transformer.transformer_config import EncDecBaseConfig, QuantNoiseConfig
+from fairseq.utils import safe_hasattr
+
+from capsnmt.checkpoints.storage import load_checkpoint
+from capsnmt.errors import ConfigurationError
+from capsnmt.models.config import defaults, flag
+from capsnmt.models.validation import complete
+from capsnmt.sentences.validation import decoder_options
+
+# what training sets and a fixed function does not have, and what is no part of an encoder
+NOT_OF_THE_ENCODER = {
+    *("dropout", "attention_dropout", "activation_dropout", "relu_dropout", "encoder_layerdrop"),
+    *("encoder_embed_path", "checkpoint_activations", "offload_activations", "init_from"),
+    *("min_params_to_wrap", "routing_backend", "encoder", "decoder", "quant_noise", "export"),
+    *("encoder_layers_to_keep", "char_inputs"),
+}
+
+
+def encoder_options() -> Dict[str, Any]:
+    """What makes an encoder what it computes: fairseq's options and ours, with their defaults."""
+    options = {f"encoder_{option.name}": option.default for option in fields(EncDecBaseConfig)}
+    options.update({option.name: option.default for option in fields(TransformerConfig)})
+    options.update({f"quant_noise_{o.name}": o.default for o in fields(QuantNoiseConfig)})
+    options.update(defaults())
+    idle = {*NOT_OF_THE_ENCODER, *decoder_options()}
+    return {k: v for k, v in options.items() if k not in idle and not k.startswith("_")}
+
+
+def trained_arguments(path: str) -> Namespace:
+    """The model's arguments in a translation checkpoint.
+
+    Raises:
+        ConfigurationError: the file is no checkpoint, or its model is no Transformer.
+    """
+    try:
+        state = load_checkpoint(path)
+    except ValueError as error:
+        raise ConfigurationError(f"--probe-checkpoint: {error}") from None
+    model = (state.get("cfg") or {}).get("model")
+    args: Any = Namespace(**model) if isinstance(model, dict) else model or state.get("args")
+    if not (safe_hasattr(args, "encoder_layers") and safe_hasattr(args, "decoder_layers")):
+        raise ConfigurationError(
+            f"--probe-checkpoint {path}: its model is no Transformer with an encoder and a decoder"
+        )
+    return args
+
+
+def adopt_encoder(args: Namespace) -> Dict[str, Any]:
+    """Give ``args`` the shape of the encoder of ``args.probe_checkpoint``, and freeze it.
+
+    **D**: the encoder's top layer is probed, or the aggregate that replaces it. Where the decoder
+    reads more than that (multi-layer and transparent attention), the rest is not probed.
+
+    Returns:
+        The mechanisms of the encoder, as a preset.
+
+    Raises:
+        ConfigurationError: the checkpoint cannot be used, or a flag wants another encoder.
+    """
+    trained = trained_arguments(args.probe_checkpoint)
+    values = {name: getattr(trained, name, default) for name, default in encoder_options().items()}
+    if (
+        values["layer_aggregation"] == "transparent"
+        or values["layer_aggregation_side"] == "decoder"
+    ):
+        values["layer_aggregation"] = "none"
+    values["layer_aggregation_side"] = (
+        "encoder" if values["layer_aggregation"] != "none" else "both"
+    )
+    if "enc-self" not in values["head_aggregation_attention"]:
+        values["head_aggregation"] = "linear"
+    values["head_aggregation_attention"] = "enc-self"
+    mechanisms = Namespace(encoder_layers=values["encoder_layers"])
+    complete(mechanisms, {name: value for name, value in values.items() if name in defaults()})
+    values.update({name: getattr(mechanisms, name) for name in values.keys() & defaults().keys()})
+    for name, value in values.items():
+        if safe_hasattr(args, name) and getattr(args, name) != value:
+            raise ConfigurationError(
+                f"{flag(name)} {getattr(args, name)}: the encoder of --probe-checkpoint "
+                f"{args.probe_checkpoint} has {value}: drop the flag"
+            )
+    args.freeze_encoder = True
+    for name in values.keys() - defaults().keys():
+        setattr(args, name, values[name])
+    return {name: value for name, value in values.items() if name in defaults()}
+
+
+def load_encoder(encoder: nn.Module, path: str) -> None:
+    """Load the encoder's parameters of a translation checkpoint, all of them.
+
+    Raises:
+        ConfigurationError: a tensor is missing or of another shape, as of another dictionary.
+    """
+    state = load_checkpoint(path)["model"]
+    encoder.upgrade_state_dict_named(state, "encoder")
+    own = encoder.state_dict()
+    for name, tensor in own.items():
+        found = state.get(f"encoder.{name}")
+        if found is None or found.shape != tensor.shape:
+            what = "no such tensor" if found is None else f"{tuple(found.shape)}"
+            raise ConfigurationError(
+                f"--probe-checkpoint {path}: encoder.{name} should be {tuple(tensor.shape)} and is "
+                f"{what}: give the dictionary it was trained with as --dictionary"
+            )
+    encoder.load_state_dict({name: state[f"encoder.{name}"] for name in own})

@@ -1,0 +1,135 @@
+"""Make SentLen, WC or BShift from text: ``python -m capsnmt.sentences.probing.build TEXT``."""
+
+from __future__ import annotations
+
+import sys
+from argparse import ArgumentTypeError
+from pathlib import Path
+from typing import Callable, Dict, Iterable, List, Optional, Sequence, Tuple
+
+from capsnmt.arguments import OneLineParser, positive
+from capsnmt.files import write_json, written_beside
+from capsnmt.sentences.probing.builders import (
+    FIRST_RANK,
+    LENGTH_BOUNDS,
+    NUM_WORDS,
+    Labelled,
+    balance,
+    bigram_shift,
+    sentence_length,
+    word_content,
+)
+from capsnmt.sentences.probing.checkout import preparation
+from capsnmt.sentences.probing.senteval import TASKS, format_task
+
+BUILT = ("SentLen", "WC", "BShift")
+
+
+def bounds(text: str) -> Tuple[int, ...]:
+    """Rising numbers of tokens, as a comma list.
+
+    Raises:
+        ArgumentTypeError: it is not one.
+    """
+    try:
+        numbers = tuple(int(part) for part in text.split(","))
+    except ValueError:
+        numbers = ()
+    if len(numbers) < 3 or any(a >= b for a, b in zip((0, *numbers), numbers)):
+        raise ArgumentTypeError(
+            f"{text!r} is not a rising list of 3 or more numbers such as 5,9,13"
+        )
+    return numbers
+
+
+def tasks(text: str) -> List[str]:
+    """Some of the tasks that can be made, as a comma list.
+
+    Raises:
+        ArgumentTypeError: one cannot.
+    """
+    names = [name.strip() for name in text.split(",")]
+    for name in names:
+        if name not in BUILT:
+            raise ArgumentTypeError(
+                f"{name!r} cannot be made: choose from {', '.join(BUILT)}; the others need a "
+                f"parser: fetch SentEval's with python -m capsnmt.sentences.probing.download"
+            )
+    return names
+
+
+def build_parser() -> OneLineParser:
+    """The parser of the command line."""
+    parser = OneLineParser(prog="python -m capsnmt.sentences.probing.build", description=__doc__)
+    parser.add_argument("text", type=Path, nargs="+", help="one sentence a line, plain or gzipped")
+    parser.add_argument("--output", type=Path, required=True, help="folder for the tasks' files")
+    parser.add_argument("--tasks", type=tasks, default=list(BUILT), help=f"of {', '.join(BUILT)}")
+    parser.add_argument(
+        "--tokenize", choices=("moses", "none"), default="none", help="how (default: it is)"
+    )
+    parser.add_argument("--lang", default="en", help="language of --tokenize moses (default: en)")
+    parser.add_argument(
+        "--per-class", type=positive, default=0, help="examples of a class (default: all)"
+    )
+    parser.add_argument(
+        "--length-bounds",
+        type=bounds,
+        default=LENGTH_BOUNDS,
+        help="SentLen: least tokens of each class, and of none (default: SentEval's)",
+    )
+    parser.add_argument(
+        "--first-rank", type=positive, default=FIRST_RANK, help="WC: rank of the first word"
+    )
+    parser.add_argument("--words", type=positive, default=NUM_WORDS, help="WC: how many words")
+    parser.add_argument("--seed", type=int, default=1, help="of what is chosen and shifted")
+    return parser
+
+
+def read_sentences(files: Iterable[Path], tokenize: str, language: str) -> List[List[str]]:
+    """The sentences of all files as tokens, each once.
+
+    Sentences that differ in case, space or punctuation only count as the same: else one could be
+    in training and its like in the test.
+
+    Raises:
+        ConfigurationError: a file cannot be read.
+    """
+    sentences: Dict[str, List[str]] = {}
+    with preparation():
+        from capsnmt.corpora.files import read_lines
+        from capsnmt.corpora.splitting import sentence_key
+        from capsnmt.corpora.text import make_tokeniser
+
+        tokenise = make_tokeniser(tokenize, language)
+        for path in files:
+            for line in read_lines(path):
+                tokens = tokenise(line).split()
+                if tokens:
+                    sentences.setdefault(sentence_key(" ".join(tokens)), tokens)
+    return list(sentences.values())
+
+
+def main(arguments: Optional[Sequence[str]] = None) -> int:
+    """Run the command line and return its exit status."""
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    options = build_parser().parse_args(given)
+    sentences = read_sentences(options.text, options.tokenize, options.lang)
+    builders: Dict[str, Callable[[], Iterable[Labelled]]] = {
+        "SentLen": lambda: sentence_length(sentences, options.length_bounds),
+        "WC": lambda: word_content(sentences, options.first_rank, options.words),
+        "BShift": lambda: bigram_shift(sentences, options.seed),
+    }
+    made = {}
+    for name in options.tasks:
+        splits = balance(builders[name](), options.per_class, options.seed)
+        with written_beside(options.output / TASKS[name].file) as file:
+            file.writelines(f"{line}\n" for line in format_task(splits))
+        sizes = {split: len(examples) for split, examples in splits.items()}
+        made[name] = {"classes": len({label for label, _ in splits["train"]}), **sizes}
+        print(f"{options.output / TASKS[name].file}: {made[name]}")
+    write_json(options.output / "built.json", {"arguments": given, "tasks": made})
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,96 @@
+"""SentEval's ten probing tasks (Conneau et al. 2018) and its file format."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Dict, List, Tuple
+
+from capsnmt.errors import ConfigurationError
+from capsnmt.sentences.examples import Example, existing, read_fields
+
+FIELDS = ("tr, va or te", "label", "sentence")
+SPLITS = {"train": "tr", "valid": "va", "test": "te"}
+# lower bounds of the sentence lengths that accuracy is told apart by
+LENGTHS = (1, 9, 13, 17, 21, 26)
+
+
+@dataclass(frozen=True)
+class ProbingTask:
+    """A task's file in SentEval, its classes, the papers' name, and what kind of property it is."""
+
+    file: str
+    classes: int
+    paper: str
+    kind: str
+
+
+# in the order of Li et al. 2019, Table 1, and Li et al. 2021, Table 7
+TASKS: Dict[str, ProbingTask] = {
+    "SentLen": ProbingTask("sentence_length.txt", 6, "SeLen", "Surface"),
+    "WC": ProbingTask("word_content.txt", 1000, "WC", "Surface"),
+    "TreeDepth": ProbingTask("tree_depth.txt", 7, "TrDep", "Syntactic"),
+    "TopConst": ProbingTask("top_constituents.txt", 20, "ToCo", "Syntactic"),
+    "BShift": ProbingTask("bigram_shift.txt", 2, "BShif", "Syntactic"),
+    "Tense": ProbingTask("past_present.txt", 2, "Tense", "Semantic"),
+    "SubjNum": ProbingTask("subj_number.txt", 2, "SubNm", "Semantic"),
+    "ObjNum": ProbingTask("obj_number.txt", 2, "ObjNm", "Semantic"),
+    "SOMO": ProbingTask("odd_man_out.txt", 2, "SOMO", "Semantic"),
+    "CoordInv": ProbingTask("coordination_inversion.txt", 2, "CoIn", "Semantic"),
+}
+
+
+def require_task(name: str) -> ProbingTask:
+    """The task of this name.
+
+    Raises:
+        ConfigurationError: there is none.
+    """
+    if name not in TASKS:
+        raise ConfigurationError(f"--probing-task: {name!r}: choose from {', '.join(TASKS)}")
+    return TASKS[name]
+
+
+def length_class(sentence: str) -> int:
+    """The lower bound of the lengths that a sentence is reported with.
+
+    >>> length_class("a b c d e f g h i j")
+    9
+    """
+    length = len(sentence.split())
+    return max(bound for bound in LENGTHS if bound <= length)
+
+
+def read_task(folder: Path, name: str) -> Dict[str, List[Example]]:
+    """The examples of every split of a task, in the order of the file.
+
+    Raises:
+        ConfigurationError: the file or a split is missing, or a line is not in SentEval's format.
+    """
+    path = existing(
+        folder / require_task(name).file,
+        f"fetch SentEval's with python -m capsnmt.sentences.probing.download --tasks {name} "
+        f"--output {folder}, or make your own with python -m capsnmt.sentences.probing.build",
+    )
+    splits: Dict[str, List[Example]] = {split: [] for split in SPLITS}
+    of_mark = {mark: split for split, mark in SPLITS.items()}
+    for number, (mark, label, sentence) in read_fields(path, FIELDS):
+        example = Example((sentence,), label, length_class(sentence), path, number)
+        if mark not in of_mark:
+            example.reject(f"the split {mark!r} is unknown: it is {FIELDS[0]}")
+        splits[of_mark[mark]].append(example)
+    for split, examples in splits.items():
+        if not examples:
+            raise ConfigurationError(
+                f"{path}: there is no {split} split: no line begins with {SPLITS[split]}"
+            )
+    return splits
+
+
+def format_task(lines: Dict[str, List[Tuple[str, str]]]) -> List[str]:
+    """The file of a task, of (label, sentence) by split, as lines."""
+    return [
+        f"{SPLITS[split]}\t{label}\t{sentence}"
+        for split in SPLITS
+        for label, sentence in lines[split]
+    ]

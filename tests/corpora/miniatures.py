@@ -1,0 +1,236 @@
+"""Miniatures of the papers' corpora, packed as they are published, with the traps they set."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import tarfile
+import zipfile
+from pathlib import Path
+
+import yaml
+
+from capsnmt.corpora.recipe import FOLDER
+
+NOUNS = ["house", "tree", "river", "cat", "road", "book"]
+VERBS = ["sees", "likes", "finds", "knows"]
+WORDS = {
+    "de": "Haus Baum Fluß Katze Straße Buch sieht mag findet kennt",
+    "es": "casa árbol río gato calle libro ve quiere halla sabe",
+    "vi": "nhà cây sông mèo đường sách thấy thích tìm biết",
+    "zh": "房子 树木 河流 小猫 道路 书本 看见 喜欢 发现 知道",
+}
+
+
+def sentence(number: int, language: str) -> str:
+    """The same sentence in any language; its number tells which."""
+    first, verb, second = NOUNS[number % 6], VERBS[number % 4], NOUNS[(number // 6) % 6]
+    if language == "en":
+        return f"The {first} {verb} & the {second}, {number} times."
+    words = dict(zip([*NOUNS, *VERBS], WORDS[language].split()))
+    parts = words[first], words[verb], words[second]
+    if language == "zh":
+        return f"{''.join(parts)}，{number}次。"
+    return f"{' '.join(parts)} & {number}."
+
+
+def lines(numbers: range, language: str, end: str = "\n") -> bytes:
+    return "".join(f"{sentence(number, language)}{end}" for number in numbers).encode()
+
+
+def sgm(numbers: range, language: str, kind: str) -> bytes:
+    """NIST's SGM, as WMT's tests come: entities, a segment over two lines, CRLF."""
+    segments = [sentence(number, language).replace("&", "&amp;") for number in numbers]
+    segments[0] = segments[0].replace(" ", "\n", 1)
+    body = "\r\n".join(f'<seg id="{n}">{text}</seg>' for n, text in enumerate(segments, 1))
+    return (
+        f'<{kind}set setid="newstest" srclang="any" trglang="{language}">\n'
+        f'<doc sysid="ref" docid="a" genre="news">\n<hl>\n{body}\n</hl>\n</doc>\n</{kind}set>\n'
+    ).encode()
+
+
+def xml(numbers: range, language: str) -> bytes:
+    """IWSLT's test sets: not well-formed, because ``&`` stands for itself."""
+    body = "\n".join(
+        f'<seg id="{n}"> {sentence(number, language)} </seg>' for n, number in enumerate(numbers, 1)
+    )
+    return (
+        '<?xml version="1.0" encoding="UTF-8"?>\n<mteval>\n<refset setid="tst" trglang="x">\n'
+        f'<doc docid="1">\n<url>http://www.ted.com/1</url>\n<title>A talk</title>\n{body}\n'
+        "</doc>\n</refset>\n</mteval>\n"
+    ).encode()
+
+
+def tags(numbers: range, language: str) -> bytes:
+    """IWSLT's training text, with what is said about each talk between the sentences."""
+    about = "".join(
+        f"<{tag}>{sentence(0, language)}</{tag}>\n"
+        for tag in ("url", "keywords", "speaker", "talkid", "title", "description")
+    )
+    middle = numbers[len(numbers) // 2]
+    first, second = range(numbers.start, middle), range(middle, numbers.stop)
+    reviewer = b'<reviewer href="x">Somebody</reviewer>\n' if language != "en" else b""
+    return b"".join(
+        [about.encode(), lines(first, language), about.encode(), reviewer, lines(second, language)]
+    )
+
+
+def tgz(members: dict[str, bytes]) -> bytes:
+    stream = io.BytesIO()
+    with tarfile.open(fileobj=stream, mode="w:gz") as tar:
+        for name, content in members.items():
+            member = tarfile.TarInfo(name)
+            member.size = len(content)
+            tar.addfile(member, io.BytesIO(content))
+    return stream.getvalue()
+
+
+def zipped(members: dict[str, bytes]) -> bytes:
+    stream = io.BytesIO()
+    with zipfile.ZipFile(stream, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, content in members.items():
+            archive.writestr(name, content)
+    return stream.getvalue()
+
+
+def both(name: str, numbers: range, languages: str, end: str = "\n") -> dict[str, bytes]:
+    """Two aligned members; ``{}`` in `name` stands for the language."""
+    return {name.format(side): lines(numbers, side, end) for side in languages.split()}
+
+
+def wmt14_en_de() -> dict[str, bytes]:
+    other = {"training/europarl-v7.fr-en.fr": b"Bonjour\n"}
+    sets = [("src", "en"), ("ref", "de"), ("src", "de"), ("ref", "en")]
+    return {
+        "training-parallel-europarl-v7.tgz": tgz(
+            {**other, **both("training/europarl-v7.de-en.{}", range(0, 20), "de en")}
+        ),
+        "training-parallel-commoncrawl.tgz": tgz(
+            {"commoncrawl.de-en.annotation": b"x\n"}
+            | both("commoncrawl.de-en.{}", range(20, 40), "de en", "\r\n")
+        ),
+        "training-parallel-nc-v9.tgz": tgz(
+            both("training/news-commentary-v9.de-en.{}", range(40, 50), "de en")
+        ),
+        "dev.tgz": tgz(both("dev/newstest2013.{}", range(50, 55), "de en")),
+        "test-full.tgz": tgz(
+            {
+                f"test-full/newstest2014-deen-{kind}.{side}.sgm": sgm(range(60, 66), side, kind)
+                for kind, side in sets
+            }
+        ),
+    }
+
+
+def wmt17_zh_en() -> dict[str, bytes]:
+    united = tgz(both("en-zh/UNv1.0.en-zh.{}", range(20, 40), "zh en"))
+    books = {}
+    for book in (1, 2, 10):
+        books[f"datum2017/Book{book}_en.txt"] = lines(range(book * 50, book * 50 + 3), "en")
+        # CWMT's books are segmented; the recipe's own tokeniser has to do that.
+        chinese = lines(range(book * 50, book * 50 + 3), "zh").decode()
+        spaced = "".join(f"{character} " if character != "\n" else "\n" for character in chinese)
+        books[f"datum2017/Book{book}_cn.txt"] = spaced.encode()
+    names = {"casia2015": "casia2015", "casict2011": "casict-A", "casict2015": "casict2015"}
+    names.update(datum2015="datum", neu2017="NEU")
+    packed = {"datum2017.zip": zipped(books)}
+    for number, (name, stem) in enumerate(names.items()):
+        numbers = range(600 + 10 * number, 605 + 10 * number)
+        chinese = "cn" if name == "neu2017" else "ch"
+        packed[f"{name}.zip"] = zipped(
+            {
+                f"{name}/{stem}_{chinese}.txt": lines(numbers, "zh"),
+                f"{name}/{stem}_en.txt": lines(numbers, "en", "\r\n"),
+            }
+        )
+    sets = {"dev": range(800, 805), "test": range(900, 906)}
+    for name, numbers in sets.items():
+        stem = f"{name}/news{name}2017-zhen"
+        packed[f"{name}.tgz"] = tgz(
+            {
+                f"{stem}-src.zh.sgm": sgm(numbers, "zh", "src"),
+                f"{stem}-ref.en.sgm": sgm(numbers, "en", "ref"),
+            }
+        )
+    return {
+        "training-parallel-nc-v12.tgz": tgz(
+            both("training/news-commentary-v12.zh-en.{}", range(0, 20), "zh en")
+        ),
+        "UNv1.0.en-zh.tar.gz.00": united[:100],
+        "UNv1.0.en-zh.tar.gz.01": united[100:],
+        **packed,
+    }
+
+
+def iwslt14_es_en() -> dict[str, bytes]:
+    inner = {f"es-en/train.tags.es-en.{side}": tags(range(0, 40), side) for side in ("es", "en")}
+    starts = {"dev2010": 100, "tst2010": 110, "tst2011": 120, "tst2012": 130}
+    for name, start in starts.items():
+        for side in ("es", "en"):
+            member = f"es-en/IWSLT14.TED.{name}.es-en.{side}.xml"
+            inner[member] = xml(range(start, start + 2), side)
+    test = {
+        f"es-en/IWSLT14.TED.tst2014.es-en.{side}.xml": xml(range(200, 206), side)
+        for side in ("es", "en")
+    }
+    reverse = {"en-es/train.tags.en-es.en": b"The other direction is not read\n"}
+    return {
+        "2014-01.tgz": tgz(
+            {
+                "2014-01/texts/en/es/en-es.tgz": tgz(reverse),
+                "2014-01/texts/es/en/es-en.tgz": tgz(inner),
+            }
+        ),
+        "2014-01-test.tgz": tgz({"2014-01-test/texts/es/en/es-en.tgz": tgz(test)}),
+    }
+
+
+def iwslt15_en_vi() -> dict[str, bytes]:
+    splits = {"train": range(0, 40), "tst2012": range(50, 55), "tst2013": range(60, 66)}
+    return {
+        f"{stem}.{side}": lines(numbers, side).replace(b"&", b"&amp;").replace(b".", b" .")
+        for stem, numbers in splits.items()
+        for side in ("en", "vi")
+    }
+
+
+MINIATURES = {
+    make.__name__: make for make in (wmt14_en_de, wmt17_zh_en, iwslt14_es_en, iwslt15_en_vi)
+}
+SPLITS = {
+    "wmt14_en_de": {"train": range(0, 50), "valid": range(50, 55), "test": range(60, 66)},
+    "wmt17_zh_en": {
+        # News Commentary, UN, then the archives of CWMT and datum2017's books 10, 1 and 2
+        "train": [
+            *range(0, 40),
+            *(start + n for start in (600, 610, 620, 630) for n in range(5)),
+            *(start + n for start in (500, 50, 100) for n in range(3)),
+            *range(640, 645),
+        ],
+        "valid": range(800, 805),
+        "test": range(900, 906),
+    },
+    "iwslt14_es_en": {
+        "train": range(0, 40),
+        "valid": [100, 101, 110, 111, 120, 121, 130, 131],
+        "test": range(200, 206),
+    },
+    "iwslt15_en_vi": {"train": range(0, 40), "valid": range(50, 55), "test": range(60, 66)},
+}
+
+
+def recipe_for(name: str, files: dict[str, bytes], folder: Path, **changes: object) -> Path:
+    """The recipe `name` with the checksums of a miniature, and of a miniature's size."""
+    recipe = yaml.safe_load((FOLDER / f"{name}.yaml").read_text(encoding="utf-8"))
+    for file, said in recipe["corpus"]["files"].items():
+        if said.get("checksum") and file in files:
+            kind = "md5" if said["checksum"].startswith("md5:") else "sha256"
+            digest = hashlib.new(kind, files[file]).hexdigest()
+            said["checksum"] = f"md5:{digest}" if kind == "md5" else digest
+        elif file in files:
+            said.pop("checksum", None)
+    recipe["segmentation"]["size"] = 40
+    recipe.update(changes)
+    path = folder / f"{name}.yaml"
+    path.write_text(yaml.safe_dump(recipe, sort_keys=False, allow_unicode=True), encoding="utf-8")
+    return path

@@ -1,0 +1,275 @@
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import json
+import shutil
+
+import pytest
+
+from capsnmt.corpora import engine
+from capsnmt.corpora.segmentation import METHODS
+from tests.corpora.conftest import recipe_of, tree, write_recipe
+
+STEPS = 16  # of a recipe with three splits
+
+
+class Killed(BaseException):
+    """What no handler of the program catches."""
+
+
+@pytest.fixture
+def prepared(run, recipe_file, corpus, tmp_path, no_fairseq):
+    """A whole preparation of the tiny corpus, and the arguments that made it."""
+    folder = tmp_path / "prepared"
+    arguments = recipe_file, "--data", corpus, "--output", folder
+    status, said = run(*arguments)
+    assert status == 0, said
+    return folder, arguments
+
+
+def test_everything_is_made_and_raw_text_is_untouched(prepared, corpus):
+    folder, _ = prepared
+    assert {path.name for path in folder.iterdir()} == {
+        *("raw", "tokenised", "clean", "bpe", "bin", "manifest.json", ".lock")
+    }
+    for published, split in (("train", "train"), ("val", "valid"), ("test", "test")):
+        for language in ("en", "de"):
+            raw = folder / "raw" / f"{split}.{language}"
+            assert raw.read_bytes() == (corpus / f"{published}.{language}").read_bytes()
+    first = (folder / "tokenised" / "train.de").read_text(encoding="utf-8").splitlines()[1]
+    assert first == "Zwei Hunde rennen ."
+    segmented = (folder / "bpe" / "train.de").read_text(encoding="utf-8")
+    assert "@@ " in segmented
+    tokenised = (folder / "tokenised" / "train.de").read_text(encoding="utf-8")
+    assert segmented.replace("@@ ", "") == tokenised
+
+
+def test_manifest_tells_the_truth_about_every_file(prepared):
+    folder, _ = prepared
+    manifest = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
+    assert manifest["subsets"] == {"train": "train", "valid": "valid", "test": "test"}
+    assert manifest["pair"] == "en-de"
+    assert manifest["command"].startswith("python -m capsnmt.corpora ")
+    told = {
+        name: file for step in manifest["steps"].values() for name, file in step["files"].items()
+    }
+    made = tree(folder)
+    assert told.keys() == made.keys() - {"manifest.json", ".lock"}
+    for name, file in told.items():
+        assert file["sha256"] == hashlib.sha256(made[name]).hexdigest()
+        assert file["bytes"] == len(made[name])
+        if "lines" in file:
+            assert file["lines"] == made[name].count(b"\n")
+            assert file["tokens"] == len(made[name].split())
+    assert manifest["steps"]["clean train"]["notes"]["pairs"] == {"kept": 20}
+    assert "sacremoses" in manifest["steps"]["tokenise train.en"]["tools"]
+    assert "fairseq_cli.preprocess" in manifest["steps"]["binarise"]["command"]
+
+
+def test_a_whole_preparation_is_left_alone(prepared, run):
+    folder, arguments = prepared
+    before = {path: path.stat().st_mtime_ns for path in folder.rglob("*") if path.name != ".lock"}
+    status, said = run(*arguments)
+    assert status == 0
+    assert said.count("whole, skipped") == STEPS
+    after = {path: path.stat().st_mtime_ns for path in folder.rglob("*") if path.name != ".lock"}
+    assert after == before
+
+
+@pytest.mark.parametrize("kill_at", range(0, 21, 2))
+def test_killed_anywhere_the_same_command_ends_with_the_same_bytes(
+    prepared, run, tmp_path, monkeypatch, kill_at
+):
+    folder, arguments = prepared
+    whole = tree(folder)
+    shutil.rmtree(folder)
+    publish, published = engine.publish, []
+
+    def publish_or_die(part, path):
+        if len(published) == kill_at:
+            raise Killed
+        published.append(path)
+        publish(part, path)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(engine, "publish", publish_or_die)
+        # SIGKILL leaves what is half-written where it is.
+        patch.setattr(engine, "remove", lambda path: None)
+        with pytest.raises(Killed):
+            run(*arguments)
+    assert any(path.name.endswith(".part") for path in folder.rglob("*"))
+    assert not (folder / "manifest.json").exists()
+    status, said = run(*arguments)
+    assert status == 0, said
+    assert tree(folder) == whole
+
+
+@pytest.mark.parametrize(
+    "name", ["raw/valid.de", "clean/train.en", "bpe/codes", "bin/train.en.bin"]
+)
+@pytest.mark.parametrize("damage", ["delete", "truncate", "flip", "delete manifest"])
+def test_damaged_output_is_made_again(prepared, run, name, damage):
+    folder, arguments = prepared
+    whole, path = tree(folder), folder / name
+    if damage == "flip":
+        path.write_bytes(bytes([path.read_bytes()[0] ^ 1]) + path.read_bytes()[1:])
+    elif damage == "truncate":
+        path.write_bytes(path.read_bytes()[:-5])
+    else:
+        path.unlink()
+    if damage == "delete manifest":
+        (folder / "manifest.json").unlink()
+    status, said = run(*arguments)
+    assert status == 0, said
+    # Only what was damaged is redone: what is made of it is found unchanged.
+    assert said.count("whole, skipped") == (0 if damage == "delete manifest" else STEPS - 1)
+    assert tree(folder) == whole
+
+
+def test_an_unreadable_manifest_means_starting_anew(prepared, run):
+    folder, arguments = prepared
+    whole = tree(folder)
+    (folder / "manifest.json").write_text('{"steps": ')
+    assert run(*arguments)[0] == 0
+    assert tree(folder) == whole
+
+
+def test_a_changed_setting_redoes_what_depends_on_it_and_no_more(prepared, run, corpus):
+    folder, arguments = prepared
+    write_recipe(arguments[0], {**recipe_of(corpus), "segmentation": {"size": 5}})
+    status, said = run(*arguments)
+    assert status == 0
+    redone = [line.split("] ")[1] for line in said.splitlines() if line.startswith("[")]
+    redone = [line for line in redone if "skipped" not in line]
+    assert redone[0] == "learn subwords"
+    assert redone[-1] == "binarise"
+    assert len(redone) == 8
+    assert (folder / "bpe" / "codes").read_text().count("\n") == 6
+
+
+def test_a_changed_source_redoes_everything_made_of_it(prepared, run, corpus):
+    folder, arguments = prepared
+    path = corpus / "test.de"
+    path.write_text(path.read_text(encoding="utf-8").replace("Zwei", "Drei"), encoding="utf-8")
+    status, said = run(*arguments)
+    assert status == 0
+    assert "note:" in said  # it is not the file that the recipe knows
+    assert "Drei" in (folder / "raw" / "test.de").read_text(encoding="utf-8")
+    assert "D@@ r" in (folder / "bpe" / "test.de").read_text(encoding="utf-8")
+
+
+def test_another_recipe_is_refused_by_a_folder_in_use(prepared, run, tmp_path):
+    folder, arguments = prepared
+    other = arguments[0].with_name("other.yaml")
+    shutil.copy(arguments[0], other)
+    whole = tree(folder)
+    status, said = run(other, *arguments[1:])
+    assert status == 1
+    assert f"--output {folder} holds recipe tiny, not other: give another folder" in said
+    assert tree(folder) == whole
+
+
+@pytest.mark.parametrize(
+    ("spoil", "message"),
+    [
+        (lambda c: _drop_line(c / "val.de"), "val.de has 7 lines but"),
+        (lambda c: (c / "test.de").write_bytes(b"sch\xf6n\n" * 4), "test.de, line 1: not UTF-8"),
+        (lambda c: (c / "test.en").unlink(), "test.en or test.en.gz is missing; put it there"),
+        (lambda c: [_blank(c / f"train.{side}") for side in ("en", "de")], "no training pair of"),
+    ],
+)
+def test_a_spoilt_corpus_is_one_line_and_leaves_no_output(
+    run, recipe_file, corpus, tmp_path, no_fairseq, spoil, message
+):
+    spoil(corpus)
+    folder = tmp_path / "prepared"
+    status, said = run(recipe_file, "--data", corpus, "--output", folder)
+    assert status == 1
+    errors = [line for line in said.splitlines() if line.startswith("data_prep: ")]
+    assert said.splitlines()[-1:] == errors
+    assert message in errors[0]
+    made = tree(folder)
+    assert not any(".part" in name for name in made.keys() - {"manifest.json.part"})
+    assert "manifest.json" not in made
+    assert not any(name.startswith(("bpe/", "bin/", "clean/")) for name in made)
+
+
+def _drop_line(path):
+    lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
+    path.write_text("".join(lines[:-1]), encoding="utf-8")
+
+
+def _blank(path):
+    path.write_text("\n" * 20)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (
+            ["nonsense", "--output", "x"],
+            "recipe 'nonsense' is unknown: use catalogues, iwslt14_es_en",
+        ),
+        (["multi30k", "--output", "x", "--data", "none"], "--local none: no such folder"),
+        (["multi30k", "--output", "x", "--pair", "de-en"], "--pair de-en: "),
+        (["multi30k", "--output", "x", "--offline"], "--offline: x/sources/train.en.gz is missing"),
+        (["multi30k", "--output", "file/x", "--offline"], "Not a directory"),
+    ],
+)
+def test_a_wrong_command_line_is_one_line(run, tmp_path, monkeypatch, arguments, message):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "file").touch()
+    status, said = run(*arguments)
+    assert status == 1
+    assert message in said.splitlines()[-1]
+    assert "Traceback" not in said
+
+
+def test_workers_must_be_a_number_of_processes(run):
+    with pytest.raises(SystemExit) as ended:
+        run("multi30k", "--output", "x", "--workers", "0")
+    assert ended.value.code == 2
+
+
+def test_a_second_process_waits_for_the_first(run, recipe_file, corpus, tmp_path, monkeypatch):
+    folder = tmp_path / "prepared"
+    folder.mkdir()
+    first = (folder / ".lock").open("w")
+    fcntl.flock(first, fcntl.LOCK_EX)
+    said = []
+
+    def say(message):
+        said.append(message)
+        if message.startswith("waiting for another process"):
+            assert [path.name for path in folder.iterdir()] == [".lock"]
+            first.close()
+
+    monkeypatch.setattr(engine, "say", say)
+    monkeypatch.setattr(engine, "run_steps", lambda steps, manifest: said.append("prepared"))
+    status, _ = run(recipe_file, "--data", corpus, "--output", folder)
+    assert status == 0
+    assert said[0].startswith("waiting for another process")
+    assert said[-1] == "prepared"
+
+
+def test_an_interrupt_says_how_to_go_on_and_leaves_nothing_half_written(
+    run, recipe_file, corpus, tmp_path, monkeypatch, no_fairseq
+):
+    folder = tmp_path / "prepared"
+    arguments = recipe_file, "--data", corpus, "--output", folder
+
+    def interrupted(models, merges, workers):
+        for codes in models:
+            codes.write_text("half")
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setitem(METHODS, "bpe", interrupted)
+        status, said = run(*arguments)
+    assert status == 130
+    assert said.splitlines()[-1] == "data_prep: interrupted; the same command goes on from here"
+    assert not any(name.startswith("bpe/") for name in tree(folder))
+    status, said = run(*arguments)
+    assert status == 0
+    assert said.count("whole, skipped") == 8

@@ -1,0 +1,32 @@
+from __future__ import annotations
+
+import io
+import sys
+
+import pytest
+
+from capsnmt.corpora import progress
+from capsnmt.corpora.progress import watched, watched_bytes
+
+
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
+
+
+@pytest.mark.parametrize("total", [30, None])
+def test_a_bar_on_a_terminal_loses_nothing_and_counts_from_what_was_there(monkeypatch, total):
+    monkeypatch.setattr(sys, "stderr", Terminal())
+    assert list(watched_bytes([b"x" * 10, b"y" * 10], 10, total)) == [b"x" * 10, b"y" * 10]
+    assert "10.0" in sys.stderr.getvalue()
+    assert list(watched(range(5), "step")) == list(range(5))
+
+
+@pytest.mark.parametrize(("total", "told"), [(30, "30"), (None, "unknown")])
+def test_elsewhere_lines_say_how_far_it_is(monkeypatch, capsys, total, told):
+    monkeypatch.setattr(progress, "SECONDS_BETWEEN_LINES", 0.0)
+    assert list(watched_bytes([b"x" * 10, b"y" * 10], 10, total)) == [b"x" * 10, b"y" * 10]
+    said = capsys.readouterr().err.splitlines()
+    assert said == [f"  fetched {done} of {told} bytes" for done in (20, 30)]
+    assert list(watched("ab", "step")) == ["a", "b"]
+    assert capsys.readouterr().err.splitlines() == ["  step: 1 lines", "  step: 2 lines"]

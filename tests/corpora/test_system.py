@@ -1,0 +1,135 @@
+"""The real command line on real data, fairseq-preprocess included."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import signal
+import struct
+import subprocess
+import sys
+import time
+from itertools import islice
+from pathlib import Path
+
+import pytest
+
+from tests.corpora.conftest import tree
+from tests.corpora.miniatures import SPLITS, recipe_for, wmt17_zh_en
+
+ROOT = Path(__file__).resolve().parents[2]
+HEAD = {"train": 300, "val": 40, "test_2016_flickr": 30, "test_2017_flickr": 20}
+
+pytestmark = pytest.mark.system
+
+
+@pytest.fixture
+def head(multi30k, tmp_path) -> Path:
+    """The first lines of Multi30k, in plain text."""
+    folder = tmp_path / "head"
+    folder.mkdir()
+    for stem, lines in HEAD.items():
+        for language in ("en", "de"):
+            with gzip.open(multi30k / f"{stem}.{language}.gz", "rb") as stream:
+                (folder / f"{stem}.{language}").write_bytes(b"".join(islice(stream, lines)))
+    return folder
+
+
+def _start(head: Path, output: Path, *recipe: str) -> subprocess.Popen:
+    """Start ``multi30k.sh``, or ``prepare.sh`` with another recipe."""
+    script = ROOT / "data_prep" / ("prepare.sh" if recipe else "multi30k.sh")
+    command = ["bash", str(script), *recipe, "--local", str(head), "--output", str(output)]
+    command += ["--workers", "2"]
+    return subprocess.Popen(
+        command,
+        env={**os.environ, "PYTHON": sys.executable},
+        cwd=head,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def _sentences(index: Path) -> int:
+    """The number of sentences, from the header of fairseq's ``.idx``."""
+    magic, version, _, sentences = struct.unpack("<9sQBQ", index.read_bytes()[:26])
+    assert (magic, version) == (b"MMIDIDX\x00\x00", 1)
+    return sentences
+
+
+def test_multi30k_to_data_bin_also_after_sigkill(head, tmp_path):
+    killed = tmp_path / "killed"
+    process = _start(head, killed)
+    while not (killed / "clean" / "train.de").exists() and process.poll() is None:
+        time.sleep(0.01)
+    process.send_signal(signal.SIGKILL)
+    process.communicate()
+    assert not (killed / "bin").exists()
+    assert not (killed / "manifest.json").exists()
+
+    process = _start(head, killed)
+    _, said = process.communicate()
+    assert process.returncode == 0, said
+    assert "raw: whole, skipped" in said
+
+    subsets = {"train": "train", "valid": "val", "test": "test_2016_flickr"}
+    for subset, stem in {**subsets, "test1": "test_2017_flickr"}.items():
+        for language in ("en", "de"):
+            index = killed / "bin" / f"{subset}.en-de.{language}.idx"
+            assert _sentences(index) == HEAD[stem]
+    dictionaries = [(killed / "bin" / f"dict.{side}.txt").read_bytes() for side in ("en", "de")]
+    assert dictionaries[0] == dictionaries[1]
+    reference = killed / "raw" / "test_2016_flickr.de"
+    assert reference.read_bytes() == (head / "test_2016_flickr.de").read_bytes()
+    manifest = json.loads((killed / "manifest.json").read_text(encoding="utf-8"))
+    assert manifest["subsets"]["test_2017_flickr"] == "test1"
+
+    through = tmp_path / "through"
+    process = _start(head, through)
+    _, said = process.communicate()
+    assert process.returncode == 0, said
+    made, expected = tree(killed), tree(through)
+    assert made.keys() == expected.keys()
+    assert [name for name in made if made[name] != expected[name]] == ["manifest.json"]
+    told = made["manifest.json"].decode().replace(str(killed), str(through))
+    assert told == expected["manifest.json"].decode()
+
+
+def test_wmt17_in_parts_and_zips_to_a_data_bin_with_two_dictionaries(tmp_path):
+    for name, content in wmt17_zh_en().items():
+        (tmp_path / name).write_bytes(content)
+    recipe = recipe_for("wmt17_zh_en", {}, tmp_path)
+    process = _start(tmp_path, tmp_path / "out", str(recipe))
+    _, said = process.communicate()
+    assert process.returncode == 0, said
+    made = tmp_path / "out" / "bin"
+    for split, numbers in SPLITS["wmt17_zh_en"].items():
+        for language in ("zh", "en"):
+            index = made / f"{split}.zh-en.{language}.idx"
+            assert _sentences(index) == len(list(numbers))
+    words = {side: (made / f"dict.{side}.txt").read_text(encoding="utf-8") for side in ("zh", "en")}
+    assert "房子" in words["zh"]  # a word of jieba's
+    assert "房子" not in words["en"]
+    assert (tmp_path / "out" / "bpe" / "codes.zh").is_file()
+
+
+def test_a_failing_fairseq_preprocess_is_one_line(tmp_path):
+    from capsnmt.corpora.binarise import binarise, binarise_command
+    from capsnmt.corpora.errors import PreparationError
+
+    command = binarise_command(
+        dict.fromkeys(("train", "valid", "test"), tmp_path), ("en", "de"), tmp_path, 1
+    )
+    command[1:3] = ["-c", "import sys; sys.exit('some trouble\\nthe last line')"]
+    with pytest.raises(PreparationError, match="ended with 1: the last line"):
+        binarise(command, tmp_path)
+
+
+def test_the_recipe_knows_the_published_files(multi30k):
+    from capsnmt.corpora.files import checksum
+    from capsnmt.corpora.recipe import load_recipe
+
+    files = load_recipe("multi30k").corpus.files
+    assert {name: checksum(multi30k / name) for name in files} == {
+        name: file.checksum for name, file in files.items()
+    }

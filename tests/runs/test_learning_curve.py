@@ -1,0 +1,101 @@
+"""Learning curves are what the log of the final model says, whatever happened on the way."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import List
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from capsnmt.errors import ConfigurationError
+from capsnmt.runs.learning_curve import (
+    parse_train_log,
+    read_learning_curve,
+)
+
+SAVED_EVERY = 3  # entries between two checkpoints
+
+
+def entry(update: int) -> List[str]:
+    """What fairseq logs at an update: the training loss and, where it saves, validation."""
+    train = {"epoch": 1, "loss": f"{100 - update}", "num_updates": f"{update}"}
+    # two seconds an update
+    lines = [json.dumps({**train, "wps": "450.5", "wpb": "901", "wall": "0"})]
+    if update % SAVED_EVERY == 0:
+        valid = {"epoch": 1, "valid_loss": f"{200 - update}", "valid_num_updates": f"{update}"}
+        lines.append(json.dumps(valid))
+    return lines
+
+
+def trained(start: int, end: int) -> List[str]:
+    """The log of one process that makes the updates after ``start`` up to ``end``."""
+    return [line for update in range(start + 1, end + 1) for line in entry(update)]
+
+
+@given(st.lists(st.integers(1, 30), max_size=6))
+def test_a_training_killed_anywhere_has_the_curve_of_one_trained_through(kills: List[int]) -> None:
+    lines: List[str] = []
+    start, end = 0, 30
+    for kill in kills:
+        lines += trained(start, max(start, kill))
+        start = max(start, kill) // SAVED_EVERY * SAVED_EVERY
+    curve = parse_train_log(lines + trained(start, end))
+    assert curve == parse_train_log(trained(0, end))
+    assert curve.training_seconds == pytest.approx(2 * end)
+    assert curve.updates == end
+
+
+def test_updates_that_were_made_again_with_another_result_count_once_and_as_the_second() -> None:
+    first = ['{"loss": "9", "num_updates": "10"}', '{"loss": "8", "num_updates": "20"}']
+    second = ['{"loss": "7.5", "num_updates": "20"}']
+    assert parse_train_log(first + second).train == {10: 9.0, 20: 7.5}
+
+
+def test_what_was_validated_after_the_checkpoint_a_training_went_back_to_is_forgotten() -> None:
+    lines = [*trained(0, 6), *trained(3, 4)]
+    assert sorted(parse_train_log(lines).valid) == [3]
+
+
+def test_half_a_line_is_counted_and_left_out() -> None:
+    lines = trained(0, 4)
+    lines.insert(2, lines[1][:17] + lines[2])
+    curve = parse_train_log(lines)
+    assert curve.unreadable == 1
+    assert sorted(curve.train) == [1, 2, 3, 4]
+
+
+def test_a_log_without_validation_or_times_has_a_curve_without_them() -> None:
+    curve = parse_train_log(['{"loss": "9", "num_updates": "10"}'])
+    assert (curve.valid, curve.training_seconds, curve.updates) == ({}, None, 10)
+    assert curve.tokens_per_second is None
+
+
+@pytest.mark.parametrize("loss", ["nan", "inf", "null", "x", None])
+def test_a_loss_that_is_no_finite_number_is_no_point(loss: object) -> None:
+    lines = [json.dumps({"loss": loss, "num_updates": "20"}), *trained(0, 2)]
+    assert sorted(parse_train_log(lines).train) == [1, 2]
+
+
+def test_epoch_summaries_are_no_points() -> None:
+    summary = '{"epoch": 1, "train_loss": "3", "train_num_updates": "2", "train_wall": "99"}'
+    assert parse_train_log([*trained(0, 2), summary]) == parse_train_log(trained(0, 2))
+
+
+@pytest.mark.parametrize("content", ["", "\n", "no json\n", '{"valid_loss": "1"}\n', "[1]\n"])
+def test_a_log_without_training_loss_is_one_error_that_names_it(
+    tmp_path: Path, content: str
+) -> None:
+    path = tmp_path / "train.log"
+    path.write_text(content, "utf-8")
+    with pytest.raises(ConfigurationError, match="no training loss") as error:
+        read_learning_curve(path)
+    assert str(path) in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+def test_a_missing_log_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match=r"train\.log: there is no such file"):
+        read_learning_curve(tmp_path / "train.log")

@@ -1,0 +1,151 @@
+"""The properties every sentence classifier must hold, with every mechanism of the encoder."""
+
+from __future__ import annotations
+
+import copy
+
+import pytest
+import torch
+import torch.nn.functional as F
+from fairseq.models import ARCH_MODEL_INV_REGISTRY
+
+from capsnmt.models.layers import learned_parameters
+from capsnmt.sentences.architectures import SENTENCE_PRESETS
+from capsnmt.sentences.pooling import MeanPooling, QueryPooling
+from tests.sentences.systems import (
+    SENTENCE_SYSTEMS,
+    build,
+    build_system,
+    classify,
+    make_task,
+    parse,
+)
+from tests.support import (
+    PAD,
+    assert_every_parameter_learns,
+    batch,
+    half_precision_on_cpu,
+    sentences,
+)
+from tests.support import build as build_translation
+
+every_system = pytest.mark.parametrize("name", SENTENCE_SYSTEMS)
+FIRST, SECOND = sentences(5, 3, 1), sentences(2, 4, 3, seed=1)
+HALF = [torch.bfloat16, *([torch.float16] if half_precision_on_cpu() else [])]
+
+
+def loss_of(model: torch.nn.Module) -> torch.Tensor:
+    return F.cross_entropy(classify(model, FIRST, SECOND).float(), torch.tensor([0, 3, 4]))
+
+
+@every_system
+@pytest.mark.parametrize("left_pad", [True, False])
+def test_a_pair_alone_equals_the_same_pair_in_a_padded_batch(name: str, left_pad: bool) -> None:
+    model = build_system(name).double()
+    together = classify(model, FIRST, SECOND, left_pad)
+    for row, first, second in zip(together, FIRST, SECOND):
+        alone = classify(model, [first], [second])[0]
+        torch.testing.assert_close(row, alone, atol=1e-9, rtol=1e-9)
+
+
+@every_system
+def test_every_parameter_gets_a_finite_gradient_that_is_not_zero(name: str) -> None:
+    model = build_system(name).train()
+    loss_of(model).backward()
+    assert_every_parameter_learns(model)
+
+
+@every_system
+@pytest.mark.parametrize("dtype", HALF)
+def test_half_precision_is_finite_and_close_to_fp32(name: str, dtype: torch.dtype) -> None:
+    model = build_system(name)
+    full, low = loss_of(model), loss_of(copy.deepcopy(model).to(dtype))
+    with torch.autocast("cpu", dtype=dtype):
+        cast = loss_of(model)
+    assert abs(low.item() - full.item()) < 0.03 * full.item()
+    assert abs(cast.item() - full.item()) < 0.03 * full.item()
+
+
+@every_system
+def test_a_model_reloaded_for_evaluation_gives_the_same_output(name: str) -> None:
+    model, reloaded = build_system(name), build_system(name)
+    reloaded.load_state_dict(copy.deepcopy(model.state_dict()))
+    with torch.no_grad():
+        before, after = (classify(m, FIRST, SECOND) for m in (model, reloaded.eval()))
+    torch.testing.assert_close(before, after, atol=0, rtol=0)
+
+
+def test_the_encoder_is_the_translation_models_parameter_for_parameter() -> None:
+    mechanisms = (
+        *("--head-aggregation", "em", "--capsule-routing-encoder", "both"),
+        *("--layer-aggregation", "em-routing", "--layer-aggregation-side", "encoder"),
+    )
+    ours, theirs = build(*mechanisms).encoder, build_translation("capsnmt_transformer", *mechanisms)
+    shapes = [
+        {name: p.shape for name, p in learned_parameters(encoder).items()}
+        for encoder in (ours, theirs.encoder)
+    ]
+    assert shapes[0] == shapes[1]
+    ours.load_state_dict(theirs.encoder.state_dict())
+    tokens = batch(FIRST, left_pad=True)
+    outputs = [m(tokens, tokens.ne(PAD).sum(1))["encoder_out"][0] for m in (ours, theirs.encoder)]
+    torch.testing.assert_close(*outputs, atol=0, rtol=0)
+
+
+def test_the_two_sentences_of_a_pair_are_told_apart_and_share_the_encoder() -> None:
+    model = build().double()
+    assert model.classifier[0].in_features == 2 * 16
+    swapped = classify(model, SECOND, FIRST)
+    assert not torch.allclose(swapped, classify(model, FIRST, SECOND))
+    weight = model.classifier[0].weight
+    with torch.no_grad():
+        weight.copy_(torch.cat([weight[:, 16:], weight[:, :16]], dim=1))
+    torch.testing.assert_close(classify(model, FIRST, SECOND), swapped)
+
+
+def test_mean_pooling_is_the_mean_of_the_real_positions() -> None:
+    states, padding = torch.randn(4, 2, 3), torch.tensor([[True, True, False, False], [False] * 4])
+    pooled = MeanPooling(3)(states, padding)
+    torch.testing.assert_close(pooled[0], states[2:, 0].mean(0))
+    torch.testing.assert_close(pooled[1], states[:, 1].mean(0))
+
+
+def test_query_pooling_is_attention_of_each_query_to_the_real_positions() -> None:
+    states, padding = torch.randn(3, 1, 4), torch.tensor([[False, False, True]])
+    pooling = QueryPooling(4, 2)
+    pooled = pooling(states, padding)[0]
+    for number, query in enumerate(pooling.queries):
+        scores = [float(query.detach() @ states[place, 0]) / 2 for place in range(2)]
+        weights = torch.tensor(scores).softmax(0)
+        expected = weights[0] * states[0, 0] + weights[1] * states[1, 0]
+        torch.testing.assert_close(pooled[4 * number : 4 * number + 4], expected)
+
+
+def test_a_frozen_encoder_is_a_fixed_function_and_only_the_rest_learns() -> None:
+    model = build("--freeze-encoder", "--dropout", "0.5", num_sentences=1).train()
+    tokens = batch(FIRST, left_pad=True)
+    outputs = [model.encoder(tokens, tokens.ne(PAD).sum(1))["encoder_out"][0] for _ in range(2)]
+    torch.testing.assert_close(*outputs, atol=0, rtol=0)
+    F.cross_entropy(model(tokens, tokens.ne(PAD).sum(1)), torch.tensor([0, 1, 2])).backward()
+    learning = {name for name, p in model.named_parameters() if p.grad is not None}
+    assert learning == {name for name, _ in model.named_parameters() if "classifier" in name}
+
+
+def test_the_presets_are_the_papers_settings() -> None:
+    assert set(ARCH_MODEL_INV_REGISTRY["sentence_classifier"]) == set(SENTENCE_PRESETS)
+    shapes = {}
+    for arch in SENTENCE_PRESETS:
+        args = parse(arch)
+        size = (args.encoder_layers, args.encoder_embed_dim, args.encoder_attention_heads)
+        shapes[arch] = (*size, args.dropout, args.pooling, args.classifier_layers)
+    assert shapes == {
+        "probing_transformer": (3, 512, 8, 0.1, "mean", 2),
+        "probing_transformer_deep": (6, 512, 8, 0.1, "mean", 2),
+        "probing_transformer_tiny": (3, 128, 4, 0.1, "mean", 2),
+        "logical_inference_transformer": (2, 256, 8, 0.2, "queries", 3),
+        "logical_inference_transformer_tiny": (2, 64, 4, 0.2, "queries", 3),
+    }
+    model = build(arch="logical_inference_transformer")
+    assert model.pooling.queries.shape == (2, 16)
+    assert [m.in_features for m in model.classifier if hasattr(m, "in_features")] == [64, 16, 16]
+    assert make_task().num_sentences == model.num_sentences == 2

@@ -1,0 +1,67 @@
+"""The flags of sentence classifiers: they arrive, and what cannot work is one line."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+
+import pytest
+import torch
+from fairseq.models import ARCH_CONFIG_REGISTRY
+
+from capsnmt.errors import ConfigurationError
+from tests.sentences.systems import SMALL, build, parse
+
+REFUSED = {
+    "--decoder-layers 2": "--decoder-layers 2 has no effect: .*encoder only",
+    "--decoder-normalize-before": "--decoder-normalize-before True has no effect",
+    "--share-all-embeddings": "--share-all-embeddings True has no effect",
+    "--max-target-positions 10": "--max-target-positions 10 has no effect",
+    "--mlmha M-10": "--mlmha M-10 has no effect",
+    "--capsule-routing-decoder horizontal": "--capsule-routing-decoder horizontal has no effect",
+    "--head-aggregation em --head-aggregation-decoder-layers 1": (
+        "--head-aggregation-decoder-layers 1 has no effect"
+    ),
+    "--head-aggregation em --head-aggregation-attention enc-dec": (
+        "--head-aggregation-attention enc-dec: .*give enc-self"
+    ),
+    "--layer-aggregation transparent": "--layer-aggregation transparent: .*give linear",
+    "--layer-aggregation linear --layer-aggregation-side both": (
+        "--layer-aggregation-side both: .*give encoder"
+    ),
+    "--pooling max": "--pooling: 'max': choose from mean, queries",
+    "--pooling-queries 3": "--pooling-queries 3 has no effect because --pooling is mean",
+    "--pooling queries --pooling-queries 0": "--pooling-queries: 0: give 1 or more",
+    "--classifier-layers 0": "--classifier-layers: 0: give 1 or more",
+    "--classifier-layers 1 --classifier-dim 8": "--classifier-dim 8 has no effect",
+    "--head-capsules 4": "--head-capsules 4 has no effect because --head-aggregation is linear",
+    "--head-aggregation em --head-capsules 5": "--head-capsules: 5 does not divide",
+    "--probe-checkpoint nowhere.pt": "--probe-checkpoint: nowhere.pt: there is no such checkpoint",
+}
+
+
+@pytest.mark.parametrize("flags", REFUSED)
+def test_what_cannot_work_is_one_line_before_anything_is_built(flags: str) -> None:
+    with pytest.raises(ConfigurationError, match=REFUSED[flags]) as error:
+        parse("probing_transformer", *SMALL, *flags.split())
+    assert "\n" not in str(error.value)
+
+
+def test_completed_arguments_complete_to_themselves() -> None:
+    """fairseq completes the arguments of a checkpoint again when it is loaded."""
+    given = ("--head-aggregation", "em", "--layer-aggregation", "linear", "--pooling", "queries")
+    for flags in ((), given):
+        args = parse("logical_inference_transformer", *flags)
+        again = Namespace(**vars(args))
+        ARCH_CONFIG_REGISTRY["logical_inference_transformer"](again)
+        assert vars(again) == vars(args)
+
+
+def test_the_flags_reach_the_model() -> None:
+    flags = ("--pooling", "queries", "--pooling-queries", "3", "--classifier-layers", "4")
+    model = build(*flags, "--classifier-dim", "7", "--layer-aggregation", "linear")
+    maps = [layer for layer in model.classifier if isinstance(layer, torch.nn.Linear)]
+    widths = [(layer.in_features, layer.out_features) for layer in maps]
+    assert widths == [(2 * 3 * 16, 7), (7, 7), (7, 7), (7, 5)]
+    assert type(model.encoder.layer_aggregation).__name__ == "LinearCombination"
+    assert model.pooling.queries.shape == (3, 16)
+    assert not model.frozen
