@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """The parameters that each row of the papers adds to its baseline, as a Markdown table.
 
-    scripts/parameter_table.py                      # print it
-    scripts/parameter_table.py --write README.md    # replace the one between the two markers there
+    scripts/parameter_table.py                               # print it
+    scripts/parameter_table.py --write docs/parameters.md    # replace it between its markers
 
 The counts are those of the papers' formulas, which a test holds equal to the models'.
 """

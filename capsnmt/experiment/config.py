@@ -11,7 +11,7 @@ import yaml
 
 from capsnmt import resources
 from capsnmt.errors import ConfigurationError
-from capsnmt.experiment.schema import REQUIRED, SCHEMA, check
+from capsnmt.experiment.schema import REQUIRED, SCHEMA, check, check_paper
 
 
 @dataclass
@@ -19,12 +19,13 @@ class Experiment:
     """A resolved configuration.
 
     ``settings`` are nested as :data:`capsnmt.experiment.schema.SCHEMA` says, ``origin`` tells of
-    each leaf who set it.
+    each leaf who set it. ``paper`` is what papers print about exactly this row, by paper.
     """
 
     row: str
     settings: Dict[str, Any] = field(default_factory=dict)
     origin: Dict[str, str] = field(default_factory=dict)
+    paper: Dict[str, Dict[str, Any]] = field(default_factory=dict)
 
     def __getitem__(self, key: str) -> Any:
         """The value of a dotted key; ``None`` where nothing is set."""
@@ -118,6 +119,9 @@ def load(path: Path, row: Optional[str] = None) -> Experiment:
     """
     experiment = Experiment(row or path.stem)
     for file, settings in reversed(_lineage(path)):
+        # A configuration inherits no printed values: they belong to one row.
+        experiment.paper = settings.pop("paper", None) or {}
+        check_paper(experiment.paper, str(file))
         for key, value in settings.items():
             experiment.put(key, value, str(file))
     return experiment

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from typing import Any, Callable, Dict, Mapping, Sequence, Union
 
@@ -21,7 +22,7 @@ class Kind:
 class Free:
     """A section whose keys are free; its values are of one kind, but for the ``known`` ones."""
 
-    kind: Kind
+    kind: Union[Kind, Mapping[str, Kind]]
     known: Mapping[str, Kind] = field(default_factory=dict)
 
 
@@ -38,6 +39,14 @@ WHOLE = Kind("a whole number", _is_whole)
 COUNT = Kind("a whole number, 1 or more", lambda value: _is_whole(value) and value > 0)
 FLAG = Kind("a text, a number, true or false", lambda value: isinstance(value, (str, int, float)))
 SECTION = Kind("a mapping", lambda value: isinstance(value, dict))
+POSITIVE = Kind(
+    "a number above 0",
+    lambda value: isinstance(value, (int, float)) and not isinstance(value, bool) and value > 0,
+)
+PARAMETERS = Kind(
+    "a count as printed, such as 88.0M for a total or +1.6K for a difference",
+    lambda value: isinstance(value, str) and bool(re.fullmatch(r"\+?\d+(\.\d+)?[KM]", value)),
+)
 
 AVERAGES = ("last-updates", "last-epochs", "best")
 
@@ -69,6 +78,23 @@ SCHEMA: Dict[str, Any] = {
     "score": {"remove-bpe": _one_of(*REMOVE_BPE), "detokenize": _one_of(*DETOKENIZE)},
 }
 
+# What papers print about a row, by paper: no setting, so that no run depends on it.
+PAPER: Dict[str, Any] = {
+    "paper": Free(
+        {
+            "table": TEXT,
+            "name": TEXT,
+            "baseline": TEXT,
+            "bleu": POSITIVE,
+            "validation-bleu": POSITIVE,
+            "parameters": PARAMETERS,
+            "training-speed": POSITIVE,  # steps a second
+            "decoding-speed": POSITIVE,  # sentences a second
+            "note": TEXT,
+        }
+    )
+}
+
 REQUIRED = (
     "dataset",
     "arch",
@@ -82,13 +108,26 @@ REQUIRED = (
 )
 
 
-def check(path: Sequence[str], value: Any, origin: str) -> None:
+def check_paper(paper: Any, origin: str) -> None:
+    """Raise unless ``paper`` is what papers print about a row, by paper.
+
+    Raises:
+        ConfigurationError: naming the origin, the key and what is allowed.
+    """
+    check(["paper"], paper, origin, PAPER)
+    for name, printed in (paper or {}).items():
+        check(["paper", name], printed, origin, PAPER)
+        for key, value in (printed or {}).items():
+            check(["paper", name, key], value, origin, PAPER)
+
+
+def check(path: Sequence[str], value: Any, origin: str, schema: Mapping[str, Any] = SCHEMA) -> None:
     """Raise unless ``value`` may stand at ``path``; ``None`` may stand anywhere (it unsets).
 
     Raises:
         ConfigurationError: naming the origin, the key and what is allowed.
     """
-    node: Union[Kind, Free, Mapping[str, Any]] = SCHEMA
+    node: Union[Kind, Free, Mapping[str, Any]] = schema
     for depth, part in enumerate(path):
         section = ".".join(path[:depth])
         if isinstance(node, Kind):

@@ -1,4 +1,4 @@
-"""The README's table of parameters is the script's, and the script replaces nothing else."""
+"""The table in docs/parameters.md is the script's, and the script replaces nothing else."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from tests.support import REPO
 PAGE = f"before\n{parameter_table.START}\nold\n{parameter_table.END}\nafter\n"
 
 
-def test_the_table_in_the_readme_is_the_one_that_the_script_makes() -> None:
-    text = (REPO / "README.md").read_text(encoding="utf-8")
-    assert parameter_table.replace_table(text, "README.md") == text, (
-        "run scripts/parameter_table.py --write README.md"
+def test_the_table_in_the_documentation_is_the_one_that_the_script_makes() -> None:
+    text = (REPO / "docs" / "parameters.md").read_text(encoding="utf-8")
+    assert parameter_table.replace_table(text, "parameters.md") == text, (
+        "run scripts/parameter_table.py --write docs/parameters.md"
     )
 
 
