@@ -1,30 +1,30 @@
-"""capsnmt: routing-by-agreement and its relatives, as a fairseq ``--user-dir`` plugin.
+"""capsnmt: routing-by-agreement and related mechanisms, as a fairseq ``--user-dir`` plugin.
 
-Importing the package imports nothing else. fairseq imports the folders ``tasks`` and ``models`` of
+Importing the package imports nothing else. fairseq imports the ``tasks`` and ``models`` folders of
 a ``--user-dir``; both import :mod:`capsnmt.plugin`, which registers everything.
 """
 
 import os
 import sys
-from typing import List
 
 __version__ = "0.1.0"
 
 
-class _PackagePath(List[str]):
-    """``__path__`` of the package; loads the plugin when fairseq looks a ``--user-dir`` up in it.
+class _PluginPath(list):
+    """The package's ``__path__``; loads the plugin when fairseq looks up its ``--user-dir``.
 
-    fairseq imports a ``--user-dir`` only if no package of its name is imported yet. Otherwise it
-    asks whether the folder is in the package's ``__path__``, and registers nothing: a program that
-    has imported ``capsnmt.routing`` could not train. It also compares paths as text, and writes
-    that of an installed package as ``.../fairseq/../capsnmt``.
+    fairseq imports a ``--user-dir`` only if no package of that name is imported yet. Otherwise it
+    checks that the folder is in the package's ``__path__`` and registers nothing, so a program that
+    has imported ``capsnmt.routing`` could not train. The check compares strings, and fairseq spells
+    the folder of an installed package ``.../fairseq/../capsnmt``; compare real paths instead.
     """
 
     def __contains__(self, folder: object) -> bool:
-        if "fairseq" in sys.modules:
+        real = os.path.realpath(str(folder))
+        found = any(os.path.realpath(own) == real for own in self)
+        if found and "fairseq" in sys.modules:
             import capsnmt.plugin  # noqa: F401
-        wanted = os.path.realpath(str(folder))
-        return any(os.path.realpath(own) == wanted for own in self)
+        return found
 
 
-__path__ = _PackagePath(__path__)
+__path__ = _PluginPath(__path__)

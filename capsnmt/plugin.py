@@ -1,6 +1,6 @@
-"""What ``--user-dir capsnmt`` does: check the host, mend it, register models, criterions and tasks.
+"""What ``--user-dir capsnmt`` does: check and patch the host, register models, criterions, tasks.
 
-Import it before running fairseq in the same process. Importing it again does nothing.
+Import this module before running fairseq in the same process. A second import does nothing.
 """
 
 from capsnmt.host import check_host, keep_batches_when_resuming, keep_last_batch, logging_kept

@@ -42,7 +42,7 @@ def test_the_batches_are_mended_once() -> None:
 def test_importing_the_plugin_leaves_the_root_logger_alone_and_prints_nothing() -> None:
     """fairseq's modules would set it to DEBUG, on standard error."""
     program = (
-        "import capsnmt, logging; root = logging.getLogger();"
+        "import capsnmt.plugin, logging; root = logging.getLogger();"
         "print(root.level == logging.WARNING and not root.handlers)"
     )
     done = subprocess.run(

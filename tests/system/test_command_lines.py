@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -22,7 +20,7 @@ from tests.commands import (
     succeed,
     train,
 )
-from tests.support import PLUGIN, REPO
+from tests.support import PLUGIN
 
 pytestmark = pytest.mark.system
 
@@ -134,21 +132,3 @@ def test_a_source_is_masked_at_generation(corpus: Path, tmp_path: Path) -> None:
     assert beyond.returncode != 0
     assert "Traceback" not in beyond.stderr
     assert beyond.stderr.splitlines()[-1].startswith("--mlmha-mask-source: 4")
-
-
-@pytest.mark.parametrize("user_dir", [PLUGIN, "capsnmt"], ids=["path", "installed or relative"])
-def test_the_user_dir_may_be_given_twice_in_a_process(user_dir: str) -> None:
-    program = (
-        "import sys; from argparse import Namespace; from fairseq.utils import import_user_module;"
-        "[import_user_module(Namespace(user_dir=sys.argv[1])) for _ in range(2)];"
-        "from fairseq.models import ARCH_MODEL_REGISTRY;"
-        "assert 'transformer_em_routing' in ARCH_MODEL_REGISTRY; print('registered')"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", program, user_dir],
-        cwd=REPO,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.stdout.strip() == "registered", done.stderr

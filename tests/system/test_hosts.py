@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
@@ -68,11 +69,11 @@ def test_a_host_that_cannot_work_is_one_line_with_the_fix(
     """In a fresh interpreter, where the fake hides the real fairseq."""
     hide = "importlib.util.find_spec = lambda name: None;" if fake is None else ""
     (tmp_path / "fairseq.py").write_text(fake or "", "utf-8")
-    program = f"import importlib.util; {hide} import capsnmt"
+    program = f"import importlib.util; {hide} import capsnmt.plugin"
     done = subprocess.run(
         [sys.executable, "-c", program],
         cwd=REPO,
-        env={**environment(), "PYTHONPATH": str(tmp_path)},
+        env={**environment(), "PYTHONPATH": os.pathsep.join([str(tmp_path), str(REPO)])},
         capture_output=True,
         text=True,
         check=False,

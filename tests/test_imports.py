@@ -1,0 +1,111 @@
+"""What importing loads, and that fairseq finds every registered name however it comes to look."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import pkgutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any, List
+
+import pytest
+
+from capsnmt.models import PRESETS, SIZES
+from capsnmt.sentences.architectures import SENTENCE_PRESETS
+from tests.commands import environment, succeed
+from tests.registrations import registered
+from tests.support import PLUGIN, REPO
+
+HOST = ("torch", "fairseq")
+EXPECTED = {
+    "architectures": sorted([*(p + s for p in PRESETS for s in SIZES), *SENTENCE_PRESETS]),
+    "criterions": ["label_smoothed_cross_entropy_with_disagreement", "sentence_classification"],
+    "tasks": ["logical_inference", "probing"],
+}
+
+
+def fresh(program: str, *arguments: str, cwd: Path = REPO, path: Path = REPO) -> Any:
+    """Run a program in a fresh interpreter; return the JSON in the last line of its output."""
+    done = subprocess.run(
+        [sys.executable, "-c", program, *arguments],
+        cwd=cwd,
+        env={**environment(), "PYTHONPATH": str(path)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def modules_of(package: str) -> List[str]:
+    """The names of a package and of every module below it."""
+    spec = importlib.util.find_spec(package)
+    assert spec is not None
+    below = pkgutil.walk_packages(spec.submodule_search_locations, f"{package}.")
+    return [package, *(module.name for module in below if "__main__" not in module.name)]
+
+
+def test_importing_the_package_imports_nothing_else() -> None:
+    program = (
+        "import json, os, sys; before = set(sys.modules); import capsnmt;"
+        "print(json.dumps(sorted(set(sys.modules) - before)))"
+    )
+    assert fresh(program) == ["capsnmt"]
+
+
+def test_the_operators_need_no_fairseq() -> None:
+    program = (
+        "import json, sys; sys.modules['fairseq'] = None; import torch, capsnmt.routing as r;"
+        "r.em_routing(torch.ones(2, 3, 4, 1), torch.zeros(4), torch.zeros(4));"
+        "print(json.dumps([m for m in sys.modules if m.startswith(('fairseq', 'omegaconf'))]))"
+    )
+    assert fresh(program) == ["fairseq"]
+
+
+@pytest.mark.parametrize("package", ["capsnmt.evaluation", "capsnmt.corpora"])
+def test_data_and_scores_need_neither_torch_nor_fairseq(package: str) -> None:
+    """Every module is imported where an import of either raises an ImportError."""
+    program = (
+        f"import importlib, json, sys; host = {HOST}; sys.modules.update(dict.fromkeys(host));"
+        "[importlib.import_module(name) for name in sys.argv[1:]];"
+        "print(json.dumps([m for m in sys.modules if m.startswith(host)]))"
+    )
+    assert fresh(program, *modules_of(package)) == list(HOST)
+
+
+def test_every_name_is_registered_here() -> None:
+    assert registered() == EXPECTED
+
+
+@pytest.mark.system
+@pytest.mark.parametrize(
+    ("route", "user_dir"),
+    [
+        *((route, name) for route in ("twice", "imported_first") for name in (PLUGIN, "capsnmt")),
+        ("spawned", PLUGIN),
+        ("hydra", PLUGIN),
+    ],
+)
+def test_fairseq_finds_every_name(route: str, user_dir: str) -> None:
+    output = succeed("tests.registrations", route, user_dir)
+    assert json.loads(output.splitlines()[-1]) == EXPECTED
+
+
+@pytest.mark.system
+def test_fairseq_finds_an_installed_package_by_name_from_any_folder(tmp_path: Path) -> None:
+    """fairseq looks for it next to itself; here the operators were imported before fairseq was."""
+    fairseq = importlib.util.find_spec("fairseq")
+    assert fairseq is not None
+    assert fairseq.origin is not None
+    installed, empty = tmp_path / "site-packages", tmp_path / "empty"
+    empty.mkdir()
+    (installed / "fairseq").mkdir(parents=True)  # a real folder: its parent is ours, not a link's
+    for part in Path(fairseq.origin).parent.iterdir():
+        (installed / "fairseq" / part.name).symlink_to(part)
+    for package in (Path(PLUGIN), REPO / "tests"):
+        (installed / package.name).symlink_to(package)
+    program = "from tests.registrations import imported_first; imported_first('capsnmt')"
+    assert fresh(program, cwd=empty, path=installed) == EXPECTED
