@@ -1,0 +1,46 @@
+"""The files that the project's hosts and its developers' tools read."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import yaml
+
+import capsnmt
+from tests.docs.pages import REPO
+
+
+def load(path: str) -> Any:
+    return yaml.safe_load((REPO / path).read_text(encoding="utf-8"))
+
+
+def test_the_citation_is_of_this_version_and_names_the_five_papers() -> None:
+    citation = load("CITATION.cff")
+    assert citation["version"] == capsnmt.__version__
+    papers = {reference["title"] for reference in citation["references"]}
+    readme = " ".join((REPO / "README.md").read_text(encoding="utf-8").split())
+    assert len(papers) == 5
+    assert all(f"*{title}*" in readme for title in papers)
+    for reference in citation["references"]:
+        first = reference["authors"][0]
+        assert f"{first['given-names']} {first['family-names']}" in readme
+
+
+def test_the_workflow_runs_the_whole_check_with_both_pythons_and_no_secret() -> None:
+    workflow = load(".github/workflows/ci.yml")
+    (job,) = workflow["jobs"].values()
+    commands = [step["run"] for step in job["steps"] if "run" in step]
+    assert commands[-1].endswith(".ci/run")
+    (python,) = [step for step in job["steps"] if "setup-python" in step.get("uses", "")]
+    assert python["with"]["python-version"].split() == ["3.10", "3.11"]
+    assert workflow["permissions"] == {"contents": "read"}
+    assert "secrets." not in (REPO / ".github/workflows/ci.yml").read_text(encoding="utf-8")
+
+
+def test_the_hooks_before_a_commit_are_the_linters_of_the_test_command() -> None:
+    script = (REPO / "scripts" / "test.sh").read_text(encoding="utf-8")
+    linters = set(re.findall(r'"\$bin/(\w+)"', script))
+    (repository,) = load(".pre-commit-config.yaml")["repos"]
+    hooks = {hook["entry"].split()[0] for hook in repository["hooks"]}
+    assert hooks == {f".venv/bin/{linter}" for linter in linters}
