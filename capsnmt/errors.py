@@ -1,12 +1,26 @@
-"""The errors a user sees as one line."""
+"""The errors that a user sees as one line."""
 
 from __future__ import annotations
 
 
 class ConfigurationError(SystemExit, ValueError):
-    """A setting that cannot work: what was given, what is allowed, what to change.
+    """A setting or an input that cannot work; the message names it, what is allowed and the fix.
 
-    It is a ``ValueError`` for code that calls us and a ``SystemExit`` for the command line: fairseq
-    has no place that turns an exception into a message, and a researcher who mistyped a flag
-    should read one line, not a traceback through the host.
+    It is a ``ValueError`` for library code and a ``SystemExit`` for the command line: fairseq has
+    no place that turns an exception into a message, and a mistyped flag deserves one line, not a
+    traceback through the host. Our own commands exit with status 2.
     """
+
+
+class ExecutionError(Exception):
+    """A download or another program failed although the settings are valid: exit status 1."""
+
+
+def not_installed(error: ImportError, extra: str) -> ConfigurationError:
+    """Return the error that a library is missing.
+
+    Args:
+        error: what importing it raised.
+        extra: the extra of capsnmt that installs it.
+    """
+    return ConfigurationError(f"{error.name} is not installed: pip install 'capsnmt[{extra}]'")

@@ -1,4 +1,4 @@
-"""Files that are either whole or absent, and the lock of a run folder."""
+"""Files that are complete or absent, their checksums, and locks."""
 
 from __future__ import annotations
 
@@ -6,40 +6,59 @@ import fcntl
 import hashlib
 import json
 import os
+import shutil
 import time
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Iterator, Optional, TextIO
+from typing import Any, Callable, Iterator, Optional, TextIO
 
 from capsnmt.errors import ConfigurationError
 
+BLOCK = 1 << 20  # bytes read at a time
 
-def beside(path: Path) -> Path:
-    """Where a file is written before it gets its name."""
+
+def temporary_path(path: Path) -> Path:
+    """Return where a file is written until it is complete."""
     return path.with_name(path.name + ".part")
 
 
 @contextmanager
-def written_beside(path: Path) -> Iterator[TextIO]:
-    """A text file that takes the place of ``path`` when the block ends without an error."""
+def atomic_writer(path: Path) -> Iterator[TextIO]:
+    """Open a text file that replaces ``path`` if the block ends without an error."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    with open(beside(path), "w", encoding="utf-8", errors="surrogateescape") as file:
+    with open(temporary_path(path), "w", encoding="utf-8", errors="surrogateescape") as file:
         yield file
-    os.replace(beside(path), path)
+    os.replace(temporary_path(path), path)
+
+
+def remove(path: Path) -> None:
+    """Remove a file or a folder if it exists."""
+    if path.is_dir():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)
+
+
+def publish(finished: Path, path: Path) -> None:
+    """Rename a finished file or folder to ``path``, replacing what is there."""
+    if path.is_dir():
+        # One call cannot replace a folder; whoever needs certainty records that it is complete.
+        shutil.rmtree(path)
+    os.replace(finished, path)
 
 
 def write_json(path: Path, value: Any) -> None:
-    """Write ``value`` as indented JSON, whole or not at all."""
-    with written_beside(path) as file:
+    """Write ``value`` as indented JSON, completely or not at all."""
+    with atomic_writer(path) as file:
         json.dump(value, file, indent=2, ensure_ascii=False)
         file.write("\n")
 
 
 def read_json(path: Path) -> Any:
-    """The value of a JSON file.
+    """Read a JSON file.
 
     Raises:
-        ConfigurationError: the file is missing or no JSON.
+        ConfigurationError: the file is missing or not JSON.
     """
     try:
         return json.loads(path.read_text(encoding="utf-8"))
@@ -49,28 +68,43 @@ def read_json(path: Path) -> Any:
         raise ConfigurationError(f"{path}: not JSON ({error}): delete or restore it") from None
 
 
-def sha256(path: Path) -> str:
-    """The checksum of a file's content, in hexadecimal."""
-    digest = hashlib.sha256()
+def hexdigest(path: Path, algorithm: str) -> str:
+    """Return the checksum of a file's content in hexadecimal.
+
+    Args:
+        path: the file.
+        algorithm: a name that hashlib knows, such as ``sha256``.
+    """
+    digest = hashlib.new(algorithm)
     with open(path, "rb") as file:
-        for block in iter(lambda: file.read(1 << 20), b""):
+        for block in iter(lambda: file.read(BLOCK), b""):
             digest.update(block)
     return digest.hexdigest()
 
 
+def sha256(path: Path) -> str:
+    """Return the SHA-256 of a file's content in hexadecimal."""
+    return hexdigest(path, "sha256")
+
+
 @contextmanager
 def locked(
-    path: Path, busy: str, patience: float = 10.0, waiting: Optional[str] = None
+    path: Path,
+    busy: str,
+    patience: float = 10.0,
+    waiting: Optional[str] = None,
+    say: Callable[[str], None] = print,
 ) -> Iterator[int]:
-    """Hold the lock ``path``; a child that inherits the descriptor holds it, too, while it lives.
+    """Hold the lock ``path``; child processes that inherit the descriptor hold it as well.
 
     A launcher that was killed leaves a child that needs a moment to end, hence the patience.
 
     Args:
-        path: the lock file; made when absent.
-        busy: what to say when somebody else holds it.
+        path: the lock file; created if it does not exist.
+        busy: the error message if another process holds it.
         patience: seconds to wait for it.
-        waiting: what to say while waiting, if anything.
+        waiting: what to report while waiting, if anything.
+        say: how to report it.
 
     Raises:
         ConfigurationError: it is still held after ``patience`` seconds.
@@ -87,7 +121,7 @@ def locked(
                 if time.monotonic() > deadline:
                     raise ConfigurationError(busy) from None
                 if waiting is not None:
-                    print(waiting, flush=True)
+                    say(waiting)
                     waiting = None
                 time.sleep(0.1)
         yield descriptor

@@ -166,7 +166,7 @@ def replaced(owner: Any, name: str, value: Any) -> Iterator[None]:
 def measured_steps(recipe: Path, folder: Path, workers: int) -> list[Measurement]:
     """Prepare `recipe` and return what each of its larger steps took, in order."""
     measurements: list[Measurement] = []
-    whole, count = Manifest.is_whole, segmentation.count_words
+    whole, count = Manifest.is_complete, segmentation.count_words
     learn = segmentation.learn_merges
     counting = Measurement("count words")
     told = folder.parent / "merges"
@@ -200,7 +200,7 @@ def measured_steps(recipe: Path, folder: Path, workers: int) -> list[Measurement
         return words
 
     with (
-        replaced(Manifest, "is_whole", measure),
+        replaced(Manifest, "is_complete", measure),
         replaced(segmentation, "count_words", counted),
         replaced(segmentation, "learn_merges", merge),
     ):

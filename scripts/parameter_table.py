@@ -18,7 +18,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from capsnmt.arguments import OneLineParser
 from capsnmt.errors import ConfigurationError
-from capsnmt.files import written_beside
+from capsnmt.files import atomic_writer
 from scripts.rows import PAPERS, ROWS, Row
 
 START = "<!-- parameter table: scripts/parameter_table.py -->"
@@ -79,7 +79,7 @@ def main(argv: Optional[Sequence[str]] = None) -> None:
         return
     try:
         text = replace_table(path.read_text(encoding="utf-8"), str(path))
-        with written_beside(path) as file:
+        with atomic_writer(path) as file:
             file.write(text)
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigurationError(f"--write: {path}: {error}: give a text file of ours") from None

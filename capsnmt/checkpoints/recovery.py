@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import List, Optional
 
 from capsnmt.checkpoints.storage import CheckpointError, load_checkpoint
-from capsnmt.files import beside
+from capsnmt.files import temporary_path
 
 LAST = "checkpoint_last.pt"
 # A file of this name in the folder asks the training to stop. It gets there whatever runs between
@@ -45,7 +45,7 @@ def recover(folder: Path) -> Optional[str]:
     ``checkpoint_last.pt`` and ``checkpoint_best.pt``: a kill in between leaves half a copy, which
     fairseq refuses to load and would never replace. Damaged files are set aside, not deleted.
     """
-    for leftover in [*folder.glob("*.pt.tmp"), *folder.glob(beside(Path("*.pt")).name)]:
+    for leftover in [*folder.glob("*.pt.tmp"), *folder.glob(temporary_path(Path("*.pt")).name)]:
         leftover.unlink()
     # A zip archive ends with its directory, so half a copy is none; the whole content is only
     # checked of the file that is used.
@@ -68,8 +68,8 @@ def recover(folder: Path) -> Optional[str]:
         return f"{cause}, no whole checkpoint is left: training starts again" if damaged else None
     if source == last:
         return cause if damaged else None
-    shutil.copyfile(source, beside(last))
-    os.replace(beside(last), last)
+    shutil.copyfile(source, temporary_path(last))
+    os.replace(temporary_path(last), last)
     return f"{cause}: resuming from {source.name} at {updates:,} updates"
 
 

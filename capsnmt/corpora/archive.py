@@ -18,8 +18,8 @@ from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import IO, Any
 
-from capsnmt.corpora.errors import PreparationError
-from capsnmt.corpora.files import BLOCK
+from capsnmt.errors import ConfigurationError
+from capsnmt.files import BLOCK
 
 PACKAGES = (".whl", ".zip", ".tar.gz", ".tgz")
 SUFFIXES = (".zip", ".tar.gz", ".tgz", ".tar.bz2", ".tbz2", ".tar.xz", ".txz", ".tar")
@@ -51,17 +51,17 @@ def _damage_is_one_line(path: Path) -> Iterator[None]:
     try:
         yield
     except (*DAMAGES, gzip.BadGzipFile) as error:
-        raise PreparationError(f"{path}: a damaged archive ({error}): fetch it again") from None
+        raise ConfigurationError(f"{path}: a damaged archive ({error}): fetch it again") from None
     except OSError as error:
         if error.errno is not None:  # of the file system, such as a full disk
             raise
-        raise PreparationError(f"{path}: a damaged archive ({error}): fetch it again") from None
+        raise ConfigurationError(f"{path}: a damaged archive ({error}): fetch it again") from None
 
 
 def _check(archive: Path, name: str) -> None:
     path = PurePosixPath(name.replace("\\", "/"))
     if path.is_absolute() or ".." in path.parts or (path.parts and ":" in path.parts[0]):
-        raise PreparationError(
+        raise ConfigurationError(
             f"{archive}: member {name!r} lies outside the archive's folder: "
             f"the archive is not to be trusted, remove it"
         )
@@ -98,18 +98,18 @@ def members(path: Path, wanted: Callable[[str], bool]) -> dict[str, bytes]:
     """Return the contents of the files in a package whose names are `wanted`, sorted by name.
 
     Raises:
-        PreparationError: the archive is damaged or of another format, or any member, wanted or
+        ConfigurationError: the archive is damaged or of another format, or any member, wanted or
             not, would lie outside the archive's folder.
     """
     if not path.name.endswith(PACKAGES):
-        raise PreparationError(f"{path}: not an archive: {', '.join(PACKAGES)} are read")
+        raise ConfigurationError(f"{path}: not an archive: {', '.join(PACKAGES)} are read")
     contents = {}
     with _damage_is_one_line(path), path.open("rb") as stream:
         for name, size, opener in _members(path, stream):
             if not wanted(name):
                 continue
             if size > MAX_BYTES:
-                raise PreparationError(
+                raise ConfigurationError(
                     f"{path}: member {name!r} has {size:,} bytes, at most {MAX_BYTES:,} are read"
                 )
             with opener() as content:
@@ -135,7 +135,7 @@ def unpack(path: Path, patterns: Sequence[str], folder: Path) -> None:
     ``INNER`` in the archive that is the member ``OUTER``.
 
     Raises:
-        PreparationError: the archive is damaged, a pattern matches nothing, or any member would
+        ConfigurationError: the archive is damaged, a pattern matches nothing, or any member would
             lie outside the folder.
     """
     folder.mkdir(parents=True)
@@ -168,23 +168,23 @@ def _unpack(archive: Path, stream: IO[bytes], patterns: Sequence[str], folder: P
     for pattern in patterns:
         if pattern not in found:
             like = difflib.get_close_matches(pattern, names, n=3, cutoff=0) or ["nothing"]
-            raise PreparationError(
+            raise ConfigurationError(
                 f"{archive}: has no member {pattern.split(INSIDE)[0]}, but {', '.join(like)} and "
                 f"{max(0, len(names) - len(like))} more: it is another archive or version than "
                 f"the recipe's"
             )
 
 
-def check_whole(path: Path) -> None:
+def check_complete(path: Path) -> None:
     """Read an archive or a gzip file to its end, and look whether another file is a web page.
 
     Raises:
-        PreparationError: it is damaged, or a page that some server sent instead of the file.
+        ConfigurationError: it is damaged, or a page that some server sent instead of the file.
     """
     with path.open("rb") as stream:
         start = stream.read(512).lstrip().lower()
         if start.startswith((b"<!doctype html", b"<html")):
-            raise PreparationError(f"{path}: a web page, not {path.name}")
+            raise ConfigurationError(f"{path}: a web page, not {path.name}")
         stream.seek(0)
         with _damage_is_one_line(path):
             if is_archive(path):

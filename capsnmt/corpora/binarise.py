@@ -1,4 +1,4 @@
-"""Segmented text to a fairseq data-bin, by the host's own fairseq-preprocess."""
+"""Segmented text to a fairseq data-bin, by the installed fairseq-preprocess."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import subprocess
 import sys
 from pathlib import Path
 
-from capsnmt.corpora.errors import PreparationError
+from capsnmt.errors import ExecutionError
 
 
 def fairseq_subsets(splits: list[str]) -> dict[str, str]:
-    """Name the fairseq subset of every split: train, valid, then test, test1, test2, ..."""
+    """Return the fairseq subset of every split: train, valid, then test, test1, test2, ..."""
     tests = [split for split in splits if split not in {"train", "valid"}]
     names = ["test", *(f"test{number}" for number in range(1, len(tests)))]
     return {"train": "train", "valid": "valid", **dict(zip(tests, names))}
@@ -23,14 +23,14 @@ def binarise_command(
     workers: int,
     joined: bool = True,
 ) -> list[str]:
-    """Return the fairseq-preprocess call.
+    """Return the fairseq-preprocess command.
 
     Args:
         prefixes: split -> path of its two files without ``.LANGUAGE``; the splits in order.
         languages: source and target.
         destination: the data-bin.
-        workers: processes.
-        joined: one dictionary for both languages, from train; or one for each.
+        workers: number of processes.
+        joined: one dictionary for both languages, or one for each.
     """
     tests = [str(path) for split, path in prefixes.items() if split not in {"train", "valid"}]
     command = [sys.executable, "-m", "fairseq_cli.preprocess"]
@@ -42,20 +42,20 @@ def binarise_command(
 
 
 def binarise(command: list[str], destination: Path) -> None:
-    """Run `command`, which writes the data-bin `destination`.
+    """Run ``command``, which writes the data-bin ``destination``.
 
     Raises:
-        PreparationError: fairseq-preprocess failed; its last line is quoted.
+        ExecutionError: fairseq-preprocess failed; the message quotes its last line.
     """
-    # stdin is closed and output captured: the step prints nothing but its error.
+    # Input is closed and output captured: the step prints nothing but its error.
     finished = subprocess.run(
         command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False
     )
     if finished.returncode != 0:
-        said = (finished.stderr or finished.stdout).strip().splitlines() or ["it said nothing"]
-        raise PreparationError(
-            f"fairseq-preprocess ended with {finished.returncode}: {said[-1]} "
-            f"(is fairseq installed for {sys.executable}? see the README's hosts)"
+        output = (finished.stderr or finished.stdout).strip().splitlines() or ["no error message"]
+        raise ExecutionError(
+            f"fairseq-preprocess ended with {finished.returncode}: {output[-1]} "
+            f"(is fairseq installed for {sys.executable}? see the documentation of hosts)"
         )
-    # The log repeats the command line and would make equal data-bins unequal.
+    # The log repeats the command line and would make equal data-bins differ.
     (destination / "preprocess.log").unlink(missing_ok=True)

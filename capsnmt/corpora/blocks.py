@@ -11,10 +11,11 @@ from pathlib import Path
 
 import numpy as np
 
-from capsnmt.corpora.errors import PreparationError
-from capsnmt.corpora.files import BLOCK, text_lines
+from capsnmt.corpora.console import watched
+from capsnmt.corpora.lines import text_lines
 from capsnmt.corpora.parallel import map_items
-from capsnmt.corpora.progress import watched
+from capsnmt.errors import ConfigurationError
+from capsnmt.files import BLOCK
 
 LINES = 2000  # of a block: some 250 kB, a tenth of a second of tokenisation
 Pair = tuple[str, str]
@@ -36,10 +37,10 @@ class Block:
     lines: int
 
     def read(self, side: int = 0, encoding: str = "utf-8") -> list[str]:
-        """Return the lines of file number `side`, as `capsnmt.corpora.files.read_lines` has them.
+        """Return the lines of file number `side`, as `capsnmt.corpora.lines.read_lines` has them.
 
         Raises:
-            PreparationError: they are not in that encoding.
+            ConfigurationError: they are not in that encoding.
         """
         path, begin, end = self.places[side]
         with path.open("rb") as stream:
@@ -72,7 +73,7 @@ def _cuts(path: Path) -> tuple[list[int], int]:
                 cuts += (offset + 1 + ends[-(lines + 1) % LINES :: LINES]).tolist()
                 lines, offset, last = lines + len(ends), offset + len(data), data[-1:]
     except FileNotFoundError:
-        raise PreparationError(f"{path}: no such file") from None
+        raise ConfigurationError(f"{path}: no such file") from None
     lines += last != b"\n"
     return (cuts if cuts[-1] == offset else [*cuts, offset]), lines
 
@@ -81,7 +82,7 @@ def cut(*paths: Path) -> list[Block]:
     """Return the blocks of line-aligned files.
 
     Raises:
-        PreparationError: a file is missing, or one has more lines than another.
+        ConfigurationError: a file is missing, or one has more lines than another.
     """
     files = [(path, *_cuts(path)) for path in paths]
     (shorter, _, least), (longer, _, most) = (
@@ -96,9 +97,9 @@ def cut(*paths: Path) -> list[Block]:
     ]
 
 
-def unequal(shorter: object, least: int, longer: object, most: int) -> PreparationError:
+def unequal(shorter: object, least: int, longer: object, most: int) -> ConfigurationError:
     """Return the error that two sides of a corpus differ in length."""
-    return PreparationError(
+    return ConfigurationError(
         f"{shorter} has {least:,} lines but {longer} has {most:,}: a parallel corpus needs one "
         f"line for each line, so give two files of one version"
     )
@@ -110,7 +111,7 @@ def aligned(
     """Yield the sentence pairs of two line-aligned streams, called `names`.
 
     Raises:
-        PreparationError: one has more lines than the other.
+        ConfigurationError: one has more lines than the other.
     """
     both = zip_longest(source, target)
     for whole, (left, right) in enumerate(both):

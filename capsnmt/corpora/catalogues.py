@@ -14,12 +14,12 @@ import polib
 
 from capsnmt.corpora.archive import members
 from capsnmt.corpora.blocks import Pair, Part, in_parts
-from capsnmt.corpora.errors import PreparationError
-from capsnmt.corpora.messages import fault, one_line
+from capsnmt.corpora.console import watched
+from capsnmt.corpora.message_filter import fault, one_line
 from capsnmt.corpora.packages import fetch_package
-from capsnmt.corpora.progress import watched
 from capsnmt.corpora.sources import SourceFile, Store, check_names, obtain
 from capsnmt.corpora.splitting import PER_MILLE, split_name, unique_pairs
+from capsnmt.errors import ConfigurationError
 
 # Zope programs use identifiers for messages and keep the English beside them.
 ESCAPE = re.compile(r"\\(.)")
@@ -51,7 +51,7 @@ class Catalogues:
     def __post_init__(self) -> None:
         check_names(self.packages)
         if not 0 < sum(self.held_out.values()) < PER_MILLE:
-            raise PreparationError(
+            raise ConfigurationError(
                 f"held_out {dict(self.held_out)}: shares in per mille, of less than {PER_MILLE} "
                 f"together"
             )
@@ -86,10 +86,10 @@ class Catalogues:
         """Return where each distribution lies: in the store, or fetched to it.
 
         Raises:
-            PreparationError: a distribution is missing or cannot be fetched.
+            ConfigurationError: a distribution is missing or cannot be fetched.
         """
         if store.mirrors:
-            raise PreparationError(
+            raise ConfigurationError(
                 f"--mirror {store.mirrors[0]}: catalogues come in wheels, which pip fetches from "
                 f"the package index it is set up for: leave it out"
             )
@@ -97,8 +97,7 @@ class Catalogues:
             files = {name: SourceFile(checksum=sum_) for name, sum_ in self.packages.items()}
             return {name: obtain(name, files, (), store) for name in files}
         return {
-            name: fetch_package(name, checksum, store.folder, store.offline)
-            for name, checksum in self.packages.items()
+            name: fetch_package(name, checksum, store) for name, checksum in self.packages.items()
         }
 
     def pairs(
@@ -109,7 +108,7 @@ class Catalogues:
         English, the language of the messages, is one side of every pair.
 
         Raises:
-            PreparationError: an archive or catalogue is damaged, or a split would be empty.
+            ConfigurationError: an archive or catalogue is damaged, or a split would be empty.
         """
         dropped: Counter[str] = Counter()
         packages: Counter[str] = Counter()
@@ -120,7 +119,7 @@ class Catalogues:
             splits[self._split(english)].append(pair)
         empty = [split for split, pairs in splits.items() if not pairs]
         if empty:
-            raise PreparationError(
+            raise ConfigurationError(
                 f"no pair for {', '.join(empty)}: the catalogues of {', '.join(self.packages)} "
                 f"have too few messages in {', '.join(self.locales)}; add packages to the recipe"
             )
@@ -165,7 +164,7 @@ def catalogue_messages(
     `counts` says how many messages were passed over, by reason.
 
     Raises:
-        PreparationError: the distribution or a catalogue in it is damaged.
+        ConfigurationError: the distribution or a catalogue in it is damaged.
     """
 
     def is_catalogue(name: str) -> bool:
@@ -190,7 +189,7 @@ def _parse(path: Path, name: str, content: bytes) -> list[polib.POEntry | polib.
             return list(polib.pofile(content.decode("utf-8-sig")))
         return list(polib.mofile(content))  # type: ignore[call-overload]
     except (OSError, ValueError, IndexError, struct.error) as error:
-        raise PreparationError(
+        raise ConfigurationError(
             f"{path}: {name} is no gettext catalogue in UTF-8 ({' '.join(str(error).split())}): "
             f"fetch the package again or leave it out of the recipe"
         ) from None

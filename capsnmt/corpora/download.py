@@ -10,11 +10,12 @@ from pathlib import Path
 import pooch
 import requests
 
-from capsnmt.corpora.archive import check_whole
-from capsnmt.corpora.errors import PreparationError
-from capsnmt.corpora.files import BLOCK, checksum, publish, remove
-from capsnmt.corpora.progress import say
+from capsnmt.corpora.archive import check_complete
+from capsnmt.corpora.checksums import has_checksum
+from capsnmt.corpora.console import say
 from capsnmt.corpora.resume import NotThereError, ResumingDownloader
+from capsnmt.errors import ConfigurationError
+from capsnmt.files import BLOCK, publish, remove
 
 RETRIES = 2  # pooch waits 1 s, 2 s, ... between them
 INCOMING = "incoming.part"
@@ -82,13 +83,13 @@ def _fetch(name: str, expected: str, urls: Sequence[str], incoming: Path) -> Pat
                 with part.open("rb") as content:
                     shutil.copyfileobj(content, stream, BLOCK)
                 part.unlink()
-        if expected and checksum(whole, expected) != expected:
+        if expected and not has_checksum(whole, expected):
             whole.unlink()
             raise _RefusedError(f"{urls[0]} ... ({_differs(expected)})")
     if not expected:
         try:
-            check_whole(whole)
-        except PreparationError as error:
+            check_complete(whole)
+        except ConfigurationError as error:
             whole.unlink()
             raise _RefusedError(f"{urls[0]} ({str(error).replace(f'{whole}: ', '')})") from None
     return whole

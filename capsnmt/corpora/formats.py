@@ -11,8 +11,8 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
-from capsnmt.corpora.errors import PreparationError
-from capsnmt.corpora.files import read_lines
+from capsnmt.corpora.lines import read_lines
+from capsnmt.errors import ConfigurationError
 
 SEGMENT = re.compile(r"<seg\b[^>]*>(.*?)</seg\s*>", re.IGNORECASE)
 OPENED = re.compile(r"<seg\b", re.IGNORECASE)
@@ -48,7 +48,7 @@ def read_segments(lines: Iterable[str], path: Path, column: int, before: int) ->
     lines.
 
     Raises:
-        PreparationError: the file has no segment, or one that does not end.
+        ConfigurationError: the file has no segment, or one that does not end.
     """
     pending, segments = "", 0
     for line in lines:
@@ -64,7 +64,7 @@ def read_segments(lines: Iterable[str], path: Path, column: int, before: int) ->
             break
     if pending or not segments:
         what = f"segment {segments + 1} does not end" if pending else "no <seg> element"
-        raise PreparationError(f"{path}: {what}: it is damaged, or not SGM or IWSLT XML")
+        raise ConfigurationError(f"{path}: {what}: it is damaged, or not SGM or IWSLT XML")
 
 
 def read_talks(lines: Iterable[str], path: Path, column: int, before: int) -> Iterator[str]:
@@ -80,14 +80,14 @@ def read_columns(lines: Iterable[str], path: Path, column: int, before: int) -> 
     """Yield column `column`, from 1, of a tab-separated file such as News Commentary's from v14.
 
     Raises:
-        PreparationError: a line has fewer columns.
+        ConfigurationError: a line has fewer columns.
     """
     for number, line in enumerate(lines, before + 1):
         columns = line.split("\t")
         if not line.strip():  # between two articles
             columns = [""] * column
         if len(columns) < column:
-            raise PreparationError(
+            raise ConfigurationError(
                 f"{path}, line {number}: {len(columns)} columns, column {column} is needed: "
                 f"it is not the recipe's TSV, or damaged"
             )
@@ -116,6 +116,6 @@ def read_text(path: Path, kind: str, encoding: str, column: int) -> Iterator[str
         column: from 1, of a ``tsv``.
 
     Raises:
-        PreparationError: the file is missing, damaged, or not in that format or encoding.
+        ConfigurationError: the file is missing, damaged, or not in that format or encoding.
     """
     return FORMATS[kind](read_lines(path, encoding), path, column, 0)

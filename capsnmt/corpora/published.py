@@ -11,10 +11,10 @@ from typing import Any, ClassVar
 
 from capsnmt.corpora.archive import INSIDE, is_archive, matches
 from capsnmt.corpora.blocks import Block, Part, aligned, cut, encoded, in_parts, map_blocks
-from capsnmt.corpora.errors import PreparationError
 from capsnmt.corpora.formats import FORMATS, LINE_BY_LINE, read_text
 from capsnmt.corpora.schema import build
 from capsnmt.corpora.sources import CHECKSUM, SourceFile, Store, check_names, obtain
+from capsnmt.errors import ConfigurationError, ExecutionError
 
 
 @dataclass(frozen=True)
@@ -80,7 +80,7 @@ class Published:
         """Return the corpus that the YAML mapping `values` describes.
 
         Raises:
-            PreparationError: a key or value is wrong; the message starts with `where`.
+            ConfigurationError: a key or value is wrong; the message starts with `where`.
         """
         corpus = build(cls, values, where)
         files, splits = {}, {}
@@ -91,7 +91,9 @@ class Published:
         for split, said in corpus.splits.items():
             pieces = [{"file": said}] if isinstance(said, str) else said
             if not isinstance(pieces, list):
-                raise PreparationError(f"{where}, split {split}: a list is needed, not {pieces!r}")
+                raise ConfigurationError(
+                    f"{where}, split {split}: a list is needed, not {pieces!r}"
+                )
             splits[split] = tuple(
                 build(Piece, piece, f"{where}, split {split}") for piece in pieces
             )
@@ -101,12 +103,12 @@ class Published:
         """Return the corpus with only the training corpora `names`.
 
         Raises:
-            PreparationError: one is unknown.
+            ConfigurationError: one is unknown.
         """
         known = list(dict.fromkeys(piece.name for piece in self.splits["train"] if piece.name))
         for name in names:
             if name not in known:
-                raise PreparationError(
+                raise ConfigurationError(
                     f"--corpora {name}: the recipe's training corpora are "
                     f"{', '.join(known) or 'one, without a name'}"
                 )
@@ -119,7 +121,7 @@ class Published:
         return self.alone.get(next(iter(names)), "") if len(names) == 1 else ""
 
     def check(self, language: str, where: str) -> None:
-        """Raise a PreparationError that starts with `where` if the YAML cannot give `language`."""
+        """Raise a ConfigurationError, starting with `where`, unless all of `language` is there."""
         check_names(self.files)
         self._check_files(where)
         for split, piece in self._pieces():
@@ -128,49 +130,49 @@ class Published:
     def _check_files(self, where: str) -> None:
         for name, file in self.files.items():
             if not CHECKSUM.fullmatch(file.checksum):
-                raise PreparationError(
+                raise ConfigurationError(
                     f"{where}: checksum {file.checksum!r} of {name}: 64 hexadecimal digits "
                     f"(SHA-256), or md5: and 32"
                 )
             parts = [url if isinstance(url, list) else [url] for url in file.urls]
             for url in chain.from_iterable(parts):
                 if not str(url).startswith(("http://", "https://")):
-                    raise PreparationError(
+                    raise ConfigurationError(
                         f"{where}: url {url!r} of {name}: give an http:// or https:// address"
                     )
             if file.otherwise and (
                 file.otherwise not in self.files or self.files[file.otherwise].otherwise
             ):
-                raise PreparationError(
+                raise ConfigurationError(
                     f"{where}: {name} is otherwise {file.otherwise!r}: name another of files, "
                     f"one that is not otherwise a third"
                 )
 
     def _check_piece(self, split: str, piece: Piece, language: str, where: str) -> None:
         if piece.source(language) not in self.files:
-            raise PreparationError(
+            raise ConfigurationError(
                 f"{where}: no file {piece.source(language)} for split {split}: "
                 f"add it to files, or correct splits"
             )
         if is_archive(Path(piece.source(language))) != bool(piece.members):
             fault = "no archive: leave out" if piece.members else "an archive: give"
-            raise PreparationError(f"{where}: split {split}: {piece.file} is {fault} members")
+            raise ConfigurationError(f"{where}: split {split}: {piece.file} is {fault} members")
         if isinstance(piece.members, Mapping) and language not in piece.members:
-            raise PreparationError(f"{where}: split {split}: no members for {language}")
+            raise ConfigurationError(f"{where}: split {split}: no members for {language}")
         if piece.format not in FORMATS:
-            raise PreparationError(
+            raise ConfigurationError(
                 f"{where}: format {piece.format!r} of split {split}: use {', '.join(FORMATS)}"
             )
         column = piece.columns.get(language)
         if piece.format == "tsv" and not (isinstance(column, int) and column > 0):
-            raise PreparationError(
+            raise ConfigurationError(
                 f"{where}: columns {dict(piece.columns)} of split {split}: give {language} a "
                 f"column, from 1"
             )
         try:
             codecs.lookup(piece.encoding)
         except LookupError:
-            raise PreparationError(
+            raise ConfigurationError(
                 f"{where}: encoding {piece.encoding!r} of split {split} is unknown to Python"
             ) from None
 
@@ -192,18 +194,18 @@ class Published:
         """Return where each published file that a split needs lies.
 
         Raises:
-            PreparationError: a file is missing, or cannot be had from any mirror.
+            ConfigurationError: a file is missing, or cannot be had from any mirror.
         """
         names = [piece.source(side) for _, piece in self._pieces() for side in languages]
         try:
             return {
                 name: obtain(name, self.files, self.mirrors, store) for name in dict.fromkeys(names)
             }
-        except PreparationError as error:
+        except (ConfigurationError, ExecutionError) as error:
             corpora = {piece.name for piece in self.splits["train"] if piece.name}
             if len(corpora) < 2:
                 raise
-            raise PreparationError(
+            raise type(error)(
                 f"{error}; or leave out a training corpus: --corpora with some of "
                 f"{', '.join(sorted(corpora))}"
             ) from None
@@ -245,7 +247,7 @@ class Published:
     ) -> Iterator[Part]:
         sides = [_texts(sources[piece.source(side)], piece.pattern(side)) for side in languages]
         if len(sides[0]) != len(sides[1]):
-            raise PreparationError(
+            raise ConfigurationError(
                 f"{piece.file}: {len(sides[0])} members are like {piece.pattern(languages[0])} "
                 f"but {len(sides[1])} like {piece.pattern(languages[1])}: it is another version "
                 f"than the recipe's"

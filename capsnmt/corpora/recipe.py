@@ -10,18 +10,17 @@ from typing import Any, ClassVar, Protocol
 
 import yaml
 
+from capsnmt import resources
 from capsnmt.corpora.blocks import Part
 from capsnmt.corpora.catalogues import Catalogues
 from capsnmt.corpora.cleaning import Cleaning
-from capsnmt.corpora.errors import PreparationError
 from capsnmt.corpora.published import Published
 from capsnmt.corpora.schema import build
 from capsnmt.corpora.segmentation import Segmentation
 from capsnmt.corpora.sources import Store
 from capsnmt.corpora.text import TOKENISERS
-from capsnmt.resources import folder
+from capsnmt.errors import ConfigurationError
 
-FOLDER = folder("recipes")
 PAIR = re.compile("[a-z]{2,3}-[a-z]{2,3}")
 
 
@@ -39,7 +38,7 @@ class Corpus(Protocol):
         """Return how many lines the papers' splits have, where that is known."""
 
     def check(self, language: str, where: str) -> None:
-        """Raise a PreparationError that starts with `where` if `language` cannot be had."""
+        """Raise a ConfigurationError that starts with `where` if `language` cannot be had."""
 
     def settings(self) -> dict[str, Any]:
         """Return what, beside the sources' contents, decides the pairs."""
@@ -109,11 +108,6 @@ class Recipe:
         return ["train", "valid", *tests]
 
 
-def recipe_names() -> list[str]:
-    """Return the names of the recipes that come with the project."""
-    return sorted(path.stem for path in FOLDER.glob("*.yaml"))
-
-
 def _merged(base: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
     merged = dict(base)
     for key, value in changes.items():
@@ -127,7 +121,7 @@ def _choose_pair(values: dict[str, Any], pair: str | None, where: str) -> dict[s
     pairs = values.pop("pairs", {values.get("pair"): {}})
     chosen = pair or next(iter(pairs))
     if chosen not in pairs:
-        raise PreparationError(f"--pair {chosen}: {where} has {', '.join(map(str, pairs))}")
+        raise ConfigurationError(f"--pair {chosen}: {where} has {', '.join(map(str, pairs))}")
     return _merged(values, {**pairs[chosen], "pair": chosen})
 
 
@@ -135,29 +129,36 @@ def load_recipe(name: str, pair: str | None = None, corpora: str | None = None) 
     """Return the recipe `name`, or the one in the file `name` if it ends in ``.yaml``.
 
     Args:
-        name: one of `recipe_names()`, or a path.
+        name: the name of a recipe of the project, or a path.
         pair: SOURCE-TARGET, for recipes that offer several; None for the recipe's first.
         corpora: names of the training corpora to use, separated by commas; None for all.
 
     Raises:
-        PreparationError: no such recipe, pair or corpus, or the YAML says what a recipe cannot.
+        ConfigurationError: no such recipe, pair or corpus, or the YAML says what a recipe cannot.
     """
-    path = FOLDER / f"{name}.yaml" if name in recipe_names() else Path(name)
+    path = (
+        resources.folder("recipes") / f"{name}.yaml"
+        if name in resources.names("recipes")
+        else Path(name)
+    )
     if path.suffix != ".yaml" or not path.is_file():
-        raise PreparationError(
-            f"recipe {name!r} is unknown: use {', '.join(recipe_names())}, or the path of a .yaml"
+        raise ConfigurationError(
+            f"recipe {name!r} is unknown: use {', '.join(resources.names('recipes'))}, or the "
+            f"path of a .yaml"
         )
     try:
         values = yaml.safe_load(path.read_text(encoding="utf-8"))
     except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise PreparationError(f"{path}: not YAML: {' '.join(str(error).split())}") from None
+        raise ConfigurationError(f"{path}: not YAML: {' '.join(str(error).split())}") from None
     if not isinstance(values, dict):
-        raise PreparationError(f"{path}: a mapping is needed, not {values!r}")
+        raise ConfigurationError(f"{path}: a mapping is needed, not {values!r}")
     values = _choose_pair(values, pair, str(path))
     corpus = dict(values.get("corpus") or {})
     kind = corpus.pop("kind", None)
     if kind not in CORPORA:
-        raise PreparationError(f"{path}: corpus kind {kind!r} is unknown: use {', '.join(CORPORA)}")
+        raise ConfigurationError(
+            f"{path}: corpus kind {kind!r} is unknown: use {', '.join(CORPORA)}"
+        )
     values["corpus"] = CORPORA[kind](corpus, f"{path}, corpus")
     values["cleaning"] = build(Cleaning, values.get("cleaning", {}), f"{path}, cleaning")
     if "segmentation" in values:
@@ -170,7 +171,7 @@ def load_recipe(name: str, pair: str | None = None, corpora: str | None = None) 
 
 def _choose_corpora(recipe: Recipe, names: list[str]) -> Recipe:
     if not isinstance(recipe.corpus, Published):
-        raise PreparationError(
+        raise ConfigurationError(
             f"--corpora {','.join(names)}: recipe {recipe.name} has one training corpus only: "
             f"leave it out"
         )
@@ -179,22 +180,22 @@ def _choose_corpora(recipe: Recipe, names: list[str]) -> Recipe:
 
 def _check(recipe: Recipe, where: str) -> None:
     if not PAIR.fullmatch(recipe.pair):
-        raise PreparationError(f"{where}: pair {recipe.pair!r}: give SOURCE-TARGET, e.g. en-de")
+        raise ConfigurationError(f"{where}: pair {recipe.pair!r}: give SOURCE-TARGET, e.g. en-de")
     if any(not split.isidentifier() for split in recipe.corpus.splits):
-        raise PreparationError(
+        raise ConfigurationError(
             f"{where}: splits {', '.join(recipe.corpus.splits)}: letters, digits and _ only"
         )
     for language in recipe.pair.split("-"):
         recipe.corpus.check(language, where)
     splits = list(recipe.corpus.splits)
     if not {"train", "valid"} < set(splits):
-        raise PreparationError(
+        raise ConfigurationError(
             f"{where}: splits {', '.join(splits)}: train, valid and at least one test are needed"
         )
     recipe.segmentation.check(where)
     for language in recipe.pair.split("-"):
         tokeniser = recipe.tokenisers.get(language)
         if tokeniser not in TOKENISERS:
-            raise PreparationError(
+            raise ConfigurationError(
                 f"{where}: tokeniser {tokeniser!r} of {language}: use {', '.join(TOKENISERS)}"
             )

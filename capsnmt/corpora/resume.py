@@ -9,8 +9,8 @@ from typing import Any
 
 import requests
 
-from capsnmt.corpora.files import beside, remove
-from capsnmt.corpora.progress import watched_bytes
+from capsnmt.corpora.console import watched_bytes
+from capsnmt.files import remove, temporary_path
 
 SECONDS_WITHOUT_DATA = 30
 NOT_THERE = {400, 401, 403, 404, 405, 410}
@@ -81,7 +81,7 @@ class ResumingDownloader:
         validator = response.headers.get("ETag", "")
         if not validator or validator.startswith("W/"):
             validator = response.headers.get("Last-Modified", "")
-        part = beside(self.about)
+        part = temporary_path(self.about)
         part.write_text(json.dumps({"url": url, "validator": validator}), encoding="utf-8")
         os.replace(part, self.about)
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import MISSING, fields
 from typing import Any, TypeVar
 
-from capsnmt.corpora.errors import PreparationError
+from capsnmt.errors import ConfigurationError
 
 YAML_TYPES: dict[str, Any] = {
     "Mapping": Mapping,
@@ -31,11 +31,11 @@ def build(kind: type[T], values: Any, where: str) -> T:
     """Return the dataclass `kind` made of a YAML mapping, whose keys are checked.
 
     Raises:
-        PreparationError: a key is unknown or missing, or a value is of another type; the message
+        ConfigurationError: a key is unknown or missing, or a value is of another type; the message
             starts with `where`.
     """
     if not isinstance(values, Mapping):
-        raise PreparationError(f"{where}: a mapping is needed, not {values!r}")
+        raise ConfigurationError(f"{where}: a mapping is needed, not {values!r}")
     known = {item.name: item for item in fields(kind)}  # type: ignore[arg-type]
     needed = {
         name
@@ -46,10 +46,12 @@ def build(kind: type[T], values: Any, where: str) -> T:
     if unknown or missing:
         odd = min(map(str, unknown or missing))
         fault = f"unknown key {odd!r}" if unknown else f"key {odd!r} is missing"
-        raise PreparationError(f"{where}: {fault}; the keys are {', '.join(known)}")
+        raise ConfigurationError(f"{where}: {fault}; the keys are {', '.join(known)}")
     for name, value in values.items():
         # The annotations are text, since nothing here evaluates them.
         wanted = str(known[name].type).split("[")[0]
         if wanted in YAML_TYPES and not isinstance(value, YAML_TYPES[wanted]):
-            raise PreparationError(f"{where}: {name} is {value!r}: {YAML_NAMES[wanted]} is needed")
+            raise ConfigurationError(
+                f"{where}: {name} is {value!r}: {YAML_NAMES[wanted]} is needed"
+            )
     return kind(**values)

@@ -16,8 +16,8 @@ from subword_nmt.apply_bpe import BPE
 from subword_nmt.learn_bpe import learn_bpe
 
 from capsnmt.corpora.blocks import Block, LineFunction, cut
-from capsnmt.corpora.errors import PreparationError
 from capsnmt.corpora.parallel import map_items
+from capsnmt.errors import ConfigurationError
 
 SENTENCES = 10_000_000  # that sentencepiece keeps in memory
 
@@ -37,13 +37,13 @@ class Segmentation:
     joint: bool = True
 
     def check(self, where: str) -> None:
-        """Raise a PreparationError that starts with `where` if a value cannot be."""
+        """Raise a ConfigurationError that starts with `where` if a value cannot be."""
         if self.method not in METHODS:
-            raise PreparationError(
+            raise ConfigurationError(
                 f"{where}: segmentation method {self.method!r}: use {', '.join(METHODS)}"
             )
         if self.size < 1:
-            raise PreparationError(
+            raise ConfigurationError(
                 f"{where}: segmentation size {self.size!r}: give a positive number"
             )
 
@@ -55,7 +55,7 @@ class Segmentation:
         """Learn each of `models` from all its texts together.
 
         Raises:
-            PreparationError: the texts are too small.
+            ConfigurationError: the texts are too small.
         """
         METHODS[self.method](models, self.size, workers)
 
@@ -103,7 +103,7 @@ def learn_codes(models: Mapping[Path, list[Path]], merges: int, workers: int) ->
     learns them, for each model at the same time.
 
     Raises:
-        PreparationError: no two characters come twice in a word of the texts.
+        ConfigurationError: no two characters come twice in a word of the texts.
     """
     counted = [(count_words(texts, workers), codes) for codes, texts in models.items()]
     for _ in map_items(_make_merger, (merges,), counted, workers):
@@ -111,7 +111,7 @@ def learn_codes(models: Mapping[Path, list[Path]], merges: int, workers: int) ->
     for codes, texts in models.items():
         with codes.open("rb") as written:
             if sum(1 for _ in written) < 2:
-                raise PreparationError(
+                raise ConfigurationError(
                     f"no BPE can be learned: no two characters come twice in a word of "
                     f"{' and '.join(map(str, texts))}; give a larger corpus"
                 )
@@ -123,7 +123,7 @@ def learn_pieces(models: Mapping[Path, list[Path]], pieces: int, workers: int) -
     D: its BPE and not its unigram model, which depends on the number of threads.
 
     Raises:
-        PreparationError: the texts are too small for so many pieces.
+        ConfigurationError: the texts are too small for so many pieces.
     """
     for model, texts in models.items():
         lines = chain.from_iterable(path.open(encoding="utf-8", newline="\n") for path in texts)
@@ -140,7 +140,7 @@ def learn_pieces(models: Mapping[Path, list[Path]], pieces: int, workers: int) -
                     minloglevel=2,
                 )
             except RuntimeError as error:
-                raise PreparationError(
+                raise ConfigurationError(
                     f"no sentencepiece model of {pieces} pieces can be learned from "
                     f"{texts[0].parent}: {str(error).splitlines()[-1].split('] ')[-1]}"
                 ) from None

@@ -1,4 +1,4 @@
-"""Source files: in the cache, in a folder of the user's own, or on a mirror."""
+"""Source files: cached, in a folder of the user, or fetched from a mirror."""
 
 from __future__ import annotations
 
@@ -10,10 +10,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from capsnmt.corpora.checksums import has_checksum
+from capsnmt.corpora.console import say
 from capsnmt.corpora.download import UnavailableError, download
-from capsnmt.corpora.errors import PreparationError
-from capsnmt.corpora.files import BLOCK, beside, checksum
-from capsnmt.corpora.progress import say
+from capsnmt.errors import ConfigurationError, ExecutionError
+from capsnmt.files import BLOCK, temporary_path
 
 CHECKSUM = re.compile("([0-9a-f]{64}|md5:[0-9a-f]{32})?")
 PART = re.compile(r"\.\d\d")
@@ -24,11 +25,11 @@ class SourceFile:
     """A published file.
 
     Attributes:
-        urls: its addresses, tried in this order; one that is a list has the file cut in parts.
-        checksum: its SHA-256, or ``md5:`` and its MD5 where no better one is published; empty
-            where none is known: then the first use is trusted and recorded.
-        otherwise: another file of the recipe, with the same text in another packing; where it is
-            an archive in the place of a plain file, the member is called as the plain file is.
+        urls: its URLs, tried in this order; an entry that is a list gives the parts of the file.
+        checksum: its SHA-256, or ``md5:`` and its MD5 if no SHA-256 is published. If empty, the
+            first download is trusted and recorded.
+        otherwise: another file of the recipe, with the same text in another packing. If it is an
+            archive and this file is not, the archive's member has this file's name.
     """
 
     urls: tuple[Any, ...] = ()
@@ -38,16 +39,16 @@ class SourceFile:
 
 @dataclass(frozen=True)
 class Store:
-    """Where source files come from and go to, as the command line says.
+    """Where source files come from and where they are kept.
 
     Attributes:
         folder: the cache.
-        local: a folder of the user's own that has the files instead; nothing is fetched then.
+        local: a folder of the user that holds the files; nothing is fetched then.
         offline: use the cache only.
-        mirrors: addresses of folders that are asked first, for every file.
-        first_use: file -> SHA-256 of those that no recipe has a checksum of, when they were
-            first fetched.
-        note: is told of each file of the cache, and whether the recipe has its checksum.
+        mirrors: URLs of folders that are tried first, for every file.
+        first_use: file -> SHA-256 at its first download, for files without a known checksum.
+        note: called with each file of the cache and whether the recipe has its checksum.
+        match: tells whether a file has a checksum.
     """
 
     folder: Path
@@ -56,48 +57,62 @@ class Store:
     mirrors: Sequence[str] = ()
     first_use: Mapping[str, str] = field(default_factory=dict)
     note: Callable[[Path, bool], None] = lambda path, known: None
+    match: Callable[[Path, str], bool] = has_checksum
+
+    def has(self, name: str, expected: str) -> bool:
+        """Return whether the cache has the file ``name`` undamaged.
+
+        Args:
+            name: the file's name.
+            expected: its checksum. If empty, an existing file is complete: files enter the cache
+                by one rename.
+        """
+        path = self.folder / name
+        return path.is_file() and (not expected or self.match(path, expected))
+
+    def check_online(self, name: str) -> None:
+        """Raise if the file ``name``, which the cache lacks, may not be fetched.
+
+        Raises:
+            ConfigurationError: ``offline`` is set.
+        """
+        path = self.folder / name
+        if self.offline:
+            raise ConfigurationError(
+                f"--offline: {path} is {'damaged' if path.exists() else 'missing'}: run once "
+                f"without --offline, or give the folder that has {name} with --local"
+            )
 
 
 def check_names(files: Iterable[str]) -> None:
-    """Raise a PreparationError unless each of `files` names a file in the cache itself."""
-    for name in files:
-        if Path(name).name != name:
-            raise PreparationError(f"{name!r}: a plain file name is needed, without folders")
-
-
-def cached(path: Path, expected: str, offline: bool) -> bool:
-    """Return whether `path` is whole; if not, it is to be fetched.
+    """Raise unless each of ``files`` is a plain file name, so that nothing leaves the cache.
 
     Raises:
-        PreparationError: it is not, and `offline` is set.
+        ConfigurationError: one has a folder in its name.
     """
-    if path.is_file() and checksum(path, expected) == expected:
-        return True
-    if offline:
-        raise PreparationError(
-            f"--offline: {path} is {'damaged' if path.exists() else 'missing'}: run once without "
-            f"--offline, or give the folder that has {path.name} with --local"
-        )
-    return False
+    for name in files:
+        if Path(name).name != name:
+            raise ConfigurationError(f"{name!r}: a plain file name is needed, without folders")
 
 
 def obtain(
     name: str, files: Mapping[str, SourceFile], mirrors: Sequence[str], store: Store
 ) -> Path:
-    """Return where the published file `name`, or what it is `otherwise`, lies.
+    """Return the path of the published file ``name``, or of its other packing.
 
     Args:
-        name: a key of `files`.
+        name: a key of ``files``.
         files: the recipe's files.
-        mirrors: the recipe's addresses of folders that have its files.
-        store: where to look.
+        mirrors: the recipe's URLs of folders that have its files.
+        store: where to look and what to fetch to.
 
     Raises:
-        PreparationError: it is missing or damaged and no mirror gives it, naming each of them.
+        ConfigurationError: it is missing where nothing may be fetched.
+        ExecutionError: no mirror provides it; the message lists every URL tried.
     """
     packings = [name, files[name].otherwise] if files[name].otherwise else [name]
     if store.local is not None:
-        return _local(packings, files, store.local, store.folder)
+        return _local(packings, files, store.local, store)
     path = _cached(packings, files, store) or _fetched(packings, files, mirrors, store)
     store.note(path, bool(files[path.name].checksum))
     return path
@@ -109,13 +124,9 @@ def _expected(name: str, files: Mapping[str, SourceFile], store: Store) -> str:
 
 def _cached(packings: Sequence[str], files: Mapping[str, SourceFile], store: Store) -> Path | None:
     for packing in packings:
-        path, expected = store.folder / packing, _expected(packing, files, store)
-        # Without a checksum, a file that is there is whole: it is put there by one rename.
-        if path.is_file() and expected in {"", checksum(path, expected)}:
-            return path
-    if store.offline:
-        first = packings[0]
-        cached(store.folder / first, _expected(first, files, store), offline=True)
+        if store.has(packing, _expected(packing, files, store)):
+            return store.folder / packing
+    store.check_online(packings[0])
     return None
 
 
@@ -136,9 +147,10 @@ def _fetched(
     changed = ""
     if any(packing in store.first_use and not files[packing].checksum for packing in packings):
         changed = (
-            "its first use recorded that checksum: for another version give another --output; "
+            "that checksum was recorded at its first download: for another version give another "
+            "--output; "
         )
-    raise PreparationError(
+    raise ExecutionError(
         f"{packings[0]} could not be fetched: tried {'; '.join(answers)}; {changed}"
         f"fetch it by other means and give its folder with --local"
     )
@@ -160,7 +172,7 @@ def _addresses(
 
 
 def _local(
-    packings: Sequence[str], files: Mapping[str, SourceFile], folder: Path, cache: Path
+    packings: Sequence[str], files: Mapping[str, SourceFile], folder: Path, store: Store
 ) -> Path:
     looked_for: list[str] = []
     for packing in packings:
@@ -171,36 +183,33 @@ def _local(
             names.append(f"{packing}.gz")
         for path in (folder / name for name in names):
             if path.is_file():
-                _note(path, packing, files[packing].checksum)
+                expected = files[packing].checksum
+                # D: other versions are allowed, but are never passed off as the published one.
+                if expected and path.name == packing and not store.match(path, expected):
+                    say(f"  note: {path} is not the published file (checksum differs); used as is")
                 return path
         parts = sorted(part for part in folder.glob(f"{packing}.*") if PART.fullmatch(part.suffix))
         if parts:
-            return _joined(parts, cache / packing)
+            return _joined(parts, store.folder / packing)
         looked_for += names
-    raise PreparationError(
+    raise ConfigurationError(
         f"--local {folder}: {' or '.join(looked_for)} is missing; put it there, "
         f"or leave out --local to fetch what is missing"
     )
 
 
-def _note(path: Path, name: str, expected: str) -> None:
-    # D: one's own files are allowed, but are never passed off as the published ones.
-    if expected and path.name == name and checksum(path, expected) != expected:
-        say(f"  note: {path} is not the published file (its checksum differs); used as it is")
-
-
 def _joined(parts: Sequence[Path], path: Path) -> Path:
-    """Return the file made of `parts`, joined again only if one is newer."""
+    """Return the file made of ``parts``, joined again only if one is newer."""
     newest = max(part.stat().st_mtime_ns for part in parts)
     size = sum(part.stat().st_size for part in parts)
     if path.is_file() and (path.stat().st_size, path.stat().st_mtime_ns) == (size, newest):
         return path
     say(f"  join {', '.join(part.name for part in parts)}")
     path.parent.mkdir(parents=True, exist_ok=True)
-    with beside(path).open("wb") as whole:
+    with temporary_path(path).open("wb") as joined:
         for part in parts:
             with part.open("rb") as stream:
-                shutil.copyfileobj(stream, whole, BLOCK)
-    os.utime(beside(path), ns=(newest, newest))
-    os.replace(beside(path), path)
+                shutil.copyfileobj(stream, joined, BLOCK)
+    os.utime(temporary_path(path), ns=(newest, newest))
+    os.replace(temporary_path(path), path)
     return path

@@ -13,15 +13,15 @@ from capsnmt.corpora.archive import is_archive, unpack
 from capsnmt.corpora.binarise import binarise, binarise_command
 from capsnmt.corpora.blocks import LineFunction, cut, map_blocks, map_lines, write_parts
 from capsnmt.corpora.cleaning import make_cleaner, make_digester, make_limiter
+from capsnmt.corpora.console import say, watched
 from capsnmt.corpora.duplicates import mark_repeated
-from capsnmt.corpora.errors import PreparationError
-from capsnmt.corpora.files import beside, remove
 from capsnmt.corpora.manifest import Step
 from capsnmt.corpora.parallel import map_items
-from capsnmt.corpora.progress import say, watched
 from capsnmt.corpora.recipe import Recipe
 from capsnmt.corpora.segmentation import make_segmenter
 from capsnmt.corpora.text import make_tokeniser
+from capsnmt.errors import ConfigurationError
+from capsnmt.files import remove, temporary_path
 
 
 def _make_unpacker() -> Callable[[tuple[Path, list[str], Path]], None]:
@@ -122,7 +122,7 @@ class Preparation:
 
         def run(paths: list[Path]) -> dict[str, Any]:
             blocks = cut(*(self.folder / name for name in read))
-            scratch, repeated = beside(paths[0].parent / "duplicates"), None
+            scratch, repeated = temporary_path(paths[0].parent / "duplicates"), None
             remove(scratch)
             try:
                 if limits.deduplicate:
@@ -140,7 +140,7 @@ class Preparation:
 
     def _kept(self, counts: Counter[str]) -> dict[str, Any]:
         if not counts["kept"]:
-            raise PreparationError(
+            raise ConfigurationError(
                 f"cleaning leaves no training pair of {self.recipe.name}: {dict(counts)} with "
                 f"{self.recipe.cleaning}: widen the recipe's limits or give more data"
             )

@@ -11,7 +11,7 @@ from collections.abc import Callable
 import jieba
 from sacremoses import MosesPunctNormalizer, MosesTokenizer
 
-from capsnmt.corpora.errors import PreparationError
+from capsnmt.errors import ConfigurationError
 
 # The blocks sacreBLEU's `zh` tokeniser separates: ideographs, their punctuation, wide forms.
 CHINESE = re.compile(
@@ -75,9 +75,9 @@ def make_tokeniser(name: str, language: str) -> LineFunction:
         language: ISO 639-1 code, for the rules of ``moses``.
 
     Raises:
-        PreparationError: no such tokeniser.
+        ConfigurationError: no such tokeniser.
     """
     if name not in TOKENISERS:
-        raise PreparationError(f"tokeniser {name!r} is unknown: use {', '.join(TOKENISERS)}")
+        raise ConfigurationError(f"tokeniser {name!r} is unknown: use {', '.join(TOKENISERS)}")
     tokenise = TOKENISERS[name](language)
     return lambda line: tokenise(CONTROL.sub(" ", unicodedata.normalize("NFC", line)))

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 from capsnmt.errors import ConfigurationError
-from capsnmt.files import beside, read_json, write_json
+from capsnmt.files import read_json, temporary_path, write_json
 
 NEEDED = ("compare_mt", "six")  # it imports six without declaring it
 PAGE, TEXT, SETTINGS = "index.html", "report.txt", "settings.json"
@@ -95,7 +95,7 @@ def write_report(
     Raises:
         ConfigurationError: compare-mt failed; its last line is told.
     """
-    part = beside(folder)
+    part = temporary_path(folder)
     shutil.rmtree(part, ignore_errors=True)
     part.mkdir(parents=True)
     try:

@@ -13,7 +13,7 @@ import capsnmt
 from capsnmt.experiment import flags
 from capsnmt.experiment.config import Experiment
 from capsnmt.experiment.devices import Batch, Device, split_batch, train_prefix
-from capsnmt.files import beside
+from capsnmt.files import temporary_path
 
 USER_DIR = Path(capsnmt.__file__).parent
 
@@ -31,7 +31,7 @@ class Command:
         line = shlex.join(self.argv)
         if self.output is None:
             return line
-        part, output = shlex.quote(str(beside(self.output))), shlex.quote(str(self.output))
+        part, output = shlex.quote(str(temporary_path(self.output))), shlex.quote(str(self.output))
         return f"{line} >{part} && mv {part} {output}"
 
 

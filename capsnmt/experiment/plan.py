@@ -67,14 +67,13 @@ def data_steps(run: Run) -> List[str]:
         ConfigurationError: there is no such recipe, or not for the languages.
     """
     try:
-        from capsnmt.corpora.errors import PreparationError
         from capsnmt.corpora.recipe import load_recipe
     except ImportError:
         return []
     data = run.experiment["data"]
     try:
         recipe = load_recipe(data["recipe"], f"{data['source-lang']}-{data['target-lang']}")
-    except PreparationError as error:
+    except ConfigurationError as error:
         raise ConfigurationError(
             f"{run.experiment.where('data.recipe')}: data.recipe: {error}"
         ) from None

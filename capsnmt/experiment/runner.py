@@ -16,7 +16,7 @@ from capsnmt.experiment.process import Stopped
 from capsnmt.experiment.progress import TrainingProgress
 from capsnmt.experiment.settings import TRAINED_ON, describe, differences
 from capsnmt.experiment.stages import Stages
-from capsnmt.files import locked, read_json, sha256, write_json, written_beside
+from capsnmt.files import atomic_writer, locked, read_json, sha256, write_json
 
 PREPARING_PATIENCE = 24 * 3600.0
 
@@ -67,7 +67,7 @@ class _Runner:
         description = describe(run, self.check_data())
         self.check_unchanged(description)
         write_json(run.folder / "config.json", description)
-        with written_beside(run.folder / "commands.sh") as file:
+        with atomic_writer(run.folder / "commands.sh") as file:
             file.write(script(run))
         self.train()
         self.average()
@@ -186,7 +186,7 @@ class _Runner:
         with open(run.reference(test_set), encoding="utf-8") as file:
             total = sum(1 for _ in file)
         done = 0
-        with written_beside(run.generated(test_set)) as output, self.console() as console:
+        with atomic_writer(run.generated(test_set)) as output, self.console() as console:
 
             def keep(line: str) -> None:
                 nonlocal done

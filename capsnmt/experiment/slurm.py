@@ -12,7 +12,7 @@ from capsnmt.errors import ConfigurationError
 from capsnmt.experiment import plan
 from capsnmt.experiment.arguments import without_submission
 from capsnmt.experiment.commands import Run
-from capsnmt.files import read_json, write_json, written_beside
+from capsnmt.files import atomic_writer, read_json, write_json
 
 # What a large model needs to end its update and to save on a busy file system.
 SECONDS_TO_SAVE = 120
@@ -85,7 +85,7 @@ def submit(run: Run, argv: Sequence[str], partition: str) -> str:
         ConfigurationError: there is no SLURM here, or it refuses the job.
     """
     path = run.folder / "job.sh"
-    with written_beside(path) as file:
+    with atomic_writer(path) as file:
         file.write(job_script(run, argv, partition))
     after = alive(run.of(run.baseline)) if run.baseline else None
     waits = [f"--dependency=afterok:{after}"] if after else []

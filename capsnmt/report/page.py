@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Callable, Dict, Mapping, Sequence
 
-from capsnmt.files import beside
+from capsnmt.files import temporary_path
 from capsnmt.report import html, markdown
 from capsnmt.report.blocks import Block, Document
 from capsnmt.report.figures import drawing, save, svg
@@ -68,10 +68,10 @@ def _write_whole(output: Path, figures: Dict[str, Any], pages: Dict[str, str]) -
     with ExitStack() as stack:
         paths = [output / f"{name}.png" for name in figures] + [output / name for name in pages]
         for path in paths:
-            stack.callback(beside(path).unlink, missing_ok=True)
+            stack.callback(temporary_path(path).unlink, missing_ok=True)
         for path, figure in zip(paths, figures.values()):
-            save(figure, beside(path))
+            save(figure, temporary_path(path))
         for path, content in zip(paths[len(figures) :], pages.values()):
-            beside(path).write_text(content, encoding="utf-8", errors="replace")
+            temporary_path(path).write_text(content, encoding="utf-8", errors="replace")
         for path in paths:
-            os.replace(beside(path), path)
+            os.replace(temporary_path(path), path)

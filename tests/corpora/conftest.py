@@ -13,6 +13,7 @@ import pytest
 import yaml
 
 from capsnmt.corpora.__main__ import main
+from capsnmt.corpora.checksums import NAME
 
 REAL_DATA = Path(
     os.environ.get("CAPSNMT_DATA", Path(__file__).resolve().parents[3] / "shared" / "data")
@@ -76,11 +77,11 @@ def write_recipe(path: Path, recipe: dict) -> Path:
 
 
 def tree(folder: Path) -> dict[str, bytes]:
-    """The contents of every file below `folder`."""
+    """The contents of every file below `folder` but the lock and the cache of checksums."""
     return {
         str(path.relative_to(folder)): path.read_bytes()
         for path in sorted(folder.rglob("*"))
-        if path.is_file()
+        if path.is_file() and path.name not in {".lock", NAME}
     }
 
 

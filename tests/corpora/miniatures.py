@@ -10,7 +10,7 @@ from pathlib import Path
 
 import yaml
 
-from capsnmt.corpora.recipe import FOLDER
+from capsnmt import resources
 
 NOUNS = ["house", "tree", "river", "cat", "road", "book"]
 VERBS = ["sees", "likes", "finds", "knows"]
@@ -221,7 +221,9 @@ SPLITS = {
 
 def recipe_for(name: str, files: dict[str, bytes], folder: Path, **changes: object) -> Path:
     """The recipe `name` with the checksums of a miniature, and of a miniature's size."""
-    recipe = yaml.safe_load((FOLDER / f"{name}.yaml").read_text(encoding="utf-8"))
+    recipe = yaml.safe_load(
+        (resources.folder("recipes") / f"{name}.yaml").read_text(encoding="utf-8")
+    )
     for file, said in recipe["corpus"]["files"].items():
         if said.get("checksum") and file in files:
             kind = "md5" if said["checksum"].startswith("md5:") else "sha256"

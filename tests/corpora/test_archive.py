@@ -5,7 +5,7 @@ import tarfile
 import pytest
 
 from capsnmt.corpora.archive import members
-from capsnmt.corpora.errors import PreparationError
+from capsnmt.errors import ConfigurationError
 from tests.corpora.conftest import WRITERS
 
 
@@ -15,7 +15,7 @@ from tests.corpora.conftest import WRITERS
 )
 def test_an_archive_with_a_path_outside_its_folder_is_refused(tmp_path, name, write, evil):
     path = write(tmp_path / name, {"a/good.po": b"x", evil: b"x"})
-    with pytest.raises(PreparationError, match=r"lies outside the archive's folder"):
+    with pytest.raises(ConfigurationError, match=r"lies outside the archive's folder"):
         members(path, lambda member: member.endswith(".po"))
 
 
@@ -32,7 +32,7 @@ def test_links_in_an_archive_are_not_followed(tmp_path):
 def test_an_oversized_member_is_refused_unread(tmp_path, monkeypatch, name, write):
     monkeypatch.setattr("capsnmt.corpora.archive.MAX_BYTES", 10)
     path = write(tmp_path / name, {"messages.po": b"x" * 11})
-    with pytest.raises(PreparationError, match=r"'messages.po' has 11 bytes, at most 10 are read"):
+    with pytest.raises(ConfigurationError, match=r"messages.po' has 11 bytes, at most 10 are read"):
         members(path, lambda member: True)
 
 
@@ -40,5 +40,5 @@ def test_an_oversized_member_is_refused_unread(tmp_path, monkeypatch, name, writ
 def test_a_damaged_archive_is_one_line(tmp_path, name, write):
     path = write(tmp_path / name, {"messages.po": bytes(range(256)) * 40})
     path.write_bytes(path.read_bytes()[:100])
-    with pytest.raises(PreparationError, match="a damaged archive"):
+    with pytest.raises(ConfigurationError, match="a damaged archive"):
         members(path, lambda member: True)

@@ -6,8 +6,8 @@ import pytest
 
 from capsnmt.corpora import blocks
 from capsnmt.corpora.blocks import cut, in_parts, map_lines, write_parts
-from capsnmt.corpora.errors import PreparationError
-from capsnmt.corpora.files import read_lines
+from capsnmt.corpora.lines import read_lines
+from capsnmt.errors import ConfigurationError
 
 
 @pytest.mark.parametrize("size", [1, 2, 7, 1000])
@@ -44,12 +44,12 @@ def test_unequal_line_counts_name_both_counts(tmp_path):
     (tmp_path / "a.en").write_text("1\n2\n3\n")
     (tmp_path / "a.de").write_text("1\n2")
     for order in ("a.en", "a.de"), ("a.de", "a.en"):
-        with pytest.raises(PreparationError, match=r"a\.de has 2 lines but .*a\.en has 3: "):
+        with pytest.raises(ConfigurationError, match=r"a\.de has 2 lines but .*a\.en has 3: "):
             cut(*(tmp_path / name for name in order))
 
 
 def test_a_missing_file_is_named(tmp_path):
-    with pytest.raises(PreparationError, match=r"gone\.en: no such file"):
+    with pytest.raises(ConfigurationError, match=r"gone\.en: no such file"):
         cut(tmp_path / "gone.en")
 
 
@@ -58,7 +58,7 @@ def test_another_encoding_is_refused_with_the_line_of_the_file(tmp_path, monkeyp
     path = tmp_path / "latin1.de"
     path.write_bytes("eins\nzwei\ndrei\nfünf\nsechs\n".encode("latin-1"))
     parts = map_lines(_identity, (), path, 2)
-    with pytest.raises(PreparationError, match=r"latin1\.de, line 4: not UTF-8 \(.* at byte 1\)"):
+    with pytest.raises(ConfigurationError, match=r"latin1\.de, line 4: not UTF-8 \(.* at byte 1\)"):
         write_parts([tmp_path / "out"], parts, "out")
 
 

@@ -8,8 +8,8 @@ import polib
 import pytest
 
 from capsnmt.corpora.catalogues import Catalogues, catalogue_messages
-from capsnmt.corpora.errors import PreparationError
-from capsnmt.corpora.messages import fault
+from capsnmt.corpora.message_filter import fault
+from capsnmt.errors import ConfigurationError
 from tests.corpora.conftest import WRITERS, write_recipe, write_wheel
 
 HEADER = 'msgid ""\nmsgstr "Content-Type: text/plain; charset=UTF-8\\n"\n\n'
@@ -85,7 +85,7 @@ def test_good_messages_of_one_language_are_read_from_either_archive(tmp_path, na
 def test_a_damaged_catalogue_names_archive_and_member(tmp_path, suffix, content):
     member = FOLDER.format("de", suffix)
     path = write_wheel(tmp_path / "tool-1.0-py3-none-any.whl", {member: content})
-    with pytest.raises(PreparationError) as error:
+    with pytest.raises(ConfigurationError) as error:
         list(catalogue_messages(path, ("de",), Counter()))
     assert f"{path}: {member} is no gettext catalogue" in str(error.value)
     assert "\n" not in str(error.value)
@@ -172,7 +172,7 @@ def test_short_messages_are_for_training_only(tmp_path):
     splits, _ = corpus.pairs(sources, "en", "de")
     assert list(splits["test"])
     corpus, sources = _corpus(tmp_path, messages, held_out_words=6)
-    with pytest.raises(PreparationError, match=r"no pair for valid, test: .* in de; add packages"):
+    with pytest.raises(ConfigurationError, match=r"no pair for valid, test: .* in de; add pack"):
         corpus.pairs(sources, "en", "de")
 
 

@@ -219,7 +219,7 @@ def test_a_source_trusted_at_first_use_may_not_change(chain, run, served, tmp_pa
     assert status == 1
     last = said.splitlines()[-1]
     assert f"its checksum is not {told['sha256']}" in last
-    assert "its first use recorded that checksum" in last
+    assert "was recorded at its first download" in last
     assert not source.exists()
 
 

@@ -8,7 +8,10 @@ import shutil
 import pytest
 
 from capsnmt.corpora import engine
+from capsnmt.corpora.__main__ import main
+from capsnmt.corpora.checksums import NAME
 from capsnmt.corpora.segmentation import METHODS
+from capsnmt.files import hexdigest
 from tests.corpora.conftest import recipe_of, tree, write_recipe
 
 STEPS = 16  # of a recipe with three splits
@@ -31,7 +34,7 @@ def prepared(run, recipe_file, corpus, tmp_path, no_fairseq):
 def test_everything_is_made_and_raw_text_is_untouched(prepared, corpus):
     folder, _ = prepared
     assert {path.name for path in folder.iterdir()} == {
-        *("raw", "tokenised", "clean", "bpe", "bin", "manifest.json", ".lock")
+        *("raw", "tokenised", "clean", "bpe", "bin", "manifest.json", ".lock", NAME)
     }
     for published, split in (("train", "train"), ("val", "valid"), ("test", "test")):
         for language in ("en", "de"):
@@ -55,7 +58,7 @@ def test_manifest_tells_the_truth_about_every_file(prepared):
         name: file for step in manifest["steps"].values() for name, file in step["files"].items()
     }
     made = tree(folder)
-    assert told.keys() == made.keys() - {"manifest.json", ".lock"}
+    assert told.keys() == made.keys() - {"manifest.json"}
     for name, file in told.items():
         assert file["sha256"] == hashlib.sha256(made[name]).hexdigest()
         assert file["bytes"] == len(made[name])
@@ -72,9 +75,36 @@ def test_a_whole_preparation_is_left_alone(prepared, run):
     before = {path: path.stat().st_mtime_ns for path in folder.rglob("*") if path.name != ".lock"}
     status, said = run(*arguments)
     assert status == 0
-    assert said.count("whole, skipped") == STEPS
+    assert said.count("complete, skipped") == STEPS
     after = {path: path.stat().st_mtime_ns for path in folder.rglob("*") if path.name != ".lock"}
     assert after == before
+
+
+def test_a_file_is_read_again_only_if_it_has_changed(prepared, run, monkeypatch):
+    folder, arguments = prepared
+    read = []
+
+    def counted(path, algorithm, digest=hexdigest):
+        read.append(path)
+        return digest(path, algorithm)
+
+    monkeypatch.setattr("capsnmt.corpora.checksums.hexdigest", counted)
+    assert run(*arguments)[0] == 0
+    assert read == []
+    (folder / "raw" / "test.en").touch()
+    assert run(*arguments)[0] == 0
+    assert read == [folder / "raw" / "test.en"]
+    read.clear()
+    status, said = run(*arguments, "--verify")
+    assert status == 0
+    assert said.count("complete, skipped") == STEPS
+    made = {folder / name for name in tree(folder)} - {folder / "manifest.json"}
+    assert made < set(read)
+    assert len(set(read)) == len(read)
+    read.clear()
+    (folder / NAME).write_text("[]")  # a lost cache costs one reading, and nothing else
+    assert run(*arguments)[0] == 0
+    assert made < set(read)
 
 
 @pytest.mark.parametrize("kill_at", range(0, 21, 2))
@@ -123,7 +153,7 @@ def test_damaged_output_is_made_again(prepared, run, name, damage):
     status, said = run(*arguments)
     assert status == 0, said
     # Only what was damaged is redone: what is made of it is found unchanged.
-    assert said.count("whole, skipped") == (0 if damage == "delete manifest" else STEPS - 1)
+    assert said.count("complete, skipped") == (0 if damage == "delete manifest" else STEPS - 1)
     assert tree(folder) == whole
 
 
@@ -165,7 +195,7 @@ def test_another_recipe_is_refused_by_a_folder_in_use(prepared, run, tmp_path):
     shutil.copy(arguments[0], other)
     whole = tree(folder)
     status, said = run(other, *arguments[1:])
-    assert status == 1
+    assert status == 2
     assert f"--output {folder} holds recipe tiny, not other: give another folder" in said
     assert tree(folder) == whole
 
@@ -185,8 +215,8 @@ def test_a_spoilt_corpus_is_one_line_and_leaves_no_output(
     spoil(corpus)
     folder = tmp_path / "prepared"
     status, said = run(recipe_file, "--data", corpus, "--output", folder)
-    assert status == 1
-    errors = [line for line in said.splitlines() if line.startswith("data_prep: ")]
+    assert status == 2
+    errors = [line for line in said.splitlines() if line.startswith("error: ")]
     assert said.splitlines()[-1:] == errors
     assert message in errors[0]
     made = tree(folder)
@@ -221,15 +251,15 @@ def test_a_wrong_command_line_is_one_line(run, tmp_path, monkeypatch, arguments,
     monkeypatch.chdir(tmp_path)
     (tmp_path / "file").touch()
     status, said = run(*arguments)
-    assert status == 1
+    assert status == (1 if message == "Not a directory" else 2)
     assert message in said.splitlines()[-1]
     assert "Traceback" not in said
 
 
-def test_workers_must_be_a_number_of_processes(run):
-    with pytest.raises(SystemExit) as ended:
-        run("multi30k", "--output", "x", "--workers", "0")
-    assert ended.value.code == 2
+def test_workers_must_be_a_number_of_processes(capsys):
+    status = main(["multi30k", "--output", "x", "--workers", "0"])
+    assert status == 2
+    assert "--workers: '0' is not a whole number" in capsys.readouterr().err
 
 
 def test_a_second_process_waits_for_the_first(run, recipe_file, corpus, tmp_path, monkeypatch):
@@ -268,8 +298,8 @@ def test_an_interrupt_says_how_to_go_on_and_leaves_nothing_half_written(
         patch.setitem(METHODS, "bpe", interrupted)
         status, said = run(*arguments)
     assert status == 130
-    assert said.splitlines()[-1] == "data_prep: interrupted; the same command goes on from here"
+    assert said.splitlines()[-1] == "error: stopped: the same command resumes"
     assert not any(name.startswith("bpe/") for name in tree(folder))
     status, said = run(*arguments)
     assert status == 0
-    assert said.count("whole, skipped") == 8
+    assert said.count("complete, skipped") == 8

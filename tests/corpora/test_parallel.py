@@ -7,9 +7,9 @@ from itertools import islice
 import pytest
 
 from capsnmt.corpora import blocks, segmentation
-from capsnmt.corpora.errors import PreparationError
 from capsnmt.corpora.parallel import CHUNKS_A_WORKER, map_items
 from capsnmt.corpora.segmentation import count_words, learn_codes, learn_pieces
+from capsnmt.errors import ConfigurationError
 
 
 def _double():
@@ -38,7 +38,7 @@ def test_only_a_few_items_are_begun_ahead_of_what_is_taken():
 def _refuse():
     def refuse(number):
         if number == 3:
-            raise PreparationError("line 4: not UTF-8")
+            raise ConfigurationError("line 4: not UTF-8")
         return number
 
     return refuse
@@ -46,7 +46,7 @@ def _refuse():
 
 @pytest.mark.parametrize("workers", [1, 2])
 def test_an_error_arrives_as_it_is(workers):
-    with pytest.raises(PreparationError, match="line 4: not UTF-8"):
+    with pytest.raises(ConfigurationError, match="line 4: not UTF-8"):
         list(map_items(_refuse, (), range(9), workers))
 
 
@@ -96,9 +96,9 @@ def test_pieces_do_not_depend_on_the_number_of_threads(text, tmp_path):
 
 def test_too_small_a_text_is_one_line(tmp_path):
     (tmp_path / "text").write_text("a b c\n")
-    with pytest.raises(PreparationError, match="no BPE can be learned") as error:
+    with pytest.raises(ConfigurationError, match="no BPE can be learned") as error:
         learn_codes({tmp_path / "codes": [tmp_path / "text"]}, 10, 1)
     assert "\n" not in str(error.value)
-    with pytest.raises(PreparationError, match="no sentencepiece model of 9000 pieces") as error:
+    with pytest.raises(ConfigurationError, match="no sentencepiece model of 9000 pieces") as error:
         learn_pieces({tmp_path / "model": [tmp_path / "text"]}, 9000, 1)
     assert "\n" not in str(error.value)

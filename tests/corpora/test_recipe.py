@@ -3,14 +3,15 @@ from __future__ import annotations
 import pytest
 import yaml
 
-from capsnmt.corpora.errors import PreparationError
-from capsnmt.corpora.recipe import FOLDER, load_recipe, recipe_names
+from capsnmt.corpora.recipe import load_recipe
+from capsnmt.errors import ConfigurationError
+from capsnmt.resources import folder, names
 from tests.corpora.conftest import recipe_of, write_recipe
 
 
 def _shipped():
-    for name in recipe_names():
-        content = yaml.safe_load((FOLDER / f"{name}.yaml").read_text(encoding="utf-8"))
+    for name in names("recipes"):
+        content = yaml.safe_load((folder("recipes") / f"{name}.yaml").read_text(encoding="utf-8"))
         for pair in content.get("pairs", [content.get("pair")]):
             yield name, pair
 
@@ -39,12 +40,12 @@ def test_multi30k_is_the_published_corpus():
 
 @pytest.mark.parametrize("name", ["wmt99", "../recipes/multi30k", "", "no.yaml", "/etc/passwd"])
 def test_unknown_recipe_lists_the_known(name):
-    with pytest.raises(PreparationError, match=r"unknown: use catalogues, .*, or the path"):
+    with pytest.raises(ConfigurationError, match=r"unknown: use catalogues, .*, or the path"):
         load_recipe(name)
 
 
 def test_unknown_pair_lists_the_known():
-    with pytest.raises(PreparationError, match=r"--pair de-en: .* has en-de, es-en, en-vi, zh-en"):
+    with pytest.raises(ConfigurationError, match=r"--pair de-en: .* en-de, es-en, en-vi, zh-en"):
         load_recipe("catalogues", "de-en")
 
 
@@ -99,7 +100,7 @@ def _piece(**values):
 def test_a_wrong_recipe_says_what_is_wrong(corpus, tmp_path, change, message):
     recipe = recipe_of(corpus)
     change(recipe)
-    with pytest.raises(PreparationError) as error:
+    with pytest.raises(ConfigurationError) as error:
         load_recipe(str(write_recipe(tmp_path / "wrong.yaml", recipe)))
     assert message in str(error.value)
     assert "\n" not in str(error.value)
@@ -110,26 +111,26 @@ def test_members_and_archives_belong_together(corpus, tmp_path):
     recipe["corpus"]["files"]["a.tgz"] = ""
     for members, message in (("", "a.tgz is an archive: give members"), ({"en": "x"}, "for de")):
         recipe["corpus"]["splits"]["test"] = [{"file": "a.tgz", "members": members}]
-        with pytest.raises(PreparationError, match=message):
+        with pytest.raises(ConfigurationError, match=message):
             load_recipe(str(write_recipe(tmp_path / "wrong.yaml", recipe)))
 
 
 def test_held_out_shares_leave_something_to_train_on(tmp_path):
-    recipe = yaml.safe_load((FOLDER / "catalogues.yaml").read_text(encoding="utf-8"))
+    recipe = yaml.safe_load((folder("recipes") / "catalogues.yaml").read_text(encoding="utf-8"))
     recipe["corpus"]["held_out"] = {"valid": 500, "test": 500}
-    with pytest.raises(PreparationError, match="per mille"):
+    with pytest.raises(ConfigurationError, match="per mille"):
         load_recipe(str(write_recipe(tmp_path / "wrong.yaml", recipe)))
 
 
 def test_broken_yaml_is_one_line(tmp_path):
     (tmp_path / "broken.yaml").write_text("a: [1\nb: {")
-    with pytest.raises(PreparationError, match=r"broken\.yaml: not YAML") as error:
+    with pytest.raises(ConfigurationError, match=r"broken\.yaml: not YAML") as error:
         load_recipe(str(tmp_path / "broken.yaml"))
     assert "\n" not in str(error.value)
 
 
 def test_the_papers_corpora_have_the_papers_splits_and_sizes():
-    recipes = {name: load_recipe(name) for name in recipe_names()}
+    recipes = {name: load_recipe(name) for name in names("recipes")}
     papers = {name: recipe for name, recipe in recipes.items() if name[:3] in {"wmt", "iws"}}
     told = {
         name: (recipe.pair, recipe.segmentation.size, recipe.segmentation.joint, recipe.splits)
@@ -153,7 +154,7 @@ def test_training_corpora_are_chosen_by_name():
     assert not chosen.warning()
     alone = load_recipe("wmt17_zh_en", corpora="news-commentary-v12").corpus
     assert "expect about 7 BLEU" in alone.warning()
-    with pytest.raises(PreparationError, match=r"x: .* news-commentary-v12, un-v1\.0, cwmt"):
+    with pytest.raises(ConfigurationError, match=r"x: .* news-commentary-v12, un-v1\.0, cwmt"):
         load_recipe("wmt17_zh_en", corpora="x")
-    with pytest.raises(PreparationError, match="--corpora x: recipe catalogues has one"):
+    with pytest.raises(ConfigurationError, match="--corpora x: recipe catalogues has one"):
         load_recipe("catalogues", corpora="x")

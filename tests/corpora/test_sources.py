@@ -8,8 +8,8 @@ import json
 
 import pytest
 
-from capsnmt.corpora.errors import PreparationError
 from capsnmt.corpora.sources import SourceFile, Store, obtain
+from capsnmt.errors import ConfigurationError
 from tests.corpora.miniatures import MINIATURES, recipe_for, tgz
 from tests.corpora.server import serving
 
@@ -68,7 +68,7 @@ def test_parts_are_joined_anew_when_one_has_changed(local):
 
 def test_a_missing_file_names_all_it_could_be(local):
     files = {"a.tgz": SourceFile(otherwise="b.zip"), "b.zip": SourceFile()}
-    with pytest.raises(PreparationError, match=r"--local .*local: a\.tgz or b\.zip is missing"):
+    with pytest.raises(ConfigurationError, match=r"--local .*local: a\.tgz or b\.zip is missing"):
         obtain("a.tgz", files, (), Store(local.parent / "cache", local))
 
 
@@ -105,13 +105,13 @@ def test_the_cache_asks_nobody_and_repairs_what_is_damaged(server, tmp_path):
 def test_offline_uses_the_cache_and_asks_nobody(server, tmp_path, checksum):
     files = {"a.en": SourceFile(checksum=checksum)}
     store = Store(tmp_path, offline=True, mirrors=[f"{server.address}/good"])
-    with pytest.raises(PreparationError, match=r"--offline: .*a\.en is missing: .* --local"):
+    with pytest.raises(ConfigurationError, match=r"--offline: .*a\.en is missing: .* --local"):
         obtain("a.en", files, (), store)
     (tmp_path / "a.en").write_bytes(CONTENT)
     assert obtain("a.en", files, (), store) == tmp_path / "a.en"
     if checksum:
         (tmp_path / "a.en").write_bytes(b"damaged")
-        with pytest.raises(PreparationError, match=r"--offline: .*a\.en is damaged"):
+        with pytest.raises(ConfigurationError, match=r"--offline: .*a\.en is damaged"):
             obtain("a.en", files, (), store)
     assert not server.asked
 
@@ -147,7 +147,7 @@ def test_a_source_that_nobody_has_names_every_address_of_every_packing(server, r
     status, said = run(recipe, "--mirror", mirror, "--output", tmp_path / "out")
     assert status == 1
     last = said.splitlines()[-1]
-    assert last.startswith("data_prep: train.en could not be fetched: tried ")
+    assert last.startswith("error: train.en could not be fetched: tried ")
     tried = [f"{mirror}/train.en", "nlp.stanford.edu", f"{mirror}/train-en-vi.tgz"]
     tried += ["absent/github.com", "absent/raw.githubusercontent.com"]
     for address in tried:
@@ -161,7 +161,7 @@ def test_a_source_that_nobody_has_names_every_address_of_every_packing(server, r
 def test_a_training_corpus_that_cannot_be_had_may_be_left_out(run, tmp_path, local):
     recipe = recipe_for("wmt17_zh_en", {}, tmp_path)
     status, said = run(recipe, "--local", local, "--output", tmp_path / "out")
-    assert status == 1
+    assert status == 2
     assert "leave out a training corpus: --corpora with some of cwmt, news-comm" in said
 
 
@@ -184,11 +184,10 @@ def test_the_manifest_says_what_was_fetched_and_why_it_is_trusted(
     }
 
 
-def test_a_mirror_must_be_an_address(run, tmp_path, capsys):
-    with pytest.raises(SystemExit) as ended:
-        run("multi30k", "--output", tmp_path, "--mirror", "/some/folder")
-    assert ended.value.code == 2
-    assert "/some/folder: give the http:// or https:// address" in capsys.readouterr().err
+def test_a_mirror_must_be_a_url(run, tmp_path):
+    status, said = run("multi30k", "--output", tmp_path, "--mirror", "/some/folder")
+    assert status == 2
+    assert "/some/folder: give the http:// or https:// URL" in said
 
 
 @pytest.mark.parametrize(
@@ -202,6 +201,6 @@ def test_a_mirror_must_be_an_address(run, tmp_path, capsys):
 def test_a_mirror_that_would_never_be_asked_is_refused(run, tmp_path, recipe, options, message):
     mirror = "http://127.0.0.1:9"
     status, said = run(recipe, "--output", tmp_path / "out", "--mirror", mirror, *options)
-    assert status == 1
-    assert said.splitlines()[-1].startswith(f"data_prep: --mirror {mirror}: ")
+    assert status == 2
+    assert said.splitlines()[-1].startswith(f"error: --mirror {mirror}: ")
     assert message in said.splitlines()[-1]

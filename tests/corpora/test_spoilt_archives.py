@@ -71,8 +71,8 @@ def test_spoilt_archives_are_one_line_and_leave_nothing_half_written(
     recipe = recipe_for("wmt14_en_de", {}, tmp_path)
     output = tmp_path / "out"
     status, said = run(recipe, "--local", local, "--output", output)
-    assert status == 1
-    errors = [line for line in said.splitlines() if line.startswith("data_prep: ")]
+    assert status == 2
+    errors = [line for line in said.splitlines() if line.startswith("error: ")]
     assert said.splitlines()[-1:] == errors
     assert message in errors[0]
     made = tree(output) if output.exists() else {}
@@ -85,6 +85,6 @@ def test_spoilt_archives_are_one_line_and_leave_nothing_half_written(
 @pytest.mark.parametrize("option", [("--corpora", "nope"), ("--corpora", "")])
 def test_an_unknown_training_corpus_lists_the_known(run, tmp_path, option):
     status, said = run("wmt17_zh_en", "--output", tmp_path / "out", *option)
-    assert status == 1
+    assert status == 2
     assert "are news-commentary-v12, un-v1.0, cwmt" in said.splitlines()[-1]
     assert not (tmp_path / "out").exists()

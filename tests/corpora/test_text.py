@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from capsnmt.corpora.errors import PreparationError
 from capsnmt.corpora.text import TOKENISERS, make_tokeniser
+from capsnmt.errors import ConfigurationError
 
 
 @pytest.mark.parametrize(
@@ -38,5 +38,7 @@ def test_a_line_stays_one_line_of_single_spaced_tokens(name, line):
 
 
 def test_unknown_tokeniser_lists_the_known():
-    with pytest.raises(PreparationError, match=r"'spacy' is unknown: use moses, characters, jieba"):
+    with pytest.raises(
+        ConfigurationError, match=r"spacy' is unknown: use moses, characters, jieba"
+    ):
         make_tokeniser("spacy", "en")

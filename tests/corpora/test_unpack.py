@@ -8,8 +8,8 @@ import tarfile
 
 import pytest
 
-from capsnmt.corpora.archive import check_whole, unpack
-from capsnmt.corpora.errors import PreparationError
+from capsnmt.corpora.archive import check_complete, unpack
+from capsnmt.errors import ConfigurationError
 from tests.corpora.conftest import tree
 from tests.corpora.miniatures import tgz, zipped
 
@@ -51,7 +51,7 @@ def test_archives_in_archives(tmp_path, outer, inner):
     ],
 )
 def test_another_archive_than_the_recipes_is_one_line(tmp_path, patterns, message):
-    with pytest.raises(PreparationError, match=message) as error:
+    with pytest.raises(ConfigurationError, match=message) as error:
         _unpack(tmp_path, tgz(MEMBERS), patterns)
     assert "\n" not in str(error.value)
 
@@ -69,14 +69,14 @@ def _evil(name, kind=tarfile.REGTYPE):
 @pytest.mark.parametrize("nested", [False, True])
 def test_a_path_outside_the_folder_is_refused_in_any_depth(tmp_path, name, nested):
     content = tgz({"in.tgz": _evil(name)}) if nested else _evil(name)
-    with pytest.raises(PreparationError, match="lies outside the archive's folder"):
+    with pytest.raises(ConfigurationError, match="lies outside the archive's folder"):
         _unpack(tmp_path, content, ["in.tgz!/a.en" if nested else "a.en"])
     assert not [path for path in tmp_path.parent.rglob("a.en") if tmp_path in path.parents]
 
 
 @pytest.mark.parametrize("kind", [tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.FIFOTYPE])
 def test_links_and_devices_are_no_members(tmp_path, kind):
-    with pytest.raises(PreparationError, match=r"has no member a\.en, but nothing"):
+    with pytest.raises(ConfigurationError, match=r"has no member a\.en, but nothing"):
         _unpack(tmp_path, _evil("a.en", kind), ["a.en"])
 
 
@@ -85,10 +85,10 @@ def test_links_and_devices_are_no_members(tmp_path, kind):
 def test_a_truncated_archive_is_found_out_wherever_it_was_cut(tmp_path, pack, share):
     content = pack(MEMBERS)
     content = content[: int(len(content) * share)]
-    with pytest.raises(PreparationError, match="a damaged archive"):
+    with pytest.raises(ConfigurationError, match="a damaged archive"):
         _unpack(tmp_path, content, ["b.fr"])
-    with pytest.raises(PreparationError, match="a damaged archive"):
-        check_whole(tmp_path / "a.tgz")
+    with pytest.raises(ConfigurationError, match="a damaged archive"):
+        check_complete(tmp_path / "a.tgz")
 
 
 def test_a_tar_cut_between_two_members_is_found_out_by_its_gzip(tmp_path):
@@ -96,19 +96,19 @@ def test_a_tar_cut_between_two_members_is_found_out_by_its_gzip(tmp_path):
     whole = _tar(MEMBERS)
     second = whole.index(b"corpus/a.de")
     compressor = gzip.compress(whole[:second])[:-8]
-    with pytest.raises(PreparationError, match="a damaged archive"):
+    with pytest.raises(ConfigurationError, match="a damaged archive"):
         _unpack(tmp_path, compressor, ["a.en"])
 
 
 def test_a_flipped_bit_is_found_out_by_a_checksum(tmp_path):
     content = bytearray(zipped(MEMBERS))
     content[60] ^= 1
-    with pytest.raises(PreparationError, match="a damaged archive"):
+    with pytest.raises(ConfigurationError, match="a damaged archive"):
         _unpack(tmp_path, bytes(content), ["a.en"])
 
 
 @pytest.mark.parametrize("content", [b"", b"text\n", b"<html>", b"PK\x03\x04garbage"])
 def test_what_is_no_archive_is_one_line(tmp_path, content):
-    with pytest.raises(PreparationError, match="a damaged archive") as error:
+    with pytest.raises(ConfigurationError, match="a damaged archive") as error:
         _unpack(tmp_path, content, ["a.en"])
     assert "\n" not in str(error.value)

@@ -15,7 +15,7 @@ import pytest
 from capsnmt.errors import ConfigurationError
 from capsnmt.experiment import process
 from capsnmt.experiment.process import Stopped
-from capsnmt.files import locked, written_beside
+from capsnmt.files import atomic_writer, locked
 
 # Tells its number, then waits for a signal.
 WAITING = "import os, time; print(os.getpid(), flush=True); time.sleep(600)"
@@ -139,7 +139,7 @@ def test_a_file_whose_writing_fails_keeps_its_old_content(tmp_path: Path):
     path.write_text("old")
 
     def fail() -> None:
-        with written_beside(path) as file:
+        with atomic_writer(path) as file:
             file.write("half")
             raise KeyboardInterrupt
 

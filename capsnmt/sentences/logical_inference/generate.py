@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Dict, Iterator, List, Optional, Sequence, Set, Tuple
 
 from capsnmt.arguments import OneLineParser, positive
-from capsnmt.files import write_json, written_beside
+from capsnmt.files import atomic_writer, write_json
 from capsnmt.sentences.logical_inference.data import MAX_OPERATORS
 from capsnmt.sentences.logical_inference.propositions import ALWAYS, VARIABLES, parse, relation
 
@@ -79,7 +79,7 @@ def generate(output: Path, train: int, test: int, seed: int) -> Dict[str, Dict[s
         draw.shuffle(pairs)
         tested = len(pairs) * test // (train + test)
         for part, chosen in (("test", pairs[:tested]), ("train", pairs[tested:])):
-            with written_beside(output / f"{part}{operators}") as file:
+            with atomic_writer(output / f"{part}{operators}") as file:
                 file.writelines("\t".join(pair) + "\n" for pair in chosen)
             counted[f"{part}{operators}"] = dict(Counter(label for label, _, _ in chosen))
     return counted

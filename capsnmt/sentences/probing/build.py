@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Callable, Dict, Iterable, List, Optional, Sequence, Tuple
 
 from capsnmt.arguments import OneLineParser, positive
-from capsnmt.files import write_json, written_beside
+from capsnmt.errors import not_installed
+from capsnmt.files import atomic_writer, write_json
 from capsnmt.sentences.probing.builders import (
     FIRST_RANK,
     LENGTH_BOUNDS,
@@ -19,7 +20,6 @@ from capsnmt.sentences.probing.builders import (
     sentence_length,
     word_content,
 )
-from capsnmt.sentences.probing.checkout import preparation
 from capsnmt.sentences.probing.senteval import TASKS, format_task
 
 BUILT = ("SentLen", "WC", "BShift")
@@ -95,17 +95,18 @@ def read_sentences(files: Iterable[Path], tokenize: str, language: str) -> List[
         ConfigurationError: a file cannot be read.
     """
     sentences: Dict[str, List[str]] = {}
-    with preparation():
-        from capsnmt.corpora.files import read_lines
+    try:
+        from capsnmt.corpora.lines import read_lines
         from capsnmt.corpora.splitting import sentence_key
         from capsnmt.corpora.text import make_tokeniser
-
-        tokenise = make_tokeniser(tokenize, language)
-        for path in files:
-            for line in read_lines(path):
-                tokens = tokenise(line).split()
-                if tokens:
-                    sentences.setdefault(sentence_key(" ".join(tokens)), tokens)
+    except ImportError as error:
+        raise not_installed(error, "data") from None
+    tokenise = make_tokeniser(tokenize, language)
+    for path in files:
+        for line in read_lines(path):
+            tokens = tokenise(line).split()
+            if tokens:
+                sentences.setdefault(sentence_key(" ".join(tokens)), tokens)
     return list(sentences.values())
 
 
@@ -122,7 +123,7 @@ def main(arguments: Optional[Sequence[str]] = None) -> int:
     made = {}
     for name in options.tasks:
         splits = balance(builders[name](), options.per_class, options.seed)
-        with written_beside(options.output / TASKS[name].file) as file:
+        with atomic_writer(options.output / TASKS[name].file) as file:
             file.writelines(f"{line}\n" for line in format_task(splits))
         sizes = {split: len(examples) for split, examples in splits.items()}
         made[name] = {"classes": len({label for label, _ in splits["train"]}), **sizes}

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Dict, Optional, Sequence
 
 from capsnmt.arguments import OneLineParser
-from capsnmt.errors import ConfigurationError
-from capsnmt.files import beside, read_json, sha256, write_json
+from capsnmt.errors import ConfigurationError, not_installed
+from capsnmt.files import read_json, sha256, temporary_path, write_json
 from capsnmt.sentences.examples import read_fields
 from capsnmt.sentences.probing.senteval import FIELDS, TASKS, ProbingTask, require_task
 
@@ -50,12 +50,10 @@ def fetch(task: ProbingTask, folder: Path, address: str) -> None:
         import pooch
         import requests
     except ImportError as error:
-        raise ConfigurationError(
-            f"{error.name} is not installed: pip install 'capsnmt[data]'"
-        ) from None
+        raise not_installed(error, "data") from None
     path = folder / task.file
     downloader = pooch.HTTPDownloader(progressbar=sys.stderr.isatty(), timeout=SECONDS_WITHOUT_DATA)
-    part = beside(path)
+    part = temporary_path(path)
     part.unlink(missing_ok=True)
     try:
         pooch.create(

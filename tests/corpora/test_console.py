@@ -5,8 +5,8 @@ import sys
 
 import pytest
 
-from capsnmt.corpora import progress
-from capsnmt.corpora.progress import watched, watched_bytes
+from capsnmt.corpora import console
+from capsnmt.corpora.console import watched, watched_bytes
 
 
 class Terminal(io.StringIO):
@@ -24,7 +24,7 @@ def test_a_bar_on_a_terminal_loses_nothing_and_counts_from_what_was_there(monkey
 
 @pytest.mark.parametrize(("total", "told"), [(30, "30"), (None, "unknown")])
 def test_elsewhere_lines_say_how_far_it_is(monkeypatch, capsys, total, told):
-    monkeypatch.setattr(progress, "SECONDS_BETWEEN_LINES", 0.0)
+    monkeypatch.setattr(console, "SECONDS_BETWEEN_LINES", 0.0)
     assert list(watched_bytes([b"x" * 10, b"y" * 10], 10, total)) == [b"x" * 10, b"y" * 10]
     said = capsys.readouterr().err.splitlines()
     assert said == [f"  fetched {done} of {told} bytes" for done in (20, 30)]

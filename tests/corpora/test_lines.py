@@ -1,12 +1,12 @@
 from __future__ import annotations
 
 import gzip
-import hashlib
 
 import pytest
 
-from capsnmt.corpora.errors import PreparationError
-from capsnmt.corpora.files import describe, publish, read_lines
+from capsnmt.corpora.lines import read_lines
+from capsnmt.errors import ConfigurationError
+from capsnmt.files import publish
 
 
 def test_only_line_feeds_end_a_line(tmp_path):
@@ -25,7 +25,7 @@ def test_gzipped_and_plain_text_read_alike(tmp_path):
 def test_text_in_another_encoding_is_refused_with_its_line(tmp_path):
     path = tmp_path / "latin1.de"
     path.write_bytes("gut\nschön\n".encode("latin-1"))
-    with pytest.raises(PreparationError, match=r"latin1\.de, line 2: not UTF-8"):
+    with pytest.raises(ConfigurationError, match=r"latin1\.de, line 2: not UTF-8"):
         list(read_lines(path))
 
 
@@ -34,7 +34,7 @@ def test_damaged_gzip_is_refused(tmp_path, damage):
     path = tmp_path / "train.en.gz"
     content = b"".join(b"line %d\n" % number for number in range(500))
     path.write_bytes(damage(gzip.compress(content)))
-    with pytest.raises(PreparationError, match=r"train\.en\.gz: not a whole gzip file"):
+    with pytest.raises(ConfigurationError, match=r"train\.en\.gz: not a complete gzip file"):
         list(read_lines(path))
 
 
@@ -47,11 +47,3 @@ def test_a_published_folder_replaces_all_of_the_old_one(tmp_path):
     publish(part, old)
     assert [path.name for path in old.iterdir()] == ["fresh"]
     assert not part.exists()
-
-
-def test_describe_counts_lines_and_tokens(tmp_path):
-    path = tmp_path / "text.en"
-    path.write_text("a b\n\nc d e\n")
-    description = describe(path)
-    assert description.pop("sha256") == hashlib.sha256(path.read_bytes()).hexdigest()
-    assert description == {"bytes": 11, "lines": 3, "tokens": 5}
