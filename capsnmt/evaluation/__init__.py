@@ -1,4 +1,5 @@
-"""From fairseq-generate's output to scores, significance and averaged checkpoints.
+"""Scores, significance and BLEU by length of translations.
 
-Nothing is imported here: scoring needs no fairseq and no torch, averaging no sacreBLEU.
+Nothing is imported here. No module of this package needs torch or fairseq, and numpy, sacreBLEU,
+sacremoses, scipy and compare-mt are imported where they are used.
 """

@@ -1,9 +1,9 @@
-"""compare-mt's report (Neubig et al. 2019) beside our scores, and the n-grams it finds salient.
+"""compare-mt's report (Neubig et al. 2019), in a folder of its own.
 
-**D**: its numbers never stand among ours. Its bootstrap draws half of the sentences, which no flag
-changes and which is what Ampomah et al. 2020 report; sacreBLEU's draws all of them, and stays the
-primary test. Left alone, it is seeded differently at every run: here its seed is fixed, and all
-settings are written beside the report.
+**D**: its numbers are never mixed with ours. Its bootstrap resamples half of the sentences, which
+no flag changes and which is what Ampomah et al. 2020 report. sacreBLEU's resamples all of them and
+is the primary test. compare-mt does not seed itself: here its seed is fixed, and all settings are
+written into the folder.
 """
 
 from __future__ import annotations
@@ -15,44 +15,31 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
-from typing import Any, Dict, List, Optional, Sequence, Tuple
+from typing import List, Optional, Sequence, Tuple
 
 from capsnmt.errors import ConfigurationError
+from capsnmt.evaluation.settings import Bootstrap
 from capsnmt.files import read_json, temporary_path, write_json
 
 NEEDED = ("compare_mt", "six")  # it imports six without declaring it
 PAGE, TEXT, SETTINGS = "index.html", "report.txt", "settings.json"
 SAMPLE_RATIO = 0.5
-# its tables follow the order of sets
+# the order of its tables is the order of Python sets
 FIXED = {"PYTHONUTF8": "1", "PYTHONHASHSEED": "0"}
 
 
-@dataclass(frozen=True)
-class SalientNgrams:
-    """The n-grams (n = 1..4) that tell two systems apart most by their matches with the reference.
-
-    Attributes:
-        left, right: (n-gram, matches of the left system, matches of the right one), most telling
-            first: those that the left system matches more often, and those that the right does.
-    """
-
-    left: List[Tuple[str, int, int]]
-    right: List[Tuple[str, int, int]]
-
-
 def is_installed() -> bool:
-    """Whether compare-mt and what it needs can be imported."""
+    """Return whether compare-mt and what it needs can be imported."""
     return all(importlib.util.find_spec(package) for package in NEEDED)
 
 
 def check_folder(folder: Path) -> None:
-    """Raise unless compare-mt is installed and the folder is free, or holds an earlier report.
+    """Raise unless compare-mt is installed and the folder is free or holds an earlier report.
 
     Raises:
-        ConfigurationError: one line.
+        ConfigurationError: compare-mt is missing, or the folder holds something else.
     """
     if not is_installed():
         raise ConfigurationError(
@@ -62,8 +49,8 @@ def check_folder(folder: Path) -> None:
         return
     if not folder.is_dir() or not _is_ours(folder):
         raise ConfigurationError(
-            f"--compare-mt {folder} exists and is no report of compare-mt made here: name another "
-            "folder"
+            f"--compare-mt {folder} exists and is no report of compare-mt written by this command: "
+            "name another folder"
         )
 
 
@@ -79,21 +66,19 @@ def write_report(
     reference: Sequence[str],
     systems: Sequence[Tuple[str, Sequence[str]]],
     source: Optional[Sequence[str]],
-    resamples: int,
-    seed: int,
-) -> Dict[str, Any]:
-    """Write compare-mt's report into a folder, whole or not at all; its settings.
+    bootstrap: Bootstrap,
+) -> None:
+    """Write compare-mt's report into a folder, completely or not at all.
 
     Args:
-        folder: what :func:`check_folder` lets pass; an earlier report is replaced.
-        reference: tokens, separated by spaces.
-        systems: (name, tokens of each segment), the baseline first: each other one is compared
-            with it.
-        source: tokens, or ``None``.
-        resamples, seed: of its bootstrap.
+        folder: a folder that passes :func:`check_folder`; an earlier report is replaced.
+        reference: tokens of each segment, separated by spaces.
+        systems: (name, tokens of each segment); the others are compared with the first.
+        source: tokens of each segment, or ``None``.
+        bootstrap: number of resamples and seed of its bootstrap.
 
     Raises:
-        ConfigurationError: compare-mt failed; its last line is told.
+        ConfigurationError: compare-mt failed; the message ends with its last line.
     """
     part = temporary_path(folder)
     shutil.rmtree(part, ignore_errors=True)
@@ -101,9 +86,9 @@ def write_report(
     try:
         with tempfile.TemporaryDirectory() as scratch:
             arguments = _arguments(
-                Path(scratch), part.resolve(), reference, systems, source, resamples, seed
+                Path(scratch), part.resolve(), reference, systems, source, bootstrap
             )
-            # it may write to the folder it runs in
+            # in the scratch folder, because it may write to the folder it runs in
             done = subprocess.run(
                 [sys.executable, "-m", "compare_mt.compare_mt_main", *arguments],
                 cwd=scratch,
@@ -120,9 +105,9 @@ def write_report(
         settings = {
             "compare-mt": metadata.version("compare-mt"),
             "systems": [name for name, _ in systems],
-            "bootstrap": resamples,
+            "bootstrap": bootstrap.resamples,
             "sample ratio": SAMPLE_RATIO,
-            "seed": seed,
+            "seed": bootstrap.seed,
             "arguments": arguments,
         }
         write_json(part / SETTINGS, settings)
@@ -131,7 +116,6 @@ def write_report(
         os.replace(part, folder)
     finally:
         shutil.rmtree(part, ignore_errors=True)
-    return settings
 
 
 def _arguments(
@@ -140,13 +124,12 @@ def _arguments(
     reference: Sequence[str],
     systems: Sequence[Tuple[str, Sequence[str]]],
     source: Optional[Sequence[str]],
-    resamples: int,
-    seed: int,
+    bootstrap: Bootstrap,
 ) -> List[str]:
-    """compare-mt's command line; the texts are written for it.
+    """Write the texts into ``scratch`` and return compare-mt's arguments.
 
-    It puts sentences into its page unescaped: they are escaped here, one token to one token, which
-    changes no score.
+    compare-mt does not escape sentences in its HTML page. They are escaped here, token by token,
+    which changes no score.
     """
 
     def write(name: str, lines: Sequence[str]) -> str:
@@ -160,83 +143,15 @@ def _arguments(
         write("reference", reference),
         *(write(f"system-{number}", lines) for number, (_, lines) in enumerate(systems)),
         *("--sys_names", *(html.escape(name) for name, _ in systems)),
-        *("--compare_scores", f"score_type=bleu,bootstrap={resamples}", "score_type=length"),
+        *(
+            "--compare_scores",
+            f"score_type=bleu,bootstrap={bootstrap.resamples}",
+            "score_type=length",
+        ),
         *("--compare_ngrams", f"compare_type=match{against[0]}"),
         *("--compare_sentence_examples", f"score_type=sentbleu{against[0]}"),
-        *("--seed", str(seed), "--output_directory", str(output)),
+        *("--seed", str(bootstrap.seed), "--output_directory", str(output)),
     ]
     if source is not None:
         arguments += ["--src_file", write("source", source)]
     return arguments
-
-
-def salient_ngrams(
-    reference: Sequence[str], left: Sequence[str], right: Sequence[str], count: int
-) -> SalientNgrams:
-    """compare-mt's characteristic n-grams of two systems, ``compare_type=match``, alpha 1.
-
-    With m the matches of an n-gram, it is ranked by (m_left + 1) / (m_left + m_right + 2). Nothing
-    is drawn at random. **D**: at an equal rank the longer and then the alphabetically first is
-    shown, so that the same texts give the same table.
-
-    Args:
-        reference, left, right: tokens, separated by spaces.
-        count: n-grams a side; one that both match alike is never shown.
-
-    Raises:
-        ImportError: compare-mt is not installed; :func:`is_installed` tells.
-    """
-    from compare_mt.ngram_utils import compare_ngrams
-    from compare_mt.stat_utils import extract_salient_features
-
-    tokens = [line.split() for line in reference]
-    _, one, _, _ = compare_ngrams(tokens, [line.split() for line in left])
-    _, other, _, _ = compare_ngrams(tokens, [line.split() for line in right])
-    ranks = extract_salient_features(one, other, alpha=1.0)
-
-    def shown(sign: int) -> List[Tuple[str, int, int]]:
-        best = sorted(ranks, key=lambda ngram: (-sign * ranks[ngram], -len(ngram), ngram))[:count]
-        return [
-            (" ".join(ngram), one[ngram], other[ngram])
-            for ngram in best
-            if sign * (one[ngram] - other[ngram]) > 0
-        ]
-
-    return SalientNgrams(shown(1), shown(-1))
-
-
-def salient_sentences(
-    reference: Sequence[str], left: Sequence[str], right: Sequence[str], count: int
-) -> Tuple[List[int], List[int]]:
-    """compare-mt's sentence examples: where two systems differ most in sentence BLEU.
-
-    **D**: of sentences with an equal difference the first in the test set is shown.
-
-    Args:
-        reference, left, right: tokens, separated by spaces.
-        count: sentences a side; one that both translate equally well is never shown.
-
-    Returns:
-        The numbers of the sentences, from 0, that the left system translates better, then of those
-        that the right one does; the greatest difference first.
-
-    Raises:
-        ImportError: compare-mt is not installed; :func:`is_installed` tells.
-    """
-    from compare_mt.scorers import SentBleuScorer
-
-    scorer = SentBleuScorer()
-
-    def bleu(target: str, line: str) -> float:
-        return float(scorer.score_sentence(target.split(), line.split())[0])
-
-    gains = [
-        bleu(target, other) - bleu(target, one) if one != other else 0.0
-        for target, one, other in zip(reference, left, right)
-    ]
-
-    def shown(sign: int) -> List[int]:
-        best = sorted(range(len(gains)), key=lambda number: -sign * gains[number])[:count]
-        return [number for number in best if sign * gains[number] > 0]
-
-    return shown(-1), shown(1)

@@ -1,125 +1,136 @@
-"""From the command line's files to their scores."""
+"""From the files of some systems to their scores."""
 
 from __future__ import annotations
 
-import argparse
-from typing import Any, Dict, Sequence
+import platform
+from importlib import metadata
+from pathlib import Path
+from typing import Any, Dict, List, Optional, Sequence
 
+import numpy as np
+
+import capsnmt
 from capsnmt.errors import ConfigurationError
 from capsnmt.evaluation import compare_mt
-from capsnmt.evaluation.inputs import (
+from capsnmt.evaluation.bleu_statistics import bleu_statistics
+from capsnmt.evaluation.document import (
+    Evaluation,
+    OutputScores,
+    PairedTest,
+    Reference,
+    Score,
+    SourceLengths,
+    SystemScores,
+)
+from capsnmt.evaluation.lengths import BUCKETS, bleu_by_length, bucket_of, counts
+from capsnmt.evaluation.outputs import Output, System, outputs_of, read_systems
+from capsnmt.evaluation.references import (
     baseline_output,
     check_pairs,
-    note,
+    common_language,
     reference_of,
     source_of,
+    warn,
 )
-from capsnmt.evaluation.lengths import bleu_by_length, bucket_of, counts
-from capsnmt.evaluation.results import Evaluation, OutputResult, SystemResult
-from capsnmt.evaluation.scoring import Score, build_metrics, score_system
+from capsnmt.evaluation.scoring import build_metrics, score_system
+from capsnmt.evaluation.settings import Bootstrap, EvaluationSettings
 from capsnmt.evaluation.sign_test import sign_test
 from capsnmt.evaluation.significance import paired_bootstrap
-from capsnmt.evaluation.statistics import bleu_statistics
-from capsnmt.evaluation.systems import Output, System, TextSettings, outputs_of, read_systems
 from capsnmt.evaluation.text import moses_limits
 from capsnmt.evaluation.tokenized import tokenized_scores, tokens_of
-
-RESAMPLES, SEED = 1000, 12345
-AllScores = Dict[str, Dict[str, Score]]
+from capsnmt.files import read_json
 
 
-def evaluate(
-    arguments: Sequence[str], settings: TextSettings, args: argparse.Namespace
-) -> Evaluation:
-    """Read, score and test what the command line names.
+def evaluate(systems: Sequence[str], settings: EvaluationSettings) -> Evaluation:
+    """Read, score and test some systems.
 
     Args:
-        arguments: the systems, the baseline first.
-        settings: how their files become text.
-        args: the other flags.
+        systems: ``PATH`` or ``NAME=PATH[,PATH...]`` of each system, the baseline first.
+        settings: reference, text processing, tests.
 
     Raises:
-        ConfigurationError: one line, for everything a user can get wrong.
+        ConfigurationError: a file cannot be read, or the files do not fit together.
     """
-    systems = read_systems(arguments, settings)
-    outputs = outputs_of(systems)
-    target_lang = next((each.target_lang for each in outputs if each.target_lang), None)
-    limits = moses_limits(target_lang) if settings.detokenize == "moses" else None
+    read = read_systems(systems, settings.text)
+    outputs = outputs_of(read)
+    target_lang = common_language(outputs)
+    limits = moses_limits(target_lang) if settings.text.detokenize == "moses" else None
     if limits:
-        note(limits)
-    name, reference = reference_of(outputs, args.reference)
-    if args.baseline is not None:
-        check_pairs(systems)
-    length_unit, source = source_of(outputs, args.source, len(reference))
-    tokens = tokens_of(outputs, reference, target_lang, args.tokenized_reference)
-    if tokens is None and args.compare_mt is not None:
+        warn(limits)
+    name, reference = reference_of(outputs, settings.reference)
+    baseline = read[0] if settings.test else None
+    if baseline is not None:
+        check_pairs(read)
+    unit, source = source_of(outputs, settings.source, len(reference))
+    tokens = tokens_of(outputs, reference, target_lang, settings.tokenized_reference)
+    if tokens is None and settings.compare_mt is not None:
         raise ConfigurationError(
-            "--compare-mt compares words, which no spaces part in this target language: give "
-            "--tokenized-reference FILE, and systems tokenised alike"
+            "--compare-mt compares words, and this target language does not separate them by "
+            "spaces: give --tokenized-reference FILE and systems that are tokenised alike"
         )
-    resamples, seed = args.resamples or RESAMPLES, args.seed or SEED
 
     metrics = build_metrics(target_lang, reference)
-    if args.baseline is None:
+    if baseline is None:
         scores = {each.label: score_system(metrics, each.hypotheses) for each in outputs}
     else:
-        scores = tested_scores(systems, metrics, resamples, seed)
+        scores = _tested_scores(read, metrics, settings.bootstrap)
     statistics = {
         each.label: bleu_statistics(target_lang, each.hypotheses, reference) for each in outputs
     }
     buckets = None if source is None else bucket_of(source)
-    baseline = systems[0] if args.baseline is not None else None
 
-    def result(system: System, number: int, output: Output) -> OutputResult:
-        """Everything about one output."""
-        mine, test = statistics[output.label], None
+    def score_output(system: System, number: int, output: Output) -> OutputScores:
+        own, test = statistics[output.label], None
         if baseline is not None and system is not baseline:
-            test = sign_test(statistics[baseline_output(baseline, number).label], mine)
-        return OutputResult(
+            test = sign_test(statistics[baseline_output(baseline, number).label], own)
+        return OutputScores(
             path=output.path,
             scores=scores[output.label],
             tokenized=tokenized_scores(tokens, output.label, target_lang),
-            by_length=None if buckets is None else bleu_by_length(mine, buckets),
+            by_length=None if buckets is None else bleu_by_length(own, buckets),
             sign_test=test,
         )
 
-    results = [
-        SystemResult(
+    scored = [
+        SystemScores(
             system.name,
-            [result(system, number, output) for number, output in enumerate(system.outputs)],
+            [score_output(system, number, output) for number, output in enumerate(system.outputs)],
         )
-        for system in systems
+        for system in read
     ]
-    if tokens is not None and args.compare_mt is not None:
-        firsts = [(system.name, tokens.lines[system.outputs[0].label]) for system in systems]
-        compare_mt.write_report(args.compare_mt, tokens.reference, firsts, source, resamples, seed)
+    if tokens is not None and settings.compare_mt is not None:
+        firsts = [(system.name, tokens.lines[system.outputs[0].label]) for system in read]
+        compare_mt.write_report(
+            settings.compare_mt, tokens.reference, firsts, source, settings.bootstrap
+        )
     return Evaluation(
-        reference=name,
-        raw_reference=args.reference is not None,
-        segments=len(reference),
-        systems=results,
+        reference=Reference(name, settings.reference is not None, len(reference)),
         target_lang=target_lang,
-        lengths=None if buckets is None else counts(buckets),
-        length_unit=length_unit,
-        baseline=None if baseline is None else baseline.name,
-        resamples=resamples,
-        seed=seed,
-        compare_mt=args.compare_mt,
+        systems=scored,
+        lengths=_source_lengths(unit, buckets),
+        test=None
+        if baseline is None
+        else PairedTest(baseline.name, settings.bootstrap.resamples, settings.bootstrap.seed),
+        versions=versions(),
     )
 
 
-def tested_scores(
-    systems: Sequence[System], metrics: Dict[str, Any], resamples: int, seed: int
-) -> AllScores:
-    """Scores of all outputs, by label, each tested against the baseline's output of its seed.
+def _source_lengths(unit: str, buckets: Optional[np.ndarray]) -> Optional[SourceLengths]:
+    return None if buckets is None else SourceLengths(unit, BUCKETS, counts(buckets))
 
-    Against one output of the baseline all others are tested on the same draws of segments; where
-    the baseline has one for each seed, each seed is a test of its own.
+
+def _tested_scores(
+    systems: Sequence[System], metrics: Dict[str, Any], bootstrap: Bootstrap
+) -> Dict[str, Dict[str, Score]]:
+    """Score all outputs, by label, and test each against the baseline's output of its seed.
+
+    All outputs that are tested against one output of the baseline share the draws of segments.
+    Where the baseline has an output for each seed, each seed is a test of its own.
     """
     baseline, *others = systems
-    scores: AllScores = {}
+    scores: Dict[str, Dict[str, Score]] = {}
     for first in baseline.outputs:
-        against = [
+        against: List[Output] = [
             output
             for system in others
             for position, output in enumerate(system.outputs)
@@ -127,11 +138,46 @@ def tested_scores(
         ]
         group = [first, *against]
         tested = paired_bootstrap(
-            [(each.label, each.hypotheses) for each in group], metrics, resamples, seed
+            [(each.label, each.hypotheses) for each in group], metrics, bootstrap
         )
         scores.update(zip((each.label for each in group), tested))
         for output in against:
             if output.hypotheses == first.hypotheses:
                 # sacreBLEU counts no resample as a greater difference than none at all
-                note(f"{output.label} is {first.label}, sentence by sentence: no p-value holds")
+                warn(f"{output.label} equals {first.label} in every sentence: ignore its p-value")
     return scores
+
+
+def versions() -> Dict[str, Optional[str]]:
+    """Return the versions that determine scores; ``None`` for a package that is not installed."""
+    found: Dict[str, Optional[str]] = {
+        "capsnmt": capsnmt.__version__,  # a checkout used by path has no metadata
+        "python": platform.python_version(),
+    }
+    for package in ("sacrebleu", "sacremoses"):
+        try:
+            found[package] = metadata.version(package)
+        except metadata.PackageNotFoundError:
+            found[package] = None
+    return found
+
+
+def check_json_target(path: Path) -> None:
+    """Raise if a file exists that is not a document of this command.
+
+    ``--json SYSTEM`` would otherwise replace the output of a system by its score.
+
+    Raises:
+        ConfigurationError: the file is something else.
+    """
+    if not path.exists():
+        return
+    try:
+        ours = "systems" in read_json(path)
+    except (ConfigurationError, OSError, TypeError):
+        ours = False
+    if not ours:
+        raise ConfigurationError(
+            f"--json {path} exists and is no report of this command: name another file, or put a "
+            "bare --json last"
+        )

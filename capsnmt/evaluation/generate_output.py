@@ -1,11 +1,11 @@
-r"""The output of fairseq-generate, put back into the order of the test set.
+r"""The output of fairseq-generate, in the order of the test set.
 
-fairseq-generate prints, for every sentence, tab-separated lines that begin with a letter and the
-sentence's number, in the order in which it decoded them (by length), between log lines::
+For every sentence fairseq-generate prints tab-separated lines that begin with a letter and the
+number of the sentence, in the order of decoding (by length), between log lines::
 
-    S-3     the source                      T-3     the reference, as it was binarised
+    S-3     the source                      T-3     the binarised reference
     H-3     -0.41   the hypothesis          D-3     -0.41   H after fairseq's own --bpe, --tokenizer
-    P-3     scores of the tokens            H-3 ... again, for each further hypothesis (--nbest)
+    P-3     scores of the tokens            H-3 ... for each further hypothesis (--nbest)
 
 Example:
     >>> output = parse_generate_output(["S-1\tb", "H-1\t-1.2\tB", "S-0\ta", "H-0\t-0.3\tA"], "x")
@@ -24,20 +24,20 @@ from capsnmt.errors import ConfigurationError
 RECORD = re.compile(r"([STHD])-(\d+)(?:\t|$)")
 DICTIONARY = re.compile(r"\| \[([^\]\s]+)\] dictionary: \d+ types")
 EXAMPLES = re.compile(r"\| (\S+ \S+ \S+-\S+) (\d+) examples$")
-SHOWN = 5  # missing numbers named in an error
+SHOWN = 5  # number of missing sentences that an error names
 
 
 @dataclass(frozen=True)
 class GenerateOutput:
-    """One decoded test set, every list in the order of the test set.
+    """A decoded test set, every list in the order of the test set.
 
     Attributes:
-        hypotheses: the best hypothesis of each sentence, as decoded (``H-``).
-        decoded: the same after fairseq's own ``--bpe`` and ``--tokenizer`` (``D-``); ``None``
-            where the file has no such lines.
-        references: the binarised references (``T-``); ``None`` where the file has none.
-        sources: the sources as they were read (``S-``); ``None`` where the file has none.
-        target_lang: the language of the target dictionary, where fairseq's log tells it.
+        hypotheses: best hypothesis of each sentence, as decoded (``H-``).
+        decoded: hypotheses after fairseq's own ``--bpe`` and ``--tokenizer`` (``D-``); ``None``
+            without such lines.
+        references: binarised references (``T-``); ``None`` without such lines.
+        sources: sources as fairseq read them (``S-``); ``None`` without such lines.
+        target_lang: language of the target dictionary; ``None`` without a log that names it.
     """
 
     hypotheses: List[str]
@@ -48,16 +48,16 @@ class GenerateOutput:
 
 
 def parse_generate_output(lines: Iterable[str], name: str) -> GenerateOutput:
-    """Read what fairseq-generate printed; log and score lines are passed over.
+    """Parse what fairseq-generate printed; log lines and score lines are skipped.
 
-    Of several hypotheses of a sentence (``--nbest``) the first is kept, which is the best.
+    Of several hypotheses of a sentence (``--nbest``) the first, which is the best, is kept.
 
     Args:
-        lines: the file, without line ends.
-        name: what to call it in an error.
+        lines: lines of the file, without line ends.
+        name: name of the file for error messages.
 
     Raises:
-        ConfigurationError: there is no ``H-`` line, a sentence comes twice, or numbers are missing.
+        ConfigurationError: there is no ``H-`` line, or a sentence is repeated or missing.
     """
     texts: Dict[str, Dict[int, str]] = {kind: {} for kind in "STHD"}
     log: List[str] = []
@@ -71,18 +71,18 @@ def parse_generate_output(lines: Iterable[str], name: str) -> GenerateOutput:
         fields = line.split("\t", 2 if kind in "HD" else 1)
         # an empty hypothesis may have lost the tab before it to a tool that strips lines
         text = fields[-1] if len(fields) == (3 if kind in "HD" else 2) else ""
-        # further hypotheses of one sentence follow at once; anything else is a second decoding
+        # further hypotheses of a sentence follow immediately; anything else is a second decoding
         if number in texts[kind] and (kind in "ST" or number != current):
             raise ConfigurationError(
-                f"{name}: sentence {number} comes twice ({kind}-{number}): it holds more than one "
-                "decoding; score each alone"
+                f"{name}: sentence {number} is repeated ({kind}-{number}): it holds more than "
+                "one decoding; score each alone"
             )
         current = number
         texts[kind].setdefault(number, text)
     if not texts["H"]:
         raise ConfigurationError(
-            f"{name} has no H- lines: not an output of fairseq-generate (plain text, a sentence a "
-            "line, is read with --input plain)"
+            f"{name} has no H- lines: not an output of fairseq-generate (for plain text, one "
+            "sentence per line, give --input plain)"
         )
     target_lang, logged = _read_log(log)
     count = max(logged, *(1 + max(numbers) for numbers in texts.values() if numbers))
@@ -96,23 +96,23 @@ def parse_generate_output(lines: Iterable[str], name: str) -> GenerateOutput:
 
 
 def _read_log(lines: Iterable[str]) -> Tuple[Optional[str], int]:
-    """The target language and the size of the test set, ``None`` and 0 where no log tells them."""
+    """Return target language and size of the test set; ``None`` and 0 where the log lacks them."""
     target_lang = None
     sizes = {}
     for line in lines:
         dictionary, examples = DICTIONARY.search(line), EXAMPLES.search(line)
         if dictionary:  # the source's is logged first
             target_lang = dictionary[1]
-        if examples:  # by name, since shards that were decoded apart repeat it
+        if examples:  # by name, because shards that were decoded separately repeat the line
             sizes[examples[1]] = int(examples[2])
     return target_lang, sum(sizes.values())
 
 
 def _in_order(texts: Dict[int, str], kind: str, name: str, count: int) -> List[str]:
-    """The texts of sentences 0, 1, ..., ``count`` - 1.
+    """Return the texts of sentences 0, 1, ..., ``count`` - 1.
 
     Raises:
-        ConfigurationError: some are missing.
+        ConfigurationError: a sentence is missing.
     """
     missing = [number for number in range(count) if number not in texts]
     if missing:

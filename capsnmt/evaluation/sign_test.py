@@ -2,40 +2,24 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from capsnmt.errors import ConfigurationError
-from capsnmt.evaluation.statistics import bleu_of
-
-
-@dataclass(frozen=True)
-class SignTest:
-    """How many sentences a system translates better and worse than the baseline.
-
-    Attributes:
-        better, worse, ties: sentences; they sum to the test set.
-        p_value: two-sided; 1 where every sentence ties.
-    """
-
-    better: int
-    worse: int
-    ties: int
-    p_value: float
+from capsnmt.evaluation.bleu_statistics import bleu_of
+from capsnmt.evaluation.document import SignTest
 
 
 def sign_test(baseline: np.ndarray, system: np.ndarray) -> SignTest:
-    """Test whether a system's sentences are better than the baseline's as often as they are worse.
+    """Test whether a system's sentences are as often better than the baseline's as worse.
 
-    BLEU is no score of a sentence. So, after Collins et al., sentence i is better if the *corpus*
-    BLEU of the baseline's test set rises when its translation i alone is replaced by the system's,
-    worse if it falls, and a tie if it stays. Under the null hypothesis ``better`` is binomial with
-    p = 1/2 among the sentences that are not ties.
+    BLEU does not score single sentences. Following Collins et al., sentence i is better if the
+    *corpus* BLEU of the baseline rises when its translation i alone is replaced by the system's,
+    worse if it falls, and a tie if it does not change. Under the null hypothesis ``better`` is
+    binomial with p = 1/2 among the sentences that are not ties.
 
-    **D**: ties count for neither side, as in the plain sign test (to share them out would make the
-    test more conservative); the test is two-sided. Corpus BLEU is that of
-    :func:`~capsnmt.evaluation.statistics.bleu_of`.
+    **D**: ties count for neither side, as in the plain sign test (sharing them out would be more
+    conservative); the test is two-sided. Corpus BLEU is that of
+    :func:`~capsnmt.evaluation.bleu_statistics.bleu_of`.
 
     >>> one = np.array([[4, 4, 4, 3, 2, 1, 4, 3, 2, 1]])
     >>> two = np.array([[4, 4, 2, 1, 0, 0, 4, 3, 2, 1]])
@@ -43,9 +27,9 @@ def sign_test(baseline: np.ndarray, system: np.ndarray) -> SignTest:
     SignTest(better=6, worse=0, ties=0, p_value=0.03125)
 
     Args:
-        baseline: its statistics ``[segments, 10]``, of
-            :func:`~capsnmt.evaluation.statistics.bleu_statistics`.
-        system: the same of the other system.
+        baseline: statistics ``[segments, 10]`` of the baseline, from
+            :func:`~capsnmt.evaluation.bleu_statistics.bleu_statistics`.
+        system: statistics of the other system.
 
     Raises:
         ConfigurationError: scipy is not installed.
@@ -58,7 +42,7 @@ def sign_test(baseline: np.ndarray, system: np.ndarray) -> SignTest:
             "the sign test needs scipy: pip install 'capsnmt[evaluation]'"
         ) from None
     if baseline.shape != system.shape:
-        raise ValueError(f"{len(baseline)} and {len(system)} segments are no paired test set")
+        raise ValueError(f"{len(baseline)} and {len(system)} segments are not a paired test set")
     total = baseline.sum(0)
     before = bleu_of(total)
     changed = np.flatnonzero((baseline != system).any(1))

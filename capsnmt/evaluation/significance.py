@@ -1,4 +1,4 @@
-"""The paired bootstrap test (Koehn 2004) of sacreBLEU, with its seed as an argument."""
+"""sacreBLEU's paired bootstrap test (Koehn 2004), with the seed as an argument."""
 
 from __future__ import annotations
 
@@ -6,14 +6,15 @@ import os
 from contextlib import contextmanager
 from typing import Any, Dict, Iterator, List, Sequence, Tuple
 
-from capsnmt.evaluation.scoring import Score
+from capsnmt.evaluation.document import Score
+from capsnmt.evaluation.settings import Bootstrap
 
 SEED_VARIABLE = "SACREBLEU_SEED"
 
 
 @contextmanager
 def _sacrebleu_seed(seed: int) -> Iterator[None]:
-    """sacreBLEU takes its seed from the environment alone; what stood there comes back."""
+    """Set the environment variable that sacreBLEU reads its seed from, and restore it."""
     before = os.environ.get(SEED_VARIABLE)
     os.environ[SEED_VARIABLE] = str(seed)
     try:
@@ -28,34 +29,36 @@ def _sacrebleu_seed(seed: int) -> Iterator[None]:
 def paired_bootstrap(
     systems: Sequence[Tuple[str, List[str]]],
     metrics: Dict[str, Any],
-    resamples: int = 1000,
-    seed: int = 12345,
+    bootstrap: Bootstrap,
 ) -> List[Dict[str, Score]]:
-    """Score systems and test each against the first, by paired bootstrap resampling.
+    """Score systems and test each against the first by paired bootstrap resampling.
 
-    The same ``resamples`` draws of segments, with replacement, are scored for both systems; with
-    d_b their differences and d that on the whole test set, p = (#{b: |d_b| - mean |d| > |d|} + 1)
-    / (resamples + 1).
+    Both systems are scored on the same draws of segments, with replacement. With d the difference
+    on the test set and d_b that on draw b of B,
+    p = (#{b: abs(d_b) - mean(abs(d_b)) > abs(d)} + 1) / (B + 1).
 
     Args:
         systems: (name, hypotheses), the baseline first.
         metrics: what :func:`~capsnmt.evaluation.scoring.build_metrics` returns.
-        resamples: the number of draws, at least 1.
-        seed: at least 1; sacreBLEU would take 0 for no seed at all.
+        bootstrap: number of resamples and seed.
 
     Returns:
         The scores of each system by metric, in the order given.
 
     Raises:
-        ValueError: the seed is below 1.
+        ValueError: the seed is below 1; sacreBLEU takes 0 for no seed.
     """
     from sacrebleu.significance import PairedTest
 
-    if seed < 1:
-        raise ValueError(f"seed {seed} is not allowed: sacreBLEU needs one of at least 1")
-    with _sacrebleu_seed(seed):
+    if bootstrap.seed < 1:
+        raise ValueError(f"seed {bootstrap.seed} is not allowed: sacreBLEU needs one of at least 1")
+    with _sacrebleu_seed(bootstrap.seed):
         test = PairedTest(
-            list(systems), metrics, references=None, test_type="bs", n_samples=resamples
+            list(systems),
+            metrics,
+            references=None,
+            test_type="bs",
+            n_samples=bootstrap.resamples,
         )
         signatures, results = test()
     return [
@@ -69,6 +72,6 @@ def paired_bootstrap(
 
 
 def _score(result: Any, signature: str) -> Score:
-    """sacreBLEU's result, whose means are numpy's scalars of single precision, as ours."""
+    """Convert a result of sacreBLEU, whose numbers are numpy scalars."""
     p_value = None if result.p_value is None else float(result.p_value)
     return Score(float(result.score), signature, p_value, float(result.mean), float(result.ci))

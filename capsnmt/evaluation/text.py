@@ -8,9 +8,6 @@ from typing import Callable, Optional
 
 from capsnmt.errors import ConfigurationError
 
-REMOVE_BPE = ("none", "subword_nmt", "sentencepiece")
-DETOKENIZE = ("none", "moses")
-
 LANGUAGE = re.compile(r"[a-zA-Z]{2,3}([-_][a-zA-Z0-9]+)*")
 # languages that corpora and their tools name by more than one code
 SAME_LANGUAGE = {"zho": "zh", "cmn": "zh", "yue": "zh", "jpn": "ja", "jp": "ja", "kor": "ko"}
@@ -18,24 +15,24 @@ WITHOUT_SPACES = ("zh", "ja")
 # CJK punctuation, kana, ideographs, full-width and half-width forms
 CJK = "\u2e80-\u303f\u3040-\u30ff\u3100-\u33ff\u3400-\u9fff\uf900-\ufaff\ufe30-\ufe4f\uff00-\uffef"
 CJK += "\U00020000-\U0003ffff"
-SPACE_BESIDE_CJK = re.compile(rf"(?<=[{CJK}]) +| +(?=[{CJK}])")
+SPACE_NEXT_TO_CJK = re.compile(rf"(?<=[{CJK}]) +| +(?=[{CJK}])")
 
 
 def language(code: str) -> str:
-    """A language code from the command line, as it is.
+    """Check a language code of the command line, and return it unchanged.
 
     Raises:
-        argparse.ArgumentTypeError: it cannot be one.
+        argparse.ArgumentTypeError: it is not a language code.
     """
     if LANGUAGE.fullmatch(code):
         return code
     raise argparse.ArgumentTypeError(
-        f"{code!r} is no language code: give one of two or three letters, such as de or zh_CN"
+        f"{code!r} is not a language code: give two or three letters, such as de or zh_CN"
     )
 
 
 def base_language(code: str) -> str:
-    """The language that a code stands for.
+    """Return the language that a code stands for.
 
     >>> base_language("zh_CN"), base_language("pt-br"), base_language("jpn")
     ('zh', 'pt', 'ja')
@@ -54,7 +51,7 @@ def remove_bpe(line: str, kind: str) -> str:
 
     Args:
         line: subword units, separated by spaces.
-        kind: one of ``REMOVE_BPE``.
+        kind: one of :data:`~capsnmt.evaluation.settings.REMOVE_BPE`.
     """
     if kind == "subword_nmt":
         return (line + " ").replace("@@ ", "").rstrip()
@@ -64,13 +61,14 @@ def remove_bpe(line: str, kind: str) -> str:
 
 
 def moses_detokenizer(lang: Optional[str]) -> Callable[[str], str]:
-    """The Moses detokeniser (sacremoses) for a language.
+    """Build the Moses detokeniser (sacremoses) of a language.
 
-    **D**: sacremoses joins ideographs, but leaves a space before full-width punctuation and beside
-    Latin words, where Chinese and Japanese have none: those are removed too.
+    **D**: sacremoses joins ideographs, but leaves a space before full-width punctuation and next
+    to Latin words, where Chinese and Japanese have none. These spaces are removed too.
 
     Args:
-        lang: a language code; ``None``, and one without rules of its own, get Moses' common ones.
+        lang: language code; ``None`` and languages without rules of their own use Moses' common
+            rules.
 
     Raises:
         ConfigurationError: sacremoses is not installed.
@@ -86,18 +84,18 @@ def moses_detokenizer(lang: Optional[str]) -> Callable[[str], str]:
 
     def detokenize(line: str) -> str:
         text = moses.detokenize(line.split())
-        return SPACE_BESIDE_CJK.sub("", text) if base in WITHOUT_SPACES else text
+        return SPACE_NEXT_TO_CJK.sub("", text) if base in WITHOUT_SPACES else text
 
     return detokenize
 
 
 def moses_limits(lang: Optional[str]) -> Optional[str]:
-    """What a user should know about detokenising a language, or ``None``."""
+    """Return a warning about the detokenisation of a language, or ``None``."""
     from sacremoses.corpus import NonbreakingPrefixes
 
     if lang is None:
         return (
-            "no --target-lang, and no log that tells it: Moses' rules for all languages and BLEU's "
+            "no --target-lang, and no log that names it: Moses' rules for all languages and BLEU's "
             "13a tokeniser are used"
         )
     base = base_language(lang)

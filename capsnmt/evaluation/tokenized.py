@@ -1,6 +1,6 @@
-"""Tokenised BLEU, for comparison with the papers that report it; never comparable with sacreBLEU's.
+"""Tokenised BLEU, for comparison with papers that report it. It is not comparable with sacreBLEU.
 
-``multi-bleu`` is Moses' ``multi-bleu.perl``: n-grams of tokens as they stand, no smoothing.
+``multi-bleu`` is Moses' ``multi-bleu.perl``: n-grams of the given tokens, no smoothing.
 ``compound-split`` is the same after ``rich-text`` has become ``rich ##AT##-##AT## text`` on both
 sides, which raises English-German scores: tensor2tensor's ``get_ende_bleu.sh`` (Vaswani et al.
 2017) and fairseq's ``compound_split_bleu.sh``.
@@ -14,27 +14,20 @@ from importlib import metadata
 from typing import Dict, List, Optional, Sequence
 
 from capsnmt.errors import ConfigurationError
-from capsnmt.evaluation.reading import read_lines
-from capsnmt.evaluation.scoring import Score, import_sacrebleu_metrics
-from capsnmt.evaluation.systems import Output
+from capsnmt.evaluation.document import COMPOUND_SPLIT, MULTI_BLEU, Score
+from capsnmt.evaluation.outputs import Output
+from capsnmt.evaluation.scoring import import_sacrebleu_metrics
 from capsnmt.evaluation.text import WITHOUT_SPACES, base_language
+from capsnmt.evaluation.text_files import read_lines
 
 HYPHEN = re.compile(r"(\S)-(\S)")
 
-# what each is called, and whose numbers it may stand beside
-MULTI_BLEU, COMPOUND_SPLIT = "multi-bleu", "compound-split"
-COMPARABLE = {
-    MULTI_BLEU: "multi-bleu.perl on Moses-tokenised text, case-sensitive (Ampomah et al. 2020, "
-    "Es-En)",
-    COMPOUND_SPLIT: "the same with compounds split, ##AT##-##AT## (WMT14 En-De as Vaswani et al. "
-    "2017 and tensor2tensor's get_ende_bleu.sh)",
-}
-
 
 def split_compounds(line: str) -> str:
-    """Hyphens inside words as tokens of their own.
+    """Make hyphens inside words tokens of their own.
 
-    As in perl's ``s{(\\S)-(\\S)}{$1 ##AT##-##AT## $2}g``, a match uses up the letter behind it.
+    As in perl's ``s{(\\S)-(\\S)}{$1 ##AT##-##AT## $2}g``, a match consumes the letter after the
+    hyphen.
 
     >>> split_compounds("rich-text format - a-b-c")
     'rich ##AT##-##AT## text format - a ##AT##-##AT## b-c'
@@ -44,12 +37,12 @@ def split_compounds(line: str) -> str:
 
 @dataclass(frozen=True)
 class Tokens:
-    """The same words on all sides.
+    """The tokens of a reference and of outputs.
 
     Attributes:
-        how: text became tokens, for the signature.
+        how: how text became tokens, for the signature.
         reference: tokens of each segment, separated by spaces.
-        lines: the same of each output, by its label.
+        lines: label of each output -> tokens of each segment.
     """
 
     how: str
@@ -63,22 +56,22 @@ def tokens_of(
     target_lang: Optional[str],
     path: Optional[str],
 ) -> Optional[Tokens]:
-    """The tokens of reference and outputs; ``None`` for a language whose words no spaces part.
+    """Tokenise reference and outputs; ``None`` for a language that does not separate words.
 
-    **D**: without a tokenised reference, text is tokenised again on both sides by Moses' tokeniser,
-    as get_ende_bleu.sh does with its decodes, without ``-a``, so that hyphens stay in words:
-    whatever the training data's tokeniser did, hypothesis and reference cannot differ in it. With a
-    tokenised reference the tokens stand as they were decoded, which is what most papers gave to
+    **D**: without a tokenised reference, Moses' tokeniser runs on the text of both sides, as
+    get_ende_bleu.sh does with its decodes. It runs without ``-a``, so hyphens stay in words.
+    Whatever tokenised the training data, hypothesis and reference then cannot differ in it. With a
+    tokenised reference the tokens are those that were decoded, which is what most papers gave to
     multi-bleu.perl.
 
     Args:
-        outputs: of all systems.
-        reference: as text.
-        target_lang: a language code.
-        path: a tokenised reference.
+        outputs: outputs of all systems.
+        reference: reference as text.
+        target_lang: language code.
+        path: file with a tokenised reference.
 
     Raises:
-        ConfigurationError: the tokenised reference has another length.
+        ConfigurationError: the tokenised reference has another number of segments.
     """
     if path is not None:
         given = read_lines(path)
@@ -109,12 +102,15 @@ def tokens_of(
 def tokenized_scores(
     tokens: Optional[Tokens], label: str, target_lang: Optional[str]
 ) -> Dict[str, Score]:
-    """multi-bleu.perl's BLEU of one output and, into German, the compound-split one.
+    """Compute multi-bleu.perl's BLEU of one output and, into German, the compound-split one.
 
     Args:
-        tokens: of :func:`tokens_of`; there is no score without.
-        label: the output's.
-        target_lang: a language code.
+        tokens: what :func:`tokens_of` returned; there is no score without tokens.
+        label: label of the output.
+        target_lang: language code.
+
+    Returns:
+        Key of :data:`~capsnmt.evaluation.document.COMPARABLE` -> score.
     """
     if tokens is None:
         return {}
@@ -129,13 +125,13 @@ def tokenized_scores(
 
 
 def multi_bleu(hypotheses: List[str], reference: List[str], tokens: str) -> Score:
-    """The BLEU of ``multi-bleu.perl``: tokens as they stand, case-sensitive, no smoothing.
+    """Compute the BLEU of ``multi-bleu.perl``: the given tokens, case-sensitive, no smoothing.
 
     Args:
         hypotheses, reference: tokens, separated by spaces.
         tokens: how text became tokens, for the signature.
     """
-    # force only keeps sacreBLEU from warning of tokenised text, which is meant here
+    # force silences sacreBLEU's warning about tokenised text, which is intended here
     bleu = import_sacrebleu_metrics().BLEU(tokenize="none", smooth_method="none", force=True)
     score = float(bleu.corpus_score(hypotheses, [reference]).score)
     return Score(score, f"{bleu.get_signature().format(short=False)}|text:{tokens}")

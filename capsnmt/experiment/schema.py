@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Callable, Dict, Mapping, Sequence, Union
 
 from capsnmt.errors import ConfigurationError
-from capsnmt.evaluation.text import DETOKENIZE, REMOVE_BPE
+from capsnmt.evaluation.settings import DETOKENIZE, REMOVE_BPE
 
 
 @dataclass(frozen=True)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Dict, Iterator, List, Mapping, Sequence
 
-from capsnmt.evaluation.scoring import METRICS
+from capsnmt.evaluation.document import METRICS
 from capsnmt.evaluation.seeds import spread
 from capsnmt.experiment.settings import differences
 from capsnmt.files import read_json, write_json
@@ -66,7 +67,7 @@ def _scores(row: str, documents: Sequence[Mapping[str, Any]]) -> Dict[str, Any]:
     ]
     return {
         metric: {
-            **spread([system[metric]["score"] for system in systems]),
+            **asdict(spread([system[metric]["score"] for system in systems])),
             "signature": systems[0][metric]["signature"],
         }
         for metric in METRICS

@@ -8,6 +8,7 @@ from __future__ import annotations
 import functools
 from typing import Any, Callable, Dict, List, Optional, Sequence
 
+from capsnmt.evaluation.seeds import Spread
 from capsnmt.report.blocks import Block, Figure, Paragraph, Table, Text
 from capsnmt.report.figures import accuracy_by_operators
 from capsnmt.report.page import Part
@@ -44,11 +45,11 @@ def classification(results: Sequence[Result]) -> Part:
     return Part("Sentence classification", [], sections, figures)
 
 
-def number(value: Optional[Dict[str, Any]]) -> str:
+def number(value: Optional[Spread]) -> str:
     """Mean and deviation as a cell of a table."""
     if value is None:
         return ""
-    return f"{value['mean']:.2f}" + (f" ± {value['std']:.2f}" if value["std"] is not None else "")
+    return f"{value.mean:.2f}" + ("" if value.std is None else f" ± {value.std:.2f}")
 
 
 def _row_names(results: Sequence[Result]) -> List[str]:
@@ -82,7 +83,7 @@ def probing_table(results: Sequence[Result]) -> Table:
             majority = f"{of_task[0].measures['majority']:.2f}"
             lines.append([kind, TASKS[name].paper, majority, *map(number, cells)])
             for row, cell in zip(rows, cells):
-                means[row] += [cell["mean"]] if cell else []
+                means[row] += [cell.mean] if cell else []
         if len(present) > 1:
             averages = [
                 f"{sum(of_row) / len(present):.2f}" if len(of_row) == len(present) else ""

@@ -9,6 +9,7 @@ from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
 from capsnmt.errors import ConfigurationError
 from capsnmt.evaluation.lengths import BUCKETS
+from capsnmt.evaluation.seeds import Spread
 from capsnmt.runs.learning_curve import LearningCurve
 
 # Legible for readers with a colour vision deficiency (Okabe and Ito 2008). None is black, since the
@@ -164,7 +165,7 @@ def bleu_by_length(bleu: Mapping[str, Sequence[Optional[float]]], counts: Sequen
 
 
 def accuracy_by_operators(
-    accuracy: Mapping[str, Mapping[int, Optional[Mapping[str, Any]]]], majority: float
+    accuracy: Mapping[str, Mapping[int, Optional[Spread]]], majority: float
 ) -> Any:
     """Test accuracy by number of operators, a line a system with its deviation over seeds.
 
@@ -183,8 +184,8 @@ def accuracy_by_operators(
         shift = BAR_DISTANCE * (place - (len(accuracy) - 1) / 2)
         axes.errorbar(
             [operators + shift for operators in points],
-            [found["mean"] for found in points.values()],
-            yerr=[found["std"] or 0 for found in points.values()],
+            [found.mean for found in points.values()],
+            yerr=[found.std or 0 for found in points.values()],
             color=COLOURS[place % len(COLOURS)],
             marker=MARKERS[place % len(MARKERS)],
             markersize=5,

@@ -5,8 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence
 
-from capsnmt.evaluation.scoring import METRICS
-from capsnmt.evaluation.tokenized import COMPARABLE
+from capsnmt.evaluation.document import COMPARABLE, METRICS
 from capsnmt.report.blocks import (
     Block,
     Code,
@@ -147,12 +146,12 @@ def _speed(system: ReportedSystem, baseline: ReportedSystem) -> str:
 
 def _bleu(system: ReportedSystem, baseline: ReportedSystem, test_set: str) -> Iterator[Text]:
     own, other = system.score(test_set), baseline.score(test_set)
-    deviation = "" if own["std"] is None else f" ± {own['std']:.2f}"
-    yield f"{own['mean']:.2f}{deviation}"
+    deviation = "" if own.std is None else f" ± {own.std:.2f}"
+    yield f"{own.mean:.2f}{deviation}"
     if system is baseline:
         yield NONE
     else:
-        difference = round(own["mean"], 2) - round(other["mean"], 2)
+        difference = round(own.mean, 2) - round(other.mean, 2)
         told = f"{difference:+.2f}".replace("-", MINUS)
         mark = system.mark(test_set, baseline)
         yield [told, Mark(mark, f"p < {LEVELS[mark]}")] if mark else told

@@ -7,17 +7,14 @@ from dataclasses import dataclass
 from typing import Iterable, List, Optional, Sequence
 
 from capsnmt.errors import ConfigurationError
-from capsnmt.evaluation.compare_mt import SalientNgrams, salient_ngrams, salient_sentences
-from capsnmt.evaluation.lengths import bleu_by_length, bucket_of, counts, mean_by_length
-from capsnmt.evaluation.reading import read_lines
-from capsnmt.evaluation.statistics import bleu_statistics
-from capsnmt.evaluation.systems import (
-    Output,
-    TextSettings,
-    check_count,
-    common_sources,
-    read_output,
-)
+from capsnmt.evaluation.bleu_statistics import bleu_statistics
+from capsnmt.evaluation.lengths import bleu_by_length, bucket_of, counts
+from capsnmt.evaluation.outputs import Output, read_output
+from capsnmt.evaluation.references import check_count, common_sources
+from capsnmt.evaluation.salience import SalientNgrams, salient_ngrams, salient_sentences
+from capsnmt.evaluation.seeds import mean_by_length
+from capsnmt.evaluation.settings import TextSettings
+from capsnmt.evaluation.text_files import read_lines
 from capsnmt.evaluation.tokenized import tokens_of
 from capsnmt.report.blocks import Translations
 from capsnmt.runs.run import ReportedRun

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, Callable, Dict, Iterable, List, Optional, Sequence
 
 from capsnmt.errors import ConfigurationError
-from capsnmt.evaluation.seeds import spread
+from capsnmt.evaluation.seeds import Spread, spread
 from capsnmt.files import read_json
 
 RESULTS = "results.json"
@@ -76,7 +76,7 @@ def in_order(names: Iterable[str], wanted: Sequence[str] = ()) -> List[str]:
 
 def over_seeds(
     results: Iterable[Result], row: str, value: Callable[[Result], Optional[float]]
-) -> Optional[Dict[str, Any]]:
+) -> Optional[Spread]:
     """Mean and deviation of a value over the seeds of a row; ``None`` where no run has it."""
     values = [value(result) for result in results if result.row == row]
     present = [number for number in values if number is not None]

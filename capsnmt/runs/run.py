@@ -10,7 +10,7 @@ from torch import Tensor
 
 from capsnmt.checkpoints.storage import load_checkpoint
 from capsnmt.errors import ConfigurationError
-from capsnmt.evaluation.scoring import METRICS
+from capsnmt.evaluation.document import METRICS
 from capsnmt.files import read_json
 from capsnmt.runs.learning_curve import LearningCurve, read_learning_curve
 

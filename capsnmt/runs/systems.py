@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Dict, List, Optional, Sequence
+from typing import Dict, List, Optional, Sequence
 
 from capsnmt.errors import ConfigurationError
-from capsnmt.evaluation.seeds import spread
+from capsnmt.evaluation.seeds import Spread, spread
 from capsnmt.experiment.settings import differences
 from capsnmt.runs.run import ReportedRun, distinct_names
 
@@ -27,7 +27,7 @@ class ReportedSystem:
         """How many numbers it learned."""
         return self.runs[0].parameters
 
-    def score(self, test_set: str, metric: str = "bleu") -> Dict[str, Any]:
+    def score(self, test_set: str, metric: str = "bleu") -> Spread:
         """Mean and standard deviation (n - 1) over the seeds."""
         return spread([run.system(test_set)[metric]["score"] for run in self.runs])
 
@@ -36,7 +36,7 @@ class ReportedSystem:
         """Target tokens that a second of training processed, the mean over the seeds."""
         found = [run.curve.tokens_per_second for run in self.runs]
         told = [speed for speed in found if speed is not None]
-        return spread(told)["mean"] if len(told) == len(found) else None
+        return spread(told).mean if len(told) == len(found) else None
 
     def speed_against(self, baseline: ReportedSystem) -> Optional[float]:
         """Training speed, the baseline's = 1.

@@ -12,12 +12,9 @@ import pytest
 
 from capsnmt.errors import ConfigurationError
 from capsnmt.evaluation import compare_mt
-from capsnmt.evaluation.compare_mt import (
-    check_folder,
-    salient_ngrams,
-    salient_sentences,
-    write_report,
-)
+from capsnmt.evaluation.compare_mt import check_folder, write_report
+from capsnmt.evaluation.salience import salient_ngrams, salient_sentences
+from capsnmt.evaluation.settings import Bootstrap
 
 SIZE = 120
 
@@ -33,7 +30,7 @@ def texts(ted: Dict[str, List[str]]) -> Dict[str, List[str]]:
 def report(folder: Path, texts: Dict[str, List[str]]) -> str:
     check_folder(folder)
     systems = [("one", texts["sys1"]), ("<two>", texts["sys2"])]
-    write_report(folder, texts["reference"], systems, None, resamples=50, seed=7)
+    write_report(folder, texts["reference"], systems, None, Bootstrap(50, 7))
     return (folder / "report.txt").read_text("utf-8")
 
 
@@ -81,9 +78,9 @@ def test_salient_sentences_are_those_of_the_greatest_gain_and_never_a_tie() -> N
 
 def test_a_folder_of_other_things_is_never_replaced(tmp_path: Path) -> None:
     (tmp_path / "thesis.tex").touch()
-    with pytest.raises(ConfigurationError, match="is no report of compare-mt made here"):
+    with pytest.raises(ConfigurationError, match="is no report of compare-mt"):
         check_folder(tmp_path)
-    with pytest.raises(ConfigurationError, match="is no report of compare-mt made here"):
+    with pytest.raises(ConfigurationError, match="is no report of compare-mt"):
         check_folder(tmp_path / "thesis.tex")
     check_folder(tmp_path / "new")
 
@@ -101,6 +98,6 @@ def test_a_failure_of_compare_mt_is_one_line_and_leaves_nothing(
 ) -> None:
     monkeypatch.setattr(compare_mt.sys, "executable", shutil.which("false"))
     with pytest.raises(ConfigurationError, match="compare-mt failed: ") as caught:
-        write_report(tmp_path / "new", ["a b"], [("x", ["a b"])], None, resamples=2, seed=1)
+        write_report(tmp_path / "new", ["a b"], [("x", ["a b"])], None, Bootstrap(2, 1))
     assert len(str(caught.value).splitlines()) == 1
     assert list(tmp_path.iterdir()) == []

@@ -124,7 +124,7 @@ def test_a_copy_of_the_baseline_is_pointed_out(
 ) -> None:
     systems = [f"a={files['good']}", f"b={files['good']}"]
     assert main([*systems, "--baseline", "a", "--resamples", "5"]) == 0
-    assert "b is a, sentence by sentence: no p-value holds" in capsys.readouterr().err
+    assert "b equals a in every sentence: ignore its p-value" in capsys.readouterr().err
 
 
 def test_the_table_and_the_json_file_say_the_same(
@@ -159,8 +159,8 @@ def test_several_outputs_are_one_system_with_mean_and_deviation(
     assert main([f"x={files['half']},{files['good']}", *flags]) == 0
     table = capsys.readouterr().out
     rows = [line.split() for line in table.splitlines() if line[:3] in ("x  ", "  s", "  1", "  2")]
-    told = [f"{system['bleu'][key]:.2f}" for key in ("score", "std")]
-    assert (rows[0][1], rows[1][2]) == (told[0], told[1])
+    expected = [f"{system['bleu'][key]:.2f}" for key in ("score", "std")]
+    assert (rows[0][1], rows[1][2]) == (expected[0], expected[1])
     assert [row[:2] for row in rows[2:4]] == [["1", f"{alone[0]:.2f}"], ["2", f"{alone[1]:.2f}"]]
 
 

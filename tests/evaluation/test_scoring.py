@@ -10,7 +10,9 @@ from typing import Dict, List, Optional
 import pytest
 
 from capsnmt.errors import ConfigurationError
-from capsnmt.evaluation.scoring import METRICS, build_metrics, score_system
+from capsnmt.evaluation.document import METRICS
+from capsnmt.evaluation.scoring import build_metrics, score_system
+from capsnmt.evaluation.settings import Bootstrap
 from capsnmt.evaluation.significance import SEED_VARIABLE, paired_bootstrap
 from tests.commands import succeed
 from tests.evaluation.outputs import write_lines
@@ -56,7 +58,7 @@ def test_scores_and_significance_are_those_of_the_sacrebleu_command(
     scores = paired_bootstrap(
         [(name, texts[name]) for name in ("sys1", "sys2")],
         {key: built[key] for key in metrics},
-        resamples,
+        Bootstrap(resamples),
     )
     for name, ours in zip(("sys1", "sys2"), scores):
         assert len(ours) == len(metrics)
@@ -84,7 +86,7 @@ def test_scores_without_a_test_are_those_of_the_sacrebleu_command(
 def test_the_test_of_systems_scores_as_scoring_alone(ted: Dict[str, List[str]]) -> None:
     texts = {name: lines[:50] for name, lines in ted.items()}
     metrics = build_metrics("en", texts["reference"])
-    tested = paired_bootstrap([("a", texts["sys1"]), ("b", texts["sys2"])], metrics, resamples=2)
+    tested = paired_bootstrap([("a", texts["sys1"]), ("b", texts["sys2"])], metrics, Bootstrap(2))
     for name, scores in zip(("sys1", "sys2"), tested):
         alone = score_system(metrics, texts[name])
         assert {k: v.score for k, v in scores.items()} == {k: v.score for k, v in alone.items()}
@@ -93,7 +95,7 @@ def test_the_test_of_systems_scores_as_scoring_alone(ted: Dict[str, List[str]]) 
 def bleu_p_value(texts: Dict[str, List[str]], system: str, seed: int = 12345) -> float:
     metrics = {"bleu": build_metrics("en", texts["reference"])["bleu"]}
     pair = [("sys1", texts["sys1"]), (system, texts[system])]
-    value = paired_bootstrap(pair, metrics, resamples=50, seed=seed)[1]["bleu"].p_value
+    value = paired_bootstrap(pair, metrics, Bootstrap(50, seed))[1]["bleu"].p_value
     assert value is not None
     return value
 

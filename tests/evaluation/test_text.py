@@ -10,7 +10,8 @@ from fairseq.data.data_utils import post_process
 from hypothesis import given
 from hypothesis import strategies as st
 
-from capsnmt.evaluation.text import REMOVE_BPE, moses_detokenizer, moses_limits, remove_bpe
+from capsnmt.evaluation.settings import REMOVE_BPE
+from capsnmt.evaluation.text import moses_detokenizer, moses_limits, remove_bpe
 
 PIECES = st.lists(st.sampled_from(["cap@@", "sul@@", "es", "▁vote", "▁", "@@", "a@@b", "@", "_"]))
 

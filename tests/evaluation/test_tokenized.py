@@ -6,10 +6,9 @@ from typing import Dict, List, Optional
 
 import pytest
 
-from capsnmt.evaluation.systems import Output
+from capsnmt.evaluation.document import COMPOUND_SPLIT, MULTI_BLEU
+from capsnmt.evaluation.outputs import Output
 from capsnmt.evaluation.tokenized import (
-    COMPOUND_SPLIT,
-    MULTI_BLEU,
     multi_bleu,
     split_compounds,
     tokenized_scores,

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from capsnmt.evaluation.scoring import METRICS
+from capsnmt.evaluation.document import METRICS
 from capsnmt.experiment.summary import lines, summarise
 
 

@@ -9,6 +9,7 @@ from xml.etree import ElementTree
 
 import pytest
 
+from capsnmt.evaluation.seeds import Spread
 from capsnmt.report.figures import (
     accuracy_by_operators,
     bleu_by_length,
@@ -81,7 +82,7 @@ def test_lengths_without_a_sentence_are_not_drawn() -> None:
 
 
 def test_the_bars_of_one_system_hide_no_others_and_end_at_100_percent() -> None:
-    found = {1: {"mean": 95.0, "std": 15.0}, 2: {"mean": 60.0, "std": None}, 3: None}
+    found = {1: Spread(95.0, 15.0, []), 2: Spread(60.0, None, []), 3: None}
     (axes,) = accuracy_by_operators({"one": found, "other": found}, 50.0).axes
     places = [bars.lines[0].get_xdata() for bars in axes.containers]
     assert [len(place) for place in places] == [2, 2]

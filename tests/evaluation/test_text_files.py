@@ -11,7 +11,7 @@ from types import SimpleNamespace
 import pytest
 
 from capsnmt.errors import ConfigurationError
-from capsnmt.evaluation.reading import read_lines
+from capsnmt.evaluation.text_files import read_lines
 
 # what str.splitlines would also split at
 SEPARATORS = "a\x0bb\x0cc\x1cd\x85e\u2028f\u2029g"
@@ -48,8 +48,8 @@ def test_a_dash_is_the_standard_input(monkeypatch: pytest.MonkeyPatch) -> None:
         (".", None, "cannot be read: Is a directory"),
         ("empty", b"", "is empty"),
         ("latin1", "gut\nschön\n".encode("latin-1"), "line 2: byte 0xf6 is not UTF-8"),
-        ("no.gz", b"plain text", "no whole gzip file"),
-        ("cut.gz", gzip.compress(b"a\n" * 999, mtime=0)[:-9], "no whole gzip file"),
+        ("no.gz", b"plain text", "not a complete gzip file"),
+        ("cut.gz", gzip.compress(b"a\n" * 999, mtime=0)[:-9], "not a complete gzip file"),
     ],
 )
 def test_what_cannot_be_read_is_named_in_one_line(

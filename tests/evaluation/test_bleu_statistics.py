@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 from scipy.stats import binom
 
+from capsnmt.evaluation.bleu_statistics import bleu_of, bleu_statistics
 from capsnmt.evaluation.lengths import BUCKETS, bleu_by_length, bucket_of, counts
 from capsnmt.evaluation.scoring import build_metrics
 from capsnmt.evaluation.sign_test import sign_test
-from capsnmt.evaluation.statistics import bleu_of, bleu_statistics
 
 
 def corpus_bleu(hypotheses: List[str], reference: List[str]) -> float:

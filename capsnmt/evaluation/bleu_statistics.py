@@ -1,4 +1,4 @@
-"""BLEU's sufficient statistics by segment: what length buckets and the sign test add up."""
+"""BLEU's sufficient statistics by segment, which length buckets and the sign test add up."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ ORDER = 4
 def bleu_statistics(
     target_lang: Optional[str], hypotheses: Sequence[str], reference: Sequence[str]
 ) -> np.ndarray:
-    """The statistics of every segment, with the tokeniser of the corpus score.
+    """Compute the statistics of every segment, with the tokeniser of the corpus score.
 
     Args:
-        target_lang: a language code, as for :func:`~capsnmt.evaluation.scoring.build_metrics`.
-        hypotheses: the segments of a system.
-        reference: one reference for each.
+        target_lang: language code, as for :func:`~capsnmt.evaluation.scoring.build_metrics`.
+        hypotheses: segments of a system.
+        reference: one reference for each segment.
 
     Returns:
-        Integers ``[segments, 10]``: the length of the hypothesis, that of the reference, the
-        n-grams that match for n = 1..4, and all n-grams of the hypothesis for n = 1..4.
+        Integers ``[segments, 10]``: length of the hypothesis, length of the reference, matching
+        n-grams for n = 1..4, all n-grams of the hypothesis for n = 1..4.
     """
-    # effective order only silences a warning about sentence scores: they are not used
+    # effective order only silences a warning about sentence scores, which are not used
     bleu = import_sacrebleu_metrics().BLEU(
         trg_lang=base_language(target_lang or ""), effective_order=True
     )
@@ -38,7 +38,7 @@ def bleu_statistics(
 
 
 def bleu_of(total: np.ndarray) -> float:
-    """Corpus BLEU, 0..100, of summed statistics ``[10]``, smoothed as sacreBLEU does (exp)."""
+    """Compute corpus BLEU, 0..100, from summed statistics ``[10]``, with sacreBLEU's smoothing."""
     numbers = [int(number) for number in total]
     bleu = import_sacrebleu_metrics().BLEU.compute_bleu(
         correct=numbers[2 : 2 + ORDER],

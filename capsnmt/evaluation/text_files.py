@@ -1,4 +1,4 @@
-"""Text files as lists of lines, or one line that says what is wrong with them."""
+"""Text files as lists of lines."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ STDIN = "-"
 
 
 def read_lines(path: str) -> List[str]:
-    r"""The lines of a UTF-8 file without their line ends.
+    r"""Read the lines of a UTF-8 file, without their line ends.
 
-    Lines end at ``\n`` alone, as for fairseq and sacreBLEU: a form feed or a Unicode line separator
-    is part of a sentence, and splitting there would shift every later sentence.
+    Only ``\n`` ends a line, as for fairseq and sacreBLEU. A form feed or a Unicode line separator
+    is part of its sentence; splitting there would shift every later sentence.
 
     Args:
         path: a file, plain or ``.gz``, or ``-`` for the standard input.
 
     Raises:
-        ConfigurationError: the file is missing, empty, no UTF-8, or damaged.
+        ConfigurationError: the file is missing, empty, damaged, or not UTF-8.
     """
     name = "the standard input" if path == STDIN else path
     try:
@@ -30,7 +30,9 @@ def read_lines(path: str) -> List[str]:
     except FileNotFoundError:
         raise ConfigurationError(f"{path}: there is no such file: check the path") from None
     except (EOFError, gzip.BadGzipFile, zlib.error) as error:
-        raise ConfigurationError(f"{path} is no whole gzip file ({error}): copy it again") from None
+        raise ConfigurationError(
+            f"{path} is not a complete gzip file ({error}): copy it again"
+        ) from None
     except OSError as error:
         raise ConfigurationError(f"{path} cannot be read: {error.strerror}") from None
     if not content:

@@ -1,0 +1,121 @@
+"""An evaluation as tables for the terminal."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Iterator, List, Mapping, Optional, Sequence
+
+from capsnmt.evaluation.compare_mt import PAGE, SAMPLE_RATIO
+from capsnmt.evaluation.document import (
+    COMPARABLE,
+    METRICS,
+    Evaluation,
+    PairedTest,
+    Score,
+    SourceLengths,
+    SystemScores,
+)
+from capsnmt.evaluation.settings import Bootstrap
+
+
+def as_text(evaluation: Evaluation) -> str:
+    """Return the evaluation as tables, with the signatures below them."""
+    width = max(len("system"), *(len(system.name) for system in evaluation.systems))
+    reference = evaluation.reference
+    lines = [f"{reference.segments:,} segments, reference: {reference.source}", ""]
+    lines += _score_table(evaluation.systems, METRICS, width)
+    first = evaluation.systems[0].outputs[0]
+    lines += ["", *(f"{name:<6}{first.scores[key].signature}" for key, name in METRICS.items())]
+    if "tok:13a" in first.scores["bleu"].signature:
+        lines.append("BLEU is also that of mteval-v13a.pl -c: same tokeniser and smoothing")
+    if first.tokenized:
+        lines += ["", "tokenised BLEU, not comparable with the scores above:", ""]
+        lines += _score_table(evaluation.systems, {kind: kind for kind in first.tokenized}, width)
+        lines.append("")
+        for kind, score in first.tokenized.items():
+            lines += [f"{kind}: {COMPARABLE[kind]}", f"  {score.signature}"]
+    if evaluation.lengths is not None:
+        lines += ["", *_length_table(evaluation.systems, evaluation.lengths, width)]
+    if evaluation.test is not None:
+        lines += ["", *_tests(evaluation.systems, evaluation.test, width)]
+    return "\n".join(lines)
+
+
+def compare_mt_note(folder: Path, bootstrap: Bootstrap) -> str:
+    """Return a paragraph about a report of compare-mt."""
+    return (
+        f"\ncompare-mt's report on the first output of each system: {folder / PAGE}. Its bootstrap "
+        f"({bootstrap.resamples:,} resamples of {SAMPLE_RATIO:.0%} of the segments, seed "
+        f"{bootstrap.seed}) is a different test: do not mix the two"
+    )
+
+
+def _score_table(
+    systems: Sequence[SystemScores], metrics: Mapping[str, str], width: int
+) -> List[str]:
+    """Systems by metrics; for several outputs mean and deviation first, then each output."""
+    lines = [f"{'system':<{width}}" + "".join(f"{name:>16}" for name in metrics.values())]
+    for system in systems:
+        rows = [[output.score(key) for key in metrics] for output in system.outputs]
+        if len(rows) > 1:
+            spreads = [system.spread(key) for key in metrics]
+            lines.append(
+                f"{system.name:<{width}}" + "".join(f"{each.mean:16.2f}" for each in spreads)
+            )
+            lines.append(
+                f"{'  std':<{width}}" + "".join(f"{_margin(each.std):>16}" for each in spreads)
+            )
+        for number, scores in enumerate(rows, 1):
+            lines += _rows(f"  {number}" if len(rows) > 1 else system.name, width, scores)
+    return lines
+
+
+def _rows(name: str, width: int, scores: List[Score]) -> List[str]:
+    """The scores of an output and, after a test, confidence intervals and p-values."""
+    rows = [f"{name:<{width}}" + "".join(f"{score.score:16.2f}" for score in scores)]
+    if scores[0].ci is not None:
+        rows.append(f"{'  95%':<{width}}" + "".join(f"{_margin(s.ci):>16}" for s in scores))
+    if scores[0].p_value is not None:
+        rows.append(f"{'  p':<{width}}" + "".join(f"{score.p_value:16.4f}" for score in scores))
+    return rows
+
+
+def _margin(value: Optional[float]) -> str:
+    return f"± {value:.2f}"
+
+
+def _length_table(
+    systems: Sequence[SystemScores], lengths: SourceLengths, width: int
+) -> Iterator[str]:
+    yield f"BLEU by source length, in {lengths.unit} (10-20 is 10 to 19):"
+    yield ""
+    yield f"{'system':<{width}}" + "".join(f"{name:>9}" for name in lengths.buckets)
+    yield f"{'segments':<{width}}" + "".join(f"{number:>9,}" for number in lengths.segments)
+    for system in systems:
+        cells = ("–" if bleu is None else f"{bleu:.2f}" for bleu in system.by_length or ())
+        yield f"{system.name:<{width}}" + "".join(f"{cell:>9}" for cell in cells)
+
+
+def _tests(systems: Sequence[SystemScores], test: PairedTest, width: int) -> Iterator[str]:
+    yield (
+        f"p, the primary test: paired bootstrap against {test.baseline}, {test.resamples:,} "
+        f"resamples, seed {test.seed}; the probability of a difference at least this large if "
+        "there is none"
+    )
+    yield ""
+    yield (
+        f"sign test (Collins et al. 2005) against {test.baseline}, on BLEU: sentences that raise "
+        "or lower the corpus BLEU of the baseline when they replace its own; ties count for "
+        "neither side; two-sided"
+    )
+    yield ""
+    yield f"{'system':<{width}}{'better':>9}{'worse':>9}{'ties':>9}{'p':>9}"
+    for system in systems:
+        for number, output in enumerate(system.outputs, 1):
+            sign = output.sign_test
+            if sign is not None:
+                name = f"{system.name} {number}" if len(system.outputs) > 1 else system.name
+                p_value = "<0.0001" if sign.p_value < 0.00005 else f"{sign.p_value:.4f}"
+                yield (
+                    f"{name:<{width}}{sign.better:>9,}{sign.worse:>9,}{sign.ties:>9,}{p_value:>9}"
+                )
