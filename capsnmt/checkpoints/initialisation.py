@@ -1,4 +1,4 @@
-"""Starting a model from another one's checkpoint (``--init-from``)."""
+"""Initialising a model from the checkpoint of another (``--init-from``)."""
 
 from __future__ import annotations
 
@@ -13,12 +13,16 @@ logger = logging.getLogger(__name__)
 
 
 def initialise_from(model: nn.Module, path: str) -> None:
-    """Load every tensor of the checkpoint whose name and shape match, and log what stayed fresh.
+    """Load every tensor whose name and shape match, and log the parameters that stay fresh.
 
-    Dou et al. (2019) train their layer aggregation from a trained baseline this way.
+    Dou et al. (2019) train their layer aggregation from a trained baseline in this way.
+
+    Args:
+        model: a fairseq model.
+        path: checkpoint of a baseline.
 
     Raises:
-        ConfigurationError: the file is no checkpoint, or none of its tensors match.
+        ConfigurationError: the file is not a checkpoint, or none of its tensors match.
     """
     try:
         state = load_checkpoint(path)["model"]
@@ -35,10 +39,10 @@ def initialise_from(model: nn.Module, path: str) -> None:
     fresh = [name for name in learned if name not in matching]
     if len(fresh) == len(learned):
         raise ConfigurationError(
-            f"--init-from {path}: none of its {len(state)} tensors has the name and shape of one "
-            f"of this model's: is it a Transformer of the same size and dictionary?"
+            f"--init-from {path}: none of its {len(state)} tensors has the name and shape of a "
+            "tensor of this model: give a Transformer of the same size and dictionary"
         )
-    # not fairseq's load_state_dict, which is strict about what is missing
+    # not fairseq's load_state_dict, which does not allow missing tensors
     nn.Module.load_state_dict(model, matching, strict=False)
     logger.info(
         "--init-from %s: %d of %d tensors loaded", path, len(learned) - len(fresh), len(learned)

@@ -1,10 +1,10 @@
-"""Checkpoints without trust: what torch may unpickle, and files that are whole or absent.
+"""Safe checkpoints: what torch may unpickle, and files that are complete or absent.
 
 A fairseq checkpoint is a pickle that holds more than tensors: an ``argparse.Namespace`` (the
 model's arguments, unless the run was configured by hydra), and numpy arrays and scalars wherever a
-metric logged some (``--eval-bleu`` logs its n-gram counts). torch >= 2.6 refuses both by default,
-and older torches unpickle anything at all, code included. Both are made the same here: torch's own
-allow-list of ``weights_only`` loading, and :func:`safe_globals`, nothing else.
+metric logged some (``--eval-bleu`` logs its n-gram counts). torch >= 2.6 refuses both by default;
+older versions unpickle anything, including code. Here all versions behave alike: they load what
+torch's own ``weights_only`` allows and :func:`safe_globals`, nothing else.
 """
 
 from __future__ import annotations
@@ -27,28 +27,28 @@ from capsnmt.errors import ConfigurationError
 PathLike = Union[str, "os.PathLike[str]"]
 
 ZIP_MAGIC = b"PK\x03\x04"
-# the pickled torch.serialization.MAGIC_NUMBER that opens the files of torch < 1.6
+# the pickled torch.serialization.MAGIC_NUMBER, which begins the files of torch < 1.6
 LEGACY_MAGIC = b"\x80\x02\x8a\nl\xfc\x9cF\xf9 j\xa8P\x19."
-# numpy types whose arrays and scalars metrics leave in a checkpoint's meters and best values
+# numpy types of the arrays and scalars that metrics leave in a checkpoint
 METRIC_DTYPES = ("int64", "float32", "float64")
 
 
 class CheckpointError(ConfigurationError):
-    """A checkpoint that cannot be used: which file, what is wrong, what to do."""
+    """A checkpoint that cannot be used; the message names the file, the fault and the fix."""
 
 
 def safe_globals() -> Dict[str, Any]:
-    """Pickled name -> object of all that fairseq's checkpoints hold beyond torch's own.
+    """Return pickled name -> object of everything in fairseq's checkpoints beyond torch's own.
 
-    Found by training on both hosts, by argparse and by hydra, plain and with ``--eval-bleu``,
-    ``--store-ema`` and ``reduce_lr_on_plateau``; numpy's scalars come from metrics that are means
-    of arrays, as fairseq's own F1 and Matthews correlation. None of them can run code or reach a
-    file.
+    The list was found by training on both hosts, by argparse and by hydra, plain and with
+    ``--eval-bleu``, ``--store-ema`` and ``reduce_lr_on_plateau``. numpy's scalars come from metrics
+    that are means of arrays, such as fairseq's own F1 and Matthews correlation. None of these
+    objects can run code or open a file.
     """
     named: Dict[str, Any] = {"argparse.Namespace": argparse.Namespace}
     try:
         import numpy as np
-    except ImportError:  # torch works without it, and so must a checkpoint without its arrays
+    except ImportError:  # torch works without numpy, and so does a checkpoint without arrays
         return named
     named.update({"numpy.ndarray": np.ndarray, "numpy.dtype": np.dtype})
     for name in METRIC_DTYPES:
@@ -56,22 +56,22 @@ def safe_globals() -> Dict[str, Any]:
         named[f"{dtype.__module__}.{dtype.__qualname__}"] = dtype
     constructors: Any = (np.zeros(0).__reduce__()[0], np.float64(0).__reduce__()[0])
     for constructor in constructors:
-        # numpy 2 moved them: each host must read the checkpoints of the other
+        # numpy 2 moved them, and each host must read the checkpoints of the other
         for package in ("numpy.core", "numpy._core"):
             named[f"{package}.multiarray.{constructor.__name__}"] = constructor
     return named
 
 
 def loads_weights_only() -> bool:
-    """Whether this torch has ``weights_only`` loading by default, with an allow-list to extend."""
+    """Return whether torch loads ``weights_only`` by default, with an allow-list to extend."""
     return tuple(int(part) for part in torch.__version__.split(".")[:2]) >= (2, 6)
 
 
 def allow_fairseq_checkpoints() -> None:
-    """Let ``torch.load`` read fairseq's checkpoints with safe loading on; idempotent.
+    """Let ``torch.load`` read fairseq's checkpoints with safe loading on. Idempotent.
 
     fairseq calls ``torch.load`` itself, in fairseq-generate and when it resumes. On torch < 2.6
-    there is nothing to allow: fairseq's own calls unpickle freely there.
+    there is nothing to allow, because fairseq's own calls unpickle anything.
     """
     if loads_weights_only():
         torch.serialization.add_safe_globals(
@@ -80,7 +80,7 @@ def allow_fairseq_checkpoints() -> None:
 
 
 class _RestrictedUnpickler(pickle.Unpickler):
-    """What ``weights_only`` with our allow-list would be on a torch that has no allow-list."""
+    """``weights_only`` loading with our allow-list, for a torch that has no allow-list."""
 
     def find_class(self, module: str, name: str) -> Any:
         from torch._weights_only_unpickler import _get_allowed_globals
@@ -93,7 +93,7 @@ class _RestrictedUnpickler(pickle.Unpickler):
 
 
 def _safe_loading() -> Dict[str, Any]:
-    """The arguments that make this torch's ``torch.load`` safe."""
+    """Return the arguments that make ``torch.load`` safe."""
     if loads_weights_only():
         return {"weights_only": True}
 
@@ -107,7 +107,7 @@ def _safe_loading() -> Dict[str, Any]:
 
 
 def _check_container(path: Path) -> None:
-    """Raise for a file whose outside shows already that it holds no checkpoint."""
+    """Raise if the container of a file shows that it is not a checkpoint."""
     if path.is_dir():
         raise CheckpointError(f"{path} is a folder, not a checkpoint: name a file in it")
     try:
@@ -126,13 +126,13 @@ def _check_container(path: Path) -> None:
             files = {name.rpartition("/")[2] for name in archive.namelist()}
         # an older torch.load would hand it to the TorchScript interpreter
         if "data.pkl" not in files or "constants.pkl" in files:
-            raise CheckpointError(f"{path} is an archive, but no checkpoint written by torch.save")
+            raise CheckpointError(f"{path} is an archive, but not one written by torch.save")
     elif opening != LEGACY_MAGIC:
         raise CheckpointError(f"{path} is not a checkpoint written by torch.save")
 
 
 def load_checkpoint(path: PathLike, map_location: Any = "cpu") -> Dict[str, Any]:
-    """Read a fairseq checkpoint; nothing in the file can run code, on any torch.
+    """Load a fairseq checkpoint. Nothing in the file can run code, with any version of torch.
 
     Args:
         path: a file written by ``torch.save`` (zip, or the format of torch < 1.6).
@@ -142,8 +142,8 @@ def load_checkpoint(path: PathLike, map_location: Any = "cpu") -> Dict[str, Any]
         The checkpoint's dictionary; ``["model"]`` maps parameter names to tensors.
 
     Raises:
-        CheckpointError: the file is missing, truncated, damaged, no fairseq checkpoint, or holds a
-            global that is not allowed.
+        CheckpointError: the file is missing, truncated, damaged, not a fairseq checkpoint, or holds
+            a global that is not allowed.
     """
     path = Path(path)
     _check_container(path)
@@ -153,46 +153,45 @@ def load_checkpoint(path: PathLike, map_location: Any = "cpu") -> Dict[str, Any]
     except Exception as error:  # a damaged pickle can raise anything
         raise CheckpointError(f"{path} {_complaint(error)}") from None
     if not isinstance(state, dict) or not isinstance(state.get("model"), dict):
-        raise CheckpointError(f"{path} holds no model: not a checkpoint of fairseq-train")
+        raise CheckpointError(f"{path} holds no model: not saved by fairseq-train")
     return state
 
 
 def _complaint(error: Exception) -> str:
-    """What is wrong with a file for which ``torch.load`` raised ``error``."""
+    """Return what is wrong with a file for which ``torch.load`` raised ``error``."""
     text = str(error)
     forbidden = re.search(r"GLOBAL (\S+)", text)
     if isinstance(error, pickle.UnpicklingError) and forbidden:
         return (
             f"holds {forbidden[1]}, which no fairseq checkpoint needs and which could run code: "
-            "it is not loaded; take it from a source you trust"
+            "it is not loaded; get it from a source you trust"
         )
     reason = next((line for line in text.splitlines() if line), "the file ends too early")
     return f"is truncated or damaged ({reason}): copy or train it again"
 
 
 def save_checkpoint(state: Dict[str, Any], path: PathLike) -> None:
-    """Write a checkpoint that is whole or absent, whenever the process is killed.
+    """Write a checkpoint that is complete or absent, even if the process is killed.
 
     Args:
         state: what :func:`load_checkpoint` returns.
-        path: where it goes; an older file is replaced at once, and kept when writing fails.
+        path: file to write; an older file is replaced atomically, and kept if writing fails.
 
     Raises:
-        CheckpointError: the folder is missing or cannot be written.
+        CheckpointError: the folder is missing or not writable.
     """
     path = Path(path)
-    # the process number keeps two writers of one checkpoint apart
-    beside = path.with_name(f".{path.name}.{os.getpid()}.part")
+    # with the process number, because two processes may write the same checkpoint
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
-        with open(beside, "wb") as file:
+        with open(temporary, "wb") as file:
             torch.save(state, file)
             file.flush()
-            os.fsync(
-                file.fileno()
-            )  # else the new name can survive a crash that its content does not
-        os.replace(beside, path)
-    except (OSError, RuntimeError) as error:  # torch's writer turns a full disk into the latter
+            # otherwise the new name may survive a crash and its content not
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+    except (OSError, RuntimeError) as error:  # torch raises the latter on a full disk
         raise CheckpointError(f"{path} cannot be written: {error}") from None
     finally:
-        with contextlib.suppress(OSError):  # it is gone when all went well
-            beside.unlink()
+        with contextlib.suppress(OSError):  # it does not exist after success
+            temporary.unlink()

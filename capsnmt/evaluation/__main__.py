@@ -5,15 +5,16 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Optional, Sequence
 
+from capsnmt.arguments import run_command
 from capsnmt.evaluation.arguments import STDOUT, parse_arguments
 
 
 def main(argv: Optional[Sequence[str]] = None) -> int:
-    """Run ``capsnmt-evaluate`` and return the exit status.
+    """Run ``capsnmt-evaluate`` and return the exit status."""
+    return run_command(lambda: _run(argv))
 
-    Raises:
-        ConfigurationError: the input is wrong; nothing is written.
-    """
+
+def _run(argv: Optional[Sequence[str]]) -> None:
     arguments = parse_arguments(argv)
 
     # after parsing: --help and a mistyped flag do not wait for sacreBLEU
@@ -34,13 +35,12 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
     evaluation = evaluate(baseline_first(arguments.systems, arguments.baseline), settings)
     if arguments.json == STDOUT:
         print(json.dumps(to_json(evaluation), indent=2))
-        return 0
+        return
     if arguments.json is not None:
         write_json(Path(arguments.json), to_json(evaluation))
     print(as_text(evaluation))
     if settings.compare_mt is not None:
         print(compare_mt_note(settings.compare_mt, settings.bootstrap))
-    return 0
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Checkpoints: what loads, what is refused, and that writing leaves a whole file or none."""
+"""Checkpoints: what loads, what is refused, and that writing leaves a complete file or none."""
 
 from __future__ import annotations
 
@@ -156,14 +156,16 @@ def not_checkpoints(folder: Path) -> Dict[str, Path]:
         ("text", "not a checkpoint"),
         ("empty", "is empty"),
         ("pickle", "not a checkpoint"),
-        ("zip", "no checkpoint"),
+        ("zip", "not one written by"),
         ("list", "holds no model"),
-        ("script", "no checkpoint"),
+        ("script", "not one written by"),
         ("folder", "is a folder"),
         ("missing", "no such checkpoint"),
     ],
 )
-def test_what_is_no_checkpoint_gets_one_line(tmp_path: Path, kind: str, complaint: str) -> None:
+def test_a_file_that_is_not_a_checkpoint_is_one_line(
+    tmp_path: Path, kind: str, complaint: str
+) -> None:
     path = not_checkpoints(tmp_path)[kind]
     with pytest.raises(CheckpointError, match=complaint) as caught:
         load_checkpoint(path)
