@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 from dataclasses import fields
-from typing import Any, Dict, List, Tuple
+from pathlib import Path
+from typing import Any, Dict, Iterator, List, Set, Tuple
 
 import pytest
 
@@ -20,7 +21,7 @@ from capsnmt.sentences.config import SentenceClassifierConfig
 from capsnmt.sentences.pooling import POOLINGS
 from capsnmt.tasks.logical_inference import LogicalInferenceConfig
 from capsnmt.tasks.probing import ProbingConfig
-from tests.docs.pages import PAGES, REPO, prose, rows, sections
+from tests.docs.pages import PAGES, REPO, name, rows, sections
 
 PAGE = REPO / "docs" / "flags.md"
 # section -> the dataclasses whose flags it documents
@@ -46,7 +47,6 @@ VALUES: Dict[str, Tuple[str, ...]] = {
     "disagreement": TERMS,
     "pooling": POOLINGS,
 }
-every_section = pytest.mark.parametrize("section", SECTIONS)
 
 
 def own(group: Any) -> Dict[str, Any]:
@@ -63,57 +63,69 @@ def _options(group: Any) -> List[Any]:
     return list(fields(group)) if hasattr(group, "__dataclass_fields__") else []
 
 
-def documented(section: str) -> Dict[str, Tuple[str, str]]:
-    """Name -> values and default, of each flag in the section's tables."""
-    found = {}
-    for cells in rows(dict(sections(PAGE))[section]):
-        if cells[0].startswith("`--"):
-            found[cells[0].strip("`")[2:].replace("-", "_")] = (cells[1], cells[2])
-    return found
-
-
 def spelled(default: Any) -> str:
-    """How the page spells a default."""
+    """How the pages spell a default."""
     if default is False:
         return "off"
     return "none" if default is None else str(default)
 
 
-@every_section
+DEFAULTS: Dict[str, Set[str]] = {}
+for _group in (group for groups in SECTIONS.values() for group in groups):
+    for _option, _default in own(_group).items():
+        DEFAULTS.setdefault(_option, set()).add(spelled(_default))
+FLAG = re.compile(r"--([a-z][a-z-]*[a-z])(?![\w*-])")
+# how only flags of mechanisms begin
+MECHANISM = re.compile(
+    r"head-a|head-c|layer-a|layer-c|mlmha|capsule|routing|disagreement|pooling|classifier|init-f"
+)
+
+
+def tables(page: Path) -> Iterator[Tuple[List[str], List[str]]]:
+    """The options in the first cell of each row of a table of flags, and the row's cells."""
+    titles: List[str] = []
+    for cells in rows(page.read_text(encoding="utf-8")):
+        if not cells[0].startswith("`--"):
+            titles = cells if set(cells[0]) - set("-: ") else titles
+        elif titles[:2] == ["flag", "values"]:
+            yield [flag.replace("-", "_") for flag in FLAG.findall(cells[0])], cells
+
+
+@pytest.mark.parametrize("section", SECTIONS)
 def test_a_section_has_exactly_the_flags_of_its_dataclasses_and_their_defaults(
     section: str,
 ) -> None:
     expected = {
-        name: default for group in SECTIONS[section] for name, default in own(group).items()
+        option: spelled(default)
+        for group in SECTIONS[section]
+        for option, default in own(group).items()
     }
-    page = {name: default.strip("`") for name, (_, default) in documented(section).items()}
-    assert page == {name: spelled(default) for name, default in expected.items()}
+    found = {
+        cells[0].strip("`-").replace("-", "_"): cells[2].strip("`")
+        for cells in rows(dict(sections(PAGE))[section])
+        if cells[0].startswith("`--")
+    }
+    assert found == expected
 
 
-@every_section
-def test_a_flag_lists_every_value_that_it_may_have(section: str) -> None:
-    for name, (values, _) in documented(section).items():
-        for value in VALUES.get(name, ()):
-            assert f"`{value}`" in values, f"--{name}: {value}"
-
-
-def test_every_dataclass_of_the_model_has_a_section() -> None:
+def test_every_mechanism_has_a_section() -> None:
     in_sections = {group for groups in SECTIONS.values() for group in groups}
     assert set(config.MECHANISMS) <= in_sections
 
 
-MECHANISM_FLAG = re.compile(
-    r"--(?:head|layer|mlmha|capsule|routing|disagreement|probing|pooling|classifier|init-from)"
-    r"[a-z-]*\b(?!\*)"
-)
+@pytest.mark.parametrize("page", PAGES, ids=name)
+def test_a_table_of_flags_lists_every_value_and_the_default(page: Path) -> None:
+    """Also where a mechanism's page repeats its flags, and the README the main ones."""
+    for options, cells in tables(page):
+        assert all(f"`{value}`" in cells[1] for o in options for value in VALUES.get(o, ()))
+        if len(cells) == 3:
+            defaults = [part.strip(" `") for part in re.split(r"[,;]", cells[2])]
+            for option, default in zip(options, defaults):
+                assert default in DEFAULTS.get(option, {default}) | {""}, option
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
-def test_every_flag_of_a_mechanism_that_a_page_names_exists(page: Any) -> None:
-    exist = {
-        config.flag(name) for groups in SECTIONS.values() for group in groups for name in own(group)
-    }
-    named = {found.rstrip("-") for found in MECHANISM_FLAG.findall(prose(page))}
-    # a name that ends in * or _ stands for several
-    unknown = {name for name in named - exist if not any(flag.startswith(name) for flag in exist)}
-    assert not unknown
+@pytest.mark.parametrize("page", PAGES, ids=name)
+def test_every_flag_of_a_mechanism_that_a_page_names_exists(page: Path) -> None:
+    named = set(FLAG.findall(page.read_text(encoding="utf-8")))
+    ours = {flag for flag in named if MECHANISM.match(flag)}
+    assert not ours - {option.replace("_", "-") for option in DEFAULTS}
