@@ -1,15 +1,14 @@
 """Lines a second and peak memory of every step of data preparation, on synthetic text.
 
 ``python scripts/measure_data_prep.py --lines 1000000 --workers 2`` prepares Chinese-English text
-of WMT17's shape and prints a Markdown table, with the time that WMT17's 20.6M pairs would take on
-more cores. That is reckoned from the processor time, which other work on the machine does not
-change: a step that runs on all cores is taken to scale with them, any other does not; the merges of
-BPE, a process for each language, do not grow with the lines either: their time is the vocabulary's.
+of WMT17's shape and prints a Markdown table, with an estimate of the time for WMT17's 20.6M pairs
+on more cores. The estimate uses processor time, which other work on the machine does not change. It
+assumes that a step that runs on all cores scales with them. The merges of BPE, one process for
+each language, do not grow with the number of lines: they depend on the vocabulary.
 """
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import platform
@@ -31,6 +30,7 @@ import yaml
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
+from capsnmt.arguments import OneLineParser, positive, run_command  # noqa: E402
 from capsnmt.corpora import segmentation  # noqa: E402
 from capsnmt.corpora.blocks import in_parts, write_parts  # noqa: E402
 from capsnmt.corpora.engine import Options, prepare  # noqa: E402
@@ -46,10 +46,10 @@ MEAN_WORDS = 24
 
 @dataclass
 class Measurement:
-    """What one step took.
+    """The cost of one step.
 
     Attributes:
-        name: of the step.
+        name: the step.
         seconds: wall-clock time.
         processor: seconds of processor time, of all processes.
         peak: bytes of memory of the process and all below it, each shared page counted once.
@@ -73,16 +73,18 @@ def memory_of_tree() -> int:
     total = 0
     for process in (os.getpid(), *_children(os.getpid())):
         try:
-            told = Path(f"/proc/{process}/smaps_rollup").read_text()
+            rollup = Path(f"/proc/{process}/smaps_rollup").read_text()
         except OSError:  # it has ended
             continue
-        total += next(int(line.split()[1]) for line in told.splitlines() if line.startswith("Pss:"))
+        total += next(
+            int(line.split()[1]) for line in rollup.splitlines() if line.startswith("Pss:")
+        )
     return total * 1024
 
 
 @contextmanager
 def measured(measurement: Measurement) -> Iterator[None]:
-    """Write the time taken and the largest memory seen into `measurement`."""
+    """Record the time and the peak memory of the block in `measurement`."""
     done = threading.Event()
 
     def watch() -> None:
@@ -154,7 +156,7 @@ def write_corpus(folder: Path, lines: int) -> Path:
 
 @contextmanager
 def replaced(owner: Any, name: str, value: Any) -> Iterator[None]:
-    """Let an attribute of `owner` be `value` for a while."""
+    """Replace an attribute of `owner` during the block."""
     old = getattr(owner, name)
     setattr(owner, name, value)
     try:
@@ -164,13 +166,13 @@ def replaced(owner: Any, name: str, value: Any) -> Iterator[None]:
 
 
 def measured_steps(recipe: Path, folder: Path, workers: int) -> list[Measurement]:
-    """Prepare `recipe` and return what each of its larger steps took, in order."""
+    """Prepare `recipe` and return the cost of each of its larger steps, in order."""
     measurements: list[Measurement] = []
-    whole, count = Manifest.is_complete, segmentation.count_words
+    is_complete, count = Manifest.is_complete, segmentation.count_words
     learn = segmentation.learn_merges
     counting = Measurement("count words")
-    told = folder.parent / "merges"
-    told.mkdir()
+    merge_times = folder.parent / "merges"
+    merge_times.mkdir()
 
     def measure(manifest: Manifest, step: Step) -> bool:
         run = step.run
@@ -181,14 +183,14 @@ def measured_steps(recipe: Path, folder: Path, workers: int) -> list[Measurement
                 return run(paths)
 
         object.__setattr__(step, "run", timed)
-        return whole(manifest, step)
+        return is_complete(manifest, step)
 
     def merge(words: Any, codes: Path, merges: int) -> None:
-        """Learn the merges of one language, in a process of their own."""
+        """Learn the merges of one language in its own process."""
         start, before = time.monotonic(), time.process_time()
         learn(words, codes, merges)
         taken = time.monotonic() - start, time.process_time() - before
-        (told / codes.name).write_text(json.dumps(taken))
+        (merge_times / codes.name).write_text(json.dumps(taken))
 
     def counted(texts: list[Path], workers: int) -> Any:
         one = Measurement("count words")
@@ -205,9 +207,9 @@ def measured_steps(recipe: Path, folder: Path, workers: int) -> list[Measurement
         replaced(segmentation, "learn_merges", merge),
     ):
         prepare(load_recipe(str(recipe)), folder, Options(local=recipe.parent, workers=workers))
-    # What is neither: the counted words on their way to the processes that merge them.
+    # The remainder is the transfer of counted words to the processes that merge them.
     both = next(one for one in measurements if one.name == "learn subwords")
-    taken = [json.loads(path.read_text()) for path in told.iterdir()]
+    taken = [json.loads(path.read_text()) for path in merge_times.iterdir()]
     others = sum(processor for _, processor in taken) - max(processor for _, processor in taken)
     measurements.insert(measurements.index(both), counting)
     both.name = "merges of BPE"
@@ -240,12 +242,12 @@ def table(measurements: list[Measurement], lines: int, cores: int) -> Iterator[s
     yield f"| all | | | | {peak / 2**20:,.0f} MiB | {total:,.0f} min |"
 
 
-def main() -> None:
-    """Run the command line."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--lines", type=int, default=1_000_000, help="pairs (default: a million)")
-    parser.add_argument("--workers", type=int, default=os.cpu_count() or 1, help="processes")
-    parser.add_argument("--cores", type=int, default=16, help="cores to extrapolate to")
+def measure() -> None:
+    """Measure, and print the table."""
+    parser = OneLineParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--lines", type=positive, default=1_000_000, help="pairs")
+    parser.add_argument("--workers", type=positive, default=os.cpu_count() or 1, help="processes")
+    parser.add_argument("--cores", type=positive, default=16, help="cores of the estimate")
     options = parser.parse_args()
     folder = Path(tempfile.mkdtemp(prefix="measure_data_prep."))
     try:
@@ -259,4 +261,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(run_command(measure))

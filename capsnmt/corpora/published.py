@@ -12,9 +12,9 @@ from typing import Any, ClassVar
 from capsnmt.corpora.archive import INSIDE, is_archive, matches
 from capsnmt.corpora.blocks import Block, Part, aligned, cut, encoded, in_parts, map_blocks
 from capsnmt.corpora.formats import FORMATS, LINE_BY_LINE, read_text
-from capsnmt.corpora.schema import build
 from capsnmt.corpora.sources import CHECKSUM, SourceFile, Store, check_names, obtain
 from capsnmt.errors import ConfigurationError, ExecutionError
+from capsnmt.settings import build
 
 
 @dataclass(frozen=True)
@@ -76,27 +76,29 @@ class Published:
     tools: ClassVar[tuple[str, ...]] = ("pooch",)
 
     @classmethod
-    def parse(cls, values: Any, where: str) -> Published:
-        """Return the corpus that the YAML mapping `values` describes.
+    def parse(cls, values: Any, origin: str, section: str) -> Published:
+        """Return the corpus that a mapping of a recipe describes.
+
+        Args:
+            values: the mapping.
+            origin: the recipe's file.
+            section: the mapping's key in it.
 
         Raises:
-            ConfigurationError: a key or value is wrong; the message starts with `where`.
+            ConfigurationError: a key or value is wrong.
         """
-        corpus = build(cls, values, where)
+        corpus = build(cls, values, origin, section)
         files, splits = {}, {}
-        said: Any
-        for name, said in corpus.files.items():
-            said = {"checksum": said} if isinstance(said, str) else said
-            files[name] = build(SourceFile, said, f"{where}, file {name}")
-        for split, said in corpus.splits.items():
-            pieces = [{"file": said}] if isinstance(said, str) else said
+        entry: Any
+        for name, entry in corpus.files.items():
+            entry = {"checksum": entry} if isinstance(entry, str) else entry
+            files[name] = build(SourceFile, entry, origin, f"{section}.files.{name}")
+        for split, entry in corpus.splits.items():
+            key = f"{section}.splits.{split}"
+            pieces = [{"file": entry}] if isinstance(entry, str) else entry
             if not isinstance(pieces, list):
-                raise ConfigurationError(
-                    f"{where}, split {split}: a list is needed, not {pieces!r}"
-                )
-            splits[split] = tuple(
-                build(Piece, piece, f"{where}, split {split}") for piece in pieces
-            )
+                raise ConfigurationError(f"{origin}: {key}: {pieces!r}: give a list, or a text")
+            splits[split] = tuple(build(Piece, piece, origin, key) for piece in pieces)
         return replace(corpus, files=files, splits=splits)
 
     def choose(self, names: Iterable[str]) -> Published:
@@ -120,60 +122,60 @@ class Published:
         names = {piece.name for piece in self.splits["train"]}
         return self.alone.get(next(iter(names)), "") if len(names) == 1 else ""
 
-    def check(self, language: str, where: str) -> None:
-        """Raise a ConfigurationError, starting with `where`, unless all of `language` is there."""
+    def check(self, language: str, origin: str) -> None:
+        """Raise a ConfigurationError, starting with `origin`, unless all of `language` is there."""
         check_names(self.files)
-        self._check_files(where)
+        self._check_files(origin)
         for split, piece in self._pieces():
-            self._check_piece(split, piece, language, where)
+            self._check_piece(split, piece, language, origin)
 
-    def _check_files(self, where: str) -> None:
+    def _check_files(self, origin: str) -> None:
         for name, file in self.files.items():
             if not CHECKSUM.fullmatch(file.checksum):
                 raise ConfigurationError(
-                    f"{where}: checksum {file.checksum!r} of {name}: 64 hexadecimal digits "
+                    f"{origin}: checksum {file.checksum!r} of {name}: 64 hexadecimal digits "
                     f"(SHA-256), or md5: and 32"
                 )
             parts = [url if isinstance(url, list) else [url] for url in file.urls]
             for url in chain.from_iterable(parts):
                 if not str(url).startswith(("http://", "https://")):
                     raise ConfigurationError(
-                        f"{where}: url {url!r} of {name}: give an http:// or https:// address"
+                        f"{origin}: url {url!r} of {name}: give an http:// or https:// address"
                     )
             if file.otherwise and (
                 file.otherwise not in self.files or self.files[file.otherwise].otherwise
             ):
                 raise ConfigurationError(
-                    f"{where}: {name} is otherwise {file.otherwise!r}: name another of files, "
+                    f"{origin}: {name} is otherwise {file.otherwise!r}: name another of files, "
                     f"one that is not otherwise a third"
                 )
 
-    def _check_piece(self, split: str, piece: Piece, language: str, where: str) -> None:
+    def _check_piece(self, split: str, piece: Piece, language: str, origin: str) -> None:
         if piece.source(language) not in self.files:
             raise ConfigurationError(
-                f"{where}: no file {piece.source(language)} for split {split}: "
+                f"{origin}: no file {piece.source(language)} for split {split}: "
                 f"add it to files, or correct splits"
             )
         if is_archive(Path(piece.source(language))) != bool(piece.members):
             fault = "no archive: leave out" if piece.members else "an archive: give"
-            raise ConfigurationError(f"{where}: split {split}: {piece.file} is {fault} members")
+            raise ConfigurationError(f"{origin}: split {split}: {piece.file} is {fault} members")
         if isinstance(piece.members, Mapping) and language not in piece.members:
-            raise ConfigurationError(f"{where}: split {split}: no members for {language}")
+            raise ConfigurationError(f"{origin}: split {split}: no members for {language}")
         if piece.format not in FORMATS:
             raise ConfigurationError(
-                f"{where}: format {piece.format!r} of split {split}: use {', '.join(FORMATS)}"
+                f"{origin}: format {piece.format!r} of split {split}: use {', '.join(FORMATS)}"
             )
         column = piece.columns.get(language)
         if piece.format == "tsv" and not (isinstance(column, int) and column > 0):
             raise ConfigurationError(
-                f"{where}: columns {dict(piece.columns)} of split {split}: give {language} a "
+                f"{origin}: columns {dict(piece.columns)} of split {split}: give {language} a "
                 f"column, from 1"
             )
         try:
             codecs.lookup(piece.encoding)
         except LookupError:
             raise ConfigurationError(
-                f"{where}: encoding {piece.encoding!r} of split {split} is unknown to Python"
+                f"{origin}: encoding {piece.encoding!r} of split {split} is unknown to Python"
             ) from None
 
     def _pieces(self) -> Iterator[tuple[str, Piece]]:

@@ -8,18 +8,16 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, ClassVar, Protocol
 
-import yaml
-
 from capsnmt import resources
 from capsnmt.corpora.blocks import Part
 from capsnmt.corpora.catalogues import Catalogues
 from capsnmt.corpora.cleaning import Cleaning
 from capsnmt.corpora.published import Published
-from capsnmt.corpora.schema import build
 from capsnmt.corpora.segmentation import Segmentation
 from capsnmt.corpora.sources import Store
 from capsnmt.corpora.text import TOKENISERS
 from capsnmt.errors import ConfigurationError
+from capsnmt.settings import build, read_yaml
 
 PAIR = re.compile("[a-z]{2,3}-[a-z]{2,3}")
 
@@ -58,9 +56,13 @@ class Corpus(Protocol):
         """Return each split's pairs of raw lines, and notes for the manifest."""
 
 
-CORPORA: dict[str, Callable[[Any, str], Any]] = {
+def _catalogues(values: Any, origin: str, section: str) -> Catalogues:
+    return build(Catalogues, values, origin, section)
+
+
+CORPORA: dict[str, Callable[[Any, str, str], Any]] = {
     "published": Published.parse,
-    "catalogues": lambda values, where: build(Catalogues, values, where),
+    "catalogues": _catalogues,
 }
 
 
@@ -108,6 +110,38 @@ class Recipe:
         return ["train", "valid", *tests]
 
 
+def load_recipe(name: str, pair: str | None = None, corpora: str | None = None) -> Recipe:
+    """Load a recipe.
+
+    Args:
+        name: the name of a recipe of the project, or the path of a ``.yaml``.
+        pair: SOURCE-TARGET, for recipes that offer several; None for the recipe's first.
+        corpora: names of the training corpora to use, separated by commas; None for all.
+
+    Raises:
+        ConfigurationError: there is no such recipe, pair or corpus, or a setting is wrong.
+    """
+    known = resources.names("recipes")
+    path = resources.folder("recipes") / f"{name}.yaml" if name in known else Path(name)
+    if path.suffix != ".yaml" or not path.is_file():
+        raise ConfigurationError(
+            f"recipe {name!r} is unknown: use {', '.join(known)}, or the path of a .yaml"
+        )
+    origin = str(path)
+    values = _choose_pair(read_yaml(path), pair, origin)
+    corpus = dict(values.get("corpus") or {})
+    kind = corpus.pop("kind", None)
+    if kind not in CORPORA:
+        raise ConfigurationError(f"{origin}: corpus.kind: {kind!r}: give {' or '.join(CORPORA)}")
+    values["corpus"] = CORPORA[kind](corpus, origin, "corpus")
+    values["cleaning"] = build(Cleaning, values.get("cleaning", {}), origin, "cleaning")
+    if "segmentation" in values:
+        values["segmentation"] = build(Segmentation, values["segmentation"], origin, "segmentation")
+    recipe = build(Recipe, values, origin, name=path.stem)
+    _check(recipe, origin)
+    return recipe if corpora is None else _choose_corpora(recipe, corpora.split(","))
+
+
 def _merged(base: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
     merged = dict(base)
     for key, value in changes.items():
@@ -116,57 +150,15 @@ def _merged(base: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, An
     return merged
 
 
-def _choose_pair(values: dict[str, Any], pair: str | None, where: str) -> dict[str, Any]:
-    """Apply what the recipe says under ``pairs`` of the chosen one; the first is the default."""
+def _choose_pair(values: dict[str, Any], pair: str | None, origin: str) -> dict[str, Any]:
+    """Apply the changes under ``pairs`` for the chosen pair; the first is the default."""
     pairs = values.pop("pairs", {values.get("pair"): {}})
+    if not (isinstance(pairs, dict) and all(isinstance(each, dict) for each in pairs.values())):
+        raise ConfigurationError(f"{origin}: pairs: {pairs!r}: give a mapping of mappings")
     chosen = pair or next(iter(pairs))
     if chosen not in pairs:
-        raise ConfigurationError(f"--pair {chosen}: {where} has {', '.join(map(str, pairs))}")
+        raise ConfigurationError(f"--pair {chosen}: {origin} has {', '.join(map(str, pairs))}")
     return _merged(values, {**pairs[chosen], "pair": chosen})
-
-
-def load_recipe(name: str, pair: str | None = None, corpora: str | None = None) -> Recipe:
-    """Return the recipe `name`, or the one in the file `name` if it ends in ``.yaml``.
-
-    Args:
-        name: the name of a recipe of the project, or a path.
-        pair: SOURCE-TARGET, for recipes that offer several; None for the recipe's first.
-        corpora: names of the training corpora to use, separated by commas; None for all.
-
-    Raises:
-        ConfigurationError: no such recipe, pair or corpus, or the YAML says what a recipe cannot.
-    """
-    path = (
-        resources.folder("recipes") / f"{name}.yaml"
-        if name in resources.names("recipes")
-        else Path(name)
-    )
-    if path.suffix != ".yaml" or not path.is_file():
-        raise ConfigurationError(
-            f"recipe {name!r} is unknown: use {', '.join(resources.names('recipes'))}, or the "
-            f"path of a .yaml"
-        )
-    try:
-        values = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise ConfigurationError(f"{path}: not YAML: {' '.join(str(error).split())}") from None
-    if not isinstance(values, dict):
-        raise ConfigurationError(f"{path}: a mapping is needed, not {values!r}")
-    values = _choose_pair(values, pair, str(path))
-    corpus = dict(values.get("corpus") or {})
-    kind = corpus.pop("kind", None)
-    if kind not in CORPORA:
-        raise ConfigurationError(
-            f"{path}: corpus kind {kind!r} is unknown: use {', '.join(CORPORA)}"
-        )
-    values["corpus"] = CORPORA[kind](corpus, f"{path}, corpus")
-    values["cleaning"] = build(Cleaning, values.get("cleaning", {}), f"{path}, cleaning")
-    if "segmentation" in values:
-        said = values["segmentation"]
-        values["segmentation"] = build(Segmentation, said, f"{path}, segmentation")
-    recipe = build(Recipe, {**values, "name": path.stem}, str(path))
-    _check(recipe, str(path))
-    return recipe if corpora is None else _choose_corpora(recipe, corpora.split(","))
 
 
 def _choose_corpora(recipe: Recipe, names: list[str]) -> Recipe:
@@ -178,24 +170,24 @@ def _choose_corpora(recipe: Recipe, names: list[str]) -> Recipe:
     return replace(recipe, corpus=recipe.corpus.choose(names))
 
 
-def _check(recipe: Recipe, where: str) -> None:
+def _check(recipe: Recipe, origin: str) -> None:
     if not PAIR.fullmatch(recipe.pair):
-        raise ConfigurationError(f"{where}: pair {recipe.pair!r}: give SOURCE-TARGET, e.g. en-de")
+        raise ConfigurationError(f"{origin}: pair {recipe.pair!r}: give SOURCE-TARGET, e.g. en-de")
     if any(not split.isidentifier() for split in recipe.corpus.splits):
         raise ConfigurationError(
-            f"{where}: splits {', '.join(recipe.corpus.splits)}: letters, digits and _ only"
+            f"{origin}: splits {', '.join(recipe.corpus.splits)}: letters, digits and _ only"
         )
     for language in recipe.pair.split("-"):
-        recipe.corpus.check(language, where)
+        recipe.corpus.check(language, origin)
     splits = list(recipe.corpus.splits)
     if not {"train", "valid"} < set(splits):
         raise ConfigurationError(
-            f"{where}: splits {', '.join(splits)}: train, valid and at least one test are needed"
+            f"{origin}: splits {', '.join(splits)}: train, valid and at least one test are needed"
         )
-    recipe.segmentation.check(where)
+    recipe.segmentation.check(origin)
     for language in recipe.pair.split("-"):
         tokeniser = recipe.tokenisers.get(language)
         if tokeniser not in TOKENISERS:
             raise ConfigurationError(
-                f"{where}: tokeniser {tokeniser!r} of {language}: use {', '.join(TOKENISERS)}"
+                f"{origin}: tokeniser {tokeniser!r} of {language}: use {', '.join(TOKENISERS)}"
             )

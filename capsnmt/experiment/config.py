@@ -1,25 +1,26 @@
-"""Experiment configurations: small YAML files that extend one another, every key checked."""
+"""Experiment configurations: small YAML files that extend one another."""
 
 from __future__ import annotations
 
 import difflib
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Dict, Hashable, List, Optional, Sequence, Tuple
+from typing import Any, Dict, Iterator, List, Optional, Sequence, Tuple
 
 import yaml
 
 from capsnmt import resources
 from capsnmt.errors import ConfigurationError
-from capsnmt.experiment.schema import REQUIRED, SCHEMA, check, check_paper
+from capsnmt.experiment.schema import REQUIRED, SCHEMA, check_paper
+from capsnmt.settings import check, parse_yaml, read_yaml
 
 
 @dataclass
 class Experiment:
     """A resolved configuration.
 
-    ``settings`` are nested as :data:`capsnmt.experiment.schema.SCHEMA` says, ``origin`` tells of
-    each leaf who set it. ``paper`` is what papers print about exactly this row, by paper.
+    ``settings`` are nested as in :data:`capsnmt.experiment.schema.SCHEMA`; ``origin`` is the file
+    or flag that set each leaf. ``paper`` holds what papers print about exactly this row, by paper.
     """
 
     row: str
@@ -28,24 +29,24 @@ class Experiment:
     paper: Dict[str, Dict[str, Any]] = field(default_factory=dict)
 
     def __getitem__(self, key: str) -> Any:
-        """The value of a dotted key; ``None`` where nothing is set."""
+        """Return the value of a dotted key, or ``None`` if it is not set."""
         value: Any = self.settings
         for part in key.split("."):
             value = value.get(part) if isinstance(value, dict) else None
         return value
 
     def where(self, key: str) -> str:
-        """Who set a key: a file, or a flag of the command line."""
+        """Return what set a key: a file, or a flag of the command line."""
         return self.origin.get(key, self.row)
 
     def put(self, key: str, value: Any, origin: str) -> None:
-        """Set a dotted key; ``None`` removes it, a mapping is merged into what is there.
+        """Set a dotted key; ``None`` removes it, a mapping is merged into the existing one.
 
         Raises:
             ConfigurationError: the key is unknown or the value is not of its kind.
         """
         path = key.split(".")
-        check(path, value, origin)
+        check(SCHEMA, path, value, origin)
         if isinstance(value, dict):
             for name, inner in value.items():
                 self.put(f"{key}.{name}", inner, origin)
@@ -62,68 +63,74 @@ class Experiment:
             self.origin[key] = origin
 
 
-# Files for fairseq-hydra-train, beside the rows.
-HYDRA = "hydra"
-LISTED = 8  # names that one line of an error can bear
+HYDRA = "hydra"  # files for fairseq-hydra-train
+LISTED = 8  # names that fit into one line of an error
 
 
 def configuration_folders() -> List[Path]:
-    """Where named configurations are looked for: here first, then beside the package."""
+    """Return the folders of named configurations: the user's ``./configs``, then the project's."""
     folders = [Path("configs"), resources.folder("configs")]
-    return [folder for folder in folders if folder.is_dir()][:1] or folders[1:]
+    if folders[0].is_dir() and folders[0].resolve() != folders[1].resolve():
+        return folders
+    return folders[1:]
 
 
 def available() -> List[str]:
-    """The names ``DATASET/ROW`` of all configurations."""
+    """Return the names ``DATASET/ROW`` of all configurations."""
     return sorted(
-        path.relative_to(folder).with_suffix("").as_posix()
-        for folder in configuration_folders()
-        for path in folder.glob("*/*.yaml")
-        if path.parent.name != HYDRA
+        {
+            path.relative_to(folder).with_suffix("").as_posix()
+            for folder in configuration_folders()
+            for path in folder.glob("*/*.yaml")
+            if path.parent.name != HYDRA
+        }
     )
 
 
 def find(name: str, dataset: Optional[str] = None) -> Path:
-    """The file of a configuration given as a path, as ``DATASET/ROW``, or as ``ROW``.
+    """Return the file of a configuration given as a path, as ``DATASET/ROW``, or as ``ROW``.
 
     Raises:
-        ConfigurationError: there is none; the message lists those there are, or of many the
-            likeliest.
+        ConfigurationError: there is none; the message lists the available ones, or the most similar
+            if there are many.
     """
-    candidates = [Path(name)] if name.endswith((".yaml", ".yml")) else []
-    for folder in configuration_folders():
-        names = [f"{dataset}/{name}", name] if dataset else [name]
-        candidates += [folder / f"{candidate}.yaml" for candidate in names]
-    for path in candidates:
+    for path in _candidates(name, dataset):
         if path.is_file():
             return path
     valid = [row for row in available() if not dataset or row.startswith(dataset + "/")]
     valid = valid or available()
-    which = f"one of {', '.join(valid)}"
+    choice = f"one of {', '.join(valid)}"
     if len(valid) > LISTED:
-        whole = name if "/" in name or not dataset else f"{dataset}/{name}"
-        near = difflib.get_close_matches(whole, valid, LISTED, cutoff=0)
-        which = (
-            f"one of the {len(valid)} in {configuration_folders()[0]}, such as {', '.join(near)}"
-        )
+        full_name = name if "/" in name or not dataset else f"{dataset}/{name}"
+        similar = difflib.get_close_matches(full_name, valid, LISTED, cutoff=0)
+        folders = " and ".join(map(str, configuration_folders()))
+        choice = f"one of the {len(valid)} in {folders}, such as {', '.join(similar)}"
     raise ConfigurationError(
-        f"--config {name}: there is no such configuration: give the path of a YAML file or {which}"
+        f"--config {name}: there is no such configuration: give the path of a YAML file or {choice}"
     )
 
 
+def _candidates(name: str, dataset: Optional[str]) -> Iterator[Path]:
+    if name.endswith((".yaml", ".yml")):
+        yield Path(name)
+    for full_name in [f"{dataset}/{name}", name] if dataset else [name]:
+        for folder in configuration_folders():
+            yield folder / f"{full_name}.yaml"
+
+
 def load(path: Path, row: Optional[str] = None) -> Experiment:
-    """The configuration in ``path`` on top of all it extends.
+    """Load the configuration in ``path`` on top of all it extends.
 
     Raises:
-        ConfigurationError: one line naming the file and the key.
+        ConfigurationError: a file is missing or wrong; the message names it and the key.
     """
     experiment = Experiment(row or path.stem)
     for file, settings in reversed(_lineage(path)):
-        # A configuration inherits no printed values: they belong to one row.
+        # Printed values are not inherited: they belong to one row.
         experiment.paper = settings.pop("paper", None) or {}
         check_paper(experiment.paper, str(file))
         for key, value in settings.items():
-            experiment.put(key, value, str(file))
+            experiment.put(str(key), value, str(file))
     return experiment
 
 
@@ -145,17 +152,17 @@ def override(experiment: Experiment, assignments: Sequence[str]) -> None:
                 f"--set {assignment}: give KEY=VALUE, for example --set train.lr=0.003"
             )
         try:
-            value = yaml.safe_load(text)
+            value = parse_yaml(text)
         except yaml.YAMLError:
             value = text
         experiment.put(key, value, "--set")
 
 
 def require_complete(experiment: Experiment) -> None:
-    """Raise unless everything a run needs is set.
+    """Raise unless everything that a run needs is set.
 
     Raises:
-        ConfigurationError: naming what is missing.
+        ConfigurationError: a required key is missing, or two exclude each other.
     """
     for key in REQUIRED:
         if experiment[key] is None:
@@ -170,52 +177,32 @@ def require_complete(experiment: Experiment) -> None:
         )
 
 
-class _UniqueKeyLoader(yaml.SafeLoader):
-    """YAML lets a key stand twice and the last one win: a setting would be lost in silence."""
-
-    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> Dict[Hashable, Any]:
-        keys = [self.construct_object(key) for key, _ in node.value]
-        repeated = [key for number, key in enumerate(keys) if key in keys[:number]]
-        if repeated:
-            raise yaml.constructor.ConstructorError(
-                problem=f"{repeated[0]} stands there twice", problem_mark=node.start_mark
-            )
-        return super().construct_mapping(node, deep)
-
-
-def _read(path: Path) -> Dict[str, Any]:
-    try:
-        with open(path, encoding="utf-8") as file:
-            settings = yaml.load(file, Loader=_UniqueKeyLoader)
-    except OSError as error:
-        raise ConfigurationError(f"{path}: cannot be read: {error.strerror}") from None
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        mark = getattr(error, "problem_mark", None)
-        line = f" line {mark.line + 1}" if mark else ""
-        problem = getattr(error, "problem", None) or str(error)
-        raise ConfigurationError(f"{path}:{line} not valid YAML: {problem}") from None
-    if settings is None:
-        return {}
-    if not isinstance(settings, dict):
-        raise ConfigurationError(f"{path}: a configuration is a mapping of {', '.join(SCHEMA)}")
-    return settings
-
-
 def _lineage(path: Path) -> List[Tuple[Path, Dict[str, Any]]]:
-    """The file and all it extends, the farthest ancestor last."""
+    """Return the file and all it extends, the farthest ancestor last."""
     lineage: List[Tuple[Path, Dict[str, Any]]] = []
     while True:
-        if path.resolve() in [seen.resolve() for seen, _ in lineage]:
-            raise ConfigurationError(f"{lineage[-1][0]}: extends: {path} extends itself")
-        settings = _read(path)
+        settings = read_yaml(path)
         parent = settings.pop("extends", None)
         lineage.append((path, settings))
         if parent is None:
             return lineage
-        ancestor = path.parent / f"{parent}.yaml"
-        if not ancestor.is_file():
-            siblings = sorted(other.stem for other in path.parent.glob("*.yaml") if other != path)
-            raise ConfigurationError(
-                f"{path}: extends: there is no {ancestor}: choose from {', '.join(siblings)}"
-            )
-        path = ancestor
+        path = _ancestor(str(parent), [file for file, _ in lineage])
+
+
+def _ancestor(name: str, lineage: Sequence[Path]) -> Path:
+    """Return the file that the last one of ``lineage`` extends: a sibling, or ``DATASET/ROW``."""
+    path = lineage[-1]
+    seen = [file.resolve() for file in lineage]
+    candidates = [folder / f"{name}.yaml" for folder in (path.parent, *configuration_folders())]
+    found = [candidate for candidate in candidates if candidate.is_file()]
+    # ./configs/multi30k/base.yaml may extend the multi30k/base of the project.
+    for candidate in found:
+        if candidate.resolve() not in seen:
+            return candidate
+    if found:
+        raise ConfigurationError(f"{path}: extends: {name}: {found[0]} extends itself")
+    siblings = sorted(other.stem for other in path.parent.glob("*.yaml") if other != path)
+    raise ConfigurationError(
+        f"{path}: extends: there is no {candidates[0]}: give DATASET/ROW or one of "
+        f"{', '.join(siblings)}"
+    )

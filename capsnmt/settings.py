@@ -1,0 +1,205 @@
+"""Settings from YAML files: reading them, and checking every key and value.
+
+Configurations of experiments and recipes of corpora share this. An error is one line that names the
+origin (a file or a flag), the dotted key, the value and what is allowed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import MISSING, dataclass, field, fields
+from pathlib import Path
+from typing import Any, Callable, Dict, Hashable, Mapping, Sequence, Type, TypeVar, Union
+
+import yaml
+
+from capsnmt.errors import ConfigurationError
+
+MAX_BYTES = 1 << 20
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Kind:
+    """The values that a key may take: their description and a test."""
+
+    allowed: str
+    fits: Callable[[Any], bool]
+
+
+@dataclass(frozen=True)
+class Free:
+    """A section with free keys; their values are of one kind, except the ``known`` ones."""
+
+    kind: Union[Kind, Mapping[str, Kind]]
+    known: Mapping[str, Kind] = field(default_factory=dict)
+
+
+Node = Union[Kind, Free, Mapping[str, Any]]
+
+
+def one_of(*values: str) -> Kind:
+    """Return the kind of a key with a few allowed values."""
+    return Kind(" or ".join(values), lambda value: value in values)
+
+
+def _is_int(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, float) or _is_int(value)
+
+
+TEXT = Kind("a text", lambda value: isinstance(value, str))
+WHOLE = Kind("a whole number", _is_int)
+COUNT = Kind("a whole number, 1 or more", lambda value: _is_int(value) and value > 0)
+NUMBER = Kind("a number", _is_number)
+POSITIVE = Kind("a number above 0", lambda value: _is_number(value) and value > 0)
+SWITCH = Kind("true or false", lambda value: isinstance(value, bool))
+FLAG = Kind("a text, a number, true or false", lambda value: isinstance(value, (str, int, float)))
+LIST = Kind("a list", lambda value: isinstance(value, list))
+SECTION = Kind("a mapping", lambda value: isinstance(value, dict))
+ANY = Kind("anything", lambda value: True)
+
+# The kinds of a dataclass's fields, by the beginning of their annotations.
+FIELDS = {
+    "Mapping": SECTION,
+    "tuple": LIST,
+    "str": TEXT,
+    "bool": SWITCH,
+    "int": WHOLE,
+    "float": NUMBER,
+}
+
+
+def check(schema: Mapping[str, Any], path: Sequence[str], value: Any, origin: str) -> None:
+    """Raise unless ``value`` is allowed at ``path``; ``None``, which unsets a key, always is.
+
+    Args:
+        schema: key -> `Kind`, `Free`, or the schema of a section.
+        path: the parts of the dotted key.
+        value: its value.
+        origin: the file or flag that sets it.
+
+    Raises:
+        ConfigurationError: the key is unknown or the value is not of its kind.
+    """
+    node: Node = schema
+    for depth, part in enumerate(path):
+        section = ".".join(path[:depth])
+        if isinstance(node, Kind):
+            raise ConfigurationError(
+                f"{origin}: {'.'.join(path)}: {section} takes {node.allowed}, it has no keys"
+            )
+        if isinstance(node, Free):
+            node = node.known.get(part, node.kind)
+            continue
+        if part not in node:
+            raise _unknown(".".join(path), section or "the file", node, origin)
+        node = node[part]
+    if value is not None:
+        _check_value(node if isinstance(node, Kind) else SECTION, ".".join(path), value, origin)
+
+
+def build(cls: Type[T], values: Any, origin: str, section: str = "", **fixed: Any) -> T:
+    """Return an instance of a dataclass, made of a mapping whose keys and values are checked.
+
+    Args:
+        cls: the dataclass; its fields are the allowed keys.
+        values: the mapping.
+        origin: the file that it comes from.
+        section: its dotted key in that file; empty for the file itself.
+        **fixed: fields that the mapping may not set.
+
+    Raises:
+        ConfigurationError: a key is unknown or missing, or a value is not of its kind.
+    """
+    prefix = f"{section}." if section else ""
+    place = section or "the file"
+    _check_value(SECTION, place, values, origin)
+    every = {item.name: item for item in fields(cls)}  # type: ignore[arg-type]
+    known = {name: item for name, item in every.items() if name not in fixed}
+    for name in values:
+        if name not in known:
+            raise _unknown(f"{prefix}{name}", place, known, origin)
+    for name, item in known.items():
+        if name in values:
+            # The annotations are text, because nothing here evaluates them.
+            kind = FIELDS.get(str(item.type).split("[")[0], ANY)
+            _check_value(kind, f"{prefix}{name}", values[name], origin)
+        elif item.default is MISSING and item.default_factory is MISSING:
+            raise ConfigurationError(
+                f"{origin}: {prefix}{name} is not set: {place} may have {', '.join(known)}"
+            )
+    return cls(**values, **fixed)
+
+
+def _unknown(key: str, section: str, known: Mapping[str, Any], origin: str) -> ConfigurationError:
+    return ConfigurationError(
+        f"{origin}: {key}: unknown key: {section} may have {', '.join(known)}"
+    )
+
+
+def _check_value(kind: Kind, key: str, value: Any, origin: str) -> None:
+    if not kind.fits(value):
+        raise ConfigurationError(f"{origin}: {key}: {value!r}: give {kind.allowed}")
+
+
+class _Loader(yaml.SafeLoader):
+    """YAML without two traps.
+
+    Of a repeated key the last one would win, and a setting be lost in silence. An alias lets a
+    short text describe a huge value.
+    """
+
+    def compose_node(self, parent: Any, index: Any) -> Any:
+        if self.check_event(yaml.AliasEvent):
+            mark = self.peek_event().start_mark
+            raise yaml.constructor.ConstructorError(
+                problem="aliases (*name) are not supported: write the value out", problem_mark=mark
+            )
+        return super().compose_node(parent, index)
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> Dict[Hashable, Any]:
+        keys = [self.construct_object(key) for key, _ in node.value]
+        repeated = [key for number, key in enumerate(keys) if key in keys[:number]]
+        if repeated:
+            raise yaml.constructor.ConstructorError(
+                problem=f"the key {repeated[0]} is repeated", problem_mark=node.start_mark
+            )
+        return super().construct_mapping(node, deep)
+
+
+def parse_yaml(text: str) -> Any:
+    """Return the value of a YAML text.
+
+    Raises:
+        yaml.YAMLError: it is not valid YAML, repeats a key or has an alias.
+    """
+    return yaml.load(text, Loader=_Loader)
+
+
+def read_yaml(path: Path) -> Dict[str, Any]:
+    """Read a YAML file that holds a mapping; an empty file is an empty one.
+
+    Raises:
+        ConfigurationError: it cannot be read, is not valid, too large, or not a mapping.
+    """
+    try:
+        if path.stat().st_size > MAX_BYTES:
+            raise ConfigurationError(f"{path}: more than {MAX_BYTES:,} bytes: give a smaller file")
+        settings = parse_yaml(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ConfigurationError(f"{path}: cannot be read: {error.strerror}") from None
+    except RecursionError:
+        raise ConfigurationError(f"{path}: not valid YAML: nested too deeply") from None
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        mark = getattr(error, "problem_mark", None)
+        line = f" line {mark.line + 1}:" if mark else ""
+        problem = getattr(error, "problem", None) or " ".join(str(error).split())
+        raise ConfigurationError(f"{path}:{line} not valid YAML: {problem}") from None
+    if settings is None:
+        return {}
+    if not isinstance(settings, dict):
+        raise ConfigurationError(f"{path}: a mapping of keys to values is needed")
+    return settings

@@ -1,0 +1,142 @@
+"""The validator of settings: every kind, every trap of YAML, each refused in one line."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Dict, Mapping
+
+import pytest
+
+from capsnmt.errors import ConfigurationError
+from capsnmt.settings import (
+    COUNT,
+    FLAG,
+    LIST,
+    MAX_BYTES,
+    NUMBER,
+    POSITIVE,
+    SECTION,
+    SWITCH,
+    TEXT,
+    WHOLE,
+    Free,
+    Kind,
+    build,
+    check,
+    one_of,
+    read_yaml,
+)
+
+VALUES = ["text", 0, 1, -1, 0.5, True, [1], {"a": 1}, None]
+FITTING = {
+    TEXT: ["text"],
+    WHOLE: [0, 1, -1],
+    COUNT: [1],
+    NUMBER: [0, 1, -1, 0.5],
+    POSITIVE: [1, 0.5],
+    SWITCH: [True],
+    FLAG: ["text", 0, 1, -1, 0.5, True],
+    LIST: [[1]],
+    SECTION: [{"a": 1}],
+    one_of("text", "other"): ["text"],
+}
+
+
+@pytest.mark.parametrize("kind", FITTING, ids=lambda kind: kind.allowed)
+def test_a_kind_takes_its_values_and_no_other(kind: Kind):
+    taken = [value for value in VALUES if kind.fits(value)]
+    assert [(value, type(value)) for value in taken] == [(v, type(v)) for v in FITTING[kind]]
+
+
+SCHEMA: Dict[str, Any] = {"name": TEXT, "batch": {"size": COUNT}, "flags": Free(FLAG, {"n": COUNT})}
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "message"),
+    [
+        ("nmae", "x", "nmae: unknown key: the file may have name, batch, flags"),
+        ("batch.siez", 1, "batch.siez: unknown key: batch may have size"),
+        ("batch.size", 0, "batch.size: 0: give a whole number, 1 or more"),
+        ("batch", 3, "batch: 3: give a mapping"),
+        ("flags.n", 0, "flags.n: 0: give a whole number, 1 or more"),
+        ("flags.other", [], "flags.other: []: give a text, a number, true or false"),
+        ("name.x", 1, "name.x: name takes a text, it has no keys"),
+    ],
+)
+def test_a_wrong_key_or_value_is_named_with_its_origin(key: str, value: Any, message: str):
+    with pytest.raises(ConfigurationError) as error:
+        check(SCHEMA, key.split("."), value, "row.yaml")
+    assert str(error.value) == f"row.yaml: {message}"
+
+
+@pytest.mark.parametrize("value", [None, 3])
+def test_a_right_value_and_the_one_that_unsets_pass(value: Any):
+    check(SCHEMA, ["batch", "size"], value, "row.yaml")
+
+
+@dataclass
+class Settings:
+    name: str
+    size: int
+    limits: Mapping[str, int]
+    ratio: float = 1.0
+    joint: bool = True
+    files: tuple[str, ...] = ()
+
+
+GOOD = {"size": 3, "limits": {}}
+
+
+def test_a_dataclass_is_built_of_a_mapping():
+    built = build(Settings, {**GOOD, "files": ["a"]}, "x.yaml", "part", name="fixed")
+    assert (built.size, built.files, built.ratio, built.name) == (3, ["a"], 1.0, "fixed")
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ([1], "part: [1]: give a mapping"),
+        ({"size": 3}, "part.limits is not set: part may have size, limits, ratio, joint, files"),
+        ({**GOOD, "siez": 3}, "part.siez: unknown key: part may have size, limits"),
+        ({**GOOD, "name": "x"}, "part.name: unknown key"),
+        ({**GOOD, "size": True}, "part.size: True: give a whole number"),
+        ({**GOOD, "limits": 3}, "part.limits: 3: give a mapping"),
+        ({**GOOD, "ratio": "x"}, "part.ratio: 'x': give a number"),
+        ({**GOOD, "joint": 1}, "part.joint: 1: give true or false"),
+        ({**GOOD, "files": "x"}, "part.files: 'x': give a list"),
+    ],
+)
+def test_a_wrong_mapping_is_named_with_its_origin(values: Any, message: str):
+    with pytest.raises(ConfigurationError) as error:
+        build(Settings, values, "x.yaml", "part", name="fixed")
+    assert str(error.value).startswith(f"x.yaml: {message}")
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("a: 1\nb: {c: 1, c: 2}", " line 2: not valid YAML: the key c is repeated"),
+        ("a: [1\nb: {", " line 2: not valid YAML: "),
+        ("a: &x [1]\nb: *x", " line 2: not valid YAML: aliases (*name) are not supported"),
+        ("a: !!python/name:os.system", " line 1: not valid YAML: could not determine"),
+        ("- a list", " a mapping of keys to values is needed"),
+        ("[" * 5000, " not valid YAML: nested too deeply"),
+        ("a: " + "x" * MAX_BYTES, " more than 1,048,576 bytes"),
+        (b"a: \xff", " not valid YAML: "),
+        (None, " cannot be read: No such file or directory"),
+    ],
+)
+def test_a_file_that_is_no_settings_is_one_line(tmp_path: Path, text: Any, message: str):
+    path = tmp_path / "bad.yaml"
+    if text is not None:
+        path.write_bytes(text if isinstance(text, bytes) else text.encode())
+    with pytest.raises(ConfigurationError) as error:
+        read_yaml(path)
+    assert str(error.value).startswith(f"{path}:{message}")
+    assert "\n" not in str(error.value)
+
+
+def test_an_empty_file_sets_nothing(tmp_path: Path):
+    (tmp_path / "empty.yaml").write_text("# nothing\n")
+    assert read_yaml(tmp_path / "empty.yaml") == {}
