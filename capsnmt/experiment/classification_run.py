@@ -19,13 +19,15 @@ from capsnmt.errors import ConfigurationError
 from capsnmt.experiment import flags, process
 from capsnmt.experiment.commands import USER_DIR, Command
 from capsnmt.experiment.config import Experiment, load, override
-from capsnmt.experiment.stages import Stages
 from capsnmt.files import locked, read_json, write_json
 from capsnmt.report.classification import classification
 from capsnmt.report.page import write_page
-from capsnmt.runs.classification import CONFIG, RESULTS, read_results
+from capsnmt.runs.classification import load_classifier_run
+from capsnmt.runs.find import find_runs
+from capsnmt.runs.stages import StageRecords
 from capsnmt.sentences.probing.senteval import TASKS, require_task
 
+CONFIG, RESULTS = "config.json", "results.json"
 BASE = "base"  # what the rows of a folder extend
 # one thread must not wait for another by spinning, on cores that other work shares
 ENVIRONMENT = {"OMP_WAIT_POLICY": "PASSIVE", "PYTHONPATH": str(USER_DIR.parent)}
@@ -116,9 +118,9 @@ def execute(run: Run) -> None:
                 f"delete the folder"
             )
         write_json(path, description)
-        stages = Stages(run.folder)
+        stages = StageRecords(run.folder / "stages.json")
         train, last = run.train(), run.checkpoints / "checkpoint_last.pt"
-        if not stages.complete(train, [], [run.model]):
+        if not stages.complete(train.stage, train.argv, [], [run.model]):
             warning = recover(run.checkpoints)
             if warning:
                 print(f"warning: {warning}", flush=True)
@@ -128,12 +130,12 @@ def execute(run: Run) -> None:
                 _run(run, train, lock)
             if not run.model.exists():
                 raise ConfigurationError(f"{run.folder}: the training left no {run.model.name}")
-            stages.record(train, [], [run.model])
+            stages.record(train.stage, train.argv, [], [run.model])
             last.unlink()  # complete: nothing is resumed, and the best one is kept
         evaluate = run.evaluate()
-        if not stages.complete(evaluate, [run.model], [run.folder / RESULTS]):
+        if not stages.complete(evaluate.stage, evaluate.argv, [run.model], [run.folder / RESULTS]):
             _run(run, evaluate, lock)
-            stages.record(evaluate, [run.model], [run.folder / RESULTS])
+            stages.record(evaluate.stage, evaluate.argv, [run.model], [run.folder / RESULTS])
     result = read_json(run.folder / RESULTS)
     test = result["splits"]["test"]
     print(
@@ -248,7 +250,8 @@ def main(arguments: Optional[Sequence[str]] = None) -> int:
         else:
             execute(run)
     if not options.dry_run:
-        print(write_page([classification(read_results([options.output]))], options.output))
+        found = [load_classifier_run(folder) for folder in find_runs([options.output]).finished]
+        print(write_page([classification(found)], options.output))
     return 0
 
 

@@ -17,8 +17,8 @@ from capsnmt.experiment.config import Experiment, find, load, override, require_
 from capsnmt.experiment.devices import TRAINING, Device, choose_device
 from capsnmt.experiment.process import Stopped, stoppable
 from capsnmt.experiment.runner import StageFailed, execute, prepare, say
-from capsnmt.experiment.summary import lines, summarise
 from capsnmt.files import locked
+from capsnmt.runs.summary import lines, summarise
 
 INTERRUPTED = 130
 
@@ -85,10 +85,11 @@ def launch(args: argparse.Namespace, argv: Sequence[str]) -> None:
             execute(run)
     if submits:
         return
-    row = runs[0].folder.parent
-    with locked(row / ".lock", f"{row / '.lock'}: another launcher still writes summary.json"):
-        summary = summarise(row, runs[0].folder / "config.json")
-    say(f"== {summary['row']}: {row / 'summary.json'}")
+    folder = runs[0].folder
+    lock = folder.row / ".lock"
+    with locked(lock, f"{lock}: another launcher still writes {folder.summary.name}"):
+        summary = summarise(folder)
+    say(f"== {summary.row}: {folder.summary}")
     for line in lines(summary):
         say(f"  {line}")
 

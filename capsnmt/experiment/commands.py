@@ -14,6 +14,7 @@ from capsnmt.experiment import flags
 from capsnmt.experiment.config import Experiment
 from capsnmt.experiment.devices import Batch, Device, split_batch, train_prefix
 from capsnmt.files import temporary_path
+from capsnmt.runs.folder import RunFolder
 
 USER_DIR = Path(capsnmt.__file__).parent
 
@@ -66,25 +67,23 @@ class Run:
     baseline: Optional[str] = None
 
     @property
-    def folder(self) -> Path:
-        """Where everything of this run is."""
+    def folder(self) -> RunFolder:
+        """The folder of this run."""
         return self.of(self.experiment.row)
 
-    def of(self, row: str) -> Path:
+    def of(self, row: str) -> RunFolder:
         """The folder of another row with the same seed."""
-        return self.output / row / f"seed-{self.seed}"
+        return RunFolder(self.output / row / f"seed-{self.seed}")
 
     @property
     def checkpoints(self) -> Path:
         """Where fairseq saves."""
-        return self.folder / "checkpoints"
+        return self.folder.checkpoints
 
     @property
     def model(self) -> Path:
         """The checkpoint that is evaluated: the average, or the last where none is wanted."""
-        if self.experiment["average"]:
-            return self.folder / "averaged.pt"
-        return self.checkpoints / "checkpoint_last.pt"
+        return self.folder.averaged if self.experiment["average"] else self.folder.last_checkpoint
 
     @property
     def test_sets(self) -> Dict[str, str]:
@@ -93,7 +92,7 @@ class Run:
 
     def generated(self, test_set: str, row: Optional[str] = None) -> Path:
         """The output of fairseq-generate on a test set."""
-        return self.of(row or self.experiment.row) / f"generate-{test_set}.txt"
+        return self.of(row or self.experiment.row).generated(test_set)
 
     @property
     def batch(self) -> Batch:
@@ -120,7 +119,7 @@ class Run:
 
     def scored(self, test_set: str) -> Path:
         """The scores of one test set."""
-        return self.folder / f"scores-{test_set}.json"
+        return self.folder.scored(test_set)
 
     def reference(self, test_set: str) -> Path:
         """The reference of a test set: untouched text in the target language."""

@@ -43,7 +43,7 @@ def header(run: Run) -> List[str]:
         "data": f"{run.data.folder} (manifest.json tells how each file was made)",
         "training": f"{run.checkpoints}, train.log",
         "model": str(run.model),
-        "results": f"{run.folder / 'scores.json'}, {run.folder.parent / 'summary.json'}",
+        "results": f"{run.folder.scores}, {run.folder.summary}",
     }
     width = max(map(len, files))
     return [

@@ -8,6 +8,8 @@ import time
 from collections import deque
 from typing import Any, Callable, Deque, Dict, Optional, TextIO
 
+from capsnmt.runs.learning_curve import clock
+
 BEGUN = "Start iterating over samples"
 STOPPED = re.compile(r"\| capsnmt\.experiment\.preemption \| stopped by ")
 LINE = re.compile(r"^\S+ \S+ \| INFO \| (?P<tag>\S+) \| (?P<stats>\{.*\})\s*$")
@@ -80,13 +82,3 @@ def parse(line: str) -> Optional[Dict[str, Any]]:
     except ValueError:  # fairseq prints its own configuration in braces, too
         return None
     return stats if isinstance(stats, dict) else None
-
-
-def clock(seconds: float) -> str:
-    """A duration as hours:minutes:seconds.
-
-    >>> clock(3725.4)
-    '1:02:05'
-    """
-    minutes, rest = divmod(int(seconds), 60)
-    return f"{minutes // 60}:{minutes % 60:02d}:{rest:02d}"

@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import signal
 import sys
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, ContextManager, Dict, Iterable, Sequence, TextIO
+from typing import ContextManager, Dict, Iterable, Sequence, TextIO
 
 from capsnmt.checkpoints.recovery import LAST, STOP_FILE, recover, updates_done
 from capsnmt.errors import ConfigurationError
 from capsnmt.experiment import commands, process
 from capsnmt.experiment.commands import Command, Run
+from capsnmt.experiment.description import describe
 from capsnmt.experiment.plan import script
 from capsnmt.experiment.process import Stopped
 from capsnmt.experiment.progress import TrainingProgress
-from capsnmt.experiment.settings import TRAINED_ON, describe, differences
-from capsnmt.experiment.stages import Stages
-from capsnmt.files import atomic_writer, locked, read_json, sha256, write_json
+from capsnmt.files import atomic_writer, locked, read_json, sha256
+from capsnmt.runs.comparison import differences
+from capsnmt.runs.records import Description
+from capsnmt.runs.stages import StageRecords
 
 PREPARING_PATIENCE = 24 * 3600.0
 
@@ -25,8 +28,8 @@ class StageFailed(Exception):  # noqa: N818  a stage fails, the launcher does no
     """A command of a stage ended with an error."""
 
 
-def execute(run: Run) -> Dict[str, Any]:
-    """Bring a run to its end and return its scores by test set.
+def execute(run: Run) -> None:
+    """Bring a run to its end.
 
     Raises:
         ConfigurationError: the folder belongs to other settings or another launcher.
@@ -34,7 +37,7 @@ def execute(run: Run) -> Dict[str, Any]:
         Stopped: SIGINT or SIGTERM; the same call goes on from there.
     """
     with _alone(run) as lock:
-        return _Runner(run, lock).execute()
+        _Runner(run, lock).execute()
 
 
 def prepare(run: Run) -> None:
@@ -51,31 +54,30 @@ def prepare(run: Run) -> None:
 
 def _alone(run: Run) -> ContextManager[int]:
     busy = f"{run.folder}: another launcher is running here: wait for it or give another --output"
-    return locked(run.folder / ".lock", busy)
+    return locked(run.folder.lock, busy)
 
 
 class _Runner:
     def __init__(self, run: Run, lock: int) -> None:
         self.run, self.lock = run, lock
-        self.stages = Stages(run.folder)
+        self.stages = StageRecords(run.folder.stages)
         self.environment = commands.environment(run.device)
 
-    def execute(self) -> Dict[str, Any]:
+    def execute(self) -> None:
         run = self.run
         say(f"== {run.experiment.row}, seed {run.seed}, on {run.device}: {run.folder}")
         self.prepare()
         description = describe(run, self.check_data())
-        self.check_unchanged(description)
-        write_json(run.folder / "config.json", description)
-        with atomic_writer(run.folder / "commands.sh") as file:
+        run.folder.write_description(self.check_unchanged(description))
+        with atomic_writer(run.folder.commands) as file:
             file.write(script(run))
         self.train()
         self.average()
         for test_set in run.test_sets:
             self.generate(test_set)
-        scores = {test_set: self.score(test_set) for test_set in run.test_sets}
-        write_json(run.folder / "scores.json", scores)
-        return scores
+        for test_set in run.test_sets:
+            self.score(test_set)
+        run.folder.write_scores(run.test_sets)
 
     def prepare(self) -> None:
         command, data = commands.prepare(self.run), self.run.data
@@ -109,19 +111,19 @@ class _Runner:
                 raise ConfigurationError(f"{dictionary}: is missing: give another --prepared")
         return {dictionary.name: sha256(dictionary) for dictionary in dictionaries}
 
-    def check_unchanged(self, description: Dict[str, Any]) -> None:
+    def check_unchanged(self, description: Description) -> Description:
         """Raise if the checkpoints in the folder come from other settings or a longer training.
 
-        A finished training keeps the device it had in the description.
+        A finished training keeps the device and versions it had in the description.
         """
-        run, path = self.run, self.run.folder / "config.json"
+        run = self.run
         recovered = recover(run.checkpoints)
         if recovered:
             say(f"warning: {recovered}")
         done, total = updates_done(run.checkpoints), run.experiment["train.max-update"]
-        if not done or not path.exists():
-            return
-        before = read_json(path)
+        if not done or not run.folder.exists:
+            return description
+        before = run.folder.read_description()
         for key, old, new in differences(before, description):
             raise ConfigurationError(
                 f"{run.folder}: was trained with {key} {old}, not {new}: give another --name or "
@@ -132,8 +134,15 @@ class _Runner:
                 f"{run.folder}: already has {done:,} updates, more than the {total:,} asked for: "
                 f"give --max-update {done} or more, or another --output"
             )
-        if done == total:
-            description.update({key: before[key] for key in TRAINED_ON if key in before})
+        if done < total:
+            return description
+        return replace(
+            description,
+            device=before.device,
+            device_name=before.device_name,
+            threads=before.threads,
+            versions=before.versions,
+        )
 
     def train(self) -> None:
         run, command = self.run, commands.train(self.run)
@@ -141,16 +150,16 @@ class _Runner:
         last = run.checkpoints / LAST
         # An early stop leaves fewer updates; then the record tells. fairseq itself would make one
         # update too many when started on a finished training.
-        if done == total or self.stages.complete(command, [], [last]):
+        if done == total or self.stages.complete(command.stage, command.argv, [], [last]):
             say(f"-- train: complete at {done:,} updates")
             return
         # Scores of fewer updates would pass for those of this training until it ends.
-        (run.folder / "scores.json").unlink(missing_ok=True)
+        run.folder.scores.unlink(missing_ok=True)
         say(f"-- train: {f'resuming at {done:,} of ' if done else ''}{total:,} updates")
         say(f"   {run.batch}")
         if run.left_out:
             say(f"warning: {run.left_out}")
-        path, request = run.folder / "train.log", run.checkpoints / STOP_FILE
+        path, request = run.folder.train_log, run.checkpoints / STOP_FILE
         with open(path, "a", encoding="utf-8") as log, self.console() as console:
             progress = TrainingProgress(total, log, console, say)
 
@@ -171,7 +180,7 @@ class _Runner:
         self.check(command, status, progress.tail)
         if not updates_done(run.checkpoints):
             raise StageFailed(f"train: no checkpoint in {run.checkpoints}")
-        self.stages.record(command, [], [last])
+        self.stages.record(command.stage, command.argv, [], [last])
 
     def average(self) -> None:
         command = commands.average(self.run)
@@ -198,15 +207,14 @@ class _Runner:
 
             status = process.run(command.argv, self.environment, keep, console, self.lock)
             self.check(command, status)
-        self.stages.record(command, inputs, outputs)
+        self.stages.record(command.stage, command.argv, inputs, outputs)
 
-    def score(self, test_set: str) -> Any:
+    def score(self, test_set: str) -> None:
         run = self.run
         inputs = [run.generated(test_set), run.reference(test_set)]
         if run.baseline:
             inputs.append(run.generated(test_set, run.baseline))
         self.stage(commands.score(run, test_set), inputs, [run.scored(test_set)])
-        return read_json(run.scored(test_set))
 
     def stage(self, command: Command, inputs: Sequence[Path], outputs: Sequence[Path]) -> None:
         """Run a command unless it is complete; its output streams through."""
@@ -221,16 +229,16 @@ class _Runner:
         missing = [str(output) for output in outputs if not output.exists()]
         if missing:
             raise StageFailed(f"{command.stage}: ended without writing {', '.join(missing)}")
-        self.stages.record(command, inputs, outputs)
+        self.stages.record(command.stage, command.argv, inputs, outputs)
 
     def skip(self, command: Command, inputs: Sequence[Path], outputs: Sequence[Path]) -> bool:
-        complete = self.stages.complete(command, inputs, outputs)
+        complete = self.stages.complete(command.stage, command.argv, inputs, outputs)
         say(f"-- {command.stage}{': complete' if complete else ''}")
         return complete
 
     def console(self) -> TextIO:
         """Everything the commands print that is not shown."""
-        path = self.run.folder / "console.log"
+        path = self.run.folder.console_log
         return open(path, "a", encoding="utf-8", errors="surrogateescape")
 
     def check(self, command: Command, status: int, tail: Iterable[str] = ()) -> None:
@@ -239,7 +247,7 @@ class _Runner:
                 print(line, file=sys.stderr)
             ended = f"exit status {status}" if status > 0 else f"signal {-status}"
             raise StageFailed(
-                f"{command.stage} failed with {ended}: see {self.run.folder / 'console.log'}; the "
+                f"{command.stage} failed with {ended}: see {self.run.folder.console_log}; the "
                 f"same command goes on from there once the cause is gone"
             )
 

@@ -12,7 +12,8 @@ from capsnmt.errors import ConfigurationError
 from capsnmt.experiment import plan
 from capsnmt.experiment.arguments import without_submission
 from capsnmt.experiment.commands import Run
-from capsnmt.files import atomic_writer, read_json, write_json
+from capsnmt.files import atomic_writer
+from capsnmt.runs.folder import RunFolder
 
 # What a large model needs to end its update and to save on a busy file system.
 SECONDS_TO_SAVE = 120
@@ -40,7 +41,7 @@ def job_script(run: Run, argv: Sequence[str], partition: str) -> str:
         "--requeue",
         "--open-mode=append",
         f"--signal=B:USR1@{SECONDS_TO_SAVE}",
-        f"--output={str(run.folder.resolve()).replace('%', '%%')}/slurm-%j.log",
+        f"--output={str(run.folder.path.resolve()).replace('%', '%%')}/slurm-%j.log",
         f"--chdir={Path.cwd()}",
     ]
     # Without it the node of the job would take what it finds.
@@ -61,7 +62,7 @@ def job_script(run: Run, argv: Sequence[str], partition: str) -> str:
 def submission(run: Run, argv: Sequence[str], partition: str) -> str:
     """What ``--slurm`` does, as a script; what the job itself does then, as its comments."""
     stages = plan.plan(run)
-    job = run.folder / "job.sh"
+    job = run.folder.job_script
     lines = ["#!/usr/bin/env bash", *plan.header(run), "set -euo pipefail", *plan.exports(run)]
     for command in [stage for stage in stages if stage.stage == "prepare"]:
         lines += ["", "# prepare, here: nodes of a cluster often have no network"]
@@ -84,28 +85,25 @@ def submit(run: Run, argv: Sequence[str], partition: str) -> str:
     Raises:
         ConfigurationError: there is no SLURM here, or it refuses the job.
     """
-    path = run.folder / "job.sh"
+    path = run.folder.job_script
     with atomic_writer(path) as file:
         file.write(job_script(run, argv, partition))
     after = alive(run.of(run.baseline)) if run.baseline else None
     waits = [f"--dependency=afterok:{after}"] if after else []
     job = _run("sbatch", "--parsable", *waits, str(path)).partition(";")[0]
-    write_json(run.folder / "job.json", {"id": job})
+    run.folder.write_job(job)
     return job
 
 
 def tell(run: Run, job: str) -> str:
     """A sentence on a job and its log."""
-    return f"job {job} ({_state(job).lower()}), log {run.folder / f'slurm-{job}.log'}"
+    return f"job {job} ({_state(job).lower()}), log {run.folder.job_log(job)}"
 
 
-def alive(folder: Path) -> Optional[str]:
+def alive(folder: RunFolder) -> Optional[str]:
     """The number of the job of a run's folder if SLURM still has it in its queue."""
-    path = folder / "job.json"
-    if not path.exists():
-        return None
-    job = str(read_json(path).get("id"))
-    return job if _state(job) else None
+    job = folder.read_job()
+    return job if job and _state(job) else None
 
 
 def requeue(variables: Mapping[str, str], tell: Callable[[str], object]) -> None:

@@ -13,9 +13,9 @@ from capsnmt.errors import ConfigurationError
 from capsnmt.report.classification import classification
 from capsnmt.report.page import HTML, MARKDOWN, Part, write_page
 from capsnmt.report.translation import translation
-from capsnmt.runs.classification import has_results, read_results
+from capsnmt.runs.classification import load_classifier_run
 from capsnmt.runs.find import find_runs
-from capsnmt.runs.run import check_comparable, load_run
+from capsnmt.runs.finished import check_comparable, load_run
 
 
 def main(argv: Optional[Sequence[str]] = None) -> int:
@@ -43,17 +43,17 @@ def parts(folders: Sequence[Path], samples: int) -> Iterator[Part]:
     Raises:
         ConfigurationError: a folder has no finished run, or a run is damaged.
     """
-    classifiers = [folder for folder in folders if has_results(folder)]
-    translators = [folder for folder in folders if folder not in classifiers]
+    found = find_runs(folders)
+    for folder in found.unfinished:
+        print(f"warning: {folder}: is not finished, and left out", file=sys.stderr)
+    classifiers = [folder for folder in found.finished if folder.result.is_file()]
+    translators = [folder for folder in found.finished if folder not in classifiers]
     if translators:
-        finished, unfinished = find_runs(translators)
-        for folder in unfinished:
-            print(f"warning: {folder}: is not finished, and left out", file=sys.stderr)
-        runs = [load_run(folder) for folder in finished]
+        runs = [load_run(folder) for folder in translators]
         check_comparable(runs)
         yield translation(runs, samples)
     if classifiers:
-        yield classification(read_results(classifiers))
+        yield classification([load_classifier_run(folder) for folder in classifiers])
 
 
 def parse(argv: Optional[Sequence[str]] = None) -> argparse.Namespace:

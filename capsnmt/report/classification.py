@@ -12,7 +12,8 @@ from capsnmt.evaluation.seeds import Spread
 from capsnmt.report.blocks import Block, Figure, Paragraph, Table, Text
 from capsnmt.report.figures import accuracy_by_operators
 from capsnmt.report.page import Part
-from capsnmt.runs.classification import Result, in_order, over_seeds
+from capsnmt.runs.classification import ClassifierRun, in_order, over_seeds
+from capsnmt.runs.records import Measures
 from capsnmt.sentences.probing.senteval import TASKS
 
 # the systems of Li et al. 2021, then those of Li et al. 2019
@@ -20,7 +21,7 @@ ROWS = ("baseline", "disagreement", "aggregation", "both", "simple", "em")
 LOGIC = "logical_inference"
 
 
-def classification(results: Sequence[Result]) -> Part:
+def classification(results: Sequence[ClassifierRun]) -> Part:
     """All that the page says of these results: of at least one run."""
     probing = [result for result in results if result.task == "probing"]
     logic = [result for result in results if result.task == LOGIC]
@@ -29,7 +30,7 @@ def classification(results: Sequence[Result]) -> Part:
     if probing:
         sections["Probing"] = [probing_table(probing), Paragraph(_seeds(probing))]
     if logic:
-        majority = logic[0].measures["majority"]
+        majority = logic[0].measures.majority
         alt = "Test accuracy of each system by the number of operators; the table has the numbers."
         sections["Logical inference"] = [
             Figure(LOGIC, alt, "Test accuracy by the operators of the longer sentence."),
@@ -38,7 +39,7 @@ def classification(results: Sequence[Result]) -> Part:
         ]
         rows, buckets = _row_names(logic), buckets_of(logic)
         accuracy = {
-            row: {int(b): over_seeds(logic, row, bucket_accuracy(b)) for b in buckets}
+            row: {bucket: over_seeds(logic, row, bucket_accuracy(bucket)) for bucket in buckets}
             for row in rows
         }
         figures[LOGIC] = functools.partial(accuracy_by_operators, accuracy, majority)
@@ -52,11 +53,11 @@ def number(value: Optional[Spread]) -> str:
     return f"{value.mean:.2f}" + ("" if value.std is None else f" ± {value.std:.2f}")
 
 
-def _row_names(results: Sequence[Result]) -> List[str]:
+def _row_names(results: Sequence[ClassifierRun]) -> List[str]:
     return in_order((result.row for result in results), ROWS)
 
 
-def _seeds(results: Sequence[Result]) -> str:
+def _seeds(results: Sequence[ClassifierRun]) -> str:
     seeds = sorted({result.seed for result in results})
     deviation = "; mean ± standard deviation" if len(seeds) > 1 else ""
     return (
@@ -65,7 +66,7 @@ def _seeds(results: Sequence[Result]) -> str:
     )
 
 
-def probing_table(results: Sequence[Result]) -> Table:
+def probing_table(results: Sequence[ClassifierRun]) -> Table:
     """Accuracy of each system on each probing task, and by kind of task on the average.
 
     An average is over the tasks that are there, of their means over seeds.
@@ -80,7 +81,7 @@ def probing_table(results: Sequence[Result]) -> Table:
         for name in present:
             of_task = [result for result in results if result.probing_task == name]
             cells = [over_seeds(of_task, row, measure("accuracy")) for row in rows]
-            majority = f"{of_task[0].measures['majority']:.2f}"
+            majority = f"{of_task[0].measures.majority:.2f}"
             lines.append([kind, TASKS[name].paper, majority, *map(number, cells)])
             for row, cell in zip(rows, cells):
                 means[row] += [cell.mean] if cell else []
@@ -94,37 +95,43 @@ def probing_table(results: Sequence[Result]) -> Table:
     return Table("Accuracy on the probing tasks", header, lines, numeric=2)
 
 
-def measure(name: str) -> Callable[[Result], Optional[float]]:
+def measure(name: str) -> Callable[[Measures], Optional[float]]:
     """What reads a measure off a result."""
-    return lambda result: result.measures[name]
+    return lambda measures: getattr(measures, name)
 
 
-def bucket_accuracy(bucket: str) -> Callable[[Result], Optional[float]]:
+def bucket_accuracy(bucket: int) -> Callable[[Measures], Optional[float]]:
     """What reads the accuracy in a bucket off a result; ``None`` where it has no examples."""
-    return lambda result: result.measures["by_bucket"].get(bucket, {}).get("accuracy")
+
+    def accuracy(measures: Measures) -> Optional[float]:
+        found = measures.by_bucket.get(bucket)
+        return None if found is None else found.accuracy
+
+    return accuracy
 
 
-def buckets_of(results: Sequence[Result], least: int = 1) -> List[str]:
+def buckets_of(results: Sequence[ClassifierRun], least: int = 1) -> List[int]:
     """The numbers of operators that any result has, in rising order.
 
     **D**: as in the paper, from 1: words alone (0 operators) are six examples.
     """
-    names = {int(b) for result in results for b in result.measures["by_bucket"]}
-    return [str(bucket) for bucket in sorted(names) if bucket >= least]
+    buckets = {bucket for result in results for bucket in result.measures.by_bucket}
+    return [bucket for bucket in sorted(buckets) if bucket >= least]
 
 
-def logical_inference_table(results: Sequence[Result]) -> Table:
+def logical_inference_table(results: Sequence[ClassifierRun]) -> Table:
     """Accuracy of each system by the number of operators, then on all test pairs."""
     rows = _row_names(results)
     lines: List[List[Text]] = []
     for bucket in buckets_of(results):
-        examples = results[0].measures["by_bucket"].get(bucket, {}).get("examples", 0)
+        of_first = results[0].measures.by_bucket.get(bucket)
+        examples = 0 if of_first is None else of_first.examples
         cells = [over_seeds(results, row, bucket_accuracy(bucket)) for row in rows]
-        lines.append([bucket, f"{examples:,}", *map(number, cells)])
+        lines.append([str(bucket), f"{examples:,}", *map(number, cells)])
     for name in ("accuracy", "macro_f1"):
         cells = [over_seeds(results, row, measure(name)) for row in rows]
         lines.append(
-            [name.replace("_", "-"), f"{results[0].measures['examples']:,}", *map(number, cells)]
+            [name.replace("_", "-"), f"{results[0].measures.examples:,}", *map(number, cells)]
         )
     header = ["operators", "examples", *rows]
     return Table("Accuracy by the number of operators", header, lines, numeric=1)

@@ -6,7 +6,6 @@ from typing import Iterator, Mapping, Sequence
 
 from capsnmt.evaluation import compare_mt
 from capsnmt.evaluation.lengths import BUCKETS
-from capsnmt.experiment.progress import clock
 from capsnmt.report.blocks import (
     Aside,
     Block,
@@ -19,13 +18,14 @@ from capsnmt.report.blocks import (
 )
 from capsnmt.report.results import NONE
 from capsnmt.report.test_set import SEED, Lengths, TestSet
-from capsnmt.runs.run import ReportedRun
+from capsnmt.runs.finished import FinishedRun
+from capsnmt.runs.learning_curve import clock
 
 NGRAMS, SENTENCES = 8, 3  # shown a side
 CURVES, LENGTHS = "learning_curve", "bleu_by_length"
 
 
-def training(runs: Sequence[ReportedRun], names: Sequence[str]) -> Iterator[Block]:
+def training(runs: Sequence[FinishedRun], names: Sequence[str]) -> Iterator[Block]:
     """What was trained, for how long, and the learning curves."""
     yield Table(
         "What was trained",
@@ -33,7 +33,7 @@ def training(runs: Sequence[ReportedRun], names: Sequence[str]) -> Iterator[Bloc
         [
             [
                 name,
-                Code(run.architecture),
+                Code(run.description.architecture),
                 str(run.seed),
                 f"{run.parameters:,}",
                 f"{run.curve.updates:,}",

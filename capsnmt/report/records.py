@@ -8,7 +8,7 @@ from typing import Any, Dict, Iterator, Mapping, Sequence
 
 from capsnmt.report.blocks import Block, Code, Heading, Paragraph, Preformatted, Table
 from capsnmt.report.results import NONE
-from capsnmt.runs.run import ReportedRun
+from capsnmt.runs.finished import FinishedRun
 
 
 def data(manifest: Mapping[str, Any], languages: Sequence[str]) -> Iterator[Block]:
@@ -34,21 +34,21 @@ def _lines_of(manifest: Mapping[str, Any], language: str) -> Iterator[Any]:
                 yield name.rsplit(".", 1)[0], file["lines"]
 
 
-def commands(runs: Sequence[ReportedRun], names: Sequence[str]) -> Iterator[Block]:
+def commands(runs: Sequence[FinishedRun], names: Sequence[str]) -> Iterator[Block]:
     """Every command of every run, to be copied."""
     for run, name in zip(runs, names):
         yield Heading(name)
-        if run.config.get("command"):
-            typed = ["python", "-m", "capsnmt.experiment", *run.config["command"][1:]]
+        if run.description.command:
+            typed = ["python", "-m", "capsnmt.experiment", *run.description.command[1:]]
             yield Paragraph("One command does it all:")
             yield Preformatted(shlex.join(map(str, typed)), "bash")
             yield Paragraph("It runs:")
-        script = (run.folder / "commands.sh").read_text(encoding="utf-8")
+        script = run.folder.read_commands()
         yield Preformatted(script, "bash", folded=f"commands.sh of {name}")
 
 
 def versions(
-    runs: Sequence[ReportedRun], names: Sequence[str], machine: Mapping[str, str]
+    runs: Sequence[FinishedRun], names: Sequence[str], machine: Mapping[str, str]
 ) -> Iterator[Block]:
     """What the runs were made with, and the machine of this report."""
     found = [_versions(run) for run in runs]
@@ -61,13 +61,14 @@ def versions(
         ["package", *columns],
         [[package, *(str(each.get(package, NONE)) for each in found)] for package in packages],
     )
-    devices = {run.config["device"]: run.config["device-name"] or "not recorded" for run in runs}
+    found_on = [run.description for run in runs]
+    devices = {str(each.device): each.device_name or "not recorded" for each in found_on}
     told = "; ".join(f"{device} ({name})" for device, name in sorted(devices.items()))
     yield Paragraph(f"Trained on: {told}.")
     told = "; ".join(f"{key} {value}" for key, value in machine.items())
     yield Paragraph(f"This report was made on: {told}.")
 
 
-def _versions(run: ReportedRun) -> Dict[str, Any]:
-    evaluated = next(iter(run.scores.values())).get("versions") or {}
-    return {**{k: v for k, v in evaluated.items() if v}, **run.config["versions"]}
+def _versions(run: FinishedRun) -> Dict[str, Any]:
+    evaluated = next(iter(run.scores.values())).versions
+    return {**{k: v for k, v in evaluated.items() if v}, **run.description.versions}

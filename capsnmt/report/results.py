@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence
+from typing import Any, Iterator, List, Mapping, Optional, Sequence
 
-from capsnmt.evaluation.document import COMPARABLE, METRICS
+from capsnmt.evaluation.document import COMPARABLE, METRICS, Evaluation, Score
 from capsnmt.report.blocks import (
     Block,
     Code,
@@ -17,8 +17,8 @@ from capsnmt.report.blocks import (
     Table,
     Text,
 )
-from capsnmt.runs.run import ReportedRun
-from capsnmt.runs.systems import LEVELS, ReportedSystem, p_of
+from capsnmt.runs.finished import FinishedRun
+from capsnmt.runs.systems import LEVELS, System, p_of
 
 SIGNIFICANT = 0.05
 BOOTSTRAP = re.compile(r"bs:\d+\|seed:\d+\|")
@@ -32,7 +32,7 @@ ONE_SEED = (
 )
 
 
-def summary(runs: Sequence[ReportedRun], names: Sequence[str]) -> Iterator[Block]:
+def summary(runs: Sequence[FinishedRun], names: Sequence[str]) -> Iterator[Block]:
     """How far the results can be trusted: what a reader must know before the table."""
     updates = {run.curve.updates for run in runs}
     if len(updates) > 1:
@@ -44,27 +44,27 @@ def summary(runs: Sequence[ReportedRun], names: Sequence[str]) -> Iterator[Block
         yield Paragraph([Strong("One seed proves nothing."), ONE_SEED])
 
 
-def comparisons(runs: Sequence[ReportedRun], names: Sequence[str]) -> Iterator[Block]:
+def comparisons(runs: Sequence[FinishedRun], names: Sequence[str]) -> Iterator[Block]:
     """The result in sentences, each run against its baseline."""
     told = [
         _comparison(run, name, test_set, scores)
         for run, name in zip(runs, names)
         for test_set, scores in run.scores.items()
-        if scores.get("baseline") not in (None, run.row)
+        if scores.test is not None and scores.test.baseline != run.row
     ]
     if told:
         yield Listing(told)
 
 
-def _comparison(run: ReportedRun, name: str, test_set: str, scores: Mapping[str, Any]) -> str:
-    baseline = next(each for each in scores["systems"] if each["name"] == scores["baseline"])
-    one, other = run.system(test_set)["bleu"]["score"], baseline["bleu"]["score"]
+def _comparison(run: FinishedRun, name: str, test_set: str, scores: Evaluation) -> str:
+    baseline = scores.systems[0]
+    one, other = run.output(test_set).score("bleu").score, baseline.spread("bleu").mean
     difference = round(one, 2) - round(other, 2)
     told = f"{abs(difference):.2f} {'above' if difference > 0 else 'below'}"
     p_value = p_of(run, test_set)
     sentence = (
         f"{test_set}: {name} scores {one:.2f} BLEU, "
-        f"{told if difference else 'the same as'} {scores['baseline']} ({other:.2f})"
+        f"{told if difference else 'the same as'} {baseline.name} ({other:.2f})"
     )
     if p_value is None:
         return f"{sentence}; the difference was not tested."
@@ -72,7 +72,7 @@ def _comparison(run: ReportedRun, name: str, test_set: str, scores: Mapping[str,
     return f"{sentence}; p = {p_value:.3f}, {verdict} at {SIGNIFICANT}."
 
 
-def results(systems: Sequence[ReportedSystem]) -> Iterator[Block]:
+def results(systems: Sequence[System]) -> Iterator[Block]:
     """The table of the papers: parameters, training speed, BLEU and its difference, marks."""
     baseline, *others = systems
     test_sets = list(baseline.runs[0].scores)
@@ -108,7 +108,7 @@ def results(systems: Sequence[ReportedSystem]) -> Iterator[Block]:
     yield Paragraph(_legend(systems, test_sets))
 
 
-def _legend(systems: Sequence[ReportedSystem], test_sets: Sequence[str]) -> str:
+def _legend(systems: Sequence[System], test_sets: Sequence[str]) -> str:
     baseline, *others = systems
     levels = ", ".join(f"{mark}: p < {level}" for mark, level in reversed(LEVELS.items()))
     sentence = (
@@ -127,7 +127,7 @@ def _legend(systems: Sequence[ReportedSystem], test_sets: Sequence[str]) -> str:
     return f"{sentence}."
 
 
-def _millions(system: ReportedSystem, baseline: ReportedSystem) -> str:
+def _millions(system: System, baseline: System) -> str:
     difference = system.parameters - baseline.parameters
     told = f"{system.parameters / 1e6:.2f}M"
     if system is baseline:
@@ -136,7 +136,7 @@ def _millions(system: ReportedSystem, baseline: ReportedSystem) -> str:
     return f"{told} ({difference:+,})" if small else f"{told} ({difference / 1e6:+.2f}M)"
 
 
-def _speed(system: ReportedSystem, baseline: ReportedSystem) -> str:
+def _speed(system: System, baseline: System) -> str:
     own = system.tokens_per_second
     if own is None:
         return NONE
@@ -144,7 +144,7 @@ def _speed(system: ReportedSystem, baseline: ReportedSystem) -> str:
     return f"{own:,.0f}/s" if ratio is None else f"{own:,.0f}/s ({ratio:.2f}×)"
 
 
-def _bleu(system: ReportedSystem, baseline: ReportedSystem, test_set: str) -> Iterator[Text]:
+def _bleu(system: System, baseline: System, test_set: str) -> Iterator[Text]:
     own, other = system.score(test_set), baseline.score(test_set)
     deviation = "" if own.std is None else f" ± {own.std:.2f}"
     yield f"{own.mean:.2f}{deviation}"
@@ -157,14 +157,14 @@ def _bleu(system: ReportedSystem, baseline: ReportedSystem, test_set: str) -> It
         yield [told, Mark(mark, f"p < {LEVELS[mark]}")] if mark else told
 
 
-def scores(runs: Sequence[ReportedRun], names: Sequence[str], test_set: str) -> Iterator[Block]:
+def scores(runs: Sequence[FinishedRun], names: Sequence[str], test_set: str) -> Iterator[Block]:
     """One test set: every run by every metric, with signatures and tests."""
     documents = [run.scores[test_set] for run in runs]
-    segments = documents[0]["reference"]["segments"]
+    segments = documents[0].reference.segments
     title = f"{test_set}: {segments:,} sentences"
     yield Heading(title)
     kinds = [kind for kind in COMPARABLE if all(kind in _tokenized(run, test_set) for run in runs)]
-    signs = [run.system(test_set).get("sign_test") or {} for run in runs]
+    signs = [run.output(test_set).sign_test for run in runs]
     header = ["system", *METRICS.values(), *(f"p ({name})" for name in METRICS.values())]
     header += [*(["p (sign test)"] if any(signs) else []), *kinds]
     yield Table(
@@ -173,17 +173,17 @@ def scores(runs: Sequence[ReportedRun], names: Sequence[str], test_set: str) -> 
         [
             [
                 name,
-                *(f"{run.system(test_set)[metric]['score']:.2f}" for metric in METRICS),
+                *(f"{run.output(test_set).score(metric).score:.2f}" for metric in METRICS),
                 *(_p(p_of(run, test_set, metric)) for metric in METRICS),
-                *([_p(sign.get("p_value"))] if any(signs) else []),
-                *(f"{_tokenized(run, test_set)[kind]['score']:.2f}" for kind in kinds),
+                *([_p(None if sign is None else sign.p_value)] if any(signs) else []),
+                *(f"{_tokenized(run, test_set)[kind].score:.2f}" for kind in kinds),
             ]
             for run, name, sign in zip(runs, names, signs)
         ],
         numeric=1,
     )
     yield Listing(list(_signatures(runs, test_set, kinds)))
-    tested = next((each for each in documents if each.get("baseline") is not None), None)
+    tested = next((each.test for each in documents if each.test is not None), None)
     if tested is not None:
         sign = (
             " Sign test: Collins et al. 2005, on BLEU, two-sided, beside the primary test."
@@ -191,24 +191,24 @@ def scores(runs: Sequence[ReportedRun], names: Sequence[str], test_set: str) -> 
             else ""
         )
         yield Paragraph(
-            f"p: paired bootstrap resampling (Koehn 2004) against {tested['baseline']}, "
-            f"{tested['resamples']:,} resamples, seed {tested['seed']}. TER: less is better.{sign}"
+            f"p: paired bootstrap resampling (Koehn 2004) against {tested.baseline}, "
+            f"{tested.resamples:,} resamples, seed {tested.seed}. TER: less is better.{sign}"
         )
 
 
-def _tokenized(run: ReportedRun, test_set: str) -> Dict[str, Any]:
-    return run.system(test_set).get("tokenized") or {}
+def _tokenized(run: FinishedRun, test_set: str) -> Mapping[str, Score]:
+    return run.output(test_set).tokenized
 
 
 def _signatures(
-    runs: Sequence[ReportedRun], test_set: str, kinds: Sequence[str]
+    runs: Sequence[FinishedRun], test_set: str, kinds: Sequence[str]
 ) -> Iterator[List[Any]]:
     for metric, label in METRICS.items():
         # The test's part of a signature says nothing about the score, and the baseline has none.
-        found = {BOOTSTRAP.sub("", run.system(test_set)[metric]["signature"]) for run in runs}
+        found = {BOOTSTRAP.sub("", run.output(test_set).score(metric).signature) for run in runs}
         yield [f"{label}: ", *_codes(found)]
     for kind in kinds:
-        found = {_tokenized(run, test_set)[kind]["signature"] for run in runs}
+        found = {_tokenized(run, test_set)[kind].signature for run in runs}
         yield [f"{kind}, comparable with {COMPARABLE[kind]} only: ", *_codes(found)]
 
 

@@ -17,8 +17,8 @@ from capsnmt.evaluation.settings import TextSettings
 from capsnmt.evaluation.text_files import read_lines
 from capsnmt.evaluation.tokenized import tokens_of
 from capsnmt.report.blocks import Translations
-from capsnmt.runs.run import ReportedRun
-from capsnmt.runs.systems import ReportedSystem
+from capsnmt.runs.finished import FinishedRun
+from capsnmt.runs.systems import System
 
 SEED = 1
 
@@ -137,7 +137,7 @@ def draw_numbers(sentences: int, samples: int, seed: int = SEED) -> List[int]:
     return sorted(random.Random(seed).sample(range(sentences), min(samples, sentences)))
 
 
-def read_test_set(systems: Sequence[ReportedSystem], name: str) -> TestSet:
+def read_test_set(systems: Sequence[System], name: str) -> TestSet:
     """A test set and the translations of all systems.
 
     Args:
@@ -148,30 +148,31 @@ def read_test_set(systems: Sequence[ReportedSystem], name: str) -> TestSet:
         ConfigurationError: a file is missing or damaged, or its length is not the reference's.
     """
     first = systems[0].runs[0]
-    raw = [str(first.data / "raw" / f"{name}.{language}") for language in first.languages]
+    languages = first.description.languages
+    raw = [str(first.data / "raw" / f"{name}.{language}") for language in languages]
     source, reference = (read_lines(path) for path in raw)
     check_count(raw[1], len(reference), raw[0], len(source))
     outputs = [[read_translations(run, name) for run in system.runs] for system in systems]
     for seeds in outputs:
         for output in seeds:
             check_count(raw[1], len(reference), output.label, len(output.hypotheses))
-    return TestSet(name, first.languages, source, reference, outputs)
+    return TestSet(name, languages, source, reference, outputs)
 
 
-def read_translations(run: ReportedRun, test_set: str) -> Output:
+def read_translations(run: FinishedRun, test_set: str) -> Output:
     """What a run translated, as the text that was scored.
 
     Raises:
         ConfigurationError: the output is missing or damaged.
     """
-    score = run.config["settings"].get("score") or {}
+    score = run.description.settings.get("score") or {}
     settings = TextSettings(
         "generate",
         score.get("remove-bpe", "subword_nmt"),
         score.get("detokenize", "moses"),
-        run.languages[1],
+        run.description.languages[1],
     )
-    path = run.folder / f"generate-{test_set}.txt"
+    path = run.folder.generated(test_set)
     if not path.is_file():
         raise ConfigurationError(
             f"{path}: there is no such file: run the launcher's command again, which makes it anew"

@@ -13,11 +13,11 @@ from capsnmt.report.figures import bleu_by_length, learning_curves
 from capsnmt.report.machine import describe_machine
 from capsnmt.report.page import Part
 from capsnmt.report.test_set import read_test_set
-from capsnmt.runs.run import ReportedRun, distinct_names
+from capsnmt.runs.finished import FinishedRun, distinct_names
 from capsnmt.runs.systems import group
 
 
-def translation(runs: Sequence[ReportedRun], samples: int = 20) -> Part:
+def translation(runs: Sequence[FinishedRun], samples: int = 20) -> Part:
     """All that the page says of these runs.
 
     Args:
@@ -53,7 +53,7 @@ def translation(runs: Sequence[ReportedRun], samples: int = 20) -> Part:
             details.translations(test_set, names, samples)
         )
     manifest = read_json(runs[0].data / "manifest.json")
-    sections["Data"] = list(records.data(manifest, runs[0].languages))
+    sections["Data"] = list(records.data(manifest, runs[0].description.languages))
     sections["Commands"] = list(records.commands(runs, each_run))
     sections["Versions and machine"] = list(records.versions(runs, each_run, describe_machine()))
     curves = {system.name: [run.curve for run in system.runs] for system in systems}
@@ -64,7 +64,7 @@ def translation(runs: Sequence[ReportedRun], samples: int = 20) -> Part:
     return Part(_title(runs[0]), list(results.summary(runs, each_run)), sections, figures)
 
 
-def _title(run: ReportedRun) -> str:
+def _title(run: FinishedRun) -> str:
     """The data set and the languages of a run."""
-    dataset = run.config["settings"].get("dataset", "Experiment")
-    return f"{dataset}, {run.languages[0]} to {run.languages[1]}"
+    dataset = run.description.dataset or "Experiment"
+    return f"{dataset}, {run.description.languages[0]} to {run.description.languages[1]}"

@@ -1,71 +1,56 @@
-"""The results of a set of runs: by row, seed and task."""
+"""Finished sentence classifiers: by row, seed and task."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, Callable, Dict, Iterable, List, Optional, Sequence
+from typing import Callable, Iterable, List, Optional, Sequence
 
-from capsnmt.errors import ConfigurationError
 from capsnmt.evaluation.seeds import Spread, spread
-from capsnmt.files import read_json
-
-RESULTS = "results.json"
-CONFIG = "config.json"
+from capsnmt.runs.folder import RunFolder
+from capsnmt.runs.records import ClassifierResult, Description, Measures
 
 
 @dataclass(frozen=True)
-class Result:
-    """One trained classifier: ``measures`` are those of the test split."""
+class ClassifierRun:
+    """One trained and evaluated sentence classifier."""
 
-    row: str
-    seed: int
-    task: str
-    probing_task: Optional[str]
-    updates: int
-    parameters: int
-    measures: Dict[str, Any]
+    folder: RunFolder
+    description: Description
+    result: ClassifierResult
 
+    @property
+    def row(self) -> str:
+        """The name of the configuration."""
+        return self.description.row
 
-def read_result(path: Path) -> Result:
-    """The result in a run's folder, as ``capsnmt.experiment.classification_run`` leaves it.
+    @property
+    def seed(self) -> int:
+        """The seed of the training."""
+        return self.description.seed
 
-    Raises:
-        ConfigurationError: a file is missing, or has no test split.
-    """
-    config, results = read_json(path.with_name(CONFIG)), read_json(path)
-    try:
-        return Result(
-            config["row"],
-            config["seed"],
-            results["task"],
-            results["probing_task"],
-            results["updates"],
-            results["parameters"],
-            results["splits"]["test"],
-        )
-    except (KeyError, TypeError) as error:
-        raise ConfigurationError(f"{path}: {error} is missing: not of a finished run") from None
+    @property
+    def task(self) -> str:
+        """``probing`` or ``logical_inference``."""
+        return self.result.task
 
+    @property
+    def probing_task(self) -> Optional[str]:
+        """The probing task, if it is one."""
+        return self.result.probing_task
 
-def has_results(folder: Path) -> bool:
-    """Whether a finished classifier is below the folder."""
-    return any(folder.glob(f"**/{RESULTS}"))
+    @property
+    def measures(self) -> Measures:
+        """The measures of the test split."""
+        return self.result.test
 
 
-def read_results(folders: Sequence[Path]) -> List[Result]:
-    """The results of all finished runs below the folders, in the order of their rows and seeds.
+def load_classifier_run(folder: RunFolder) -> ClassifierRun:
+    """Read the folder of a finished sentence classifier.
 
     Raises:
-        ConfigurationError: there is none, or one cannot be read.
+        ConfigurationError: a record is missing or damaged.
     """
-    paths = [path for folder in folders for path in sorted(folder.glob(f"**/{RESULTS}"))]
-    if not paths:
-        raise ConfigurationError(
-            f"{', '.join(map(str, folders))}: there is no {RESULTS} of a finished run: give the "
-            f"folders of capsnmt.experiment.classification_run"
-        )
-    return [read_result(path) for path in paths]
+    return ClassifierRun(folder, folder.read_description(), folder.read_result())
 
 
 def in_order(names: Iterable[str], wanted: Sequence[str] = ()) -> List[str]:
@@ -75,9 +60,9 @@ def in_order(names: Iterable[str], wanted: Sequence[str] = ()) -> List[str]:
 
 
 def over_seeds(
-    results: Iterable[Result], row: str, value: Callable[[Result], Optional[float]]
+    runs: Iterable[ClassifierRun], row: str, value: Callable[[Measures], Optional[float]]
 ) -> Optional[Spread]:
-    """Mean and deviation of a value over the seeds of a row; ``None`` where no run has it."""
-    values = [value(result) for result in results if result.row == row]
+    """Mean and deviation of a measure over the seeds of a row; ``None`` if no run has it."""
+    values = [value(run.measures) for run in runs if run.row == row]
     present = [number for number in values if number is not None]
     return spread(present) if present else None

@@ -1,58 +1,65 @@
-"""Which runs a folder stands for: a run itself, all seeds of a row, or all rows of an output."""
+"""The runs that some folders stand for: a run itself, the seeds of a row, or all rows."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import List, Optional, Sequence, Tuple
 
 from capsnmt.errors import ConfigurationError
-from capsnmt.files import read_json
-
-CONFIG, SCORES = "config.json", "scores.json"
+from capsnmt.runs.folder import RunFolder
 
 
-def find_runs(folders: Sequence[Path]) -> Tuple[List[Path], List[Path]]:
-    """The runs to report, and those that were found on the way but are not finished.
+@dataclass(frozen=True)
+class FoundRuns:
+    """The finished runs in the order of a report, and the others."""
 
-    A folder that is itself a run is reported as it is named, finished or not: then the report fails
-    and says so. Rows that were found stand in this order: those that other rows name as their
+    finished: List[RunFolder]
+    unfinished: List[RunFolder]
+
+
+def find_runs(folders: Sequence[Path]) -> FoundRuns:
+    """Find the runs below some folders.
+
+    A folder that is itself a run counts as finished, whether it is or not: reading it then says
+    what is missing. Rows that were found come in this order: those that other rows name as their
     baseline, then the others by name.
 
     Args:
-        folders: ``OUTPUT/ROW/seed-S``, ``OUTPUT/ROW`` or ``OUTPUT``.
+        folders: ``OUTPUT/ROW/seed-S``, ``OUTPUT/ROW``, ``OUTPUT``, or a folder of several outputs.
 
     Raises:
-        ConfigurationError: there is no such folder, or no run below it, or none is finished.
+        ConfigurationError: there is no such folder, no run below it, or none is finished.
     """
-    runs: List[Path] = []
-    unfinished: List[Path] = []
+    runs: List[RunFolder] = []
+    unfinished: List[RunFolder] = []
     for folder in folders:
         found = _below(folder)
         if found is None:
-            runs.append(folder)
+            runs.append(RunFolder(folder))
             continue
-        finished = [run for run in found if (run / SCORES).is_file()]
+        finished = [run for run in found if run.is_finished]
         if not finished:
             raise ConfigurationError(
-                f"{folder}: none of its {len(found)} run(s) is finished, {SCORES} is missing: run "
-                "the launcher's command again, which goes on to the end"
+                f"{folder}: none of its {len(found)} run(s) is finished: run the launcher's "
+                "command again, it resumes them"
             )
-        baselines = {read_json(run / CONFIG).get("baseline") for run in finished}
-        runs += sorted(finished, key=lambda run: (run.parent.name not in baselines, *_order(run)))
+        baselines = {run.read_description().baseline for run in finished}
+        runs += sorted(finished, key=lambda run: (run.row.name not in baselines, _order(run)))
         unfinished += [run for run in found if run not in finished]
-    return runs, unfinished
+    return FoundRuns(runs, unfinished)
 
 
-def _below(folder: Path) -> Optional[List[Path]]:
-    """The runs below a folder; ``None`` where it is a run, or looks like one that has no files."""
-    for pattern in (f"seed-*/{CONFIG}", f"*/seed-*/{CONFIG}"):
-        found = sorted((path.parent for path in folder.glob(pattern)), key=_order)
-        if found and not (folder / CONFIG).exists():
-            return found
-    return None
+def _below(folder: Path) -> Optional[List[RunFolder]]:
+    """The runs below a folder; ``None`` if it is a run, or has none."""
+    if RunFolder(folder).exists:
+        return None
+    name = RunFolder(folder).description.name
+    found = [RunFolder(path.parent) for path in folder.glob(f"**/seed-*/{name}")]
+    return sorted(found, key=_order) or None
 
 
-def _order(run: Path) -> Tuple[str, int, str]:
-    """By row, then by the number of the seed."""
-    seed = run.name[len("seed-") :]
-    return run.parent.name, int(seed) if seed.isdigit() else 0, run.name
+def _order(run: RunFolder) -> Tuple[str, int, str]:
+    """By the folder of the row, then by the seed."""
+    seed = run.path.name[len("seed-") :]
+    return str(run.row), int(seed) if seed.isdigit() else 0, run.path.name

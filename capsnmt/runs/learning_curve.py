@@ -144,3 +144,13 @@ def _number(stats: Optional[Mapping[str, Any]], key: str) -> Optional[float]:
     except (KeyError, TypeError, ValueError):
         return None
     return number if abs(number) < float("inf") else None
+
+
+def clock(seconds: float) -> str:
+    """A duration as hours:minutes:seconds.
+
+    >>> clock(3725.4)
+    '1:02:05'
+    """
+    minutes, rest = divmod(int(seconds), 60)
+    return f"{minutes // 60}:{minutes % 60:02d}:{rest:02d}"

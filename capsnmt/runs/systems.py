@@ -7,20 +7,19 @@ from typing import Dict, List, Optional, Sequence
 
 from capsnmt.errors import ConfigurationError
 from capsnmt.evaluation.seeds import Spread, spread
-from capsnmt.experiment.settings import differences
-from capsnmt.runs.run import ReportedRun, distinct_names
+from capsnmt.runs.comparison import differences
+from capsnmt.runs.finished import FinishedRun, distinct_names
 
 # The marks of Ampomah et al. 2020: p below 0.05, below 0.01.
 LEVELS = {"‡": 0.01, "†": 0.05}
-MEASURED_ON = ("device", "device-name", "threads")
 
 
 @dataclass(frozen=True)
-class ReportedSystem:
+class System:
     """A row of a table: all its runs, in the order of their seeds."""
 
     name: str
-    runs: Sequence[ReportedRun]
+    runs: Sequence[FinishedRun]
 
     @property
     def parameters(self) -> int:
@@ -29,38 +28,39 @@ class ReportedSystem:
 
     def score(self, test_set: str, metric: str = "bleu") -> Spread:
         """Mean and standard deviation (n - 1) over the seeds."""
-        return spread([run.system(test_set)[metric]["score"] for run in self.runs])
+        return spread([run.output(test_set).score(metric).score for run in self.runs])
 
     @property
     def tokens_per_second(self) -> Optional[float]:
         """Target tokens that a second of training processed, the mean over the seeds."""
         found = [run.curve.tokens_per_second for run in self.runs]
-        told = [speed for speed in found if speed is not None]
-        return spread(told).mean if len(told) == len(found) else None
+        measured = [speed for speed in found if speed is not None]
+        return spread(measured).mean if len(measured) == len(found) else None
 
-    def speed_against(self, baseline: ReportedSystem) -> Optional[float]:
+    def speed_against(self, baseline: System) -> Optional[float]:
         """Training speed, the baseline's = 1.
 
         **D**: ``None`` unless all runs had the same device and number of threads: other ratios tell
         of machines and not of models.
         """
-        machines = {
-            str([run.config.get(key) for key in MEASURED_ON])
-            for run in [*self.runs, *baseline.runs]
-        }
+        descriptions = [run.description for run in [*self.runs, *baseline.runs]]
+        machines = {(each.device, each.device_name, each.threads) for each in descriptions}
         own, other = self.tokens_per_second, baseline.tokens_per_second
         if len(machines) > 1 or own is None or not other:
             return None
         return own / other
 
-    def p_values(self, test_set: str, baseline: ReportedSystem) -> Optional[List[float]]:
+    def p_values(self, test_set: str, baseline: System) -> Optional[List[float]]:
         """The p-value (BLEU) of each seed against a baseline; ``None`` unless all were tested."""
         found = [p_of(run, test_set) for run in self.runs]
-        against = {run.scores[test_set].get("baseline") for run in self.runs}
-        told = [value for value in found if value is not None]
-        return told if len(told) == len(found) and against == {baseline.runs[0].row} else None
+        tests = [run.scores[test_set].test for run in self.runs]
+        against = {None if test is None else test.baseline for test in tests}
+        measured = [value for value in found if value is not None]
+        return (
+            measured if len(measured) == len(found) and against == {baseline.runs[0].row} else None
+        )
 
-    def mark(self, test_set: str, baseline: ReportedSystem) -> str:
+    def mark(self, test_set: str, baseline: System) -> str:
         """The dagger of the difference to the baseline, or nothing.
 
         **D**: over several seeds the largest p-value decides: the difference is marked only if it
@@ -70,12 +70,12 @@ class ReportedSystem:
         return next((mark for mark, level in LEVELS.items() if max(p_values) < level), "")
 
 
-def p_of(run: ReportedRun, test_set: str, metric: str = "bleu") -> Optional[float]:
+def p_of(run: FinishedRun, test_set: str, metric: str = "bleu") -> Optional[float]:
     """The p-value of a run against its baseline; ``None`` where it was not tested."""
-    return (run.system(test_set).get("significance") or {}).get(metric, {}).get("p_value")
+    return run.output(test_set).score(metric).p_value
 
 
-def group(runs: Sequence[ReportedRun]) -> List[ReportedSystem]:
+def group(runs: Sequence[FinishedRun]) -> List[System]:
     """The systems of some runs, in the order of the first run of each.
 
     Runs of one row with one seed are different experiments, and stay apart.
@@ -84,24 +84,24 @@ def group(runs: Sequence[ReportedRun]) -> List[ReportedSystem]:
         ConfigurationError: runs of one row were trained with different settings, and no mean over
             their seeds would mean anything.
     """
-    rows: Dict[str, List[ReportedRun]] = {}
+    rows: Dict[str, List[FinishedRun]] = {}
     for run in runs:
         rows.setdefault(run.row, []).append(run)
-    names = dict(zip((run.folder for run in runs), distinct_names(runs)))
+    names = dict(zip((str(run.folder) for run in runs), distinct_names(runs)))
     systems = []
     for row, members in rows.items():
         if len({run.seed for run in members}) == len(members):
             _check_same_training(members)
-            systems.append(ReportedSystem(row, sorted(members, key=lambda run: run.seed)))
+            systems.append(System(row, sorted(members, key=lambda run: run.seed)))
         else:
-            systems += [ReportedSystem(names[run.folder], [run]) for run in members]
+            systems += [System(names[str(run.folder)], [run]) for run in members]
     return systems
 
 
-def _check_same_training(runs: Sequence[ReportedRun]) -> None:
+def _check_same_training(runs: Sequence[FinishedRun]) -> None:
     first = runs[0]
     for run in runs[1:]:
-        for key, one, other in differences(first.config, run.config):
+        for key, one, other in differences(first.description, run.description):
             if key != "seed":
                 raise ConfigurationError(
                     f"{run.folder}: was trained with {key} {other}, but {first.folder}, another "

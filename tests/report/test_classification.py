@@ -102,5 +102,5 @@ def test_a_damaged_result_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixt
     write_json(tmp_path / "results.json", {})
     assert report.main([str(tmp_path), "--output", str(tmp_path / "report")]) == 2
     (line,) = capsys.readouterr().err.splitlines()
-    assert "results.json: 'row' is missing" in line
+    assert "config.json: lacks 'row'" in line
     assert not (tmp_path / "report").exists()

@@ -17,7 +17,7 @@ from capsnmt.report import __main__ as report
 from capsnmt.report.machine import processor
 from capsnmt.report.markdown import code, text
 from capsnmt.report.test_set import draw_numbers
-from capsnmt.runs.run import count_parameters
+from capsnmt.runs.finished import count_parameters
 from tests.report.finished_runs import (
     REFERENCES,
     SENTENCES,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from pathlib import Path
-from typing import Any, Callable, Dict, List
+from typing import Any, Callable, Dict, List, Tuple
 
 import pytest
 
@@ -14,7 +14,8 @@ from capsnmt.report import __main__ as report
 from capsnmt.report.blocks import Mark, Table, pieces
 from capsnmt.report.results import results
 from capsnmt.runs.find import find_runs
-from capsnmt.runs.run import load_run
+from capsnmt.runs.finished import load_run
+from capsnmt.runs.folder import RunFolder
 from capsnmt.runs.systems import group
 from tests.report.finished_runs import write_log
 
@@ -48,9 +49,15 @@ def seeds(output: Path, row: str, bleu: List[float], p_values: List[float]) -> L
     return folders
 
 
+def paths(folders: List[Path]) -> Tuple[List[Path], List[Path]]:
+    """The runs that are found, finished and unfinished."""
+    found = find_runs(folders)
+    return [run.path for run in found.finished], [run.path for run in found.unfinished]
+
+
 def table(folders: List[Path]) -> List[List[str]]:
     """The cells of the results, as text."""
-    blocks = list(results(group([load_run(folder) for folder in folders])))
+    blocks = list(results(group([load_run(RunFolder(folder)) for folder in folders])))
     found = next(block for block in blocks if isinstance(block, Table))
     return [
         ["".join(getattr(piece, "text", piece) for piece in pieces(cell)) for cell in row]
@@ -82,7 +89,7 @@ def test_a_difference_is_marked_as_the_least_sure_seed_allows(
 def test_a_test_against_another_baseline_marks_nothing_and_is_told(output: Path) -> None:
     folders = [output / "baseline/seed-1", output / "em_routing/seed-1"]
     edit(folders[1] / "scores.json", lambda scores: scores["test"].update(baseline="other"))
-    systems = group([load_run(folder) for folder in folders])
+    systems = group([load_run(RunFolder(folder)) for folder in folders])
     blocks = list(results(systems))
     assert not any(isinstance(piece, Mark) for row in blocks[0].rows for cell in row
                    for piece in pieces(cell))  # fmt: skip
@@ -109,13 +116,13 @@ def test_seeds_trained_otherwise_have_no_mean(output: Path) -> None:
     folders = seeds(output, "baseline", [20.0, 22.0], [1, 1])
     edit(folders[1] / "config.json", lambda config: config["settings"]["train"].update(lr=0.5))
     with pytest.raises(ConfigurationError, match=r"seed-2: was trained with train\.lr 0\.5, but"):
-        group([load_run(folder) for folder in folders])
+        group([load_run(RunFolder(folder)) for folder in folders])
 
 
 def test_one_seed_twice_is_two_experiments(output: Path) -> None:
     copy = output / "again/baseline/seed-1"
     shutil.copytree(output / "baseline/seed-1", copy)
-    systems = group([load_run(folder) for folder in (output / "baseline/seed-1", copy)])
+    systems = group([load_run(RunFolder(folder)) for folder in (output / "baseline/seed-1", copy)])
     assert [system.name for system in systems] == [str(output / "baseline/seed-1"), str(copy)]
 
 
@@ -127,9 +134,9 @@ def test_a_folder_stands_for_its_rows_the_baseline_first_and_for_their_seeds(out
     (output / "em_routing/seed-2/scores.json").unlink()
     ours = [output / "em_routing" / f"seed-{seed}" for seed in (1, 10)]
     unfinished = [output / "em_routing/seed-2"]
-    assert find_runs([output]) == ([output / "z_baseline/seed-1", *ours], unfinished)
-    assert find_runs([output / "em_routing"]) == (ours, unfinished)
-    assert find_runs([unfinished[0]]) == (unfinished, [])
+    assert paths([output]) == ([output / "z_baseline/seed-1", *ours], unfinished)
+    assert paths([output / "em_routing"]) == (ours, unfinished)
+    assert paths([unfinished[0]]) == (unfinished, [])
 
 
 def test_a_folder_without_a_finished_run_is_one_line(

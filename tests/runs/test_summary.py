@@ -8,10 +8,11 @@ from pathlib import Path
 import pytest
 
 from capsnmt.evaluation.document import METRICS
-from capsnmt.experiment.summary import lines, summarise
+from capsnmt.runs.folder import RunFolder
+from capsnmt.runs.summary import lines, summarise
 
 
-def finish(folder: Path, seed: int, score: float, lr: float = 0.005, updates: int = 100) -> Path:
+def finish(folder: Path, seed: int, score: float, lr: float = 0.005, updates: int = 100) -> RunFolder:
     """A finished run of which every metric is ``score``."""
     run = folder / f"seed-{seed}"
     run.mkdir(parents=True)
@@ -24,37 +25,42 @@ def finish(folder: Path, seed: int, score: float, lr: float = 0.005, updates: in
     config = {"row": "row", "seed": seed, "vocabulary": {}, "settings": settings}
     metrics = {metric: {"score": score, "signature": metric} for metric in METRICS}
     other = {metric: {"score": 0.0, "signature": metric} for metric in METRICS}
-    systems = [{"name": "baseline", **other}, {"name": "row", **metrics}]
+    systems = [
+        {"name": "baseline", "path": "a", **other},
+        {"name": "row", "path": "b", **metrics},
+    ]
+    reference = {"source": "a", "raw": True, "segments": 1}
+    document = {"reference": reference, "systems": systems}
     (run / "config.json").write_text(json.dumps(config), encoding="utf-8")
-    (run / "scores.json").write_text(json.dumps({"news": {"systems": systems}}), encoding="utf-8")
-    return run / "config.json"
+    (run / "scores.json").write_text(json.dumps({"news": document}), encoding="utf-8")
+    return RunFolder(run)
 
 
 def test_the_row_itself_is_summarised_with_the_deviation_of_a_sample(tmp_path: Path):
     for seed, score in ((10, 43.0), (2, 41.0), (1, 42.0)):
-        config = finish(tmp_path, seed, score)
-    summary = summarise(tmp_path, config)
-    assert summary["seeds"] == [1, 2, 10]
+        run = finish(tmp_path, seed, score)
+    summary = summarise(run)
+    assert summary.seeds == [1, 2, 10]
     for metric in METRICS:
-        bleu = summary["scores"]["news"][metric]
-        assert bleu["values"] == [42.0, 41.0, 43.0]
-        assert bleu["mean"] == pytest.approx(42.0)
-        assert bleu["std"] == pytest.approx(1.0)
-    assert json.loads((tmp_path / "summary.json").read_text(encoding="utf-8")) == summary
+        bleu = summary.scores["news"][metric]
+        assert bleu.values == [42.0, 41.0, 43.0]
+        assert bleu.mean == pytest.approx(42.0)
+        assert bleu.std == pytest.approx(1.0)
+    assert json.loads((tmp_path / "summary.json").read_text(encoding="utf-8")) == summary.to_json()
     assert "bleu 42.00 +- 1.00" in next(lines(summary))
 
 
 def test_one_seed_has_no_deviation(tmp_path: Path):
-    summary = summarise(tmp_path, finish(tmp_path, 1, 42.0))
-    assert summary["scores"]["news"]["bleu"]["std"] is None
+    summary = summarise(finish(tmp_path, 1, 42.0))
+    assert summary.scores["news"]["bleu"].std is None
     assert "+-" not in next(lines(summary))
 
 
 def test_seeds_trained_otherwise_or_unfinished_are_left_out(tmp_path: Path):
-    config = finish(tmp_path, 1, 42.0)
+    run = finish(tmp_path, 1, 42.0)
     finish(tmp_path, 2, 99.0, lr=0.1)
     finish(tmp_path, 3, 99.0, updates=50)
-    (finish(tmp_path, 4, 99.0).with_name("scores.json")).unlink()
-    summary = summarise(tmp_path, config)
-    assert summary["seeds"] == [1]
-    assert summary["left-out-seeds"] == [2, 3]
+    finish(tmp_path, 4, 99.0).scores.unlink()
+    summary = summarise(run)
+    assert summary.seeds == [1]
+    assert summary.left_out_seeds == [2, 3]

@@ -8,11 +8,10 @@ from typing import List, Tuple
 
 import pytest
 
-from capsnmt.experiment import stages
-from capsnmt.experiment.commands import Command
-from capsnmt.experiment.stages import Stages
+from capsnmt.runs import stages
+from capsnmt.runs.stages import StageRecords
 
-COMMAND = Command("average", ("python", "-m", "average"))
+COMMAND = "average", ("python", "-m", "average")
 
 
 @pytest.fixture
@@ -20,37 +19,37 @@ def files(tmp_path: Path) -> Tuple[List[Path], List[Path]]:
     paths = [tmp_path / "input", tmp_path / "output"]
     for path in paths:
         path.write_text("whole")
-    Stages(tmp_path).record(COMMAND, paths[:1], paths[1:])
+    StageRecords(tmp_path / "stages.json").record(*COMMAND, paths[:1], paths[1:])
     return paths[:1], paths[1:]
 
 
 def test_a_recorded_stage_is_complete_after_a_restart(tmp_path: Path, files):
-    assert Stages(tmp_path).complete(COMMAND, *files)
+    assert StageRecords(tmp_path / "stages.json").complete(*COMMAND, *files)
 
 
 def test_another_command_runs_again(tmp_path: Path, files):
-    assert not Stages(tmp_path).complete(Command("average", ("python", "--best")), *files)
+    assert not StageRecords(tmp_path / "stages.json").complete("average", ("python", "--best"), *files)
 
 
 @pytest.mark.parametrize("which", [0, 1])
 def test_a_changed_file_runs_again(tmp_path: Path, files, which: int):
     files[which][0].write_text("other")
-    assert not Stages(tmp_path).complete(COMMAND, *files)
+    assert not StageRecords(tmp_path / "stages.json").complete(*COMMAND, *files)
 
 
 def test_a_missing_output_runs_again(tmp_path: Path, files):
     files[1][0].unlink()
-    assert not Stages(tmp_path).complete(COMMAND, *files)
+    assert not StageRecords(tmp_path / "stages.json").complete(*COMMAND, *files)
 
 
 def test_a_file_made_again_with_the_same_content_changes_nothing(tmp_path: Path, files):
     os.utime(files[0][0], (1, 1))
-    assert Stages(tmp_path).complete(COMMAND, *files)
+    assert StageRecords(tmp_path / "stages.json").complete(*COMMAND, *files)
 
 
 def test_a_large_file_is_known_by_its_time(tmp_path: Path, files, monkeypatch):
     monkeypatch.setattr(stages, "CHECKSUM_BYTES", 2)
-    Stages(tmp_path).record(COMMAND, *files)
-    assert Stages(tmp_path).complete(COMMAND, *files)
+    StageRecords(tmp_path / "stages.json").record(*COMMAND, *files)
+    assert StageRecords(tmp_path / "stages.json").complete(*COMMAND, *files)
     os.utime(files[0][0], (1, 1))
-    assert not Stages(tmp_path).complete(COMMAND, *files)
+    assert not StageRecords(tmp_path / "stages.json").complete(*COMMAND, *files)

@@ -1,0 +1,61 @@
+"""What a run is made with, as its folder records it."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+import platform
+import sys
+from typing import Dict, List, Mapping
+
+import torch
+
+import capsnmt
+from capsnmt.experiment.commands import Run
+from capsnmt.runs.records import Description
+
+
+def describe(run: Run, vocabulary: Mapping[str, str]) -> Description:
+    """Describe a run: the resolved configuration and everything it ran with.
+
+    Args:
+        run: the run.
+        vocabulary: checksum of each dictionary.
+    """
+    return Description(
+        row=run.experiment.row,
+        seed=run.seed,
+        settings=run.experiment.settings,
+        data=str(run.data.folder),
+        vocabulary=dict(vocabulary),
+        baseline=run.baseline,
+        device=str(run.device),
+        device_name=torch.cuda.get_device_name(0)
+        if run.device.gpus
+        else f"{platform.machine()}, {os.cpu_count()} cores",
+        threads=run.device.threads,
+        command=sys.argv,
+        versions=versions(),
+    )
+
+
+def versions() -> Dict[str, str]:
+    """The versions that decide what a run computes."""
+    fairseq = [
+        f"{name} {importlib.metadata.version(name)}"
+        for name in ("ve-fairseq", "fairseq")
+        if _is_installed(name)
+    ]
+    return {
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+        "fairseq": ", ".join(fairseq) or "unknown",
+        "capsnmt": capsnmt.__version__,
+    }
+
+
+def _is_installed(name: str) -> bool:
+    installed: List[importlib.metadata.Distribution] = list(
+        importlib.metadata.distributions(name=name)
+    )
+    return bool(installed)

@@ -1,0 +1,93 @@
+"""Mean and standard deviation of a row's scores over its seeds."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Dict, Iterator, List, Optional, Sequence
+
+from capsnmt.evaluation.document import METRICS
+from capsnmt.evaluation.seeds import spread
+from capsnmt.files import write_json
+from capsnmt.runs.comparison import differences
+from capsnmt.runs.folder import RunFolder
+from capsnmt.runs.records import Description, MeanScore, Summary
+
+MEASURES = ("accuracy", "macro_f1")
+
+
+def summarise(reference: RunFolder) -> Summary:
+    """Write ``summary.json`` over all finished seeds of a row, and return it.
+
+    Args:
+        reference: the run of one seed; seeds trained with other settings are left out.
+    """
+    ours = reference.read_description()
+    finished = {run: run.read_description() for run in _seeds(reference.row) if run.is_finished}
+    runs = {
+        description.seed: run
+        for run, description in finished.items()
+        if _same_training(ours, description)
+    }
+    seeds = sorted(runs)
+    summary = Summary(
+        ours.row,
+        seeds,
+        sorted({each.seed for each in finished.values()} - set(seeds)),
+        _means(ours, [runs[seed] for seed in seeds]),
+        ours.task,
+    )
+    write_json(reference.summary, summary.to_json())
+    return summary
+
+
+def lines(summary: Summary) -> Iterator[str]:
+    """The summary as text: a line for each test set."""
+    for test_set, metrics in summary.scores.items():
+        texts = []
+        for metric, score in metrics.items():
+            deviation = "" if score.std is None else f" +- {score.std:.2f}"
+            texts.append(f"{metric} {score.mean:.2f}{deviation}")
+        yield f"{test_set}: {', '.join(texts)} ({len(summary.seeds)} seed(s))"
+
+
+def _seeds(row: Path) -> List[RunFolder]:
+    return [RunFolder(path) for path in row.glob("seed-*") if RunFolder(path).exists]
+
+
+def _same_training(ours: Description, other: Description) -> bool:
+    changed = {key for key, _, _ in differences(ours, other)} - {"seed"}
+    budgets = {str(_budget(each)) for each in (ours, other)}
+    return not changed and len(budgets) == 1
+
+
+def _budget(description: Description) -> List[Any]:
+    """What is not compared when a training resumes, but must be the same in a mean."""
+    train = description.train
+    test_sets = None if description.classifies else description.test_sets
+    return [train.get("max-update"), train.get("max-epoch"), test_sets]
+
+
+def _means(ours: Description, runs: Sequence[RunFolder]) -> Dict[str, Dict[str, MeanScore]]:
+    if ours.classifies:
+        measures = [run.read_result().test for run in runs]
+        return {
+            "test": {
+                name: _mean([getattr(each, name) for each in measures]) for name in MEASURES
+            }
+        }
+    evaluations = [run.read_scores() for run in runs]
+    means: Dict[str, Dict[str, MeanScore]] = {}
+    for test_set in ours.test_sets:
+        outputs = [each[test_set].system(ours.row).outputs[0] for each in evaluations]
+        means[test_set] = {
+            metric: _mean(
+                [output.score(metric).score for output in outputs],
+                outputs[0].score(metric).signature,
+            )
+            for metric in METRICS
+        }
+    return means
+
+
+def _mean(values: Sequence[float], signature: Optional[str] = None) -> MeanScore:
+    return MeanScore(**vars(spread(values)), signature=signature)
