@@ -12,6 +12,8 @@ import subprocess
 from dataclasses import dataclass
 from typing import Any, List, Mapping, Optional
 
+import capsnmt.plugin  # noqa: F401  # isort: skip  (first: fairseq opens the root logger)
+
 import torch
 from fairseq import options
 from fairseq.dataclass.utils import convert_namespace_to_omegaconf
