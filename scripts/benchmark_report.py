@@ -1,75 +1,159 @@
-"""What the benchmark measured: its file, which grows row by row, and its tables."""
+"""What the benchmark measured: its records, its file that grows row by row, and its tables."""
 
 from __future__ import annotations
 
 import argparse
 import platform
+import statistics
 import subprocess
 import time
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any, Dict, List, Optional, Sequence
+from typing import Any, Dict, List, Mapping, Optional, Sequence
 
 import torch
 
 from capsnmt.errors import ConfigurationError
+from capsnmt.experiment.rows import PAPERS
 from capsnmt.files import read_json, write_json
 from capsnmt.report.machine import processor
-from scripts.rows import PAPERS
 
-# flags that choose rows, or say where to write: they change no number
+# Flags that choose rows or name a file: they change no number.
 NO_SETTINGS = ("rows", "paper", "system", "json", "peak_memory_of", "words", "threads")
 
 
+@dataclass(frozen=True)
+class Ratio:
+    """The median and the extremes over the repeats."""
+
+    median: float
+    low: float
+    high: float
+
+    @classmethod
+    def of(cls, values: Sequence[float]) -> Ratio:
+        """Summarise the repeats."""
+        return cls(statistics.median(values), min(values), max(values))
+
+    def __str__(self) -> str:
+        return f"{self.median:.2f} ({self.low:.2f}-{self.high:.2f})"
+
+
+@dataclass(frozen=True)
+class PhaseResult:
+    """The measurements of one phase.
+
+    Attributes:
+        ours: stock time over our time.
+        floor: stock time over that of the mean of the votes; ``None`` where there are no votes.
+        seconds: the median time of each model.
+        tokens_per_second: the speed of each model.
+        work: stock's operations over ours.
+    """
+
+    ours: Ratio
+    floor: Optional[Ratio]
+    seconds: Dict[str, float]
+    tokens_per_second: Dict[str, float]
+    work: float
+
+    @classmethod
+    def read(cls, values: Mapping[str, Any]) -> PhaseResult:
+        """Return the record that was written as ``values``."""
+        ratios = {name: values.get(name) for name in ("ours", "floor")}
+        return cls(**{**values, **{name: v and Ratio(**v) for name, v in ratios.items()}})
+
+
+@dataclass(frozen=True)
+class Result:
+    """The measurements of one system.
+
+    Attributes:
+        name: a row or the name that was given.
+        paper: the paper of the row; empty for a system that was given.
+        flags: its model and loss.
+        stock_flags: the Transformer it is compared with.
+        extra_parameters: the parameters it has more.
+        phases: by phase.
+        paper_speed: the paper's speed over its baseline's, by phase, where it is printed.
+        memory: the peak memory of ``ours`` and ``stock`` in GiB, if it was measured.
+        date: when it was measured.
+        commit: what was measured.
+    """
+
+    name: str
+    paper: str
+    flags: str
+    stock_flags: str
+    extra_parameters: int
+    phases: Dict[str, PhaseResult]
+    paper_speed: Dict[str, float]
+    memory: Dict[str, float]
+    date: str = ""
+    commit: str = ""
+
+    @classmethod
+    def read(cls, values: Mapping[str, Any]) -> Result:
+        """Return the record that was written as ``values``."""
+        phases = {name: PhaseResult.read(phase) for name, phase in values["phases"].items()}
+        return cls(**{**values, "phases": phases})
+
+
 class Report:
-    """The measured rows by name; with ``--json``, what an earlier command left there as well.
+    """The results by name; with ``--json``, also those that an earlier command left in the file.
 
     Raises:
-        ConfigurationError: the file is no report, or one of measurements that cannot be compared.
+        ConfigurationError: the file is not a report, or its results cannot be compared with ours.
     """
 
     def __init__(self, args: argparse.Namespace) -> None:
         self.path = args.json
         settings = {name: v for name, v in vars(args).items() if name not in NO_SETTINGS}
         settings["phases"] = list(args.phases)
-        self.settings = {**settings, "machine": machine(args)}
-        self.results: Dict[str, Dict[str, Any]] = {}
+        self.settings = {**settings, "machine": machine(args.device)}
+        self.results: Dict[str, Result] = {}
         if self.path and self.path.exists():
             self.results = self.read()
 
-    def read(self) -> Dict[str, Dict[str, Any]]:
-        """The rows of the file."""
+    def read(self) -> Dict[str, Result]:
+        """Return the results in the file."""
         report = read_json(self.path)
-        if not (isinstance(report, dict) and {"settings", "results"} <= set(report)):
-            raise ConfigurationError(f"--json: {self.path} is no report of rows: give another file")
+        try:
+            settings = report["settings"]
+            results = {values["name"]: Result.read(values) for values in report["results"]}
+        except (KeyError, TypeError, AttributeError):
+            raise ConfigurationError(
+                f"--json: {self.path} is not a report of this benchmark: give another file"
+            ) from None
         for name, ours in self.settings.items():
-            theirs = report["settings"].get(name)
+            theirs = settings.get(name)
             if theirs != ours:
                 raise ConfigurationError(
                     f"--json: the rows of {self.path} were measured with {name} {theirs}, not "
                     f"{ours}: give another file or that setting"
                 )
-        return {result["name"]: result for result in report["results"]}
+        return results
 
     def holds(self, name: str, flags: str) -> bool:
-        """Whether the row is measured, with these flags."""
-        return self.results.get(name, {}).get("flags") == flags
+        """Return whether a system of this name and these flags is measured."""
+        return name in self.results and self.results[name].flags == flags
 
     def stock_memory(self, flags: str) -> Optional[float]:
-        """The peak memory of a baseline that another row has measured."""
-        memories = (r["memory"] for r in self.results.values() if r["stock_flags"] == flags)
-        return next((memory["stock"] for memory in memories if memory), None)
+        """Return the peak memory of a stock model that was measured for another row."""
+        same = (result for result in self.results.values() if result.stock_flags == flags)
+        return next((result.memory["stock"] for result in same if result.memory), None)
 
-    def add(self, result: Dict[str, Any]) -> None:
-        """Keep a row, in the file at once."""
-        when = {"date": time.strftime("%Y-%m-%d"), "commit": commit()}
-        self.results[result["name"]] = {**result, **when}
+    def add(self, result: Result) -> None:
+        """Keep a result, and write it at once."""
+        today = time.strftime("%Y-%m-%d")
+        self.results[result.name] = replace(result, date=today, commit=commit())
         if self.path:
-            results = list(self.results.values())
+            results = [asdict(result) for result in self.results.values()]
             write_json(self.path, {"settings": self.settings, "results": results})
 
 
 def commit() -> str:
-    """The commit that is measured, as git tells it; empty where it cannot."""
+    """Return the commit that is measured; empty where git does not say."""
     command = ["git", "describe", "--always", "--dirty"]
     try:
         here = Path(__file__).resolve().parent
@@ -80,9 +164,9 @@ def commit() -> str:
         return ""
 
 
-def machine(args: argparse.Namespace) -> str:
-    """What computes."""
-    if args.device == "cuda":
+def machine(device: str) -> str:
+    """Return what computes."""
+    if device == "cuda":
         where = torch.cuda.get_device_name()
     else:
         where = f"CPU {processor()}, {torch.get_num_threads()} threads"
@@ -90,25 +174,26 @@ def machine(args: argparse.Namespace) -> str:
 
 
 def describe_machine(args: argparse.Namespace) -> str:
-    """What the numbers were measured on, and how."""
+    """Return what the numbers were measured on, and how."""
     return (
-        f"{machine(args)}; {args.size or 'each row in its own size'}, {args.dtype}, vocabulary "
-        f"{args.vocabulary}, batches of {max(1, args.tokens // args.length)} x {args.length} "
-        f"tokens, decoding {args.sentences} sentences with beam {args.beam}; {args.repeats} repeats"
+        f"{machine(args.device)}; {args.size or 'each row in its own size'}, {args.dtype}, "
+        f"vocabulary {args.vocabulary}, batches of {max(1, args.tokens // args.length)} x "
+        f"{args.length} tokens, decoding {args.sentences} sentences with beam {args.beam}; "
+        f"{args.repeats} repeats"
     )
 
 
-def tables(results: Sequence[Dict[str, Any]], phases: Sequence[str]) -> str:
-    """The results as Markdown, a table for each paper."""
-    titles = {"": "capsnmt", **PAPERS}
-    groups = {paper: [r for r in results if r["paper"] == paper] for paper in titles}
+def tables(results: Sequence[Result], phases: Sequence[str]) -> str:
+    """Return the results as Markdown, one table for each paper."""
+    titles = {**PAPERS, "": "Other systems"}
+    groups = {paper: [r for r in results if r.paper == paper] for paper in titles}
     return "\n\n".join(
         f"### {titles[paper]}\n\n{table(rows, phases)}" for paper, rows in groups.items() if rows
     )
 
 
-def table(results: Sequence[Dict[str, Any]], phases: Sequence[str]) -> str:
-    """The results of one paper; ``forward`` is a phase that no paper times."""
+def table(results: Sequence[Result], phases: Sequence[str]) -> str:
+    """Return the results of one paper; ``forward`` is a phase that no paper times."""
     head = ["system", "parameters"]
     for phase in phases:
         head += [f"{phase}, ours / stock", f"{phase}, floor / stock"]
@@ -118,27 +203,20 @@ def table(results: Sequence[Dict[str, Any]], phases: Sequence[str]) -> str:
     return "\n".join("| " + " | ".join(line) + " |" for line in lines)
 
 
-def cells(result: Dict[str, Any], phases: Sequence[str]) -> List[str]:
-    """One line of the table."""
-    row = [result["name"], count(result["extra_parameters"])]
+def cells(result: Result, phases: Sequence[str]) -> List[str]:
+    """Return one line of a table."""
+    row = [result.name, count(result.extra_parameters)]
     for phase in phases:
-        measured = result["phases"][phase]
-        row += [ratio(measured["ours"]), ratio(measured["floor"]) if "floor" in measured else ""]
-        row += [f"{measured['work']:.2f}"]
-        paper = result.get(f"paper_{phase}")
+        measured = result.phases[phase]
+        row += [str(measured.ours), str(measured.floor or ""), f"{measured.work:.2f}"]
+        paper = result.paper_speed.get(phase)
         row += [f"{paper:.2f}" if paper else ""] if phase != "forward" else []
-    speed = result["phases"].get("train", {}).get("tokens_per_second", {}).get("ours")
-    memory = result["memory"]
-    row += [f"{speed:,.0f}" if speed else ""]
+    trained, memory = result.phases.get("train"), result.memory
+    row += [f"{trained.tokens_per_second['ours']:,.0f}" if trained else ""]
     row += [f"{memory['ours']:.2f} / {memory['stock']:.2f}" if memory else ""]
     return row
 
 
-def ratio(values: Dict[str, float]) -> str:
-    """Median and extremes."""
-    return f"{values['median']:.2f} ({values['low']:.2f}-{values['high']:.2f})"
-
-
 def count(parameters: int) -> str:
-    """A difference of counts, in millions where that says anything."""
+    """Return a difference of counts, in millions unless it is small."""
     return f"{parameters / 1e6:+.1f}M" if abs(parameters) >= 50_000 else f"{parameters:+,}"

@@ -1,40 +1,64 @@
 """How many parameters each mechanism adds to the Transformer: the papers' formulas, exactly.
 
-Written from the equations, not from the modules: a test compares both. N, the number of output
-capsules, is d.
+Written from the equations, not from the modules, so that a test can compare the two. N, the number
+of output capsules, is d.
 """
 
 from __future__ import annotations
 
-from typing import Tuple
+from typing import Any, Mapping, Tuple
 
+from capsnmt.experiment.rows import SUFFIXES, Row
 from capsnmt.models import SIZES
 
-SUFFIXES = {"base": "", "big": "_big", "iwslt": "_iwslt", "tiny": "_tiny"}
+SIDES = {"encoder": 1, "decoder": 1, "both": 2}
 
 
 def dimensions(size: str) -> Tuple[int, int, int, int]:
-    """Width d, feed-forward width, heads H, and layers L of each stack."""
+    """Return the width d, the feed-forward width, the heads H and the layers L of each stack."""
     values = SIZES[SUFFIXES[size]]
     parts = ("embed_dim", "ffn_embed_dim", "attention_heads", "layers")
     width, ffn, heads, layers = (values[f"encoder_{part}"] for part in parts)
     return width, ffn, heads, layers
 
 
-def head_aggregation(
-    attentions: int, size: str = "base", routing: str = "em", heads: int = 0
-) -> int:
-    """W1 and W2 in place of W^O (li2019 eq 5, 6): H d^2 + H d an attention; EM: 2 N more."""
-    d, _, H, _ = dimensions(size)
-    H = heads or H
+def extra_parameters(row: Row) -> int:
+    """Return how many parameters a row has more than the Transformer of its size."""
+    flags, size = row.flags, row.size
+    mechanisms = (
+        head_aggregation,
+        layer_aggregation,
+        multi_layer_attention,
+        capsule_attention,
+        wider_feed_forward,
+        more_layers,
+    )
+    return sum(mechanism(flags, size) for mechanism in mechanisms)
+
+
+def head_aggregation(flags: Mapping[str, Any], size: str) -> int:
+    """W1 and W2 replace W^O (li2019 eq. 5, 6): H d^2 + H d for each attention, and 2 N for EM."""
+    routing = flags.get("head-aggregation", "linear")
+    if routing == "linear":
+        return 0
+    d, _, H, L = dimensions(size)
+    H = flags.get("encoder-attention-heads", H)
+    kinds = flags["head-aggregation-attention"].split(",")
+    layers = {"enc-self": chosen_layers(flags.get("head-aggregation-encoder-layers"), L)}
+    attentions = sum(layers.get(kind, L) for kind in kinds)
     return attentions * (H * d**2 + H * d + (2 * d if routing == "em" else 0))
 
 
-def layer_aggregation(mode: str, sides: int, size: str = "base") -> int:
-    """The aggregation of a stack's L layers (dou2019 eq 3 to 16; ampomah2020 section 5.3)."""
+def layer_aggregation(flags: Mapping[str, Any], size: str) -> int:
+    """The aggregation of a stack's L layers (dou2019 eq. 3 to 16; ampomah2020 section 5.3)."""
+    mode = flags.get("layer-aggregation", "none")
+    if mode == "none":
+        return 0
     d, ffn, _, L = dimensions(size)
     votes = 2 * ((L * d) ** 2 + L * d)
     activation = (L * d) * (L * d) + L * d
+    if flags.get("layer-capsule-input") == "own":
+        votes, activation = 2 * L * (d**2 + d), L * (d**2 + d)
     counts = {
         "linear": L * d**2,
         "iterative": (L - 1) * (2 * d * ffn + ffn + ffn * d + d + 2 * d),
@@ -42,37 +66,58 @@ def layer_aggregation(mode: str, sides: int, size: str = "base") -> int:
         "dynamic": L * d * ffn + ffn + ffn * L * d + L * d,
         "dynamic-routing": votes,
         "em-routing": votes + activation + 2 * d,
-        "em-routing, own": 3 * L * (d**2 + d) + 2 * d,
     }
-    return sides * counts[mode]
+    return SIDES[flags["layer-aggregation-side"]] * counts[mode]
 
 
-def multi_layer_attention(variant: str, sources: int, size: str = "base") -> int:
-    """W^q, W^k, W^v of each further source in each decoder layer (ampomah2020 eq 7 to 12).
+def multi_layer_attention(flags: Mapping[str, Any], size: str) -> int:
+    """W^q, W^k, W^v of each further source in each decoder layer (ampomah2020 eq. 7 to 12).
 
-    M-01 gives all sources the same weights, so it sums their values and can tell one bias only.
-    Where the contexts are concatenated, W^o grows by d x d a source.
+    M-01 gives all sources the same attention weights, so it sums their values and needs one bias
+    only. Where contexts are concatenated, W^o grows by d x d with each source.
     """
+    variant = flags.get("mlmha", "none")
+    if variant == "none":
+        return 0
     d, _, _, L = dimensions(size)
     biases = 2 * d if variant == "M-01" else 3 * d
     output = d**2 if variant in ("M-00", "M-10") else 0
-    return L * (sources - 1) * (3 * d**2 + biases + output)
+    return L * (flags["mlmha-sources"] - 1) * (3 * d**2 + biases + output)
 
 
-def capsule_attention(encoder_layers: int, size: str = "base") -> int:
-    """W^up and b^up of vertical routing, H x H and H (duan2020 eq 10)."""
-    H = dimensions(size)[2]
-    return encoder_layers * (H**2 + H)
+def capsule_attention(flags: Mapping[str, Any], size: str) -> int:
+    """W^up and b^up of vertical routing, H x H and H, in each encoder layer (duan2020 eq. 10)."""
+    if flags.get("capsule-routing-encoder", "none") not in ("vertical", "both"):
+        return 0
+    _, _, H, L = dimensions(size)
+    return chosen_layers(flags.get("capsule-routing-encoder-layers"), L) * (H**2 + H)
 
 
-def wider_feed_forward(ffn: int, size: str = "base") -> int:
-    """The feed-forward layers of both stacks, of width ``ffn`` instead."""
-    d, narrow, _, L = dimensions(size)
-    return 2 * L * (ffn - narrow) * (2 * d + 1)
+def wider_feed_forward(flags: Mapping[str, Any], size: str) -> int:
+    """The feed-forward layers of both stacks, of another width."""
+    d, ffn, _, L = dimensions(size)
+    widths = (flags.get(f"{side}-ffn-embed-dim", ffn) for side in ("encoder", "decoder"))
+    return sum(L * (width - ffn) * (2 * d + 1) for width in widths)
 
 
-def more_layers(count: int, size: str = "base") -> int:
-    """So many more layers in each stack."""
-    d, ffn, _, _ = dimensions(size)
+def more_layers(flags: Mapping[str, Any], size: str) -> int:
+    """More layers in each stack: two sublayers in the encoder's, three in the decoder's."""
+    d, ffn, _, L = dimensions(size)
     attention, feed_forward, norm = 4 * (d**2 + d), 2 * d * ffn + ffn + d, 2 * d
-    return count * (3 * attention + 2 * feed_forward + 5 * norm)
+    encoder = flags.get("encoder-layers", L) - L
+    decoder = flags.get("decoder-layers", L) - L
+    return encoder * (attention + feed_forward + 2 * norm) + decoder * (
+        2 * attention + feed_forward + 3 * norm
+    )
+
+
+def chosen_layers(text: Any, layers: int) -> int:
+    """Return how many layers a list such as ``1,2`` or ``4-6`` names; all of them by default.
+
+    >>> chosen_layers("1,4-6", 6)
+    4
+    """
+    if text is None:
+        return layers
+    ranges = (part.split("-") for part in str(text).split(","))
+    return sum(int(part[-1]) - int(part[0]) + 1 for part in ranges)

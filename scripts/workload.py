@@ -1,11 +1,12 @@
-"""What the benchmark times: models by their command lines, and one batch to put through them."""
+"""What the benchmark measures: models given by their flags, and one batch to put through them."""
 
 from __future__ import annotations
 
 import argparse
-import copy
+import dataclasses
 import functools
 import shlex
+from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, Callable, Optional
@@ -19,27 +20,52 @@ from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode, sdpa_flop_count
 
 import capsnmt.plugin
+from capsnmt.experiment.rows import SUFFIXES
 from capsnmt.models import SIZES
 from capsnmt.models.layers import learned_parameters
 from capsnmt.modules.head_aggregation import HeadAggregation
 from capsnmt.modules.layer_aggregation import LayerRouting
-from scripts.parameter_formulas import SUFFIXES
 
 PHASES = ("train", "forward", "decode")
 DTYPES = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}
-# torch counts the attention kernels of GPUs only; the older torch has no such kernel
+# torch counts the attention kernels of GPUs only; torch 2.2 has no such kernel on the CPU.
 CPU_KERNELS = {
     kernel: lambda q, k, v, *_, **__: sdpa_flop_count(q, k, v)
     for kernel in [getattr(torch.ops.aten, "_scaled_dot_product_flash_attention_for_cpu", None)]
     if kernel
 }
-# what a row's own flags may replace
+# Flags of every system; its own flags take precedence.
 SHARED = "--share-all-embeddings --criterion label_smoothed_cross_entropy --label-smoothing 0.1"
+
+
+@dataclass(frozen=True)
+class Setup:
+    """The batch, the device and the precision.
+
+    Attributes:
+        device: ``cpu`` or ``cuda``.
+        dtype: a key of :data:`DTYPES`.
+        tokens: tokens of a batch on each side.
+        length: tokens of a sentence.
+        sentences: sentences that are decoded at once.
+        beam: hypotheses of a sentence.
+        vocabulary: words of the one dictionary.
+        seed: of the parameters and of the batch.
+    """
+
+    device: str
+    dtype: str
+    tokens: int
+    length: int
+    sentences: int
+    beam: int
+    vocabulary: int
+    seed: int
 
 
 @functools.lru_cache(maxsize=1)
 def task(vocabulary: int) -> Any:
-    """One dictionary of the given size for both sides."""
+    """Return as much of a task as building and decoding need: one dictionary for both sides."""
     dictionary = Dictionary()
     for word in range(vocabulary - len(dictionary)):
         dictionary.add_symbol(f"w{word}")
@@ -47,34 +73,34 @@ def task(vocabulary: int) -> Any:
 
 
 def stock_flags(size: str) -> str:
-    """fairseq's own Transformer with the dimensions of our size."""
+    """Return the flags of fairseq's own Transformer in one of our sizes."""
     flags = (f"--{name.replace('_', '-')} {n}" for name, n in SIZES[SUFFIXES[size]].items())
     return " ".join(["--arch transformer", *flags])
 
 
 def parse(flags: str) -> argparse.Namespace:
-    """The flags as fairseq-train parses them."""
+    """Parse flags as fairseq-train does."""
     plugin = str(Path(capsnmt.__file__).parent)
     words = ["data", "--user-dir", plugin, "--task", "translation", *shlex.split(SHARED)]
     return options.parse_args_and_arch(options.get_training_parser(), [*words, *shlex.split(flags)])
 
 
-def build(flags: str, args: argparse.Namespace) -> nn.Module:
-    """A model by its flags, on the device and in the precision of the benchmark."""
-    torch.manual_seed(args.seed)
-    model = fairseq.models.build_model(parse(flags), task(args.vocabulary))
-    return model.to(device=args.device, dtype=DTYPES[args.dtype])
+def build(flags: str, setup: Setup) -> nn.Module:
+    """Build the model of the flags, on the device and in the precision of the benchmark."""
+    torch.manual_seed(setup.seed)
+    model = fairseq.models.build_model(parse(flags), task(setup.vocabulary))
+    return model.to(device=setup.device, dtype=DTYPES[setup.dtype])
 
 
-def build_criterion(flags: str, args: argparse.Namespace) -> nn.Module:
-    """The loss of a training by its flags."""
-    return criterions.build_criterion(parse(flags), task(args.vocabulary)).to(args.device)
+def build_criterion(flags: str, setup: Setup) -> nn.Module:
+    """Build the training loss of the flags."""
+    return criterions.build_criterion(parse(flags), task(setup.vocabulary)).to(setup.device)
 
 
-def parameters(flags: str, args: argparse.Namespace) -> int:
-    """Number of parameters that are trained, from a model that takes no memory."""
+def parameters(flags: str, setup: Setup) -> int:
+    """Count the trained parameters of a model, which is built without memory."""
     with torch.device("meta"):
-        model = fairseq.models.build_model(parse(flags), task(args.vocabulary))
+        model = fairseq.models.build_model(parse(flags), task(setup.vocabulary))
     return sum(p.numel() for p in learned_parameters(model).values())
 
 
@@ -87,9 +113,10 @@ def mean_of_votes(model: nn.Module) -> nn.Module:
 
 
 def mean_vote(module: nn.Module, votes: Tensor, hidden: Optional[Tensor] = None) -> Tensor:
-    """The mean of votes ``[..., I, N, D]`` over I, weighted by the activations if there are any.
+    """Return the mean over I of votes ``[..., I, N, D]``.
 
-    Those come from a network of their own, which is no part of routing and so stays.
+    Input activations weight the votes. They come from a network of their own, which is not part of
+    routing and therefore stays.
     """
     if hidden is not None and module.routing == "em-routing":
         activation = module.split(module.activation(hidden).sigmoid())  # [..., I, N]
@@ -98,20 +125,20 @@ def mean_vote(module: nn.Module, votes: Tensor, hidden: Optional[Tensor] = None)
 
 
 def has_votes(model: nn.Module) -> bool:
-    """Whether the model routes votes that a network makes, so that it has a floor."""
+    """Return whether a network of the model makes votes, so that the model has a floor."""
     return any(isinstance(module, (HeadAggregation, LayerRouting)) for module in model.modules())
 
 
 class Workload:
-    """One batch, and what a phase does with it."""
+    """One batch, and what each phase does with it."""
 
-    def __init__(self, args: argparse.Namespace) -> None:
-        self.args = args
-        generator = torch.Generator().manual_seed(args.seed)
-        shape = (max(1, args.tokens // args.length), args.length)
-        words = torch.randint(4, args.vocabulary, (3, *shape), generator=generator)
-        source, previous, target = words.to(args.device)
-        lengths = torch.full((shape[0],), args.length, device=args.device)
+    def __init__(self, setup: Setup) -> None:
+        self.setup = setup
+        generator = torch.Generator().manual_seed(setup.seed)
+        shape = (max(1, setup.tokens // setup.length), setup.length)
+        words = torch.randint(4, setup.vocabulary, (3, *shape), generator=generator)
+        source, previous, target = words.to(setup.device)
+        lengths = torch.full((shape[0],), setup.length, device=setup.device)
         self.batch = {
             "net_input": {
                 "src_tokens": source,
@@ -121,29 +148,35 @@ class Workload:
             "target": target,
             "ntokens": target.numel(),
         }
-        few = args.sentences
+        few = setup.sentences
         self.sample = {"net_input": {"src_tokens": source[:few], "src_lengths": lengths[:few]}}
 
     def tokens(self, phase: str) -> int:
-        """How many source tokens a phase reads."""
+        """Return how many source tokens a phase reads."""
         return (self.sample if phase == "decode" else self.batch)["net_input"]["src_tokens"].numel()
 
     def phase(self, name: str, model: nn.Module, flags: str) -> Callable[[], Any]:
-        """A function that runs the phase once on the model of the flags."""
+        """Return a function that runs a phase once.
+
+        Args:
+            name: one of :data:`PHASES`.
+            model: the model.
+            flags: its flags, for the loss.
+        """
         if name == "train":
-            return self.training_step(model, build_criterion(flags, self.args))
+            return self.training_step(model, build_criterion(flags, self.setup))
         model.eval()
         if name == "forward":
             return torch.no_grad()(lambda: model(**self.batch["net_input"])[0])
-        steps = self.args.length  # every hypothesis has this length, whatever the model says
-        dictionary = task(self.args.vocabulary).target_dictionary
+        steps = self.setup.length  # the length of every hypothesis, whatever the model says
+        dictionary = task(self.setup.vocabulary).target_dictionary
         generator = SequenceGenerator(
-            [model], dictionary, beam_size=self.args.beam, max_len_b=steps, min_len=steps
-        ).to(self.args.device)
+            [model], dictionary, beam_size=self.setup.beam, max_len_b=steps, min_len=steps
+        ).to(self.setup.device)
         return lambda: generator.generate([model], self.sample)
 
     def training_step(self, model: nn.Module, criterion: nn.Module) -> Callable[[], None]:
-        """One update of the loss's mean over the tokens."""
+        """Return a function that makes one update by the mean loss of the tokens."""
         model.train()
         criterion.train()
         optimizer = torch.optim.Adam(model.parameters(), lr=1e-7)
@@ -157,13 +190,12 @@ class Workload:
         return step
 
 
-def matmul_work(flags: str, phase: str, args: argparse.Namespace) -> int:
-    """Floating-point operations in the matrix products of a phase, for one sentence.
+def matmul_work(flags: str, phase: str, setup: Setup) -> int:
+    """Count the floating-point operations in a phase's matrix products, for one sentence.
 
-    What a machine that is bound by arithmetic needs at least, whoever writes the program.
+    A machine that is bound by arithmetic needs at least these, whatever the implementation.
     """
-    one = copy.copy(args)
-    one.tokens, one.sentences = args.length, 1
+    one = dataclasses.replace(setup, tokens=setup.length, sentences=1)
     run = Workload(one).phase(phase, build(flags, one), flags)
     with FlopCounterMode(display=False, custom_mapping=CPU_KERNELS) as counter:
         run()

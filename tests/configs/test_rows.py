@@ -1,16 +1,19 @@
-"""Every row of the papers' tables has its configuration, and no configuration is anything else."""
+"""Every row is its paper's settings plus its own flags, and has the printed parameters."""
 
 from __future__ import annotations
 
-import argparse
+import collections
+import dataclasses
 import functools
-import shlex
-from typing import Any, Dict, Set
+from pathlib import Path
+from typing import Any
 
 import fairseq.models
 import pytest
 import torch
+import yaml
 
+from capsnmt.errors import ConfigurationError
 from capsnmt.experiment import config
 from capsnmt.experiment.config import Experiment, load
 from capsnmt.experiment.flags import (
@@ -21,103 +24,115 @@ from capsnmt.experiment.flags import (
     check_owned,
     check_train,
 )
-from scripts.parameter_formulas import SUFFIXES
-from scripts.rows import PLAIN, ROWS, Row
-from tests.configs import published
-from tests.configs.published import BASELINES, DATASETS, PRINTED
+from capsnmt.experiment.rows import (
+    PLAIN,
+    SUFFIXES,
+    Row,
+    baseline_of,
+    load_rows,
+    printed_difference,
+    relative_speed,
+)
+from scripts.parameter_formulas import extra_parameters
 from tests.support import PLUGIN, REPO, TASK, parse
 
-CROSS_ENTROPY = "--criterion label_smoothed_cross_entropy"
-EVERY = [
-    (dataset, path.stem)
+ROWS = load_rows()
+DATASETS = sorted({row.dataset for row in ROWS.values()})
+CONFIGURATIONS = [
+    f"{dataset}/{path.stem}"
     for dataset in DATASETS
     for path in sorted((REPO / "configs" / dataset).glob("*.yaml"))
 ]
+COMPARED = [key for key, row in ROWS.items() if row.printed.baseline]
+# The same model and loss on other data has the same parameters.
+DISTINCT = list({ROWS[key].command(): key for key in reversed(COMPARED)}.values())
+
+
+def path_of(key: str) -> Path:
+    return REPO / "configs" / f"{key}.yaml"
 
 
 @functools.cache
-def experiment(dataset: str, name: str) -> Experiment:
-    return load(REPO / "configs" / dataset / f"{name}.yaml")
+def experiment(key: str) -> Experiment:
+    return load(path_of(key))
 
 
-@functools.cache
-def arguments(dataset: str, name: str) -> Dict[str, Any]:
-    """What fairseq-train makes of a configuration."""
-    chosen = experiment(dataset, name)
-    return vars(parse(chosen["arch"], *argv(chosen["train"])))
+def settings_of(row: Row) -> str:
+    """The settings a row is trained with: its paper's own, or those after Vaswani et al."""
+    size = "_big" if row.size == "big" else ""
+    own = f"{row.dataset}/{row.paper}{size}"
+    return own if own in CONFIGURATIONS else f"{row.dataset}/{'big' if size else 'base'}"
 
 
-@functools.cache
-def changes(dataset: str, name: str, settings: str) -> Dict[str, Any]:
-    """What fairseq-train is told by one configuration and not by the other."""
-    return _changes(arguments(dataset, name), arguments(dataset, settings))
-
-
-@functools.cache
-def flags(command: str) -> Dict[str, Any]:
-    """What fairseq-train makes of ``--arch ARCH`` and further flags."""
-    _, arch, *others = shlex.split(command)
-    return vars(parse(arch, *others))
-
-
-def flags_of(row: Row, size: str) -> Dict[str, Any]:
-    """What a row's own flags change in the Transformer of a size."""
-    plain = PLAIN.format(size=SUFFIXES[size])
-    loss = row.criterion or CROSS_ENTROPY
-    return _changes(flags(f"{row.model(size)} {loss}"), flags(f"{plain} {CROSS_ENTROPY}"))
-
-
-def _changes(row: Dict[str, Any], base: Dict[str, Any]) -> Dict[str, Any]:
-    return {key: value for key, value in row.items() if base.get(key, "unset") != value}
-
-
-def configurations(dataset: str, name: str) -> Set[str]:
-    """The configurations of a row: named after its paper, with its flags and no others."""
-    row = ROWS[name]
-    settings, wanted = published.settings(row, dataset), flags_of(row, published.size(row, dataset))
-    return {
-        path.stem
-        for path in (REPO / "configs" / dataset).glob(f"{row.paper}_*.yaml")
-        if experiment(dataset, path.stem)["arch"] == experiment(dataset, settings)["arch"]
-        and changes(dataset, path.stem, settings) == wanted
+def test_no_row_of_the_papers_is_missing() -> None:
+    counts = collections.Counter((row.dataset, row.paper) for row in ROWS.values())
+    assert counts == {
+        ("wmt14_en_de", "li2019"): 12 + 2,  # Tables 2 to 4, and the baselines
+        ("wmt14_en_de", "dou2019"): 8,  # Tables 1 to 4
+        ("wmt14_en_de", "ampomah2020"): 3 + 4 * 5 + 2 + 1,  # Tables 2 and 6
+        ("wmt14_en_de", "li2021"): 2 + 2 + 3 + 1,  # Tables 5 and 6
+        ("wmt14_en_de", "duan2020"): 2 + 2,  # Table 1
+        ("wmt17_zh_en", "li2019"): 2 + 2,  # Table 4
+        ("wmt17_zh_en", "dou2019"): 2,  # Table 2
+        ("wmt17_zh_en", "li2021"): 3 + 2 + 2,  # Tables 1, 2 and 5
+        ("wmt17_zh_en", "duan2020"): 2 + 6 + 2,  # Tables 1 to 4
+        ("iwslt14_es_en", "ampomah2020"): 3 + 4 + 1,  # Table 3
+        ("iwslt15_en_vi", "ampomah2020"): 3 + 4 + 1,  # Table 4
     }
 
 
-@pytest.mark.parametrize(("dataset", "row"), PRINTED)
-def test_a_row_has_one_configuration_with_exactly_its_flags(dataset: str, row: str) -> None:
-    assert len(configurations(dataset, row)) == 1
+def test_a_configuration_is_a_row_or_settings() -> None:
+    settings = {f"{dataset}/base" for dataset in DATASETS} | {*map(settings_of, ROWS.values())}
+    assert {*CONFIGURATIONS} == {*ROWS} | settings
+    assert not settings & {*ROWS}
+
+
+def test_a_row_sets_training_flags_only() -> None:
+    keys = {key: {*yaml.safe_load(path_of(key).read_text("utf-8"))} for key in ROWS}
+    assert not {key: found for key, found in keys.items() if found - {"extends", "train", "paper"}}
 
 
 @pytest.mark.parametrize("dataset", DATASETS)
-def test_a_configuration_is_a_row_or_a_baseline_or_settings(dataset: str) -> None:
-    printed = [row for where, row in PRINTED if where == dataset]
-    settings = {published.settings(ROWS[row], dataset) for row in printed}
-    rows = set().union(*(configurations(dataset, row) for row in printed))
-    accounted = {*rows, *settings, *BASELINES[dataset], "base"}
-    assert accounted == {name for where, name in EVERY if where == dataset}
+def test_a_row_is_its_papers_settings_with_its_own_flags(dataset: str) -> None:
+    for key, row in ROWS.items():
+        if row.dataset == dataset:
+            settings = experiment(settings_of(row)).settings
+            expected = {**settings, "train": {**settings["train"], **row.flags}}
+            assert experiment(key).settings == expected, key
 
 
-@pytest.mark.parametrize(
-    ("dataset", "name"), [(dataset, name) for dataset in DATASETS for name in BASELINES[dataset]]
-)
-def test_a_baseline_is_the_transformer_with_its_papers_settings(dataset: str, name: str) -> None:
-    heads = {"encoder_attention_heads": 8, "decoder_attention_heads": 8}
-    wanted = heads if name.endswith("8_heads") else {}
-    assert changes(dataset, name, BASELINES[dataset][name]) == wanted
+@pytest.mark.parametrize("dataset", DATASETS)
+def test_no_two_rows_of_a_dataset_are_the_same_training(dataset: str) -> None:
+    rows = [key for key, row in ROWS.items() if row.dataset == dataset]
+    trainings = {key: str(sorted_items(experiment(key).settings)) for key in rows}
+    assert len({*trainings.values()}) == len(rows)
 
 
-@pytest.mark.parametrize(("dataset", "row"), PRINTED)
-def test_a_row_changes_nothing_but_training_flags_in_its_settings(dataset: str, row: str) -> None:
-    settings = experiment(dataset, published.settings(ROWS[row], dataset)).settings
-    (name,) = configurations(dataset, row)
-    assert {**experiment(dataset, name).settings, "train": settings["train"]} == settings
+def sorted_items(value: Any) -> Any:
+    if not isinstance(value, dict):
+        return value
+    return [(key, sorted_items(value[key])) for key in sorted(value)]
 
 
-@pytest.mark.parametrize(("dataset", "name"), EVERY)
-def test_a_configuration_is_complete_and_has_no_flag_unknown_to_fairseq(
-    dataset: str, name: str
-) -> None:
-    chosen = experiment(dataset, name)
+def test_a_baseline_is_the_transformer() -> None:
+    heads = {"encoder-attention-heads": 8, "decoder-attention-heads": 8}
+    for key, row in ROWS.items():
+        assert row.arch == PLAIN + SUFFIXES[row.size], key
+        if row.printed.baseline is None:
+            assert row.flags == (heads if key.endswith("8_heads") else {}), key
+
+
+@pytest.mark.parametrize("key", COMPARED)
+def test_a_row_is_compared_with_the_transformer_of_the_same_training(key: str) -> None:
+    row, baseline = ROWS[key], baseline_of(ROWS[key], ROWS)
+    assert settings_of(row) == settings_of(dataclasses.replace(baseline, papers=row.papers))
+    assert baseline.flags.items() <= row.flags.items()
+    assert row.flags != baseline.flags
+
+
+@pytest.mark.parametrize("key", CONFIGURATIONS)
+def test_a_configuration_is_complete_and_has_no_flag_unknown_to_fairseq(key: str) -> None:
+    chosen = experiment(key)
     config.require_complete(chosen)
     check_owned(chosen)
     check_arch(chosen)
@@ -128,22 +143,68 @@ def test_a_configuration_is_complete_and_has_no_flag_unknown_to_fairseq(
 
 
 @functools.cache
-def parameters(dataset: str, name: str) -> int:
+def parameters(key: str) -> int:
+    """The parameters of a configuration's model, which takes no memory."""
+    chosen = experiment(key)
+    args = parse(chosen["arch"], *argv(chosen["train"]))
     with torch.device("meta"):
-        model = fairseq.models.build_model(argparse.Namespace(**arguments(dataset, name)), TASK)
+        model = fairseq.models.build_model(args, TASK)
     return sum(parameter.numel() for parameter in model.parameters())
 
 
-@pytest.mark.parametrize("row", [row.name for row in ROWS.values() if row.paper])
-def test_the_model_of_a_configuration_has_the_rows_parameters(row: str) -> None:
-    """On one data set: they do not differ in models, as the tests above hold."""
-    dataset = published.datasets(ROWS[row])[0]
-    (name,) = configurations(dataset, row)
-    settings = published.settings(ROWS[row], dataset)
-    assert parameters(dataset, name) - parameters(dataset, settings) == ROWS[row].extra
+@pytest.mark.parametrize("key", DISTINCT)
+def test_the_model_of_a_row_adds_exactly_the_parameters_of_its_formula(key: str) -> None:
+    row = ROWS[key]
+    assert parameters(key) - parameters(baseline_of(row, ROWS).key) == extra_parameters(row)
 
 
-@pytest.mark.parametrize("row", published.IWSLT_TOO)
-def test_the_layer_aggregations_have_more_parameters_in_the_small_size_too(row: str) -> None:
-    (name,) = configurations(published.ES_EN, row)
-    assert parameters(published.ES_EN, name) > parameters(published.ES_EN, "baseline")
+def test_a_count_is_the_printed_one_to_its_rounding_or_says_why_not() -> None:
+    """A row cannot silently join the exceptions."""
+    exceptions = {}
+    for key, row in ROWS.items():
+        printed, extra = printed_difference(row, ROWS), extra_parameters(row)
+        if printed and abs(extra - printed.parameters) > printed.rounding * (1 + 1e-9):
+            exceptions[key] = (printed.text, round(extra / 1e6, 1))
+    assert {key for key, row in ROWS.items() if row.printed.note} == {*exceptions}
+    assert exceptions == {
+        "wmt14_en_de/dou2019_linear": ("+14.7M", 3.1),
+        "wmt14_en_de/dou2019_em_routing": ("+56.8M", 56.6),
+        "wmt14_en_de/ampomah2020_wider": ("61.2M to 86.5M", 25.2),
+        "wmt14_en_de/li2021_aggregation_big_8_heads": ("264M to 288M", 16.8),
+        "wmt14_en_de/li2021_both_big_8_heads": ("264M to 288M", 16.8),
+    }
+
+
+def test_a_printed_speed_is_compared_with_the_baseline_of_the_same_paper() -> None:
+    """Three papers print three speeds of one baseline."""
+
+    def speed(key: str, phase: str = "training") -> Any:
+        return relative_speed(ROWS[key], ROWS, phase)
+
+    assert speed("wmt14_en_de/li2019_em_enc_self") == 1.20 / 1.92
+    assert speed("wmt14_en_de/li2019_em_enc_self", "decoding") == 1.65 / 1.67
+    assert speed("wmt14_en_de/dou2019_em_routing") == 1.10 / 1.79
+    assert speed("wmt17_zh_en/li2021_output") == 1.15 / 1.21
+    assert speed("wmt17_zh_en/li2019_effective") is None
+    assert speed("wmt14_en_de/baseline") is None
+
+
+BASELINE = "paper: {a2020: {table: Table 1, name: base}}"
+REFUSED = {
+    "paper: {a2020: {table: Table 1}}": "paper.a2020.name is not set",
+    "paper: {a2020: {table: Table 1, name: row, baseline: other}}": "other is not a baseline of",
+    "paper: {b2020: {table: Table 1, name: row, baseline: base}}": "base is not a baseline of b",
+    "paper: {a2020: {table: Table 1, name: row, baseline: row}}": "row is not a baseline of a2020",
+}
+
+
+@pytest.mark.parametrize("text", REFUSED)
+def test_incomplete_printed_values_are_one_line(text: str, tmp_path: Path) -> None:
+    (tmp_path / "data").mkdir()
+    for name, content in (("base", BASELINE), ("row", text)):
+        path = tmp_path / "data" / f"{name}.yaml"
+        path.write_text(f"arch: a\ntrain: {{}}\n{content}\n", "utf-8")
+    with pytest.raises(ConfigurationError) as error:
+        load_rows(tmp_path)
+    assert REFUSED[text] in str(error.value)
+    assert len(str(error.value).splitlines()) == 1

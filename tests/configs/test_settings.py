@@ -1,8 +1,9 @@
-"""The settings: those the papers print, the same for a paper on each of its data sets."""
+"""The settings are those that the papers print, the same on each dataset of a paper."""
 
 from __future__ import annotations
 
 import ast
+import functools
 import math
 from typing import Any, Dict
 
@@ -16,8 +17,10 @@ from capsnmt.corpora.binarise import fairseq_subsets
 from capsnmt.corpora.recipe import load_recipe
 from capsnmt.experiment.config import Experiment, load
 from capsnmt.experiment.flags import argv
-from tests.configs.published import DATASETS, EN_DE, EN_VI, ES_EN, ZH_EN
 from tests.support import PLUGIN, REPO
+
+EN_DE, ZH_EN, ES_EN, EN_VI = "wmt14_en_de", "wmt17_zh_en", "iwslt14_es_en", "iwslt15_en_vi"
+DATASETS = (EN_DE, ZH_EN, ES_EN, EN_VI)
 
 SETTINGS = [
     *((EN_DE, name) for name in ("base", "big", "ampomah2020", "duan2020", "duan2020_big")),
@@ -26,12 +29,13 @@ SETTINGS = [
 ]
 
 
+@functools.cache
 def settings(dataset: str, name: str) -> Experiment:
     return load(REPO / "configs" / dataset / f"{name}.yaml")
 
 
 def of_paper(experiment: Experiment) -> Dict[str, Any]:
-    """What is no matter of the data set."""
+    """The settings that do not depend on the dataset."""
     shared = {"share-all-embeddings", "share-decoder-input-output-embed"}
     train = {key: value for key, value in experiment["train"].items() if key not in shared}
     of_data = ("dataset", "data", "score")
@@ -46,12 +50,12 @@ def of_paper(experiment: Experiment) -> Dict[str, Any]:
         (ES_EN, EN_VI, "base"),
     ],
 )
-def test_a_paper_trains_alike_on_its_data_sets(one: str, other: str, name: str) -> None:
+def test_a_paper_has_the_same_settings_on_each_dataset(one: str, other: str, name: str) -> None:
     assert of_paper(settings(one, name)) == of_paper(settings(other, name))
 
 
 @pytest.mark.parametrize("dataset", DATASETS)
-def test_the_settings_of_a_data_set_have_its_data(dataset: str) -> None:
+def test_the_settings_of_a_dataset_name_its_data(dataset: str) -> None:
     source, target = dataset.split("_")[1:]
     for _, name in (found for found in SETTINGS if found[0] == dataset):
         found = settings(dataset, name)
@@ -65,7 +69,7 @@ def test_the_settings_of_a_data_set_have_its_data(dataset: str) -> None:
 
 
 @pytest.mark.parametrize("dataset", DATASETS)
-def test_the_recipe_of_a_data_set_makes_its_pair_and_its_test_sets(dataset: str) -> None:
+def test_the_recipe_of_a_dataset_makes_its_languages_and_test_sets(dataset: str) -> None:
     data = settings(dataset, "base")["data"]
     recipe = load_recipe(data["recipe"])
     assert (recipe.source, recipe.target) == (data["source-lang"], data["target-lang"])
@@ -74,7 +78,7 @@ def test_the_recipe_of_a_data_set_makes_its_pair_and_its_test_sets(dataset: str)
 
 
 @pytest.mark.parametrize("dataset", DATASETS)
-def test_output_is_detokenised_where_the_recipe_tokenised_the_text(dataset: str) -> None:
+def test_output_is_detokenised_where_the_recipe_tokenised_it(dataset: str) -> None:
     found = settings(dataset, "base")
     tokeniser = load_recipe(found["data.recipe"]).tokenisers[found["data.target-lang"]]
     assert found["score.detokenize"] == tokeniser
@@ -127,14 +131,14 @@ def test_settings_are_those_the_paper_prints(paper: str) -> None:
     where, printed = PRINTED[paper]
     found = settings(*where)
     assert {key: found[key] for key in printed} == printed
-    # Vaswani et al. and Li et al. 2021 print it, and the other papers follow them.
+    # Vaswani et al. and Li et al. 2021 print these; the other papers follow them.
     assert float(found["train.adam-eps"]) == 1e-9
     assert found["train.label-smoothing"] == 0.1
     assert found["average"] is None
 
 
 def scheduler(experiment: Experiment, *more: str) -> Any:
-    """fairseq's own, with an optimizer of one weight."""
+    """fairseq's scheduler, with an optimizer of one weight."""
     flags = ["data", "--user-dir", PLUGIN, "--arch", experiment["arch"]]
     parser = options.get_training_parser()
     args = options.parse_args_and_arch(parser, [*flags, *argv(experiment["train"]), *more])
@@ -159,7 +163,7 @@ def test_the_learning_rate_is_vaswanis_or_one_cosine_cycle(dataset: str, name: s
         return 1e-6 + (1e-3 - 1e-6) * (1 + math.cos(math.pi * part)) / 2
 
     wanted = {"inverse_sqrt": vaswani, "cosine": cosine}[args.lr_scheduler]
-    # The last update but one: with the last, fairseq's next cycle begins.
+    # The last update but one: fairseq's next cycle begins with the last.
     steps[-1] -= 1
     rates = [schedule.step_update(step) for step in steps]
     assert rates == pytest.approx([wanted(step) for step in steps], rel=1e-3, abs=1e-9)
@@ -168,9 +172,9 @@ def test_the_learning_rate_is_vaswanis_or_one_cosine_cycle(dataset: str, name: s
 @pytest.mark.parametrize(("dataset", "name"), SETTINGS)
 def test_stopping_early_does_not_change_the_learning_rate(dataset: str, name: str) -> None:
     found = settings(dataset, name)
-    whole, early = scheduler(found)[0], scheduler(found, "--max-update", "50000")[0]
+    full, early = scheduler(found)[0], scheduler(found, "--max-update", "50000")[0]
     for step in (100, 20000, 49999):
-        assert early.step_update(step) == whole.step_update(step)
+        assert early.step_update(step) == full.step_update(step)
 
 
 @pytest.mark.parametrize(("dataset", "name"), SETTINGS)

@@ -1,0 +1,81 @@
+"""What the benchmark can measure: the rows of the papers, and systems given by their flags."""
+
+from __future__ import annotations
+
+import argparse
+import difflib
+from dataclasses import dataclass, field
+from typing import Dict, List, Mapping, Optional
+
+from capsnmt.experiment.rows import (
+    PAPERS,
+    Row,
+    baseline_of,
+    flag_text,
+    load_rows,
+    relative_speed,
+)
+from scripts.workload import stock_flags
+
+# the phases that papers time, and what they call them
+PAPER_PHASES = {"train": "training", "decode": "decoding"}
+
+
+@dataclass(frozen=True)
+class System:
+    """What is measured, and against what.
+
+    Attributes:
+        name: a row, or the name that was given.
+        flags: its model and loss.
+        stock: the flags of the Transformer to compare with.
+        paper: the paper of the row; empty for a system that was given.
+        paper_speed: the paper's ratio by phase, where it is printed.
+    """
+
+    name: str
+    flags: str
+    stock: str
+    paper: str = ""
+    paper_speed: Mapping[str, float] = field(default_factory=dict)
+
+
+def system_of(row: Row, size: Optional[str] = None) -> System:
+    """Return a row as a system, in its own or another size."""
+    rows = load_rows()
+    stock = [stock_flags(size or row.size), flag_text(baseline_of(row, rows).flags)]
+    speeds = {phase: relative_speed(row, rows, name) for phase, name in PAPER_PHASES.items()}
+    printed = {phase: speed for phase, speed in speeds.items() if speed}
+    return System(row.key, row.command(size), " ".join(stock).strip(), row.paper, printed)
+
+
+def different_rows() -> List[Row]:
+    """Return one row for each model and loss, by paper.
+
+    Rows that differ only in their data or their settings are one. The one with a printed speed
+    stands for them.
+    """
+    rows = load_rows()
+    found: Dict[str, Row] = {}
+    for row in sorted(rows.values(), key=_paper_order):
+        known = found.setdefault(row.command(), row)
+        if relative_speed(row, rows, "training") and not relative_speed(known, rows, "training"):
+            found[row.command()] = row
+    return list(found.values())
+
+
+def _paper_order(row: Row) -> int:
+    return [*PAPERS, row.paper].index(row.paper)
+
+
+def row_key(text: str) -> str:
+    """Return the name of a row, as the type of a flag.
+
+    Raises:
+        argparse.ArgumentTypeError: there is no such row.
+    """
+    if text in load_rows():
+        return text
+    near = difflib.get_close_matches(text, load_rows(), n=1)
+    hint = f"did you mean {near[0]!r}?" if near else "docs/configurations.md lists them"
+    raise argparse.ArgumentTypeError(f"{text!r} is not a row: {hint}")

@@ -1,0 +1,80 @@
+"""The documentation has the tables that the script makes, and the script replaces nothing else."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from capsnmt.errors import ConfigurationError
+from capsnmt.experiment.rows import load_rows
+from scripts import tables
+from scripts.parameter_formulas import extra_parameters
+from tests.support import REPO
+
+START, END = tables.markers("parameters")
+PAGE = f"before\n{START}\nold\n{END}\nafter\n"
+
+
+@pytest.mark.parametrize("name", tables.TABLES)
+def test_a_page_of_the_documentation_has_the_table_that_the_script_makes(name: str) -> None:
+    page = f"docs/{name}.md"
+    text = (REPO / page).read_text(encoding="utf-8")
+    assert tables.markers(name)[0] in text
+    assert tables.replace_tables(text, page) == text, f"run scripts/tables.py --write {page}"
+
+
+def test_every_row_has_one_line_with_its_count_and_flags() -> None:
+    lines = tables.parameters().splitlines()
+    for row in load_rows().values():
+        found = [line for line in lines if line.startswith(f"| `{row.key}` |")]
+        assert len(found) == bool(row.printed.baseline)
+        for line in found:
+            assert f" {extra_parameters(row):+,}" in line
+            assert all(f"--{name} {value}" in line for name, value in row.flags.items())
+
+
+def test_every_count_that_is_not_the_printed_one_has_its_reason_below() -> None:
+    table = tables.parameters()
+    for row in load_rows().values():
+        assert row.printed.note[1:] in table
+
+
+def test_every_row_has_one_line_with_its_printed_score() -> None:
+    lines = tables.configurations().splitlines()
+    for row in load_rows().values():
+        score = row.printed.bleu or row.printed.validation_bleu
+        same = [line for line in lines if line.startswith(f"| `{row.name}` |")]
+        assert len(same) == sum(row.name == other.name for other in load_rows().values())
+        assert any(f" {score:.2f} " in line for line in same)
+
+
+def test_writing_replaces_what_is_between_the_markers_only(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text(PAGE, encoding="utf-8")
+    for _ in range(2):  # the second time changes nothing
+        tables.main(["--write", str(page)])
+        before, table, after = page.read_text(encoding="utf-8").partition(tables.parameters())
+        assert before == f"before\n{START}\n\n"
+        assert table
+        assert after == f"\n\n{END}\nafter\n"
+    assert list(tmp_path.iterdir()) == [page]
+
+
+@pytest.mark.parametrize(
+    "text", ["no marker\n", f"{START}\n", f"{END}\n{START}\n", PAGE + PAGE], ids=range(4)
+)
+def test_a_page_without_its_markers_is_one_line_and_stays_as_it_is(
+    text: str, tmp_path: Path
+) -> None:
+    page = tmp_path / "page.md"
+    page.write_text(text, encoding="utf-8")
+    with pytest.raises(ConfigurationError, match="the place of the table is not marked") as error:
+        tables.main(["--write", str(page)])
+    assert len(str(error.value).splitlines()) == 1
+    assert page.read_text(encoding="utf-8") == text
+
+
+def test_a_missing_page_is_one_line(tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match=r"--write: .*missing\.md: .*No such file"):
+        tables.main(["--write", str(tmp_path / "missing.md")])
