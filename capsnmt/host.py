@@ -1,4 +1,4 @@
-"""The hosts we run on: which fairseq, on which Python."""
+"""The supported hosts: which fairseq on which Python, and patches of their defects."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ SUPPORTED_FAIRSEQ = "0.12."
 
 @contextmanager
 def logging_kept() -> Iterator[None]:
-    """Undo what importing fairseq does to the root logger.
+    """Restore the root logger after fairseq is imported.
 
-    Some of its modules call ``logging.basicConfig``, one of them for DEBUG: every library's
-    chatter would go to the standard error of our own commands. fairseq's command lines set up
-    logging before they import anything, and stay as they are.
+    Some of its modules call ``logging.basicConfig``, one of them with DEBUG, and the messages of
+    every library would appear on the standard error of our commands. fairseq's own commands
+    configure logging before they import anything and are not affected.
     """
     root = logging.getLogger()
     handlers, level = root.handlers[:], root.level
@@ -34,11 +34,11 @@ def logging_kept() -> Iterator[None]:
 
 
 def check_host() -> None:
-    """Raise one line with the fix where capsnmt cannot run.
+    """Check that this Python and the installed fairseq are supported.
 
     Raises:
-        ImportError: Python is out of range, no fairseq is installed, the installed one cannot be
-            imported on this Python, or its version is not one we test.
+        ImportError: one line with the fix: Python is out of range, or fairseq is not installed,
+            cannot be imported on this Python, or has an untested version.
     """
     running = ".".join(map(str, sys.version_info[:3]))
     if not PYTHON_SINCE <= sys.version_info[:2] < PYTHON_BEFORE:
@@ -46,14 +46,14 @@ def check_host() -> None:
             f"capsnmt: Python {running} is not supported: use Python 3.11 or 3.12 (with {FORK}) "
             f"or Python 3.9 or 3.10 (with {STOCK})"
         )
-    # Stock fairseq's dataclasses are refused by Python >= 3.11, the fork has no older wheels.
+    # Python >= 3.11 refuses the dataclasses of stock fairseq; the fork has no older wheels.
     wanted = FORK if sys.version_info >= (3, 11) else STOCK
-    # Stock fairseq needs omegaconf 2.0.6, whose metadata newer pips refuse.
+    # Stock fairseq needs omegaconf 2.0.6, whose metadata newer versions of pip refuse.
     older_pip = "" if wanted == FORK else "pip install 'pip<24.1' 'numpy<2' && "
     installer = f"{older_pip}pip install"
     if importlib.util.find_spec("fairseq") is None:
         raise ImportError(f"capsnmt: fairseq is not installed: {installer} {wanted}")
-    # It announces at every import a package that nothing here uses.
+    # At every import it logs that a package is missing, which nothing here uses.
     logging.getLogger("fairseq.tasks.text_to_speech").setLevel(logging.WARNING)
     try:
         fairseq = importlib.import_module("fairseq")
@@ -69,25 +69,25 @@ def check_host() -> None:
 
 
 def keep_last_batch() -> None:
-    """Give the fork's batches back the sentences that it drops.
+    """Patch the fork's batching to keep the last sentences.
 
-    ve-fairseq 0.12.3 throws away a last batch whose size is no multiple of
-    ``--required-batch-size-multiple``, 8 by default: ``fairseq-generate`` then translates 8 of 12
-    sentences and says nothing. The documented meaning, which fairseq 0.12.2 has, is a batch size
-    "less than N or a multiple of N". Every command line that loads the plugin gets it back.
+    ve-fairseq 0.12.3 silently drops a last batch whose size is not a multiple of
+    ``--required-batch-size-multiple``, 8 by default: ``fairseq-generate`` translates 8 of 12
+    sentences. Documented, and implemented in fairseq 0.12.2, is a batch size "less than N or a
+    multiple of N". Every command that loads the plugin gets this behaviour.
     """
     import numpy as np
     from fairseq.data import data_utils
 
-    dropping = data_utils.batch_by_size
-    if hasattr(dropping, "__wrapped__"):
+    original = data_utils.batch_by_size
+    if hasattr(original, "__wrapped__"):
         return
 
-    @functools.wraps(dropping)
+    @functools.wraps(original)
     def batch_by_size(indices: Any, *args: Any, **kwargs: Any) -> Any:
         if not isinstance(indices, np.ndarray):
             indices = np.fromiter(indices, dtype=np.int64, count=-1)
-        batches = dropping(indices, *args, **kwargs)
+        batches = original(indices, *args, **kwargs)
         kept = sum(map(len, batches))
         fixed_shapes = len(args) > 5 or kwargs.get("fixed_shapes") is not None
         return batches if fixed_shapes or kept == len(indices) else [*batches, indices[kept:]]
@@ -96,22 +96,22 @@ def keep_last_batch() -> None:
 
 
 def keep_batches_when_resuming() -> None:
-    """Let a training of the fork go on with the batches that it had.
+    """Patch the fork so that a resumed training has the same batches as an uninterrupted one.
 
-    Batches are made once, when a training starts or resumes; ve-fairseq 0.12.3 draws the order of
-    their sentences by ``seed + epoch``. Resumed in its third epoch, a training would go on with
-    other batches: some sentences twice in this epoch, others never, and another model at the end.
-    fairseq 0.12.2 draws by the seed alone. What is made anew every epoch has no such fault.
+    Batches are made once, when training starts or resumes, and ve-fairseq 0.12.3 shuffles their
+    sentences by ``seed + epoch``. Training resumed in the third epoch would continue with other
+    batches: some sentences occur twice in that epoch, others never, and the final model differs.
+    fairseq 0.12.2 uses the seed alone. Batches made anew in every epoch are not affected.
     """
     from fairseq.tasks.fairseq_task import FairseqTask
 
-    drawing = FairseqTask.get_batch_iterator
-    if hasattr(drawing, "__wrapped__"):
+    original = FairseqTask.get_batch_iterator
+    if hasattr(original, "__wrapped__"):
         return
 
-    @functools.wraps(drawing)
+    @functools.wraps(original)
     def get_batch_iterator(self: Any, *args: Any, epoch: int = 1, **kwargs: Any) -> Any:
         anew = kwargs.get("disable_iterator_cache") or kwargs.get("update_epoch_batch_itr")
-        return drawing(self, *args, epoch=epoch if anew else 1, **kwargs)
+        return original(self, *args, epoch=epoch if anew else 1, **kwargs)
 
     FairseqTask.get_batch_iterator = get_batch_iterator

@@ -1,4 +1,4 @@
-"""The criterions of the plugin; importing this registers them."""
+"""The criterions of the plugin; importing them registers them."""
 
 from capsnmt.criterions.label_smoothed_cross_entropy_with_disagreement import (
     LabelSmoothedCrossEntropyWithDisagreementCriterion,

@@ -1,4 +1,4 @@
-"""The penalty on what heads have in common, for any criterion (Li et al. 2021, section 3.1)."""
+"""Disagreement regularisation of attention heads, for any criterion (Li et al. 2021, sec. 3.1)."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Measured = Dict[Tuple[str, str], Tensor]
 
 
 class DisagreementPenalty:
-    r"""lambda times the sum of the chosen terms of the chosen attentions.
+    r"""The sum of the chosen terms over the chosen attentions, times lambda.
 
     .. math::
         \lambda \sum_{a} \sum_{t} \frac{1}{|\mathrm{layers}_a|}
@@ -48,37 +48,40 @@ class DisagreementPenalty:
             )
 
     def recording(self) -> ContextManager[DisagreementRecord]:
-        """Inside the ``with`` block, the attentions of the model measure the terms."""
+        """Return a context in which the attentions of the model measure the terms."""
         return record_disagreement(self.terms, self.attentions)
 
     def require_attentions(self, model: nn.Module, record: DisagreementRecord) -> None:
-        """Exit, with the reason, where an attention measured nothing because there is none.
+        """Exit with the reason if the model has no attention of a chosen kind.
 
-        Not a ConfigurationError: fairseq's trainer answers an exception in a training step with a
-        ``crash.pt``, and there is no model to look at before the first step.
+        Only the first training step shows it: there is no model before.
+
+        Raises:
+            SystemExit: one line. An ``Exception`` would make fairseq's trainer write ``crash.pt``.
         """
         silent = self.attentions - {attention for attention, _ in record.values}
-        if silent:  # layerdrop may have dropped every layer of an attention that does exist
+        if silent:  # or layer dropout has dropped every layer of an existing attention
             modules = (module for module in model.modules() if isinstance(module, Attention))
             existing = {module.role for module in modules if module.role is not None}
             for attention in sorted(silent - existing):
                 has = ", ".join(name for name in ATTENTIONS if name in existing)
                 raise SystemExit(
-                    f"--disagreement-attention: this model has no {attention} attention that can "
-                    f"be measured: " + (f"choose from {has}" if has else "use an --arch of capsnmt")
+                    f"--disagreement-attention: this model has no {attention} attention to "
+                    f"measure: " + (f"choose from {has}" if has else "use an --arch of capsnmt")
                 )
 
     def measure(
         self, record: DisagreementRecord, source: Tensor, target: Tensor, like: Tensor
     ) -> Measured:
-        """The mean of each chosen term in each chosen attention, 0 where no layer ran.
+        """Return the mean of each chosen term in each chosen attention, 0 where no layer ran.
 
-        Every worker has the same keys in the same order: fairseq sums what workers log by position.
+        Every worker has the same keys in the same order: fairseq sums logged values by position.
 
         Args:
+            record: the terms that the attentions have measured.
             source: ``[B, S]``, true at the real tokens of the source.
-            target: ``[B, T]``, true at those of the decoder's input.
-            like: a tensor of the loss's type and device.
+            target: ``[B, T]``, true at the real tokens of the decoder's input.
+            like: a tensor of the dtype and device of the loss.
         """
         measured = {}
         for term, attention in itertools.product(TERMS, ATTENTIONS):
@@ -88,13 +91,13 @@ class DisagreementPenalty:
         return measured
 
     def of(self, measured: Measured) -> Tensor:
-        """The penalty, of what was measured."""
+        """Return the penalty for the measured terms."""
         return self.weight * sum(measured.values())
 
     def by_name(self, measured: Measured) -> Dict[str, Tensor]:
-        """What is logged: each term, and with several attentions also its part in each of them.
+        """Return the logged values: each term and, with several attentions, its part in each.
 
-        **D**: a term of several attentions is their sum, which is what enters the loss.
+        **D**: a term over several attentions is their sum, as in the loss.
         """
         named: Dict[str, Tensor] = {}
         for (term, _), value in measured.items():
@@ -106,7 +109,7 @@ class DisagreementPenalty:
 
 
 def log_disagreement(logging_outputs: List[Dict[str, Any]]) -> None:
-    """Log the terms, of the sums of what the workers and accumulated batches report."""
+    """Log the terms summed over workers and accumulated batches."""
     sample_size = sum(log.get("sample_size", 0) for log in logging_outputs)
     names = dict.fromkeys(name for log in logging_outputs for name in log)
     for name in names:

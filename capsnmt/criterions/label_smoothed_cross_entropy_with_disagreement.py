@@ -1,6 +1,6 @@
 """Label-smoothed cross-entropy with disagreement of attention heads (Li et al. 2021, section 3.1).
 
-No postponed annotations here: fairseq reads the types off the dataclass.
+No postponed annotations: fairseq reads the types of the dataclass fields at run time.
 """
 
 from dataclasses import dataclass, field
@@ -22,20 +22,24 @@ from capsnmt.modules.disagreement import TERMS
 class LabelSmoothedCrossEntropyWithDisagreementCriterionConfig(
     LabelSmoothedCrossEntropyCriterionConfig
 ):
-    """Label smoothing's options, and which heads must differ in what."""
+    """Options of label smoothing and of disagreement."""
 
     disagreement: str = field(
-        # the best of the three in the paper (Table 1), where combinations gain nothing over it
+        # the best of the three in the paper (Table 1); combinations gain nothing over it
         default="output",
-        metadata={"help": f"what the heads must differ in: comma list of {', '.join(TERMS)}"},
+        metadata={
+            "help": f"in what the heads must differ: comma-separated list of {', '.join(TERMS)}"
+        },
     )
     disagreement_attention: str = field(
         default="enc-self",
-        metadata={"help": f"attentions it applies to: comma list of {', '.join(ATTENTIONS)}"},
+        metadata={
+            "help": f"attentions it applies to: comma-separated list of {', '.join(ATTENTIONS)}"
+        },
     )
     disagreement_weight: float = field(
         default=1.0,
-        metadata={"help": "lambda, the weight of every term; 0 only measures and logs them"},
+        metadata={"help": "lambda, the weight of every term; 0: only measure and log them"},
     )
 
 
@@ -44,26 +48,27 @@ class LabelSmoothedCrossEntropyWithDisagreementCriterionConfig(
     dataclass=LabelSmoothedCrossEntropyWithDisagreementCriterionConfig,
 )
 class LabelSmoothedCrossEntropyWithDisagreementCriterion(LabelSmoothedCrossEntropyCriterion):
-    r"""Label-smoothed cross-entropy, and in training what the heads have in common.
+    r"""Label-smoothed cross-entropy, plus in training a penalty on the similarity of heads.
 
     .. math::
         \mathcal{L} = \mathcal{L}_{\mathrm{LS}} + \lambda \, n \sum_{a} \sum_{t}
         \frac{1}{|\mathrm{layers}_a|} \sum_{l \in \mathrm{layers}_a} D_{t}(a, l)
 
-    over the chosen attentions :math:`a` and terms :math:`t` (eq. 5 to 7 with the sign of a loss),
-    :math:`n` the sample size that fairseq divides the gradient by, so that :math:`\lambda` means
-    the same whatever the batch, the accumulation and the number of workers. :math:`D` is a mean
-    over the real tokens of the batch, in fp32. The layers are those that ran: layerdrop may leave
-    none, which then adds nothing.
+    over the chosen attentions :math:`a` and terms :math:`t` (eq. 5 to 7 with the sign of a loss).
+    :math:`n` is the sample size by which fairseq divides the gradient, so :math:`\lambda` does not
+    depend on batch size, accumulation and number of workers. :math:`D` is a mean over the real
+    tokens of the batch, in fp32. The layers are those that ran; if layer dropout leaves none, they
+    add nothing.
 
     **D**: the terms regularise training only. In evaluation they are measured and logged, and
-    ``loss`` is the baseline's, so that validation losses and best checkpoints compare. In training
-    ``loss`` is what is minimised; ``nll_loss`` and ``ppl`` are the likelihood alone in both.
+    ``loss`` is the baseline's, so validation losses and best checkpoints are comparable. In
+    training ``loss`` is the minimised value. ``nll_loss`` and ``ppl`` are the likelihood alone in
+    both.
 
-    **D**: as the likelihood's, a batch's weight in an accumulated or distributed update is its
-    sample size. Means over source tokens (``enc-self``; ``subspace`` of ``enc-dec``) are thus
-    those of the united batch only as far as the batches have the same source tokens per target
-    token.
+    **D**: the weight of a batch in an accumulated or distributed update is its sample size, as for
+    the likelihood. Means over source tokens (``enc-self``; ``subspace`` of ``enc-dec``) therefore
+    equal those of the combined batch only if the batches have the same ratio of source to target
+    tokens.
 
     Raises:
         ConfigurationError: a term or an attention is unknown, or the weight is no finite number
@@ -89,11 +94,13 @@ class LabelSmoothedCrossEntropyWithDisagreementCriterion(LabelSmoothedCrossEntro
     def forward(
         self, model: nn.Module, sample: Dict[str, Any], reduce: bool = True
     ) -> Tuple[Tensor, Any, Dict[str, Any]]:
-        """The loss, the sample size, and what to log, as fairseq's criterions return them.
+        """Return the loss, the sample size and the logging output, as all fairseq criterions.
 
         Args:
-            reduce: sum the loss over the tokens. A penalty belongs to no one token, so that the
-                unreduced losses are those without it.
+            model: the translation model.
+            sample: a batch of fairseq's translation task.
+            reduce: sum the loss over the tokens. Unreduced losses exclude the penalty, which
+                belongs to no single token.
         """
         with self.penalty.recording() as record:
             loss, sample_size, logging_output = super().forward(model, sample, reduce=reduce)
@@ -110,6 +117,6 @@ class LabelSmoothedCrossEntropyWithDisagreementCriterion(LabelSmoothedCrossEntro
 
     @classmethod
     def reduce_metrics(cls, logging_outputs: List[Dict[str, Any]]) -> None:
-        """Log the sums of what the workers and accumulated batches report."""
+        """Log the metrics summed over workers and accumulated batches."""
         super().reduce_metrics(logging_outputs)
         log_disagreement(logging_outputs)

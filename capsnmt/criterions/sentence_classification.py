@@ -1,6 +1,6 @@
 """Cross-entropy of classes, with accuracy, macro-F1 and accuracy by bucket.
 
-No postponed annotations here: fairseq reads the types off the dataclass.
+No postponed annotations: fairseq reads the types of the dataclass fields at run time.
 """
 
 import math
@@ -21,36 +21,39 @@ from capsnmt.modules.disagreement import TERMS
 from capsnmt.sentences.counts import Counts, accuracy, macro_f1
 
 BUCKET = "bucket_"
-DIGITS = 3  # 0.001 percent tells two systems apart on any of the test sets
+DIGITS = 3  # 0.001 percent is less than one example of any of the test sets
 
 
 @dataclass
 class SentenceClassificationCriterionConfig(FairseqDataclass):
-    """What the heads of the encoder must differ in."""
+    """Options of disagreement of the encoder's heads."""
 
     disagreement: str = field(
         default="none",
-        metadata={"help": f"none, or what heads must differ in: comma list of {', '.join(TERMS)}"},
+        metadata={
+            "help": "none, or in what the heads must differ: comma-separated list of "
+            + ", ".join(TERMS)
+        },
     )
     disagreement_weight: float = field(
         default=1.0,
-        metadata={"help": "lambda, the weight of every term; 0 only measures and logs them"},
+        metadata={"help": "lambda, the weight of every term; 0: only measure and log them"},
     )
 
 
 @register_criterion("sentence_classification", dataclass=SentenceClassificationCriterionConfig)
 class SentenceClassificationCriterion(FairseqCriterion):
-    r"""Cross-entropy of the true class, and in training what the heads have in common.
+    r"""Cross-entropy of the true class, plus in training a penalty on the similarity of heads.
 
     .. math:: \mathcal{L} = -\sum_i \log p(y_i \mid x_i) + n \lambda \sum_t D_t
 
     over n examples. :math:`D_t` is disagreement of the encoder's heads (Li et al. 2021, section
-    3.1) as ``label_smoothed_cross_entropy_with_disagreement`` has it: a mean over real tokens,
-    added in training only.
+    3.1) as in ``label_smoothed_cross_entropy_with_disagreement``: a mean over real tokens, added in
+    training only.
 
-    ``accuracy`` and ``macro_f1`` are percentages. They are ratios of sums over all examples of an
-    update, a validation set, and all workers, never means of the ratios of batches; so is
-    ``accuracy_bucket_B`` of each bucket B.
+    ``accuracy``, ``macro_f1`` and ``accuracy_bucket_B`` of each bucket B are percentages. They are
+    ratios of sums over all examples of an update or validation set and over all workers, never
+    means over the ratios of batches.
 
     Raises:
         ConfigurationError: a term is unknown, or the weight is no number >= 0 or has no effect.
@@ -72,7 +75,7 @@ class SentenceClassificationCriterion(FairseqCriterion):
     def forward(
         self, model: nn.Module, sample: Dict[str, Any], reduce: bool = True
     ) -> Tuple[Tensor, int, Dict[str, Any]]:
-        """The loss, the number of examples, and what to log."""
+        """Return the loss, the number of examples and the logging output."""
         logits, measured = self._measured(model, sample["net_input"])
         target, size = sample["target"], len(sample["target"])
         nll = F.cross_entropy(logits.float(), target, reduction="sum" if reduce else "none")
@@ -89,7 +92,7 @@ class SentenceClassificationCriterion(FairseqCriterion):
             "sample_size": size,
             "classes": torch.from_numpy(counts.classes),
         }
-        for bucket in self.task.buckets:  # all of them: fairseq sums what workers log by position
+        for bucket in self.task.buckets:  # all of them: fairseq sums logged values by position
             number = counts.buckets.get(bucket, np.zeros(2, dtype=np.int64))
             logging_output[f"{BUCKET}{bucket}"] = torch.from_numpy(number)
         if self.penalty is not None:
@@ -98,7 +101,7 @@ class SentenceClassificationCriterion(FairseqCriterion):
         return loss, size, logging_output
 
     def _measured(self, model: nn.Module, net_input: Dict[str, Any]) -> Tuple[Tensor, Measured]:
-        """The logits, and what the encoder's heads have in common."""
+        """Return the logits and the measured terms of the encoder's heads."""
         if self.penalty is None:
             return model(**net_input), {}
         if getattr(model, "frozen", False):
@@ -113,7 +116,7 @@ class SentenceClassificationCriterion(FairseqCriterion):
 
     @classmethod
     def reduce_metrics(cls, logging_outputs: List[Dict[str, Any]]) -> None:
-        """Log sums, and what follows from sums."""
+        """Log sums over workers and batches, and ratios of those sums."""
 
         def total(name: str) -> Any:
             return sum(torch.as_tensor(log[name]).double() for log in logging_outputs).cpu().numpy()
@@ -121,7 +124,7 @@ class SentenceClassificationCriterion(FairseqCriterion):
         size = float(total("sample_size"))
         for name in ("loss", "nll_loss"):
             metrics.log_scalar(name, float(total(name)) / size / math.log(2), size, round=DIGITS)
-        # names with an underscore are kept out of the log, and their sums are what is divided
+        # fairseq does not print names with an underscore; the ratios divide their sums
         metrics.log_scalar("_classes", total("classes"))
         metrics.log_derived("accuracy", _accuracy)
         metrics.log_derived("macro_f1", _macro_f1)
@@ -134,7 +137,7 @@ class SentenceClassificationCriterion(FairseqCriterion):
 
     @staticmethod
     def logging_outputs_can_be_summed() -> bool:
-        """Yes, all are sums; fairseq could not gather them on a CPU."""
+        """Return true: all values are sums. fairseq cannot gather anything else on a CPU."""
         return True
 
 
@@ -150,7 +153,7 @@ def _macro_f1(meters: Any) -> float:
 def _bucket_accuracy(name: str) -> Any:
     def ratio(meters: Any) -> float:
         counts = meters[name].sum
-        # fairseq's log interval began, and no example of the bucket came yet
+        # a new log interval without an example of the bucket so far
         return round(accuracy(*counts), DIGITS) if np.ndim(counts) else math.nan
 
     return ratio

@@ -1,4 +1,4 @@
-"""The architectures by name: presets of the model's switches, each in four sizes."""
+"""The named architectures: presets of the model's switches, each in four sizes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from capsnmt.models.validation import complete, validate
 
 MODEL = "capsnmt_transformer"
 
-# Li et al. 2019's "Effective Aggregation" is EM routing of encoder self-attention, layers 1 and 2.
+# transformer_em_routing is the "Effective Aggregation" of Li et al. 2019.
 PRESETS: Dict[str, Dict[str, Any]] = {
     "capsnmt_transformer": {},
     "transformer_em_routing": {
@@ -31,7 +31,7 @@ PRESETS: Dict[str, Dict[str, Any]] = {
     },
 }
 
-# Ampomah et al. 2020, section 6: what they recommend for shallow networks.
+# Ampomah et al. 2020, section 6, recommend M-00 for shallow networks.
 OF_SIZE: Dict[str, Dict[str, Any]] = {"transformer_mlmha_iwslt": {"mlmha": "M-00"}}
 
 
@@ -50,15 +50,15 @@ SIZES: Dict[str, Dict[str, Any]] = {
 
 
 def architecture(preset: str, size: str) -> Callable[[Any], None]:
-    """The function fairseq calls to complete and check the arguments of one architecture.
+    """Return the function that completes and checks the arguments of one architecture.
 
-    It runs at the end of parsing (and again whenever a model is built from a checkpoint), so a bad
-    value stops before data is read.
+    fairseq calls it at the end of parsing (and again when a model is built from a checkpoint), so
+    a bad value is reported before any data is read.
     """
 
     def configure(args: Any) -> None:
-        if OmegaConf.is_config(args):  # of fairseq-hydra-train
-            # omegaconf 2.0 answers None to who asks for what is absent, or else for a default
+        if OmegaConf.is_config(args):  # fairseq-hydra-train
+            # omegaconf 2.0 returns None for an absent key, whatever the default of getattr
             flat = argparse.Namespace(**OmegaConf.to_container(args, resolve=True))
             configure(flat)
             for name, value in vars(flat).items():

@@ -1,6 +1,6 @@
-"""The switches of the composable Transformer, grouped by mechanism, and what each may be.
+"""The switches of the composable Transformer, grouped by mechanism, and their choices.
 
-No postponed annotations here: fairseq reads the types off the dataclasses.
+No postponed annotations: fairseq reads the types of the dataclass fields at run time.
 """
 
 from dataclasses import dataclass, field, fields
@@ -24,14 +24,16 @@ LAYER_LIST = "all, or 1-based lists and ranges: 1,4-6"
 
 @dataclass
 class RoutingConfig(FairseqDataclass):
-    """What all routing operators share."""
+    """Settings of all routing operators."""
 
     routing_iterations: int = field(
-        default=3, metadata={"help": "T, the iterations of every routing-by-agreement"}
+        default=3, metadata={"help": "T, the number of iterations of all routing-by-agreement"}
     )
     routing_backend: str = field(
         default="auto",
-        metadata={"help": f"how routing is run: {', '.join(BACKENDS)}; same values, other speed"},
+        metadata={
+            "help": f"how routing is run: {', '.join(BACKENDS)}; affects the speed, not the result"
+        },
     )
 
 
@@ -48,7 +50,9 @@ class HeadAggregationConfig(FairseqDataclass):
     )
     head_aggregation_attention: str = field(
         default="enc-self",
-        metadata={"help": f"attentions it applies to: comma list of {', '.join(ATTENTIONS)}"},
+        metadata={
+            "help": f"attentions it applies to: comma-separated list of {', '.join(ATTENTIONS)}"
+        },
     )
     head_aggregation_encoder_layers: str = field(
         default="all",
@@ -60,10 +64,12 @@ class HeadAggregationConfig(FairseqDataclass):
     )
     head_capsules: int = field(
         default=0,
-        metadata={"help": "N, the output capsules: a divisor of the model's width d; 0 means d"},
+        metadata={
+            "help": "N, the number of output capsules: a divisor of the model's width d; 0 means d"
+        },
     )
     head_capsule_norm: bool = field(
-        default=False, metadata={"help": "layer normalisation on the output capsules"}
+        default=False, metadata={"help": "apply layer normalisation to the output capsules"}
     )
 
 
@@ -81,11 +87,15 @@ class LayerAggregationConfig(FairseqDataclass):
     )
     layer_capsules: int = field(
         default=0,
-        metadata={"help": "N, the output capsules: a divisor of the stack's width d; 0 means d"},
+        metadata={
+            "help": "N, the number of output capsules: a divisor of the stack's width d; 0 means d"
+        },
     )
     layer_capsule_input: str = field(
         default="all",
-        metadata={"help": "layers that the capsules of one layer are made from: all, own"},
+        metadata={
+            "help": f"layers from which a layer's capsule is computed: {', '.join(CAPSULE_INPUTS)}"
+        },
     )
 
 
@@ -98,13 +108,14 @@ class MultiLayerAttentionConfig(FairseqDataclass):
         metadata={"help": f"multi-layer multi-head attention: {', '.join(MULTI_LAYER_ATTENTIONS)}"},
     )
     mlmha_sources: int = field(
-        default=0, metadata={"help": "n, how many of the top encoder layers; 0 means all"}
+        default=0,
+        metadata={"help": "n: attend to the n top encoder layers; 0 means all"},
     )
     mlmha_mask_source: int = field(
         default=0,
         metadata={
-            "help": "1-based encoder layer whose output is zero for the decoder, at generation; "
-            "0 means none"
+            "help": "1-based encoder layer whose output the decoder sees as zero, at generation "
+            "only; 0 means none"
         },
     )
 
@@ -131,11 +142,13 @@ class CapsuleRoutingConfig(FairseqDataclass):
 
 @dataclass
 class InitialisationConfig(FairseqDataclass):
-    """Where the parameters start from (Dou et al. 2019 started from a trained baseline)."""
+    """Initial parameters from a checkpoint (Dou et al. 2019 started from a trained baseline)."""
 
     init_from: Optional[str] = field(
         default=None,
-        metadata={"help": "checkpoint whose tensors of equal name and shape are loaded first"},
+        metadata={
+            "help": "checkpoint to initialise from: loads every tensor of equal name and shape"
+        },
     )
 
 
@@ -150,7 +163,7 @@ MECHANISMS: Tuple[Type[FairseqDataclass], ...] = (
 
 
 def switches(group: Type[FairseqDataclass]) -> Dict[str, Any]:
-    """The switches of a mechanism, with their defaults."""
+    """Return the switches of a mechanism with their defaults."""
     return {
         option.name: option.default
         for option in fields(group)
@@ -159,12 +172,12 @@ def switches(group: Type[FairseqDataclass]) -> Dict[str, Any]:
 
 
 def defaults() -> Dict[str, Any]:
-    """Every switch of the plugin with the value that leaves fairseq's Transformer as it is."""
+    """Return all switches with their defaults, which leave fairseq's Transformer unchanged."""
     return {name: default for group in MECHANISMS for name, default in switches(group).items()}
 
 
 def flag(name: str) -> str:
-    """The command-line spelling of a switch.
+    """Return the command-line flag of a switch.
 
     >>> flag("head_capsules")
     '--head-capsules'

@@ -1,4 +1,4 @@
-"""fairseq's encoder and decoder layers over the attentions that the switches ask for."""
+"""fairseq's encoder and decoder layers with the attentions chosen by the switches."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from capsnmt.modules.disagreement import checkpoint_layer
 from capsnmt.modules.head_aggregation import HeadAggregation
 from capsnmt.modules.multi_layer_attention import MultiLayerAttention
 
-# Copies of a layer's weights that fairseq 0.12.2 keeps for its evaluation fast path.
+# fairseq 0.12.2's copies of a layer's weights for its evaluation fast path.
 FAST_PATH_COPIES = tuple(
     f"{part}_{kind}"
     for part in ("in_proj", "out_proj", "fc1", "fc2")
@@ -27,7 +27,7 @@ FAST_PATH_COPIES = tuple(
 
 
 def learned_parameters(model: nn.Module) -> Dict[str, nn.Parameter]:
-    """The parameters of a Transformer, fairseq's own too, without fairseq 0.12.2's copies."""
+    """Return the named parameters of a Transformer without fairseq 0.12.2's weight copies."""
     return {
         name: parameter
         for name, parameter in model.named_parameters()
@@ -36,10 +36,10 @@ def learned_parameters(model: nn.Module) -> Dict[str, nn.Parameter]:
 
 
 def finish_attention(attention: Attention, cfg: Any, role: str, layer: int) -> None:
-    """Tell the attention its role; aggregate its heads as ``cfg`` asks, not by ``out_proj``.
+    """Set the attention's role and, if its heads are routed, replace its ``out_proj``.
 
-    After the layer's own construction, because fairseq 0.12.2's encoder layer reads the shape of
-    ``out_proj.weight`` while it is built.
+    Call it after the layer is built: fairseq 0.12.2's encoder layer reads the shape of
+    ``out_proj.weight`` in its constructor.
     """
     attention.role = role
     if aggregates_heads(cfg, role, layer):
@@ -56,7 +56,7 @@ def finish_attention(attention: Attention, cfg: Any, role: str, layer: int) -> N
 
 
 def self_attention(cfg: Any, side: str, layer: int, **settings: Any) -> Attention:
-    """The self-attention of a layer (1-based) of the encoder or decoder."""
+    """Build the self-attention of a layer (1-based) of the encoder or decoder."""
     stack, routing = getattr(cfg, side), getattr(cfg, f"capsule_routing_{side}")
     settings.update(dropout=cfg.attention_dropout)
     if not routes_scores(cfg, side, layer):
@@ -73,10 +73,10 @@ def self_attention(cfg: Any, side: str, layer: int, **settings: Any) -> Attentio
 
 
 class TransformerEncoderLayer(TransformerEncoderLayerBase):
-    """fairseq's encoder layer over our attention. ``number`` is 1 at the bottom."""
+    """fairseq's encoder layer with our attention. ``number`` is 1 at the bottom."""
 
-    # fairseq 0.12.2 would copy the weights for its fast path here, from an out_proj.weight that
-    # a routed layer does not have; without that call the fast path stays off.
+    # fairseq 0.12.2 would copy the weights for its fast path here, from an out_proj.weight that a
+    # routed layer does not have. Without the copies the fast path stays off.
     _load_from_state_dict = nn.Module._load_from_state_dict
 
     def __init__(self, cfg: Any, number: int, return_fc: bool = False) -> None:
@@ -91,14 +91,14 @@ class TransformerEncoderLayer(TransformerEncoderLayerBase):
         return self_attention(cfg, "encoder", self.number, **noise)
 
     def upgrade_state_dict_named(self, state_dict: Dict[str, Any], name: str) -> None:
-        """Also drop the copies that a checkpoint of fairseq 0.12.2's own Transformer holds."""
+        """Also drop the weight copies in checkpoints of fairseq 0.12.2's own Transformer."""
         super().upgrade_state_dict_named(state_dict, name)
         for copy in FAST_PATH_COPIES:
             state_dict.pop(f"{name}.{copy}", None)
 
 
 class TransformerDecoderLayer(TransformerDecoderLayerBase):
-    """fairseq's decoder layer over our attention. ``number`` is 1 at the bottom."""
+    """fairseq's decoder layer with our attention. ``number`` is 1 at the bottom."""
 
     def __init__(self, cfg: Any, number: int, no_encoder_attn: bool = False) -> None:
         self.number = number
@@ -136,10 +136,10 @@ class TransformerDecoderLayer(TransformerDecoderLayerBase):
 
 
 def wrap_layer(layer: nn.Module, cfg: Any) -> nn.Module:
-    """Activation checkpointing and sharding, as fairseq wraps its own layers."""
+    """Apply activation checkpointing and sharding, as fairseq does to its own layers."""
     if cfg.checkpoint_activations:
         layer = checkpoint_layer(layer, offload_to_cpu=cfg.offload_activations)
-    # a checkpointed layer is always a shard of its own, whatever its size
+    # a checkpointed layer is always a separate shard, whatever its size
     return fsdp_wrap(
         layer, min_num_params=0 if cfg.checkpoint_activations else cfg.min_params_to_wrap
     )

@@ -1,4 +1,4 @@
-"""Comma lists on the command line: which layers, which attentions, which terms."""
+"""Comma-separated lists on the command line: layers, attentions, terms."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from capsnmt.models.config import ATTENTIONS, flag
 
 
 def parse_layers(spec: str, num_layers: int, name: str) -> FrozenSet[int]:
-    """The 1-based layers that a list like ``1,4-6`` names; layer 1 is at the bottom.
+    """Parse a list of 1-based layers such as ``1,4-6``; layer 1 is at the bottom.
 
     >>> sorted(parse_layers("1,3-4", 6, "head_aggregation_encoder_layers"))
     [1, 3, 4]
 
     Raises:
-        ConfigurationError: the list is not one, or names a layer outside 1..``num_layers``.
+        ConfigurationError: the list is malformed or names a layer outside 1..``num_layers``.
     """
     spec = str(spec).strip()
     if spec == "all":
@@ -39,7 +39,7 @@ def parse_layers(spec: str, num_layers: int, name: str) -> FrozenSet[int]:
 
 
 def parse_choices(spec: str, allowed: Tuple[str, ...], name: str) -> FrozenSet[str]:
-    """Those of the ``allowed`` words that a comma list names.
+    """Parse a comma-separated list of the ``allowed`` words.
 
     >>> sorted(parse_choices("b, a", ("a", "b", "c"), "disagreement"))
     ['a', 'b']
@@ -57,7 +57,7 @@ def parse_choices(spec: str, allowed: Tuple[str, ...], name: str) -> FrozenSet[s
 
 
 def parse_attentions(spec: str, name: str) -> FrozenSet[str]:
-    """The attentions that a comma list names.
+    """Parse a comma-separated list of attentions.
 
     Raises:
         ConfigurationError: a name is unknown or the list is empty.
@@ -66,7 +66,7 @@ def parse_attentions(spec: str, name: str) -> FrozenSet[str]:
 
 
 def aggregates_heads(cfg: Any, attention: str, layer: int) -> bool:
-    """Whether the heads of an ``attention`` of the ``layer`` (1-based) are routed."""
+    """Return whether the heads of an ``attention`` of the ``layer`` (1-based) are routed."""
     if cfg.head_aggregation == "linear":
         return False
     if attention not in parse_attentions(
@@ -79,7 +79,7 @@ def aggregates_heads(cfg: Any, attention: str, layer: int) -> bool:
 
 
 def routes_scores(cfg: Any, side: str, layer: int) -> bool:
-    """Whether the self-attention of the ``layer`` (1-based) of a side is capsule-routed."""
+    """Return whether the self-attention of the ``layer`` (1-based) of a side is routed."""
     if getattr(cfg, f"capsule_routing_{side}") == "none":
         return False
     name = f"capsule_routing_{side}_layers"

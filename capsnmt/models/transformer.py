@@ -1,4 +1,4 @@
-"""fairseq's Transformer, composable: each mechanism is a switch, all off is the Transformer."""
+"""The composable Transformer: each mechanism is a switch; with all off it is fairseq's."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from capsnmt.modules.layer_drop import DecoderLayerDrop, EncoderLayerDrop
 
 
 def stack_aggregation(cfg: Any, side: str) -> Optional[nn.Module]:
-    """The position-wise aggregation of the layers of the encoder or decoder, if there is one."""
+    """Build the position-wise aggregation of the encoder's or decoder's layers, if any."""
     if cfg.layer_aggregation in ("none", "transparent"):
         return None
     if cfg.layer_aggregation_side not in (side, "both"):
@@ -46,11 +46,11 @@ def stack_aggregation(cfg: Any, side: str) -> Optional[nn.Module]:
 
 
 class TransformerEncoder(TransformerEncoderBase):
-    """fairseq's encoder over our layers, and what it hands to the decoder.
+    """fairseq's encoder with our layers and their aggregation.
 
-    That is one ``[T, B, n d]`` in place of the top layer's output: the features of all sources of
-    multi-layer attention, or of all mixtures of transparent attention, beside one another, so that
-    everything the host does to the encoder's output stays right.
+    The output is ``[T, B, n d]`` instead of the top layer's ``[T, B, d]``: the concatenated
+    features of all sources of multi-layer attention, or of all mixtures of transparent attention.
+    It is one tensor, so everything that the host does to an encoder's output remains correct.
 
     **D**: where the stack ends with a LayerNorm (pre-norm), it is applied to each layer's output.
     """
@@ -74,7 +74,7 @@ class TransformerEncoder(TransformerEncoderBase):
 
     @property
     def reads_all_layers(self) -> bool:
-        """Whether anything but the top layer's output is handed to the decoder."""
+        """Whether the decoder receives anything other than the top layer's output."""
         aggregates = self.layer_aggregation is not None or self.transparent is not None
         return aggregates or self.num_sources > 1 or self.masked_source > 0
 
@@ -85,8 +85,8 @@ class TransformerEncoder(TransformerEncoderBase):
     def train(self, mode: bool = True) -> TransformerEncoder:
         if mode and self.masked_source:
             raise ConfigurationError(
-                f"--mlmha-mask-source: {self.masked_source}: a source is masked at generation, not "
-                f"in training: train without it, then give it by --model-overrides"
+                f"--mlmha-mask-source: {self.masked_source}: sources are masked at generation "
+                f"only: train without it, then set it by --model-overrides"
             )
         return super().train(mode)
 
@@ -107,7 +107,7 @@ class TransformerEncoder(TransformerEncoderBase):
         return encoded
 
     def hand_over(self, states: List[Tensor]) -> Tensor:
-        """What the decoder attends to, ``[T, B, n d]``, of the embeddings and H^1..H^L."""
+        """Return the decoder's input, ``[T, B, n d]``, from the embeddings and H^1..H^L."""
         if self.layer_norm is not None:
             states = [self.layer_norm(state) for state in states]
         if self.transparent is not None:
@@ -121,7 +121,7 @@ class TransformerEncoder(TransformerEncoderBase):
 
 
 class TransformerDecoder(TransformerDecoderBase):
-    """fairseq's decoder over our layers, whose outputs it may aggregate.
+    """fairseq's decoder with our layers and their aggregation.
 
     **D**: where the stack ends with a LayerNorm (pre-norm), it is applied to each layer's output.
     """
@@ -153,31 +153,31 @@ class TransformerDecoder(TransformerDecoderBase):
 
 @register_model("capsnmt_transformer")
 class CapsnmtTransformer(TransformerModel):
-    """The one model of the plugin; its architectures are presets of its switches.
+    """The translation model of the plugin; its architectures are presets of its switches.
 
     With every switch off it is fairseq's ``transformer``: same parameters under the same names,
-    same outputs, and stock checkpoints load.
+    same outputs; stock checkpoints load.
     """
 
     @classmethod
     def add_args(cls, parser: Any) -> None:
         super().add_args(parser)
         for group in MECHANISMS:
-            # no defaults: an absent attribute tells presets what the user left open
+            # no defaults: a preset applies where the user has set no attribute
             gen_parser_from_dataclass(parser, group(), delete_default=True)
 
     @classmethod
     def build_model(cls, args: Any, task: Any) -> nn.Module:
         saved = args
         if OmegaConf.is_config(args):
-            # fairseq reads no more off a configuration of fairseq-hydra-train than it knows itself
+            # from a configuration of fairseq-hydra-train, fairseq reads its own options only
             args = argparse.Namespace(**OmegaConf.to_container(args, resolve=True))
         model = super().build_model(args, task)
         checkpoint: Optional[str] = args.init_from
         if checkpoint:
             initialise_from(model, checkpoint)
-            # Only training starts from there: a model that is built again for generation gets its
-            # own checkpoint, on a machine that may not have this one.
+            # Only training starts from it. At generation the model gets its own checkpoint, perhaps
+            # on a machine without this one.
             saved.init_from = None
         return model
 

@@ -1,4 +1,4 @@
-"""What the switches may be together: completion from a preset, and one line for what cannot be."""
+"""Completion of the switches from a preset, and refusal of combinations that cannot work."""
 
 from __future__ import annotations
 
@@ -38,12 +38,12 @@ CHOICES: Dict[str, Tuple[str, ...]] = {
 
 
 def routes_layers(args: Any) -> bool:
-    """Whether a stack's layers are aggregated by routing-by-agreement."""
+    """Return whether layers are aggregated by routing-by-agreement."""
     return args.layer_aggregation in ("dynamic-routing", "em-routing")
 
 
 def without_effect(args: Any) -> Iterator[Tuple[str, str]]:
-    """Each switch that the others leave without effect, with the reason."""
+    """Yield each switch that has no effect given the others, with the reason."""
     yield from _without_head_aggregation(args)
     yield from _without_layer_aggregation(args)
     if args.mlmha == "none":
@@ -62,7 +62,7 @@ def without_effect(args: Any) -> Iterator[Tuple[str, str]]:
 
 
 def _others(group: Any, name: str, reason: str) -> Iterator[Tuple[str, str]]:
-    """Every switch of the group but the one of this name."""
+    """Yield every switch of the group except the named one."""
     yield from ((other, reason) for other in switches(group) if other != name)
 
 
@@ -89,13 +89,13 @@ def _without_layer_aggregation(args: Any) -> Iterator[Tuple[str, str]]:
 
 
 def complete(args: Any, preset: Dict[str, Any]) -> None:
-    """Fill in every switch that ``args`` does not hold: from the preset, else the default.
+    """Set every switch missing in ``args`` from the preset, or else to its default.
 
-    A preset's value that the given switches leave without effect is dropped; the same in a given
-    switch is an error, because its user expects an effect.
+    A value of the preset that has no effect given the other switches is dropped. A switch that the
+    user has set must have an effect.
 
     Raises:
-        ConfigurationError: a switch that was given can have no effect, or has no such value.
+        ConfigurationError: a switch that was set has no effect, or its value is not allowed.
     """
     given = {name for name in defaults() if safe_hasattr(args, name)}
     for name, default in defaults().items():
@@ -115,22 +115,22 @@ def complete(args: Any, preset: Dict[str, Any]) -> None:
 
 
 def require(args: Any, name: str, allowed: Tuple[str, ...]) -> None:
-    """Raise unless the switch has one of the allowed values."""
+    """Raise a ``ConfigurationError`` unless the switch has one of the allowed values."""
     value = getattr(args, name)
     if value not in allowed:
         raise ConfigurationError(f"{flag(name)}: {value!r}: choose from {', '.join(allowed)}")
 
 
 def validate(args: Any) -> None:
-    """Refuse, before anything is built, what cannot work. ``args`` is complete and flat.
+    """Refuse settings that cannot work, before anything is built. ``args`` is complete and flat.
 
     Raises:
-        ConfigurationError: one line: what was given, what is allowed, what to change.
+        ConfigurationError: one line with the value, what is allowed, and what to change.
     """
     for side in ("encoder", "decoder"):
         if safe_getattr(args, f"{side}_xformers_att_config"):
             raise ConfigurationError(
-                f"--{side}-xformers-att-config: capsnmt brings its own attention: drop the flag"
+                f"--{side}-xformers-att-config: capsnmt has its own attention: drop the flag"
             )
     if args.routing_iterations < 1:
         raise ConfigurationError(
@@ -153,8 +153,7 @@ def _require_cross_attention(args: Any, given: str) -> None:
         )
     if safe_getattr(args, "cross_self_attention", False) and "enc-dec" not in given:
         raise ConfigurationError(
-            f"{given}: --cross-self-attention joins the encoder's one output to the decoder's "
-            f"positions: drop one of them"
+            f"{given}: --cross-self-attention needs a single encoder output: drop one of them"
         )
 
 
@@ -215,7 +214,7 @@ def _validate_layer_aggregation(args: Any) -> None:
         _validate_capsules(args, "layer_capsules", side)
     if "decoder" in sides and safe_getattr(args, "base_layers", 0):
         raise ConfigurationError(
-            f"--base-layers {args.base_layers}: --layer-aggregation knows no such layers: use "
+            f"--base-layers {args.base_layers}: --layer-aggregation does not support them: use "
             f"--layer-aggregation-side encoder or drop one of them"
         )
 

@@ -1,1 +1,1 @@
-"""One mechanism a file, each an ``nn.Module``."""
+"""The mechanisms: one ``nn.Module`` per file."""

@@ -1,4 +1,4 @@
-"""The multi-head attention that every mechanism of the plugin shares."""
+"""The multi-head attention shared by all mechanisms."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ IncrementalState = Dict[str, Dict[str, Optional[Tensor]]]
 
 
 def split_heads(x: Tensor, num_heads: int) -> Tensor:
-    """``[length, batch, d]`` to ``[batch, heads, length, d / heads]``."""
+    """Reshape ``[length, batch, d]`` to ``[batch, heads, length, d / heads]``."""
     length, batch, _ = x.shape
     return x.reshape(length, batch, num_heads, -1).permute(1, 2, 0, 3)
 
 
 def join_heads(x: Tensor) -> Tensor:
-    """``[batch, heads, length, d / heads]`` to ``[length, batch, d]``."""
+    """Reshape ``[batch, heads, length, d / heads]`` to ``[length, batch, d]``."""
     batch, _, length, _ = x.shape
     return x.permute(2, 0, 1, 3).reshape(length, batch, -1)
 
@@ -29,14 +29,15 @@ def join_heads(x: Tensor) -> Tensor:
 def additive_mask(
     attn_mask: Optional[Tensor], key_padding_mask: Optional[Tensor], like: Tensor
 ) -> Optional[Tensor]:
-    """Both masks of fairseq as one term of the scores, broadcastable to ``[B, H, L, K]``.
+    """Merge fairseq's two masks into one additive mask, broadcastable to ``[B, H, L, K]``.
 
-    A masked score falls by half the dtype's range and not by infinity: a row with nothing to attend
-    to (a padded target position, say) then gives an average that nobody reads, where the softmax of
-    a row of infinities is NaN and poisons every gradient. Half of it, so that fp16 cannot overflow.
+    Masked scores are lowered by half the range of the dtype, not by infinity. The softmax of a row
+    that is masked completely (for example at a padded target position) is then an average that
+    nothing reads; a softmax over infinities would be NaN and spoil every gradient. Half of the
+    range, so that fp16 cannot overflow.
 
     Args:
-        attn_mask: ``[L, K]``, added to the scores (``-inf`` where a position may not look).
+        attn_mask: ``[L, K]``, added to the scores (``-inf`` where attention is not allowed).
         key_padding_mask: ``[B, K]``, nonzero at padding.
         like: a tensor of the scores' dtype and device.
     """
@@ -52,23 +53,23 @@ def additive_mask(
 
 
 class Attention(MultiheadAttention):
-    r"""Multi-head attention (Vaswani et al. 2017, section 3.2) in steps that can be replaced.
+    r"""Multi-head attention (Vaswani et al. 2017, section 3.2) with replaceable steps.
 
-    ``project`` gives queries, keys and values per head (and keeps the incremental state),
+    ``project`` returns queries, keys and values per head (and maintains the incremental state),
     ``attend`` computes :math:`O_h = \mathrm{softmax}(Q_h K_h^\top / \sqrt{d_h}) V_h`, and
-    ``out_proj`` aggregates the heads. ``out_proj`` is called as a module, so that whatever
-    aggregates the heads simply takes its place; fairseq's own forward reads its weight instead.
+    ``out_proj`` aggregates the heads. ``out_proj`` is called as a module, so another module can
+    take its place; fairseq's own forward reads its weight instead.
 
-    Parameters, their names and their initialisation are fairseq's: stock checkpoints load.
-    Probabilities are built only when something reads them; otherwise the fused
+    Parameters, their names and their initialisation are those of fairseq: stock checkpoints load.
+    Attention weights are computed only when something reads them; otherwise the fused
     ``scaled_dot_product_attention`` runs.
 
     Attributes:
-        role: ``enc-self``, ``enc-dec`` or ``dec-self``, set by whoever builds the layer.
+        role: ``enc-self``, ``enc-dec`` or ``dec-self``; set when the layer is built.
     """
 
     role: Optional[str] = None
-    reads_scores = False  # whether route_scores() is more than the identity
+    reads_scores = False  # whether route_scores() changes the scores
 
     def forward(
         self,
@@ -87,16 +88,19 @@ class Attention(MultiheadAttention):
 
         Args:
             key_padding_mask: ``[B, K]``, true at padding.
-            incremental_state: fairseq's decoding cache; ``None`` for the full pass.
-            need_weights: also return the attention weights, averaged over the heads.
+            incremental_state: fairseq's decoding cache; ``None`` for a full pass.
+            need_weights: also return the attention weights, averaged over heads.
             static_kv: keys and values do not change between decoding steps.
             attn_mask: ``[L, K]``, added to the scores.
-            before_softmax: not supported; it exists because the host's signature has it.
-            need_head_weights: return the weights of every head instead of their mean.
+            before_softmax: not supported; part of the host's signature.
+            need_head_weights: return the weights of each head instead of their mean.
 
         Returns:
-            The output ``[L, B, d]``, and the weights: ``[B, L, K]``, or ``[H, B, L, K]`` with
+            The output ``[L, B, d]`` and the weights: ``[B, L, K]``, or ``[H, B, L, K]`` with
             ``need_head_weights``, or ``None``.
+
+        Raises:
+            NotImplementedError: ``before_softmax`` is set.
         """
         if before_softmax:
             raise NotImplementedError("capsnmt attention does not return scores before the softmax")
@@ -118,15 +122,15 @@ class Attention(MultiheadAttention):
         return output, weights.transpose(0, 1) if need_head_weights else weights.mean(dim=1)
 
     def split_heads(self, x: Tensor) -> Tensor:
-        """Projected queries or keys ``[L, B, d]`` by head, ``[B, H, L, d_h]``."""
+        """Split projected queries or keys ``[L, B, d]`` by head, ``[B, H, L, d_h]``."""
         return split_heads(x, self.num_heads)
 
     def split_values(self, x: Tensor) -> Tensor:
-        """Projected values ``[K, B, d]`` by head, ``[B, H, K, d_h]``."""
+        """Split projected values ``[K, B, d]`` by head, ``[B, H, K, d_h]``."""
         return split_heads(x, self.num_heads)
 
     def join_heads(self, x: Tensor) -> Tensor:
-        """Head outputs ``[B, H, L, d_h]`` as ``out_proj`` takes them, ``[L, B, d]``."""
+        """Join head outputs ``[B, H, L, d_h]`` to the input of ``out_proj``, ``[L, B, d]``."""
         return join_heads(x)
 
     def route_scores(
@@ -136,7 +140,10 @@ class Attention(MultiheadAttention):
         key_padding_mask: Optional[Tensor],
         incremental_state: Optional[IncrementalState],
     ) -> Tensor:
-        """Replace the unmasked scaled dot products ``[B, H, L, K]``, where ``reads_scores``."""
+        """Return what replaces the unmasked scaled dot products ``[B, H, L, K]``.
+
+        Called only if ``reads_scores``.
+        """
         return scores
 
     def project(
@@ -148,11 +155,11 @@ class Attention(MultiheadAttention):
         incremental_state: Optional[IncrementalState],
         static_kv: bool,
     ) -> Tuple[Tensor, Tensor, Tensor, Optional[Tensor]]:
-        """Queries ``[B, H, L, d_h]``, keys and values ``[B', H, K, d_h]``, their padding mask.
+        """Project to queries ``[B, H, L, d_h]``, keys and values ``[B', H, K, d_h]``, padding mask.
 
-        With beam search, the encoder-decoder attention keeps keys and values once a sentence:
+        In beam search, encoder-decoder attention keeps keys and values once per sentence:
         ``B = B' * beam_size``. In incremental decoding the cache is read and written here, in the
-        host's layout, so that the host's own beam reordering works on it.
+        host's layout, so that the host's beam reordering applies to it.
         """
         q = self.split_heads(self.q_proj(query))
         saved: Any = {}
@@ -166,7 +173,7 @@ class Attention(MultiheadAttention):
         elif self.encoder_decoder_attention:
             assert key is not None
             if self.beam_size > 1 and key.size(1) == query.size(1):
-                # the host expanded the sentences to hypotheses: the first of each is enough
+                # the host has repeated each sentence for its hypotheses: keep one of each
                 key = key[:, :: self.beam_size]
                 if key_padding_mask is not None:
                     key_padding_mask = key_padding_mask[:: self.beam_size]
@@ -199,10 +206,10 @@ class Attention(MultiheadAttention):
         incremental_state: Optional[IncrementalState],
         need_weights: bool,
     ) -> Tuple[Tensor, Optional[Tensor]]:
-        """Head outputs ``[B, H, L, d_h]`` and, on request, their weights ``[B, H, L, K]``."""
+        """Return head outputs ``[B, H, L, d_h]`` and, if needed, weights ``[B, H, L, K]``."""
         batch, _, length, _ = q.shape
         sentences = k.size(0)
-        if batch != sentences:  # the hypotheses of a sentence are further queries to its one memory
+        if batch != sentences:  # the hypotheses of one sentence are further queries to its keys
             q = q.unflatten(0, (sentences, -1)).transpose(1, 2).flatten(2, 3)
         mask = additive_mask(attn_mask, key_padding_mask, like=q)
         dropout = self.dropout_module
@@ -230,10 +237,10 @@ class Attention(MultiheadAttention):
 
 
 class BlockAttention(Attention):
-    """Encoder-decoder attention to one block of the features that the encoder hands over.
+    """Encoder-decoder attention to one block of the encoder's output features.
 
     Args:
-        block: 0-based; the block's width is ``kdim``.
+        block: index of the block, from 0; its width is ``kdim``.
     """
 
     def __init__(self, *args: Any, block: int, **kwargs: Any) -> None:
@@ -243,7 +250,7 @@ class BlockAttention(Attention):
     def project(
         self, query: Tensor, key: Optional[Tensor], *args: Any, **kwargs: Any
     ) -> Tuple[Tensor, Tensor, Tensor, Optional[Tensor]]:
-        """As :meth:`Attention.project`, of the block of ``key``, ``[K, B, n * kdim]``."""
+        """Project one block of ``key``, ``[K, B, n * kdim]``, as :meth:`Attention.project`."""
         if key is not None:
             key = key[..., self.block * self.kdim : (self.block + 1) * self.kdim]
         return super().project(query, key, *args, **kwargs)

@@ -17,7 +17,7 @@ DECODER_ROUTINGS = ("none", "horizontal")
 
 
 class CapsuleAttention(Attention):
-    r"""Multi-head self-attention whose score cube is refined by routing before the softmax.
+    r"""Multi-head self-attention with scores refined by routing before the softmax.
 
     With :math:`e_{l,h} \in \mathbb{R}^K` the scaled dot products of position l in head h, the rows
     of the cube E (duan2020 eq 5), the weights are :math:`\mathrm{softmax}(E')` of
@@ -30,22 +30,22 @@ class CapsuleAttention(Attention):
 
     :math:`\Omega^{\uparrow}, b` is the vertical routing of heads to positions (Algorithm 2),
     :math:`\Omega^{\leftrightarrow}` the horizontal one of the positions t <= l to heads
-    (Algorithm 3). Both are switches. Only the vertical one has parameters: H^2 + H.
+    (Algorithm 3). Each can be switched on alone. Only the vertical one has parameters: H^2 + H.
 
-    **D**: :math:`W^{\uparrow}` and :math:`b^{\uparrow}` start at 0, every head weighted 1/H. What
-    they multiply is a sum over the sentence: with H = 8 heads, 30 positions and normal scores of
-    standard deviation 1 (2, 3) it averages 44 (151, 254). A Glorot matrix would start at a largest
-    head weight of 0.98 (0.99, 1.00), and pass 16% (7%, 3%) of the gradient that passes at 0.
+    **D**: :math:`W^{\uparrow}` and :math:`b^{\uparrow}` start at 0, so every head has the weight
+    1/H. They multiply a sum over the sentence: with H = 8 heads, 30 positions and normal scores of
+    standard deviation 1 (2, 3) its average is 44 (151, 254). With Glorot initialisation the largest
+    head weight would start at 0.98 (0.99, 1.00), and 16% (7%, 3%) of the gradient at 0 would pass.
 
-    **D**: the routing runs in fp32 and the cube is rounded once, after both additions: those sums
+    **D**: routing runs in fp32 and the cube is rounded once, after both additions: the sums
     overflow fp16 within a thousand positions.
 
-    **D**: a sentence's head weights count its real positions only, and padding neither votes nor
-    receives in either routing, on whichever side it is.
+    **D**: the head weights of a sentence count its real positions only. Padding on either side
+    neither votes nor receives in either routing.
 
     **D**: routing is causal where a mask over positions or an incremental state is given, as in
-    decoders. Without one (``full_context_alignment``) position l still hears t <= l only, but the
-    votes of all of them reach every key.
+    decoders. Without one (``full_context_alignment``) position l still receives from t <= l only,
+    but their votes cover every key.
 
     Args:
         embed_dim: d, the model's width.
@@ -53,10 +53,10 @@ class CapsuleAttention(Attention):
         vertical: route heads to positions; encoders only.
         horizontal: route positions to heads.
         iterations: T (**D**: 3; the paper does not say).
-        backend: how the routing is run, see :mod:`capsnmt.routing.backend`.
-        dropout: of the attention weights.
-        q_noise: quantisation noise on the projections, as the host's attention has it.
-        qn_block_size: its block size.
+        backend: the routing backend, see :mod:`capsnmt.routing.backend`.
+        dropout: dropout of the attention weights.
+        q_noise: quantisation noise on the projections, as in the host's attention.
+        qn_block_size: block size of the quantisation noise.
     """
 
     def __init__(
@@ -97,10 +97,10 @@ class CapsuleAttention(Attention):
         key_padding_mask: Optional[Tensor],
         incremental_state: Optional[IncrementalState],
     ) -> Tensor:
-        """E' of the unmasked E ``[B, H, L, K]``, in its dtype.
+        """Return E' for the unmasked E ``[B, H, L, K]``, in the dtype of E.
 
         Raises:
-            ValueError: vertical routing is asked to be causal, or horizontal routing to decode
+            ValueError: vertical routing would have to be causal, or horizontal routing to decode
                 more than one new position at once.
         """
         decodes = incremental_state is not None
@@ -112,24 +112,25 @@ class CapsuleAttention(Attention):
         if self.vertical:
             if decodes or attn_mask is not None:
                 raise ValueError(
-                    "vertical routing lets every position hear every other, so it cannot be "
-                    "causal: give a decoder horizontal routing or none"
+                    "vertical routing reads all positions and cannot be causal: use horizontal "
+                    "routing or none in a decoder"
                 )
             routed = routed + self.vertical_capsules(e, real)
         if self.horizontal:
             rows = e if incremental_state is None else self.append_row(e, incremental_state)
             routed = routed + horizontal_routing(
                 *(rows, self.iterations, real, real),
-                causal=attn_mask is not None,  # the rows of a cache are so by themselves
+                causal=attn_mask is not None,  # the rows of a cache are causal already
                 newest_only=decodes,
                 backend=self.backend,
             )
         return routed.to(scores.dtype)
 
     def vertical_capsules(self, e: Tensor, real: Optional[Tensor]) -> Tensor:
-        """softmax(Lambda)_h Omega_l (eq 10, 11): ``[B, H, L, K]``, from scores of that shape.
+        """Return softmax(Lambda)_h Omega_l (eq 10, 11), ``[B, H, L, K]``.
 
         Args:
+            e: scores, ``[B, H, L, K]``.
             real: ``[B, L]``, false at padding.
         """
         omega, b = vertical_routing(e, self.iterations, real, real, backend=self.backend)
@@ -139,15 +140,18 @@ class CapsuleAttention(Attention):
         return head_weights[:, :, None, None] * omega[:, None]
 
     def append_row(self, row: Tensor, incremental_state: IncrementalState) -> Tensor:
-        """The score rows of all positions t <= l: ``[B, H, l + 1, l + 1]``, from the newest one.
+        """Append the newest score row to the cache; return the rows t <= l, ``[B, H, l+1, l+1]``.
 
-        The partial routing of position l votes with all of them. They are kept beside the keys,
-        as ``prev_scores``, where the host reorders them with the beam. Row t is 0 at the keys
+        The partial routing of position l needs the votes of all of them. They are cached with the
+        keys, as ``prev_scores``, where the host reorders them with the beam. Row t is 0 at the keys
         k > t, which it must not see (section 3.4.3).
+
+        Raises:
+            ValueError: there is more than one new row.
         """
         if row.size(2) != 1:
             raise ValueError(
-                f"horizontal routing decodes one position a step, not {row.size(2)}: force a "
+                f"horizontal routing decodes one position per step, not {row.size(2)}: feed a "
                 f"prefix one position at a time, or without an incremental state"
             )
         cache = self._get_input_buffer(incremental_state)
@@ -159,7 +163,7 @@ class CapsuleAttention(Attention):
         return rows
 
     def extra_repr(self) -> str:
-        """The settings, for ``print(model)``."""
+        """Return the settings for ``print(model)``."""
         return (
             f"vertical={self.vertical}, horizontal={self.horizontal}, iterations={self.iterations}"
         )

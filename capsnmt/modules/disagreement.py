@@ -1,4 +1,4 @@
-"""Disagreement of attention heads (Li et al. 2021, section 3.1), measured where heads are made."""
+"""Disagreement of attention heads (Li et al. 2021, section 3.1), measured in the attention."""
 
 from __future__ import annotations
 
@@ -15,28 +15,28 @@ from torch import Tensor
 
 TERMS = ("subspace", "position", "output")
 
-# A shorter vector has no direction: the gradient of a cosine grows with the inverse of the length.
-# The floor of torch's own cosine similarity; every nonzero fp16 number is above it.
+# Shorter vectors count as having no direction, because the gradient of a cosine grows with the
+# inverse of the length. The value is torch's for cosine_similarity; nonzero fp16 numbers are above.
 LENGTH_FLOOR = 1e-8
 
 
 def precise(x: Tensor) -> Tensor:
-    """In fp32 or better: sums over a model's width lose too much in half precision."""
+    """Cast to fp32 or better: sums over the width of a model lose too much in half precision."""
     return x.to(torch.promote_types(x.dtype, torch.float32))
 
 
 def mean_cosine(x: Tensor) -> Tensor:
-    r"""Mean cosine over all pairs of heads: ``[B, H, L, d_h]`` to ``[B, L]``, within [0, 1].
+    r"""Return the mean cosine over all pairs of heads, ``[B, L]``, for ``[B, H, L, d_h]``.
 
     .. math::
         \frac{1}{H^2} \sum_{i,j} \cos(x_i, x_j)
         = \frac{1}{H^2} \Bigl| \sum_i \frac{x_i}{|x_i|} \Bigr|^2
 
-    (eq. 5 and 7 of Li et al. 2021, with the sign of a loss). The right side needs no pair, so it
-    costs H and not H^2.
+    (eq. 5 and 7 of Li et al. 2021, with the sign of a loss); it is within [0, 1]. The right side
+    needs no pairs and costs O(H) instead of O(H^2).
 
-    **D**: the cosine with a vector of no direction (shorter than ``LENGTH_FLOOR``) is 0, and such
-    a vector gets no gradient.
+    **D**: the cosine with a vector shorter than ``LENGTH_FLOOR`` is 0, and the vector gets no
+    gradient.
 
     >>> mean_cosine(torch.tensor([[[[1.0, 0.0]], [[0.0, 2.0]]]]))  # two orthogonal heads
     tensor([[0.5000]])
@@ -48,24 +48,27 @@ def mean_cosine(x: Tensor) -> Tensor:
 
 
 def mean_overlap(weights: Tensor) -> Tensor:
-    r"""Mean overlap over all pairs of heads of where they look: ``[B, H, L, K]`` to ``[B, L]``.
+    r"""Return the mean overlap of attention weights over all pairs of heads, ``[B, L]``.
 
     .. math::
         \frac{1}{H^2} \sum_{i,j} \sum_k A_i[k] A_j[k] = \frac{1}{H^2} \Bigl| \sum_i A_i \Bigr|^2
 
-    (eq. 6, likewise; of one query). 1 where all heads look at the same single key.
+    (eq. 6 with the sign of a loss, per query). It is 1 where all heads attend to one same key.
+
+    Args:
+        weights: A, ``[B, H, L, K]``.
     """
     return precise(weights).mean(dim=1).square().sum(-1)
 
 
 class DisagreementRecord:
-    """What the attentions of one forward pass measured.
+    """The terms measured by the attentions of one forward pass.
 
-    ``values[role, term]`` holds one ``[B, positions]`` for each layer that ran, from the bottom:
+    ``values[role, term]`` holds one tensor ``[B, positions]`` per layer that ran, from the bottom:
     ``subspace`` by key position, the others by query position, padding included.
 
-    **D**: the heads are those of the attention call: with multi-layer attention, H (M-00, M-01,
-    whose sources share their weights) or n H (M-10, M-11).
+    **D**: the heads are those of the attention call: with multi-layer attention, H heads (M-00 and
+    M-01, whose sources share their weights) or n H (M-10 and M-11).
     """
 
     def __init__(self, terms: Collection[str], roles: Collection[str]) -> None:
@@ -91,18 +94,20 @@ class DisagreementRecord:
             self.append(role, "output", mean_cosine(heads))
 
     def append(self, role: str, term: str, value: Tensor) -> None:
-        """Add what the next layer measured."""
+        """Append the measurement of the next layer."""
         self.values.setdefault((role, term), []).append(value)
 
     def mean(self, role: str, term: str, source: Tensor, target: Tensor) -> Optional[Tensor]:
-        """A term's mean over the layers that ran and the real positions; ``None``: no layer ran.
+        """Return a term's mean over layers and real positions, ``None`` if no layer ran.
 
-        **D**: the mean is over the tokens of the batch and not over the means of its sentences: a
-        token counts the same wherever it stands, as in the likelihood.
+        **D**: the mean is over the tokens of the batch, not over means per sentence: every token
+        counts the same, as in the likelihood.
 
         Args:
+            role: ``enc-self``, ``enc-dec`` or ``dec-self``.
+            term: one of ``TERMS``.
             source: ``[B, S]``, true at the real tokens of the source.
-            target: ``[B, T]``, true at those of the decoder's input.
+            target: ``[B, T]``, true at the real tokens of the decoder's input.
         """
         layers = self.values.get((role, term))
         if not layers:
@@ -110,7 +115,7 @@ class DisagreementRecord:
         measured = torch.stack(layers).mean(dim=0)
         of_source = role == "enc-self" or (role == "enc-dec" and term == "subspace")
         real = source if of_source else target
-        if measured.size(1) > real.size(1):  # --cross-self-attention: keys of both, source first
+        if measured.size(1) > real.size(1):  # --cross-self-attention: source keys, then target's
             real = torch.cat([source, target], dim=1)
         return (measured * real).sum() / real.sum().clamp(min=1)
 
@@ -124,7 +129,7 @@ _record: ContextVar[Optional[DisagreementRecord]] = ContextVar(
 def record_disagreement(
     terms: Collection[str], roles: Collection[str]
 ) -> Iterator[DisagreementRecord]:
-    """Measure the terms in every attention of these roles that runs inside the ``with`` block."""
+    """Measure the terms in every attention of these roles inside the ``with`` block."""
     record = DisagreementRecord(terms, roles)
     token = _record.set(record)
     try:
@@ -134,16 +139,17 @@ def record_disagreement(
 
 
 def open_record(role: Optional[str]) -> Optional[DisagreementRecord]:
-    """The record that an attention of this role has to fill, if there is one."""
+    """Return the open record if it covers attentions of this role, else ``None``."""
     record = _record.get()
     return record if record is not None and role in record.roles else None
 
 
 def checkpoint_layer(layer: nn.Module, offload_to_cpu: bool = False) -> nn.Module:
-    """fairseq's activation checkpointing, through which measured terms keep their gradient.
+    """Wrap a layer in fairseq's activation checkpointing and keep the gradients of its terms.
 
-    A checkpointed layer runs without gradients and again in the backward pass, where only its
-    outputs are followed. So the terms become outputs of the layer, and go to the record outside.
+    A checkpointed layer runs once without gradients and again in the backward pass, which follows
+    only its outputs. The measured terms are therefore returned as outputs of the layer and added to
+    the record outside.
     """
     layer.forward = functools.partial(_forward_with_terms, layer.forward)
     layer = checkpoint_wrapper(layer, offload_to_cpu=offload_to_cpu)
@@ -152,7 +158,7 @@ def checkpoint_layer(layer: nn.Module, offload_to_cpu: bool = False) -> nn.Modul
 
 
 def _forward_with_terms(forward: Any, *args: Any, wanted: Any = None, **kwargs: Any) -> Any:
-    """The layer's outputs, then what was measured, then whose measures those are."""
+    """Return the outputs, the measured terms, and their (role, term) keys."""
     if wanted is None:
         return forward(*args, **kwargs)
     with record_disagreement(*wanted) as record:
@@ -165,6 +171,7 @@ def _forward_with_terms(forward: Any, *args: Any, wanted: Any = None, **kwargs: 
 
 
 def _forward_to_record(forward: Any, *args: Any, **kwargs: Any) -> Any:
+    """Return the layer's outputs; add the measured terms to the open record."""
     record = _record.get()
     if record is None:
         return forward(*args, **kwargs)

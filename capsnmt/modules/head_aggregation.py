@@ -1,4 +1,4 @@
-"""Routing-by-agreement over attention heads (Li et al. 2019), in place of the output projection."""
+"""Routing-by-agreement over attention heads (Li et al. 2019); replaces the output projection."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ ROUTINGS = ("simple", "em")
 
 
 class HeadAggregation(nn.Module):
-    r"""Aggregate H attention heads into N output capsules that make up the sublayer's output.
+    r"""Aggregation of H attention heads into N output capsules, the output of the sublayer.
 
     With :math:`\hat O = [O_1, \dots, O_H]` the concatenated heads (li2019 eq 3):
 
@@ -24,18 +24,18 @@ class HeadAggregation(nn.Module):
         \Omega^{in} = \mathrm{relu}(W_1 \hat O + b_1), \quad
         V_{h \to n} = (W_2 \Omega^{in} + b_2)_{h, n}            \qquad \text{(eq 5, 6)}
 
-    and the output is :math:`[\Omega^{out}_1, \dots, \Omega^{out}_N]`, routed by agreement from the
+    The output is :math:`[\Omega^{out}_1, \dots, \Omega^{out}_N]`, routed by agreement from the
     votes V (Algorithm 1 or 2).
 
     **D**: equations 5 and 6 leave the networks :math:`f_h` open. As in the authors' released code,
-    and as their parameter counts require, one hidden layer is shared by all heads: W1 is d x d,
-    W2 is (H d) x d. Together they replace W^O and add H d^2 + H d parameters (EM: 2 N more).
+    and as their parameter counts require, all heads share one hidden layer: W1 is d x d and W2 is
+    (H d) x d. Together they replace W^O and add H d^2 + H d parameters (EM: 2 N more).
 
     **D**: the optional normalisation is one LayerNorm over the concatenated capsules. At the
-    papers' N = d a capsule is a single number, which a norm of its own would erase.
+    papers' N = d a capsule is a single number, which a LayerNorm per capsule would erase.
 
-    **D**: where the sources of multi-layer attention are concatenated, :math:`\hat O` has n d
-    features and W1 is d x (n d); the votes stay H.
+    **D**: where multi-layer attention concatenates its sources, :math:`\hat O` has n d features and
+    W1 is d x (n d). There are still H votes.
 
     Args:
         embed_dim: d, the model's width.
@@ -43,8 +43,8 @@ class HeadAggregation(nn.Module):
         routing: ``simple`` (Algorithm 1) or ``em`` (Algorithm 2).
         num_capsules: N, a divisor of d; 0 means d.
         iterations: T.
-        normalize: put a LayerNorm on the output capsules.
-        backend: how the routing is run, see :mod:`capsnmt.routing.backend`.
+        normalize: apply a LayerNorm to the output capsules.
+        backend: the routing backend, see :mod:`capsnmt.routing.backend`.
         input_dim: width of the concatenated heads; 0 means d.
 
     Raises:
@@ -82,10 +82,10 @@ class HeadAggregation(nn.Module):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Glorot initialisation, of W2 for each head's d x d block by itself.
+        """Apply Glorot initialisation, to W2 separately for the d x d block of each head.
 
-        A block is one head's own map to its votes; scaled by the fan-out of all H blocks together,
-        votes and with them the sublayer's output would shrink with the number of heads.
+        A block maps to the votes of one head. Scaled by the fan-out of all H blocks together, the
+        votes and the sublayer's output would shrink with the number of heads.
         """
         embed_dim = self.hidden.out_features
         nn.init.xavier_uniform_(self.hidden.weight)
@@ -95,13 +95,13 @@ class HeadAggregation(nn.Module):
         nn.init.zeros_(self.votes.bias)
 
     def route(self, votes: Tensor) -> Tensor:
-        """Votes ``[..., H, N, D]`` to output capsules ``[..., N, D]``."""
+        """Route votes ``[..., H, N, D]`` to output capsules ``[..., N, D]``."""
         if self.routing == "simple":
             return simple_routing(votes, self.iterations, backend=self.backend)
         return em_routing(votes, self.beta_a, self.beta_u, self.iterations, backend=self.backend)
 
     def forward(self, heads: Tensor) -> Tensor:
-        """Concatenated heads ``[..., d]`` to the sublayer's output ``[..., d]``."""
+        """Aggregate concatenated heads ``[..., d]`` to the sublayer's output ``[..., d]``."""
         votes = self.votes(F.relu(self.hidden(heads)))
         votes = votes.unflatten(-1, (self.num_heads, self.num_capsules, -1))
         capsules = self.route(votes).flatten(-2)

@@ -1,4 +1,4 @@
-"""Layer dropout (Fan et al. 2020) that keeps every layer's place."""
+"""Layer dropout (Fan et al. 2020) that replaces dropped layers by the identity."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from torch import Tensor
 
 
 class IdentityLayerDrop(LayerDropModuleList):
-    """fairseq's layer dropout, but a dropped layer is the identity and not absent.
+    """fairseq's layer dropout, except that a dropped layer is the identity instead of absent.
 
-    Where the outputs of all layers are read, the output of a dropped layer is its input. Which
-    layers are dropped is drawn exactly as fairseq draws it.
+    Where the outputs of all layers are read, the output of a dropped layer is its input. Layers are
+    drawn exactly as in fairseq.
     """
 
     def __iter__(self) -> Iterator[Any]:
@@ -22,12 +22,12 @@ class IdentityLayerDrop(LayerDropModuleList):
         return (layer if id(layer) in kept else self.skip for layer in layers)
 
     def skip(self, x: Tensor, *args: Any, **kwargs: Any) -> Any:
-        """What runs in place of a dropped layer."""
+        """Run in place of a dropped layer."""
         raise NotImplementedError
 
 
 class EncoderLayerDrop(IdentityLayerDrop):
-    """For a stack whose layers return their output."""
+    """Layer dropout for layers that return their output."""
 
     def skip(self, x: Tensor, *args: Any, **kwargs: Any) -> Tensor:
         """Return the input."""
@@ -35,7 +35,7 @@ class EncoderLayerDrop(IdentityLayerDrop):
 
 
 class DecoderLayerDrop(IdentityLayerDrop):
-    """For a stack whose layers return output, attention weights and state."""
+    """Layer dropout for layers that return output, attention weights and state."""
 
     def skip(self, x: Tensor, *args: Any, **kwargs: Any) -> Tuple[Tensor, None, None]:
         """Return the input, no weights, no state."""

@@ -16,16 +16,16 @@ VARIANTS = ("M-00", "M-01", "M-10", "M-11")
 
 
 class SourceLinear(nn.Linear):
-    r"""One linear map per source: block i of the input times :math:`W_i` is block i of the output.
+    r"""One linear map per source: :math:`W_i` maps block i of the input to block i of the output.
 
-    The weight stacks the maps, ``[n * out_features, in_features]``, and the bias likewise. So each
-    map starts as an ``nn.Linear(in_features, out_features)`` does, and one source is just that. A
-    block-diagonal ``nn.Linear`` would hold, and multiply by, n times as many numbers.
+    The weight stacks the maps, ``[n * out_features, in_features]``, and so does the bias. Each map
+    is initialised as ``nn.Linear(in_features, out_features)``, and one source is exactly that. A
+    block-diagonal ``nn.Linear`` would store, and multiply by, n times as many numbers.
 
     Args:
         num_sources: n.
-        in_features: width of a source.
-        out_features: width of a source's result.
+        in_features: input width per source.
+        out_features: output width per source.
     """
 
     def __init__(self, num_sources: int, in_features: int, out_features: int) -> None:
@@ -33,14 +33,14 @@ class SourceLinear(nn.Linear):
         self.num_sources = num_sources
 
     def forward(self, x: Tensor) -> Tensor:
-        """``[..., n * in_features]`` to ``[..., n * out_features]``, as one batched matmul."""
+        """Map ``[..., n * in_features]`` to ``[..., n * out_features]``, as one batched product."""
         sources = x.reshape(-1, self.num_sources, self.in_features).transpose(0, 1)
         weight = self.weight.unflatten(0, (self.num_sources, -1)).transpose(1, 2)
         bias = self.bias.unflatten(0, (self.num_sources, 1, -1))
         return torch.baddbmm(bias, sources, weight).transpose(0, 1).reshape(*x.shape[:-1], -1)
 
     def extra_repr(self) -> str:
-        """The settings, for ``print(model)``."""
+        """Return the settings for ``print(model)``."""
         return f"sources={self.num_sources}, {super().extra_repr()}"
 
 
@@ -57,22 +57,22 @@ class MultiLayerAttention(Attention):
         \end{cases}
 
     and the output is :math:`[c_1; ..; c_n] W^o` (M-00, M-10) or :math:`(\sum_i c_i) W^o` (M-01,
-    M-11) (eq 12). One source is the Transformer's attention, parameter for parameter.
+    M-11) (eq 12). With one source it is the Transformer's attention, parameter for parameter.
 
-    Whatever n is, it is one scaled-dot-product call. A joint softmax needs :math:`\sum_j a_j`, the
-    dot product of the sources' concatenated queries and keys: H heads of width n d_h. Separate ones
-    are n H heads of width d_h, source by source.
+    For every n it is one scaled-dot-product call. A joint softmax needs :math:`\sum_j a_j`, the dot
+    product of the concatenated queries and keys of the sources: H heads of width n d_h. Separate
+    softmaxes are n H heads of width d_h, source by source.
 
     **D**: the joint scores are not divided by n or :math:`\sqrt n`: equation 9 is a plain sum.
 
-    **D**: M-01's weights are shared by the sources, so :math:`\sum_i A V_i = A \sum_i V_i`: the
-    values are summed where they are projected, with the one bias that a sum can tell.
+    **D**: the sources of M-01 share their weights, so :math:`\sum_i A V_i = A \sum_i V_i`: the
+    values are summed in the projection, with one bias, because a sum cannot distinguish several.
 
-    **D**: the projections of each source start as the Transformer's, by themselves. W^o starts as
-    the n d x d matrix that it is in M-00 and M-10, and that it stands for, its d x d repeated, in
-    M-01 and M-11: its Xavier fan-in counts every source. The variance of the output then starts at
-    2n / (n + 1) times the Transformer's, below 2, in every variant; it would be n times, to drown
-    the residual branch, if W^o too started as the Transformer's.
+    **D**: the projections of each source start as the Transformer's. W^o is an n d x d matrix in
+    M-00 and M-10, and stands for one with its d x d block repeated in M-01 and M-11. It starts as
+    that matrix: its Xavier fan-in counts every source. The variance of the output then starts at
+    2n / (n + 1) times the Transformer's, below 2, in every variant. If W^o started as the
+    Transformer's, it would be n times the Transformer's and drown the residual branch.
 
     Args:
         embed_dim: d, the decoder's width.
@@ -80,13 +80,13 @@ class MultiLayerAttention(Attention):
         num_sources: n.
         variant: one of ``VARIANTS``.
         source_dim: the encoder's width; ``None`` means d.
-        dropout: of the attention weights.
-        q_noise: quantisation noise, as fairseq's attention has it.
-        qn_block_size: its block size.
+        dropout: dropout of the attention weights.
+        q_noise: quantisation noise, as in fairseq's attention.
+        qn_block_size: block size of the quantisation noise.
 
-    ``forward`` takes keys ``[K, B, n * source_dim]``: the sources concatenated, the lowest first.
-    The weights it returns per head are those of the call: H (joint) or n H, source by source.
-    ``out_proj`` is a plain module, replaceable; ``out_proj.in_features`` is the width it reads.
+    ``forward`` takes keys ``[K, B, n * source_dim]``: the concatenated sources, the lowest first.
+    The weights per head that it returns are those of the call: H heads (joint) or n H, source by
+    source. ``out_proj`` is a replaceable module; it reads ``out_proj.in_features`` features.
 
     Raises:
         ValueError: ``variant`` is unknown or ``num_sources`` is below 1.
@@ -107,7 +107,7 @@ class MultiLayerAttention(Attention):
         if variant not in VARIANTS:
             raise ValueError(f"variant {variant!r} is unknown: choose from {', '.join(VARIANTS)}")
         if num_sources < 1:
-            raise ValueError(f"{num_sources} sources: give 1 or more, the encoder's layers at most")
+            raise ValueError(f"num_sources must be at least 1, not {num_sources}")
         super().__init__(
             embed_dim,
             num_heads,
@@ -122,7 +122,7 @@ class MultiLayerAttention(Attention):
         self.variant = variant
         self.joint_softmax = variant in ("M-00", "M-01")
         self.sums_contexts = variant in ("M-01", "M-11")
-        if num_sources == 1:  # what fairseq built is the attention: also the same random numbers
+        if num_sources == 1:  # fairseq's projections are the right ones, random numbers included
             return
         d, n = embed_dim, num_sources
         projections = {
@@ -139,9 +139,9 @@ class MultiLayerAttention(Attention):
 
     @torch.no_grad()
     def reset_parameters(self) -> None:
-        """fairseq's initialisation of each source's projections; W^o as decided above.
+        """Initialise the projections of each source as fairseq does, and W^o as decided above.
 
-        Called by the host's constructor too, on the projections of one source.
+        The host's constructor calls it too, on the projections of one source.
         """
         d = self.embed_dim
         num_sources = self.q_proj.out_features // d
@@ -159,9 +159,10 @@ class MultiLayerAttention(Attention):
         nn.init.zeros_(self.out_proj.bias)
 
     def split_heads(self, x: Tensor) -> Tensor:
-        r"""Queries or keys ``[L, B, n d]`` to ``[B, H, L, n d_h]`` (joint) or ``[B, n H, L, d_h]``.
+        r"""Split queries or keys ``[L, B, n d]`` to ``[B, H, L, n d_h]`` or ``[B, n H, L, d_h]``.
 
-        The concatenation gives :math:`\sum_j a_j` as one dot product (eq 9).
+        The first is the joint softmax: the concatenation makes :math:`\sum_j a_j` (eq 9) one dot
+        product.
         """
         if not self.joint_softmax:
             return split_heads(x, self.num_sources * self.num_heads)
@@ -169,11 +170,11 @@ class MultiLayerAttention(Attention):
         return by_source.permute(1, 3, 0, 2, 4).flatten(3)
 
     def split_values(self, x: Tensor) -> Tensor:
-        """Values as :meth:`split_heads`; M-01's sum ``[K, B, d]`` to ``[B, H, K, d_h]``."""
+        """Split values as :meth:`split_heads`; the sum of M-01, ``[K, B, d]``, by its H heads."""
         return split_heads(x, self.num_heads) if self.variant == "M-01" else self.split_heads(x)
 
     def join_heads(self, x: Tensor) -> Tensor:
-        """Heads of the call to ``[c_1; ..; c_n]``, ``[L, B, n d]``, or their sum, ``[L, B, d]``."""
+        """Join heads to ``[c_1; ..; c_n]``, ``[L, B, n d]``, or to their sum, ``[L, B, d]``."""
         if self.variant == "M-00":
             by_source = x.unflatten(-1, (self.num_sources, self.head_dim))
             return by_source.permute(2, 0, 3, 1, 4).flatten(2)
@@ -182,5 +183,5 @@ class MultiLayerAttention(Attention):
         return join_heads(x)
 
     def extra_repr(self) -> str:
-        """The settings, for ``print(model)``."""
+        """Return the settings for ``print(model)``."""
         return f"variant={self.variant}, sources={self.num_sources}, heads={self.num_heads}"

@@ -1,8 +1,9 @@
 """Routing-by-agreement operators: pure functions from votes to output capsules.
 
-No parameters, no fairseq. Any number of leading dimensions, any floating dtype; the arithmetic
-is fp32 or better, the result has the votes' dtype. Values and gradients are finite for votes up to
-1e4, equal or not, any input activation in 0..1, and T from 1 to 10.
+The operators have no parameters and need no fairseq. They accept any number of leading dimensions
+and any floating dtype, compute in fp32 or better and return the dtype of the votes. Values and
+gradients are finite for votes up to 1e4, equal or not, for any input activation in 0..1 and for T
+from 1 to 10.
 """
 
 from .backend import BACKENDS, check_backend, routing_backend

@@ -1,4 +1,4 @@
-"""The loop dynamic and simple routing share: route, squash, and reward agreement."""
+"""The loop shared by dynamic and simple routing: route, squash, reward agreement."""
 
 from __future__ import annotations
 
@@ -37,11 +37,11 @@ def route_by_agreement(
         iterations: T.
         normalise: divide S[n] by sum_i C[i,n] (li2019 eq 7) or not (duan2020 eq 7).
         pair_mask: true where input i may vote for output n, broadcasts to ``[..., I, N]``.
-        trace: receives C of each iteration.
+        trace: a list to which C of each iteration is appended.
 
     Returns:
-        Output capsules ``[..., N, D]`` and the logits ``[..., I, N]`` they were routed with, that
-        is b before its last update, which only dynamic routing needs.
+        Output capsules ``[..., N, D]`` and their routing logits ``[..., I, N]``: b before its last
+        update, which only dynamic routing needs.
     """
 
     def output_capsules(C: Tensor) -> Tensor:

@@ -1,22 +1,22 @@
-"""The one place that decides how an operator runs: eager or compiled, whole or in blocks.
+"""How an operator runs: eager or compiled, in one call or in blocks.
 
-Measured: EM routing, T = 3, D = 1, fp32, forward and backward; CPU milliseconds of one thread of
-an AMD EPYC that others used too, torch 2.13.0, 2026-11-21; median (least-most) of 10 runs.
+Measured: EM routing, T = 3, D = 1, fp32, forward and backward. CPU milliseconds of one thread of a
+shared AMD EPYC, torch 2.13.0, 2026-11-21; median (minimum-maximum) of 10 runs.
 
 ===================== ================== ==================
 backend               2,048 x 8 x 512    4,096 x 4 x 128
 ===================== ================== ==================
-eager, whole          978 (842-1,090)    120 (95-144)
+eager, one call       978 (842-1,090)    120 (95-144)
 eager, in blocks      248 (209-289)      92 (81-105)
-compiled, whole       250 (216-306)      75 (49-97)
+compiled, one call    250 (216-306)      75 (49-97)
 compiled, in blocks   148 (128-164)      37 (34-51)
 ===================== ================== ==================
 
-Command: ``OMP_NUM_THREADS=1 python -m timeit -v -p -n 1 -r 10 -s SETUP "f()"``, SETUP being
+Command: ``OMP_NUM_THREADS=1 python -m timeit -v -p -n 1 -r 10 -s SETUP "f()"``, where SETUP is
 ``import torch; from capsnmt.routing import em_routing; v = torch.randn(2048, 8, 512, 1,
 requires_grad=True); z = torch.zeros(512); f = lambda: torch.autograd.grad(em_routing(v, z, z,
-backend='eager').sum(), v); f()``; whole: with ``backend.BLOCK_SIZE = 2**62``. The first compiled
-call takes 18 CPU seconds (27 s on the clock), 6 (10 s) once inductor's cache on disk has it.
+backend='eager').sum(), v); f()``; one call: with ``backend.BLOCK_SIZE = 2**62``. The first compiled
+call takes 18 CPU seconds (27 s of wall time), or 6 (10 s) with a warm inductor cache on disk.
 """
 
 from __future__ import annotations
@@ -41,28 +41,28 @@ from .recording import append_record, is_recording
 BACKENDS = ("auto", "eager", "compiled")
 
 COMPILE_MINIMUM = 2**20
-"""Least number of votes for which ``auto`` compiles (1,024 tokens x 8 x 128).
+"""Smallest number of votes for which ``auto`` compiles (1,024 tokens x 8 x 128).
 
-At twice that size a compiled call saves 55 ms of CPU time, so that compiling pays back within some
-hundred updates: in a training of thousands, not in one of two minutes, a test or decoding.
+At twice that size a compiled call saves 55 ms of CPU time, so compiling pays for itself after a few
+hundred updates: in a training run of thousands, but not in a two-minute run, a test or decoding.
 """
 
 BLOCK_SIZE = 2**19
-"""Votes of one block on a CPU: 2 MiB in fp32, so that a block's temporaries stay in the cache and
-in memory the allocator already holds; whole, each would be freshly mapped, page by page."""
+"""Votes per block on a CPU: 2 MiB in fp32. The temporaries of a block stay in the cache and in
+memory that the allocator already holds. Larger ones are mapped anew for every operation."""
 
 Kernel = Callable[..., Any]
 
 _backend: ContextVar[str] = ContextVar("capsnmt_routing_backend", default="auto")
 
-_uncompilable: Set[Kernel] = set()  # kernels this host failed to compile: not tried again
+_uncompilable: Set[Kernel] = set()  # kernels that failed to compile here: not tried again
 
 
 def check_backend(name: str, device_type: str = "cpu") -> str:
-    """Return ``name`` if it can run on this host.
+    """Return ``name`` if this backend can run on this machine.
 
     Raises:
-        ValueError: it is no backend, or ``compiled`` and this host cannot compile.
+        ValueError: the backend is unknown, or it is ``compiled`` and this machine cannot compile.
     """
     if name not in BACKENDS:
         raise ValueError(f"routing backend {name!r} is unknown: use one of {', '.join(BACKENDS)}")
@@ -76,11 +76,13 @@ def check_backend(name: str, device_type: str = "cpu") -> str:
 def routing_backend(name: str) -> Iterator[None]:
     """Choose the backend of the operator calls inside the ``with`` block.
 
-    ``eager``: plain torch. ``compiled``: ``torch.compile``, an error if that fails. ``auto``
-    (default): compiled where it pays back, that is for a big call of training on a host that can
-    compile; else eager, and so too, with one warning, after a compilation has failed. The choice
-    ends with the block and is confined to the current thread; an operator's ``backend`` argument
-    goes before it.
+    - ``eager``: plain torch.
+    - ``compiled``: ``torch.compile``; an error if compilation fails.
+    - ``auto`` (default): compiled where that pays off, i.e. for large calls in training on a
+      machine that can compile; otherwise eager. If compilation fails, warn once and run eagerly.
+
+    The choice ends with the block and holds for the current thread only. An operator's ``backend``
+    argument takes precedence.
 
     >>> with routing_backend("fast"):
     ...     pass
@@ -96,8 +98,8 @@ def routing_backend(name: str) -> Iterator[None]:
 
 @functools.cache
 def compile_obstacle(device_type: str) -> Optional[str]:
-    """Say why ``torch.compile`` cannot work here for this device type, or None if it should."""
-    # Below 2.4 dynamic shapes recompile for each batch, and Python 3.12 is not supported.
+    """Return why ``torch.compile`` cannot work here for this device type, None if it can."""
+    # Before 2.4 dynamic shapes recompile for each batch, and Python 3.12 is not supported.
     if TorchVersion(torch.__version__) < (2, 4):
         return f"needs torch >= 2.4, and this is {torch.__version__}"
     if device_type == "cpu":
@@ -110,7 +112,10 @@ def compile_obstacle(device_type: str) -> Optional[str]:
 
 
 def full_precision(kernel: Kernel) -> Kernel:
-    """Run a kernel in fp32 (fp64 for fp64 votes) whatever autocast says; cast its results back."""
+    """Decorate a kernel to run in fp32 (fp64 for fp64 votes) and return the votes' dtype.
+
+    Autocast is disabled inside.
+    """
 
     @functools.wraps(kernel)
     def wrapped(votes: Tensor, *tensors: Optional[Tensor], **options: Any) -> Any:
@@ -138,18 +143,18 @@ def run_operator(
     backend: Optional[str] = None,
     **options: Any,
 ) -> Any:
-    """Run a kernel by the chosen backend and restore the leading dims of its results.
+    """Run a kernel on the chosen backend and restore the leading dimensions of its results.
 
     Args:
-        operator: the name it is recorded under.
-        kernel: ``kernel(votes, *rows, *shared, **options, trace=...)``; its results, a tensor or a
-            tuple, have the votes' first dimension, and its rows do not depend on one another.
+        operator: the name under which the call is recorded.
+        kernel: ``kernel(votes, *rows, *shared, **options, trace=...)``. Its results, a tensor or a
+            tuple, have the votes' first dimension; its rows are independent of one another.
         votes: ``[tokens, ...]``.
-        rows: masks and the like, ``[tokens, ...]`` or None.
-        shared: tensors that every row uses.
-        leading: the dimensions that ``tokens`` stands for.
-        backend: as ``routing_backend``; None takes that block's.
-        options: what else the kernel takes.
+        rows: tensors per token such as masks, ``[tokens, ...]`` or None.
+        shared: tensors shared by all tokens.
+        leading: the leading dimensions that were flattened into ``tokens``.
+        backend: as for ``routing_backend``; None takes the backend of the enclosing block.
+        options: further keyword arguments of the kernel.
     """
     backend = check_backend(_backend.get() if backend is None else backend, votes.device.type)
 
@@ -171,13 +176,13 @@ def run_operator(
 
 
 def inside_compilation() -> bool:
-    """Tell whether a caller's ``torch.compile`` is tracing this call: the kernel is part of it."""
+    """Return whether a caller's ``torch.compile`` is tracing this call, kernel included."""
     is_compiling = getattr(torch.compiler, "is_compiling", None)  # torch < 2.3 has none
     return is_compiling is not None and bool(is_compiling())
 
 
 def compiling_pays(kernel: Kernel, votes: Tensor) -> bool:
-    """Tell whether ``auto`` compiles: a big call that trains, on a host that can compile."""
+    """Return whether ``auto`` compiles: for a large call in training, where compiling works."""
     return (
         votes.numel() >= COMPILE_MINIMUM
         and torch.is_grad_enabled()
@@ -189,12 +194,12 @@ def compiling_pays(kernel: Kernel, votes: Tensor) -> bool:
 
 @functools.cache
 def compiled_kernel(kernel: Kernel) -> Kernel:
-    """Compile a kernel once a process; ``dynamic`` so that no batch size compiles it again."""
+    """Compile a kernel once per process, with dynamic shapes: one graph for all batch sizes."""
     return torch.compile(kernel, dynamic=True, fullgraph=True)
 
 
 def run_compiled(kernel: Kernel, *tensors: Any, fall_back: bool, **options: Any) -> Any:
-    """Run a kernel compiled; if that fails, warn and run it eagerly, or raise without fall_back."""
+    """Run a kernel compiled; if that fails, warn and run it eagerly (``fall_back``) or raise."""
     if kernel in _uncompilable:
         return kernel(*tensors, **options)
     try:
@@ -219,7 +224,7 @@ def run_in_blocks(
     shared: Sequence[Tensor],
     options: Mapping[str, Any],
 ) -> Any:
-    """Run a kernel on blocks of rows of a CPU tensor, of near equal size; on others, at once."""
+    """Run a kernel on blocks of rows of near-equal size on a CPU; in one call on other devices."""
     votes = cast(Tensor, rows[0])
     count = votes.size(0)
     blocks = min(count, math.ceil(votes.numel() / BLOCK_SIZE))
@@ -228,7 +233,7 @@ def run_in_blocks(
     sizes = [count // blocks + (block < count % blocks) for block in range(blocks)]
     split = [[None] * blocks if row is None else row.split(sizes) for row in rows]
     parts = [run(*block, *shared, **options) for block in zip(*split)]
-    with torch.autocast("cpu", enabled=False):  # its torch.cat refuses fp16
+    with torch.autocast("cpu", enabled=False):  # torch.cat under autocast refuses fp16
         if isinstance(parts[0], tuple):
             return tuple(torch.cat(results) for results in zip(*parts))
         return torch.cat(parts)

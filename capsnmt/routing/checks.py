@@ -1,4 +1,4 @@
-"""One clear line for every argument an operator cannot work with; one rank for its kernel."""
+"""Checks of the operators' arguments, and flattening of leading dimensions."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def check_iterations(iterations: int) -> None:
 
 
 def check_floating(name: str, tensor: Tensor) -> None:
-    """Raise unless the dtype is a floating one."""
+    """Raise unless the dtype is floating."""
     if not tensor.is_floating_point():
         raise ValueError(f"{name} must have a floating dtype, not {tensor.dtype}: use .float()")
 
@@ -57,7 +57,7 @@ def check_score_masks(
 
 
 def check_betas(votes: Tensor, beta_a: Tensor, beta_u: Tensor) -> None:
-    """Raise unless both costs hold one floating number an output capsule."""
+    """Raise unless both costs hold one floating number per output capsule."""
     capsules = votes.size(-2)
     for name, beta in (("beta_a", beta_a), ("beta_u", beta_u)):
         if tuple(beta.shape) != (capsules,):
@@ -66,13 +66,13 @@ def check_betas(votes: Tensor, beta_a: Tensor, beta_u: Tensor) -> None:
 
 
 def check_variance_floor(variance_floor: float) -> None:
-    """Raise unless the floor is above 0: logarithms and divisions come after it."""
+    """Raise unless the floor is above 0: variances are divided by and their logarithm is taken."""
     if not 0 < variance_floor < math.inf:
         raise ValueError(f"variance_floor must be a number above 0, not {variance_floor!r}")
 
 
 def check_activation(votes: Tensor, activation: Optional[Tensor]) -> Optional[Tensor]:
-    """Return ``[..., I]`` as ``[..., I, 1]``, ``[..., I, N]`` as it is; raise on other shapes."""
+    """Return ``[..., I]`` as ``[..., I, 1]``, ``[..., I, N]`` unchanged; raise on other shapes."""
     if activation is None:
         return None
     check_floating("input_activation", activation)
@@ -88,7 +88,7 @@ def check_activation(votes: Tensor, activation: Optional[Tensor]) -> Optional[Te
 
 
 def flatten_leading(tensor: MaybeTensor, trailing: int) -> MaybeTensor:
-    """Return ``[tokens, *last ``trailing`` dims]``: one rank, so one compiled kernel serves all."""
+    """Flatten all but the last ``trailing`` dimensions into one: one compiled kernel serves all."""
     if tensor is None:
         return None
     split = tensor.dim() - trailing

@@ -20,9 +20,9 @@ def dynamic_routing(
     *,
     backend: Optional[str] = None,
 ) -> Tuple[Tensor, Tensor]:
-    """Route by agreement, each output capsule the squashed weighted sum of its votes.
+    """Route by agreement; each output capsule is the squashed weighted sum of its votes.
 
-    b = 0; T times::
+    Start with b = 0 and repeat T times::
 
         C[i,n] = softmax over n of b[i,n]              (dou2019 eq 9; duan2020 Alg. 1, R)
         S[n]   = sum_i C[i,n] V[i,n]                   (duan2020 eq 7)
@@ -32,18 +32,18 @@ def dynamic_routing(
     Args:
         votes: V, ``[..., I, N, D]``, any floating dtype; arithmetic is fp32 or better.
         iterations: T >= 1.
-        input_mask: ``[..., I]``, true = real; a masked input is in no sum, whatever its votes
-            hold, and its logits are 0.
-        output_mask: ``[..., N]``, true = real; a masked output is in no softmax, and its capsule
-            and logits are 0.
-        backend: ``auto``, ``eager`` or ``compiled``; None takes ``routing_backend``'s.
+        input_mask: ``[..., I]``, true = real. A masked input enters no sum, even if its votes are
+            not finite, and its logits are 0.
+        output_mask: ``[..., N]``, true = real. A masked output enters no softmax; its capsule and
+            logits are 0.
+        backend: ``auto``, ``eager`` or ``compiled``; None: that of ``routing_backend``.
 
     Returns:
-        Output capsules ``[..., N, D]`` and logits ``[..., I, N]``, which are b after its last
-        update; both in the dtype of ``votes``.
+        Output capsules ``[..., N, D]`` and logits ``[..., I, N]``, b after its last update; both
+        in the dtype of ``votes``.
 
     Raises:
-        ValueError: a shape, dtype, iteration count or backend that is not as above.
+        ValueError: a shape, dtype, iteration count or backend is not as above.
 
     >>> import torch
     >>> votes = torch.tensor([[[3.0, 4.0], [1.0, 0.0]], [[3.0, 4.0], [0.0, 1.0]]])
@@ -83,7 +83,7 @@ def dynamic_kernel(
     """Compute ``dynamic_routing`` on flat votes ``[tokens, I, N, D]`` and masks."""
     pair_mask = pair_mask_of(input_mask, output_mask)
     if pair_mask is not None:
-        # Not only C: a masked vote may hold anything, and 0 * inf is no 0.
+        # Masking C is not enough: a masked vote may be infinite, and 0 * inf is NaN.
         votes = votes.masked_fill(~pair_mask.unsqueeze(-1), 0.0)
     out, b = route_by_agreement(
         votes, iterations, normalise=False, pair_mask=pair_mask, trace=trace

@@ -39,9 +39,9 @@ def em_routing(
     variance_floor: float = VARIANCE_FLOOR,
     backend: Optional[str] = None,
 ) -> Tensor:
-    """Route by agreement, fitting one Gaussian an output capsule to its votes by EM.
+    """Route by agreement; EM fits one Gaussian per output capsule to its votes.
 
-    C[i,n] = 1/N. For t = 0..T-1, M-step with the inverse temperature lam_t::
+    Start with C[i,n] = 1/N. For t = 0..T-1, M-step with the inverse temperature lam_t::
 
         R[i,n] = C[i,n] a_in[i,n]                                  (dou2019 Alg. 2, M-step 3)
         r[n]   = sum_i R[i,n]
@@ -50,30 +50,31 @@ def em_routing(
         chi[n] = sum_D (log sigma[n] + (1 + log 2 pi) / 2) r[n]    (dou2019 eq 13)
         A[n]   = logistic(lam_t (beta_a[n] - beta_u[n] r[n] - chi[n]))       (dou2019 eq 14)
 
-    and, but after the last M-step, E-step::
+    and, except after the last M-step, E-step::
 
         log p[i,n] = -sum_D ((V[i,n] - mu[n])^2 / (2 var[n]) + log sigma[n] + log(2 pi) / 2)
         C[i,n] = softmax over n of (log A[n] + log p[i,n])         (li2019 eq 12, dou2019 eq 16)
 
     The result is A[n] mu[n] (li2019 eq 9).
 
-    **D**: the E-step is in the log domain, and a capsule's density is the product over its D
-    dimensions, as in Hinton et al. (2018); li2019 prints a sum of densities, the same at D = 1.
+    **D**: the E-step is computed in the log domain. A capsule's density is the product over its D
+    dimensions, as in Hinton et al. (2018); li2019 prints a sum of densities, which is the same at
+    D = 1.
 
     Args:
         votes: V, ``[..., I, N, D]``, any floating dtype; arithmetic is fp32 or better.
         beta_a: cost of describing an active capsule, ``[N]``.
-        beta_u: cost an input capsule pays when it is not active, ``[N]``.
+        beta_u: cost of leaving an input capsule undescribed, ``[N]``.
         iterations: T >= 1.
         input_activation: a_in, ``[..., I]`` or ``[..., I, N]``, in 0..1; None = all 1.
-        variance_floor: added to every variance; in units of the votes, squared.
-        backend: ``auto``, ``eager`` or ``compiled``; None takes ``routing_backend``'s.
+        variance_floor: added to every variance, in squared units of the votes.
+        backend: ``auto``, ``eager`` or ``compiled``; None: that of ``routing_backend``.
 
     Returns:
         Output capsules, ``[..., N, D]``, dtype of ``votes``.
 
     Raises:
-        ValueError: a shape, dtype, iteration count or backend that is not as above.
+        ValueError: a shape, dtype, iteration count or backend is not as above.
 
     >>> import torch
     >>> votes = torch.tensor([[[1.0], [4.0]], [[3.0], [4.0]]])  # I = 2, N = 2, D = 1
@@ -102,7 +103,7 @@ def em_routing(
 
 
 def inverse_temperature(t: int, iterations: int) -> float:
-    """Return lam_t, rising linearly from 1 to min(T, 3) (**D**: the schedule of the released code).
+    """Return lam_t, which rises linearly from 1 to min(T, 3) (**D**: as in the released code).
 
     >>> [inverse_temperature(t, 3) for t in range(3)]
     [1.0, 2.0, 3.0]
@@ -136,7 +137,7 @@ def em_kernel(
         chi = sum_over_width(log_sigma + (1 + LOG_2PI) / 2) * r
         logit_A = inverse_temperature(t, iterations) * (beta_a - beta_u * r - chi)
         if t < iterations - 1:
-            # What does not depend on i is summed first: it is I times smaller than the votes.
+            # Sum the terms without i first: they are I times smaller than the votes.
             log_A_and_norm = F.logsigmoid(logit_A) - sum_over_width(log_sigma + LOG_2PI / 2)
             exponent = sum_over_width(squared_distance * (0.5 / var).unsqueeze(-3))
             C = bound_gradient((log_A_and_norm.unsqueeze(-2) - exponent).softmax(-1))

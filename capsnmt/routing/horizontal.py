@@ -24,23 +24,23 @@ def horizontal_routing(
 ) -> Tensor:
     """Route positions to heads, for every query l over the positions t <= l.
 
-    Input capsules of partial routing l are the positions t <= l, output capsules the heads h,
-    their width the keys::
+    The input capsules of partial routing l are the positions t <= l, its output capsules are the
+    heads h, and their width is the number of keys::
 
         V[t -> h] = e[t,h]                                    (duan2020 eq 12)
         Omega_l   = dynamic_routing({V[t -> h], t <= l})      (eq 13, 14)
 
-    All L partial routings run at once. With b[l,t,h] the logits of the l-th: at b = 0 every
-    R = 1/H and S_l[h] is a prefix sum over t; each later iteration is a batched matrix product for
-    b[l,t,h] += Omega_l[h] . e[t,h], a softmax over h, and one for S_l[h] = sum_{t<=l} R e[t,h].
-    Memory is that of a few score cubes; nothing is L x L x K.
+    All L partial routings run at once. Let b[l,t,h] be the logits of the l-th. At b = 0 every R is
+    1/H and S_l[h] is a prefix sum over t. Each later iteration is a batched matrix product for
+    b[l,t,h] += Omega_l[h] . e[t,h], a softmax over h, and a batched matrix product for
+    S_l[h] = sum_{t<=l} R e[t,h]. Memory is that of a few score cubes; no tensor is L x L x K.
 
-    Row l alone, as incremental decoding needs it, is
-    ``dynamic_routing(scores[:, :, : l + 1].transpose(1, 2))[0]``; ``newest_only`` computes it from
-    the same rows by matrix products, in a fraction of the time.
+    Incremental decoding needs row l alone. It equals
+    ``dynamic_routing(scores[:, :, : l + 1].transpose(1, 2))[0]``; ``newest_only`` computes it with
+    matrix products, in a fraction of the time.
 
-    **D**: padding never takes part: a padded query neither votes nor receives, a padded key is 0
-    in every vote, on whichever side the padding is.
+    **D**: padding on either side takes no part: a padded query neither votes nor receives, a padded
+    key is 0 in every vote.
 
     Args:
         scores: e, the unmasked cube of scaled dot products, ``[B, H, L, K]``.
@@ -49,13 +49,13 @@ def horizontal_routing(
         key_mask: ``[B, K]``, true = real.
         causal: position l's votes for keys k > l count as 0 (section 3.4.3, decoders).
         newest_only: return row l = L alone, as ``[B, H, 1, K]``.
-        backend: ``auto``, ``eager`` or ``compiled``; None takes ``routing_backend``'s.
+        backend: ``auto``, ``eager`` or ``compiled``; None: that of ``routing_backend``.
 
     Returns:
         Output capsules Omega, ``[B, H, L, K]``, 0 in padded rows and columns, dtype of ``scores``.
 
     Raises:
-        ValueError: a shape, dtype, iteration count or backend that is not as above.
+        ValueError: a shape, dtype, iteration count or backend is not as above.
 
     >>> import torch
     >>> scores = torch.tensor([[[[2.0], [4.0]], [[2.0], [-6.0]]]])  # H = 2, L = 2, K = 1
@@ -97,7 +97,7 @@ def horizontal_kernel(
     """Compute ``horizontal_routing``; the traced R is ``[B, L, L, H]``, 0 at t > l and padding."""
 
     def up_to_own_row(R: Tensor) -> Tensor:
-        return R if newest_only else R.tril()  # the newest position is the last: it hears all
+        return R if newest_only else R.tril()  # the newest position receives from all others
 
     e = masked_scores(scores, query_mask, key_mask, causal)
     heads, length = e.shape[1:3]
@@ -122,7 +122,7 @@ def horizontal_kernel(
 def masked_scores(
     scores: Tensor, query_mask: Optional[Tensor], key_mask: Optional[Tensor], causal: bool
 ) -> Tensor:
-    """Return the votes: scores with padded queries and keys, and future keys if causal, at 0."""
+    """Return the votes: the scores, 0 at padded queries and keys and, if causal, future keys."""
     pairs = pair_mask_of(query_mask, key_mask)
     if pairs is not None:
         scores = scores.masked_fill(~pairs.unsqueeze(1), 0.0)
@@ -130,9 +130,9 @@ def masked_scores(
 
 
 def traced(R: Tensor, query_mask: Optional[Tensor]) -> Tensor:
-    """Return R ``[B, H, l, t]`` as the record's ``[B, l, t, H]``, 0 for padded l and t.
+    """Return R ``[B, H, l, t]`` as recorded, ``[B, l, t, H]``, with 0 at padded l and t.
 
-    The rows l are all of them or the last.
+    The rows l are all rows or only the last.
     """
     R = R.detach().permute(0, 2, 3, 1)
     if query_mask is None:

@@ -1,4 +1,4 @@
-"""The numerical pieces all routing operators share: floors, masks and sums, each in one place."""
+"""Numerical pieces shared by all routing operators: floors, masks and sums."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from torch import Tensor
 VARIANCE_FLOOR = 1e-6
 """Added to every EM variance, before any logarithm or division (**D**).
 
-Added, not clamped: the gradient stays smooth and |d log sigma / d vote| <= 1 / (2 sqrt(floor)) =
-500, where votes almost agree; a clamp has a kink there and a dead zone below it. The size is the
-rounding of unit votes held in bfloat16 (a step of 2^-8 has variance 2^-16 / 12 = 1.3e-6): below
-it a variance would describe the number format and not the votes.
+It is added, not a clamp: where votes almost agree the gradient stays smooth, with
+|d log sigma / d vote| <= 1 / (2 sqrt(floor)) = 500, while a clamp has a kink and a dead zone below
+it. The value is the rounding error of unit votes in bfloat16 (a step of 2^-8 has variance
+2^-16 / 12 = 1.3e-6): a smaller variance would describe the number format, not the votes.
 """
 
 MASS_FLOOR = 1e-9
-"""Least sum_i R[i,n] a weighted mean is divided by (**D**).
+"""Lower bound of the sum_i R[i,n] that a weighted mean is divided by (**D**).
 
-Clamped, not added, so that a mean of equal votes is exactly that vote. Reached only when every
-input activation is (almost) 0 or an output capsule has lost all its votes; its mean is then 0.
+It is a clamp, so that the mean of equal votes is exactly that vote. It is reached only when every
+input activation is (almost) 0 or an output capsule has lost all its votes; the mean is then 0.
 """
 
 
@@ -38,13 +38,13 @@ class _BoundGradient(torch.autograd.Function):
 
 
 def bound_gradient(x: Tensor) -> Tensor:
-    """Return x; on the way back no element of its gradient passes 4e9 (fp32; fp64: 1e77) (**D**).
+    """Return x; bound each element of its gradient by 4e9 (fp32; fp64: 1e77) (**D**).
 
     Where output capsules tie, routing is a chaotic map: each iteration multiplies the gradient by
-    about |V|, so that at T = 10 and votes of 1e4 the true one, 1e40, is no fp32 number, and the
-    inf becomes NaN one operation later. Bounded between iterations it stays finite; what remains
-    of a gradient that large is for gradient clipping anyway. The fourth root leaves room for three
-    factors of the same size within an iteration.
+    about |V|. At T = 10 and votes of 1e4 the true gradient, 1e40, exceeds fp32, and inf becomes NaN
+    one operation later. A bound between iterations keeps it finite; gradients this large are left
+    to gradient clipping. The fourth root leaves room for three factors of the same size within one
+    iteration.
     """
     return _BoundGradient.apply(x) if x.requires_grad else x
 
@@ -60,12 +60,12 @@ def sum_over_inputs(weights: Tensor, votes: Tensor) -> Tensor:
 
 
 def sum_over_width(products: Tensor) -> Tensor:
-    """Sum ``[..., D]`` over D; at the papers' D = 1 this is a view, not a copy."""
+    """Sum ``[..., D]`` over D; at the papers' D = 1 the result is a view, not a copy."""
     return products.squeeze(-1) if products.size(-1) == 1 else products.sum(-1)
 
 
 def uniform_coefficients(votes: Tensor, pair_mask: Optional[Tensor] = None) -> Tensor:
-    """Return C before the first iteration, ``[..., I, N]``: 1/N, N counting real capsules only."""
+    """Return C before the first iteration, ``[..., I, N]``: 1/N, where N counts real capsules."""
     if pair_mask is None:
         return votes.new_full((), 1.0 / votes.size(-2)).expand(votes.shape[:-1])
     real = pair_mask.expand(votes.shape[:-1]).to(votes.dtype)
@@ -73,16 +73,16 @@ def uniform_coefficients(votes: Tensor, pair_mask: Optional[Tensor] = None) -> T
 
 
 def softmax_over_outputs(b: Tensor, pair_mask: Optional[Tensor] = None) -> Tensor:
-    """Return C = softmax over n of ``b [..., I, N]``; masked pairs, also in full rows, get 0."""
+    """Return C = softmax over n of ``b [..., I, N]``, 0 at masked pairs and in masked rows."""
     if pair_mask is None:
         return b.softmax(-1)
     masked = ~pair_mask
-    # The lowest finite number and not -inf: a fully masked row must not become NaN.
+    # Not -inf but the lowest finite number: a fully masked row must not become NaN.
     return b.masked_fill(masked, torch.finfo(b.dtype).min).softmax(-1).masked_fill(masked, 0.0)
 
 
 def pair_mask_of(input_mask: Optional[Tensor], output_mask: Optional[Tensor]) -> Optional[Tensor]:
-    """Combine ``[..., I]`` and ``[..., N]`` (true = real) to a mask broadcasting over I, N."""
+    """Combine masks ``[..., I]`` and ``[..., N]`` (true = real) into one for pairs (I, N)."""
     if input_mask is None:
         return None if output_mask is None else output_mask.unsqueeze(-2)
     if output_mask is None:

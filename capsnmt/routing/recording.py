@@ -1,4 +1,4 @@
-"""Coupling coefficients on request, for analysis."""
+"""Recording of coupling coefficients, for analysis."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from torch import Tensor
 
 @dataclass(frozen=True)
 class RoutingRecord:
-    """What one call of an operator did.
+    """The coupling coefficients of one operator call.
 
     Attributes:
         operator: the operator's name, e.g. ``em_routing``.
-        coefficients: C of each iteration, ``[..., I, N]``, detached, in the inner precision;
-            for horizontal routing ``[B, L, L, H]``, row l holding its inputs t <= l.
+        coefficients: C of each iteration, ``[..., I, N]``, detached, in the kernel's precision;
+            for horizontal routing ``[B, L, L, H]``, where row l holds its inputs t <= l.
     """
 
     operator: str
@@ -33,9 +33,9 @@ _listeners: ContextVar[Tuple[List[RoutingRecord], ...]] = ContextVar(
 def record_routing() -> Iterator[List[RoutingRecord]]:
     """Record the coupling coefficients of every operator call inside the ``with`` block.
 
-    Blocks nest: a call is appended to the list of every block it is inside of. Recording ends
-    with the block, also by an exception, and is confined to the current thread or async task.
-    Recorded calls run in the eager backend.
+    Blocks nest: a call is appended to the list of every enclosing block. Recording ends with the
+    block, even on an exception, and holds for the current thread or async task only. Recorded
+    calls run on the eager backend.
 
     >>> import torch
     >>> from capsnmt.routing import simple_routing
@@ -56,11 +56,11 @@ def record_routing() -> Iterator[List[RoutingRecord]]:
 
 
 def is_recording() -> bool:
-    """Tell whether a ``record_routing()`` block is open here."""
+    """Return whether a ``record_routing()`` block is open."""
     return bool(_listeners.get())
 
 
 def append_record(operator: str, coefficients: List[Tensor]) -> None:
-    """Hand one call's coefficients to every open ``record_routing()`` block."""
+    """Append one call's coefficients to the list of every open ``record_routing()`` block."""
     for records in _listeners.get():
         records.append(RoutingRecord(operator, list(coefficients)))

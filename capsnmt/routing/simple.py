@@ -12,9 +12,9 @@ from .checks import check_iterations, check_votes, flatten_leading
 
 
 def simple_routing(votes: Tensor, iterations: int = 3, *, backend: Optional[str] = None) -> Tensor:
-    """Route by agreement, each output capsule the squashed weighted mean of its votes.
+    """Route by agreement; each output capsule is the squashed weighted mean of its votes.
 
-    b = 0; T times::
+    Start with b = 0 and repeat T times::
 
         C[i,n] = softmax over n of b[i,n]                         (li2019 Alg. 1, line 4)
         S[n]   = sum_i C[i,n] V[i,n] / sum_i C[i,n]               (eq 7)
@@ -24,13 +24,13 @@ def simple_routing(votes: Tensor, iterations: int = 3, *, backend: Optional[str]
     Args:
         votes: V, ``[..., I, N, D]``, any floating dtype; arithmetic is fp32 or better.
         iterations: T >= 1.
-        backend: ``auto``, ``eager`` or ``compiled``; None takes ``routing_backend``'s.
+        backend: ``auto``, ``eager`` or ``compiled``; None: that of ``routing_backend``.
 
     Returns:
         Output capsules, ``[..., N, D]``, dtype of ``votes``.
 
     Raises:
-        ValueError: a shape, dtype, iteration count or backend that is not as above.
+        ValueError: a shape, dtype, iteration count or backend is not as above.
 
     >>> import torch
     >>> votes = torch.tensor([[[3.0, 4.0], [1.0, 0.0]], [[3.0, 4.0], [0.0, 1.0]]])

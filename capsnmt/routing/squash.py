@@ -9,12 +9,12 @@ from .numerics import compute_dtype
 
 
 def squash(s: Tensor) -> Tensor:
-    """Shrink vectors to a length below 1, keeping their direction.
+    """Shrink vectors to a length below 1 without changing their direction.
 
     ``squash(s) = |s|^2 / (1 + |s|^2) * s / |s|`` (li2019 eq 8, dou2019 eq 5, duan2020 eq 6).
 
-    The smallest normal number under the root makes ``squash(0) = 0`` with gradient 0; it is below
-    the rounding of any other value.
+    The smallest normal number is added under the root: ``squash(0) = 0`` with gradient 0. It is
+    below the rounding error of every other value.
 
     Args:
         s: ``[..., D]``, any floating dtype.

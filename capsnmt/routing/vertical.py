@@ -21,30 +21,31 @@ def vertical_routing(
 ) -> Tuple[Tensor, Tensor]:
     """Route heads to positions: what all heads agree each query should attend to.
 
-    Input capsules are the heads h, output capsules the query positions l, their width the keys::
+    The input capsules are the heads h, the output capsules are the query positions l, and their
+    width is the number of keys::
 
         V[h -> l] = e[l,h]                                    (duan2020 eq 8)
         Omega, b  = dynamic_routing(V)                        (eq 9)
 
-    The head weights softmax(W^up [sum_l b[h,l]]_h + b^up) (eq 10, 11) have parameters: they are
-    the attention module's part.
+    The head weights softmax(W^up [sum_l b[h,l]]_h + b^up) (eq 10, 11) have parameters and belong
+    to the attention module.
 
-    **D**: padding never takes part: a padded query is no output capsule, a padded key is 0 in
-    every vote, on whichever side the padding is.
+    **D**: padding on either side takes no part: a padded query is no output capsule, a padded key
+    is 0 in every vote.
 
     Args:
         scores: e, the unmasked cube of scaled dot products, ``[B, H, L, K]``.
         iterations: T >= 1 (**D**: 3; the paper does not say).
         query_mask: ``[B, L]``, true = real.
         key_mask: ``[B, K]``, true = real.
-        backend: ``auto``, ``eager`` or ``compiled``; None takes ``routing_backend``'s.
+        backend: ``auto``, ``eager`` or ``compiled``; None: that of ``routing_backend``.
 
     Returns:
         Output capsules Omega ``[B, L, K]`` and logits b ``[B, H, L]``, 0 in padded rows and
         columns; both in the dtype of ``scores``.
 
     Raises:
-        ValueError: a shape, dtype, iteration count or backend that is not as above.
+        ValueError: a shape, dtype, iteration count or backend is not as above.
 
     >>> import torch
     >>> scores = torch.tensor([[[[3.0, 4.0], [1.0, 0.0]], [[3.0, 4.0], [0.0, 1.0]]]])
@@ -80,7 +81,7 @@ def vertical_kernel(
     iterations: int,
     trace: Optional[List[Tensor]] = None,
 ) -> Tuple[Tensor, Tensor]:
-    """Compute ``vertical_routing``: the cube ``[B, H, L, K]`` already is ``[tokens, I, N, D]``."""
+    """Compute ``vertical_routing``; the cube ``[B, H, L, K]`` serves as ``[tokens, I, N, D]``."""
     if key_mask is not None:
         scores = scores.masked_fill(~key_mask[:, None, None, :], 0.0)
     return dynamic_kernel(scores, None, query_mask, iterations=iterations, trace=trace)

@@ -1,1 +1,1 @@
-"""Classification of sentences: examples, measures, evaluation, tables and figures."""
+"""Sentence classification: data, encoder, classifier and metrics."""

@@ -1,4 +1,4 @@
-"""The sentence classifiers by name: presets for the papers' settings."""
+"""The named sentence classifiers: presets for the papers' settings."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ def _encoder(layers: int, width: int, ffn: int, heads: int, **others: Any) -> Pr
 
 
 # Li et al. 2021, section 4.3.2: two queries, a classifier of three layers, dropout 0.2.
-# **D**: it does not say how wide the feed-forward network and how many the heads are: four times
-# the width, and 8, as in Transformer-Base.
+# **D**: it does not give the width of the feed-forward network and the number of heads: four times
+# the model's width, and 8, as in Transformer-Base.
 LOGICAL_INFERENCE = {
     "dropout": 0.2,
     "pooling": "queries",
@@ -47,11 +47,11 @@ SENTENCE_PRESETS: Dict[str, Preset] = {
 
 
 def sentence_architecture(name: str) -> Callable[[Namespace], None]:
-    """The function fairseq calls to complete and check the arguments of one architecture."""
+    """Return the function that completes and checks the arguments of one architecture."""
 
     def configure(args: Namespace) -> None:
         preset = SENTENCE_PRESETS[name]
-        # without a decoder, aggregation of layers can mean one side only
+        # without a decoder, layers are aggregated in the encoder only
         mechanisms: Preset = {"layer_aggregation_side": "encoder"}
         if safe_getattr(args, "probe_checkpoint"):
             mechanisms = adopt_encoder(args)

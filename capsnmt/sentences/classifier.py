@@ -1,4 +1,4 @@
-"""A classifier of sentences, or of pairs of them, over the translation model's encoder."""
+"""A classifier of sentences or sentence pairs over the translation model's encoder."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ MODEL = "sentence_classifier"
 
 
 def multilayer_perceptron(widths: List[int], dropout: float) -> nn.Sequential:
-    """Linear maps between the widths, with relu and dropout between the maps."""
+    """Build linear maps between the widths, separated by relu and dropout."""
     layers: List[nn.Module] = []
     for width, following in zip(widths, widths[1:]):
         layers += [nn.ReLU(), nn.Dropout(dropout)] if layers else []
@@ -35,11 +35,11 @@ def multilayer_perceptron(widths: List[int], dropout: float) -> nn.Sequential:
 class SentenceClassifier(BaseFairseqModel):
     """Encoder, pooling, multilayer perceptron: the probes of Li et al. 2019 and 2021.
 
-    Several sentences of an example share the encoder and the pooling; their vectors are
-    concatenated, the first sentence's first (Li et al. 2021, section 4.3.2). The encoder is that of
-    ``capsnmt_transformer``, under the same parameter names, with any of its mechanisms.
+    The sentences of an example share the encoder and the pooling. Their vectors are concatenated in
+    order (Li et al. 2021, section 4.3.2). The encoder is that of ``capsnmt_transformer``, with the
+    same parameter names and any of its mechanisms.
 
-    **D**: the papers do not say what is between the classifier's linear maps: relu and the model's
+    **D**: the papers do not say what separates the classifier's linear maps: relu and the model's
     dropout, at the encoder's width.
     """
 
@@ -68,7 +68,7 @@ class SentenceClassifier(BaseFairseqModel):
 
     @classmethod
     def build_model(cls, args: Any, task: Any) -> SentenceClassifier:
-        """Build it for a task that has a dictionary, classes and sentences per example."""
+        """Build the classifier for a ``ClassificationTask``."""
         cfg = TransformerConfig.from_namespace(args)
         dictionary, width = task.source_dictionary, cfg.encoder.embed_dim
         embedding = CapsnmtTransformer.build_embedding(
@@ -90,23 +90,23 @@ class SentenceClassifier(BaseFairseqModel):
             initialise_from(model, args.init_from)
         if args.probe_checkpoint:
             load_encoder(model.encoder, args.probe_checkpoint)
-        # only training starts from there, as in CapsnmtTransformer; args is saved with the model
+        # Only training starts from them, as in CapsnmtTransformer; args is saved with the model.
         args.init_from = args.probe_checkpoint = None
         return model
 
     def train(self, mode: bool = True) -> SentenceClassifier:
-        """Switch dropout, of a frozen encoder never on: it is a fixed function."""
+        """Set the training mode; a frozen encoder stays in evaluation mode, without dropout."""
         super().train(mode)
         if self.frozen:
             self.encoder.eval()
         return self
 
     def forward(self, src_tokens: Tensor, src_lengths: Tensor) -> Tensor:
-        """Logits ``[B, classes]``.
+        """Return logits, ``[B, classes]``.
 
         Args:
-            src_tokens: ``[n B, L]``, padded on any side: the first sentences of all examples, then
-                the second ones, for n sentences an example.
+            src_tokens: ``[n B, L]``, padded on either side: the first sentences of all examples,
+                then the second ones, for n sentences per example.
             src_lengths: their lengths, ``[n B]``.
         """
         states = self.encoder(src_tokens, src_lengths)["encoder_out"][0]
@@ -117,16 +117,16 @@ class SentenceClassifier(BaseFairseqModel):
         )
 
     def max_positions(self) -> int:
-        """The longest sentence."""
+        """Return the maximum sentence length."""
         return self.encoder.max_positions()
 
     def get_normalized_probs(
         self, net_output: Tensor, log_probs: bool, sample: Any = None
     ) -> Tensor:
-        """Probabilities of the classes, or their logarithms, of the logits."""
+        """Return the probabilities of the classes, or their logarithms."""
         logits = net_output.float()
         return logits.log_softmax(-1) if log_probs else logits.softmax(-1)
 
     def upgrade_state_dict_named(self, state_dict: Dict[str, Any], name: str) -> None:
-        """Bring an older checkpoint's names up to date, by the encoder's own means."""
+        """Update the parameter names of an older checkpoint as the encoder does."""
         self.encoder.upgrade_state_dict_named(state_dict, f"{name}.encoder" if name else "encoder")

@@ -1,4 +1,4 @@
-"""Sums from which accuracy and macro-F1 follow, whatever batches and workers they came from."""
+"""Counts of predictions that add up over batches and workers, and the metrics they give."""
 
 from __future__ import annotations
 
@@ -10,10 +10,11 @@ import numpy as np
 
 @dataclass
 class Counts:
-    """What was predicted, counted.
+    """Counts of predictions.
 
-    ``classes [3, C]`` has for each class how often it was right, predicted, and the truth;
-    ``buckets`` has for each bucket how many examples were right, and how many there were.
+    Attributes:
+        classes: ``[3, C]``: true positives, predictions and references per class.
+        buckets: correct examples and all examples per bucket.
     """
 
     classes: Any
@@ -21,7 +22,7 @@ class Counts:
 
     @classmethod
     def of(cls, outcomes: Any, num_classes: int) -> Counts:
-        """Count ``outcomes [3, n]``: predicted class, true class, bucket of n examples.
+        """Count ``outcomes [3, n]``: predicted class, true class and bucket of n examples.
 
         >>> counts = Counts.of(np.array([[0, 1, 1], [0, 1, 0], [5, 5, 7]]), 2)
         >>> counts.classes.tolist(), {b: n.tolist() for b, n in counts.buckets.items()}
@@ -40,18 +41,18 @@ class Counts:
 
     @property
     def right(self) -> int:
-        """How many examples were classified as they should be."""
+        """The number of correct examples."""
         return int(self.classes[0].sum())
 
     @property
     def total(self) -> int:
-        """How many examples there were."""
+        """The number of examples."""
         return int(self.classes[2].sum())
 
     def measures(self, class_names: Sequence[str]) -> Dict[str, Any]:
-        """All measures, for a file; accuracies and F1 in percent.
+        """Return all metrics for a JSON file; accuracy and F1 in percent.
 
-        ``majority`` is the accuracy of always choosing the most frequent true class.
+        ``majority`` is the accuracy of always predicting the most frequent true class.
         """
         f1 = f1_scores(self.classes)
         return {
@@ -68,24 +69,24 @@ class Counts:
 
 
 def accuracy(right: float, total: float) -> float:
-    """Percent of the examples that are right; 0 of none."""
+    """Return the percentage of correct examples; 0 if there are none."""
     return 100.0 * float(right) / max(1.0, float(total))
 
 
 def f1_scores(classes: Any) -> Any:
-    r"""F1 of each class in percent, :math:`2 r / (p + t)`; 0 of a class that never occurs.
+    r"""Return the F1 of each class in percent, :math:`2 r / (p + t)`; 0 for an absent class.
 
     Args:
-        classes: ``[3, C]``: right, predicted, truth.
+        classes: ``[3, C]``: true positives r, predictions p and references t per class.
     """
     right, predicted, truth = classes
     return 100.0 * 2 * right / np.maximum(1, predicted + truth)
 
 
 def macro_f1(classes: Any) -> float:
-    """The mean F1, in percent, of the classes that are some example's truth or prediction.
+    """Return the mean F1, in percent, of the classes that occur as reference or prediction.
 
-    **D**: as in scikit-learn, a class that does not occur at all is no class of these examples.
+    **D**: as in scikit-learn, classes that occur as neither are left out.
 
     >>> macro_f1(np.array([[1, 1, 0], [1, 2, 0], [2, 1, 0]]))
     66.66666666666667

@@ -1,4 +1,4 @@
-"""Labelled sentences, or pairs of them, from a text file to a batch."""
+"""Labelled sentences or sentence pairs, from a text file to a batch."""
 
 from __future__ import annotations
 
@@ -18,9 +18,14 @@ from capsnmt.errors import ConfigurationError
 
 @dataclass(frozen=True)
 class Example:
-    """Sentences of space-separated tokens, their label, and where they stand.
+    """A labelled example and its place in a file.
 
-    ``bucket`` is what accuracy is told apart by: a length, or a number of operators.
+    Attributes:
+        sentences: its sentences, tokens separated by spaces.
+        label: the name of its class.
+        bucket: the group for which accuracy is reported: a length or a number of operators.
+        path: the file.
+        line: the line number, from 1.
     """
 
     sentences: Tuple[str, ...]
@@ -30,15 +35,15 @@ class Example:
     line: int
 
     def reject(self, problem: str) -> NoReturn:
-        """Raise one line that names the file and the line."""
+        """Raise a ``ConfigurationError`` that names the file and the line."""
         raise ConfigurationError(f"{self.path}, line {self.line}: {problem}")
 
 
 def existing(path: Path, missing: str) -> Path:
-    """The file, or the same gzipped.
+    """Return the path of the file or of its gzipped version.
 
     Raises:
-        ConfigurationError: neither is there; ``missing`` says what to do.
+        ConfigurationError: neither exists; ``missing`` says what to do.
     """
     zipped = path.with_name(path.name + ".gz")
     for candidate in (path, zipped):
@@ -48,10 +53,11 @@ def existing(path: Path, missing: str) -> Path:
 
 
 def read_fields(path: Path, fields: Sequence[str]) -> Iterator[Tuple[int, List[str]]]:
-    """Yield number and fields of each line of a plain or gzipped table without header.
+    """Yield the number and fields of each line of a plain or gzipped table without header.
 
     Raises:
-        ConfigurationError: the file cannot be read, or a line has other fields or an empty one.
+        ConfigurationError: the file cannot be read, or a line has a wrong number of fields or an
+            empty one.
     """
     opener: Any = gzip.open if path.suffix == ".gz" else open
     number = 0
@@ -80,17 +86,17 @@ def read_fields(path: Path, fields: Sequence[str]) -> Iterator[Tuple[int, List[s
 
 
 class ClassificationDataset(FairseqDataset):
-    """Encoded examples, and their batches.
+    """Encoded examples and their batches.
 
-    A batch's ``src_tokens`` are ``[n B, L]``: the first sentences of all examples, then the second
-    ones, padded on the left as fairseq pads a translation's source.
+    The ``src_tokens`` of a batch are ``[n B, L]``: the first sentences of all examples, then the
+    second ones, padded on the left like the source of a translation in fairseq.
 
     Args:
-        sentences: of each example, the token indices of its sentences.
-        labels: of each example, the index of its class.
-        buckets: of each example, its bucket.
-        pad: index of the padding symbol.
-        shuffle: give the examples in another order in every epoch.
+        sentences: the token indices of the sentences of each example.
+        labels: the class index of each example.
+        buckets: the bucket of each example.
+        pad: the index of the padding symbol.
+        shuffle: change the order of the examples in every epoch.
     """
 
     def __init__(
@@ -121,24 +127,24 @@ class ClassificationDataset(FairseqDataset):
         return len(self.sentences)
 
     def num_tokens(self, index: int) -> int:
-        """The tokens of an example in a batch, for ``--max-tokens``."""
+        """Return the number of tokens of an example, for ``--max-tokens``."""
         return int(self.sizes[index]) * len(self.sentences[index])
 
     def num_tokens_vec(self, indices: Any) -> Any:
-        """``num_tokens`` of several examples."""
+        """Return ``num_tokens`` of several examples."""
         return self.sizes[indices] * len(self.sentences[0])
 
     def size(self, index: int) -> int:
-        """The longer sentence of an example, for the encoder's positions."""
+        """Return the length of the longest sentence of an example, for the encoder's positions."""
         return int(self.sizes[index])
 
     def ordered_indices(self) -> Any:
-        """Indices by length, so that a batch has little padding; ties by chance in training."""
+        """Return indices sorted by length, to reduce padding; ties are random in training."""
         order = np.random.permutation(len(self)) if self.shuffle else np.arange(len(self))
         return order[np.argsort(self.sizes[order], kind="stable")]
 
     def collater(self, samples: List[Dict[str, Any]]) -> Dict[str, Any]:
-        """One batch of the samples."""
+        """Collate samples into one batch."""
         if not samples:
             return {}
         lines = [line for row in zip(*(s["sentences"] for s in samples)) for line in row]

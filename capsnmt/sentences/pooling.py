@@ -1,4 +1,4 @@
-"""One vector of fixed size for a sentence, from the outputs of an encoder."""
+"""Pooling of encoder outputs into one vector of fixed size per sentence."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ class MeanPooling(nn.Module):
 
     .. math:: s = \frac{1}{L} \sum_l h_l
 
-    **D**: l runs over all positions of the sentence that the encoder sees, its end-of-sentence
-    symbol among them, and never over padding.
+    **D**: l runs over all positions that the encoder sees, including the end-of-sentence symbol,
+    and never over padding.
 
     >>> states, padding = torch.tensor([[[2.0]], [[4.0]]]), torch.tensor([[False, True]])
     >>> MeanPooling(1)(states, padding)
@@ -27,7 +27,7 @@ class MeanPooling(nn.Module):
         self.output_dim = embed_dim
 
     def forward(self, states: Tensor, padding: Tensor) -> Tensor:
-        """``states [L, B, d]`` to ``[B, d]``; ``padding [B, L]`` is true at padding."""
+        """Pool ``states [L, B, d]`` to ``[B, d]``; ``padding [B, L]`` is true at padding."""
         real = ~padding.t().unsqueeze(-1)
         precise = torch.promote_types(states.dtype, torch.float32)
         total = states.masked_fill(~real, 0).sum(0, dtype=precise)
@@ -35,11 +35,11 @@ class MeanPooling(nn.Module):
 
 
 class QueryPooling(nn.Module):
-    r"""k trainable queries, each of which attends to the sentence (Li et al. 2021, 4.3.2).
+    r"""Attention of k trainable queries to the sentence (Li et al. 2021, 4.3.2).
 
     .. math:: s = [s_1; ..; s_k], \quad s_j = \sum_l \mathrm{softmax}_l(q_j \cdot h_l / \sqrt d) h_l
 
-    **D**: as the paper names no projections, there are none: the states are keys and values.
+    **D**: the paper names no projections, so the states themselves are the keys and values.
 
     Args:
         embed_dim: d.
@@ -53,7 +53,7 @@ class QueryPooling(nn.Module):
         nn.init.normal_(self.queries)
 
     def forward(self, states: Tensor, padding: Tensor) -> Tensor:
-        """``states [L, B, d]`` to ``[B, k d]``; ``padding [B, L]`` is true at padding."""
+        """Pool ``states [L, B, d]`` to ``[B, k d]``; ``padding [B, L]`` is true at padding."""
         precise = torch.promote_types(states.dtype, torch.float32)
         scores = torch.einsum("lbd,kd->bkl", states, self.queries) * states.size(-1) ** -0.5
         scores = scores.masked_fill(padding.unsqueeze(1), -torch.inf)

@@ -1,4 +1,4 @@
-"""The encoder of a trained translation model, taken to be probed (``--probe-checkpoint``)."""
+"""Probing the encoder of a trained translation model (``--probe-checkpoint``)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from capsnmt.models.config import defaults, flag
 from capsnmt.models.validation import complete
 from capsnmt.sentences.validation import decoder_options
 
-# what training sets and a fixed function does not have, and what is no part of an encoder
+# options of training, without effect in a frozen encoder, and options of other parts
 NOT_OF_THE_ENCODER = {
     *("dropout", "attention_dropout", "activation_dropout", "relu_dropout", "encoder_layerdrop"),
     *("encoder_embed_path", "checkpoint_activations", "offload_activations", "init_from"),
@@ -27,7 +27,7 @@ NOT_OF_THE_ENCODER = {
 
 
 def encoder_options() -> Dict[str, Any]:
-    """What makes an encoder what it computes: fairseq's options and ours, with their defaults."""
+    """Return the options that determine an encoder's outputs, fairseq's and ours, with defaults."""
     options = {f"encoder_{option.name}": option.default for option in fields(EncDecBaseConfig)}
     options.update({option.name: option.default for option in fields(TransformerConfig)})
     options.update({f"quant_noise_{o.name}": o.default for o in fields(QuantNoiseConfig)})
@@ -37,10 +37,10 @@ def encoder_options() -> Dict[str, Any]:
 
 
 def trained_arguments(path: str) -> Namespace:
-    """The model's arguments in a translation checkpoint.
+    """Return the model's arguments in a translation checkpoint.
 
     Raises:
-        ConfigurationError: the file is no checkpoint, or its model is no Transformer.
+        ConfigurationError: the file is not a checkpoint, or its model is not a Transformer.
     """
     try:
         state = load_checkpoint(path)
@@ -50,22 +50,22 @@ def trained_arguments(path: str) -> Namespace:
     args: Any = Namespace(**model) if isinstance(model, dict) else model or state.get("args")
     if not (safe_hasattr(args, "encoder_layers") and safe_hasattr(args, "decoder_layers")):
         raise ConfigurationError(
-            f"--probe-checkpoint {path}: its model is no Transformer with an encoder and a decoder"
+            f"--probe-checkpoint {path}: its model is not a Transformer with encoder and decoder"
         )
     return args
 
 
 def adopt_encoder(args: Namespace) -> Dict[str, Any]:
-    """Give ``args`` the shape of the encoder of ``args.probe_checkpoint``, and freeze it.
+    """Set ``args`` to the encoder of ``args.probe_checkpoint``, frozen.
 
-    **D**: the encoder's top layer is probed, or the aggregate that replaces it. Where the decoder
-    reads more than that (multi-layer and transparent attention), the rest is not probed.
+    **D**: the encoder's top layer is probed, or the aggregate that replaces it. What else the
+    decoder reads (in multi-layer and transparent attention) is not probed.
 
     Returns:
         The mechanisms of the encoder, as a preset.
 
     Raises:
-        ConfigurationError: the checkpoint cannot be used, or a flag wants another encoder.
+        ConfigurationError: the checkpoint cannot be used, or a flag contradicts its encoder.
     """
     trained = trained_arguments(args.probe_checkpoint)
     values = {name: getattr(trained, name, default) for name, default in encoder_options().items()}
@@ -96,10 +96,10 @@ def adopt_encoder(args: Namespace) -> Dict[str, Any]:
 
 
 def load_encoder(encoder: nn.Module, path: str) -> None:
-    """Load the encoder's parameters of a translation checkpoint, all of them.
+    """Load all parameters of the encoder from a translation checkpoint.
 
     Raises:
-        ConfigurationError: a tensor is missing or of another shape, as of another dictionary.
+        ConfigurationError: a tensor is missing or has another shape.
     """
     state = load_checkpoint(path)["model"]
     encoder.upgrade_state_dict_named(state, "encoder")
@@ -110,6 +110,6 @@ def load_encoder(encoder: nn.Module, path: str) -> None:
             what = "no such tensor" if found is None else f"{tuple(found.shape)}"
             raise ConfigurationError(
                 f"--probe-checkpoint {path}: encoder.{name} should be {tuple(tensor.shape)} and is "
-                f"{what}: give the dictionary it was trained with as --dictionary"
+                f"{what}: give the dictionary of its training by --dictionary"
             )
     encoder.load_state_dict({name: state[f"encoder.{name}"] for name in own})

@@ -1,4 +1,4 @@
-"""What a sentence classifier may be told: one line for a flag that could have no effect."""
+"""Completion of a sentence classifier's switches, and refusal of flags without effect."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from capsnmt.models.validation import require
 from capsnmt.sentences.config import SentenceClassifierConfig
 from capsnmt.sentences.pooling import POOLINGS
 
-# fairseq's options of the decoder that its names do not tell
+# fairseq's options of the decoder without "decoder" at the start of their names
 OF_THE_DECODER = (
     *("max_target_positions", "share_decoder_input_output_embed", "share_all_embeddings"),
     *("merge_src_tgt_embed", "adaptive_input", "adaptive_softmax_cutoff"),
@@ -28,7 +28,7 @@ OF_THE_DECODER = (
 
 
 def decoder_options() -> Dict[str, Any]:
-    """Every option that a model without decoder leaves without effect, with its default."""
+    """Return all options that have no effect without a decoder, with their defaults."""
     options = {f"decoder_{option.name}": option.default for option in fields(DecoderConfig)}
     shared = {option.name: option.default for option in fields(TransformerConfig)}
     options.update({name: shared[name] for name in OF_THE_DECODER if name in shared})
@@ -39,12 +39,12 @@ def decoder_options() -> Dict[str, Any]:
 
 
 def refuse_decoder(args: Namespace) -> None:
-    """Raise where ``args`` asks for anything of a decoder, which is not there.
+    """Refuse every setting of a decoder.
 
-    It also accepts the ``args`` that were completed before, in which every option is set.
+    ``args`` may also be complete, with every option set.
 
     Raises:
-        ConfigurationError: a flag of the decoder or of encoder-decoder attention was given.
+        ConfigurationError: a flag of the decoder or of encoder-decoder attention is set.
     """
     idle = decoder_options()
     expected = Namespace(**{k: v for k, v in vars(args).items() if k not in idle})
@@ -53,18 +53,18 @@ def refuse_decoder(args: Namespace) -> None:
         allowed = (default, getattr(expected, name, default))
         if safe_hasattr(args, name) and getattr(args, name) not in allowed:
             raise ConfigurationError(
-                f"{flag(name)} {getattr(args, name)} has no effect: a sentence classifier has an "
-                f"encoder only: drop it"
+                f"{flag(name)} {getattr(args, name)} has no effect: a sentence classifier has no "
+                f"decoder: drop it"
             )
     for name, word in _decoder_choices(args):
         raise ConfigurationError(
-            f"{flag(name)} {getattr(args, name)}: a sentence classifier has an encoder only: "
-            f"give {word} or drop the flag"
+            f"{flag(name)} {getattr(args, name)}: a sentence classifier has no decoder: give "
+            f"{word} or drop the flag"
         )
 
 
 def _decoder_choices(args: Namespace) -> Iterator[Any]:
-    """The mechanisms' switches whose value means a decoder, with the one that does not."""
+    """Yield each switch of a mechanism whose value needs a decoder, with an allowed value."""
     aggregation = getattr(args, "layer_aggregation", "none")
     if getattr(args, "head_aggregation_attention", "enc-self") != "enc-self":
         yield "head_aggregation_attention", "enc-self"
@@ -75,10 +75,10 @@ def _decoder_choices(args: Namespace) -> Iterator[Any]:
 
 
 def complete_classifier(args: Namespace, preset: Dict[str, Any]) -> None:
-    """Fill in the classifier's switches, from the preset, else the default, and check them.
+    """Set missing switches of the classifier from the preset, or else to their default; check all.
 
     Raises:
-        ConfigurationError: a value is not allowed, or would have no effect.
+        ConfigurationError: a value is not allowed or has no effect.
     """
     given = {name for name in switches(SentenceClassifierConfig) if safe_hasattr(args, name)}
     for name, default in switches(SentenceClassifierConfig).items():

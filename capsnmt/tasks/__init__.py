@@ -1,6 +1,6 @@
-"""The tasks of the plugin; importing this registers them."""
+"""The tasks of the plugin; importing them registers them."""
 
-import capsnmt.plugin  # noqa: F401  fairseq imports this folder of a --user-dir
+import capsnmt.plugin  # noqa: F401  fairseq imports this folder: register everything
 from capsnmt.tasks.logical_inference import LogicalInferenceTask
 from capsnmt.tasks.probing import ProbingTask
 

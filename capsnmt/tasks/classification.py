@@ -1,4 +1,4 @@
-"""What the tasks that classify sentences share: classes, dictionary, encoded splits."""
+"""Base class of the sentence classification tasks: classes, dictionary, encoded splits."""
 
 from __future__ import annotations
 
@@ -19,14 +19,18 @@ SPLITS = ("train", "valid", "test")
 
 
 class ClassificationTask(FairseqTask):
-    """A task whose examples are sentences with a class.
+    """A task whose examples are one or more sentences with a class.
 
-    Classes and dictionary come from the training data and are kept in the checkpoint, so that a
-    checkpoint is evaluated with its own, wherever the training data is then.
+    Classes and dictionary come from the training data and are saved in the checkpoint, so that
+    evaluation does not depend on the training data.
+
+    Attributes:
+        num_sentences: sentences per example.
+        buckets: all buckets that an example may have.
     """
 
     num_sentences = 1
-    buckets: Tuple[int, ...] = ()  # all that its examples may have
+    buckets: Tuple[int, ...] = ()
 
     def __init__(self, cfg: Any) -> None:
         super().__init__(cfg)
@@ -34,18 +38,18 @@ class ClassificationTask(FairseqTask):
         self.state.add_factory("classes", self.read_classes)
 
     def read_symbols(self) -> List[str]:
-        """The words of the dictionary, in its order."""
+        """Return the words of the dictionary in order."""
         raise NotImplementedError
 
     def read_classes(self) -> List[str]:
-        """The names of the classes, in the order of their indices."""
+        """Return the names of the classes in the order of their indices."""
         raise NotImplementedError
 
     def read_examples(self, split: str) -> Sequence[Example]:
-        """The examples of a split.
+        """Return the examples of a split.
 
         Raises:
-            ConfigurationError: one line that names the file, and the line where one is wrong.
+            ConfigurationError: a file is missing or a line is wrong; names file and line.
         """
         raise NotImplementedError
 
@@ -53,20 +57,21 @@ class ClassificationTask(FairseqTask):
         """Take dictionary and classes from a checkpoint.
 
         Raises:
-            ConfigurationError: others are in use already, by a model that training would resume.
+            ConfigurationError: they differ from those of the data with which training resumes.
         """
         for name, value in state_dict.items():
             used = self.state.state_dict.get(name, value)
             if used != value:
                 raise ConfigurationError(
-                    f"the checkpoint has {len(value)} {name} and these data have {len(used)}, or "
-                    f"others: resume with the data it was trained on, or give another --save-dir"
+                    f"the {name} of the checkpoint ({len(value)}) are not those of the data "
+                    f"({len(used)}): resume with the data it was trained on, or give another "
+                    f"--save-dir"
                 )
         super().load_state_dict(state_dict)
 
     @property
     def source_dictionary(self) -> Dictionary:
-        """The words that the encoder knows."""
+        """The dictionary of the encoder."""
         if not hasattr(self, "_dictionary"):
             self._dictionary = Dictionary()
             for symbol in self.state.symbols:
@@ -75,20 +80,20 @@ class ClassificationTask(FairseqTask):
 
     @property
     def target_dictionary(self) -> None:
-        """There is none: classes are no words."""
+        """None: classes are not words."""
         return None
 
     @property
     def num_classes(self) -> int:
-        """How many classes there are."""
+        """The number of classes."""
         return len(self.state.classes)
 
     def segment(self, sentence: str) -> List[str]:
-        """The tokens of a sentence."""
+        """Split a sentence into tokens."""
         return sentence.split()
 
     def encode(self, sentence: str) -> Tensor:
-        """The indices of a sentence's tokens and of the end-of-sentence symbol."""
+        """Return the indices of a sentence's tokens and of the end-of-sentence symbol."""
         dictionary = self.source_dictionary
         tokens = [dictionary.index(token) for token in self.segment(sentence)]
         return torch.tensor([*tokens, dictionary.eos()])
@@ -97,20 +102,16 @@ class ClassificationTask(FairseqTask):
         """Read and encode a split: train, valid or test.
 
         Raises:
-            ConfigurationError: there is no such split, or a line of it is wrong.
+            ConfigurationError: there is no such split, or one of its lines is wrong.
         """
         if split not in SPLITS:
-            raise ConfigurationError(
-                f"there is no split {split!r} in this task: choose from {', '.join(SPLITS)}"
-            )
+            raise ConfigurationError(f"unknown split {split!r}: choose from {', '.join(SPLITS)}")
         examples = self.read_examples(split)
         index = {name: number for number, name in enumerate(self.state.classes)}
         for example in examples:
             if example.label not in index:
                 known = ", ".join(list(index)[:10]) + (", .." if len(index) > 10 else "")
-                example.reject(
-                    f"the label {example.label!r} is not one of the training data's: {known}"
-                )
+                example.reject(f"the label {example.label!r} is not in the training data: {known}")
         self.datasets[split] = ClassificationDataset(
             [tuple(map(self.encode, example.sentences)) for example in examples],
             [index[example.label] for example in examples],
@@ -121,5 +122,5 @@ class ClassificationTask(FairseqTask):
         logger.info("%s: %s examples, %s classes", split, len(examples), len(index))
 
     def max_positions(self) -> int:
-        """No limit of the task's own."""
+        """Return a number without effect: the model alone limits the length."""
         return int(1e9)

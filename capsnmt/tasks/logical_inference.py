@@ -1,6 +1,6 @@
 """The task ``logical_inference`` (Bowman et al. 2015; Li et al. 2021, section 4.3).
 
-No postponed annotations here: fairseq reads the types off the dataclass.
+No postponed annotations: fairseq reads the types of the dataclass fields at run time.
 """
 
 from dataclasses import dataclass, field
@@ -19,19 +19,22 @@ from capsnmt.tasks.classification import ClassificationTask
 
 @dataclass
 class LogicalInferenceConfig(FairseqDataclass):
-    """Where the data is, and how much of it is for training."""
+    """The data folder and the length of the training sentences."""
 
     data: str = field(
         default="", metadata={"help": "folder with train0..12 and test0..12, plain or gzipped"}
     )
     max_operators: int = field(
-        default=6, metadata={"help": "operators of the longest sentences to train on"}
+        default=6, metadata={"help": "train on sentences with at most this many operators"}
     )
 
 
 @register_task("logical_inference", dataclass=LogicalInferenceConfig)
 class LogicalInferenceTask(ClassificationTask):
-    """The relation between two propositions, of seven; the bucket is the number of operators."""
+    """Classify the relation between two propositions, one of seven.
+
+    The bucket of an example is its number of operators.
+    """
 
     num_sentences = 2
     buckets = tuple(range(MAX_OPERATORS + 1))
@@ -45,13 +48,13 @@ class LogicalInferenceTask(ClassificationTask):
             )
 
     def read_symbols(self) -> List[str]:
-        """The tokens of the grammar."""
+        """Return the tokens of the grammar."""
         return ["(", ")", "not", "and", "or", *VARIABLES]
 
     def read_classes(self) -> List[str]:
-        """The seven relations."""
+        """Return the seven relations."""
         return list(RELATIONS)
 
     def read_examples(self, split: str) -> Sequence[Example]:
-        """The pairs of a split, of all its files."""
+        """Return the pairs of a split from all its files."""
         return read_split(Path(self.cfg.data), split, self.cfg.max_operators)

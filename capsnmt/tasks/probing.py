@@ -1,6 +1,6 @@
 """The task ``probing``: SentEval's probing tasks (Conneau et al. 2018).
 
-No postponed annotations here: fairseq reads the types off the dataclass.
+No postponed annotations: fairseq reads the types of the dataclass fields at run time.
 """
 
 import functools
@@ -21,50 +21,50 @@ from capsnmt.tasks.classification import ClassificationTask
 
 @dataclass
 class ProbingConfig(FairseqDataclass):
-    """Which task, and how its sentences become tokens."""
+    """The probing task and its tokenisation."""
 
     data: str = field(default="", metadata={"help": "folder with SentEval's probing files"})
-    probing_task: str = field(default="", metadata={"help": f"which of them: {', '.join(TASKS)}"})
+    probing_task: str = field(default="", metadata={"help": f"probing task: {', '.join(TASKS)}"})
     min_count: int = field(
         default=2,
-        metadata={"help": "words of the training sentences that are rarer are unknown"},
+        metadata={"help": "rarer words of the training sentences are mapped to the unknown word"},
     )
     dictionary: Optional[str] = field(
         default=None,
-        metadata={"help": "dict.LANG.txt of fairseq-preprocess, in place of --min-count"},
+        metadata={"help": "dict.LANG.txt of fairseq-preprocess, instead of --min-count"},
     )
     bpe_codes: Optional[str] = field(
-        default=None, metadata={"help": "codes of subword-nmt, with which words are split"}
+        default=None, metadata={"help": "subword-nmt codes for splitting words"}
     )
 
 
 @functools.lru_cache(maxsize=1)
 def cached_task(folder: Path, name: str) -> Dict[str, List[Example]]:
-    """``read_task``: all splits are in one file, which is read once."""
+    """Call ``read_task`` once for all splits, which are in one file."""
     return read_task(folder, name)
 
 
 def load_dictionary(path: str) -> List[str]:
-    """The words of a fairseq dictionary, without the four that each has.
+    """Return the words of a fairseq dictionary without its special symbols.
 
     Raises:
-        ConfigurationError: the file is missing or no dictionary.
+        ConfigurationError: the file is missing or not a dictionary.
     """
     try:
         dictionary = Dictionary.load(path)
     except (OSError, ValueError, RuntimeError) as error:
         reason = str(error).splitlines()[0]
         raise ConfigurationError(
-            f"--dictionary {path}: no dictionary of fairseq: {reason}"
+            f"--dictionary {path}: not a fairseq dictionary: {reason}"
         ) from None
     return dictionary.symbols[dictionary.nspecial :]
 
 
 def load_bpe(path: str) -> Callable[[str], str]:
-    """The segmentation of a line into subwords, of the codes in a file.
+    """Return a function that splits a line into subwords by the codes of a file.
 
     Raises:
-        ConfigurationError: subword-nmt is not installed, or the file is missing or no codes.
+        ConfigurationError: subword-nmt is not installed, or the file is missing or malformed.
     """
     try:
         from subword_nmt.apply_bpe import BPE
@@ -76,15 +76,15 @@ def load_bpe(path: str) -> Callable[[str], str]:
     except OSError as error:
         raise ConfigurationError(f"--bpe-codes {path}: {error.strerror}") from None
     except (SystemExit, ValueError):
-        raise ConfigurationError(f"--bpe-codes {path}: not the codes of subword-nmt") from None
+        raise ConfigurationError(f"--bpe-codes {path}: not subword-nmt codes") from None
 
 
 @register_task("probing", dataclass=ProbingConfig)
 class ProbingTask(ClassificationTask):
-    """The class of a sentence; the bucket is its length.
+    """Classify a sentence; its bucket is its length.
 
-    **D**: words that occur once in the training sentences are unknown: their embeddings could not
-    be told apart from noise, and held-out unknown words need a trained symbol.
+    **D**: words that occur once in the training sentences are mapped to the unknown word. Their
+    embeddings would hardly be trained, and unknown words of the test set need a trained symbol.
     """
 
     buckets = LENGTHS
@@ -103,11 +103,11 @@ class ProbingTask(ClassificationTask):
         self.bpe = load_bpe(cfg.bpe_codes) if cfg.bpe_codes else None
 
     def segment(self, sentence: str) -> List[str]:
-        """The words of a sentence, or their subwords."""
+        """Split a sentence into words or, with ``--bpe-codes``, subwords."""
         return (self.bpe(sentence) if self.bpe else sentence).split()
 
     def read_symbols(self) -> List[str]:
-        """The given dictionary's words, or those of the training sentences, the frequent first."""
+        """Return the words of ``--dictionary`` or of the training data, frequent ones first."""
         if self.cfg.dictionary:
             return load_dictionary(self.cfg.dictionary)
         counts: Counter = Counter()
@@ -117,33 +117,33 @@ class ProbingTask(ClassificationTask):
         return sorted(frequent, key=lambda word: (-counts[word], word))
 
     def read_classes(self) -> List[str]:
-        """The labels of the training sentences.
+        """Return the labels of the training sentences.
 
         Raises:
-            ConfigurationError: they all have the same: there is nothing to learn.
+            ConfigurationError: all sentences have the same label.
         """
         examples = self.read_examples("train")
         labels = sorted({example.label for example in examples})
         if len(labels) < 2:
             raise ConfigurationError(
                 f"{examples[0].path}: all training sentences have the label {labels[0]!r}: a "
-                f"probing task has two or more"
+                f"probing task needs two or more labels"
             )
         return labels
 
     def read_examples(self, split: str) -> Sequence[Example]:
-        """The sentences of a split."""
+        """Return the sentences of a split."""
         return cached_task(Path(self.cfg.data), self.cfg.probing_task)[split]
 
     def build_model(self, cfg: Any, from_checkpoint: bool = False) -> Any:
-        """Build the model; the encoder of a translation model needs its dictionary.
+        """Build the model.
 
         Raises:
-            ConfigurationError: it is not given.
+            ConfigurationError: ``--probe-checkpoint`` is given without ``--dictionary``.
         """
         if getattr(cfg, "probe_checkpoint", None) and not self.cfg.dictionary:
             raise ConfigurationError(
-                f"--probe-checkpoint {cfg.probe_checkpoint}: give the dictionary that it was "
-                f"trained with: --dictionary DATA-BIN/dict.LANG.txt, and --bpe-codes if it had any"
+                f"--probe-checkpoint {cfg.probe_checkpoint}: give the dictionary of its training: "
+                f"--dictionary DATA-BIN/dict.LANG.txt, and --bpe-codes if it had any"
             )
         return super().build_model(cfg, from_checkpoint)

@@ -222,9 +222,9 @@ def test_no_position_of_a_decoder_reads_a_later_one() -> None:
 @pytest.mark.parametrize("routing", ["vertical", "both"])
 def test_a_causal_vertical_routing_is_refused(routing: str) -> None:
     module, x = attention(routing), inputs()
-    with pytest.raises(ValueError, match="give a decoder horizontal routing or none"):
+    with pytest.raises(ValueError, match="use horizontal routing or none in a decoder"):
         module(x, x, x, attn_mask=future(LENGTH))
-    with pytest.raises(ValueError, match="give a decoder horizontal routing or none"):
+    with pytest.raises(ValueError, match="use horizontal routing or none in a decoder"):
         module(x[:1], x[:1], x[:1], incremental_state={})
     assert set(DECODER_ROUTINGS) == set(ENCODER_ROUTINGS) - {"vertical", "both"}
 

@@ -68,5 +68,5 @@ def test_the_beam_reorders_everything_the_cache_holds() -> None:
 
 def test_several_positions_in_one_decoding_step_are_refused() -> None:
     x = inputs(3)
-    with pytest.raises(ValueError, match=r"one position a step, not 3: force a prefix one"):
+    with pytest.raises(ValueError, match=r"one position per step, not 3: feed a prefix one"):
         attention("horizontal")(x, x, x, incremental_state={})

@@ -12,7 +12,7 @@ from capsnmt.errors import ConfigurationError
 from tests.sentences.systems import SMALL, build, parse
 
 REFUSED = {
-    "--decoder-layers 2": "--decoder-layers 2 has no effect: .*encoder only",
+    "--decoder-layers 2": "--decoder-layers 2 has no effect: .*no decoder",
     "--decoder-normalize-before": "--decoder-normalize-before True has no effect",
     "--share-all-embeddings": "--share-all-embeddings True has no effect",
     "--max-target-positions 10": "--max-target-positions 10 has no effect",

@@ -61,7 +61,7 @@ def test_the_dictionary_and_segmentation_of_a_translation_model_can_be_given(
     [
         (
             [*LINES, "va\tFUTURE\tit will"],
-            "line 5: the label 'FUTURE' is not one of .*: PAST, PRES",
+            "line 5: the label 'FUTURE' is not in the training data: PAST, PRES",
         ),
         ([line.replace("PRES", "PAST") for line in LINES], "all training sentences have the label"),
     ],
@@ -88,7 +88,7 @@ def test_a_bad_setting_is_one_line(settings: Any, message: str, tmp_path: Path) 
     with pytest.raises(ConfigurationError, match=message) as error:
         probing(tmp_path, LINES, **settings)
     assert "\n" not in str(error.value)
-    with pytest.raises(ConfigurationError, match="--dictionary nowhere: no dictionary"):
+    with pytest.raises(ConfigurationError, match="--dictionary nowhere: not a fairseq dictionary"):
         assert probing(tmp_path, LINES, dictionary="nowhere").source_dictionary
     with pytest.raises(ConfigurationError, match="--max-operators: 13: give 0 to 12"):
         LogicalInferenceTask(OmegaConf.structured(LogicalInferenceConfig(max_operators=13)))
@@ -105,7 +105,7 @@ def test_a_checkpoint_keeps_its_dictionary_and_classes_and_refuses_others(tmp_pa
     assert evaluated.source_dictionary.symbols == trained.source_dictionary.symbols
     resumed = probing(tmp_path, others)
     assert len(resumed.source_dictionary) == 7
-    with pytest.raises(ConfigurationError, match="the checkpoint has 3 symbols and these data"):
+    with pytest.raises(ConfigurationError, match="the symbols of the checkpoint"):
         resumed.load_state_dict(state)
 
 
@@ -129,5 +129,5 @@ def test_a_batch_of_pairs_has_all_first_sentences_then_all_second(tmp_path: Path
 
 
 def test_a_split_that_does_not_exist_is_one_line(tmp_path: Path) -> None:
-    with pytest.raises(ConfigurationError, match="no split 'dev' in this task: choose from train"):
+    with pytest.raises(ConfigurationError, match="unknown split 'dev': choose from train"):
         probing(tmp_path, LINES).load_dataset("dev")

@@ -28,20 +28,20 @@ def layer_aggregation(
     iterations: int = 3,
     backend: str = "auto",
 ) -> LayerAggregation:
-    """The position-wise aggregation of one stack, by its name in ``--layer-aggregation``.
+    """Build the position-wise aggregation of one stack by its name in ``--layer-aggregation``.
 
     Args:
         mode: one of ``POSITION_WISE``.
         embed_dim: d.
         num_layers: L.
-        ffn_dim: width of the hidden layer of ``iterative`` and ``dynamic``.
-        num_capsules: N; this and what follows is read by the two routings only.
-        own: each layer's capsule comes from that layer alone.
-        iterations: T.
-        backend: how the routing is run.
+        ffn_dim: hidden width of ``iterative`` and ``dynamic``.
+        num_capsules: N (routing only).
+        own: the capsule of a layer is computed from that layer alone (routing only).
+        iterations: T (routing only).
+        backend: the routing backend (routing only).
 
     Raises:
-        ValueError: ``mode`` is not position-wise, or a setting of its class is not allowed.
+        ValueError: ``mode`` is not position-wise, or its class refuses a setting.
     """
     if mode == "linear":
         return LinearCombination(embed_dim, num_layers)

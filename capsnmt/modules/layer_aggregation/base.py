@@ -1,4 +1,4 @@
-"""What all aggregations of layers share."""
+"""The base class of all aggregations of layers."""
 
 from __future__ import annotations
 
@@ -18,28 +18,28 @@ def check_positive(**sizes: int) -> None:
 
 
 def check_count(states: Sequence[Tensor], expected: int) -> None:
-    """Raise unless there are as many states as the aggregation has parameters for."""
+    """Raise unless the number of states is the expected one."""
     if len(states) != expected:
         raise ValueError(
-            f"layer aggregation was built for {expected} states and got {len(states)}: give the "
+            f"layer aggregation was built for {expected} states and got {len(states)}: pass the "
             f"output of every layer"
         )
 
 
 def reset_linear(linear: nn.Module, gain: float = 1.0) -> None:
-    """Glorot initialisation, of each block by itself; biases 0."""
+    """Apply Glorot initialisation to each block separately; set biases to 0."""
     bound = gain * math.sqrt(6 / sum(linear.weight.shape[-2:]))
     nn.init.uniform_(linear.weight, -bound, bound)
     nn.init.zeros_(linear.bias)
 
 
 class LayerAggregation(nn.Module):
-    """What aggregates H^1..H^L, L tensors ``[..., d]``, into one ``[..., d]``.
+    """Aggregation of the layers H^1..H^L, L tensors ``[..., d]``, into one ``[..., d]``.
 
-    Each position is aggregated by itself: a decoder's works step by step as it is.
+    Each position is aggregated independently, so incremental decoding needs no state.
 
     Raises:
-        ValueError: L or d is below 1; on a call, there are not L layers.
+        ValueError: L or d is below 1; in a call, the number of layers is not L.
     """
 
     def __init__(self, embed_dim: int, num_layers: int) -> None:
@@ -54,5 +54,5 @@ class LayerAggregation(nn.Module):
         return torch.cat(tuple(layers), dim=-1)
 
     def split(self, concatenated: Tensor) -> Tensor:
-        """``[..., L x]`` by layer, ``[..., L, x]``."""
+        """Split ``[..., L x]`` by layer, ``[..., L, x]``."""
         return concatenated.unflatten(-1, (self.num_layers, -1))

@@ -18,13 +18,14 @@ class LinearCombination(LayerAggregation):
 
     .. math:: \tilde H = \sum_l W_l H^l, \quad W_l \in R^{d \times d}
 
-    L d^2 parameters, no bias, as one matrix product: ``combine.weight`` is [W_1, .., W_L].
+    One matrix product with L d^2 parameters and no bias; ``combine.weight`` is [W_1, .., W_L].
 
-    **D**: eq 3 prints W_l in R^d and Table 1 +14.7M for both sides; W_l is d x d (1.6M a side), as
-    "parameter matrices" says and as ampomah2020 counts (+1.6M); 14.7M fits neither reading.
+    **D**: eq 3 prints W_l in R^d, and Table 1 +14.7M for both sides. W_l is d x d (1.6M per side),
+    as the words "parameter matrices" and the count of ampomah2020 (+1.6M) say; 14.7M fits neither
+    reading.
 
     **D**: it starts as the Transformer: W_L is the identity and every other W_l is 0. Their
-    gradients are not, since each is that of the output times H^l.
+    gradients are not 0: each is the gradient of the output times H^l.
     """
 
     def __init__(self, embed_dim: int, num_layers: int) -> None:
@@ -33,18 +34,21 @@ class LinearCombination(LayerAggregation):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Start with the top layer alone."""
+        """Set W_L to the identity and the other W_l to 0."""
         nn.init.zeros_(self.combine.weight)
         with torch.no_grad():
             nn.init.eye_(self.combine.weight[:, -self.embed_dim :])
 
     def forward(self, layers: Sequence[Tensor]) -> Tensor:
-        """L layers ``[..., d]`` to their aggregate ``[..., d]``."""
+        """Aggregate L layers, each ``[..., d]``, to ``[..., d]``."""
         return self.combine(self.concatenate(layers))
 
 
 class MergeLayers(nn.Module):
-    r"""One step of the iterative combination: :math:`LN(FFN([a; H]) + a + H)`, FFN 2d, ffn, d."""
+    r"""One step of the iterative combination: :math:`LN(FFN([a; H]) + a + H)`.
+
+    The FFN has the widths 2d, ffn and d.
+    """
 
     def __init__(self, embed_dim: int, ffn_dim: int) -> None:
         super().__init__()
@@ -55,22 +59,22 @@ class MergeLayers(nn.Module):
             reset_linear(linear)
 
     def forward(self, aggregate: Tensor, layer: Tensor) -> Tensor:
-        """Merge one more layer: two ``[..., d]`` to ``[..., d]``."""
+        """Merge one more layer into the aggregate, both ``[..., d]``."""
         hidden = F.relu(self.fc1(torch.cat((aggregate, layer), dim=-1)))
         return self.norm(self.fc2(hidden) + aggregate + layer)
 
 
 class IterativeCombination(LayerAggregation):
-    r"""Iterative combination, from the bottom up (Dou et al. 2018; ampomah2020 section 5.3).
+    r"""Iterative combination of the layers, bottom-up (Dou et al. 2018; ampomah2020 section 5.3).
 
     .. math:: a = H^1; \quad a \leftarrow LN(FFN_l([a; H^l]) + a + H^l), \quad l = 2..L
 
     Each step has its own FFN (relu) and layer normalisation: (L - 1) (3 d ffn + ffn + 3 d)
-    parameters; with one layer there are none, and the aggregate is H^1. Its steps are the one
-    loop over layers: each needs the one before.
+    parameters. With one layer there are none, and the aggregate is H^1. The loop over layers is
+    sequential: each step needs the previous one.
 
-    **D**: ampomah2020 gives the parts of a step and not their order; the normalisation comes last,
-    as in the Transformer's own sublayers.
+    **D**: ampomah2020 gives the parts of a step but not their order; the normalisation comes last,
+    as in the Transformer's sublayers.
     """
 
     def __init__(self, embed_dim: int, num_layers: int, ffn_dim: int) -> None:
@@ -79,7 +83,7 @@ class IterativeCombination(LayerAggregation):
         self.merges = nn.ModuleList(MergeLayers(embed_dim, ffn_dim) for _ in range(1, num_layers))
 
     def forward(self, layers: Sequence[Tensor]) -> Tensor:
-        """L layers ``[..., d]`` to their aggregate ``[..., d]``."""
+        """Aggregate L layers, each ``[..., d]``, to ``[..., d]``."""
         check_count(layers, self.num_layers)
         aggregate = layers[0]
         for merge, layer in zip(self.merges, layers[1:]):
@@ -88,17 +92,18 @@ class IterativeCombination(LayerAggregation):
 
 
 class DynamicCombination(LayerAggregation):
-    r"""Dynamic combination: the weights depend on the position (dou2019 eq 4).
+    r"""Dynamic combination of the layers: the weights depend on the position (dou2019 eq 4).
 
     .. math:: \tilde H = \sum_l g_l \odot H^l, \quad
         [g_1, .., g_L] = W_2 \, \mathrm{relu}(W_1 [H^1; ..; H^L] + b_1) + b_2
 
-    **D**: one FFN, L d to ffn to L d, makes the weights of all layers: the only reading of the
-    "distinct feed-forward network" of each layer with the paper's +12.6M a side. The weights are
-    not normalised; the paper names no function over them. 2 L d ffn + ffn + L d parameters.
+    **D**: one FFN from L d to ffn to L d computes the weights of all layers. No other reading of
+    the "distinct feed-forward network" of each layer agrees with the paper's +12.6M per side. The
+    weights are not normalised; the paper names no function over them. 2 L d ffn + ffn + L d
+    parameters.
 
-    **D**: it starts near the Transformer: b_2 is 1 for the top layer and 0 below, and W_2 starts at
-    a tenth of Glorot's scale, so that its gradient and W_1's are not 0.
+    **D**: it starts near the Transformer: b_2 is 1 for the top layer and 0 below. W_2 starts at a
+    tenth of the Glorot scale, so that its gradient and that of W_1 are not 0.
     """
 
     def __init__(self, embed_dim: int, num_layers: int, ffn_dim: int) -> None:
@@ -109,14 +114,14 @@ class DynamicCombination(LayerAggregation):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Start near the top layer."""
+        """Start near the output of the top layer."""
         reset_linear(self.fc1)
         reset_linear(self.fc2, gain=0.1)
         with torch.no_grad():
             nn.init.ones_(self.fc2.bias[-self.embed_dim :])
 
     def forward(self, layers: Sequence[Tensor]) -> Tensor:
-        """L layers ``[..., d]`` to their aggregate ``[..., d]``."""
+        """Aggregate L layers, each ``[..., d]``, to ``[..., d]``."""
         concatenated = self.concatenate(layers)
         g = self.fc2(F.relu(self.fc1(concatenated)))
         return self.split(g * concatenated).sum(-2)

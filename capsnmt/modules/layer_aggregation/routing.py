@@ -20,7 +20,7 @@ ROUTINGS = ("dynamic-routing", "em-routing")
 
 
 class BlockLinear(nn.Module):
-    """A linear map with a block-diagonal matrix: block l of the input alone makes block l.
+    """A linear map with a block-diagonal matrix: block l of the output reads block l of the input.
 
     Args:
         num_blocks: L, a divisor of both widths.
@@ -35,7 +35,7 @@ class BlockLinear(nn.Module):
         self.bias = nn.Parameter(torch.empty(out_features))
 
     def forward(self, x: Tensor) -> Tensor:
-        """``[..., in]`` to ``[..., out]``, one batched product over the blocks."""
+        """Map ``[..., in]`` to ``[..., out]``, as one batched product over the blocks."""
         blocks, out_width, in_width = self.weight.shape
         by_block = x.reshape(-1, blocks, in_width).transpose(0, 1)
         bias = self.bias.view(blocks, 1, out_width)
@@ -44,7 +44,7 @@ class BlockLinear(nn.Module):
 
 
 class LayerRouting(LayerAggregation):
-    r"""Routing by agreement of L layers to N output capsules (dou2019 eq 5 to 16).
+    r"""Routing-by-agreement of L layers to N output capsules (dou2019 eq 5 to 16).
 
     .. math::
         \hat H = \mathrm{relu}(W_1 [H^1; ..; H^L] + b_1), \quad
@@ -53,26 +53,26 @@ class LayerRouting(LayerAggregation):
     and for EM routing :math:`a_l = \mathrm{logistic}(W_3 \hat H + b_3)_l` (eq 10). The output is
     :math:`[\Omega_1, .., \Omega_N]`, routed from the votes V by Algorithm 1 or 2.
 
-    **D**: eq 7 and 8 leave F_l open. One two-layer network, L d to L d to L d, makes the votes of
-    all layers: with the paper's +18.9M a side. W_3 is L N x L d: an activation for each pair of
-    layer and output capsule, with its +28.3M. 2 ((L d)^2 + L d) parameters; EM: L d L N + L N + 2 N
-    more.
+    **D**: eq 7 and 8 leave F_l open. One two-layer network, L d to L d to L d, computes the votes
+    of all layers; this agrees with the paper's +18.9M per side. W_3 is L N x L d, one activation
+    per pair of layer and output capsule; this agrees with its +28.3M. 2 ((L d)^2 + L d) parameters;
+    EM: L d L N + L N + 2 N more.
 
-    **D**: the activation goes through the logistic function. Eq 10 prints a linear map, and a
-    negative "probability" would make means and variances meaningless.
+    **D**: the activation passes through the logistic function. Eq 10 prints a linear map, but
+    negative "probabilities" would make means and variances meaningless.
 
-    **D**: ``own`` (dou2019 Table 3) makes the capsule and votes of layer l from H^l alone: each of
-    W_1, W_2, W_3 is block-diagonal, one block a layer. 2 L (d^2 + d) parameters; EM: L (d N + N) +
-    2 N more. The paper prints no count for it.
+    **D**: with ``own`` (dou2019 Table 3) the capsule and votes of layer l are computed from H^l
+    alone: each of W_1, W_2, W_3 is block-diagonal, one block per layer. 2 L (d^2 + d) parameters;
+    EM: L (d N + N) + 2 N more. The paper prints no count for it.
 
     Args:
         embed_dim: d.
-        num_layers: L, the input capsules.
+        num_layers: L, the number of input capsules.
         routing: ``dynamic-routing`` (Algorithm 1) or ``em-routing`` (Algorithm 2).
         num_capsules: N, a divisor of d; 0 means d.
-        own: layer l's capsule comes from H^l alone.
+        own: the capsule of layer l is computed from H^l alone.
         iterations: T.
-        backend: how the routing is run, see :mod:`capsnmt.routing.backend`.
+        backend: the routing backend, see :mod:`capsnmt.routing.backend`.
 
     Raises:
         ValueError: ``routing`` or ``backend`` is unknown, N does not divide d, or T is below 1.
@@ -112,7 +112,7 @@ class LayerRouting(LayerAggregation):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Glorot initialisation, but the votes start where routing has a gradient to learn from."""
+        """Apply Glorot initialisation; scale the votes so that routing has a useful gradient."""
         reset_linear(self.hidden)
         if self.routing == "dynamic-routing":
             self._reset_dynamic_votes()
@@ -125,11 +125,11 @@ class LayerRouting(LayerAggregation):
     def _reset_dynamic_votes(self) -> None:
         """Start where squash is steepest, with a nearly uniform softmax (**D**).
 
-        At first S[n] is the sum of L votes / N. From votes around 0 it is about 0, and squash(S)
-        and its gradient with it: at N = 512 and Glorot's scale the output is 1e-5. From larger
-        votes, the agreement out . V gives all of a layer to one capsule, and nothing learns either.
-        So b_2 sets |S| to 1/sqrt(3), where squash is steepest and returns 1/4; what W_2 adds to it
-        starts small.
+        In the first iteration S[n] is the sum of L votes / N. With votes around 0 it is about 0,
+        and so are squash(S) and its gradient: at N = 512 and the Glorot scale the output is 1e-5.
+        With larger votes, the agreement out . V assigns all of a layer to one capsule, and nothing
+        learns either. Therefore b_2 sets |S| to 1/sqrt(3), where squash is steepest and returns
+        1/4; the contribution of W_2 starts small.
         """
         width = self.embed_dim // self.num_capsules
         reset_linear(self.votes, gain=math.sqrt(2) * min(0.1 * width, 1.0))
@@ -137,29 +137,29 @@ class LayerRouting(LayerAggregation):
         nn.init.constant_(self.votes.bias, length / math.sqrt(width))
 
     def vote_scale(self) -> float:
-        """Standard deviation of a vote of EM routing at the start (**D**).
+        """Return the standard deviation of the votes of EM routing at the start (**D**).
 
-        EM routing returns A mu, about half the mean of L independent votes. They start at 2 sqrt(L)
-        for the aggregate to be of the size of the H^L of unit variance that it replaces.
+        EM routing returns A mu, about half the mean of L independent votes. At 2 sqrt(L) the
+        aggregate has the size of the H^L of unit variance that it replaces.
         """
         return 2 * math.sqrt(self.num_layers)
 
     @property
     def variance_floor(self) -> float:
-        """What EM routing adds to variances: a hundredth of the votes' own at the start (**D**).
+        """The variance floor of EM routing: 1/100 of the votes' variance at the start (**D**).
 
-        A variance is that of L votes, and L is small: of two or three votes, many almost agree by
-        chance. With a floor of 1e-6 those get most of every C, the gradients of log sigma have
-        tails so heavy that they drown all others, and a stack of up to three layers does not learn
-        at all (copying in reverse, Multi30k); with this one it learns as the Transformer does.
+        Each variance is that of L votes, and L is small: two or three votes often almost agree by
+        chance. With a floor of 1e-6 such capsules get most of every C, and the heavy-tailed
+        gradients of log sigma drown all others: a stack of up to three layers does not learn at all
+        (copying in reverse, Multi30k). With this floor it learns like the Transformer.
         """
         return 0.01 * self.vote_scale() ** 2
 
     def expected_cost(self) -> float:
-        """Cost chi of a capsule in the first M-step at the start; beta_a starts there (**D**).
+        """Return the cost chi of a capsule in the first M-step at the start, for beta_a (**D**).
 
-        The activation A then starts at 1/2 whatever N is. With beta_a at 0 the wide capsules of a
-        small N would be off for good: at N = 1, A and its gradient are exactly 0.
+        The activation A then starts at 1/2 for every N. With beta_a = 0 the wide capsules of a
+        small N would never become active: at N = 1, A and its gradient are exactly 0.
         """
         variance = self.vote_scale() ** 2 * (1 - 1 / self.num_layers) + self.variance_floor
         mass = self.num_layers / (2 * self.num_capsules)  # C = 1/N, a_in about 1/2
@@ -167,7 +167,7 @@ class LayerRouting(LayerAggregation):
         return width * mass * (math.log(2 * math.pi * variance) + 1) / 2
 
     def route(self, votes: Tensor, hidden: Tensor) -> Tensor:
-        """Votes ``[..., L, N, D]`` to output capsules ``[..., N, D]``."""
+        """Route votes ``[..., L, N, D]`` to output capsules ``[..., N, D]``."""
         if self.routing == "dynamic-routing":
             return dynamic_routing(votes, self.iterations, backend=self.backend)[0]
         activation = self.split(self.activation(hidden).sigmoid())
@@ -182,13 +182,13 @@ class LayerRouting(LayerAggregation):
         )
 
     def forward(self, layers: Sequence[Tensor]) -> Tensor:
-        """L layers ``[..., d]`` to their aggregate ``[..., d]``."""
+        """Aggregate L layers, each ``[..., d]``, to ``[..., d]``."""
         hidden = F.relu(self.hidden(self.concatenate(layers)))
         votes = self.split(self.votes(hidden)).unflatten(-1, (self.num_capsules, -1))
         return self.route(votes, hidden).flatten(-2)
 
     def extra_repr(self) -> str:
-        """The settings, for ``print(model)``."""
+        """Return the settings for ``print(model)``."""
         return (
             f"routing={self.routing}, layers={self.num_layers}, capsules={self.num_capsules}, "
             f"own={self.own}, iterations={self.iterations}"

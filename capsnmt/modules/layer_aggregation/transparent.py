@@ -1,4 +1,4 @@
-"""Transparent attention: each decoder layer's own mixture of the encoder's states."""
+"""Transparent attention: a separate mixture of encoder states for each decoder layer."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ class TransparentMixture(nn.Module):
 
     (Bapna et al. 2018; ampomah2020 section 5.3), H^0 the embedding. W is (L + 1) x M scalars.
 
-    **D**: W starts at 0: every decoder layer starts with the plain mean of the states.
+    **D**: W starts at 0: every decoder layer starts from the mean of the states.
 
     Args:
         num_states: L + 1.
         num_decoder_layers: M.
 
     Raises:
-        ValueError: either is below 1; on a call, there are not L + 1 states.
+        ValueError: either is below 1; in a call, the number of states is not L + 1.
     """
 
     def __init__(self, num_states: int, num_decoder_layers: int) -> None:
@@ -34,7 +34,7 @@ class TransparentMixture(nn.Module):
         self.weight = nn.Parameter(torch.zeros(num_states, num_decoder_layers))
 
     def forward(self, states: Sequence[Tensor]) -> Tensor:
-        """L + 1 states ``[..., d]`` to the mixtures, j in the j-th block of ``[..., M d]``."""
+        """Mix L + 1 states ``[..., d]``; the j-th block of ``[..., M d]`` is M_j."""
         check_count(states, self.weight.size(0))
         mixture = torch.einsum(
             "l...d,lj->...jd", torch.stack(tuple(states)), self.weight.softmax(0)

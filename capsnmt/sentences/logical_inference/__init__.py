@@ -1,1 +1,1 @@
-"""Logical inference between propositions (Bowman et al. 2015): their files, and a generator."""
+"""Logical inference between propositions (Bowman et al. 2015): data files and a generator."""

@@ -1,4 +1,7 @@
-"""The files of Bowman et al. (2015): ``relation TAB sentence TAB sentence``, by operators."""
+"""The files of Bowman et al. (2015), one per number of operators.
+
+Each line is ``relation TAB sentence TAB sentence``.
+"""
 
 from __future__ import annotations
 
@@ -12,22 +15,22 @@ from capsnmt.sentences.examples import Example, existing, read_fields
 from capsnmt.sentences.logical_inference.propositions import RELATIONS, parse
 
 FIELDS = ("relation", "sentence", "sentence")
-MAX_OPERATORS = 12  # the last file's: of sentences with 12 or more
-HELD_OUT = 10  # of so many pairs one is for validation
+MAX_OPERATORS = 12  # the last file has sentences with 12 or more
+HELD_OUT = 10  # one in ten training pairs is for validation
 
 
 def bucket(operators: int) -> int:
-    """The file of a pair whose longer sentence has so many operators."""
+    """Return the file number of a pair whose longer sentence has this many operators."""
     return min(operators, MAX_OPERATORS)
 
 
-@functools.cache  # training and validation are of the same files
+@functools.cache  # training and validation read the same files
 def read_file(folder: Path, part: str, operators: int) -> List[Example]:
-    """The pairs of ``trainN`` or ``testN``, plain or gzipped.
+    """Return the pairs of ``trainN`` or ``testN``, plain or gzipped.
 
     Raises:
-        ConfigurationError: the file is missing, or a line is not two sentences of the grammar with
-            a relation, or has another number of operators.
+        ConfigurationError: the file is missing, or a line is not a relation and two sentences of
+            the grammar, or has another number of operators.
     """
     path = existing(
         folder / f"{part}{operators}",
@@ -38,33 +41,35 @@ def read_file(folder: Path, part: str, operators: int) -> List[Example]:
     for number, (label, *sentences) in read_fields(path, FIELDS):
         example = Example(tuple(sentences), label, operators, path, number)
         if label not in RELATIONS:
-            example.reject(f"the relation {label!r} is unknown: it is one of {' '.join(RELATIONS)}")
+            example.reject(f"unknown relation {label!r}: choose from {' '.join(RELATIONS)}")
         try:
             found = bucket(max(parse(sentence).operators for sentence in sentences))
         except ValueError as error:
             example.reject(str(error))
         if found != operators:
-            example.reject(f"{found} operators in the longer sentence, and {operators} in the name")
+            example.reject(
+                f"{found} operators in the longer sentence, but the file is for {operators}"
+            )
         examples.append(example)
     return examples
 
 
 def is_held_out(example: Example) -> bool:
-    """Whether a pair of the training files is for validation.
+    """Return whether a pair of the training files is for validation.
 
-    **D**: the paper's 0.8/0.1/0.1 has a validation set, the data have none: a tenth of the
-    training pairs, by a hash of the two sentences in either order, so that the choice is the same
-    for every run, and never is a pair and its mirror image on both sides.
+    **D**: the paper splits 0.8/0.1/0.1, but the data have no validation set. We hold out a tenth of
+    the training pairs, chosen by a hash of the two sentences in either order: the choice is the
+    same in every run, and a pair and its mirror image are in the same split.
     """
     digest = hashlib.sha256("\t".join(sorted(example.sentences)).encode("utf-8")).digest()
     return int.from_bytes(digest[:8], "big") % HELD_OUT == 0
 
 
 def read_split(folder: Path, split: str, max_operators: int) -> List[Example]:
-    """The pairs of a split: training and validation have at most ``max_operators``.
+    """Return the pairs of a split; training and validation have at most ``max_operators``.
 
     Raises:
-        ConfigurationError: a file is missing or malformed, or nothing is left.
+        ConfigurationError: a file is missing or malformed, or the split is empty.
     """
     if split == "test":
         return [e for n in range(MAX_OPERATORS + 1) for e in read_file(folder, "test", n)]
@@ -72,7 +77,7 @@ def read_split(folder: Path, split: str, max_operators: int) -> List[Example]:
     examples = [e for e in files if is_held_out(e) == (split == "valid")]
     if not examples:
         raise ConfigurationError(
-            f"{folder}: there is no {split} split: train0 to train{max_operators} have only "
+            f"{folder}: the {split} split is empty: train0 to train{max_operators} have only "
             f"{len(files)} pairs"
         )
     return examples

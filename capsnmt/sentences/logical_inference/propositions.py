@@ -1,8 +1,8 @@
-"""Sentences of propositional logic: their grammar, truth tables and relations.
+"""Propositional logic: grammar, truth tables and relations of sentences.
+
+The grammar is that of the data of Bowman, Potts and Manning (2015); every bracket is a token::
 
     S -> a | b | c | d | e | f | ( not S ) | ( S ( and S ) ) | ( S ( or S ) )
-
-as in the data of Bowman, Potts and Manning (2015), every bracket a token of its own.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Dict, FrozenSet, List, Tuple
 
 VARIABLES = "abcdef"
-# a truth table is the bits of a number, one for each of the 2^6 assignments
+# a truth table is a number with one bit per assignment, 2^6 bits
 ALWAYS = (1 << (1 << len(VARIABLES))) - 1
 TABLES: Dict[str, int] = {
     name: sum(1 << row for row in range(1 << len(VARIABLES)) if row >> place & 1)
@@ -22,7 +22,7 @@ RELATIONS = ("<", ">", "=", "^", "|", "v", "#")
 
 @dataclass(frozen=True)
 class Proposition:
-    """What a sentence means: its truth table, its operators, its variables."""
+    """A parsed sentence: truth table, number of operators, variables."""
 
     table: int
     operators: int
@@ -30,19 +30,19 @@ class Proposition:
 
 
 def parse(sentence: str) -> Proposition:
-    """The meaning of a sentence.
+    """Parse a sentence.
 
     >>> parse("( a ( and ( not b ) ) )").operators
     2
 
     Raises:
-        ValueError: it is not one of the grammar; the message says what is wrong at which token.
+        ValueError: the grammar does not have it; the message names the token and the problem.
     """
     tokens = sentence.split()
-    meaning, end = _parse(tokens, 0)
+    proposition, end = _parse(tokens, 0)
     if end < len(tokens):
         raise ValueError(f"token {end + 1}: {tokens[end]!r} after the end of the sentence")
-    return meaning
+    return proposition
 
 
 def _expect(tokens: List[str], place: int, allowed: Tuple[str, ...]) -> str:
@@ -55,7 +55,7 @@ def _expect(tokens: List[str], place: int, allowed: Tuple[str, ...]) -> str:
 
 
 def _parse(tokens: List[str], place: int) -> Tuple[Proposition, int]:
-    """The proposition that starts at a token, and the token after it."""
+    """Return the proposition that starts at a token, and the index of the token after it."""
     if _expect(tokens, place, (*VARIABLES, "(")) != "(":
         name = tokens[place]
         return Proposition(TABLES[name], 0, frozenset(name)), place + 1
@@ -76,7 +76,7 @@ def _parse(tokens: List[str], place: int) -> Tuple[Proposition, int]:
 
 
 def relation(left: Proposition, right: Proposition) -> str:
-    """The natural-logic relation between two propositions, over all assignments.
+    """Return the natural-logic relation between two propositions, over all assignments.
 
     ``=`` equivalence, ``<`` and ``>`` entailment, ``^`` contradiction (negation), ``|`` non-
     exhaustive contradiction (alternation), ``v`` cover, ``#`` independence.
@@ -85,11 +85,11 @@ def relation(left: Proposition, right: Proposition) -> str:
     '<'
 
     Raises:
-        ValueError: one of them is always true or always false: MacCartney's relations are not
-            defined for it, and the data of Bowman et al. have none.
+        ValueError: one of them is always true or always false. MacCartney's relations are not
+            defined for it, and it does not occur in the data of Bowman et al.
     """
     if {left.table, right.table} & {0, ALWAYS}:
-        raise ValueError("a sentence that is always true or always false has no such relation")
+        raise ValueError("the relation is undefined: a sentence is always true or always false")
     p, q = left.table, right.table
     if p == q:
         return "="

@@ -1,1 +1,1 @@
-"""Probing tasks (Conneau et al. 2018): the files of SentEval, and our own in its format."""
+"""Probing tasks (Conneau et al. 2018): SentEval's files, and files of our own in its format."""

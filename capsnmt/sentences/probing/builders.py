@@ -1,7 +1,7 @@
-"""The three probing tasks that need no parser, made from any sentences (Conneau et al. 2018).
+"""The three probing tasks that need no parser, built from any text (Conneau et al. 2018).
 
-Each takes sentences as lists of tokens, and gives (label, tokens) of all that qualify; balance and
-splits are the same for all (:func:`balance`).
+Each function takes tokenised sentences and yields (label, tokens) for those that qualify.
+:func:`balance` balances the classes and splits the data, in the same way for all.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ Labelled = Tuple[str, List[str]]
 
 # SentEval's classes of lengths: 5-8, 9-12, 13-16, 17-20, 21-25, 26-28 tokens
 LENGTH_BOUNDS = (5, 9, 13, 17, 21, 26, 29)
-# the words of its WC: the ranks 2,000 to 2,999 by frequency
+# the words of SentEval's WC: ranks 2,000 to 2,999 by frequency
 FIRST_RANK, NUM_WORDS = 2000, 1000
-HELD_OUT = 10  # valid and test have one of so many examples each
-FEWEST = HELD_OUT  # of each class, so that every split has each
+HELD_OUT = 10  # one in ten examples is for validation, and one for testing
+FEWEST = HELD_OUT  # examples per class, so that every split has every class
 
 
 def sentence_length(
     sentences: Iterable[List[str]], bounds: Sequence[int] = LENGTH_BOUNDS
 ) -> Iterator[Labelled]:
-    """SentLen: the class of a sentence's number of tokens.
+    """Yield examples of SentLen: classify the number of tokens.
 
-    Class c has ``bounds[c]`` to ``bounds[c + 1] - 1`` tokens; others are left out.
+    Class c has ``bounds[c]`` to ``bounds[c + 1] - 1`` tokens; other sentences are left out.
 
     >>> list(sentence_length([["a"] * 9], (5, 9, 13)))[0][0]
     '1'
@@ -43,13 +43,15 @@ def sentence_length(
 def word_content(
     sentences: Sequence[List[str]], first_rank: int = FIRST_RANK, num_words: int = NUM_WORDS
 ) -> Iterator[Labelled]:
-    """WC: which of the words of middle frequency a sentence has, of those that have just one.
+    """Yield examples of WC: classify which word of medium frequency a sentence contains.
 
-    **D**: ties of frequency are broken by the alphabet; a word that stands twice in a sentence is
-    not just one. Words are tokens with a letter: SentEval's are, and a comma is no content.
+    Only sentences with exactly one such word qualify.
+
+    **D**: words of equal frequency are ranked alphabetically. A sentence with the same word twice
+    does not qualify. Words are tokens with a letter, as in SentEval; a comma is not content.
 
     Raises:
-        ConfigurationError: the text has fewer words.
+        ConfigurationError: the text has too few words.
     """
     counts = Counter(token for tokens in sentences for token in tokens)
     ranked = sorted(counts, key=lambda word: (-counts[word], word))
@@ -67,10 +69,11 @@ def word_content(
 
 
 def bigram_shift(sentences: Iterable[List[str]], seed: int = 1) -> Iterator[Labelled]:
-    """BShift: whether two neighbouring tokens were inverted (``I``) or not (``O``).
+    """Yield examples of BShift: classify whether two adjacent tokens are inverted (I) or not (O).
 
-    Half of the sentences, by chance, have one pair of tokens inverted, and stand in no other form.
-    **D**: the two tokens differ, so that the sentence does; every such pair is as likely.
+    A random half of the sentences have one pair inverted; each sentence occurs in one form only.
+
+    **D**: the two tokens differ, so that the sentence changes; all such pairs are equally likely.
     """
     for tokens in sentences:
         draw = random.Random(f"{seed} {' '.join(tokens)}")
@@ -87,20 +90,22 @@ def bigram_shift(sentences: Iterable[List[str]], seed: int = 1) -> Iterator[Labe
 def balance(
     examples: Iterable[Labelled], per_class: int = 0, seed: int = 1
 ) -> Dict[str, List[Tuple[str, str]]]:
-    """Splits in which each class has as many examples as every other.
+    """Split examples into train, valid and test with equally many examples per class.
 
-    Which examples are taken, and the split of each, follows from a hash of the sentence: the same
-    text gives the same files. The splits are disjoint as long as the sentences differ.
+    A hash of the sentence decides which examples are used and in which split, so the same text
+    gives the same files. The splits are disjoint if the sentences are distinct.
 
     Args:
-        per_class: examples of each class; 0 is as many as the rarest class has.
-        seed: another seed gives another choice.
+        examples: (label, tokens).
+        per_class: examples per class; 0 means as many as the rarest class has.
+        seed: another seed gives another selection.
 
     Returns:
-        (label, sentence) by split: train has 8 of 10, valid and test one each; in a random order.
+        (label, sentence) by split, in random order: 8 of 10 for training, 1 each for validation
+        and testing.
 
     Raises:
-        ConfigurationError: a class has too few, or there is one class only.
+        ConfigurationError: a class has too few examples, or there is only one class.
     """
 
     def by_chance(example: Tuple[str, str]) -> bytes:
@@ -111,15 +116,15 @@ def balance(
         classes.setdefault(label, []).append((label, " ".join(tokens)))
     if len(classes) < 2:
         raise ConfigurationError(
-            f"the text gives {len(classes)} classes, a probing task needs two or more: give more "
-            f"text"
+            f"the text has examples of {len(classes)} classes, a probing task needs two or more: "
+            f"give more text"
         )
     rarest = min(classes, key=lambda label: len(classes[label]))
     most = len(classes[rarest])
     if most < max(FEWEST, per_class):
         raise ConfigurationError(
-            f"class {rarest!r} has {most} sentences, and needs {max(FEWEST, per_class)}: give more "
-            f"text, a smaller --per-class, other --length-bounds or an earlier --first-rank"
+            f"class {rarest!r} has {most} sentences but needs {max(FEWEST, per_class)}: give more "
+            f"text, a smaller --per-class, other --length-bounds or a lower --first-rank"
         )
     size = per_class or most
     held_out = size // HELD_OUT

@@ -11,13 +11,13 @@ from capsnmt.sentences.examples import Example, existing, read_fields
 
 FIELDS = ("tr, va or te", "label", "sentence")
 SPLITS = {"train": "tr", "valid": "va", "test": "te"}
-# lower bounds of the sentence lengths that accuracy is told apart by
+# lower bounds of the sentence lengths for which accuracy is reported
 LENGTHS = (1, 9, 13, 17, 21, 26)
 
 
 @dataclass(frozen=True)
 class ProbingTask:
-    """A task's file in SentEval, its classes, the papers' name, and what kind of property it is."""
+    """A probing task: SentEval's file, number of classes, the papers' name, kind of property."""
 
     file: str
     classes: int
@@ -41,10 +41,10 @@ TASKS: Dict[str, ProbingTask] = {
 
 
 def require_task(name: str) -> ProbingTask:
-    """The task of this name.
+    """Return the task of this name.
 
     Raises:
-        ConfigurationError: there is none.
+        ConfigurationError: the name is unknown.
     """
     if name not in TASKS:
         raise ConfigurationError(f"--probing-task: {name!r}: choose from {', '.join(TASKS)}")
@@ -52,7 +52,7 @@ def require_task(name: str) -> ProbingTask:
 
 
 def length_class(sentence: str) -> int:
-    """The lower bound of the lengths that a sentence is reported with.
+    """Return the lower bound of the group of lengths to which a sentence belongs.
 
     >>> length_class("a b c d e f g h i j")
     9
@@ -62,7 +62,7 @@ def length_class(sentence: str) -> int:
 
 
 def read_task(folder: Path, name: str) -> Dict[str, List[Example]]:
-    """The examples of every split of a task, in the order of the file.
+    """Return the examples of each split of a task in the order of the file.
 
     Raises:
         ConfigurationError: the file or a split is missing, or a line is not in SentEval's format.
@@ -77,18 +77,18 @@ def read_task(folder: Path, name: str) -> Dict[str, List[Example]]:
     for number, (mark, label, sentence) in read_fields(path, FIELDS):
         example = Example((sentence,), label, length_class(sentence), path, number)
         if mark not in of_mark:
-            example.reject(f"the split {mark!r} is unknown: it is {FIELDS[0]}")
+            example.reject(f"unknown split {mark!r}: give {FIELDS[0]}")
         splits[of_mark[mark]].append(example)
     for split, examples in splits.items():
         if not examples:
             raise ConfigurationError(
-                f"{path}: there is no {split} split: no line begins with {SPLITS[split]}"
+                f"{path}: no {split} split: no line begins with {SPLITS[split]}"
             )
     return splits
 
 
 def format_task(lines: Dict[str, List[Tuple[str, str]]]) -> List[str]:
-    """The file of a task, of (label, sentence) by split, as lines."""
+    """Return the lines of a task's file for (label, sentence) pairs by split."""
     return [
         f"{SPLITS[split]}\t{label}\t{sentence}"
         for split in SPLITS

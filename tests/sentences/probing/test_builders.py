@@ -72,9 +72,9 @@ def test_every_split_has_as_many_of_each_class_and_no_sentence_twice() -> None:
 
 
 def test_too_little_text_is_told_with_the_class_and_what_helps() -> None:
-    with pytest.raises(ConfigurationError, match="class '1' has 2 sentences, and needs 10"):
+    with pytest.raises(ConfigurationError, match="class '1' has 2 sentences but needs 10"):
         balance([("0", ["a"])] * 20 + [("1", ["b"])] * 2)
-    with pytest.raises(ConfigurationError, match="gives 1 classes"):
+    with pytest.raises(ConfigurationError, match="has examples of 1 classes"):
         balance([("0", ["a"])] * 20)
     with pytest.raises(ConfigurationError, match="--first-rank 2000 --words 1000: the text has 40"):
         list(word_content(corpus()))

@@ -48,8 +48,8 @@ def test_all_ten_tasks_have_the_papers_names_in_its_order() -> None:
         ),
         ([*LINES, "tr\tNN\t "], "line 4: the sentence is empty"),
         ([*LINES, "tr\t\tIt ."], "line 4: the label is empty"),
-        ([*LINES, "dev\tNN\tIt ."], "line 4: the split 'dev' is unknown: it is tr, va or te"),
-        (LINES[:2], "there is no test split: no line begins with te"),
+        ([*LINES, "dev\tNN\tIt ."], "line 4: unknown split 'dev': give tr, va or te"),
+        (LINES[:2], "no test split: no line begins with te"),
     ],
 )
 def test_a_bad_file_is_told_in_one_line(lines: Any, message: str, tmp_path: Path) -> None:
