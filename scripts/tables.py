@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Tables of the documentation that are made from the rows' configurations.
 
-    scripts/tables.py                                                     # print them
-    scripts/tables.py --write docs/parameters.md docs/configurations.md   # update these pages
+    scripts/tables.py            # print them
+    scripts/tables.py --write    # update docs/parameters.md and docs/configurations.md
 
 A page marks the place of a table by two lines; what is between them is replaced. The numbers of
 parameters are those of the papers' formulas, and a test compares the formulas with the models.
@@ -17,8 +17,10 @@ from typing import Callable, Dict, List, Mapping, Optional, Sequence
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
+from capsnmt import resources
 from capsnmt.arguments import OneLineParser
 from capsnmt.errors import ConfigurationError
+from capsnmt.experiment.config import Experiment, load
 from capsnmt.experiment.rows import PAPERS, Row, baseline_of, load_rows, printed_difference
 from capsnmt.files import atomic_writer
 from scripts.parameter_formulas import extra_parameters
@@ -65,6 +67,33 @@ def configurations() -> str:
     return "\n".join(lines[:-1])
 
 
+def settings() -> str:
+    """Return the settings of each paper, by dataset."""
+    cells = [["settings", "tokens per update", "updates", "learning rate", "dropout", "search"]]
+    for dataset in dict.fromkeys(row.dataset for row in load_rows().values()):
+        for path in sorted((resources.folder("configs") / dataset).glob("*.yaml")):
+            found = load(path)
+            if not found.paper:
+                cells.append([f"`{dataset}/{path.stem}`", *setting_cells(found)])
+    return markdown(cells)
+
+
+def setting_cells(found: Experiment) -> List[str]:
+    """Return one line of the table of settings."""
+    train, generate = found["train"], found["generate"]
+    shape = {
+        "inverse_sqrt": f"inverse square root, peak {train['lr']}",
+        "cosine": f"cosine, {train['lr']} to {train.get('min-lr')}",
+    }[train["lr-scheduler"]]
+    return [
+        f"{found['batch.tokens-per-update']:,}",
+        f"{train['max-update']:,}",
+        f"{shape}, warm-up {train['warmup-updates']:,}",
+        f"{train['dropout']}",
+        f"beam {generate['beam']}, length penalty {generate['lenpen']}",
+    ]
+
+
 def place(row: Row) -> str:
     """Return where the row is printed first."""
     return f"{PAPERS.get(row.paper, row.paper)}, {row.printed.table}"
@@ -91,7 +120,10 @@ def markdown(cells: Sequence[Sequence[str]]) -> str:
 TABLES: Dict[str, Callable[[], str]] = {
     "parameters": parameters,
     "configurations": configurations,
+    "settings": settings,
 }
+DOCS = Path(__file__).resolve().parent.parent / "docs"
+PAGES = (DOCS / "parameters.md", DOCS / "configurations.md")
 
 
 def markers(name: str) -> List[str]:
@@ -130,13 +162,17 @@ def main(argv: Optional[Sequence[str]] = None) -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument(
-        "--write", type=Path, nargs="+", metavar="PAGE", help="replace the tables in these pages"
+        "--write",
+        type=Path,
+        nargs="*",
+        metavar="PAGE",
+        help="replace the tables in these pages (default: in the pages of docs/)",
     )
     pages = parser.parse_args(argv).write
     if pages is None:
         print("\n\n".join(table() for table in TABLES.values()))
         return
-    for page in pages:
+    for page in pages or PAGES:
         try:
             text = replace_tables(page.read_text(encoding="utf-8"), str(page))
             with atomic_writer(page) as file:

@@ -71,9 +71,7 @@ def _means(ours: Description, runs: Sequence[RunFolder]) -> Dict[str, Dict[str, 
     if ours.classifies:
         measures = [run.read_result().test for run in runs]
         return {
-            "test": {
-                name: _mean([getattr(each, name) for each in measures]) for name in MEASURES
-            }
+            "test": {name: _mean([getattr(each, name) for each in measures]) for name in MEASURES}
         }
     evaluations = [run.read_scores() for run in runs]
     means: Dict[str, Dict[str, MeanScore]] = {}

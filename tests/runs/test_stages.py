@@ -28,7 +28,9 @@ def test_a_recorded_stage_is_complete_after_a_restart(tmp_path: Path, files):
 
 
 def test_another_command_runs_again(tmp_path: Path, files):
-    assert not StageRecords(tmp_path / "stages.json").complete("average", ("python", "--best"), *files)
+    assert not StageRecords(tmp_path / "stages.json").complete(
+        "average", ("python", "--best"), *files
+    )
 
 
 @pytest.mark.parametrize("which", [0, 1])

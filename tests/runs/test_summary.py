@@ -12,7 +12,9 @@ from capsnmt.runs.folder import RunFolder
 from capsnmt.runs.summary import lines, summarise
 
 
-def finish(folder: Path, seed: int, score: float, lr: float = 0.005, updates: int = 100) -> RunFolder:
+def finish(
+    folder: Path, seed: int, score: float, lr: float = 0.005, updates: int = 100
+) -> RunFolder:
     """A finished run of which every metric is ``score``."""
     run = folder / f"seed-{seed}"
     run.mkdir(parents=True)
