@@ -1,0 +1,17 @@
+"""Run folders: their layout, their records, and means over seeds.
+
+A run is one training with one seed, and what is evaluated of it. Its folder is
+``OUTPUT/ROW/seed-S``, or ``OUTPUT/ROW/TASK/seed-S`` for a probing task.
+
+- :class:`~capsnmt.runs.folder.RunFolder` names every file of the folder, and reads and writes the
+  records in it. Nobody else knows the names.
+- :mod:`~capsnmt.runs.records`: the records as dataclasses.
+- :func:`~capsnmt.runs.find.find_runs`: the runs below some folders, finished and unfinished.
+- :func:`~capsnmt.runs.finished.load_run`: a finished translation run, checked for completeness;
+  :func:`~capsnmt.runs.classification.load_classifier_run`: the same of a sentence classifier.
+- :func:`~capsnmt.runs.systems.group`: the runs of a row as one system, with means over seeds.
+- :func:`~capsnmt.runs.summary.summarise`: ``summary.json``, the means over the seeds of a row.
+- :func:`~capsnmt.runs.learning_curve.read_learning_curve`: the losses in ``train.log``.
+
+The package imports neither torch nor fairseq; torch is loaded when a checkpoint is read.
+"""

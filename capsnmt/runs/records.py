@@ -1,0 +1,273 @@
+"""The records in a run's folder as dataclasses."""
+
+from __future__ import annotations
+
+from dataclasses import MISSING, asdict, dataclass, field
+from typing import Any, Dict, Mapping, Optional, Sequence, Tuple
+
+from capsnmt.errors import ConfigurationError
+from capsnmt.evaluation.seeds import Spread
+
+# The values of train.task (and, in older runs, of dataset) that train a sentence classifier.
+SENTENCE_TASKS = ("probing", "logical_inference")
+
+
+class RecordError(ConfigurationError):
+    """A record lacks a key, or a value has the wrong type."""
+
+    def __init__(self, source: object, missing: object) -> None:
+        super().__init__(
+            f"{source}: lacks {missing}: it was not written by this launcher; delete the file and "
+            f"run the launcher's command again"
+        )
+
+
+@dataclass(frozen=True)
+class Description:
+    """What a run is and what it was made with: ``config.json``.
+
+    Attributes:
+        row: the name of the configuration.
+        seed: the seed of the training.
+        settings: the resolved configuration.
+        task: the probing task, if it is one.
+        data: the folder of the prepared data.
+        vocabulary: checksums of the files that decide what the training data are.
+        baseline: the row that this run was tested against.
+        device, device_name, threads: what it was trained on.
+        command: the command line of the launcher.
+        versions: package -> version.
+    """
+
+    row: str
+    seed: int
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    task: Optional[str] = None
+    data: Optional[str] = None
+    vocabulary: Mapping[str, str] = field(default_factory=dict)
+    baseline: Optional[str] = None
+    device: Optional[str] = None
+    device_name: Optional[str] = None
+    threads: Optional[int] = None
+    command: Sequence[str] = ()
+    versions: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def dataset(self) -> Optional[str]:
+        """The data set of the configuration."""
+        return self.settings.get("dataset")
+
+    @property
+    def architecture(self) -> str:
+        """The value of ``--arch``."""
+        return str(self.settings["arch"])
+
+    @property
+    def train(self) -> Mapping[str, Any]:
+        """The flags of fairseq-train."""
+        return self.settings.get("train") or {}
+
+    @property
+    def fairseq_task(self) -> str:
+        """The value of ``--task``: ``translation``, ``probing`` or ``logical_inference``."""
+        if self.dataset in SENTENCE_TASKS:  # as older runs say it
+            return str(self.dataset)
+        return str(self.train.get("task", "translation"))
+
+    @property
+    def classifies(self) -> bool:
+        """Whether the run trains a sentence classifier; otherwise it translates."""
+        return self.fairseq_task in SENTENCE_TASKS
+
+    @property
+    def languages(self) -> Tuple[str, str]:
+        """Source and target language of a translation run."""
+        data = self.settings["data"]
+        return str(data["source-lang"]), str(data["target-lang"])
+
+    @property
+    def test_sets(self) -> Mapping[str, str]:
+        """Name of each test set of a translation run -> its fairseq subset."""
+        return self.settings["data"]["test-sets"]
+
+    @property
+    def averages(self) -> bool:
+        """Whether an average of checkpoints is evaluated; otherwise the last checkpoint."""
+        return bool(self.settings.get("average"))
+
+    def to_json(self) -> Dict[str, Any]:
+        """The content of ``config.json``."""
+        return {_key(name): value for name, value in vars(self).items()}
+
+    @classmethod
+    def from_json(cls, value: Any, source: object) -> Description:
+        """Read the content of ``config.json``; unknown keys are ignored.
+
+        Args:
+            value: the parsed JSON.
+            source: the name of the file, for an error.
+
+        Raises:
+            RecordError: a key is missing or a value has the wrong type.
+        """
+        known = _known(cls, value, source)
+        known["row"], known["seed"] = str(known["row"]), _whole(known["seed"], "seed", source)
+        for name in ("settings", "vocabulary", "versions"):
+            if not isinstance(known.get(name) or {}, dict):
+                raise RecordError(source, name)
+            known[name] = known.get(name) or {}
+        return cls(**known)
+
+
+@dataclass(frozen=True)
+class Bucket:
+    """A part of the examples of a split: accuracy in percent."""
+
+    examples: int
+    accuracy: float
+
+
+@dataclass(frozen=True)
+class Measures:
+    """The measures of a classifier on one split; accuracies and F1 in percent.
+
+    Attributes:
+        examples: the size of the split.
+        accuracy, macro_f1: of the classifier.
+        majority: the accuracy of always choosing the most frequent class.
+        f1_by_class: class -> F1.
+        by_bucket: least length (probing) or number of operators (logical inference) -> accuracy.
+    """
+
+    examples: int
+    accuracy: float
+    macro_f1: float
+    majority: float
+    f1_by_class: Mapping[str, float] = field(default_factory=dict)
+    by_bucket: Mapping[int, Bucket] = field(default_factory=dict)
+
+    def to_json(self) -> Dict[str, Any]:
+        """The measures as JSON."""
+        buckets = {str(number): vars(bucket) for number, bucket in self.by_bucket.items()}
+        return {**vars(self), "by_bucket": buckets}
+
+    @classmethod
+    def from_json(cls, value: Any, source: object) -> Measures:
+        """Read :meth:`to_json`.
+
+        Raises:
+            RecordError: a key is missing or a value has the wrong type.
+        """
+        known = _known(cls, value, source)
+        buckets = {
+            _whole(name, "by_bucket", source): Bucket(**_known(Bucket, bucket, source))
+            for name, bucket in known.get("by_bucket", {}).items()
+        }
+        return cls(**{**known, "by_bucket": buckets})
+
+
+@dataclass(frozen=True)
+class ClassifierResult:
+    """The evaluation of a sentence classifier: ``results.json``.
+
+    Attributes:
+        task: ``probing`` or ``logical_inference``.
+        probing_task: the probing task, if it is one.
+        updates: the updates of the evaluated checkpoint.
+        parameters: the number of parameters of the model.
+        splits: split -> measures.
+    """
+
+    task: str
+    probing_task: Optional[str]
+    updates: int
+    parameters: int
+    splits: Mapping[str, Measures]
+
+    @property
+    def test(self) -> Measures:
+        """The measures of the test split."""
+        return self.splits["test"]
+
+    def to_json(self) -> Dict[str, Any]:
+        """The content of ``results.json``."""
+        splits = {split: measures.to_json() for split, measures in self.splits.items()}
+        return {**vars(self), "splits": splits}
+
+    @classmethod
+    def from_json(cls, value: Any, source: object) -> ClassifierResult:
+        """Read the content of ``results.json``.
+
+        Raises:
+            RecordError: a key or the test split is missing, or a value has the wrong type.
+        """
+        known = _known(cls, value, source)
+        if not isinstance(known["splits"], dict) or "test" not in known["splits"]:
+            raise RecordError(source, "the split 'test'")
+        splits = {
+            split: Measures.from_json(measures, source)
+            for split, measures in known["splits"].items()
+        }
+        return cls(**{**known, "splits": splits})
+
+
+@dataclass(frozen=True)
+class StageRecord:
+    """A completed stage: a digest of its command and inputs, and the signatures of its outputs."""
+
+    key: str
+    outputs: Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class MeanScore(Spread):
+    """A score over the seeds of a row, with its signature if sacreBLEU computed it."""
+
+    signature: Optional[str] = None
+
+
+@dataclass(frozen=True)
+class Summary:
+    """Means over the seeds of a row: ``summary.json``.
+
+    Attributes:
+        row: the name of the configuration.
+        seeds: the finished seeds.
+        left_out_seeds: finished seeds that were trained with other settings.
+        scores: test set (or split) -> metric -> score.
+        task: the probing task, if it is one.
+    """
+
+    row: str
+    seeds: Sequence[int]
+    left_out_seeds: Sequence[int]
+    scores: Mapping[str, Mapping[str, MeanScore]]
+    task: Optional[str] = None
+
+    def to_json(self) -> Dict[str, Any]:
+        """The content of ``summary.json``."""
+        return {_key(name): value for name, value in asdict(self).items()}
+
+
+def _key(name: str) -> str:
+    return name.replace("_", "-")
+
+
+def _known(record: Any, value: Any, source: object) -> Dict[str, Any]:
+    """The fields of a dataclass that a JSON object has, by the names of the fields."""
+    if not isinstance(value, dict):
+        raise RecordError(source, "a JSON object")
+    fields = record.__dataclass_fields__
+    found = {name: value[key] for name in fields for key in (name, _key(name)) if key in value}
+    for name, each in fields.items():
+        required = each.default is MISSING and each.default_factory is MISSING
+        if required and name not in found:
+            raise RecordError(source, repr(name))
+    return found
+
+
+def _whole(value: Any, name: str, source: object) -> int:
+    try:
+        return int(value)
+    except (TypeError, ValueError):
+        raise RecordError(source, f"a whole number as {name}") from None
