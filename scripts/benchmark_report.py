@@ -185,10 +185,13 @@ def describe_machine(args: argparse.Namespace) -> str:
 
 def tables(results: Sequence[Result], phases: Sequence[str]) -> str:
     """Return the results as Markdown, one table for each paper."""
-    titles = {**PAPERS, "": "Other systems"}
-    groups = {paper: [r for r in results if r.paper == paper] for paper in titles}
+    titles = {"": "Other systems", **PAPERS}
+    groups: Dict[str, List[Result]] = {}
+    for result in results:
+        groups.setdefault(result.paper, []).append(result)
     return "\n\n".join(
-        f"### {titles[paper]}\n\n{table(rows, phases)}" for paper, rows in groups.items() if rows
+        f"### {titles.get(paper, paper)}\n\n{table(group, phases)}"
+        for paper, group in groups.items()
     )
 
 

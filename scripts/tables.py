@@ -31,12 +31,12 @@ def parameters() -> str:
     rows = load_rows()
     notes: Dict[str, int] = {}
     lines: List[str] = []
-    for paper, title in PAPERS.items():
+    for paper in dict.fromkeys([*PAPERS, *(row.paper for row in rows.values())]):
         cells = [["row", "table", "flags", "printed", "exact"]]
         for row in rows.values():
             if row.paper == paper and row.printed.baseline:
                 cells.append(parameter_cells(row, notes))
-        lines += [f"### {title}", "", markdown(cells), ""]
+        lines += [f"### {PAPERS.get(paper, paper)}", "", markdown(cells), ""]
     reasons = [f"{number}. {note[0].upper()}{note[1:]}." for note, number in notes.items()]
     return "\n".join([*lines, *reasons])
 

@@ -171,7 +171,7 @@ def printed_difference(row: Row, rows: Mapping[str, Row]) -> Optional[Difference
     if count.is_difference:
         return Difference(count.value, count.rounding, count.text)
     total = baseline_of(row, rows).papers[row.paper].parameters
-    if total is None:
+    if total is None or total.is_difference:
         return None
     added, rounding = count.value - total.value, count.rounding + total.rounding
     return Difference(added, rounding, f"{total.text} to {count.text}")

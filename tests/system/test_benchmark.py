@@ -58,6 +58,8 @@ def test_every_phase_of_stock_ours_and_the_floor_is_measured(
     (line,) = [line for line in printed.splitlines() if line.startswith(f"| {HEADS} |")]
     assert "| 0.62 |" in line  # the paper's 1.20 / 1.92 steps a second
     assert "| 0.99 |" in line
+    benchmark.main([*TINY, "--rows", *names, "--no-memory", "--json", str(path)])
+    assert capsys.readouterr().out == printed, "the file has every number of the tables"
 
 
 def test_a_report_keeps_its_rows_and_measures_the_missing_ones_only(
