@@ -25,7 +25,7 @@ from capsnmt.report.page import write_page
 from capsnmt.runs.classification import load_classifier_run
 from capsnmt.runs.find import find_runs
 from capsnmt.runs.stages import StageRecords
-from capsnmt.sentences.probing.senteval import TASKS, require_task
+from capsnmt.sentences.probing.tasks import TASKS, require_task
 
 CONFIG, RESULTS = "config.json", "results.json"
 BASE = "base"  # what the rows of a folder extend

@@ -1,1 +1,1 @@
-"""``capsnmt-report``: finished runs as one page, HTML and Markdown."""
+"""``capsnmt-report``: finished runs on one page, as HTML and as Markdown."""

@@ -1,90 +1,65 @@
-"""``capsnmt-report DIR... --output DIR``: one page over finished runs, as HTML and as Markdown."""
+"""``capsnmt-report DIR... --output DIR``: finished runs on one page, as HTML and as Markdown."""
 
 from __future__ import annotations
 
 import argparse
-import logging
 import sys
 from pathlib import Path
-from typing import Iterator, Optional, Sequence
+from typing import Optional, Sequence
 
-from capsnmt.arguments import OneLineParser
+from capsnmt.arguments import OneLineParser, run_command
 from capsnmt.errors import ConfigurationError
-from capsnmt.report.classification import classification
-from capsnmt.report.page import HTML, MARKDOWN, Part, write_page
-from capsnmt.report.translation import translation
-from capsnmt.runs.classification import load_classifier_run
-from capsnmt.runs.find import find_runs
-from capsnmt.runs.finished import check_comparable, load_run
 
 
-def main(argv: Optional[Sequence[str]] = None) -> int:
-    """Write the report; the exit status: 0, or 2 for bad input, which leaves nothing behind."""
-    # fairseq opens the root logger wide, and then matplotlib tells of every font it looks at.
-    logging.disable(logging.INFO)
-    try:
-        args = parse(argv)
-        page = write_page(list(parts(args.runs, args.samples)), args.output, args.title)
-    except ConfigurationError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
-    except OSError as error:
-        print(f"error: {error.filename}: {error.strerror}", file=sys.stderr)
-        return 2
-    finally:
-        logging.disable(logging.NOTSET)
-    print(f"report: {page} and {page.with_name(MARKDOWN)}")
-    return 0
-
-
-def parts(folders: Sequence[Path], samples: int) -> Iterator[Part]:
-    """Translation, then classifiers, as far as the folders have them.
-
-    Raises:
-        ConfigurationError: a folder has no finished run, or a run is damaged.
-    """
-    found = find_runs(folders)
-    for folder in found.unfinished:
-        print(f"warning: {folder}: is not finished, and left out", file=sys.stderr)
-    classifiers = [folder for folder in found.finished if folder.result.is_file()]
-    translators = [folder for folder in found.finished if folder not in classifiers]
-    if translators:
-        runs = [load_run(folder) for folder in translators]
-        check_comparable(runs)
-        yield translation(runs, samples)
-    if classifiers:
-        yield classification([load_classifier_run(folder) for folder in classifiers])
-
-
-def parse(argv: Optional[Sequence[str]] = None) -> argparse.Namespace:
-    """The flags.
-
-    Raises:
-        ConfigurationError: a flag is unknown or a value is wrong.
-    """
+def build_parser() -> argparse.ArgumentParser:
+    """Build the parser of ``capsnmt-report``."""
     parser = OneLineParser(
         prog="capsnmt-report",
-        description=f"Write {HTML} and {MARKDOWN} over finished runs of the launchers.",
+        description="Write report.html and report.md about finished runs.",
     )
     parser.add_argument(
         "runs",
         nargs="+",
         type=Path,
         metavar="DIR",
-        help="OUTPUT/ROW/seed-S, the baseline first; or OUTPUT/ROW for all its seeds; or OUTPUT "
-        "for all rows; or an OUTPUT of classifiers",
+        help="a run (OUTPUT/ROW/seed-S), all seeds of a row (OUTPUT/ROW) or all rows (OUTPUT); "
+        "give the baseline first",
     )
-    parser.add_argument("--output", type=Path, required=True, metavar="DIR", help="where to")
     parser.add_argument(
-        "--samples", type=_samples, default=20, metavar="N", help="sentences shown (default 20)"
+        "--output", type=Path, required=True, metavar="DIR", help="folder of the report"
+    )
+    parser.add_argument(
+        "--samples",
+        type=_samples,
+        default=20,
+        metavar="N",
+        help="number of sample translations (default 20)",
     )
     parser.add_argument("--title", help="heading of the page (default: data set and languages)")
-    return parser.parse_args(argv)
+    return parser
+
+
+def main(argv: Optional[Sequence[str]] = None) -> int:
+    """Run ``capsnmt-report`` and return the exit status; an error leaves no file behind."""
+    return run_command(lambda: _run(argv))
+
+
+def _run(argv: Optional[Sequence[str]]) -> None:
+    args = build_parser().parse_args(argv)
+    if args.output.exists() and not args.output.is_dir():
+        raise ConfigurationError(f"--output {args.output} is a file: give a folder")
+
+    # after parsing: --help and a mistyped flag do not wait for torch and matplotlib
+    from capsnmt.report.contents import parts
+    from capsnmt.report.page import MARKDOWN, write_page
+
+    page = write_page(list(parts(args.runs, args.samples)), args.output, args.title or "")
+    print(f"report: {page} and {page.with_name(MARKDOWN)}")
 
 
 def _samples(value: str) -> int:
     if not (value.isascii() and value.isdigit()):
-        raise argparse.ArgumentTypeError(f"{value!r}: give a whole number, 0 or more")
+        raise argparse.ArgumentTypeError(f"{value!r} is not a whole number of at least 0")
     return int(value)
 
 

@@ -1,4 +1,4 @@
-"""The report's pictures: learning curves, BLEU by source length, accuracy by operators."""
+"""The figures of a report: learning curves, BLEU by source length, accuracy by operators."""
 
 from __future__ import annotations
 
@@ -8,22 +8,22 @@ from pathlib import Path
 from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
 from capsnmt.errors import ConfigurationError
-from capsnmt.evaluation.lengths import BUCKETS
+from capsnmt.evaluation.document import SourceLengths
 from capsnmt.evaluation.seeds import Spread
 from capsnmt.runs.learning_curve import LearningCurve
 
-# Legible for readers with a colour vision deficiency (Okabe and Ito 2008). None is black, since the
-# page may be dark; the markers tell systems apart where colours do not.
+# Legible with a colour vision deficiency (Okabe and Ito 2008). None is black, because the page may
+# be dark. The markers distinguish systems whose colours repeat.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#8C6BB1")
 MARKERS = "osD^vPX"
-# Above this multiple of the lowest loss drawn a curve only shows how the model was initialised.
+# above this multiple of the lowest loss a curve only shows the initialisation
 TALLEST = 2.5
 BAR_DISTANCE = 0.12  # between the error bars of two systems, in operators
-# a colour that no line has, and that becomes the page's colour of text
+# stands for the page's text colour; no line has this colour
 INK = "#010203"
 SETTINGS: Dict[Any, Any] = {
     "svg.fonttype": "none",
-    "svg.hashsalt": "capsnmt",  # the same runs give the same bytes
+    "svg.hashsalt": "capsnmt",  # so that the same runs give the same bytes
     "font.family": "sans-serif",
     "text.color": INK,
     "axes.labelcolor": INK,
@@ -37,7 +37,7 @@ SETTINGS: Dict[Any, Any] = {
 
 
 def figure_of(height: float) -> Any:
-    """An empty figure; not by pyplot, which keeps global state and may look for a screen.
+    """Return an empty figure, without pyplot, which keeps global state and may need a display.
 
     Raises:
         ConfigurationError: matplotlib is not installed.
@@ -46,31 +46,29 @@ def figure_of(height: float) -> Any:
         from matplotlib.backends.backend_agg import FigureCanvasAgg
         from matplotlib.figure import Figure
     except ImportError:
-        raise ConfigurationError(
-            "learning curves need matplotlib: pip install 'capsnmt[demo]'"
-        ) from None
+        raise ConfigurationError("figures need matplotlib: pip install 'capsnmt[demo]'") from None
     figure = Figure(figsize=(8, height), dpi=150, layout="constrained")
     FigureCanvasAgg(figure)
     return figure
 
 
 def save(figure: Any, path: Path) -> None:
-    """Write a figure as a PNG on white; the same figure gives the same bytes."""
+    """Write a figure as a PNG on white. The same figure gives the same bytes."""
     figure.savefig(path, format="png", facecolor="white", metadata={"Software": None})
 
 
 def svg(figure: Any, name: str) -> str:
-    """A figure as an SVG element that takes the colour of the text around it.
+    """Return a figure as an SVG element in the colour of the surrounding text.
 
     Args:
-        figure: drawn under :func:`drawing`.
-        name: goes before every identifier, which must be unique in a page.
+        figure: a figure drawn under :func:`drawing`.
+        name: prefix of every identifier, which must be unique in a page.
     """
     content = io.StringIO()
     figure.savefig(content, format="svg", metadata={"Date": None, "Creator": None})
     text = content.getvalue()
     text = text[text.index("<svg ") :].replace(INK, "currentColor")
-    # the page tells its size, and who reads it by ear has the figure's label
+    # the page sets its size, and a screen reader reads the figure's label
     text = re.sub(r'(<svg [^>]*?) width="[^"]*pt"', r'\1 aria-hidden="true"', text, count=1)
     text = re.sub(r'(<svg [^>]*?) height="[^"]*pt"', r"\1", text, count=1)
     prefix = re.sub(r"\W", "-", name)
@@ -79,21 +77,23 @@ def svg(figure: Any, name: str) -> str:
 
 
 def drawing() -> Any:
-    """The settings to draw under, as a context."""
+    """Return a context with the settings of our figures.
+
+    Raises:
+        ConfigurationError: matplotlib is not installed.
+    """
     try:
         import matplotlib
     except ImportError:
-        raise ConfigurationError(
-            "learning curves need matplotlib: pip install 'capsnmt[demo]'"
-        ) from None
+        raise ConfigurationError("figures need matplotlib: pip install 'capsnmt[demo]'") from None
     return matplotlib.rc_context(SETTINGS)
 
 
 def learning_curves(curves: Mapping[str, Sequence[LearningCurve]]) -> Any:
-    """The curves of all systems: solid validation, dotted training loss, a line for each seed.
+    """Draw validation loss (solid) and training loss (dotted), one line for each seed.
 
     The loss axis ends at ``TALLEST`` times the lowest loss, so that the part where systems differ
-    fills the picture and not the first updates, where they do not.
+    fills the figure, and not the first updates.
 
     Args:
         curves: name of each system -> its curves.
@@ -133,18 +133,19 @@ def learning_curves(curves: Mapping[str, Sequence[LearningCurve]]) -> Any:
     return figure
 
 
-def bleu_by_length(bleu: Mapping[str, Sequence[Optional[float]]], counts: Sequence[int]) -> Any:
-    """BLEU by source length, a line for each system.
+def bleu_by_length(bleu: Mapping[str, Sequence[Optional[float]]], lengths: SourceLengths) -> Any:
+    """Draw BLEU by source length, one line for each system.
 
     Args:
         bleu: name of each system -> BLEU of each bucket.
-        counts: the sentences of each bucket; an empty one is not drawn.
+        lengths: the buckets; empty ones are not drawn.
 
     Raises:
         ConfigurationError: matplotlib is not installed.
     """
     figure = figure_of(3.6)
     axes = figure.add_subplot()
+    counts = lengths.segments
     shown = [number for number, count in enumerate(counts) if count]
     for number, (name, row) in enumerate(bleu.items()):
         axes.plot(
@@ -156,7 +157,7 @@ def bleu_by_length(bleu: Mapping[str, Sequence[Optional[float]]], counts: Sequen
             markersize=5,
             label=name,
         )
-    axes.set_xticks(range(len(shown)), [f"{BUCKETS[i]}\n({counts[i]:,})" for i in shown])
+    axes.set_xticks(range(len(shown)), [f"{lengths.buckets[i]}\n({counts[i]:,})" for i in shown])
     axes.set_xlabel("length of the source (sentences)")
     axes.set_ylabel("BLEU")
     axes.set_ylim(bottom=0)
@@ -167,11 +168,11 @@ def bleu_by_length(bleu: Mapping[str, Sequence[Optional[float]]], counts: Sequen
 def accuracy_by_operators(
     accuracy: Mapping[str, Mapping[int, Optional[Spread]]], majority: float
 ) -> Any:
-    """Test accuracy by number of operators, a line a system with its deviation over seeds.
+    """Draw test accuracy by number of operators, one line for each system with its deviation.
 
     Args:
-        accuracy: name of each system -> operators -> mean and ``std`` over seeds, in percent.
-        majority: the accuracy of always saying the commonest class.
+        accuracy: name of each system -> number of operators -> accuracy in percent over seeds.
+        majority: accuracy of always choosing the most frequent class.
 
     Raises:
         ConfigurationError: matplotlib is not installed.
@@ -180,7 +181,7 @@ def accuracy_by_operators(
     axes = figure.add_subplot()
     for place, (name, by_operators) in enumerate(accuracy.items()):
         points = {operators: found for operators, found in by_operators.items() if found}
-        # side by side, else the bars of one system would hide another's
+        # side by side, so that the bars of one system do not hide another's
         shift = BAR_DISTANCE * (place - (len(accuracy) - 1) / 2)
         axes.errorbar(
             [operators + shift for operators in points],
@@ -192,7 +193,7 @@ def accuracy_by_operators(
             capsize=3,
             label=name,
         )
-    axes.set_ylim(top=min(axes.get_ylim()[1], 101))  # a deviation may reach beyond 100 %
+    axes.set_ylim(top=min(axes.get_ylim()[1], 101))  # a deviation may exceed 100%
     axes.axhline(majority, color=INK, linestyle=":", label="majority class")
     axes.set_xticks(sorted({operators for found in accuracy.values() for operators in found}))
     axes.set_xlabel("operators in the longer sentence")

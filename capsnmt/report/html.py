@@ -1,25 +1,25 @@
-"""The report as one HTML file that needs nothing beside it."""
+"""A report as one self-contained HTML file."""
 
 from __future__ import annotations
 
 from typing import Any, Mapping
 
 from capsnmt.errors import ConfigurationError
-from capsnmt.report import blocks
-from capsnmt.report.blocks import Document, pieces
+from capsnmt.report import elements
+from capsnmt.report.elements import Report, pieces
 
 TEMPLATE = "report.html.j2"
 
 
-def render(document: Document, pictures: Mapping[str, str]) -> str:
-    """The whole page; every text is escaped, and nothing is loaded from anywhere.
+def render(report: Report, pictures: Mapping[str, str]) -> str:
+    """Render the page. Every text is escaped, and the page loads nothing.
 
     Args:
-        document: the report.
-        pictures: the name of each figure -> its SVG element.
+        report: the report.
+        pictures: name of each figure -> its SVG element.
 
     Raises:
-        ConfigurationError: Jinja2, which torch brings, is not installed.
+        ConfigurationError: Jinja2, which torch installs, is missing.
     """
     try:
         from jinja2 import Environment, PackageLoader, StrictUndefined
@@ -34,19 +34,19 @@ def render(document: Document, pictures: Mapping[str, str]) -> str:
         lstrip_blocks=True,
     )
     environment.filters.update(pieces=pieces, kind=_kind)
-    # ours, drawn by matplotlib, which escapes the names in it
+    # trusted: drawn by matplotlib, which escapes the names in it
     drawn = {name: Markup(picture) for name, picture in pictures.items()}
     page = environment.get_template(TEMPLATE)
-    return page.render(document=document, pictures=drawn).lstrip() + "\n"
+    return page.render(report=report, pictures=drawn).lstrip() + "\n"
 
 
-def _kind(block: Any) -> str:
-    """The name of a block's class, or of text.
+def _kind(element: Any) -> str:
+    """Return the name of an element's class, or of text.
 
     Raises:
-        TypeError: it is no block.
+        TypeError: it is not an element.
     """
-    name = type(block).__name__
-    if name != "str" and not hasattr(blocks, name):
-        raise TypeError(f"{name} is no block of a report")
+    name = type(element).__name__
+    if name != "str" and not hasattr(elements, name):
+        raise TypeError(f"{name} is not an element of a report")
     return name

@@ -1,4 +1,4 @@
-"""The machine this process runs on, in words: measured times mean nothing without it."""
+"""The machine of this process, in words: measured times mean nothing without it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ GIB = 1 << 30
 
 
 def describe_machine() -> Dict[str, str]:
-    """Processor, cores this process may use, memory, system."""
+    """Return processor, number of usable cores, memory and operating system."""
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     return {
         "processor": processor(),
@@ -22,7 +22,7 @@ def describe_machine() -> Dict[str, str]:
 
 
 def processor(cpuinfo: Path = Path("/proc/cpuinfo")) -> str:
-    """The processor's name; Python knows it on few systems, Linux tells it in a file."""
+    """Return the name of the processor; Python alone does not know it on Linux."""
     try:
         lines = cpuinfo.read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:
@@ -32,7 +32,7 @@ def processor(cpuinfo: Path = Path("/proc/cpuinfo")) -> str:
 
 
 def cores() -> int:
-    """How many cores this process may use."""
+    """Return the number of cores that this process may use."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1

@@ -1,21 +1,21 @@
-"""The report as Markdown."""
+"""A report as Markdown."""
 
 from __future__ import annotations
 
 import re
 from typing import Iterable, Iterator, List, Sequence
 
-from capsnmt.report.blocks import (
+from capsnmt.report.elements import (
     Aside,
-    Block,
     Code,
-    Document,
+    Element,
     Figure,
     Heading,
     Listing,
     Mark,
     Paragraph,
     Preformatted,
+    Report,
     Samples,
     Strong,
     Table,
@@ -27,7 +27,7 @@ SPECIAL = re.compile(r"([\\`*_{}\[\]<>#|~$&])")
 
 
 def text(value: object) -> str:
-    """Text as Markdown that shows it unchanged, also in a table.
+    """Escape text, so that Markdown shows it unchanged, also in a table.
 
     >>> text("a|b <i> *c*\\n")
     'a\\\\|b \\\\<i\\\\> \\\\*c\\\\*'
@@ -36,7 +36,7 @@ def text(value: object) -> str:
 
 
 def inline(value: Text) -> str:
-    """Text with marks for code and emphasis."""
+    """Render text with code and emphasis."""
     parts = []
     for piece in pieces(value):
         if isinstance(piece, Code):
@@ -48,7 +48,7 @@ def inline(value: Text) -> str:
         elif isinstance(piece, Aside):
             parts.append(f"*{text(piece.text)}*")
         else:
-            # escaping drops the space between two pieces
+            # text() drops the space between two pieces
             before = " " if piece[:1] == " " and parts else ""
             after = " " if piece[-1:] == " " and piece.strip() else ""
             parts.append(f"{before}{text(piece)}{after}")
@@ -56,20 +56,20 @@ def inline(value: Text) -> str:
 
 
 def table(header: Sequence[str], rows: Iterable[Sequence[str]], numeric: int = 0) -> str:
-    """A Markdown table; the columns from number ``numeric`` on (0: none) are right-aligned."""
+    """Render a table; columns from number ``numeric`` on (0: none) are right-aligned."""
     rules = [":--" if not numeric or number < numeric else "--:" for number in range(len(header))]
     return "\n".join("| " + " | ".join(row) + " |" for row in [header, rules, *rows])
 
 
 def code(content: str, language: str = "") -> str:
-    """A block of code; its fence is longer than any in it."""
+    """Render a block of code; its fence is longer than any fence in it."""
     longest = max(map(len, re.findall("`+", content)), default=0)
     fence = "`" * max(3, longest + 1)
     return f"{fence}{language}\n{content.rstrip()}\n{fence}"
 
 
-def block(each: Block) -> Iterator[str]:
-    """A block as paragraphs of Markdown."""
+def paragraphs(each: Element) -> Iterator[str]:
+    """Render an element as paragraphs."""
     if isinstance(each, Heading):
         yield f"### {text(each.text)}"
     elif isinstance(each, Paragraph):
@@ -89,7 +89,7 @@ def block(each: Block) -> Iterator[str]:
 
 
 def samples(each: Samples) -> str:
-    """Sentences as a table, the systems side by side."""
+    """Render sentences as a table, the systems side by side."""
     source, target = each.languages
     header = ["no.", f"source ({source})", f"reference ({target})", *each.names]
     rows = (
@@ -103,13 +103,13 @@ def samples(each: Samples) -> str:
     return table([text(cell) for cell in header], rows)
 
 
-def render(document: Document) -> str:
-    """The whole page."""
-    parts: List[str] = [f"# {text(document.title)}"]
-    for each in document.summary:
-        parts += block(each)
-    for heading, blocks in document.sections.items():
+def render(report: Report) -> str:
+    """Render the page."""
+    parts: List[str] = [f"# {text(report.title)}"]
+    for each in report.summary:
+        parts += paragraphs(each)
+    for heading, elements in report.sections.items():
         parts.append(f"## {text(heading)}")
-        for each in blocks:
-            parts += block(each)
+        for each in elements:
+            parts += paragraphs(each)
     return "\n\n".join(parts) + "\n"

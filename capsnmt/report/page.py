@@ -1,4 +1,4 @@
-"""A report from its parts: one page as HTML and as Markdown, with its pictures."""
+"""A report from its parts: one page as HTML and as Markdown, with its figures."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import os
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Callable, Dict, Mapping, Sequence
+from typing import Any, Callable, Dict, List, Mapping, Sequence
 
 from capsnmt.files import temporary_path
 from capsnmt.report import html, markdown
-from capsnmt.report.blocks import Block, Document
+from capsnmt.report.elements import Element, Report
 from capsnmt.report.figures import drawing, save, svg
 
 HTML, MARKDOWN = "report.html", "report.md"
@@ -18,53 +18,60 @@ HTML, MARKDOWN = "report.html", "report.md"
 
 @dataclass(frozen=True)
 class Part:
-    """What one kind of run has to say.
+    """The part of a report about one kind of run.
 
     Attributes:
-        title: of a page that has only this part.
+        title: title of a page that has only this part.
         summary: what a reader must know before the first table.
-        sections: heading -> blocks.
-        figures: the name of each picture -> what draws it.
+        sections: heading -> elements.
+        figures: name of each figure -> function that draws it.
     """
 
     title: str
-    summary: Sequence[Block]
-    sections: Mapping[str, Sequence[Block]]
+    summary: Sequence[Element]
+    sections: Mapping[str, Sequence[Element]]
     figures: Mapping[str, Callable[[], Any]] = field(default_factory=dict)
 
 
 def write_page(parts: Sequence[Part], output: Path, title: str = "") -> Path:
-    """Write the page, as HTML and as Markdown with its pictures, and return the first.
+    """Write the page as HTML, and as Markdown with its figures.
 
-    All files are written beside and then renamed, the pages last: what stands there is whole.
+    Every file is written under a temporary name and renamed at the end, the pages last.
 
     Args:
-        parts: in the order of the page.
-        output: the folder.
-        title: of the page; empty takes those of its parts.
+        parts: parts of the page; sections with the same heading become one.
+        output: folder of the page.
+        title: title of the page; empty takes the titles of the parts.
+
+    Returns:
+        The HTML file.
 
     Raises:
         ConfigurationError: matplotlib or Jinja2 is not installed.
     """
-    document = Document(
+    sections: Dict[str, List[Element]] = {}
+    for part in parts:
+        for heading, elements in part.sections.items():
+            sections.setdefault(heading, []).extend(elements)
+    report = Report(
         title or "; ".join(part.title for part in parts),
-        [block for part in parts for block in part.summary],
-        {heading: blocks for part in parts for heading, blocks in part.sections.items()},
+        [element for part in parts for element in part.summary],
+        sections,
     )
     with drawing():
         figures = {name: draw() for part in parts for name, draw in part.figures.items()}
         pictures = {name: svg(figure, name) for name, figure in figures.items()}
         pages = {
-            HTML: html.render(document, pictures),
-            MARKDOWN: markdown.render(document),
+            HTML: html.render(report, pictures),
+            MARKDOWN: markdown.render(report),
         }
         output.mkdir(parents=True, exist_ok=True)
-        _write_whole(output, figures, pages)
+        _write_all(output, figures, pages)
     return output / HTML
 
 
-def _write_whole(output: Path, figures: Dict[str, Any], pages: Dict[str, str]) -> None:
-    """Write all files beside their places, then rename them."""
+def _write_all(output: Path, figures: Dict[str, Any], pages: Dict[str, str]) -> None:
+    """Write all files under temporary names, then rename them."""
     with ExitStack() as stack:
         paths = [output / f"{name}.png" for name in figures] + [output / name for name in pages]
         for path in paths:

@@ -8,7 +8,8 @@ from typing import Iterable, List, Optional, Sequence
 
 from capsnmt.errors import ConfigurationError
 from capsnmt.evaluation.bleu_statistics import bleu_statistics
-from capsnmt.evaluation.lengths import bleu_by_length, bucket_of, counts
+from capsnmt.evaluation.document import SourceLengths
+from capsnmt.evaluation.lengths import BUCKETS, bleu_by_length, bucket_of, counts
 from capsnmt.evaluation.outputs import Output, read_output
 from capsnmt.evaluation.references import check_count, common_sources
 from capsnmt.evaluation.salience import SalientNgrams, salient_ngrams, salient_sentences
@@ -16,7 +17,8 @@ from capsnmt.evaluation.seeds import mean_by_length
 from capsnmt.evaluation.settings import TextSettings
 from capsnmt.evaluation.text_files import read_lines
 from capsnmt.evaluation.tokenized import tokens_of
-from capsnmt.report.blocks import Translations
+from capsnmt.report.elements import Translations
+from capsnmt.runs.data import PreparedData
 from capsnmt.runs.finished import FinishedRun
 from capsnmt.runs.systems import System
 
@@ -24,26 +26,26 @@ SEED = 1
 
 
 @dataclass(frozen=True)
-class Lengths:
+class LengthScores:
     """BLEU by source length.
 
     Attributes:
-        unit: what the length counts.
-        counts: the sentences of each of ``lengths.BUCKETS``.
-        bleu: of each system in each bucket, the mean over its seeds.
+        lengths: the buckets of source lengths.
+        bleu: BLEU of each system in each bucket, averaged over its seeds.
     """
 
-    unit: str
-    counts: List[int]
-    bleu: List[List[Optional[float]]]
+    lengths: SourceLengths
+    bleu: Sequence[Sequence[Optional[float]]]
 
 
 @dataclass(frozen=True)
 class Salient:
-    """What tells two systems apart.
+    """What distinguishes two systems.
 
     Attributes:
-        left, right: the sentences that either system translates better by most.
+        ngrams: the n-grams that one of them translates right more often.
+        left: the sentences that the left system translates better by most.
+        right: the same of the right system.
     """
 
     ngrams: SalientNgrams
@@ -53,15 +55,16 @@ class Salient:
 
 @dataclass(frozen=True)
 class TestSet:
-    """What was translated, and how.
+    """A test set with the translations of some systems.
 
     Attributes:
-        languages: of source and target.
+        name: name of the test set.
+        languages: source and target language.
         source, reference: raw text.
-        outputs: of each system, one for each seed.
+        outputs: outputs of each system, one for each seed.
     """
 
-    __test__ = False  # pytest would take it for a class of tests
+    __test__ = False  # otherwise pytest collects it as a class of tests
 
     name: str
     languages: Sequence[str]
@@ -70,12 +73,12 @@ class TestSet:
     outputs: List[List[Output]]
 
     def samples(self, count: int) -> List[Translations]:
-        """Sentences drawn by :func:`draw_numbers`, as the first seed of each system has them."""
+        """Return the sentences of :func:`draw_numbers`, as the first seeds translated them."""
         systems = range(len(self.outputs))
         return self.translations(draw_numbers(len(self.reference), count), systems)
 
     def translations(self, numbers: Iterable[int], systems: Iterable[int]) -> List[Translations]:
-        """Some sentences as the first seeds of some systems translated them."""
+        """Return some sentences as the first seeds of some systems translated them."""
         firsts = [self.outputs[system][0].hypotheses for system in systems]
         return [
             Translations(
@@ -87,8 +90,12 @@ class TestSet:
             for number in numbers
         ]
 
-    def by_length(self) -> Lengths:
-        """BLEU by the length of the source as the systems read it, or of the raw text."""
+    def by_length(self) -> LengthScores:
+        """Compute BLEU by source length.
+
+        **D**: a length is that of the source as the systems read it. Systems with different BPE
+        read different tokens; then it is the length of the raw text.
+        """
         source = common_sources([output for seeds in self.outputs for output in seeds])
         buckets = bucket_of(self.source if source is None else source)
 
@@ -96,18 +103,21 @@ class TestSet:
             statistics = bleu_statistics(self.languages[1], output.hypotheses, self.reference)
             return bleu_by_length(statistics, buckets)
 
-        return Lengths(
-            "words of the raw text" if source is None else "subwords",
-            counts(buckets),
+        unit = "words of the raw text" if source is None else "subwords"
+        return LengthScores(
+            SourceLengths(unit, BUCKETS, counts(buckets)),
             [mean_by_length([bleu(output) for output in seeds]) for seeds in self.outputs],
         )
 
     def salient(self, left: int, right: int, ngrams: int, sentences: int) -> Optional[Salient]:
-        """What compare-mt finds in two first seeds; ``None`` where no spaces part words.
+        """Find what distinguishes the first seeds of two systems, by compare-mt.
 
         Args:
-            left, right: which systems.
-            ngrams, sentences: how many of each a side.
+            left, right: numbers of the systems.
+            ngrams, sentences: number of n-grams and sentences for each side.
+
+        Returns:
+            ``None`` if the target language does not separate words by spaces.
 
         Raises:
             ImportError: compare-mt is not installed.
@@ -126,10 +136,10 @@ class TestSet:
 
 
 def draw_numbers(sentences: int, samples: int, seed: int = SEED) -> List[int]:
-    """Which sentences to show: drawn without replacement, in the order of the test set.
+    """Draw sentences without replacement, and return them in the order of the test set.
 
-    **D**: the draw depends on the size of the test set alone, never on what was translated, so
-    that nobody can choose the sentences.
+    **D**: the draw depends only on the size of the test set, never on the translations, so nobody
+    can choose the sentences.
 
     >>> draw_numbers(3, 20)
     [0, 1, 2]
@@ -138,18 +148,19 @@ def draw_numbers(sentences: int, samples: int, seed: int = SEED) -> List[int]:
 
 
 def read_test_set(systems: Sequence[System], name: str) -> TestSet:
-    """A test set and the translations of all systems.
+    """Read a test set and the translations of all systems.
 
     Args:
-        systems: they have the same test sets, languages and data.
-        name: of the test set.
+        systems: systems with the same test sets, languages and data.
+        name: name of the test set.
 
     Raises:
         ConfigurationError: a file is missing or damaged, or its length is not the reference's.
     """
     first = systems[0].runs[0]
     languages = first.description.languages
-    raw = [str(first.data / "raw" / f"{name}.{language}") for language in languages]
+    data = PreparedData(first.data)
+    raw = [str(data.raw(name, language)) for language in languages]
     source, reference = (read_lines(path) for path in raw)
     check_count(raw[1], len(reference), raw[0], len(source))
     outputs = [[read_translations(run, name) for run in system.runs] for system in systems]
@@ -160,7 +171,7 @@ def read_test_set(systems: Sequence[System], name: str) -> TestSet:
 
 
 def read_translations(run: FinishedRun, test_set: str) -> Output:
-    """What a run translated, as the text that was scored.
+    """Read the translations of a run, as the text that was scored.
 
     Raises:
         ConfigurationError: the output is missing or damaged.
@@ -168,13 +179,14 @@ def read_translations(run: FinishedRun, test_set: str) -> Output:
     score = run.description.settings.get("score") or {}
     settings = TextSettings(
         "generate",
-        score.get("remove-bpe", "subword_nmt"),
-        score.get("detokenize", "moses"),
+        score.get("remove-bpe", TextSettings.remove_bpe),
+        score.get("detokenize", TextSettings.detokenize),
         run.description.languages[1],
     )
     path = run.folder.generated(test_set)
     if not path.is_file():
         raise ConfigurationError(
-            f"{path}: there is no such file: run the launcher's command again, which makes it anew"
+            f"{path}: there is no such file: run the launcher's command again, which decodes the "
+            "test set again"
         )
     return read_output(str(path), str(run.folder), settings)

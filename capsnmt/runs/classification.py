@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Callable, Iterable, List, Optional, Sequence
 
 from capsnmt.evaluation.seeds import Spread, spread
@@ -66,3 +66,15 @@ def over_seeds(
     values = [value(run.measures) for run in runs if run.row == row]
     present = [number for number in values if number is not None]
     return spread(present) if present else None
+
+
+def mean_over_tasks(means: Iterable[Optional[Spread]]) -> Optional[Spread]:
+    """Average the means of several tasks; ``None`` if a task is missing.
+
+    >>> mean_over_tasks([spread([40.0, 42.0]), spread([50.0])])
+    Spread(mean=45.5, std=None, values=[41.0, 50.0])
+    >>> mean_over_tasks([spread([40.0]), None])
+    """
+    found = list(means)
+    present = [each.mean for each in found if each is not None]
+    return replace(spread(present), std=None) if len(present) == len(found) else None

@@ -15,7 +15,8 @@ from fairseq.tasks import register_task
 
 from capsnmt.errors import ConfigurationError
 from capsnmt.sentences.examples import Example
-from capsnmt.sentences.probing.senteval import LENGTHS, TASKS, read_task, require_task
+from capsnmt.sentences.probing.senteval import LENGTHS, read_task
+from capsnmt.sentences.probing.tasks import TASKS, require_task
 from capsnmt.tasks.classification import ClassificationTask
 
 

@@ -60,11 +60,11 @@ def test_probing_is_a_row_a_task_by_kind_with_the_papers_systems_in_order(folder
     text = page(folder)
     lines = text.splitlines()
     assert "| kind | task | majority | baseline | both |" in lines
-    assert "| Surface | SeLen | 53.00 | 40.00 ± 0.00 |  |" in lines
+    assert "| Surface | SeLen | 53.00 | 40.00 ± 0.00 | – |" in lines
     assert "| Surface | WC | 53.00 | 81.50 ± 0.71 | 90.00 ± 0.00 |" in lines
     # an average that lacks a task would not compare
-    assert "| Surface | Ave. |  | 60.75 |  |" in lines
-    assert "of seeds 1, 2; mean ± standard deviation" in text
+    assert "| Surface | Ave. |  | 60.75 | – |" in lines
+    assert "Accuracy in percent; seeds 1, 2. ± is the standard deviation (n - 1)" in text
 
 
 def test_logical_inference_is_a_row_a_number_of_operators_and_a_figure(folder: Path) -> None:

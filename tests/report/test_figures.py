@@ -9,6 +9,8 @@ from xml.etree import ElementTree
 
 import pytest
 
+from capsnmt.evaluation.document import SourceLengths
+from capsnmt.evaluation.lengths import BUCKETS
 from capsnmt.evaluation.seeds import Spread
 from capsnmt.report.figures import (
     accuracy_by_operators,
@@ -71,10 +73,9 @@ def test_an_svg_is_whole_takes_the_pages_ink_and_keeps_names_as_text() -> None:
 
 
 def test_lengths_without_a_sentence_are_not_drawn() -> None:
+    lengths = SourceLengths("words", BUCKETS, [7, 0, 2, 0, 0, 0])
     with drawing():
-        picture = svg(
-            bleu_by_length({"a": [20.0, None, 10.0, *[None] * 3]}, [7, 0, 2, 0, 0, 0]), "x"
-        )
+        picture = svg(bleu_by_length({"a": [20.0, None, 10.0, *[None] * 3]}, lengths), "x")
     assert "&lt;10" in picture
     assert "(7)" in picture
     assert "20-30" in picture

@@ -14,8 +14,10 @@ import pytest
 
 from capsnmt.checkpoints.storage import save_checkpoint
 from capsnmt.report import __main__ as report
+from capsnmt.report.contents import parts
+from capsnmt.report.elements import Report
 from capsnmt.report.machine import processor
-from capsnmt.report.markdown import code, text
+from capsnmt.report.markdown import code, render, text
 from capsnmt.report.test_set import draw_numbers
 from capsnmt.runs.finished import count_parameters
 from tests.report.finished_runs import (
@@ -36,11 +38,23 @@ def runs(output: Path) -> List[str]:
 
 
 def page(output: Path, *flags: str) -> str:
-    """The page over both runs."""
+    """The page of both runs, as the command writes it."""
     folder = output / "report"
     assert report.main([*runs(output), "--output", str(folder), *flags]) == 0
     assert sorted(path.name for path in folder.iterdir()) == FILES
     return (folder / "report.md").read_text("utf-8")
+
+
+def markdown(output: Path, samples: int = 0) -> str:
+    """The page of both runs without writing it, which draws no figure."""
+    (part,) = parts([Path(run) for run in runs(output)], samples)
+    return render(Report(part.title, part.summary, part.sections))
+
+
+@pytest.fixture(scope="module")
+def content(finished: Path) -> str:
+    """The page of the unchanged runs, with every sentence."""
+    return markdown(finished, SENTENCES)
 
 
 def rows_of(content: str, first: str) -> List[List[str]]:
@@ -54,31 +68,31 @@ def scores_of(content: str) -> str:
     return content[content.index("## Scores") :]
 
 
-def test_the_table_holds_the_scores_of_scores_json(output: Path) -> None:
-    rows = rows_of(scores_of(page(output)), "system")
+def test_the_table_holds_the_scores_of_scores_json(finished: Path, content: str) -> None:
+    rows = rows_of(scores_of(content), "system")
     assert rows[0][:4] == ["system", "BLEU", "chrF2", "TER"]
     for row, name in zip(rows[2:], ("baseline", "em_routing")):
-        scores = json.loads((output / name / "seed-1" / "scores.json").read_text("utf-8"))["test"]
+        scores = json.loads((finished / name / "seed-1" / "scores.json").read_text("utf-8"))["test"]
         system = next(each for each in scores["systems"] if each["name"] == name)
-        told = [f"{system[metric]['score']:.2f}" for metric in ("bleu", "chrf", "ter")]
-        assert row[:4] == [text(name), *told]
+        expected = [f"{system[metric]['score']:.2f}" for metric in ("bleu", "chrf", "ter")]
+        assert row[:4] == [text(name), *expected]
     # that of the baseline, which was not resampled, is the signature of both
-    baseline = json.loads((output / "baseline/seed-1/scores.json").read_text("utf-8"))["test"]
+    baseline = json.loads((finished / "baseline/seed-1/scores.json").read_text("utf-8"))["test"]
     for metric, label in (("bleu", "BLEU"), ("chrf", "chrF2"), ("ter", "TER")):
-        assert f"- {label}: `{baseline['systems'][0][metric]['signature']}`\n" in page(output)
+        assert f"- {label}: `{baseline['systems'][0][metric]['signature']}`\n" in content
 
 
-def test_the_baseline_has_no_p_value_and_the_other_has_that_of_scores_json(output: Path) -> None:
-    content = page(output)
-    scores = json.loads((output / "em_routing/seed-1/scores.json").read_text("utf-8"))["test"]
+def test_the_baseline_has_no_p_value_and_the_other_has_that_of_scores_json(
+    finished: Path, content: str
+) -> None:
+    scores = json.loads((finished / "em_routing/seed-1/scores.json").read_text("utf-8"))["test"]
     p_value = scores["systems"][1]["significance"]["bleu"]["p_value"]
     rows = rows_of(scores_of(content), "system")
     assert (rows[2][4], rows[3][4]) == ("–", f"{p_value:.3f}")
     assert f"p = {p_value:.3f}" in content
 
 
-def test_a_result_against_the_mechanism_is_said_as_plainly(output: Path) -> None:
-    content = page(output)
+def test_a_result_against_the_mechanism_is_said_as_plainly(content: str) -> None:
     assert re.search(r"em\\_routing scores [\d.]+ BLEU, [\d.]+ below baseline", content)
     assert "One seed proves nothing" in content
 
@@ -89,11 +103,10 @@ def test_a_difference_that_rounds_to_nothing_is_none(output: Path) -> None:
     for system, score in zip(scores["test"]["systems"], (20.001, 20.004)):
         system["bleu"]["score"] = score
     path.write_text(json.dumps(scores), "utf-8")
-    assert "the same as baseline (20.00)" in page(output)
+    assert "the same as baseline (20.00)" in markdown(output)
 
 
-def test_training_is_told_by_the_log_of_the_final_model(output: Path) -> None:
-    content = page(output)
+def test_training_is_reported_by_the_log_of_the_final_model(content: str) -> None:
     rows = rows_of(content[content.index("## Training") :], "system")
     assert rows[2] == ["baseline", "`capsnmt_transformer_tiny`", "1", "6", "40", "0:01:05", "7.250"]
     assert "1 unreadable line(s)" in content
@@ -101,18 +114,20 @@ def test_training_is_told_by_the_log_of_the_final_model(output: Path) -> None:
 
 def test_a_run_that_was_never_validated_is_reported_and_says_so(output: Path) -> None:
     write_log(output / "baseline/seed-1/train.log", valid=False)
-    assert "baseline was never validated" in page(output)
+    assert "baseline was never validated" in markdown(output)
 
 
-def test_different_budgets_are_pointed_out(output: Path) -> None:
-    assert "Not the same budget" not in page(output)
+def test_different_budgets_are_pointed_out(output: Path, content: str) -> None:
+    assert "Not the same budget" not in content
     with open(output / "baseline/seed-1/train.log", "a", encoding="utf-8") as log:
         log.write('{"loss": "6", "num_updates": "50", "wall": "60"}\n')
-    assert "**Not the same budget:** the systems were trained for 40 and 50 updates" in page(output)
+    assert "**Not the same budget:** the systems were trained for 40 and 50 updates" in markdown(
+        output
+    )
 
 
-def test_samples_show_the_same_sentences_of_all_as_detokenised_text(output: Path) -> None:
-    rows = rows_of(page(output, "--samples", "30"), "no.")
+def test_samples_show_the_same_sentences_of_all_as_detokenised_text(content: str) -> None:
+    rows = rows_of(content, "no.")
     assert rows[0] == ["no.", "source (en)", "reference (de)", "baseline", "em\\_routing"]
     assert [row[0] for row in rows[2:]] == [str(number) for number in range(SENTENCES)]
     assert rows[2][4] == "*(empty)*"
@@ -123,15 +138,15 @@ def test_samples_show_the_same_sentences_of_all_as_detokenised_text(output: Path
 
 
 def test_the_sentences_shown_do_not_depend_on_what_was_translated(output: Path) -> None:
-    shown = [row[0] for row in rows_of(page(output, "--samples", "5"), "no.")[2:]]
+    shown = [row[0] for row in rows_of(markdown(output, 5), "no.")[2:]]
     for row in TRANSLATIONS:
         write_generated(output / row / "seed-1/generate-test.txt", REFERENCES)
-    assert [row[0] for row in rows_of(page(output, "--samples", "5"), "no.")[2:]] == shown
+    assert [row[0] for row in rows_of(markdown(output, 5), "no.")[2:]] == shown
     assert shown == [str(number) for number in draw_numbers(SENTENCES, 5)]
 
 
-def test_no_samples_is_a_report_without_them(output: Path) -> None:
-    assert "Sample translations" not in page(output, "--samples", "0")
+def test_no_samples_is_a_report_without_them(finished: Path) -> None:
+    assert "Sample translations" not in markdown(finished, 0)
 
 
 def test_the_page_holds_exact_commands_versions_machine_and_data(output: Path) -> None:
@@ -139,7 +154,7 @@ def test_the_page_holds_exact_commands_versions_machine_and_data(output: Path) -
     assert content.startswith("# A \\<title\\>\n")
     for expected in (
         "train 'baseline'", "train 'em_routing'", "python -m capsnmt.corpora lines",
-        "python -m capsnmt.experiment --config lines/em_routing", "| torch | 2.13.0 |",
+        "capsnmt-run --config lines/em_routing", "| torch | 2.13.0 |",
         "| sacrebleu | ", f"| `raw/test` | {SENTENCES} |", "Sentences about lines.",
         text("x86_64, 2 cores"), text(processor()),
     ):  # fmt: skip
@@ -159,10 +174,10 @@ def test_data_that_moved_along_with_the_runs_is_found(output: Path) -> None:
         path = output / row / "seed-1/config.json"
         config = {**json.loads(path.read_text("utf-8")), "data": "gone/data"}
         path.write_text(json.dumps(config), "utf-8")
-    assert "Sample translations" in page(output)
+    assert "Sample translations" in markdown(output, 1)
 
 
-def test_seeds_of_one_row_are_told_apart(output: Path) -> None:
+def test_seeds_of_one_row_are_distinguished(output: Path) -> None:
     other = write_run(output, "baseline", seed=2)
     folder = output / "report"
     assert report.main([runs(output)[0], str(other), "--output", str(folder)]) == 0
@@ -242,7 +257,7 @@ def test_missing_data_is_one_line_and_nothing_is_written(
 @pytest.mark.parametrize(
     ("flags", "expected"),
     [
-        (["--samples", "-1"], "'-1': give a whole number, 0 or more"),
+        (["--samples", "-1"], "'-1' is not a whole number of at least 0"),
         (["--samples", "many"], "'many'"),
         (["--unknown"], "--unknown"),
         (["--output", "runs.txt"], "runs.txt"),
@@ -270,7 +285,7 @@ def test_without_matplotlib_one_line_names_it_and_nothing_is_written(
 ) -> None:
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
     assert report.main([*runs(output), "--output", str(output / "report")]) == 2
-    assert capfd.readouterr().err.startswith("error: learning curves need matplotlib: pip install")
+    assert capfd.readouterr().err.startswith("error: figures need matplotlib: pip install")
     assert not any((output / "report").glob("*"))
 
 

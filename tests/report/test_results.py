@@ -11,8 +11,8 @@ import pytest
 
 from capsnmt.errors import ConfigurationError
 from capsnmt.report import __main__ as report
-from capsnmt.report.blocks import Mark, Table, pieces
-from capsnmt.report.results import results
+from capsnmt.report.elements import Mark, Table, pieces
+from capsnmt.report.result_section import results
 from capsnmt.runs.find import find_runs
 from capsnmt.runs.finished import load_run
 from capsnmt.runs.folder import RunFolder
@@ -86,14 +86,14 @@ def test_a_difference_is_marked_as_the_least_sure_seed_allows(
     assert rows[1][-1] == f"−1.00{mark}"
 
 
-def test_a_test_against_another_baseline_marks_nothing_and_is_told(output: Path) -> None:
+def test_a_test_against_another_baseline_marks_nothing_and_is_reported(output: Path) -> None:
     folders = [output / "baseline/seed-1", output / "em_routing/seed-1"]
     edit(folders[1] / "scores.json", lambda scores: scores["test"].update(baseline="other"))
     systems = group([load_run(RunFolder(folder)) for folder in folders])
     blocks = list(results(systems))
     assert not any(isinstance(piece, Mark) for row in blocks[0].rows for cell in row
                    for piece in pieces(cell))  # fmt: skip
-    assert "not tested for em_routing" in str(blocks[-1])
+    assert "not tested (em_routing: " in str(blocks[-1])
 
 
 @pytest.mark.parametrize("key", ["device", "device-name", "threads"])
@@ -156,10 +156,10 @@ def test_a_folder_without_a_finished_run_is_one_line(
     assert not (output / "report").exists()
 
 
-def test_what_is_left_out_is_told(output: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_what_is_left_out_is_reported(output: Path, capfd: pytest.CaptureFixture[str]) -> None:
     (output / "em_routing/seed-1/scores.json").unlink()
     capfd.readouterr()
     assert report.main([str(output), "--output", str(output / "report"), "--samples", "0"]) == 0
     assert capfd.readouterr().err == (
-        f"warning: {output / 'em_routing/seed-1'}: is not finished, and left out\n"
+        f"warning: {output / 'em_routing/seed-1'} is not finished and is left out\n"
     )

@@ -17,7 +17,7 @@ from capsnmt.experiment.classification_evaluate import count, load_classifier
 from capsnmt.experiment.classification_evaluate import main as evaluate
 from capsnmt.files import read_json
 from capsnmt.sentences.logical_inference.generate import generate
-from capsnmt.sentences.probing.senteval import TASKS
+from capsnmt.sentences.probing.tasks import TASKS
 from tests.commands import ON_CPU, command, in_two, train
 from tests.support import PLUGIN
 

@@ -12,7 +12,7 @@ from omegaconf import OmegaConf
 
 from capsnmt.errors import ConfigurationError
 from capsnmt.sentences.logical_inference.generate import generate
-from capsnmt.sentences.probing.senteval import TASKS
+from capsnmt.sentences.probing.tasks import TASKS
 from capsnmt.tasks import LogicalInferenceTask, ProbingTask
 from capsnmt.tasks.logical_inference import LogicalInferenceConfig
 from capsnmt.tasks.probing import ProbingConfig, cached_task

@@ -20,7 +20,8 @@ from capsnmt.sentences.probing.builders import (
     sentence_length,
     word_content,
 )
-from capsnmt.sentences.probing.senteval import TASKS, format_task
+from capsnmt.sentences.probing.senteval import format_task
+from capsnmt.sentences.probing.tasks import TASKS
 
 BUILT = ("SentLen", "WC", "BShift")
 

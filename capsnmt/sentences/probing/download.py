@@ -12,7 +12,8 @@ from capsnmt.arguments import OneLineParser
 from capsnmt.errors import ConfigurationError, not_installed
 from capsnmt.files import read_json, sha256, temporary_path, write_json
 from capsnmt.sentences.examples import read_fields
-from capsnmt.sentences.probing.senteval import FIELDS, TASKS, ProbingTask, require_task
+from capsnmt.sentences.probing.senteval import FIELDS
+from capsnmt.sentences.probing.tasks import TASKS, ProbingTask, require_task
 
 ADDRESS = "https://raw.githubusercontent.com/facebookresearch/SentEval/main/data/probing/"
 RETRIES = 2

@@ -12,7 +12,8 @@ import pytest
 from capsnmt.errors import ConfigurationError
 from capsnmt.sentences.probing import build
 from capsnmt.sentences.probing.builders import balance, bigram_shift, sentence_length, word_content
-from capsnmt.sentences.probing.senteval import TASKS, read_task
+from capsnmt.sentences.probing.senteval import read_task
+from capsnmt.sentences.probing.tasks import TASKS
 
 WORDS = [f"w{number}" for number in range(40)]
 

@@ -9,7 +9,8 @@ import pytest
 
 from capsnmt.errors import ConfigurationError
 from capsnmt.sentences.probing import download
-from capsnmt.sentences.probing.senteval import TASKS, ProbingTask, read_task
+from capsnmt.sentences.probing.senteval import read_task
+from capsnmt.sentences.probing.tasks import TASKS, ProbingTask
 
 LINES = ["tr\tNN\tIt works .", "va\tNNS\tThey work .", "te\tNN\tWorks ."]
 

@@ -1,4 +1,4 @@
-"""What a report is made of, in Markdown as in HTML: blocks of text, tables, pictures."""
+"""The elements of a report, independent of its format: text, tables, figures."""
 
 from __future__ import annotations
 
@@ -8,28 +8,28 @@ from typing import List, Mapping, Sequence, Union
 
 @dataclass(frozen=True)
 class Code:
-    """A name or value to be shown letter by letter."""
+    """A name or value in a fixed-width font."""
 
     text: str
 
 
 @dataclass(frozen=True)
 class Strong:
-    """Words that must not be overlooked."""
+    """Emphasised words."""
 
     text: str
 
 
 @dataclass(frozen=True)
 class Aside:
-    """Words of ours in place of content, such as "(empty)"."""
+    """A remark in place of content, such as "(empty)"."""
 
     text: str
 
 
 @dataclass(frozen=True)
 class Mark:
-    """A dagger behind a number, and what it means."""
+    """A dagger after a number, and what it means."""
 
     text: str
     meaning: str
@@ -56,7 +56,7 @@ class Paragraph:
 
 @dataclass(frozen=True)
 class Listing:
-    """A list without order."""
+    """An unordered list."""
 
     items: Sequence[Text]
 
@@ -66,8 +66,10 @@ class Table:
     """A table; the first cell of a row is its heading.
 
     Attributes:
-        caption: what it shows; in Markdown, which has no captions, the heading before it tells.
-        numeric: the columns from this number on are numbers, and stand to the right; 0 for none.
+        caption: what the table shows; Markdown has no captions and omits it.
+        header: heading of each column.
+        rows: cells of each row.
+        numeric: number of the first column to align right; 0 for none.
     """
 
     caption: str
@@ -78,12 +80,12 @@ class Table:
 
 @dataclass(frozen=True)
 class Figure:
-    """A picture.
+    """A figure.
 
     Attributes:
-        name: of its file, without an extension.
-        alt: what a reader who does not see it should know.
-        caption: below it.
+        name: name of its file, without an extension.
+        alt: description for readers who do not see it.
+        caption: text below it.
     """
 
     name: str
@@ -93,10 +95,12 @@ class Figure:
 
 @dataclass(frozen=True)
 class Preformatted:
-    """A block of code in a language.
+    """A block of code.
 
     Attributes:
-        folded: what it is called where it can be folded away; it is open where this is empty.
+        content: the code.
+        language: name of its language, for Markdown.
+        folded: label where it can be folded; empty for a block that is always open.
     """
 
     content: str
@@ -106,7 +110,7 @@ class Preformatted:
 
 @dataclass(frozen=True)
 class Translations:
-    """One sentence: its number in the test set (from 0), its texts, one translation a system."""
+    """One sentence: its number in the test set (from 0), its texts, one translation per system."""
 
     number: int
     source: str
@@ -116,11 +120,12 @@ class Translations:
 
 @dataclass(frozen=True)
 class Samples:
-    """Sentences as every system translated them.
+    """Sentences with the translations of every system.
 
     Attributes:
-        languages: of source and target.
-        names: of the systems.
+        languages: source and target language.
+        names: names of the systems.
+        sentences: the sentences.
     """
 
     languages: Sequence[str]
@@ -128,20 +133,20 @@ class Samples:
     sentences: Sequence[Translations]
 
 
-Block = Union[Heading, Paragraph, Listing, Table, Figure, Preformatted, Samples]
+Element = Union[Heading, Paragraph, Listing, Table, Figure, Preformatted, Samples]
 
 
 @dataclass(frozen=True)
-class Document:
-    """A report: what stands before the first heading, and the sections under theirs."""
+class Report:
+    """A report: the elements before the first heading, and sections by their headings."""
 
     title: str
-    summary: Sequence[Block]
-    sections: Mapping[str, Sequence[Block]] = field(default_factory=dict)
+    summary: Sequence[Element]
+    sections: Mapping[str, Sequence[Element]] = field(default_factory=dict)
 
 
 def pieces(text: Text) -> List[Inline]:
-    """The pieces of a text.
+    """Return the pieces of a text.
 
     >>> pieces("a"), pieces(["a", Code("b")])
     (['a'], ['a', Code(text='b')])

@@ -1,0 +1,37 @@
+"""The parts of a report: translation, then sentence classification."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Iterator, Sequence
+
+from capsnmt.report.classification import classification
+from capsnmt.report.page import Part
+from capsnmt.report.translation import translation
+from capsnmt.runs.classification import load_classifier_run
+from capsnmt.runs.find import find_runs
+from capsnmt.runs.finished import check_comparable, load_run
+
+
+def parts(folders: Sequence[Path], samples: int) -> Iterator[Part]:
+    """Yield the parts about the runs in some folders; unfinished runs are left out.
+
+    Args:
+        folders: runs, rows or outputs of the launcher.
+        samples: number of sample translations of each test set.
+
+    Raises:
+        ConfigurationError: a folder has no finished run, or a run is damaged.
+    """
+    found = find_runs(folders)
+    for folder in found.unfinished:
+        print(f"warning: {folder} is not finished and is left out", file=sys.stderr)
+    classifiers = [folder for folder in found.finished if folder.result.is_file()]
+    translators = [folder for folder in found.finished if folder not in classifiers]
+    if translators:
+        runs = [load_run(folder) for folder in translators]
+        check_comparable(runs)
+        yield translation(runs, samples)
+    if classifiers:
+        yield classification([load_classifier_run(folder) for folder in classifiers])

@@ -1,0 +1,92 @@
+"""How the runs were made: data, commands, versions, machine."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from typing import Dict, Iterator, List, Mapping, Sequence, Tuple, Union
+
+from capsnmt.report.cells import NONE
+from capsnmt.report.elements import Code, Element, Heading, Paragraph, Preformatted, Table
+from capsnmt.runs.classification import ClassifierRun
+from capsnmt.runs.data import DataManifest
+from capsnmt.runs.finished import FinishedRun
+from capsnmt.runs.records import Description
+
+AnyRun = Union[FinishedRun, ClassifierRun]
+
+
+def data(manifest: DataManifest, languages: Sequence[str]) -> Iterator[Element]:
+    """Yield the corpus, its numbers of sentence pairs, and the command that prepares it."""
+    if manifest.description:
+        yield Paragraph(f"{manifest.description}.")
+    source = re.compile(rf"((?:raw|clean)/.+)\.{re.escape(languages[0])}")
+    found = [(source.fullmatch(name), lines) for name, lines in manifest.lines.items()]
+    yield Table(
+        "Sentence pairs",
+        ["text", "sentence pairs"],
+        [[Code(match[1]), f"{lines:,}"] for match, lines in found if match],
+        numeric=1,
+    )
+    if manifest.command:
+        yield Preformatted(manifest.command, "bash")
+
+
+def commands(runs: Sequence[AnyRun], names: Sequence[str]) -> Iterator[Element]:
+    """Yield all commands of every run, ready to copy."""
+    for run, name in zip(runs, names):
+        yield Heading(name)
+        if run.description.command:
+            yield Paragraph("One command runs everything:")
+            yield Preformatted(launcher_command(run.description), "bash")
+            yield Paragraph("It runs:")
+        script = run.folder.read_commands()
+        yield Preformatted(script, "bash", folded=f"{run.folder.commands.name} of {name}")
+
+
+def launcher_commands(runs: Sequence[AnyRun]) -> Iterator[Element]:
+    """Yield the launcher's commands that started the runs, each once."""
+    found = [launcher_command(run.description) for run in runs if run.description.command]
+    if found:
+        yield Preformatted("\n".join(dict.fromkeys(found)), "bash")
+
+
+def launcher_command(description: Description) -> str:
+    """Return the command line of the launcher that started a run."""
+    return shlex.join(["capsnmt-run", *map(str, description.command[1:])])
+
+
+def versions(
+    runs: Sequence[AnyRun], names: Sequence[str], machine: Mapping[str, str]
+) -> Iterator[Element]:
+    """Yield the versions that the runs used, and their machines."""
+    columns: List[Tuple[Dict[str, str], List[str]]] = []  # versions, the names that share them
+    for run, name in zip(runs, names):
+        own = versions_of(run)
+        sharing = next((found for each, found in columns if each == own), None)
+        if sharing is None:
+            columns.append((own, [name]))
+        elif name not in sharing:
+            sharing.append(name)
+    packages = sorted({package for each, _ in columns for package in each})
+    header = [", ".join(found) for _, found in columns] if len(columns) > 1 else ["version"]
+    yield Table(
+        "Versions",
+        ["package", *header],
+        [[package, *(each.get(package, NONE) for each, _ in columns)] for package in packages],
+    )
+    descriptions = [run.description for run in runs]
+    devices = {str(each.device): each.device_name or "not recorded" for each in descriptions}
+    trained_on = "; ".join(f"{device} ({name})" for device, name in sorted(devices.items()))
+    yield Paragraph(f"Trained on: {trained_on}.")
+    made_on = "; ".join(f"{key} {value}" for key, value in machine.items())
+    yield Paragraph(f"This report was made on: {made_on}.")
+
+
+def versions_of(run: AnyRun) -> Dict[str, str]:
+    """Return the versions of the evaluation and, where they differ, those of the training."""
+    evaluated: Mapping[str, object] = {}
+    if isinstance(run, FinishedRun):
+        evaluated = next(iter(run.scores.values())).versions
+    used = {package: str(version) for package, version in evaluated.items() if version}
+    return {**used, **run.description.versions}

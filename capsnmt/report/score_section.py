@@ -1,0 +1,72 @@
+"""All scores of a test set, with signatures and tests."""
+
+from __future__ import annotations
+
+import re
+from typing import Iterable, Iterator, List, Mapping, Sequence
+
+from capsnmt.evaluation.document import COMPARABLE, METRICS, Score
+from capsnmt.report.cells import p_cell
+from capsnmt.report.elements import Code, Element, Heading, Inline, Listing, Paragraph, Table
+from capsnmt.runs.finished import FinishedRun
+from capsnmt.runs.systems import p_of
+
+BOOTSTRAP = re.compile(r"bs:\d+\|seed:\d+\|")
+
+
+def scores(runs: Sequence[FinishedRun], names: Sequence[str], test_set: str) -> Iterator[Element]:
+    """Yield the scores of every run on one test set."""
+    evaluations = [run.scores[test_set] for run in runs]
+    title = f"{test_set}: {evaluations[0].reference.segments:,} sentences"
+    yield Heading(title)
+    kinds = [kind for kind in COMPARABLE if all(kind in _tokenized(run, test_set) for run in runs)]
+    signs = [run.output(test_set).sign_test for run in runs]
+    header = ["system", *METRICS.values(), *(f"p ({name})" for name in METRICS.values())]
+    header += [*(["p (sign test)"] if any(signs) else []), *kinds]
+    yield Table(
+        f"All scores on {title}",
+        header,
+        [
+            [
+                name,
+                *(f"{run.output(test_set).score(metric).score:.2f}" for metric in METRICS),
+                *(p_cell(p_of(run, test_set, metric)) for metric in METRICS),
+                *([p_cell(None if sign is None else sign.p_value)] if any(signs) else []),
+                *(f"{_tokenized(run, test_set)[kind].score:.2f}" for kind in kinds),
+            ]
+            for run, name, sign in zip(runs, names, signs)
+        ],
+        numeric=1,
+    )
+    yield Listing(list(_signatures(runs, test_set, kinds)))
+    test = next((each.test for each in evaluations if each.test is not None), None)
+    if test is not None:
+        sign_test = " Sign test: Collins et al. 2005, on BLEU, two-sided." if any(signs) else ""
+        yield Paragraph(
+            f"p: paired bootstrap resampling (Koehn 2004) against {test.baseline}, "
+            f"{test.resamples:,} resamples, seed {test.seed}; this is the primary test. Lower TER "
+            f"is better.{sign_test}"
+        )
+
+
+def _tokenized(run: FinishedRun, test_set: str) -> Mapping[str, Score]:
+    return run.output(test_set).tokenized
+
+
+def _signatures(
+    runs: Sequence[FinishedRun], test_set: str, kinds: Sequence[str]
+) -> Iterator[List[Inline]]:
+    for metric, label in METRICS.items():
+        # the bootstrap's part of a signature does not concern the score, and the baseline has none
+        found = {BOOTSTRAP.sub("", run.output(test_set).score(metric).signature) for run in runs}
+        yield [f"{label}: ", *_codes(found)]
+    for kind in kinds:
+        found = {_tokenized(run, test_set)[kind].signature for run in runs}
+        yield [f"{kind}, comparable only with {COMPARABLE[kind]}: ", *_codes(found)]
+
+
+def _codes(signatures: Iterable[str]) -> Iterator[Inline]:
+    for number, signature in enumerate(sorted(signatures)):
+        if number:
+            yield " and "
+        yield Code(signature)

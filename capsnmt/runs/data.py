@@ -1,0 +1,68 @@
+"""The folder of a prepared corpus, as runs and reports read it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Dict, Mapping
+
+from capsnmt.errors import ConfigurationError
+from capsnmt.files import read_json
+
+
+@dataclass(frozen=True)
+class DataManifest:
+    """What data preparation recorded about a corpus.
+
+    Attributes:
+        description: the corpus in words; empty if the recipe has no description.
+        command: command that prepares the corpus; empty if it was not recorded.
+        lines: text file -> number of lines.
+    """
+
+    description: str
+    command: str
+    lines: Mapping[str, int]
+
+
+@dataclass(frozen=True)
+class PreparedData:
+    """A folder that ``capsnmt-prepare`` wrote."""
+
+    folder: Path
+
+    @property
+    def manifest(self) -> Path:
+        """The record of how each file was made; written last."""
+        return self.folder / "manifest.json"
+
+    def raw(self, test_set: str, language: str) -> Path:
+        """The text of a test set as it was published."""
+        return self.folder / "raw" / f"{test_set}.{language}"
+
+    def read_manifest(self) -> DataManifest:
+        """Read the manifest.
+
+        Raises:
+            ConfigurationError: it is missing or damaged.
+        """
+        value = read_json(self.manifest)
+        try:
+            return DataManifest(
+                str(value.get("description") or ""),
+                str(value.get("command") or ""),
+                _lines(value.get("steps", {})),
+            )
+        except (AttributeError, TypeError, ValueError):
+            raise ConfigurationError(
+                f"{self.manifest}: not a manifest of capsnmt-prepare: prepare the corpus again"
+            ) from None
+
+
+def _lines(steps: Mapping[str, Any]) -> Dict[str, int]:
+    return {
+        name: int(file["lines"])
+        for step in steps.values()
+        for name, file in step.get("files", {}).items()
+        if "lines" in file
+    }
