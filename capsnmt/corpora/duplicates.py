@@ -1,4 +1,4 @@
-"""Finding the repeated pairs of a corpus of any size in little memory."""
+"""Find the repeated pairs of a corpus of any size in little memory."""
 
 from __future__ import annotations
 
@@ -14,21 +14,24 @@ ENTRY = np.dtype([("digest", "V16"), ("line", "<u8")])
 
 
 def entry(line: int, source: str, target: str) -> bytes:
-    """Return the digest and the number of a pair, as `mark_repeated` takes them."""
+    """Return the digest and the line number of a pair, as `mark_repeated` expects them."""
     text = f"{source}\n{target}".encode()
     return hashlib.blake2b(text, digest_size=16).digest() + line.to_bytes(8, "little")
 
 
 def mark_repeated(entries: Iterable[bytes], lines: int, folder: Path) -> Path:
-    """Write which of `lines` pairs repeat an earlier one to a file of a byte each.
+    """Write one byte for each line of a corpus: whether the pair repeats an earlier one.
 
-    The digests are spread over `BUCKETS` files, each of which is looked at alone, so that the
-    memory is that of a 256th of them: 2 MB for the 20.6M pairs of WMT17.
+    The digests are distributed over `BUCKETS` files, which are processed one by one: the memory is
+    that of one bucket, 2 MB for the 20.6M pairs of WMT17.
 
     Args:
-        entries: of the pairs that count, in order, many at a time.
-        lines: of the corpus.
-        folder: is made, for 25 bytes a pair.
+        entries: entries of the pairs to compare, in order and concatenated into chunks.
+        lines: number of lines of the corpus.
+        folder: created for the result and its buckets; 25 bytes a pair.
+
+    Returns:
+        the file of bytes.
     """
     folder.mkdir()
     with ExitStack() as stack:

@@ -1,7 +1,7 @@
-"""The formats of parallel corpora: each gives the sentences of one language, one a line.
+"""Readers of the formats of parallel corpora: each yields the sentences of one language.
 
-Every reader takes the lines of a file, its path and how many lines came before these, for what it
-says of an error, and the column of a table.
+A reader takes the lines of a file, its path, the column of a table, and the number of lines before
+these; path and number are for errors.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from capsnmt.errors import ConfigurationError
 SEGMENT = re.compile(r"<seg\b[^>]*>(.*?)</seg\s*>", re.IGNORECASE)
 OPENED = re.compile(r"<seg\b", re.IGNORECASE)
 LONGEST_SEGMENT = 1 << 20  # characters
-# What IWSLT's training files say about a talk between its sentences, each on a line of its own.
+# Metadata of a talk in IWSLT's training files, one element a line between the sentences.
 TALK = re.compile(
     r"\s*</?(?:url|keywords|speaker|talkid|title|description|reviewer|translator|doc|transcript"
     r"|refset|srcset|mteval)\b",
@@ -32,23 +32,23 @@ def read_plain(lines: Iterable[str], path: Path, column: int, before: int) -> It
 
 
 def read_moses(lines: Iterable[str], path: Path, column: int, before: int) -> Iterator[str]:
-    """Yield the lines of a text that Moses' tokeniser has escaped, without its escapes.
+    """Yield the lines of a text that Moses' tokeniser has escaped, without the escapes.
 
     D: ``&apos;`` and the like become characters again: an evaluation would count them as words.
     """
-    # The pipe and the brackets are numeric references, which html.unescape knows too.
+    # Moses writes pipe and brackets as numeric references, which html.unescape decodes too.
     return map(html.unescape, lines)
 
 
 def read_segments(lines: Iterable[str], path: Path, column: int, before: int) -> Iterator[str]:
     """Yield the ``<seg>`` elements of NIST's SGM or of IWSLT's XML.
 
-    D: no XML parser, because neither is always well-formed XML (``&`` stands for itself in some);
-    entities become characters, as in mteval-v13a and in the training text. A segment may span
+    D: no XML parser, because not all of these files are well-formed (some have a bare ``&``).
+    Entities become characters, as in mteval-v13a and in the training text. A segment may span
     lines.
 
     Raises:
-        ConfigurationError: the file has no segment, or one that does not end.
+        ConfigurationError: the file has no segment, or one without an end.
     """
     pending, segments = "", 0
     for line in lines:
@@ -70,14 +70,14 @@ def read_segments(lines: Iterable[str], path: Path, column: int, before: int) ->
 def read_talks(lines: Iterable[str], path: Path, column: int, before: int) -> Iterator[str]:
     """Yield the sentences of IWSLT's ``train.tags`` files.
 
-    D: lines that begin with a tag (``<url>``, ``<keywords>``, ``<title>``, ...) are about the
-    talk and are dropped; fairseq's script keeps the text of titles and descriptions.
+    D: lines that begin with a tag (``<url>``, ``<keywords>``, ``<title>``, ...) describe the talk
+    and are dropped; fairseq's script keeps the text of titles and descriptions.
     """
     return (line.strip() for line in lines if not TALK.match(line))
 
 
 def read_columns(lines: Iterable[str], path: Path, column: int, before: int) -> Iterator[str]:
-    """Yield column `column`, from 1, of a tab-separated file such as News Commentary's from v14.
+    """Yield one column, counted from 1, of a tab-separated file such as News Commentary v14.
 
     Raises:
         ConfigurationError: a line has fewer columns.
@@ -102,20 +102,20 @@ FORMATS: dict[str, Reader] = {
     "iwslt-tags": read_talks,
     "tsv": read_columns,
 }
-# Those that have a sentence on every line, whatever stands on the others.
+# Formats that can be read line by line, without the context of other lines.
 LINE_BY_LINE = {"plain", "moses", "tsv"}
 
 
 def read_text(path: Path, kind: str, encoding: str, column: int) -> Iterator[str]:
-    """Yield the sentences of a file in the format `kind`.
+    """Yield the sentences of a file.
 
     Args:
         path: the file, plain or gzipped.
-        kind: a key of `FORMATS`.
-        encoding: of the text.
-        column: from 1, of a ``tsv``.
+        kind: its format, a key of `FORMATS`.
+        encoding: the encoding of the text.
+        column: the column of a ``tsv``, counted from 1.
 
     Raises:
-        ConfigurationError: the file is missing, damaged, or not in that format or encoding.
+        ConfigurationError: the file is missing, damaged, or in another format or encoding.
     """
     return FORMATS[kind](read_lines(path, encoding), path, column, 0)

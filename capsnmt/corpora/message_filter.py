@@ -1,10 +1,10 @@
-"""Which messages of a catalogue are sentence pairs worth learning from."""
+"""A filter for the messages of a catalogue: which are useful sentence pairs."""
 
 from __future__ import annotations
 
 import re
 
-# What programs fill in or interpret; a translation of it teaches nothing and often differs.
+# Text that programs fill in or interpret; it is not language and its translation often differs.
 PLACEHOLDER = re.compile(
     r"%\(\w+\)|%[-#0+ ]?\d*\.?\d*[diouxXeEfFgGcrsa%](?![a-z])"  # %(name)s, %s, %5.2f, %%
     r"|\{|\}"  # {name}, {{ name }}, ${name}
@@ -19,11 +19,11 @@ ADDRESS = re.compile(
     r"https?:|www\.|\w@\w|\w/\w+/|\w\.(?:com|org|net|html?|py|po)\b", re.IGNORECASE
 )
 MAX_LENGTH = 400  # characters
-MIN_LETTERS = 0.6  # of all characters but spaces
+MIN_LETTERS = 0.6  # share of all characters except spaces
 
 
 def one_line(text: str) -> str:
-    """Return the message with every run of white space as one space."""
+    """Replace every run of white space by one space."""
     return " ".join(text.split())
 
 
@@ -35,13 +35,13 @@ def _letters(text: str) -> float:
 
 
 def fault(english: str, translation: str, max_ratio: float) -> str | None:
-    """Return why the pair is no training material, or None.
+    """Return the reason to drop a pair, or None.
 
     Args:
         english: the message, on one line.
         translation: its translation, on one line.
-        max_ratio: characters of the longer for each of the shorter; above it one of the two
-            says something else. Messages of a few characters are let off.
+        max_ratio: maximal ratio of the two lengths in characters; above it the meanings differ.
+            Messages of a few characters are exempt.
     """
     both = english, translation
     lengths = len(english), len(translation)

@@ -1,4 +1,4 @@
-"""A function over many items, on several cores, in order and in bounded memory."""
+"""Apply a function to many items on several cores, in order and in bounded memory."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-CHUNKS_A_WORKER = 8  # on their way at any time
+CHUNKS_A_WORKER = 8  # in progress at any time
 
 _function: Callable[[Any], Any]
 
 
 def _end_with(parent: int) -> None:
-    # A parent killed with SIGKILL cannot stop its pool; orphans would wait for work for ever.
+    # A parent killed with SIGKILL cannot stop its pool; orphans would wait for work forever.
     while os.getppid() == parent:
         time.sleep(1)
     os._exit(1)
 
 
 def _start(make: Callable[..., Callable[[Any], Any]], arguments: tuple, parent: int) -> None:
-    # Ctrl-C reaches the whole group; the parent alone answers it.
+    # Ctrl-C reaches the process group; only the parent handles it.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     global _function
     _function = make(*arguments)
@@ -40,14 +40,14 @@ def map_items(
     items: Sequence[Any],
     workers: int,
 ) -> Iterator[Any]:
-    """Yield ``make(*arguments)(item)`` for every item, in the order of `items`.
+    """Yield ``make(*arguments)(item)`` for every item, in the order of ``items``.
 
     Args:
         make: a module-level function; each worker calls it once, so that models and tables
-            need not travel between processes.
-        arguments: what `make` is called with.
-        items: what they share; only a few a worker are begun ahead of what is yielded.
-        workers: processes; 1 stays in this one, and there are never more than items.
+            need not be sent between processes.
+        arguments: the arguments of ``make``.
+        items: the items; only a few for each worker are started before they are consumed.
+        workers: number of processes, at most one for each item; 1 uses this process.
     """
     workers = min(workers, len(items))
     if workers <= 1:
@@ -57,7 +57,7 @@ def map_items(
     stopped = threading.Event()
 
     def offered() -> Iterator[Any]:
-        # The pool would begin all items at once and keep every result until it is asked for.
+        # The pool would start all items at once and keep every result until it is consumed.
         for item in items:
             while not room.acquire(timeout=0.1):
                 if stopped.is_set():

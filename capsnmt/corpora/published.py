@@ -1,4 +1,4 @@
-"""Corpora as they are published: archives or plain files, in any of the formats of `formats`."""
+"""Published corpora: archives or plain files, in any format of `formats`."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ from capsnmt.settings import build
 
 @dataclass(frozen=True)
 class Piece:
-    """A part of a split that two files, or members of archives, hold.
+    """A part of a split, in two files or in members of archives.
 
     Attributes:
-        file: name of the published file; ``{language}`` stands for either language.
+        file: name of the published file; ``{language}`` is replaced by each language.
         members: pattern of the members of an archive, or language -> pattern; see
-            `capsnmt.corpora.archive.unpack`. Of several the order is that of their names.
+            `capsnmt.corpora.archive.unpack`. Several members are read in the order of their names.
         format: a key of `FORMATS`.
-        encoding: of the text.
-        columns: language -> column, from 1, of a ``tsv``.
-        name: what ``--corpora`` calls it.
+        encoding: the encoding of the text.
+        columns: language -> column of a ``tsv``, counted from 1.
+        name: its name for ``--corpora``.
     """
 
     file: str
@@ -39,13 +39,13 @@ class Piece:
     name: str = ""
 
     def source(self, language: str) -> str:
-        """Return the name of the file with the side in `language`."""
+        """Return the name of the file with the side in ``language``."""
         return self.file.replace("{language}", language)
 
     def pattern(self, language: str) -> str:
-        """Return what the members with the side in `language` are called; empty: it is no archive.
+        """Return the pattern of the members with the side in ``language``.
 
-        Where a plain file is had from an archive instead, its name is the member's.
+        If an archive replaces a plain file, its member has the name of that file.
         """
         if not self.members:
             return self.source(language)
@@ -58,12 +58,12 @@ class Published:
     """A corpus of published files.
 
     Attributes:
-        files: name -> where it is had; text is short for the checksum alone.
-        splits: split -> its pieces; text is short for one piece, a plain file.
-        mirrors: addresses of folders that have the files by their names.
-        alone: name of a training corpus -> what to expect if it is the only one.
-        lines: split -> how many the papers' has; another number is worth a warning.
-        corpora: names of the training corpora that are used; none for all.
+        files: name -> source; a text is a checksum without URLs.
+        splits: split -> its pieces; a text is one plain file.
+        mirrors: URLs of folders that have the files by their names.
+        alone: name of a training corpus -> the warning if it is the only one.
+        lines: split -> number of lines in the papers; any other number causes a warning.
+        corpora: names of the training corpora in use; empty for all.
     """
 
     files: Mapping[str, SourceFile]
@@ -102,7 +102,7 @@ class Published:
         return replace(corpus, files=files, splits=splits)
 
     def choose(self, names: Iterable[str]) -> Published:
-        """Return the corpus with only the training corpora `names`.
+        """Return the corpus with only some of its training corpora.
 
         Raises:
             ConfigurationError: one is unknown.
@@ -118,7 +118,7 @@ class Published:
         return replace(self, splits={**self.splits, "train": kept}, corpora=tuple(names))
 
     def warning(self) -> str:
-        """Return what to expect of these training corpora; empty where nothing is to be said."""
+        """Return the warning about the chosen training corpora; usually none."""
         names = {piece.name for piece in self.splits["train"]}
         return self.alone.get(next(iter(names)), "") if len(names) == 1 else ""
 
@@ -182,7 +182,7 @@ class Published:
         return ((split, piece) for split, pieces in self.splits.items() for piece in pieces)
 
     def settings(self) -> dict[str, Any]:
-        """Return what, beside the files' contents, decides the pairs."""
+        """Return all that decides the pairs apart from the files' contents."""
         return {
             "splits": {
                 split: [
@@ -193,10 +193,11 @@ class Published:
         }
 
     def fetch(self, store: Store, languages: tuple[str, str]) -> dict[str, Path]:
-        """Return where each published file that a split needs lies.
+        """Return the path of each published file that a split needs; fetch missing ones.
 
         Raises:
-            ConfigurationError: a file is missing, or cannot be had from any mirror.
+            ConfigurationError: a file is missing and may not be fetched.
+            ExecutionError: no mirror provides a file.
         """
         names = [piece.source(side) for _, piece in self._pieces() for side in languages]
         try:
@@ -213,7 +214,7 @@ class Published:
             ) from None
 
     def members(self, name: str, languages: tuple[str, str]) -> list[str]:
-        """Return the patterns of the members that are needed of the file `name`."""
+        """Return the patterns of the members that are needed from the file ``name``."""
         patterns = [
             piece.pattern(side)
             for _, piece in self._pieces()
@@ -225,13 +226,13 @@ class Published:
     def parts(
         self, sources: Mapping[str, Path], source: str, target: str, workers: int
     ) -> tuple[Mapping[str, Iterable[Part]], Mapping[str, Any]]:
-        """Return each split's pairs of raw lines, as a stream; there is nothing to note.
+        """Return the pairs of raw lines of each split, as a stream; and no notes.
 
         Args:
-            sources: file name -> where it lies, or the folder where it was unpacked.
+            sources: file name -> its path, or the folder with its unpacked members.
             source: the source language.
             target: the target language.
-            workers: processes.
+            workers: number of processes.
         """
         return {
             split: chain.from_iterable(
@@ -250,9 +251,9 @@ class Published:
         sides = [_texts(sources[piece.source(side)], piece.pattern(side)) for side in languages]
         if len(sides[0]) != len(sides[1]):
             raise ConfigurationError(
-                f"{piece.file}: {len(sides[0])} members are like {piece.pattern(languages[0])} "
-                f"but {len(sides[1])} like {piece.pattern(languages[1])}: it is another version "
-                f"than the recipe's"
+                f"{piece.file}: {len(sides[0])} members match {piece.pattern(languages[0])} but "
+                f"{len(sides[1])} match {piece.pattern(languages[1])}: it is not the recipe's "
+                f"version"
             )
         columns = tuple(piece.columns.get(side, 1) for side in languages)
         how = piece.format, piece.encoding, columns
@@ -281,15 +282,15 @@ def _make_reader(kind: str, encoding: str, columns: tuple[int, ...]) -> Callable
 
 
 def _texts(path: Path, pattern: str) -> list[Path]:
-    """Return the text files of a source: itself, or what was unpacked of it."""
+    """Return the text files of a source: itself, or its unpacked members."""
     if not path.is_dir():
         return [path]
     paths = [path]
     for part in pattern.split(INSIDE):
-        paths = [entry for folder in paths for entry in _like(folder, part)]
+        paths = [entry for folder in paths for entry in _matching(folder, part)]
     return [path for path in paths if path.is_file()]
 
 
-def _like(folder: Path, pattern: str) -> list[Path]:
+def _matching(folder: Path, pattern: str) -> list[Path]:
     entries = {entry.relative_to(folder).as_posix(): entry for entry in folder.rglob("*")}
     return [entry for name, entry in sorted(entries.items()) if matches(name, pattern)]

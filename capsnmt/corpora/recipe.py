@@ -1,4 +1,4 @@
-"""Recipes: what a corpus is made of and how it is prepared, in YAML."""
+"""Recipes: YAML files that say what a corpus consists of and how it is prepared."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ PAIR = re.compile("[a-z]{2,3}-[a-z]{2,3}")
 
 
 class Corpus(Protocol):
-    """What the engine asks of a kind of corpus."""
+    """The interface of a kind of corpus."""
 
     tools: ClassVar[tuple[str, ...]]
 
@@ -33,27 +33,27 @@ class Corpus(Protocol):
 
     @property
     def lines(self) -> Mapping[str, int]:
-        """Return how many lines the papers' splits have, where that is known."""
+        """Return the number of lines of each split in the papers, if known."""
 
     def check(self, language: str, where: str) -> None:
-        """Raise a ConfigurationError that starts with `where` if `language` cannot be had."""
+        """Raise a ConfigurationError, starting with ``where``, if a language is missing."""
 
     def settings(self) -> dict[str, Any]:
-        """Return what, beside the sources' contents, decides the pairs."""
+        """Return all that decides the pairs apart from the sources' contents."""
 
     def fetch(self, store: Store, languages: tuple[str, str]) -> dict[str, Path]:
-        """Return the files of the corpus by name, fetched unless they are in the store."""
+        """Return the files of the corpus by name; fetch those that the store lacks."""
 
     def members(self, name: str, languages: tuple[str, str]) -> list[str]:
-        """Return what to unpack of the file `name` if it is an archive; nothing: it is not."""
+        """Return the patterns of members to unpack from a file; empty if it is no archive."""
 
     def warning(self) -> str:
-        """Return what the user must know before training on this corpus; mostly nothing."""
+        """Return a warning about training on this corpus; usually empty."""
 
     def parts(
         self, sources: Mapping[str, Path], source: str, target: str, workers: int
     ) -> tuple[Mapping[str, Iterable[Part]], Mapping[str, Any]]:
-        """Return each split's pairs of raw lines, and notes for the manifest."""
+        """Return the pairs of raw lines of each split, and notes for the manifest."""
 
 
 def _catalogues(values: Any, origin: str, section: str) -> Catalogues:
@@ -72,11 +72,11 @@ class Recipe:
 
     Attributes:
         name: the file's name, without ``.yaml``.
-        description: one line for people.
+        description: one line for the user.
         pair: SOURCE-TARGET, ISO 639-1.
-        corpus: where the raw pairs come from.
+        corpus: the source of the raw pairs.
         tokenisers: language -> key of `TOKENISERS`.
-        segmentation: how words become subwords.
+        segmentation: how words are split into subwords.
         cleaning: limits for training pairs.
     """
 

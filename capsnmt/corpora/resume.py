@@ -1,4 +1,4 @@
-"""HTTP downloads that go on where a cut connection or a killed run left them."""
+"""HTTP downloads that resume after a cut connection or a kill."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from capsnmt.files import remove, temporary_path
 
 SECONDS_WITHOUT_DATA = 30
 NOT_THERE = {400, 401, 403, 404, 405, 410}
-BLOCK = 1 << 16  # what a cut connection loses at most
+BLOCK = 1 << 16  # the most that a cut connection loses
 
 
 class NotThereError(Exception):
-    """The server has understood and refuses; asking again is of no use, so pooch must not."""
+    """The server refuses for good, so that pooch must not retry."""
 
     def __init__(self, status: int):
         super().__init__(f"HTTP status {status}")
@@ -27,9 +27,9 @@ class NotThereError(Exception):
 class ResumingDownloader:
     """A downloader for pooch, which has none that resumes.
 
-    What has arrived lies in `partial`, and beside it what the server says identifies the version
-    of the file. The rest is asked for with ``Range`` and ``If-Range`` (RFC 9110, sections 13.1.5
-    and 14.2): a server that cannot continue that version sends the whole file.
+    ``partial`` holds the bytes that have arrived, and a file next to it the server's identifier of
+    the version. The rest is requested with ``Range`` and ``If-Range`` (RFC 9110, sections 13.1.5
+    and 14.2): a server that cannot continue that version sends the complete file.
     """
 
     def __init__(self, partial: Path):
@@ -37,11 +37,11 @@ class ResumingDownloader:
         self.about = partial.with_name(f"{partial.name}.json")
 
     def __call__(self, url: str, output_file: str, pooch: Any) -> None:
-        """Put the file at `url` in the place of `output_file`; `pooch` is not used.
+        """Fetch ``url`` to ``output_file``; ``pooch`` is not used.
 
         Raises:
-            NotThereError: the server will never give the file.
-            requests.RequestException: as requests does; what has arrived is kept.
+            NotThereError: the server does not have the file.
+            requests.RequestException: the transfer failed; the bytes that have arrived are kept.
         """
         start, validator = self._resumable(url)
         headers = {"Accept-Encoding": "identity"}
@@ -50,13 +50,13 @@ class ResumingDownloader:
         timeout = (SECONDS_WITHOUT_DATA, SECONDS_WITHOUT_DATA)
         with requests.get(url, headers=headers, stream=True, timeout=timeout) as response:
             if response.status_code == requests.codes.requested_range_not_satisfiable:
-                remove(self.partial)  # nothing is left to ask for: the retry starts anew
+                remove(self.partial)  # the range is empty: the retry starts again
             elif response.status_code in NOT_THERE:
                 raise NotThereError(response.status_code)
             response.raise_for_status()
             if response.status_code != requests.codes.partial_content:
                 start = 0
-                remove(self.partial)  # before the server's word on the new version is written
+                remove(self.partial)  # before the identifier of the new version is written
             self._remember(url, response)
             length = response.headers.get("Content-Length", "")
             total = start + int(length) if length.isdecimal() else None
@@ -67,7 +67,7 @@ class ResumingDownloader:
         self.about.unlink()
 
     def _resumable(self, url: str) -> tuple[int, str]:
-        """Return how many bytes are here of which version of the file at `url`."""
+        """Return the number of bytes that have arrived, and the version's identifier."""
         try:
             about = json.loads(self.about.read_text(encoding="utf-8"))
             if about["url"] == url and about["validator"]:
@@ -77,7 +77,7 @@ class ResumingDownloader:
         return 0, ""
 
     def _remember(self, url: str, response: requests.Response) -> None:
-        # A weak ETag names what is equal enough for readers, not for the bytes of a range.
+        # A weak ETag may stay the same when the bytes change.
         validator = response.headers.get("ETag", "")
         if not validator or validator.startswith("W/"):
             validator = response.headers.get("Last-Modified", "")
@@ -86,7 +86,7 @@ class ResumingDownloader:
         os.replace(part, self.about)
 
     def discard_unless_resumable(self, url: str) -> None:
-        """Remove what has arrived if the rest of it cannot be had from `url`."""
+        """Remove a partial download that cannot be resumed from ``url``."""
         if not self._resumable(url)[0]:
             remove(self.partial)
             remove(self.about)

@@ -1,4 +1,4 @@
-"""Subwords: byte-pair encoding (Sennrich et al. 2016) by subword-nmt, or by sentencepiece."""
+"""Subwords by byte-pair encoding (Sennrich et al. 2016) with subword-nmt or sentencepiece."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ from capsnmt.corpora.blocks import Block, LineFunction, cut
 from capsnmt.corpora.parallel import map_items
 from capsnmt.errors import ConfigurationError
 
-SENTENCES = 10_000_000  # that sentencepiece keeps in memory
+SENTENCES = 10_000_000  # sentences that sentencepiece keeps in memory
 
 
 @dataclass(frozen=True)
 class Segmentation:
-    """How words become subwords.
+    """How words are split into subwords.
 
     Attributes:
-        size: operations of ``bpe``; pieces of ``sentencepiece``.
+        size: merge operations of ``bpe``; pieces of ``sentencepiece``.
         method: ``bpe`` or ``sentencepiece``.
         joint: one model and one dictionary for both languages, or one for each.
     """
@@ -37,7 +37,11 @@ class Segmentation:
     joint: bool = True
 
     def check(self, where: str) -> None:
-        """Raise a ConfigurationError that starts with `where` if a value cannot be."""
+        """Raise unless the values are allowed.
+
+        Raises:
+            ConfigurationError: one is not; the message starts with ``where``.
+        """
         if self.method not in METHODS:
             raise ConfigurationError(
                 f"{where}: segmentation method {self.method!r}: use {', '.join(METHODS)}"
@@ -48,20 +52,20 @@ class Segmentation:
             )
 
     def model(self, language: str) -> str:
-        """Return the name of the file with the model for `language`."""
+        """Return the file name of the model for a language."""
         return MODELS[self.method] + ("" if self.joint else f".{language}")
 
     def learn(self, models: Mapping[Path, list[Path]], workers: int) -> None:
-        """Learn each of `models` from all its texts together.
+        """Learn each of ``models`` from all its texts together.
 
         Raises:
-            ConfigurationError: the texts are too small.
+            ConfigurationError: the texts are too short.
         """
         METHODS[self.method](models, self.size, workers)
 
     @property
     def tool(self) -> str:
-        """Return the distribution that does it."""
+        """Return the distribution that implements the method."""
         return {"bpe": "subword-nmt", "sentencepiece": "sentencepiece"}[self.method]
 
 
@@ -70,7 +74,7 @@ def _make_counter() -> Callable[[Block], Counter[str]]:
 
 
 def count_words(texts: list[Path], workers: int) -> Counter[str]:
-    """Return how often each word stands in `texts`; the memory is that of the vocabulary."""
+    """Count the words of ``texts``; only the vocabulary is in memory."""
     words: Counter[str] = Counter()
     blocks = [block for path in texts for block in cut(path)]
     for counts in map_items(_make_counter, (), blocks, workers):
@@ -79,11 +83,11 @@ def count_words(texts: list[Path], workers: int) -> Counter[str]:
 
 
 def learn_merges(words: Counter[str], codes: Path, merges: int) -> None:
-    """Learn `merges` operations on counted words and write them to `codes`."""
-    # subword-nmt shows its own bar, which is noise anywhere but on a terminal.
+    """Learn ``merges`` operations from word counts and write them to ``codes``."""
+    # subword-nmt shows a progress bar, which is noise unless on a terminal.
     quiet = io.StringIO() if not sys.stderr.isatty() else sys.stderr
     entries = (f"{word} {count}" for word, count in words.items())
-    # It fails where no word has two characters, and writes nothing where none comes twice.
+    # It fails if no word has two characters, and writes nothing if no pair occurs twice.
     with (
         codes.open("w", encoding="utf-8", newline="\n") as stream,
         contextlib.suppress(ValueError),
@@ -97,13 +101,13 @@ def _make_merger(merges: int) -> Callable[[tuple[Counter[str], Path]], None]:
 
 
 def learn_codes(models: Mapping[Path, list[Path]], merges: int, workers: int) -> None:
-    """Learn `merges` operations for each of `models` from all its texts together.
+    """Learn ``merges`` operations for each of ``models`` from all its texts together.
 
-    Words are counted on all `workers`. The merges follow from one another, so that one process
-    learns them, for each model at the same time.
+    All ``workers`` count words. Each merge depends on the previous ones, so that one process learns
+    a model; the models are learned at the same time.
 
     Raises:
-        ConfigurationError: no two characters come twice in a word of the texts.
+        ConfigurationError: no pair of characters occurs twice in the texts.
     """
     counted = [(count_words(texts, workers), codes) for codes, texts in models.items()]
     for _ in map_items(_make_merger, (merges,), counted, workers):
@@ -112,18 +116,18 @@ def learn_codes(models: Mapping[Path, list[Path]], merges: int, workers: int) ->
         with codes.open("rb") as written:
             if sum(1 for _ in written) < 2:
                 raise ConfigurationError(
-                    f"no BPE can be learned: no two characters come twice in a word of "
-                    f"{' and '.join(map(str, texts))}; give a larger corpus"
+                    f"no BPE can be learned: no pair of characters occurs twice in the words of "
+                    f"{' and '.join(map(str, texts))}: give a larger corpus"
                 )
 
 
 def learn_pieces(models: Mapping[Path, list[Path]], pieces: int, workers: int) -> None:
-    """Learn a sentencepiece model with a vocabulary of `pieces` for each of `models`.
+    """Learn a sentencepiece model with a vocabulary of ``pieces`` for each of ``models``.
 
-    D: its BPE and not its unigram model, which depends on the number of threads.
+    D: its BPE, because its unigram model depends on the number of threads.
 
     Raises:
-        ConfigurationError: the texts are too small for so many pieces.
+        ConfigurationError: the texts are too short for so many pieces.
     """
     for model, texts in models.items():
         lines = chain.from_iterable(path.open(encoding="utf-8", newline="\n") for path in texts)
@@ -154,7 +158,7 @@ MODELS = {"bpe": "codes", "sentencepiece": "sentencepiece.model"}
 
 
 def make_segmenter(method: str, model: str) -> LineFunction:
-    """Return the function that segments a tokenised line with the model in the file `model`."""
+    """Return the function that segments a tokenised line with the model in a file."""
     if method == "sentencepiece":
         processor = sentencepiece.SentencePieceProcessor(model_file=model)
         return lambda line: " ".join(processor.encode(line, out_type=str))

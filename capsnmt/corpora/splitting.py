@@ -1,4 +1,4 @@
-"""Train, valid and test without leakage, and stable when the corpus grows."""
+"""Training, validation and test sets without leakage, stable when the corpus grows."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ PER_MILLE = 1000
 
 
 def sentence_key(sentence: str) -> str:
-    """Return what two sentences share that differ in case, space or punctuation only."""
+    """Return a key that ignores case, space and punctuation."""
     folded = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", sentence).casefold())
     return "".join(filter(str.isalnum, folded)) or folded.strip()
 
@@ -18,8 +18,8 @@ def sentence_key(sentence: str) -> str:
 def unique_pairs(pairs: Iterable[tuple[str, str]]) -> Iterator[tuple[str, str]]:
     """Yield the pairs whose source and target are both new, by `sentence_key`.
 
-    What remains is one-to-one, so that a split by the source is a split by the target too. The
-    first pair wins: pairs added at the end never take an earlier one away.
+    The remaining pairs are one-to-one, so that a split by source is also a split by target. The
+    first pair is kept: pairs added at the end never remove an earlier one.
     """
     sources: set[str] = set()
     targets: set[str] = set()
@@ -32,11 +32,11 @@ def unique_pairs(pairs: Iterable[tuple[str, str]]) -> Iterator[tuple[str, str]]:
 
 
 def split_name(sentence: str, held_out: Mapping[str, int]) -> str:
-    """Return the split of a sentence, from a hash of it and nothing else.
+    """Return the split of a sentence, which depends only on its hash.
 
     Args:
         sentence: the English side, whichever direction is translated.
-        held_out: split -> share in per mille; the rest is train.
+        held_out: split -> share in per mille; the rest is the training set.
     """
     digest = hashlib.sha256(sentence_key(sentence).encode("utf-8")).digest()
     place = int.from_bytes(digest[:8], "big") % PER_MILLE

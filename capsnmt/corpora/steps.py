@@ -1,4 +1,4 @@
-"""The steps of a preparation: what each reads, writes and depends on."""
+"""The steps of a preparation: the inputs, outputs and settings of each."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ def _make_unpacker() -> Callable[[tuple[Path, list[str], Path]], None]:
 class Preparation:
     """The steps of one recipe into one output folder.
 
-    Layout of the folder: ``sources/`` what was fetched; ``extracted/ARCHIVE/`` the members that are
-    needed; ``raw/SPLIT.LANGUAGE`` text as it was published, which scores are computed against;
-    ``tokenised/``; ``clean/`` the training pairs kept; ``bpe/`` segmented text and the model;
-    ``limited/`` the segmented training pairs within ``max_subwords``, if the recipe has it;
-    ``bin/`` the fairseq data-bin; and ``manifest.json``.
+    Layout of the folder: ``sources/`` fetched files; ``extracted/ARCHIVE/`` unpacked members;
+    ``raw/SPLIT.LANGUAGE`` text as published, to score against; ``tokenised/``; ``clean/`` the
+    training pairs kept; ``bpe/`` segmented text and the model; ``limited/`` the segmented training
+    pairs within ``max_subwords``, if the recipe sets it; ``bin/`` the fairseq data-bin; and
+    ``manifest.json``.
     """
 
     def __init__(self, recipe: Recipe, folder: Path, workers: int):
@@ -51,7 +51,7 @@ class Preparation:
         return {name: self.folder / name for name in names}
 
     def extract(self, archives: Mapping[str, Path]) -> Step:
-        """Unpack what the recipe needs of its archives, several at the same time."""
+        """Unpack the members that the recipe needs, from several archives at the same time."""
         patterns = {name: self.recipe.corpus.members(name, self.languages) for name in archives}
 
         def run(paths: list[Path]) -> None:
@@ -77,8 +77,8 @@ class Preparation:
                 expected = recipe.corpus.lines.get(split, written.lines)
                 if written.lines != expected:
                     say(
-                        f"  WARNING: {split} has {written.lines:,} pairs, the papers' has "
-                        f"{expected:,}"
+                        f"  WARNING: {split} has {written.lines:,} pairs, and {expected:,} in the "
+                        f"papers"
                     )
             return notes
 
@@ -117,7 +117,7 @@ class Preparation:
         )
 
     def clean(self) -> Step:
-        """Drop training pairs that teach nothing; valid and test stay as they are."""
+        """Drop useless training pairs; the validation and test sets stay unchanged."""
         read, limits = self.names("tokenised", "train"), self.recipe.cleaning
 
         def run(paths: list[Path]) -> dict[str, Any]:
@@ -147,7 +147,7 @@ class Preparation:
         return {"pairs": dict(sorted(counts.items()))}
 
     def learn(self) -> Step:
-        """Learn subwords on the clean training text only, each language's or one for both."""
+        """Learn subwords from the clean training text, for each language or for both."""
         segmentation = self.recipe.segmentation
         texts: dict[str, list[str]] = {}
         for language in self.languages:
@@ -186,7 +186,7 @@ class Preparation:
         )
 
     def limit(self) -> Step:
-        """Drop training pairs of too many subwords."""
+        """Drop training pairs with too many subwords."""
         read, limits = self.names("bpe", "train"), self.recipe.cleaning
 
         def run(paths: list[Path]) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Normalisation and tokenisation: one line of text to one line of tokens."""
+"""Normalisation and tokenisation: a line of text to a line of tokens."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from sacremoses import MosesPunctNormalizer, MosesTokenizer
 
 from capsnmt.errors import ConfigurationError
 
-# The blocks sacreBLEU's `zh` tokeniser separates: ideographs, their punctuation, wide forms.
+# The blocks that sacreBLEU's `zh` tokeniser separates: ideographs, punctuation, wide forms.
 CHINESE = re.compile(
     "([\u2e80-\u2fdf\u3000-\u303f\u31c0-\u31ef\u3400-\u4dbf\u4e00-\u9fff"
     "\uf900-\ufaff\ufe30-\ufe4f\uff00-\uffef\U00020000-\U0002fa1f])"
 )
 BETWEEN_CHINESE = re.compile(rf"(?<={CHINESE.pattern[1:-1]})\s+(?={CHINESE.pattern[1:-1]})")
-# Characters that fairseq, Python and Unix tools disagree on whether they end a line.
+# Characters that end a line for some of fairseq, Python and Unix tools, and not for others.
 CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f\x85\u2028\u2029\ufeff]")
 
 LineFunction = Callable[[str], str]
@@ -36,8 +36,8 @@ def _moses(language: str) -> LineFunction:
 
 
 def _characters(language: str) -> LineFunction:
-    # What is left between the characters is mostly Latin; sacremoses' own rules for Chinese, which
-    # expect unsegmented text, take seconds to build.
+    # The text between the characters is mostly Latin; sacremoses' rules for Chinese, which expect
+    # unsegmented text, take seconds to build.
     moses = _moses("en")
     return lambda line: moses(CHINESE.sub(r" \1 ", line))
 
@@ -45,11 +45,11 @@ def _characters(language: str) -> LineFunction:
 def _jieba(language: str) -> LineFunction:
     jieba.setLogLevel(logging.WARNING)
     words = jieba.Tokenizer()
-    # jieba would load whatever lies under its cache's name in the shared temporary folder.
+    # jieba would trust any file with its cache's name in the shared temporary folder.
     with tempfile.TemporaryDirectory() as private:
         words.tmp_dir = private
         words.initialize()
-    # D: spaces between Chinese characters go: parts of CWMT come segmented by other rules.
+    # D: spaces between Chinese characters are dropped: parts of CWMT are segmented by other rules.
     return lambda line: " ".join(" ".join(words.cut(BETWEEN_CHINESE.sub("", line))).split())
 
 
@@ -66,16 +66,16 @@ TOKENISERS: dict[str, Callable[[str], LineFunction]] = {
 
 
 def make_tokeniser(name: str, language: str) -> LineFunction:
-    """Return the function from a raw line to its tokens, separated by single spaces.
+    """Return the function that maps a raw line to its tokens, separated by single spaces.
 
-    Text is first put into Unicode NFC, because Vietnamese is published in both compositions.
+    Text is first normalised to Unicode NFC: Vietnamese is published composed and decomposed.
 
     Args:
-        name: a key of `TOKENISERS`; ``none`` for text that comes tokenised.
-        language: ISO 639-1 code, for the rules of ``moses``.
+        name: a key of `TOKENISERS`; ``none`` for tokenised text.
+        language: ISO 639-1 code, which selects the rules of ``moses``.
 
     Raises:
-        ConfigurationError: no such tokeniser.
+        ConfigurationError: the tokeniser is unknown.
     """
     if name not in TOKENISERS:
         raise ConfigurationError(f"tokeniser {name!r} is unknown: use {', '.join(TOKENISERS)}")

@@ -87,7 +87,7 @@ def test_a_damaged_catalogue_names_archive_and_member(tmp_path, suffix, content)
     path = write_wheel(tmp_path / "tool-1.0-py3-none-any.whl", {member: content})
     with pytest.raises(ConfigurationError) as error:
         list(catalogue_messages(path, ("de",), Counter()))
-    assert f"{path}: {member} is no gettext catalogue" in str(error.value)
+    assert f"{path}: {member} is not a gettext catalogue" in str(error.value)
     assert "\n" not in str(error.value)
 
 

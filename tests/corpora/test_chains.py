@@ -80,17 +80,16 @@ def test_every_split_has_the_published_sentences_in_order(chain, run, tmp_path, 
     papers = {"wmt14_en_de": "3,000", "wmt17_zh_en": "2,002", "iwslt14_es_en": "5,593"}
     papers["iwslt15_en_vi"] = "1,553"
     lines = len(list(SPLITS[name]["valid"]))
-    assert f"WARNING: valid has {lines} pairs, the papers' has {papers[name]}" in said
+    assert f"WARNING: valid has {lines} pairs, and {papers[name]} in the papers" in said
 
 
-@pytest.mark.parametrize("name", CHAINS)
 def test_killed_at_every_step_the_same_command_ends_with_the_same_bytes(
-    chain, run, tmp_path, monkeypatch, name
+    chain, run, tmp_path, monkeypatch
 ):
-    arguments = chain(name)
+    arguments = chain("wmt17_zh_en")  # the corpus with every kind of archive
     status, said = run(*arguments)
     assert status == 0, said
-    whole = tree(tmp_path / "prepared")
+    expected = tree(tmp_path / "prepared")
     shutil.rmtree(tmp_path / "prepared")
     seen: set[object] = set()
     alive: list[bool] = []
@@ -132,7 +131,7 @@ def test_killed_at_every_step_the_same_command_ends_with_the_same_bytes(
     assert deaths == len(seen) > 30
     assert run(*arguments)[0] == 0
     made = tree(tmp_path / "prepared")
-    assert [name for name in {**made, **whole} if made.get(name) != whole.get(name)] == []
+    assert [name for name in {**made, **expected} if made.get(name) != expected.get(name)] == []
 
 
 def test_only_news_commentary_is_a_loud_warning_and_fetches_nothing_else(

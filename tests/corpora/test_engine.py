@@ -17,10 +17,6 @@ from tests.corpora.conftest import recipe_of, tree, write_recipe
 STEPS = 16  # of a recipe with three splits
 
 
-class Killed(BaseException):
-    """What no handler of the program catches."""
-
-
 @pytest.fixture
 def prepared(run, recipe_file, corpus, tmp_path, no_fairseq):
     """A whole preparation of the tiny corpus, and the arguments that made it."""
@@ -107,38 +103,16 @@ def test_a_file_is_read_again_only_if_it_has_changed(prepared, run, monkeypatch)
     assert made < set(read)
 
 
-@pytest.mark.parametrize("kill_at", range(0, 21, 2))
-def test_killed_anywhere_the_same_command_ends_with_the_same_bytes(
-    prepared, run, tmp_path, monkeypatch, kill_at
-):
-    folder, arguments = prepared
-    whole = tree(folder)
-    shutil.rmtree(folder)
-    publish, published = engine.publish, []
-
-    def publish_or_die(part, path):
-        if len(published) == kill_at:
-            raise Killed
-        published.append(path)
-        publish(part, path)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(engine, "publish", publish_or_die)
-        # SIGKILL leaves what is half-written where it is.
-        patch.setattr(engine, "remove", lambda path: None)
-        with pytest.raises(Killed):
-            run(*arguments)
-    assert any(path.name.endswith(".part") for path in folder.rglob("*"))
-    assert not (folder / "manifest.json").exists()
-    status, said = run(*arguments)
-    assert status == 0, said
-    assert tree(folder) == whole
-
-
 @pytest.mark.parametrize(
-    "name", ["raw/valid.de", "clean/train.en", "bpe/codes", "bin/train.en.bin"]
+    ("name", "damage"),
+    [
+        ("raw/valid.de", "delete"),
+        ("clean/train.en", "truncate"),
+        ("bpe/codes", "flip"),
+        ("bin/train.en.bin", "delete"),
+        ("bin/train.en.bin", "delete manifest"),
+    ],
 )
-@pytest.mark.parametrize("damage", ["delete", "truncate", "flip", "delete manifest"])
 def test_damaged_output_is_made_again(prepared, run, name, damage):
     folder, arguments = prepared
     whole, path = tree(folder), folder / name
