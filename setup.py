@@ -1,13 +1,31 @@
 """Packaging of capsnmt, a fairseq ``--user-dir`` plugin.
 
-Everything static stands here and not in ``pyproject.toml``, because the host (fairseq) is an
-extra chosen by Python version: a plain ``pip install .`` must never put another fairseq over
-the one a user already has.
+Static metadata is here and not in ``pyproject.toml``, because the host (fairseq) is an extra that
+depends on the Python version: a plain ``pip install .`` must never replace a user's fairseq.
 """
 
+import re
 from pathlib import Path
 
 from setuptools import find_packages, setup
+
+ROOT = Path(__file__).resolve().parent
+
+
+def resources(package: str, folder: str) -> dict[str, str]:
+    """Return package name -> folder, for a folder of YAML files and each below it."""
+    folders = sorted(
+        {path.parent.relative_to(ROOT / folder) for path in ROOT.glob(f"{folder}/**/*.yaml")}
+    )
+    return {".".join([package, *path.parts]): (Path(folder) / path).as_posix() for path in folders}
+
+
+VERSION = re.search(r'__version__ = "(.+)"', (ROOT / "capsnmt/__init__.py").read_text())[1]
+# A wheel has inside the package what a checkout keeps next to it: see capsnmt/resources.py.
+RESOURCES = {
+    **resources("capsnmt.configs", "configs"),
+    **resources("capsnmt.recipes", "data_prep/recipes"),
+}
 
 # The fork carries wheels for current Pythons; stock fairseq cannot be imported on Python >= 3.11.
 FAIRSEQ = [
@@ -32,7 +50,7 @@ EVALUATION = [
     "compare-mt==0.2.10",
     "six",  # compare-mt imports it without declaring it
 ]
-DEMO = ["matplotlib", "jinja2"]
+REPORT = ["matplotlib", "jinja2"]
 DEV = [
     "pytest",
     "pytest-xdist",
@@ -50,24 +68,28 @@ DEV = [
 
 setup(
     name="capsnmt",
-    version="0.1.0",
+    version=VERSION,
     description="Routing-by-agreement and its relatives for neural machine translation, on fairseq",
-    long_description=Path(__file__).with_name("README.md").read_text(encoding="utf-8"),
+    long_description=(ROOT / "README.md").read_text(encoding="utf-8"),
     long_description_content_type="text/markdown",
     license="MIT",
     python_requires=">=3.9,<3.13",
-    packages=find_packages(include=["capsnmt", "capsnmt.*"]),
-    package_data={"capsnmt.report": ["*.j2"]},
+    packages=[*find_packages(include=["capsnmt", "capsnmt.*"]), *RESOURCES],
+    package_dir=RESOURCES,
+    package_data={"capsnmt.report": ["*.j2"], **{key: ["*.yaml"] for key in RESOURCES}},
     install_requires=["torch>=2.1", "pyyaml"],
     extras_require={
         "fairseq": FAIRSEQ,
         "data": DATA,
         "evaluation": EVALUATION,
-        "demo": DATA + EVALUATION + DEMO,
+        "report": REPORT,
+        "demo": DATA + EVALUATION + REPORT,
         "dev": DEV,
     },
     entry_points={
         "console_scripts": [
+            "capsnmt-prepare = capsnmt.corpora.__main__:main",
+            "capsnmt-run = capsnmt.experiment.cli:main",
             "capsnmt-evaluate = capsnmt.evaluation.__main__:main",
             "capsnmt-report = capsnmt.report.__main__:main",
             "capsnmt-average = capsnmt.checkpoints.average:main",

@@ -94,9 +94,9 @@ threads=$((threads > 4 ? 4 : threads))
 if [ "$dry_run" ]; then
   PYTHON=python
 elif has_host main; then
-  use_venv main
+  use_venv main fairseq,demo
 else
-  use_venv stock
+  use_venv stock fairseq,demo
 fi
 export PYTHONPATH=$REPO${PYTHONPATH:+:$PYTHONPATH}
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# The whole check: ruff, mypy, shellcheck, shfmt, doctests, tests. Makes its environment itself.
+# The full check: ruff, mypy, shellcheck, shfmt, doctests, tests. Creates its environment.
 #   scripts/test.sh [--host main|stock] [PYTEST ARGUMENTS...]
-# On the stock host without the tests marked one_host; -m '' runs them there, too.
+# The stock host skips tests marked one_host; -m '' runs them there, too.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 # shellcheck source=scripts/venv.sh

@@ -1,5 +1,5 @@
 # shellcheck shell=bash
-# Sourced by the other scripts: finds a Python for a host and keeps a virtual environment whole.
+# Sourced by the other scripts: finds a Python for a host and keeps a virtual environment complete.
 #   use_venv main   -> .venv        Python 3.11 or 3.12, ve-fairseq, the torch of constraints.txt
 #   use_venv stock  -> .venv-stock  Python 3.9 or 3.10, fairseq 0.12.2, constraints-stock.txt
 # Both set PYTHON to the environment's interpreter.
@@ -36,8 +36,10 @@ has_host() {
   esac
 }
 
+# use_venv HOST [EXTRAS] : brings the environment of a host up to date and sets PYTHON
+# EXTRAS is a comma list (default: fairseq,demo,dev). An environment that has more satisfies it.
 use_venv() {
-  local host=$1 versions constraints venv python stamp
+  local host=$1 extras=${2:-fairseq,demo,dev} versions constraints venv python stamp installed extra
   case $host in
     main) versions="3.11 3.12" constraints=$REPO/constraints.txt venv=$REPO/.venv ;;
     stock) versions="3.10 3.9" constraints=$REPO/constraints-stock.txt venv=$REPO/.venv-stock ;;
@@ -45,24 +47,32 @@ use_venv() {
   esac
   PYTHON=$venv/bin/python
   stamp=$(cat "$REPO/setup.py" "$constraints" | cksum)
-  if [ -x "$PYTHON" ] && [ "$(cat "$venv/installed" 2>/dev/null)" = "$stamp" ]; then
-    return 0
+  # The stamp, then the extras that are installed.
+  installed=$(cat "$venv/installed" 2>/dev/null) || installed=
+  if [ ! -x "$PYTHON" ] || [ "${installed%%$'\n'*}" != "$stamp" ]; then
+    # shellcheck disable=SC2086  # a list of versions
+    python=$(find_python $versions) ||
+      die "host $host needs Python ${versions// / or } with venv: none found on PATH; install one (on Debian also python3-venv)"
+    rm -rf "$venv"
+    "$python" -m venv "$venv"
+    installed=$stamp$'\n'
+    if [ "$host" = stock ]; then
+      # omegaconf 2.0.6, which fairseq 0.12.2 needs, has metadata that newer pips refuse
+      "$PYTHON" -m pip install --quiet --disable-pip-version-check 'pip<24.1'
+    fi
   fi
-  # shellcheck disable=SC2086  # a list of versions
-  python=$(find_python $versions) ||
-    die "host $host needs Python ${versions// / or } with venv: none found on PATH; install one (on Debian also python3-venv)"
-  echo "== installing into ${venv#"$REPO"/} ($("$python" --version), once; later starts skip this)"
-  rm -rf "$venv"
-  "$python" -m venv "$venv"
-  if [ "$host" = stock ]; then
-    # omegaconf 2.0.6, which fairseq 0.12.2 needs, has metadata that newer pips refuse
-    "$PYTHON" -m pip install --quiet --disable-pip-version-check 'pip<24.1'
-  fi
+  local missing=""
+  for extra in ${extras//,/ }; do
+    [[ ,${installed#*$'\n'}, == *,$extra,* ]] || missing+=${missing:+,}$extra
+  done
+  [ "$missing" ] || return 0
+  echo "== installing $missing into ${venv#"$REPO"/} ($("$PYTHON" --version), once; later starts skip this)"
   if ! "$PYTHON" -m pip install --disable-pip-version-check --progress-bar off -c "$constraints" \
-    -e "${REPO}[fairseq,demo,dev]" 2>&1 | tee "$venv/pip.log" |
+    -e "${REPO}[$missing]" 2>&1 | tee "$venv/pip.log" |
     sed -u -n -E 's/^(Collecting|Building|Installing)/   \1/p'; then
     grep -A 9 -E '^(ERROR|error|The conflict)' "$venv/pip.log" >&2 || tail -n 20 "$venv/pip.log" >&2
-    die "pip could not install (all it said: $venv/pip.log); the same command starts again"
+    die "pip could not install (its output: $venv/pip.log); the same command tries again"
   fi
-  echo "$stamp" >"$venv/installed"
+  installed=${installed#*$'\n'}
+  printf '%s\n%s\n' "$stamp" "${installed:+$installed,}$missing" >"$venv/installed"
 }

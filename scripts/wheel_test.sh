@@ -1,0 +1,48 @@
+#!/usr/bin/env bash
+# Build the wheel, install it into an empty environment, and run the main job from an empty folder.
+#   scripts/wheel_test.sh --data DIR      DIR: the source files of the demo's corpus
+# The environment borrows the libraries of .venv, so that nothing is downloaded.
+set -euo pipefail
+# shellcheck source=scripts/venv.sh
+. "$(dirname "${BASH_SOURCE[0]}")/venv.sh"
+[ $# = 2 ] && [ "$1" = --data ] || die "give --data DIR, the folder with the source files of the corpus"
+data=$(cd "$2" && pwd)
+use_venv main fairseq,demo
+
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+mkdir "$work/checkout" "$work/empty"
+# a build leaves its files in the tree
+git -C "$REPO" ls-files -z | (cd "$REPO" && tar --null --files-from=- --create) | tar -C "$work/checkout" --extract
+"$PYTHON" -m pip wheel --quiet --no-deps --no-build-isolation --wheel-dir "$work" "$work/checkout"
+
+"$PYTHON" -m venv "$work/venv"
+libraries=$("$PYTHON" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
+own=$("$work/venv/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
+echo "$libraries" >"$own/borrowed.pth"
+# fairseq looks for --user-dir NAME next to itself
+cp -R "$libraries/fairseq" "$libraries/fairseq_cli" "$own"
+"$work/venv/bin/python" -m pip install --quiet --disable-pip-version-check --no-deps "$work"/capsnmt-*.whl
+
+cd "$work/empty"
+unset PYTHONPATH
+export PATH=$work/venv/bin:$PATH
+python -c 'import capsnmt, sys; sys.exit(not capsnmt.__file__.startswith(sys.prefix))' ||
+  die "the installed wheel is not what Python imports"
+for name in prepare run evaluate report average; do
+  "capsnmt-$name" --help >/dev/null
+done
+capsnmt-prepare catalogues --output prepared --local "$data"
+row=(--cpu --threads 1 --max-update 5 --output runs --prepared prepared --data "$data"
+  --set train.save-interval-updates=1 --set train.log-interval=1)
+capsnmt-run --config demo/baseline "${row[@]}"
+capsnmt-run --config demo/em_routing --baseline baseline "${row[@]}"
+capsnmt-average runs/baseline/seed-1/checkpoints --last-updates 2 --output average.pt
+python -m fairseq_cli.train prepared/bin --user-dir capsnmt --arch transformer_em_routing_tiny --cpu \
+  --optimizer adam --max-tokens 256 --max-update 1 --save-dir trained >train.log
+python -m fairseq_cli.generate prepared/bin --user-dir capsnmt --path average.pt --cpu \
+  --max-tokens 2000 --gen-subset valid >generated
+capsnmt-evaluate generated --json scores.json
+capsnmt-report runs --output page
+test -s page/report.md
+echo "== the wheel does the main job"
