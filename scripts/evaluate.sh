@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Scores, significance and BLEU by length of fairseq-generate's output; --help lists the flags:
+# Score the output of fairseq-generate: BLEU, chrF, TER, significance, BLEU by length.
 #   scripts/evaluate.sh NAME=FILE[,FILE...]... [--baseline NAME=FILE] [--reference FILE] [--json FILE]
+# --help lists all flags.
 set -euo pipefail
 # shellcheck source=scripts/python.sh
 . "$(dirname "${BASH_SOURCE[0]}")/python.sh"

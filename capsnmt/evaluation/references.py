@@ -47,7 +47,7 @@ def reference_of(outputs: Sequence[Output], path: Optional[str]) -> Tuple[str, L
         warn("comparable among these systems only (give --reference FILE)")
         unknown = sum(UNKNOWN_IN_REFERENCE in line for line in reference)
         if unknown:
-            warn(f"{unknown} references hold {UNKNOWN_IN_REFERENCE}: give --reference FILE")
+            warn(f"{unknown} references contain {UNKNOWN_IN_REFERENCE}: give --reference FILE")
     else:
         name, reference = path, [line.rstrip() for line in read_lines(path)]
     for output in outputs:
@@ -59,7 +59,7 @@ def reference_of(outputs: Sequence[Output], path: Optional[str]) -> Tuple[str, L
 
 
 def common_references(outputs: Sequence[Output]) -> List[str]:
-    """Return the reference that the ``T-`` lines of all outputs hold.
+    """Return the reference in the ``T-`` lines of all outputs.
 
     Raises:
         ConfigurationError: no output has ``T-`` lines, or they differ.
@@ -111,7 +111,7 @@ def source_of(
 
 
 def common_sources(outputs: Sequence[Output]) -> Optional[List[str]]:
-    """Return the source that the ``S-`` lines of all outputs hold; ``None`` if there is none.
+    """Return the source in the ``S-`` lines of all outputs; ``None`` if there is none.
 
     **D**: systems with different BPE have different lengths of a sentence, and so no common
     buckets. This is not an error: the result is ``None``, and the caller says so.

@@ -1,4 +1,4 @@
-"""What tells two systems apart, by compare-mt (Neubig et al. 2019): n-grams and sentences."""
+"""What distinguishes two systems, by compare-mt (Neubig et al. 2019): n-grams and sentences."""
 
 from __future__ import annotations
 

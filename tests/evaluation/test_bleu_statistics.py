@@ -1,4 +1,4 @@
-"""Sums of segment statistics: they are the corpus score, by length, and in the sign test."""
+"""Summed segment statistics give the corpus score, BLEU by length and the sign test."""
 
 from __future__ import annotations
 
@@ -13,35 +13,44 @@ from capsnmt.evaluation.lengths import BUCKETS, bleu_by_length, bucket_of, count
 from capsnmt.evaluation.scoring import build_metrics
 from capsnmt.evaluation.sign_test import sign_test
 
+SIZE = 600
+
 
 def corpus_bleu(hypotheses: List[str], reference: List[str]) -> float:
     return build_metrics("en", reference)["bleu"].corpus_score(hypotheses, None).score
 
 
 @pytest.fixture(scope="module")
-def statistics(ted: Dict[str, List[str]]) -> Dict[str, np.ndarray]:
-    return {name: bleu_statistics("en", ted[name], ted["reference"]) for name in ("sys1", "sys2")}
+def texts(ted: Dict[str, List[str]]) -> Dict[str, List[str]]:
+    """The first segments, among them some of every length."""
+    return {name: lines[:SIZE] for name, lines in ted.items()}
+
+
+@pytest.fixture(scope="module")
+def statistics(texts: Dict[str, List[str]]) -> Dict[str, np.ndarray]:
+    names = ("sys1", "sys2")
+    return {name: bleu_statistics("en", texts[name], texts["reference"]) for name in names}
 
 
 def test_the_sum_over_all_segments_is_the_corpus_score(
-    ted: Dict[str, List[str]], statistics: Dict[str, np.ndarray]
+    texts: Dict[str, List[str]], statistics: Dict[str, np.ndarray]
 ) -> None:
     for name, rows in statistics.items():
-        assert bleu_of(rows.sum(0)) == pytest.approx(corpus_bleu(ted[name], ted["reference"]))
+        assert bleu_of(rows.sum(0)) == pytest.approx(corpus_bleu(texts[name], texts["reference"]))
 
 
 def test_each_length_scores_as_its_segments_alone(
-    ted: Dict[str, List[str]], statistics: Dict[str, np.ndarray]
+    texts: Dict[str, List[str]], statistics: Dict[str, np.ndarray]
 ) -> None:
-    buckets = bucket_of(ted["source"])
+    buckets = bucket_of(texts["source"])
     found = bleu_by_length(statistics["sys1"], buckets)
     limits = [(0, 9), (10, 19), (20, 29), (30, 39), (40, 49), (50, 10**6)]
     assert len(found) == len(limits) == len(BUCKETS)
     for bleu, count, (low, high) in zip(found, counts(buckets), limits):
-        chosen = [i for i, line in enumerate(ted["source"]) if low <= len(line.split()) <= high]
+        chosen = [i for i, line in enumerate(texts["source"]) if low <= len(line.split()) <= high]
         assert len(chosen) == count > 0
         expected = corpus_bleu(
-            [ted["sys1"][i] for i in chosen], [ted["reference"][i] for i in chosen]
+            [texts["sys1"][i] for i in chosen], [texts["reference"][i] for i in chosen]
         )
         assert bleu == pytest.approx(expected)
 
@@ -56,10 +65,10 @@ def test_a_length_without_a_segment_has_no_score() -> None:
 
 
 def test_the_sign_test_is_that_of_collins_et_al_by_whole_corpora(
-    ted: Dict[str, List[str]], statistics: Dict[str, np.ndarray]
+    texts: Dict[str, List[str]], statistics: Dict[str, np.ndarray]
 ) -> None:
     size = 40
-    base, other, reference = (ted[name][:size] for name in ("sys1", "sys2", "reference"))
+    base, other, reference = (texts[name][:size] for name in ("sys1", "sys2", "reference"))
     before = corpus_bleu(base, reference)
     signs = []
     for i in range(size):
@@ -77,9 +86,9 @@ def test_the_sign_test_of_a_system_with_itself_has_ties_only(
     statistics: Dict[str, np.ndarray],
 ) -> None:
     test = sign_test(statistics["sys1"], statistics["sys1"])
-    assert (test.better, test.worse, test.ties, test.p_value) == (0, 0, 2445, 1.0)
+    assert (test.better, test.worse, test.ties, test.p_value) == (0, 0, SIZE, 1.0)
 
 
 def test_the_sign_test_needs_pairs(statistics: Dict[str, np.ndarray]) -> None:
-    with pytest.raises(ValueError, match="2445 and 9 segments"):
+    with pytest.raises(ValueError, match=f"{SIZE} and 9 segments"):
         sign_test(statistics["sys1"], statistics["sys2"][:9])

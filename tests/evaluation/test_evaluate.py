@@ -91,7 +91,7 @@ def test_unknown_words_in_the_reference_are_counted(
     targets = ["a <<unk>> house", "a house", "<<unk>> <<unk>>"]
     path = write_lines(tmp_path / "x", generated(["a house"] * 3, targets))
     assert main([str(path)]) == 0
-    assert "2 references hold <<unk>>" in capsys.readouterr().err
+    assert "2 references contain <<unk>>" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("baseline", ["base", "{half}", "base={half}"])
@@ -190,7 +190,7 @@ def test_several_seeds_are_tested_against_one_output_of_the_baseline(
         assert output["significance"]["bleu"] == alone["significance"]["bleu"]
 
 
-def test_every_score_of_the_literature_is_told_with_what_it_may_stand_beside(
+def test_every_score_of_the_literature_says_what_it_is_comparable_with(
     files: Dict[str, str], capsys: pytest.CaptureFixture
 ) -> None:
     flags = ["--reference", files["reference"], "--target-lang", "de"]

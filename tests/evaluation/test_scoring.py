@@ -42,8 +42,8 @@ def printed(value: Optional[float], digits: int = DIGITS) -> str:
 
 @pytest.mark.parametrize(
     ("segments", "metrics", "resamples"),
-    [(250, ["bleu", "chrf", "ter"], 1000), (None, ["bleu", "chrf"], 100)],
-    ids=["all metrics", "whole set"],
+    [(150, ["bleu", "chrf", "ter"], 200), (None, ["bleu"], 1000)],
+    ids=["all metrics", "all segments"],
 )
 def test_scores_and_significance_are_those_of_the_sacrebleu_command(
     ted: Dict[str, List[str]],
@@ -124,8 +124,9 @@ def test_few_resamples_bound_the_p_value_and_a_like_system_does_not_reach_it(
 
 
 def test_no_seed_is_refused(ted: Dict[str, List[str]]) -> None:
+    texts = {name: lines[:2] for name, lines in ted.items()}
     with pytest.raises(ValueError, match="seed 0"):
-        bleu_p_value(ted, "sys2", seed=0)
+        bleu_p_value(texts, "sys2", seed=0)
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""The report's pictures: the same each time, in the page's colours, one line a system."""
+"""The report's figures: the same each time, in the page's colours, one line per system."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_a_picture_shows_other_curves_otherwise() -> None:
     assert pictures[0] != pictures[1]
 
 
-def test_an_svg_is_whole_takes_the_pages_ink_and_keeps_names_as_text() -> None:
+def test_an_svg_is_valid_takes_the_pages_ink_and_keeps_names_as_text() -> None:
     with drawing():
         picture = svg(learning_curves(CURVES["two systems"]), "one/two")
     root = ElementTree.fromstring(picture.replace("xlink:href", "href"))

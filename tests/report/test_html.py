@@ -89,13 +89,13 @@ def test_the_page_loads_nothing_and_runs_nothing(content: str) -> None:
 
 def test_every_text_is_shown_as_it_is(content: str) -> None:
     shown = html.unescape(re.sub(r"<[^>]*>", "", content))
-    # the title twice, a translation that is drawn and chosen, the command, the device
+    # the title twice, a translation that is drawn and selected, the command, the device
     assert shown.count(EVIL) == 6
     assert shlex.quote(EVIL) in shown
     assert SOURCES[3] in shown
 
 
-def test_the_page_reads_well_by_ear(content: str) -> None:
+def test_the_page_works_with_a_screen_reader(content: str) -> None:
     page = Page(content)
     assert page.all("html")[0]["lang"] == "en"
     assert all(cell.get("scope") in ("col", "row") for cell in page.all("th"))
@@ -169,16 +169,16 @@ def browser() -> Iterator[Any]:
 def test_a_browser_shows_the_page_without_an_error_or_an_outside_request(
     folder: Path, browser: Any, scheme: str
 ) -> None:
-    told: List[str] = []
+    messages: List[str] = []
     requests: List[str] = []
     page = browser.new_page(viewport={"width": 390, "height": 800}, color_scheme=scheme)
-    page.on("console", lambda message: told.append(message.text))
-    page.on("pageerror", lambda error: told.append(str(error)))
-    page.on("dialog", lambda dialog: told.append(dialog.message) or dialog.dismiss())
+    page.on("console", lambda message: messages.append(message.text))
+    page.on("pageerror", lambda error: messages.append(str(error)))
+    page.on("dialog", lambda dialog: messages.append(dialog.message) or dialog.dismiss())
     page.on("request", lambda request: requests.append(request.url))
     page.goto((folder / "report.html").as_uri())
     page.wait_for_load_state("networkidle")
-    assert told == []
+    assert messages == []
     assert requests == [(folder / "report.html").as_uri()]
     assert page.title() == EVIL
     # what is wider than a telephone scrolls in its own place

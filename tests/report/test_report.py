@@ -12,14 +12,12 @@ from typing import Any, Dict, List
 
 import pytest
 
-from capsnmt.checkpoints.storage import save_checkpoint
 from capsnmt.report import __main__ as report
 from capsnmt.report.contents import parts
 from capsnmt.report.elements import Report
 from capsnmt.report.machine import processor
 from capsnmt.report.markdown import code, render, text
 from capsnmt.report.test_set import draw_numbers
-from capsnmt.runs.finished import count_parameters
 from tests.report.finished_runs import (
     REFERENCES,
     SENTENCES,
@@ -28,7 +26,6 @@ from tests.report.finished_runs import (
     write_log,
     write_run,
 )
-from tests.support import SYSTEMS, build_system
 
 FILES = ["bleu_by_length-test.png", "learning_curve.png", "report.html", "report.md"]
 
@@ -295,13 +292,6 @@ def test_a_report_that_fails_leaves_the_earlier_one_as_it_was(output: Path) -> N
     remove(output / RUN / "generate-test.txt")
     assert report.main([*runs(output), "--output", str(output / "report")]) == 2
     assert {path: path.read_bytes() for path in (output / "report").iterdir()} == before
-
-
-@pytest.mark.parametrize("name", SYSTEMS)
-def test_the_parameters_of_a_checkpoint_are_those_of_its_model(name: str, tmp_path: Path) -> None:
-    model = build_system(name)
-    save_checkpoint({"model": model.state_dict()}, tmp_path / "model.pt")
-    assert count_parameters(tmp_path / "model.pt") == sum(p.numel() for p in model.parameters())
 
 
 def test_a_fence_is_longer_than_any_in_the_code() -> None:

@@ -1,0 +1,18 @@
+"""What is read of a finished run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from capsnmt.checkpoints.storage import save_checkpoint
+from capsnmt.runs.finished import count_parameters
+from tests.support import SYSTEMS, build_system
+
+
+@pytest.mark.parametrize("name", SYSTEMS)
+def test_the_parameters_of_a_checkpoint_are_those_of_its_model(name: str, tmp_path: Path) -> None:
+    model = build_system(name)
+    save_checkpoint({"model": model.state_dict()}, tmp_path / "model.pt")
+    assert count_parameters(tmp_path / "model.pt") == sum(p.numel() for p in model.parameters())
