@@ -44,3 +44,11 @@ def test_the_hooks_before_a_commit_are_the_linters_of_the_test_command() -> None
     (repository,) = load(".pre-commit-config.yaml")["repos"]
     hooks = {hook["entry"].split()[0] for hook in repository["hooks"]}
     assert hooks == {f".venv/bin/{linter}" for linter in linters}
+
+
+def test_the_page_on_hosts_names_every_extra() -> None:
+    text = (REPO / "setup.py").read_text(encoding="utf-8")
+    extras = set(re.findall(r'^ {8}"(\w+)": [A-Z]', text, re.MULTILINE))
+    page = (REPO / "docs" / "hosts.md").read_text(encoding="utf-8")
+    (table,) = re.findall(r"\| extra \| for \|\n((?:\|.*\n)+)", page)
+    assert set(re.findall(r"^\| `(\w+)`", table, re.MULTILINE)) == extras

@@ -1,0 +1,218 @@
+"""The commands in the documentation exist, and their own parsers accept them."""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import importlib
+import importlib.util
+import re
+import runpy
+import shlex
+from pathlib import Path
+from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Sequence
+
+import pytest
+from fairseq import options
+
+from capsnmt.errors import ConfigurationError
+from tests.docs.pages import PAGES, REPO, Block, blocks, name
+
+ASSIGNMENT = re.compile(r"[A-Z_]+=\S*")
+# what a reader puts into the commands
+EXAMPLES = {"$row": "em_routing", "$PWD": str(REPO)}
+ARCHITECTURE = ("--user-dir", str(REPO / "capsnmt"))
+
+
+# the files that docs/development.md adds
+NEW = ("capsnmt/modules/layer_aggregation/attention.py", "configs/wmt14_en_de/depth_attention.yaml")
+
+
+class Command(NamedTuple):
+    """A command line of a page."""
+
+    page: Path
+    words: List[str]
+    refused: bool  # the page shows the error
+
+    def __str__(self) -> str:
+        return f"{name(self.page)}: {' '.join(self.words[:6])}"
+
+
+def commands() -> Iterator[Command]:
+    """Every simple command of the pages' shell blocks, without assignments and redirections."""
+    for page in PAGES:
+        for block in blocks(page):
+            if block.language not in ("bash", "console"):
+                continue
+            for line in re.sub(r"\\\n", " ", block.text).splitlines():
+                if block.language == "console" and not line.startswith("$ "):
+                    continue
+                for variable, value in EXAMPLES.items():
+                    line = line.replace(variable, value)
+                words = _simple(line[2:] if block.language == "console" else line)
+                if words:
+                    yield Command(page, words, refused=block.language == "console")
+
+
+def _simple(line: str) -> List[str]:
+    try:
+        words = shlex.split(line, comments=True)
+    except ValueError:  # a quotation of several lines
+        return []
+    while words and (ASSIGNMENT.fullmatch(words[0]) or words[0] in ("bash", "nice")):
+        del words[0]
+    if ">" in words:
+        del words[words.index(">") :]
+    return words
+
+
+def entry_points() -> Dict[str, str]:
+    """The commands that setup.py installs: name -> module:function."""
+    tree = ast.parse((REPO / "setup.py").read_text(encoding="utf-8"))
+    texts = (node.value for node in ast.walk(tree) if isinstance(node, ast.Constant))
+    found = (re.fullmatch(r"(capsnmt-\w+) *= *([\w.]+:\w+)", str(text)) for text in texts)
+    return {match[1]: match[2] for match in found if match}
+
+
+class Parsed(Exception):  # noqa: N818  not an error
+    """The command's parser accepted its command line."""
+
+
+@pytest.fixture
+def only_parses(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every parser raises ``Parsed`` once it has accepted a command line."""
+    parse_args = argparse.ArgumentParser.parse_args
+
+    def accept(self: Any, *args: Any, **kwargs: Any) -> None:
+        raise Parsed(parse_args(self, *args, **kwargs))
+
+    monkeypatch.setattr(argparse.ArgumentParser, "parse_args", accept)
+
+
+def main_of(command: str) -> Callable[[Sequence[str]], Any]:
+    """The function behind an installed command."""
+    module, _, function = entry_points()[command].partition(":")
+    return getattr(importlib.import_module(module), function)
+
+
+def runs(command: Command) -> List[str]:
+    """The installed command that a line runs, also through a script, and its flags.
+
+    Returns:
+        An empty list for programs that are not ours.
+    """
+    program, *flags = command.words
+    if program in entry_points():
+        return [program, *flags]
+    if re.fullmatch(r"data_prep/\w+\.sh", program):
+        recipe = Path(program).stem
+        return ["capsnmt-prepare", *([] if recipe == "prepare" else [recipe]), *flags]
+    if re.fullmatch(r"scripts/run_\w+\.sh", program):
+        text = (REPO / program).read_text(encoding="utf-8")
+        dataset = re.search(r"--dataset ([\w-]+)", text)
+        return ["capsnmt-run", "--dataset", dataset[1], *flags] if dataset else []
+    return []
+
+
+ALL = list(commands())
+OURS = [command for command in ALL if runs(command) and runs(command)[0] != "capsnmt-run"]
+LAUNCHES = [
+    command
+    for command in ALL
+    if runs(command)[:1] == ["capsnmt-run"] and "--rows" not in command.words
+]
+MODULES = [command for command in ALL if command.words[:2] == ["python", "-m"]]
+TRAININGS = [command for command in ALL if command.words[0] == "fairseq-train"]
+GENERATIONS = [command for command in ALL if command.words[0] == "fairseq-generate"]
+EXAMPLES_IN_PYTHON = [
+    block for page in PAGES for block in blocks(page) if block.language == "python"
+]
+
+
+def test_the_pages_have_commands_of_every_kind() -> None:
+    assert all([OURS, LAUNCHES, MODULES, TRAININGS, GENERATIONS, EXAMPLES_IN_PYTHON])
+
+
+@pytest.mark.parametrize("command", OURS, ids=str)
+@pytest.mark.usefixtures("only_parses")
+def test_the_parser_of_a_command_of_ours_accepts_it(command: Command) -> None:
+    program, *flags = runs(command)
+    with pytest.raises(Parsed):
+        main_of(program)(flags)
+
+
+@pytest.mark.parametrize("command", MODULES, ids=str)
+@pytest.mark.usefixtures("only_parses")
+def test_the_parser_of_a_module_accepts_it(command: Command) -> None:
+    _, _, module, *flags = command.words
+    spec = importlib.util.find_spec(module)
+    if spec is not None and spec.submodule_search_locations is not None:  # a package
+        module += ".__main__"
+    with pytest.raises(Parsed):
+        importlib.import_module(module).main(flags)
+
+
+@pytest.mark.parametrize("command", LAUNCHES, ids=str)
+def test_the_launcher_plans_it(
+    command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The plan checks the row, every setting and every flag."""
+    monkeypatch.chdir(tmp_path)
+    program, *flags = runs(command)
+    assert main_of(program)([*flags, "--dry-run"]) == 0
+
+
+def without_plugin(flags: List[str]) -> List[str]:
+    """The flags without ``--user-dir capsnmt``, which tests give as a path."""
+    place = flags.index("--user-dir")
+    assert flags[place + 1] == "capsnmt"
+    return [*flags[:place], *flags[place + 2 :], *ARCHITECTURE]
+
+
+@pytest.mark.parametrize("command", TRAININGS, ids=str)
+def test_fairseq_train_accepts_the_flags(command: Command) -> None:
+    flags = without_plugin(command.words[1:])
+    if "--probe-checkpoint" in flags:  # read while parsing, and not there
+        place = flags.index("--probe-checkpoint")
+        del flags[place : place + 2]
+    task = flags[flags.index("--task") + 1] if "--task" in flags else "translation"
+    parser = options.get_training_parser(task)
+    if command.refused:
+        with pytest.raises(ConfigurationError) as error:
+            options.parse_args_and_arch(parser, flags)
+        assert f"\n{error.value}\n" in command.page.read_text(encoding="utf-8")
+        return
+    options.parse_args_and_arch(parser, flags)
+
+
+@pytest.mark.parametrize("command", GENERATIONS, ids=str)
+def test_fairseq_generate_accepts_the_flags(command: Command) -> None:
+    flags = without_plugin(command.words[1:])
+    options.parse_args_and_arch(options.get_generation_parser(), flags)
+
+
+@pytest.mark.parametrize("block", EXAMPLES_IN_PYTHON, ids=lambda block: name(block.page))
+def test_an_example_in_python_prints_what_its_comment_says(
+    block: Block, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    expected = re.findall(r"^print\(.*\)  # (.*)$", block.text, re.MULTILINE)
+    imports = [line for line in block.text.splitlines() if re.match("(from|import) ", line)]
+    script = tmp_path / "example.py"
+    # without a result it reads files that are not there
+    script.write_text(block.text if expected else "\n".join(imports), encoding="utf-8")
+    runpy.run_path(str(script))
+    assert capsys.readouterr().out.splitlines() == expected
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name)
+def test_every_command_script_module_and_path_that_a_page_names_exists(page: Path) -> None:
+    text = page.read_text(encoding="utf-8")
+    named = set(re.findall(r"\bcapsnmt-[a-z]+\b", text))
+    assert named <= set(entry_points())
+    paths = re.findall(r"(?<![\w/.])((?:scripts|data_prep|configs|tests|capsnmt)/[\w./-]+)", text)
+    # capital letters and endings such as _* stand for several
+    paths = [path.rstrip(".") for path in paths if not re.search(r"[A-Z]{2}|_$", path)]
+    assert not [path for path in paths if not (REPO / path).exists() and path not in NEW]
+    for module in re.findall(r"python -m (capsnmt[\w.]*)", text):
+        assert importlib.util.find_spec(module), module
