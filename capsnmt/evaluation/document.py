@@ -22,8 +22,8 @@ MULTI_BLEU, COMPOUND_SPLIT = "multi-bleu", "compound-split"
 COMPARABLE = {
     MULTI_BLEU: "multi-bleu.perl on Moses-tokenised text, case-sensitive (Ampomah et al. 2020, "
     "Es-En)",
-    COMPOUND_SPLIT: "the same with compounds split, ##AT##-##AT## (WMT14 En-De as Vaswani et al. "
-    "2017 and tensor2tensor's get_ende_bleu.sh)",
+    COMPOUND_SPLIT: "multi-bleu.perl after splitting compounds, ##AT##-##AT## (WMT14 En-De of "
+    "Vaswani et al. 2017 and tensor2tensor's get_ende_bleu.sh)",
 }
 
 

@@ -23,7 +23,7 @@ from capsnmt.evaluation.document import (
     SystemScores,
 )
 from capsnmt.evaluation.lengths import BUCKETS, bleu_by_length, bucket_of, counts
-from capsnmt.evaluation.outputs import Output, System, outputs_of, read_systems
+from capsnmt.evaluation.outputs import Output, SystemOutputs, outputs_of, read_systems
 from capsnmt.evaluation.references import (
     baseline_output,
     check_pairs,
@@ -79,7 +79,7 @@ def evaluate(systems: Sequence[str], settings: EvaluationSettings) -> Evaluation
     }
     buckets = None if source is None else bucket_of(source)
 
-    def score_output(system: System, number: int, output: Output) -> OutputScores:
+    def score_output(system: SystemOutputs, number: int, output: Output) -> OutputScores:
         own, test = statistics[output.label], None
         if baseline is not None and system is not baseline:
             test = sign_test(statistics[baseline_output(baseline, number).label], own)
@@ -120,7 +120,7 @@ def _source_lengths(unit: str, buckets: Optional[np.ndarray]) -> Optional[Source
 
 
 def _tested_scores(
-    systems: Sequence[System], metrics: Dict[str, Any], bootstrap: Bootstrap
+    systems: Sequence[SystemOutputs], metrics: Dict[str, Any], bootstrap: Bootstrap
 ) -> Dict[str, Dict[str, Score]]:
     """Score all outputs, by label, and test each against the baseline's output of its seed.
 

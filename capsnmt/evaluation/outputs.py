@@ -37,7 +37,7 @@ class Output:
 
 
 @dataclass(frozen=True)
-class System:
+class SystemOutputs:
     """A system: its outputs, one for each seed it was trained with."""
 
     name: str
@@ -85,7 +85,7 @@ def baseline_first(systems: Sequence[str], baseline: Optional[str]) -> List[str]
     return [same[0] if same else baseline, *others]
 
 
-def read_systems(arguments: Sequence[str], settings: TextSettings) -> List[System]:
+def read_systems(arguments: Sequence[str], settings: TextSettings) -> List[SystemOutputs]:
     """Read all systems.
 
     Raises:
@@ -103,7 +103,7 @@ def read_systems(arguments: Sequence[str], settings: TextSettings) -> List[Syste
     return [read_system(argument, settings) for argument in arguments]
 
 
-def read_system(argument: str, settings: TextSettings) -> System:
+def read_system(argument: str, settings: TextSettings) -> SystemOutputs:
     """Read one system.
 
     Raises:
@@ -120,7 +120,7 @@ def read_system(argument: str, settings: TextSettings) -> System:
                 f"{name}: {path} is given twice: give the file of each seed once"
             )
     several = len(paths) > 1
-    return System(
+    return SystemOutputs(
         name,
         [read_output(path, f"{name} ({path})" if several else name, settings) for path in paths],
     )
@@ -156,7 +156,7 @@ def read_output(path: str, label: str, settings: TextSettings) -> Output:
     )
 
 
-def outputs_of(systems: Sequence[System]) -> List[Output]:
+def outputs_of(systems: Sequence[SystemOutputs]) -> List[Output]:
     """Return all outputs of all systems."""
     return [output for system in systems for output in system.outputs]
 

@@ -6,7 +6,7 @@ import sys
 from typing import List, Optional, Sequence, Tuple
 
 from capsnmt.errors import ConfigurationError
-from capsnmt.evaluation.outputs import Output, System
+from capsnmt.evaluation.outputs import Output, SystemOutputs
 from capsnmt.evaluation.text_files import read_lines
 
 UNKNOWN_IN_REFERENCE = "<<unk>>"  # how fairseq prints a reference word that its dictionary lacks
@@ -133,7 +133,7 @@ def check_count(reference: str, expected: int, name: str, count: int) -> None:
         )
 
 
-def check_pairs(systems: Sequence[System]) -> None:
+def check_pairs(systems: Sequence[SystemOutputs]) -> None:
     """Raise unless every output can be paired with an output of the baseline.
 
     Raises:
@@ -150,6 +150,6 @@ def check_pairs(systems: Sequence[System]) -> None:
             )
 
 
-def baseline_output(baseline: System, number: int) -> Output:
+def baseline_output(baseline: SystemOutputs, number: int) -> Output:
     """Return the output of the baseline that a system's output ``number`` is paired with."""
     return baseline.outputs[number if len(baseline.outputs) > 1 else 0]

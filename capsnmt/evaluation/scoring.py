@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Dict, List, Optional, Sequence
 
-from capsnmt.errors import ConfigurationError
+from capsnmt.errors import ConfigurationError, not_installed
 from capsnmt.evaluation.document import Score
 from capsnmt.evaluation.text import WITHOUT_SPACES, base_language
 
@@ -17,10 +17,8 @@ def import_sacrebleu_metrics() -> Any:
     """
     try:
         import sacrebleu.metrics
-    except ImportError:
-        raise ConfigurationError(
-            "scoring needs sacreBLEU: pip install 'capsnmt[evaluation]'"
-        ) from None
+    except ImportError as error:
+        raise not_installed(error, "evaluation") from None
     return sacrebleu.metrics
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from capsnmt.errors import ConfigurationError
+from capsnmt.errors import not_installed
 from capsnmt.evaluation.bleu_statistics import bleu_of
 from capsnmt.evaluation.document import SignTest
 
@@ -37,10 +37,8 @@ def sign_test(baseline: np.ndarray, system: np.ndarray) -> SignTest:
     """
     try:
         from scipy.stats import binomtest
-    except ImportError:
-        raise ConfigurationError(
-            "the sign test needs scipy: pip install 'capsnmt[evaluation]'"
-        ) from None
+    except ImportError as error:
+        raise not_installed(error, "evaluation") from None
     if baseline.shape != system.shape:
         raise ValueError(f"{len(baseline)} and {len(system)} segments are not a paired test set")
     total = baseline.sum(0)

@@ -6,7 +6,7 @@ import argparse
 import re
 from typing import Callable, Optional
 
-from capsnmt.errors import ConfigurationError
+from capsnmt.errors import not_installed
 
 LANGUAGE = re.compile(r"[a-zA-Z]{2,3}([-_][a-zA-Z0-9]+)*")
 # languages that corpora and their tools name by more than one code
@@ -75,10 +75,8 @@ def moses_detokenizer(lang: Optional[str]) -> Callable[[str], str]:
     """
     try:
         from sacremoses import MosesDetokenizer
-    except ImportError:
-        raise ConfigurationError(
-            "--detokenize moses needs sacremoses: pip install 'capsnmt[evaluation]'"
-        ) from None
+    except ImportError as error:
+        raise not_installed(error, "evaluation") from None
     base = base_language(lang or "")
     moses = MosesDetokenizer(lang=base)
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from importlib import metadata
 from typing import Dict, List, Optional, Sequence
 
-from capsnmt.errors import ConfigurationError
+from capsnmt.errors import ConfigurationError, not_installed
 from capsnmt.evaluation.document import COMPOUND_SPLIT, MULTI_BLEU, Score
 from capsnmt.evaluation.outputs import Output
 from capsnmt.evaluation.scoring import import_sacrebleu_metrics
@@ -71,7 +71,8 @@ def tokens_of(
         path: file with a tokenised reference.
 
     Raises:
-        ConfigurationError: the tokenised reference has another number of segments.
+        ConfigurationError: the tokenised reference has another number of segments, or sacremoses
+            is not installed.
     """
     if path is not None:
         given = read_lines(path)
@@ -84,7 +85,10 @@ def tokens_of(
     lang = base_language(target_lang or "")
     if lang in WITHOUT_SPACES:
         return None
-    from sacremoses import MosesTokenizer
+    try:
+        from sacremoses import MosesTokenizer
+    except ImportError as error:
+        raise not_installed(error, "evaluation") from None
 
     moses = MosesTokenizer(lang=lang)
 

@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
-from capsnmt.errors import ConfigurationError
+from capsnmt.errors import not_installed
 from capsnmt.evaluation.document import SourceLengths
 from capsnmt.evaluation.seeds import Spread
 from capsnmt.runs.learning_curve import LearningCurve
@@ -45,8 +45,8 @@ def figure_of(height: float) -> Any:
     try:
         from matplotlib.backends.backend_agg import FigureCanvasAgg
         from matplotlib.figure import Figure
-    except ImportError:
-        raise ConfigurationError("figures need matplotlib: pip install 'capsnmt[demo]'") from None
+    except ImportError as error:
+        raise not_installed(error, "demo") from None
     figure = Figure(figsize=(8, height), dpi=150, layout="constrained")
     FigureCanvasAgg(figure)
     return figure
@@ -84,8 +84,8 @@ def drawing() -> Any:
     """
     try:
         import matplotlib
-    except ImportError:
-        raise ConfigurationError("figures need matplotlib: pip install 'capsnmt[demo]'") from None
+    except ImportError as error:
+        raise not_installed(error, "demo") from None
     return matplotlib.rc_context(SETTINGS)
 
 

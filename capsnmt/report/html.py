@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Mapping
 
-from capsnmt.errors import ConfigurationError
+from capsnmt.errors import not_installed
 from capsnmt.report import elements
 from capsnmt.report.elements import Report, pieces
 
@@ -19,13 +19,13 @@ def render(report: Report, pictures: Mapping[str, str]) -> str:
         pictures: name of each figure -> its SVG element.
 
     Raises:
-        ConfigurationError: Jinja2, which torch installs, is missing.
+        ConfigurationError: Jinja2 is not installed.
     """
     try:
         from jinja2 import Environment, PackageLoader, StrictUndefined
         from markupsafe import Markup
-    except ImportError:
-        raise ConfigurationError("the report needs Jinja2: pip install jinja2") from None
+    except ImportError as error:
+        raise not_installed(error, "demo") from None
     environment = Environment(
         loader=PackageLoader("capsnmt.report", "."),
         autoescape=True,

@@ -6,7 +6,7 @@ from typing import Iterator, Sequence
 
 from capsnmt.report.cells import NONE
 from capsnmt.report.elements import Element, Figure, Heading, Paragraph, Table
-from capsnmt.report.test_set import LengthScores
+from capsnmt.report.translated_set import LengthScores
 
 
 def figure_name(test_set: str) -> str:

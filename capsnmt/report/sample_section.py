@@ -6,12 +6,12 @@ from typing import Iterator, Sequence
 
 from capsnmt.evaluation import compare_mt
 from capsnmt.report.elements import Aside, Code, Element, Heading, Paragraph, Samples, Table
-from capsnmt.report.test_set import SEED, TestSet
+from capsnmt.report.translated_set import SEED, TranslatedSet
 
 NGRAMS, SENTENCES = 8, 3  # shown for each side
 
 
-def samples(test_set: TestSet, names: Sequence[str], count: int) -> Iterator[Element]:
+def samples(test_set: TranslatedSet, names: Sequence[str], count: int) -> Iterator[Element]:
     """Yield random sentences of a test set as every system translated them."""
     drawn = test_set.samples(count)
     several = any(len(seeds) > 1 for seeds in test_set.outputs)
@@ -24,7 +24,7 @@ def samples(test_set: TestSet, names: Sequence[str], count: int) -> Iterator[Ele
     yield from _salient(test_set, names)
 
 
-def _salient(test_set: TestSet, names: Sequence[str]) -> Iterator[Element]:
+def _salient(test_set: TranslatedSet, names: Sequence[str]) -> Iterator[Element]:
     if len(names) < 2:
         return
     if not compare_mt.is_installed():

@@ -14,8 +14,8 @@ from capsnmt.report.record_sections import commands, data, versions
 from capsnmt.report.result_section import caveats, comparisons, results
 from capsnmt.report.sample_section import samples
 from capsnmt.report.score_section import scores
-from capsnmt.report.test_set import read_test_set
 from capsnmt.report.training_section import CURVES, training
+from capsnmt.report.translated_set import read_translated_set
 from capsnmt.runs.data import PreparedData
 from capsnmt.runs.finished import FinishedRun, distinct_names
 from capsnmt.runs.systems import group
@@ -33,7 +33,7 @@ def translation(runs: Sequence[FinishedRun], sample_count: int = 20) -> Part:
     """
     systems = group(runs)
     description = runs[0].description
-    test_sets = [read_test_set(systems, name) for name in runs[0].scores]
+    test_sets = [read_translated_set(systems, name) for name in runs[0].scores]
     by_length = {test_set.name: test_set.by_length() for test_set in test_sets}
     names, run_names = [system.name for system in systems], distinct_names(runs)
     sections: Dict[str, List[Element]] = {

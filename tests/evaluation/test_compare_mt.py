@@ -48,9 +48,7 @@ def test_the_report_is_seeded_complete_and_has_our_ngrams(
     assert "<unk>" not in page
     assert "&lt;two&gt;" in page
     # "my 0.8 (sys1=3, sys2=0)" for each n-gram it finds characteristic
-    printed = re.findall(
-        r"^(\S.*)\t\d\S* \(sys1=(\d+), sys2=(\d+)\)$", text, re.MULTILINE
-    )
+    printed = re.findall(r"^(\S.*)\t\d\S* \(sys1=(\d+), sys2=(\d+)\)$", text, re.MULTILINE)
     assert printed
     counts = {ngram: (int(one), int(two)) for ngram, one, two in printed}
     ours = salient_ngrams(texts["reference"], texts["sys1"], texts["sys2"], 10)

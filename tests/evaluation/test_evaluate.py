@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 from typing import Any, Dict
 
@@ -229,6 +230,20 @@ def test_sources_of_another_bpe_are_no_mistake_but_have_no_lengths(
     said = capsys.readouterr()
     assert "S- lines differ" in said.err
     assert "by source length" not in said.out
+
+
+@pytest.mark.parametrize("library", ["sacrebleu.metrics", "sacremoses", "scipy.stats"])
+def test_a_missing_library_is_one_line_that_names_it(
+    files: Dict[str, str],
+    library: str,
+    capsys: pytest.CaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(sys.modules, library, None)
+    systems = [f"a={files['good']}", "--baseline", f"b={files['half']}", "--resamples", "5"]
+    assert main([*systems, "--reference", files["reference"]]) == 2
+    line = capsys.readouterr().err.splitlines()[-1]
+    assert line == f"error: {library} is not installed: pip install 'capsnmt[evaluation]'"
 
 
 def test_empty_translations_are_counted(

@@ -17,7 +17,7 @@ from capsnmt.report.contents import parts
 from capsnmt.report.elements import Report
 from capsnmt.report.machine import processor
 from capsnmt.report.markdown import code, render, text
-from capsnmt.report.test_set import draw_numbers
+from capsnmt.report.translated_set import draw_numbers
 from tests.report.finished_runs import (
     REFERENCES,
     SENTENCES,
@@ -282,7 +282,7 @@ def test_without_matplotlib_one_line_names_it_and_nothing_is_written(
 ) -> None:
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
     assert report.main([*runs(output), "--output", str(output / "report")]) == 2
-    assert capfd.readouterr().err.startswith("error: figures need matplotlib: pip install")
+    assert capfd.readouterr().err.startswith("error: matplotlib.figure is not installed: pip")
     assert not any((output / "report").glob("*"))
 
 

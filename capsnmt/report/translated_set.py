@@ -54,7 +54,7 @@ class Salient:
 
 
 @dataclass(frozen=True)
-class TestSet:
+class TranslatedSet:
     """A test set with the translations of some systems.
 
     Attributes:
@@ -63,8 +63,6 @@ class TestSet:
         source, reference: raw text.
         outputs: outputs of each system, one for each seed.
     """
-
-    __test__ = False  # otherwise pytest collects it as a class of tests
 
     name: str
     languages: Sequence[str]
@@ -147,7 +145,7 @@ def draw_numbers(sentences: int, samples: int, seed: int = SEED) -> List[int]:
     return sorted(random.Random(seed).sample(range(sentences), min(samples, sentences)))
 
 
-def read_test_set(systems: Sequence[System], name: str) -> TestSet:
+def read_translated_set(systems: Sequence[System], name: str) -> TranslatedSet:
     """Read a test set and the translations of all systems.
 
     Args:
@@ -167,7 +165,7 @@ def read_test_set(systems: Sequence[System], name: str) -> TestSet:
     for seeds in outputs:
         for output in seeds:
             check_count(raw[1], len(reference), output.label, len(output.hypotheses))
-    return TestSet(name, languages, source, reference, outputs)
+    return TranslatedSet(name, languages, source, reference, outputs)
 
 
 def read_translations(run: FinishedRun, test_set: str) -> Output:
