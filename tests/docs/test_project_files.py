@@ -52,3 +52,9 @@ def test_the_page_on_hosts_names_every_extra() -> None:
     page = (REPO / "docs" / "hosts.md").read_text(encoding="utf-8")
     (table,) = re.findall(r"\| extra \| for \|\n((?:\|.*\n)+)", page)
     assert set(re.findall(r"^\| `(\w+)`", table, re.MULTILINE)) == extras
+
+
+def test_the_layout_for_developers_names_every_package() -> None:
+    packages = {path.parent for path in (REPO / "capsnmt").glob("*/__init__.py")}
+    page = (REPO / "docs" / "development.md").read_text(encoding="utf-8")
+    assert not [package for package in packages if f"`capsnmt/{package.name}`" not in page]
