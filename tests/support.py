@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import copy
+import functools
 import itertools
 from pathlib import Path
 from random import Random
@@ -51,12 +53,18 @@ TASK = make_task()
 PAD, EOS, FIRST = TASK.source_dictionary.pad(), TASK.source_dictionary.eos(), 4
 
 
-def parse(arch: str, *flags: str) -> argparse.Namespace:
-    """The arguments as fairseq-train parses them."""
-    parser = options.get_training_parser()
+@functools.cache
+def parse_once(task: str, *flags: str) -> argparse.Namespace:
+    """Parse the flags of a task as fairseq-train does; callers must copy the result."""
+    parser = options.get_training_parser(task)
     return options.parse_args_and_arch(
-        parser, ["data", "--user-dir", PLUGIN, "--task", "translation", "--arch", arch, *flags]
+        parser, ["data", "--user-dir", PLUGIN, "--task", task, *flags]
     )
+
+
+def parse(arch: str, *flags: str, task: str = "translation") -> argparse.Namespace:
+    """Return the arguments as fairseq-train parses them."""
+    return copy.deepcopy(parse_once(task, "--arch", arch, *flags))
 
 
 def build(arch: str, *flags: str, small: bool = True, seed: int = 1) -> torch.nn.Module:

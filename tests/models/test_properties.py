@@ -23,6 +23,7 @@ from tests.support import (
     shifted,
 )
 
+HALF = [torch.bfloat16, *([torch.float16] if half_precision_on_cpu() else [])]
 every_system = pytest.mark.parametrize("name", SYSTEMS)
 
 
@@ -41,17 +42,15 @@ def exact(name: str, *flags: str) -> torch.nn.Module:
 
 
 @every_system
-@pytest.mark.parametrize("left_pad", [True, False])
-def test_a_sentence_alone_equals_the_same_sentence_in_a_padded_batch(
-    name: str, left_pad: bool
-) -> None:
+def test_a_sentence_alone_equals_the_same_sentence_in_a_padded_batch(name: str) -> None:
     model = exact(name)
     sources, targets = sentences(5, 3, 1), sentences(2, 4, 3, seed=1)
-    source, target = batch(sources, left_pad), batch(targets, left_pad=False)
-    together = model(source, source.ne(PAD).sum(1), shifted(target))[0]
-    for row, (one_source, one_target) in enumerate(zip(sources, targets)):
-        alone = forward(model, [one_source], [one_target])[0]
-        torch.testing.assert_close(together[row, : len(one_target)], alone, atol=1e-9, rtol=1e-9)
+    alone = [forward(model, [one], [other])[0] for one, other in zip(sources, targets)]
+    for left_pad in (True, False):
+        source, target = batch(sources, left_pad), batch(targets, left_pad=False)
+        together = model(source, source.ne(PAD).sum(1), shifted(target))[0]
+        for row, own in zip(together, alone):
+            torch.testing.assert_close(row[: len(own)], own, atol=1e-9, rtol=1e-9)
 
 
 @every_system
@@ -97,35 +96,21 @@ def test_every_parameter_gets_a_finite_gradient_that_is_not_zero(name: str) -> N
     assert_every_parameter_learns(model)
 
 
-low_precision = pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
-
-
 @every_system
-@low_precision
-def test_autocast_is_finite_and_close_to_fp32(name: str, dtype: torch.dtype) -> None:
-    if dtype is torch.float16 and not half_precision_on_cpu():
-        pytest.skip("this torch does not run fp16 on the CPU")
+def test_half_precision_is_finite_and_close_to_fp32(name: str) -> None:
+    """Under autocast, with its gradients, and converted as by fairseq's --fp16 and --bf16."""
     model = build_system(name).train()
-    full = loss_of(model)
-    with torch.autocast("cpu", dtype=dtype):
-        low = loss_of(model)
-    low.backward()
-    assert all(parameter.grad.isfinite().all() for parameter in model.parameters())
-    assert abs(low.item() - full.item()) < 0.02 * full.item()
-
-
-@every_system
-@low_precision
-def test_a_model_in_half_precision_is_finite_and_close_to_fp32(
-    name: str, dtype: torch.dtype
-) -> None:
-    """fairseq's --fp16 and --bf16 convert the model itself."""
-    if dtype is torch.float16 and not half_precision_on_cpu():
-        pytest.skip("this torch does not run fp16 on the CPU")
-    model = build_system(name)
-    low = loss_of(copy.deepcopy(model).to(dtype))
-    assert low.isfinite()
-    assert abs(low.item() - loss_of(model).item()) < 0.02 * low.item()
+    full = loss_of(model).item()
+    for dtype in HALF:
+        with torch.autocast("cpu", dtype=dtype):
+            low = loss_of(model)
+        model.zero_grad()
+        low.backward()
+        for parameter_name, parameter in model.named_parameters():
+            assert parameter.grad.isfinite().all(), (dtype, parameter_name)
+        converted = loss_of(copy.deepcopy(model).eval().to(dtype))
+        for loss in (low, converted):
+            assert abs(loss.item() - full) < 0.02 * full, dtype
 
 
 @every_system

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import argparse
+import functools
 from types import SimpleNamespace
 from typing import Any, Dict, List, Sequence, Tuple
 
 import fairseq.models
 import torch
-from fairseq import options
 from torch import Tensor, nn
 
-from tests.support import PAD, PLUGIN, ROUTED_LAYERS, SYSTEMS, TASK, batch
+from tests import support
+from tests.support import PAD, ROUTED_LAYERS, SYSTEMS, TASK, batch
 
 SMALL = [
     *("--encoder-embed-dim", "16", "--encoder-ffn-embed-dim", "24", "--encoder-layers", "2"),
@@ -22,6 +22,7 @@ OF_THE_DECODER = {
     *("--mlmha", "--mlmha-sources", "--capsule-routing-decoder", "--decoder-normalize-before"),
     *("--head-aggregation-attention", "--layer-aggregation-side"),
 }
+parse = functools.partial(support.parse, task="logical_inference")
 POOLINGS = ((), ("--pooling", "queries", "--pooling-queries", "3"))
 
 
@@ -33,13 +34,6 @@ def make_task(num_sentences: int = 2) -> Any:
         num_classes=CLASSES,
         buckets=tuple(range(4)),
     )
-
-
-def parse(arch: str, *flags: str) -> argparse.Namespace:
-    """The arguments as fairseq-train parses them."""
-    parser = options.get_training_parser("logical_inference")
-    task = ["data", "--user-dir", PLUGIN, "--task", "logical_inference"]
-    return options.parse_args_and_arch(parser, [*task, "--arch", arch, *flags])
 
 
 def build(*flags: str, arch: str = "probing_transformer", num_sentences: int = 2) -> nn.Module:

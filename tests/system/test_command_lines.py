@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
+from typing import Callable, List
 
 import pytest
 import torch
@@ -16,6 +17,7 @@ from tests.commands import (
     command,
     every_system,
     hypotheses,
+    made_once,
     scores,
     succeed,
     train,
@@ -30,19 +32,37 @@ def losses(log: str) -> list:
     return re.findall(r"valid on 'valid' subset \| loss ([\d.]+)|\| valid \|.*?loss ([\d.]+)", log)
 
 
+LAST = "checkpoint_last.pt"
+UPDATES = 6
+
+
+@pytest.fixture(scope="session")
+def trained(corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
+    """Train a system once for all tests; the folder has ``train.log`` and the checkpoints."""
+
+    def folder_of(system: str) -> Path:
+        def make(folder: Path) -> None:
+            arch, flags = SYSTEMS[system]
+            log = train(corpus / "bin", folder, arch, UPDATES, *flags)
+            (folder / "train.log").write_text(log, "utf-8")
+
+        return made_once(tmp_path_factory, f"trained-{system}", make)
+
+    return folder_of
+
+
 @every_system
-def test_train_resume_validate_average_generate_and_score(
-    system: str, corpus: Path, tmp_path: Path
+def test_train_resume_validate_average_and_generate(
+    system: str, corpus: Path, trained: Callable[[str], Path], tmp_path: Path
 ) -> None:
     data, (arch, flags) = corpus / "bin", SYSTEMS[system]
-    through = train(data, tmp_path / "through", arch, 6, *flags)
-    train(data, tmp_path / "resumed", arch, 2, *flags)
-    resumed = train(data, tmp_path / "resumed", arch, 6, *flags)
+    through = trained(system)
+    (tmp_path / LAST).write_bytes((through / "checkpoint_1_2.pt").read_bytes())
+    resumed = train(data, tmp_path, arch, UPDATES, *flags)
     assert "Loaded checkpoint" in resumed
 
-    last = "checkpoint_last.pt"
-    one, other = (load_checkpoint(tmp_path / run / last) for run in ("through", "resumed"))
-    assert one["optimizer_history"][-1]["num_updates"] == 6
+    one, other = (load_checkpoint(folder / LAST) for folder in (through, tmp_path))
+    assert one["optimizer_history"][-1]["num_updates"] == UPDATES
     assert one["model"].keys() == other["model"].keys()
     for name, tensor in one["model"].items():
         # fairseq 0.12.2 leaves its marker of device and dtype uninitialised
@@ -51,20 +71,30 @@ def test_train_resume_validate_average_generate_and_score(
 
     validated = command(
         "fairseq_cli.validate",
-        *(data, "--user-dir", PLUGIN, "--path", tmp_path / "through" / last, *ON_CPU),
+        *(data, "--user-dir", PLUGIN, "--path", through / LAST, *ON_CPU),
         *("--task", "translation", "--batch-size", "8"),
     )
     assert validated.returncode == 0, validated.stderr
-    assert losses(validated.stderr + validated.stdout)[-1] == losses(through)[-1]
+    log = (through / "train.log").read_text("utf-8")
+    assert losses(validated.stderr + validated.stdout)[-1] == losses(log)[-1]
 
     averaged = tmp_path / "averaged.pt"
-    succeed(
-        "capsnmt.checkpoints.average",
-        *(tmp_path / "through", "--output", averaged, "--last-updates", "2"),
-    )
-    generation = ["--user-dir", PLUGIN, "--path", averaged, *ON_CPU, "--beam", "3"]
-    generated = succeed("fairseq_cli.generate", data, *generation, "--gen-subset", "test")
+    succeed("capsnmt.checkpoints.average", through, "--output", averaged, "--last-updates", "2")
+    generated = succeed("fairseq_cli.generate", data, *decoding(averaged))
     assert len(hypotheses(generated)) == 8
+
+
+def decoding(checkpoint: Path) -> List[object]:
+    """The flags that decode with a checkpoint."""
+    return ["--user-dir", PLUGIN, "--path", checkpoint, *ON_CPU, "--beam", "3"]
+
+
+def test_standard_input_is_translated_and_scored_as_the_test_set(
+    corpus: Path, trained: Callable[[str], Path], tmp_path: Path
+) -> None:
+    """With every mechanism at once; what the decoded text is scored with knows no system."""
+    data, generation = corpus / "bin", decoding(trained("everything") / LAST)
+    generated = succeed("fairseq_cli.generate", data, *generation, "--gen-subset", "test")
     source = (corpus / "test.en").read_text("utf-8")
     assert hypotheses(
         succeed("fairseq_cli.interactive", data, *generation, "-s", "en", "-t", "de", stdin=source)
@@ -73,12 +103,12 @@ def test_train_resume_validate_average_generate_and_score(
     (tmp_path / "generated.txt").write_text(generated, "utf-8")
     scored = succeed(
         "capsnmt.evaluation",
-        *(f"{arch}={tmp_path / 'generated.txt'}", "--reference", corpus / "test.de"),
+        *(f"system={tmp_path / 'generated.txt'}", "--reference", corpus / "test.de"),
         *("--remove-bpe", "none", "--detokenize", "none", "--target-lang", "de"),
         *("--json", tmp_path / "scores.json"),
     )
     (system,) = json.loads((tmp_path / "scores.json").read_text("utf-8"))["systems"]
-    assert system["name"] == arch
+    assert system["name"] == "system"
     assert f"{system['bleu']['score']:.2f}" in scored
 
 
@@ -111,9 +141,8 @@ def test_a_stock_checkpoint_scores_the_same_under_our_architecture(
     assert scores(ours) == pytest.approx(scores(theirs), abs=2e-4)  # printed with four digits
 
 
-def test_a_source_is_masked_at_generation(corpus: Path, tmp_path: Path) -> None:
-    train(corpus / "bin", tmp_path, "transformer_mlmha_tiny", 4)
-    checkpoint = [*("--user-dir", PLUGIN, "--path", tmp_path / "checkpoint_last.pt"), *ON_CPU]
+def test_a_source_is_masked_at_generation(corpus: Path, trained: Callable[[str], Path]) -> None:
+    checkpoint = ["--user-dir", PLUGIN, "--path", trained("transformer_mlmha") / LAST, *ON_CPU]
 
     def generated(layer: int) -> list:
         overrides = f"{{'mlmha_mask_source': {layer}}}"

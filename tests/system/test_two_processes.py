@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from capsnmt.checkpoints.storage import load_checkpoint
-from tests.commands import SYSTEMS, every_system, train, train_in_two
+from tests.commands import SYSTEMS, train, train_in_two
 
 pytestmark = pytest.mark.system
 
@@ -22,7 +22,8 @@ EXACT = [
 ]
 
 
-@every_system
+# "everything" has the parameters of every preset, and that each gets a gradient is tested there
+@pytest.mark.parametrize("system", ["capsnmt_transformer", "everything"])
 def test_two_processes_train_what_one_does_with_the_doubled_batch(
     system: str, corpus: Path, tmp_path: Path
 ) -> None:

@@ -10,8 +10,8 @@ import pytest
 import torch
 from fairseq import options
 
-from capsnmt.experiment import classification_run as launcher
 from capsnmt.errors import ConfigurationError
+from capsnmt.experiment import classification_run as launcher
 from capsnmt.experiment.flags import argv
 from capsnmt.files import write_json
 from tests.report.test_classification import measures
