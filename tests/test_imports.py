@@ -19,6 +19,13 @@ from tests.registrations import registered
 from tests.support import PLUGIN, REPO
 
 HOST = ("torch", "fairseq")
+HEAVY = (*HOST, "numpy", "scipy", "sacrebleu", "matplotlib", "jinja2")
+COMMANDS = [
+    "capsnmt.corpora",
+    "capsnmt.evaluation",
+    "capsnmt.report",
+    "capsnmt.checkpoints.average",
+]
 EXPECTED = {
     "architectures": sorted([*(p + s for p in PRESETS for s in SIZES), *SENTENCE_PRESETS]),
     "criterions": ["label_smoothed_cross_entropy_with_disagreement", "sentence_classification"],
@@ -74,6 +81,17 @@ def test_data_and_scores_need_neither_torch_nor_fairseq(package: str) -> None:
         "print(json.dumps([m for m in sys.modules if m.startswith(host)]))"
     )
     assert fresh(program, *modules_of(package)) == list(HOST)
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_help_loads_no_library(command: str) -> None:
+    program = (
+        "import json, runpy, sys; sys.argv = [sys.argv[1], '--help']\n"
+        "try: runpy.run_module(sys.argv[0], run_name='__main__', alter_sys=True)\n"
+        "except SystemExit as end: assert not end.code\n"
+        f"print(json.dumps([m for m in {HEAVY} if m in sys.modules]))"
+    )
+    assert fresh(program, command) == []
 
 
 def test_every_name_is_registered_here() -> None:
