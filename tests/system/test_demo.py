@@ -32,10 +32,12 @@ def demo(*flags: str, cwd: Path = REPO) -> subprocess.CompletedProcess:
 
 
 def commands(*flags: str, cwd: Path = REPO) -> List[List[str]]:
-    """The commands the demo would run, without the interpreter and ``-m``."""
+    """The commands of the demo, without the interpreter and ``-m``; the first in the background."""
     done = demo("--dry-run", *flags, cwd=cwd)
     assert done.returncode == 0, done.stderr
-    return [shlex.split(line)[2:] for line in done.stdout.splitlines()]
+    first, second, wait, *others = done.stdout.splitlines()
+    assert (first[-2:], wait) == (" &", "wait")
+    return [shlex.split(line)[2:] for line in (first[:-2], second, *others)]
 
 
 @pytest.mark.parametrize(
@@ -77,7 +79,8 @@ def test_every_pair_of_the_corpus_is_trained_twice_with_the_same_budget(
     pair: str, tmp_path: Path
 ) -> None:
     assert load_recipe("catalogues", pair).pair == pair
-    baseline, routed, page = commands("--pair", pair, "--seed", "3", cwd=tmp_path)
+    routed, baseline, compared, page = commands("--pair", pair, "--seed", "3", cwd=tmp_path)
+    assert compared == [*routed, "--baseline", "baseline"]
     experiments = []
     for command in (baseline, routed):
         assert command[0] == "capsnmt.experiment"
@@ -94,7 +97,7 @@ def test_every_pair_of_the_corpus_is_trained_twice_with_the_same_budget(
     assert page[0] == "capsnmt.report"
     output = parser().parse_args(baseline[1:]).output
     rows = [output / each.row / "seed-3" for each in experiments]
-    assert report.parse(page[1:]).runs == rows
+    assert report.build_parser().parse_args(page[1:]).runs == rows
     assert list(tmp_path.iterdir()) == []
 
 
