@@ -11,20 +11,9 @@ from pathlib import Path
 from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
 from capsnmt.errors import ConfigurationError
+from capsnmt.evaluation.metrics import COMPARABLE, METRICS
 from capsnmt.evaluation.seeds import Spread, mean_by_length, spread
 from capsnmt.files import read_json
-
-# key of each metric, in the order of every report, and the name sacreBLEU prints
-METRICS = {"bleu": "BLEU", "chrf": "chrF2", "ter": "TER"}
-
-# key of each tokenised BLEU, and the published numbers it is comparable with
-MULTI_BLEU, COMPOUND_SPLIT = "multi-bleu", "compound-split"
-COMPARABLE = {
-    MULTI_BLEU: "multi-bleu.perl on Moses-tokenised text, case-sensitive (Ampomah et al. 2020, "
-    "Es-En)",
-    COMPOUND_SPLIT: "multi-bleu.perl after splitting compounds, ##AT##-##AT## (WMT14 En-De of "
-    "Vaswani et al. 2017 and tensor2tensor's get_ende_bleu.sh)",
-}
 
 
 @dataclass(frozen=True)
@@ -176,10 +165,7 @@ class Evaluation:
         Raises:
             KeyError: no system has this name.
         """
-        for system in self.systems:
-            if system.name == name:
-                return system
-        raise KeyError(name)
+        return {system.name: system for system in self.systems}[name]
 
 
 def to_json(evaluation: Evaluation) -> Dict[str, Any]:
@@ -188,25 +174,23 @@ def to_json(evaluation: Evaluation) -> Dict[str, Any]:
     A system with one output is that output. A system with several holds them as ``outputs``, and
     the mean and standard deviation of each score.
     """
-    test = evaluation.test
-    lengths = evaluation.lengths
+    test, lengths = evaluation.test, evaluation.lengths
     return {
         "reference": asdict(evaluation.reference),
         "target_lang": evaluation.target_lang,
         "systems": [_system_to_json(system, test is not None) for system in evaluation.systems],
         "tokenized": COMPARABLE,
-        "lengths": None
-        if lengths is None
-        else {
-            "of": lengths.unit,
-            "buckets": list(lengths.buckets),
-            "segments": list(lengths.segments),
-        },
+        "lengths": None if lengths is None else _lengths_to_json(lengths),
         "baseline": None if test is None else test.baseline,
         "resamples": None if test is None else test.resamples,
         "seed": None if test is None else test.seed,
         "versions": dict(evaluation.versions),
     }
+
+
+def _lengths_to_json(lengths: SourceLengths) -> Dict[str, Any]:
+    buckets, segments = list(lengths.buckets), list(lengths.segments)
+    return {"of": lengths.unit, "buckets": buckets, "segments": segments}
 
 
 def _system_to_json(system: SystemScores, tested: bool) -> Dict[str, Any]:
@@ -215,13 +199,9 @@ def _system_to_json(system: SystemScores, tested: bool) -> Dict[str, Any]:
     first = system.outputs[0]
 
     def several(metric: str, score: Score) -> Dict[str, Any]:
-        found = system.spread(metric)
-        return {
-            "score": found.mean,
-            "std": found.std,
-            "values": list(found.values),
-            "signature": score.signature,
-        }
+        found, signature = system.spread(metric), score.signature
+        values = list(found.values)
+        return {"score": found.mean, "std": found.std, "values": values, "signature": signature}
 
     return {
         "name": system.name,

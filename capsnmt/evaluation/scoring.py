@@ -38,7 +38,7 @@ def build_metrics(target_lang: Optional[str], reference: Sequence[str]) -> Dict[
         reference: one reference for each segment.
 
     Returns:
-        Key of :data:`~capsnmt.evaluation.document.METRICS` -> metric.
+        Key of :data:`~capsnmt.evaluation.metrics.METRICS` -> metric.
 
     Raises:
         ConfigurationError: sacreBLEU, or a package it needs for this language, is not installed.

@@ -6,15 +6,8 @@ from pathlib import Path
 from typing import Iterator, List, Mapping, Optional, Sequence
 
 from capsnmt.evaluation.compare_mt import PAGE, SAMPLE_RATIO
-from capsnmt.evaluation.document import (
-    COMPARABLE,
-    METRICS,
-    Evaluation,
-    PairedTest,
-    Score,
-    SourceLengths,
-    SystemScores,
-)
+from capsnmt.evaluation.document import Evaluation, PairedTest, Score, SourceLengths, SystemScores
+from capsnmt.evaluation.metrics import COMPARABLE, METRICS
 from capsnmt.evaluation.settings import Bootstrap
 
 

@@ -14,7 +14,8 @@ from importlib import metadata
 from typing import Dict, List, Optional, Sequence
 
 from capsnmt.errors import ConfigurationError, not_installed
-from capsnmt.evaluation.document import COMPOUND_SPLIT, MULTI_BLEU, Score
+from capsnmt.evaluation.document import Score
+from capsnmt.evaluation.metrics import COMPOUND_SPLIT, MULTI_BLEU
 from capsnmt.evaluation.outputs import Output
 from capsnmt.evaluation.scoring import import_sacrebleu_metrics
 from capsnmt.evaluation.text import WITHOUT_SPACES, base_language
@@ -114,7 +115,7 @@ def tokenized_scores(
         target_lang: language code.
 
     Returns:
-        Key of :data:`~capsnmt.evaluation.document.COMPARABLE` -> score.
+        Key of :data:`~capsnmt.evaluation.metrics.COMPARABLE` -> score.
     """
     if tokens is None:
         return {}

@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from typing import Iterable, Iterator, List, Mapping, Sequence
 
-from capsnmt.evaluation.document import COMPARABLE, METRICS, Score
+from capsnmt.evaluation.document import Score
+from capsnmt.evaluation.metrics import COMPARABLE, METRICS
 from capsnmt.report.cells import p_cell
 from capsnmt.report.elements import Code, Element, Heading, Inline, Listing, Paragraph, Table
 from capsnmt.runs.finished import FinishedRun

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, Dict, Iterator, List, Optional, Sequence
 
-from capsnmt.evaluation.document import METRICS
+from capsnmt.evaluation.metrics import METRICS
 from capsnmt.evaluation.seeds import spread
 from capsnmt.files import write_json
 from capsnmt.runs.comparison import differences

@@ -11,7 +11,8 @@ import pytest
 
 from capsnmt.errors import ConfigurationError
 from capsnmt.evaluation.__main__ import main as evaluate
-from capsnmt.evaluation.document import COMPARABLE, METRICS, from_json, read_evaluation, to_json
+from capsnmt.evaluation.document import from_json, read_evaluation, to_json
+from capsnmt.evaluation.metrics import COMPARABLE, METRICS
 
 # what a document holds, by flags of the command: every key of the contract
 KEYS = [

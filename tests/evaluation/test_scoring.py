@@ -10,7 +10,7 @@ from typing import Dict, List, Optional
 import pytest
 
 from capsnmt.errors import ConfigurationError
-from capsnmt.evaluation.document import METRICS
+from capsnmt.evaluation.metrics import METRICS
 from capsnmt.evaluation.scoring import build_metrics, score_system
 from capsnmt.evaluation.settings import Bootstrap
 from capsnmt.evaluation.significance import SEED_VARIABLE, paired_bootstrap

@@ -6,7 +6,7 @@ from typing import Dict, List, Optional
 
 import pytest
 
-from capsnmt.evaluation.document import COMPOUND_SPLIT, MULTI_BLEU
+from capsnmt.evaluation.metrics import COMPOUND_SPLIT, MULTI_BLEU
 from capsnmt.evaluation.outputs import Output
 from capsnmt.evaluation.tokenized import (
     multi_bleu,

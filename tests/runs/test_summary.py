@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from capsnmt.evaluation.document import METRICS
+from capsnmt.evaluation.metrics import METRICS
 from capsnmt.runs.folder import RunFolder
 from capsnmt.runs.summary import lines, summarise
 
