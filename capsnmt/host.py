@@ -101,7 +101,7 @@ def keep_batches_when_resuming() -> None:
     Batches are made once, when training starts or resumes, and ve-fairseq 0.12.3 shuffles their
     sentences by ``seed + epoch``. Training resumed in the third epoch would continue with other
     batches: some sentences occur twice in that epoch, others never, and the final model differs.
-    fairseq 0.12.2 uses the seed alone. Batches made anew in every epoch are not affected.
+    fairseq 0.12.2 uses the seed alone. Batches that are rebuilt in every epoch are not affected.
     """
     from fairseq.tasks.fairseq_task import FairseqTask
 
@@ -111,7 +111,7 @@ def keep_batches_when_resuming() -> None:
 
     @functools.wraps(original)
     def get_batch_iterator(self: Any, *args: Any, epoch: int = 1, **kwargs: Any) -> Any:
-        anew = kwargs.get("disable_iterator_cache") or kwargs.get("update_epoch_batch_itr")
-        return original(self, *args, epoch=epoch if anew else 1, **kwargs)
+        rebuilt = kwargs.get("disable_iterator_cache") or kwargs.get("update_epoch_batch_itr")
+        return original(self, *args, epoch=epoch if rebuilt else 1, **kwargs)
 
     FairseqTask.get_batch_iterator = get_batch_iterator

@@ -29,19 +29,19 @@ DISAGREEMENT = [
     *("--disagreement", "subspace,position,output"),
     *("--disagreement-attention", "enc-self,enc-dec,dec-self"),
 ]
-# every mechanism at every place at once
+# all mechanisms at all places
 COMPOSED = [
     *("--head-aggregation", "em", "--head-aggregation-attention", "enc-self,enc-dec,dec-self"),
     *("--mlmha", "M-10", "--layer-aggregation", "em-routing", "--layer-aggregation-side", "both"),
     *("--capsule-routing-encoder", "both", "--capsule-routing-decoder", "horizontal"),
     *DISAGREEMENT,
 ]
-# what every command line must work for: by name, the architecture and its flags
+# the systems of the command-line tests: name -> (architecture, flags)
 SYSTEMS = {
     **{preset: (f"{preset}_tiny", ()) for preset in PRESETS},
     "everything": ("capsnmt_transformer_tiny", COMPOSED),
 }
-# On the second host all at once: the properties of each are tested there, too.
+# The second host runs only "everything"; the properties of each system are tested there as well.
 every_system = pytest.mark.parametrize(
     "system",
     [
@@ -52,7 +52,7 @@ every_system = pytest.mark.parametrize(
 
 
 def environment() -> Dict[str, str]:
-    """Ours, without what would switch safe loading off, and one thread for each of many tests."""
+    """Return our environment with safe loading, one thread, and the checkout on the path."""
     own = {k: v for k, v in os.environ.items() if not k.startswith("TORCH_FORCE")}
     return {**own, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(Path(PLUGIN).parent)}
 
@@ -60,9 +60,10 @@ def environment() -> Dict[str, str]:
 def command(
     module: str, *arguments: object, stdin: str = "", python: str = sys.executable
 ) -> subprocess.CompletedProcess:
-    """Run ``python -m module arguments`` and return it ended, output and errors as text.
+    """Run ``python -m module arguments`` and return the completed process, output as text.
 
-    With the interpreter of the tests, imports are not made anew: :mod:`tests.forked`.
+    With the interpreter of the tests, it is forked from a process with fairseq imported
+    (:mod:`tests.forked`).
     """
     words = [str(argument) for argument in arguments]
     if python != sys.executable:
@@ -86,14 +87,14 @@ def command(
 
 
 def succeed(module: str, *arguments: object, stdin: str = "", python: str = sys.executable) -> str:
-    """The standard output of a command that must succeed."""
+    """Run a command that must succeed; return its standard output."""
     done = command(module, *arguments, stdin=stdin, python=python)
     assert done.returncode == 0, done.stderr[-3000:]
     return done.stdout
 
 
 def training(data: Path, save: Path, arch: str, updates: int, *flags: object) -> List[object]:
-    """The arguments that train a small model of the architecture up to a number of updates."""
+    """Return the arguments that train a small model of the architecture for some updates."""
     return [
         *(data, "--user-dir", PLUGIN, "--arch", arch, *TINY, "--save-dir", save, *ON_CPU),
         *("--optimizer", "adam", "--lr", "0.005", "--batch-size", "8", "--dropout", "0.1"),
@@ -105,7 +106,7 @@ def training(data: Path, save: Path, arch: str, updates: int, *flags: object) ->
 def train(
     data: Path, save: Path, arch: str, updates: int, *flags: object, python: str = sys.executable
 ) -> str:
-    """Train a small model of the architecture up to a number of updates; its log."""
+    """Train a small model of the architecture for some updates; return its log."""
     arguments = training(data, save, arch, updates, *flags)
     done = command("fairseq_cli.train", *arguments, python=python)
     assert done.returncode == 0, done.stderr[-3000:]
@@ -118,9 +119,9 @@ def train_in_two(data: Path, save: Path, arch: str, updates: int, *flags: object
 
 
 def in_two(module: str, arguments: List[object], folder: Path) -> str:
-    """Run ``python -m module arguments`` as two processes over gloo; the log of the first.
+    """Run ``python -m module arguments`` as two gloo processes; return the log of the first.
 
-    When one of them fails, the other would wait for it: it is ended.
+    If one of them fails, the other, which would wait for it, is killed.
     """
     with socket.create_server(("127.0.0.1", 0)) as server:
         address = f"tcp://127.0.0.1:{server.getsockname()[1]}"
@@ -149,20 +150,20 @@ def in_two(module: str, arguments: List[object], folder: Path) -> str:
 
 
 def hypotheses(generated: str) -> List[str]:
-    """The H- lines of fairseq-generate or fairseq-interactive, by sentence."""
+    """Return the hypotheses of fairseq-generate or fairseq-interactive in sentence order."""
     lines = [line.split("\t") for line in generated.splitlines() if line.startswith("H-")]
     return [line[2] for line in sorted(lines, key=lambda line: int(line[0][2:]))]
 
 
 def scores(generated: str) -> list:
-    """The scores of the hypotheses of fairseq-generate, in its order."""
+    """Return the scores of the hypotheses of fairseq-generate in its order."""
     return [float(line.split("\t")[1]) for line in generated.splitlines() if line[:2] == "H-"]
 
 
 def binarise_reversals(folder: Path, sources: Dict[str, List[str]]) -> None:
-    """Write the sentences of each split, with their words reversed as target; binarise in ``bin``.
+    """Write the sentences of each split and their reversals as targets; binarise into ``bin``.
 
-    A source has as many tokens as its target, so that means over either weigh batches alike.
+    Sources and targets have the same length, so means over either weight batches equally.
     """
     for split, lines in sources.items():
         reversals = [" ".join(reversed(line.split())) for line in lines]
@@ -177,12 +178,12 @@ def binarise_reversals(folder: Path, sources: Dict[str, List[str]]) -> None:
 
 
 def draw_sentence(draw: random.Random, words: List[str], shortest: int, longest: int) -> str:
-    """Random words, as many as a random length in ``shortest..longest`` says."""
+    """Draw random words; their number is random in ``shortest..longest``."""
     return " ".join(draw.choices(words, k=draw.randint(shortest, longest)))
 
 
 def made_once(factory: pytest.TempPathFactory, name: str, make: Callable[[Path], None]) -> Path:
-    """A folder of the test run that the first of the parallel workers to need it fills."""
+    """Return a folder of the test run, filled by the first parallel worker that needs it."""
     folder = factory.getbasetemp()
     if "PYTEST_XDIST_WORKER" in os.environ:
         folder = folder.parent

@@ -9,10 +9,10 @@ import pytest
 
 
 def pytest_collection_modifyitems(items: List[pytest.Item]) -> None:
-    """Deal the tests to parallel workers in turn, the long ones first.
+    """Distribute the tests over parallel workers in turn, the long ones first.
 
-    ``--dist worksteal`` gives every worker a stretch of the list to begin with; in the order of
-    the files one of them would have all long tests, and the others nothing to do in the end.
+    ``--dist worksteal`` gives each worker a contiguous part of the list at the start. In file order
+    one worker would get all long tests, and the others would be idle at the end.
     """
     workers = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
     if workers == 1:

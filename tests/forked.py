@@ -1,9 +1,9 @@
-"""Python's command lines, forked from a process that has imported fairseq.
+"""Command lines forked from a process that has imported fairseq.
 
-``python -m fairseq_cli.train`` spends four seconds on imports before it begins, and the tests start
-hundreds of them. Here the imports are made once, in a process that has neither the plugin nor
-pytest; each command line is a fork of it and finds what a fresh interpreter would. Nothing of the
-project may be imported at the top: the forks import this module first.
+``python -m fairseq_cli.train`` spends four seconds on imports, and the tests start hundreds of such
+commands. Here fairseq is imported once, in a process without the plugin and without pytest. Each
+command is a fork of it, in the state of a fresh interpreter. This module must not import anything
+of the project at the top, because the forks import it first.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from multiprocessing import forkserver
 from pathlib import Path
 from typing import Dict, Iterator, List
 
-# What every command of fairseq imports, and none of its commands.
+# what every fairseq command imports, without the commands themselves
 PRELOADED = ["fairseq", "fairseq.tasks", "fairseq.criterions", "fairseq.models", "sacrebleu"]
 _context = multiprocessing.get_context("forkserver")
 
@@ -39,8 +39,8 @@ def _environment(values: Dict[str, str]) -> Iterator[None]:
 def start(
     module: str, arguments: List[str], environment: Dict[str, str], streams: List[Path]
 ) -> multiprocessing.process.BaseProcess:
-    """Start ``python -m module arguments`` with files for its input, output and errors."""
-    with _environment(environment):  # of the first process, which all others come from
+    """Start ``python -m module arguments`` with files as its input, output and errors."""
+    with _environment(environment):  # for the first process, from which all others are forked
         _context.set_forkserver_preload(PRELOADED)
         forkserver.ensure_running()
     process = _context.Process(target=_run, args=(module, arguments, environment, streams))
@@ -59,7 +59,7 @@ def _run(
         os.dup2(os.open(path, flags), number)
     # multiprocessing has closed it
     sys.stdin = open(0, encoding="utf-8", closefd=False)  # noqa: SIM115  lives as long as this
-    # The commands set up the log before they import fairseq, which else does it in its own way.
+    # The commands configure logging before they import fairseq; undo what fairseq has configured.
     logging.root.handlers.clear()
     logging.root.setLevel(logging.WARNING)
     sys.argv = [module, *arguments]

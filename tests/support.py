@@ -1,4 +1,4 @@
-"""What the tests of models share: small models built through the real command-line parser."""
+"""Shared by the tests of models: small models built through the real command-line parser."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ PLUGIN = str(Path(capsnmt.__file__).parent)
 REPO = Path(__file__).resolve().parent.parent
 WORDS = 24
 
-# every dimension small, everything else as the architecture says; no dropout: properties are exact
-# what switches each kind of routing on
+# flags that switch on each kind of routing
 HEADS = ("--head-aggregation", "em")
 LAYERS = ("--layer-aggregation", "em-routing")
 CAPSULES = ("--capsule-routing-encoder", "both")
+# small dimensions, otherwise the architecture's settings; without dropout properties are exact
 SMALL = [
     *("--encoder-embed-dim", "16", "--encoder-ffn-embed-dim", "24", "--encoder-layers", "2"),
     *("--decoder-embed-dim", "16", "--decoder-ffn-embed-dim", "24", "--decoder-layers", "2"),
@@ -42,7 +42,7 @@ SMALL = [
 
 
 def make_task() -> Any:
-    """A task with one small dictionary, as far as building and decoding need it."""
+    """Return a task with one small dictionary, sufficient to build models and decode."""
     dictionary = Dictionary()
     for word in range(WORDS):
         dictionary.add_symbol(f"w{word}")
@@ -68,14 +68,14 @@ def parse(arch: str, *flags: str, task: str = "translation") -> argparse.Namespa
 
 
 def build(arch: str, *flags: str, small: bool = True, seed: int = 1) -> torch.nn.Module:
-    """A model by its command line, in evaluation mode."""
+    """Build a model from its command line, in evaluation mode."""
     torch.manual_seed(seed)
     args = parse(arch, *(SMALL if small else ()), *flags)
     return fairseq.models.build_model(args, TASK).eval()
 
 
 EVERYWHERE = "enc-self,enc-dec,dec-self"
-# switch -> its values, the first of which leaves it (and what depends on it) off
+# switch -> its values; the first one switches it off
 VALUES: Dict[str, Tuple[str, ...]] = {
     "--head-aggregation": ("linear", "simple", "em"),
     "--head-aggregation-attention": (
@@ -100,7 +100,7 @@ VALUES: Dict[str, Tuple[str, ...]] = {
     "--encoder-normalize-before": ("no", "yes"),
     "--decoder-normalize-before": ("no", "yes"),
 }
-# switch -> the switch that must be on
+# switch -> the switch it depends on
 NEEDS = {
     "--head-aggregation-attention": "--head-aggregation",
     "--head-capsules": "--head-aggregation",
@@ -113,7 +113,7 @@ ROUTED_LAYERS = ("dynamic-routing", "em-routing")
 
 
 def may_meet(values: Sequence[str]) -> bool:
-    """Whether the values of the first switches of ``VALUES`` make a model that is not refused."""
+    """Return whether the values of the first switches of ``VALUES`` can be combined."""
     chosen = dict(zip(VALUES, values))
 
     def on(switch: str) -> bool:
@@ -126,7 +126,7 @@ def may_meet(values: Sequence[str]) -> bool:
     if {"--layer-capsules", "--layer-capsule-input"} & given and layers not in ROUTED_LAYERS:
         return False
     if layers == "transparent":
-        # its one side is its default, and the encoder's output is its to hand over
+        # it works on the encoder only, and excludes multi-layer attention
         return not {"--layer-aggregation-side", "--mlmha"} & given
     if "--routing-iterations" in given:
         routed = {"--head-aggregation", "--capsule-routing-encoder", "--capsule-routing-decoder"}
@@ -135,7 +135,7 @@ def may_meet(values: Sequence[str]) -> bool:
 
 
 def _possible_rows(count: int, seed: int = 0) -> List[Tuple[str, ...]]:
-    """Random values for all switches; where one may not meet those before, its first value."""
+    """Draw values for all switches; a value that does not fit becomes the first of its switch."""
     random = Random(seed)
     rows = []
     for _ in range(count):
@@ -148,7 +148,7 @@ def _possible_rows(count: int, seed: int = 0) -> List[Tuple[str, ...]]:
 
 
 def _combinations() -> Dict[str, Tuple[str, ...]]:
-    """Systems that cover every pair of values which may meet, chosen greedily."""
+    """Choose systems greedily until every possible pair of values occurs in one of them."""
 
     def pairs(row: Tuple[str, ...]) -> Set[Tuple[Tuple[int, str], Tuple[int, str]]]:
         return set(itertools.combinations(enumerate(row), 2))
@@ -168,7 +168,7 @@ def _combinations() -> Dict[str, Tuple[str, ...]]:
 
 
 def _architectures() -> List[str]:
-    """Every registered architecture, but one of those that differ in size only: all are SMALL."""
+    """Return the registered architectures, one of those that differ in size only."""
     distinct = {}
     for arch in ARCH_MODEL_INV_REGISTRY["capsnmt_transformer"]:
         args = argparse.Namespace()
@@ -185,9 +185,9 @@ SYSTEMS: Dict[str, Tuple[str, Tuple[str, ...]]] = {
 
 
 def build_system(name: str, *flags: str) -> torch.nn.Module:
-    """One of ``SYSTEMS``, with random numbers in the parameters that start at zero.
+    """Build one of ``SYSTEMS``, with random numbers in the parameters that start at zero.
 
-    Otherwise biases and the betas of EM routing would be tested at one special point only.
+    At zero, biases and the betas of EM routing would be tested at one special point only.
     """
     arch, own = SYSTEMS[name]
     model = build(arch, *own, *flags)
@@ -199,7 +199,7 @@ def build_system(name: str, *flags: str) -> torch.nn.Module:
 
 
 def sentences(*lengths: int, seed: int = 0) -> List[Tensor]:
-    """Random sentences of these lengths, each closed by EOS (not counted)."""
+    """Draw random sentences of these lengths, plus EOS."""
     generator = torch.Generator().manual_seed(seed)
     return [
         torch.cat(
@@ -213,7 +213,7 @@ def sentences(*lengths: int, seed: int = 0) -> List[Tensor]:
 
 
 def batch(lines: Sequence[Tensor], left_pad: bool) -> Tensor:
-    """Sentences as one padded batch ``[B, L]``."""
+    """Collate sentences into one padded batch ``[B, L]``."""
     longest = max(map(len, lines))
     rows = torch.full((len(lines), longest), PAD)
     for row, line in zip(rows, lines):
@@ -224,7 +224,7 @@ def batch(lines: Sequence[Tensor], left_pad: bool) -> Tensor:
 
 
 def shifted(target: Tensor) -> Tensor:
-    """The decoder's input for right-padded targets: EOS first, one step behind."""
+    """Return the decoder's input for right-padded targets: shifted right by one, EOS first."""
     previous = torch.full_like(target, PAD)
     previous[:, 0] = EOS
     inside = target[:, :-1].masked_fill(target[:, :-1].eq(EOS), PAD)
@@ -233,14 +233,14 @@ def shifted(target: Tensor) -> Tensor:
 
 
 def forward(model: torch.nn.Module, sources: Sequence[Tensor], targets: Sequence[Tensor]) -> Tensor:
-    """Logits ``[B, L, V]`` of right-padded targets for left-padded sources, as fairseq trains."""
+    """Return logits ``[B, L, V]`` for left-padded sources and right-padded targets."""
     source, target = batch(sources, left_pad=True), batch(targets, left_pad=False)
     lengths = source.ne(PAD).sum(1)
     return model(source, lengths, shifted(target))[0]
 
 
 def half_precision_on_cpu() -> bool:
-    """Whether this torch computes in fp16 on the CPU."""
+    """Return whether this torch computes in fp16 on the CPU."""
     try:
         torch.nn.functional.layer_norm(torch.ones(2, dtype=torch.float16), (2,))
     except RuntimeError:
@@ -249,10 +249,10 @@ def half_precision_on_cpu() -> bool:
 
 
 def assert_every_parameter_learns(model: torch.nn.Module) -> None:
-    """After a backward pass every parameter has a finite gradient that is not zero."""
+    """Check after a backward pass that every parameter has a finite, nonzero gradient."""
     for name, parameter in model.named_parameters():
         assert parameter.grad is not None, name
         assert parameter.grad.isfinite().all(), name
-        # a bias of the keys adds the same to every score of a row: its true gradient is zero
+        # the bias of the keys adds a constant to every score of a row: its gradient is zero
         if not name.endswith("k_proj.bias"):
             assert parameter.grad.abs().max() > 0, name

@@ -1,4 +1,4 @@
-"""The host's behaviour that the plugin relies on."""
+"""The behaviour of the host on which the plugin relies."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ def test_no_sentence_is_dropped_from_the_batches(
     assert all(len(batch) * 3 <= 27 for batch in batches)
 
 
-def test_the_batches_are_mended_once() -> None:
-    mended = data_utils.batch_by_size
+def test_batching_is_patched_once() -> None:
+    patched = data_utils.batch_by_size
     keep_last_batch()
-    assert data_utils.batch_by_size is mended
+    assert data_utils.batch_by_size is patched
 
 
 def test_importing_the_plugin_leaves_the_root_logger_alone_and_prints_nothing() -> None:
-    """fairseq's modules would set it to DEBUG, on standard error."""
+    """fairseq's modules set it to DEBUG, with output to standard error."""
     program = (
         "import capsnmt.plugin, logging; root = logging.getLogger();"
         "print(root.level == logging.WARNING and not root.handlers)"

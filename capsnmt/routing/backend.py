@@ -49,7 +49,7 @@ hundred updates: in a training run of thousands, but not in a two-minute run, a 
 
 BLOCK_SIZE = 2**19
 """Votes per block on a CPU: 2 MiB in fp32. The temporaries of a block stay in the cache and in
-memory that the allocator already holds. Larger ones are mapped anew for every operation."""
+memory that the allocator already holds. Larger ones are mapped again for every operation."""
 
 Kernel = Callable[..., Any]
 

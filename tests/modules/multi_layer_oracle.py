@@ -51,7 +51,7 @@ class Projections(NamedTuple):
 def projections(module: MultiLayerAttention, source: int) -> Projections:
     rows = slice(source * WIDTH, (source + 1) * WIDTH)
     columns = slice(source * SOURCE_WIDTH, (source + 1) * SOURCE_WIDTH)
-    if module.variant == "M-01":  # only the sum of the sources' biases can be told: shares of it
+    if module.variant == "M-01":  # only the sum of the sources' biases is defined: use shares
         v = module.v_proj.weight[:, columns], module.v_proj.bias / module.num_sources
     else:
         v = module.v_proj.weight[rows], module.v_proj.bias[rows]

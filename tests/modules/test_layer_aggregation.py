@@ -202,7 +202,7 @@ def test_autocast_is_finite_and_close_to_fp32(setting: dict, dtype: torch.dtype)
 
 
 @every_mode
-def test_the_routing_runs_as_often_and_by_the_backend_that_it_is_told(mode: str) -> None:
+def test_the_routing_runs_with_the_given_iterations_and_backend(mode: str) -> None:
     module, layers = aggregation(mode=mode, iterations=4, backend="eager"), layers_of(2)
     with record_routing() as records:
         module(layers)

@@ -40,7 +40,7 @@ def test_result_and_gradient_have_the_dtype_of_the_votes(name, dtype):
 @pytest.mark.parametrize("name", OPERATORS)
 def test_low_precision_is_the_fp32_result_rounded_once(name, dtype):
     votes = random(2, 3, 4, 2, dtype=dtype)
-    # The same costs and activations: what the operators are given beside the votes is rounded too.
+    # The same costs and activations: the other arguments of the operators are rounded as well.
     exact, exact_gradient = run_with_gradient(OPERATORS[name], votes.float(), 3)
     result, gradient = run_with_gradient(OPERATORS[name], votes, 3)
     resolution = torch.finfo(dtype).eps

@@ -1,4 +1,4 @@
-"""What the tests of sentence classifiers share: a task, small models, and their combinations."""
+"""Shared by the tests of sentence classifiers: a task, small models, their combinations."""
 
 from __future__ import annotations
 
@@ -37,14 +37,14 @@ def make_task(num_sentences: int = 2) -> Any:
 
 
 def build(*flags: str, arch: str = "probing_transformer", num_sentences: int = 2) -> nn.Module:
-    """A small classifier by its command line, in evaluation mode."""
+    """Build a small classifier from its command line, in evaluation mode."""
     torch.manual_seed(1)
     args = parse(arch, *SMALL, *flags)
     return fairseq.models.build_model(args, make_task(num_sentences)).eval()
 
 
 def _encoder_only(flags: Sequence[str]) -> Tuple[str, ...]:
-    """The flags of a translation system that its encoder alone has, where they have an effect."""
+    """Return the flags of a translation system that affect its encoder."""
     pairs: Dict[str, List[str]] = {}
     for word in flags:
         if word.startswith("--"):
@@ -62,7 +62,7 @@ def _encoder_only(flags: Sequence[str]) -> Tuple[str, ...]:
 
 
 def _systems() -> Dict[str, Tuple[str, ...]]:
-    """All that the translation models combine in pairs, with each pooling in turn."""
+    """Return the encoders of the translation systems, with each pooling in turn."""
     distinct = dict.fromkeys(_encoder_only(flags) for _, flags in SYSTEMS.values())
     systems = {}
     for place, flags in enumerate(distinct):
@@ -75,7 +75,7 @@ SENTENCE_SYSTEMS = _systems()
 
 
 def build_system(name: str, *flags: str) -> nn.Module:
-    """One of ``SENTENCE_SYSTEMS``, with random numbers in the parameters that start at zero."""
+    """Build one of ``SENTENCE_SYSTEMS``, with random numbers in parameters that start at zero."""
     model = build(*SENTENCE_SYSTEMS[name], *flags)
     with torch.no_grad():
         for parameter in model.parameters():
@@ -87,6 +87,6 @@ def build_system(name: str, *flags: str) -> nn.Module:
 def classify(
     model: nn.Module, first: Sequence[Tensor], second: Sequence[Tensor], left_pad: bool = True
 ) -> Tensor:
-    """The logits of pairs of sentences."""
+    """Return the logits of pairs of sentences."""
     tokens = batch([*first, *second], left_pad)
     return model(tokens, tokens.ne(PAD).sum(1))

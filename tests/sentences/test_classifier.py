@@ -92,7 +92,7 @@ def test_the_encoder_is_the_translation_models_parameter_for_parameter() -> None
     torch.testing.assert_close(*outputs, atol=0, rtol=0)
 
 
-def test_the_two_sentences_of_a_pair_are_told_apart_and_share_the_encoder() -> None:
+def test_the_two_sentences_of_a_pair_are_distinguished_and_share_the_encoder() -> None:
     model = build().double()
     assert model.classifier[0].in_features == 2 * 16
     swapped = classify(model, SECOND, FIRST)

@@ -1,4 +1,4 @@
-"""The corpora of the system tests, binarised by the real command."""
+"""The corpus of the system tests, binarised by the real command."""
 
 from __future__ import annotations
 

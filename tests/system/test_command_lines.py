@@ -1,4 +1,4 @@
-"""What a researcher types, from training to a score, for every preset and for all at once."""
+"""The commands from training to a score, for every preset and for all mechanisms at once."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ pytestmark = pytest.mark.system
 
 
 def losses(log: str) -> list:
-    """The validation losses in a training log."""
+    """Return the validation losses in a training log."""
     return re.findall(r"valid on 'valid' subset \| loss ([\d.]+)|\| valid \|.*?loss ([\d.]+)", log)
 
 
@@ -85,14 +85,14 @@ def test_train_resume_validate_average_and_generate(
 
 
 def decoding(checkpoint: Path) -> List[object]:
-    """The flags that decode with a checkpoint."""
+    """Return the flags that decode with a checkpoint."""
     return ["--user-dir", PLUGIN, "--path", checkpoint, *ON_CPU, "--beam", "3"]
 
 
 def test_standard_input_is_translated_and_scored_as_the_test_set(
     corpus: Path, trained: Callable[[str], Path], tmp_path: Path
 ) -> None:
-    """With every mechanism at once; what the decoded text is scored with knows no system."""
+    """With all mechanisms at once; scoring reads text and does not depend on the system."""
     data, generation = corpus / "bin", decoding(trained("everything") / LAST)
     generated = succeed("fairseq_cli.generate", data, *generation, "--gen-subset", "test")
     source = (corpus / "test.en").read_text("utf-8")

@@ -1,4 +1,4 @@
-"""A checkpoint belongs to no host: trained on one, it translates the same on the other."""
+"""A checkpoint trained on one host gives the same translations on the other."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.system
 
 
 def other_host() -> str:
-    """The interpreter of the environment that scripts/test.sh makes for the other host."""
+    """Return the interpreter of the other host's environment, made by scripts/test.sh."""
     environments = (REPO / ".venv", REPO / ".venv-stock")
     others = [
         environment / "bin" / "python"
@@ -27,8 +27,8 @@ def other_host() -> str:
     ]
     if len(others) != 1:
         pytest.skip(
-            "NOT TESTED across hosts: run scripts/test.sh and then scripts/test.sh --host stock, "
-            "which finds both environments"
+            "NOT TESTED across hosts: run scripts/test.sh, then scripts/test.sh --host stock, "
+            "which needs both environments"
         )
     return str(others[0])
 

@@ -1,9 +1,9 @@
-"""Every preset learns to reverse sentences, so that a mechanism wired wrong is seen.
+"""Every preset learns to reverse sentences, which a wrongly wired mechanism does not.
 
-The settings are the smallest with which what is wrong cannot hide: with one decoder layer, the
-encoder's self-attention must tell every position how far it is from the end of its sentence.
-Without it 84 to 87% of the sentences come out right, since most words of a sentence differ and
-can be found by what they are not; without positions 4%, without the encoder-decoder attention 0.
+With one decoder layer, the encoder's self-attention must encode the distance of each position from
+the end of its sentence. Without it 84 to 87% of the sentences are right, because most words of a
+sentence differ and can be found by exclusion; without positions 4%, without encoder-decoder
+attention 0. Smaller settings would not show the difference.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from tests.commands import (
 )  # fmt: skip
 from tests.support import PLUGIN
 
-# on the other host, values and gradients are held to the same oracles as on this one
+# the oracles of values and gradients run on both hosts
 pytestmark = [pytest.mark.system, pytest.mark.one_host]
 
 UPDATES = 600
@@ -57,7 +57,7 @@ def reversals(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def decoder_layers(preset: str) -> int:
-    """One, or as many as there must be for layers to be aggregated."""
+    """Return one, or two where layers are aggregated."""
     return 2 if "layer_aggregation" in PRESETS[preset] else 1
 
 

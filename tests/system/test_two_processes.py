@@ -1,4 +1,4 @@
-"""Two processes that share the work train what one process trains with the doubled batch."""
+"""Training in two processes equals training in one process with the doubled batch."""
 
 from __future__ import annotations
 
@@ -12,10 +12,9 @@ from tests.commands import SYSTEMS, train, train_in_two
 
 pytestmark = pytest.mark.system
 
-SENTENCES = 48  # all of the corpus is one update: batches of either size hold the same sentences
+SENTENCES = 48  # the corpus is one update: batches of either size hold the same sentences
 EXACT = [
-    # not Adam, which turns the rounding of a gradient that is 0, such as a key's bias has, into
-    # a step of full size
+    # Adam would turn the rounding error of a zero gradient (the bias of the keys) into a full step
     *("--optimizer", "sgd", "--lr", "0.3", "--dropout", "0"),
     *("--disable-validation", "--no-epoch-checkpoints", "--save-interval", "100"),
     *("--save-interval-updates", "0"),

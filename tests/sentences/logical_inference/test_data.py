@@ -78,13 +78,13 @@ BAD = {
 
 
 @pytest.mark.parametrize("text", BAD)
-def test_a_bad_line_is_told_with_file_and_number(text: str, tmp_path: Path) -> None:
+def test_a_bad_line_is_reported_with_file_and_number(text: str, tmp_path: Path) -> None:
     (tmp_path / "train0").write_text(text, encoding="utf-8")
     with pytest.raises(ConfigurationError, match=BAD[text].replace("bad", "train0")) as error:
         read_file(tmp_path, "train", 0)
     assert "\n" not in str(error.value)
 
 
-def test_a_missing_file_is_told_with_what_makes_it(tmp_path: Path) -> None:
+def test_a_missing_file_is_reported_with_what_makes_it(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match=r"train0: there is no such file, nor train0\.gz"):
         read_split(tmp_path, "train", 6)

@@ -53,7 +53,7 @@ def test_all_ten_tasks_have_the_papers_names_in_its_order() -> None:
         (LINES[:2], "no test split: no line begins with te"),
     ],
 )
-def test_a_bad_file_is_told_in_one_line(lines: Any, message: str, tmp_path: Path) -> None:
+def test_a_bad_file_is_reported_in_one_line(lines: Any, message: str, tmp_path: Path) -> None:
     path = write(tmp_path, *lines)
     with pytest.raises(ConfigurationError, match=message) as error:
         read_task(tmp_path, "SubjNum")
@@ -61,7 +61,7 @@ def test_a_bad_file_is_told_in_one_line(lines: Any, message: str, tmp_path: Path
     assert "\n" not in str(error.value)
 
 
-def test_what_is_no_text_or_not_there_is_told_in_one_line(tmp_path: Path) -> None:
+def test_what_is_no_text_or_not_there_is_reported_in_one_line(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match=r"past_present\.txt: there is no such file, nor"):
         read_task(tmp_path, "Tense")
     (tmp_path / TASKS["WC"].file).write_bytes(b"tr\ta\tb\ntr\ta\t\xff\n")
