@@ -52,6 +52,7 @@ EVALUATION = [
 ]
 REPORT = ["matplotlib", "jinja2"]
 DEV = [
+    "setuptools>=70.1",  # builds the wheel without downloading it
     "pytest",
     "pytest-xdist",
     "playwright",  # looks at the report in a Chromium, where there is one

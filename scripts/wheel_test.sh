@@ -7,7 +7,7 @@ set -euo pipefail
 . "$(dirname "${BASH_SOURCE[0]}")/venv.sh"
 [ $# = 2 ] && [ "$1" = --data ] || die "give --data DIR, the folder with the source files of the corpus"
 data=$(cd "$2" && pwd)
-use_venv main fairseq,demo
+use_venv main
 
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
@@ -34,14 +34,14 @@ for name in prepare run evaluate report average; do
 done
 capsnmt-prepare catalogues --output prepared --local "$data"
 row=(--cpu --threads 1 --max-update 5 --output runs --prepared prepared --data "$data"
-  --set train.save-interval-updates=1 --set train.log-interval=1)
+  --set train.save-interval-updates=1 --set train.log-interval=1 --set generate.max-len-b=5)
 capsnmt-run --config demo/baseline "${row[@]}"
 capsnmt-run --config demo/em_routing --baseline baseline "${row[@]}"
 capsnmt-average runs/baseline/seed-1/checkpoints --last-updates 2 --output average.pt
 python -m fairseq_cli.train prepared/bin --user-dir capsnmt --arch transformer_em_routing_tiny --cpu \
   --optimizer adam --max-tokens 256 --max-update 1 --save-dir trained >train.log
 python -m fairseq_cli.generate prepared/bin --user-dir capsnmt --path average.pt --cpu \
-  --max-tokens 2000 --gen-subset valid >generated
+  --max-tokens 2000 --max-len-b 5 --gen-subset valid >generated
 capsnmt-evaluate generated --json scores.json
 capsnmt-report runs --output page
 test -s page/report.md
