@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# IWSLT14 Spanish-English; the flags are those of run_experiment.sh:
-#   [--config ROW | --arch ARCH] [--seeds 1,2,3] [--baseline ROW] [--data DIR] [--output DIR]
-#   [--gpus N | --cpu [N]] [--nodes M] [--slurm [PARTITION]] [--dry-run]
+# IWSLT14 Spanish-English; the flags are those of capsnmt-run (--help lists them):
+#   [--config ROW | --rows ROW,ROW|all | --arch ARCH] [--seeds 1,2,3] [--baseline ROW] [--data DIR]
+#   [--output DIR] [--gpus N | --cpu [N]] [--nodes M] [--slurm [PARTITION]] [--dry-run]
 set -euo pipefail
 exec "$(dirname "${BASH_SOURCE[0]}")/run_experiment.sh" --dataset iwslt14_es_en "$@"

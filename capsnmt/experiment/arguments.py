@@ -12,38 +12,40 @@ from capsnmt.arguments import OneLineParser, positive
 def parser() -> OneLineParser:
     """The parser of the launcher; a bad flag raises a ``ConfigurationError`` of one line."""
     parser = OneLineParser(
-        prog="run_experiment.sh",
-        description="Prepare, train, average, generate and score one row of a table. Complete "
-        "stages are skipped and training resumes: the same command again is the way on.",
-        # A job drops the flags that submitted it, which it must recognise.
+        prog="capsnmt-run",
+        description="Prepare data, train, and evaluate rows of a table: translation, probing or "
+        "logical inference. Completed stages are skipped and training resumes: to continue, run "
+        "the same command again.",
+        # A job drops the flags that submitted it, so they must be written in full.
         allow_abbrev=False,
     )
     what = parser.add_argument_group("what to run")
     what.add_argument("--config", metavar="ROW", help="DATASET/ROW or a YAML file")
     what.add_argument(
         "--dataset",
-        help="whose configurations --config and --arch mean; alone: its row 'baseline'",
+        help="the data set of --config, --rows and --arch; alone: its row 'baseline'",
     )
-    what.add_argument("--arch", help="the architecture; alone: the dataset's base with it")
+    add_axes(what)
+    what.add_argument("--arch", help="the architecture; alone: with the settings of the data set")
     what.add_argument(
         "--set", action="append", default=[], metavar="KEY=VALUE", help="e.g. train.lr=0.003"
     )
     what.add_argument("--pair", type=_pair, metavar="SRC-TGT", help="languages, e.g. es-en")
     what.add_argument("--max-update", type=positive, metavar="N", help="updates of the training")
     what.add_argument("--name", help="name of the row (default: of the configuration or --arch)")
-    what.add_argument("--baseline", metavar="ROW", help="test significance against this row")
+    what.add_argument("--baseline", metavar="ROW", help="test the significance against this row")
     add_seeds(what)
     where = parser.add_argument_group("where")
     where.add_argument("--output", type=Path, metavar="DIR", help="default runs/DATASET")
-    where.add_argument("--data", type=Path, metavar="DIR", help="the raw corpus, if you have it")
+    where.add_argument("--data", type=Path, metavar="DIR", help="the raw data, if you have it")
     where.add_argument(
-        "--mirror", action="append", default=[], metavar="URL", help="asked first for the corpus"
+        "--mirror", action="append", default=[], metavar="URL", help="try this address first"
     )
     where.add_argument(
         "--prepared", type=Path, metavar="DIR", help="the prepared data (default OUTPUT/data)"
     )
-    where.add_argument("--offline", action="store_true", help="never touch the network")
-    device = parser.add_argument_group("on what (default: one GPU if there is one, else the CPU)")
+    where.add_argument("--offline", action="store_true", help="do not use the network")
+    device = parser.add_argument_group("device (default: one GPU if there is one, else the CPU)")
     kind = device.add_mutually_exclusive_group()
     kind.add_argument("--gpus", type=positive, metavar="N", help="GPUs of each node")
     kind.add_argument(
@@ -61,21 +63,32 @@ def parser() -> OneLineParser:
     parser.add_argument(
         "--requeue",
         action="store_true",
-        help="in a batch job: put it back into the queue when it is preempted or its time is over",
+        help="in a batch job: requeue it when it is preempted or its time is over",
     )
     return parser
 
 
 def without_submission(argv: Sequence[str]) -> List[str]:
-    """The flags without those that submit jobs and choose seeds: each job has its own seed.
+    """Return the flags without those that submit jobs: each job has its own row, task and seed.
 
     >>> without_submission(["--slurm", "gpu", "--seeds", "1,2", "--config", "em", "--slurm=x"])
     ['--config', 'em']
     """
     submission = OneLineParser(add_help=False, allow_abbrev=False)
+    add_axes(submission)
     add_seeds(submission)
     add_submission(submission)
     return submission.parse_known_args(argv)[1]
+
+
+def add_axes(parser: argparse._ActionsContainer) -> None:
+    """Add ``--rows`` and ``--tasks``."""
+    parser.add_argument(
+        "--rows", type=_names, metavar="ROW,ROW|all", help="several rows of --dataset, in turn"
+    )
+    parser.add_argument(
+        "--tasks", type=_names, metavar="TASK,TASK", help="probing tasks (default: all of the data)"
+    )
 
 
 def add_seeds(parser: argparse._ActionsContainer) -> None:
@@ -92,7 +105,7 @@ def add_submission(parser: argparse._ActionsContainer) -> None:
         nargs="?",
         const="",
         metavar="PARTITION",
-        help="submit a job for each seed; sbatch takes all else from variables such as "
+        help="submit a job for each run; sbatch takes other options from variables such as "
         "SBATCH_TIMELIMIT, SBATCH_ACCOUNT and SBATCH_QOS",
     )
     parser.add_argument(
@@ -107,6 +120,13 @@ def _number(text: str) -> int:
         raise argparse.ArgumentTypeError(f"{text!r}: give a whole number") from None
 
 
+def _names(text: str) -> List[str]:
+    names = [name.strip() for name in text.split(",")]
+    if not all(names) or len(set(names)) < len(names):
+        raise argparse.ArgumentTypeError(f"{text!r}: give different names, separated by commas")
+    return names
+
+
 def _pair(text: str) -> List[str]:
     languages = text.split("-")
     if len(languages) != 2 or not all(languages):
@@ -117,5 +137,5 @@ def _pair(text: str) -> List[str]:
 def _numbers(text: str) -> List[int]:
     seeds = [_number(part) for part in text.split(",")]
     if len(set(seeds)) < len(seeds):
-        raise argparse.ArgumentTypeError(f"{text!r}: a seed is there twice")
+        raise argparse.ArgumentTypeError(f"{text!r}: a seed is given twice")
     return seeds

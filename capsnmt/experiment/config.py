@@ -11,7 +11,14 @@ import yaml
 
 from capsnmt import resources
 from capsnmt.errors import ConfigurationError
-from capsnmt.experiment.schema import REQUIRED, SCHEMA, check_paper
+from capsnmt.experiment.schema import (
+    REQUIRED,
+    REQUIRED_TO_CLASSIFY,
+    REQUIRED_TO_TRANSLATE,
+    SCHEMA,
+    check_paper,
+)
+from capsnmt.runs.records import SENTENCE_TASKS
 from capsnmt.settings import check, parse_yaml, read_yaml
 
 
@@ -164,7 +171,8 @@ def require_complete(experiment: Experiment) -> None:
     Raises:
         ConfigurationError: a required key is missing, or two exclude each other.
     """
-    for key in REQUIRED:
+    classifies = experiment["train.task"] in SENTENCE_TASKS
+    for key in (*REQUIRED, *(REQUIRED_TO_CLASSIFY if classifies else REQUIRED_TO_TRANSLATE)):
         if experiment[key] is None:
             raise ConfigurationError(
                 f"{experiment.row}: {key} is not set: add it to the configuration or give "

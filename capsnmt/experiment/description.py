@@ -11,7 +11,7 @@ from typing import Dict, List, Mapping
 import torch
 
 import capsnmt
-from capsnmt.experiment.commands import Run
+from capsnmt.experiment.run import Run
 from capsnmt.runs.records import Description
 
 
@@ -20,13 +20,14 @@ def describe(run: Run, vocabulary: Mapping[str, str]) -> Description:
 
     Args:
         run: the run.
-        vocabulary: checksum of each dictionary.
+        vocabulary: checksums that identify the training data.
     """
     return Description(
         row=run.experiment.row,
         seed=run.seed,
         settings=run.experiment.settings,
-        data=str(run.data.folder),
+        task=run.task,
+        data=str(run.data_folder),
         vocabulary=dict(vocabulary),
         baseline=run.baseline,
         device=str(run.device),

@@ -1,4 +1,4 @@
-"""What an experiment runs on, and the batch that keeps the update the same whatever that is."""
+"""What an experiment runs on, and the batch that makes the update the same on any device."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Device:
     def cores(self) -> int:
         """The cores of a node that are in use.
 
-        **D**: where ``threads`` does not tell, one computes beside each GPU and one loads its data.
+        **D**: without ``threads``, two for each GPU: one computes, one loads data.
         """
         return (self.gpus or self.processes) * (self.threads or (2 if self.gpus else 1))
 
@@ -50,29 +50,41 @@ class Device:
 
 @dataclass(frozen=True)
 class Batch:
-    """``max_tokens`` per device and forward pass, accumulated over ``update_freq`` passes.
+    """The update of a configuration, split over devices and passes.
 
-    ``wanted`` are the tokens per update that the configuration asks for.
+    Attributes:
+        per_pass: the most tokens or sentences of one device in one forward pass.
+        update_freq: passes whose gradients are accumulated.
+        workers: devices that share the update.
+        wanted: tokens or sentences per update that the configuration asks for.
+        unit: ``tokens`` or ``sentences``.
     """
 
-    max_tokens: int
+    per_pass: int
     update_freq: int
     workers: int
     wanted: int
+    unit: str = "tokens"
 
     @property
-    def tokens_per_update(self) -> int:
-        """The most tokens one update sees, over all devices."""
-        return self.max_tokens * self.update_freq * self.workers
+    def per_update(self) -> int:
+        """The most tokens or sentences that one update sees, over all devices."""
+        return self.per_pass * self.update_freq * self.workers
+
+    def argv(self) -> List[str]:
+        """The flags of fairseq-train."""
+        size = {"tokens": "--max-tokens", "sentences": "--batch-size"}[self.unit]
+        return [size, str(self.per_pass), "--update-freq", str(self.update_freq)]
 
     def __str__(self) -> str:
-        rounded = self.wanted - self.tokens_per_update
-        return (
-            f"{self.tokens_per_update:,} tokens per update = {self.max_tokens:,} tokens x "
+        rounded = self.wanted - self.per_update
+        text = (
+            f"{self.per_update:,} {self.unit} per update = {self.per_pass:,} {self.unit} x "
             f"{self.workers} device(s) x {self.update_freq} accumulated"
-        ) + (
-            f", {rounded:,} fewer than the {self.wanted:,} that they do not divide" * bool(rounded)
         )
+        if not rounded:
+            return text
+        return f"{text}, {rounded:,} fewer than the {self.wanted:,} that they do not divide"
 
 
 def choose_device(
@@ -82,14 +94,14 @@ def choose_device(
     nodes: int = 1,
     check: bool = True,
 ) -> Device:
-    """The device of the flags; without any, one GPU if there is one, else the CPU.
+    """Return the device of the flags; without any, one GPU if there is one, else the CPU.
 
     Args:
         cpu: the value of ``--cpu``, the processes on a CPU.
         gpus: the value of ``--gpus``.
         threads: the value of ``--threads``.
         nodes: the value of ``--nodes``.
-        check: whether the GPUs must be there; a dry run, or a job, is for another machine.
+        check: whether this machine must have the GPUs; a dry run or a job is for another one.
 
     Raises:
         ConfigurationError: more GPUs than there are.
@@ -109,26 +121,39 @@ def choose_device(
     return Device(gpus, threads, nodes)
 
 
-def split_batch(tokens_per_update: int, max_tokens: int, workers: int) -> Batch:
-    """The same update on any number of devices: fewest passes that fit, of equal size.
+def split_batch(per_update: int, most: int, workers: int, unit: str = "tokens") -> Batch:
+    """Split an update over devices: the fewest passes that fit, all of the same size.
 
     **D**: where the number of devices does not divide the batch, the update is smaller by less
-    than one token a device and pass, never larger.
+    than one token (or sentence) a device and pass, never larger.
 
-    >>> split_batch(4096, 4096, 1).update_freq, split_batch(4096, 4096, 2).max_tokens
+    >>> split_batch(4096, 4096, 1).update_freq, split_batch(4096, 4096, 2).per_pass
     (1, 2048)
     >>> split_batch(25000, 4096, 2).update_freq
     4
     >>> print(split_batch(25000, 4096, 7))
     24,997 tokens per update = 3,571 tokens x 7 device(s) x 1 accumulated, 3 fewer than the 25,000 \
 that they do not divide
+
+    Args:
+        per_update: tokens or sentences of an update.
+        most: the most of one device in one pass.
+        workers: the number of devices.
+        unit: ``tokens`` or ``sentences``.
+
+    Raises:
+        ConfigurationError: there are more devices than tokens or sentences.
     """
-    passes = -(-tokens_per_update // (workers * max_tokens))
-    return Batch(tokens_per_update // (workers * passes), passes, workers, tokens_per_update)
+    if per_update < workers:
+        raise ConfigurationError(
+            f"{per_update} {unit} per update cannot be split over {workers} devices: use fewer"
+        )
+    passes = -(-per_update // (workers * most))
+    return Batch(per_update // (workers * passes), passes, workers, per_update, unit)
 
 
 def train_prefix(device: Device, python: str) -> List[str]:
-    """The program, and its first arguments, that start the training on the device."""
+    """Return the program and the first arguments that start a training on the device."""
     training = ["-m", TRAINING]
     if device.nodes > 1:
         # D: one task a node, which starts its own processes: fairseq's way on SLURM.

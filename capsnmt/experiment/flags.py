@@ -1,4 +1,4 @@
-"""Flags of fairseq's commands: from a mapping to an argument list, checked by fairseq's parsers."""
+"""Flags of fairseq's commands: mappings as argument lists, checked by fairseq's own parsers."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any, Callable, Dict, List, Mapping, NoReturn, Sequence
 from capsnmt.errors import ConfigurationError
 from capsnmt.experiment.config import Experiment
 
-# What the launcher decides itself, with where to say it instead.
+# Flags that the launcher sets itself -> what to do instead.
 OWNED: Dict[str, str] = {
     "arch": "set arch",
     "save-dir": "give --output",
@@ -18,6 +18,7 @@ OWNED: Dict[str, str] = {
     "seed": "give --seed",
     "user-dir": "drop it: it is this plugin",
     "max-tokens": "set batch.max-tokens",
+    "probing-task": "give --tasks",
     "update-freq": "set batch.tokens-per-update",
     "log-format": "drop it: the launcher reads the log",
     "log-file": "drop it: the log is train.log in the run's folder",
@@ -44,7 +45,7 @@ KEPT_BY = {
 
 
 def argv(flags: Mapping[str, Any]) -> List[str]:
-    """A mapping of flags as command-line arguments; ``True`` is a bare flag, ``False`` is no flag.
+    """Return a mapping of flags as arguments; ``True`` is a bare flag, ``False`` is no flag.
 
     >>> argv({"lr": 0.005, "share-all-embeddings": True, "fp16": False})
     ['--lr', '0.005', '--share-all-embeddings']
@@ -66,7 +67,7 @@ def check_owned(experiment: Experiment) -> None:
     """
     for section in ("train", "generate"):
         for name in experiment[section] or {}:
-            # Batches at generation are no matter of the effective batch.
+            # The batch size at generation does not change the result.
             if name in OWNED and not (section == "generate" and name == "max-tokens"):
                 key = f"{section}.{name}"
                 raise ConfigurationError(f"{experiment.where(key)}: {key}: {OWNED[name]}")
@@ -119,18 +120,23 @@ def check_arch(experiment: Experiment) -> None:
         )
 
 
-def check_train(experiment: Experiment, arguments: Sequence[str]) -> None:
+def check_train(experiment: Experiment, argv: Sequence[str], module: str) -> None:
     """Parse the arguments of fairseq-train as fairseq will.
+
+    Args:
+        experiment: the configuration, for the origin of a bad flag.
+        argv: the whole command.
+        module: the module in it that the arguments follow.
 
     Raises:
         ConfigurationError: a flag is unknown or its value wrong; the message names its origin.
     """
     from fairseq import options
 
-    _check(experiment, "train", options.get_training_parser, arguments)
+    _check(experiment, "train", options.get_training_parser, argv, module)
 
 
-def check_generate(experiment: Experiment, arguments: Sequence[str]) -> None:
+def check_generate(experiment: Experiment, argv: Sequence[str], module: str) -> None:
     """Parse the arguments of fairseq-generate as fairseq will.
 
     Raises:
@@ -138,17 +144,19 @@ def check_generate(experiment: Experiment, arguments: Sequence[str]) -> None:
     """
     from fairseq import options
 
-    _check(experiment, "generate", options.get_generation_parser, arguments)
+    _check(experiment, "generate", options.get_generation_parser, argv, module)
 
 
 def _check(
     experiment: Experiment,
     section: str,
     make_parser: Callable[[], argparse.ArgumentParser],
-    arguments: Sequence[str],
+    argv: Sequence[str],
+    module: str,
 ) -> None:
     from fairseq import options
 
+    arguments = argv[list(argv).index(module) + 1 :]
     parser = make_parser()
 
     def refuse(message: str) -> NoReturn:

@@ -6,9 +6,7 @@ import shlex
 import textwrap
 from typing import Dict, List
 
-from capsnmt.errors import ConfigurationError
-from capsnmt.experiment import commands
-from capsnmt.experiment.commands import Command, Run
+from capsnmt.experiment.run import Run, environment
 
 _wrapper = textwrap.TextWrapper(
     width=100,
@@ -19,75 +17,40 @@ _wrapper = textwrap.TextWrapper(
 )
 
 
-def plan(run: Run) -> List[Command]:
-    """All commands of a run in their order."""
-    stages = [commands.prepare(run), commands.train(run), commands.average(run)]
-    for test_set in run.test_sets:
-        stages += [commands.generate(run, test_set), commands.score(run, test_set)]
-    return [command for command in stages if command is not None]
-
-
 def script(run: Run) -> str:
-    """The commands of a run as a bash script that does the same without the launcher."""
+    """Return the commands of a run as a bash script that does the same without the launcher."""
     lines = ["#!/usr/bin/env bash", *header(run), "set -euo pipefail", *exports(run)]
-    for command in plan(run):
-        lines += ["", f"# {command.stage}"]
-        lines += data_steps(run) if command.stage == "prepare" else []
-        lines.append(command.shell())
+    for stage in run.stages():
+        lines += ["", f"# {stage.name}"]
+        lines += data_steps(run) if stage.name == "prepare" else []
+        lines.append(stage.shell())
     return "\n".join(lines) + "\n"
 
 
 def header(run: Run) -> List[str]:
-    """What the run is, how its update is split, and where its files will lie, as comments."""
+    """What the run is, how its update is split, and where its files will be, as comments."""
     files: Dict[str, str] = {
-        "data": f"{run.data.folder} (manifest.json tells how each file was made)",
-        "training": f"{run.checkpoints}, train.log",
+        "data": f"{run.data_folder} (manifest.json says how each file was made)",
+        "training": f"{run.folder.checkpoints}, {run.folder.train_log.name}",
         "model": str(run.model),
-        "results": f"{run.folder.scores}, {run.folder.summary}",
+        "results": ", ".join(map(str, run.results)),
     }
     width = max(map(len, files))
     return [
-        f"# {run.experiment.row}, seed {run.seed}, {run.device}",
+        f"# {run.title}, {run.device}",
         f"# {run.batch}",
-        *([f"# {run.left_out}"] if run.left_out else []),
+        *([f"# {run.warning}"] if run.warning else []),
         *(f"# {what:{width}}  {where}" for what, where in files.items()),
     ]
 
 
 def exports(run: Run) -> List[str]:
     """The variables of the commands, as lines of a script."""
-    variables = commands.environment(run.device)
-    return [f"export {name}={shlex.quote(value)}" for name, value in variables.items()]
+    return [
+        f"export {name}={shlex.quote(value)}" for name, value in environment(run.device).items()
+    ]
 
 
 def data_steps(run: Run) -> List[str]:
-    """What the recipe of the data does, as comments; nothing where the tools for it are missing.
-
-    Raises:
-        ConfigurationError: there is no such recipe, or not for the languages.
-    """
-    try:
-        from capsnmt.corpora.recipe import load_recipe
-    except ImportError:
-        return []
-    data = run.experiment["data"]
-    try:
-        recipe = load_recipe(data["recipe"], f"{data['source-lang']}-{data['target-lang']}")
-    except ConfigurationError as error:
-        raise ConfigurationError(
-            f"{run.experiment.where('data.recipe')}: data.recipe: {error}"
-        ) from None
-    corpus, segmentation = recipe.corpus, recipe.segmentation
-    files = getattr(corpus, "files", None) or getattr(corpus, "packages", {})
-    stand_ins = {getattr(file, "otherwise", None) for file in files.values()}
-    limits = [f"{name} {limit}" for name, limit in vars(recipe.cleaning).items() if limit]
-    tokenisers = ", ".join(f"{language} by {how}" for language, how in recipe.tokenisers.items())
-    models = "one model" if segmentation.joint else "a model for each language"
-    steps = [
-        recipe.description,
-        f"fetch {', '.join(name for name in files if name not in stand_ins)}",
-        f"tokenise {tokenisers}; clean by {', '.join(limits) or 'nothing'}",
-        f"segment by {segmentation.method} of {segmentation.size:,}, {models}",
-        f"binarise {', '.join(recipe.splits)} to {run.data.folder / 'bin'}",
-    ]
-    return [line for step in steps for line in _wrapper.wrap(step)]
+    """What the preparation of the data does, as comments."""
+    return [line for step in run.data_steps() for line in _wrapper.wrap(step)]

@@ -1,8 +1,9 @@
-"""A training that can be asked to stop: it saves after the update it is at, and ends.
+"""A training that can be asked to stop: it finishes its update, saves and ends.
 
-fairseq saves at fixed updates only, and a signal just kills it. Two functions of its training loop
-are wrapped: the one before an epoch starts to listen, the one after each update saves and stops.
-Such a save validates nothing: what a training becomes must not depend on when it was interrupted.
+fairseq saves at fixed updates only, and a signal kills it. Three functions of its training loop are
+wrapped. The one of an epoch starts to listen; the one after each update saves and stops; the one of
+``--patience`` keeps its count in the checkpoint, which fairseq forgets. A save on request validates
+nothing: the result of a training must not depend on when it was interrupted.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import multiprocessing
 import signal
 from pathlib import Path
 from types import FrameType
-from typing import Any, List, Optional, Tuple
+from typing import Any, Callable, List, Optional, Tuple
 
 import fairseq_cli.train as fairseq_train
 import torch
@@ -20,13 +21,16 @@ from fairseq import checkpoint_utils
 from fairseq.distributed import utils as distributed_utils
 
 import capsnmt.plugin  # noqa: F401  spawned processes import this module first
-from capsnmt.checkpoints.recovery import STOP_FILE
+from capsnmt.checkpoints.recovery import LAST, STOP_FILE
+from capsnmt.checkpoints.storage import load_checkpoint
 
 logger = logging.getLogger(__name__)
 
 ASKING = frozenset({signal.SIGTERM, signal.SIGUSR1})
-# Who asked, as a number that processes can compare: a signal's own, or this, or 0 for nobody.
+# The cause of a request is a number that processes can compare: a signal's, this, or 0 for none.
 BY_FILE = 1
+# Where the state of the task has the best validation result and the validations since then.
+PATIENCE = "patience"
 
 
 class Request:
@@ -36,10 +40,11 @@ class Request:
         self.signum: Optional[int] = None
 
     def listen(self) -> None:
-        """From now on a signal asks instead of killing.
+        """Take signals as requests from now on.
 
-        SLURM sends it to every process of a job. The workers that load data are forked from this
-        process and end at SIGTERM, which would end the training, too; they inherit what is blocked.
+        SLURM sends a signal to every process of a job. The workers that load data are forked from
+        this process; SIGTERM would end them, and the training with them. They inherit the mask that
+        blocks it.
         """
         for signum in ASKING:
             signal.signal(signum, self._note)
@@ -49,19 +54,19 @@ class Request:
         self.signum = signum
 
     def cause(self, file: Path) -> int:
-        """Who asked: the number of a signal, ``BY_FILE``, or 0 for nobody.
+        """Return the cause of the request: the number of a signal, ``BY_FILE``, or 0 for none.
 
-        A blocked signal stays pending, unless a thread that blocks nothing took it to the handler.
+        A blocked signal stays pending, unless a thread that does not block it ran the handler.
         """
         signum = self.signum or next(iter(signal.sigpending() & ASKING), None)
         return signum or (BY_FILE if file.exists() else 0)
 
 
 def outlive() -> None:
-    """Let those decide about a signal whom this process starts, and now waits for.
+    """Ignore stop signals here; the child processes handle them.
 
-    A handler that does nothing keeps the threads alive that libraries started before the signals
-    were blocked; what is blocked stays so in the processes that are started.
+    The signals are blocked, which child processes inherit. The handler that does nothing is for
+    threads that libraries started before: a signal would otherwise end the process through them.
     """
     for signum in ASKING:
         signal.signal(signum, lambda *_: None)
@@ -69,7 +74,7 @@ def outlive() -> None:
 
 
 def agree(cause: int, trainer: Any) -> int:
-    """Who asked any process of the training: all must stop after the same update."""
+    """Return the cause of a request to any process: all must stop after the same update."""
     if trainer.data_parallel_world_size == 1:
         return cause
     shared = torch.tensor(cause, device=trainer.device)
@@ -77,16 +82,66 @@ def agree(cause: int, trainer: Any) -> int:
     return int(shared.item())
 
 
+class PatienceCount:
+    """fairseq's function for ``--patience``, with its count in the state of the task.
+
+    fairseq keeps the count in attributes of its function, and no checkpoint has them: a training
+    that was interrupted would go on for longer than one that was not.
+
+    Args:
+        stops_early: fairseq's function.
+        task: the task; checkpoints hold its state.
+        resumed: the checkpoint that the training resumed from, if any; fairseq saves the state of
+            the task, but does not restore it.
+    """
+
+    def __init__(
+        self, stops_early: Callable[[Any, Any], bool], task: Any, resumed: Optional[Path]
+    ) -> None:
+        self.stops_early, self.task = stops_early, task
+        saved = None if resumed is None else load_checkpoint(resumed).get("task_state") or {}
+        if saved and PATIENCE in saved:
+            self.best, self.num_runs = saved[PATIENCE]
+            self.keep()
+
+    def __call__(self, cfg: Any, valid_loss: Any) -> bool:
+        """Return whether to stop, and keep the count."""
+        stop = self.stops_early(cfg, valid_loss)
+        if hasattr(self, "best"):
+            self.keep()
+        return stop
+
+    def keep(self) -> None:
+        """Put the count into the state of the task."""
+        state = [float(self.best), int(self.num_runs)]
+        self.task.state.merge_state_dict({PATIENCE: state})
+
+    def is_exhausted(self, patience: int) -> bool:
+        """Whether a training with this count has ended."""
+        return 0 < patience <= getattr(self, "num_runs", 0)
+
+
 def main(cfg: Any) -> None:
-    """fairseq's training of one process, which stops when asked; before its first update it dies.
+    """Train in one process and stop when asked; before the first update a signal kills.
 
     Args:
         cfg: fairseq's configuration, as ``fairseq_cli.train.main`` takes it.
     """
     request = Request()
     epoch, after_update = fairseq_train.train, fairseq_train.validate_and_save
+    stops_early = fairseq_train.should_stop_early
+    count: Any = None  # of validations without improvement, as fairseq keeps it
 
     def train(cfg: Any, trainer: Any, task: Any, epoch_itr: Any) -> Tuple[List[Any], bool]:
+        nonlocal count
+        if count is None:
+            last = Path(cfg.checkpoint.save_dir) / LAST
+            resumed = cfg.checkpoint.patience > 0 and trainer.get_num_updates() > 0
+            count = PatienceCount(stops_early, task, last if resumed else None)
+            # fairseq's function finds its own count by this name.
+            fairseq_train.should_stop_early = count
+        if count.is_exhausted(cfg.checkpoint.patience):
+            return [None], True
         request.listen()
         return epoch(cfg, trainer, task, epoch_itr)
 
@@ -113,7 +168,8 @@ def main(cfg: Any) -> None:
         fairseq_train.main(cfg)
     finally:
         fairseq_train.train, fairseq_train.validate_and_save = epoch, after_update
-        # Python waits at its end for the workers that load data, after a SIGTERM that they block.
+        fairseq_train.should_stop_early = stops_early
+        # At its end Python waits for the workers that load data, after a SIGTERM that they block.
         for worker in multiprocessing.active_children():
             worker.kill()
             worker.join()

@@ -18,14 +18,27 @@ LINE = re.compile(r"^\S+ \S+ \| INFO \| (?P<tag>\S+) \| (?P<stats>\{.*\})\s*$")
 class TrainingProgress:
     """Takes fairseq-train's output line by line.
 
-    Statistics go to ``log`` as JSON lines (fairseq's ``--log-file`` would repeat each of them once
-    more every epoch), everything goes to ``console``, and ``show`` gets a line to read: updates of
-    the total, loss, perplexity, speed, remaining time. ``begun`` tells that the training is at its
-    updates, ``stopped`` that it ended because it was asked to.
+    Statistics go to ``log`` as JSON lines (fairseq's ``--log-file`` would repeat each of them every
+    epoch), everything goes to ``console``, and ``show`` gets short lines: updates, loss,
+    perplexity or accuracy, speed, remaining time.
+
+    Attributes:
+        tail: the last lines that are not statistics.
+        begun: whether the training has started to make updates.
+        stopped: whether it ended because it was asked to.
+
+    Args:
+        total: the updates of the complete training; ``None`` if epochs or patience end it.
+        log, console: open files.
+        show: called with each short line.
     """
 
     def __init__(
-        self, total: int, log: TextIO, console: TextIO, show: Callable[[str], None] = print
+        self,
+        total: Optional[int],
+        log: TextIO,
+        console: TextIO,
+        show: Callable[[str], None] = print,
     ) -> None:
         self.total, self.log, self.console, self.show = total, log, console, show
         self.tail: Deque[str] = deque(maxlen=20)
@@ -47,8 +60,8 @@ class TrainingProgress:
         self.log.flush()
         if "valid_loss" in stats:
             self.show(
-                f"  epoch {stats.get('epoch')}  valid loss {stats['valid_loss']}  "
-                f"ppl {stats.get('valid_ppl', '-')}"
+                f"  epoch {stats.get('epoch')}  valid loss {stats['valid_loss']}"
+                f"{_quality(stats, 'valid_')}"
             )
         elif "loss" in stats and "num_updates" in stats:
             self.show(self._update(stats))
@@ -57,18 +70,26 @@ class TrainingProgress:
         done = int(stats["num_updates"])
         if self.first is None:
             self.first, self.started = done, time.monotonic()
-        line = (
-            f"  update {done:,}/{self.total:,}  loss {stats['loss']}  ppl {stats.get('ppl', '-')}  "
-            f"{stats.get('wps', '-')} words/s"
-        )
-        if done == self.first:
+        total = "" if self.total is None else f"/{self.total:,}"
+        line = f"  update {done:,}{total}  loss {stats['loss']}{_quality(stats)}"
+        if "wps" in stats:
+            line += f"  {stats['wps']} words/s"
+        if self.total is None or done == self.first:
             return line
         remaining = (self.total - done) * (time.monotonic() - self.started) / (done - self.first)
         return f"{line}  {clock(remaining)} left"
 
 
+def _quality(stats: Dict[str, Any], prefix: str = "") -> str:
+    """Perplexity of a translation model, or accuracy of a classifier."""
+    for key, name in (("ppl", "ppl"), ("accuracy", "accuracy")):
+        if prefix + key in stats:
+            return f"  {name} {stats[prefix + key]}"
+    return ""
+
+
 def parse(line: str) -> Optional[Dict[str, Any]]:
-    """The statistics in a line of fairseq's log; ``None`` when it holds none.
+    """Return the statistics in a line of fairseq's log; ``None`` when it holds none.
 
     >>> parse('2026-01-01 00:00:00 | INFO | train_inner | {"epoch": 1, "loss": "9.1"}')
     {'epoch': 1, 'loss': '9.1'}
@@ -79,6 +100,11 @@ def parse(line: str) -> Optional[Dict[str, Any]]:
         return None
     try:
         stats = json.loads(match["stats"])
-    except ValueError:  # fairseq prints its own configuration in braces, too
+    except ValueError:  # fairseq also prints its configuration in braces
         return None
     return stats if isinstance(stats, dict) else None
+
+
+def say(line: str) -> None:
+    """Show a line at once, also through a pipe."""
+    print(line, flush=True)

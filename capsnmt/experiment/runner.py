@@ -1,22 +1,22 @@
-"""Runs the stages of one run, each skipped when complete, training resumed."""
+"""Runs the stages of one run: completed ones are skipped, training resumes."""
 
 from __future__ import annotations
 
 import signal
 import sys
 from dataclasses import replace
-from pathlib import Path
-from typing import ContextManager, Dict, Iterable, Sequence, TextIO
+from typing import Callable, ContextManager, Dict, Iterable, Optional, TextIO
 
-from capsnmt.checkpoints.recovery import LAST, STOP_FILE, recover, updates_done
-from capsnmt.errors import ConfigurationError
-from capsnmt.experiment import commands, process
-from capsnmt.experiment.commands import Command, Run
+from capsnmt.checkpoints.recovery import STOP_FILE, recover, updates_done
+from capsnmt.errors import ConfigurationError, ExecutionError
+from capsnmt.experiment import process
 from capsnmt.experiment.description import describe
 from capsnmt.experiment.plan import script
 from capsnmt.experiment.process import Stopped
-from capsnmt.experiment.progress import TrainingProgress
-from capsnmt.files import atomic_writer, locked, read_json, sha256
+from capsnmt.experiment.progress import TrainingProgress, say
+from capsnmt.experiment.run import Run, environment
+from capsnmt.experiment.stage import Stage
+from capsnmt.files import atomic_writer, locked
 from capsnmt.runs.comparison import differences
 from capsnmt.runs.records import Description
 from capsnmt.runs.stages import StageRecords
@@ -24,7 +24,7 @@ from capsnmt.runs.stages import StageRecords
 PREPARING_PATIENCE = 24 * 3600.0
 
 
-class StageFailed(Exception):  # noqa: N818  a stage fails, the launcher does not
+class StageFailed(ExecutionError):  # noqa: N818
     """A command of a stage ended with an error."""
 
 
@@ -34,14 +34,14 @@ def execute(run: Run) -> None:
     Raises:
         ConfigurationError: the folder belongs to other settings or another launcher.
         StageFailed: a command failed.
-        Stopped: SIGINT or SIGTERM; the same call goes on from there.
+        Stopped: a signal to stop came; the same call resumes.
     """
     with _alone(run) as lock:
         _Runner(run, lock).execute()
 
 
 def prepare(run: Run) -> None:
-    """Bring only the data of a run to its end, and see that it is what the run needs.
+    """Prepare only the data of a run, and check that it is what the run needs.
 
     Raises:
         ConfigurationError, StageFailed, Stopped: as :func:`execute`.
@@ -49,7 +49,7 @@ def prepare(run: Run) -> None:
     with _alone(run) as lock:
         runner = _Runner(run, lock)
         runner.prepare()
-        runner.check_data()
+        run.check_data()
 
 
 def _alone(run: Run) -> ContextManager[int]:
@@ -59,82 +59,59 @@ def _alone(run: Run) -> ContextManager[int]:
 
 class _Runner:
     def __init__(self, run: Run, lock: int) -> None:
-        self.run, self.lock = run, lock
-        self.stages = StageRecords(run.folder.stages)
-        self.environment = commands.environment(run.device)
+        self.run, self.folder, self.lock = run, run.folder, lock
+        folders = (run.output, run.data_folder)
+        self.records = StageRecords(self.folder.stages, folders)
+        self.shared_records = StageRecords(run.data.stages, folders)
+        self.environment: Dict[str, str] = environment(run.device)
 
     def execute(self) -> None:
         run = self.run
-        say(f"== {run.experiment.row}, seed {run.seed}, on {run.device}: {run.folder}")
+        say(f"== {run.title}, on {run.device}: {self.folder}")
         self.prepare()
-        description = describe(run, self.check_data())
-        run.folder.write_description(self.check_unchanged(description))
-        with atomic_writer(run.folder.commands) as file:
+        description = describe(run, run.check_data())
+        self.folder.write_description(self.check_unchanged(description))
+        with atomic_writer(self.folder.commands) as file:
             file.write(script(run))
         self.train()
-        self.average()
-        for test_set in run.test_sets:
-            self.generate(test_set)
-        for test_set in run.test_sets:
-            self.score(test_set)
-        run.folder.write_scores(run.test_sets)
+        for stage in run.evaluation():
+            self.stage(stage, self.records)
+        run.finish()
 
     def prepare(self) -> None:
-        command, data = commands.prepare(self.run), self.run.data
-        if command is None:
+        stage, data = self.run.prepare(), self.run.data
+        if stage is None:
             return
-        lock = data.folder.with_name(data.folder.name + ".lock")
-        # Other seeds and rows share the data: whoever comes second finds it made.
+        # Other seeds and rows share the data, and the record of how it was made.
         waiting = f"waiting for another launcher that prepares {data.folder}"
-        with locked(lock, f"{lock}: still held after a day", PREPARING_PATIENCE, waiting):
-            self.stage(command, [], [data.manifest])
-
-    def check_data(self) -> Dict[str, str]:
-        """Raise unless the prepared data is what the run needs; the checksums of the vocabulary."""
-        run = self.run
-        subsets = read_json(run.data.manifest).get("subsets", {})
-        for test_set, subset in run.test_sets.items():
-            if subsets.get(test_set, subset) != subset:
-                raise ConfigurationError(
-                    f"data.test-sets.{test_set}: {subset}: {run.data.manifest} calls it "
-                    f"{subsets[test_set]}: set that"
-                )
-            if not run.reference(test_set).is_file():
-                raise ConfigurationError(
-                    f"data.test-sets.{test_set}: there is no {run.reference(test_set)}: the data "
-                    f"has {', '.join(subsets) or 'no test sets'}"
-                )
-        languages = run.experiment["data.source-lang"], run.experiment["data.target-lang"]
-        dictionaries = [run.data.folder / "bin" / f"dict.{language}.txt" for language in languages]
-        for dictionary in dictionaries:
-            if not dictionary.is_file():
-                raise ConfigurationError(f"{dictionary}: is missing: give another --prepared")
-        return {dictionary.name: sha256(dictionary) for dictionary in dictionaries}
+        with locked(data.lock, f"{data.lock}: still held after a day", PREPARING_PATIENCE, waiting):
+            self.shared_records.reload()
+            self.stage(stage, self.shared_records)
 
     def check_unchanged(self, description: Description) -> Description:
         """Raise if the checkpoints in the folder come from other settings or a longer training.
 
-        A finished training keeps the device and versions it had in the description.
+        Returns:
+            The description; that of a finished training keeps its device and versions.
         """
-        run = self.run
-        recovered = recover(run.checkpoints)
+        recovered = recover(self.folder.checkpoints)
         if recovered:
             say(f"warning: {recovered}")
-        done, total = updates_done(run.checkpoints), run.experiment["train.max-update"]
-        if not done or not run.folder.exists:
+        done, total = updates_done(self.folder.checkpoints), self.run.total_updates
+        if not done or not self.folder.exists:
             return description
-        before = run.folder.read_description()
+        before = self.folder.read_description()
         for key, old, new in differences(before, description):
             raise ConfigurationError(
-                f"{run.folder}: was trained with {key} {old}, not {new}: give another --name or "
+                f"{self.folder}: was trained with {key} {old}, not {new}: give another --name or "
                 f"--output, or delete the folder"
             )
-        if done > total:
+        if total is not None and done > total:
             raise ConfigurationError(
-                f"{run.folder}: already has {done:,} updates, more than the {total:,} asked for: "
+                f"{self.folder}: already has {done:,} updates, more than the {total:,} asked for: "
                 f"give --max-update {done} or more, or another --output"
             )
-        if done < total:
+        if not self.is_trained(done):
             return description
         return replace(
             description,
@@ -144,23 +121,33 @@ class _Runner:
             versions=before.versions,
         )
 
+    def is_trained(self, done: int) -> bool:
+        """Whether the training is complete.
+
+        A training that ends early, or by epochs, is known by its record. fairseq would make one
+        update too many when started on a finished training, so the updates count as well.
+        """
+        if done and done == self.run.total_updates:
+            return self.run.model.parent != self.folder.checkpoints or self.run.model.exists()
+        return self.records.complete(self.run.train())
+
     def train(self) -> None:
-        run, command = self.run, commands.train(self.run)
-        total, done = run.experiment["train.max-update"], updates_done(run.checkpoints)
-        last = run.checkpoints / LAST
-        # An early stop leaves fewer updates; then the record tells. fairseq itself would make one
-        # update too many when started on a finished training.
-        if done == total or self.stages.complete(command.stage, command.argv, [], [last]):
+        run, folder, stage = self.run, self.folder, self.run.train()
+        done, total = updates_done(folder.checkpoints), run.total_updates
+        if self.is_trained(done):
             say(f"-- train: complete at {done:,} updates")
             return
-        # Scores of fewer updates would pass for those of this training until it ends.
-        run.folder.scores.unlink(missing_ok=True)
-        say(f"-- train: {f'resuming at {done:,} of ' if done else ''}{total:,} updates")
+        # Until the training ends, scores of fewer updates could be taken for its own.
+        for path in (folder.scores, folder.result):
+            path.unlink(missing_ok=True)
+        budget = "by epochs" if total is None else f"{total:,} updates"
+        resuming = f"resuming at {done:,} of " if total is not None else f"resuming at {done:,}, "
+        say(f"-- train: {resuming if done else ''}{budget}")
         say(f"   {run.batch}")
-        if run.left_out:
-            say(f"warning: {run.left_out}")
-        path, request = run.folder.train_log, run.checkpoints / STOP_FILE
-        with open(path, "a", encoding="utf-8") as log, self.console() as console:
+        if run.warning:
+            say(f"warning: {run.warning}")
+        request = folder.checkpoints / STOP_FILE
+        with open(folder.train_log, "a", encoding="utf-8") as log, self.console() as console:
             progress = TrainingProgress(total, log, console, say)
 
             def ask() -> bool:
@@ -170,32 +157,40 @@ class _Runner:
 
             try:
                 request.unlink(missing_ok=True)
-                status = process.run(
-                    command.argv, self.environment, progress, lock=self.lock, ask=ask
-                )
+                status = self.start(stage, progress, ask=ask)
             finally:
                 request.unlink(missing_ok=True)
         if progress.stopped:  # by a signal that only the training got
             raise Stopped(signal.SIGTERM)
-        self.check(command, status, progress.tail)
-        if not updates_done(run.checkpoints):
-            raise StageFailed(f"train: no checkpoint in {run.checkpoints}")
-        self.stages.record(command.stage, command.argv, [], [last])
+        self.check(stage, status, progress.tail)
+        if not updates_done(folder.checkpoints):
+            raise StageFailed(f"train: no checkpoint in {folder.checkpoints}")
+        self.records.record(stage)
 
-    def average(self) -> None:
-        command = commands.average(self.run)
-        if command is not None:
-            self.stage(command, [self.run.checkpoints / LAST], [self.run.model])
-
-    def generate(self, test_set: str) -> None:
-        run, command = self.run, commands.generate(self.run, test_set)
-        inputs, outputs = [run.model, run.data.manifest], [run.generated(test_set)]
-        if self.skip(command, inputs, outputs):
+    def stage(self, stage: Stage, records: StageRecords) -> None:
+        """Run a stage unless it is complete."""
+        complete = records.complete(stage)
+        say(f"-- {stage.name}{': complete' if complete else ''}")
+        if complete:
             return
-        with open(run.reference(test_set), encoding="utf-8") as file:
+        if stage.stdout is None:
+            status = self.start(stage, lambda line: print(line, end="", flush=True))
+            self.check(stage, status)
+        else:
+            self.generate(stage)
+        missing = [str(output) for output in stage.outputs if not output.exists()]
+        if missing:
+            raise StageFailed(f"{stage.name}: ended without writing {', '.join(missing)}")
+        records.record(stage)
+
+    def generate(self, stage: Stage) -> None:
+        """Run fairseq-generate: its output becomes a file, the user sees how far it is."""
+        assert stage.stdout is not None
+        assert stage.lines is not None
+        with open(stage.lines, encoding="utf-8") as file:
             total = sum(1 for _ in file)
         done = 0
-        with atomic_writer(run.generated(test_set)) as output, self.console() as console:
+        with atomic_writer(stage.stdout) as output, self.console() as console:
 
             def keep(line: str) -> None:
                 nonlocal done
@@ -205,53 +200,30 @@ class _Runner:
                     if done % max(1, total // 5) == 0:
                         say(f"  {done:,}/{total:,} sentences")
 
-            status = process.run(command.argv, self.environment, keep, console, self.lock)
-            self.check(command, status)
-        self.stages.record(command.stage, command.argv, inputs, outputs)
+            self.check(stage, self.start(stage, keep, errors=console))
 
-    def score(self, test_set: str) -> None:
-        run = self.run
-        inputs = [run.generated(test_set), run.reference(test_set)]
-        if run.baseline:
-            inputs.append(run.generated(test_set, run.baseline))
-        self.stage(commands.score(run, test_set), inputs, [run.scored(test_set)])
-
-    def stage(self, command: Command, inputs: Sequence[Path], outputs: Sequence[Path]) -> None:
-        """Run a command unless it is complete; its output streams through."""
-        if self.skip(command, inputs, outputs):
-            return
-
-        def show(line: str) -> None:
-            print(line, end="", flush=True)
-
-        status = process.run(command.argv, self.environment, show, lock=self.lock)
-        self.check(command, status)
-        missing = [str(output) for output in outputs if not output.exists()]
-        if missing:
-            raise StageFailed(f"{command.stage}: ended without writing {', '.join(missing)}")
-        self.stages.record(command.stage, command.argv, inputs, outputs)
-
-    def skip(self, command: Command, inputs: Sequence[Path], outputs: Sequence[Path]) -> bool:
-        complete = self.stages.complete(command.stage, command.argv, inputs, outputs)
-        say(f"-- {command.stage}{': complete' if complete else ''}")
-        return complete
+    def start(
+        self,
+        stage: Stage,
+        on_line: Callable[[str], None],
+        errors: Optional[TextIO] = None,
+        ask: Optional[Callable[[], bool]] = None,
+    ) -> int:
+        return process.run(stage.argv, self.environment, on_line, errors, self.lock, ask)
 
     def console(self) -> TextIO:
-        """Everything the commands print that is not shown."""
-        path = self.run.folder.console_log
+        """The file of everything that the commands print and the user is not shown."""
+        path = self.folder.console_log
         return open(path, "a", encoding="utf-8", errors="surrogateescape")
 
-    def check(self, command: Command, status: int, tail: Iterable[str] = ()) -> None:
-        if status:
-            for line in tail:
-                print(line, file=sys.stderr)
-            ended = f"exit status {status}" if status > 0 else f"signal {-status}"
-            raise StageFailed(
-                f"{command.stage} failed with {ended}: see {self.run.folder.console_log}; the "
-                f"same command goes on from there once the cause is gone"
-            )
-
-
-def say(line: str) -> None:
-    """Show a line at once, also through a pipe."""
-    print(line, flush=True)
+    def check(self, stage: Stage, status: int, tail: Iterable[str] = ()) -> None:
+        """Raise if the command failed."""
+        if not status:
+            return
+        for line in tail:
+            print(line, file=sys.stderr)
+        ended = f"exit status {status}" if status > 0 else f"signal {-status}"
+        raise StageFailed(
+            f"{stage.name} failed with {ended}: see {self.folder.console_log}; once the cause is "
+            f"removed, the same command resumes"
+        )

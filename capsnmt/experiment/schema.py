@@ -26,8 +26,16 @@ SCHEMA: Dict[str, Any] = {
         "source-lang": TEXT,
         "target-lang": TEXT,
         "test-sets": Free(TEXT),
+        # Sentence classification: the probing tasks, and flags of the command that makes the data.
+        "tasks": TEXT,
+        "options": Free(FLAG),
     },
-    "batch": {"tokens-per-update": COUNT, "max-tokens": COUNT},
+    "batch": {
+        "tokens-per-update": COUNT,
+        "max-tokens": COUNT,
+        "sentences-per-update": COUNT,
+        "max-sentences": COUNT,
+    },
     "train": Free(
         FLAG,
         {
@@ -60,10 +68,9 @@ PAPER: Dict[str, Any] = {
     )
 }
 
-REQUIRED = (
-    "dataset",
-    "arch",
-    "precision",
+REQUIRED = ("dataset", "arch", "precision")
+REQUIRED_TO_CLASSIFY = ("batch.sentences-per-update", "batch.max-sentences")
+REQUIRED_TO_TRANSLATE = (
     "data.source-lang",
     "data.target-lang",
     "data.test-sets",

@@ -1,4 +1,4 @@
-"""Jobs on SLURM: the script, its submission, and what puts a stopped job back into the queue."""
+"""Jobs on SLURM: the batch script, its submission, and requeueing after a preemption."""
 
 from __future__ import annotations
 
@@ -6,33 +6,37 @@ import shlex
 import subprocess
 import sys
 from pathlib import Path
-from typing import Callable, List, Mapping, Optional, Sequence
+from typing import Callable, List, Mapping, Optional, Sequence, Set
 
 from capsnmt.errors import ConfigurationError
 from capsnmt.experiment import plan
 from capsnmt.experiment.arguments import without_submission
-from capsnmt.experiment.commands import Run
+from capsnmt.experiment.run import Run
 from capsnmt.files import atomic_writer
 from capsnmt.runs.folder import RunFolder
 
-# What a large model needs to end its update and to save on a busy file system.
+# Long enough for a large model to finish its update and save on a busy file system.
 SECONDS_TO_SAVE = 120
 
 
 def job_script(run: Run, argv: Sequence[str], partition: str) -> str:
-    """The batch script of a run: the launcher itself, in a job that SLURM may preempt.
+    """Return the batch script of a run: the launcher itself, in a job that SLURM may preempt.
 
     ``exec`` lets the launcher take the place of the shell, which gets the signal (``B:``).
 
     Args:
         run: one seed.
-        argv: the flags that the launcher was given.
+        argv: the flags of the launcher.
         partition: where to run; empty for the cluster's default.
     """
     device = run.device
+    name = "-".join([run.experiment.row, *([run.task] if run.task else []), str(run.seed)])
+    # In the name of a log, % begins a pattern.
+    folder = RunFolder(Path(str(run.folder.path.resolve()).replace("%", "%%")))
+    log = folder.job_log("%j")
     # D: --gres and not --gpus-per-node, which old SLURMs and other schedulers' plugins lack.
     options = [
-        f"--job-name={run.experiment.row}-{run.seed}",
+        f"--job-name={name}",
         *([f"--partition={partition}"] if partition else []),
         f"--nodes={device.nodes}",
         "--ntasks-per-node=1",
@@ -41,12 +45,19 @@ def job_script(run: Run, argv: Sequence[str], partition: str) -> str:
         "--requeue",
         "--open-mode=append",
         f"--signal=B:USR1@{SECONDS_TO_SAVE}",
-        f"--output={str(run.folder.path.resolve()).replace('%', '%%')}/slurm-%j.log",
+        f"--output={log}",
         f"--chdir={Path.cwd()}",
     ]
     # Without it the node of the job would take what it finds.
     gpu = ["--gpus", "1"] if device.gpus == 1 and not {"--gpus"} & _names(argv) else []
-    arguments = [*without_submission(argv), *gpu, "--seed", str(run.seed), "--requeue"]
+    which = ["--config", f"{run.experiment['dataset']}/{run.experiment.row}"]
+    arguments = [
+        *without_submission(argv),
+        *(which if {"--rows"} & _names(argv) else []),
+        *(["--tasks", run.task] if run.task else []),
+        *gpu,
+        *("--seed", str(run.seed), "--requeue"),
+    ]
     lines = [
         "#!/usr/bin/env bash",
         *(f"#SBATCH {shlex.quote(option)}" for option in options),
@@ -60,13 +71,12 @@ def job_script(run: Run, argv: Sequence[str], partition: str) -> str:
 
 
 def submission(run: Run, argv: Sequence[str], partition: str) -> str:
-    """What ``--slurm`` does, as a script; what the job itself does then, as its comments."""
-    stages = plan.plan(run)
-    job = run.folder.job_script
+    """Return what ``--slurm`` does as a script, and what the job then does as its comments."""
+    job, prepare = run.folder.job_script, run.prepare()
     lines = ["#!/usr/bin/env bash", *plan.header(run), "set -euo pipefail", *plan.exports(run)]
-    for command in [stage for stage in stages if stage.stage == "prepare"]:
+    if prepare is not None:
         lines += ["", "# prepare, here: nodes of a cluster often have no network"]
-        lines += [*plan.data_steps(run), command.shell()]
+        lines += [*plan.data_steps(run), prepare.shell()]
     lines += [
         *("", "# submit", f"mkdir -p {shlex.quote(str(run.folder))}"),
         f"cat >{shlex.quote(str(job))} <<'JOB'",
@@ -74,13 +84,13 @@ def submission(run: Run, argv: Sequence[str], partition: str) -> str:
         f"sbatch {shlex.quote(str(job))}",
         *("", "# The job then runs, unless they are complete, and again after a preemption:"),
     ]
-    for command in [stage for stage in stages if stage.stage != "prepare"]:
-        lines += [f"# {command.stage}", f"#   {command.shell()}"]
+    for stage in [run.train(), *run.evaluation()]:
+        lines += [f"# {stage.name}", f"#   {stage.shell()}"]
     return "\n".join(lines) + "\n"
 
 
 def submit(run: Run, argv: Sequence[str], partition: str) -> str:
-    """Submit a run and return the number of its job, which waits for that of its baseline.
+    """Submit a run and return the number of its job, which waits for the job of its baseline.
 
     Raises:
         ConfigurationError: there is no SLURM here, or it refuses the job.
@@ -95,37 +105,37 @@ def submit(run: Run, argv: Sequence[str], partition: str) -> str:
     return job
 
 
-def tell(run: Run, job: str) -> str:
-    """A sentence on a job and its log."""
+def status(run: Run, job: str) -> str:
+    """Describe a job and its log in a few words."""
     return f"job {job} ({_state(job).lower()}), log {run.folder.job_log(job)}"
 
 
 def alive(folder: RunFolder) -> Optional[str]:
-    """The number of the job of a run's folder if SLURM still has it in its queue."""
+    """Return the number of the job of a run's folder if it is still in SLURM's queue."""
     job = folder.read_job()
     return job if job and _state(job) else None
 
 
-def requeue(variables: Mapping[str, str], tell: Callable[[str], object]) -> None:
-    """Put the job we are in back into the queue, and tell what comes of it in a sentence.
+def requeue(variables: Mapping[str, str], report: Callable[[str], object]) -> None:
+    """Put the current job back into the queue, and report what comes of it.
 
-    **D**: only a job that SLURM counts as running. One that the user cancelled must not come back,
-    and one that SLURM itself puts back when it preempts needs no help.
+    **D**: only a job in the state RUNNING. A job that the user cancelled must not come back, and
+    SLURM itself puts back a job that it preempts.
     """
     job = variables["SLURM_JOB_ID"]
     state = _state(job)
     if state != "RUNNING":
-        tell(f"job {job} is {(state or 'gone').lower()}: not requeued")
+        report(f"job {job} is {(state or 'gone').lower()}: not requeued")
         return
-    tell(f"job {job} is requeued")  # first: SLURM ends us as soon as it has the job back
+    report(f"job {job} is requeued")  # first: SLURM ends this process at once
     _run("scontrol", "requeue", job)
 
 
 def check_job(nodes: int, requeues: bool, variables: Mapping[str, str]) -> None:
-    """Raise unless the SLURM job that the flags speak of is the one we are in.
+    """Raise unless this process runs in the SLURM job that the flags need.
 
     Raises:
-        ConfigurationError: we are in none, or in one of too few nodes.
+        ConfigurationError: it runs in none, or in one of too few nodes.
     """
     job = variables.get("SLURM_JOB_ID")
     if requeues and job is None:
@@ -139,12 +149,12 @@ def check_job(nodes: int, requeues: bool, variables: Mapping[str, str]) -> None:
         )
 
 
-def _names(argv: Sequence[str]) -> set[str]:
+def _names(argv: Sequence[str]) -> Set[str]:
     return {argument.partition("=")[0] for argument in argv}
 
 
 def _state(job: str) -> str:
-    """PENDING, RUNNING, ...; nothing when the queue does not know the job."""
+    """PENDING, RUNNING, ...; empty if the job is not in the queue."""
     try:
         return _run("squeue", "--noheader", "--jobs", job, "--format", "%T")
     except ConfigurationError:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from pathlib import Path
-from typing import Dict, Iterable, Sequence
+from typing import Dict, Iterable, Protocol, Sequence
 
 from capsnmt.files import read_json, sha256, write_json
 from capsnmt.runs.records import StageRecord
@@ -15,42 +16,70 @@ from capsnmt.runs.records import StageRecord
 CHECKSUM_BYTES = 1 << 24
 
 
+class Stage(Protocol):
+    """What a record needs to know of a stage."""
+
+    @property
+    def name(self) -> str:
+        """The name of the stage."""
+
+    @property
+    def argv(self) -> Sequence[str]:
+        """The command."""
+
+    @property
+    def inputs(self) -> Sequence[Path]:
+        """The files it reads."""
+
+    @property
+    def outputs(self) -> Sequence[Path]:
+        """The files it writes."""
+
+
 class StageRecords:
     """The record of completed stages, ``stages.json`` in a run's folder.
 
     Args:
         path: the file.
+        folders: folders that may be given relative or absolute; a stage is the same either way.
     """
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        found = read_json(path) if path.exists() else {}
+    def __init__(self, path: Path, folders: Sequence[Path] = ()) -> None:
+        self.path, self.folders = path, folders
+        self.reload()
+
+    def reload(self) -> None:
+        """Read the file again, which another launcher may have written."""
+        found = read_json(self.path) if self.path.exists() else {}
         self.records = {name: StageRecord(**record) for name, record in found.items()}
 
-    def complete(
-        self, name: str, argv: Sequence[str], inputs: Iterable[Path], outputs: Iterable[Path]
-    ) -> bool:
-        """Return whether the stage need not run again."""
-        outputs = list(outputs)
-        if name not in self.records or not all(output.exists() for output in outputs):
+    def complete(self, stage: Stage) -> bool:
+        """Return whether a stage need not run again."""
+        if stage.name not in self.records or not all(path.exists() for path in stage.outputs):
             return False
-        return self.records[name] == StageRecord(_key(argv, inputs), _signatures(outputs))
+        return self.records[stage.name] == self._record(stage)
 
-    def record(
-        self, name: str, argv: Sequence[str], inputs: Iterable[Path], outputs: Iterable[Path]
-    ) -> None:
-        """Record that the stage has just been completed."""
-        self.records[name] = StageRecord(_key(argv, inputs), _signatures(outputs))
+    def record(self, stage: Stage) -> None:
+        """Record that a stage has just been completed."""
+        self.records[stage.name] = self._record(stage)
         write_json(self.path, {name: vars(record) for name, record in self.records.items()})
 
+    def _record(self, stage: Stage) -> StageRecord:
+        command = [self._absolute(word) for word in stage.argv]
+        text = json.dumps([command, self._signatures(stage.inputs)])
+        key = hashlib.sha256(text.encode()).hexdigest()
+        return StageRecord(key, self._signatures(stage.outputs))
 
-def _key(argv: Sequence[str], inputs: Iterable[Path]) -> str:
-    text = json.dumps([list(argv), _signatures(inputs)])
-    return hashlib.sha256(text.encode()).hexdigest()
+    def _signatures(self, paths: Iterable[Path]) -> Dict[str, str]:
+        return {self._absolute(str(path)): _signature(path) for path in paths if path.exists()}
 
-
-def _signatures(paths: Iterable[Path]) -> Dict[str, str]:
-    return {str(path): _signature(path) for path in paths if path.exists()}
+    def _absolute(self, word: str) -> str:
+        """An argument, ``PATH`` or ``NAME=PATH``, with a path below the folders made absolute."""
+        name, equals, path = word.rpartition("=")
+        for folder in map(str, self.folders):
+            if path == folder or path.startswith(folder + os.sep):
+                return name + equals + os.path.abspath(path)
+        return word
 
 
 def _signature(path: Path) -> str:

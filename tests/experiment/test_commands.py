@@ -110,8 +110,8 @@ def test_each_seed_has_its_own_folder_and_seed(capsys):
 @pytest.mark.parametrize("workers", [1, 2, 3, 4, 7, 8, 16])
 def test_the_update_has_the_same_tokens_on_any_number_of_devices(tokens: int, workers: int):
     batch = split_batch(tokens, 4096, workers)
-    assert batch.max_tokens <= 4096
-    assert tokens - workers * batch.update_freq < batch.tokens_per_update <= tokens
+    assert batch.per_pass <= 4096
+    assert tokens - workers * batch.update_freq < batch.per_update <= tokens
     fewer_passes = 4096 * workers * (batch.update_freq - 1)
     assert fewer_passes < tokens, "more passes than the memory of the devices asks for"
 
@@ -142,5 +142,5 @@ def test_every_script_of_a_dataset_names_one_that_has_rows():
     datasets = {row.split("/")[0] for row in available()}
     scripts = [path.read_text("utf-8") for path in (ROOT / "scripts").glob("run_*.sh")]
     named = [text.split("--dataset ")[1].split()[0] for text in scripts if " --dataset " in text]
-    assert len(named) == 5
+    assert len(named) == 7
     assert set(named) <= datasets

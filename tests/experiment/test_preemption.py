@@ -130,6 +130,23 @@ def test_stopped_three_times_is_bit_for_bit_as_never_stopped(
 
 
 @pytest.mark.system
+def test_an_interruption_does_not_reset_the_patience(prepared: Path, tmp_path: Path):
+    flags = ["--optimizer", "sgd", "--lr", "1e-9", "--max-tokens", "640", "--patience", "2"]
+    flags += ["--max-epoch", "9", "--dropout", "0"]
+    ended, stopped = tmp_path / "ended", tmp_path / "stopped"
+    updates = train(prepared, ended, *flags)  # nothing is learned: three epochs
+    for at in (updates // 3 + 1, 2 * updates // 3 + 1):
+        handler = SignalAt(at, signal.SIGTERM)
+        logging.getLogger().addHandler(handler)
+        try:
+            assert train(prepared, stopped, *flags) == at < updates
+        finally:
+            logging.getLogger().removeHandler(handler)
+    assert train(prepared, stopped, *flags) == updates
+    assert train(prepared, stopped, *flags) == updates, "a training that has ended goes on"
+
+
+@pytest.mark.system
 def test_two_processes_train_one_model_and_stop_at_one_update_when_one_of_them_is_asked(
     prepared_evenly: Path, tmp_path: Path
 ):

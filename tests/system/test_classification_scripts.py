@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from capsnmt.experiment.classification_run import main
 from tests.commands import environment
 from tests.support import REPO
 
@@ -36,52 +35,45 @@ def modules(done: subprocess.CompletedProcess) -> Counter:
     return Counter(words[words.index("-m") + 1] for words in lines)
 
 
-def test_probing_builds_and_trains_nothing_when_dry(tmp_path: Path) -> None:
-    flags = ["--setting", "multi30k", "--text", "train.en", "--seeds", "1,2", "--dry-run"]
-    done = script("run_probing.sh", *flags, cwd=tmp_path)
-    assert modules(done) == {
-        "capsnmt.sentences.probing.build": 1,
-        "fairseq_cli.train": 24,
-        "capsnmt.experiment.classification_evaluate": 24,
-    }
-    assert not list(tmp_path.iterdir())
-
-
-def test_probing_fetches_sentevals_tasks_when_no_data_is_given(tmp_path: Path) -> None:
-    done = script("run_probing.sh", "--setting", "li2019", "--dry-run", cwd=tmp_path)
-    planned = modules(done)
-    assert planned["capsnmt.sentences.probing.download"] == 1
-    assert planned["fairseq_cli.train"] == 3 * 10
-    assert not list(tmp_path.iterdir())
-
-
-def test_logical_inference_is_four_systems_with_three_seeds(tmp_path: Path) -> None:
-    flags = ["--setting", "cpu", "--data", "logic", "--dry-run"]
-    planned = modules(script("run_logical_inference.sh", *flags, cwd=tmp_path))
-    assert planned["fairseq_cli.train"] == 4 * 3
-    assert not planned["capsnmt.sentences.logical_inference.generate"]
-    generated = script("run_logical_inference.sh", "--dry-run", cwd=tmp_path)
-    assert modules(generated) == {**planned, "capsnmt.sentences.logical_inference.generate": 1}
-    assert not list(tmp_path.iterdir())
-
-
-def test_a_plan_is_the_same_however_its_folders_are_spelled(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
+def test_the_recorded_results_are_four_systems_on_three_tasks_and_with_three_seeds(
+    tmp_path: Path,
 ) -> None:
-    monkeypatch.chdir(tmp_path)
-    plans = []
-    for folder in (Path(), tmp_path, tmp_path / "x" / ".."):
-        configs = str(REPO / "configs" / "logical_inference" / "cpu")
-        where = ["--data", str(folder / "data"), "--output", str(folder / "runs")]
-        assert main([configs, *where, "--dry-run"]) == 0
-        plans.append(capsys.readouterr().out)
-    assert plans[0] == plans[1] == plans[2] != ""
+    (tmp_path / "data" / "propositional_logic").mkdir(parents=True)
+    (tmp_path / "data" / "multi30k").mkdir()
+    (tmp_path / "data" / "multi30k" / "train.en").touch()
+    done = script("run_classification_on_cpu.sh", "--data", "data", "--dry-run", cwd=tmp_path)
+    assert modules(done) == {
+        "capsnmt.sentences.probing.build": 4 * 3,
+        "capsnmt.experiment.training": 4 * 3 + 4 * 3,
+        "capsnmt.experiment.classify": 4 * 3 + 4 * 3,
+    }
+    assert [path.name for path in tmp_path.iterdir()] == ["data"]
+    bad = script("run_classification_on_cpu.sh", "--data", "nothing", cwd=tmp_path)
+    assert (bad.returncode, bad.stderr.count("\n")) == (1, 1)
+    assert "--data 'nothing': give a folder with propositional_logic" in bad.stderr
 
 
-@pytest.mark.parametrize("name", ["run_probing.sh", "run_logical_inference.sh"])
-def test_an_unknown_setting_is_one_line_with_the_known_ones(name: str, tmp_path: Path) -> None:
-    done = script(name, "--setting", "tiny", cwd=tmp_path)
-    assert done.returncode == 1
-    assert done.stderr.startswith("error: --setting 'tiny' is unknown: choose from ")
-    assert "li2021" in done.stderr
+@pytest.mark.parametrize(
+    ("name", "flags", "systems"),
+    [
+        ("run_probing.sh", ["--dataset", "probing_li2019"], 3 * 10),
+        ("run_probing.sh", [], 4 * 10),
+        ("run_logical_inference.sh", ["--seeds", "1,2,3"], 4 * 3),
+    ],
+)
+def test_all_rows_are_the_papers_systems(
+    name: str, flags: list, systems: int, tmp_path: Path
+) -> None:
+    planned = modules(script(name, *flags, "--rows", "all", "--dry-run", cwd=tmp_path))
+    assert planned["capsnmt.experiment.training"] == systems
+    assert planned["capsnmt.experiment.classify"] == systems
+    assert not list(tmp_path.iterdir())
+
+
+def test_an_unknown_data_set_is_one_line_with_the_known_ones(tmp_path: Path) -> None:
+    flags = ["--dataset", "probing_tiny", "--rows", "all"]
+    done = script("run_probing.sh", *flags, cwd=tmp_path)
+    assert done.returncode == 2
+    assert "--dataset probing_tiny: choose from " in done.stderr
+    assert "probing_li2021" in done.stderr
     assert len(done.stderr.splitlines()) == 1

@@ -12,9 +12,9 @@ import torch
 
 from capsnmt.checkpoints.storage import load_checkpoint
 from capsnmt.errors import ConfigurationError
-from capsnmt.experiment import classification_run as launcher
-from capsnmt.experiment.classification_evaluate import count, load_classifier
-from capsnmt.experiment.classification_evaluate import main as evaluate
+from capsnmt.experiment.classify import count, load_classifier
+from capsnmt.experiment.classify import main as evaluate
+from capsnmt.experiment.cli import main as launch
 from capsnmt.files import read_json
 from capsnmt.sentences.logical_inference.generate import generate
 from capsnmt.sentences.probing.tasks import TASKS
@@ -54,28 +54,32 @@ def test_the_launcher_trains_every_mechanism_stops_early_and_evaluates(
     logic: Path, tmp_path: Path, capsys: pytest.CaptureFixture
 ) -> None:
     settings = {
+        "task": "logical_inference",
         **EVERYTHING,
         **{flag[2:]: value for flag, value in zip(SMALL[::2], SMALL[1::2])},
         **{"criterion": "sentence_classification", "optimizer": "adam", "lr": 1e-9},
-        **{"batch-size": 16, "update-freq": 2, "max-epoch": 9, "patience": 2},
+        **{"max-epoch": 9, "patience": 2, "num-workers": 0},
         **{"best-checkpoint-metric": "accuracy", "maximize-best-checkpoint-metric": True},
         **{"no-epoch-checkpoints": True, "log-interval": 1},
     }
-    configs = tmp_path / "configs"
-    configs.mkdir()
-    arch = "logical_inference_transformer_tiny"
-    row = {"dataset": "logical_inference", "arch": arch, "train": settings}
-    (configs / "everything.yaml").write_text(json.dumps(row), encoding="utf-8")
-    given = [str(configs), "--data", str(logic), "--output", str(tmp_path / "runs")]
-    assert launcher.main(given) == 0
+    row = {
+        **{"dataset": "logic", "arch": "logical_inference_transformer_tiny", "precision": "fp32"},
+        **{"batch": {"sentences-per-update": 32, "max-sentences": 16}, "train": settings},
+    }
+    (tmp_path / "everything.yaml").write_text(json.dumps(row), encoding="utf-8")
+    given = ["--config", str(tmp_path / "everything.yaml"), "--data", str(logic), "--threads", "1"]
+    given += ["--output", str(tmp_path / "runs"), "--cpu"]
+    assert launch(given) == 0, capsys.readouterr().err
     run = tmp_path / "runs" / "everything" / "seed-1"
-    log = (run / "train.log").read_text("utf-8")
     valid = [
-        json.loads(line.split("| valid | ")[1]) for line in log.splitlines() if "| valid | " in line
+        found
+        for found in map(json.loads, (run / "train.log").read_text("utf-8").splitlines())
+        if "valid_loss" in found
     ]
     # nothing is learned at this rate: the first epoch is the best, and two more were no better
     assert len(valid) == 3
-    assert "early stop since valid performance hasn't improved for last 2 runs" in log
+    early = "early stop since valid performance hasn't improved for last 2 runs"
+    assert early in (run / "console.log").read_text("utf-8")
     results = read_json(run / "results.json")
     for name in ("accuracy", "macro_f1"):
         assert results["splits"]["valid"][name] == pytest.approx(
@@ -86,10 +90,12 @@ def test_the_launcher_trains_every_mechanism_stops_early_and_evaluates(
         assert found["accuracy"] == pytest.approx(logged, abs=2e-3)
     assert all(f"valid_disagreement_{term}" in valid[0] for term in ("subspace", "position"))
     assert set(results["splits"]["test"]["by_bucket"]) == {str(n) for n in range(13)}
-    assert (tmp_path / "runs" / "logical_inference.png").is_file()
+    summary = read_json(run.parent / "summary.json")
+    accuracy = results["splits"]["test"]["accuracy"]
+    assert summary["scores"]["test"]["accuracy"]["values"] == [accuracy]
     capsys.readouterr()
-    assert launcher.main(given) == 0
-    assert "--" not in capsys.readouterr().out  # no stage ran
+    assert launch(given) == 0
+    assert capsys.readouterr().out.count(": complete") == 2, "no stage ran"
 
 
 def test_two_processes_log_the_measures_of_all_examples(logic: Path, tmp_path: Path) -> None:

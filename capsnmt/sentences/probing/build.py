@@ -23,6 +23,7 @@ from capsnmt.sentences.probing.builders import (
 from capsnmt.sentences.probing.senteval import format_task
 from capsnmt.sentences.probing.tasks import TASKS
 
+MANIFEST = "manifest.json"
 BUILT = ("SentLen", "WC", "BShift")
 
 
@@ -129,7 +130,7 @@ def main(arguments: Optional[Sequence[str]] = None) -> int:
         sizes = {split: len(examples) for split, examples in splits.items()}
         made[name] = {"classes": len({label for label, _ in splits["train"]}), **sizes}
         print(f"{options.output / TASKS[name].file}: {made[name]}")
-    write_json(options.output / "built.json", {"arguments": given, "tasks": made})
+    write_json(options.output / MANIFEST, {"arguments": given, "tasks": made})
     return 0
 
 

@@ -1,4 +1,4 @@
-"""Fetch SentEval's probing files: ``python -m capsnmt.sentences.probing.download --output DIR``."""
+"""Download SentEval's files: ``python -m capsnmt.sentences.probing.download --output DIR``."""
 
 from __future__ import annotations
 
@@ -8,13 +8,15 @@ from collections import Counter
 from pathlib import Path
 from typing import Dict, Optional, Sequence
 
-from capsnmt.arguments import OneLineParser
-from capsnmt.errors import ConfigurationError, not_installed
+from capsnmt.arguments import OneLineParser, run_command
+from capsnmt.errors import ConfigurationError, ExecutionError, not_installed
 from capsnmt.files import read_json, sha256, temporary_path, write_json
 from capsnmt.sentences.examples import read_fields
 from capsnmt.sentences.probing.senteval import FIELDS
 from capsnmt.sentences.probing.tasks import TASKS, ProbingTask, require_task
 
+MANIFEST = "manifest.json"
+DESCRIPTION = "SentEval's probing tasks (Conneau et al. 2018)"
 ADDRESS = "https://raw.githubusercontent.com/facebookresearch/SentEval/main/data/probing/"
 RETRIES = 2
 SECONDS_WITHOUT_DATA = 30
@@ -25,11 +27,11 @@ SIZES = {"tr": 100_000, "va": 10_000, "te": 10_000}
 def check_published(path: Path, task: ProbingTask) -> None:
     """Raise unless the file has the form of a published one.
 
-    **D**: SentEval publishes no checksums. What is known of its files is checked instead: lines,
-    splits and classes. The SHA-256 of what was fetched is kept, and checked ever after.
+    **D**: SentEval publishes no checksums, so lines, splits and classes are checked. The SHA-256 of
+    a downloaded file is recorded, and checked from then on.
 
     Raises:
-        ConfigurationError: it does not.
+        ConfigurationError: it has another form.
     """
     rows = [(mark, label) for _, (mark, label, _) in read_fields(path, FIELDS)]
     sizes = Counter(mark for mark, _ in rows)
@@ -41,11 +43,12 @@ def check_published(path: Path, task: ProbingTask) -> None:
         )
 
 
-def fetch(task: ProbingTask, folder: Path, address: str) -> None:
-    """Fetch one file; it gets its name when it is whole.
+def fetch(task: ProbingTask, folder: Path, addresses: Sequence[str]) -> None:
+    """Download one file from the first address that has it; it gets its name when it is complete.
 
     Raises:
-        ConfigurationError: it cannot be fetched, or is not what SentEval publishes.
+        ConfigurationError: it is not what SentEval publishes.
+        ExecutionError: no address has it; the message lists them all.
     """
     try:
         import pooch
@@ -55,60 +58,89 @@ def fetch(task: ProbingTask, folder: Path, address: str) -> None:
     path = folder / task.file
     downloader = pooch.HTTPDownloader(progressbar=sys.stderr.isatty(), timeout=SECONDS_WITHOUT_DATA)
     part = temporary_path(path)
-    part.unlink(missing_ok=True)
-    try:
-        pooch.create(
-            path=folder,
-            base_url=address,
-            registry={part.name: None},
-            urls={part.name: address + task.file},
-            retry_if_failed=RETRIES,
-        ).fetch(part.name, downloader=downloader)
-    except (requests.RequestException, ValueError) as error:
+    failures = []
+    for address in addresses:
         part.unlink(missing_ok=True)
-        raise ConfigurationError(
-            f"{address}{task.file} could not be fetched ({type(error).__name__}): try again, or "
-            f"put the file into {folder} by other means"
-        ) from None
-    check_published(part, task)
-    os.replace(part, path)
+        print(f"fetch {address}{task.file}", flush=True)
+        try:
+            pooch.create(
+                path=folder,
+                base_url=address,
+                registry={part.name: None},
+                urls={part.name: address + task.file},
+                retry_if_failed=RETRIES,
+            ).fetch(part.name, downloader=downloader)
+        except (requests.RequestException, ValueError) as error:
+            part.unlink(missing_ok=True)
+            failures.append(f"{address}{task.file} ({type(error).__name__})")
+            continue
+        check_published(part, task)
+        os.replace(part, path)
+        return
+    raise ExecutionError(
+        f"{', '.join(failures)}: cannot be downloaded: try again, or put the file into {folder} "
+        f"by other means"
+    )
 
 
-def download(names: Sequence[str], folder: Path, address: str = ADDRESS) -> None:
-    """Bring the files of the tasks into a folder; those that are there are not fetched again.
+def download(
+    names: Sequence[str],
+    folder: Path,
+    addresses: Sequence[str] = (ADDRESS,),
+    offline: bool = False,
+) -> None:
+    """Download the files of some tasks; those that are in the folder are checked only.
+
+    Args:
+        names: the tasks.
+        folder: the folder of the files.
+        addresses: where to look for them, in this order.
+        offline: whether the network must not be used.
 
     Raises:
-        ConfigurationError: a file cannot be fetched, or one that was fetched has changed since.
+        ConfigurationError: a file is missing, or has changed since it was downloaded.
+        ExecutionError: a file cannot be downloaded.
     """
+    tasks = [require_task(name) for name in names]
     folder.mkdir(parents=True, exist_ok=True)
-    record = folder / "downloaded.json"
-    checksums: Dict[str, str] = read_json(record) if record.exists() else {}
-    for name in names:
-        task = require_task(name)
+    record = folder / MANIFEST
+    checksums: Dict[str, str] = read_json(record).get("sha256", {}) if record.exists() else {}
+    for task in tasks:
         path = folder / task.file
         if not path.exists():
-            print(f"fetch {address}{task.file}", flush=True)
-            fetch(task, folder, address)
-            checksums[task.file] = sha256(path)
-            write_json(record, checksums)
-        elif checksums.get(task.file, sha256(path)) != sha256(path):
-            raise ConfigurationError(
-                f"{path} has changed since it was fetched: remove it and fetch it again"
-            )
+            if offline:
+                raise ConfigurationError(
+                    f"--offline: {path} is missing: put it there by other means"
+                )
+            fetch(task, folder, addresses)
         elif task.file not in checksums:  # brought by other means
             check_published(path, task)
+        found = sha256(path)
+        if checksums.get(task.file, found) != found:
+            raise ConfigurationError(
+                f"{path} has changed since it was downloaded: delete it and download it again"
+            )
+        checksums[task.file] = found
         print(f"{path}: {', '.join(f'{mark} {n:,}' for mark, n in SIZES.items())}")
+        write_json(record, {"description": DESCRIPTION, "sha256": checksums})
 
 
 def main(arguments: Optional[Sequence[str]] = None) -> int:
     """Run the command line and return its exit status."""
+    return run_command(lambda: _main(arguments))
+
+
+def _main(arguments: Optional[Sequence[str]]) -> None:
     parser = OneLineParser(prog="python -m capsnmt.sentences.probing.download", description=__doc__)
     parser.add_argument("--output", type=Path, required=True, help="folder for the files")
     parser.add_argument("--tasks", default=",".join(TASKS), help="comma list (default: all ten)")
-    parser.add_argument("--address", default=ADDRESS, help="where the files are")
+    parser.add_argument(
+        "--mirror", action="append", default=[], metavar="URL", help="try this address first"
+    )
+    parser.add_argument("--offline", action="store_true", help="do not use the network")
     options = parser.parse_args(arguments)
-    download([name.strip() for name in options.tasks.split(",")], options.output, options.address)
-    return 0
+    names = [name.strip() for name in options.tasks.split(",")]
+    download(names, options.output, [*options.mirror, ADDRESS], options.offline)
 
 
 if __name__ == "__main__":

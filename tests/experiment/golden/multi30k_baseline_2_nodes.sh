@@ -2,7 +2,7 @@
 # baseline, seed 1, 2 nodes x 8 GPUs
 # 4,096 tokens per update = 256 tokens x 16 device(s) x 1 accumulated
 # sentences of more than 256 tokens are left out of training: 1,024 are allowed, but the update is shared by 16 devices
-# data      data (manifest.json tells how each file was made)
+# data      data (manifest.json says how each file was made)
 # training  runs/multi30k/baseline/seed-1/checkpoints, train.log
 # model     runs/multi30k/baseline/seed-1/averaged.pt
 # results   runs/multi30k/baseline/seed-1/scores.json, runs/multi30k/baseline/summary.json
@@ -57,7 +57,7 @@ sbatch runs/multi30k/baseline/seed-1/job.sh
 # baseline, seed 2, 2 nodes x 8 GPUs
 # 4,096 tokens per update = 256 tokens x 16 device(s) x 1 accumulated
 # sentences of more than 256 tokens are left out of training: 1,024 are allowed, but the update is shared by 16 devices
-# data      data (manifest.json tells how each file was made)
+# data      data (manifest.json says how each file was made)
 # training  runs/multi30k/baseline/seed-2/checkpoints, train.log
 # model     runs/multi30k/baseline/seed-2/averaged.pt
 # results   runs/multi30k/baseline/seed-2/scores.json, runs/multi30k/baseline/summary.json

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # baseline, seed 1, 8 GPUs
 # 25,000 tokens per update = 3,125 tokens x 8 device(s) x 1 accumulated
-# data      runs/multi30k/data (manifest.json tells how each file was made)
+# data      runs/multi30k/data (manifest.json says how each file was made)
 # training  runs/multi30k/baseline/seed-1/checkpoints, train.log
 # model     runs/multi30k/baseline/seed-1/averaged.pt
 # results   runs/multi30k/baseline/seed-1/scores.json, runs/multi30k/baseline/summary.json

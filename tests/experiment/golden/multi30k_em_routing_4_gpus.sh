@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # em_routing, seed 7, 4 GPUs
 # 4,096 tokens per update = 1,024 tokens x 4 device(s) x 1 accumulated
-# data      out/data (manifest.json tells how each file was made)
+# data      out/data (manifest.json says how each file was made)
 # training  out/em_routing/seed-7/checkpoints, train.log
 # model     out/em_routing/seed-7/averaged.pt
 # results   out/em_routing/seed-7/scores.json, out/em_routing/summary.json

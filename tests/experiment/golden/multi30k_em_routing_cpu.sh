@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # em_routing, seed 1, CPU
 # 4,096 tokens per update = 4,096 tokens x 1 device(s) x 1 accumulated
-# data      runs/multi30k/data (manifest.json tells how each file was made)
+# data      runs/multi30k/data (manifest.json says how each file was made)
 # training  runs/multi30k/em_routing/seed-1/checkpoints, train.log
 # model     runs/multi30k/em_routing/seed-1/averaged.pt
 # results   runs/multi30k/em_routing/seed-1/scores.json, runs/multi30k/em_routing/summary.json

@@ -86,7 +86,7 @@ def published(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture
-def served(published: Path) -> Any:
+def served(published: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     """The folder over HTTP."""
     import functools
     import http.server
@@ -100,40 +100,44 @@ def served(published: Path) -> Any:
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
         thread = threading.Thread(target=server.serve_forever)
         thread.start()
-        yield f"http://127.0.0.1:{server.server_port}/"
+        monkeypatch.setattr(download, "ADDRESS", f"http://127.0.0.1:{server.server_port}/")
+        yield download.ADDRESS
         server.shutdown()
         thread.join()
 
 
-def test_a_file_is_fetched_once_and_a_change_is_noticed(
-    served: str, published: Path, tmp_path: Path
+def test_a_file_is_downloaded_once_and_a_change_is_noticed(
+    served: str, published: Path, tmp_path: Path, capsys: pytest.CaptureFixture
 ) -> None:
-    pytest.importorskip("pooch", reason="data_prep is not installed here")
+    pytest.importorskip("pooch", reason="the extra 'data' is not installed here")
     folder = tmp_path / "data"
-    arguments = ["--tasks", "SubjNum", "--output", str(folder), "--address", served]
-    assert download.main(arguments) == 0
+    arguments = ["--tasks", "SubjNum", "--output", str(folder)]
+    assert download.main([*arguments, "--offline"]) == 2
+    assert "--offline: " in capsys.readouterr().err
+    assert download.main([*arguments, "--mirror", f"{served}absent/"]) == 0
     assert read_task(folder, "SubjNum")["train"][0].label == "NN"
     (published / "subj_number.txt").unlink()
-    assert download.main(arguments) == 0
+    assert download.main([*arguments, "--offline"]) == 0
     write(folder, *LINES, "te\tNN\tMore .")
-    with pytest.raises(ConfigurationError, match="has changed since it was fetched"):
-        download.main(arguments)
+    assert download.main(arguments) == 2
+    assert "has changed since it was downloaded" in capsys.readouterr().err
 
 
-def test_what_cannot_be_fetched_or_is_another_file_leaves_nothing(
-    served: str, published: Path, tmp_path: Path
+def test_what_cannot_be_downloaded_or_is_another_file_leaves_nothing(
+    served: str, published: Path, tmp_path: Path, capsys: pytest.CaptureFixture
 ) -> None:
-    pytest.importorskip("pooch", reason="data_prep is not installed here")
+    pytest.importorskip("pooch", reason="the extra 'data' is not installed here")
     folder = tmp_path / "data"
-    arguments = ["--tasks", "SubjNum", "--output", str(folder), "--address", served]
+    arguments = ["--tasks", "SubjNum", "--output", str(folder)]
     write(published, *LINES[:2])
-    with pytest.raises(ConfigurationError, match=r"where SentEval's subj_number\.txt has"):
-        download.main(arguments)
+    assert download.main(arguments) == 2
+    assert "where SentEval's subj_number.txt has" in capsys.readouterr().err
     assert not (folder / "subj_number.txt").exists()
     (published / "subj_number.txt").unlink()
-    with pytest.raises(ConfigurationError, match="could not be fetched") as error:
-        download.main(arguments)
-    assert "\n" not in str(error.value)
+    assert download.main([*arguments, "--mirror", f"{served}mirror/"]) == 1
+    error = capsys.readouterr().err
+    assert f"{served}mirror/subj_number.txt (HTTPError), {served}subj_number.txt (HTTPE" in error
+    assert error.count("\n") == 1
     assert not (folder / "subj_number.txt").exists()
-    with pytest.raises(ConfigurationError, match="--probing-task: 'X'"):
-        download.main(["--tasks", "X", "--output", str(folder)])
+    assert download.main(["--tasks", "X", "--output", str(folder)]) == 2
+    assert "--probing-task: 'X'" in capsys.readouterr().err

@@ -1,11 +1,11 @@
-"""Evaluate a classifier: ``python -m capsnmt.experiment.classification_evaluate CHECKPOINT``."""
+"""Evaluate a sentence classifier: ``python -m capsnmt.experiment.classify CHECKPOINT``."""
 
 from __future__ import annotations
 
 import sys
 from argparse import ArgumentTypeError, Namespace
 from pathlib import Path
-from typing import Any, Dict, List, Optional, Sequence, Tuple
+from typing import Any, List, Optional, Sequence, Tuple
 
 import numpy as np
 import torch
@@ -17,18 +17,23 @@ from capsnmt.arguments import OneLineParser, positive
 from capsnmt.checkpoints.storage import load_checkpoint
 from capsnmt.errors import ConfigurationError
 from capsnmt.files import write_json
+from capsnmt.runs.records import ClassifierResult, Measures
 from capsnmt.sentences.counts import Counts
 from capsnmt.tasks.classification import SPLITS, ClassificationTask
 
 
 def load_classifier(path: Path, data: Optional[Path] = None) -> Tuple[Any, ClassificationTask, int]:
-    """The model of a checkpoint in evaluation mode, its task, and its number of updates.
+    """Load a classifier.
 
     Args:
-        data: the folder with the data, where it is another than in training.
+        path: a checkpoint.
+        data: the folder with the data, if it is not the one of the training.
+
+    Returns:
+        The model in evaluation mode, its task, and its number of updates.
 
     Raises:
-        ConfigurationError: the file is no checkpoint, or one of another task.
+        ConfigurationError: the file is not a checkpoint, or one of another task.
     """
     state = load_checkpoint(path)
     cfg = state.get("cfg") or {}
@@ -51,7 +56,7 @@ def load_classifier(path: Path, data: Optional[Path] = None) -> Tuple[Any, Class
 
 
 def count(model: Any, task: ClassificationTask, split: str, max_tokens: int) -> Counts:
-    """What the model predicts on a split, on the device that it is on.
+    """Count what the model predicts on a split, on the device of its parameters.
 
     Raises:
         ConfigurationError: the split is missing or malformed.
@@ -72,8 +77,8 @@ def count(model: Any, task: ClassificationTask, split: str, max_tokens: int) -> 
 
 def evaluate(
     path: Path, splits: Sequence[str], data: Optional[Path], max_tokens: int, cpu: bool
-) -> Dict[str, Any]:
-    """All measures of a checkpoint, on each of the splits.
+) -> ClassifierResult:
+    """Compute all measures of a checkpoint on each of the splits.
 
     Raises:
         ConfigurationError: see :func:`load_classifier` and :func:`count`.
@@ -82,33 +87,35 @@ def evaluate(
     if torch.cuda.is_available() and not cpu:
         model.cuda()
     classes = task.state.classes
-    return {
-        "task": task.cfg._name,
-        "probing_task": getattr(task.cfg, "probing_task", None),
-        "updates": updates,
-        "parameters": sum(p.numel() for p in model.parameters()),
-        "splits": {
-            split: count(model, task, split, max_tokens).measures(classes) for split in splits
-        },
-    }
+
+    def measures(split: str) -> Measures:
+        return Measures.from_json(count(model, task, split, max_tokens).measures(classes), path)
+
+    return ClassifierResult(
+        task=task.cfg._name,
+        probing_task=getattr(task.cfg, "probing_task", None),
+        updates=updates,
+        parameters=sum(parameter.numel() for parameter in model.parameters()),
+        splits={split: measures(split) for split in splits},
+    )
 
 
-def describe(measures: Dict[str, Any]) -> str:
+def describe(measures: Measures) -> str:
     """The measures of one split as text: a line, and one for each bucket."""
     lines = [
-        f"accuracy {measures['accuracy']:.2f}  macro-F1 {measures['macro_f1']:.2f}  "
-        f"majority {measures['majority']:.2f}  ({measures['examples']:,} examples)"
+        f"accuracy {measures.accuracy:.2f}  macro-F1 {measures.macro_f1:.2f}  "
+        f"majority {measures.majority:.2f}  ({measures.examples:,} examples)"
     ]
-    for bucket, values in measures["by_bucket"].items():
-        lines.append(f"  {bucket:>3}  {values['accuracy']:6.2f}  ({values['examples']:,})")
+    for number, bucket in measures.by_bucket.items():
+        lines.append(f"  {number:>3}  {bucket.accuracy:6.2f}  ({bucket.examples:,})")
     return "\n".join(lines)
 
 
 def split_names(text: str) -> List[str]:
-    """Some of the splits, as a comma list.
+    """Parse a comma list of splits.
 
     Raises:
-        ArgumentTypeError: one does not exist.
+        ArgumentTypeError: a split does not exist.
     """
     names = [name.strip() for name in text.split(",")]
     for name in names:
@@ -119,9 +126,7 @@ def split_names(text: str) -> List[str]:
 
 def main(arguments: Optional[Sequence[str]] = None) -> int:
     """Run the command line and return its exit status."""
-    parser = OneLineParser(
-        prog="python -m capsnmt.experiment.classification_evaluate", description=__doc__
-    )
+    parser = OneLineParser(prog="python -m capsnmt.experiment.classify", description=__doc__)
     parser.add_argument("checkpoint", type=Path, help="a checkpoint of probing, logical_inference")
     parser.add_argument("--data", type=Path, help="folder with the data (default: in training)")
     parser.add_argument("--splits", type=split_names, default=["test"], help="comma list")
@@ -129,13 +134,13 @@ def main(arguments: Optional[Sequence[str]] = None) -> int:
     parser.add_argument("--max-tokens", type=positive, default=8192, help="of a batch")
     parser.add_argument("--cpu", action="store_true", help="even where there is a GPU")
     options = parser.parse_args(arguments)
-    results = evaluate(
+    result = evaluate(
         options.checkpoint, options.splits, options.data, options.max_tokens, options.cpu
     )
-    for split, measures in results["splits"].items():
+    for split, measures in result.splits.items():
         print(f"{split}: {describe(measures)}")
     if options.json is not None:
-        write_json(options.json, results)
+        write_json(options.json, result.to_json())
     return 0
 
 

@@ -1,0 +1,164 @@
+"""Sentence classification: prepare, train, evaluate the checkpoint of the best validation accuracy.
+
+``train.task`` is ``probing``, with the probing task as a further axis, or ``logical_inference``.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Dict, List, Optional, Sequence
+
+from capsnmt.errors import ConfigurationError
+from capsnmt.experiment import flags
+from capsnmt.experiment.devices import TRAINING, Batch, split_batch
+from capsnmt.experiment.recipes import SENTENCE_RECIPES, describe_sentences, sentence_data
+from capsnmt.experiment.run import USER_DIR, Run
+from capsnmt.experiment.stage import Stage, python
+from capsnmt.files import sha256
+from capsnmt.runs.folder import RunFolder
+from capsnmt.sentences.logical_inference.data import MAX_OPERATORS
+from capsnmt.sentences.probing.tasks import require_task
+
+# Sections of a configuration that only translation has.
+TRANSLATION_ONLY = ("average", "generate", "score")
+
+
+class ClassificationRun(Run):
+    """A sentence classifier."""
+
+    @property
+    def model(self) -> Path:
+        """What is evaluated.
+
+        **D**: the checkpoint with the best validation accuracy.
+        """
+        return self.folder.best_checkpoint
+
+    @property
+    def batch(self) -> Batch:
+        """The sentences of an update, split over the run's devices."""
+        batch = self.experiment["batch"]
+        return split_batch(
+            batch["sentences-per-update"],
+            batch["max-sentences"],
+            self.device.workers,
+            unit="sentences",
+        )
+
+    @property
+    def results(self) -> Sequence[Path]:
+        """The measures of the run, and the means over its seeds."""
+        return [self.folder.result, self.folder.summary]
+
+    @property
+    def data_folder(self) -> Path:
+        """The folder with the files of the task: the prepared data, or the user's own files."""
+        own = self.data.local
+        recipe = SENTENCE_RECIPES.get(self.experiment["data.recipe"])
+        if own is not None and (recipe is None or recipe.takes_files):
+            return own
+        return self.data.folder
+
+    @property
+    def data_files(self) -> List[Path]:
+        """The files that the classifier is trained and tested on, plain or gzipped."""
+        if self.task is not None:
+            names = [require_task(self.task).file]
+        else:
+            numbers = range(MAX_OPERATORS + 1)
+            names = [f"{part}{number}" for part in ("train", "test") for number in numbers]
+        paths = [self.data_folder / name for name in names]
+        zipped = [path.with_name(path.name + ".gz") for path in paths]
+        return [
+            other if other.exists() and not path.exists() else path
+            for path, other in zip(paths, zipped)
+        ]
+
+    def prepare(self) -> Optional[Stage]:
+        """Download, build or generate the files; ``None`` if the user has them."""
+        if self.data_folder != self.data.folder or self.experiment["data.recipe"] is None:
+            return None
+        argv = sentence_data(self.experiment, self.data)
+        return Stage("prepare", argv, outputs=(self.data.manifest,))
+
+    def data_steps(self) -> List[str]:
+        """What the data command does."""
+        return describe_sentences(self.experiment, self.data.folder)
+
+    def common_arguments(self) -> List[str]:
+        """What fairseq needs to find the data."""
+        probing = ["--probing-task", self.task] if self.task else []
+        every_batch = ["--required-batch-size-multiple", "1"]
+        user_dir = ["--user-dir", str(USER_DIR)]
+        return [str(self.data_folder), *user_dir, *probing, *self.cpu(), *every_batch]
+
+    def evaluation(self) -> List[Stage]:
+        """All measures of the model, on validation and test."""
+        argv = python(
+            "capsnmt.experiment.classify",
+            str(self.model),
+            *("--data", str(self.data_folder), "--splits", "valid,test"),
+            *("--json", str(self.folder.result), *self.cpu()),
+        )
+        inputs = (self.model, *self.data_files)
+        return [Stage("evaluate", argv, inputs, (self.folder.result,))]
+
+    def check_settings(self) -> None:
+        """Raise unless fairseq will understand every flag.
+
+        Raises:
+            ConfigurationError: naming the flag and its origin.
+        """
+        experiment = self.experiment
+        for section in TRANSLATION_ONLY:
+            if experiment[section]:
+                key = f"{section}.{next(iter(experiment[section]))}"
+                raise ConfigurationError(
+                    f"{experiment.where(key)}: {section}: has no effect on a sentence classifier: "
+                    f"drop it"
+                )
+        if self.baseline is not None:
+            raise ConfigurationError(
+                f"--baseline {self.baseline}: has no effect on a sentence classifier, whose "
+                f"differences are not tested: drop it"
+            )
+        if experiment["train.batch-size"] is not None:
+            raise ConfigurationError(
+                f"{experiment.where('train.batch-size')}: train.batch-size: set "
+                f"batch.sentences-per-update"
+            )
+        if self.task is not None and experiment["train.task"] != "probing":
+            raise ConfigurationError(
+                f"--tasks {self.task}: {experiment.row} is no probing experiment: drop it"
+            )
+        if self.task is not None:
+            require_task(self.task)
+        flags.check_owned(experiment)
+        flags.check_arch(experiment)
+        flags.check_train(experiment, self.train().argv, TRAINING)
+
+    def check_folders(self, together: Sequence[RunFolder], waits: bool) -> None:
+        """Raise unless the user's data exists.
+
+        Raises:
+            ConfigurationError: naming the folder or the file.
+        """
+        super().check_folders(together, waits)
+        if self.data_folder == self.data.local:
+            self.check_data()
+
+    def check_data(self) -> Dict[str, str]:
+        """Raise unless all files are there; their checksums.
+
+        Raises:
+            ConfigurationError: naming the first that is missing.
+        """
+        for path in self.data_files:
+            if not path.is_file():
+                recipe = self.experiment["data.recipe"]
+                raise ConfigurationError(
+                    f"{path}: is missing: {SENTENCE_RECIPES[recipe].fix}"
+                    if recipe
+                    else f"{path}: is missing: give another --data"
+                )
+        return {path.name: sha256(path) for path in self.data_files}

@@ -1,0 +1,45 @@
+"""A stage of a run as data: a command, what it reads, what it writes."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Optional, Tuple
+
+from capsnmt.files import temporary_path
+
+
+@dataclass(frozen=True)
+class Stage:
+    """One command of a run.
+
+    Attributes:
+        name: the name of the stage.
+        argv: the program and its arguments.
+        inputs: the files that the outputs depend on; the stage runs again when one has changed.
+        outputs: the files that the command writes.
+        stdout: the file that its standard output becomes; shown to the user if ``None``.
+        lines: the text that fairseq-generate translates to ``stdout``, for the progress.
+    """
+
+    name: str
+    argv: Tuple[str, ...]
+    inputs: Tuple[Path, ...] = ()
+    outputs: Tuple[Path, ...] = ()
+    stdout: Optional[Path] = None
+    lines: Optional[Path] = None
+
+    def shell(self) -> str:
+        """Return the command as a line for a shell."""
+        line = shlex.join(self.argv)
+        if self.stdout is None:
+            return line
+        part, output = shlex.quote(str(temporary_path(self.stdout))), shlex.quote(str(self.stdout))
+        return f"{line} >{part} && mv {part} {output}"
+
+
+def python(module: str, *arguments: str) -> Tuple[str, ...]:
+    """Return the command that runs a module with this interpreter."""
+    return (sys.executable, "-m", module, *arguments)
