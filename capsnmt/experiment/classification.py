@@ -135,7 +135,7 @@ class ClassificationRun(Run):
             require_task(self.task)
         flags.check_owned(experiment)
         flags.check_arch(experiment)
-        flags.check_train(experiment, self.train().argv, TRAINING)
+        flags.check_train(experiment, self.train().arguments(TRAINING))
 
     def check_folders(self, together: Sequence[RunFolder], waits: bool) -> None:
         """Raise unless the user's data exists.

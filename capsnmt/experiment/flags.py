@@ -120,23 +120,22 @@ def check_arch(experiment: Experiment) -> None:
         )
 
 
-def check_train(experiment: Experiment, argv: Sequence[str], module: str) -> None:
+def check_train(experiment: Experiment, arguments: Sequence[str]) -> None:
     """Parse the arguments of fairseq-train as fairseq will.
 
     Args:
         experiment: the configuration, for the origin of a bad flag.
-        argv: the whole command.
-        module: the module in it that the arguments follow.
+        arguments: what follows the program.
 
     Raises:
         ConfigurationError: a flag is unknown or its value wrong; the message names its origin.
     """
     from fairseq import options
 
-    _check(experiment, "train", options.get_training_parser, argv, module)
+    _check(experiment, "train", options.get_training_parser, arguments)
 
 
-def check_generate(experiment: Experiment, argv: Sequence[str], module: str) -> None:
+def check_generate(experiment: Experiment, arguments: Sequence[str]) -> None:
     """Parse the arguments of fairseq-generate as fairseq will.
 
     Raises:
@@ -144,19 +143,17 @@ def check_generate(experiment: Experiment, argv: Sequence[str], module: str) -> 
     """
     from fairseq import options
 
-    _check(experiment, "generate", options.get_generation_parser, argv, module)
+    _check(experiment, "generate", options.get_generation_parser, arguments)
 
 
 def _check(
     experiment: Experiment,
     section: str,
     make_parser: Callable[[], argparse.ArgumentParser],
-    argv: Sequence[str],
-    module: str,
+    arguments: Sequence[str],
 ) -> None:
     from fairseq import options
 
-    arguments = argv[list(argv).index(module) + 1 :]
     parser = make_parser()
 
     def refuse(message: str) -> NoReturn:

@@ -31,6 +31,10 @@ class Stage:
     stdout: Optional[Path] = None
     lines: Optional[Path] = None
 
+    def arguments(self, module: str) -> Tuple[str, ...]:
+        """Return the arguments that follow a module."""
+        return self.argv[self.argv.index(module) + 1 :]
+
     def shell(self) -> str:
         """Return the command as a line for a shell."""
         line = shlex.join(self.argv)

@@ -174,8 +174,8 @@ class TranslationRun(Run):
         flags.check_arch(self.experiment)
         flags.check_average(self.experiment)
         test_set = next(iter(self.test_sets))
-        flags.check_train(self.experiment, self.train().argv, TRAINING)
-        flags.check_generate(self.experiment, self.generate(test_set).argv, GENERATE)
+        flags.check_train(self.experiment, self.train().arguments(TRAINING))
+        flags.check_generate(self.experiment, self.generate(test_set).arguments(GENERATE))
 
     def check_folders(self, together: Sequence[RunFolder], waits: bool) -> None:
         """Raise unless the data and the baseline's output exist, or will.
