@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import sys
 from argparse import Namespace
+from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Dict, List
 
@@ -73,9 +74,11 @@ def hydra(user_dir: str) -> None:
         sys.exit(0)
 
     train.tasks.setup_task = stop
-    settings = [f"common.user_dir={user_dir}", "common.cpu=true", "dataset.batch_size=1"]
+    configs = Path(__file__).parents[1] / "configs" / "hydra"
+    config = ["--config-dir", str(configs), "--config-name", "wmt14_en_de_li2019_effective"]
+    settings = [f"common.user_dir={user_dir}", "common.cpu=true", "common.fp16=false"]
     with TemporaryDirectory() as folder:
-        sys.argv = ["fairseq-hydra-train", *settings, f"hydra.run.dir={folder}"]
+        sys.argv = ["fairseq-hydra-train", *config, *settings, f"hydra.run.dir={folder}"]
         hydra_train.cli_main()
 
 
