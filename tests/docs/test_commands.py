@@ -117,11 +117,7 @@ def runs(command: Command) -> List[str]:
 
 ALL = list(commands())
 OURS = [command for command in ALL if runs(command) and runs(command)[0] != "capsnmt-run"]
-LAUNCHES = [
-    command
-    for command in ALL
-    if runs(command)[:1] == ["capsnmt-run"] and "--rows" not in command.words
-]
+LAUNCHES = [command for command in ALL if runs(command)[:1] == ["capsnmt-run"]]
 MODULES = [command for command in ALL if command.words[:2] == ["python", "-m"]]
 TRAININGS = [command for command in ALL if command.words[0] == "fairseq-train"]
 GENERATIONS = [command for command in ALL if command.words[0] == "fairseq-generate"]
