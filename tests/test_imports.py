@@ -22,6 +22,7 @@ HOST = ("torch", "fairseq")
 HEAVY = (*HOST, "numpy", "scipy", "sacrebleu", "matplotlib", "jinja2")
 COMMANDS = [
     "capsnmt.corpora",
+    "capsnmt.experiment",
     "capsnmt.evaluation",
     "capsnmt.report",
     "capsnmt.checkpoints.average",
