@@ -1,5 +1,5 @@
-"""One launcher for every experiment: prepare, train, average, generate, score.
+"""One launcher for every experiment: translation, probing and logical inference.
 
-``python -m capsnmt.experiment --config multi30k/em_routing`` runs one table row. Every stage is
-skipped when it is complete and training resumes, so the same command again always is the way on.
+``capsnmt-run --config multi30k/em_routing`` runs one row of a table: it prepares the data, trains,
+and evaluates. Completed stages are skipped and training resumes: to continue, run it again.
 """

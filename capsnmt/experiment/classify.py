@@ -13,7 +13,7 @@ from fairseq import tasks, utils
 from omegaconf import OmegaConf
 
 import capsnmt.plugin  # noqa: F401  registers the tasks
-from capsnmt.arguments import OneLineParser, positive
+from capsnmt.arguments import OneLineParser, positive, run_command
 from capsnmt.checkpoints.storage import load_checkpoint
 from capsnmt.errors import ConfigurationError
 from capsnmt.files import write_json
@@ -124,8 +124,12 @@ def split_names(text: str) -> List[str]:
     return names
 
 
-def main(arguments: Optional[Sequence[str]] = None) -> int:
-    """Run the command line and return its exit status."""
+def main(arguments: Optional[Sequence[str]] = None) -> None:
+    """Run the command line.
+
+    Raises:
+        ConfigurationError: a flag or an input is wrong.
+    """
     parser = OneLineParser(prog="python -m capsnmt.experiment.classify", description=__doc__)
     parser.add_argument("checkpoint", type=Path, help="a checkpoint of probing, logical_inference")
     parser.add_argument("--data", type=Path, help="folder with the data (default: in training)")
@@ -141,8 +145,7 @@ def main(arguments: Optional[Sequence[str]] = None) -> int:
         print(f"{split}: {describe(measures)}")
     if options.json is not None:
         write_json(options.json, result.to_json())
-    return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run_command(main))

@@ -20,7 +20,7 @@ from capsnmt.experiment.config import (
 )
 from capsnmt.experiment.devices import Device, choose_device
 from capsnmt.experiment.progress import say
-from capsnmt.experiment.run import PreparedData, Run
+from capsnmt.experiment.run import Run, RunData
 from capsnmt.experiment.runner import execute, prepare
 from capsnmt.experiment.translation import TranslationRun
 from capsnmt.files import locked
@@ -190,7 +190,7 @@ def make_run(
     """Return one seed of an experiment, on one task."""
     output = args.output or Path("runs") / experiment["dataset"]
     folder = args.prepared or output / "data"
-    data = PreparedData(folder, args.data, args.offline, tuple(args.mirror))
+    data = RunData(folder, args.data, args.offline, tuple(args.mirror))
     # With several rows, --baseline means all rows but itself.
     baseline = None if args.rows and args.baseline == experiment.row else args.baseline
     kind = ClassificationRun if experiment["train.task"] in SENTENCE_TASKS else TranslationRun

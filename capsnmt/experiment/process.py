@@ -1,4 +1,4 @@
-"""Child processes that end with us, whose output we see line by line."""
+"""Child processes that end with this one, and whose output is read line by line."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from contextlib import contextmanager, suppress
 from types import FrameType
 from typing import Any, Callable, Dict, Iterator, Mapping, Optional, Sequence, TextIO
 
-# SLURM tells by SIGUSR1 that a job's time is nearly over.
+# SLURM sends SIGUSR1 shortly before the time of a job ends.
 STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1)
 GRACE_SECONDS = 30
-# What a large model needs to end its update and save, within the two minutes that SLURM gives.
+# Long enough for a large model to finish its update and save; SLURM gives two minutes.
 ASKED_SECONDS = 90
 PR_SET_PDEATHSIG = 1
 
 
-class Stopped(Exception):  # noqa: N818  it is no error
-    """The user, or the machine, asked to stop; the child has ended."""
+class Stopped(Exception):  # noqa: N818  it is not an error
+    """A stop signal came; the child has ended."""
 
     def __init__(self, signum: int) -> None:
         super().__init__(f"stopped by {signal.Signals(signum).name}")
@@ -28,7 +28,7 @@ class Stopped(Exception):  # noqa: N818  it is no error
 
 
 class _Child:
-    """The running child and what stops it. Signals are held while there is none to tell."""
+    """The running child and how it is stopped."""
 
     process: Optional[subprocess.Popen[str]] = None
     signum = 0
@@ -38,9 +38,10 @@ class _Child:
         self.sent = False
 
     def stop(self, signum: int, _: Optional[FrameType] = None) -> None:
-        """Ask the child to end; else pass the signal on; the next one, or patience, kills.
+        """Ask the child to end, or pass the signal on; a second signal or a timeout kills.
 
-        The signal goes to the child's process group, SIGTERM for one that nobody but us expects.
+        The signal goes to the child's process group. SIGUSR1 becomes SIGTERM, which every program
+        expects.
         """
         if self.process is None:
             raise Stopped(signum)
@@ -57,7 +58,7 @@ class _Child:
 
 @contextmanager
 def stoppable(ask: Optional[Callable[[], bool]] = None) -> Iterator[_Child]:
-    """Handle the signals to stop for the time of the block: the child ends first, then we."""
+    """Handle stop signals inside the block: the child ends first, then this process."""
     child = _Child(ask)
     signals = (*STOPPING, signal.SIGALRM)
     before = {signum: signal.signal(signum, child.stop) for signum in signals}
@@ -77,22 +78,22 @@ def run(
     lock: Optional[int] = None,
     ask: Optional[Callable[[], bool]] = None,
 ) -> int:
-    """Run a program to its end and hand every line of its output to ``on_line``.
+    """Run a program and pass every line of its output to ``on_line``.
 
     Args:
         argv: the program and its arguments; no shell is involved.
-        environment: variables to set beside ours.
+        environment: variables to set in addition to those of this process.
         on_line: called with each line of standard output, its newline included.
-        errors: where standard error goes; into the same lines when ``None``.
-        lock: a descriptor the child inherits, so that it holds the lock as long as it lives.
-        ask: asks the child to end by itself, where there is something better than a signal; it
-            returns whether the child can be asked. It runs inside a signal handler.
+        errors: where standard error goes; ``None`` merges it into the output.
+        lock: a descriptor that the child inherits, so that it holds the lock while it runs.
+        ask: asks the child to end without a signal, and returns whether that is possible. It runs
+            inside a signal handler.
 
     Returns:
         the exit status; negative for a signal.
 
     Raises:
-        Stopped: a signal to stop came; the child has ended.
+        Stopped: a stop signal came; the child has ended.
     """
     variables: Dict[str, str] = {**os.environ, **environment, "PYTHONUNBUFFERED": "1"}
     with stoppable(ask) as child:
@@ -127,24 +128,24 @@ _libc = ctypes.CDLL(None, use_errno=True) if sys.platform == "linux" else None
 
 
 def end_with_parent(signum: int = signal.SIGINT) -> None:
-    """Let the kernel send this process a signal when the one that started it ends.
+    """Let the kernel send this process a signal when its parent ends.
 
     SIGINT ends a training at once. It must not save, as it does at SIGTERM: nobody reads its log
-    any more, and the updates since the last save, made again, would be missing there.
+    any more, so the log would lack the updates since the last save.
     """
     if _libc is not None:
         _libc.prctl(PR_SET_PDEATHSIG, signum)
 
 
 def _leads_group(parent: int, program: str) -> Callable[[], None]:
-    """What the child does first: lead its own process group, and end when the launcher does."""
-    # One SIGINT only makes srun tell what its tasks do.
+    """Return what the child does first: lead a process group, and end with the launcher."""
+    # At one SIGINT, srun only prints the state of its tasks.
     signum = signal.SIGTERM if program == "srun" else signal.SIGINT
 
     def attach() -> None:
         os.setpgid(0, 0)
         signal.signal(signal.SIGINT, signal.SIG_DFL)  # a shell's background jobs ignore it
-        # a child that blocks SIGTERM waits for ever for the workers that it asks to end by it
+        # otherwise its workers would inherit a blocked SIGTERM and never end
         signal.pthread_sigmask(signal.SIG_SETMASK, ())
         end_with_parent(signum)
         if os.getppid() != parent:

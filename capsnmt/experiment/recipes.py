@@ -9,7 +9,7 @@ from typing import Dict, List, Tuple
 from capsnmt.errors import ConfigurationError
 from capsnmt.experiment import flags
 from capsnmt.experiment.config import Experiment
-from capsnmt.experiment.run import PreparedData
+from capsnmt.experiment.run import RunData
 from capsnmt.experiment.stage import python
 
 
@@ -59,7 +59,7 @@ SENTENCE_RECIPES: Dict[str, SentenceRecipe] = {
 }
 
 
-def sentence_data(experiment: Experiment, data: PreparedData) -> Tuple[str, ...]:
+def sentence_data(experiment: Experiment, data: RunData) -> Tuple[str, ...]:
     """Return the command that makes the data of a sentence classifier.
 
     Raises:

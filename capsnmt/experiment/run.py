@@ -21,31 +21,25 @@ from capsnmt.experiment import flags
 from capsnmt.experiment.config import Experiment
 from capsnmt.experiment.devices import Batch, Device, train_prefix
 from capsnmt.experiment.stage import Stage
+from capsnmt.runs.data import PreparedData
 from capsnmt.runs.folder import RunFolder
 
 USER_DIR = Path(capsnmt.__file__).parent
 
 
 @dataclass(frozen=True)
-class PreparedData:
-    """Where the prepared data is, or will be, and what it is made from.
+class RunData(PreparedData):
+    """The folder of the prepared data, and what it is made from.
 
     Attributes:
-        folder: the prepared data.
-        local: the raw corpus, if the user has it.
+        local: the raw data, if the user has it.
         offline: whether the network must not be used.
         mirrors: addresses to try first.
     """
 
-    folder: Path
     local: Optional[Path] = None
     offline: bool = False
     mirrors: Tuple[str, ...] = ()
-
-    @property
-    def manifest(self) -> Path:
-        """What the preparation records of its work; it is written last."""
-        return self.folder / "manifest.json"
 
     @property
     def stages(self) -> Path:
@@ -73,7 +67,7 @@ class Run(ABC):
     """
 
     experiment: Experiment
-    data: PreparedData
+    data: RunData
     output: Path
     device: Device
     seed: int

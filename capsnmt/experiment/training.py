@@ -1,7 +1,7 @@
-"""``python -m capsnmt.experiment.training``: fairseq-train that stops when asked, on any device.
+"""``python -m capsnmt.experiment.training``: fairseq-train that stops on request, on any device.
 
-The flags are those of fairseq-train. GPUs are started by fairseq, torchrun or SLURM; several
-processes on the CPU, which none of these can start, by :func:`train_on_cpu`.
+The flags are those of fairseq-train. fairseq, torchrun or SLURM start the processes of GPUs. None
+of them can start several processes on the CPU; :func:`train_on_cpu` does.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ PORTS = range(10000, 60000)
 
 @dataclass(frozen=True)
 class Place:
-    """The node of this process among those that train together."""
+    """The node of this process among the nodes that train together."""
 
     node: int = 0
     nodes: int = 1
@@ -36,10 +36,10 @@ class Place:
 
     @classmethod
     def of_step(cls, variables: Mapping[str, str]) -> Place:
-        """The place that ``srun`` gave this task; the only one of all outside of a step.
+        """Return the place of this task in its ``srun`` step; outside of one there is one node.
 
-        **D**: the port comes from the number of the job, so that every node knows it and jobs
-        that share a machine differ.
+        **D**: the port is derived from the number of the job: every node knows it, and jobs on one
+        machine have different ones.
         """
         nodes = int(variables.get("SLURM_STEP_NUM_NODES", 1))
         if nodes == 1:
@@ -55,9 +55,9 @@ class Place:
 
 
 def cli_main(argv: Optional[List[str]] = None) -> None:
-    """Train as the flags of fairseq-train say."""
+    """Train with the flags of fairseq-train."""
     if "TORCHELASTIC_RUN_ID" in os.environ:
-        # They outlive torchrun when it is killed, and would save over their successors.
+        # Without it the workers outlive a killed torchrun, and overwrite their successors' saves.
         end_with_parent()
     args = options.parse_args_and_arch(options.get_training_parser(), input_args=argv)
     cfg = convert_namespace_to_omegaconf(args)
@@ -80,7 +80,7 @@ def train_on_cpu(cfg: Any, place: Place) -> None:
         cfg: fairseq's configuration; its world size is that over all nodes.
         place: this node.
     """
-    # fairseq asks CUDA how many processes to start, and joins them by a tensor on a GPU it sees.
+    # fairseq would ask CUDA for the number of processes, and use a GPU to connect them.
     os.environ["CUDA_VISIBLE_DEVICES"] = ""
     distributed = cfg.distributed_training
     processes = distributed.distributed_world_size // place.nodes

@@ -71,7 +71,7 @@ class TranslationRun(Run):
 
     def reference(self, test_set: str) -> Path:
         """The reference of a test set: raw text in the target language."""
-        return self.data.folder / "raw" / f"{test_set}.{self.languages[1]}"
+        return self.data.raw(test_set, self.languages[1])
 
     def prepare(self) -> Optional[Stage]:
         """Download, segment and binarise; ``None`` where the data is made by someone else."""

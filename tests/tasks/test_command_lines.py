@@ -143,7 +143,7 @@ def test_a_translation_models_encoder_is_probed_as_it_was_trained(
     source.unlink()
     report = tmp_path / "scores.json"
     probe = str(tmp_path / "probe" / "checkpoint_last.pt")
-    assert evaluate([probe, "--splits", "valid,test", "--json", str(report), "--cpu"]) == 0
+    evaluate([probe, "--splits", "valid,test", "--json", str(report), "--cpu"])
     assert "majority 60.00  (10 examples)" in capsys.readouterr().out
     assert read_json(report)["splits"]["test"]["majority"] == 60
 

@@ -8,21 +8,21 @@ from collections import Counter
 from pathlib import Path
 from typing import Dict, Iterator, List, Optional, Sequence, Set, Tuple
 
-from capsnmt.arguments import OneLineParser, positive
+from capsnmt.arguments import OneLineParser, positive, run_command
 from capsnmt.files import atomic_writer, write_json
 from capsnmt.sentences.logical_inference.data import MAX_OPERATORS
 from capsnmt.sentences.logical_inference.propositions import ALWAYS, VARIABLES, parse, relation
 
 Pair = Tuple[str, str, str]
 
-PER_PAIR = 4  # different variables in a pair, at most: Bowman et al. 2015, section 4.1
-FUTILE = 2000  # draws in a row without a new pair, after which there are taken to be no more
+PER_PAIR = 4  # at most so many different variables in a pair: Bowman et al. 2015, section 4.1
+FUTILE = 2000  # draws in a row without a new pair, after which no more are expected
 
 
 def draw_sentence(operators: int, variables: Sequence[str], draw: random.Random) -> str:
-    """A random sentence of the grammar with so many operators.
+    """Draw a sentence of the grammar with this number of operators.
 
-    **D**: ``not``, ``and`` and ``or`` are as likely at every place, and so is every way to share
+    **D**: ``not``, ``and`` and ``or`` are equally likely at every place, and so is every split of
     the remaining operators between the two sides.
     """
     if operators == 0:
@@ -37,10 +37,10 @@ def draw_sentence(operators: int, variables: Sequence[str], draw: random.Random)
 
 
 def draw_pairs(operators: int, draw: random.Random) -> Iterator[Pair]:
-    """Relation and sentences of pairs whose longer sentence has so many operators; all differ.
+    """Yield relation and sentences of different pairs with this number of operators.
 
-    The other sentence has any number up to that. Sentences that are always true or always false
-    are left out. It ends where there seem to be no more pairs.
+    The longer sentence has that number, the other one any number up to it. Sentences that are
+    always true or always false are left out. It ends when no new pair is found.
     """
     seen: Set[Tuple[str, str]] = set()
     futile = 0
@@ -60,13 +60,18 @@ def draw_pairs(operators: int, draw: random.Random) -> Iterator[Pair]:
 
 
 def generate(output: Path, train: int, test: int, seed: int) -> Dict[str, Dict[str, int]]:
-    """Write ``train0..12`` and ``test0..12`` into a folder, with up to so many pairs a file.
+    """Write ``train0..12`` and ``test0..12`` into a folder.
 
-    No pair of a test file, nor its mirror image, is in any training file. Of few operators there
-    are only few pairs: they are shared in proportion.
+    No pair of a test file, nor its mirror image, is in any training file. If there are fewer pairs
+    than asked for, they are split in proportion.
+
+    Args:
+        output: the folder.
+        train, test: the number of pairs in a file.
+        seed: another seed makes other pairs.
 
     Returns:
-        how often each relation is in each file.
+        File -> relation -> number of pairs.
     """
     counted = {}
     for operators in range(MAX_OPERATORS + 1):
@@ -85,8 +90,12 @@ def generate(output: Path, train: int, test: int, seed: int) -> Dict[str, Dict[s
     return counted
 
 
-def main(arguments: Optional[Sequence[str]] = None) -> int:
-    """Run the command line and return its exit status."""
+def main(arguments: Optional[Sequence[str]] = None) -> None:
+    """Run the command line.
+
+    Raises:
+        ConfigurationError: a flag or an input is wrong.
+    """
     parser = OneLineParser(
         prog="python -m capsnmt.sentences.logical_inference.generate", description=__doc__
     )
@@ -99,9 +108,8 @@ def main(arguments: Optional[Sequence[str]] = None) -> int:
     for name, relations in made.items():
         print(f"{name}: {sum(relations.values()):,} pairs {relations}")
     settings = {name: value for name, value in vars(options).items() if name != "output"}
-    write_json(options.output / "generated.json", {"settings": settings, "files": made})
-    return 0
+    write_json(options.output / "manifest.json", {"settings": settings, "files": made})
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run_command(main))

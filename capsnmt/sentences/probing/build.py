@@ -7,7 +7,7 @@ from argparse import ArgumentTypeError
 from pathlib import Path
 from typing import Callable, Dict, Iterable, List, Optional, Sequence, Tuple
 
-from capsnmt.arguments import OneLineParser, positive
+from capsnmt.arguments import OneLineParser, positive, run_command
 from capsnmt.errors import not_installed
 from capsnmt.files import atomic_writer, write_json
 from capsnmt.sentences.probing.builders import (
@@ -28,7 +28,7 @@ BUILT = ("SentLen", "WC", "BShift")
 
 
 def bounds(text: str) -> Tuple[int, ...]:
-    """Rising numbers of tokens, as a comma list.
+    """Parse a comma list of rising numbers of tokens.
 
     Raises:
         ArgumentTypeError: it is not one.
@@ -45,10 +45,10 @@ def bounds(text: str) -> Tuple[int, ...]:
 
 
 def tasks(text: str) -> List[str]:
-    """Some of the tasks that can be made, as a comma list.
+    """Parse a comma list of tasks that can be built.
 
     Raises:
-        ArgumentTypeError: one cannot.
+        ArgumentTypeError: a task cannot be built.
     """
     names = [name.strip() for name in text.split(",")]
     for name in names:
@@ -88,10 +88,10 @@ def build_parser() -> OneLineParser:
 
 
 def read_sentences(files: Iterable[Path], tokenize: str, language: str) -> List[List[str]]:
-    """The sentences of all files as tokens, each once.
+    """Read the sentences of all files as tokens, each once.
 
-    Sentences that differ in case, space or punctuation only count as the same: else one could be
-    in training and its like in the test.
+    Sentences that differ only in case, space or punctuation count as one: otherwise one could be in
+    training and the other in the test.
 
     Raises:
         ConfigurationError: a file cannot be read.
@@ -112,8 +112,12 @@ def read_sentences(files: Iterable[Path], tokenize: str, language: str) -> List[
     return list(sentences.values())
 
 
-def main(arguments: Optional[Sequence[str]] = None) -> int:
-    """Run the command line and return its exit status."""
+def main(arguments: Optional[Sequence[str]] = None) -> None:
+    """Run the command line.
+
+    Raises:
+        ConfigurationError: a flag or an input is wrong.
+    """
     given = list(sys.argv[1:] if arguments is None else arguments)
     options = build_parser().parse_args(given)
     sentences = read_sentences(options.text, options.tokenize, options.lang)
@@ -131,8 +135,7 @@ def main(arguments: Optional[Sequence[str]] = None) -> int:
         made[name] = {"classes": len({label for label, _ in splits["train"]}), **sizes}
         print(f"{options.output / TASKS[name].file}: {made[name]}")
     write_json(options.output / MANIFEST, {"arguments": given, "tasks": made})
-    return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run_command(main))

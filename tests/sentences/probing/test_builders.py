@@ -86,7 +86,7 @@ def test_the_command_writes_senteval_files_that_the_task_reads(tmp_path: Path) -
     text = tmp_path / "text"
     text.write_text("\n".join(" ".join(s) for s in corpus()) + "\n", encoding="utf-8")
     options = ["--length-bounds", "4,7,10,13", "--first-rank", "10", "--words", "3"]
-    assert build.main([str(text), "--output", str(tmp_path / "data"), *options]) == 0
+    build.main([str(text), "--output", str(tmp_path / "data"), *options])
     for name in build.BUILT:
         splits = read_task(tmp_path / "data", name)
         sentences = [e.sentences[0] for examples in splits.values() for e in examples]

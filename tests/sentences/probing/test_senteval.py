@@ -135,9 +135,9 @@ def test_what_cannot_be_downloaded_or_is_another_file_leaves_nothing(
     assert not (folder / "subj_number.txt").exists()
     (published / "subj_number.txt").unlink()
     assert download.main([*arguments, "--mirror", f"{served}mirror/"]) == 1
-    error = capsys.readouterr().err
-    assert f"{served}mirror/subj_number.txt (HTTPError), {served}subj_number.txt (HTTPE" in error
-    assert error.count("\n") == 1
+    error = capsys.readouterr().err.splitlines()[-1]
+    both = f"{served}mirror/subj_number.txt (HTTPError), {served}subj_number.txt (HTTPError)"
+    assert error.startswith(f"error: {both}: cannot be downloaded")
     assert not (folder / "subj_number.txt").exists()
     assert download.main(["--tasks", "X", "--output", str(folder)]) == 2
     assert "--probing-task: 'X'" in capsys.readouterr().err
