@@ -3,7 +3,7 @@
 With one decoder layer, the encoder's self-attention must encode the distance of each position from
 the end of its sentence. Without it 84 to 87% of the sentences are right, because most words of a
 sentence differ and can be found by exclusion; without positions 4%, without encoder-decoder
-attention 0. Smaller settings would not show the difference.
+attention 0 (measured with batches of 64). Smaller settings would not show the difference.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ SMALL = [
 SCHEDULE = [
     *("--optimizer", "adam", "--adam-betas", "(0.9, 0.98)", "--clip-norm", "1"),
     *("--lr", "0.003", "--lr-scheduler", "polynomial_decay", "--warmup-updates", "50"),
-    *("--total-num-update", UPDATES, "--max-update", UPDATES, "--batch-size", "64"),
+    *("--total-num-update", UPDATES, "--max-update", UPDATES, "--batch-size", "32"),
 ]
 
 
