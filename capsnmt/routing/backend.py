@@ -1,4 +1,4 @@
-"""How an operator runs: eager or compiled, in one call or in blocks.
+"""How an operator runs: fused, compiled or eager, in one call or in blocks.
 
 Measured: EM routing, T = 3, D = 1, fp32, forward and backward. CPU milliseconds of one thread of a
 shared AMD EPYC, torch 2.13.0, 2026-11-21; median (minimum-maximum) of 10 runs.
@@ -26,19 +26,23 @@ import importlib.util
 import math
 import os
 import shutil
-import warnings
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Any, Callable, Iterator, List, Mapping, Optional, Sequence, Set, cast
+from typing import Any, Iterator, List, Mapping, Optional, Sequence, cast
 
 import torch
 from torch import Tensor
 from torch.torch_version import TorchVersion
 
+from .fallback import Attempt, Kernel
+from .fused import fits
 from .numerics import compute_dtype
 from .recording import append_record, is_recording
 
-BACKENDS = ("auto", "eager", "compiled")
+BACKENDS = ("auto", "eager", "compiled", "triton")
+
+OLDEST_TRITON = "3.3"
+INTERPRETER_FLAG = "TRITON_INTERPRET"  # Triton's own: kernels run as numpy code, on a CPU
 
 COMPILE_MINIMUM = 2**20
 """Smallest number of votes for which ``auto`` compiles (1,024 tokens x 8 x 128).
@@ -51,24 +55,24 @@ BLOCK_SIZE = 2**19
 """Votes per block on a CPU: 2 MiB in fp32. The temporaries of a block stay in the cache and in
 memory that the allocator already holds. Larger ones are mapped again for every operation."""
 
-Kernel = Callable[..., Any]
-
 _backend: ContextVar[str] = ContextVar("capsnmt_routing_backend", default="auto")
 
-_uncompilable: Set[Kernel] = set()  # kernels that failed to compile here: not tried again
 
-
-def check_backend(name: str, device_type: str = "cpu") -> str:
-    """Return ``name`` if this backend can run on this machine.
+def check_backend(name: str, device_type: Optional[str] = None) -> str:
+    """Return ``name`` if this backend can run on this machine and, if given, this device type.
 
     Raises:
-        ValueError: the backend is unknown, or it is ``compiled`` and this machine cannot compile.
+        ValueError: the backend is unknown, or this machine cannot build its kernels.
     """
     if name not in BACKENDS:
         raise ValueError(f"routing backend {name!r} is unknown: use one of {', '.join(BACKENDS)}")
-    obstacle = compile_obstacle(device_type) if name == "compiled" else None
+    obstacle = None
+    if name == "compiled":
+        obstacle = compile_obstacle(device_type or "cpu")
+    elif name == "triton":
+        obstacle = triton_obstacle(device_type or "cuda")
     if obstacle:
-        raise ValueError(f"routing backend 'compiled' {obstacle}: use auto or eager")
+        raise ValueError(f"routing backend {name!r} {obstacle}: use auto or eager")
     return name
 
 
@@ -78,8 +82,12 @@ def routing_backend(name: str) -> Iterator[None]:
 
     - ``eager``: plain torch.
     - ``compiled``: ``torch.compile``; an error if compilation fails.
-    - ``auto`` (default): compiled where that pays off, i.e. for large calls in training on a
-      machine that can compile; otherwise eager. If compilation fails, warn once and run eagerly.
+    - ``triton``: the kernels of :mod:`capsnmt.routing.fused`, on a GPU; an error if one fails to
+      build. What they do not cover (horizontal routing, which consists of matrix products; fp64
+      votes; more than 32,768 votes a token) runs as under ``auto``.
+    - ``auto`` (default): triton on a GPU; elsewhere compiled where that pays off, i.e. for large
+      calls in training on a machine that can compile; otherwise eager. If a kernel fails to build,
+      warn once and run eagerly.
 
     The choice ends with the block and holds for the current thread only. An operator's ``backend``
     argument takes precedence.
@@ -87,7 +95,7 @@ def routing_backend(name: str) -> Iterator[None]:
     >>> with routing_backend("fast"):
     ...     pass
     Traceback (most recent call last):
-    ValueError: routing backend 'fast' is unknown: use one of auto, eager, compiled
+    ValueError: routing backend 'fast' is unknown: use one of auto, eager, compiled, triton
     """
     token = _backend.set(check_backend(name))
     try:
@@ -108,6 +116,21 @@ def compile_obstacle(device_type: str) -> Optional[str]:
             return "needs a C++ compiler (g++, clang++ or CXX), and none is on the PATH"
     elif importlib.util.find_spec("triton") is None:
         return f"needs triton for device type {device_type}, and it is not installed"
+    return None
+
+
+@functools.cache
+def triton_obstacle(device_type: str) -> Optional[str]:
+    """Return why Triton kernels cannot run here on this device type, None if they can."""
+    if importlib.util.find_spec("triton") is None:
+        return f"needs triton >= {OLDEST_TRITON}, and it is not installed"
+    import triton
+
+    if TorchVersion(triton.__version__) < OLDEST_TRITON:
+        return f"needs triton >= {OLDEST_TRITON}, and this is {triton.__version__}"
+    interpreting = os.environ.get(INTERPRETER_FLAG, "0") not in ("", "0")
+    if device_type != "cuda" and not (device_type == "cpu" and interpreting):
+        return f"needs a GPU, and these votes are on device type {device_type}"
     return None
 
 
@@ -139,6 +162,7 @@ def run_operator(
     votes: Tensor,
     *rows: Optional[Tensor],
     shared: Sequence[Tensor] = (),
+    fused: Optional[Kernel] = None,
     leading: Sequence[int],
     backend: Optional[str] = None,
     **options: Any,
@@ -152,6 +176,7 @@ def run_operator(
         votes: ``[tokens, ...]``.
         rows: tensors per token such as masks, ``[tokens, ...]`` or None.
         shared: tensors shared by all tokens.
+        fused: the kernel of :mod:`capsnmt.routing.fused` for this operator; None: it has none.
         leading: the leading dimensions that were flattened into ``tokens``.
         backend: as for ``routing_backend``; None takes the backend of the enclosing block.
         options: further keyword arguments of the kernel.
@@ -168,9 +193,7 @@ def run_operator(
     elif inside_compilation():
         results = kernel(votes, *rows, *shared, **options)
     else:
-        run = kernel
-        if backend == "compiled" or (backend == "auto" and compiling_pays(kernel, votes)):
-            run = functools.partial(run_compiled, kernel, fall_back=backend == "auto")
+        run = choose(backend, kernel, fused, votes)
         results = run_in_blocks(run, (votes, *rows), shared, options)
     return tuple(map(restore, results)) if isinstance(results, tuple) else restore(results)
 
@@ -181,14 +204,35 @@ def inside_compilation() -> bool:
     return is_compiling is not None and bool(is_compiling())
 
 
-def compiling_pays(kernel: Kernel, votes: Tensor) -> bool:
+def choose(backend: str, kernel: Kernel, fused: Optional[Kernel], votes: Tensor) -> Kernel:
+    """Return the function that runs this kernel: fused, compiled or the kernel itself."""
+    if fused is not None and backend in ("triton", "auto") and fits(votes):
+        attempt = Attempt("triton", kernel, fall_back=backend == "auto")
+        usable = votes.is_cuda and triton_obstacle("cuda") is None and not attempt.has_failed()
+        if backend == "triton" or usable:
+            return functools.partial(run_fused, attempt, fused)
+    attempt = Attempt("compiled", kernel, fall_back=backend != "compiled")
+    if backend == "compiled":
+        return functools.partial(run_compiled, attempt)
+    if backend != "eager" and not attempt.has_failed() and compiling_pays(votes):
+        return functools.partial(run_compiled, attempt)
+    return kernel
+
+
+def compiling_pays(votes: Tensor) -> bool:
     """Return whether ``auto`` compiles: for a large call in training, where compiling works."""
     return (
         votes.numel() >= COMPILE_MINIMUM
         and torch.is_grad_enabled()
         and votes.requires_grad
-        and kernel not in _uncompilable
         and compile_obstacle(votes.device.type) is None
+    )
+
+
+def run_fused(attempt: Attempt, fused: Kernel, *tensors: Any, **options: Any) -> Any:
+    """Run a fused kernel; if it cannot be built, do what the attempt says."""
+    return attempt(
+        lambda: fused(attempt, *tensors, **options), lambda: attempt.kernel(*tensors, **options)
     )
 
 
@@ -198,24 +242,12 @@ def compiled_kernel(kernel: Kernel) -> Kernel:
     return torch.compile(kernel, dynamic=True, fullgraph=True)
 
 
-def run_compiled(kernel: Kernel, *tensors: Any, fall_back: bool, **options: Any) -> Any:
-    """Run a kernel compiled; if that fails, warn and run it eagerly (``fall_back``) or raise."""
-    if kernel in _uncompilable:
-        return kernel(*tensors, **options)
-    try:
-        return compiled_kernel(kernel)(*tensors, **options)
-    except torch.cuda.OutOfMemoryError:
-        raise
-    except Exception as error:
-        name = getattr(kernel, "__name__", repr(kernel))
-        reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
-        if not fall_back:
-            raise RuntimeError(
-                f"routing backend 'compiled' failed on {name} ({reason}): use auto or eager"
-            ) from error
-        _uncompilable.add(kernel)
-        warnings.warn(f"{name} cannot be compiled ({reason}); it runs eagerly", stacklevel=2)
-        return kernel(*tensors, **options)
+def run_compiled(attempt: Attempt, *tensors: Any, **options: Any) -> Any:
+    """Run a kernel compiled; if it cannot be compiled, do what the attempt says."""
+    return attempt(
+        lambda: compiled_kernel(attempt.kernel)(*tensors, **options),
+        lambda: attempt.kernel(*tensors, **options),
+    )
 
 
 def run_in_blocks(

@@ -6,6 +6,7 @@ from typing import List, Optional, Tuple
 
 from torch import Tensor
 
+from . import fused
 from .agreement import agreement, route_by_agreement
 from .backend import full_precision, run_operator
 from .checks import check_iterations, check_mask, check_votes, flatten_leading
@@ -36,7 +37,7 @@ def dynamic_routing(
             not finite, and its logits are 0.
         output_mask: ``[..., N]``, true = real. A masked output enters no softmax; its capsule and
             logits are 0.
-        backend: ``auto``, ``eager`` or ``compiled``; None: that of ``routing_backend``.
+        backend: ``auto``, ``eager``, ``compiled`` or ``triton``; None: that of ``routing_backend``.
 
     Returns:
         Output capsules ``[..., N, D]`` and logits ``[..., I, N]``, b after its last update; both
@@ -65,6 +66,7 @@ def dynamic_routing(
         flatten_leading(votes, 3),
         flatten_leading(input_mask, 1),
         flatten_leading(output_mask, 1),
+        fused=fused.dynamic_routing,
         leading=votes.shape[:-3],
         iterations=iterations,
         backend=backend,

@@ -8,6 +8,7 @@ from typing import List, Optional
 from torch import Tensor
 from torch.nn import functional as F
 
+from . import fused
 from .backend import full_precision, run_operator
 from .checks import (
     check_activation,
@@ -68,7 +69,7 @@ def em_routing(
         iterations: T >= 1.
         input_activation: a_in, ``[..., I]`` or ``[..., I, N]``, in 0..1; None = all 1.
         variance_floor: added to every variance, in squared units of the votes.
-        backend: ``auto``, ``eager`` or ``compiled``; None: that of ``routing_backend``.
+        backend: ``auto``, ``eager``, ``compiled`` or ``triton``; None: that of ``routing_backend``.
 
     Returns:
         Output capsules, ``[..., N, D]``, dtype of ``votes``.
@@ -95,6 +96,7 @@ def em_routing(
         flatten_leading(votes, 3),
         flatten_leading(activation, 2),
         shared=(beta_a, beta_u),
+        fused=fused.em_routing,
         leading=votes.shape[:-3],
         iterations=iterations,
         variance_floor=variance_floor,

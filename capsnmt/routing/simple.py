@@ -6,6 +6,7 @@ from typing import List, Optional
 
 from torch import Tensor
 
+from . import fused
 from .agreement import route_by_agreement
 from .backend import full_precision, run_operator
 from .checks import check_iterations, check_votes, flatten_leading
@@ -24,7 +25,7 @@ def simple_routing(votes: Tensor, iterations: int = 3, *, backend: Optional[str]
     Args:
         votes: V, ``[..., I, N, D]``, any floating dtype; arithmetic is fp32 or better.
         iterations: T >= 1.
-        backend: ``auto``, ``eager`` or ``compiled``; None: that of ``routing_backend``.
+        backend: ``auto``, ``eager``, ``compiled`` or ``triton``; None: that of ``routing_backend``.
 
     Returns:
         Output capsules, ``[..., N, D]``, dtype of ``votes``.
@@ -44,6 +45,7 @@ def simple_routing(votes: Tensor, iterations: int = 3, *, backend: Optional[str]
         "simple_routing",
         simple_kernel,
         flatten_leading(votes, 3),
+        fused=fused.simple_routing,
         leading=votes.shape[:-3],
         iterations=iterations,
         backend=backend,

@@ -6,6 +6,7 @@ from typing import List, Optional, Tuple
 
 from torch import Tensor
 
+from . import fused
 from .backend import full_precision, run_operator
 from .checks import check_iterations, check_score_masks, check_scores
 from .dynamic import dynamic_kernel
@@ -38,7 +39,7 @@ def vertical_routing(
         iterations: T >= 1 (**D**: 3; the paper does not say).
         query_mask: ``[B, L]``, true = real.
         key_mask: ``[B, K]``, true = real.
-        backend: ``auto``, ``eager`` or ``compiled``; None: that of ``routing_backend``.
+        backend: ``auto``, ``eager``, ``compiled`` or ``triton``; None: that of ``routing_backend``.
 
     Returns:
         Output capsules Omega ``[B, L, K]`` and logits b ``[B, H, L]``, 0 in padded rows and
@@ -66,6 +67,7 @@ def vertical_routing(
         scores,
         query_mask,
         key_mask,
+        fused=fused.vertical_routing,
         leading=scores.shape[:1],
         iterations=iterations,
         backend=backend,

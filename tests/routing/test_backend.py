@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import functools
 import warnings
+from types import SimpleNamespace
 
 import pytest
 import torch
 
 from capsnmt import routing
-from capsnmt.routing import backend, routing_backend
+from capsnmt.routing import backend, fallback, fused, routing_backend, simple
+from capsnmt.routing.fused.autograd import FusedRouting
 
 from .operators import OPERATORS, random, run_with_gradient
 from .test_precision import PLAIN
@@ -31,7 +33,7 @@ def compilations(monkeypatch):
 
     monkeypatch.setattr(backend, "compiled_kernel", record)
     monkeypatch.setattr(backend, "compile_obstacle", lambda device_type: None)
-    monkeypatch.setattr(backend, "_uncompilable", set())
+    monkeypatch.setattr(fallback, "_failed", set())
     monkeypatch.setattr(backend, "COMPILE_MINIMUM", 24)
     return calls
 
@@ -88,7 +90,7 @@ def broken(kernel):
 def test_auto_falls_back_to_eager_with_one_warning(compilations, monkeypatch):
     monkeypatch.setattr(backend, "compiled_kernel", broken)
     votes = random(2, 3, 4, 1)
-    with pytest.warns(UserWarning, match=r"simple_kernel cannot be compiled \(no compiler\)"):
+    with pytest.warns(UserWarning, match=r"'compiled' failed on simple_kernel \(no compiler\)"):
         result = train(votes)
     assert torch.equal(result, train(votes, backend="eager"))
     with warnings.catch_warnings():
@@ -106,6 +108,87 @@ def test_compiled_on_a_host_that_cannot_is_one_line_with_the_fix(monkeypatch):
     monkeypatch.setattr(backend, "compile_obstacle", lambda device_type: "needs a compiler")
     with pytest.raises(ValueError, match="'compiled' needs a compiler: use auto or eager"):
         train(random(2, 3, 4, 1), backend="compiled")
+
+
+@pytest.fixture
+def gpu(monkeypatch):
+    """A host with a GPU and triton, on which votes are no more than their description."""
+    monkeypatch.setattr(backend, "triton_obstacle", lambda device_type: None)
+    monkeypatch.setattr(fallback, "_failed", set())
+
+    def votes(*shape, dtype=torch.float16):
+        return SimpleNamespace(shape=shape, dtype=dtype, is_cuda=True, numel=lambda: 0)
+
+    return votes
+
+
+def chosen(name, votes, kernel=simple.simple_kernel, fused_kernel=fused.simple_routing):
+    run = backend.choose(name, kernel, fused_kernel, votes)
+    return {backend.run_fused: "triton", backend.run_compiled: "compiled"}.get(
+        getattr(run, "func", None), "eager"
+    )
+
+
+def test_auto_takes_the_fused_kernel_on_a_gpu(gpu):
+    assert chosen("auto", gpu(4, 8, 512, 1)) == "triton"
+    assert chosen("eager", gpu(4, 8, 512, 1)) == "eager"
+    assert chosen("compiled", gpu(4, 8, 512, 1)) == "compiled"
+
+
+@pytest.mark.parametrize("name", ["auto", "triton"])
+def test_what_the_fused_kernels_do_not_cover_runs_without_them(name, gpu):
+    assert chosen(name, gpu(4, 8, 512, 1), fused_kernel=None) == "eager"
+    assert chosen(name, gpu(4, 8, 512, 1, dtype=torch.float64)) == "eager"
+    assert chosen(name, gpu(4, 9, 513, 3)) == "eager"  # 16 x 1,024 x 4, padded
+    assert chosen(name, gpu(4, 16, 1024, 2)) == "triton"
+
+
+def test_auto_on_a_cpu_leaves_triton_alone(gpu):
+    assert chosen("auto", random(4, 8, 512, 1)) == "eager"
+
+
+def test_triton_without_a_gpu_is_one_line_with_the_fix(monkeypatch):
+    monkeypatch.setattr(backend, "triton_obstacle", lambda device_type: f"needs no {device_type}")
+    with pytest.raises(ValueError, match="'triton' needs no cpu: use auto or eager"):
+        train(random(2, 3, 4, 1), backend="triton")
+    with pytest.raises(ValueError, match="'triton' needs no cuda"):  # the device is not known yet
+        backend.check_backend("triton")
+
+
+def fail(*tensors, **options):
+    raise OSError("no assembler\nand a long trace")
+
+
+def run_forward(*tensors, **options):
+    return simple.simple_kernel(*tensors, **options)
+
+
+@pytest.mark.parametrize("forward", [fail, run_forward])
+def test_a_fused_kernel_that_fails_falls_back_with_one_warning(forward, gpu):
+    """The forward kernel may build and the backward kernel may not."""
+
+    def fused_kernel(attempt, *tensors, **options):
+        return FusedRouting.apply(forward, fail, attempt, options, *tensors)
+
+    def route(votes, iterations, fall_back=True):
+        attempt = fallback.Attempt("triton", simple.simple_kernel, fall_back)
+        return backend.run_fused(attempt, fused_kernel, votes, iterations=iterations)
+
+    votes = random(2, 3, 4, 2)
+    expected = run_with_gradient(simple_eager, votes, 3)
+    with pytest.warns(UserWarning, match=r"'triton' failed on simple_kernel \(no assembler\)"):
+        found = run_with_gradient(route, votes, 3)
+    assert all(map(torch.equal, found, expected))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert all(map(torch.equal, run_with_gradient(route, votes, 3), expected))
+    assert chosen("auto", gpu(4, 8, 512, 1)) == "eager"
+    with pytest.raises(RuntimeError, match=r"\(no assembler\): use auto or eager"):
+        run_with_gradient(route, votes, 3, fall_back=False)
+
+
+def simple_eager(votes, iterations):
+    return routing.simple_routing(votes, iterations, backend="eager")
 
 
 @pytest.mark.parametrize("rows", [1, 2, 5, 7])

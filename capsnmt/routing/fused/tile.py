@@ -1,0 +1,95 @@
+"""Tiles: the votes of one token in registers, and what all routing kernels do with them.
+
+Shapes in the comments are the padded ones: I, N and D are rounded up to powers of two, as Triton
+requires, and ``real`` is true where a tile holds a vote.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Dict
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+from ..numerics import MASS_FLOOR as MASS
+from . import ELEMENTS_PER_WARP, MAXIMUM_WARPS, padded
+
+MASS_FLOOR = tl.constexpr(MASS)
+TINY = tl.constexpr(torch.finfo(torch.float32).tiny)
+LOWEST = tl.constexpr(torch.finfo(torch.float32).min)
+BOUND = tl.constexpr(torch.finfo(torch.float32).max ** 0.25)
+
+
+def tile_arguments(votes: Tensor) -> Dict[str, Any]:
+    """Return the kernel arguments that describe the tile of ``votes [tokens, I, N, D]``."""
+    I, N, D = votes.shape[1:]
+    pads = padded(I), padded(N), padded(D)
+    warps = pads[0] * pads[1] * pads[2] // ELEMENTS_PER_WARP
+    return {
+        **dict(zip(("I", "N", "D"), (I, N, D))),
+        **dict(zip(("I_PAD", "N_PAD", "D_PAD"), pads)),
+        "num_warps": max(1, min(MAXIMUM_WARPS, warps)),
+    }
+
+
+@triton.jit
+def vote_offsets(N, D, I_PAD: tl.constexpr, N_PAD: tl.constexpr, D_PAD: tl.constexpr):
+    """Return where V[i,n,d] of a token lies: ``[I, N, D]``."""
+    i = tl.arange(0, I_PAD)[:, None, None]
+    n = tl.arange(0, N_PAD)[None, :, None]
+    d = tl.arange(0, D_PAD)[None, None, :]
+    return (i * N + n) * D + d
+
+
+@triton.jit
+def pair_offsets(N, I_PAD: tl.constexpr, N_PAD: tl.constexpr):
+    """Return where b[i,n] of a token lies: ``[I, N]``."""
+    return tl.arange(0, I_PAD)[:, None] * N + tl.arange(0, N_PAD)[None, :]
+
+
+@triton.jit
+def capsule_offsets(D, N_PAD: tl.constexpr, D_PAD: tl.constexpr):
+    """Return where out[n,d] of a token lies: ``[N, D]``."""
+    return tl.arange(0, N_PAD)[:, None] * D + tl.arange(0, D_PAD)[None, :]
+
+
+@triton.jit
+def pairs_in_range(I, N, I_PAD: tl.constexpr, N_PAD: tl.constexpr):
+    """Return which pairs ``[I, N]`` are no padding."""
+    return (tl.arange(0, I_PAD)[:, None] < I) & (tl.arange(0, N_PAD)[None, :] < N)
+
+
+@triton.jit
+def capsules_in_range(N, D, N_PAD: tl.constexpr, D_PAD: tl.constexpr):
+    """Return which elements ``[N, D]`` of the capsules are no padding."""
+    return (tl.arange(0, N_PAD)[:, None] < N) & (tl.arange(0, D_PAD)[None, :] < D)
+
+
+@triton.jit
+def load_tile(pointer, mask):
+    """Load in fp32; 0 where masked."""
+    return tl.load(pointer, mask=mask, other=0.0).to(tl.float32)
+
+
+@triton.jit
+def softmax_over_outputs(b, real):
+    """Return C = softmax over n of ``b [I, N]``; 0 at other than real pairs."""
+    b = tl.where(real, b, LOWEST)
+    exponential = tl.where(real, tl.exp(b - tl.max(b, 1)[:, None]), 0.0)
+    # The sum is at least 1 where a row has a real pair; where it has none, C is 0.
+    return exponential / tl.maximum(tl.sum(exponential, 1), 1.0)[:, None]
+
+
+@triton.jit
+def bound(gradient):
+    """Bound a gradient between iterations, as :func:`capsnmt.routing.numerics.bound_gradient`."""
+    return tl.minimum(tl.maximum(gradient, -BOUND), BOUND)
+
+
+@triton.jit
+def softmax_gradient(gC, C):
+    """Return the gradient of the logits of C; the gradient of C is bounded."""
+    gC = bound(gC)
+    return C * (gC - tl.sum(C * gC, 1)[:, None])

@@ -1,0 +1,257 @@
+"""The fused kernels equal the oracles and the eager operators, on a GPU or in the interpreter.
+
+``test_triton_interpreter.py`` runs this file on a CPU, in a process of its own.
+"""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from capsnmt import routing
+from capsnmt.routing import backend, fused
+
+from . import oracles
+from .operators import OPERATORS, betas, random
+from .test_extremes import EXTREMES, assert_finite
+
+INTERPRETED = backend.triton_obstacle("cpu") is None
+DEVICE = "cpu" if INTERPRETED else "cuda"
+if INTERPRETED:
+    pytestmark = []
+else:
+    no_gpu = "NOT TESTED ON A GPU: there is none"
+    obstacle = backend.triton_obstacle("cuda") or (not torch.cuda.is_available() and no_gpu)
+    pytestmark = [pytest.mark.cuda, pytest.mark.skipif(bool(obstacle), reason=str(obstacle))]
+
+FUSED = {
+    "dynamic_routing": routing.dynamic_routing,  # both results
+    **{
+        name: OPERATORS[name]
+        for name in (
+            "dynamic_routing, masked",
+            "simple_routing",
+            "em_routing",
+            "em_routing, activation of inputs",
+            "em_routing, activation of pairs",
+            "vertical_routing, masked",
+        )
+    },
+}
+SHAPES = [  # tokens, I, N, D; T
+    ((2, 1, 1, 1), 1),
+    ((3, 8, 12, 1), 3),
+    ((2, 16, 5, 1), 2),
+    ((2, 5, 3, 8), 3),
+    ((1, 2, 3, 64), 2),
+    ((1, 3, 9, 2), 10),
+]
+if not INTERPRETED:  # the papers' sizes, and the largest tile
+    SHAPES += [((5, 8, 512, 1), 3), ((5, 16, 1024, 1), 3), ((5, 8, 64, 64), 3)]
+
+
+def run(operator, tensors, T, backend):
+    """Return the results and, by random cotangents, the gradients of the floating tensors."""
+    leaves = [
+        tensor.detach().to(DEVICE).requires_grad_(tensor.is_floating_point()) for tensor in tensors
+    ]
+    with torch.device(DEVICE):
+        results = operator(*leaves, T, backend=backend)
+    results = results if isinstance(results, tuple) else (results,)
+    cotangents = [
+        random(*result.shape, seed=seed).to(result) for seed, result in enumerate(results)
+    ]
+    wanted = [leaf for leaf in leaves if leaf.requires_grad]
+    gradients = torch.autograd.grad(results, wanted, cotangents)
+    return [tensor.detach().cpu() for tensor in (*results, *gradients)]
+
+
+def em_all(votes, beta_a, beta_u, activation, T, **options):
+    return routing.em_routing(votes, beta_a, beta_u, T, activation, **options)
+
+
+def assert_as_exact_as_eager(operator, tensors, T):
+    """At most twice the error of the eager operator in fp32, against fp64."""
+    resolution = 4e-6 if T <= 3 else 1e-2  # ten iterations amplify every rounding
+    doubles = [t.double() if t.is_floating_point() else t for t in tensors]
+    exact = run(operator, doubles, T, "eager")
+    eager = run(operator, tensors, T, "eager")
+    ours = run(operator, tensors, T, "triton")
+    for reference, other, our in zip(exact, eager, ours):
+        scale = reference.abs().max() + 1e-30
+        error = 2 * (other - reference).abs().max() + resolution * scale
+        assert (our - reference).abs().max() <= error
+
+
+@pytest.mark.parametrize(("shape", "T"), SHAPES)
+@pytest.mark.parametrize("name", FUSED)
+def test_values_and_gradients_of_every_shape_class(name, shape, T):
+    # At D = 64 the activations of unit votes would all be 0.
+    assert_as_exact_as_eager(FUSED[name], [random(*shape) * shape[-1] ** -0.25], T)
+
+
+@pytest.mark.parametrize("T", [1, 3])
+@pytest.mark.parametrize("per_pair", [False, True])
+def test_em_routing_equals_li2019_algorithm_2(per_pair, T):
+    votes, costs = random(3, 5, 2), random(2, 5, seed=1)
+    activation = random(3, 5, seed=2).sigmoid()[:, : None if per_pair else 1].squeeze(1)
+    tensors = [votes, *costs, activation]
+    ours = run(em_all, tensors, T, "triton")
+
+    def oracle(votes, beta_a, beta_u, activation, T, backend):
+        return oracles.em_routing(votes, beta_a, beta_u, T, activation)[0]
+
+    doubles = [tensor.double() for tensor in tensors]
+    assert_close_to(oracle, doubles, T, ours)
+
+
+@pytest.mark.parametrize("T", [1, 3])
+def test_simple_routing_equals_li2019_algorithm_1(T):
+    votes = random(3, 5, 2)
+    ours = run(routing.simple_routing, [votes], T, "triton")
+    assert_close_to(
+        lambda v, T, backend: oracles.simple_routing(v, T)[0], [votes.double()], T, ours
+    )
+
+
+@pytest.mark.parametrize("T", [1, 3])
+def test_dynamic_routing_equals_dou2019_algorithm_1(T):
+    votes = random(3, 5, 2)
+    inputs, outputs = torch.tensor([True, False, True]), torch.tensor([True] * 4 + [False])
+
+    def dynamic(votes, T, backend):
+        masks = inputs.to(votes.device), outputs.to(votes.device)
+        return routing.dynamic_routing(votes, T, *masks, backend=backend)
+
+    ours = run(dynamic, [votes], T, "triton")
+    assert_close_to(
+        lambda v, T, backend: oracles.dynamic_routing(v, T, inputs, outputs)[:2],
+        [votes.double()],
+        T,
+        ours,
+    )
+
+
+def assert_close_to(oracle, doubles, T, ours):
+    with pytest.MonkeyPatch.context() as patch:  # the oracles compute on the CPU
+        patch.setitem(globals(), "DEVICE", "cpu")
+        expected = run(oracle, doubles, T, None)
+    for one, other in zip(ours, expected):
+        torch.testing.assert_close(one.double(), other, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("activation", [(4,), (4, 6)])
+def test_em_gradients_of_costs_and_activation(activation):
+    votes = random(3, 4, 6, 2)
+    tensors = [votes, *betas(votes), random(3, *activation, seed=2).sigmoid()]
+    assert_as_exact_as_eager(em_all, tensors, 3)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("name", ["em_routing, activation of inputs", "dynamic_routing, masked"])
+def test_low_precision_votes_are_routed_in_fp32(name, dtype):
+    votes = random(2, 3, 6, 2, dtype=dtype)
+    eager = run(FUSED[name], [votes], 3, "eager")
+    ours = run(FUSED[name], [votes], 3, "triton")
+    for one, other in zip(ours, eager):
+        assert one.dtype == dtype
+        one, other = one.float(), other.float()
+        # One rounding to the votes' dtype; the interpreter truncates to bf16.
+        resolution = torch.finfo(dtype).eps
+        size = other.abs().max().item()
+        torch.testing.assert_close(one, other, rtol=2 * resolution, atol=1e-4 * size)
+
+
+def test_costs_may_have_another_dtype_than_the_votes():
+    votes = random(3, 4, 6, 1)
+    tensors = [votes.half(), *betas(votes), random(3, 4, seed=2).sigmoid().half()]
+    found = run(em_all, tensors, 3, "triton")
+    assert [tensor.dtype for tensor in found[1:]] == [tensor.dtype for tensor in tensors]
+
+
+def test_two_runs_give_the_same_bits_for_any_number_of_programs(monkeypatch):
+    from capsnmt.routing.fused import em_backward
+
+    votes = random(7, 4, 6, 1)
+    tensors = [votes, *betas(votes), random(7, 4, seed=2).sigmoid()]
+    expected = run(em_all, tensors, 3, "eager")
+    monkeypatch.setattr(em_backward, "PROGRAMS", 3)  # 3, 3 and 1 tokens
+    found = run(em_all, tensors, 3, "triton")
+    for one, other, again in zip(found, expected, run(em_all, tensors, 3, "triton")):
+        assert torch.equal(one, again)
+        torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("extreme", EXTREMES)
+@pytest.mark.parametrize("name", ["em_routing", "simple_routing", "dynamic_routing"])
+def test_values_and_gradients_are_finite(name, extreme):
+    T = 10 if extreme == "equal for all outputs" else 3
+    votes = EXTREMES[extreme](random(2, 4, 3, 2))
+    assert_finite(*run(OPERATORS[name], [votes], T, "triton"))
+
+
+@pytest.mark.parametrize("activation", [0.0, 1e-12])
+def test_em_gradients_are_finite_for_vanishing_activations(activation):
+    votes = random(2, 4, 3, 1)
+    tensors = [votes, *betas(votes), torch.full((2, 4), activation)]
+    assert_finite(*run(em_all, tensors, 3, "triton"))
+
+
+def test_masked_votes_need_not_be_finite():
+    votes = random(1, 3, 4, 2)
+    votes[0, 1] = float("inf")
+
+    def masked(votes, T, **options):
+        inputs = torch.tensor([[True, False, True]])
+        return routing.dynamic_routing(votes, T, inputs, **options)
+
+    for one, other in zip(run(masked, [votes], 3, "triton"), run(masked, [votes], 3, "eager")):
+        torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("used", [0, 1])
+def test_the_gradient_of_one_result_needs_not_the_other(used):
+    def one_result(votes, T, **options):
+        return routing.dynamic_routing(votes, T, **options)[used]
+
+    assert_as_exact_as_eager(one_result, [random(2, 3, 4, 2)], 3)
+
+
+def test_strided_votes_and_gradients():
+    votes = random(4, 3, 2, 5).transpose(1, 3)[::2].to(DEVICE).requires_grad_()
+    results = []
+    for name in ("eager", "triton"):
+        capsules = routing.simple_routing(votes, 3, backend=name)
+        results.append((capsules, *torch.autograd.grad(capsules.sum(), votes)))
+    for one, other in zip(*results):
+        torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-5)
+
+
+def test_nothing_but_the_inputs_is_kept_for_the_backward_pass():
+    votes = random(2, 3, 4, 2).to(DEVICE).requires_grad_()
+    costs = [beta.to(DEVICE) for beta in betas(votes.detach().cpu())]
+    kept = []
+
+    def keep(tensor):
+        kept.append(tensor.data_ptr())
+        return tensor
+
+    with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
+        routing.em_routing(votes, *costs, 3, backend="triton")
+    assert set(kept) <= {tensor.data_ptr() for tensor in (votes, *costs)}
+
+
+def test_no_tokens_give_no_capsules():
+    for name in ("em_routing", "dynamic_routing", "simple_routing"):
+        for tensor in run(OPERATORS[name], [torch.zeros(0, 3, 4, 2)], 3, "triton"):
+            assert tensor.size(0) == 0
+
+
+def test_what_the_kernels_do_not_cover_runs_without_them(monkeypatch):
+    monkeypatch.setattr(fused, "MAXIMUM_TILE", 8)
+    expected = random(2, 3, 4, 4)
+    for name in ("horizontal_routing", "simple_routing"):  # matrix products; 48 votes a token
+        run(OPERATORS[name], [expected], 2, "triton")
+    monkeypatch.undo()
+    ours = run(routing.simple_routing, [expected.double()], 2, "triton")
+    assert torch.equal(ours[0], run(routing.simple_routing, [expected.double()], 2, "eager")[0])
