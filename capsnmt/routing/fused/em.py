@@ -59,9 +59,9 @@ def forward(
 def load_activation(
     activation, token, I, N, real, PER_PAIR: tl.constexpr, I_PAD: tl.constexpr, N_PAD: tl.constexpr
 ):
-    """Return a_in ``[I, N]``; 0 at other than real pairs."""
+    """Return a_in ``[I, N]``; its value is arbitrary outside the real pairs, where C is 0."""
     if activation is None:
-        a = tl.where(real, 1.0, 0.0)
+        a = tl.full([I_PAD, N_PAD], 1.0, tl.float32)  # the compiler drops the products
     elif PER_PAIR:
         a = load_tile(activation + token * I * N + pair_offsets(N, I_PAD, N_PAD), real)
     else:

@@ -79,7 +79,7 @@ def softmax_over_outputs(b, real):
     b = tl.where(real, b, LOWEST)
     exponential = tl.where(real, tl.exp(b - tl.max(b, 1)[:, None]), 0.0)
     # The sum is at least 1 where a row has a real pair; where it has none, C is 0.
-    return exponential / tl.maximum(tl.sum(exponential, 1), 1.0)[:, None]
+    return exponential * (1.0 / tl.maximum(tl.sum(exponential, 1), 1.0))[:, None]
 
 
 @triton.jit
