@@ -67,7 +67,9 @@ use_venv() {
   done
   [ "$missing" ] || return 0
   echo "== installing $missing into ${venv#"$REPO"/} ($("$PYTHON" --version), once; later starts skip this)"
-  if ! "$PYTHON" -m pip install --disable-pip-version-check --progress-bar off -c "$constraints" \
+  # setuptools would write its metadata into the checkout, where two hosts would share one folder
+  printf '[egg_info]\negg_base=%s\n' "$venv" >"$venv/setup.cfg"
+  if ! DIST_EXTRA_CONFIG=$venv/setup.cfg "$PYTHON" -m pip install --disable-pip-version-check --progress-bar off -c "$constraints" \
     -e "${REPO}[$missing]" 2>&1 | tee "$venv/pip.log" |
     sed -u -n -E 's/^(Collecting|Building|Installing)/   \1/p'; then
     grep -A 9 -E '^(ERROR|error|The conflict)' "$venv/pip.log" >&2 || tail -n 20 "$venv/pip.log" >&2

@@ -35,9 +35,8 @@ done
 capsnmt-prepare catalogues --output prepared --local "$data"
 row=(--cpu --threads 1 --max-update 5 --output runs --prepared prepared --data "$data"
   --set train.save-interval-updates=1 --set train.log-interval=1 --set generate.max-len-b=5)
-capsnmt-run --config demo/baseline "${row[@]}"
-capsnmt-run --config demo/em_routing --baseline baseline "${row[@]}"
-capsnmt-average runs/baseline/seed-1/checkpoints --last-updates 2 --output average.pt
+capsnmt-run --config demo/em_routing "${row[@]}"
+capsnmt-average runs/em_routing/seed-1/checkpoints --last-updates 2 --output average.pt
 python -m fairseq_cli.train prepared/bin --user-dir capsnmt --arch transformer_em_routing_tiny --cpu \
   --optimizer adam --max-tokens 256 --max-update 1 --save-dir trained >train.log
 python -m fairseq_cli.generate prepared/bin --user-dir capsnmt --path average.pt --cpu \
