@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Dict, Iterator, Tuple
 
+import torch
 from fairseq.utils import safe_getattr, safe_hasattr
 
 from capsnmt.errors import ConfigurationError
@@ -23,7 +24,7 @@ from capsnmt.models.config import (
 from capsnmt.models.selection import parse_attentions, parse_layers
 from capsnmt.modules.capsule_attention import DECODER_ROUTINGS, ENCODER_ROUTINGS
 from capsnmt.modules.layer_aggregation import LAYER_AGGREGATIONS
-from capsnmt.routing.backend import BACKENDS
+from capsnmt.routing.backend import BACKENDS, check_backend
 
 CHOICES: Dict[str, Tuple[str, ...]] = {
     "head_aggregation": HEAD_AGGREGATIONS,
@@ -136,6 +137,11 @@ def validate(args: Any) -> None:
         raise ConfigurationError(
             f"--routing-iterations: {args.routing_iterations}: give 1 or more (the papers use 3)"
         )
+    gpu = torch.cuda.is_available() and not safe_getattr(args, "cpu", False)
+    try:
+        check_backend(args.routing_backend, "cuda" if gpu else "cpu")
+    except ValueError as error:
+        raise ConfigurationError(f"--routing-backend: {error}") from error
     if args.head_aggregation != "linear":
         _validate_head_aggregation(args)
     if args.layer_aggregation != "none":

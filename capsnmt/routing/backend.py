@@ -130,7 +130,7 @@ def triton_obstacle(device_type: str) -> Optional[str]:
         return f"needs triton >= {OLDEST_TRITON}, and this is {triton.__version__}"
     interpreting = os.environ.get(INTERPRETER_FLAG, "0") not in ("", "0")
     if device_type != "cuda" and not (device_type == "cpu" and interpreting):
-        return f"needs a GPU, and these votes are on device type {device_type}"
+        return f"needs a GPU, not device type {device_type}"
     return None
 
 

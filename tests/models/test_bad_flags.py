@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from capsnmt.errors import ConfigurationError
+from capsnmt.routing import backend
 from tests.support import CAPSULES, HEADS, LAYERS, SMALL, build, parse
 
 NO_CROSS, CROSS_SELF = "--no-cross-attention", "--cross-self-attention"
@@ -178,3 +179,13 @@ def test_a_masked_source_is_refused_in_training() -> None:
     model = build("transformer_mlmha", "--mlmha-mask-source", "1")
     with pytest.raises(ConfigurationError, match=r"--mlmha-mask-source: 1: .*--model-overrides"):
         model.train()
+
+
+@pytest.mark.parametrize("name", ["compiled", "triton"])
+def test_a_backend_that_this_machine_cannot_run_is_refused_before_training(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(backend, "compile_obstacle", lambda device_type: "needs a compiler")
+    monkeypatch.setattr(backend, "triton_obstacle", lambda device_type: "needs a GPU")
+    with pytest.raises(ConfigurationError, match=f"'{name}' needs .*: use auto or eager"):
+        build("capsnmt_transformer", *HEADS, "--routing-backend", name)
