@@ -1,4 +1,6 @@
-"""What ``--user-dir capsnmt`` does: check and patch the host, register models, criterions, tasks.
+"""What ``--user-dir capsnmt`` does: check and patch the host, and register everything.
+
+That is models, criterions, tasks and optimizers.
 
 Import this module before running fairseq in the same process. A second import does nothing.
 """
@@ -14,7 +16,7 @@ with logging_kept():
 
     allow_fairseq_checkpoints()
 
-    from capsnmt import criterions, models, tasks
+    from capsnmt import criterions, models, optim, tasks
     from capsnmt.sentences import architectures as sentence_architectures
 
-__all__ = ["criterions", "models", "sentence_architectures", "tasks"]
+__all__ = ["criterions", "models", "optim", "sentence_architectures", "tasks"]

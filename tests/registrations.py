@@ -24,11 +24,13 @@ def registered() -> Dict[str, List[str]]:
     """Return the names of the plugin's classes in fairseq's registries."""
     from fairseq.criterions import CRITERION_REGISTRY
     from fairseq.models import ARCH_MODEL_REGISTRY
+    from fairseq.optim import OPTIMIZER_REGISTRY
     from fairseq.tasks import TASK_REGISTRY
 
     registries = {
         "architectures": ARCH_MODEL_REGISTRY,
         "criterions": CRITERION_REGISTRY,
+        "optimizers": OPTIMIZER_REGISTRY,
         "tasks": TASK_REGISTRY,
     }
     return {

@@ -16,7 +16,7 @@ LAYERS: List[Set[str]] = [
     {"modules", "checkpoints", "evaluation"},
     {"models", "corpora"},
     {"sentences"},
-    {"criterions", "tasks"},
+    {"criterions", "optim", "tasks"},
     {"host"},
     {"plugin"},
     {"runs"},

@@ -29,7 +29,12 @@ COMMANDS = [
 ]
 EXPECTED = {
     "architectures": sorted([*(p + s for p in PRESETS for s in SIZES), *SENTENCE_PRESETS]),
-    "criterions": ["label_smoothed_cross_entropy_with_disagreement", "sentence_classification"],
+    "criterions": [
+        "chunked_label_smoothed_cross_entropy",
+        "label_smoothed_cross_entropy_with_disagreement",
+        "sentence_classification",
+    ],
+    "optimizers": ["fused_adam"],
     "tasks": ["logical_inference", "probing"],
 }
 

@@ -7,12 +7,12 @@ from dataclasses import dataclass, field
 from typing import Any, Dict, List, Tuple
 
 from fairseq.criterions import register_criterion
-from fairseq.criterions.label_smoothed_cross_entropy import (
-    LabelSmoothedCrossEntropyCriterion,
-    LabelSmoothedCrossEntropyCriterionConfig,
-)
 from torch import Tensor, nn
 
+from capsnmt.criterions.chunked_label_smoothed_cross_entropy import (
+    ChunkedLabelSmoothedCrossEntropyCriterion,
+    ChunkedLabelSmoothedCrossEntropyCriterionConfig,
+)
 from capsnmt.criterions.disagreement import DisagreementPenalty, log_disagreement
 from capsnmt.models.config import ATTENTIONS
 from capsnmt.modules.disagreement import TERMS
@@ -20,7 +20,7 @@ from capsnmt.modules.disagreement import TERMS
 
 @dataclass
 class LabelSmoothedCrossEntropyWithDisagreementCriterionConfig(
-    LabelSmoothedCrossEntropyCriterionConfig
+    ChunkedLabelSmoothedCrossEntropyCriterionConfig
 ):
     """Options of label smoothing and of disagreement."""
 
@@ -47,7 +47,7 @@ class LabelSmoothedCrossEntropyWithDisagreementCriterionConfig(
     "label_smoothed_cross_entropy_with_disagreement",
     dataclass=LabelSmoothedCrossEntropyWithDisagreementCriterionConfig,
 )
-class LabelSmoothedCrossEntropyWithDisagreementCriterion(LabelSmoothedCrossEntropyCriterion):
+class LabelSmoothedCrossEntropyWithDisagreementCriterion(ChunkedLabelSmoothedCrossEntropyCriterion):
     r"""Label-smoothed cross-entropy, plus in training a penalty on the similarity of heads.
 
     .. math::
@@ -82,11 +82,13 @@ class LabelSmoothedCrossEntropyWithDisagreementCriterion(LabelSmoothedCrossEntro
         label_smoothing: float,
         ignore_prefix_size: int = 0,
         report_accuracy: bool = False,
+        loss_chunk_tokens: int = 512,
         disagreement: str = "output",
         disagreement_attention: str = "enc-self",
         disagreement_weight: float = 1.0,
     ) -> None:
-        super().__init__(task, sentence_avg, label_smoothing, ignore_prefix_size, report_accuracy)
+        fairseqs = (task, sentence_avg, label_smoothing, ignore_prefix_size, report_accuracy)
+        super().__init__(*fairseqs, loss_chunk_tokens)
         self.penalty = DisagreementPenalty(
             disagreement, disagreement_attention, disagreement_weight
         )

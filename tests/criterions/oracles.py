@@ -1,8 +1,9 @@
-"""Disagreement as the paper prints it: explicit sums over pairs of heads, one token at a time."""
+"""Losses as explicit sums: over pairs of heads, or over words, one token at a time."""
 
 from __future__ import annotations
 
-from typing import List, Sequence
+import math
+from typing import List, Sequence, Tuple
 
 import torch
 from torch import Tensor
@@ -42,3 +43,32 @@ def term(layers: List[List[Tensor]], real: Tensor, overlaps: bool) -> Tensor:
         ]
         means.append(torch.stack(tokens).mean())
     return torch.stack(means).mean()
+
+
+def label_smoothed_loss(
+    features: List[List[float]],
+    weight: List[List[float]],
+    target: List[int],
+    epsilon: float,
+    padding: int,
+) -> Tuple[float, float, List[List[float]], List[List[float]]]:
+    """fairseq's loss and -log p(y), summed over the tokens, and dL/dh and dL/dW; plain numbers."""
+    words, dim = len(weight), len(weight[0])
+    eps_i = epsilon / (words - 1)
+    loss = likelihood = 0.0
+    d_features = [[0.0] * dim for _ in features]
+    d_weight = [[0.0] * dim for _ in weight]
+    for h, d_h, y in zip(features, d_features, target):
+        if y == padding:
+            continue
+        z = [sum(h[k] * row[k] for k in range(dim)) for row in weight]
+        lse = math.log(sum(math.exp(score) for score in z))
+        nll, smooth = lse - z[y], words * lse - sum(z)
+        likelihood += nll
+        loss += (1 - epsilon - eps_i) * nll + eps_i * smooth
+        for v, row in enumerate(weight):
+            d_z = math.exp(z[v] - lse) - (1 - epsilon - eps_i) * (v == y) - eps_i
+            for k in range(dim):
+                d_h[k] += d_z * row[k]
+                d_weight[v][k] += d_z * h[k]
+    return loss, likelihood, d_features, d_weight

@@ -10,7 +10,10 @@ from fairseq.criterions.label_smoothed_cross_entropy import LabelSmoothedCrossEn
 from fairseq.logging import metrics
 from torch import Tensor
 
-from capsnmt.criterions import LabelSmoothedCrossEntropyWithDisagreementCriterion
+from capsnmt.criterions import (
+    ChunkedLabelSmoothedCrossEntropyCriterion,
+    LabelSmoothedCrossEntropyWithDisagreementCriterion,
+)
 from capsnmt.models.config import ATTENTIONS
 from capsnmt.modules.disagreement import TERMS, DisagreementRecord, mean_cosine, mean_overlap
 from tests.criterions import oracles
@@ -123,11 +126,15 @@ def test_one_head_agrees_with_itself(term: str) -> None:
     assert float(logs[f"disagreement_{term}"]) == pytest.approx(len(ATTENTIONS) * size)
 
 
-def test_weight_zero_is_label_smoothed_cross_entropy() -> None:
+@pytest.mark.parametrize(
+    ("plain_criterion", "chunk"),
+    [(LabelSmoothedCrossEntropyCriterion, 0), (ChunkedLabelSmoothedCrossEntropyCriterion, 512)],
+)
+def test_weight_zero_is_label_smoothed_cross_entropy(plain_criterion: Any, chunk: int) -> None:
     model = train("--dropout", "0.1")
-    plain = LabelSmoothedCrossEntropyCriterion(TASK, False, 0.1, report_accuracy=True)
+    plain = plain_criterion(TASK, False, 0.1, report_accuracy=True)
     settings = {**ALL, "disagreement": "subspace,output", "disagreement_weight": 0}
-    ours = criterion(report_accuracy=True, **settings)
+    ours = criterion(report_accuracy=True, loss_chunk_tokens=chunk, **settings)
     results = []
     for chosen in (plain, ours):
         torch.manual_seed(5)

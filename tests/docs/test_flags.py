@@ -10,6 +10,9 @@ from typing import Any, Dict, Iterator, List, Set, Tuple
 import pytest
 
 import capsnmt.plugin  # noqa: F401  registers the criterions and tasks
+from capsnmt.criterions.chunked_label_smoothed_cross_entropy import (
+    ChunkedLabelSmoothedCrossEntropyCriterionConfig,
+)
 from capsnmt.criterions.label_smoothed_cross_entropy_with_disagreement import (
     LabelSmoothedCrossEntropyWithDisagreementCriterionConfig,
 )
@@ -32,6 +35,7 @@ SECTIONS = {
     "Capsule-routing self-attention": [config.CapsuleRoutingConfig],
     "Routing": [config.RoutingConfig],
     "Initialisation": [config.InitialisationConfig],
+    "Loss": [ChunkedLabelSmoothedCrossEntropyCriterionConfig],
     "Disagreement": [LabelSmoothedCrossEntropyWithDisagreementCriterionConfig],
     "Sentence classification": [
         SentenceClassificationCriterionConfig,

@@ -1,0 +1,25 @@
+"""Resuming a run of fairseq's criterion or optimizer with ours that computes the same, and back."""
+
+from __future__ import annotations
+
+from typing import Callable, Type, TypeVar
+
+T = TypeVar("T", bound=type)
+
+
+def resumes_from(original: Type) -> Callable[[T], T]:
+    """Let the runs of a class and of fairseq's original resume from each other's checkpoints.
+
+    fairseq refuses to resume if the names of the classes of criterion and optimizer differ from
+    those in the checkpoint. It also refuses to register two classes of one name, so ours takes the
+    name after its registration.
+
+    Args:
+        original: fairseq's class, with the same numbers and the same state in a checkpoint.
+    """
+
+    def rename(cls: T) -> T:
+        cls.__name__ = original.__name__
+        return cls
+
+    return rename

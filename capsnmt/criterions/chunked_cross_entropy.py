@@ -1,0 +1,186 @@
+r"""Label-smoothed cross-entropy of a linear projection, one chunk of tokens at a time.
+
+For the features :math:`h` of a token, the projection :math:`W`, the scores :math:`z = W h` of
+:math:`V` words and :math:`\epsilon_i = \epsilon / (V - 1)`:
+
+.. math::
+    \mathrm{lse} &= \log \sum_v e^{z_v} \\
+    \mathrm{nll} &= \mathrm{lse} - z_y \\
+    \mathrm{smooth} &= V \, \mathrm{lse} - h \cdot \sum_v W_v \\
+    \mathcal{L} &= (1 - \epsilon - \epsilon_i) \, \mathrm{nll} + \epsilon_i \, \mathrm{smooth} \\
+    \partial \mathcal{L} / \partial z_v
+        &= \mathrm{softmax}_v - (1 - \epsilon - \epsilon_i) [v = y] - \epsilon_i
+
+This is fairseq's ``label_smoothed_nll_loss``. The weights of :math:`\mathrm{lse}` add up to 1, so
+the gradient needs the scores of one chunk at a time, and the pass that computes the loss also
+leaves :math:`\partial \mathcal{L} / \partial h` and :math:`\partial \mathcal{L} / \partial W`
+behind. The scores ``[tokens, V]`` never exist at once, neither here nor in the backward pass.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple, Optional, Tuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+
+class ChunkedLoss(NamedTuple):
+    """Sums over the tokens that are not padding.
+
+    Attributes:
+        loss: the label-smoothed cross-entropy; the only differentiable one.
+        nll: the negative log-likelihood.
+        correct: the number of tokens whose word has the highest score; 0 if not counted.
+    """
+
+    loss: Tensor
+    nll: Tensor
+    correct: Tensor
+
+
+def chunked_cross_entropy(
+    features: Tensor,
+    weight: Tensor,
+    target: Tensor,
+    epsilon: float,
+    padding_idx: int,
+    chunk_tokens: int,
+    count_correct: bool = False,
+) -> ChunkedLoss:
+    """Return the label-smoothed cross-entropy of ``features @ weight.T``, summed over tokens.
+
+    The matrix products have the precision of the projection that they replace: that of autocast
+    where it is on, otherwise that of the features. Everything else is at least fp32, including the
+    sum of the gradient of ``weight`` over the chunks.
+
+    Args:
+        features: ``[..., dim]``, the input of the projection.
+        weight: ``[V, dim]``, the projection.
+        target: ``[...]``, the words.
+        epsilon: the label smoothing.
+        padding_idx: the word of padding.
+        chunk_tokens: tokens of a chunk.
+        count_correct: whether to count the tokens whose word has the highest score.
+    """
+    features, target = features.reshape(-1, features.size(-1)), target.reshape(-1)
+    if features.device.type == "cpu":  # on a GPU, selecting would wait for the number of tokens
+        real = target.ne(padding_idx)
+        features, target = features[real], target[real]
+    gradients = torch.is_grad_enabled() and (features.requires_grad or weight.requires_grad)
+    settings = (epsilon, padding_idx, chunk_tokens, count_correct, gradients)
+    return ChunkedLoss(*_ChunkedCrossEntropy.apply(features, weight, target, *settings))
+
+
+class _ChunkedCrossEntropy(torch.autograd.Function):
+    """The equations of this module; the forward pass computes the gradients."""
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        features: Tensor,
+        weight: Tensor,
+        target: Tensor,
+        epsilon: float,
+        padding_idx: int,
+        chunk_tokens: int,
+        count_correct: bool,
+        gradients: bool,
+    ) -> Tuple[Tensor, Tensor, Tensor]:
+        precision = F.linear(features[:0], weight[:0]).dtype  # what the projection would return
+        with torch.autocast(features.device.type, enabled=False):
+            chunks = _Chunks(features.to(precision), weight.to(precision), epsilon, chunk_tokens)
+            if gradients:
+                chunks.prepare_gradients(features, *ctx.needs_input_grad[:2])
+            for start in range(0, len(target), chunk_tokens):
+                tokens = slice(start, start + chunk_tokens)
+                real = target[tokens].ne(padding_idx).unsqueeze(-1)
+                chunks.add(tokens, target[tokens].unsqueeze(-1), real, count_correct)
+        ctx.save_for_backward(chunks.d_features, chunks.d_weight)
+        ctx.dtypes = features.dtype, weight.dtype
+        ctx.mark_non_differentiable(chunks.nll, chunks.correct)
+        return chunks.loss, chunks.nll, chunks.correct
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx: Any, d_loss: Tensor, *_: Any) -> Tuple[Optional[Tensor], ...]:
+        gradients = (
+            None if gradient is None else (gradient * d_loss).to(dtype)
+            for gradient, dtype in zip(ctx.saved_tensors, ctx.dtypes)
+        )
+        return (*gradients, *[None] * 6)
+
+
+class _Chunks:
+    """The sums over the chunks so far.
+
+    Args:
+        features: ``[tokens, dim]`` in the precision of the projection.
+        weight: ``[V, dim]``, likewise.
+        epsilon: the label smoothing.
+        chunk_tokens: tokens of a chunk.
+    """
+
+    def __init__(self, features: Tensor, weight: Tensor, epsilon: float, chunk_tokens: int) -> None:
+        self.features, self.weight = features, weight
+        self.dtype = torch.promote_types(features.dtype, torch.float32)
+        words = weight.size(0)
+        self.smoothing = epsilon / (words - 1)  # epsilon_i
+        self.confidence = 1.0 - epsilon - self.smoothing
+        self.sum_of_words = weight.sum(0, dtype=self.dtype)  # sum_v W_v
+        self.loss = features.new_zeros((), dtype=self.dtype)
+        self.nll = torch.zeros_like(self.loss)
+        self.correct = torch.zeros((), dtype=torch.long, device=features.device)
+        self.d_features: Optional[Tensor] = None
+        self.d_weight: Optional[Tensor] = None
+        # allocated once: a CPU would map memory anew for every chunk, a tenth of the time
+        shape = (min(chunk_tokens, len(features)), words)
+        self.scores = features.new_empty(shape)
+        self.log_probs = features.new_empty(shape, dtype=self.dtype)
+
+    def prepare_gradients(self, like: Tensor, of_features: bool, of_weight: bool) -> None:
+        """Make room for the gradients; the features' is as precise as the features themselves."""
+        if of_features:
+            self.d_features = torch.empty_like(like)
+        if of_weight:
+            self.d_weight = torch.zeros_like(self.weight, dtype=self.dtype)
+
+    def add(self, tokens: slice, target: Tensor, real: Tensor, count_correct: bool) -> None:
+        """Add one chunk.
+
+        Args:
+            tokens: which tokens of the features.
+            target: ``[n, 1]``, their words.
+            real: ``[n, 1]``, false at padding.
+            count_correct: whether to count the tokens whose word has the highest score.
+        """
+        features = self.features[tokens]
+        scores, log_probs = self.scores[: len(features)], self.log_probs[: len(features)]
+        torch.mm(features, self.weight.t(), out=scores)
+        of_target = scores.gather(1, target).to(self.dtype)  # z_y
+        torch.log_softmax(scores, dim=-1, dtype=self.dtype, out=log_probs)
+        if count_correct:
+            self.correct = self.correct + (log_probs.argmax(-1, True).eq(target) & real).sum()
+        nll = -log_probs.gather(1, target)
+        masked = features.to(self.dtype) * real
+        sum_of_scores = (masked * self.sum_of_words).sum(-1, keepdim=True)
+        nll, lse = nll * real, (nll + of_target) * real
+        smooth = self.weight.size(0) * lse - sum_of_scores
+        self.nll = self.nll + nll.sum()
+        self.loss = self.loss + (self.confidence * nll + self.smoothing * smooth).sum()
+        if self.d_features is None and self.d_weight is None:
+            return
+        # dL/dz but for epsilon_i, which is the same for all words and added without a matrix
+        probs = log_probs.exp_()
+        probs.scatter_(1, target, probs.gather(1, target) - self.confidence)
+        d_scores = probs if probs.dtype == scores.dtype else scores.copy_(probs)
+        if self.d_features is not None:
+            d_features = d_scores @ self.weight - self.smoothing * self.sum_of_words
+            self.d_features[tokens] = (d_features * real).to(self.d_features.dtype)
+        if self.d_weight is not None:
+            if d_scores.dtype == self.dtype:
+                torch.addmm(self.d_weight, d_scores.t(), masked, out=self.d_weight)
+            else:
+                self.d_weight += d_scores.t() @ masked.to(d_scores.dtype)
+            self.d_weight -= self.smoothing * masked.sum(0)

@@ -1,0 +1,155 @@
+"""The chunked loss against its equations, token by token and word by word."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Tuple
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+
+from capsnmt.criterions.chunked_cross_entropy import chunked_cross_entropy
+from tests.criterions.oracles import label_smoothed_loss
+
+WORDS, DIM, PADDING = 11, 6, 1
+HALF = [torch.bfloat16, torch.float16]
+
+
+def example(tokens: int = 7, dtype: torch.dtype = torch.float64) -> Tuple[Tensor, Tensor, Tensor]:
+    """Features, projection and target; two of the tokens are padding."""
+    generator = torch.Generator().manual_seed(3)
+    features = torch.randn(tokens, DIM, generator=generator).to(dtype).requires_grad_()
+    weight = torch.randn(WORDS, DIM, generator=generator).to(dtype).requires_grad_()
+    target = torch.randint(2, WORDS, (tokens,), generator=generator)
+    target[[1, -1]] = PADDING
+    return features, weight, target
+
+
+@pytest.mark.parametrize("epsilon", [0.0, 0.1])
+@pytest.mark.parametrize("chunk", [1, 3, 5, 100])
+def test_values_and_gradients_equal_the_sums_over_words(chunk: int, epsilon: float) -> None:
+    features, weight, target = example()
+    ours = chunked_cross_entropy(features, weight, target, epsilon, PADDING, chunk, True)
+    loss, nll, d_features, d_weight = label_smoothed_loss(
+        features.tolist(), weight.tolist(), target.tolist(), epsilon, PADDING
+    )
+    assert (ours.loss.item(), ours.nll.item()) == pytest.approx((loss, nll))
+    right = (features @ weight.t()).argmax(-1).eq(target) & target.ne(PADDING)
+    assert int(ours.correct) == int(right.sum())
+    for cotangent in (1.0, -0.3):
+        measured = torch.autograd.grad(ours.loss * cotangent, [features, weight], retain_graph=True)
+        for gradient, expected in zip(measured, (d_features, d_weight)):
+            torch.testing.assert_close(gradient, cotangent * gradient.new_tensor(expected))
+
+
+@pytest.mark.parametrize("frozen", ["features", "weight", "both"])
+def test_what_is_frozen_gets_no_gradient_and_changes_no_other(frozen: str) -> None:
+    features, weight, target = example()
+    whole = chunked_cross_entropy(features, weight, target, 0.1, PADDING, 3)
+    whole.loss.backward()
+    expected = features.grad, weight.grad
+    features, weight, target = example()
+    features.requires_grad_(frozen == "weight")
+    weight.requires_grad_(frozen == "features")
+    part = chunked_cross_entropy(features, weight, target, 0.1, PADDING, 3)
+    assert torch.equal(part.loss, whole.loss)
+    assert part.loss.requires_grad == (frozen != "both")
+    if frozen != "both":
+        part.loss.backward()
+    for tensor, gradient in zip((features, weight), expected):
+        assert (tensor.grad is not None) == tensor.requires_grad
+        if tensor.requires_grad:
+            torch.testing.assert_close(tensor.grad, gradient)
+
+
+@pytest.mark.parametrize("tokens", [2, 0])
+def test_nothing_but_padding_is_zero_with_zero_gradients(tokens: int) -> None:
+    features, weight, target = (x[:tokens] if i != 1 else x for i, x in enumerate(example()))
+    loss, nll, correct = chunked_cross_entropy(
+        features, weight, target.fill_(PADDING), 0.1, PADDING, 3, count_correct=True
+    )
+    assert (loss.item(), nll.item(), correct.item()) == (0, 0, 0)
+    loss *= 0  # as fairseq does with a dummy batch
+    for gradient in torch.autograd.grad(loss, [features, weight]):
+        assert not gradient.any()
+
+
+def test_scores_far_apart_stay_finite_and_exact() -> None:
+    features, weight, target = example()
+    features, weight = features.detach() * 1e4, weight.detach()
+    target = (features @ weight.t()).argmin(-1)  # the least likely word
+    loss = chunked_cross_entropy(features.float(), weight.float(), target, 0.0, -1, 3).loss
+    expected = F.cross_entropy(features @ weight.t(), target, reduction="sum")
+    torch.testing.assert_close(loss.double(), expected, rtol=1e-5, atol=0)
+    assert math.isfinite(loss.item())
+
+
+class LargestTensor(TorchDispatchMode):
+    """Record the number of elements of the largest tensor that an operation returns."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.elements = 0
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        result = func(*args, **(kwargs or {}))
+        for leaf in tree_leaves(result):
+            if isinstance(leaf, Tensor):
+                self.elements = max(self.elements, leaf.numel())
+        return result
+
+
+@pytest.mark.parametrize("training", [True, False])
+def test_the_scores_of_all_tokens_never_exist_at_once(training: bool) -> None:
+    generator = torch.Generator().manual_seed(1)
+    features = torch.randn(200, 4, generator=generator, requires_grad=training)
+    weight = torch.randn(50, 4, generator=generator, requires_grad=training)
+    target = torch.randint(2, 50, (200,), generator=generator)
+    with LargestTensor() as largest:
+        loss = chunked_cross_entropy(features, weight, target, 0.1, PADDING, 16, True).loss
+        if training:
+            loss.backward()
+    assert largest.elements == max(16 * 50, features.numel())
+
+
+@pytest.mark.parametrize("autocast", [True, False], ids=["autocast", "half"])
+@pytest.mark.parametrize("dtype", HALF, ids=str)
+def test_half_precision_errs_at_most_twice_as_much_as_plain_torch(
+    dtype: torch.dtype, autocast: bool
+) -> None:
+    generator = torch.Generator().manual_seed(2)
+    features, weight = torch.randn(64, 32, generator=generator), torch.randn(300, 32) * 32**-0.5
+    target = torch.randint(2, 300, (64,), generator=generator)
+    epsilon = 0.1
+    small = epsilon / 299
+
+    def plain(features: Tensor, weight: Tensor) -> Tensor:
+        log_probs = F.log_softmax(F.linear(features, weight), dim=-1, dtype=torch.float32)
+        nll = -log_probs.gather(1, target.unsqueeze(-1)).sum()
+        return (1 - epsilon - small) * nll - small * log_probs.sum()
+
+    def chunked(features: Tensor, weight: Tensor) -> Tensor:
+        return chunked_cross_entropy(features, weight, target, epsilon, PADDING, 24).loss
+
+    def run(function: Any, dtype: torch.dtype, cast: Any = None) -> Tuple[Tensor, ...]:
+        inputs = [x.detach().to(dtype).requires_grad_() for x in (features, weight)]
+        with torch.autocast("cpu", dtype=cast or torch.bfloat16, enabled=cast is not None):
+            loss = function(*inputs)
+        gradients = torch.autograd.grad(loss, inputs)
+        for gradient, x in zip(gradients, inputs):
+            assert gradient.dtype == x.dtype
+        assert loss.dtype == torch.float32
+        return (loss.detach(), *(gradient.float() for gradient in gradients))
+
+    exact = run(plain, torch.float32)
+    low = (torch.float32, dtype) if autocast else (dtype,)
+    try:
+        theirs = run(plain, *low)
+    except RuntimeError as error:
+        pytest.skip(f"this torch has no {dtype} on the CPU: {error}")
+    for ours, other, reference in zip(run(chunked, *low), theirs, exact):
+        assert (ours - reference).norm() <= 2 * (other - reference).norm() + 1e-6

@@ -1,0 +1,175 @@
+"""The chunked criterion is fairseq's: same values, gradients and logs for every architecture."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+from typing import Any, Dict, Iterator, Tuple
+
+import fairseq.models
+import pytest
+import torch
+import torch.distributed
+from fairseq.criterions import build_criterion
+from fairseq.criterions.label_smoothed_cross_entropy import LabelSmoothedCrossEntropyCriterion
+from fairseq.dataclass.utils import convert_namespace_to_omegaconf
+from fairseq.distributed import ModuleProxyWrapper
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+
+from capsnmt.criterions import ChunkedLabelSmoothedCrossEntropyCriterion
+from capsnmt.criterions.chunked_label_smoothed_cross_entropy import NAME, obstacle
+from capsnmt.errors import ConfigurationError
+from tests.criterions.samples import SAMPLE, gradients, train
+from tests.support import SYSTEMS, TASK, assert_every_parameter_learns, build_system, parse
+
+Outcome = Tuple[torch.Tensor, Any, Dict[str, Any], Dict[str, torch.Tensor]]
+
+
+def theirs(sentence_avg: bool = False, smoothing: float = 0.1, **settings: Any) -> nn.Module:
+    return LabelSmoothedCrossEntropyCriterion(TASK, sentence_avg, smoothing, **settings)
+
+
+def ours(sentence_avg: bool = False, smoothing: float = 0.1, **settings: Any) -> nn.Module:
+    settings.setdefault("loss_chunk_tokens", 3)
+    return ChunkedLabelSmoothedCrossEntropyCriterion(TASK, sentence_avg, smoothing, **settings)
+
+
+def outcome(criterion: nn.Module, model: nn.Module, reduce: bool = True) -> Outcome:
+    """Loss, sample size and logs, and the gradients in training; the seed decides dropout."""
+    torch.manual_seed(4)
+    loss, size, logs = criterion(model, SAMPLE, reduce=reduce)
+    found = gradients(model, loss.sum()) if model.training else {}
+    return loss.detach(), size, logs, found
+
+
+def untied(model: nn.Module) -> nn.Module:
+    """Give the projection a matrix of its own."""
+    decoder = model.decoder
+    decoder.output_projection.weight = nn.Parameter(decoder.output_projection.weight.detach() * 2)
+    return model
+
+
+def assert_equal(measured: Outcome, expected: Outcome) -> None:
+    """To the rounding of fairseq's loss, which is fp32 whatever the model."""
+    torch.testing.assert_close(measured, expected, rtol=1e-4, atol=1e-5, check_dtype=False)
+    assert list(measured[2]) == list(expected[2])  # fairseq sums logged values by position
+
+
+@pytest.mark.parametrize("training", [True, False], ids=["training", "validation"])
+@pytest.mark.parametrize("name", SYSTEMS)
+def test_every_system_has_fairseqs_loss_gradients_and_logs(name: str, training: bool) -> None:
+    model = build_system(name).double().train(training)  # routing would amplify fp32's rounding
+    settings = {"report_accuracy": True}
+    with torch.set_grad_enabled(training):
+        assert_equal(outcome(ours(**settings), model), outcome(theirs(**settings), model))
+    if training:
+        assert_every_parameter_learns(model)
+
+
+@pytest.mark.parametrize("chunk", [1, 4, 512])
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"sentence_avg": True},
+        {"smoothing": 0.0},
+        {"ignore_prefix_size": 2, "report_accuracy": True},
+        {"ignore_prefix_size": 6},
+    ],
+    ids=str,
+)
+def test_every_flag_of_fairseqs_criterion_acts_alike(settings: Dict[str, Any], chunk: int) -> None:
+    model = train("--dropout", "0.1")
+    assert_equal(
+        outcome(ours(loss_chunk_tokens=chunk, **settings), model),
+        outcome(theirs(**settings), model),
+    )
+
+
+def test_the_loss_of_a_projection_of_its_own() -> None:
+    model = untied(train())
+    assert obstacle(model) is None
+    assert_equal(outcome(ours(), model), outcome(theirs(), model))
+    assert_every_parameter_learns(model)
+
+
+def test_stock_transformers_train_with_it_too() -> None:
+    model = train(arch="transformer")
+    assert obstacle(model) is None
+    assert_equal(outcome(ours(), model), outcome(theirs(), model))
+
+
+@pytest.fixture
+def one_worker(tmp_path: Path) -> Iterator[None]:
+    store = torch.distributed.FileStore(str(tmp_path / "store"), 1)
+    torch.distributed.init_process_group("gloo", store=store, rank=0, world_size=1)
+    yield
+    torch.distributed.destroy_process_group()
+
+
+@pytest.mark.usefixtures("one_worker")
+@pytest.mark.parametrize("find_unused", [True, False])
+@pytest.mark.parametrize("tied", [True, False])
+def test_torchs_data_parallel_gets_every_gradient_once(tied: bool, find_unused: bool) -> None:
+    model = train() if tied else untied(train())
+    expected = outcome(theirs(), model)
+    for parameter in model.parameters():
+        parameter.grad = None
+    parallel = DistributedDataParallel(model, find_unused_parameters=find_unused)
+    wrapped = ModuleProxyWrapper(parallel)
+    loss, size, logs = ours()(wrapped, SAMPLE)
+    loss.backward()
+    found = {name: p.grad for name, p in model.named_parameters()}
+    assert_equal((loss.detach(), size, logs, found), expected)
+
+
+def with_bias(model: nn.Module) -> nn.Module:
+    projection = nn.Linear(16, model.decoder.output_projection.out_features)
+    model.decoder.output_projection = projection
+    return model
+
+
+def test_what_has_no_plain_projection_keeps_fairseqs_path_and_says_so_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    model, criterion = with_bias(train()), ours(report_accuracy=True)
+    with caplog.at_level(logging.WARNING):
+        for _ in range(2):
+            measured = outcome(criterion, model)
+    assert_equal(measured, outcome(theirs(report_accuracy=True), model))
+    (record,) = caplog.records
+    assert record.getMessage().endswith("its output projection is not a plain matrix")
+
+
+@pytest.mark.parametrize(
+    ("flags", "reason"),
+    [
+        (("--adaptive-softmax-cutoff", "8,16"), "adaptive softmax"),
+        (("--arch", "transformer_align"), "TransformerAlignModel is not"),
+        (("--arch", "lstm"), "LSTMModel is not"),
+    ],
+)
+def test_other_models_are_named(flags: Tuple[str, ...], reason: str) -> None:
+    model = fairseq.models.build_model(parse("capsnmt_transformer", *flags), TASK)
+    assert reason in str(obstacle(model))
+
+
+def test_unreduced_losses_are_fairseqs_own() -> None:
+    model = train()
+    torch.testing.assert_close(
+        outcome(ours(), model, reduce=False), outcome(theirs(), model, reduce=False)
+    )
+
+
+def test_the_flag_arrives_and_a_negative_one_is_refused_in_one_line() -> None:
+    built = []
+    for flags in ((), ("--loss-chunk-tokens", "64"), ("--loss-chunk-tokens", "0")):
+        args = parse("capsnmt_transformer", "--criterion", NAME, *flags)
+        built.append(build_criterion(convert_namespace_to_omegaconf(args).criterion, TASK))
+    assert [criterion.loss_chunk_tokens for criterion in built] == [512, 64, 0]
+    model = train()
+    exact = outcome(theirs(smoothing=0.0), model)
+    torch.testing.assert_close(outcome(built[2], model), exact, rtol=0, atol=0)
+    with pytest.raises(ConfigurationError, match="--loss-chunk-tokens: -1: give a number") as error:
+        ours(loss_chunk_tokens=-1)
+    assert "\n" not in str(error.value)

@@ -1,0 +1,222 @@
+"""fused_adam is fairseq's adam: same updates, same checkpoints, same norm of the gradients."""
+
+from __future__ import annotations
+
+import copy
+import math
+from typing import Any, Dict, List
+
+import pytest
+import torch
+from fairseq.dataclass.utils import convert_namespace_to_omegaconf
+from fairseq.optim import FP16Optimizer, MemoryEfficientFP16Optimizer, build_optimizer
+from torch import Tensor, nn
+
+from capsnmt.errors import ConfigurationError
+from capsnmt.optim.fused_adam import has_fused_kernel
+from tests.support import parse
+
+STRONG = ("--adam-betas", "(0.9, 0.98)", "--adam-eps", "1e-9", "--weight-decay", "0.1")
+
+
+def config(name: str, *flags: str) -> Any:
+    given = ("--optimizer", name, "--lr", "0.01", *STRONG, *flags)
+    return convert_namespace_to_omegaconf(parse("capsnmt_transformer", *given))
+
+
+def parameters(dtype: torch.dtype = torch.float32) -> List[nn.Parameter]:
+    generator = torch.Generator().manual_seed(1)
+    shapes = ((7, 5), (5,), (3, 2, 2), ())
+    return [nn.Parameter(torch.randn(s, generator=generator).to(dtype)) for s in shapes]
+
+
+def optimizer(name: str, params: List[nn.Parameter], *flags: str) -> Any:
+    return build_optimizer(config(name, *flags).optimizer, params)
+
+
+def put_gradients(params: List[nn.Parameter], step: int) -> None:
+    """Gradients from 1e-10, far below epsilon, to 1; a parameter that has one in every other step.
+
+    Without a gradient a parameter keeps its own count of updates.
+    """
+    generator = torch.Generator().manual_seed(100 + step)
+    for index, p in enumerate(params):
+        size = 10.0 ** -torch.randint(0, 11, p.shape, generator=generator)
+        p.grad = (torch.randn(p.shape, generator=generator) * size).to(p.dtype)
+        if index == 1 and step % 2:
+            p.grad = None
+
+
+def run(optimizer: Any, params: List[nn.Parameter], steps: range, max_norm: float = 0.5) -> None:
+    for step in steps:
+        put_gradients(params, step)
+        optimizer.multiply_grads(0.5)
+        optimizer.clip_grad_norm(max_norm)
+        optimizer.set_lr(0.01 / (1 + step))
+        optimizer.step()
+        optimizer.zero_grad()
+
+
+def assert_same_state(ours: Dict[str, Any], theirs: Dict[str, Any]) -> None:
+    """The checkpoints of both hold the same, under the same names and of the same types."""
+    assert ours["param_groups"] == theirs["param_groups"]
+    assert ours["state"].keys() == theirs["state"].keys()
+    for index, state in theirs["state"].items():
+        assert ours["state"][index].keys() == state.keys()
+        assert type(ours["state"][index]["step"]) is type(state["step"])
+        torch.testing.assert_close(ours["state"][index], state)
+
+
+def test_updates_and_checkpoints_are_fairseqs() -> None:
+    results = {}
+    for name in ("adam", "fused_adam"):
+        params = parameters()
+        made = optimizer(name, params)
+        run(made, params, range(8))
+        results[name] = params, made.state_dict()
+    torch.testing.assert_close(results["fused_adam"][0], results["adam"][0], rtol=1e-5, atol=1e-7)
+    assert_same_state(results["fused_adam"][1], results["adam"][1])
+
+
+def test_one_update_is_the_printed_equation() -> None:
+    p = nn.Parameter(torch.tensor([2.0], dtype=torch.float64))
+    made = optimizer("fused_adam", [p])
+    value, m, v = 2.0, 0.0, 0.0
+    for t, gradient in enumerate([3e-10, -2e-9, 0.5], start=1):
+        p.grad = torch.tensor([gradient], dtype=torch.float64)
+        made.step()
+        m, v = 0.9 * m + 0.1 * gradient, 0.98 * v + 0.02 * gradient**2
+        scale = math.sqrt(1 - 0.98**t) / (1 - 0.9**t)
+        value = (1 - 0.01 * 0.1) * value - 0.01 * scale * m / (math.sqrt(v) + 1e-9)
+        assert p.item() == pytest.approx(value, rel=1e-12)
+
+
+@pytest.mark.parametrize(("first", "second"), [("adam", "fused_adam"), ("fused_adam", "adam")])
+def test_a_run_resumes_from_either_to_the_other(first: str, second: str) -> None:
+    through = parameters()
+    run(optimizer("adam", through), through, range(6))
+    params = parameters()
+    begun = optimizer(first, params)
+    run(begun, params, range(3))
+    resumed = optimizer(second, params)
+    resumed.load_state_dict(copy.deepcopy(begun.state_dict()), resumed.optimizer_config)
+    run(resumed, params, range(3, 6))
+    torch.testing.assert_close(params, through, rtol=1e-5, atol=1e-7)
+
+
+def test_the_state_of_torchs_own_adam_is_read_too() -> None:
+    results = []
+    for made_by_torch in (True, False):
+        params = parameters()
+        made = optimizer("fused_adam", params)
+        run(made, params, range(2))
+        state = copy.deepcopy(made.state_dict())
+        if made_by_torch:
+            for values in state["state"].values():
+                values["step"] = torch.tensor(float(values["step"]))
+        resumed = optimizer("fused_adam", params)
+        resumed.load_state_dict(state)
+        run(resumed, params, range(2, 4))
+        results.append((params, resumed.state_dict()))
+    torch.testing.assert_close(results[0][0], results[1][0], rtol=0, atol=0)
+    assert_same_state(results[0][1], results[1][1])
+
+
+@pytest.mark.parametrize("max_norm", [0.0, 0.1, 1e6])
+def test_the_norm_and_the_clipped_gradients_are_fairseqs(max_norm: float) -> None:
+    found = []
+    for name in ("adam", "fused_adam"):
+        params = parameters()
+        made = optimizer(name, params)
+        put_gradients(params, 1)
+        norm = made.clip_grad_norm(max_norm, aggregate_norm_fn=lambda norm: norm * 2)
+        found.append((norm, [p.grad for p in params if p.grad is not None]))
+    torch.testing.assert_close(*found)
+
+
+def test_the_norm_without_any_gradient_is_zero() -> None:
+    assert optimizer("fused_adam", parameters()).clip_grad_norm(1.0) == 0
+
+
+def test_experts_are_clipped_but_not_part_of_the_norm() -> None:
+    found = []
+    for name in ("adam", "fused_adam"):
+        params = parameters()
+        params[0].expert = True
+        put_gradients(params, 2)
+        found.append((optimizer(name, params).clip_grad_norm(0.1), [p.grad for p in params]))
+    torch.testing.assert_close(*found)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)
+def test_half_precision_parameters_are_updated_in_fp32(dtype: torch.dtype) -> None:
+    """As --memory-efficient-fp16 and --memory-efficient-bf16 do; also after resuming."""
+    results = {}
+    flags = ("--memory-efficient-bf16", "--bf16")
+    for name in ("adam", "fused_adam"):
+        params = parameters(dtype)
+        cfg = config(name, *flags)
+        made = MemoryEfficientFP16Optimizer.build_optimizer(cfg, params)
+        run(made, params, range(3))
+        resumed = MemoryEfficientFP16Optimizer.build_optimizer(cfg, params)
+        resumed.load_state_dict(copy.deepcopy(made.state_dict()), resumed.optimizer_config)
+        run(resumed, params, range(3, 6))
+        results[name] = params, resumed.state_dict()
+    torch.testing.assert_close(results["fused_adam"][0], results["adam"][0])
+    assert_same_state(results["fused_adam"][1], results["adam"][1])
+    moments = [s["exp_avg"].dtype for s in results["fused_adam"][1]["state"].values()]
+    assert set(moments) == {torch.float32}
+
+
+def test_the_wrapper_with_fp32_copies_works_alike() -> None:
+    """As --bf16 does; --fp16 needs a GPU."""
+    results = {}
+    for name in ("adam", "fused_adam"):
+        params = parameters(torch.bfloat16)
+        made = FP16Optimizer.build_optimizer(config(name, "--bf16"), params)
+        for step in range(4):
+            put_gradients(params, 2 * step)
+            made._needs_sync = True
+            made.clip_grad_norm(0.5)
+            made.step()
+            made.zero_grad()
+        results[name] = params, made.state_dict()
+    torch.testing.assert_close(results["fused_adam"][0], results["adam"][0])
+    assert_same_state(results["fused_adam"][1], results["adam"][1])
+
+
+def test_all_parameters_are_one_operation_where_torch_has_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    calls = []
+
+    def spy(params: List[Tensor], *_: Any, fused: bool, foreach: bool, **__: Any) -> None:
+        calls.append((len(params), fused, foreach))
+
+    monkeypatch.setattr("capsnmt.optim.fused_adam.adamw", spy)
+    params = parameters()
+    put_gradients(params, 0)
+    optimizer("fused_adam", params).step()
+    fused = has_fused_kernel(torch.device("cpu"))
+    assert calls == [(len(params), fused, not fused)]
+    assert fused == (tuple(map(int, torch.__version__.split(".")[:2])) >= (2, 4))
+
+
+@pytest.mark.parametrize(
+    ("flag", "value", "message"),
+    [
+        (
+            "--adam-betas",
+            "0.9",
+            "--adam-betas: '?0.9'?: give two numbers of at least",
+        ),
+        ("--adam-betas", "(0.9, 1.0)", "--adam-betas: .*give two numbers"),
+        ("--adam-betas", "__import__('os')", "--adam-betas: .*give two numbers"),
+        ("--adam-eps", "-1", "--adam-eps: -1.0: give a number of 0 or more"),
+        ("--weight-decay", "nan", "--weight-decay: nan: give a number of 0 or more"),
+    ],
+)
+def test_a_bad_value_is_one_line(flag: str, value: str, message: str) -> None:
+    with pytest.raises(ConfigurationError, match=message) as error:
+        optimizer("fused_adam", parameters(), f"{flag}={value}")
+    assert "\n" not in str(error.value)
