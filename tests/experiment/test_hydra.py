@@ -9,7 +9,7 @@ import torch
 from fairseq import checkpoint_utils
 
 from capsnmt.checkpoints.recovery import LAST
-from capsnmt.experiment import cli, commands, training
+from capsnmt.experiment import launch, training
 from capsnmt.experiment.arguments import parser
 from tests.commands import succeed
 from tests.support import PLUGIN, REPO
@@ -44,11 +44,10 @@ def test_the_yaml_trains_bit_for_bit_what_the_row_trains(prepared: Path, tmp_pat
     for key, value in SMALL.values():
         arguments += ["--set", f"{key}={value}"]
     args = parser().parse_args(arguments)
-    run = cli.make_run(args, cli.configure(args), cli.choose_device(1, None, None), 1)
-    argv = commands.train(run).argv
-    training.cli_main(list(argv[argv.index(training.__name__) + 1 :]))
+    (run,) = launch.make_runs(args, launch.choose_device(1, None, None))
+    training.cli_main(list(run.train().arguments(training.__name__)))
 
-    paths = [str(hydra), str(run.checkpoints / LAST)]
+    paths = [str(hydra), str(run.folder.last_checkpoint)]
     (one, other), _, _ = checkpoint_utils.load_model_ensemble_and_task(paths)
     parameters = dict(other.named_parameters())
     assert "encoder.layers.0.self_attn.out_proj.beta_u" in parameters, "the preset is the row's"

@@ -13,9 +13,9 @@ from typing import List
 import pytest
 
 from capsnmt.corpora.recipe import load_recipe
-from capsnmt.experiment import cli
+from capsnmt.experiment import launch
 from capsnmt.experiment.arguments import parser
-from capsnmt.experiment.config import Experiment
+from capsnmt.experiment.run import Run
 from capsnmt.report import __main__ as report
 from tests.support import REPO
 
@@ -69,9 +69,11 @@ def test_help_names_every_flag() -> None:
         assert flag in done.stdout
 
 
-def configured(command: List[str]) -> Experiment:
-    """What a command of the launcher runs."""
-    return cli.configure(parser().parse_args(command[1:]))
+def run_of(command: List[str]) -> Run:
+    """The run of a command of the launcher."""
+    device = launch.choose_device(1, None, None)
+    (run,) = launch.make_runs(parser().parse_args(command[1:]), device)
+    return run
 
 
 @pytest.mark.parametrize("pair", PAIRS)
@@ -84,12 +86,12 @@ def test_every_pair_of_the_corpus_is_trained_twice_with_the_same_budget(
     experiments = []
     for command in (baseline, routed):
         assert command[0] == "capsnmt.experiment"
-        args = parser().parse_args(command[1:])
-        experiment = cli.configure(args)
-        cli.check_flags(cli.make_run(args, experiment, cli.choose_device(1, None, None), 3))
+        run = run_of(command)
+        run.check_settings()
+        experiment = run.experiment
         experiments.append(experiment)
         assert f"{experiment['data.source-lang']}-{experiment['data.target-lang']}" == pair
-        assert args.seed == 3
+        assert run.seed == 3
     assert [each["arch"] for each in experiments] == [
         "capsnmt_transformer_tiny", "transformer_em_routing_tiny",
     ]  # fmt: skip
@@ -104,7 +106,7 @@ def test_every_pair_of_the_corpus_is_trained_twice_with_the_same_budget(
 @pytest.mark.parametrize("updates", [5, 99, 100, 1000])
 def test_any_budget_leaves_the_checkpoints_that_are_averaged(updates: int) -> None:
     for command in commands("--max-update", str(updates))[:2]:
-        experiment = configured(command)
+        experiment = run_of(command).experiment
         saved = updates // experiment["train.save-interval-updates"]
         assert saved >= experiment["average.last-updates"]
         assert experiment["train.max-update"] == updates
@@ -112,9 +114,7 @@ def test_any_budget_leaves_the_checkpoints_that_are_averaged(updates: int) -> No
 
 def test_minutes_are_a_number_of_updates_that_grows_with_them() -> None:
     budgets = [
-        cli.configure(parser().parse_args(commands("--minutes", minutes)[0][1:]))[
-            "train.max-update"
-        ]
+        run_of(commands("--minutes", minutes)[0]).experiment["train.max-update"]
         for minutes in ("1", "3")
     ]
     assert budgets[1] == 3 * budgets[0]
@@ -122,6 +122,6 @@ def test_minutes_are_a_number_of_updates_that_grows_with_them() -> None:
 
 def test_without_a_budget_it_is_that_of_the_configuration() -> None:
     for command in commands()[:2]:
-        experiment = configured(command)
-        bare = cli.configure(parser().parse_args(["--config", f"demo/{experiment.row}"]))
+        experiment = run_of(command).experiment
+        bare = run_of(["", "--config", f"demo/{experiment.row}"]).experiment
         assert experiment.settings == bare.settings
