@@ -40,6 +40,11 @@ class ChunkedLoss(NamedTuple):
     correct: Tensor
 
 
+def drops_padding(device: torch.device) -> bool:
+    """Return whether padding is removed first; a GPU would make the host wait for the number."""
+    return device.type == "cpu"
+
+
 def chunked_cross_entropy(
     features: Tensor,
     weight: Tensor,
@@ -65,7 +70,7 @@ def chunked_cross_entropy(
         count_correct: whether to count the tokens whose word has the highest score.
     """
     features, target = features.reshape(-1, features.size(-1)), target.reshape(-1)
-    if features.device.type == "cpu":  # on a GPU, selecting would wait for the number of tokens
+    if drops_padding(features.device):
         real = target.ne(padding_idx)
         features, target = features[real], target[real]
     gradients = torch.is_grad_enabled() and (features.requires_grad or weight.requires_grad)

@@ -12,6 +12,7 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
+from capsnmt.criterions import chunked_cross_entropy as module
 from capsnmt.criterions.chunked_cross_entropy import chunked_cross_entropy
 from tests.criterions.oracles import label_smoothed_loss
 
@@ -29,9 +30,13 @@ def example(tokens: int = 7, dtype: torch.dtype = torch.float64) -> Tuple[Tensor
     return features, weight, target
 
 
+@pytest.mark.parametrize("drops", [True, False], ids=["as_on_cpu", "as_on_gpu"])
 @pytest.mark.parametrize("epsilon", [0.0, 0.1])
 @pytest.mark.parametrize("chunk", [1, 3, 5, 100])
-def test_values_and_gradients_equal_the_sums_over_words(chunk: int, epsilon: float) -> None:
+def test_values_and_gradients_equal_the_sums_over_words(
+    chunk: int, epsilon: float, drops: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "drops_padding", lambda device: drops)
     features, weight, target = example()
     ours = chunked_cross_entropy(features, weight, target, epsilon, PADDING, chunk, True)
     loss, nll, d_features, d_weight = label_smoothed_loss(
@@ -66,8 +71,12 @@ def test_what_is_frozen_gets_no_gradient_and_changes_no_other(frozen: str) -> No
             torch.testing.assert_close(tensor.grad, gradient)
 
 
+@pytest.mark.parametrize("drops", [True, False], ids=["as_on_cpu", "as_on_gpu"])
 @pytest.mark.parametrize("tokens", [2, 0])
-def test_nothing_but_padding_is_zero_with_zero_gradients(tokens: int) -> None:
+def test_nothing_but_padding_is_zero_with_zero_gradients(
+    tokens: int, drops: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "drops_padding", lambda device: drops)
     features, weight, target = (x[:tokens] if i != 1 else x for i, x in enumerate(example()))
     loss, nll, correct = chunked_cross_entropy(
         features, weight, target.fill_(PADDING), 0.1, PADDING, 3, count_correct=True
@@ -153,3 +162,22 @@ def test_half_precision_errs_at_most_twice_as_much_as_plain_torch(
         pytest.skip(f"this torch has no {dtype} on the CPU: {error}")
     for ours, other, reference in zip(run(chunked, *low), theirs, exact):
         assert (ours - reference).norm() <= 2 * (other - reference).norm() + 1e-6
+
+
+@pytest.mark.cuda
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="NO GPU: the loss is not tested on one")
+def test_on_a_gpu_the_host_never_waits_and_the_numbers_are_the_same() -> None:
+    expected = None
+    for device in ("cpu", "cuda"):
+        features, weight, target = (x.detach().to(device) for x in example())
+        features.requires_grad_()
+        weight.requires_grad_()
+        torch.cuda.set_sync_debug_mode("error" if device == "cuda" else "default")
+        try:
+            ours = chunked_cross_entropy(features, weight, target, 0.1, PADDING, 3, True)
+            gradients = torch.autograd.grad(ours.loss, [features, weight])
+        finally:
+            torch.cuda.set_sync_debug_mode("default")
+        measured = [x.detach().cpu() for x in (*ours, *gradients)]
+        torch.testing.assert_close(measured, expected or measured)
+        expected = measured

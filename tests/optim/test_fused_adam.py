@@ -202,6 +202,29 @@ def test_all_parameters_are_one_operation_where_torch_has_it(
     assert fused == (tuple(map(int, torch.__version__.split(".")[:2])) >= (2, 4))
 
 
+@pytest.mark.cuda
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="NO GPU: fused_adam is not tested on one")
+def test_on_a_gpu_the_host_never_waits_and_the_updates_are_the_same() -> None:
+    on_cpu, on_gpu = parameters(), [nn.Parameter(p.detach().cuda()) for p in parameters()]
+    run(optimizer("fused_adam", on_cpu), on_cpu, range(4))
+    made = optimizer("fused_adam", on_gpu)
+    for step in range(4):
+        source = parameters()
+        put_gradients(source, step)
+        for p, other in zip(on_gpu, source):
+            p.grad = None if other.grad is None else other.grad.cuda()
+        torch.cuda.set_sync_debug_mode("error")
+        try:
+            made.multiply_grads(0.5)
+            made.clip_grad_norm(0.5)
+            made.set_lr(0.01 / (1 + step))
+            made.step()
+        finally:
+            torch.cuda.set_sync_debug_mode("default")
+    torch.testing.assert_close([p.cpu() for p in on_gpu], on_cpu, rtol=1e-5, atol=1e-7)
+    assert has_fused_kernel(torch.device("cuda"))
+
+
 @pytest.mark.parametrize(
     ("flag", "value", "message"),
     [
