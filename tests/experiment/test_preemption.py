@@ -130,7 +130,10 @@ def test_stopped_three_times_is_bit_for_bit_as_never_stopped(
 
 
 @pytest.mark.system
-def test_an_interruption_does_not_reset_the_patience(prepared: Path, tmp_path: Path):
+def test_an_interruption_does_not_reset_the_patience(
+    prepared: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+):
+    caplog.set_level(logging.INFO)  # SignalAt waits for a message of this level
     flags = ["--optimizer", "sgd", "--lr", "1e-9", "--max-tokens", "640", "--patience", "2"]
     flags += ["--max-epoch", "9", "--dropout", "0"]
     ended, stopped = tmp_path / "ended", tmp_path / "stopped"
