@@ -33,10 +33,13 @@ for name in prepare run evaluate report average; do
   "capsnmt-$name" --help >/dev/null
 done
 capsnmt-prepare catalogues --output prepared --local "$data"
+# a configuration of the user adds to those in the wheel
+mkdir -p configs/demo
+echo 'extends: demo/em_routing' >configs/demo/mine.yaml
 row=(--cpu --threads 1 --max-update 5 --output runs --prepared prepared --data "$data"
   --set train.save-interval-updates=1 --set train.log-interval=1 --set generate.max-len-b=5)
-capsnmt-run --config demo/em_routing "${row[@]}"
-capsnmt-average runs/em_routing/seed-1/checkpoints --last-updates 2 --output average.pt
+capsnmt-run --config demo/mine "${row[@]}"
+capsnmt-average runs/mine/seed-1/checkpoints --last-updates 2 --output average.pt
 python -m fairseq_cli.train prepared/bin --user-dir capsnmt --arch transformer_em_routing_tiny --cpu \
   --optimizer adam --max-tokens 256 --max-update 1 --save-dir trained >train.log
 python -m fairseq_cli.generate prepared/bin --user-dir capsnmt --path average.pt --cpu \

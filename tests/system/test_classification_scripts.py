@@ -6,9 +6,12 @@ import subprocess
 import sys
 from collections import Counter
 from pathlib import Path
+from typing import List
 
 import pytest
 
+from capsnmt.experiment import launch
+from capsnmt.experiment.arguments import parser
 from tests.commands import environment
 from tests.support import REPO
 
@@ -54,20 +57,19 @@ def test_the_recorded_results_are_four_systems_on_three_tasks_and_with_three_see
 
 
 @pytest.mark.parametrize(
-    ("name", "flags", "systems"),
+    ("flags", "systems"),
     [
-        ("run_probing.sh", ["--dataset", "probing_li2019"], 3 * 10),
-        ("run_probing.sh", [], 4 * 10),
-        ("run_logical_inference.sh", ["--seeds", "1,2,3"], 4 * 3),
+        (["--dataset", "probing_li2019"], 3 * 10),
+        (["--dataset", "probing_li2021"], 4 * 10),
+        (["--dataset", "logical_inference", "--seeds", "1,2,3"], 4 * 3),
     ],
 )
-def test_all_rows_are_the_papers_systems(
-    name: str, flags: list, systems: int, tmp_path: Path
-) -> None:
-    planned = modules(script(name, *flags, "--rows", "all", "--dry-run", cwd=tmp_path))
-    assert planned["capsnmt.experiment.training"] == systems
-    assert planned["capsnmt.experiment.classify"] == systems
-    assert not list(tmp_path.iterdir())
+def test_all_rows_are_the_papers_systems(flags: List[str], systems: int) -> None:
+    args = parser().parse_args([*flags, "--rows", "all"])
+    runs = launch.make_runs(args, launch.choose_device(1, None, None))
+    assert len({run.folder.path for run in runs}) == len(runs) == systems
+    for run in runs:
+        assert [stage.name for stage in run.evaluation()] == ["evaluate"]
 
 
 def test_an_unknown_data_set_is_one_line_with_the_known_ones(tmp_path: Path) -> None:

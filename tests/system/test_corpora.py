@@ -18,13 +18,10 @@ from tests.support import REPO
 # on the other host, data preparation and the launcher are tested each by itself
 pytestmark = [pytest.mark.system, pytest.mark.one_host]
 
-SCRIPTS = {
-    "wmt14_en_de": "run_wmt14.sh",
-    "wmt17_zh_en": "run_wmt17.sh",
-    "iwslt14_es_en": "run_iwslt14.sh",
-    "iwslt15_en_vi": "run_iwslt15.sh",
-}
-# What a second run leaves alone is the launcher's affair; this corpus has every kind of archive.
+# The corpus with every kind of archive, and the one whose texts are XML. Each corpus is prepared
+# down to its data-bin in tests/corpora; the other scripts differ in the name of the dataset.
+SCRIPTS = {"wmt17_zh_en": "run_wmt17.sh", "iwslt14_es_en": "run_iwslt14.sh"}
+# A second run skips completed stages whatever the corpus is.
 AGAIN = "wmt17_zh_en"
 TOY = [
     *("batch.tokens-per-update=256", "batch.max-tokens=256", "train.warmup-updates=2"),

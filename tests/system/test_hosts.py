@@ -14,7 +14,8 @@ from capsnmt.host import check_host
 from tests.commands import ON_CPU, environment, hypotheses, scores, succeed, train
 from tests.support import PLUGIN, REPO
 
-pytestmark = pytest.mark.system
+# it needs both environments, and is the same from either
+pytestmark = [pytest.mark.system, pytest.mark.one_host]
 
 
 def other_host() -> str:
