@@ -4,6 +4,7 @@ No postponed annotations: fairseq reads the types of the dataclass fields at run
 """
 
 import ast
+import importlib
 import math
 from dataclasses import dataclass, field
 from typing import Any, Callable, Dict, Iterable, List, Optional, Tuple
@@ -14,12 +15,13 @@ from fairseq.optim import FairseqOptimizer, register_optimizer
 from fairseq.optim.adam import FairseqAdam
 from omegaconf import II
 from torch import Tensor, nn
-from torch.optim.adamw import adamw
 
 from capsnmt.checkpoints.interchange import resumes_from
 from capsnmt.errors import ConfigurationError
 
 HALF = (torch.float16, torch.bfloat16)
+# torch 2.2 leaves the function out of its type stubs, so an import statement would not type-check.
+adamw = importlib.import_module("torch.optim.adamw").adamw
 
 
 @dataclass
