@@ -22,6 +22,7 @@ from .numerics import (
     MASS_FLOOR,
     VARIANCE_FLOOR,
     bound_gradient,
+    inverse_temperature,
     sum_over_inputs,
     sum_over_width,
     uniform_coefficients,
@@ -102,15 +103,6 @@ def em_routing(
         variance_floor=variance_floor,
         backend=backend,
     )
-
-
-def inverse_temperature(t: int, iterations: int) -> float:
-    """Return lam_t, which rises linearly from 1 to min(T, 3) (**D**: as in the released code).
-
-    >>> [inverse_temperature(t, 3) for t in range(3)]
-    [1.0, 2.0, 3.0]
-    """
-    return 1.0 + (min(iterations, 3) - 1) * t / max(1, iterations - 1)
 
 
 @full_precision

@@ -1,4 +1,4 @@
-"""Numerical pieces shared by all routing operators: floors, masks and sums."""
+"""Numerical pieces shared by all routing operators: floors, masks, sums and the schedule of EM."""
 
 from __future__ import annotations
 
@@ -88,3 +88,12 @@ def pair_mask_of(input_mask: Optional[Tensor], output_mask: Optional[Tensor]) ->
     if output_mask is None:
         return input_mask.unsqueeze(-1)
     return input_mask.unsqueeze(-1) & output_mask.unsqueeze(-2)
+
+
+def inverse_temperature(t: int, iterations: int) -> float:
+    """Return lam_t, which rises linearly from 1 to min(T, 3) (**D**: as in the released code).
+
+    >>> [inverse_temperature(t, 3) for t in range(3)]
+    [1.0, 2.0, 3.0]
+    """
+    return 1.0 + (min(iterations, 3) - 1) * t / max(1, iterations - 1)

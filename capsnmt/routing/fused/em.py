@@ -9,7 +9,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from ..em import inverse_temperature
+from ..numerics import inverse_temperature
 from .tile import (
     MASS_FLOOR,
     capsule_offsets,
