@@ -1,4 +1,4 @@
-"""Settings from YAML files: reading them, and checking every key and value.
+"""Read settings from YAML files, and check every key and value.
 
 Configurations of experiments and recipes of corpora share this. An error is one line that names the
 origin (a file or a flag), the dotted key, the value and what is allowed.
@@ -8,9 +8,12 @@ from __future__ import annotations
 
 from dataclasses import MISSING, dataclass, field, fields
 from pathlib import Path
-from typing import Any, Callable, Dict, Hashable, Mapping, Sequence, Type, TypeVar, Union
+from typing import Any, Callable, Dict, Hashable, List, Mapping, Sequence, Type, TypeVar, Union
 
 import yaml
+from yaml.composer import Composer
+from yaml.constructor import SafeConstructor
+from yaml.resolver import Resolver
 
 from capsnmt.errors import ConfigurationError
 
@@ -51,7 +54,7 @@ def _is_number(value: Any) -> bool:
 
 
 TEXT = Kind("a text", lambda value: isinstance(value, str))
-WHOLE = Kind("a whole number", _is_int)
+INTEGER = Kind("a whole number", _is_int)
 COUNT = Kind("a whole number, 1 or more", lambda value: _is_int(value) and value > 0)
 NUMBER = Kind("a number", _is_number)
 POSITIVE = Kind("a number above 0", lambda value: _is_number(value) and value > 0)
@@ -67,7 +70,7 @@ FIELDS = {
     "tuple": LIST,
     "str": TEXT,
     "bool": SWITCH,
-    "int": WHOLE,
+    "int": INTEGER,
     "float": NUMBER,
 }
 
@@ -145,29 +148,54 @@ def _check_value(kind: Kind, key: str, value: Any, origin: str) -> None:
         raise ConfigurationError(f"{origin}: {key}: {value!r}: give {kind.allowed}")
 
 
-class _Loader(yaml.SafeLoader):
-    """YAML without two traps.
+class _Strict:
+    """Refuse repeated keys and aliases; a mixin of YAML loaders.
 
-    Of a repeated key the last one would win, and a setting be lost in silence. An alias lets a
-    short text describe a huge value.
+    Of a repeated key YAML takes the last value, so a setting would be lost silently. Aliases let a
+    short text expand to a huge value.
     """
 
     def compose_node(self, parent: Any, index: Any) -> Any:
-        if self.check_event(yaml.AliasEvent):
-            mark = self.peek_event().start_mark
+        loader: Any = super()
+        if loader.check_event(yaml.AliasEvent):
+            mark = loader.peek_event().start_mark
             raise yaml.constructor.ConstructorError(
                 problem="aliases (*name) are not supported: write the value out", problem_mark=mark
             )
-        return super().compose_node(parent, index)
+        return loader.compose_node(parent, index)
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> Dict[Hashable, Any]:
-        keys = [self.construct_object(key) for key, _ in node.value]
+        loader: Any = super()
+        keys = [loader.construct_object(key) for key, _ in node.value]
         repeated = [key for number, key in enumerate(keys) if key in keys[:number]]
         if repeated:
             raise yaml.constructor.ConstructorError(
                 problem=f"the key {repeated[0]} is repeated", problem_mark=node.start_mark
             )
-        return super().construct_mapping(node, deep)
+        return loader.construct_mapping(node, deep)
+
+
+class PythonLoader(_Strict, yaml.SafeLoader):
+    """The loader without libyaml."""
+
+
+LOADERS: List[Any] = [PythonLoader]
+if yaml.__with_libyaml__:
+    from yaml.cyaml import CParser  # type: ignore[attr-defined]
+
+    class LibyamlLoader(_Strict, Composer, CParser, SafeConstructor, Resolver):
+        """The loader with libyaml's parser, six times faster.
+
+        yaml.CSafeLoader also composes nodes in C, out of reach of the check for aliases.
+        """
+
+        def __init__(self, stream: Any) -> None:
+            CParser.__init__(self, stream)
+            Composer.__init__(self)
+            SafeConstructor.__init__(self)
+            Resolver.__init__(self)
+
+    LOADERS.insert(0, LibyamlLoader)
 
 
 def parse_yaml(text: str) -> Any:
@@ -176,11 +204,11 @@ def parse_yaml(text: str) -> Any:
     Raises:
         yaml.YAMLError: it is not valid YAML, repeats a key or has an alias.
     """
-    return yaml.load(text, Loader=_Loader)
+    return yaml.load(text, Loader=LOADERS[0])
 
 
 def read_yaml(path: Path) -> Dict[str, Any]:
-    """Read a YAML file that holds a mapping; an empty file is an empty one.
+    """Read a YAML file that holds a mapping; an empty file is an empty mapping.
 
     Raises:
         ConfigurationError: it cannot be read, is not valid, too large, or not a mapping.

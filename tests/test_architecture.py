@@ -13,6 +13,7 @@ PACKAGE = Path(capsnmt.__file__).parent
 LAYERS: List[Set[str]] = [
     {"__init__", "errors", "resources", "routing"},
     {"files", "arguments", "settings"},
+    {"checksums"},
     {"modules", "checkpoints", "evaluation"},
     {"models", "corpora"},
     {"sentences"},

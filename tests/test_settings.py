@@ -1,4 +1,4 @@
-"""The validator of settings: every kind, every trap of YAML, each refused in one line."""
+"""The validator of settings: it refuses each wrong value and each trap of YAML in one line."""
 
 from __future__ import annotations
 
@@ -7,19 +7,22 @@ from pathlib import Path
 from typing import Any, Dict, Mapping
 
 import pytest
+import yaml
 
+from capsnmt import resources
 from capsnmt.errors import ConfigurationError
 from capsnmt.settings import (
     COUNT,
     FLAG,
+    INTEGER,
     LIST,
+    LOADERS,
     MAX_BYTES,
     NUMBER,
     POSITIVE,
     SECTION,
     SWITCH,
     TEXT,
-    WHOLE,
     Free,
     Kind,
     build,
@@ -31,7 +34,7 @@ from capsnmt.settings import (
 VALUES = ["text", 0, 1, -1, 0.5, True, [1], {"a": 1}, None]
 FITTING = {
     TEXT: ["text"],
-    WHOLE: [0, 1, -1],
+    INTEGER: [0, 1, -1],
     COUNT: [1],
     NUMBER: [0, 1, -1, 0.5],
     POSITIVE: [1, 0.5],
@@ -135,6 +138,27 @@ def test_a_file_that_is_no_settings_is_one_line(tmp_path: Path, text: Any, messa
         read_yaml(path)
     assert str(error.value).startswith(f"{path}:{message}")
     assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("loader", LOADERS)
+def test_every_loader_reads_what_the_plain_one_reads(loader: Any):
+    paths = [path for kind in resources.IN_CHECKOUT for path in resources.folder(kind).rglob("*")]
+    texts = [path.read_text("utf-8") for path in paths if path.suffix == ".yaml"]
+    assert len(texts) > 100
+    texts += ["a: [1, 1.5, 1e-3, yes, null, ~, 2026-01-01]", "a: >\n  b\n  c\nd: 'é 漢'", ""]
+    for text in texts:
+        assert yaml.load(text, Loader=loader) == yaml.safe_load(text)
+
+
+def test_libyaml_is_used_where_it_is_installed():
+    assert len(LOADERS) == 1 + yaml.__with_libyaml__
+
+
+@pytest.mark.parametrize("loader", LOADERS)
+@pytest.mark.parametrize("text", ["b: {c: 1, c: 2}", "a: &x [1]\nb: *x", "a: !!python/name:os"])
+def test_every_loader_refuses_the_traps_of_yaml(loader: Any, text: str):
+    with pytest.raises(yaml.constructor.ConstructorError):
+        yaml.load(text, Loader=loader)
 
 
 def test_an_empty_file_sets_nothing(tmp_path: Path):

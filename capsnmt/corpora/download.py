@@ -10,8 +10,8 @@ from pathlib import Path
 import pooch
 import requests
 
+from capsnmt.checksums import has_checksum
 from capsnmt.corpora.archive import check_complete
-from capsnmt.corpora.checksums import has_checksum
 from capsnmt.corpora.console import say
 from capsnmt.corpora.resume import NotThereError, ResumingDownloader
 from capsnmt.errors import ConfigurationError

@@ -10,6 +10,7 @@ from pathlib import Path
 from capsnmt.corpora.binarise import fairseq_subsets
 from capsnmt.corpora.console import say
 from capsnmt.corpora.manifest import Manifest, Step, load
+from capsnmt.corpora.prepared import PreparedData
 from capsnmt.corpora.recipe import Recipe
 from capsnmt.corpora.sources import Store
 from capsnmt.corpora.steps import Preparation
@@ -74,7 +75,7 @@ def prepare(recipe: Recipe, folder: Path, options: Options) -> Path:
         manifest = Manifest(folder, header, options.verify)
         sources = _fetch(recipe, manifest, options)
         run_steps(list(Preparation(recipe, folder, options.workers).steps(sources)), manifest)
-    return folder / "bin"
+    return PreparedData(folder).binarised
 
 
 def run_steps(steps: list[Step], manifest: Manifest) -> None:

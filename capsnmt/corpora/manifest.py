@@ -11,7 +11,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-from capsnmt.corpora.checksums import Checksums, files_below
+from capsnmt.checksums import Checksums, files_below
 from capsnmt.files import remove, temporary_path
 
 NAME = "manifest.json"

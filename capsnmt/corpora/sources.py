@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from capsnmt.corpora.checksums import has_checksum
+from capsnmt.checksums import has_checksum
 from capsnmt.corpora.console import say
 from capsnmt.corpora.download import UnavailableError, download
 from capsnmt.errors import ConfigurationError, ExecutionError

@@ -7,10 +7,20 @@ from pathlib import Path
 from typing import List, Sequence
 
 from capsnmt.arguments import OneLineParser, positive
+from capsnmt.experiment.options import LaunchOptions
 
 
-def parser() -> OneLineParser:
-    """The parser of the launcher; a bad flag raises a ``ConfigurationError`` of one line."""
+def parse(argv: Sequence[str]) -> LaunchOptions:
+    """Parse the launcher's flags.
+
+    Raises:
+        ConfigurationError: a flag is unknown, or its value is wrong.
+    """
+    return LaunchOptions(**vars(build_parser().parse_args(argv)))
+
+
+def build_parser() -> OneLineParser:
+    """Return the launcher's parser; a bad flag raises a ``ConfigurationError`` of one line."""
     parser = OneLineParser(
         prog="capsnmt-run",
         description="Prepare data, train, and evaluate rows of a table: translation, probing or "
@@ -28,7 +38,12 @@ def parser() -> OneLineParser:
     add_axes(what)
     what.add_argument("--arch", help="the architecture; alone: with the settings of the data set")
     what.add_argument(
-        "--set", action="append", default=[], metavar="KEY=VALUE", help="e.g. train.lr=0.003"
+        "--set",
+        action="append",
+        default=[],
+        dest="assignments",
+        metavar="KEY=VALUE",
+        help="e.g. train.lr=0.003",
     )
     what.add_argument("--pair", type=_pair, metavar="SRC-TGT", help="languages, e.g. es-en")
     what.add_argument("--max-update", type=positive, metavar="N", help="updates of the training")
@@ -39,7 +54,12 @@ def parser() -> OneLineParser:
     where.add_argument("--output", type=Path, metavar="DIR", help="default runs/DATASET")
     where.add_argument("--data", type=Path, metavar="DIR", help="the raw data, if you have it")
     where.add_argument(
-        "--mirror", action="append", default=[], metavar="URL", help="try this address first"
+        "--mirror",
+        action="append",
+        default=[],
+        dest="mirrors",
+        metavar="URL",
+        help="try this address first",
     )
     where.add_argument(
         "--prepared", type=Path, metavar="DIR", help="the prepared data (default OUTPUT/data)"
@@ -94,8 +114,12 @@ def add_axes(parser: argparse._ActionsContainer) -> None:
 def add_seeds(parser: argparse._ActionsContainer) -> None:
     """Add ``--seed`` and ``--seeds``."""
     seeds = parser.add_mutually_exclusive_group()
-    seeds.add_argument("--seed", type=_number, metavar="S", help="default 1")
-    seeds.add_argument("--seeds", type=_numbers, metavar="S,S,...", help="one run after the other")
+    seeds.add_argument(
+        "--seed", type=_seed, default=[1], dest="seeds", metavar="S", help="default 1"
+    )
+    seeds.add_argument(
+        "--seeds", type=_seeds, default=[1], metavar="S,S,...", help="one run after the other"
+    )
 
 
 def add_submission(parser: argparse._ActionsContainer) -> None:
@@ -113,9 +137,9 @@ def add_submission(parser: argparse._ActionsContainer) -> None:
     )
 
 
-def _number(text: str) -> int:
+def _seed(text: str) -> List[int]:
     try:
-        return int(text)
+        return [int(text)]
     except ValueError:
         raise argparse.ArgumentTypeError(f"{text!r}: give a whole number") from None
 
@@ -134,8 +158,8 @@ def _pair(text: str) -> List[str]:
     return languages
 
 
-def _numbers(text: str) -> List[int]:
-    seeds = [_number(part) for part in text.split(",")]
+def _seeds(text: str) -> List[int]:
+    seeds = [seed for part in text.split(",") for seed in _seed(part)]
     if len(set(seeds)) < len(seeds):
         raise argparse.ArgumentTypeError(f"{text!r}: a seed is given twice")
     return seeds

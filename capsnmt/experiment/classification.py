@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Dict, List, Optional, Sequence
+from typing import List, Optional, Sequence
 
 from capsnmt.errors import ConfigurationError
 from capsnmt.experiment import flags
@@ -14,7 +14,6 @@ from capsnmt.experiment.devices import TRAINING, Batch, split_batch
 from capsnmt.experiment.recipes import SENTENCE_RECIPES, describe_sentences, sentence_data
 from capsnmt.experiment.run import USER_DIR, Run
 from capsnmt.experiment.stage import Stage, python
-from capsnmt.files import sha256
 from capsnmt.runs.folder import RunFolder
 from capsnmt.sentences.logical_inference.data import MAX_OPERATORS
 from capsnmt.sentences.probing.tasks import require_task
@@ -28,9 +27,9 @@ class ClassificationRun(Run):
 
     @property
     def model(self) -> Path:
-        """What is evaluated.
+        """The checkpoint that is evaluated.
 
-        **D**: the checkpoint with the best validation accuracy.
+        **D**: that with the best validation accuracy.
         """
         return self.folder.best_checkpoint
 
@@ -75,18 +74,18 @@ class ClassificationRun(Run):
         ]
 
     def prepare(self) -> Optional[Stage]:
-        """Download, build or generate the files; ``None`` if the user has them."""
+        """Download, build or generate the files; ``None`` if the user provides them."""
         if self.data_folder != self.data.folder or self.experiment["data.recipe"] is None:
             return None
         argv = sentence_data(self.experiment, self.data)
         return Stage("prepare", argv, outputs=(self.data.manifest,))
 
     def data_steps(self) -> List[str]:
-        """What the data command does."""
+        """What the preparation does, in short lines for the plan."""
         return describe_sentences(self.experiment, self.data.folder)
 
     def common_arguments(self) -> List[str]:
-        """What fairseq needs to find the data."""
+        """The arguments of fairseq's commands that describe data and task."""
         probing = ["--probing-task", self.task] if self.task else []
         every_batch = ["--required-batch-size-multiple", "1"]
         user_dir = ["--user-dir", str(USER_DIR)]
@@ -119,8 +118,8 @@ class ClassificationRun(Run):
                 )
         if self.baseline is not None:
             raise ConfigurationError(
-                f"--baseline {self.baseline}: has no effect on a sentence classifier, whose "
-                f"differences are not tested: drop it"
+                f"--baseline {self.baseline}: has no effect on sentence classifiers, which are not "
+                f"tested for significance: drop it"
             )
         if experiment["train.batch-size"] is not None:
             raise ConfigurationError(
@@ -129,7 +128,7 @@ class ClassificationRun(Run):
             )
         if self.task is not None and experiment["train.task"] != "probing":
             raise ConfigurationError(
-                f"--tasks {self.task}: {experiment.row} is no probing experiment: drop it"
+                f"--tasks {self.task}: {experiment.row} is not a probing experiment: drop it"
             )
         if self.task is not None:
             require_task(self.task)
@@ -147,8 +146,8 @@ class ClassificationRun(Run):
         if self.data_folder == self.data.local:
             self.check_data()
 
-    def check_data(self) -> Dict[str, str]:
-        """Raise unless all files are there; their checksums.
+    def check_data(self) -> List[Path]:
+        """Check that all files of the task exist, and return them.
 
         Raises:
             ConfigurationError: naming the first that is missing.
@@ -161,4 +160,4 @@ class ClassificationRun(Run):
                     if recipe
                     else f"{path}: is missing: give another --data"
                 )
-        return {path.name: sha256(path) for path in self.data_files}
+        return self.data_files

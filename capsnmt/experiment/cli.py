@@ -1,4 +1,4 @@
-"""The command line of the launcher: flags, errors of one line, exit statuses."""
+"""The command line of the launcher: flags, one-line errors, exit statuses."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Optional, Sequence
 
 from capsnmt.arguments import BAD_SETTING, FAILED, INTERRUPTED
 from capsnmt.errors import ConfigurationError, ExecutionError
-from capsnmt.experiment.arguments import parser
+from capsnmt.experiment.arguments import parse
 from capsnmt.experiment.process import Stopped, stoppable
 
 
@@ -22,15 +22,15 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
     argv = sys.argv[1:] if argv is None else argv
     requeues = False
     try:
-        args = parser().parse_args(argv)
-        requeues = args.requeue
-        # fairseq reports INFO while it is only asked for its flags.
+        options = parse(argv)
+        requeues = options.requeue
+        # fairseq logs INFO messages while only its parsers are built.
         logging.disable(logging.INFO)
         with stoppable():
-            # Importing torch and fairseq takes seconds, which --help and a bad flag need not wait.
+            # Importing torch and fairseq takes seconds; --help and a bad flag do not need them.
             from capsnmt.experiment.launch import launch
 
-            launch(args, argv)
+            launch(options, argv)
     except ConfigurationError as error:
         return _end(f"error: {error}", BAD_SETTING)
     except ExecutionError as error:
@@ -43,8 +43,8 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
 
 
 def _stopped(stopped: Stopped, requeues: bool) -> int:
-    def report(then: str) -> int:
-        return _end(f"{stopped}: {then}", stopped.status)
+    def report(outcome: str) -> int:
+        return _end(f"{stopped}: {outcome}", stopped.status)
 
     if not requeues:
         return report("the same command resumes")

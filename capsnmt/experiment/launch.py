@@ -1,8 +1,7 @@
-"""What the flags of the launcher do: which runs there are, checked, planned, submitted or run."""
+"""Build the runs that a launch names, check them, then print, submit or execute them."""
 
 from __future__ import annotations
 
-import argparse
 import os
 from pathlib import Path
 from typing import Dict, List, Optional, Sequence
@@ -19,6 +18,7 @@ from capsnmt.experiment.config import (
     require_complete,
 )
 from capsnmt.experiment.devices import Device, choose_device
+from capsnmt.experiment.options import LaunchOptions
 from capsnmt.experiment.progress import say
 from capsnmt.experiment.run import Run, RunData
 from capsnmt.experiment.runner import execute, prepare
@@ -33,34 +33,36 @@ from capsnmt.settings import read_yaml
 ALL = "all"
 
 
-def launch(args: argparse.Namespace, argv: Sequence[str]) -> None:
-    """Do what the flags say.
+def launch(options: LaunchOptions, argv: Sequence[str]) -> None:
+    """Launch runs: print their plan, submit them to SLURM, or execute them.
 
     Args:
-        args: the parsed flags.
-        argv: the flags as they were given; the jobs of SLURM get most of them.
+        options: what to launch.
+        argv: the command line; SLURM jobs get most of it.
 
     Raises:
         ConfigurationError, ExecutionError, Stopped: as :func:`capsnmt.experiment.runner.execute`.
     """
-    submits, here = args.slurm is not None, args.slurm is None and not args.dry_run
+    partition = options.slurm
+    submits, here = partition is not None, partition is None and not options.dry_run
     if here:
-        slurm.check_job(args.nodes, args.requeue, os.environ)
-    gpus = 1 if submits and not args.cpu and args.gpus is None else args.gpus
-    device = choose_device(args.cpu, gpus, args.threads, args.nodes, check=here)
-    runs = make_runs(args, device)
+        slurm.check_job(options.nodes, options.requeue, os.environ)
+    gpus = 1 if submits and not options.cpu and options.gpus is None else options.gpus
+    device = choose_device(options.cpu, gpus, options.threads, options.nodes, check=here)
+    runs = make_runs(options, device)
     for run in _one_of_each_row(runs):
         run.check_settings()
-    if args.dry_run:
+    if options.dry_run:
         for run in runs:
-            print(slurm.submission(run, argv, args.slurm) if submits else plan.script(run), end="")
+            submission = partition is not None and slurm.submission(run, argv, partition)
+            print(submission or plan.script(run), end="")
         return
     for number, run in enumerate(runs):
         earlier = [each.folder for each in runs[:number]]
         waits = submits and run.baseline is not None and slurm.alive(run.of(run.baseline))
         run.check_folders(earlier, bool(waits))
-    if submits:
-        submit(runs, argv, args.slurm)
+    if partition is not None:
+        submit(runs, argv, partition)
         return
     for run in runs:
         execute(run)
@@ -89,46 +91,48 @@ def report_means(folder: RunFolder) -> None:
         say(f"  {line}")
 
 
-def make_runs(args: argparse.Namespace, device: Device) -> List[Run]:
-    """Return the runs that the flags name, seed by seed, so that a stopped set has complete seeds.
+def make_runs(options: LaunchOptions, device: Device) -> List[Run]:
+    """Return the runs of a launch, seed by seed, so that an interrupted launch has complete seeds.
 
     Raises:
         ConfigurationError: a configuration does not exist, is wrong or incomplete.
     """
-    experiments = [configure(args, row) for row in rows(args)]
+    experiments = [configure(options, row) for row in rows(options)]
     return [
-        make_run(args, experiment, device, seed, task)
-        for seed in args.seeds or [args.seed or 1]
+        make_run(options, experiment, device, seed, task)
+        for seed in options.seeds
         for experiment in experiments
-        for task in tasks_of(experiment, args.tasks)
+        for task in tasks_of(experiment, options.tasks)
     ]
 
 
-def rows(args: argparse.Namespace) -> List[Optional[str]]:
-    """The rows to run, the baseline first; ``None`` stands for what ``--config`` says.
+def rows(options: LaunchOptions) -> List[Optional[str]]:
+    """Return the rows to run, the baseline first; ``None`` if neither rows nor a config is given.
 
     Raises:
-        ConfigurationError: the flags exclude each other, or there is no such row.
+        ConfigurationError: two options exclude each other, or there is no such row.
     """
-    if args.rows is None:
-        return [args.config]
-    for flag in ("config", "arch", "name"):
-        if getattr(args, flag) is not None:
+    if options.rows is None:
+        return [options.config]
+    exclusive = {"config": options.config, "arch": options.arch, "name": options.name}
+    for flag, value in exclusive.items():
+        if value is not None:
             raise ConfigurationError(f"--rows and --{flag} exclude each other: give one of them")
-    if args.dataset is None:
-        raise ConfigurationError(f"--rows {','.join(args.rows)}: give --dataset DATASET, too")
-    known = rows_of(args.dataset)
-    for row in args.rows:
+    if options.dataset is None:
+        raise ConfigurationError(f"--rows {','.join(options.rows)}: give --dataset DATASET, too")
+    known = rows_of(options.dataset)
+    for row in options.rows:
         if row not in [ALL, *known]:
             raise ConfigurationError(
-                f"--rows: {args.dataset} has no row {row!r}: choose from {', '.join(known)} or all"
+                f"--rows: {options.dataset} has no row {row!r}: choose from {', '.join(known)} or "
+                f"all"
             )
-    chosen = known if ALL in args.rows else args.rows
-    return sorted(chosen, key=lambda row: row != args.baseline)
+    chosen = known if ALL in options.rows else options.rows
+    return sorted(chosen, key=lambda row: row != options.baseline)
 
 
 def rows_of(dataset: str) -> List[str]:
-    """Return the rows of a data set: the configurations that are more than what others extend.
+    """Return the rows of a data set: its configurations, except those that only others extend.
 
     Raises:
         ConfigurationError: there is no such data set.
@@ -142,36 +146,47 @@ def rows_of(dataset: str) -> List[str]:
     return [name for name, settings in files.items() if "paper" in settings or name not in extended]
 
 
-def configure(args: argparse.Namespace, row: Optional[str]) -> Experiment:
-    """Return the configuration of a row with what the flags override.
+def configure(options: LaunchOptions, row: Optional[str]) -> Experiment:
+    """Return the configuration of a row, with the options that override it.
+
+    Args:
+        options: the options of the launch.
+        row: the row; ``None`` for the data set's own settings or its row ``baseline``.
 
     Raises:
         ConfigurationError: it does not exist, is wrong or incomplete.
     """
-    if row is None and args.dataset is None:
-        if args.arch is None:
+    if row is None and options.dataset is None:
+        if options.arch is None:
             raise ConfigurationError("give --config ROW or --arch ARCH (with --dataset DATASET)")
-        raise ConfigurationError(f"--arch {args.arch}: give --dataset DATASET or --config ROW, too")
-    path = find(row or ("base" if args.arch else "baseline"), args.dataset)
-    named = row or not args.arch
-    experiment = load(path, args.name or (path.stem if named else args.arch))
-    if args.dataset and experiment["dataset"] != args.dataset:
         raise ConfigurationError(
-            f"--config {row}: is for {experiment['dataset']}, not {args.dataset}"
+            f"--arch {options.arch}: give --dataset DATASET or --config ROW, too"
         )
-    if args.arch is not None:
-        experiment.put("arch", args.arch, "--arch")
-    for key, language in zip(("data.source-lang", "data.target-lang"), args.pair or ()):
+    path = find(row or ("base" if options.arch else "baseline"), options.dataset)
+    named = row or not options.arch
+    experiment = load(path, options.name or (path.stem if named else options.arch))
+    if options.dataset and experiment["dataset"] != options.dataset:
+        raise ConfigurationError(
+            f"--config {row}: is for {experiment['dataset']}, not {options.dataset}"
+        )
+    if options.arch is not None:
+        experiment.put("arch", options.arch, "--arch")
+    for key, language in zip(("data.source-lang", "data.target-lang"), options.pair or ()):
         experiment.put(key, language, "--pair")
-    override(experiment, args.set)
-    if args.max_update is not None:
-        experiment.put("train.max-update", args.max_update, "--max-update")
+    override(experiment, options.assignments)
+    if options.max_update is not None:
+        experiment.put("train.max-update", options.max_update, "--max-update")
     require_complete(experiment)
     return experiment
 
 
 def tasks_of(experiment: Experiment, wanted: Optional[Sequence[str]]) -> List[Optional[str]]:
-    """The probing tasks of an experiment: those wanted, else those of its data; else ``None``."""
+    """Return the probing tasks to run; ``[None]`` for an experiment without tasks.
+
+    Args:
+        experiment: the experiment.
+        wanted: the tasks that the user chose; by default those of the data.
+    """
     if experiment["train.task"] != "probing":
         return list(wanted) if wanted else [None]
     if wanted:
@@ -181,24 +196,24 @@ def tasks_of(experiment: Experiment, wanted: Optional[Sequence[str]]) -> List[Op
 
 
 def make_run(
-    args: argparse.Namespace,
+    options: LaunchOptions,
     experiment: Experiment,
     device: Device,
     seed: int,
     task: Optional[str] = None,
 ) -> Run:
     """Return one seed of an experiment, on one task."""
-    output = args.output or Path("runs") / experiment["dataset"]
-    folder = args.prepared or output / "data"
-    data = RunData(folder, args.data, args.offline, tuple(args.mirror))
-    # With several rows, --baseline means all rows but itself.
-    baseline = None if args.rows and args.baseline == experiment.row else args.baseline
+    output = options.output or Path("runs") / experiment["dataset"]
+    folder = options.prepared or output / "data"
+    data = RunData(folder, options.data, options.offline, tuple(options.mirrors))
+    # With several rows, --baseline applies to all rows except the baseline itself.
+    baseline = None if options.rows and options.baseline == experiment.row else options.baseline
     kind = ClassificationRun if experiment["train.task"] in SENTENCE_TASKS else TranslationRun
     return kind(experiment, data, output, device, seed, baseline, task)
 
 
 def _one_of_each_row(runs: Sequence[Run]) -> List[Run]:
-    """The first run of each row and task: the flags of the other seeds are the same."""
+    """Return the first run of each row and task; the other seeds have the same flags."""
     firsts: Dict[Path, Run] = {}
     for run in runs:
         firsts.setdefault(run.folder.row, run)

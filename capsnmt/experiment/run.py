@@ -1,4 +1,4 @@
-"""One run: a row of a table with one seed. What it runs depends on its kind.
+"""One run: a row of a table with one seed. Its stages depend on its kind.
 
 :class:`~capsnmt.experiment.translation.TranslationRun` and
 :class:`~capsnmt.experiment.classification.ClassificationRun` describe their stages. Both train by
@@ -16,12 +16,12 @@ from pathlib import Path
 from typing import Dict, List, Mapping, Optional, Sequence, Tuple
 
 import capsnmt
+from capsnmt.corpora.prepared import PreparedData
 from capsnmt.errors import ConfigurationError
 from capsnmt.experiment import flags
 from capsnmt.experiment.config import Experiment
 from capsnmt.experiment.devices import Batch, Device, train_prefix
 from capsnmt.experiment.stage import Stage
-from capsnmt.runs.data import PreparedData
 from capsnmt.runs.folder import RunFolder
 
 USER_DIR = Path(capsnmt.__file__).parent
@@ -29,7 +29,7 @@ USER_DIR = Path(capsnmt.__file__).parent
 
 @dataclass(frozen=True)
 class RunData(PreparedData):
-    """The folder of the prepared data, and what it is made from.
+    """The folder of the prepared data, and where its sources come from.
 
     Attributes:
         local: the raw data, if the user has it.
@@ -112,7 +112,7 @@ class Run(ABC):
 
     @property
     def warning(self) -> Optional[str]:
-        """What to tell the user about the batch; ``None`` if all is well."""
+        """A warning about the batch for the user, if there is any."""
         return None
 
     @property
@@ -130,7 +130,7 @@ class Run(ABC):
 
     @abstractmethod
     def common_arguments(self) -> List[str]:
-        """The arguments of fairseq that describe data and task."""
+        """The arguments of fairseq's commands that describe data and task."""
 
     @abstractmethod
     def evaluation(self) -> List[Stage]:
@@ -145,11 +145,11 @@ class Run(ABC):
         """
 
     @abstractmethod
-    def check_data(self) -> Dict[str, str]:
-        """Raise unless the prepared data is what the run needs.
+    def check_data(self) -> Sequence[Path]:
+        """Check that the prepared data is what the run needs.
 
         Returns:
-            Checksums that identify the training data.
+            The files that identify the training data.
 
         Raises:
             ConfigurationError: naming what is missing or different.
@@ -174,8 +174,8 @@ class Run(ABC):
     def train(self) -> Stage:
         """The training, on the device of the run."""
         experiment, device, folder = self.experiment, self.device, self.folder
-        # Otherwise the first process would send the checkpoint to the others in a form that torch
-        # >= 2.6 does not load, and no training on several GPUs could resume.
+        # By default the first process sends the checkpoint to the others in a form that torch
+        # >= 2.6 does not load, so training on several GPUs could not resume.
         several = ["--load-checkpoint-on-all-dp-ranks"] if device.workers > 1 else []
         by_gloo = ["--distributed-backend", "gloo", "--ddp-backend", "legacy_ddp"]
         arguments = [
@@ -200,7 +200,7 @@ class Run(ABC):
         return [*([] if prepare is None else [prepare]), self.train(), *self.evaluation()]
 
     def cpu(self) -> List[str]:
-        """The flag that keeps fairseq off a GPU that the run does not use."""
+        """The flag that prevents fairseq from using a GPU in a run on the CPU."""
         return [] if self.device.gpus else ["--cpu"]
 
 
@@ -210,15 +210,15 @@ def environment(device: Device) -> Dict[str, str]:
     if device.threads:
         variables["OMP_NUM_THREADS"] = str(device.threads)
     if not device.gpus:
-        # Threads that spin while they wait make training ten times slower on cores in other use.
+        # Threads that spin while they wait slow training down tenfold on cores that are shared.
         variables["OMP_WAIT_POLICY"] = os.environ.get("OMP_WAIT_POLICY", "PASSIVE")
     return variables
 
 
 def python_path(folder: Path, variables: Mapping[str, str]) -> Dict[str, str]:
-    """Return the variable with which the commands import the package from ``folder``.
+    """Return the variable that lets the commands import the package from ``folder``.
 
-    An installed package needs none: its folder would only hide modules of the standard library.
+    An installed package needs none, and its folder could hide modules of the standard library.
     """
     installed = {Path(sysconfig.get_path(kind)).resolve() for kind in ("purelib", "platlib")}
     if folder.resolve() in installed:

@@ -1,4 +1,4 @@
-"""Runs the stages of one run: completed ones are skipped, training resumes."""
+"""Run the stages of one run: skip completed ones, and resume training."""
 
 from __future__ import annotations
 
@@ -29,19 +29,19 @@ class StageFailed(ExecutionError):  # noqa: N818
 
 
 def execute(run: Run) -> None:
-    """Bring a run to its end.
+    """Execute a run: every stage that is not complete.
 
     Raises:
         ConfigurationError: the folder belongs to other settings or another launcher.
         StageFailed: a command failed.
-        Stopped: a signal to stop came; the same call resumes.
+        Stopped: a stop signal arrived; the same call resumes.
     """
     with _alone(run) as lock:
         _Runner(run, lock).execute()
 
 
 def prepare(run: Run) -> None:
-    """Prepare only the data of a run, and check that it is what the run needs.
+    """Prepare only the data of a run, and check it.
 
     Raises:
         ConfigurationError, StageFailed, Stopped: as :func:`execute`.
@@ -61,7 +61,8 @@ class _Runner:
     def __init__(self, run: Run, lock: int) -> None:
         self.run, self.folder, self.lock = run, run.folder, lock
         folders = (run.output, run.data_folder)
-        self.records = StageRecords(self.folder.stages, folders)
+        self.checksums = self.folder.checksums()
+        self.records = StageRecords(self.folder.stages, folders, self.checksums)
         self.shared_records = StageRecords(run.data.stages, folders)
         self.environment: Dict[str, str] = environment(run.device)
 
@@ -69,7 +70,9 @@ class _Runner:
         run = self.run
         say(f"== {run.title}, on {run.device}: {self.folder}")
         self.prepare()
-        description = describe(run, run.check_data())
+        vocabulary = {path.name: self.checksums.of(path) for path in run.check_data()}
+        self.checksums.save()
+        description = describe(run, vocabulary)
         self.folder.write_description(self.check_unchanged(description))
         with atomic_writer(self.folder.commands) as file:
             file.write(script(run))
@@ -82,17 +85,17 @@ class _Runner:
         stage, data = self.run.prepare(), self.run.data
         if stage is None:
             return
-        # Other seeds and rows share the data, and the record of how it was made.
+        # Other seeds and rows share the data and the record of its preparation.
         waiting = f"waiting for another launcher that prepares {data.folder}"
         with locked(data.lock, f"{data.lock}: still held after a day", PREPARING_PATIENCE, waiting):
             self.shared_records.reload()
             self.stage(stage, self.shared_records)
 
     def check_unchanged(self, description: Description) -> Description:
-        """Raise if the checkpoints in the folder come from other settings or a longer training.
+        """Raise if the checkpoints in the folder are from other settings or a longer training.
 
         Returns:
-            The description; that of a finished training keeps its device and versions.
+            The description to record; that of a finished training keeps its device and versions.
         """
         recovered = recover(self.folder.checkpoints)
         if recovered:
@@ -124,8 +127,8 @@ class _Runner:
     def is_trained(self, done: int) -> bool:
         """Whether the training is complete.
 
-        A training that ends early, or by epochs, is known by its record. fairseq would make one
-        update too many when started on a finished training, so the updates count as well.
+        The record shows it for a training that ends early or by epochs. The number of updates
+        counts as well: fairseq makes one update too many when it resumes a finished training.
         """
         if done and done == self.run.total_updates:
             return self.run.model.parent != self.folder.checkpoints or self.run.model.exists()
@@ -137,7 +140,7 @@ class _Runner:
         if self.is_trained(done):
             say(f"-- train: complete at {done:,} updates")
             return
-        # Until the training ends, scores of fewer updates could be taken for its own.
+        # Scores of fewer updates must not be mistaken for those of the finished training.
         for path in (folder.scores, folder.result):
             path.unlink(missing_ok=True)
         budget = "by epochs" if total is None else f"{total:,} updates"
@@ -160,7 +163,7 @@ class _Runner:
                 status = self.start(stage, progress, ask=ask)
             finally:
                 request.unlink(missing_ok=True)
-        if progress.stopped:  # by a signal that only the training got
+        if progress.stopped:  # by a signal that only the training received
             raise Stopped(signal.SIGTERM)
         self.check(stage, status, progress.tail)
         if not updates_done(folder.checkpoints):
@@ -184,7 +187,7 @@ class _Runner:
         records.record(stage)
 
     def generate(self, stage: Stage) -> None:
-        """Run fairseq-generate: its output becomes a file, the user sees how far it is."""
+        """Run fairseq-generate, write its output to a file, and show the progress."""
         assert stage.stdout is not None
         assert stage.lines is not None
         with open(stage.lines, encoding="utf-8") as file:
@@ -212,7 +215,7 @@ class _Runner:
         return process.run(stage.argv, self.environment, on_line, errors, self.lock, ask)
 
     def console(self) -> TextIO:
-        """The file of everything that the commands print and the user is not shown."""
+        """The open log of all output that the user is not shown."""
         path = self.folder.console_log
         return open(path, "a", encoding="utf-8", errors="surrogateescape")
 
@@ -224,6 +227,6 @@ class _Runner:
             print(line, file=sys.stderr)
         ended = f"exit status {status}" if status > 0 else f"signal {-status}"
         raise StageFailed(
-            f"{stage.name} failed with {ended}: see {self.folder.console_log}; once the cause is "
-            f"removed, the same command resumes"
+            f"{stage.name} failed with {ended}: see {self.folder.console_log}; fix the cause and "
+            f"run the same command again to resume"
         )

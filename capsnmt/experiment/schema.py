@@ -6,7 +6,7 @@ import re
 from typing import Any, Dict
 
 from capsnmt.evaluation.settings import DETOKENIZE, REMOVE_BPE
-from capsnmt.settings import COUNT, FLAG, POSITIVE, TEXT, WHOLE, Free, Kind, check, one_of
+from capsnmt.settings import COUNT, FLAG, INTEGER, POSITIVE, TEXT, Free, Kind, check, one_of
 
 PARAMETERS = Kind(
     "a count as printed, such as 88.0M for a total or +1.6K for a difference",
@@ -41,9 +41,9 @@ SCHEMA: Dict[str, Any] = {
         {
             "max-update": COUNT,
             "save-interval-updates": COUNT,
-            "keep-interval-updates": WHOLE,
-            "keep-last-epochs": WHOLE,
-            "keep-best-checkpoints": WHOLE,
+            "keep-interval-updates": INTEGER,
+            "keep-last-epochs": INTEGER,
+            "keep-best-checkpoints": INTEGER,
         },
     ),
     "average": dict.fromkeys(AVERAGES, COUNT),

@@ -11,7 +11,7 @@ from capsnmt.experiment.devices import TRAINING, Batch, split_batch
 from capsnmt.experiment.recipes import describe_corpus
 from capsnmt.experiment.run import USER_DIR, Run
 from capsnmt.experiment.stage import Stage, python
-from capsnmt.files import read_json, sha256
+from capsnmt.files import read_json
 from capsnmt.runs.folder import RunFolder
 
 GENERATE = "fairseq_cli.generate"
@@ -37,7 +37,7 @@ class TranslationRun(Run):
 
     @property
     def model(self) -> Path:
-        """The average of checkpoints, or the last one if no average is wanted."""
+        """The average of several checkpoints if the configuration has one, else the last."""
         folder = self.folder
         return folder.averaged if self.experiment["average"] else folder.last_checkpoint
 
@@ -53,9 +53,9 @@ class TranslationRun(Run):
 
         fairseq drops sentences that do not fit into ``--max-tokens`` without a message.
         """
-        asked, train = self.experiment["batch.max-tokens"], self.experiment["train"]
+        limit, train = self.experiment["batch.max-tokens"], self.experiment["train"]
         longest = min(
-            asked, *(train.get(f"max-{side}-positions", 1024) for side in ("source", "target"))
+            limit, *(train.get(f"max-{side}-positions", 1024) for side in ("source", "target"))
         )
         if self.batch.per_pass >= longest:
             return None
@@ -74,7 +74,7 @@ class TranslationRun(Run):
         return self.data.raw(test_set, self.languages[1])
 
     def prepare(self) -> Optional[Stage]:
-        """Download, segment and binarise; ``None`` where the data is made by someone else."""
+        """Download, segment and binarise; ``None`` if the configuration has no recipe."""
         recipe = self.experiment["data.recipe"]
         if recipe is None:
             return None
@@ -92,7 +92,7 @@ class TranslationRun(Run):
 
     def data_steps(self) -> List[str]:
         """What the recipe of the data does."""
-        return describe_corpus(self.experiment, self.pair, self.data.folder / "bin")
+        return describe_corpus(self.experiment, self.pair, self.data.binarised)
 
     def common_arguments(self) -> List[str]:
         """What training and generation both need."""
@@ -101,7 +101,7 @@ class TranslationRun(Run):
         # The fork's default multiple of 8 drops the last batch of a data set of any other size:
         # sentences would be missing in validation and in the output.
         every_batch = ["--required-batch-size-multiple", "1"]
-        data = str(self.data.folder / "bin")
+        data = str(self.data.binarised)
         return [data, "--user-dir", str(USER_DIR), *languages, *self.cpu(), *every_batch]
 
     def evaluation(self) -> List[Stage]:
@@ -122,7 +122,7 @@ class TranslationRun(Run):
         return Stage("average", argv, (self.folder.last_checkpoint,), (self.model,))
 
     def generate(self, test_set: str) -> Stage:
-        """fairseq-generate on one test set; the subwords stay, the evaluation joins them."""
+        """fairseq-generate on one test set; the output has subwords, which the evaluation joins."""
         output = self.folder.generated(test_set)
         argv = python(
             GENERATE,
@@ -168,7 +168,7 @@ class TranslationRun(Run):
         """
         if self.task is not None:
             raise ConfigurationError(
-                f"--tasks {self.task}: {self.experiment.row} is no probing experiment: drop it"
+                f"--tasks {self.task}: {self.experiment.row} is not a probing experiment: drop it"
             )
         flags.check_owned(self.experiment)
         flags.check_arch(self.experiment)
@@ -203,8 +203,8 @@ class TranslationRun(Run):
                 f"row first, with --seed {self.seed} and --output {self.output}"
             )
 
-    def check_data(self) -> Dict[str, str]:
-        """Raise unless the data has the test sets and dictionaries; the dictionaries' checksums.
+    def check_data(self) -> List[Path]:
+        """Check that the data has the test sets and dictionaries, and return the dictionaries.
 
         Raises:
             ConfigurationError: naming the test set or the file.
@@ -222,9 +222,8 @@ class TranslationRun(Run):
                     f"data.test-sets.{test_set}: there is no {self.reference(test_set)}: the data "
                     f"has {', '.join(subsets) or 'no test sets'}"
                 )
-        folder = self.data.folder / "bin"
-        dictionaries = [folder / f"dict.{language}.txt" for language in self.languages]
+        dictionaries = [self.data.dictionary(language) for language in self.languages]
         for dictionary in dictionaries:
             if not dictionary.is_file():
                 raise ConfigurationError(f"{dictionary}: is missing: give another --prepared")
-        return {dictionary.name: sha256(dictionary) for dictionary in dictionaries}
+        return dictionaries

@@ -15,7 +15,7 @@ from capsnmt.report.figures import accuracy_by_operators
 from capsnmt.report.machine import describe_machine
 from capsnmt.report.page import Part
 from capsnmt.report.record_sections import launcher_commands, versions
-from capsnmt.runs.classification import ClassifierRun, in_order, mean_over_tasks, over_seeds
+from capsnmt.runs.classification import FinishedClassifier, in_order, mean_over_tasks, over_seeds
 from capsnmt.runs.records import Measures
 from capsnmt.sentences.probing.tasks import TASKS
 
@@ -24,7 +24,7 @@ ROWS = ("baseline", "disagreement", "aggregation", "both", "simple", "em")
 LOGIC = "logical_inference"
 
 
-def classification(runs: Sequence[ClassifierRun]) -> Part:
+def classification(runs: Sequence[FinishedClassifier]) -> Part:
     """Build the part about sentence classifiers.
 
     Args:
@@ -61,17 +61,17 @@ def classification(runs: Sequence[ClassifierRun]) -> Part:
     return Part("Sentence classification", [], sections, figures)
 
 
-def _row_names(runs: Sequence[ClassifierRun]) -> List[str]:
+def _row_names(runs: Sequence[FinishedClassifier]) -> List[str]:
     return in_order((run.row for run in runs), ROWS)
 
 
-def _note(runs: Sequence[ClassifierRun]) -> str:
+def _note(runs: Sequence[FinishedClassifier]) -> str:
     seeds = sorted({run.seed for run in runs})
     numbers = f"seed{'s' if len(seeds) > 1 else ''} {', '.join(map(str, seeds))}"
     return f"Accuracy in percent; {numbers}.{deviation_note(len(seeds))}"
 
 
-def probing_table(runs: Sequence[ClassifierRun]) -> Table:
+def probing_table(runs: Sequence[FinishedClassifier]) -> Table:
     """Return the accuracy of each system on each probing task, and the average by kind of task.
 
     An average is over the tasks that were run, of their means over seeds.
@@ -93,7 +93,7 @@ def probing_table(runs: Sequence[ClassifierRun]) -> Table:
     return Table("Accuracy on the probing tasks", header, lines, numeric=2)
 
 
-def logical_inference_table(runs: Sequence[ClassifierRun]) -> Table:
+def logical_inference_table(runs: Sequence[FinishedClassifier]) -> Table:
     """Return the accuracy of each system by the number of operators, and on all test pairs."""
     rows, first = _row_names(runs), runs[0].measures
     lines: List[List[Text]] = []
@@ -108,7 +108,7 @@ def logical_inference_table(runs: Sequence[ClassifierRun]) -> Table:
     return Table("Accuracy by the number of operators", header, lines, numeric=1)
 
 
-def buckets_of(runs: Sequence[ClassifierRun], least: int = 1) -> List[int]:
+def buckets_of(runs: Sequence[FinishedClassifier], least: int = 1) -> List[int]:
     """Return the numbers of operators in any run, in rising order.
 
     **D**: as in the paper from 1; without operators there are six examples only.

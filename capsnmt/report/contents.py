@@ -9,9 +9,9 @@ from typing import Iterator, Sequence
 from capsnmt.report.classification import classification
 from capsnmt.report.page import Part
 from capsnmt.report.translation import translation
-from capsnmt.runs.classification import load_classifier_run
+from capsnmt.runs.classification import load_classifier
 from capsnmt.runs.find import find_runs
-from capsnmt.runs.finished import check_comparable, load_run
+from capsnmt.runs.translation import check_comparable, load_translation
 
 
 def parts(folders: Sequence[Path], samples: int) -> Iterator[Part]:
@@ -30,8 +30,8 @@ def parts(folders: Sequence[Path], samples: int) -> Iterator[Part]:
     classifiers = [folder for folder in found.finished if folder.result.is_file()]
     translators = [folder for folder in found.finished if folder not in classifiers]
     if translators:
-        runs = [load_run(folder) for folder in translators]
+        runs = [load_translation(folder) for folder in translators]
         check_comparable(runs)
         yield translation(runs, samples)
     if classifiers:
-        yield classification([load_classifier_run(folder) for folder in classifiers])
+        yield classification([load_classifier(folder) for folder in classifiers])

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import re
 import shlex
-from typing import Dict, Iterator, List, Mapping, Sequence, Tuple, Union
+from typing import Dict, Iterator, List, Mapping, Sequence, Tuple
 
+from capsnmt.corpora.prepared import DataManifest
 from capsnmt.report.cells import NONE
 from capsnmt.report.elements import Code, Element, Heading, Paragraph, Preformatted, Table
-from capsnmt.runs.classification import ClassifierRun
-from capsnmt.runs.data import DataManifest
 from capsnmt.runs.finished import FinishedRun
 from capsnmt.runs.records import Description
-
-AnyRun = Union[FinishedRun, ClassifierRun]
+from capsnmt.runs.translation import FinishedTranslation
 
 
 def data(manifest: DataManifest, languages: Sequence[str]) -> Iterator[Element]:
@@ -32,7 +30,7 @@ def data(manifest: DataManifest, languages: Sequence[str]) -> Iterator[Element]:
         yield Preformatted(manifest.command, "bash")
 
 
-def commands(runs: Sequence[AnyRun], names: Sequence[str]) -> Iterator[Element]:
+def commands(runs: Sequence[FinishedRun], names: Sequence[str]) -> Iterator[Element]:
     """Yield all commands of every run, ready to copy."""
     for run, name in zip(runs, names):
         yield Heading(name)
@@ -44,7 +42,7 @@ def commands(runs: Sequence[AnyRun], names: Sequence[str]) -> Iterator[Element]:
         yield Preformatted(script, "bash", folded=f"{run.folder.commands.name} of {name}")
 
 
-def launcher_commands(runs: Sequence[AnyRun]) -> Iterator[Element]:
+def launcher_commands(runs: Sequence[FinishedRun]) -> Iterator[Element]:
     """Yield the launcher's commands that started the runs, each once."""
     found = [launcher_command(run.description) for run in runs if run.description.command]
     if found:
@@ -57,7 +55,7 @@ def launcher_command(description: Description) -> str:
 
 
 def versions(
-    runs: Sequence[AnyRun], names: Sequence[str], machine: Mapping[str, str]
+    runs: Sequence[FinishedRun], names: Sequence[str], machine: Mapping[str, str]
 ) -> Iterator[Element]:
     """Yield the versions that the runs used, and their machines."""
     columns: List[Tuple[Dict[str, str], List[str]]] = []  # versions, the names that share them
@@ -83,10 +81,10 @@ def versions(
     yield Paragraph(f"This report was made on: {made_on}.")
 
 
-def versions_of(run: AnyRun) -> Dict[str, str]:
+def versions_of(run: FinishedRun) -> Dict[str, str]:
     """Return the versions of the evaluation and, where they differ, those of the training."""
     evaluated: Mapping[str, object] = {}
-    if isinstance(run, FinishedRun):
+    if isinstance(run, FinishedTranslation):
         evaluated = next(iter(run.scores.values())).versions
     used = {package: str(version) for package, version in evaluated.items() if version}
     return {**used, **run.description.versions}

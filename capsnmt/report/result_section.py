@@ -7,8 +7,8 @@ from typing import Iterator, List, Sequence
 from capsnmt.evaluation.document import Evaluation
 from capsnmt.report.cells import NONE, deviation_note, difference_cell, mean_cell
 from capsnmt.report.elements import Element, Listing, Mark, Paragraph, Strong, Table, Text
-from capsnmt.runs.finished import FinishedRun
 from capsnmt.runs.systems import LEVELS, System, p_of
+from capsnmt.runs.translation import FinishedTranslation
 
 SIGNIFICANT = 0.05
 
@@ -20,7 +20,7 @@ ONE_SEED = (
 )
 
 
-def caveats(runs: Sequence[FinishedRun]) -> Iterator[Element]:
+def caveats(runs: Sequence[FinishedTranslation]) -> Iterator[Element]:
     """Yield what a reader must know before the results."""
     updates = {run.curve.updates for run in runs}
     if len(updates) > 1:
@@ -115,7 +115,7 @@ def _bleu_cells(system: System, baseline: System, test_set: str) -> List[Text]:
     return [mean_cell(own), marked]
 
 
-def comparisons(runs: Sequence[FinishedRun], names: Sequence[str]) -> Iterator[Element]:
+def comparisons(runs: Sequence[FinishedTranslation], names: Sequence[str]) -> Iterator[Element]:
     """Yield the results in words, each run against its baseline."""
     sentences = [
         _comparison(run, name, test_set, scores)
@@ -127,7 +127,7 @@ def comparisons(runs: Sequence[FinishedRun], names: Sequence[str]) -> Iterator[E
         yield Listing(sentences)
 
 
-def _comparison(run: FinishedRun, name: str, test_set: str, scores: Evaluation) -> str:
+def _comparison(run: FinishedTranslation, name: str, test_set: str, scores: Evaluation) -> str:
     baseline = scores.systems[0]
     one, other = run.output(test_set).score("bleu").score, baseline.spread("bleu").mean
     difference = round(one, 2) - round(other, 2)

@@ -9,13 +9,15 @@ from capsnmt.evaluation.document import Score
 from capsnmt.evaluation.metrics import COMPARABLE, METRICS
 from capsnmt.report.cells import p_cell
 from capsnmt.report.elements import Code, Element, Heading, Inline, Listing, Paragraph, Table
-from capsnmt.runs.finished import FinishedRun
 from capsnmt.runs.systems import p_of
+from capsnmt.runs.translation import FinishedTranslation
 
 BOOTSTRAP = re.compile(r"bs:\d+\|seed:\d+\|")
 
 
-def scores(runs: Sequence[FinishedRun], names: Sequence[str], test_set: str) -> Iterator[Element]:
+def scores(
+    runs: Sequence[FinishedTranslation], names: Sequence[str], test_set: str
+) -> Iterator[Element]:
     """Yield the scores of every run on one test set."""
     evaluations = [run.scores[test_set] for run in runs]
     title = f"{test_set}: {evaluations[0].reference.segments:,} sentences"
@@ -50,12 +52,12 @@ def scores(runs: Sequence[FinishedRun], names: Sequence[str], test_set: str) -> 
         )
 
 
-def _tokenized(run: FinishedRun, test_set: str) -> Mapping[str, Score]:
+def _tokenized(run: FinishedTranslation, test_set: str) -> Mapping[str, Score]:
     return run.output(test_set).tokenized
 
 
 def _signatures(
-    runs: Sequence[FinishedRun], test_set: str, kinds: Sequence[str]
+    runs: Sequence[FinishedTranslation], test_set: str, kinds: Sequence[str]
 ) -> Iterator[List[Inline]]:
     for metric, label in METRICS.items():
         # the bootstrap's part of a signature does not concern the score, and the baseline has none

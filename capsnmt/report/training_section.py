@@ -6,13 +6,13 @@ from typing import Iterator, Mapping, Sequence
 
 from capsnmt.report.cells import NONE
 from capsnmt.report.elements import Code, Element, Figure, Paragraph, Table
-from capsnmt.runs.finished import FinishedRun
 from capsnmt.runs.learning_curve import clock
+from capsnmt.runs.translation import FinishedTranslation
 
 CURVES = "learning_curve"
 
 
-def training(runs: Sequence[FinishedRun], names: Sequence[str]) -> Iterator[Element]:
+def training(runs: Sequence[FinishedTranslation], names: Sequence[str]) -> Iterator[Element]:
     """Yield what was trained, for how long, and the learning curves."""
     yield Table(
         "Trained systems",

@@ -6,6 +6,7 @@ import random
 from dataclasses import dataclass
 from typing import Iterable, List, Optional, Sequence
 
+from capsnmt.corpora.prepared import PreparedData
 from capsnmt.errors import ConfigurationError
 from capsnmt.evaluation.bleu_statistics import bleu_statistics
 from capsnmt.evaluation.document import SourceLengths
@@ -18,9 +19,8 @@ from capsnmt.evaluation.settings import TextSettings
 from capsnmt.evaluation.text_files import read_lines
 from capsnmt.evaluation.tokenized import tokens_of
 from capsnmt.report.elements import Translations
-from capsnmt.runs.data import PreparedData
-from capsnmt.runs.finished import FinishedRun
 from capsnmt.runs.systems import System
+from capsnmt.runs.translation import FinishedTranslation
 
 SEED = 1
 
@@ -168,7 +168,7 @@ def read_translated_set(systems: Sequence[System], name: str) -> TranslatedSet:
     return TranslatedSet(name, languages, source, reference, outputs)
 
 
-def read_translations(run: FinishedRun, test_set: str) -> Output:
+def read_translations(run: FinishedTranslation, test_set: str) -> Output:
     """Read the translations of a run, as the text that was scored.
 
     Raises:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 from typing import Dict, List, Sequence
 
+from capsnmt.corpora.prepared import PreparedData
 from capsnmt.report.elements import Element
 from capsnmt.report.figures import bleu_by_length, learning_curves
 from capsnmt.report.length_section import figure_name, lengths
@@ -16,12 +17,11 @@ from capsnmt.report.sample_section import samples
 from capsnmt.report.score_section import scores
 from capsnmt.report.training_section import CURVES, training
 from capsnmt.report.translated_set import read_translated_set
-from capsnmt.runs.data import PreparedData
-from capsnmt.runs.finished import FinishedRun, distinct_names
 from capsnmt.runs.systems import group
+from capsnmt.runs.translation import FinishedTranslation, distinct_names
 
 
-def translation(runs: Sequence[FinishedRun], sample_count: int = 20) -> Part:
+def translation(runs: Sequence[FinishedTranslation], sample_count: int = 20) -> Part:
     """Build the part about translation runs.
 
     Args:

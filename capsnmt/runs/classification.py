@@ -6,27 +6,20 @@ from dataclasses import dataclass, replace
 from typing import Callable, Iterable, List, Optional, Sequence
 
 from capsnmt.evaluation.seeds import Spread, spread
+from capsnmt.runs.finished import FinishedRun, require_finished
 from capsnmt.runs.folder import RunFolder
-from capsnmt.runs.records import ClassifierResult, Description, Measures
+from capsnmt.runs.records import ClassifierResult, Measures
 
 
 @dataclass(frozen=True)
-class ClassifierRun:
-    """One trained and evaluated sentence classifier."""
+class FinishedClassifier(FinishedRun):
+    """A trained and evaluated sentence classifier.
 
-    folder: RunFolder
-    description: Description
+    Attributes:
+        result: its ``results.json``.
+    """
+
     result: ClassifierResult
-
-    @property
-    def row(self) -> str:
-        """The name of the configuration."""
-        return self.description.row
-
-    @property
-    def seed(self) -> int:
-        """The seed of the training."""
-        return self.description.seed
 
     @property
     def task(self) -> str:
@@ -44,23 +37,24 @@ class ClassifierRun:
         return self.result.test
 
 
-def load_classifier_run(folder: RunFolder) -> ClassifierRun:
+def load_classifier(folder: RunFolder) -> FinishedClassifier:
     """Read the folder of a finished sentence classifier.
 
     Raises:
-        ConfigurationError: a record is missing or damaged.
+        ConfigurationError: it is missing, the run is not finished, or a record is damaged.
     """
-    return ClassifierRun(folder, folder.read_description(), folder.read_result())
+    require_finished(folder, folder.result)
+    return FinishedClassifier(folder, folder.read_description(), folder.read_result())
 
 
 def in_order(names: Iterable[str], wanted: Sequence[str] = ()) -> List[str]:
-    """Each name once: those wanted in their order, then the others as they come."""
+    """Each name once: the wanted ones in their order, then the others as they occur."""
     found = list(dict.fromkeys(names))
     return [name for name in wanted if name in found] + [n for n in found if n not in wanted]
 
 
 def over_seeds(
-    runs: Iterable[ClassifierRun], row: str, value: Callable[[Measures], Optional[float]]
+    runs: Iterable[FinishedClassifier], row: str, value: Callable[[Measures], Optional[float]]
 ) -> Optional[Spread]:
     """Mean and deviation of a measure over the seeds of a row; ``None`` if no run has it."""
     values = [value(run.measures) for run in runs if run.row == row]

@@ -1,38 +1,26 @@
-"""Finished translation runs: everything is read from the run's folder, nothing is computed."""
+"""Finished runs, as reports read them: everything is in the run's folder, nothing is computed."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Dict, List, Mapping, Sequence
 
 from capsnmt.errors import ConfigurationError
-from capsnmt.evaluation.document import Evaluation, OutputScores
 from capsnmt.runs.folder import RunFolder
-from capsnmt.runs.learning_curve import LearningCurve
-from capsnmt.runs.records import Description, RecordError
-
-# What fairseq keeps in a model's state without learning it.
-BUFFERS = ("version", "_float_tensor")
+from capsnmt.runs.records import Description
 
 
 @dataclass(frozen=True)
 class FinishedRun:
-    """A finished translation run.
+    """A finished run.
 
     Attributes:
         folder: its folder.
         description: its ``config.json``.
-        scores: its ``scores.json``: test set -> evaluation.
-        curve: its learning curve.
-        parameters: the number of learned parameters.
     """
 
     folder: RunFolder
     description: Description
-    scores: Mapping[str, Evaluation]
-    curve: LearningCurve
-    parameters: int
 
     @property
     def row(self) -> str:
@@ -44,109 +32,22 @@ class FinishedRun:
         """The seed of the training."""
         return self.description.seed
 
-    @property
-    def data(self) -> Path:
-        """The prepared data: where the run found it, or its new place if all was moved."""
-        recorded = Path(self.description.data or "data")
-        moved = self.folder.path.resolve().parents[1] / "data"
-        return moved if not recorded.is_dir() and moved.is_dir() else recorded
 
-    def output(self, test_set: str) -> OutputScores:
-        """The scores of this run on a test set.
+def require_finished(folder: RunFolder, results: Path) -> None:
+    """Raise unless a folder holds a finished run.
 
-        Raises:
-            KeyError: the test set was not scored, or not with this run.
-        """
-        return self.scores[test_set].system(self.row).outputs[0]
-
-
-def load_run(folder: RunFolder) -> FinishedRun:
-    """Read the folder of a finished translation run.
+    Args:
+        folder: the folder.
+        results: the record that the run's last stage writes.
 
     Raises:
-        ConfigurationError: it is missing, the run is not finished, or a file is damaged.
+        ConfigurationError: the folder or one of its records is missing.
     """
     if not folder.path.is_dir():
         raise ConfigurationError(f"{folder}: there is no such folder: give OUTPUT/ROW/seed-S")
-    for path in (folder.description, folder.scores):
+    for path in (folder.description, results):
         if not path.is_file():
             raise ConfigurationError(
                 f"{folder}: holds no finished run, {path.name} is missing: give OUTPUT/ROW/seed-S, "
                 f"or run the launcher's command again, it resumes the run"
             )
-    description, scores = folder.read_description(), folder.read_scores()
-    try:
-        run = FinishedRun(
-            folder,
-            description,
-            scores,
-            folder.read_learning_curve(),
-            count_parameters(folder.model(description)),
-        )
-        _check(run)
-    except ConfigurationError:
-        raise
-    except (KeyError, TypeError, ValueError) as error:
-        raise RecordError(f"{folder}: config.json or scores.json", error) from None
-    return run
-
-
-def count_parameters(path: Path) -> int:
-    """The number of learned parameters of a checkpoint's model; tied ones count once.
-
-    Raises:
-        CheckpointError: the file is missing or not a checkpoint.
-    """
-    from torch import Tensor
-
-    from capsnmt.checkpoints.storage import load_checkpoint
-
-    learned: Dict[int, int] = {
-        tensor.data_ptr(): tensor.numel()
-        for name, tensor in load_checkpoint(path)["model"].items()
-        if isinstance(tensor, Tensor) and name.rsplit(".", 1)[-1] not in BUFFERS
-    }
-    return sum(learned.values())
-
-
-def distinct_names(runs: Sequence[FinishedRun]) -> List[str]:
-    """The shortest names that differ: the row, then with the seed, else the folder."""
-    candidates = (
-        [run.row for run in runs],
-        [f"{run.row}, seed {run.seed}" for run in runs],
-        [str(run.folder) for run in runs],
-    )
-    return next((names for names in candidates if len(set(names)) == len(runs)), candidates[-1])
-
-
-def check_comparable(runs: Sequence[FinishedRun]) -> None:
-    """Raise unless all runs translated the same test sets.
-
-    Raises:
-        ConfigurationError: naming the two folders and what differs.
-    """
-    first = runs[0]
-    for run in runs[1:]:
-        for what, one, other in (
-            ("languages", first.description.languages, run.description.languages),
-            ("test sets", list(first.scores), list(run.scores)),
-        ):
-            if one != other:
-                raise ConfigurationError(
-                    f"{run.folder}: has the {what} {', '.join(other)}, but {first.folder} has "
-                    f"{', '.join(one)}: report them apart"
-                )
-    folders = [run.folder.path.resolve() for run in runs]
-    for number, folder in enumerate(folders):
-        if folder in folders[:number]:
-            raise ConfigurationError(f"{runs[number].folder}: is given twice: name each run once")
-
-
-def _check(run: FinishedRun) -> None:
-    """Read all that a report needs, so that an error comes before anything is written."""
-    _ = run.description.architecture, run.description.languages
-    for name in ("data", "versions", "device"):
-        if not getattr(run.description, name):
-            raise KeyError(name)
-    for test_set in run.scores:
-        run.output(test_set)

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Dict, Iterable, Optional
 
+from capsnmt.checksums import Checksums
 from capsnmt.evaluation.document import Evaluation, from_json
 from capsnmt.files import read_json, write_json
 from capsnmt.runs.learning_curve import LearningCurve, read_learning_curve
@@ -27,7 +28,7 @@ class RunFolder:
 
     @property
     def description(self) -> Path:
-        """What the run is, what it was made with."""
+        """The record of what the run is and how it was made."""
         return self.path / "config.json"
 
     @property
@@ -42,7 +43,7 @@ class RunFolder:
 
     @property
     def lock(self) -> Path:
-        """The lock of the launcher that works here."""
+        """The lock of the launcher that uses the folder."""
         return self.path / ".lock"
 
     @property
@@ -100,7 +101,7 @@ class RunFolder:
 
     @property
     def job(self) -> Path:
-        """The number of the SLURM job."""
+        """The record of the SLURM job."""
         return self.path / "job.json"
 
     def job_log(self, job: str) -> Path:
@@ -124,7 +125,7 @@ class RunFolder:
 
     @property
     def is_finished(self) -> bool:
-        """Whether the run has come to its end."""
+        """Whether the run is finished."""
         return self.scores.is_file() or self.result.is_file()
 
     def model(self, description: Description) -> Path:
@@ -158,6 +159,10 @@ class RunFolder:
             test_set: from_json(document, f"{self.scores}: {test_set}")
             for test_set, document in scores.items()
         }
+
+    def checksums(self) -> Checksums:
+        """The checksums of the files that the run reads; an unchanged file is read once."""
+        return Checksums(self.path)
 
     def write_scores(self, test_sets: Iterable[str]) -> None:
         """Collect the scores of all test sets in ``scores.json``."""

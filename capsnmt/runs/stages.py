@@ -1,4 +1,4 @@
-"""Completed stages: same command, same inputs, and outputs that are still as they were written."""
+"""Records of completed stages: their command, their inputs, and their unchanged outputs."""
 
 from __future__ import annotations
 
@@ -6,18 +6,19 @@ import hashlib
 import json
 import os
 from pathlib import Path
-from typing import Dict, Iterable, Protocol, Sequence
+from typing import Dict, Iterable, Optional, Protocol, Sequence
 
+from capsnmt.checksums import Checksums
 from capsnmt.files import read_json, sha256, write_json
 from capsnmt.runs.records import StageRecord
 
-# **D**: a file up to this size is identified by its checksum, so that one that is made again with
-# the same content changes nothing; a larger one, a checkpoint, by its size and time.
+# **D**: a file up to this size is identified by its checksum, so that making it again with the same
+# content changes nothing; a larger file, such as a checkpoint, by its size and time.
 CHECKSUM_BYTES = 1 << 24
 
 
 class Stage(Protocol):
-    """What a record needs to know of a stage."""
+    """The properties of a stage that its record depends on."""
 
     @property
     def name(self) -> str:
@@ -41,20 +42,23 @@ class StageRecords:
 
     Args:
         path: the file.
-        folders: folders that may be given relative or absolute; a stage is the same either way.
+        folders: folders whose relative and absolute paths are treated as equal.
+        checksums: the cache of the files' checksums; none by default.
     """
 
-    def __init__(self, path: Path, folders: Sequence[Path] = ()) -> None:
-        self.path, self.folders = path, folders
+    def __init__(
+        self, path: Path, folders: Sequence[Path] = (), checksums: Optional[Checksums] = None
+    ) -> None:
+        self.path, self.folders, self.checksums = path, folders, checksums
         self.reload()
 
     def reload(self) -> None:
-        """Read the file again, which another launcher may have written."""
+        """Read the file again; another launcher may have written it."""
         found = read_json(self.path) if self.path.exists() else {}
         self.records = {name: StageRecord(**record) for name, record in found.items()}
 
     def complete(self, stage: Stage) -> bool:
-        """Return whether a stage need not run again."""
+        """Return whether a stage is complete, with this command and these inputs."""
         if stage.name not in self.records or not all(path.exists() for path in stage.outputs):
             return False
         return self.records[stage.name] == self._record(stage)
@@ -63,6 +67,8 @@ class StageRecords:
         """Record that a stage has just been completed."""
         self.records[stage.name] = self._record(stage)
         write_json(self.path, {name: vars(record) for name, record in self.records.items()})
+        if self.checksums is not None:
+            self.checksums.save()
 
     def _record(self, stage: Stage) -> StageRecord:
         command = [self._absolute(word) for word in stage.argv]
@@ -71,7 +77,14 @@ class StageRecords:
         return StageRecord(key, self._signatures(stage.outputs))
 
     def _signatures(self, paths: Iterable[Path]) -> Dict[str, str]:
-        return {self._absolute(str(path)): _signature(path) for path in paths if path.exists()}
+        existing = [path for path in paths if path.exists()]
+        return {self._absolute(str(path)): self._signature(path) for path in existing}
+
+    def _signature(self, path: Path) -> str:
+        status = path.stat()
+        if status.st_size > CHECKSUM_BYTES:
+            return f"{status.st_size} bytes, {status.st_mtime_ns} ns"
+        return sha256(path) if self.checksums is None else self.checksums.of(path)
 
     def _absolute(self, word: str) -> str:
         """An argument, ``PATH`` or ``NAME=PATH``, with a path below the folders made absolute."""
@@ -80,10 +93,3 @@ class StageRecords:
             if path == folder or path.startswith(folder + os.sep):
                 return name + equals + os.path.abspath(path)
         return word
-
-
-def _signature(path: Path) -> str:
-    status = path.stat()
-    if status.st_size <= CHECKSUM_BYTES:
-        return sha256(path)
-    return f"{status.st_size} bytes, {status.st_mtime_ns} ns"

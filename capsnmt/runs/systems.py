@@ -8,7 +8,7 @@ from typing import Dict, List, Optional, Sequence
 from capsnmt.errors import ConfigurationError
 from capsnmt.evaluation.seeds import Spread, spread
 from capsnmt.runs.comparison import differences
-from capsnmt.runs.finished import FinishedRun, distinct_names
+from capsnmt.runs.translation import FinishedTranslation, distinct_names
 
 # The marks of Ampomah et al. 2020: p below 0.05, below 0.01.
 LEVELS = {"‡": 0.01, "†": 0.05}
@@ -19,7 +19,7 @@ class System:
     """A row of a table: all its runs, in the order of their seeds."""
 
     name: str
-    runs: Sequence[FinishedRun]
+    runs: Sequence[FinishedTranslation]
 
     @property
     def parameters(self) -> int:
@@ -70,12 +70,12 @@ class System:
         return next((mark for mark, level in LEVELS.items() if max(p_values) < level), "")
 
 
-def p_of(run: FinishedRun, test_set: str, metric: str = "bleu") -> Optional[float]:
+def p_of(run: FinishedTranslation, test_set: str, metric: str = "bleu") -> Optional[float]:
     """The p-value of a run against its baseline; ``None`` where it was not tested."""
     return run.output(test_set).score(metric).p_value
 
 
-def group(runs: Sequence[FinishedRun]) -> List[System]:
+def group(runs: Sequence[FinishedTranslation]) -> List[System]:
     """The systems of some runs, in the order of the first run of each.
 
     Runs of one row with one seed are different experiments, and stay apart.
@@ -84,7 +84,7 @@ def group(runs: Sequence[FinishedRun]) -> List[System]:
         ConfigurationError: runs of one row were trained with different settings, and no mean over
             their seeds would mean anything.
     """
-    rows: Dict[str, List[FinishedRun]] = {}
+    rows: Dict[str, List[FinishedTranslation]] = {}
     for run in runs:
         rows.setdefault(run.row, []).append(run)
     names = dict(zip((str(run.folder) for run in runs), distinct_names(runs)))
@@ -98,7 +98,7 @@ def group(runs: Sequence[FinishedRun]) -> List[System]:
     return systems
 
 
-def _check_same_training(runs: Sequence[FinishedRun]) -> None:
+def _check_same_training(runs: Sequence[FinishedTranslation]) -> None:
     first = runs[0]
     for run in runs[1:]:
         for key, one, other in differences(first.description, run.description):

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 import yaml
 
+from capsnmt.checksums import NAME
 from capsnmt.corpora.__main__ import main
-from capsnmt.corpora.checksums import NAME
 
 REAL_DATA = Path(
     os.environ.get("CAPSNMT_DATA", Path(__file__).resolve().parents[3] / "shared" / "data")

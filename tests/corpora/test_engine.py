@@ -7,9 +7,9 @@ import shutil
 
 import pytest
 
+from capsnmt.checksums import NAME
 from capsnmt.corpora import engine
 from capsnmt.corpora.__main__ import main
-from capsnmt.corpora.checksums import NAME
 from capsnmt.corpora.segmentation import METHODS
 from capsnmt.files import hexdigest
 from tests.corpora.conftest import recipe_of, tree, write_recipe
@@ -84,7 +84,7 @@ def test_a_file_is_read_again_only_if_it_has_changed(prepared, run, monkeypatch)
         read.append(path)
         return digest(path, algorithm)
 
-    monkeypatch.setattr("capsnmt.corpora.checksums.hexdigest", counted)
+    monkeypatch.setattr("capsnmt.checksums.hexdigest", counted)
     assert run(*arguments)[0] == 0
     assert read == []
     (folder / "raw" / "test.en").touch()

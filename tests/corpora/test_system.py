@@ -126,7 +126,7 @@ def test_a_failing_fairseq_preprocess_is_one_line(tmp_path):
 
 
 def test_the_recipe_knows_the_published_files(multi30k):
-    from capsnmt.corpora.checksums import has_checksum
+    from capsnmt.checksums import has_checksum
     from capsnmt.corpora.recipe import load_recipe
 
     files = load_recipe("multi30k").corpus.files

@@ -10,6 +10,7 @@ from typing import Any, Dict, List
 import pytest
 import torch
 
+from capsnmt import files
 from capsnmt.experiment import process
 from capsnmt.experiment.cli import main
 from capsnmt.experiment.config import available
@@ -150,6 +151,27 @@ def test_a_job_has_its_own_row_task_and_seed(project: Path, capsys: pytest.Captu
     ]
 
 
+def test_a_row_that_is_run_again_does_not_read_its_data_again(
+    project: Path, commands: List[List[str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read: List[str] = []
+
+    def hexdigest(path: Path, algorithm: str) -> str:
+        read.append(path.name)
+        return files.hexdigest(path, algorithm)
+
+    monkeypatch.setattr("capsnmt.checksums.hexdigest", hexdigest)
+    given = [*GIVEN, "--rows", "em", "--tasks", "WC"]
+    assert main(given) == 0
+    assert read.count(TASKS["WC"].file) == 1
+    read.clear()
+    assert main(given) == 0
+    assert read == []
+    (project / "senteval" / TASKS["WC"].file).write_text("tr\tI\ta\n", "utf-8")
+    assert main(given) == 2
+    assert read == [TASKS["WC"].file]
+
+
 @pytest.mark.parametrize(
     ("more", "message"),
     [
@@ -157,7 +179,7 @@ def test_a_job_has_its_own_row_task_and_seed(project: Path, capsys: pytest.Captu
         (["--rows", "em,em"], "--rows: 'em,em': give different names"),
         (["--config", "em"], "--rows and --config exclude each other"),
         (["--tasks", "Length"], "'Length': choose from SentLen"),
-        (["--baseline", "em"], "--baseline em: has no effect on a sentence classifier"),
+        (["--baseline", "em"], "--baseline em: has no effect on sentence classifiers"),
         (["--set", "average.best=2"], "average: has no effect on a sentence classifier"),
         (["--set", "train.batch-size=2"], "train.batch-size: set batch.sentences-per-update"),
         (["--set", "train.probing-task=WC"], "train.probing-task: give --tasks"),
@@ -180,7 +202,7 @@ def test_a_bad_setting_is_one_line(
 
 def test_flags_of_classifiers_have_no_effect_on_translation(capsys: pytest.CaptureFixture) -> None:
     assert main(["--config", "multi30k/baseline", "--cpu", "--tasks", "WC", "--dry-run"]) == 2
-    assert "--tasks WC: baseline is no probing experiment" in capsys.readouterr().err
+    assert "--tasks WC: baseline is not a probing experiment" in capsys.readouterr().err
 
 
 def prepare_commands(capsys: pytest.CaptureFixture, *flags: str) -> List[str]:

@@ -10,7 +10,7 @@ from fairseq import checkpoint_utils
 
 from capsnmt.checkpoints.recovery import LAST
 from capsnmt.experiment import launch, training
-from capsnmt.experiment.arguments import parser
+from capsnmt.experiment.arguments import parse
 from tests.commands import succeed
 from tests.support import PLUGIN, REPO
 
@@ -43,8 +43,7 @@ def test_the_yaml_trains_bit_for_bit_what_the_row_trains(prepared: Path, tmp_pat
     arguments += ["--output", str(tmp_path / "runs"), "--set", "batch.tokens-per-update=512"]
     for key, value in SMALL.values():
         arguments += ["--set", f"{key}={value}"]
-    args = parser().parse_args(arguments)
-    (run,) = launch.make_runs(args, launch.choose_device(1, None, None))
+    (run,) = launch.make_runs(parse(arguments), launch.choose_device(1, None, None))
     training.cli_main(list(run.train().arguments(training.__name__)))
 
     paths = [str(hydra), str(run.folder.last_checkpoint)]

@@ -14,9 +14,9 @@ from capsnmt.report import __main__ as report
 from capsnmt.report.elements import Mark, Table, pieces
 from capsnmt.report.result_section import results
 from capsnmt.runs.find import find_runs
-from capsnmt.runs.finished import load_run
 from capsnmt.runs.folder import RunFolder
 from capsnmt.runs.systems import group
+from capsnmt.runs.translation import load_translation
 from tests.report.finished_runs import write_log
 
 
@@ -57,7 +57,7 @@ def paths(folders: List[Path]) -> Tuple[List[Path], List[Path]]:
 
 def table(folders: List[Path]) -> List[List[str]]:
     """The cells of the results, as text."""
-    blocks = list(results(group([load_run(RunFolder(folder)) for folder in folders])))
+    blocks = list(results(group([load_translation(RunFolder(folder)) for folder in folders])))
     found = next(block for block in blocks if isinstance(block, Table))
     return [
         ["".join(getattr(piece, "text", piece) for piece in pieces(cell)) for cell in row]
@@ -89,7 +89,7 @@ def test_a_difference_is_marked_as_the_least_sure_seed_allows(
 def test_a_test_against_another_baseline_marks_nothing_and_is_reported(output: Path) -> None:
     folders = [output / "baseline/seed-1", output / "em_routing/seed-1"]
     edit(folders[1] / "scores.json", lambda scores: scores["test"].update(baseline="other"))
-    systems = group([load_run(RunFolder(folder)) for folder in folders])
+    systems = group([load_translation(RunFolder(folder)) for folder in folders])
     blocks = list(results(systems))
     assert not any(isinstance(piece, Mark) for row in blocks[0].rows for cell in row
                    for piece in pieces(cell))  # fmt: skip
@@ -116,13 +116,15 @@ def test_seeds_trained_otherwise_have_no_mean(output: Path) -> None:
     folders = seeds(output, "baseline", [20.0, 22.0], [1, 1])
     edit(folders[1] / "config.json", lambda config: config["settings"]["train"].update(lr=0.5))
     with pytest.raises(ConfigurationError, match=r"seed-2: was trained with train\.lr 0\.5, but"):
-        group([load_run(RunFolder(folder)) for folder in folders])
+        group([load_translation(RunFolder(folder)) for folder in folders])
 
 
 def test_one_seed_twice_is_two_experiments(output: Path) -> None:
     copy = output / "again/baseline/seed-1"
     shutil.copytree(output / "baseline/seed-1", copy)
-    systems = group([load_run(RunFolder(folder)) for folder in (output / "baseline/seed-1", copy)])
+    systems = group(
+        [load_translation(RunFolder(folder)) for folder in (output / "baseline/seed-1", copy)]
+    )
     assert [system.name for system in systems] == [str(output / "baseline/seed-1"), str(copy)]
 
 

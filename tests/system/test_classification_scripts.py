@@ -11,7 +11,7 @@ from typing import List
 import pytest
 
 from capsnmt.experiment import launch
-from capsnmt.experiment.arguments import parser
+from capsnmt.experiment.arguments import parse
 from tests.commands import environment
 from tests.support import REPO
 
@@ -65,8 +65,8 @@ def test_the_recorded_results_are_four_systems_on_three_tasks_and_with_three_see
     ],
 )
 def test_all_rows_are_the_papers_systems(flags: List[str], systems: int) -> None:
-    args = parser().parse_args([*flags, "--rows", "all"])
-    runs = launch.make_runs(args, launch.choose_device(1, None, None))
+    options = parse([*flags, "--rows", "all"])
+    runs = launch.make_runs(options, launch.choose_device(1, None, None))
     assert len({run.folder.path for run in runs}) == len(runs) == systems
     for run in runs:
         assert [stage.name for stage in run.evaluation()] == ["evaluate"]

@@ -14,7 +14,7 @@ import pytest
 
 from capsnmt.corpora.recipe import load_recipe
 from capsnmt.experiment import launch
-from capsnmt.experiment.arguments import parser
+from capsnmt.experiment.arguments import parse
 from capsnmt.experiment.run import Run
 from capsnmt.report import __main__ as report
 from tests.support import REPO
@@ -72,7 +72,7 @@ def test_help_names_every_flag() -> None:
 def run_of(command: List[str]) -> Run:
     """The run of a command of the launcher."""
     device = launch.choose_device(1, None, None)
-    (run,) = launch.make_runs(parser().parse_args(command[1:]), device)
+    (run,) = launch.make_runs(parse(command[1:]), device)
     return run
 
 
@@ -97,7 +97,7 @@ def test_every_pair_of_the_corpus_is_trained_twice_with_the_same_budget(
     ]  # fmt: skip
     assert {**experiments[0].settings, "arch": ""} == {**experiments[1].settings, "arch": ""}
     assert page[0] == "capsnmt.report"
-    output = parser().parse_args(baseline[1:]).output
+    output = parse(baseline[1:]).output
     rows = [output / each.row / "seed-3" for each in experiments]
     assert report.build_parser().parse_args(page[1:]).runs == rows
     assert list(tmp_path.iterdir()) == []

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Callable, Dict, Iterable, List, Optional, Sequence, Tuple
 
 from capsnmt.arguments import OneLineParser, positive, run_command
+from capsnmt.corpora.manifest import NAME as MANIFEST
 from capsnmt.errors import not_installed
 from capsnmt.files import atomic_writer, write_json
 from capsnmt.sentences.probing.builders import (
@@ -23,7 +24,6 @@ from capsnmt.sentences.probing.builders import (
 from capsnmt.sentences.probing.senteval import format_task
 from capsnmt.sentences.probing.tasks import TASKS
 
-MANIFEST = "manifest.json"
 BUILT = ("SentLen", "WC", "BShift")
 
 

@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import Dict, Optional, Sequence
 
 from capsnmt.arguments import OneLineParser, run_command
+from capsnmt.corpora.manifest import NAME as MANIFEST
 from capsnmt.errors import ConfigurationError, ExecutionError, not_installed
 from capsnmt.files import read_json, sha256, temporary_path, write_json
 from capsnmt.sentences.examples import read_fields
 from capsnmt.sentences.probing.senteval import FIELDS
 from capsnmt.sentences.probing.tasks import TASKS, ProbingTask, require_task
 
-MANIFEST = "manifest.json"
 DESCRIPTION = "SentEval's probing tasks (Conneau et al. 2018)"
 ADDRESS = "https://raw.githubusercontent.com/facebookresearch/SentEval/main/data/probing/"
 RETRIES = 2

@@ -1,4 +1,4 @@
-"""The folder of a prepared corpus, as runs and reports read it."""
+"""The folder that data preparation writes, as experiments and reports read it."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Dict, Mapping
 
+from capsnmt.corpora.manifest import NAME
 from capsnmt.errors import ConfigurationError
 from capsnmt.files import read_json
 
@@ -33,8 +34,17 @@ class PreparedData:
 
     @property
     def manifest(self) -> Path:
-        """The record of how each file was made; written last."""
-        return self.folder / "manifest.json"
+        """The record of how each file was made; it is written last."""
+        return self.folder / NAME
+
+    @property
+    def binarised(self) -> Path:
+        """The data-bin of fairseq."""
+        return self.folder / "bin"
+
+    def dictionary(self, language: str) -> Path:
+        """The dictionary of a language."""
+        return self.binarised / f"dict.{language}.txt"
 
     def raw(self, test_set: str, language: str) -> Path:
         """The text of a test set as it was published."""

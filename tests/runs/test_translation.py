@@ -1,4 +1,4 @@
-"""What is read of a finished run."""
+"""What is read from a finished translation run."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from capsnmt.checkpoints.storage import save_checkpoint
-from capsnmt.runs.finished import count_parameters
+from capsnmt.runs.translation import count_parameters
 from tests.support import SYSTEMS, build_system
 
 

@@ -7,7 +7,7 @@ import os
 
 import pytest
 
-from capsnmt.corpora.checksums import NAME, Checksums, has_checksum
+from capsnmt.checksums import NAME, Checksums, has_checksum
 
 CONTENT = b"one\n"
 
@@ -31,7 +31,7 @@ def test_both_algorithms_are_those_of_hashlib(path):
 
 
 def test_an_unchanged_file_is_not_read_unless_the_cache_is_not_trusted(path, monkeypatch):
-    monkeypatch.setattr("capsnmt.corpora.checksums.hexdigest", lambda *_: "read")
+    monkeypatch.setattr("capsnmt.checksums.hexdigest", lambda *_: "read")
     assert Checksums(path.parent).of(path) == hashlib.sha256(CONTENT).hexdigest()
     assert Checksums(path.parent, trust=False).of(path) == "read"
 

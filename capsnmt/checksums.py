@@ -28,14 +28,14 @@ def files_below(folder: Path) -> list[Path]:
 
 
 class Checksums:
-    """The checksums of the files that a preparation reads and writes.
+    """The checksums of the files that a preparation or a run reads and writes.
 
     ``.checksums.json`` stores each checksum with the file's size, times and inode; a file whose
-    status is unchanged is not read again. It is a cache: ``manifest.json``, which is the same after
-    every run, holds none of this, and a lost cache costs one more reading.
+    status is unchanged is not read again. It is a cache: records that must be the same after every
+    run, such as ``manifest.json``, hold none of it, and a lost cache costs one more reading.
 
     Args:
-        folder: the output folder of the preparation.
+        folder: the output folder of the preparation or run.
         trust: whether checksums on disk are used; if not, every file is read again.
     """
 
