@@ -14,16 +14,8 @@ import torch
 import yaml
 
 from capsnmt.errors import ConfigurationError
-from capsnmt.experiment import config
 from capsnmt.experiment.config import Experiment, load
-from capsnmt.experiment.flags import (
-    argv,
-    check_arch,
-    check_average,
-    check_generate,
-    check_owned,
-    check_train,
-)
+from capsnmt.experiment.flags import argv
 from capsnmt.experiment.rows import (
     PLAIN,
     SUFFIXES,
@@ -34,7 +26,7 @@ from capsnmt.experiment.rows import (
     relative_speed,
 )
 from scripts.parameter_formulas import extra_parameters
-from tests.support import PLUGIN, REPO, TASK, parse
+from tests.support import REPO, TASK, parse
 
 ROWS = load_rows()
 DATASETS = sorted({row.dataset for row in ROWS.values()})
@@ -128,18 +120,6 @@ def test_a_row_is_compared_with_the_transformer_of_the_same_training(key: str) -
     assert settings_of(row) == settings_of(dataclasses.replace(baseline, papers=row.papers))
     assert baseline.flags.items() <= row.flags.items()
     assert row.flags != baseline.flags
-
-
-@pytest.mark.parametrize("key", CONFIGURATIONS)
-def test_a_configuration_is_complete_and_has_no_flag_unknown_to_fairseq(key: str) -> None:
-    chosen = experiment(key)
-    config.require_complete(chosen)
-    check_owned(chosen)
-    check_arch(chosen)
-    check_average(chosen)
-    data = ["data", "--user-dir", PLUGIN]
-    check_train(chosen, [*data, "--arch", chosen["arch"], *argv(chosen["train"])])
-    check_generate(chosen, [*data, "--path", "model.pt", *argv(chosen["generate"])])
 
 
 @functools.cache
