@@ -1,4 +1,4 @@
-"""A whole experiment by its real commands: killed, damaged, stopped, and still the same end."""
+"""A complete experiment by its real commands: killed, damaged and stopped, with equal results."""
 
 from __future__ import annotations
 
@@ -7,17 +7,19 @@ import json
 import os
 import re
 import signal
-import subprocess
-import sys
 import time
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Dict, Iterator, List
+from tempfile import TemporaryDirectory
+from typing import Any, Dict, Iterator, List, Optional
 
 import pytest
 
 from capsnmt.checkpoints.recovery import LAST, num_updates
 from capsnmt.checkpoints.storage import load_checkpoint
 from capsnmt.experiment.cli import main
+from tests import forked
+from tests.commands import environment
 from tests.experiment.test_process import _wait_for_end
 
 UPDATES = 40
@@ -62,36 +64,59 @@ def command(prepared: Path, tmp_path_factory: pytest.TempPathFactory) -> List[st
     return [*arguments, "--cpu", "--threads", "1", "--output", str(folder / "runs")]
 
 
-def start(command: List[str]) -> subprocess.Popen[str]:
-    return subprocess.Popen(
-        [sys.executable, "-m", "capsnmt.experiment", *command],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+class Launcher:
+    """``python -m capsnmt.experiment`` as a process whose output is read while it runs."""
+
+    def __init__(self, command: List[str], folder: Path) -> None:
+        output, self.errors = folder / "output", folder / "errors"
+        self.errors.touch()
+        os.mkfifo(output)
+        streams = [Path(os.devnull), output, self.errors]
+        self.process = forked.start("capsnmt.experiment", command, environment(), streams)
+        self.output = output.open(encoding="utf-8")
+
+    def updates(self) -> Iterator[int]:
+        """The number of updates in each line of progress."""
+        for line in self.output:
+            if line.startswith("  update "):
+                yield int(line.split()[1].partition("/")[0])
+
+    def send(self, signum: int) -> None:
+        assert self.process.pid is not None
+        os.kill(self.process.pid, signum)
+
+    def end(self) -> Optional[int]:
+        """Read the output up to its end; return the exit status."""
+        self.output.read()
+        self.process.join()
+        return self.process.exitcode
+
+    def kill(self) -> None:
+        """Kill it while it runs a command, and wait until that has ended, too."""
+        path = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children")
+        while not (children := path.read_text(encoding="utf-8").split()):
+            time.sleep(0.01)
+        self.send(signal.SIGKILL)
+        self.process.join()
+        for child in children:
+            _wait_for_end(int(child))
 
 
-def updates(launcher: subprocess.Popen[str]) -> Iterator[int]:
-    """The number of updates in each line of progress."""
-    assert launcher.stdout is not None
-    for line in launcher.stdout:
-        if line.startswith("  update "):
-            yield int(line.split()[1].partition("/")[0])
-
-
-def kill(launcher: subprocess.Popen[str]) -> None:
-    """Kill a launcher while it runs a command, and wait for the end of that, too."""
-    path = Path(f"/proc/{launcher.pid}/task/{launcher.pid}/children")
-    while not (children := path.read_text(encoding="utf-8").split()):
-        time.sleep(0.01)
-    launcher.send_signal(signal.SIGKILL)
-    launcher.wait()
-    for child in children:
-        _wait_for_end(int(child))
+@contextmanager
+def started(command: List[str]) -> Iterator[Launcher]:
+    """Start the launcher; kill it if the test fails before its end."""
+    with TemporaryDirectory() as folder:
+        launcher = Launcher(command, Path(folder))
+        try:
+            yield launcher
+        finally:
+            launcher.output.close()
+            launcher.process.kill()
+            launcher.process.join()
 
 
 def results(folder: Path) -> Dict[str, Any]:
-    """What a run is made for, without the times and speeds that fairseq writes beside it."""
+    """The results of a run, without the times and speeds that fairseq records with them."""
     generated = (folder / "generate-news.txt").read_text(encoding="utf-8").splitlines()
     averaged = load_checkpoint(folder / "averaged.pt")["model"]
     return {
@@ -112,32 +137,31 @@ def snapshot(folder: Path) -> Dict[str, int]:
 
 
 @pytest.mark.system
-def test_killed_damaged_and_stopped_training_ends_as_if_nothing_happened(
+def test_a_killed_damaged_and_stopped_run_ends_with_the_results_of_an_uninterrupted_one(
     command: List[str], capsys: pytest.CaptureFixture
 ):
     folder = Path(command[-1]) / "tiny" / "seed-1"
     last = folder / "checkpoints" / LAST
 
-    with start(command) as launcher:
-        told = next(done for done in updates(launcher) if done >= 10)
-        kill(launcher)
+    with started(command) as launcher:
+        reported = next(done for done in launcher.updates() if done >= 10)
+        launcher.kill()
     assert num_updates(last) >= 8
 
     # Killed again, while fairseq copies its checkpoint to checkpoint_last.pt.
     os.truncate(last, last.stat().st_size // 2)
-    with start(command) as launcher:
-        resumed = next(updates(launcher))
-        launcher.send_signal(signal.SIGINT)
-        _output, errors = launcher.communicate(timeout=120)
-    assert launcher.returncode == 130
+    with started(command) as launcher:
+        resumed = next(launcher.updates())
+        launcher.send(signal.SIGINT)
+        assert launcher.end() == 130
+        errors = launcher.errors.read_text(encoding="utf-8")
     assert errors.splitlines()[-1] == "stopped by SIGINT: the same command resumes"
     assert 8 < resumed <= num_updates(last) < UPDATES
 
     for stage in ("average", "generate news", "score news"):
-        with start(command) as launcher:
-            assert launcher.stdout is not None
-            lines = list(itertools.takewhile(f"-- {stage}\n".__ne__, launcher.stdout))
-            kill(launcher)
+        with started(command) as launcher:
+            lines = list(itertools.takewhile(f"-- {stage}\n".__ne__, launcher.output))
+            launcher.kill()
         trained = "complete" if stage != "average" else "resuming"
         assert any(line.startswith(f"-- train: {trained}") for line in lines)
 
@@ -147,9 +171,9 @@ def test_killed_damaged_and_stopped_training_ends_as_if_nothing_happened(
     assert num_updates(folder / "averaged.pt") == UPDATES
     logged = [json.loads(line) for line in (folder / "train.log").read_text().splitlines()]
     inner = [int(stats["num_updates"]) for stats in logged if "num_updates" in stats]
-    # A launcher that is killed has not written the lines that its training had just said.
+    # A killed launcher has not written the last lines of its training.
     missing = sorted(set(range(2, UPDATES + 1, 2)) - set(inner))
-    assert missing in ([], [told + 2], [told + 2, told + 4])
+    assert missing in ([], [reported + 2], [reported + 2, reported + 4])
     hypotheses = (folder / "generate-news.txt").read_text(encoding="utf-8").splitlines()
     assert sum(line.startswith("H-") for line in hypotheses) == 6
     assert set(json.loads((folder / "scores.json").read_text())) == {"news"}
@@ -159,14 +183,14 @@ def test_killed_damaged_and_stopped_training_ends_as_if_nothing_happened(
 
     elsewhere = folder.parents[1].with_name("never-interrupted")
     assert main([*command[:-1], str(elsewhere)]) == 0
-    whole = elsewhere / "tiny" / "seed-1"
-    assert results(folder) == results(whole)
+    uninterrupted = elsewhere / "tiny" / "seed-1"
+    assert results(folder) == results(uninterrupted)
     capsys.readouterr()
 
     before = snapshot(folder)
     assert main(command) == 0
-    told = capsys.readouterr().out
-    assert told.count(": complete") == 4, told
+    output = capsys.readouterr().out
+    assert output.count(": complete") == 4, output
     assert snapshot(folder) == before
 
     config = (folder / "config.json").read_text(encoding="utf-8")
@@ -180,7 +204,7 @@ def test_killed_damaged_and_stopped_training_ends_as_if_nothing_happened(
 
 
 @pytest.mark.system
-def test_data_that_is_not_what_the_configuration_says_is_told(
+def test_data_that_differ_from_the_configuration_are_refused(
     command: List[str], capsys: pytest.CaptureFixture, tmp_path: Path
 ):
     elsewhere = ["--output", str(tmp_path)]
