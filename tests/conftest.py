@@ -1,9 +1,9 @@
-"""The order of the tests."""
+"""The order of the tests, and what several of them share."""
 
 from __future__ import annotations
 
 import os
-from typing import List
+from typing import Iterator, List
 
 import pytest
 
@@ -24,3 +24,17 @@ def pytest_collection_modifyitems(items: List[pytest.Item]) -> None:
         for worker in range(workers)
         for item in (*long[worker::workers], *short[worker::workers])
     ]
+
+
+@pytest.fixture
+def bf16_machine(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Let every CPU compute in bf16: torch emulates the instructions that it has not."""
+    from capsnmt.modules import autocast
+
+    cached = autocast.bf16_obstacle, autocast.evaluates_in_bf16
+    for function in cached:
+        function.cache_clear()
+    monkeypatch.setattr(autocast, "cpu_flags", lambda: ["fpu", "avx512_bf16"])
+    yield
+    for function in cached:
+        function.cache_clear()

@@ -20,6 +20,7 @@ from torch import Tensor, nn
 from capsnmt.checkpoints.interchange import resumes_from
 from capsnmt.criterions.chunked_cross_entropy import chunked_cross_entropy
 from capsnmt.errors import ConfigurationError
+from capsnmt.modules.autocast import autocast_of
 
 logger = logging.getLogger(__name__)
 
@@ -142,15 +143,17 @@ class ChunkedLabelSmoothedCrossEntropyCriterion(LabelSmoothedCrossEntropyCriteri
             return super().compute_loss(model, net_output, sample, reduce=reduce)
         features = net_output[0][:, self.ignore_prefix_size :]
         target = sample["target"][:, self.ignore_prefix_size :]
-        loss, nll, correct = chunked_cross_entropy(
-            features,
-            unwrapped(model.model).decoder.output_projection.weight,
-            target,
-            self.eps,
-            self.padding_idx,
-            self.loss_chunk_tokens,
-            count_correct=self.report_accuracy,
-        )
+        decoder = unwrapped(model.model).decoder
+        with autocast_of(decoder, getattr(decoder, "autocast", "none")):  # fairseq's has none
+            loss, nll, correct = chunked_cross_entropy(
+                features,
+                decoder.output_projection.weight,
+                target,
+                self.eps,
+                self.padding_idx,
+                self.loss_chunk_tokens,
+                count_correct=self.report_accuracy,
+            )
         model.accuracy = correct, target.ne(self.padding_idx).sum()
         return loss, nll
 

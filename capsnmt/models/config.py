@@ -8,6 +8,7 @@ from typing import Any, Dict, Optional, Tuple, Type
 
 from fairseq.dataclass import FairseqDataclass
 
+from capsnmt.modules.autocast import AUTOCASTS
 from capsnmt.modules.capsule_attention import DECODER_ROUTINGS, ENCODER_ROUTINGS
 from capsnmt.modules.head_aggregation import ROUTINGS
 from capsnmt.modules.layer_aggregation import LAYER_AGGREGATIONS
@@ -141,6 +142,19 @@ class CapsuleRoutingConfig(FairseqDataclass):
 
 
 @dataclass
+class PrecisionConfig(FairseqDataclass):
+    """Precision of the matrix products."""
+
+    autocast: str = field(
+        default="none",
+        metadata={
+            "help": f"precision of the matrix products: {', '.join(AUTOCASTS)}; none is that of "
+            "the parameters"
+        },
+    )
+
+
+@dataclass
 class InitialisationConfig(FairseqDataclass):
     """Initial parameters from a checkpoint (Dou et al. 2019 started from a trained baseline)."""
 
@@ -158,6 +172,7 @@ MECHANISMS: Tuple[Type[FairseqDataclass], ...] = (
     LayerAggregationConfig,
     MultiLayerAttentionConfig,
     CapsuleRoutingConfig,
+    PrecisionConfig,
     InitialisationConfig,
 )
 

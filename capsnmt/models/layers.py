@@ -13,6 +13,7 @@ from fairseq.modules.transformer_layer import (
 
 from capsnmt.models.selection import aggregates_heads, routes_scores
 from capsnmt.modules.attention import Attention, BlockAttention
+from capsnmt.modules.autocast import autocast_forward
 from capsnmt.modules.capsule_attention import CapsuleAttention
 from capsnmt.modules.disagreement import checkpoint_layer
 from capsnmt.modules.head_aggregation import HeadAggregation
@@ -138,6 +139,8 @@ class TransformerDecoderLayer(TransformerDecoderLayerBase):
 def wrap_layer(layer: nn.Module, cfg: Any) -> nn.Module:
     """Apply activation checkpointing and sharding, as fairseq does to its own layers."""
     if cfg.checkpoint_activations:
+        if cfg.autocast != "none":  # the backward pass runs the layer again, outside of the stack
+            layer.forward = autocast_forward(layer.forward, layer, cfg.autocast)
         layer = checkpoint_layer(layer, offload_to_cpu=cfg.offload_activations)
     # a checkpointed layer is always a separate shard, whatever its size
     return fsdp_wrap(

@@ -22,6 +22,7 @@ from capsnmt.checkpoints.initialisation import initialise_from
 from capsnmt.errors import ConfigurationError
 from capsnmt.models.config import MECHANISMS
 from capsnmt.models.layers import TransformerDecoderLayer, TransformerEncoderLayer, wrap_layer
+from capsnmt.modules.autocast import autocast_of, require_bf16
 from capsnmt.modules.layer_aggregation import TransparentMixture, layer_aggregation
 from capsnmt.modules.layer_drop import DecoderLayerDrop, EncoderLayerDrop
 
@@ -61,6 +62,7 @@ class TransformerEncoder(TransformerEncoderBase):
         self.numbers = itertools.count(1)
         super().__init__(cfg, *args, **kwargs)
         del self.numbers
+        self.autocast: str = cfg.autocast
         self.layer_aggregation = stack_aggregation(cfg, "encoder")
         self.transparent: Optional[nn.Module] = None
         if cfg.layer_aggregation == "transparent":
@@ -88,7 +90,18 @@ class TransformerEncoder(TransformerEncoderBase):
                 f"--mlmha-mask-source: {self.masked_source}: sources are masked at generation "
                 f"only: train without it, then set it by --model-overrides"
             )
+        if mode:
+            require_bf16(self.autocast, next(self.parameters()).device.type)
         return super().train(mode)
+
+    def forward(self, *args: Any, **kwargs: Any) -> Dict[str, List[Optional[Tensor]]]:
+        """Encode under ``--autocast``; the output is as precise as the embedding."""
+        with autocast_of(self, self.autocast):
+            encoded = super().forward(*args, **kwargs)
+        encoded["encoder_out"] = [
+            encoded["encoder_out"][0].type_as(encoded["encoder_embedding"][0])
+        ]
+        return encoded
 
     def forward_scriptable(
         self,
@@ -132,9 +145,15 @@ class TransformerDecoder(TransformerDecoderBase):
         self.numbers = itertools.count(1)
         super().__init__(cfg, *args, **kwargs)
         del self.numbers
+        self.autocast: str = cfg.autocast
         self.layer_aggregation = stack_aggregation(cfg, "decoder")
         if self.layer_aggregation is not None and self.decoder_layerdrop > 0:
             self.layers = DecoderLayerDrop(self.decoder_layerdrop, self.layers.children())
+
+    def forward(self, *args: Any, **kwargs: Any) -> Tuple[Tensor, Dict]:
+        """Decode under ``--autocast``; it includes the output projection."""
+        with autocast_of(self, self.autocast):
+            return super().forward(*args, **kwargs)
 
     def build_decoder_layer(self, cfg: Any, no_encoder_attn: bool = False) -> nn.Module:
         return wrap_layer(TransformerDecoderLayer(cfg, next(self.numbers), no_encoder_attn), cfg)

@@ -22,6 +22,7 @@ from capsnmt.models.config import (
     switches,
 )
 from capsnmt.models.selection import parse_attentions, parse_layers
+from capsnmt.modules.autocast import AUTOCASTS
 from capsnmt.modules.capsule_attention import DECODER_ROUTINGS, ENCODER_ROUTINGS
 from capsnmt.modules.layer_aggregation import LAYER_AGGREGATIONS
 from capsnmt.routing.backend import BACKENDS, check_backend
@@ -35,6 +36,7 @@ CHOICES: Dict[str, Tuple[str, ...]] = {
     "capsule_routing_encoder": ENCODER_ROUTINGS,
     "capsule_routing_decoder": DECODER_ROUTINGS,
     "routing_backend": BACKENDS,
+    "autocast": AUTOCASTS,
 }
 
 

@@ -21,7 +21,15 @@ from capsnmt.sentences.validation import decoder_options
 NOT_OF_THE_ENCODER = {
     *("dropout", "attention_dropout", "activation_dropout", "relu_dropout", "encoder_layerdrop"),
     *("encoder_embed_path", "checkpoint_activations", "offload_activations", "init_from"),
-    *("min_params_to_wrap", "routing_backend", "encoder", "decoder", "quant_noise", "export"),
+    *(
+        "min_params_to_wrap",
+        "routing_backend",
+        "autocast",
+        "encoder",
+        "decoder",
+        "quant_noise",
+        "export",
+    ),
     *("encoder_layers_to_keep", "char_inputs"),
 }
 

@@ -86,6 +86,18 @@ def test_every_flag_of_fairseqs_criterion_acts_alike(settings: Dict[str, Any], c
     )
 
 
+@pytest.mark.usefixtures("bf16_machine")
+def test_under_autocast_the_projection_is_bf16_as_fairseqs() -> None:
+    model = train("--autocast", "bf16")
+    outcomes = outcome(ours(), model), outcome(theirs(), model)
+    likelihoods = [logs["nll_loss"] for _, _, logs, _ in outcomes]
+    torch.testing.assert_close(*likelihoods, rtol=1e-6, atol=0)  # 1e-4 if the product were fp32
+    for name, expected in outcomes[1][3].items():
+        assert outcomes[0][3][name].dtype == torch.float32
+        error = (outcomes[0][3][name] - expected).norm()
+        assert error <= 0.02 * expected.norm() + 5e-3, name
+
+
 def test_the_loss_of_a_projection_of_its_own() -> None:
     model = untied(train())
     assert obstacle(model) is None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any, Dict, List, Tuple
 
 import pytest
@@ -243,15 +244,20 @@ def test_activation_checkpointing_changes_no_gradient() -> None:
     torch.testing.assert_close(*results)
 
 
-@pytest.mark.parametrize("dtype", HALF)
-@pytest.mark.parametrize("autocast", [False, True])
-def test_half_precision_is_finite_and_measured_in_single(
-    dtype: torch.dtype, autocast: bool
-) -> None:
+@pytest.mark.parametrize(
+    ("dtype", "how"),
+    [
+        *itertools.product(HALF, ["converted", "autocast"]),
+        (torch.bfloat16, "--autocast"),
+    ],
+)
+def test_half_precision_is_finite_and_measured_in_single(dtype: torch.dtype, how: str) -> None:
     model = train()
     exact = criterion(**ALL)(model, SAMPLE)[2]
-    with torch.autocast("cpu", dtype, enabled=autocast):
-        loss, _, logs = criterion(**ALL)(model if autocast else model.to(dtype), SAMPLE)
+    if how == "--autocast":
+        model.encoder.autocast = model.decoder.autocast = "bf16"
+    with torch.autocast("cpu", dtype, enabled=how == "autocast"):
+        loss, _, logs = criterion(**ALL)(model.to(dtype) if how == "converted" else model, SAMPLE)
     assert loss.isfinite()
     assert all(g.isfinite().all() for g in gradients(model, loss).values())
     for name, value in logs.items():

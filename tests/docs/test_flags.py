@@ -34,6 +34,7 @@ SECTIONS = {
     "Multi-layer attention": [config.MultiLayerAttentionConfig],
     "Capsule-routing self-attention": [config.CapsuleRoutingConfig],
     "Routing": [config.RoutingConfig],
+    "Precision": [config.PrecisionConfig],
     "Initialisation": [config.InitialisationConfig],
     "Loss": [ChunkedLabelSmoothedCrossEntropyCriterionConfig],
     "Disagreement": [LabelSmoothedCrossEntropyWithDisagreementCriterionConfig],

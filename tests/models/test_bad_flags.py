@@ -32,6 +32,7 @@ BAD = {
     "negative capsules": ((*HEADS, "--head-capsules", "-4"), "-4", "1, 2, 4, 8, 16"),
     "no iterations": ((*HEADS, "--routing-iterations", "0"), "0", "1 or more"),
     "unknown backend": ((*HEADS, "--routing-backend", "fast"), "'fast'", "auto, eager, compiled"),
+    "unknown autocast": (("--autocast", "fp8"), "'fp8'", "none, bf16"),
     "capsules of nothing": (("--head-capsules", "4"), "--head-capsules 4", "no effect"),
     "iterations of nothing": (("--routing-iterations", "5"), "--routing-iterations 5", "no effect"),
     "norm of nothing": (("--head-capsule-norm",), "--head-capsule-norm", "no effect"),

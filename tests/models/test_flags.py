@@ -136,6 +136,11 @@ REACHES = {
         lambda model: {m.iterations for k in ROUTING_MODULES for m in modules(model, k).values()},
         {5},
     ),
+    "--autocast bf16": (
+        (),
+        lambda model: {model.encoder.autocast, model.decoder.autocast},
+        {"bf16"},
+    ),
     "--routing-backend eager": (
         (*HEADS, *LAYERS, *CAPSULES),
         lambda model: {m.backend for k in ROUTING_MODULES for m in modules(model, k).values()},

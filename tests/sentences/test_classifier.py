@@ -64,6 +64,8 @@ def test_half_precision_is_finite_and_close_to_fp32(name: str) -> None:
             cast = loss_of(model)
         for loss in (low, cast):
             assert abs(loss.item() - full) < 0.03 * full, dtype
+    model.encoder.autocast = "bf16"
+    assert abs(loss_of(model).item() - full) < 0.03 * full
 
 
 @every_system

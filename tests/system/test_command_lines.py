@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import statistics
 from pathlib import Path
 from typing import Callable, List
 
@@ -11,6 +12,7 @@ import pytest
 import torch
 
 from capsnmt.checkpoints.storage import load_checkpoint
+from capsnmt.modules.autocast import bf16_obstacle
 from tests.commands import (
     ON_CPU,
     SYSTEMS,
@@ -34,6 +36,13 @@ def losses(log: str) -> list:
 
 LAST = "checkpoint_last.pt"
 UPDATES = 6
+# all mechanisms at once are trained, resumed, averaged and decoded in bf16 where the CPU has it
+IN_FP32 = ["--model-overrides", "{'autocast': 'none'}"]
+BF16 = [] if bf16_obstacle("cpu") else ["--autocast", "bf16"]
+FLAGS = {
+    name: (arch, [*flags, *(BF16 if name == "everything" else [])])
+    for name, (arch, flags) in SYSTEMS.items()
+}
 
 
 @pytest.fixture(scope="session")
@@ -42,7 +51,7 @@ def trained(corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[
 
     def folder_of(system: str) -> Path:
         def make(folder: Path) -> None:
-            arch, flags = SYSTEMS[system]
+            arch, flags = FLAGS[system]
             log = train(corpus / "bin", folder, arch, UPDATES, *flags)
             (folder / "train.log").write_text(log, "utf-8")
 
@@ -55,7 +64,7 @@ def trained(corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[
 def test_train_resume_validate_average_and_generate(
     system: str, corpus: Path, trained: Callable[[str], Path], tmp_path: Path
 ) -> None:
-    data, (arch, flags) = corpus / "bin", SYSTEMS[system]
+    data, (arch, flags) = corpus / "bin", FLAGS[system]
     through = trained(system)
     (tmp_path / LAST).write_bytes((through / "checkpoint_1_2.pt").read_bytes())
     resumed = train(data, tmp_path, arch, UPDATES, *flags)
@@ -92,8 +101,11 @@ def decoding(checkpoint: Path) -> List[object]:
 def test_standard_input_is_translated_and_scored_as_the_test_set(
     corpus: Path, trained: Callable[[str], Path], tmp_path: Path
 ) -> None:
-    """With all mechanisms at once; scoring reads text and does not depend on the system."""
-    data, generation = corpus / "bin", decoding(trained("everything") / LAST)
+    """With all mechanisms at once; scoring reads text and does not depend on the system.
+
+    In fp32, where the same sentence in another batch has the same translation.
+    """
+    data, generation = corpus / "bin", [*decoding(trained("everything") / LAST), *IN_FP32]
     generated = succeed("fairseq_cli.generate", data, *generation, "--gen-subset", "test")
     source = (corpus / "test.en").read_text("utf-8")
     assert hypotheses(
@@ -110,6 +122,20 @@ def test_standard_input_is_translated_and_scored_as_the_test_set(
     (system,) = json.loads((tmp_path / "scores.json").read_text("utf-8"))["systems"]
     assert system["name"] == "system"
     assert f"{system['bleu']['score']:.2f}" in scored
+
+
+@pytest.mark.skipif(not BF16, reason="this CPU has no bf16")
+def test_a_checkpoint_trained_in_bf16_is_decoded_in_it_unless_overridden(
+    corpus: Path, trained: Callable[[str], Path]
+) -> None:
+    checkpoint = decoding(trained("everything") / LAST)
+    in_bf16, in_fp32 = (
+        scores(succeed("fairseq_cli.generate", corpus / "bin", *checkpoint, *overrides))
+        for overrides in ([], IN_FP32)
+    )
+    assert in_bf16 != in_fp32
+    # this model has learnt little, and near-equal hypotheses may change places
+    assert statistics.mean(in_bf16) == pytest.approx(statistics.mean(in_fp32), abs=0.05)
 
 
 def test_a_bad_flag_is_one_line_and_leaves_nothing(corpus: Path, tmp_path: Path) -> None:

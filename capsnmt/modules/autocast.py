@@ -1,0 +1,110 @@
+"""Autocast inside the model (``--autocast``): matrix products in bf16, everything else in fp32.
+
+fairseq's ``--bf16`` is for TPUs and its ``--amp`` for GPUs. Inside encoder and decoder, autocast
+works on every device, and training, validation, generation and scoring compute the same. Parameters
+and their gradients, the residual stream, softmax, LayerNorm, routing and the loss stay in fp32, so
+no loss scaling is needed.
+
+**D**: the checkpoint has the setting, so that it is evaluated as it was trained. A device without
+bf16 instructions evaluates it in fp32, with a warning, and refuses to train it: it would emulate
+them, more slowly than fp32.
+"""
+
+from __future__ import annotations
+
+import functools
+import logging
+import platform
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Any, Callable, ContextManager, List, Optional
+
+import torch
+from torch import Tensor, nn
+
+from capsnmt.errors import ConfigurationError
+
+AUTOCASTS = ("none", "bf16")
+CPU_INFO = Path("/proc/cpuinfo")
+CPU_FLAGS = frozenset({"avx512_bf16", "amx_bf16", "bf16"})  # x86, x86, ARM
+
+logger = logging.getLogger(__name__)
+
+
+@functools.cache
+def bf16_obstacle(device_type: str) -> Optional[str]:
+    """Return why a device should not compute in bf16, or None."""
+    if device_type == "cuda":
+        capability = torch.cuda.get_device_capability()
+        if capability >= (8, 0):
+            return None
+        return f"a GPU of compute capability {capability[0]}.{capability[1]} has no bf16, 8.0 has"
+    if device_type == "cpu":
+        if CPU_FLAGS & set(cpu_flags()):
+            return None
+        return f"this CPU ({platform.machine()}) has no bf16 instructions"
+    return f"device type {device_type} is not supported"
+
+
+def cpu_flags() -> List[str]:
+    """Return the features of the CPU; none where the system does not list them."""
+    # torch 2.2 does not tell; newer versions have a private function for each feature
+    if not CPU_INFO.is_file():
+        return []
+    return CPU_INFO.read_text(encoding="utf-8", errors="replace").split()
+
+
+def require_bf16(autocast: str, device_type: str) -> None:
+    """Raise if a model with this ``--autocast`` should not be trained on the device.
+
+    Raises:
+        ConfigurationError: naming the obstacle.
+    """
+    obstacle = None if autocast == "none" else bf16_obstacle(device_type)
+    if obstacle is not None:
+        raise ConfigurationError(f"--autocast {autocast}: {obstacle}: use --autocast none")
+
+
+@functools.cache
+def evaluates_in_bf16(device_type: str) -> bool:
+    """Return whether the device computes in bf16; warn once if it does not."""
+    obstacle = bf16_obstacle(device_type)
+    if obstacle is not None:
+        logger.warning(f"--autocast bf16: {obstacle}: the model is evaluated in fp32")
+    return obstacle is None
+
+
+def autocast_of(model: nn.Module, autocast: str) -> ContextManager[Any]:
+    """Return the context in which a part of the model runs.
+
+    Args:
+        model: the part; the precision and the device of its first parameter count.
+        autocast: the value of ``--autocast``.
+
+    Raises:
+        ConfigurationError: the parameters are not fp32 (fp64 is left alone).
+    """
+    if autocast == "none":
+        return nullcontext()
+    parameter: Tensor = next(model.parameters())
+    if parameter.dtype == torch.float64:
+        return nullcontext()
+    if parameter.dtype != torch.float32:
+        raise ConfigurationError(
+            f"--autocast {autocast}: the parameters are {parameter.dtype}, not fp32: drop --fp16, "
+            f"or give --autocast none (at generation --model-overrides \"{{'autocast': 'none'}}\")"
+        )
+    if not evaluates_in_bf16(parameter.device.type):
+        return nullcontext()
+    return torch.autocast(parameter.device.type, dtype=torch.bfloat16)
+
+
+def autocast_forward(forward: Callable[..., Any], module: nn.Module, autocast: str) -> Any:
+    """Return the forward function of a module, run under autocast wherever it is called from."""
+
+    @functools.wraps(forward)
+    def wrapped(*args: Any, **kwargs: Any) -> Any:
+        with autocast_of(module, autocast):
+            return forward(*args, **kwargs)
+
+    return wrapped

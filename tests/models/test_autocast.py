@@ -1,0 +1,141 @@
+"""``--autocast bf16``: near fp32 for every system, in training, evaluation and decoding."""
+
+from __future__ import annotations
+
+import copy
+
+import pytest
+import torch
+from fairseq.sequence_generator import SequenceGenerator
+
+from capsnmt.errors import ConfigurationError
+from capsnmt.modules import autocast
+from tests.models.test_properties import every_system, loss_of
+from tests.support import (
+    FIRST,
+    PAD,
+    TASK,
+    assert_every_parameter_learns,
+    batch,
+    build,
+    build_system,
+    forward,
+    sentences,
+    shifted,
+)
+
+pytestmark = pytest.mark.usefixtures("bf16_machine")
+BF16 = ("--autocast", "bf16")
+SOURCES, TARGETS = sentences(5, 3), sentences(4, 2, seed=1)
+
+
+def distance(ours: torch.Tensor, theirs: torch.Tensor) -> float:
+    """Return the mean distance of logits or scores, which have about unit variance."""
+    return (ours.float() - theirs.float()).abs().mean().item()
+
+
+@every_system
+def test_training_is_near_fp32_and_every_parameter_learns_in_fp32(name: str) -> None:
+    model, full = build_system(name, *BF16).train(), build_system(name).train()
+    loss = loss_of(model)
+    loss.backward()
+    assert abs(loss.item() - loss_of(full).item()) < 0.02 * loss.item()
+    assert_every_parameter_learns(model)
+    assert {p.dtype for p in model.parameters()} == {p.grad.dtype for p in model.parameters()}
+
+
+@every_system
+def test_padding_decoding_and_later_words_change_no_more_than_rounding(name: str) -> None:
+    model = build_system(name, *BF16)
+    with torch.no_grad():
+        alone = [forward(model, [one], [other])[0] for one, other in zip(SOURCES, TARGETS)]
+        model.encoder.autocast = model.decoder.autocast = "none"
+        full = [forward(model, [one], [other])[0] for one, other in zip(SOURCES, TARGETS)]
+        model.encoder.autocast = model.decoder.autocast = "bf16"
+        # routing enlarges rounding errors, in some systems with random parameters very much
+        allowed = 0.03 + 2 * max(map(distance, alone, full))
+        for left_pad in (True, False):
+            source, target = batch(SOURCES, left_pad), batch(TARGETS, left_pad=False)
+            together = model(source, source.ne(PAD).sum(1), shifted(target))[0]
+            for row, own in zip(together, alone):
+                assert distance(row[: len(own)], own) < allowed
+        changed = TARGETS[0].clone()
+        changed[2] = FIRST + (changed[2] - FIRST + 1) % 20
+        (other,) = forward(model, SOURCES[:1], [changed])
+        torch.testing.assert_close(other[:3], alone[0][:3], atol=0, rtol=0)
+
+        scored = copy.deepcopy(model)  # the generator prepares its models for decoding, for good
+        generator = SequenceGenerator([model], TASK.target_dictionary, beam_size=2, max_len_b=4)
+        source = batch(SOURCES, left_pad=True)
+        sample = {"net_input": {"src_tokens": source, "src_lengths": source.ne(PAD).sum(1)}}
+        for one, hypotheses in zip(SOURCES, generator.generate([model], sample)):
+            tokens = hypotheses[0]["tokens"]
+            scores = forward(scored, [one], [tokens]).log_softmax(-1, dtype=torch.float32)[0]
+            expected = scores.gather(-1, tokens[:, None]).squeeze(-1)
+            assert distance(hypotheses[0]["positional_scores"], expected) < allowed
+
+
+def record_dtypes(model: torch.nn.Module) -> dict:
+    """Return the dtypes of every module's outputs, by name; calls from now on fill it."""
+    dtypes: dict = {}
+
+    def hook(name: str, output: object) -> None:
+        output = output[0] if isinstance(output, tuple) else output
+        if isinstance(output, torch.Tensor):
+            dtypes.setdefault(name, []).append(output.dtype)
+
+    for name, module in model.named_modules():
+        module.register_forward_hook(lambda _, __, output, name=name: hook(name, output))
+    return dtypes
+
+
+def test_the_products_are_bf16_and_the_rest_is_not() -> None:
+    model = build("transformer_em_routing", *BF16)
+    dtypes = record_dtypes(model)
+    assert forward(model, SOURCES, TARGETS).dtype == torch.bfloat16
+    norms = {name: of for name, of in dtypes.items() if name.endswith("layer_norm")}
+    assert len(norms) == 10
+    for name in (*norms, "encoder.layers.0", "decoder.layers.1", "encoder.embed_tokens"):
+        assert set(dtypes[name]) == {torch.float32}, name
+    for name in ("encoder.layers.0.fc1", "encoder.layers.0.self_attn", "decoder.layers.1.fc2"):
+        assert set(dtypes[name]) == {torch.bfloat16}, name
+
+
+def test_double_precision_is_left_alone() -> None:
+    logits = [
+        forward(build("transformer_em_routing", *flags).double(), SOURCES, TARGETS)
+        for flags in ((), BF16)
+    ]
+    torch.testing.assert_close(*logits, atol=0, rtol=0)
+
+
+def test_activation_checkpointing_repeats_the_layers_in_bf16() -> None:
+    model = build("transformer_mlmha", *BF16, "--checkpoint-activations").train()
+    dtypes = record_dtypes(model)
+    loss_of(model).backward()
+    for name in ("encoder.layers.0.fc1", "decoder.layers.1.encoder_attn.q_proj"):
+        assert dtypes[name] == [torch.bfloat16] * 2, name
+
+
+def test_half_precision_parameters_are_refused_in_one_line() -> None:
+    with pytest.raises(
+        ConfigurationError, match=r"not fp32: drop --fp16, .*'autocast': 'none'"
+    ) as e:
+        forward(build("capsnmt_transformer", *BF16).half(), SOURCES, TARGETS)
+    assert "\n" not in str(e.value)
+
+
+def test_a_cpu_without_bf16_does_not_train_and_evaluates_in_fp32_with_a_warning(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(autocast, "cpu_flags", lambda: ["fpu", "avx512f"])
+    autocast.bf16_obstacle.cache_clear()
+    autocast.evaluates_in_bf16.cache_clear()
+    model = build("capsnmt_transformer", *BF16)
+    with caplog.at_level("WARNING"):
+        logits = [forward(m, SOURCES, TARGETS) for m in (model, build("capsnmt_transformer"))]
+    torch.testing.assert_close(*logits, atol=0, rtol=0)
+    (warning,) = [r.getMessage() for r in caplog.records if "bf16" in r.getMessage()]
+    assert "no bf16 instructions: the model is evaluated in fp32" in warning
+    with pytest.raises(ConfigurationError, match=r"--autocast bf16: .* use --autocast none"):
+        model.train()
