@@ -1,4 +1,4 @@
-"""Resuming a run of fairseq's criterion or optimizer with ours that computes the same, and back."""
+"""Resume runs of fairseq's criterion or optimizer with our equivalent, and the reverse."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ T = TypeVar("T", bound=type)
 
 
 def resumes_from(original: Type) -> Callable[[T], T]:
-    """Let the runs of a class and of fairseq's original resume from each other's checkpoints.
+    """Allow runs of a class and of fairseq's original to resume from each other's checkpoints.
 
     fairseq refuses to resume if the names of the classes of criterion and optimizer differ from
     those in the checkpoint. It also refuses to register two classes of one name, so ours takes the

@@ -19,7 +19,7 @@ def average_checkpoints(paths: Sequence[Path]) -> Dict[str, Any]:
     memory at a time.
 
     **D**: the optimizer's state and the moving average of the weights belong to one checkpoint, so
-    the result does not have them. Everything else of the last checkpoint stays.
+    the result does not have them. All other entries of the last checkpoint are kept.
 
     Args:
         paths: at least one checkpoint of the same model.

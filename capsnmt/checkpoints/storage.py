@@ -3,8 +3,8 @@
 A fairseq checkpoint is a pickle that holds more than tensors: an ``argparse.Namespace`` (the
 model's arguments, unless the run was configured by hydra), and numpy arrays and scalars wherever a
 metric logged some (``--eval-bleu`` logs its n-gram counts). torch >= 2.6 refuses both by default;
-older versions unpickle anything, including code. Here all versions behave alike: they load what
-torch's own ``weights_only`` allows and :func:`safe_globals`, nothing else.
+older versions unpickle anything, including code. Here all versions do the same: they load
+what torch's own ``weights_only`` allows and :func:`safe_globals`, nothing else.
 """
 
 from __future__ import annotations

@@ -178,7 +178,7 @@ def _unpack(archive: Path, stream: IO[bytes], patterns: Sequence[str], folder: P
 
 
 def check_complete(path: Path) -> None:
-    """Read an archive or a gzip file to its end; look whether any other file is a web page.
+    """Read an archive or a gzip file to its end; check that any other file is not a web page.
 
     Raises:
         ConfigurationError: it is damaged, or a web page that a server sent instead of the file.

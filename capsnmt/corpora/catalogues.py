@@ -62,10 +62,10 @@ class Catalogues:
         return {"train": PER_MILLE - sum(self.held_out.values()), **self.held_out}
 
     def check(self, language: str, where: str) -> None:
-        """Accept every language: the catalogues tell their languages only when they are read."""
+        """Accept every language: the languages are known only when the catalogues are read."""
 
     def settings(self) -> dict[str, Any]:
-        """Return all that decides the pairs apart from the packages' contents."""
+        """Return everything that determines the pairs except the packages' contents."""
         return {
             "packages": list(self.packages),
             "locales": list(self.locales),

@@ -31,7 +31,7 @@ class Step:
         settings: everything else that the outputs depend on, as JSON.
         run: writes each output to the path it is given; may return notes (JSON).
         tools: distributions whose versions are recorded.
-        command: the command that does it; by default that of the preparation.
+        command: the command of the step; by default that of the preparation.
     """
 
     name: str
@@ -62,7 +62,7 @@ class Manifest:
 
     Args:
         folder: the output folder.
-        header: what is recorded about the preparation as a whole.
+        header: what is recorded about the entire preparation.
         verify: read every file again instead of trusting the checksums of unchanged files.
     """
 
@@ -125,7 +125,7 @@ class Manifest:
             os.replace(self.folder / NAME, temporary_path(self.folder / NAME))
 
     def save(self) -> None:
-        """Record what is done so far, for a run that resumes after a kill."""
+        """Record the completed steps, for a run that resumes after a kill."""
         self._write(temporary_path(self.folder / NAME))
 
     def close(self, order: list[str]) -> None:

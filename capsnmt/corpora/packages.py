@@ -12,7 +12,7 @@ from capsnmt.corpora.console import say
 from capsnmt.corpora.sources import Store
 from capsnmt.errors import ConfigurationError, ExecutionError
 
-# The wheels are data: which Python could import them does not matter, but pip asks.
+# The wheels are data: no Python imports them, but pip requires a version.
 WHEEL_PYTHON = "3.12"
 
 

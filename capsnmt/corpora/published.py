@@ -123,7 +123,7 @@ class Published:
         return self.alone.get(next(iter(names)), "") if len(names) == 1 else ""
 
     def check(self, language: str, origin: str) -> None:
-        """Raise a ConfigurationError, starting with `origin`, unless all of `language` is there."""
+        """Raise a ConfigurationError, starting with `origin`, unless all of `language` exists."""
         check_names(self.files)
         self._check_files(origin)
         for split, piece in self._pieces():
@@ -182,7 +182,7 @@ class Published:
         return ((split, piece) for split, pieces in self.splits.items() for piece in pieces)
 
     def settings(self) -> dict[str, Any]:
-        """Return all that decides the pairs apart from the files' contents."""
+        """Return everything that determines the pairs except the files' contents."""
         return {
             "splits": {
                 split: [

@@ -1,4 +1,4 @@
-"""Recipes: YAML files that say what a corpus consists of and how it is prepared."""
+"""Recipes: YAML files that define a corpus and its preparation."""
 
 from __future__ import annotations
 
@@ -39,13 +39,13 @@ class Corpus(Protocol):
         """Raise a ConfigurationError, starting with ``where``, if a language is missing."""
 
     def settings(self) -> dict[str, Any]:
-        """Return all that decides the pairs apart from the sources' contents."""
+        """Return everything that determines the pairs except the sources' contents."""
 
     def fetch(self, store: Store, languages: tuple[str, str]) -> dict[str, Path]:
         """Return the files of the corpus by name; fetch those that the store lacks."""
 
     def members(self, name: str, languages: tuple[str, str]) -> list[str]:
-        """Return the patterns of members to unpack from a file; empty if it is no archive."""
+        """Return the patterns of members to unpack from a file; empty if it is not an archive."""
 
     def warning(self) -> str:
         """Return a warning about training on this corpus; usually empty."""

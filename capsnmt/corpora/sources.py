@@ -48,7 +48,7 @@ class Store:
         mirrors: URLs of folders that are tried first, for every file.
         first_use: file -> SHA-256 at its first download, for files without a known checksum.
         note: called with each file of the cache and whether the recipe has its checksum.
-        match: tells whether a file has a checksum.
+        match: returns whether a file has a checksum.
     """
 
     folder: Path

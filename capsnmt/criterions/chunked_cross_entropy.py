@@ -13,8 +13,8 @@ For the features :math:`h` of a token, the projection :math:`W`, the scores :mat
 
 This is fairseq's ``label_smoothed_nll_loss``. The weights of :math:`\mathrm{lse}` add up to 1, so
 the gradient needs the scores of one chunk at a time, and the pass that computes the loss also
-leaves :math:`\partial \mathcal{L} / \partial h` and :math:`\partial \mathcal{L} / \partial W`
-behind. The scores ``[tokens, V]`` never exist at once, neither here nor in the backward pass.
+computes :math:`\partial \mathcal{L} / \partial h` and :math:`\partial \mathcal{L} / \partial W`.
+The scores ``[tokens, V]`` never exist at once, neither here nor in the backward pass.
 """
 
 from __future__ import annotations
@@ -139,7 +139,7 @@ class _Chunks:
         self.correct = torch.zeros((), dtype=torch.long, device=features.device)
         self.d_features: Optional[Tensor] = None
         self.d_weight: Optional[Tensor] = None
-        # allocated once: a CPU would map memory anew for every chunk, a tenth of the time
+        # allocated once: a CPU would map memory again for every chunk, a tenth of the time
         shape = (min(chunk_tokens, len(features)), words)
         self.scores = features.new_empty(shape)
         self.log_probs = features.new_empty(shape, dtype=self.dtype)

@@ -91,8 +91,9 @@ class _FeaturesOf:
 class ChunkedLabelSmoothedCrossEntropyCriterion(LabelSmoothedCrossEntropyCriterion):
     """fairseq's criterion: same values, gradients, logs and flags, with less memory and time.
 
-    See :mod:`capsnmt.criterions.chunked_cross_entropy`. Where that cannot be (:func:`obstacle`),
-    and for unreduced losses, fairseq's own code runs; a log message gives the reason.
+    See :mod:`capsnmt.criterions.chunked_cross_entropy`. Where chunks are impossible
+    (:func:`obstacle`) and for unreduced losses, fairseq's own code runs; a log message gives the
+    reason.
 
     Raises:
         ConfigurationError: the size of the chunks is negative.
@@ -160,7 +161,7 @@ class ChunkedLabelSmoothedCrossEntropyCriterion(LabelSmoothedCrossEntropyCriteri
     def compute_accuracy(
         self, model: Any, net_output: Any, sample: Dict[str, Any]
     ) -> Tuple[Tensor, Tensor]:
-        """Return the numbers of right tokens and of all tokens."""
+        """Return the numbers of correct tokens and of all tokens."""
         if not isinstance(model, _FeaturesOf):
             return super().compute_accuracy(model, net_output, sample)
         assert model.accuracy is not None, "the loss is computed first"

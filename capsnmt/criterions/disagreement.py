@@ -33,7 +33,7 @@ class DisagreementPenalty:
         weight: ``--disagreement-weight``, lambda.
 
     Raises:
-        ConfigurationError: a term or an attention is unknown, or the weight is no finite number
+        ConfigurationError: a term or an attention is unknown, or the weight is not a finite number
             >= 0.
     """
 

@@ -71,7 +71,7 @@ class LabelSmoothedCrossEntropyWithDisagreementCriterion(ChunkedLabelSmoothedCro
     tokens.
 
     Raises:
-        ConfigurationError: a term or an attention is unknown, or the weight is no finite number
+        ConfigurationError: a term or an attention is unknown, or the weight is not a finite number
             >= 0.
     """
 

@@ -56,7 +56,7 @@ class SentenceClassificationCriterion(FairseqCriterion):
     means over the ratios of batches.
 
     Raises:
-        ConfigurationError: a term is unknown, or the weight is no number >= 0 or has no effect.
+        ConfigurationError: a term is unknown, or the weight is not a number >= 0 or has no effect.
     """
 
     def __init__(

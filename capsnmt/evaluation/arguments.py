@@ -1,4 +1,4 @@
-"""The command line of ``capsnmt-evaluate``. Importing it is free of the libraries that score."""
+"""The command line of ``capsnmt-evaluate``; it does not import the libraries that score."""
 
 from __future__ import annotations
 

@@ -49,7 +49,7 @@ def check_folder(folder: Path) -> None:
         return
     if not folder.is_dir() or not _is_ours(folder):
         raise ConfigurationError(
-            f"--compare-mt {folder} exists and is no report of compare-mt written by this command: "
+            f"--compare-mt {folder} exists and is not a report of compare-mt by this command: "
             "name another folder"
         )
 

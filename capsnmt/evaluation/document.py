@@ -238,7 +238,7 @@ def from_json(value: Any, name: str) -> Evaluation:
         name: how error messages refer to the document.
 
     Raises:
-        ConfigurationError: the value is no document of ``capsnmt-evaluate``.
+        ConfigurationError: the value is not a document of ``capsnmt-evaluate``.
     """
     try:
         lengths = value.get("lengths")

@@ -66,7 +66,7 @@ def evaluate(systems: Sequence[str], settings: EvaluationSettings) -> Evaluation
     if tokens is None and settings.compare_mt is not None:
         raise ConfigurationError(
             "--compare-mt compares words, and this target language does not separate them by "
-            "spaces: give --tokenized-reference FILE and systems that are tokenised alike"
+            "spaces: give --tokenized-reference FILE and systems with the same tokenisation"
         )
 
     metrics = build_metrics(target_lang, reference)
@@ -178,6 +178,6 @@ def check_json_target(path: Path) -> None:
         ours = False
     if not ours:
         raise ConfigurationError(
-            f"--json {path} exists and is no report of this command: name another file, or put a "
-            "bare --json last"
+            f"--json {path} exists and is not a report of this command: name another file, or put "
+            "a bare --json last"
         )

@@ -75,7 +75,7 @@ def parse_generate_output(lines: Iterable[str], name: str) -> GenerateOutput:
         if number in texts[kind] and (kind in "ST" or number != current):
             raise ConfigurationError(
                 f"{name}: sentence {number} is repeated ({kind}-{number}): it holds more than "
-                "one decoding; score each alone"
+                "one decoding; score each separately"
             )
         current = number
         texts[kind].setdefault(number, text)
@@ -119,7 +119,8 @@ def _in_order(texts: Dict[int, str], kind: str, name: str, count: int) -> List[s
         shown = ", ".join(map(str, missing[:SHOWN])) + (", ..." if len(missing) > SHOWN else "")
         raise ConfigurationError(
             f"{name}: {len(missing)} of the sentences 0..{count - 1} have no {kind}- line "
-            f"({shown}): decode the whole test set, with --required-batch-size-multiple 1 (without "
-            "it some fairseqs drop the last batch), not --skip-invalid-size-inputs-valid-test"
+            f"({shown}): decode the entire test set, with --required-batch-size-multiple 1 "
+            "(without it some fairseqs drop the last batch) and without "
+            "--skip-invalid-size-inputs-valid-test"
         )
     return [texts[number] for number in range(count)]

@@ -46,7 +46,7 @@ def paired_bootstrap(
         The scores of each system by metric, in the order given.
 
     Raises:
-        ValueError: the seed is below 1; sacreBLEU takes 0 for no seed.
+        ValueError: the seed is below 1; sacreBLEU treats 0 as no seed.
     """
     from sacrebleu.significance import PairedTest
 

@@ -94,7 +94,7 @@ def tokens_of(
     moses = MosesTokenizer(lang=lang)
 
     def tokenize(line: str) -> str:
-        # escaping would change every token alike on both sides, and no score
+        # escaping would change tokens on both sides in the same way, and no score
         return moses.tokenize(line, escape=False, return_str=True)
 
     return Tokens(

@@ -43,7 +43,7 @@ def load_classifier(path: Path, data: Optional[Path] = None) -> Tuple[Any, Class
     name = settings.get("_name")
     if not issubclass(tasks.TASK_REGISTRY.get(name, object), ClassificationTask):
         raise ConfigurationError(
-            f"{path}: a checkpoint of --task {name}, which classifies no sentences: give one of "
+            f"{path}: a checkpoint of --task {name}, not of a sentence classifier: give one of "
             f"--task probing or --task logical_inference"
         )
     task = tasks.setup_task(OmegaConf.create(settings))
@@ -101,7 +101,7 @@ def evaluate(
 
 
 def describe(measures: Measures) -> str:
-    """The measures of one split as text: a line, and one for each bucket."""
+    """Return the measures of a split as text: a line for all examples, and one for each bucket."""
     lines = [
         f"accuracy {measures.accuracy:.2f}  macro-F1 {measures.macro_f1:.2f}  "
         f"majority {measures.majority:.2f}  ({measures.examples:,} examples)"
@@ -132,11 +132,13 @@ def main(arguments: Optional[Sequence[str]] = None) -> None:
     """
     parser = OneLineParser(prog="python -m capsnmt.experiment.classify", description=__doc__)
     parser.add_argument("checkpoint", type=Path, help="a checkpoint of probing, logical_inference")
-    parser.add_argument("--data", type=Path, help="folder with the data (default: in training)")
+    parser.add_argument(
+        "--data", type=Path, help="folder with the data (default: that of the training)"
+    )
     parser.add_argument("--splits", type=split_names, default=["test"], help="comma list")
     parser.add_argument("--json", type=Path, help="write all measures to this file")
-    parser.add_argument("--max-tokens", type=positive, default=8192, help="of a batch")
-    parser.add_argument("--cpu", action="store_true", help="even where there is a GPU")
+    parser.add_argument("--max-tokens", type=positive, default=8192, help="tokens of a batch")
+    parser.add_argument("--cpu", action="store_true", help="use the CPU even if there is a GPU")
     options = parser.parse_args(arguments)
     result = evaluate(
         options.checkpoint, options.splits, options.data, options.max_tokens, options.cpu

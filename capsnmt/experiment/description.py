@@ -1,4 +1,4 @@
-"""What a run is made with, as its folder records it."""
+"""The description of a run that its folder records."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from capsnmt.runs.records import Description
 
 
 def describe(run: Run, vocabulary: Mapping[str, str]) -> Description:
-    """Describe a run: the resolved configuration and everything it ran with.
+    """Describe a run: its resolved configuration, device, command and versions.
 
     Args:
         run: the run.
@@ -41,7 +41,7 @@ def describe(run: Run, vocabulary: Mapping[str, str]) -> Description:
 
 
 def versions() -> Dict[str, str]:
-    """The versions that decide what a run computes."""
+    """Return the versions that determine what a run computes."""
     fairseq = [
         f"{name} {importlib.metadata.version(name)}"
         for name in ("ve-fairseq", "fairseq")

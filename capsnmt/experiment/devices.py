@@ -1,4 +1,4 @@
-"""What an experiment runs on, and the batch that makes the update the same on any device."""
+"""Devices, and the split of a batch that makes the update the same on all of them."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ class Batch:
         )
         if not rounded:
             return text
-        return f"{text}, {rounded:,} fewer than the {self.wanted:,} that they do not divide"
+        return f"{text}, {rounded:,} fewer than the configured {self.wanted:,}"
 
 
 def choose_device(
@@ -94,14 +94,14 @@ def choose_device(
     nodes: int = 1,
     check: bool = True,
 ) -> Device:
-    """Return the device of the flags; without any, one GPU if there is one, else the CPU.
+    """Return the device that the flags ask for; by default one GPU if there is one, else the CPU.
 
     Args:
         cpu: the value of ``--cpu``, the processes on a CPU.
         gpus: the value of ``--gpus``.
         threads: the value of ``--threads``.
         nodes: the value of ``--nodes``.
-        check: whether this machine must have the GPUs; a dry run or a job is for another one.
+        check: whether this machine must have the GPUs; a dry run or a job may be for another one.
 
     Raises:
         ConfigurationError: more GPUs than there are.
@@ -132,8 +132,8 @@ def split_batch(per_update: int, most: int, workers: int, unit: str = "tokens") 
     >>> split_batch(25000, 4096, 2).update_freq
     4
     >>> print(split_batch(25000, 4096, 7))
-    24,997 tokens per update = 3,571 tokens x 7 device(s) x 1 accumulated, 3 fewer than the 25,000 \
-that they do not divide
+    24,997 tokens per update = 3,571 tokens x 7 device(s) x 1 accumulated, 3 fewer than the \
+configured 25,000
 
     Args:
         per_update: tokens or sentences of an update.
@@ -156,7 +156,7 @@ def train_prefix(device: Device, python: str) -> List[str]:
     """Return the program and the first arguments that start a training on the device."""
     training = ["-m", TRAINING]
     if device.nodes > 1:
-        # D: one task a node, which starts its own processes: fairseq's way on SLURM.
+        # D: one task a node, which starts its own processes: as fairseq does on SLURM.
         step = [f"--nodes={device.nodes}", f"--ntasks={device.nodes}", "--ntasks-per-node=1"]
         return ["srun", *step, "--kill-on-bad-exit=1", python, *training]
     if device.gpus > 1:

@@ -63,7 +63,7 @@ def check_owned(experiment: Experiment) -> None:
     """Raise if a configuration sets a flag that the launcher decides.
 
     Raises:
-        ConfigurationError: naming the flag and where to say it instead.
+        ConfigurationError: naming the flag and what to do instead.
     """
     for section in ("train", "generate"):
         for name in experiment[section] or {}:

@@ -1,4 +1,4 @@
-"""What a run will do, as a script that a person can check and a shell can run."""
+"""The plan of a run: a script that a person can check and a shell can run."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def script(run: Run) -> str:
 
 
 def header(run: Run) -> List[str]:
-    """What the run is, how its update is split, and where its files will be, as comments."""
+    """Return the run, the split of its update and the places of its files, as comments."""
     files: Dict[str, str] = {
         "data": f"{run.data_folder} (manifest.json says how each file was made)",
         "training": f"{run.folder.checkpoints}, {run.folder.train_log.name}",
@@ -45,12 +45,12 @@ def header(run: Run) -> List[str]:
 
 
 def exports(run: Run) -> List[str]:
-    """The variables of the commands, as lines of a script."""
+    """Return the variables of the commands, as lines of a script."""
     return [
         f"export {name}={shlex.quote(value)}" for name, value in environment(run.device).items()
     ]
 
 
 def data_steps(run: Run) -> List[str]:
-    """What the preparation of the data does, as comments."""
+    """Return the steps of the data preparation, as comments."""
     return [line for step in run.data_steps() for line in _wrapper.wrap(step)]

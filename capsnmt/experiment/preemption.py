@@ -1,9 +1,9 @@
-"""A training that can be asked to stop: it finishes its update, saves and ends.
+"""Training that stops on request: it finishes its update, saves and ends.
 
 fairseq saves at fixed updates only, and a signal kills it. Three functions of its training loop are
-wrapped. The one of an epoch starts to listen; the one after each update saves and stops; the one of
-``--patience`` keeps its count in the checkpoint, which fairseq forgets. A save on request validates
-nothing: the result of a training must not depend on when it was interrupted.
+wrapped: the one for an epoch starts to listen for requests; the one after each update saves and
+stops; the one for ``--patience`` keeps its count in the checkpoint, which fairseq does not. A save
+on request does not validate: the result of a training must not depend on when it was interrupted.
 """
 
 from __future__ import annotations
@@ -27,7 +27,8 @@ from capsnmt.checkpoints.storage import load_checkpoint
 logger = logging.getLogger(__name__)
 
 ASKING = frozenset({signal.SIGTERM, signal.SIGUSR1})
-# The cause of a request is a number that processes can compare: a signal's, this, or 0 for none.
+# The cause of a request is a number, so that processes can compare it: that of a signal, this one,
+# or 0 for no request.
 BY_FILE = 1
 # Where the state of the task has the best validation result and the validations since then.
 PATIENCE = "patience"
@@ -40,7 +41,7 @@ class Request:
         self.signum: Optional[int] = None
 
     def listen(self) -> None:
-        """Take signals as requests from now on.
+        """Treat signals as requests from now on.
 
         SLURM sends a signal to every process of a job. The workers that load data are forked from
         this process; SIGTERM would end them, and the training with them. They inherit the mask that
@@ -65,8 +66,8 @@ class Request:
 def outlive() -> None:
     """Ignore stop signals here; the child processes handle them.
 
-    The signals are blocked, which child processes inherit. The handler that does nothing is for
-    threads that libraries started before: a signal would otherwise end the process through them.
+    The signals are blocked, which child processes inherit. The handler does nothing; it
+    keeps a signal from ending the process through a thread that a library started earlier.
     """
     for signum in ASKING:
         signal.signal(signum, lambda *_: None)
@@ -85,8 +86,8 @@ def agree(cause: int, trainer: Any) -> int:
 class PatienceCount:
     """fairseq's function for ``--patience``, with its count in the state of the task.
 
-    fairseq keeps the count in attributes of its function, and no checkpoint has them: a training
-    that was interrupted would go on for longer than one that was not.
+    fairseq keeps the count in attributes of its function, which no checkpoint saves: an interrupted
+    training would continue for longer than an uninterrupted one.
 
     Args:
         stops_early: fairseq's function.
@@ -117,12 +118,12 @@ class PatienceCount:
         self.task.state.merge_state_dict({PATIENCE: state})
 
     def is_exhausted(self, patience: int) -> bool:
-        """Whether a training with this count has ended."""
+        """Return whether a training with this count has ended."""
         return 0 < patience <= getattr(self, "num_runs", 0)
 
 
 def main(cfg: Any) -> None:
-    """Train in one process and stop when asked; before the first update a signal kills.
+    """Train in one process and stop on request; before the first update a signal kills.
 
     Args:
         cfg: fairseq's configuration, as ``fairseq_cli.train.main`` takes it.
@@ -169,7 +170,7 @@ def main(cfg: Any) -> None:
     finally:
         fairseq_train.train, fairseq_train.validate_and_save = epoch, after_update
         fairseq_train.should_stop_early = stops_early
-        # At its end Python waits for the workers that load data, after a SIGTERM that they block.
+        # On exit Python sends the workers that load data SIGTERM, which they block, and waits.
         for worker in multiprocessing.active_children():
             worker.kill()
             worker.join()

@@ -1,4 +1,4 @@
-"""Child processes that end with this one, and whose output is read line by line."""
+"""Child processes that end with this one; their output is read line by line."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ PR_SET_PDEATHSIG = 1
 
 
 class Stopped(Exception):  # noqa: N818  it is not an error
-    """A stop signal came; the child has ended."""
+    """A stop signal arrived; the child has ended."""
 
     def __init__(self, signum: int) -> None:
         super().__init__(f"stopped by {signal.Signals(signum).name}")
@@ -28,7 +28,7 @@ class Stopped(Exception):  # noqa: N818  it is not an error
 
 
 class _Child:
-    """The running child and how it is stopped."""
+    """The running child, and how to stop it."""
 
     process: Optional[subprocess.Popen[str]] = None
     signum = 0
@@ -90,10 +90,10 @@ def run(
             inside a signal handler.
 
     Returns:
-        the exit status; negative for a signal.
+        The exit status; negative for a signal.
 
     Raises:
-        Stopped: a stop signal came; the child has ended.
+        Stopped: a stop signal arrived; the child has ended.
     """
     variables: Dict[str, str] = {**os.environ, **environment, "PYTHONUNBUFFERED": "1"}
     with stoppable(ask) as child:
@@ -116,7 +116,7 @@ def run(
                 for line in process.stdout:
                     on_line(line)
                 process.wait()
-            except BaseException:  # what on_line raised must not leave the child running
+            except BaseException:  # an error in on_line must not leave the child running
                 child.stop(signal.SIGTERM)
                 raise
         if child.signum:
@@ -138,8 +138,8 @@ def end_with_parent(signum: int = signal.SIGINT) -> None:
 
 
 def _leads_group(parent: int, program: str) -> Callable[[], None]:
-    """Return what the child does first: lead a process group, and end with the launcher."""
-    # At one SIGINT, srun only prints the state of its tasks.
+    """Return the function that makes a child lead a process group and end with the launcher."""
+    # After one SIGINT, srun only prints the state of its tasks.
     signum = signal.SIGTERM if program == "srun" else signal.SIGINT
 
     def attach() -> None:

@@ -1,4 +1,4 @@
-"""What a user sees of a training: short lines made from fairseq's JSON, which is kept."""
+"""The progress of a training: short lines for the user, made from fairseq's JSON statistics."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ LINE = re.compile(r"^\S+ \S+ \| INFO \| (?P<tag>\S+) \| (?P<stats>\{.*\})\s*$")
 
 
 class TrainingProgress:
-    """Takes fairseq-train's output line by line.
+    """Handle fairseq-train's output line by line.
 
     Statistics go to ``log`` as JSON lines (fairseq's ``--log-file`` would repeat each of them every
-    epoch), everything goes to ``console``, and ``show`` gets short lines: updates, loss,
-    perplexity or accuracy, speed, remaining time.
+    epoch), all output goes to ``console``, and ``show`` gets short lines: updates, loss, perplexity
+    or accuracy, speed, remaining time.
 
     Attributes:
         tail: the last lines that are not statistics.
@@ -81,7 +81,7 @@ class TrainingProgress:
 
 
 def _quality(stats: Dict[str, Any], prefix: str = "") -> str:
-    """Perplexity of a translation model, or accuracy of a classifier."""
+    """Return the perplexity of a translation model, or the accuracy of a classifier."""
     for key, name in (("ppl", "ppl"), ("accuracy", "accuracy")):
         if prefix + key in stats:
             return f"  {name} {stats[prefix + key]}"
@@ -89,7 +89,7 @@ def _quality(stats: Dict[str, Any], prefix: str = "") -> str:
 
 
 def parse(line: str) -> Optional[Dict[str, Any]]:
-    """Return the statistics in a line of fairseq's log; ``None`` when it holds none.
+    """Return the statistics in a line of fairseq's log; ``None`` if it holds none.
 
     >>> parse('2026-01-01 00:00:00 | INFO | train_inner | {"epoch": 1, "loss": "9.1"}')
     {'epoch': 1, 'loss': '9.1'}
@@ -106,5 +106,5 @@ def parse(line: str) -> Optional[Dict[str, Any]]:
 
 
 def say(line: str) -> None:
-    """Show a line at once, also through a pipe."""
+    """Print a line at once, also through a pipe."""
     print(line, flush=True)

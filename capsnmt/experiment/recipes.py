@@ -1,4 +1,4 @@
-"""How a run's data is prepared: the recipes of parallel corpora and of sentence classification."""
+"""The preparation of a run's data: recipes of parallel corpora and of sentence classification."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def sentence_data(experiment: Experiment, data: RunData) -> Tuple[str, ...]:
 
 
 def describe_sentences(experiment: Experiment, folder: Path) -> List[str]:
-    """What :func:`sentence_data` makes, for the plan."""
+    """Return what :func:`sentence_data` makes, for the plan."""
     return [f"{_sentence_recipe(experiment).description}, in {folder}"]
 
 
@@ -103,7 +103,7 @@ def _sentence_recipe(experiment: Experiment) -> SentenceRecipe:
 
 
 def describe_corpus(experiment: Experiment, pair: str, binarised: Path) -> List[str]:
-    """What the recipe of a parallel corpus does, for the plan.
+    """Return what the recipe of a parallel corpus does, for the plan.
 
     Raises:
         ConfigurationError: there is no such recipe, or not for the languages.

@@ -144,8 +144,8 @@ class Difference:
     """What a paper prints about a row and its baseline, compared.
 
     Attributes:
-        parameters: how many parameters the row adds.
-        rounding: how far the paper's rounding may have moved that number.
+        parameters: the number of parameters that the row adds.
+        rounding: the largest error of that number by the paper's rounding.
         text: the numbers as printed.
     """
 
@@ -214,7 +214,7 @@ def load_rows(folder: Optional[Path] = None) -> Mapping[str, Row]:
 
 def _row(path: Path, experiment: Experiment, files: AbstractSet[str]) -> Row:
     """Return the row of a configuration; ``files`` are those of all rows."""
-    # A flag that comes from another row, such as a number of heads, is part of this row, too.
+    # A flag that another row sets, such as a number of heads, is part of this row, too.
     flags = {
         name: value
         for name, value in (experiment["train"] or {}).items()

@@ -22,7 +22,7 @@ SECONDS_TO_SAVE = 120
 def job_script(run: Run, argv: Sequence[str], partition: str) -> str:
     """Return the batch script of a run: the launcher itself, in a job that SLURM may preempt.
 
-    ``exec`` lets the launcher take the place of the shell, which gets the signal (``B:``).
+    ``exec`` replaces the shell, which gets the signal (``B:``), by the launcher.
 
     Args:
         run: one seed.
@@ -48,7 +48,7 @@ def job_script(run: Run, argv: Sequence[str], partition: str) -> str:
         f"--output={log}",
         f"--chdir={Path.cwd()}",
     ]
-    # Without it the node of the job would take what it finds.
+    # Without --gpus the job would use a GPU or the CPU, depending on what its node has.
     gpu = ["--gpus", "1"] if device.gpus == 1 and not {"--gpus"} & _names(argv) else []
     which = ["--config", f"{run.experiment['dataset']}/{run.experiment.row}"]
     arguments = [
@@ -63,7 +63,7 @@ def job_script(run: Run, argv: Sequence[str], partition: str) -> str:
         *(f"#SBATCH {shlex.quote(option)}" for option in options),
         "set -euo pipefail",
         *plan.exports(run),
-        # srun does not take it from the job since SLURM 22.05
+        # since SLURM 22.05 srun does not inherit it from the job
         'export SRUN_CPUS_PER_TASK="$SLURM_CPUS_PER_TASK"',
         f"exec {shlex.join([sys.executable, '-m', 'capsnmt.experiment', *arguments])}",
     ]
@@ -71,7 +71,7 @@ def job_script(run: Run, argv: Sequence[str], partition: str) -> str:
 
 
 def submission(run: Run, argv: Sequence[str], partition: str) -> str:
-    """Return what ``--slurm`` does as a script, and what the job then does as its comments."""
+    """Return the commands of ``--slurm`` as a script, with those of the job as comments."""
     job, prepare = run.folder.job_script, run.prepare()
     lines = ["#!/usr/bin/env bash", *plan.header(run), "set -euo pipefail", *plan.exports(run)]
     if prepare is not None:
@@ -117,10 +117,10 @@ def alive(folder: RunFolder) -> Optional[str]:
 
 
 def requeue(variables: Mapping[str, str], report: Callable[[str], object]) -> None:
-    """Put the current job back into the queue, and report what comes of it.
+    """Requeue the current job, and report the outcome.
 
-    **D**: only a job in the state RUNNING. A job that the user cancelled must not come back, and
-    SLURM itself puts back a job that it preempts.
+    **D**: only a job in the state RUNNING is requeued. A job that the user cancelled must not
+    return, and SLURM itself requeues a job that it preempts.
     """
     job = variables["SLURM_JOB_ID"]
     state = _state(job)
@@ -154,7 +154,7 @@ def _names(argv: Sequence[str]) -> Set[str]:
 
 
 def _state(job: str) -> str:
-    """PENDING, RUNNING, ...; empty if the job is not in the queue."""
+    """Return PENDING, RUNNING, ...; empty if the job is not in the queue."""
     try:
         return _run("squeue", "--noheader", "--jobs", job, "--format", "%T")
     except ConfigurationError:

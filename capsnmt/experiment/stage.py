@@ -1,4 +1,4 @@
-"""A stage of a run as data: a command, what it reads, what it writes."""
+"""A stage of a run: a command, the files it reads and the files it writes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Stage:
         argv: the program and its arguments.
         inputs: the files that the outputs depend on; the stage runs again when one has changed.
         outputs: the files that the command writes.
-        stdout: the file that its standard output becomes; shown to the user if ``None``.
+        stdout: the file for its standard output; ``None`` shows it to the user.
         lines: the text that fairseq-generate translates to ``stdout``, for the progress.
     """
 

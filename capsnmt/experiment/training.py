@@ -36,7 +36,7 @@ class Place:
 
     @classmethod
     def of_step(cls, variables: Mapping[str, str]) -> Place:
-        """Return the place of this task in its ``srun`` step; outside of one there is one node.
+        """Return the place of this task in its ``srun`` step; outside a step there is one node.
 
         **D**: the port is derived from the number of the job: every node knows it, and jobs on one
         machine have different ones.
@@ -57,7 +57,7 @@ class Place:
 def cli_main(argv: Optional[List[str]] = None) -> None:
     """Train with the flags of fairseq-train."""
     if "TORCHELASTIC_RUN_ID" in os.environ:
-        # Without it the workers outlive a killed torchrun, and overwrite their successors' saves.
+        # Otherwise the workers outlive a killed torchrun, and overwrite later checkpoints.
         end_with_parent()
     args = options.parse_args_and_arch(options.get_training_parser(), input_args=argv)
     cfg = convert_namespace_to_omegaconf(args)

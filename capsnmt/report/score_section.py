@@ -60,7 +60,7 @@ def _signatures(
     runs: Sequence[FinishedTranslation], test_set: str, kinds: Sequence[str]
 ) -> Iterator[List[Inline]]:
     for metric, label in METRICS.items():
-        # the bootstrap's part of a signature does not concern the score, and the baseline has none
+        # the bootstrap's part of a signature does not affect the score, and the baseline has none
         found = {BOOTSTRAP.sub("", run.output(test_set).score(metric).signature) for run in runs}
         yield [f"{label}: ", *_codes(found)]
     for kind in kinds:

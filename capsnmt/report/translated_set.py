@@ -43,8 +43,8 @@ class Salient:
     """What distinguishes two systems.
 
     Attributes:
-        ngrams: the n-grams that one of them translates right more often.
-        left: the sentences that the left system translates better by most.
+        ngrams: the n-grams that one of them matches more often.
+        left: the sentences on which the left system gains most.
         right: the same of the right system.
     """
 

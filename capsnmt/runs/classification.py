@@ -1,4 +1,4 @@
-"""Finished sentence classifiers: by row, seed and task."""
+"""Finished sentence classifiers, and means over their seeds and tasks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What makes two runs different trainings."""
+"""The settings that make two runs different trainings."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ FREE_FLAGS = frozenset(
 
 
 def differences(before: Description, now: Description) -> Iterator[Tuple[str, Any, Any]]:
-    """Yield key, old value and new value of everything that makes two trainings different.
+    """Yield key, old value and new value of each setting that makes two trainings different.
 
-    The device does not: the update is the same on any.
+    The device is not compared: the update is the same on every device.
     """
     old, new = _training(before), _training(now)
     for key in sorted({*old, *new}):

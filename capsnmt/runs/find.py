@@ -1,4 +1,4 @@
-"""The runs that some folders stand for: a run itself, the seeds of a row, or all rows."""
+"""Find runs: a folder may be a run, a row with its seeds, or an output with all rows."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ class FoundRuns:
 def find_runs(folders: Sequence[Path]) -> FoundRuns:
     """Find the runs below some folders.
 
-    A folder that is itself a run counts as finished, whether it is or not: reading it then says
-    what is missing. Rows that were found come in this order: those that other rows name as their
-    baseline, then the others by name.
+    A folder that is itself a run is listed as finished; if it is not, reading it reports what is
+    missing. Of the rows below a folder, the baselines of other rows come first, then the others by
+    name.
 
     Args:
         folders: ``OUTPUT/ROW/seed-S``, ``OUTPUT/ROW``, ``OUTPUT``, or a folder of several outputs.
@@ -42,7 +42,7 @@ def find_runs(folders: Sequence[Path]) -> FoundRuns:
         if not finished:
             raise ConfigurationError(
                 f"{folder}: none of its {len(found)} run(s) is finished: run the launcher's "
-                "command again, it resumes them"
+                "command again to resume them"
             )
         baselines = {run.read_description().baseline for run in finished}
         runs += sorted(finished, key=lambda run: (run.row.name not in baselines, _order(run)))
@@ -51,7 +51,7 @@ def find_runs(folders: Sequence[Path]) -> FoundRuns:
 
 
 def _below(folder: Path) -> Optional[List[RunFolder]]:
-    """The runs below a folder; ``None`` if it is a run, or has none."""
+    """Return the runs below a folder; ``None`` if it is itself a run, or has none."""
     if RunFolder(folder).exists:
         return None
     name = RunFolder(folder).description.name
@@ -60,6 +60,6 @@ def _below(folder: Path) -> Optional[List[RunFolder]]:
 
 
 def _order(run: RunFolder) -> Tuple[str, int, str]:
-    """By the folder of the row, then by the seed."""
+    """Return the key that sorts runs by the folder of the row, then by seed."""
     seed = run.path.name[len("seed-") :]
     return str(run.row), int(seed) if seed.isdigit() else 0, run.path.name

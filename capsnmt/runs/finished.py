@@ -49,5 +49,5 @@ def require_finished(folder: RunFolder, results: Path) -> None:
         if not path.is_file():
             raise ConfigurationError(
                 f"{folder}: holds no finished run, {path.name} is missing: give OUTPUT/ROW/seed-S, "
-                f"or run the launcher's command again, it resumes the run"
+                f"or run the launcher's command again to resume the run"
             )

@@ -185,7 +185,7 @@ class RunFolder:
         return read_learning_curve(self.train_log)
 
     def read_commands(self) -> str:
-        """The commands of the run, as a script.
+        """Read the commands of the run, a script.
 
         Raises:
             ConfigurationError: it is missing.
@@ -196,7 +196,7 @@ class RunFolder:
             raise RecordError(self.path, f"{self.commands.name} ({error.strerror})") from None
 
     def read_job(self) -> Optional[str]:
-        """The number of the SLURM job that was submitted last; ``None`` if there was none."""
+        """Return the number of the last submitted SLURM job; ``None`` if there was none."""
         return str(read_json(self.job).get("id")) if self.job.exists() else None
 
     def write_job(self, job: str) -> None:

@@ -1,8 +1,8 @@
 """Learning curves: training and validation loss over updates, read from ``train.log``.
 
 ``train.log`` holds fairseq-train's statistics as JSON lines. A training that was killed is resumed
-from its last checkpoint and appends to the file: the updates after that checkpoint stand there
-twice, and the last line before the kill may be half a line.
+from its last checkpoint and appends to the file, so the updates after that checkpoint occur twice,
+and the last line before the kill may be incomplete.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from capsnmt.errors import ConfigurationError
 
 @dataclass
 class LearningCurve:
-    """What a training log tells of one training.
+    """The curves of one training, as its log has them.
 
     Attributes:
         train: updates -> training loss per target token, in bits (fairseq's ``loss``: with label
-            smoothing, averaged since the entry before).
+            smoothing, averaged since the previous entry).
         valid: updates -> validation loss per target token, in bits.
-        seconds: updates -> wall-clock seconds since the entry before, validation included.
-        words: updates -> target tokens since the entry before.
-        unreadable: lines that are no JSON: what a kill in the middle of a line leaves.
+        seconds: updates -> wall-clock seconds since the previous entry, including validation.
+        words: updates -> target tokens since the previous entry.
+        unreadable: lines that are not JSON, such as one that a kill cut off.
     """
 
     train: Dict[int, float] = field(default_factory=dict)
@@ -36,33 +36,33 @@ class LearningCurve:
 
     @property
     def updates(self) -> int:
-        """The last update the log tells of."""
+        """The last update in the log."""
         return max([0, *self.train, *self.valid])
 
     @property
     def training_seconds(self) -> Optional[float]:
-        """Wall-clock seconds of the training; ``None`` where the log has no times.
+        """Wall-clock seconds of the training; ``None`` if the log has no times.
 
-        **D**: only updates that the final model has count, so what a killed training did after its
-        last checkpoint does not.
+        **D**: only updates that are part of the final model count, not those that a killed training
+        made after its last checkpoint.
         """
         return sum(self.seconds.values()) if self.seconds else None
 
     @property
     def tokens_per_second(self) -> Optional[float]:
-        """Target tokens trained on in a second; ``None`` where the log has no times."""
+        """Target tokens per second of training; ``None`` if the log has no times."""
         seconds = self.training_seconds
         return sum(self.words.values()) / seconds if seconds else None
 
     def forget_from(self, update: int) -> None:
-        """Drop what the log told of this and later updates: they are made again."""
+        """Drop the entries of this and later updates, which a resumed training repeats."""
         for points in (self.train, self.valid, self.seconds, self.words):
             for number in [number for number in points if number >= update]:
                 del points[number]
 
 
 def parse_train_log(lines: Iterable[str], name: str = "train.log") -> LearningCurve:
-    """Read the JSON lines of a training; of an update that was made twice the second counts.
+    """Parse the JSON lines of a training log; the last entry of a repeated update counts.
 
     >>> log = ['{"loss": "9.0", "num_updates": "10", "wall": "5"}',
     ...        '{"loss": "8.0", "num_updates": "20", "wall": "9"}',
@@ -73,10 +73,10 @@ def parse_train_log(lines: Iterable[str], name: str = "train.log") -> LearningCu
 
     Args:
         lines: the log.
-        name: what to call it in an error.
+        name: the name of the log in an error.
 
     Raises:
-        ConfigurationError: no line tells a training loss.
+        ConfigurationError: no line has a training loss.
     """
     curve = LearningCurve()
     for line in lines:
@@ -96,14 +96,14 @@ def parse_train_log(lines: Iterable[str], name: str = "train.log") -> LearningCu
             curve.valid[int(valid_update)] = valid_loss
     if not curve.train:
         raise ConfigurationError(
-            f"{name}: holds no training loss: not the log of a training, or of one that was "
-            f"stopped before its first entry; train on with the launcher"
+            f"{name}: holds no training loss: it is not a training log, or the training stopped "
+            f"before its first entry: run the launcher's command again"
         )
     return curve
 
 
 def read_learning_curve(path: Path) -> LearningCurve:
-    """The learning curve in a run's ``train.log``.
+    """Read the learning curve in a run's ``train.log``.
 
     Raises:
         ConfigurationError: the file is missing, cannot be read or holds no training loss.
@@ -128,17 +128,17 @@ def _statistics(line: str) -> Optional[Dict[str, Any]]:
 
 
 def _seconds_per_update(stats: Optional[Mapping[str, Any]]) -> Optional[float]:
-    """Words per update over words per second, of one entry.
+    """Return the words per update divided by the words per second of an entry.
 
-    fairseq's ``wall`` tells the same more directly, but stays 0 in some resumed trainings, and
-    ``ups`` has two decimals only.
+    fairseq's ``wall`` would be more direct, but stays 0 in some resumed trainings; ``ups`` has only
+    two decimals.
     """
     words, speed = _number(stats, "wpb"), _number(stats, "wps")
     return words / speed if words is not None and speed else None
 
 
 def _number(stats: Optional[Mapping[str, Any]], key: str) -> Optional[float]:
-    """The finite number that fairseq printed as text; ``None`` for anything else."""
+    """Return the finite number that fairseq printed as text; ``None`` for anything else."""
     try:
         number = float((stats or {})[key])
     except (KeyError, TypeError, ValueError):
@@ -147,7 +147,7 @@ def _number(stats: Optional[Mapping[str, Any]], key: str) -> Optional[float]:
 
 
 def clock(seconds: float) -> str:
-    """A duration as hours:minutes:seconds.
+    """Format a duration as hours:minutes:seconds.
 
     >>> clock(3725.4)
     '1:02:05'

@@ -32,9 +32,9 @@ class Description:
         settings: the resolved configuration.
         task: the probing task, if it is one.
         data: the folder of the prepared data.
-        vocabulary: checksums of the files that decide what the training data are.
+        vocabulary: checksums of the files that identify the training data.
         baseline: the row that this run was tested against.
-        device, device_name, threads: what it was trained on.
+        device, device_name, threads: the device of the training.
         command: the command line of the launcher.
         versions: package -> version.
     """
@@ -70,7 +70,7 @@ class Description:
     @property
     def fairseq_task(self) -> str:
         """The value of ``--task``: ``translation``, ``probing`` or ``logical_inference``."""
-        if self.dataset in SENTENCE_TASKS:  # as older runs say it
+        if self.dataset in SENTENCE_TASKS:  # in older runs
             return str(self.dataset)
         return str(self.train.get("task", "translation"))
 
@@ -111,7 +111,7 @@ class Description:
             RecordError: a key is missing or a value has the wrong type.
         """
         known = _known(cls, value, source)
-        known["row"], known["seed"] = str(known["row"]), _whole(known["seed"], "seed", source)
+        known["row"], known["seed"] = str(known["row"]), _integer(known["seed"], "seed", source)
         for name in ("settings", "vocabulary", "versions"):
             if not isinstance(known.get(name) or {}, dict):
                 raise RecordError(source, name)
@@ -134,9 +134,9 @@ class Measures:
     Attributes:
         examples: the size of the split.
         accuracy, macro_f1: of the classifier.
-        majority: the accuracy of always choosing the most frequent class.
+        majority: the accuracy of always predicting the most frequent class.
         f1_by_class: class -> F1.
-        by_bucket: least length (probing) or number of operators (logical inference) -> accuracy.
+        by_bucket: minimal length (probing) or number of operators (logical inference) -> accuracy.
     """
 
     examples: int
@@ -160,7 +160,7 @@ class Measures:
         """
         known = _known(cls, value, source)
         buckets = {
-            _whole(name, "by_bucket", source): Bucket(**_known(Bucket, bucket, source))
+            _integer(name, "by_bucket", source): Bucket(**_known(Bucket, bucket, source))
             for name, bucket in known.get("by_bucket", {}).items()
         }
         return cls(**{**known, "by_bucket": buckets})
@@ -254,7 +254,7 @@ def _key(name: str) -> str:
 
 
 def _known(record: Any, value: Any, source: object) -> Dict[str, Any]:
-    """The fields of a dataclass that a JSON object has, by the names of the fields."""
+    """Return the fields of a dataclass that a JSON object has, by their names."""
     if not isinstance(value, dict):
         raise RecordError(source, "a JSON object")
     fields = record.__dataclass_fields__
@@ -266,7 +266,7 @@ def _known(record: Any, value: Any, source: object) -> Dict[str, Any]:
     return found
 
 
-def _whole(value: Any, name: str, source: object) -> int:
+def _integer(value: Any, name: str, source: object) -> int:
     try:
         return int(value)
     except (TypeError, ValueError):

@@ -41,7 +41,7 @@ def summarise(reference: RunFolder) -> Summary:
 
 
 def lines(summary: Summary) -> Iterator[str]:
-    """The summary as text: a line for each test set."""
+    """Yield the summary as text, a line for each test set."""
     for test_set, metrics in summary.scores.items():
         texts = []
         for metric, score in metrics.items():
@@ -61,7 +61,7 @@ def _same_training(ours: Description, other: Description) -> bool:
 
 
 def _budget(description: Description) -> List[Any]:
-    """What is not compared when a training resumes, but must be the same in a mean."""
+    """Return the settings that may change when a training resumes, but not within a mean."""
     train = description.train
     test_sets = None if description.classifies else description.test_sets
     return [train.get("max-update"), train.get("max-epoch"), test_sets]

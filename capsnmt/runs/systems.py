@@ -1,4 +1,4 @@
-"""Runs of one row, trained with different seeds, as one system of the papers' tables."""
+"""Systems: the runs of one row with different seeds, as one line of the papers' tables."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class System:
 
     @property
     def parameters(self) -> int:
-        """How many numbers it learned."""
+        """The number of learned parameters."""
         return self.runs[0].parameters
 
     def score(self, test_set: str, metric: str = "bleu") -> Spread:
@@ -32,16 +32,16 @@ class System:
 
     @property
     def tokens_per_second(self) -> Optional[float]:
-        """Target tokens that a second of training processed, the mean over the seeds."""
+        """Target tokens per second of training, averaged over the seeds."""
         found = [run.curve.tokens_per_second for run in self.runs]
         measured = [speed for speed in found if speed is not None]
         return spread(measured).mean if len(measured) == len(found) else None
 
     def speed_against(self, baseline: System) -> Optional[float]:
-        """Training speed, the baseline's = 1.
+        """Training speed relative to the baseline's.
 
-        **D**: ``None`` unless all runs had the same device and number of threads: other ratios tell
-        of machines and not of models.
+        **D**: ``None`` unless all runs had the same device and number of threads: any other ratio
+        compares machines, not models.
         """
         descriptions = [run.description for run in [*self.runs, *baseline.runs]]
         machines = {(each.device, each.device_name, each.threads) for each in descriptions}
@@ -61,28 +61,28 @@ class System:
         )
 
     def mark(self, test_set: str, baseline: System) -> str:
-        """The dagger of the difference to the baseline, or nothing.
+        """The mark of a significant difference from the baseline; empty if there is none.
 
         **D**: over several seeds the largest p-value decides: the difference is marked only if it
-        is significant for every one of them.
+        is significant for each of them.
         """
         p_values = self.p_values(test_set, baseline) or [1.0]
         return next((mark for mark, level in LEVELS.items() if max(p_values) < level), "")
 
 
 def p_of(run: FinishedTranslation, test_set: str, metric: str = "bleu") -> Optional[float]:
-    """The p-value of a run against its baseline; ``None`` where it was not tested."""
+    """Return the p-value of a run against its baseline; ``None`` if it was not tested."""
     return run.output(test_set).score(metric).p_value
 
 
 def group(runs: Sequence[FinishedTranslation]) -> List[System]:
-    """The systems of some runs, in the order of the first run of each.
+    """Group runs into systems, in the order of the first run of each.
 
-    Runs of one row with one seed are different experiments, and stay apart.
+    Several runs of a row with the same seed are different experiments and remain separate systems.
 
     Raises:
-        ConfigurationError: runs of one row were trained with different settings, and no mean over
-            their seeds would mean anything.
+        ConfigurationError: runs of one row were trained with different settings, so that a mean
+            over their seeds has no meaning.
     """
     rows: Dict[str, List[FinishedTranslation]] = {}
     for run in runs:
@@ -105,5 +105,5 @@ def _check_same_training(runs: Sequence[FinishedTranslation]) -> None:
             if key != "seed":
                 raise ConfigurationError(
                     f"{run.folder}: was trained with {key} {other}, but {first.folder}, another "
-                    f"seed of {run.row}, with {one}: report them apart"
+                    f"seed of {run.row}, with {one}: report them separately"
                 )

@@ -13,7 +13,7 @@ from capsnmt.runs.folder import RunFolder
 from capsnmt.runs.learning_curve import LearningCurve
 from capsnmt.runs.records import RecordError
 
-# What fairseq keeps in a model's state without learning it.
+# Entries of fairseq's model state that are not learned.
 BUFFERS = ("version", "_float_tensor")
 
 
@@ -72,7 +72,7 @@ def load_translation(folder: RunFolder) -> FinishedTranslation:
 
 
 def count_parameters(path: Path) -> int:
-    """The number of learned parameters of a checkpoint's model; tied ones count once.
+    """Count the learned parameters of a checkpoint's model; tied ones count once.
 
     Raises:
         CheckpointError: the file is missing or not a checkpoint.
@@ -123,7 +123,7 @@ def check_comparable(runs: Sequence[FinishedTranslation]) -> None:
 
 
 def _check(run: FinishedTranslation) -> None:
-    """Read all that a report needs, so that an error comes before anything is written."""
+    """Read everything that a report needs, so that an error occurs before anything is written."""
     _ = run.description.architecture, run.description.languages
     for name in ("data", "versions", "device"):
         if not getattr(run.description, name):

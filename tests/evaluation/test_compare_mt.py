@@ -78,9 +78,9 @@ def test_salient_sentences_are_those_of_the_greatest_gain_and_never_a_tie() -> N
 
 def test_a_folder_of_other_things_is_never_replaced(tmp_path: Path) -> None:
     (tmp_path / "thesis.tex").touch()
-    with pytest.raises(ConfigurationError, match="is no report of compare-mt"):
+    with pytest.raises(ConfigurationError, match="is not a report of compare-mt"):
         check_folder(tmp_path)
-    with pytest.raises(ConfigurationError, match="is no report of compare-mt"):
+    with pytest.raises(ConfigurationError, match="is not a report of compare-mt"):
         check_folder(tmp_path / "thesis.tex")
     check_folder(tmp_path / "new")
 

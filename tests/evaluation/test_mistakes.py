@@ -41,7 +41,7 @@ MISTAKES: Dict[str, Tuple[List[str], str]] = {
         ["x={good},{half},{third}", "--baseline", "b={half},{good}"],
         "x has 3 outputs, but the baseline b has 2",
     ),
-    "folder of others": (["{good}", "--compare-mt", "{folder}"], "is no report of compare-mt"),
+    "folder of others": (["{good}", "--compare-mt", "{folder}"], "is not a report of compare-mt"),
     "no words to compare": (
         ["{good}", "--target-lang", "zh", "--compare-mt", "{folder}/new"],
         "compares words, and this target language",
@@ -50,7 +50,7 @@ MISTAKES: Dict[str, Tuple[List[str], str]] = {
     "unknown input": (["{good}", "--input=xml"], "'xml'"),
     "no language": (["{good}", "--target-lang=german"], "'german' is not a language code"),
     "unknown flag": (["{good}", "--metric", "bleu"], "--metric"),
-    "JSON onto a system": (["{good}", "--json", "{half}"], "is no report of this command"),
+    "JSON onto a system": (["{good}", "--json", "{half}"], "is not a report of this command"),
 }
 
 

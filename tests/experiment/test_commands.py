@@ -139,7 +139,7 @@ def test_the_script_prints_the_plan_of_the_baseline_from_an_empty_folder(tmp_pat
     assert "10,922 tokens x 3 device(s)" not in done.stdout, "more than a device takes"
     assert (
         "32,760 tokens per update = 3,640 tokens x 3 device(s) x 3 accumulated, 8 fewer than the "
-        "32,768 that they do not divide"
+        "configured 32,768"
     ) in done.stdout
     assert "#   segment by bpe of 32,000, one model" in done.stdout
     assert "--output runs/wmt14_en_de/data" in done.stdout

@@ -17,7 +17,7 @@ from capsnmt.sentences.logical_inference.propositions import ALWAYS, VARIABLES, 
 Pair = Tuple[str, str, str]
 
 PER_PAIR = 4  # at most so many different variables in a pair: Bowman et al. 2015, section 4.1
-FUTILE = 2000  # draws in a row without a new pair, after which no more are expected
+FUTILE = 2000  # draws in a row without a new pair, after which the search ends
 
 
 def draw_sentence(operators: int, variables: Sequence[str], draw: random.Random) -> str:
@@ -69,7 +69,7 @@ def generate(output: Path, train: int, test: int, seed: int) -> Dict[str, Dict[s
     Args:
         output: the folder.
         train, test: the number of pairs in a file.
-        seed: another seed makes other pairs.
+        seed: another seed gives other pairs.
 
     Returns:
         File -> relation -> number of pairs.
@@ -103,7 +103,7 @@ def main(arguments: Optional[Sequence[str]] = None) -> None:
     parser.add_argument("--output", type=Path, required=True, help="folder for the files")
     parser.add_argument("--train", type=positive, default=20000, help="pairs of a training file")
     parser.add_argument("--test", type=positive, default=2000, help="pairs of a test file")
-    parser.add_argument("--seed", type=int, default=1, help="another seed makes other pairs")
+    parser.add_argument("--seed", type=int, default=1, help="another seed gives other pairs")
     options = parser.parse_args(arguments)
     made = generate(options.output, options.train, options.test, options.seed)
     for name, relations in made.items():

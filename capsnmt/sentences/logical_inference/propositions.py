@@ -36,7 +36,7 @@ def parse(sentence: str) -> Proposition:
     2
 
     Raises:
-        ValueError: the grammar does not have it; the message names the token and the problem.
+        ValueError: it is not in the grammar; the message names the token and the problem.
     """
     tokens = sentence.split()
     proposition, end = _parse(tokens, 0)

@@ -54,7 +54,7 @@ def tasks(text: str) -> List[str]:
     for name in names:
         if name not in BUILT:
             raise ArgumentTypeError(
-                f"{name!r} cannot be made: choose from {', '.join(BUILT)}; the others need a "
+                f"{name!r} cannot be built: choose from {', '.join(BUILT)}; the others need a "
                 f"parser: fetch SentEval's with python -m capsnmt.sentences.probing.download"
             )
     return names
@@ -67,7 +67,7 @@ def build_parser() -> OneLineParser:
     parser.add_argument("--output", type=Path, required=True, help="folder for the tasks' files")
     parser.add_argument("--tasks", type=tasks, default=list(BUILT), help=f"of {', '.join(BUILT)}")
     parser.add_argument(
-        "--tokenize", choices=("moses", "none"), default="none", help="how (default: it is)"
+        "--tokenize", choices=("moses", "none"), default="none", help="default: none"
     )
     parser.add_argument("--lang", default="en", help="language of --tokenize moses (default: en)")
     parser.add_argument(
@@ -77,13 +77,13 @@ def build_parser() -> OneLineParser:
         "--length-bounds",
         type=bounds,
         default=LENGTH_BOUNDS,
-        help="SentLen: least tokens of each class, and of none (default: SentEval's)",
+        help="SentLen: lower bounds of the classes, then the upper bound (default: SentEval's)",
     )
     parser.add_argument(
         "--first-rank", type=positive, default=FIRST_RANK, help="WC: rank of the first word"
     )
-    parser.add_argument("--words", type=positive, default=NUM_WORDS, help="WC: how many words")
-    parser.add_argument("--seed", type=int, default=1, help="of what is chosen and shifted")
+    parser.add_argument("--words", type=positive, default=NUM_WORDS, help="WC: number of words")
+    parser.add_argument("--seed", type=int, default=1, help="seed of the selection and of BShift")
     return parser
 
 

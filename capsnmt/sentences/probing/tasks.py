@@ -1,4 +1,4 @@
-"""SentEval's ten probing tasks (Conneau et al. 2018). Importing them needs no host."""
+"""SentEval's ten probing tasks (Conneau et al. 2018). This module needs no fairseq."""
 
 from __future__ import annotations
 
