@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import math
 from typing import List, Optional
+from unittest import mock
 
 import pytest
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from capsnmt.modules.attention import Attention, additive_mask
@@ -68,14 +70,18 @@ PADDINGS = {
 }
 
 
-@pytest.mark.parametrize("need_weights", [False, True])
+@pytest.mark.parametrize("plain", [False, True])
 @pytest.mark.parametrize("padding", PADDINGS.values(), ids=PADDINGS)
 def test_self_attention_and_its_gradients_equal_the_loops(
-    padding: Optional[Tensor], need_weights: bool
+    padding: Optional[Tensor], plain: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("capsnmt.modules.attention.PLAIN_UP_TO", 5 if plain else 4)
+    fused = mock.Mock(wraps=F.scaled_dot_product_attention)
+    monkeypatch.setattr(F, "scaled_dot_product_attention", fused)
     module = attention(self_attention=True)
     x = torch.randn(5, 2, WIDTH, dtype=torch.float64, requires_grad=True)
-    output, _ = module(x, x, x, key_padding_mask=padding, need_weights=need_weights)
+    output, _ = module(x, x, x, key_padding_mask=padding, need_weights=False)
+    assert fused.called != plain
     expected = stacked(oracle(module, x, x, padding))
     torch.testing.assert_close(output, expected)
     probe = torch.randn_like(output)
