@@ -1,6 +1,6 @@
 """``python -m tests.registrations ROUTE USER_DIR``: print what fairseq finds in the plugin.
 
-Each route is a way in which fairseq comes to import a ``--user-dir``.
+Each route is a way in which fairseq imports a ``--user-dir``.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def report(index: int, user_dir: str) -> None:
 
 
 def twice(user_dir: str) -> None:
-    """Load it two times, as a program does that trains and then generates."""
+    """Load it twice, as a program that trains and then generates does."""
     load(user_dir)
     report(0, user_dir)
 

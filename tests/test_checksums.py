@@ -1,4 +1,4 @@
-"""The cache of checksums: what it reads again, and that it never hides a change."""
+"""The cache of checksums reads unchanged files once, and detects every change."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_an_unchanged_file_is_not_read_unless_the_cache_is_not_trusted(path, mon
     assert Checksums(path.parent, trust=False).of(path) == "read"
 
 
-def test_a_change_of_equal_length_with_the_old_date_is_seen(path):
+def test_a_change_of_equal_length_with_the_old_date_is_detected(path):
     before = path.stat()
     path.write_bytes(b"two\n")
     os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
@@ -44,12 +44,12 @@ def test_a_change_of_equal_length_with_the_old_date_is_seen(path):
 
 
 @pytest.mark.parametrize("content", ["", "[]", '{"text": 3}', '{"text": {"status": 1}}'])
-def test_a_damaged_cache_is_as_good_as_none(path, content):
+def test_a_damaged_cache_is_ignored(path, content):
     (path.parent / NAME).write_text(content)
     assert Checksums(path.parent).of(path) == hashlib.sha256(CONTENT).hexdigest()
 
 
-def test_files_that_are_gone_are_forgotten(path):
+def test_missing_files_are_dropped_from_the_cache(path):
     path.rename(path.with_name("other"))
     checksums = Checksums(path.parent)
     checksums.of(path.with_name("other"))

@@ -19,7 +19,7 @@ from tests.commands import environment
 def test_no_sentence_is_dropped_from_the_batches(
     sentences: int, multiple: int, as_array: bool
 ) -> None:
-    """The fork drops a last batch that is no multiple of the required size."""
+    """The fork drops a last batch that is not a multiple of the required size."""
     indices = np.arange(sentences)[::-1] if as_array else list(range(sentences))[::-1]
     lengths = np.full(sentences, 3)
     batches = data_utils.batch_by_size(

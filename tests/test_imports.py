@@ -1,4 +1,4 @@
-"""What importing loads, and that fairseq finds every registered name however it comes to look."""
+"""What importing loads, and that fairseq finds every registered name by every route."""
 
 from __future__ import annotations
 

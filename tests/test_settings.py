@@ -74,7 +74,7 @@ def test_a_wrong_key_or_value_is_named_with_its_origin(key: str, value: Any, mes
 
 
 @pytest.mark.parametrize("value", [None, 3])
-def test_a_right_value_and_the_one_that_unsets_pass(value: Any):
+def test_a_valid_value_and_none_pass(value: Any):
     check(SCHEMA, ["batch", "size"], value, "row.yaml")
 
 
@@ -91,7 +91,7 @@ class Settings:
 GOOD = {"size": 3, "limits": {}}
 
 
-def test_a_dataclass_is_built_of_a_mapping():
+def test_a_dataclass_is_built_from_a_mapping():
     built = build(Settings, {**GOOD, "files": ["a"]}, "x.yaml", "part", name="fixed")
     assert (built.size, built.files, built.ratio, built.name) == (3, ["a"], 1.0, "fixed")
 
@@ -130,7 +130,9 @@ def test_a_wrong_mapping_is_named_with_its_origin(values: Any, message: str):
         (None, " cannot be read: No such file or directory"),
     ],
 )
-def test_a_file_that_is_no_settings_is_one_line(tmp_path: Path, text: Any, message: str):
+def test_a_file_that_cannot_be_read_as_settings_is_one_line(
+    tmp_path: Path, text: Any, message: str
+):
     path = tmp_path / "bad.yaml"
     if text is not None:
         path.write_bytes(text if isinstance(text, bytes) else text.encode())

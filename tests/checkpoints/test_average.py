@@ -183,7 +183,7 @@ def test_best_by_two_metrics_is_refused(tmp_path: Path) -> None:
         best_checkpoints(run, 1)
 
 
-# arguments after the folder of three epoch checkpoints, what the one line says
+# arguments after the folder of three epoch checkpoints, part of the message
 MISTAKES: Dict[str, Any] = {
     "too many": (["{run}", "--last-epochs", "4"], "has 3 checkpoints named by epoch, not 4"),
     "too many below": (["{run}", "--last-epochs", "3", "--upper-bound", "2"], "epoch up to 2"),

@@ -45,7 +45,7 @@ def test_a_tensor_of_another_shape_stays_fresh(baseline: tuple) -> None:
     assert torch.equal(ours["decoder.layers.0.fc1.weight"], theirs["decoder.layers.0.fc1.weight"])
 
 
-def test_a_built_model_forgets_where_it_came_from(baseline: tuple) -> None:
+def test_a_built_model_does_not_keep_the_path_of_its_initialisation(baseline: tuple) -> None:
     """Or its own checkpoint would need the other file to be loaded."""
     import fairseq.models
 
@@ -64,7 +64,7 @@ def test_a_checkpoint_with_nothing_in_common_is_one_clear_line(baseline: tuple) 
 
 
 @pytest.mark.parametrize("content", [None, b"", b"no checkpoint"], ids=["missing", "empty", "text"])
-def test_a_file_that_is_no_checkpoint_is_one_clear_line(content: object, tmp_path: Path) -> None:
+def test_a_file_that_is_not_a_checkpoint_is_one_clear_line(content: object, tmp_path: Path) -> None:
     path = tmp_path / "broken.pt"
     if isinstance(content, bytes):
         path.write_bytes(content)

@@ -21,7 +21,7 @@ from capsnmt.checkpoints.storage import (
 
 
 def fairseq_like() -> Dict[str, Any]:
-    """Everything that was ever seen in a checkpoint of fairseq, small."""
+    """Every kind of entry found in fairseq's checkpoints, small."""
     return {
         "args": None,
         "cfg": {"model": argparse.Namespace(arch="transformer", lr=[0.1]), "task": {"data": "x"}},
@@ -125,7 +125,9 @@ def test_the_error_is_one_line_and_a_value_error(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("zipped", [True, False], ids=["zip", "legacy"])
 @pytest.mark.parametrize("kept", [0.02, 0.3, 0.9, 0.999])
-def test_a_truncated_checkpoint_is_named_as_such(tmp_path: Path, kept: float, zipped: bool) -> None:
+def test_a_truncated_checkpoint_is_reported_as_such(
+    tmp_path: Path, kept: float, zipped: bool
+) -> None:
     path = tmp_path / "a.pt"
     torch.save(fairseq_like(), path, _use_new_zipfile_serialization=zipped)
     content = path.read_bytes()

@@ -87,7 +87,7 @@ def tree(folder: Path) -> dict[str, bytes]:
 
 @pytest.fixture
 def run(capsys):
-    """Run the command line in this process; returns its exit status and what it said."""
+    """Run the command line in this process; return its exit status and its messages."""
 
     def run(*arguments: object) -> tuple[int, str]:
         capsys.readouterr()

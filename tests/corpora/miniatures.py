@@ -1,4 +1,4 @@
-"""Miniatures of the papers' corpora, packed as they are published, with the traps they set."""
+"""Miniatures of the papers' corpora, packed as they are published, with their irregularities."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ WORDS = {
 
 
 def sentence(number: int, language: str) -> str:
-    """The same sentence in any language; its number tells which."""
+    """The same sentence in any language; the number identifies it."""
     first, verb, second = NOUNS[number % 6], VERBS[number % 4], NOUNS[(number // 6) % 6]
     if language == "en":
         return f"The {first} {verb} & the {second}, {number} times."
@@ -62,7 +62,7 @@ def xml(numbers: range, language: str) -> bytes:
 
 
 def tags(numbers: range, language: str) -> bytes:
-    """IWSLT's training text, with what is said about each talk between the sentences."""
+    """IWSLT's training text, with descriptions of each talk between the sentences."""
     about = "".join(
         f"<{tag}>{sentence(0, language)}</{tag}>\n"
         for tag in ("url", "keywords", "speaker", "talkid", "title", "description")
@@ -224,13 +224,13 @@ def recipe_for(name: str, files: dict[str, bytes], folder: Path, **changes: obje
     recipe = yaml.safe_load(
         (resources.folder("recipes") / f"{name}.yaml").read_text(encoding="utf-8")
     )
-    for file, said in recipe["corpus"]["files"].items():
-        if said.get("checksum") and file in files:
-            kind = "md5" if said["checksum"].startswith("md5:") else "sha256"
+    for file, source in recipe["corpus"]["files"].items():
+        if source.get("checksum") and file in files:
+            kind = "md5" if source["checksum"].startswith("md5:") else "sha256"
             digest = hashlib.new(kind, files[file]).hexdigest()
-            said["checksum"] = f"md5:{digest}" if kind == "md5" else digest
+            source["checksum"] = f"md5:{digest}" if kind == "md5" else digest
         elif file in files:
-            said.pop("checksum", None)
+            source.pop("checksum", None)
     recipe["segmentation"]["size"] = 40
     recipe.update(changes)
     path = folder / f"{name}.yaml"

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 
 
 class Handler(http.server.BaseHTTPRequestHandler):
-    """Mirrors of ``server.files``; the first folder of a path says how it behaves."""
+    """Mirrors of ``server.files``; the first folder of a path selects the behaviour."""
 
     def do_GET(self):
         kind, name = self.path.lstrip("/").split("/", 1)
@@ -28,7 +28,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
             return
         changes = {"other": content[::-1], "page": b"\n<!DOCTYPE html><p>Quota exceeded"}
         content = changes.get(kind, content)
-        # A mirror that can resume says which version it has; "plain" ones cannot.
+        # A mirror that can resume sends the version of the file; "plain" ones do not.
         start = 0
         validator = f'"{self.server.version}"'
         if kind in {"resumes", "cut-resumes"} and self.headers.get("If-Range") == validator:

@@ -194,9 +194,9 @@ def test_the_command_line_makes_a_corpus_of_catalogues(run, tmp_path, no_fairseq
     }
     folder = tmp_path / "prepared"
     path = write_recipe(tmp_path / "tiny.yaml", recipe)
-    status, said = run(path, "--data", tmp_path, "--output", folder)
-    assert status == 0, said
-    assert "note:" not in said
+    status, printed = run(path, "--data", tmp_path, "--output", folder)
+    assert status == 0, printed
+    assert "note:" not in printed
     manifest = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
     notes = manifest["steps"]["raw"]["notes"]
     assert notes["dropped"] == {"placeholder": 1}

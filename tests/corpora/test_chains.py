@@ -22,12 +22,12 @@ CHAINS = list(MINIATURES)
 
 
 class Killed(BaseException):
-    """What no handler of the program catches."""
+    """An exception that no handler of the program catches."""
 
 
 @pytest.fixture
 def served(monkeypatch):
-    """Serve a miniature; nothing but loopback is ever asked."""
+    """Serve a miniature; only loopback is used."""
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
     monkeypatch.setattr("pooch.core.time.sleep", lambda seconds: None)
     with serving({}) as server:
@@ -64,8 +64,8 @@ def _text(path):
 
 @pytest.mark.parametrize("name", CHAINS)
 def test_every_split_has_the_published_sentences_in_order(chain, run, tmp_path, name):
-    status, said = run(*chain(name))
-    assert status == 0, said
+    status, printed = run(*chain(name))
+    assert status == 0, printed
     pair = json.loads((tmp_path / "prepared" / "manifest.json").read_text())["pair"]
     for split, numbers in SPLITS[name].items():
         for side in pair.split("-"):
@@ -80,15 +80,15 @@ def test_every_split_has_the_published_sentences_in_order(chain, run, tmp_path, 
     papers = {"wmt14_en_de": "3,000", "wmt17_zh_en": "2,002", "iwslt14_es_en": "5,593"}
     papers["iwslt15_en_vi"] = "1,553"
     lines = len(list(SPLITS[name]["valid"]))
-    assert f"WARNING: valid has {lines} pairs, and {papers[name]} in the papers" in said
+    assert f"WARNING: valid has {lines} pairs, and {papers[name]} in the papers" in printed
 
 
 def test_killed_at_every_step_the_same_command_ends_with_the_same_bytes(
     chain, run, tmp_path, monkeypatch
 ):
     arguments = chain("wmt17_zh_en")  # the corpus with every kind of archive
-    status, said = run(*arguments)
-    assert status == 0, said
+    status, printed = run(*arguments)
+    assert status == 0, printed
     expected = tree(tmp_path / "prepared")
     shutil.rmtree(tmp_path / "prepared")
     seen: set[object] = set()
@@ -101,7 +101,7 @@ def test_killed_at_every_step_the_same_command_ends_with_the_same_bytes(
             raise Killed
 
     def remove_if_alive(path, remove=engine.remove):
-        # SIGKILL leaves what is half-written where it is.
+        # SIGKILL leaves partial files in place.
         if alive:
             remove(path)
 
@@ -122,12 +122,12 @@ def test_killed_at_every_step_the_same_command_ends_with_the_same_bytes(
         while True:
             alive.append(True)
             try:
-                status, said = run(*arguments)
+                status, printed = run(*arguments)
                 break
             except Killed:
                 deaths += 1
                 assert not (tmp_path / "prepared" / "manifest.json").exists()
-    assert status == 0, said
+    assert status == 0, printed
     assert deaths == len(seen) > 30
     assert run(*arguments)[0] == 0
     made = tree(tmp_path / "prepared")
@@ -137,12 +137,12 @@ def test_killed_at_every_step_the_same_command_ends_with_the_same_bytes(
 def test_only_news_commentary_is_a_loud_warning_and_fetches_nothing_else(
     chain, run, served, tmp_path
 ):
-    status, said = run(*chain("wmt17_zh_en"), "--corpora", "news-commentary-v12")
-    assert status == 0, said
-    assert "WARNING: only news-commentary-v12" in said
-    assert "about 7 BLEU" in said
+    status, printed = run(*chain("wmt17_zh_en"), "--corpora", "news-commentary-v12")
+    assert status == 0, printed
+    assert "WARNING: only news-commentary-v12" in printed
+    assert "about 7 BLEU" in printed
     assert len(_text(tmp_path / "prepared" / "raw" / "train.zh")) == 20
-    assert "cwmt" not in said.split("WARNING")[0]
+    assert "cwmt" not in printed.split("WARNING")[0]
     assert not list((tmp_path / "prepared" / "sources").glob("UN*"))
 
 
@@ -189,8 +189,8 @@ def test_duplicates_go_on_request_and_the_first_stays(chain, run, served, tmp_pa
 
 def test_sentencepiece_in_place_of_bpe_for_each_language(chain, run, tmp_path):
     segmentation = {"size": 60, "method": "sentencepiece", "joint": False}
-    status, said = run(*chain("iwslt15_en_vi", segmentation=segmentation))
-    assert status == 0, said
+    status, printed = run(*chain("iwslt15_en_vi", segmentation=segmentation))
+    assert status == 0, printed
     folder = tmp_path / "prepared" / "bpe"
     assert (folder / "sentencepiece.model.vi").is_file()
     for side in ("en", "vi"):
@@ -205,19 +205,19 @@ def test_a_source_trusted_at_first_use_may_not_change(chain, run, served, tmp_pa
     assert run(*arguments)[0] == 0
     manifest = tmp_path / "prepared" / "manifest.json"
     source = tmp_path / "prepared" / "sources" / "2014-01.tgz"
-    told = json.loads(manifest.read_text())["sources"]["2014-01.tgz"]
-    assert told["trusted"] == "at first use"
-    assert told["bytes"] == source.stat().st_size
+    recorded = json.loads(manifest.read_text())["sources"]["2014-01.tgz"]
+    assert recorded["trusted"] == "at first use"
+    assert recorded["bytes"] == source.stat().st_size
     source.unlink()
     assert run(*arguments)[0] == 0  # the same file again
     source.unlink()
     served.files["2014-01.tgz"] = served.files["2014-01-test.tgz"]
     recipe = arguments[0].read_text(encoding="utf-8")
     arguments[0].write_text(recipe.replace("https://drive", "http://127.0.0.1:9/drive"))
-    status, said = run(*arguments)
+    status, printed = run(*arguments)
     assert status == 1
-    last = said.splitlines()[-1]
-    assert f"its checksum is not {told['sha256']}" in last
+    last = printed.splitlines()[-1]
+    assert f"its checksum is not {recorded['sha256']}" in last
     assert "was recorded at its first download" in last
     assert not source.exists()
 
@@ -237,9 +237,9 @@ def test_the_real_test_sets_of_iwslt15_come_out_as_published(run, tmp_path, no_f
         (local / f"train.{side}").write_text(text.replace("\n", "\r\n"), encoding="utf-8")
     folder = tmp_path / "prepared"
     recipe = recipe_for("iwslt15_en_vi", {}, tmp_path, segmentation={"size": 500})
-    status, said = run(recipe, "--local", local, "--output", folder)
-    assert status == 0, said
-    assert "note:" not in said  # they have the recipe's checksums
+    status, printed = run(recipe, "--local", local, "--output", folder)
+    assert status == 0, printed
+    assert "note:" not in printed  # they have the recipe's checksums
     lengths = {"valid": ("tst2012", 1553), "test": ("tst2013", 1268)}
     for split, (stem, length) in lengths.items():
         for side in ("en", "vi"):
@@ -259,8 +259,8 @@ def test_the_shipped_recipe_takes_ones_own_archives(
     monkeypatch.setattr("requests.get", lambda *args, **kwargs: pytest.fail("asked the network"))
     for file, content in MINIATURES[name]().items():
         (tmp_path / file).write_bytes(content)
-    status, said = run(name, "--local", tmp_path, "--output", tmp_path / "prepared")
-    assert status == 0, said
+    status, printed = run(name, "--local", tmp_path, "--output", tmp_path / "prepared")
+    assert status == 0, printed
     assert (tmp_path / "prepared" / "manifest.json").is_file()
     if name != "iwslt14_es_en":  # nobody has published a checksum of its archives
-        assert "is not the published file" in said
+        assert "is not the published file" in printed

@@ -22,11 +22,11 @@ def test_a_bar_on_a_terminal_loses_nothing_and_counts_from_what_was_there(monkey
     assert list(watched(range(5), "step")) == list(range(5))
 
 
-@pytest.mark.parametrize(("total", "told"), [(30, "30"), (None, "unknown")])
-def test_elsewhere_lines_say_how_far_it_is(monkeypatch, capsys, total, told):
+@pytest.mark.parametrize(("total", "shown"), [(30, "30"), (None, "unknown")])
+def test_without_a_terminal_lines_show_the_progress(monkeypatch, capsys, total, shown):
     monkeypatch.setattr(console, "SECONDS_BETWEEN_LINES", 0.0)
     assert list(watched_bytes([b"x" * 10, b"y" * 10], 10, total)) == [b"x" * 10, b"y" * 10]
-    said = capsys.readouterr().err.splitlines()
-    assert said == [f"  fetched {done} of {told} bytes" for done in (20, 30)]
+    printed = capsys.readouterr().err.splitlines()
+    assert printed == [f"  fetched {done} of {shown} bytes" for done in (20, 30)]
     assert list(watched("ab", "step")) == ["a", "b"]
     assert capsys.readouterr().err.splitlines() == ["  step: 1 lines", "  step: 2 lines"]

@@ -42,7 +42,7 @@ def _fetch(server, folder, *kinds, name=NAME, checksum=CHECKSUM):
 
 @pytest.mark.parametrize("checksum", [CHECKSUM, f"md5:{hashlib.md5(CONTENT).hexdigest()}", ""])
 @pytest.mark.parametrize("kind", ["good", "moved", "flaky"])
-def test_a_file_arrives_whole_and_alone(server, tmp_path, kind, checksum):
+def test_a_download_leaves_only_the_complete_file(server, tmp_path, kind, checksum):
     path = _fetch(server, tmp_path, kind, checksum=checksum)
     assert path.read_bytes() == CONTENT
     assert list(tmp_path.iterdir()) == [path]
@@ -80,7 +80,7 @@ def test_a_cut_connection_is_resumed_where_it_broke(server, tmp_path):
 
 
 def _killed(server, folder, monkeypatch):
-    """Leave behind what a run that was killed half-way leaves."""
+    """Leave the files of a run that was killed during the download."""
     with monkeypatch.context() as patch:
         patch.setattr(module, "RETRIES", 0)
         with pytest.raises(UnavailableError):
@@ -110,12 +110,12 @@ def test_another_version_or_mirror_is_fetched_from_its_beginning(server, tmp_pat
     assert server.ranges == [None]
 
 
-def test_a_partial_file_with_nothing_left_to_ask_for_starts_anew(server, tmp_path, monkeypatch):
+def test_a_partial_file_with_nothing_left_to_ask_for_starts_again(server, tmp_path, monkeypatch):
     _killed(server, tmp_path, monkeypatch).write_bytes(CONTENT[::-1])
     assert _fetch(server, tmp_path, "cut-resumes").read_bytes() == CONTENT
 
 
-def test_what_a_killed_run_left_behind_is_swept_away(server, tmp_path):
+def test_the_remains_of_a_killed_run_are_removed(server, tmp_path):
     (tmp_path / INCOMING).mkdir()
     (tmp_path / INCOMING / "tmp1234").write_bytes(CONTENT[:10])
     path = _fetch(server, tmp_path, "good")

@@ -19,11 +19,11 @@ STEPS = 16  # of a recipe with three splits
 
 @pytest.fixture
 def prepared(run, recipe_file, corpus, tmp_path, no_fairseq):
-    """A whole preparation of the tiny corpus, and the arguments that made it."""
+    """A complete preparation of the tiny corpus, and its arguments."""
     folder = tmp_path / "prepared"
     arguments = recipe_file, "--data", corpus, "--output", folder
-    status, said = run(*arguments)
-    assert status == 0, said
+    status, printed = run(*arguments)
+    assert status == 0, printed
     return folder, arguments
 
 
@@ -44,18 +44,18 @@ def test_everything_is_made_and_raw_text_is_untouched(prepared, corpus):
     assert segmented.replace("@@ ", "") == tokenised
 
 
-def test_manifest_tells_the_truth_about_every_file(prepared):
+def test_the_manifest_is_correct_about_every_file(prepared):
     folder, _ = prepared
     manifest = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
     assert manifest["subsets"] == {"train": "train", "valid": "valid", "test": "test"}
     assert manifest["pair"] == "en-de"
     assert manifest["command"].startswith("python -m capsnmt.corpora ")
-    told = {
+    recorded = {
         name: file for step in manifest["steps"].values() for name, file in step["files"].items()
     }
     made = tree(folder)
-    assert told.keys() == made.keys() - {"manifest.json"}
-    for name, file in told.items():
+    assert recorded.keys() == made.keys() - {"manifest.json"}
+    for name, file in recorded.items():
         assert file["sha256"] == hashlib.sha256(made[name]).hexdigest()
         assert file["bytes"] == len(made[name])
         if "lines" in file:
@@ -66,12 +66,12 @@ def test_manifest_tells_the_truth_about_every_file(prepared):
     assert "fairseq_cli.preprocess" in manifest["steps"]["binarise"]["command"]
 
 
-def test_a_whole_preparation_is_left_alone(prepared, run):
+def test_a_complete_preparation_is_not_changed(prepared, run):
     folder, arguments = prepared
     before = {path: path.stat().st_mtime_ns for path in folder.rglob("*") if path.name != ".lock"}
-    status, said = run(*arguments)
+    status, printed = run(*arguments)
     assert status == 0
-    assert said.count("complete, skipped") == STEPS
+    assert printed.count("complete, skipped") == STEPS
     after = {path: path.stat().st_mtime_ns for path in folder.rglob("*") if path.name != ".lock"}
     assert after == before
 
@@ -91,9 +91,9 @@ def test_a_file_is_read_again_only_if_it_has_changed(prepared, run, monkeypatch)
     assert run(*arguments)[0] == 0
     assert read == [folder / "raw" / "test.en"]
     read.clear()
-    status, said = run(*arguments, "--verify")
+    status, printed = run(*arguments, "--verify")
     assert status == 0
-    assert said.count("complete, skipped") == STEPS
+    assert printed.count("complete, skipped") == STEPS
     made = {folder / name for name in tree(folder)} - {folder / "manifest.json"}
     assert made < set(read)
     assert len(set(read)) == len(read)
@@ -115,7 +115,7 @@ def test_a_file_is_read_again_only_if_it_has_changed(prepared, run, monkeypatch)
 )
 def test_damaged_output_is_made_again(prepared, run, name, damage):
     folder, arguments = prepared
-    whole, path = tree(folder), folder / name
+    complete, path = tree(folder), folder / name
     if damage == "flip":
         path.write_bytes(bytes([path.read_bytes()[0] ^ 1]) + path.read_bytes()[1:])
     elif damage == "truncate":
@@ -124,27 +124,27 @@ def test_damaged_output_is_made_again(prepared, run, name, damage):
         path.unlink()
     if damage == "delete manifest":
         (folder / "manifest.json").unlink()
-    status, said = run(*arguments)
-    assert status == 0, said
-    # Only what was damaged is redone: what is made of it is found unchanged.
-    assert said.count("complete, skipped") == (0 if damage == "delete manifest" else STEPS - 1)
-    assert tree(folder) == whole
+    status, printed = run(*arguments)
+    assert status == 0, printed
+    # Only the damaged step is repeated; the steps after it find their inputs unchanged.
+    assert printed.count("complete, skipped") == (0 if damage == "delete manifest" else STEPS - 1)
+    assert tree(folder) == complete
 
 
-def test_an_unreadable_manifest_means_starting_anew(prepared, run):
+def test_an_unreadable_manifest_starts_the_preparation_again(prepared, run):
     folder, arguments = prepared
-    whole = tree(folder)
+    complete = tree(folder)
     (folder / "manifest.json").write_text('{"steps": ')
     assert run(*arguments)[0] == 0
-    assert tree(folder) == whole
+    assert tree(folder) == complete
 
 
 def test_a_changed_setting_redoes_what_depends_on_it_and_no_more(prepared, run, corpus):
     folder, arguments = prepared
     write_recipe(arguments[0], {**recipe_of(corpus), "segmentation": {"size": 5}})
-    status, said = run(*arguments)
+    status, printed = run(*arguments)
     assert status == 0
-    redone = [line.split("] ")[1] for line in said.splitlines() if line.startswith("[")]
+    redone = [line.split("] ")[1] for line in printed.splitlines() if line.startswith("[")]
     redone = [line for line in redone if "skipped" not in line]
     assert redone[0] == "learn subwords"
     assert redone[-1] == "binarise"
@@ -156,9 +156,9 @@ def test_a_changed_source_redoes_everything_made_of_it(prepared, run, corpus):
     folder, arguments = prepared
     path = corpus / "test.de"
     path.write_text(path.read_text(encoding="utf-8").replace("Zwei", "Drei"), encoding="utf-8")
-    status, said = run(*arguments)
+    status, printed = run(*arguments)
     assert status == 0
-    assert "note:" in said  # it is not the file that the recipe knows
+    assert "note:" in printed  # it is not the file that the recipe knows
     assert "Drei" in (folder / "raw" / "test.de").read_text(encoding="utf-8")
     assert "D@@ r" in (folder / "bpe" / "test.de").read_text(encoding="utf-8")
 
@@ -167,11 +167,11 @@ def test_another_recipe_is_refused_by_a_folder_in_use(prepared, run, tmp_path):
     folder, arguments = prepared
     other = arguments[0].with_name("other.yaml")
     shutil.copy(arguments[0], other)
-    whole = tree(folder)
-    status, said = run(other, *arguments[1:])
+    complete = tree(folder)
+    status, printed = run(other, *arguments[1:])
     assert status == 2
-    assert f"--output {folder} holds recipe tiny, not other: give another folder" in said
-    assert tree(folder) == whole
+    assert f"--output {folder} holds recipe tiny, not other: give another folder" in printed
+    assert tree(folder) == complete
 
 
 @pytest.mark.parametrize(
@@ -183,15 +183,15 @@ def test_another_recipe_is_refused_by_a_folder_in_use(prepared, run, tmp_path):
         (lambda c: [_blank(c / f"train.{side}") for side in ("en", "de")], "no training pair of"),
     ],
 )
-def test_a_spoilt_corpus_is_one_line_and_leaves_no_output(
+def test_a_damaged_corpus_is_one_line_and_leaves_no_output(
     run, recipe_file, corpus, tmp_path, no_fairseq, spoil, message
 ):
     spoil(corpus)
     folder = tmp_path / "prepared"
-    status, said = run(recipe_file, "--data", corpus, "--output", folder)
+    status, printed = run(recipe_file, "--data", corpus, "--output", folder)
     assert status == 2
-    errors = [line for line in said.splitlines() if line.startswith("error: ")]
-    assert said.splitlines()[-1:] == errors
+    errors = [line for line in printed.splitlines() if line.startswith("error: ")]
+    assert printed.splitlines()[-1:] == errors
     assert message in errors[0]
     made = tree(folder)
     assert not any(".part" in name for name in made.keys() - {"manifest.json.part"})
@@ -224,10 +224,10 @@ def _blank(path):
 def test_a_wrong_command_line_is_one_line(run, tmp_path, monkeypatch, arguments, message):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "file").touch()
-    status, said = run(*arguments)
+    status, printed = run(*arguments)
     assert status == (1 if message == "Not a directory" else 2)
-    assert message in said.splitlines()[-1]
-    assert "Traceback" not in said
+    assert message in printed.splitlines()[-1]
+    assert "Traceback" not in printed
 
 
 def test_workers_must_be_a_number_of_processes(capsys):
@@ -241,23 +241,23 @@ def test_a_second_process_waits_for_the_first(run, recipe_file, corpus, tmp_path
     folder.mkdir()
     first = (folder / ".lock").open("w")
     fcntl.flock(first, fcntl.LOCK_EX)
-    said = []
+    printed = []
 
     def say(message):
-        said.append(message)
+        printed.append(message)
         if message.startswith("waiting for another process"):
             assert [path.name for path in folder.iterdir()] == [".lock"]
             first.close()
 
     monkeypatch.setattr(engine, "say", say)
-    monkeypatch.setattr(engine, "run_steps", lambda steps, manifest: said.append("prepared"))
+    monkeypatch.setattr(engine, "run_steps", lambda steps, manifest: printed.append("prepared"))
     status, _ = run(recipe_file, "--data", corpus, "--output", folder)
     assert status == 0
-    assert said[0].startswith("waiting for another process")
-    assert said[-1] == "prepared"
+    assert printed[0].startswith("waiting for another process")
+    assert printed[-1] == "prepared"
 
 
-def test_an_interrupt_says_how_to_go_on_and_leaves_nothing_half_written(
+def test_an_interrupt_reports_how_to_resume_and_leaves_no_partial_file(
     run, recipe_file, corpus, tmp_path, monkeypatch, no_fairseq
 ):
     folder = tmp_path / "prepared"
@@ -270,10 +270,10 @@ def test_an_interrupt_says_how_to_go_on_and_leaves_nothing_half_written(
 
     with monkeypatch.context() as patch:
         patch.setitem(METHODS, "bpe", interrupted)
-        status, said = run(*arguments)
+        status, printed = run(*arguments)
     assert status == 130
-    assert said.splitlines()[-1] == "error: stopped: the same command resumes"
+    assert printed.splitlines()[-1] == "error: stopped: the same command resumes"
     assert not any(name.startswith("bpe/") for name in tree(folder))
-    status, said = run(*arguments)
+    status, printed = run(*arguments)
     assert status == 0
-    assert said.count("complete, skipped") == 8
+    assert printed.count("complete, skipped") == 8

@@ -39,7 +39,7 @@ def test_moses_escapes_become_characters(tmp_path):
 
 
 @pytest.mark.parametrize("kind", ["sgm", "iwslt-xml"])
-def test_segments_are_read_whatever_stands_around_them(tmp_path, kind):
+def test_segments_are_read_whatever_surrounds_them(tmp_path, kind):
     content = (
         '<srcset setid="x">\n<doc docid="1">\n<url>http://x</url>\n<title>no sentence</title>\n'
         '<hl><seg id="1"> One &amp; two </seg></hl>\r\n<p><seg id="2">over\n\ntwo lines</seg>'

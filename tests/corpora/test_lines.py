@@ -15,7 +15,7 @@ def test_only_line_feeds_end_a_line(tmp_path):
     assert list(read_lines(path)) == ["one", "two still two too", "", "four"]
 
 
-def test_gzipped_and_plain_text_read_alike(tmp_path):
+def test_gzipped_and_plain_text_give_the_same_lines(tmp_path):
     plain, packed = tmp_path / "a", tmp_path / "a.gz"
     plain.write_text("ä\nb\n", encoding="utf-8")
     packed.write_bytes(gzip.compress(plain.read_bytes()))

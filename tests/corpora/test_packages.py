@@ -12,7 +12,7 @@ from tests.corpora.conftest import write_sdist, write_wheel
 
 @pytest.fixture
 def index(tmp_path, monkeypatch):
-    """A folder in the place of the package index; the network is out of reach for pip."""
+    """A folder that replaces the package index; pip cannot use the network."""
     folder = tmp_path / "index"
     folder.mkdir()
     monkeypatch.setenv("PIP_NO_INDEX", "1")
@@ -39,7 +39,7 @@ def test_pip_fetches_a_wheel_and_checks_it(index, tmp_path):
     assert list(folder.iterdir()) == [path]
 
 
-def test_pip_is_never_let_near_a_source_distribution(index, tmp_path):
+def test_pip_never_gets_a_source_distribution(index, tmp_path):
     write_sdist(index / "tool-1.0.tar.gz", {"tool-1.0/setup.py": b"raise SystemExit"})
     with pytest.raises(ConfigurationError, match="pip would run their code"):
         fetch_package("tool-1.0.tar.gz", "0" * 64, Store(tmp_path / "sources"))

@@ -20,7 +20,7 @@ def test_items_come_back_in_order():
     assert list(map_items(_double, (), range(500), workers=2)) == list(range(0, 1000, 2))
 
 
-def test_only_a_few_items_are_begun_ahead_of_what_is_taken():
+def test_only_a_few_items_are_started_before_they_are_consumed():
     begun = []
 
     class Numbers(UserList):
@@ -45,7 +45,7 @@ def _refuse():
 
 
 @pytest.mark.parametrize("workers", [1, 2])
-def test_an_error_arrives_as_it_is(workers):
+def test_an_error_is_passed_on_unchanged(workers):
     with pytest.raises(ConfigurationError, match="line 4: not UTF-8"):
         list(map_items(_refuse, (), range(9), workers))
 
@@ -65,7 +65,7 @@ def test_words_of_all_texts_are_counted_once(text, monkeypatch, workers):
     assert count_words([text, text], workers) == expected
 
 
-def test_codes_are_those_of_subword_nmt_on_the_whole_text_with_any_number_of_workers(
+def test_codes_are_those_of_subword_nmt_on_the_complete_text_with_any_number_of_workers(
     text, tmp_path, monkeypatch
 ):
     from subword_nmt.learn_bpe import learn_bpe

@@ -101,7 +101,7 @@ def _piece(**values):
         ),
     ],
 )
-def test_a_wrong_recipe_says_what_is_wrong(corpus, tmp_path, change, message):
+def test_a_wrong_recipe_is_reported_with_what_is_wrong(corpus, tmp_path, change, message):
     recipe = recipe_of(corpus)
     change(recipe)
     with pytest.raises(ConfigurationError) as error:
@@ -129,12 +129,12 @@ def test_held_out_shares_leave_something_to_train_on(tmp_path):
 def test_the_papers_corpora_have_the_papers_splits_and_sizes():
     recipes = {name: load_recipe(name) for name in names("recipes")}
     papers = {name: recipe for name, recipe in recipes.items() if name[:3] in {"wmt", "iws"}}
-    told = {
+    found = {
         name: (recipe.pair, recipe.segmentation.size, recipe.segmentation.joint, recipe.splits)
         for name, recipe in papers.items()
     }
     splits = ["train", "valid", "test"]
-    assert told == {
+    assert found == {
         "wmt14_en_de": ("en-de", 32000, True, splits),
         "wmt17_zh_en": ("zh-en", 32000, False, splits),
         "iwslt14_es_en": ("es-en", 34000, True, splits),

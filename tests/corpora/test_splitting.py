@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from capsnmt.corpora.splitting import sentence_key, split_name, unique_pairs
 
 HELD_OUT = {"valid": 200, "test": 300}
-# Few words in many guises, so that sentences often collide.
+# Few words in many variants, so that sentences often collide.
 WORDS = st.sampled_from(
     ["save", "Save", "SAVE.", "ﬁle", "file", "Straße", "strasse", "a", " a!", "?"]
 )
@@ -48,6 +48,6 @@ def test_shares_are_those_asked_for():
     assert all(abs(shares[name] - expected[name]) < 0.032 for name in expected)
 
 
-def test_a_sentence_keeps_its_split_for_ever():
+def test_the_split_of_a_sentence_never_changes():
     known = {"Enter a valid email address.": "test", "View site": "train"}
     assert {sentence: split_name(sentence, HELD_OUT) for sentence in known} == known

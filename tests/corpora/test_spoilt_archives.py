@@ -1,4 +1,4 @@
-"""Bad input of every kind, through the command line: one line, non-zero, nothing half-written."""
+"""Bad input of every kind, by the command line: one line, non-zero status, no partial file."""
 
 from __future__ import annotations
 
@@ -58,9 +58,7 @@ SPOILT = {
 
 
 @pytest.mark.parametrize("kind", SPOILT)
-def test_spoilt_archives_are_one_line_and_leave_nothing_half_written(
-    run, tmp_path, no_fairseq, kind
-):
+def test_damaged_archives_are_one_line_and_leave_no_partial_file(run, tmp_path, no_fairseq, kind):
     spoilt, message = SPOILT[kind]
     local = tmp_path / "local"
     local.mkdir()
@@ -70,10 +68,10 @@ def test_spoilt_archives_are_one_line_and_leave_nothing_half_written(
             (local / name).write_bytes(content)
     recipe = recipe_for("wmt14_en_de", {}, tmp_path)
     output = tmp_path / "out"
-    status, said = run(recipe, "--local", local, "--output", output)
+    status, printed = run(recipe, "--local", local, "--output", output)
     assert status == 2
-    errors = [line for line in said.splitlines() if line.startswith("error: ")]
-    assert said.splitlines()[-1:] == errors
+    errors = [line for line in printed.splitlines() if line.startswith("error: ")]
+    assert printed.splitlines()[-1:] == errors
     assert message in errors[0]
     made = tree(output) if output.exists() else {}
     assert not [name for name in made if ".part" in name and name != "manifest.json.part"]
@@ -84,7 +82,7 @@ def test_spoilt_archives_are_one_line_and_leave_nothing_half_written(
 
 @pytest.mark.parametrize("option", [("--corpora", "nope"), ("--corpora", "")])
 def test_an_unknown_training_corpus_lists_the_known(run, tmp_path, option):
-    status, said = run("wmt17_zh_en", "--output", tmp_path / "out", *option)
+    status, printed = run("wmt17_zh_en", "--output", tmp_path / "out", *option)
     assert status == 2
-    assert "are news-commentary-v12, un-v1.0, cwmt" in said.splitlines()[-1]
+    assert "are news-commentary-v12, un-v1.0, cwmt" in printed.splitlines()[-1]
     assert not (tmp_path / "out").exists()

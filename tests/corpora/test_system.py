@@ -68,9 +68,9 @@ def test_multi30k_to_data_bin_also_after_sigkill(head, tmp_path):
     assert not (killed / "manifest.json").exists()
 
     process = _start(head, killed)
-    _, said = process.communicate()
-    assert process.returncode == 0, said
-    assert "raw: complete, skipped" in said
+    _, printed = process.communicate()
+    assert process.returncode == 0, printed
+    assert "raw: complete, skipped" in printed
 
     subsets = {"train": "train", "valid": "val", "test": "test_2016_flickr"}
     for subset, stem in {**subsets, "test1": "test_2017_flickr"}.items():
@@ -86,13 +86,13 @@ def test_multi30k_to_data_bin_also_after_sigkill(head, tmp_path):
 
     through = tmp_path / "through"
     process = _start(head, through)
-    _, said = process.communicate()
-    assert process.returncode == 0, said
+    _, printed = process.communicate()
+    assert process.returncode == 0, printed
     made, expected = tree(killed), tree(through)
     assert made.keys() == expected.keys()
     assert [name for name in made if made[name] != expected[name]] == ["manifest.json"]
-    told = made["manifest.json"].decode().replace(str(killed), str(through))
-    assert told == expected["manifest.json"].decode()
+    manifest = made["manifest.json"].decode().replace(str(killed), str(through))
+    assert manifest == expected["manifest.json"].decode()
 
 
 def test_wmt17_in_parts_and_zips_to_a_data_bin_with_two_dictionaries(tmp_path):
@@ -100,8 +100,8 @@ def test_wmt17_in_parts_and_zips_to_a_data_bin_with_two_dictionaries(tmp_path):
         (tmp_path / name).write_bytes(content)
     recipe = recipe_for("wmt17_zh_en", {}, tmp_path)
     process = _start(tmp_path, tmp_path / "out", str(recipe))
-    _, said = process.communicate()
-    assert process.returncode == 0, said
+    _, printed = process.communicate()
+    assert process.returncode == 0, printed
     made = tmp_path / "out" / "bin"
     for split, numbers in SPLITS["wmt17_zh_en"].items():
         for language in ("zh", "en"):

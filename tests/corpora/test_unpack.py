@@ -1,4 +1,4 @@
-"""Archives of the papers' corpora, and what is wrong with some."""
+"""Archives of the papers' corpora, and damaged ones."""
 
 from __future__ import annotations
 
@@ -75,14 +75,14 @@ def test_a_path_outside_the_folder_is_refused_in_any_depth(tmp_path, name, neste
 
 
 @pytest.mark.parametrize("kind", [tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.FIFOTYPE])
-def test_links_and_devices_are_no_members(tmp_path, kind):
+def test_links_and_devices_are_not_members(tmp_path, kind):
     with pytest.raises(ConfigurationError, match=r"has no member a\.en, but nothing"):
         _unpack(tmp_path, _evil("a.en", kind), ["a.en"])
 
 
 @pytest.mark.parametrize("share", [0.02, 0.5, 0.9, 0.99])
 @pytest.mark.parametrize("pack", [tgz, zipped])
-def test_a_truncated_archive_is_found_out_wherever_it_was_cut(tmp_path, pack, share):
+def test_a_truncated_archive_is_detected_wherever_it_was_cut(tmp_path, pack, share):
     content = pack(MEMBERS)
     content = content[: int(len(content) * share)]
     with pytest.raises(ConfigurationError, match="a damaged archive"):
@@ -91,16 +91,16 @@ def test_a_truncated_archive_is_found_out_wherever_it_was_cut(tmp_path, pack, sh
         check_complete(tmp_path / "a.tgz")
 
 
-def test_a_tar_cut_between_two_members_is_found_out_by_its_gzip(tmp_path):
-    # tarfile by itself takes what is left for the whole.
-    whole = _tar(MEMBERS)
-    second = whole.index(b"corpus/a.de")
-    compressor = gzip.compress(whole[:second])[:-8]
+def test_a_tar_cut_between_two_members_is_detected_by_its_gzip(tmp_path):
+    # tarfile alone would accept the remaining part as complete.
+    complete = _tar(MEMBERS)
+    second = complete.index(b"corpus/a.de")
+    compressor = gzip.compress(complete[:second])[:-8]
     with pytest.raises(ConfigurationError, match="a damaged archive"):
         _unpack(tmp_path, compressor, ["a.en"])
 
 
-def test_a_flipped_bit_is_found_out_by_a_checksum(tmp_path):
+def test_a_flipped_bit_is_detected_by_a_checksum(tmp_path):
     content = bytearray(zipped(MEMBERS))
     content[60] ^= 1
     with pytest.raises(ConfigurationError, match="a damaged archive"):
@@ -108,7 +108,7 @@ def test_a_flipped_bit_is_found_out_by_a_checksum(tmp_path):
 
 
 @pytest.mark.parametrize("content", [b"", b"text\n", b"<html>", b"PK\x03\x04garbage"])
-def test_what_is_no_archive_is_one_line(tmp_path, content):
+def test_a_file_that_is_not_an_archive_is_one_line(tmp_path, content):
     with pytest.raises(ConfigurationError, match="a damaged archive") as error:
         _unpack(tmp_path, content, ["a.en"])
     assert "\n" not in str(error.value)

@@ -1,4 +1,4 @@
-"""Outputs of fairseq-generate as users have them: good, half wrong, damaged."""
+"""Outputs of fairseq-generate: good, half wrong, damaged."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ def test_tokens_are_scored_as_text_against_the_raw_reference(
     assert document["target_lang"] == "en"
 
 
-def test_generated_and_plain_files_of_one_system_score_alike(
+def test_generated_and_plain_files_of_one_system_have_the_same_scores(
     files: Dict[str, str], capsys: pytest.CaptureFixture
 ) -> None:
     reference = ["--reference", files["reference"]]
@@ -44,7 +44,7 @@ def test_generated_and_plain_files_of_one_system_score_alike(
         assert 0 < scores(plain, metric)["x"] < 100
 
 
-def test_bpe_and_tokens_stay_when_asked(
+def test_bpe_and_tokens_are_kept_on_request(
     files: Dict[str, str], capsys: pytest.CaptureFixture
 ) -> None:
     flags = ["--reference", files["reference"], "--detokenize", "none"]
@@ -53,13 +53,13 @@ def test_bpe_and_tokens_stay_when_asked(
     assert pieces < tokens < 100
 
 
-def test_the_target_lines_are_the_reference_and_this_is_said(
+def test_the_target_lines_are_the_reference_and_this_is_reported(
     files: Dict[str, str], capsys: pytest.CaptureFixture
 ) -> None:
     assert main([files["good"], "--json"]) == 0
-    said = capsys.readouterr()
-    document = json.loads(said.out)
-    assert "not the raw reference" in said.err
+    printed = capsys.readouterr()
+    document = json.loads(printed.out)
+    assert "not the raw reference" in printed.err
     assert document["reference"]["raw"] is False
     assert document["systems"][0]["bleu"]["score"] == pytest.approx(100)
 
@@ -79,7 +79,9 @@ def test_target_lines_that_fairseq_detokenised_are_left_alone(
     assert score > 0
 
 
-def test_no_known_language_is_said(files: Dict[str, str], capsys: pytest.CaptureFixture) -> None:
+def test_an_unknown_language_is_reported(
+    files: Dict[str, str], capsys: pytest.CaptureFixture
+) -> None:
     assert main([files["unlogged"]]) == 0
     assert "no --target-lang" in capsys.readouterr().err
     assert main([files["unlogged"], "--target-lang", "en"]) == 0
@@ -120,7 +122,7 @@ def test_a_baseline_may_be_one_more_file(
     assert list(scores(document)) == ["b", "good"]
 
 
-def test_a_copy_of_the_baseline_is_pointed_out(
+def test_a_copy_of_the_baseline_is_reported(
     files: Dict[str, str], capsys: pytest.CaptureFixture
 ) -> None:
     systems = [f"a={files['good']}", f"b={files['good']}"]
@@ -128,7 +130,7 @@ def test_a_copy_of_the_baseline_is_pointed_out(
     assert "b equals a in every sentence: ignore its p-value" in capsys.readouterr().err
 
 
-def test_the_table_and_the_json_file_say_the_same(
+def test_the_table_and_the_json_file_have_the_same_numbers(
     files: Dict[str, str], tmp_path: Path, capsys: pytest.CaptureFixture
 ) -> None:
     report = tmp_path / "report.json"
@@ -191,7 +193,7 @@ def test_several_seeds_are_tested_against_one_output_of_the_baseline(
         assert output["significance"]["bleu"] == alone["significance"]["bleu"]
 
 
-def test_every_score_of_the_literature_says_what_it_is_comparable_with(
+def test_every_score_of_the_literature_states_what_it_is_comparable_with(
     files: Dict[str, str], capsys: pytest.CaptureFixture
 ) -> None:
     flags = ["--reference", files["reference"], "--target-lang", "de"]
@@ -222,14 +224,14 @@ def test_lengths_are_those_of_the_source_lines_or_of_a_file(
     assert None not in [document["systems"][0]["by_length"][i] for i in (0, 2)]
 
 
-def test_sources_of_another_bpe_are_no_mistake_but_have_no_lengths(
+def test_sources_of_another_bpe_are_accepted_but_have_no_lengths(
     files: Dict[str, str], tmp_path: Path, capsys: pytest.CaptureFixture
 ) -> None:
     other = write_lines(tmp_path / "o", [x.replace("\tx", "\tx@@ y") for x in generated(TOKENS)])
     assert main([f"a={files['good']}", f"b={other}", "--reference", files["reference"]]) == 0
-    said = capsys.readouterr()
-    assert "S- lines differ" in said.err
-    assert "by source length" not in said.out
+    printed = capsys.readouterr()
+    assert "S- lines differ" in printed.err
+    assert "by source length" not in printed.out
 
 
 @pytest.mark.parametrize("library", ["sacrebleu.metrics", "sacremoses", "scipy.stats"])

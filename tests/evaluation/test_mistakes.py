@@ -10,7 +10,7 @@ import pytest
 from capsnmt.evaluation.__main__ import main
 from tests.commands import command
 
-# arguments, what the one line says
+# arguments, part of the message
 MISTAKES: Dict[str, Tuple[List[str], str]] = {
     "missing": (["{good}x"], "no such file"),
     "empty": (["{empty}"], "is empty"),
@@ -64,9 +64,11 @@ def test_a_mistake_is_one_line_and_changes_no_file(
     if "--json" not in arguments:
         arguments += ["--json", str(tmp_path / "report.json")]
     assert main(arguments) == 2
-    said = capsys.readouterr()
-    assert said.out == ""
-    (line,) = [line for line in said.err.splitlines() if not line.startswith("capsnmt-evaluate: ")]
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    (line,) = [
+        line for line in printed.err.splitlines() if not line.startswith("capsnmt-evaluate: ")
+    ]
     assert line.startswith("error: ")
     assert complaint in line
     assert {path: path.read_bytes() for path in tmp_path.iterdir()} == before

@@ -114,7 +114,7 @@ def test_the_seed_decides_and_the_environment_does_not(
     assert SEED_VARIABLE not in os.environ
 
 
-def test_few_resamples_bound_the_p_value_and_a_like_system_does_not_reach_it(
+def test_few_resamples_bound_the_p_value_and_a_similar_system_does_not_reach_it(
     ted: Dict[str, List[str]],
 ) -> None:
     texts = {name: lines[:60] for name, lines in ted.items()}
@@ -144,7 +144,7 @@ def test_tokenisers_follow_the_target_language(lang: Optional[str], bleu: str, t
 
 
 def test_chinese_ter_counts_characters() -> None:
-    # one of six characters is wrong; by words it would be the whole sentence
+    # one of six characters is wrong; by words the entire sentence would be wrong
     scores = score_system(build_metrics("zh", ["我们去公园。"]), ["我们去学园。"])
     assert scores["ter"].score == pytest.approx(100 / 6)
 

@@ -43,7 +43,7 @@ def test_detokenising_undoes_tokenising_of_real_text(ted: Dict[str, List[str]]) 
     tokens = [tokenizer.tokenize(line, return_str=True) for line in lines]
     restored = [detokenize(line) for line in tokens]
     assert sum(a == b for a, b in zip(tokens, lines)) < 20
-    # Moses cannot know every space beside a quotation mark or a dash
+    # Moses cannot know every space next to a quotation mark or a dash
     assert sum(a == b for a, b in zip(restored, lines)) > 180
 
 
@@ -67,6 +67,6 @@ def test_detokenisation_by_language(lang: Optional[str], tokens: str, text: str)
     assert moses_detokenizer(lang)(tokens) == text
 
 
-def test_a_language_without_rules_is_said() -> None:
+def test_a_language_without_rules_is_reported() -> None:
     assert "'vi'" in str(moses_limits("vi"))
     assert [moses_limits(lang) for lang in ("en", "de", "pt_BR", "zh_CN", "ja", "ko")] == [None] * 6

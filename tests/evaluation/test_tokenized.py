@@ -21,7 +21,9 @@ GOLDEN = {"sys1": (22.4364, 22.4586), "sys2": (24.0389, 23.9754)}
 
 
 @pytest.mark.parametrize("system", GOLDEN)
-def test_real_outputs_score_as_by_multi_bleu_perl(ted: Dict[str, List[str]], system: str) -> None:
+def test_real_outputs_have_the_scores_of_multi_bleu_perl(
+    ted: Dict[str, List[str]], system: str
+) -> None:
     one, other = ted[f"{system}.tokens"], ted["reference.tokens"]
     plain = multi_bleu(one, other, "as-given").score
     split = multi_bleu([*map(split_compounds, one)], [*map(split_compounds, other)], "").score

@@ -13,7 +13,7 @@ ROW = ["--config", "multi30k/baseline", "--cpu"]
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "parts"),
     [
         ([], ["--config ROW", "--arch"]),
         (["--arch", "capsnmt_transformer"], ["--dataset"]),
@@ -50,18 +50,18 @@ ROW = ["--config", "multi30k/baseline", "--cpu"]
           "--set", "train.head-capsules=7"], ["--head-capsules", "7"]),
     ],
 )  # fmt: skip
-def test_is_told_in_one_line_and_leaves_nothing(
-    capsys, tmp_path: Path, arguments: list, told: list
+def test_bad_input_is_reported_in_one_line_and_leaves_nothing(
+    capsys, tmp_path: Path, arguments: list, parts: list
 ):
     output = tmp_path / "output"
     assert main([*arguments, "--output", str(output)]) == 2
     message = capsys.readouterr().err
     assert message.count("\n") == 1
-    assert all(part in message for part in told), message
+    assert all(part in message for part in parts), message
     assert not output.exists()
 
 
-def test_more_gpus_than_there_are_is_told(capsys, monkeypatch):
+def test_more_gpus_than_there_are_is_reported(capsys, monkeypatch):
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 0)
     assert main(["--config", "multi30k/baseline", "--gpus", "2"]) == 2
     assert "--gpus 2: this machine has none" in capsys.readouterr().err
@@ -73,7 +73,7 @@ def test_more_gpus_than_there_are_is_told(capsys, monkeypatch):
     )
 
 
-def test_a_flag_in_a_file_is_told_with_the_file(capsys, tmp_path: Path):
+def test_a_bad_flag_in_a_file_is_reported_with_the_file(capsys, tmp_path: Path):
     base = Path(__file__).parents[2] / "configs" / "multi30k" / "base.yaml"
     (tmp_path / "base.yaml").write_text(base.read_text(encoding="utf-8"), encoding="utf-8")
     row = tmp_path / "row.yaml"

@@ -1,4 +1,4 @@
-"""Sentence classification in the launcher: rows, tasks and seeds, stages, and what is refused."""
+"""Sentence classification in the launcher: rows, tasks, seeds, stages, and refused settings."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def commands(monkeypatch: pytest.MonkeyPatch) -> List[List[str]]:
-    """The commands that would run; the files that they would leave appear instead."""
+    """The commands that would run; instead of running, each writes its output files."""
     ran: List[List[str]] = []
 
     def pretend(argv: Any, *_: Any, **__: Any) -> int:
@@ -91,8 +91,8 @@ def test_every_row_task_and_seed_is_trained_and_evaluated_seed_by_seed_and_then_
 
     absolute = [str(project / word) if word in ("senteval", "runs") else word for word in GIVEN]
     assert main([*absolute, "--seeds", "1,2"]) == 0
-    assert len(commands) == 16, "also when the folders are spelled otherwise"
-    # what was lost is made again, and nothing else
+    assert len(commands) == 16, "also with other spellings of the folders"
+    # only what was lost is made again
     (project / "runs/em/WC/seed-2/results.json").unlink()
     assert main([*GIVEN, "--seeds", "1,2"]) == 0
     assert [command[2] for command in commands[16:]] == ["capsnmt.experiment.classify"]
@@ -111,7 +111,7 @@ def test_a_training_by_epochs_is_complete_when_it_is_recorded(
     assert len(commands) == 2
 
 
-def test_a_training_that_ended_but_was_not_recorded_makes_no_update_more(
+def test_a_finished_training_without_a_record_makes_no_further_update(
     project: Path, commands: List[List[str]]
 ) -> None:
     save(RunFolder(project / "runs/baseline/WC/seed-1").checkpoints)
@@ -215,7 +215,7 @@ def prepare_commands(capsys: pytest.CaptureFixture, *flags: str) -> List[str]:
     return shlex.split(line)[2:]
 
 
-def test_each_data_set_is_downloaded_built_generated_or_brought(
+def test_each_data_set_is_downloaded_built_generated_or_given(
     capsys: pytest.CaptureFixture, tmp_path: Path
 ) -> None:
     senteval = [
@@ -268,7 +268,7 @@ def test_every_row_has_the_settings_of_its_name(
         assert "--best-checkpoint-metric accuracy --maximize-best-checkpoint-metric" in line
 
 
-def test_the_folder_says_what_a_run_is_made_with(project: Path, commands: List[List[str]]) -> None:
+def test_the_folder_records_the_settings_of_a_run(project: Path, commands: List[List[str]]) -> None:
     assert main([*GIVEN, "--rows", "em", "--tasks", "WC"]) == 0
     config = json.loads((project / "runs/em/WC/seed-1/config.json").read_text("utf-8"))
     assert (config["row"], config["seed"], config["task"]) == ("em", 1, "WC")

@@ -1,4 +1,4 @@
-"""The commands of a run: exactly which, and the same update on every device."""
+"""The exact commands of a run, and the same update on every device."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from capsnmt.experiment.config import available, find, load
 from capsnmt.experiment.devices import split_batch
 
 GOLDEN = Path(__file__).with_name("golden")
-# What a data set cannot do without.
+# The flags that a data set requires.
 NEEDED = {"probing_multi30k": ["--data", "train.en"]}
 ROOT = Path(capsnmt.__file__).parents[1]
 

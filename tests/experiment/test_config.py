@@ -1,4 +1,4 @@
-"""Configurations: what is inherited, what is refused, and how it is told."""
+"""Configurations: inheritance, overrides, and the errors of bad files."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def write(tmp_path: Path):
     return write_file
 
 
-def test_a_row_says_only_what_differs_from_its_base(write):
+def test_a_row_sets_only_what_differs_from_its_base(write):
     write("base", "arch: a\ntrain: {lr: 0.005, dropout: 0.3}\naverage: {last-updates: 10}\n")
     write("middle", "extends: base\ntrain: {dropout: 0.1}\n")
     row = load(write("row", "extends: middle\narch: b\n"))
@@ -32,7 +32,7 @@ def test_a_row_says_only_what_differs_from_its_base(write):
     }
 
 
-def test_every_leaf_knows_who_set_it(write):
+def test_every_leaf_has_its_origin(write):
     base = write("base", "train: {lr: 0.005, dropout: 0.3}\n")
     row = load(write("row", "extends: base\ntrain: {dropout: 0.1}\n"))
     override(row, ["train.clip-norm=1.0"])
@@ -41,7 +41,7 @@ def test_every_leaf_knows_who_set_it(write):
     assert row.where("train.clip-norm") == "--set"
 
 
-def test_null_takes_back_what_the_base_set(write):
+def test_null_removes_what_the_base_sets(write):
     write("base", "train: {lr: 0.005, fp16-scale-window: 8}\naverage: {last-updates: 10}\n")
     row = load(write("row", "extends: base\ntrain: {fp16-scale-window: null}\naverage: null\n"))
     assert row["train"] == {"lr": 0.005}
@@ -49,7 +49,7 @@ def test_null_takes_back_what_the_base_set(write):
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "expected"),
     [
         ("learning-rate: 1", ["learning-rate: unknown key", "arch"]),
         ("data: {langs: en}", ["data.langs: unknown key", "source-lang"]),
@@ -63,18 +63,18 @@ def test_null_takes_back_what_the_base_set(write):
         ("extends: bad", ["extends itself"]),
     ],
 )
-def test_a_bad_file_is_told_in_one_line_that_names_it(write, text: str, told: list):
+def test_a_bad_file_is_reported_in_one_line_that_names_it(write, text: str, expected: list):
     write("base", "{}")
     path = write("bad", text)
     with pytest.raises(ConfigurationError) as error:
         load(path)
     message = str(error.value)
     assert "\n" not in message
-    assert all(part in message for part in [str(path), *told])
+    assert all(part in message for part in [str(path), *expected])
 
 
 @pytest.mark.parametrize(
-    ("assignment", "told"),
+    ("assignment", "expected"),
     [
         ("train.lr", "give KEY=VALUE"),
         ("trane.lr=1", "trane.lr: unknown key"),
@@ -82,20 +82,20 @@ def test_a_bad_file_is_told_in_one_line_that_names_it(write, text: str, told: li
         ("arch.size=1", "arch takes a text"),
     ],
 )
-def test_a_bad_override_is_told_in_one_line(write, assignment: str, told: str):
+def test_a_bad_override_is_reported_in_one_line(write, assignment: str, expected: str):
     row = load(write("row", "arch: a"))
     with pytest.raises(ConfigurationError, match="--set") as error:
         override(row, [assignment])
-    assert told in str(error.value)
+    assert expected in str(error.value)
 
 
-def test_an_override_wins_and_null_removes(write):
+def test_an_override_takes_precedence_and_null_removes(write):
     row = load(write("row", "train: {lr: 0.005, clip-norm: 1}"))
     override(row, ["train.lr=0.003", "train.clip-norm=null", "train.share-all-embeddings=true"])
     assert row["train"] == {"lr": 0.003, "share-all-embeddings": True}
 
 
-def test_what_a_run_needs_and_nobody_set_is_named(write):
+def test_a_required_key_that_is_not_set_is_named(write):
     with pytest.raises(ConfigurationError, match=r"dataset is not set.*--set dataset=VALUE"):
         require_complete(load(write("row", "arch: a")))
 
@@ -108,7 +108,7 @@ def test_an_unknown_configuration_lists_the_valid_ones_of_the_dataset():
     assert "demo/" not in str(error.value)
 
 
-def test_of_many_configurations_the_likeliest_are_named():
+def test_of_many_configurations_the_most_similar_are_named():
     with pytest.raises(ConfigurationError) as error:
         find("li2019_efective", "wmt14_en_de")
     assert "such as wmt14_en_de/li2019_effective, " in str(error.value)

@@ -17,18 +17,18 @@ from capsnmt.experiment import process
 from capsnmt.experiment.process import Stopped
 from capsnmt.files import atomic_writer, locked
 
-# Tells its number, then waits for a signal.
+# Prints its process number, then waits for a signal.
 WAITING = "import os, time; print(os.getpid(), flush=True); time.sleep(600)"
 
 
-def test_every_line_and_the_status_come_through():
+def test_every_line_and_the_status_are_returned():
     lines: List[str] = []
     program = "import sys; print('out'); print('error', file=sys.stderr); sys.exit(3)"
     assert process.run([sys.executable, "-c", program], {}, lines.append) == 3
     assert sorted(lines) == ["error\n", "out\n"]
 
 
-def test_variables_reach_the_child_beside_ours(monkeypatch):
+def test_variables_reach_the_child_in_addition_to_ours(monkeypatch):
     monkeypatch.setenv("OURS", "kept")
     lines: List[str] = []
     program = "import os; print(os.environ['OURS'], os.environ['OMP_NUM_THREADS'])"
@@ -47,7 +47,7 @@ def test_the_child_blocks_no_signal_that_the_launcher_was_started_with():
 @pytest.mark.parametrize(
     ("signum", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)], ids=["INT", "TERM"]
 )
-def test_a_signal_reaches_the_child_and_tells_the_status(signum: int, status: int):
+def test_a_signal_reaches_the_child_and_gives_the_status(signum: int, status: int):
     children: List[int] = []
 
     def stop_when_running(line: str) -> None:
@@ -111,7 +111,7 @@ def _wait_for_end(pid: int) -> None:
     pytest.fail(f"process {pid} outlived the launcher")
 
 
-def test_a_folder_in_use_is_told_and_free_again_afterwards(tmp_path: Path):
+def test_a_folder_in_use_is_refused_and_free_afterwards(tmp_path: Path):
     lock = tmp_path / "run" / ".lock"
     with (
         locked(lock, "never"),
@@ -123,7 +123,7 @@ def test_a_folder_in_use_is_told_and_free_again_afterwards(tmp_path: Path):
         assert lock.exists()
 
 
-def test_waiting_for_a_folder_in_use_is_told_once(tmp_path: Path, capsys):
+def test_waiting_for_a_folder_in_use_is_reported_once(tmp_path: Path, capsys):
     lock = tmp_path / ".lock"
     with (
         locked(lock, "never"),

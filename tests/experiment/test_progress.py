@@ -1,4 +1,4 @@
-"""What is kept of fairseq's output, and what is shown of it."""
+"""The statistics that are kept, and the lines that are shown."""
 
 from __future__ import annotations
 

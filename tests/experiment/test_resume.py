@@ -1,4 +1,4 @@
-"""What a killed save leaves must not stop the next start."""
+"""Training restarts after a save that was killed."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def save(folder: Path, name: str, updates: int) -> Path:
         "optimizer_history": [{"num_updates": updates}],
     }
     torch.save(state, path)
-    # Written within one tick of the clock, they would all be equally new.
+    # Files written within one tick of the clock would have the same time.
     os.utime(path, ns=(updates * 10**9, updates * 10**9))
     return path
 
@@ -28,20 +28,20 @@ def truncate(path: Path, keep: float) -> None:
 
 
 @pytest.mark.parametrize("keep", [0.0, 0.3, 0.999])
-def test_a_truncated_last_checkpoint_gives_way_to_the_newest_whole_one(tmp_path: Path, keep):
+def test_a_truncated_last_checkpoint_is_replaced_by_the_newest_complete_one(tmp_path: Path, keep):
     save(tmp_path, "checkpoint_1_100.pt", 100)
     save(tmp_path, "checkpoint_1_200.pt", 200)
     truncate(save(tmp_path, "checkpoint_best.pt", 250), 0.5)
     truncate(save(tmp_path, LAST, 300), keep)
-    told = recover(tmp_path)
+    message = recover(tmp_path)
     assert updates_done(tmp_path) == 200
-    assert told is not None
-    assert "checkpoint_1_200.pt at 200 updates" in told
-    assert "checkpoint_best.pt, checkpoint_last.pt damaged" in told
+    assert message is not None
+    assert "checkpoint_1_200.pt at 200 updates" in message
+    assert "checkpoint_best.pt, checkpoint_last.pt damaged" in message
     assert (tmp_path / "checkpoint_last.pt.damaged").exists()
 
 
-def test_a_flipped_byte_is_found_though_the_file_has_its_full_length(tmp_path: Path):
+def test_a_flipped_byte_in_a_file_of_full_length_is_found(tmp_path: Path):
     save(tmp_path, "checkpoint_1_100.pt", 100)
     content = bytearray(save(tmp_path, LAST, 200).read_bytes())
     weight = content.index(torch.full((8,), 200.0).numpy().tobytes())
@@ -51,7 +51,7 @@ def test_a_flipped_byte_is_found_though_the_file_has_its_full_length(tmp_path: P
     assert updates_done(tmp_path) == 100
 
 
-def test_whole_checkpoints_are_left_as_they_are(tmp_path: Path):
+def test_complete_checkpoints_are_not_changed(tmp_path: Path):
     save(tmp_path, "checkpoint_1_100.pt", 100)
     last = save(tmp_path, LAST, 200)
     before = last.stat().st_mtime_ns
@@ -60,11 +60,11 @@ def test_whole_checkpoints_are_left_as_they_are(tmp_path: Path):
     assert num_updates(last) == 200
 
 
-def test_a_missing_last_checkpoint_comes_back(tmp_path: Path):
+def test_a_missing_last_checkpoint_is_restored(tmp_path: Path):
     save(tmp_path, "checkpoint_1_100.pt", 100)
-    told = recover(tmp_path)
-    assert told is not None
-    assert "checkpoint_last.pt is missing" in told
+    message = recover(tmp_path)
+    assert message is not None
+    assert "checkpoint_last.pt is missing" in message
     assert updates_done(tmp_path) == 100
 
 
@@ -72,9 +72,9 @@ def test_nothing_to_recover_starts_from_the_beginning(tmp_path: Path):
     assert recover(tmp_path) is None
     assert recover(tmp_path / "absent") is None
     truncate(save(tmp_path, LAST, 100), 0.5)
-    told = recover(tmp_path)
-    assert told is not None
-    assert "training starts again" in told
+    message = recover(tmp_path)
+    assert message is not None
+    assert "training starts again" in message
     assert updates_done(tmp_path) == 0
 
 

@@ -1,4 +1,4 @@
-"""What the launcher asks of SLURM and makes of its answers; tests/slurm runs a real one."""
+"""The launcher's requests to SLURM, and its use of the answers; tests/slurm runs a real SLURM."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from capsnmt.errors import ConfigurationError
 from capsnmt.experiment import slurm
 from capsnmt.experiment.cli import main
 
-# Each command notes how it was called; what it answers stands in a file of its name.
+# Each command records its arguments; its answer is in a file of its name.
 COMMAND = """#!/bin/sh
 echo "$0 $*" >>"${0%/*}/called"
-cat "${0%/*}/$(basename "$0").says" 2>/dev/null
+cat "${0%/*}/$(basename "$0").answer" 2>/dev/null
 test ! -e "${0%/*}/$(basename "$0").fails" || { cat "${0%/*}/$(basename "$0").fails" >&2; exit 1; }
 """
 
@@ -31,8 +31,8 @@ class Cluster:
             (folder / name).write_text(COMMAND, encoding="utf-8")
             (folder / name).chmod(0o755)
 
-    def says(self, command: str, answer: str, how: str = "says") -> None:
-        (self.folder / f"{command}.{how}").write_text(answer + "\n", encoding="utf-8")
+    def answers(self, command: str, answer: str, kind: str = "answer") -> None:
+        (self.folder / f"{command}.{kind}").write_text(answer + "\n", encoding="utf-8")
 
     def called(self, command: str) -> List[str]:
         path = self.folder / "called"
@@ -44,8 +44,8 @@ class Cluster:
 def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Cluster:
     cluster = Cluster(tmp_path / "bin")
     monkeypatch.setenv("PATH", f"{cluster.folder}:{os.environ['PATH']}")
-    cluster.says("sbatch", "7")
-    cluster.says("squeue", "")
+    cluster.answers("sbatch", "7")
+    cluster.answers("squeue", "")
     return cluster
 
 
@@ -71,7 +71,7 @@ def test_each_seed_is_a_job_and_the_same_command_submits_it_once(
     assert "--slurm" not in job
     assert f"{tmp_path}/100%% runs/baseline/seed-2/slurm-%j.log" in job, "% is a pattern"
 
-    cluster.says("squeue", "PENDING")
+    cluster.answers("squeue", "PENDING")
     assert main([*submission, "--seeds", "1,2"]) == 0
     assert len(cluster.called("sbatch")) == 2
     assert "seed 2, on 1 GPU: job 7 (pending), log " in capsys.readouterr().out
@@ -84,9 +84,9 @@ def test_a_row_waits_for_the_job_of_its_baseline(
     assert main(row) == 2
     assert "run that row first" in capsys.readouterr().err
     assert main(submission) == 0
-    cluster.says("squeue", "RUNNING")
-    # the queue would know every job of that number, so this one is another
-    cluster.says("sbatch", "8")
+    cluster.answers("squeue", "RUNNING")
+    # the stand-in for the queue answers the same for every job, so this one gets another number
+    cluster.answers("sbatch", "8")
     assert main(row) == 0
     assert cluster.called("sbatch")[-1].startswith("--parsable --dependency=afterok:7 ")
 
@@ -96,15 +96,15 @@ def test_without_slurm_the_flag_is_told_in_one_line(
 ):
     monkeypatch.setenv("PATH", str(tmp_path))
     assert main(submission) == 2
-    told = capsys.readouterr().err
-    assert told.count("\n") == 1
-    assert "--slurm: sbatch is not on PATH" in told
+    message = capsys.readouterr().err
+    assert message.count("\n") == 1
+    assert "--slurm: sbatch is not on PATH" in message
 
 
 def test_a_job_that_slurm_refuses_is_told_with_its_reason(
     cluster: Cluster, submission: List[str], capsys: pytest.CaptureFixture, tmp_path: Path
 ):
-    cluster.says("sbatch", "sbatch: error: invalid partition specified: nowhere", "fails")
+    cluster.answers("sbatch", "sbatch: error: invalid partition specified: nowhere", "fails")
     assert main([*submission, "--slurm", "nowhere"]) == 2
     assert "invalid partition specified: nowhere" in capsys.readouterr().err
     assert not list((tmp_path / "100% runs").rglob("job.json"))
@@ -112,16 +112,16 @@ def test_a_job_that_slurm_refuses_is_told_with_its_reason(
 
 @pytest.mark.parametrize("state", ["RUNNING", "COMPLETING", "CANCELLED", ""])
 def test_only_a_running_job_is_requeued(cluster: Cluster, state: str):
-    cluster.says("squeue", state)
-    told, requeued = [], state == "RUNNING"
+    cluster.answers("squeue", state)
+    outcomes, requeued = [], state == "RUNNING"
 
-    def tell(then: str) -> None:
-        assert not cluster.called("scontrol"), "SLURM may end us before this is told"
-        told.append(then)
+    def report(outcome: str) -> None:
+        assert not cluster.called("scontrol"), "SLURM may end this process before the report"
+        outcomes.append(outcome)
 
-    slurm.requeue({"SLURM_JOB_ID": "7"}, tell)
+    slurm.requeue({"SLURM_JOB_ID": "7"}, report)
     assert cluster.called("scontrol") == (["requeue 7"] if requeued else [])
-    assert ["not requeued" in then for then in told] == [not requeued]
+    assert ["not requeued" in outcome for outcome in outcomes] == [not requeued]
 
 
 def test_the_nodes_asked_for_must_be_those_of_the_job():

@@ -15,15 +15,15 @@ MODEL = ("transformer_mlmha", "--encoder-layers", "3", "--mlmha-sources", "2")
 def test_the_masked_layer_is_zero_and_the_others_are_as_they_were(layer: int) -> None:
     source = batch(INPUTS[0], left_pad=True)
     lengths = source.ne(PAD).sum(1)
-    whole, masked = build(*MODEL), build(*MODEL, "--mlmha-mask-source", str(layer))
-    masked.load_state_dict(whole.state_dict())
+    unmasked, masked = build(*MODEL), build(*MODEL, "--mlmha-mask-source", str(layer))
+    masked.load_state_dict(unmasked.state_dict())
     width = 16
-    before, after = (m.encoder(source, lengths)["encoder_out"][0] for m in (whole, masked))
+    before, after = (m.encoder(source, lengths)["encoder_out"][0] for m in (unmasked, masked))
     block = slice((layer - 2) * width, (layer - 1) * width)
     assert not after[..., block].any()
     other = slice(width, None) if layer == 2 else slice(0, width)
     torch.testing.assert_close(after[..., other], before[..., other])
-    assert not torch.allclose(forward(whole, *INPUTS), forward(masked, *INPUTS))
+    assert not torch.allclose(forward(unmasked, *INPUTS), forward(masked, *INPUTS))
 
 
 def test_an_aggregate_takes_the_place_of_the_top_source() -> None:

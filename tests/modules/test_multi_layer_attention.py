@@ -54,13 +54,13 @@ def test_the_output_and_its_gradients_equal_the_equations(
 def test_a_masked_source_is_a_source_of_zeros(variant: str) -> None:
     module = attention(variant, 3)
     query, memory = inputs(3)
-    whole, _ = module(query, memory, memory)
+    unmasked, _ = module(query, memory, memory)
     for source in range(3):
         masked = memory.detach().clone()
         masked[..., source * SOURCE_WIDTH : (source + 1) * SOURCE_WIDTH] = 0
         output, _ = module(query, masked, masked, PADDINGS["left"])
         torch.testing.assert_close(output, oracle(module, query, masked, PADDINGS["left"])[0])
-        assert not torch.allclose(module(query, masked, masked)[0], whole)
+        assert not torch.allclose(module(query, masked, masked)[0], unmasked)
 
 
 @every_variant

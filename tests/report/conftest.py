@@ -21,6 +21,6 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def output(finished: Path, tmp_path: Path) -> Path:
-    """The same in a place of its own, with its data's path still that of the original."""
+    """A copy of the same; the recorded path of its data is still that of the original."""
     shutil.copytree(finished, tmp_path / "output")
     return tmp_path / "output"

@@ -48,7 +48,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def page(folder: Path) -> str:
-    """The Markdown of the report over the folder, whose HTML is there, too."""
+    """The Markdown of the report over the folder, which also has the HTML."""
     output = folder / "report"
     assert report.main([str(folder), "--output", str(output)]) == 0
     assert not list(output.glob("*.part"))
@@ -87,7 +87,7 @@ def test_the_same_runs_give_the_same_figure_and_others_another(folder: Path) -> 
     assert pictures[0] == pictures[1] != pictures[2]
 
 
-def test_translation_and_classifiers_stand_on_one_page(
+def test_translation_and_classifiers_are_on_one_page(
     folder: Path, output: Path, tmp_path: Path
 ) -> None:
     both = [str(output / "baseline"), str(folder / "both"), "--output", str(tmp_path / "page")]

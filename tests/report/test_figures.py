@@ -48,7 +48,7 @@ def test_a_picture_is_the_same_each_time(tmp_path: Path, name: str) -> None:
     assert drawn[0][1].startswith(b"\x89PNG\r\n\x1a\n")
 
 
-def test_a_picture_shows_other_curves_otherwise() -> None:
+def test_a_picture_of_other_curves_differs() -> None:
     pictures = []
     for valid in (5.5, 6.5):
         with drawing():

@@ -1,4 +1,4 @@
-"""The page is one file that says what the Markdown says, to every reader, in a real browser."""
+"""The page is one file with the content of the Markdown, accessible, and works in a browser."""
 
 from __future__ import annotations
 
@@ -136,7 +136,9 @@ def test_salient_ngrams_are_those_that_one_system_matches_more_often(content: st
     assert (int(row[1]), int(row[2])) == (SENTENCES, 0)
 
 
-def test_without_compare_mt_the_page_says_so(output: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_compare_mt_the_page_states_it(
+    output: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(compare_mt, "NEEDED", ("compare_mt_that_is_absent",))
     page = write(output).read_text("utf-8")
     assert "compare-mt is not installed where this report was made" in page
@@ -181,7 +183,7 @@ def test_a_browser_shows_the_page_without_an_error_or_an_outside_request(
     assert messages == []
     assert requests == [(folder / "report.html").as_uri()]
     assert page.title() == EVIL
-    # what is wider than a telephone scrolls in its own place
+    # elements wider than a telephone scroll by themselves
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
     boxes = page.locator("figure svg").all()
     assert len(boxes) == 2

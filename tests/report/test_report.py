@@ -1,4 +1,4 @@
-"""A report over run folders in the launcher's formats: true numbers, or one line and nothing."""
+"""A report over run folders in the launcher's formats: correct numbers, or one line and no file."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def test_the_baseline_has_no_p_value_and_the_other_has_that_of_scores_json(
     assert f"p = {p_value:.3f}" in content
 
 
-def test_a_result_against_the_mechanism_is_said_as_plainly(content: str) -> None:
+def test_a_result_against_the_mechanism_is_reported_in_the_same_words(content: str) -> None:
     assert re.search(r"em\\_routing scores [\d.]+ BLEU, [\d.]+ below baseline", content)
     assert "One seed proves nothing" in content
 
@@ -109,12 +109,12 @@ def test_training_is_reported_by_the_log_of_the_final_model(content: str) -> Non
     assert "1 unreadable line(s)" in content
 
 
-def test_a_run_that_was_never_validated_is_reported_and_says_so(output: Path) -> None:
+def test_a_run_that_was_never_validated_is_reported_as_such(output: Path) -> None:
     write_log(output / "baseline/seed-1/train.log", valid=False)
     assert "baseline was never validated" in markdown(output)
 
 
-def test_different_budgets_are_pointed_out(output: Path, content: str) -> None:
+def test_different_budgets_are_reported(output: Path, content: str) -> None:
     assert "Not the same budget" not in content
     with open(output / "baseline/seed-1/train.log", "a", encoding="utf-8") as log:
         log.write('{"loss": "6", "num_updates": "50", "wall": "60"}\n')

@@ -78,7 +78,7 @@ def test_seeds_are_one_row_with_mean_deviation_and_difference(output: Path) -> N
     ("p_values", "mark"),
     [([0.04, 0.001], "†"), ([0.009, 0.001], "‡"), ([0.05, 0.001], ""), ([0.001], "‡")],
 )
-def test_a_difference_is_marked_as_the_least_sure_seed_allows(
+def test_a_difference_is_marked_by_its_largest_p_value(
     output: Path, p_values: List[float], mark: str
 ) -> None:
     base = seeds(output, "baseline", [20.0] * len(p_values), [1] * len(p_values))
@@ -112,7 +112,7 @@ def test_a_log_without_times_has_no_speed(output: Path) -> None:
     assert [row[2] for row in table(folders)] == ["57/s", "–"]
 
 
-def test_seeds_trained_otherwise_have_no_mean(output: Path) -> None:
+def test_seeds_with_other_settings_have_no_mean(output: Path) -> None:
     folders = seeds(output, "baseline", [20.0, 22.0], [1, 1])
     edit(folders[1] / "config.json", lambda config: config["settings"]["train"].update(lr=0.5))
     with pytest.raises(ConfigurationError, match=r"seed-2: was trained with train\.lr 0\.5, but"):
@@ -128,7 +128,7 @@ def test_one_seed_twice_is_two_experiments(output: Path) -> None:
     assert [system.name for system in systems] == [str(output / "baseline/seed-1"), str(copy)]
 
 
-def test_a_folder_stands_for_its_rows_the_baseline_first_and_for_their_seeds(output: Path) -> None:
+def test_a_folder_gives_its_rows_with_their_seeds_the_baseline_first(output: Path) -> None:
     (output / "baseline").rename(output / "z_baseline")
     edit(output / "em_routing/seed-1/config.json", lambda c: c.update(baseline="z_baseline"))
     for seed in (2, 10):

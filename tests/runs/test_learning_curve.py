@@ -1,4 +1,4 @@
-"""Learning curves are what the log of the final model says, whatever happened on the way."""
+"""Learning curves show the updates of the final model, whatever interrupted the training."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def trained(start: int, end: int) -> List[str]:
 
 
 @given(st.lists(st.integers(1, 30), max_size=6))
-def test_a_training_killed_anywhere_has_the_curve_of_one_trained_through(kills: List[int]) -> None:
+def test_a_training_killed_anywhere_has_the_curve_of_an_uninterrupted_one(kills: List[int]) -> None:
     lines: List[str] = []
     start, end = 0, 30
     for kill in kills:
@@ -48,18 +48,18 @@ def test_a_training_killed_anywhere_has_the_curve_of_one_trained_through(kills: 
     assert curve.updates == end
 
 
-def test_updates_that_were_made_again_with_another_result_count_once_and_as_the_second() -> None:
+def test_a_repeated_update_counts_once_with_its_second_result() -> None:
     first = ['{"loss": "9", "num_updates": "10"}', '{"loss": "8", "num_updates": "20"}']
     second = ['{"loss": "7.5", "num_updates": "20"}']
     assert parse_train_log(first + second).train == {10: 9.0, 20: 7.5}
 
 
-def test_what_was_validated_after_the_checkpoint_a_training_went_back_to_is_forgotten() -> None:
+def test_validations_after_the_checkpoint_that_a_training_resumed_from_are_dropped() -> None:
     lines = [*trained(0, 6), *trained(3, 4)]
     assert sorted(parse_train_log(lines).valid) == [3]
 
 
-def test_half_a_line_is_counted_and_left_out() -> None:
+def test_an_incomplete_line_is_counted_and_left_out() -> None:
     lines = trained(0, 4)
     lines.insert(2, lines[1][:17] + lines[2])
     curve = parse_train_log(lines)
@@ -74,12 +74,12 @@ def test_a_log_without_validation_or_times_has_a_curve_without_them() -> None:
 
 
 @pytest.mark.parametrize("loss", ["nan", "inf", "null", "x", None])
-def test_a_loss_that_is_no_finite_number_is_no_point(loss: object) -> None:
+def test_a_loss_that_is_not_a_finite_number_is_not_a_point(loss: object) -> None:
     lines = [json.dumps({"loss": loss, "num_updates": "20"}), *trained(0, 2)]
     assert sorted(parse_train_log(lines).train) == [1, 2]
 
 
-def test_epoch_summaries_are_no_points() -> None:
+def test_epoch_summaries_are_not_points() -> None:
     summary = '{"epoch": 1, "train_loss": "3", "train_num_updates": "2", "train_wall": "99"}'
     assert parse_train_log([*trained(0, 2), summary]) == parse_train_log(trained(0, 2))
 

@@ -1,4 +1,4 @@
-"""A stage runs again exactly when its command, an input or its output is not as it was."""
+"""A stage runs again exactly when its command, an input or an output has changed."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def average(files: Files, argv: Sequence[str] = COMMAND) -> Stage:
 def files(tmp_path: Path) -> Files:
     paths = [tmp_path / "input", tmp_path / "output"]
     for path in paths:
-        path.write_text("whole")
+        path.write_text("complete")
     StageRecords(tmp_path / "stages.json").record(average((paths[:1], paths[1:])))
     return paths[:1], paths[1:]
 
@@ -53,7 +53,7 @@ def test_a_file_made_again_with_the_same_content_changes_nothing(tmp_path: Path,
     assert StageRecords(tmp_path / "stages.json").complete(average(files))
 
 
-def test_a_large_file_is_known_by_its_time(tmp_path: Path, files, monkeypatch):
+def test_a_large_file_is_identified_by_its_time(tmp_path: Path, files, monkeypatch):
     monkeypatch.setattr(stages, "CHECKSUM_BYTES", 2)
     StageRecords(tmp_path / "stages.json").record(average(files))
     assert StageRecords(tmp_path / "stages.json").complete(average(files))

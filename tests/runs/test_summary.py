@@ -1,4 +1,4 @@
-"""Mean and standard deviation over the seeds that were trained alike."""
+"""Mean and standard deviation over the seeds with the same settings."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_one_seed_has_no_deviation(tmp_path: Path):
     assert "+-" not in next(lines(summary))
 
 
-def test_seeds_trained_otherwise_or_unfinished_are_left_out(tmp_path: Path):
+def test_seeds_with_other_settings_and_unfinished_ones_are_left_out(tmp_path: Path):
     run = finish(tmp_path, 1, 42.0)
     finish(tmp_path, 2, 99.0, lr=0.1)
     finish(tmp_path, 3, 99.0, updates=50)

@@ -96,9 +96,11 @@ def run_wmt14(corpus: Path, output: Path, *flags: str) -> str:
 
 def submit(corpus: Path, output: Path, seed: int) -> str:
     """Submit the row; the number of its job."""
-    told = run_wmt14(corpus, output, "--slurm", "--nodes", "2", "--cpu", "1", "--seed", str(seed))
-    job = re.search(r": job (\d+) ", told)
-    assert job is not None, told
+    printed = run_wmt14(
+        corpus, output, "--slurm", "--nodes", "2", "--cpu", "1", "--seed", str(seed)
+    )
+    job = re.search(r": job (\d+) ", printed)
+    assert job is not None, printed
     return job[1]
 
 
