@@ -55,9 +55,9 @@ DEV = [
     "setuptools>=70.1",  # builds the wheel without downloading it
     "pytest",
     "pytest-xdist",
-    "playwright",  # looks at the report in a Chromium, where there is one
+    "playwright",  # tests the report in Chromium, if there is one
     "hypothesis",
-    # the CPU builds of torch bring none; its interpreter runs the kernels without a GPU
+    # CPU builds of torch lack it; its interpreter runs the kernels without a GPU
     'triton; platform_system == "Linux" and platform_machine == "x86_64"',
     "ruff",
     "mypy",

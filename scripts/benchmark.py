@@ -216,7 +216,7 @@ def parse_arguments(argv: Optional[Sequence[str]] = None) -> argparse.Namespace:
 
 
 def setup_of(args: argparse.Namespace) -> Setup:
-    """Return what the flags say about the batch, the device and the precision."""
+    """Return the batch, the device and the precision that the flags choose."""
     return Setup(**{field.name: getattr(args, field.name) for field in dataclasses.fields(Setup)})
 
 

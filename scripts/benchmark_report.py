@@ -18,7 +18,7 @@ from capsnmt.experiment.rows import PAPERS
 from capsnmt.files import read_json, write_json
 from capsnmt.report.machine import processor
 
-# Flags that choose rows or name a file: they change no number.
+# Flags that choose rows or name a file; they change no measurement.
 NO_SETTINGS = ("rows", "paper", "system", "json", "peak_memory_of", "words", "threads")
 
 
@@ -73,7 +73,7 @@ class Result:
         paper: the paper of the row; empty for a system that was given.
         flags: its model and loss.
         stock_flags: the Transformer it is compared with.
-        extra_parameters: the parameters it has more.
+        extra_parameters: the number of parameters that it adds.
         phases: by phase.
         paper_speed: the paper's speed over its baseline's, by phase, where it is printed.
         memory: the peak memory of ``ours`` and ``stock`` in GiB, if it was measured.
@@ -153,7 +153,7 @@ class Report:
 
 
 def commit() -> str:
-    """Return the commit that is measured; empty where git does not say."""
+    """Return the commit that is measured; empty without git."""
     command = ["git", "describe", "--always", "--dirty"]
     try:
         here = Path(__file__).resolve().parent
@@ -165,7 +165,7 @@ def commit() -> str:
 
 
 def machine(device: str) -> str:
-    """Return what computes."""
+    """Return the name of the processor or GPU."""
     if device == "cuda":
         where = torch.cuda.get_device_name()
     else:

@@ -4,7 +4,7 @@
 #                   [--output DIR] [--seed S] [--dry-run]
 # --pair        languages (default en-de); the corpus is built from message catalogues
 # --max-update  updates of each system (default 1200)
-# --minutes     as many updates as two cores make of both systems in N minutes
+# --minutes     the updates that two cores make for both systems in N minutes
 # --output      the folder for everything (default outputs/demo-PAIR); --seed (default 1)
 # --dry-run     print the commands and run nothing
 # Complete steps are skipped and training resumes: repeat the same command to continue.
@@ -22,7 +22,7 @@ usage() {
   sed -n 's/^# \{0,1\}//p' "${BASH_SOURCE[0]}" | sed -n '2,10p'
 }
 
-# number FLAG VALUE LEAST : ends with an error unless VALUE is a whole number, LEAST or more
+# number FLAG VALUE LEAST : ends with an error unless VALUE is an integer of at least LEAST
 number() {
   if ! [[ $2 =~ ^[0-9]{1,9}$ ]] || ((10#$2 < $3)); then
     die "$1 $2: give a whole number, $3 or more"
@@ -52,7 +52,7 @@ while [ $# -gt 0 ]; do
       continue
       ;;
     --pair | --minutes | --max-update | --output | --seed)
-      [ $# -ge 2 ] || die "$1 needs a value (--help tells which)"
+      [ $# -ge 2 ] || die "$1 needs a value (see --help)"
       ;;
     *) die "unknown flag '$1': choose from --pair --minutes --max-update --output --seed --dry-run" ;;
   esac

@@ -106,7 +106,7 @@ def measured(measurement: Measurement) -> Iterator[None]:
 
 
 def _zipf(items: list[str], rng: random.Random, count: int) -> list[str]:
-    # Inverse of the distribution function of Zipf's law with exponent 1, nearly.
+    # Approximate inverse of the distribution function of Zipf's law with exponent 1.
     return [items[int(len(items) ** rng.random()) - 1] for _ in range(count)]
 
 

@@ -1,4 +1,4 @@
-"""How many parameters each mechanism adds to the Transformer: the papers' formulas, exactly.
+"""The numbers of parameters that each mechanism adds to the Transformer, by the papers' formulas.
 
 Written from the equations, not from the modules, so that a test can compare the two. N, the number
 of output capsules, is d.
@@ -23,7 +23,7 @@ def dimensions(size: str) -> Tuple[int, int, int, int]:
 
 
 def extra_parameters(row: Row) -> int:
-    """Return how many parameters a row has more than the Transformer of its size."""
+    """Return the number of parameters that a row adds to the Transformer of its size."""
     flags, size = row.flags, row.size
     mechanisms = (
         head_aggregation,

@@ -47,4 +47,4 @@ python -m fairseq_cli.generate prepared/bin --user-dir capsnmt --path average.pt
 capsnmt-evaluate generated --json scores.json
 capsnmt-report runs --output page
 test -s page/report.md
-echo "== the wheel does the main job"
+echo "== the wheel runs the main job"

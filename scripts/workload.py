@@ -65,7 +65,7 @@ class Setup:
 
 @functools.lru_cache(maxsize=1)
 def task(vocabulary: int) -> Any:
-    """Return as much of a task as building and decoding need: one dictionary for both sides."""
+    """Return the part of a task that building and decoding need: one dictionary for both sides."""
     dictionary = Dictionary()
     for word in range(vocabulary - len(dictionary)):
         dictionary.add_symbol(f"w{word}")
@@ -116,7 +116,7 @@ def mean_vote(module: nn.Module, votes: Tensor, hidden: Optional[Tensor] = None)
     """Return the mean over I of votes ``[..., I, N, D]``.
 
     Input activations weight the votes. They come from a network of their own, which is not part of
-    routing and therefore stays.
+    routing and is therefore kept.
     """
     if hidden is not None and module.routing == "em-routing":
         activation = module.split(module.activation(hidden).sigmoid())  # [..., I, N]
@@ -168,7 +168,7 @@ class Workload:
         model.eval()
         if name == "forward":
             return torch.no_grad()(lambda: model(**self.batch["net_input"])[0])
-        steps = self.setup.length  # the length of every hypothesis, whatever the model says
+        steps = self.setup.length  # the length of every hypothesis, independent of the model
         dictionary = task(self.setup.vocabulary).target_dictionary
         generator = SequenceGenerator(
             [model], dictionary, beam_size=self.setup.beam, max_len_b=steps, min_len=steps

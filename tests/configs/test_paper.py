@@ -1,4 +1,4 @@
-"""What papers print about a row: checked as every setting is, and no setting of a run."""
+"""Printed values of a row are checked like settings, and are not settings of a run."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def write(folder: Path, name: str, text: str) -> Path:
     return path
 
 
-def test_printed_values_are_no_settings_and_are_not_inherited(tmp_path: Path) -> None:
+def test_printed_values_are_not_settings_and_not_inherited(tmp_path: Path) -> None:
     row = load(write(tmp_path, "row", f"arch: a\n{ENTRY}"))
     assert row.paper["li2019"]["parameters"] == "+12.6M"
     assert row.settings == {"arch": "a"}

@@ -138,7 +138,7 @@ def test_the_model_of_a_row_adds_exactly_the_parameters_of_its_formula(key: str)
     assert parameters(key) - parameters(baseline_of(row, ROWS).key) == extra_parameters(row)
 
 
-def test_a_count_is_the_printed_one_to_its_rounding_or_says_why_not() -> None:
+def test_a_count_is_the_printed_one_to_its_rounding_or_has_a_note() -> None:
     """A row cannot silently join the exceptions."""
     exceptions = {}
     for key, row in ROWS.items():

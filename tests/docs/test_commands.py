@@ -19,7 +19,7 @@ from capsnmt.errors import ConfigurationError
 from tests.docs.pages import PAGES, REPO, Block, blocks, name
 
 ASSIGNMENT = re.compile(r"[A-Z_]+=\S*")
-# what a reader puts into the commands
+# values for the variables in the commands
 EXAMPLES = {"$row": "em_routing", "$PWD": str(REPO)}
 ARCHITECTURE = ("--user-dir", str(REPO / "capsnmt"))
 
@@ -169,7 +169,7 @@ def without_plugin(flags: List[str]) -> List[str]:
 @pytest.mark.parametrize("command", TRAININGS, ids=str)
 def test_fairseq_train_accepts_the_flags(command: Command) -> None:
     flags = without_plugin(command.words[1:])
-    if "--probe-checkpoint" in flags:  # read while parsing, and not there
+    if "--probe-checkpoint" in flags:  # read while parsing, but missing here
         place = flags.index("--probe-checkpoint")
         del flags[place : place + 2]
     task = flags[flags.index("--task") + 1] if "--task" in flags else "translation"
@@ -189,7 +189,7 @@ def test_fairseq_generate_accepts_the_flags(command: Command) -> None:
 
 
 @pytest.mark.parametrize("block", EXAMPLES_IN_PYTHON, ids=lambda block: name(block.page))
-def test_an_example_in_python_prints_what_its_comment_says(
+def test_an_example_in_python_prints_the_text_of_its_comment(
     block: Block, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     expected = re.findall(r"^print\(.*\)  # (.*)$", block.text, re.MULTILINE)

@@ -1,4 +1,4 @@
-"""Every link leads somewhere, and the first page stays short."""
+"""Every link has a target, and the README stays short."""
 
 from __future__ import annotations
 

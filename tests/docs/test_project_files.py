@@ -27,7 +27,7 @@ def test_the_citation_is_of_this_version_and_names_the_five_papers() -> None:
         assert f"{first['given-names']} {first['family-names']}" in readme
 
 
-def test_the_workflow_runs_the_whole_check_with_both_pythons_and_no_secret() -> None:
+def test_the_workflow_runs_the_complete_check_with_both_pythons_and_no_secret() -> None:
     workflow = load(".github/workflows/ci.yml")
     (job,) = workflow["jobs"].values()
     commands = [step["run"] for step in job["steps"] if "run" in step]

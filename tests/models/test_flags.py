@@ -31,12 +31,12 @@ def modules(model: torch.nn.Module, kind: type) -> dict:
 
 
 def values(kind: type, name: str) -> Callable[[torch.nn.Module], set]:
-    """A probe: what all modules of the kind have under the name."""
+    """Return a probe: the values of an attribute of all modules of the kind."""
     return lambda model: {getattr(m, name) for m in modules(model, kind).values()}
 
 
 def places(kind: type) -> Callable[[torch.nn.Module], set]:
-    """A probe: where the modules of the kind are."""
+    """Return a probe: the names of the modules of the kind."""
     return lambda model: set(modules(model, kind))
 
 
@@ -197,7 +197,7 @@ def test_each_preset_is_what_its_paper_recommends() -> None:
     }
 
 
-def test_a_presets_value_yields_to_a_flag() -> None:
+def test_a_flag_takes_precedence_over_a_presets_value() -> None:
     assert not routed(build("transformer_em_routing", "--head-aggregation", "linear"))
     simple = build("transformer_em_routing", "--head-aggregation", "simple")
     assert {m.routing for m in routed(simple).values()} == {"simple"}

@@ -1,4 +1,4 @@
-"""Layer dropout under whatever reads the outputs of all layers."""
+"""Layer dropout with every mechanism that reads the outputs of all layers."""
 
 from __future__ import annotations
 

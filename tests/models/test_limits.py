@@ -42,7 +42,7 @@ def test_multi_layer_attention_to_one_source(variant: str, around: tuple) -> Non
 @pytest.mark.parametrize("around", [(), NORM], ids=["post-norm", "pre-norm"])
 @pytest.mark.parametrize("side", ["encoder", "decoder", "both"])
 def test_linear_aggregation_with_the_identity_on_the_top_layer(side: str, around: tuple) -> None:
-    """Which is how it starts."""
+    """This is how it starts."""
     flags = ("--layer-aggregation", "linear", "--layer-aggregation-side", side)
     assert_is_the_transformer(flags, around, own="layer_aggregation")
 
@@ -58,7 +58,7 @@ def test_transparent_attention_with_all_weight_on_the_top_layer() -> None:
 
 @pytest.mark.parametrize("mode", ["dynamic", "dynamic-routing", "em-routing", "iterative"])
 def test_the_aggregate_of_a_stack_is_of_its_top_layers_order(mode: str) -> None:
-    """Or the decoder would start with a memory it cannot read, or cannot see past."""
+    """Otherwise the decoder would start with a memory that vanishes or dominates."""
     flags = ("--layer-aggregation", mode, "--layer-aggregation-side", "encoder")
     model = build("capsnmt_transformer", *flags, "--decoder-layers", "1", small=False)
     states = [torch.randn(6, 2, 512) for _ in range(7)]

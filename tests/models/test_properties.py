@@ -37,7 +37,7 @@ def loss_of(model: torch.nn.Module) -> torch.Tensor:
 
 
 def exact(name: str, *flags: str) -> torch.nn.Module:
-    """The system in double precision, where what is equal is equal to many digits."""
+    """The system in double precision, where equal values agree in many digits."""
     return build_system(name, *flags).double()
 
 
@@ -62,7 +62,7 @@ def test_no_target_position_sees_a_later_one(name: str) -> None:
         changed = target.clone()
         changed[position] = FIRST + (changed[position] - FIRST + 1) % 20
         other = forward(model, source, [changed])
-        # the word at a position is the input of the next one: up to there nothing may move
+        # the word at a position is the input of the next one: up to there nothing may change
         torch.testing.assert_close(logits[:, : position + 1], other[:, : position + 1])
         assert not torch.equal(logits[:, position + 1], other[:, position + 1])
 

@@ -1,4 +1,4 @@
-"""The ablation of ampomah2020, Table 7: a source of multi-layer attention without its output."""
+"""The ablation of ampomah2020, Table 7: the output of one source is set to zero."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ MODEL = ("transformer_mlmha", "--encoder-layers", "3", "--mlmha-sources", "2")
 
 
 @pytest.mark.parametrize("layer", [2, 3])
-def test_the_masked_layer_is_zero_and_the_others_are_as_they_were(layer: int) -> None:
+def test_the_masked_layer_is_zero_and_the_others_are_unchanged(layer: int) -> None:
     source = batch(INPUTS[0], left_pad=True)
     lengths = source.ne(PAD).sum(1)
     unmasked, masked = build(*MODEL), build(*MODEL, "--mlmha-mask-source", str(layer))
@@ -26,7 +26,7 @@ def test_the_masked_layer_is_zero_and_the_others_are_as_they_were(layer: int) ->
     assert not torch.allclose(forward(unmasked, *INPUTS), forward(masked, *INPUTS))
 
 
-def test_an_aggregate_takes_the_place_of_the_top_source() -> None:
+def test_an_aggregate_replaces_the_top_source() -> None:
     source = batch(INPUTS[0], left_pad=True)
     plain = build(*MODEL)
     flags = ("--layer-aggregation", "dynamic", "--layer-aggregation-side", "encoder")

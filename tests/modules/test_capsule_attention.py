@@ -87,7 +87,7 @@ def routed_scores(
 def oracle(
     module: CapsuleAttention, x: Tensor, padding: Optional[Tensor] = None, causal: bool = False
 ) -> Tensor:
-    """The whole sublayer [L, B, d]; 0 at padding, where no output is read."""
+    """The complete sublayer [L, B, d]; 0 at padding, where no output is read."""
     q, k, v = module.q_proj(x), module.k_proj(x), module.v_proj(x)
     length, batch, _ = x.shape
     heads = [slice(h * HEAD_WIDTH, (h + 1) * HEAD_WIDTH) for h in range(module.num_heads)]
@@ -183,7 +183,7 @@ def test_it_has_the_papers_parameters_and_no_others(heads: int, extra: int) -> N
 
 @pytest.mark.parametrize("side", ["left", "right"])
 @pytest.mark.parametrize(("routing", "causal"), [("both", False), ("horizontal", True)])
-def test_a_sentence_alone_gives_what_it_gives_in_a_batch(
+def test_a_sentence_alone_has_the_output_that_it_has_in_a_batch(
     routing: str, causal: bool, side: str
 ) -> None:
     module, length, words = attention(routing), 7, 4

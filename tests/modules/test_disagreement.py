@@ -240,8 +240,8 @@ def test_terms_of_checkpointed_layers_have_the_gradients_of_plain_ones(several: 
     assert any(gradient.any() for gradient in results[0][3])
 
 
-def test_the_backward_pass_may_run_in_a_thread_of_its_own() -> None:
-    """As CUDA's does: what is being recorded is known to the forward pass's thread only."""
+def test_the_backward_pass_may_run_in_another_thread() -> None:
+    """As CUDA's does: the open record belongs to the thread of the forward pass."""
     gradients = []
     for threaded in (False, True):
         layer = checkpoint_layer(Layer(several=False))
@@ -284,7 +284,7 @@ def test_a_copy_of_a_checkpointed_layer_runs_its_own_weights() -> None:
     assert torch.equal(run(layers, inputs())[0], before)
 
 
-def test_an_unwrapped_layer_measures_as_if_it_had_never_been_checkpointed() -> None:
+def test_an_unwrapped_layer_measures_like_a_plain_one() -> None:
     layers = stack(True, True)
     unwrap_checkpoint(layers)
     assert not any(hasattr(module, "precheckpoint_forward") for module in layers.modules())

@@ -69,14 +69,14 @@ def test_the_norm_is_over_the_concatenated_capsules() -> None:
     torch.testing.assert_close(normed(heads), norm(plain(heads)))
 
 
-def test_a_token_is_aggregated_by_itself() -> None:
+def test_a_token_is_aggregated_independently() -> None:
     module = aggregation("em", 0)
     heads = torch.randn(4, 3, WIDTH, dtype=torch.float64)
     torch.testing.assert_close(module(heads)[2, 1], module(heads[2, 1]))
 
 
 def test_one_head_keeps_its_votes_for_itself() -> None:
-    """Limit case: with H = 1 there is nothing to agree with, and no C can matter."""
+    """Limit case: with H = 1 there is no other vote to agree with, and C has no effect."""
     torch.manual_seed(0)
     outputs = []
     for iterations in (1, 4):

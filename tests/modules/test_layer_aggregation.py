@@ -91,8 +91,8 @@ def test_the_transparent_mixture_and_its_gradients_equal_the_equation() -> None:
 
 @every_setting
 @pytest.mark.parametrize("leading", [(), (3,), (2, 3, 1)])
-def test_a_position_is_aggregated_by_itself(setting: dict, leading: tuple) -> None:
-    """So a decoder's aggregation decodes step by step, and padding reaches nothing."""
+def test_a_position_is_aggregated_independently(setting: dict, leading: tuple) -> None:
+    """So a decoder's aggregation decodes step by step, and padding affects nothing."""
     module, layers = aggregation(**setting), layers_of(*leading)
     output = module(layers)
     assert output.shape == (*leading, WIDTH)

@@ -72,7 +72,7 @@ def test_weights_are_those_of_each_head_of_the_call_and_their_mean_a_distributio
     _, expected = oracle(module, query, memory, PADDINGS["left"])
     _, mean = module(query, memory, memory, PADDINGS["left"])
     _, each = module(query, memory, memory, PADDINGS["left"], need_head_weights=True)
-    # the sources share their weights, or follow one another
+    # the sources share their weights, or are one after the other
     torch.testing.assert_close(each, expected[0] if variant in JOINT else expected.flatten(0, 1))
     torch.testing.assert_close(mean, each.mean(0))
     torch.testing.assert_close(mean.sum(-1), torch.ones_like(mean[..., 0]))
@@ -80,7 +80,7 @@ def test_weights_are_those_of_each_head_of_the_call_and_their_mean_a_distributio
 
 
 @pytest.mark.parametrize("variant", SUMS)
-def test_summed_equals_concatenated_contexts_whose_projections_are_alike(variant: str) -> None:
+def test_summed_equals_concatenated_contexts_with_equal_projections(variant: str) -> None:
     summed, other = attention(variant, 3), attention(variant[:3] + "0", 3)
     state = summed.state_dict()
     state["out_proj.weight"] = state["out_proj.weight"].repeat(1, 3)

@@ -1,4 +1,4 @@
-"""Each bad argument is one line that names it and says what is allowed."""
+"""Each bad argument is one line that names it and what is allowed."""
 
 from __future__ import annotations
 

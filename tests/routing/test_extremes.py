@@ -77,7 +77,7 @@ def test_em_of_equal_votes_is_the_vote_times_its_activation():
     torch.testing.assert_close(capsules, (2 * torch.sigmoid(-chi)).expand(4, 1))
 
 
-def test_bounding_the_gradient_between_iterations_is_what_keeps_it_finite(monkeypatch):
+def test_the_bound_between_iterations_keeps_the_gradient_finite(monkeypatch):
     tied = 1e4 * random(2, 4, 3, 8)[:, :, :1].expand(2, 4, 3, 8)
     operator = OPERATORS["dynamic_routing"]
     assert_finite(*run_with_gradient(operator, tied, 10))
@@ -94,7 +94,7 @@ def test_bound_gradient_touches_only_what_overflows_next():
 
 
 @pytest.mark.parametrize("causal", [False, True])
-def test_fully_padded_sentences_come_back_zero(causal):
+def test_fully_padded_sentences_give_zero(causal):
     scores = random(2, 3, 4, 4).requires_grad_()
     nothing = torch.zeros(2, 4, dtype=torch.bool)
     capsules, logits = routing.vertical_routing(scores, 3, nothing, nothing)

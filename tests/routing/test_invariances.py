@@ -1,4 +1,4 @@
-"""What must not change a result: order of inputs, padding, leading dims, later positions."""
+"""Results do not depend on the order of inputs, padding, leading dims or later positions."""
 
 from __future__ import annotations
 

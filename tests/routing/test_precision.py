@@ -13,7 +13,7 @@ from .operators import OPERATORS, betas, random, run_with_gradient
 DTYPES = [torch.float16, torch.bfloat16, torch.float32, torch.float64]
 LOW = [torch.float16, torch.bfloat16]
 
-# The equations in whatever dtype they are given: the kernels without their cast to fp32.
+# The equations in the dtype of their inputs: the kernels without their cast to fp32.
 PLAIN = {
     "dynamic_routing": lambda v: dynamic.dynamic_kernel.__wrapped__(v, None, None, iterations=3)[0],
     "simple_routing": lambda v: simple.simple_kernel.__wrapped__(v, iterations=3),

@@ -1,4 +1,4 @@
-"""The flags of sentence classifiers: they arrive, and what cannot work is one line."""
+"""The flags of sentence classifiers reach the model; bad settings are one line."""
 
 from __future__ import annotations
 
@@ -40,13 +40,13 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("flags", REFUSED)
-def test_what_cannot_work_is_one_line_before_anything_is_built(flags: str) -> None:
+def test_a_bad_setting_is_one_line_before_anything_is_built(flags: str) -> None:
     with pytest.raises(ConfigurationError, match=REFUSED[flags]) as error:
         parse("probing_transformer", *SMALL, *flags.split())
     assert "\n" not in str(error.value)
 
 
-def test_completed_arguments_complete_to_themselves() -> None:
+def test_completing_completed_arguments_changes_nothing() -> None:
     """fairseq completes the arguments of a checkpoint again when it is loaded."""
     given = ("--head-aggregation", "em", "--layer-aggregation", "linear", "--pooling", "queries")
     for flags in ((), given):

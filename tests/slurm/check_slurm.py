@@ -1,4 +1,4 @@
-"""A real SLURM runs ``run_wmt14.sh --slurm``, preempts it, and gets what was never interrupted.
+"""A real SLURM runs ``run_wmt14.sh --slurm``, preempts it; no result differs.
 
 Not collected with the other tests: it needs root, Debian's slurm-wlm and munge, and some minutes.
 ``scripts/slurm_test.sh`` installs them and runs it.
@@ -50,7 +50,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """Two nodes on this machine."""
     folder = tmp_path_factory.mktemp("slurm")
     for parent in (folder, folder.parent, folder.parent.parent):
-        parent.chmod(0o755)  # munged runs as a user of its own
+        parent.chmod(0o755)  # munged runs as its own user
     script = str(REPO / "tests" / "slurm" / "cluster.sh")
     subprocess.run(["bash", script, "start", str(folder)], check=True)
     os.environ["SLURM_CONF"] = str(folder / "slurm.conf")
@@ -81,7 +81,7 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def run_wmt14(corpus: Path, output: Path, *flags: str) -> str:
-    """The script as a user starts it; what it prints."""
+    """Run the script as a user starts it; return what it prints."""
     where = ["--prepared", str(corpus), "--output", str(output)]
     done = subprocess.run(
         [str(REPO / "scripts" / "run_wmt14.sh"), *SMALL, *flags, *where],
@@ -95,7 +95,7 @@ def run_wmt14(corpus: Path, output: Path, *flags: str) -> str:
 
 
 def submit(corpus: Path, output: Path, seed: int) -> str:
-    """Submit the row; the number of its job."""
+    """Submit the row; return the number of its job."""
     printed = run_wmt14(
         corpus, output, "--slurm", "--nodes", "2", "--cpu", "1", "--seed", str(seed)
     )
@@ -127,7 +127,7 @@ def updates_logged(run: Path) -> List[int]:
 
 
 def stops(run: Path) -> List[str]:
-    """Who stopped the training, each time it saved."""
+    """What stopped the training, each time it saved."""
     path = run / "console.log"
     text = path.read_text(encoding="utf-8") if path.exists() else ""
     return re.findall(r"preemption \| stopped by (.*) at \d+ updates", text)
@@ -175,7 +175,7 @@ def test_a_job_preempted_twice_ends_with_the_results_of_a_run_that_was_not(
     assert read_json(run.parent / "summary.json") == read_json(here.parent / "summary.json")
 
 
-def test_a_job_that_its_user_cancels_saves_and_does_not_come_back(
+def test_a_job_that_its_user_cancels_saves_and_does_not_return(
     cluster: None, corpus: Path, tmp_path: Path
 ):
     run = tmp_path / "slurm runs" / "tiny" / "seed-2"

@@ -1,4 +1,4 @@
-"""The benchmark measures what it says; no test asks how fast anything is."""
+"""The benchmark measures what its tables claim; no test depends on the speed."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def test_a_report_keeps_its_rows_and_measures_the_missing_ones_only(
     }
 
 
-def test_a_report_of_other_settings_is_refused_and_stays_as_it_is(tmp_path: Path) -> None:
+def test_a_report_of_other_settings_is_refused_and_not_changed(tmp_path: Path) -> None:
     path = tmp_path / "report.json"
     text = json.dumps({"settings": {"size": "big"}, "results": []})
     path.write_text(text, "utf-8")
@@ -98,7 +98,7 @@ def test_a_report_of_other_settings_is_refused_and_stays_as_it_is(tmp_path: Path
 
 
 @pytest.mark.parametrize("text", ["[]", "{}", '{"settings": {}, "results": [3]}', "no JSON"])
-def test_a_file_that_is_no_report_is_refused_and_stays_as_it_is(text: str, tmp_path: Path) -> None:
+def test_a_file_that_is_not_a_report_is_refused_and_not_changed(text: str, tmp_path: Path) -> None:
     path = tmp_path / "report.json"
     path.write_text(text, "utf-8")
     with pytest.raises(ConfigurationError, match=r"report\.json"):
@@ -167,7 +167,7 @@ def test_a_training_step_moves_every_parameter() -> None:
     step = workload.Workload(SETUP).phase("train", model, PLAIN_TINY)
     step()
     still = [name for name, p in model.named_parameters() if torch.equal(p, before[name])]
-    # A bias of the keys shifts all scores of a query alike: its gradient is rounding.
+    # A bias of the keys shifts all scores of a query equally: its gradient is rounding error.
     assert not [name for name in still if not name.endswith("k_proj.bias")]
 
 

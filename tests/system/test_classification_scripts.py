@@ -1,4 +1,4 @@
-"""The scripts of probing and logical inference: what they would run, from any folder."""
+"""The scripts of probing and logical inference: the commands that they would run."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ pytestmark = [pytest.mark.system, pytest.mark.one_host]
 
 
 def script(name: str, *flags: str, cwd: Path) -> subprocess.CompletedProcess:
-    """A script of the project as a user starts it, ended."""
+    """Run a script of the project as a user starts it."""
     return subprocess.run(
         ["bash", str(REPO / "scripts" / name), *flags],
         cwd=cwd,
@@ -32,7 +32,7 @@ def script(name: str, *flags: str, cwd: Path) -> subprocess.CompletedProcess:
 
 
 def modules(done: subprocess.CompletedProcess) -> Counter:
-    """How often each module would run."""
+    """Count how often each module would run."""
     assert done.returncode == 0, done.stderr
     lines = [line.split() for line in done.stdout.splitlines() if " -m " in line]
     return Counter(words[words.index("-m") + 1] for words in lines)

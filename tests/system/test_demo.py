@@ -1,4 +1,4 @@
-"""``scripts/demo.sh`` before it does anything: its flags, and the commands it would run.
+"""``scripts/demo.sh`` without its trainings: its flags, and the commands that it would run.
 
 The demo itself trains for minutes: continuous integration runs it as the user does.
 """
@@ -24,7 +24,7 @@ PAIRS = ("en-de", "es-en", "en-vi", "zh-en")
 
 
 def demo(*flags: str, cwd: Path = REPO) -> subprocess.CompletedProcess:
-    """The script, ended."""
+    """Run the script."""
     command = ["bash", str(REPO / "scripts/demo.sh"), *flags]
     return subprocess.run(
         command, capture_output=True, text=True, check=False, cwd=cwd, encoding="utf-8"
@@ -54,7 +54,7 @@ def commands(*flags: str, cwd: Path = REPO) -> List[List[str]]:
         (["--arch", "x"], "unknown flag '--arch'"),
     ],
 )
-def test_a_bad_flag_is_one_line_that_tells_the_fix(flags: List[str], named: str) -> None:
+def test_a_bad_flag_is_one_line_with_the_fix(flags: List[str], named: str) -> None:
     done = demo(*flags)
     assert done.returncode == 1
     assert done.stdout == ""

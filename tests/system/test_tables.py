@@ -1,4 +1,4 @@
-"""The documentation has the tables that the script makes, and the script replaces nothing else."""
+"""The documentation has the tables that the script makes, and the script replaces only these."""
 
 from __future__ import annotations
 
@@ -67,9 +67,7 @@ def test_writing_replaces_what_is_between_the_markers_only(tmp_path: Path) -> No
 @pytest.mark.parametrize(
     "text", ["no marker\n", f"{START}\n", f"{END}\n{START}\n", PAGE + PAGE], ids=range(4)
 )
-def test_a_page_without_its_markers_is_one_line_and_stays_as_it_is(
-    text: str, tmp_path: Path
-) -> None:
+def test_a_page_without_its_markers_is_one_line_and_not_changed(text: str, tmp_path: Path) -> None:
     page = tmp_path / "page.md"
     page.write_text(text, encoding="utf-8")
     with pytest.raises(ConfigurationError, match="the place of the table is not marked") as error:

@@ -2,7 +2,7 @@
 
 One program routes one token. Its votes, I x N x D, are a tile in registers, on which all iterations
 run in fp32. **D**: nothing is stored for the backward pass but the inputs. The backward kernel
-routes anew up to each iteration, from the last to the first; O(T^2) arithmetic on the tile costs
+routes again up to each iteration, from the last to the first; O(T^2) arithmetic on the tile costs
 less than memory traffic.
 
 This file imports torch only. Triton is imported by the first fused call.
@@ -35,7 +35,7 @@ def padded(size: int) -> int:
 
 
 def fits(votes: Tensor) -> bool:
-    """Return whether the fused kernels route these votes: fp64 and large tiles they do not."""
+    """Return whether the fused kernels route these votes: neither fp64 nor large tiles."""
     tile = math.prod(padded(size) for size in votes.shape[1:])
     return votes.dtype != torch.float64 and tile <= MAXIMUM_TILE
 

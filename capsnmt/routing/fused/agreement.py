@@ -84,7 +84,7 @@ VERTICAL = Agreement(False, lambda queries, keys: (None, queries, keys))
 
 @triton.jit
 def real_pairs(input_mask, output_mask, token, I, N, I_PAD: tl.constexpr, N_PAD: tl.constexpr):
-    """Return which pairs ``[I, N]`` are no padding and not masked."""
+    """Return which pairs ``[I, N]`` are not padding and not masked."""
     real = pairs_in_range(I, N, I_PAD, N_PAD)
     i = tl.arange(0, I_PAD)
     n = tl.arange(0, N_PAD)
@@ -99,7 +99,7 @@ def real_pairs(input_mask, output_mask, token, I, N, I_PAD: tl.constexpr, N_PAD:
 
 @triton.jit
 def real_width(width_mask, token, D, D_PAD: tl.constexpr):
-    """Return which dimensions ``[1, 1, D]`` of a vote are no padding and not masked."""
+    """Return which dimensions ``[1, 1, D]`` of a vote are not padding and not masked."""
     d = tl.arange(0, D_PAD)
     real = d < D
     if width_mask is not None:
@@ -204,7 +204,7 @@ def backward_kernel(
 ):
     """Walk the iterations of one token backwards; gX is the gradient of X.
 
-    Nothing is kept from the forward pass: O of iteration t is routed anew from the votes.
+    Nothing is kept from the forward pass: O of iteration t is computed again from the votes.
     """
     token = tl.program_id(0).to(tl.int64)
     real = real_pairs(input_mask, output_mask, token, I, N, I_PAD, N_PAD)

@@ -109,7 +109,7 @@ def backward_kernel(
 ):
     """Walk the iterations of one token after another backwards; gX is the gradient of X.
 
-    Nothing is kept from the forward pass: C of iteration t is routed anew from the votes. At the
+    Nothing is kept from the forward pass: C of iteration t is computed again from the votes. At the
     papers' T = 3 this costs three M-steps and one E-step more than keeping the iterates would.
     """
     program = tl.program_id(0).to(tl.int64)

@@ -57,13 +57,13 @@ def capsule_offsets(D, N_PAD: tl.constexpr, D_PAD: tl.constexpr):
 
 @triton.jit
 def pairs_in_range(I, N, I_PAD: tl.constexpr, N_PAD: tl.constexpr):
-    """Return which pairs ``[I, N]`` are no padding."""
+    """Return which pairs ``[I, N]`` are not padding."""
     return (tl.arange(0, I_PAD)[:, None] < I) & (tl.arange(0, N_PAD)[None, :] < N)
 
 
 @triton.jit
 def capsules_in_range(N, D, N_PAD: tl.constexpr, D_PAD: tl.constexpr):
-    """Return which elements ``[N, D]`` of the capsules are no padding."""
+    """Return which elements ``[N, D]`` of the capsules are not padding."""
     return (tl.arange(0, N_PAD)[:, None] < N) & (tl.arange(0, D_PAD)[None, :] < D)
 
 

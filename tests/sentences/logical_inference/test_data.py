@@ -24,7 +24,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def test_generated_files_have_what_their_names_and_labels_say(folder: Path) -> None:
+def test_generated_files_agree_with_their_names_and_labels(folder: Path) -> None:
     for number in range(MAX_OPERATORS + 1):
         for part, size in (("train", 40), ("test", 10)):
             examples = read_file(folder, part, number)
@@ -46,7 +46,7 @@ def test_a_generated_test_pair_is_in_no_training_file_in_either_order(folder: Pa
     assert sum(len(read_file(folder, part, 0)) for part in parts) == len(VARIABLES) * 7 // 2
 
 
-def test_the_same_seed_makes_the_same_files_and_another_seed_others(
+def test_the_same_seed_gives_the_same_files_and_another_seed_others(
     folder: Path, tmp_path: Path
 ) -> None:
     for seed in ("1", "2"):
@@ -85,6 +85,6 @@ def test_a_bad_line_is_reported_with_file_and_number(text: str, tmp_path: Path) 
     assert "\n" not in str(error.value)
 
 
-def test_a_missing_file_is_reported_with_what_makes_it(tmp_path: Path) -> None:
+def test_a_missing_file_is_reported_with_the_command_that_makes_it(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match=r"train0: there is no such file, nor train0\.gz"):
         read_split(tmp_path, "train", 6)

@@ -101,6 +101,8 @@ def test_the_relation_and_bucket_of_every_real_test_pair_are_the_files(number: i
         ("not a", "token 1: 'not'"),
     ],
 )
-def test_what_is_not_of_the_grammar_is_reported_with_its_token(sentence: str, message: str) -> None:
+def test_a_sentence_outside_the_grammar_is_reported_with_its_token(
+    sentence: str, message: str
+) -> None:
     with pytest.raises(ValueError, match=message):
         parse(sentence)

@@ -72,7 +72,7 @@ def test_every_split_has_as_many_of_each_class_and_no_sentence_twice() -> None:
     assert labels != sorted(labels)
 
 
-def test_too_little_text_is_reported_with_the_class_and_what_helps() -> None:
+def test_too_little_text_is_reported_with_the_class_and_the_fix() -> None:
     with pytest.raises(ConfigurationError, match="class '1' has 2 sentences but needs 10"):
         balance([("0", ["a"])] * 20 + [("1", ["b"])] * 2)
     with pytest.raises(ConfigurationError, match="has examples of 1 classes"):

@@ -1,4 +1,4 @@
-"""SentEval's files as they are, what is wrong with a bad one, and how they are fetched."""
+"""SentEval's files: reading, errors of bad files, and downloads."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_a_bad_file_is_reported_in_one_line(lines: Any, message: str, tmp_path: 
     assert "\n" not in str(error.value)
 
 
-def test_what_is_no_text_or_not_there_is_reported_in_one_line(tmp_path: Path) -> None:
+def test_a_missing_or_binary_file_is_reported_in_one_line(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match=r"past_present\.txt: there is no such file, nor"):
         read_task(tmp_path, "Tense")
     (tmp_path / TASKS["WC"].file).write_bytes(b"tr\ta\tb\ntr\ta\t\xff\n")
@@ -106,7 +106,7 @@ def served(published: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
         thread.join()
 
 
-def test_a_file_is_downloaded_once_and_a_change_is_noticed(
+def test_a_file_is_downloaded_once_and_a_change_is_detected(
     served: str, published: Path, tmp_path: Path, capsys: pytest.CaptureFixture
 ) -> None:
     pytest.importorskip("pooch", reason="the extra 'data' is not installed here")
@@ -123,7 +123,7 @@ def test_a_file_is_downloaded_once_and_a_change_is_noticed(
     assert "has changed since it was downloaded" in capsys.readouterr().err
 
 
-def test_what_cannot_be_downloaded_or_is_another_file_leaves_nothing(
+def test_a_failed_download_and_another_file_leave_nothing(
     served: str, published: Path, tmp_path: Path, capsys: pytest.CaptureFixture
 ) -> None:
     pytest.importorskip("pooch", reason="the extra 'data' is not installed here")
