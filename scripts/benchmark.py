@@ -10,6 +10,16 @@ stock, below 1 is slower), and the extremes.
     scripts/benchmark.py --rows wmt14_en_de/li2019_em_enc_self --size big --device cuda --dtype fp16
     scripts/benchmark.py --system "T = 1: --arch transformer_em_routing --routing-iterations 1"
 
+    scripts/benchmark.py --end-to-end DATA-BIN --repeats 3 --size base --threads 2 \
+        --system "fast: --arch capsnmt_transformer --optimizer fused_adam"
+
+--end-to-end compares the words per second of complete trainings, each in a process of its own.
+
+    scripts/benchmark.py --end-to-end DATA-BIN --size base --threads 2 --repeats 3 \
+        --system "ours: --arch capsnmt_transformer --optimizer fused_adam"
+
+``--end-to-end`` compares complete trainings, each in a process of its own.
+
 All rows take hours on a CPU. With --json each row is written as soon as it is measured, and the
 same command continues after the rows in the file.
 
@@ -39,6 +49,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from capsnmt.arguments import OneLineParser, positive
 from capsnmt.errors import ConfigurationError
 from capsnmt.experiment.rows import PAPERS, SUFFIXES, load_rows
+from scripts.benchmark_end_to_end import compare_trainings
 from scripts.benchmark_report import PhaseResult, Ratio, Report, Result, describe_machine, tables
 from scripts.benchmark_systems import System, different_rows, row_key, system_of
 from scripts.workload import (
@@ -130,14 +141,17 @@ def measure(system: System, args: argparse.Namespace, report: Report) -> Result:
     """Measure everything about one system."""
     setup = setup_of(args)
     memory = {}
-    if not args.no_memory:
-        known = report.stock_memory(system.stock)
-        memory["stock"] = peak_memory(system.stock, args) if known is None else known
-        memory["ours"] = peak_memory(system.flags, args)
-    phases = {
-        phase: compare(system, phase, setup, args.repeats, args.warmup, not args.no_floor)
-        for phase in args.phases
-    }
+    if args.end_to_end:
+        phases = {"train": compare_trainings(system, args, setup)}
+    else:
+        if not args.no_memory:
+            known = report.stock_memory(system.stock)
+            memory["stock"] = peak_memory(system.stock, args) if known is None else known
+            memory["ours"] = peak_memory(system.flags, args)
+        phases = {
+            phase: compare(system, phase, setup, args.repeats, args.warmup, not args.no_floor)
+            for phase in args.phases
+        }
     return Result(
         name=system.name,
         paper=system.paper,
@@ -201,6 +215,8 @@ def parse_arguments(argv: Optional[Sequence[str]] = None) -> argparse.Namespace:
     add("--warmup", type=int, default=2, help="default 2")
     add("--threads", type=int, default=0, help="CPU threads (default: torch's)")
     add("--seed", type=int, default=1)
+    add("--end-to-end", metavar="DATA-BIN", help="compare real trainings on these data")
+    add("--updates", type=positive, default=100, help="of each of these trainings (default 100)")
     add("--no-floor", action="store_true", help="do not measure the mean of the votes")
     add("--no-memory", action="store_true", help="do not measure the peak memory")
     add("--json", type=Path, metavar="FILE", help="also write every number there, row by row")
@@ -211,6 +227,10 @@ def parse_arguments(argv: Optional[Sequence[str]] = None) -> argparse.Namespace:
     for system in args.system:
         if ":" not in system:
             parser.error(f"--system: {system!r}: give 'NAME: FLAGS'")
+    if args.end_to_end:
+        args.phases = ["train"]
+        if args.dtype == "bf16":
+            parser.error("--dtype bf16: fairseq has none: give --autocast bf16 in a --system")
     args.words = list(sys.argv[1:] if argv is None else argv)
     return args
 

@@ -175,6 +175,12 @@ def machine(device: str) -> str:
 
 def describe_machine(args: argparse.Namespace) -> str:
     """Return what the numbers were measured on, and how."""
+    if args.end_to_end:
+        return (
+            f"{machine(args.device)}; {args.size or 'each row in its own size'}, {args.dtype}, "
+            f"fairseq-train on {args.end_to_end}, {args.tokens} tokens per batch, {args.updates} "
+            f"updates; {args.repeats} repeats"
+        )
     return (
         f"{machine(args.device)}; {args.size or 'each row in its own size'}, {args.dtype}, "
         f"vocabulary {args.vocabulary}, batches of {max(1, args.tokens // args.length)} x "

@@ -1,0 +1,128 @@
+"""Compare complete trainings: real ``fairseq-train`` command lines in fresh, alternating processes.
+
+A training step alone has no data loading, no trainer, no clipping and no logging. Here both sides
+are the commands of a user, and the speed is what fairseq logs.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shlex
+import statistics
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any, Dict, Iterator, List
+
+import capsnmt
+from capsnmt.errors import ExecutionError
+from scripts.benchmark_report import PhaseResult, Ratio
+from scripts.benchmark_systems import System
+from scripts.workload import SHARED, Setup, matmul_work
+
+PLUGIN = str(Path(capsnmt.__file__).parent)
+# the settings of Vaswani et al. 2017; the flags of a system take precedence
+SETTINGS = (
+    "--optimizer adam --adam-betas '(0.9, 0.98)' --lr 0.0007 --lr-scheduler inverse_sqrt "
+    "--warmup-updates 4000 --clip-norm 1 --dropout 0.1"
+)
+# a training logs this many times, and the second half of the logs counts
+LOGS = 10
+
+
+def compare_trainings(system: System, args: argparse.Namespace, setup: Setup) -> PhaseResult:
+    """Train stock and ours in turn; compare their words per second.
+
+    Args:
+        system: what to measure.
+        args: the flags of the benchmark: ``end_to_end`` is the folder of the data.
+        setup: the batch, for the operations of both.
+
+    Raises:
+        ExecutionError: a training failed.
+    """
+    commands = {
+        "stock": training_command(f"{SETTINGS} {system.stock}", args),
+        "ours": training_command(f"--user-dir {PLUGIN} {SETTINGS} {system.flags}", args),
+    }
+    speeds: Dict[str, List[float]] = {name: [] for name in commands}
+    for _ in range(args.repeats):
+        for name, command in commands.items():
+            speeds[name].append(words_per_second(run(command, args.threads), args.updates))
+    medians = {name: statistics.median(values) for name, values in speeds.items()}
+    return PhaseResult(
+        ours=Ratio.of([ours / stock for stock, ours in zip(speeds["stock"], speeds["ours"])]),
+        floor=None,
+        seconds={name: setup.tokens / speed for name, speed in medians.items()},
+        tokens_per_second=medians,
+        work=matmul_work(system.stock, "train", setup) / matmul_work(system.flags, "train", setup),
+    )
+
+
+def training_command(flags: str, args: argparse.Namespace) -> List[str]:
+    """Return the command that trains some updates and writes nothing."""
+    return [
+        *(sys.executable, "-m", "fairseq_cli.train", str(args.end_to_end)),
+        *(*shlex.split(SHARED), *shlex.split(flags)),
+        *("--max-tokens", str(args.tokens), "--max-update", str(args.updates)),
+        *("--seed", str(args.seed), "--num-workers", "0", "--no-save", "--disable-validation"),
+        *("--log-format", "json", "--log-interval", str(max(1, args.updates // LOGS))),
+        *(["--cpu"] if args.device == "cpu" else []),
+        *(["--fp16"] if args.dtype == "fp16" else []),
+    ]
+
+
+def run(command: List[str], threads: int) -> str:
+    """Run a command; return what it printed.
+
+    Raises:
+        ExecutionError: it failed.
+    """
+    environment = {**os.environ, "PYTHONPATH": str(Path(PLUGIN).parent)}
+    if threads:
+        environment["OMP_NUM_THREADS"] = str(threads)
+    done = subprocess.run(
+        command,
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        check=False,
+    )
+    if done.returncode:
+        last = (done.stdout.strip().splitlines() or ["no output"])[-1]
+        raise ExecutionError(f"{shlex.join(command)} ended with {done.returncode}: {last}")
+    return done.stdout
+
+
+def words_per_second(log: str, updates: int) -> float:
+    """Return the target words per second in the second half of a training.
+
+    Args:
+        log: the output of ``fairseq-train --log-format json``.
+        updates: the number of updates.
+
+    Raises:
+        ExecutionError: the training ended before its second half.
+    """
+    words = seconds = 0.0
+    for stats in training_logs(log):
+        if int(stats["num_updates"]) > updates / 2:
+            words += float(stats["wpb"])
+            seconds += float(stats["wpb"]) / float(stats["wps"])
+    if not words:
+        raise ExecutionError(
+            f"the training ended before half of its {updates} updates: give fewer --updates or "
+            f"fewer --tokens"
+        )
+    return words / seconds
+
+
+def training_logs(log: str) -> Iterator[Dict[str, Any]]:
+    """Yield the statistics of each line that fairseq logs during training."""
+    for line in log.splitlines():
+        _, found, stats = line.partition("| train_inner | ")
+        if found:
+            yield json.loads(stats)
