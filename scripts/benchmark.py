@@ -46,7 +46,7 @@ import torch
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from capsnmt.arguments import OneLineParser, positive
+from capsnmt.arguments import OneLineParser, positive, run_command
 from capsnmt.errors import ConfigurationError
 from capsnmt.experiment.rows import PAPERS, SUFFIXES, load_rows
 from scripts.benchmark_end_to_end import compare_trainings
@@ -262,4 +262,4 @@ def main(argv: Optional[Sequence[str]] = None) -> None:
 
 if __name__ == "__main__":
     logging.disable(logging.INFO)  # importing fairseq turns on the messages of every library
-    main()
+    sys.exit(run_command(main))

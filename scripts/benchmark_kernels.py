@@ -1,0 +1,191 @@
+#!/usr/bin/env python3
+"""Measure the routing operators, eager, compiled and as Triton kernels, against the bandwidth.
+
+    scripts/benchmark_kernels.py                    # every shape, forward and backward, as Markdown
+    scripts/benchmark_kernels.py --tokens 8192 --dtype bf16 --iterations 3
+
+The floor is the time in which the device copies the bytes that an operator cannot avoid. Forward
+it reads the votes and writes the capsules. Backward it reads the votes and the gradient of the
+capsules, and writes the gradient of the votes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import functools
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Callable, Dict, List, Optional, Sequence
+
+import torch
+from torch import Tensor
+from torch.utils.benchmark import Timer
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+from capsnmt import routing
+from capsnmt.arguments import OneLineParser, positive, run_command
+from scripts.benchmark_report import machine
+from scripts.workload import DTYPES
+
+BACKENDS = {"cpu": ("eager", "compiled"), "cuda": ("eager", "compiled", "triton")}
+PASSES = ("forward", "forward and backward")
+# bytes that are copied to measure the bandwidth: more than any cache
+COPIED = 2**30
+
+
+@dataclass(frozen=True)
+class Shape:
+    """Votes of I inputs for N capsules of dimension D at each token.
+
+    Attributes:
+        title: where the papers have it.
+        operator: a key of :data:`OPERATORS`.
+        inputs: I.
+        capsules: N.
+        dimension: D.
+    """
+
+    title: str
+    operator: str
+    inputs: int
+    capsules: int
+    dimension: int
+
+
+# The base and the big model of Li et al. 2019, and the six layers of Dou et al. 2019 with 512
+# capsules of dimension 1.
+SHAPES = [
+    Shape("heads, base", "em", 8, 512, 1),
+    Shape("heads, base", "simple", 8, 512, 1),
+    Shape("heads, big", "em", 16, 1024, 1),
+    Shape("heads, big", "simple", 16, 1024, 1),
+    Shape("layers, base", "em", 6, 512, 1),
+    Shape("layers, base", "dynamic", 6, 512, 1),
+]
+
+
+def em(votes: Tensor, iterations: int, backend: str) -> Tensor:
+    """EM routing with parameters of 0, where it starts to learn."""
+    zeros = torch.zeros(votes.size(-2), device=votes.device)
+    return routing.em_routing(votes, zeros, zeros, iterations, backend=backend)
+
+
+def simple(votes: Tensor, iterations: int, backend: str) -> Tensor:
+    """Simple routing."""
+    return routing.simple_routing(votes, iterations, backend=backend)
+
+
+def dynamic(votes: Tensor, iterations: int, backend: str) -> Tensor:
+    """Dynamic routing; the capsules without the logits."""
+    return routing.dynamic_routing(votes, iterations, backend=backend)[0]
+
+
+OPERATORS: Dict[str, Callable[[Tensor, int, str], Tensor]] = {
+    "em": em,
+    "simple": simple,
+    "dynamic": dynamic,
+}
+
+
+def moved(votes: Tensor, capsules: Tensor) -> Dict[str, int]:
+    """Return the bytes that each pass must move."""
+    read, written = votes.nbytes, capsules.nbytes
+    forward = read + written
+    return dict(zip(PASSES, (forward, forward + read + written + read)))
+
+
+def bandwidth(device: str, copied: int = COPIED) -> float:
+    """Return the bytes per second that the device reads and writes in a large copy."""
+    source = torch.empty(copied // 2, dtype=torch.uint8, device=device)
+    target = torch.empty_like(source)
+    return copied / seconds(functools.partial(target.copy_, source))
+
+
+def seconds(run: Callable[[], Any]) -> float:
+    """Return the median time of a call, after one that compiles; a GPU is waited for."""
+    run()
+    timer = Timer("run()", globals={"run": run}, num_threads=torch.get_num_threads())
+    return timer.blocked_autorange(min_run_time=0.5).median
+
+
+def passes(shape: Shape, votes: Tensor, iterations: int, backend: str) -> List[Callable[[], Any]]:
+    """Return functions that run each of :data:`PASSES` once."""
+    operator = OPERATORS[shape.operator]
+    trained = votes.detach().requires_grad_()
+
+    def forward() -> None:
+        with torch.no_grad():
+            operator(votes, iterations, backend)
+
+    def both() -> None:
+        trained.grad = None
+        capsules = operator(trained, iterations, backend)
+        capsules.backward(torch.ones_like(capsules))
+
+    return [forward, both]
+
+
+def measure(shape: Shape, args: argparse.Namespace, speed: float) -> List[List[str]]:
+    """Return one line of the table for each pass.
+
+    Args:
+        shape: the operator and the votes.
+        args: the flags.
+        speed: the bandwidth of the device.
+    """
+    torch.manual_seed(1)
+    size = (args.tokens, shape.inputs, shape.capsules, shape.dimension)
+    votes = torch.randn(size, device=args.device, dtype=DTYPES[args.dtype])
+    with torch.no_grad():
+        capsules = OPERATORS[shape.operator](votes[:2], args.iterations, "eager")
+    written = torch.empty((args.tokens, *capsules.shape[1:]), dtype=capsules.dtype, device="meta")
+    floors = {name: size / speed for name, size in moved(votes, written).items()}
+    name = f"{shape.operator}, {shape.title}, {shape.inputs} x {shape.capsules}"
+    lines = [[name, one, f"{floor * 1e6:,.0f}"] for one, floor in floors.items()]
+    for backend in BACKENDS[args.device]:
+        runs = passes(shape, votes, args.iterations, backend)
+        for line, run, floor in zip(lines, runs, floors.values()):
+            taken = seconds(run)
+            line.append(f"{taken * 1e6:,.0f} ({taken / floor:.1f})")
+    return lines
+
+
+def parse_arguments(argv: Optional[Sequence[str]] = None) -> argparse.Namespace:
+    """Parse the command line; a bad value ends with one line."""
+    parser = OneLineParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    add = parser.add_argument
+    add("--device", choices=BACKENDS, default="cuda" if torch.cuda.is_available() else "cpu")
+    add("--dtype", choices=DTYPES, default="fp32", help="of the votes (default fp32)")
+    add("--tokens", type=positive, default=4096, help="default 4096")
+    add("--iterations", type=positive, default=3, help="T (default 3)")
+    add("--copied", type=positive, default=COPIED, help=argparse.SUPPRESS)
+    args = parser.parse_args(argv)
+    if args.device == "cuda" and not torch.cuda.is_available():
+        parser.error("--device cuda: torch finds no GPU: use --device cpu")
+    return args
+
+
+def main(argv: Optional[Sequence[str]] = None) -> None:
+    """Measure and print the table."""
+    args = parse_arguments(argv)
+    speed = bandwidth(args.device, args.copied)
+    print(
+        f"{machine(args.device)}; {args.tokens} tokens, votes in {args.dtype}, "
+        f"{args.iterations} iterations; a copy moves {speed / 1e9:,.0f} GB/s. Microseconds, and in "
+        f"brackets the multiple of the floor.\n"
+    )
+    backends = BACKENDS[args.device]
+    head = ("operator and votes (I x N)", "pass", "floor", *backends)
+    for line in (head, ("---",) * len(head)):
+        print("| " + " | ".join(line) + " |")
+    for shape in SHAPES:
+        for cells in measure(shape, args, speed):
+            print("| " + " | ".join(cells) + " |", flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(run_command(main))
