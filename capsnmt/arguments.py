@@ -1,10 +1,10 @@
-"""What our commands share: the parser, argument types, errors of one line and exit statuses."""
+"""The parser, argument types, one-line errors and exit statuses of all commands."""
 
 from __future__ import annotations
 
 import argparse
 import sys
-from typing import Callable, NoReturn
+from typing import Callable, Collection, List, NoReturn
 
 from capsnmt.errors import ConfigurationError, ExecutionError
 
@@ -21,15 +21,41 @@ class OneLineParser(argparse.ArgumentParser):
         raise ConfigurationError(f"{message} (--help lists the flags)")
 
 
-def positive(text: str) -> int:
-    """Parse a whole number of at least 1.
+def at_least(minimum: int) -> Callable[[str], int]:
+    """Return the type of a flag that takes a whole number, ``minimum`` or more."""
 
-    Raises:
-        argparse.ArgumentTypeError: it is not one.
+    def parse(text: str) -> int:
+        if text.isascii() and text.isdigit() and int(text) >= minimum:
+            return int(text)
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of at least {minimum}")
+
+    return parse
+
+
+positive = at_least(1)
+
+
+def comma_list(allowed: Collection[str] = (), fix: str = "") -> Callable[[str], List[str]]:
+    """Return the type of a flag that takes different names, separated by commas.
+
+    >>> comma_list(["train", "valid"])("valid, train")
+    ['valid', 'train']
+
+    Args:
+        allowed: the allowed names; empty for any.
+        fix: what else to do about another name.
     """
-    if text.isascii() and text.isdigit() and int(text) > 0:
-        return int(text)
-    raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of at least 1")
+
+    def parse(text: str) -> List[str]:
+        names = [name.strip() for name in text.split(",")]
+        for name in names:
+            if allowed and name not in allowed:
+                raise argparse.ArgumentTypeError(f"{name!r}: choose from {', '.join(allowed)}{fix}")
+        if not all(names) or len(set(names)) < len(names):
+            raise argparse.ArgumentTypeError(f"{text!r}: give different names, separated by commas")
+        return names
+
+    return parse
 
 
 def run_command(command: Callable[[], None], interrupted: str = "interrupted") -> int:

@@ -39,7 +39,7 @@ class Checksums:
         trust: whether checksums on disk are used; if not, every file is read again.
     """
 
-    def __init__(self, folder: Path, trust: bool = True):
+    def __init__(self, folder: Path, trust: bool = True) -> None:
         self.folder = folder
         self._stored: dict[str, dict[str, Any]] = _load(folder / NAME) if trust else {}
         self._changed = not trust

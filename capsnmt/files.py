@@ -87,6 +87,12 @@ def sha256(path: Path) -> str:
     return hexdigest(path, "sha256")
 
 
+def plain_or_gzipped(path: Path) -> Path:
+    """Return ``path``, or ``path.gz`` if only that exists."""
+    zipped = path.with_name(path.name + ".gz")
+    return zipped if zipped.is_file() and not path.is_file() else path
+
+
 @contextmanager
 def locked(
     path: Path,

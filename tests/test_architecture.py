@@ -11,7 +11,7 @@ import capsnmt
 PACKAGE = Path(capsnmt.__file__).parent
 # From low to high. Parts of one line do not import each other.
 LAYERS: List[Set[str]] = [
-    {"__init__", "errors", "resources", "routing"},
+    {"__init__", "errors", "resources", "routing", "versions"},
     {"files", "arguments", "settings"},
     {"checksums"},
     {"modules", "checkpoints", "evaluation"},

@@ -24,7 +24,7 @@ INCOMING = "incoming.part"
 class UnavailableError(Exception):
     """No address provides the file; ``answers`` holds the answer of each."""
 
-    def __init__(self, answers: list[str]):
+    def __init__(self, answers: list[str]) -> None:
         super().__init__("; ".join(answers))
         self.answers = answers
 

@@ -7,12 +7,12 @@ import json
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
 from capsnmt.checksums import Checksums, files_below
 from capsnmt.files import remove, temporary_path
+from capsnmt.versions import installed_version
 
 NAME = "manifest.json"
 # Part of every fingerprint: raise it when the code of a step changes what the step writes.
@@ -45,13 +45,8 @@ class Step:
 
 def tool_versions(tools: tuple[str, ...]) -> dict[str, str]:
     """Return the versions of the distributions that are installed."""
-    versions = {}
-    for tool in tools:
-        try:
-            versions[tool] = version(tool)
-        except PackageNotFoundError:
-            continue
-    return versions
+    versions = {tool: installed_version(tool) for tool in tools}
+    return {tool: version for tool, version in versions.items() if version is not None}
 
 
 class Manifest:
@@ -66,7 +61,7 @@ class Manifest:
         verify: read every file again instead of trusting the checksums of unchanged files.
     """
 
-    def __init__(self, folder: Path, header: Mapping[str, Any], verify: bool = False):
+    def __init__(self, folder: Path, header: Mapping[str, Any], verify: bool = False) -> None:
         self.folder = folder
         self.header = dict(header)
         self.checksums = Checksums(folder, trust=not verify)

@@ -20,7 +20,7 @@ BLOCK = 1 << 16  # the most that a cut connection loses
 class NotThereError(Exception):
     """The server refuses for good, so that pooch must not retry."""
 
-    def __init__(self, status: int):
+    def __init__(self, status: int) -> None:
         super().__init__(f"HTTP status {status}")
 
 
@@ -32,7 +32,7 @@ class ResumingDownloader:
     and 14.2): a server that cannot continue that version sends the complete file.
     """
 
-    def __init__(self, partial: Path):
+    def __init__(self, partial: Path) -> None:
         self.partial = partial
         self.about = partial.with_name(f"{partial.name}.json")
 

@@ -38,7 +38,7 @@ class Preparation:
     ``manifest.json``.
     """
 
-    def __init__(self, recipe: Recipe, folder: Path, workers: int):
+    def __init__(self, recipe: Recipe, folder: Path, workers: int) -> None:
         self.recipe, self.folder, self.workers = recipe, folder, workers
         self.languages = recipe.languages
 

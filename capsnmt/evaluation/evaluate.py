@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import platform
-from importlib import metadata
 from pathlib import Path
 from typing import Any, Dict, List, Optional, Sequence
 
@@ -39,6 +38,7 @@ from capsnmt.evaluation.significance import paired_bootstrap
 from capsnmt.evaluation.text import moses_limits
 from capsnmt.evaluation.tokenized import tokenized_scores, tokens_of
 from capsnmt.files import read_json
+from capsnmt.versions import installed_version
 
 
 def evaluate(systems: Sequence[str], settings: EvaluationSettings) -> Evaluation:
@@ -150,16 +150,11 @@ def _tested_scores(
 
 def versions() -> Dict[str, Optional[str]]:
     """Return the versions that determine scores; ``None`` for a package that is not installed."""
-    found: Dict[str, Optional[str]] = {
+    return {
         "capsnmt": capsnmt.__version__,  # a checkout used by path has no metadata
         "python": platform.python_version(),
+        **{package: installed_version(package) for package in ("sacrebleu", "sacremoses")},
     }
-    for package in ("sacrebleu", "sacremoses"):
-        try:
-            found[package] = metadata.version(package)
-        except metadata.PackageNotFoundError:
-            found[package] = None
-    return found
 
 
 def check_json_target(path: Path) -> None:

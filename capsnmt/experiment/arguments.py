@@ -6,8 +6,9 @@ import argparse
 from pathlib import Path
 from typing import List, Sequence
 
-from capsnmt.arguments import OneLineParser, positive
+from capsnmt.arguments import OneLineParser, comma_list, positive
 from capsnmt.experiment.options import LaunchOptions
+from capsnmt.sentences.probing.tasks import TASKS
 
 
 def parse(argv: Sequence[str]) -> LaunchOptions:
@@ -104,10 +105,16 @@ def without_submission(argv: Sequence[str]) -> List[str]:
 def add_axes(parser: argparse._ActionsContainer) -> None:
     """Add ``--rows`` and ``--tasks``."""
     parser.add_argument(
-        "--rows", type=_names, metavar="ROW,ROW|all", help="several rows of --dataset, in turn"
+        "--rows",
+        type=comma_list(),
+        metavar="ROW,ROW|all",
+        help="several rows of --dataset, in turn",
     )
     parser.add_argument(
-        "--tasks", type=_names, metavar="TASK,TASK", help="probing tasks (default: all of the data)"
+        "--tasks",
+        type=comma_list(TASKS),
+        metavar="TASK,TASK",
+        help="probing tasks (default: all of the data)",
     )
 
 
@@ -142,13 +149,6 @@ def _seed(text: str) -> List[int]:
         return [int(text)]
     except ValueError:
         raise argparse.ArgumentTypeError(f"{text!r}: give a whole number") from None
-
-
-def _names(text: str) -> List[str]:
-    names = [name.strip() for name in text.split(",")]
-    if not all(names) or len(set(names)) < len(names):
-        raise argparse.ArgumentTypeError(f"{text!r}: give different names, separated by commas")
-    return names
 
 
 def _pair(text: str) -> List[str]:

@@ -14,6 +14,7 @@ from capsnmt.experiment.devices import TRAINING, Batch, split_batch
 from capsnmt.experiment.recipes import SENTENCE_RECIPES, describe_sentences, sentence_data
 from capsnmt.experiment.run import USER_DIR, Run
 from capsnmt.experiment.stage import Stage, python
+from capsnmt.files import plain_or_gzipped
 from capsnmt.runs.folder import RunFolder
 from capsnmt.sentences.logical_inference.data import MAX_OPERATORS
 from capsnmt.sentences.probing.tasks import require_task
@@ -66,12 +67,7 @@ class ClassificationRun(Run):
         else:
             numbers = range(MAX_OPERATORS + 1)
             names = [f"{part}{number}" for part in ("train", "test") for number in numbers]
-        paths = [self.data_folder / name for name in names]
-        zipped = [path.with_name(path.name + ".gz") for path in paths]
-        return [
-            other if other.exists() and not path.exists() else path
-            for path, other in zip(paths, zipped)
-        ]
+        return [plain_or_gzipped(self.data_folder / name) for name in names]
 
     def prepare(self) -> Optional[Stage]:
         """Download, build or generate the files; ``None`` if the user provides them."""

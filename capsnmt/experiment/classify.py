@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from argparse import ArgumentTypeError, Namespace
+from argparse import Namespace
 from pathlib import Path
 from typing import Any, List, Optional, Sequence, Tuple
 
@@ -13,7 +13,7 @@ from fairseq import tasks, utils
 from omegaconf import OmegaConf
 
 import capsnmt.plugin  # noqa: F401  registers the tasks
-from capsnmt.arguments import OneLineParser, positive, run_command
+from capsnmt.arguments import OneLineParser, comma_list, positive, run_command
 from capsnmt.checkpoints.storage import load_checkpoint
 from capsnmt.errors import ConfigurationError
 from capsnmt.files import write_json
@@ -111,19 +111,6 @@ def describe(measures: Measures) -> str:
     return "\n".join(lines)
 
 
-def split_names(text: str) -> List[str]:
-    """Parse a comma list of splits.
-
-    Raises:
-        ArgumentTypeError: a split does not exist.
-    """
-    names = [name.strip() for name in text.split(",")]
-    for name in names:
-        if name not in SPLITS:
-            raise ArgumentTypeError(f"{name!r}: choose from {', '.join(SPLITS)}")
-    return names
-
-
 def main(arguments: Optional[Sequence[str]] = None) -> None:
     """Run the command line.
 
@@ -135,7 +122,7 @@ def main(arguments: Optional[Sequence[str]] = None) -> None:
     parser.add_argument(
         "--data", type=Path, help="folder with the data (default: that of the training)"
     )
-    parser.add_argument("--splits", type=split_names, default=["test"], help="comma list")
+    parser.add_argument("--splits", type=comma_list(SPLITS), default=["test"], help="comma list")
     parser.add_argument("--json", type=Path, help="write all measures to this file")
     parser.add_argument("--max-tokens", type=positive, default=8192, help="tokens of a batch")
     parser.add_argument("--cpu", action="store_true", help="use the CPU even if there is a GPU")

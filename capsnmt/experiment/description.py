@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import importlib.metadata
 import os
 import platform
 import sys
-from typing import Dict, List, Mapping
+from typing import Dict, Mapping
 
 import torch
 
 import capsnmt
 from capsnmt.experiment.run import Run
 from capsnmt.runs.records import Description
+from capsnmt.versions import installed_version
 
 
 def describe(run: Run, vocabulary: Mapping[str, str]) -> Description:
@@ -42,21 +42,11 @@ def describe(run: Run, vocabulary: Mapping[str, str]) -> Description:
 
 def versions() -> Dict[str, str]:
     """Return the versions that determine what a run computes."""
-    fairseq = [
-        f"{name} {importlib.metadata.version(name)}"
-        for name in ("ve-fairseq", "fairseq")
-        if _is_installed(name)
-    ]
+    installed = {name: installed_version(name) for name in ("ve-fairseq", "fairseq")}
+    fairseq = [f"{name} {version}" for name, version in installed.items() if version]
     return {
         "python": platform.python_version(),
         "torch": torch.__version__,
         "fairseq": ", ".join(fairseq) or "unknown",
         "capsnmt": capsnmt.__version__,
     }
-
-
-def _is_installed(name: str) -> bool:
-    installed: List[importlib.metadata.Distribution] = list(
-        importlib.metadata.distributions(name=name)
-    )
-    return bool(installed)

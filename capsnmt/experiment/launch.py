@@ -18,10 +18,10 @@ from capsnmt.experiment.config import (
     require_complete,
 )
 from capsnmt.experiment.devices import Device, choose_device
+from capsnmt.experiment.execution import execute, prepare
 from capsnmt.experiment.options import LaunchOptions
 from capsnmt.experiment.progress import say
 from capsnmt.experiment.run import Run, RunData
-from capsnmt.experiment.runner import execute, prepare
 from capsnmt.experiment.translation import TranslationRun
 from capsnmt.files import locked
 from capsnmt.runs.folder import RunFolder
@@ -41,7 +41,7 @@ def launch(options: LaunchOptions, argv: Sequence[str]) -> None:
         argv: the command line; SLURM jobs get most of it.
 
     Raises:
-        ConfigurationError, ExecutionError, Stopped: as :func:`capsnmt.experiment.runner.execute`.
+        ConfigurationError, ExecutionError, Stopped: as :func:`.execution.execute`.
     """
     partition = options.slurm
     submits, here = partition is not None, partition is None and not options.dry_run

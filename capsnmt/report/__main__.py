@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from typing import Optional, Sequence
 
-from capsnmt.arguments import OneLineParser, run_command
+from capsnmt.arguments import OneLineParser, at_least, run_command
 from capsnmt.errors import ConfigurationError
 
 
@@ -30,7 +30,7 @@ def build_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument(
         "--samples",
-        type=_samples,
+        type=at_least(0),
         default=20,
         metavar="N",
         help="number of sample translations (default 20)",
@@ -55,12 +55,6 @@ def _run(argv: Optional[Sequence[str]]) -> None:
 
     page = write_page(list(parts(args.runs, args.samples)), args.output, args.title or "")
     print(f"report: {page} and {page.with_name(MARKDOWN)}")
-
-
-def _samples(value: str) -> int:
-    if not (value.isascii() and value.isdigit()):
-        raise argparse.ArgumentTypeError(f"{value!r} is not a whole number of at least 0")
-    return int(value)
 
 
 if __name__ == "__main__":

@@ -14,6 +14,7 @@ from fairseq.data import FairseqDataset, data_utils
 from torch import Tensor
 
 from capsnmt.errors import ConfigurationError
+from capsnmt.files import plain_or_gzipped
 
 
 @dataclass(frozen=True)
@@ -40,16 +41,15 @@ class Example:
 
 
 def existing(path: Path, missing: str) -> Path:
-    """Return the path of the file or of its gzipped version.
+    """Return the path of the file, or of its gzipped version if only that exists.
 
     Raises:
         ConfigurationError: neither exists; ``missing`` says what to do.
     """
-    zipped = path.with_name(path.name + ".gz")
-    for candidate in (path, zipped):
-        if candidate.is_file():
-            return candidate
-    raise ConfigurationError(f"{path}: there is no such file, nor {zipped.name}: {missing}")
+    found = plain_or_gzipped(path)
+    if not found.is_file():
+        raise ConfigurationError(f"{path}: there is no such file, nor {path.name}.gz: {missing}")
+    return found
 
 
 def read_fields(path: Path, fields: Sequence[str]) -> Iterator[Tuple[int, List[str]]]:

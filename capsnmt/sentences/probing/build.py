@@ -7,7 +7,7 @@ from argparse import ArgumentTypeError
 from pathlib import Path
 from typing import Callable, Dict, Iterable, List, Optional, Sequence, Tuple
 
-from capsnmt.arguments import OneLineParser, positive, run_command
+from capsnmt.arguments import OneLineParser, comma_list, positive, run_command
 from capsnmt.corpora.manifest import NAME as MANIFEST
 from capsnmt.errors import not_installed
 from capsnmt.files import atomic_writer, write_json
@@ -25,6 +25,10 @@ from capsnmt.sentences.probing.senteval import format_task
 from capsnmt.sentences.probing.tasks import TASKS
 
 BUILT = ("SentLen", "WC", "BShift")
+OTHERS = (
+    "; the other tasks need a parser: fetch SentEval's files with python -m "
+    "capsnmt.sentences.probing.download"
+)
 
 
 def bounds(text: str) -> Tuple[int, ...]:
@@ -44,28 +48,17 @@ def bounds(text: str) -> Tuple[int, ...]:
     return numbers
 
 
-def tasks(text: str) -> List[str]:
-    """Parse a comma list of tasks that can be built.
-
-    Raises:
-        ArgumentTypeError: a task cannot be built.
-    """
-    names = [name.strip() for name in text.split(",")]
-    for name in names:
-        if name not in BUILT:
-            raise ArgumentTypeError(
-                f"{name!r} cannot be built: choose from {', '.join(BUILT)}; the others need a "
-                f"parser: fetch SentEval's with python -m capsnmt.sentences.probing.download"
-            )
-    return names
-
-
 def build_parser() -> OneLineParser:
     """The parser of the command line."""
     parser = OneLineParser(prog="python -m capsnmt.sentences.probing.build", description=__doc__)
     parser.add_argument("text", type=Path, nargs="+", help="one sentence a line, plain or gzipped")
     parser.add_argument("--output", type=Path, required=True, help="folder for the tasks' files")
-    parser.add_argument("--tasks", type=tasks, default=list(BUILT), help=f"of {', '.join(BUILT)}")
+    parser.add_argument(
+        "--tasks",
+        type=comma_list(BUILT, OTHERS),
+        default=list(BUILT),
+        help=f"comma list of {', '.join(BUILT)} (default: all)",
+    )
     parser.add_argument(
         "--tokenize", choices=("moses", "none"), default="none", help="default: none"
     )

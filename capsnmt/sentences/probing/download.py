@@ -8,7 +8,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Dict, Optional, Sequence
 
-from capsnmt.arguments import OneLineParser, run_command
+from capsnmt.arguments import OneLineParser, comma_list, run_command
 from capsnmt.corpora.manifest import NAME as MANIFEST
 from capsnmt.errors import ConfigurationError, ExecutionError, not_installed
 from capsnmt.files import read_json, sha256, temporary_path, write_json
@@ -133,14 +133,15 @@ def main(arguments: Optional[Sequence[str]] = None) -> int:
 def _main(arguments: Optional[Sequence[str]]) -> None:
     parser = OneLineParser(prog="python -m capsnmt.sentences.probing.download", description=__doc__)
     parser.add_argument("--output", type=Path, required=True, help="folder for the files")
-    parser.add_argument("--tasks", default=",".join(TASKS), help="comma list (default: all ten)")
+    parser.add_argument(
+        "--tasks", type=comma_list(TASKS), default=list(TASKS), help="comma list (default: all ten)"
+    )
     parser.add_argument(
         "--mirror", action="append", default=[], metavar="URL", help="try this address first"
     )
     parser.add_argument("--offline", action="store_true", help="do not use the network")
     options = parser.parse_args(arguments)
-    names = [name.strip() for name in options.tasks.split(",")]
-    download(names, options.output, [*options.mirror, ADDRESS], options.offline)
+    download(options.tasks, options.output, [*options.mirror, ADDRESS], options.offline)
 
 
 if __name__ == "__main__":

@@ -102,7 +102,7 @@ def test_the_command_writes_senteval_files_that_the_task_reads(tmp_path: Path) -
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--tasks", "Tense"], "'Tense' cannot be built: choose from SentLen, WC, BShift"),
+        (["--tasks", "Tense"], "'Tense': choose from SentLen, WC, BShift"),
         (["--length-bounds", "9,5,3"], "'9,5,3' is not a rising list"),
         (["--words", "0"], "'0' is not a whole number of at least 1"),
     ],

@@ -140,4 +140,4 @@ def test_a_failed_download_and_another_file_leave_nothing(
     assert error.startswith(f"error: {both}: cannot be downloaded")
     assert not (folder / "subj_number.txt").exists()
     assert download.main(["--tasks", "X", "--output", str(folder)]) == 2
-    assert "--probing-task: 'X'" in capsys.readouterr().err
+    assert "--tasks: 'X'" in capsys.readouterr().err

@@ -37,7 +37,7 @@ def execute(run: Run) -> None:
         Stopped: a stop signal arrived; the same call resumes.
     """
     with _alone(run) as lock:
-        _Runner(run, lock).execute()
+        _Execution(run, lock).execute()
 
 
 def prepare(run: Run) -> None:
@@ -47,8 +47,8 @@ def prepare(run: Run) -> None:
         ConfigurationError, StageFailed, Stopped: as :func:`execute`.
     """
     with _alone(run) as lock:
-        runner = _Runner(run, lock)
-        runner.prepare()
+        execution = _Execution(run, lock)
+        execution.prepare()
         run.check_data()
 
 
@@ -57,7 +57,7 @@ def _alone(run: Run) -> ContextManager[int]:
     return locked(run.folder.lock, busy)
 
 
-class _Runner:
+class _Execution:
     def __init__(self, run: Run, lock: int) -> None:
         self.run, self.folder, self.lock = run, run.folder, lock
         folders = (run.output, run.data_folder)
