@@ -10,15 +10,10 @@ stock, below 1 is slower), and the extremes.
     scripts/benchmark.py --rows wmt14_en_de/li2019_em_enc_self --size big --device cuda --dtype fp16
     scripts/benchmark.py --system "T = 1: --arch transformer_em_routing --routing-iterations 1"
 
-    scripts/benchmark.py --end-to-end DATA-BIN --repeats 3 --size base --threads 2 \
+    scripts/benchmark.py --end-to-end DATA-BIN --size base --threads 2 --repeats 3 \\
         --system "fast: --arch capsnmt_transformer --optimizer fused_adam"
 
---end-to-end compares the words per second of complete trainings, each in a process of its own.
-
-    scripts/benchmark.py --end-to-end DATA-BIN --size base --threads 2 --repeats 3 \
-        --system "ours: --arch capsnmt_transformer --optimizer fused_adam"
-
-``--end-to-end`` compares complete trainings, each in a process of its own.
+--end-to-end compares the words per second of complete trainings, each in its own process.
 
 All rows take hours on a CPU. With --json each row is written as soon as it is measured, and the
 same command continues after the rows in the file.

@@ -18,7 +18,7 @@ BLOCK = 1 << 16  # the most that a cut connection loses
 
 
 class NotThereError(Exception):
-    """The server refuses for good, so that pooch must not retry."""
+    """The server refuses permanently, so pooch must not retry."""
 
     def __init__(self, status: int) -> None:
         super().__init__(f"HTTP status {status}")

@@ -176,7 +176,7 @@ class _Chunks:
         self.loss = self.loss + (self.confidence * nll + self.smoothing * smooth).sum()
         if self.d_features is None and self.d_weight is None:
             return
-        # dL/dz but for epsilon_i, which is the same for all words and added without a matrix
+        # dL/dz without epsilon_i, which is the same for all words and needs no matrix
         probs = log_probs.exp_()
         probs.scatter_(1, target, probs.gather(1, target) - self.confidence)
         d_scores = probs if probs.dtype == scores.dtype else scores.copy_(probs)

@@ -54,7 +54,7 @@ class DisagreementPenalty:
     def require_attentions(self, model: nn.Module, record: DisagreementRecord) -> None:
         """Exit with the reason if the model has no attention of a chosen kind.
 
-        Only the first training step shows it: there is no model before.
+        The first training step is the earliest place to check: before it there is no model.
 
         Raises:
             SystemExit: one line. An ``Exception`` would make fairseq's trainer write ``crash.pt``.

@@ -114,7 +114,7 @@ def common_sources(outputs: Sequence[Output]) -> Optional[List[str]]:
     """Return the source in the ``S-`` lines of all outputs; ``None`` if there is none.
 
     **D**: systems with different BPE have different lengths of a sentence, and so no common
-    buckets. This is not an error: the result is ``None``, and the caller says so.
+    buckets. This is not an error: the result is ``None``, and the caller reports it.
     """
     sources = [output.sources for output in outputs]
     return sources[0] if all(each == sources[0] for each in sources) else None

@@ -45,7 +45,7 @@ KEPT_BY = {
 
 
 def argv(flags: Mapping[str, Any]) -> List[str]:
-    """Return a mapping of flags as arguments; ``True`` is a bare flag, ``False`` is no flag.
+    """Return a mapping of flags as arguments; ``True`` is a bare flag, ``False`` is omitted.
 
     >>> argv({"lr": 0.005, "share-all-embeddings": True, "fp16": False})
     ['--lr', '0.005', '--share-all-embeddings']

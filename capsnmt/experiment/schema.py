@@ -51,7 +51,7 @@ SCHEMA: Dict[str, Any] = {
     "score": {"remove-bpe": one_of(*REMOVE_BPE), "detokenize": one_of(*DETOKENIZE)},
 }
 
-# What papers print about a row, by paper: no setting, so that no run depends on it.
+# The values that papers print about a row, by paper. They are not settings: no run depends on them.
 PAPER: Dict[str, Any] = {
     "paper": Free(
         {

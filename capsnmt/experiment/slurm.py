@@ -139,10 +139,12 @@ def check_job(nodes: int, requeues: bool, variables: Mapping[str, str]) -> None:
     """
     job = variables.get("SLURM_JOB_ID")
     if requeues and job is None:
-        raise ConfigurationError("--requeue: this is no SLURM job: drop it, or submit by --slurm")
+        raise ConfigurationError(
+            "--requeue: this is not a SLURM job: drop it, or submit by --slurm"
+        )
     have = int(variables.get("SLURM_JOB_NUM_NODES", 1)) if job else 1
     if nodes > have:
-        where = f"job {job} has {have}" if job else "this is no SLURM job"
+        where = f"job {job} has {have}" if job else "this is not a SLURM job"
         raise ConfigurationError(
             f"--nodes {nodes}: {where}: give --slurm to submit a job of {nodes} nodes, or start "
             f"this in an allocation (salloc --nodes={nodes})"

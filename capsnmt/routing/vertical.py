@@ -31,8 +31,8 @@ def vertical_routing(
     The head weights softmax(W^up [sum_l b[h,l]]_h + b^up) (eq 10, 11) have parameters and belong
     to the attention module.
 
-    **D**: padding on either side takes no part: a padded query is no output capsule, a padded key
-    is 0 in every vote.
+    **D**: padding on either side takes no part: a padded query is not an output capsule, a padded
+    key is 0 in every vote.
 
     Args:
         scores: e, the unmasked cube of scaled dot products, ``[B, H, L, K]``.

@@ -129,5 +129,5 @@ def test_the_nodes_asked_for_must_be_those_of_the_job():
     slurm.check_job(2, True, job)
     with pytest.raises(ConfigurationError, match="--nodes 3: job 7 has 2"):
         slurm.check_job(3, False, job)
-    with pytest.raises(ConfigurationError, match="--requeue: this is no SLURM job"):
+    with pytest.raises(ConfigurationError, match="--requeue: this is not a SLURM job"):
         slurm.check_job(1, True, {})
