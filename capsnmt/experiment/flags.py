@@ -26,6 +26,7 @@ OWNED: Dict[str, str] = {
     "target-lang": "set data.target-lang",
     "fp16": "set precision",
     "bf16": "set precision",
+    "autocast": "set precision",
     "cpu": "give --cpu",
     "distributed-world-size": "give --gpus or --cpu N, and --nodes",
     "distributed-rank": "drop it: the launcher starts every process",

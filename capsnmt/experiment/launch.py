@@ -20,6 +20,7 @@ from capsnmt.experiment.config import (
 from capsnmt.experiment.devices import Device, choose_device
 from capsnmt.experiment.execution import execute, prepare
 from capsnmt.experiment.options import LaunchOptions
+from capsnmt.experiment.precision import check_precision
 from capsnmt.experiment.progress import say
 from capsnmt.experiment.run import Run, RunData
 from capsnmt.experiment.translation import TranslationRun
@@ -52,6 +53,8 @@ def launch(options: LaunchOptions, argv: Sequence[str]) -> None:
     runs = make_runs(options, device)
     for run in _one_of_each_row(runs):
         run.check_settings()
+        if here:
+            check_precision(run.experiment, device)
     if options.dry_run:
         for run in runs:
             submission = partition is not None and slurm.submission(run, argv, partition)

@@ -21,6 +21,7 @@ from capsnmt.errors import ConfigurationError
 from capsnmt.experiment import flags
 from capsnmt.experiment.config import Experiment
 from capsnmt.experiment.devices import Batch, Device, train_prefix
+from capsnmt.experiment.precision import precision_flags
 from capsnmt.experiment.stage import Stage
 from capsnmt.runs.folder import RunFolder
 
@@ -188,7 +189,7 @@ class Run(ABC):
             *("--distributed-world-size", str(device.workers)),
             *several,
             *(by_gloo if not device.gpus and device.workers > 1 else []),
-            *(["--fp16"] if device.gpus and experiment["precision"] == "fp16" else []),
+            *precision_flags(experiment, device),
             *("--seed", str(self.seed), "--save-dir", str(folder.checkpoints)),
             *("--log-format", "json"),
         ]

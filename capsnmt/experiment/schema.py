@@ -18,8 +18,7 @@ AVERAGES = ("last-updates", "last-epochs", "best")
 SCHEMA: Dict[str, Any] = {
     "dataset": TEXT,
     "arch": TEXT,
-    # **D**: no bf16: both supported hosts take --bf16 for a TPU and then want torch_xla.
-    "precision": one_of("fp32", "fp16"),
+    "precision": one_of("fp32", "fp16", "bf16", "auto"),
     "data": {
         "recipe": TEXT,
         "corpora": TEXT,

@@ -54,7 +54,7 @@ def test_null_removes_what_the_base_sets(write):
         ("learning-rate: 1", ["learning-rate: unknown key", "arch"]),
         ("data: {langs: en}", ["data.langs: unknown key", "source-lang"]),
         ("arch: 3", ["arch: 3", "a text"]),
-        ("precision: bf16", ["precision: 'bf16'", "fp32 or fp16"]),
+        ("precision: half", ["precision: 'half'", "fp32 or fp16 or bf16 or auto"]),
         ("train: {max-update: many}", ["train.max-update: 'many'", "1 or more"]),
         ("train: {lr: [1, 2]}", ["train.lr: [1, 2]", "a text, a number"]),
         ("3: a", ["3: unknown key"]),
@@ -78,7 +78,7 @@ def test_a_bad_file_is_reported_in_one_line_that_names_it(write, text: str, expe
     [
         ("train.lr", "give KEY=VALUE"),
         ("trane.lr=1", "trane.lr: unknown key"),
-        ("precision=fp8", "fp32 or fp16"),
+        ("precision=fp8", "fp32 or fp16 or bf16 or auto"),
         ("arch.size=1", "arch takes a text"),
     ],
 )
