@@ -28,6 +28,7 @@ import os
 import shutil
 from contextlib import contextmanager
 from contextvars import ContextVar
+from types import FunctionType
 from typing import Any, Iterator, List, Mapping, Optional, Sequence, cast
 
 import torch
@@ -153,7 +154,11 @@ def full_precision(kernel: Kernel) -> Kernel:
             return tuple(result.to(votes.dtype) for result in results)
         return results.to(votes.dtype)
 
-    return wrapped
+    # torch.compile limits the variants of a code object, which all kernels would share.
+    function = cast(FunctionType, wrapped)
+    name = getattr(kernel, "__name__", "kernel")
+    function.__code__ = function.__code__.replace(co_name=f"full_precision_{name}")
+    return function
 
 
 def run_operator(

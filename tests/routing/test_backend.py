@@ -262,3 +262,17 @@ def test_compiled_equals_eager():
     expected = run_with_gradient(routing.simple_routing, votes, 2, backend="eager")
     for one, other in zip(found, expected):
         torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.skipif(bool(OBSTACLE), reason=str(OBSTACLE))
+def test_an_operator_has_its_own_limit_of_compiled_variants(monkeypatch):
+    def compiled(kernel):
+        return torch.compile(kernel, backend="eager", dynamic=True, fullgraph=True)
+
+    monkeypatch.setattr(backend, "compiled_kernel", functools.cache(compiled))
+    torch.compiler.reset()
+    names = ["dynamic_routing", "em_routing", "simple_routing", "vertical_routing"]
+    with torch._dynamo.config.patch(recompile_limit=1), torch.no_grad():
+        for name in names:
+            OPERATORS[name](random(2, 3, 4, 5), 2, backend="compiled")
+    torch.compiler.reset()
