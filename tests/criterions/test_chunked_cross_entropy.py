@@ -52,16 +52,16 @@ def test_values_and_gradients_equal_the_sums_over_words(
 
 
 @pytest.mark.parametrize("frozen", ["features", "weight", "both"])
-def test_what_is_frozen_gets_no_gradient_and_changes_no_other(frozen: str) -> None:
+def test_a_frozen_input_gets_no_gradient_and_changes_no_other(frozen: str) -> None:
     features, weight, target = example()
-    whole = chunked_cross_entropy(features, weight, target, 0.1, PADDING, 3)
-    whole.loss.backward()
+    both = chunked_cross_entropy(features, weight, target, 0.1, PADDING, 3)
+    both.loss.backward()
     expected = features.grad, weight.grad
     features, weight, target = example()
     features.requires_grad_(frozen == "weight")
     weight.requires_grad_(frozen == "features")
     part = chunked_cross_entropy(features, weight, target, 0.1, PADDING, 3)
-    assert torch.equal(part.loss, whole.loss)
+    assert torch.equal(part.loss, both.loss)
     assert part.loss.requires_grad == (frozen != "both")
     if frozen != "both":
         part.loss.backward()
@@ -73,7 +73,7 @@ def test_what_is_frozen_gets_no_gradient_and_changes_no_other(frozen: str) -> No
 
 @pytest.mark.parametrize("drops", [True, False], ids=["as_on_cpu", "as_on_gpu"])
 @pytest.mark.parametrize("tokens", [2, 0])
-def test_nothing_but_padding_is_zero_with_zero_gradients(
+def test_padding_alone_gives_zero_with_zero_gradients(
     tokens: int, drops: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "drops_padding", lambda device: drops)

@@ -78,7 +78,9 @@ def test_every_system_has_fairseqs_loss_gradients_and_logs(name: str, training: 
     ],
     ids=str,
 )
-def test_every_flag_of_fairseqs_criterion_acts_alike(settings: Dict[str, Any], chunk: int) -> None:
+def test_every_flag_of_fairseqs_criterion_has_the_same_effect(
+    settings: Dict[str, Any], chunk: int
+) -> None:
     model = train("--dropout", "0.1")
     assert_equal(
         outcome(ours(loss_chunk_tokens=chunk, **settings), model),
@@ -141,7 +143,7 @@ def with_bias(model: nn.Module) -> nn.Module:
     return model
 
 
-def test_what_has_no_plain_projection_keeps_fairseqs_path_and_says_so_once(
+def test_other_projections_keep_fairseqs_path_with_one_message(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     model, criterion = with_bias(train()), ours(report_accuracy=True)

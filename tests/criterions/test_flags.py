@@ -1,4 +1,4 @@
-"""The criterion's flags: they arrive, and what cannot work is one line."""
+"""The criterion's flags reach it; bad settings are one line."""
 
 from __future__ import annotations
 

@@ -43,7 +43,7 @@ HALF = [torch.bfloat16, *([torch.float16] if half_precision_on_cpu() else [])]
 
 @pytest.fixture
 def seen(monkeypatch: pytest.MonkeyPatch) -> Dict[Tuple[str, str], List[Tensor]]:
-    """What every attention hands to be measured, by attention and term, from the bottom layer."""
+    """The tensors that every attention gives to be measured, by attention and term."""
     handed: Dict[Tuple[str, str], List[Tensor]] = {}
     add = DisagreementRecord.add
 
@@ -103,7 +103,7 @@ def test_chosen_terms_and_attentions_add_up_and_are_logged_by_name() -> None:
     torch.testing.assert_close(loss.detach(), plain.detach() + total)
 
 
-def test_padding_never_counts_whichever_side_it_is_on() -> None:
+def test_padding_on_either_side_never_counts() -> None:
     model = train("--no-token-positional-embeddings").double()
     rows = []
     for longest in (6, 9):

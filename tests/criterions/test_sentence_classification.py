@@ -1,4 +1,4 @@
-"""Classification's loss and measures: right, of sums, whatever the batches and workers."""
+"""The loss and measures of classification are those of sums over batches and workers."""
 
 from __future__ import annotations
 
@@ -66,16 +66,21 @@ def test_the_measures_are_those_of_all_examples_however_they_are_split() -> None
     def logs(*rows: int) -> Dict[str, Any]:
         return criterion()(model, make_sample(rows))[2]
 
-    whole = logged([[logs(*range(6))]])
+    expected_measures = logged([[logs(*range(6))]])
     unequal = [[logs(0, 1), logs(2)], [logs(3, 4, 5)]]
-    assert logged(unequal) == pytest.approx(whole)
-    assert {"accuracy", "macro_f1", "accuracy_bucket_0", "accuracy_bucket_1"} <= whole.keys()
+    assert logged(unequal) == pytest.approx(expected_measures)
+    assert {
+        "accuracy",
+        "macro_f1",
+        "accuracy_bucket_0",
+        "accuracy_bucket_1",
+    } <= expected_measures.keys()
     predicted = model(**make_sample()["net_input"]).argmax(-1).tolist()
     right = [p == t for p, t in zip(predicted, TARGETS)]
-    assert whole["accuracy"] == pytest.approx(100 * sum(right) / 6, abs=1e-3)
+    assert expected_measures["accuracy"] == pytest.approx(100 * sum(right) / 6, abs=1e-3)
     of_bucket = [r for r, length in zip(right, LENGTHS) if length // 2 == 1]
     expected = 100 * sum(of_bucket) / len(of_bucket)
-    assert whole["accuracy_bucket_1"] == pytest.approx(expected, abs=1e-3)
+    assert expected_measures["accuracy_bucket_1"] == pytest.approx(expected, abs=1e-3)
 
 
 def test_counts_equal_a_loop_over_the_examples() -> None:
@@ -131,7 +136,7 @@ def test_the_penalty_reaches_the_parameters_that_make_the_heads() -> None:
     assert not torch.allclose(*gradients)
 
 
-def test_what_can_have_no_effect_or_is_no_term_is_one_line() -> None:
+def test_a_flag_without_effect_and_an_unknown_term_are_one_line() -> None:
     with pytest.raises(ConfigurationError, match=r"--disagreement-weight 0\.5 has no effect"):
         criterion(disagreement_weight=0.5)
     with pytest.raises(ConfigurationError, match="--disagreement: 'heads': choose"):

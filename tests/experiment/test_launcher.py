@@ -23,7 +23,7 @@ from tests.commands import environment
 from tests.experiment.test_process import _wait_for_end
 
 UPDATES = 40
-# Small files that every start writes anew.
+# Small files that every start writes again.
 REWRITTEN = ("config.json", "commands.sh", "scores.json", "summary.json", ".lock")
 CONFIG = f"""
 dataset: tiny

@@ -1,4 +1,4 @@
-"""A training that is stopped, by whatever means, becomes what it would have become."""
+"""A training that is stopped and resumed ends with the same model."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ ADAM = [
 
 
 def new_process() -> None:
-    """Trainings here share a process; a new one would know of no signal and no best checkpoint."""
+    """Trainings share a process; reset the signals and the best checkpoint, as in a new one."""
     for signum in ASKING:
         signal.signal(signum, signal.SIG_IGN)  # drops what is pending
         signal.signal(signum, signal.SIG_DFL)
@@ -56,7 +56,7 @@ def new_process() -> None:
 
 
 def train(data: Path, save: Path, *flags: str) -> int:
-    """Train in this process; the updates of what it saved."""
+    """Train in this process; return the updates of the saved checkpoint."""
     new_process()
     training.cli_main([str(data / "bin"), "--save-dir", str(save), *TINY, *flags])
     return num_updates(save / LAST)
@@ -74,7 +74,7 @@ def moments(checkpoint: Path) -> Dict[int, torch.Tensor]:
 
 
 def position(checkpoint: Path) -> Tuple[int, int, float]:
-    """Where a training would go on, and the best validation loss it knows."""
+    """The position at which a training would resume, and its best validation loss."""
     state = load_checkpoint(checkpoint)["extra_state"]
     iterator = state["train_iterator"]
     return iterator["epoch"], iterator["iterations_in_epoch"], state["best"]
@@ -97,9 +97,9 @@ def test_stopped_three_times_is_bit_for_bit_as_never_stopped(
     prepared: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ):
     caplog.set_level(logging.INFO)
-    whole, stopped = tmp_path / "whole", tmp_path / "stopped"
+    uninterrupted, stopped = tmp_path / "uninterrupted", tmp_path / "stopped"
     flags = [*ADAM, "--max-update", str(UPDATES)]
-    assert train(prepared, whole, *flags) == UPDATES
+    assert train(prepared, uninterrupted, *flags) == UPDATES
 
     flags += ["--num-workers", "1"]  # a process, which must neither get the signals nor stay
     stopped.mkdir()
@@ -118,15 +118,15 @@ def test_stopped_three_times_is_bit_for_bit_as_never_stopped(
         assert f"stopped by {signal.Signals(signum).name} at {update} updates" in caplog.text
     assert train(prepared, stopped, *flags) == UPDATES
 
-    names = sorted(path.name for path in whole.glob("*.pt"))
+    names = sorted(path.name for path in uninterrupted.glob("*.pt"))
     assert sorted(path.name for path in stopped.glob("*.pt")) == names
     assert len(names) > 3
     for name in names:
         for part in (parameters, moments):
-            expected = part(whole / name)
+            expected = part(uninterrupted / name)
             for key, value in part(stopped / name).items():
                 assert torch.equal(value, expected[key]), (name, key)
-        assert position(stopped / name) == position(whole / name)
+        assert position(stopped / name) == position(uninterrupted / name)
 
 
 @pytest.mark.system
@@ -146,7 +146,7 @@ def test_an_interruption_does_not_reset_the_patience(
         finally:
             logging.getLogger().removeHandler(handler)
     assert train(prepared, stopped, *flags) == updates
-    assert train(prepared, stopped, *flags) == updates, "a training that has ended goes on"
+    assert train(prepared, stopped, *flags) == updates, "a finished training continued"
 
 
 @pytest.mark.system
@@ -176,8 +176,8 @@ def test_two_processes_train_one_model_and_stop_at_one_update_when_one_of_them_i
     updates = num_updates(two / LAST)
     assert any(f"stopped by SIGUSR1 at {updates} updates" in line for line in log)
 
-    whole = ["--max-tokens", str(EVEN_TOKENS), "--max-update", str(updates)]
-    assert train(prepared_evenly, one, *flags, *whole) == updates
+    one_batch = ["--max-tokens", str(EVEN_TOKENS), "--max-update", str(updates)]
+    assert train(prepared_evenly, one, *flags, *one_batch) == updates
     expected = parameters(one / LAST)
     for name, value in parameters(two / LAST).items():
         torch.testing.assert_close(value, expected[name], atol=1e-5, rtol=1e-5)
@@ -191,7 +191,7 @@ def ranks(parent: int) -> List[int]:
 
 
 def in_a_fork(action: Callable[[], None]) -> int:
-    """The exit status of a forked process that does something; negative for a signal; else 7."""
+    """Run an action in a forked process; return its exit status: negative for a signal, else 7."""
     child = os.fork()
     if child == 0:
         try:
@@ -205,20 +205,20 @@ def terminate_self(*_: object) -> None:
     os.kill(os.getpid(), signal.SIGTERM)
 
 
-def test_a_training_dies_of_the_signal_until_it_is_at_its_updates(monkeypatch):
+def test_a_signal_ends_a_training_before_its_first_update(monkeypatch):
     monkeypatch.setattr(fairseq_cli.train, "main", terminate_self)
     preemption.outlive()
     assert in_a_fork(lambda: preemption.main(None)) == -signal.SIGTERM
 
 
-def test_who_waits_for_a_training_outlives_a_signal_that_any_of_its_threads_gets():
+def test_a_waiting_process_outlives_a_signal_to_any_of_its_threads():
     begun, ended = threading.Event(), threading.Event()
 
     def wait() -> None:
         begun.set()
         ended.wait()
 
-    thread = threading.Thread(target=wait)  # blocks nothing, as it starts before
+    thread = threading.Thread(target=wait)  # blocks no signal, because it starts earlier
     thread.start()
     begun.wait()
     preemption.outlive()
@@ -228,7 +228,7 @@ def test_who_waits_for_a_training_outlives_a_signal_that_any_of_its_threads_gets
     assert signal.pthread_sigmask(signal.SIG_BLOCK, ()) >= ASKING
 
 
-def test_what_a_listening_process_forks_does_not_get_the_signal():
+def test_the_children_of_a_listening_process_do_not_get_the_signal():
     request = Request()
     request.listen()
     assert in_a_fork(terminate_self) == 7

@@ -168,7 +168,7 @@ def test_half_precision_parameters_are_updated_in_fp32(dtype: torch.dtype) -> No
     assert set(moments) == {torch.float32}
 
 
-def test_the_wrapper_with_fp32_copies_works_alike() -> None:
+def test_the_wrapper_with_fp32_copies_works_the_same() -> None:
     """As --bf16 does; --fp16 needs a GPU."""
     results = {}
     for name in ("adam", "fused_adam"):

@@ -112,7 +112,7 @@ def test_compiled_on_a_host_that_cannot_is_one_line_with_the_fix(monkeypatch):
 
 @pytest.fixture
 def gpu(monkeypatch):
-    """A host with a GPU and triton, on which votes are no more than their description."""
+    """A host with a GPU and triton; votes exist only as a description."""
     monkeypatch.setattr(backend, "triton_obstacle", lambda device_type: None)
     monkeypatch.setattr(fallback, "_failed", set())
 
@@ -199,13 +199,13 @@ def test_blocks_change_neither_values_nor_gradients(name, rows, monkeypatch):
     sizes = []
 
     def spy(kernel, rows, *rest):
-        return whole(
+        return run_in_blocks(
             lambda v, *others, **kw: (sizes.append(len(v)), kernel(v, *others, **kw))[1],
             rows,
             *rest,
         )
 
-    whole = backend.run_in_blocks
+    run_in_blocks = backend.run_in_blocks
     monkeypatch.setattr(backend, "run_in_blocks", spy)
     monkeypatch.setattr(backend, "BLOCK_SIZE", 2 * 24)
     found = run_with_gradient(OPERATORS[name], votes, 3, backend="eager")
@@ -228,7 +228,7 @@ def test_blocks_keep_the_dtype_under_autocast(dtype, monkeypatch):
 
 
 def assert_refused(operator):
-    """What a host that cannot compile must do instead."""
+    """Check the error on a host that cannot compile."""
     with pytest.raises(ValueError, match=r"needs .*: use auto or eager"):
         operator(random(2, 3, 4, 2), 2, backend="compiled")
 

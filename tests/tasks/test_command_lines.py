@@ -134,12 +134,12 @@ def test_a_translation_models_encoder_is_probed_as_it_was_trained(
     states = [
         load_checkpoint(path)["model"] for path in (source, tmp_path / "probe/checkpoint_last.pt")
     ]
-    # stock fairseq keeps a buffer without content there
+    # stock fairseq has an uninitialised buffer there
     encoder = [n for n in states[1] if n.startswith("encoder.") and "_float_tensor" not in n]
     assert "encoder.layers.0.self_attn.out_proj.beta_a" in encoder
     for name in encoder:
         assert torch.equal(states[0][name], states[1][name]), name
-    # the probe stands by itself: what it was taken from may be gone
+    # the probe does not depend on the checkpoint that it was made from
     source.unlink()
     report = tmp_path / "scores.json"
     probe = str(tmp_path / "probe" / "checkpoint_last.pt")
