@@ -57,6 +57,7 @@ def _sentences(index: Path) -> int:
     return sentences
 
 
+@pytest.mark.one_host  # tests/corpora/test_chains kills a preparation at every step on both
 def test_multi30k_to_data_bin_also_after_sigkill(head, tmp_path):
     killed = tmp_path / "killed"
     process = _start(head, killed)

@@ -35,6 +35,7 @@ def report(folder: Path, texts: Dict[str, List[str]]) -> str:
 
 
 @pytest.mark.system
+@pytest.mark.one_host  # compare-mt needs neither torch nor fairseq
 def test_the_report_is_seeded_complete_and_has_our_ngrams(
     texts: Dict[str, List[str]], tmp_path: Path
 ) -> None:

@@ -167,6 +167,7 @@ def browser() -> Iterator[Any]:
 
 
 @pytest.mark.system
+@pytest.mark.one_host  # the page is the same on both
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_a_browser_shows_the_page_without_an_error_or_an_outside_request(
     folder: Path, browser: Any, scheme: str
