@@ -140,7 +140,8 @@ def wrap_layer(layer: nn.Module, cfg: Any) -> nn.Module:
     """Apply activation checkpointing and sharding, as fairseq does to its own layers."""
     if cfg.checkpoint_activations:
         if cfg.autocast != "none":  # the backward pass runs the layer again, outside of the stack
-            layer.forward = autocast_forward(layer.forward, layer, cfg.autocast)
+            norm = layer.final_layer_norm  # fp32 also where the linear maps are converted
+            layer.forward = autocast_forward(layer.forward, norm, cfg.autocast)
         layer = checkpoint_layer(layer, offload_to_cpu=cfg.offload_activations)
     # a checkpointed layer is always a separate shard, whatever its size
     return fsdp_wrap(

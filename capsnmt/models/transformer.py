@@ -21,6 +21,7 @@ from torch import Tensor
 from capsnmt.checkpoints.initialisation import initialise_from
 from capsnmt.errors import ConfigurationError
 from capsnmt.models.config import MECHANISMS
+from capsnmt.models.inference import convert_linear_maps
 from capsnmt.models.layers import TransformerDecoderLayer, TransformerEncoderLayer, wrap_layer
 from capsnmt.modules.autocast import autocast_of, require_bf16
 from capsnmt.modules.layer_aggregation import TransparentMixture, layer_aggregation
@@ -199,6 +200,11 @@ class CapsnmtTransformer(TransformerModel):
             # on a machine without this one.
             saved.init_from = None
         return model
+
+    def make_generation_fast_(self, **kwargs: Any) -> None:
+        """Prepare for decoding: under ``--autocast``, convert the linear maps once."""
+        super().make_generation_fast_(**kwargs)
+        convert_linear_maps(self)
 
     @classmethod
     def build_encoder(cls, cfg: Any, src_dict: Any, embed_tokens: nn.Module) -> TransformerEncoder:

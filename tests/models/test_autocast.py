@@ -64,7 +64,11 @@ def test_padding_decoding_and_later_words_change_no_more_than_rounding(name: str
         (other,) = forward(model, SOURCES[:1], [changed])
         torch.testing.assert_close(other[:3], alone[0][:3], atol=0, rtol=0)
 
-        scored = copy.deepcopy(model)  # the generator prepares its models for decoding, for good
+        scored = copy.deepcopy(model)
+        model.make_generation_fast_(need_attn=True)
+        assert model.decoder.output_projection.weight.dtype == torch.bfloat16
+        (again,) = forward(model, SOURCES[:1], TARGETS[:1])
+        torch.testing.assert_close(again, alone[0], atol=0, rtol=0)
         generator = SequenceGenerator([model], TASK.target_dictionary, beam_size=2, max_len_b=4)
         source = batch(SOURCES, left_pad=True)
         sample = {"net_input": {"src_tokens": source, "src_lengths": source.ne(PAD).sum(1)}}
@@ -102,10 +106,9 @@ def test_the_products_are_bf16_and_the_rest_is_not() -> None:
 
 
 def test_double_precision_is_left_alone() -> None:
-    logits = [
-        forward(build("transformer_em_routing", *flags).double(), SOURCES, TARGETS)
-        for flags in ((), BF16)
-    ]
+    models = [build("transformer_em_routing", *flags).double() for flags in ((), BF16)]
+    models[1].make_generation_fast_(need_attn=True)
+    logits = [forward(model, SOURCES, TARGETS) for model in models]
     torch.testing.assert_close(*logits, atol=0, rtol=0)
 
 
