@@ -170,6 +170,7 @@ class Workload:
             return torch.no_grad()(lambda: model(**self.batch["net_input"])[0])
         steps = self.setup.length  # the length of every hypothesis, independent of the model
         dictionary = task(self.setup.vocabulary).target_dictionary
+        model.make_generation_fast_(need_attn=False)  # as fairseq-generate does
         generator = SequenceGenerator(
             [model], dictionary, beam_size=self.setup.beam, max_len_b=steps, min_len=steps
         ).to(self.setup.device)
