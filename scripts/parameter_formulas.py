@@ -64,6 +64,7 @@ def layer_aggregation(flags: Mapping[str, Any], size: str) -> int:
         "iterative": (L - 1) * (2 * d * ffn + ffn + ffn * d + d + 2 * d),
         "transparent": (L + 1) * L,
         "dynamic": L * d * ffn + ffn + ffn * L * d + L * d,
+        "attention": 2 * d,
         "dynamic-routing": votes,
         "em-routing": votes + activation + 2 * d,
     }

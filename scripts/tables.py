@@ -107,6 +107,8 @@ def bleu(row: Row, rows: Mapping[str, Row]) -> List[str]:
         (ours.bleu, theirs.bleu) if test else (ours.validation_bleu, theirs.validation_bleu)
     )
     where = "" if test else " (validation)"
+    if score is None:  # a comparison system, which no paper prints
+        return ["", f"`{ours.baseline}`" if ours.baseline else ""]
     baseline = f"`{ours.baseline}` {reference:.2f}" if ours.baseline else ""
     return [f"{score:.2f}{where}", baseline]
 

@@ -22,6 +22,7 @@ PAPERS = {
     "ampomah2020": "Ampomah et al. 2020",
     "li2021": "Li et al. 2021",
     "duan2020": "Duan et al. 2020",
+    "comparison": "Comparison systems",
 }
 
 PLAIN = "capsnmt_transformer"  # the architecture with every mechanism off

@@ -89,6 +89,11 @@ REACHES = {
         aggregated,
         {"encoder": "DynamicCombination", "decoder": "DynamicCombination"},
     ),
+    "--layer-aggregation attention": (
+        (),
+        aggregated,
+        {"encoder": "DepthAttention", "decoder": "DepthAttention"},
+    ),
     "--layer-aggregation dynamic-routing": (
         (),
         values(LayerRouting, "routing"),

@@ -56,7 +56,19 @@ def test_transparent_attention_with_all_weight_on_the_top_layer() -> None:
     torch.testing.assert_close(forward(model, *INPUTS), forward(transformer, *INPUTS))
 
 
-@pytest.mark.parametrize("mode", ["dynamic", "dynamic-routing", "em-routing", "iterative"])
+@pytest.mark.parametrize("around", [(), NORM], ids=["post-norm", "pre-norm"])
+def test_attention_over_depth_to_one_layer(around: tuple) -> None:
+    layers = ("--encoder-layers", "1", "--decoder-layers", "1")
+    transformer = build("capsnmt_transformer", *around, *layers)
+    model = build("capsnmt_transformer", *around, *layers, "--layer-aggregation", "attention")
+    missing, _ = model.load_state_dict(transformer.state_dict(), strict=False)
+    assert all("layer_aggregation" in name for name in missing)
+    torch.testing.assert_close(forward(model, *INPUTS), forward(transformer, *INPUTS))
+
+
+@pytest.mark.parametrize(
+    "mode", ["dynamic", "attention", "dynamic-routing", "em-routing", "iterative"]
+)
 def test_the_aggregate_of_a_stack_is_of_its_top_layers_order(mode: str) -> None:
     """Otherwise the decoder would start with a memory that vanishes or dominates."""
     flags = ("--layer-aggregation", mode, "--layer-aggregation-side", "encoder")

@@ -60,6 +60,14 @@ def oracle(module: nn.Module, mode: str, states: List[Tensor]) -> Tensor:
         hidden = relu(affine(module.fc1.weight, everything, module.fc1.bias))
         g = affine(module.fc2.weight, hidden, module.fc2.bias)
         return torch.stack([total(g[l * d + i] * H[l][i] for l in range(L)) for i in range(d)])
+    if mode == "attention":  # arXiv 2603.15031, of the top only
+        scores = []
+        for h in H:
+            root = (total(x * x for x in h) / d + 1e-6).sqrt()
+            normed = [gain * x / root for gain, x in zip(module.gain, h)]
+            scores.append(total(q * x for q, x in zip(module.query, normed)))
+        alpha = oracles.softmax(scores)
+        return torch.stack([total(alpha[l] * H[l][i] for l in range(L)) for i in range(d)])
     hidden = [relu(capsule) for capsule in block_affine(module.hidden, H)]  # eq 8
     N = module.num_capsules
     votes = torch.stack(  # eq 7

@@ -138,6 +138,20 @@ def test_the_dynamic_combination_starts_near_the_top_layer() -> None:
     assert 0 < (module(layers) - layers[-1]).std() < 0.3
 
 
+def test_attention_over_depth_starts_as_the_mean_of_all_layers() -> None:
+    layers = layers_of(2)
+    module = layer_aggregation("attention", WIDTH, LAYERS, FFN).double()
+    torch.testing.assert_close(module(layers), torch.stack(layers).mean(0))
+
+
+def test_attention_over_depth_takes_the_layer_that_its_query_points_to() -> None:
+    module = layer_aggregation("attention", WIDTH, LAYERS, FFN).double()
+    layers = list(torch.eye(WIDTH, dtype=torch.float64)[:LAYERS])
+    with torch.no_grad():
+        module.query[1] = 1000.0
+    torch.testing.assert_close(module(layers), layers[1])
+
+
 def test_the_transparent_mixtures_start_as_the_mean_of_all_states() -> None:
     states = layers_of(2)
     mean = torch.stack(states).mean(0)
@@ -156,14 +170,20 @@ def test_every_parameter_has_a_gradient_at_the_start(mode: str, own: bool) -> No
     (output * torch.randn_like(output)).sum().backward()
     for name, parameter in module.named_parameters():
         assert parameter.grad.isfinite().all(), name
-        assert parameter.grad.abs().max() > 0, name
+        # the gain of attention over depth multiplies the query, which starts at 0
+        if (mode, name) != ("attention", "gain"):
+            assert parameter.grad.abs().max() > 0, name
+
+
+SMALLER = ("dynamic-routing", "attention")
 
 
 # Dynamic routing's capsules are shorter than 1: at D = 1 squash makes a sum s to s |s|.
 @pytest.mark.parametrize(
     ("mode", "capsules", "least", "most"),
     [
-        *[(mode, 0, 0.5, 2) for mode in POSITION_WISE if mode != "dynamic-routing"],
+        *[(mode, 0, 0.5, 2) for mode in POSITION_WISE if mode not in SMALLER],
+        ("attention", 0, 0.3, 2),  # the mean of independent layers: 1/sqrt(6)
         ("dynamic-routing", 0, 0.003, 0.3),
         *[("dynamic-routing", N, 0.003, 0.3) for N in (1, 8)],
         *[("em-routing", N, 0.2, 5) for N in (1, 8)],
@@ -219,6 +239,7 @@ PARAMETERS = {
     ("linear", False): (1_572_864, 6_291_456),
     ("iterative", False): (15_746_560, 62_950_400),
     ("dynamic", False): (12_588_032, 50_341_888),
+    ("attention", False): (1_024, 2_048),
     ("dynamic-routing", False): (18_880_512, 75_509_760),
     ("em-routing", False): (28_321_792, 113_266_688),
     ("dynamic-routing", True): (3_151_872, 12_595_200),
@@ -266,7 +287,7 @@ def test_every_position_wise_mode_is_one_of_the_flags_values() -> None:
 @pytest.mark.parametrize(
     ("setting", "message"),
     [
-        ({"mode": "max"}, "'max'.*linear, iterative, dynamic, dynamic-routing, em-routing"),
+        ({"mode": "max"}, "'max'.*linear, iterative, dynamic, attention, dynamic-routing"),
         ({"mode": "transparent"}, "'transparent' is not position-wise"),
         ({"mode": "em-routing", "num_capsules": 3}, "3 capsules do not divide the width 4"),
         ({"mode": "em-routing", "num_capsules": -2}, "-2 capsules do not divide the width 4"),

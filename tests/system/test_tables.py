@@ -49,7 +49,7 @@ def test_every_row_has_one_line_with_its_printed_score() -> None:
         score = row.printed.bleu or row.printed.validation_bleu
         same = [line for line in lines if line.startswith(f"| `{row.name}` |")]
         assert len(same) == sum(row.name == other.name for other in load_rows().values())
-        assert any(f" {score:.2f} " in line for line in same)
+        assert score is None or any(f" {score:.2f} " in line for line in same)
 
 
 def test_writing_replaces_what_is_between_the_markers_only(tmp_path: Path) -> None:

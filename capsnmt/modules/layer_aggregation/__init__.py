@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from .attention import DepthAttention
 from .base import LayerAggregation
 from .combination import DynamicCombination, IterativeCombination, LinearCombination
 from .routing import ROUTINGS, LayerRouting
@@ -14,8 +15,11 @@ __all__ = [
     "layer_aggregation",
 ]
 
-POSITION_WISE = ("linear", "iterative", "dynamic", *ROUTINGS)
-LAYER_AGGREGATIONS = ("none", "linear", "iterative", "transparent", "dynamic", *ROUTINGS)
+POSITION_WISE = ("linear", "iterative", "dynamic", "attention", *ROUTINGS)
+LAYER_AGGREGATIONS = (
+    *("none", "linear", "iterative", "transparent", "dynamic", "attention"),
+    *ROUTINGS,
+)
 
 
 def layer_aggregation(
@@ -49,6 +53,8 @@ def layer_aggregation(
         return IterativeCombination(embed_dim, num_layers, ffn_dim)
     if mode == "dynamic":
         return DynamicCombination(embed_dim, num_layers, ffn_dim)
+    if mode == "attention":
+        return DepthAttention(embed_dim, num_layers)
     if mode in ROUTINGS:
         return LayerRouting(embed_dim, num_layers, mode, num_capsules, own, iterations, backend)
     raise ValueError(

@@ -1,0 +1,52 @@
+"""Attention over depth: each position weighs the layers by a learned query."""
+
+from __future__ import annotations
+
+from typing import Sequence
+
+import torch
+import torch.nn as nn
+from torch import Tensor
+
+from capsnmt.routing.numerics import compute_dtype
+
+from .base import LayerAggregation, check_count
+
+EPSILON = 1e-6  # of the mean square in RMSNorm
+
+
+class DepthAttention(LayerAggregation):
+    r"""Attention over depth, of the top only (Attention Residuals, arXiv 2603.15031).
+
+    .. math:: \tilde H = \sum_l \alpha_l H^l, \quad
+        \alpha_l = \mathrm{softmax}_l(q \cdot \mathrm{RMSNorm}(H^l)), \quad
+        \mathrm{RMSNorm}(x) = g \odot x / \sqrt{\mathrm{mean}(x^2) + \epsilon}
+
+    The one-pass control for routing over layers: agreement with a query that all positions share,
+    and no iteration. 2 d parameters, q and the gain g.
+
+    **D**: q starts at 0, so that the aggregate starts as the mean of the layers. The gain then has
+    no gradient until q has moved.
+
+    **D**: scores and softmax are computed in fp32 (fp64 for fp64) in every precision, because the
+    scores are sums of d products.
+    """
+
+    def __init__(self, embed_dim: int, num_layers: int) -> None:
+        super().__init__(embed_dim, num_layers)
+        self.query = nn.Parameter(torch.zeros(embed_dim))
+        self.gain = nn.Parameter(torch.ones(embed_dim))
+
+    def weights(self, stacked: Tensor) -> Tensor:
+        """Return alpha ``[..., L]`` of stacked layers ``[..., L, d]``, in fp32 or better."""
+        states = stacked.to(compute_dtype(stacked))
+        scale = states.square().mean(-1).add(EPSILON).rsqrt()
+        # the gain is applied to the query once, not to every state
+        return ((states * (self.query * self.gain).to(states.dtype)).sum(-1) * scale).softmax(-1)
+
+    def forward(self, layers: Sequence[Tensor]) -> Tensor:
+        """Return the aggregate ``[..., d]`` of L layers ``[..., d]``."""
+        check_count(layers, self.num_layers)
+        stacked = torch.stack(tuple(layers), dim=-2)
+        alpha = self.weights(stacked).to(stacked.dtype)
+        return (alpha.unsqueeze(-2) @ stacked).squeeze(-2)
