@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import functools
 import math
 from typing import Any, Dict, List
 
@@ -19,7 +20,9 @@ from tests.support import parse
 STRONG = ("--adam-betas", "(0.9, 0.98)", "--adam-eps", "1e-9", "--weight-decay", "0.1")
 
 
+@functools.cache
 def config(name: str, *flags: str) -> Any:
+    """The configuration of a command line; making one takes a second, and nobody changes it."""
     given = ("--optimizer", name, "--lr", "0.01", *STRONG, *flags)
     return convert_namespace_to_omegaconf(parse("capsnmt_transformer", *given))
 
