@@ -16,12 +16,7 @@ from capsnmt.routing import backend
 
 TESTS = Path(__file__).with_name("test_triton_kernels.py")
 OBSTACLE = backend.triton_obstacle("cuda")
-GROUPS = (  # of near-equal duration
-    "shape_class and em_routing",
-    "shape_class and not em_routing",
-    "finite",
-    "not shape_class and not finite",
-)
+GROUPS = ("shape_class", "not shape_class")  # of near-equal duration
 
 
 @pytest.mark.skipif(bool(OBSTACLE), reason=f"backend 'triton' {OBSTACLE}")

@@ -38,15 +38,17 @@ FUSED = {
         )
     },
 }
+# The time of the backward pass in the interpreter grows as tokens x T^2, hardly with the others.
 SHAPES = [  # tokens, I, N, D; T
     ((2, 1, 1, 1), 1),
-    ((3, 8, 12, 1), 3),
-    ((2, 16, 5, 1), 2),
-    ((2, 5, 3, 8), 3),
+    ((3, 8, 12, 1), 2),  # of three tokens the mask leaves one as it is
+    ((1, 16, 5, 1), 2),
+    ((1, 5, 3, 8), 3),
     ((1, 2, 3, 64), 2),
-    ((1, 3, 9, 2), 10),
+    ((1, 3, 9, 2), 5),
 ]
-if not INTERPRETED:  # the papers' sizes, and the largest tile
+if not INTERPRETED:  # many iterations, the papers' sizes, and the largest tile
+    SHAPES += [((2, 3, 9, 2), 10)]
     SHAPES += [((5, 8, 512, 1), 3), ((5, 16, 1024, 1), 3), ((5, 8, 64, 64), 3)]
 
 
@@ -73,7 +75,7 @@ def em_all(votes, beta_a, beta_u, activation, T, **options):
 def assert_as_exact_as_eager(operator, tensors, T):
     """At most twice the error of the eager operator in fp32, against fp64."""
     resolution = 4e-6 if INTERPRETED else 2e-5  # a GPU approximates exp and sqrt
-    resolution = resolution if T <= 3 else 1e-2  # ten iterations amplify every rounding
+    resolution = resolution if T <= 3 else 1e-2  # many iterations amplify every rounding
     doubles = [t.double() if t.is_floating_point() else t for t in tensors]
     exact = run(operator, doubles, T, "eager")
     eager = run(operator, tensors, T, "eager")
@@ -143,8 +145,8 @@ def assert_close_to(oracle, doubles, T, ours):
 
 @pytest.mark.parametrize("activation", [(4,), (4, 6)])
 def test_em_gradients_of_costs_and_activation(activation):
-    votes = random(3, 4, 6, 2)
-    tensors = [votes, *betas(votes), random(3, *activation, seed=2).sigmoid()]
+    votes = random(2, 4, 6, 2)
+    tensors = [votes, *betas(votes), random(2, *activation, seed=2).sigmoid()]
     assert_as_exact_as_eager(em_all, tensors, 3)
 
 
@@ -152,8 +154,8 @@ def test_em_gradients_of_costs_and_activation(activation):
 @pytest.mark.parametrize("name", ["em_routing, activation of inputs", "dynamic_routing, masked"])
 def test_low_precision_votes_are_routed_in_fp32(name, dtype):
     votes = random(2, 3, 6, 2, dtype=dtype)
-    eager = run(FUSED[name], [votes], 3, "eager")
-    ours = run(FUSED[name], [votes], 3, "triton")
+    eager = run(FUSED[name], [votes], 2, "eager")
+    ours = run(FUSED[name], [votes], 2, "triton")
     for one, other in zip(ours, eager):
         assert one.dtype == dtype
         one, other = one.float(), other.float()
@@ -164,21 +166,21 @@ def test_low_precision_votes_are_routed_in_fp32(name, dtype):
 
 
 def test_costs_may_have_another_dtype_than_the_votes():
-    votes = random(3, 4, 6, 1)
-    tensors = [votes.half(), *betas(votes), random(3, 4, seed=2).sigmoid().half()]
-    found = run(em_all, tensors, 3, "triton")
+    votes = random(2, 4, 6, 1)
+    tensors = [votes.half(), *betas(votes), random(2, 4, seed=2).sigmoid().half()]
+    found = run(em_all, tensors, 2, "triton")
     assert [tensor.dtype for tensor in found[1:]] == [tensor.dtype for tensor in tensors]
 
 
 def test_two_runs_give_the_same_bits_for_any_number_of_programs(monkeypatch):
     from capsnmt.routing.fused import em_backward
 
-    votes = random(7, 4, 6, 1)
-    tensors = [votes, *betas(votes), random(7, 4, seed=2).sigmoid()]
-    expected = run(em_all, tensors, 3, "eager")
-    monkeypatch.setattr(em_backward, "PROGRAMS", 3)  # 3, 3 and 1 tokens
-    found = run(em_all, tensors, 3, "triton")
-    for one, other, again in zip(found, expected, run(em_all, tensors, 3, "triton")):
+    votes = random(5, 4, 6, 1)
+    tensors = [votes, *betas(votes), random(5, 4, seed=2).sigmoid()]
+    expected = run(em_all, tensors, 2, "eager")
+    monkeypatch.setattr(em_backward, "PROGRAMS", 3)  # 2, 2 and 1 tokens
+    found = run(em_all, tensors, 2, "triton")
+    for one, other, again in zip(found, expected, run(em_all, tensors, 2, "triton")):
         assert torch.equal(one, again)
         torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-5)
 
@@ -187,14 +189,14 @@ def test_two_runs_give_the_same_bits_for_any_number_of_programs(monkeypatch):
 @pytest.mark.parametrize("name", ["em_routing", "simple_routing", "dynamic_routing"])
 def test_values_and_gradients_are_finite(name, extreme):
     T = 10 if extreme == "equal for all outputs" else 3
-    votes = EXTREMES[extreme](random(2, 4, 3, 2))
+    votes = EXTREMES[extreme](random(1, 4, 3, 2))
     assert_finite(*run(OPERATORS[name], [votes], T, "triton"))
 
 
 @pytest.mark.parametrize("activation", [0.0, 1e-12])
 def test_em_gradients_are_finite_for_vanishing_activations(activation):
-    votes = random(2, 4, 3, 1)
-    tensors = [votes, *betas(votes), torch.full((2, 4), activation)]
+    votes = random(1, 4, 3, 1)
+    tensors = [votes, *betas(votes), torch.full((1, 4), activation)]
     assert_finite(*run(em_all, tensors, 3, "triton"))
 
 
