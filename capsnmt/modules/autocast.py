@@ -38,7 +38,7 @@ def bf16_obstacle(device_type: str) -> Optional[str]:
         capability = torch.cuda.get_device_capability()
         if capability >= (8, 0):
             return None
-        return f"a GPU of compute capability {capability[0]}.{capability[1]} has no bf16, 8.0 has"
+        return f"this GPU has no bf16 (compute capability {capability[0]}.{capability[1]}, not 8.0)"
     if device_type == "cpu":
         if CPU_FLAGS & set(cpu_flags()):
             return None
@@ -48,7 +48,7 @@ def bf16_obstacle(device_type: str) -> Optional[str]:
 
 def cpu_flags() -> List[str]:
     """Return the features of the CPU; none where the system does not list them."""
-    # torch 2.2 does not tell; newer versions have a private function for each feature
+    # torch 2.2 has no function for it, newer versions a private one for each feature
     if not CPU_INFO.is_file():
         return []
     return CPU_INFO.read_text(encoding="utf-8", errors="replace").split()
@@ -75,10 +75,10 @@ def evaluates_in_bf16(device_type: str) -> bool:
 
 
 def autocast_of(model: nn.Module, autocast: str) -> ContextManager[Any]:
-    """Return the context in which a part of the model runs.
+    """Return the context in which encoder or decoder runs.
 
     Args:
-        model: the part; the precision and the device of its first parameter count.
+        model: encoder or decoder; its first parameter has its precision and its device.
         autocast: the value of ``--autocast``.
 
     Raises:
@@ -100,7 +100,13 @@ def autocast_of(model: nn.Module, autocast: str) -> ContextManager[Any]:
 
 
 def autocast_forward(forward: Callable[..., Any], module: nn.Module, autocast: str) -> Any:
-    """Return the forward function of a module, run under autocast wherever it is called from."""
+    """Return a forward function that enters autocast itself.
+
+    Args:
+        forward: the function.
+        module: a module whose parameters are never converted, for :func:`autocast_of`.
+        autocast: the value of ``--autocast``.
+    """
 
     @functools.wraps(forward)
     def wrapped(*args: Any, **kwargs: Any) -> Any:
