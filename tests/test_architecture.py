@@ -12,7 +12,7 @@ PACKAGE = Path(capsnmt.__file__).parent
 # From low to high. Parts of one line do not import each other.
 LAYERS: List[Set[str]] = [
     {"__init__", "errors", "resources", "routing", "versions"},
-    {"files", "arguments", "settings"},
+    {"files", "lines", "arguments", "settings"},
     {"checksums"},
     {"modules", "checkpoints", "evaluation"},
     {"models", "corpora"},

@@ -40,12 +40,12 @@ class Block:
         """Return the lines of file number ``side``, as `capsnmt.corpora.lines.read_lines` does.
 
         Raises:
-            ConfigurationError: they are in another encoding.
+            ConfigurationError: they are not text in this encoding.
         """
         path, begin, end = self.places[side]
         with path.open("rb") as stream:
             stream.seek(begin)
-            return text_lines(stream.read(end - begin), encoding, path, self.before)
+            return text_lines(stream.read(end - begin), str(path), self.before, encoding)
 
 
 @dataclass(frozen=True)

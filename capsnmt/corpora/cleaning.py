@@ -11,6 +11,7 @@ import numpy as np
 
 from capsnmt.corpora.blocks import Block, Part, encoded
 from capsnmt.corpora.duplicates import entry
+from capsnmt.corpora.segmentation import has_long_word
 
 
 @dataclass(frozen=True)
@@ -38,6 +39,8 @@ class Cleaning:
             return "length"
         if max(lengths) > self.max_ratio * min(lengths):
             return "ratio"
+        if has_long_word(source) or has_long_word(target):
+            return "word"
         return None
 
 

@@ -20,6 +20,8 @@ from capsnmt.corpora.parallel import map_items
 from capsnmt.errors import ConfigurationError
 
 SENTENCES = 10_000_000  # sentences that sentencepiece keeps in memory
+# D: characters of a word; BPE takes seconds for such a word, and hours for one of megabytes.
+LONGEST_WORD = 10_000
 
 
 @dataclass(frozen=True)
@@ -163,4 +165,19 @@ def make_segmenter(method: str, model: str) -> LineFunction:
         processor = sentencepiece.SentencePieceProcessor(model_file=model)
         return lambda line: " ".join(processor.encode(line, out_type=str))
     with open(model, encoding="utf-8") as stream:
-        return BPE(stream).segment
+        segment = BPE(stream).segment
+
+    def checked(line: str) -> str:
+        if has_long_word(line):
+            raise ConfigurationError(
+                f"a word of more than {LONGEST_WORD:,} characters ({line[:20]}...): this text is "
+                "not made of sentences: give another validation or test set"
+            )
+        return segment(line)
+
+    return checked
+
+
+def has_long_word(line: str) -> bool:
+    """Return whether a line has a word of more than `LONGEST_WORD` characters."""
+    return len(line) > LONGEST_WORD and max(map(len, line.split()), default=0) > LONGEST_WORD

@@ -15,6 +15,7 @@ from capsnmt.corpora.blocks import LineFunction, cut, map_blocks, map_lines, wri
 from capsnmt.corpora.cleaning import make_cleaner, make_digester, make_limiter
 from capsnmt.corpora.console import say, watched
 from capsnmt.corpora.duplicates import mark_repeated
+from capsnmt.corpora.lines import read_lines
 from capsnmt.corpora.manifest import Step
 from capsnmt.corpora.parallel import map_items
 from capsnmt.corpora.recipe import Recipe
@@ -22,6 +23,7 @@ from capsnmt.corpora.segmentation import make_segmenter
 from capsnmt.corpora.text import make_tokeniser
 from capsnmt.errors import ConfigurationError
 from capsnmt.files import remove, temporary_path
+from capsnmt.lines import blank_lines
 
 
 def _make_unpacker() -> Callable[[tuple[Path, list[str], Path]], None]:
@@ -80,6 +82,11 @@ class Preparation:
                         f"  WARNING: {split} has {written.lines:,} pairs, and {expected:,} in the "
                         f"papers"
                     )
+                if split != "train":  # cleaning drops blank lines of the training set
+                    for path in paths[2 * number : 2 * number + 2]:
+                        blank = blank_lines([*read_lines(path)], f"{recipe.name}: {path.name}")
+                        if blank:
+                            say(f"  WARNING: {blank:,} lines of {path.name} are blank")
             return notes
 
         settings = {"pair": recipe.pair, **recipe.corpus.settings()}

@@ -89,11 +89,15 @@ def read_systems(arguments: Sequence[str], settings: TextSettings) -> List[Syste
     """Read all systems.
 
     Raises:
-        ConfigurationError: a system cannot be read, two systems have the same name, or the
-            standard input is named twice.
+        ConfigurationError: a system cannot be read, has an empty name or that of another one, or
+            the standard input is named twice.
     """
     names, paths = zip(*map(split_name, arguments))
     for name in names:
+        if not name.strip() or not name.isprintable():
+            raise ConfigurationError(
+                f"a system is called {name!r}: give NAME=PATH with a name that can be printed"
+            )
         if names.count(name) > 1:
             raise ConfigurationError(
                 f"two systems are called {name!r}: tell them apart by NAME=PATH"

@@ -8,6 +8,7 @@ from typing import List, Optional, Sequence, Tuple
 from capsnmt.errors import ConfigurationError
 from capsnmt.evaluation.outputs import Output, SystemOutputs
 from capsnmt.evaluation.text_files import read_lines
+from capsnmt.lines import blank_lines
 
 UNKNOWN_IN_REFERENCE = "<<unk>>"  # how fairseq prints a reference word that its dictionary lacks
 
@@ -39,7 +40,8 @@ def reference_of(outputs: Sequence[Output], path: Optional[str]) -> Tuple[str, L
         path: file with the raw reference.
 
     Raises:
-        ConfigurationError: there is no reference, or an output has another number of segments.
+        ConfigurationError: there is no reference, it is blank, or an output has another number of
+            segments.
     """
     if path is None:
         name, reference = f"the T- lines of {outputs[0].label}", common_references(outputs)
@@ -50,6 +52,9 @@ def reference_of(outputs: Sequence[Output], path: Optional[str]) -> Tuple[str, L
             warn(f"{unknown} references contain {UNKNOWN_IN_REFERENCE}: give --reference FILE")
     else:
         name, reference = path, [line.rstrip() for line in read_lines(path)]
+    blank = blank_lines(reference, name)
+    if blank:
+        warn(f"{blank} of the {len(reference)} segments of the reference {name} are blank")
     for output in outputs:
         check_count(name, len(reference), output.label, len(output.hypotheses))
         empty = sum(not line for line in output.hypotheses)

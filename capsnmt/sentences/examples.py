@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
-import zlib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Dict, Iterator, List, NoReturn, Sequence, Tuple
@@ -15,6 +13,7 @@ from torch import Tensor
 
 from capsnmt.errors import ConfigurationError
 from capsnmt.files import plain_or_gzipped
+from capsnmt.lines import read_lines
 
 
 @dataclass(frozen=True)
@@ -59,30 +58,18 @@ def read_fields(path: Path, fields: Sequence[str]) -> Iterator[Tuple[int, List[s
         ConfigurationError: the file cannot be read, or a line has a wrong number of fields or an
             empty one.
     """
-    opener: Any = gzip.open if path.suffix == ".gz" else open
-    number = 0
-    try:
-        with opener(path, "rb") as file:
-            for number, raw in enumerate(file, 1):
-                values = raw.decode("utf-8").rstrip("\r\n").split("\t")
-                if len(values) != len(fields):
-                    raise ConfigurationError(
-                        f"{path}, line {number}: {len(values) - 1} tabs: a line is "
-                        f"{' TAB '.join(fields)}"
-                    )
-                for name, value in zip(fields, values):
-                    if not value.strip():
-                        raise ConfigurationError(
-                            f"{path}, line {number}: the {name} is empty: remove the line"
-                        )
-                yield number, values
-    except UnicodeDecodeError as error:
-        raise ConfigurationError(
-            f"{path}, line {number}: not UTF-8 ({error.reason} at byte {error.start}): convert the "
-            f"file, e.g. iconv -f latin1 -t utf-8"
-        ) from None
-    except (OSError, EOFError, zlib.error) as error:
-        raise ConfigurationError(f"{path}: cannot be read ({error}): fetch it again") from None
+    for number, line in enumerate(read_lines(path), 1):
+        values = line.split("\t")
+        if len(values) != len(fields):
+            raise ConfigurationError(
+                f"{path}, line {number}: {len(values) - 1} tabs: a line is {' TAB '.join(fields)}"
+            )
+        for name, value in zip(fields, values):
+            if not value.strip():
+                raise ConfigurationError(
+                    f"{path}, line {number}: the {name} is empty: remove the line"
+                )
+        yield number, values
 
 
 class ClassificationDataset(FairseqDataset):

@@ -7,6 +7,8 @@ from capsnmt.corpora.blocks import cut, map_blocks, write_parts
 from capsnmt.corpora.cleaning import Cleaning, make_cleaner, make_digester, make_limiter
 from capsnmt.corpora.duplicates import mark_repeated
 from capsnmt.corpora.parallel import map_items
+from capsnmt.corpora.segmentation import LONGEST_WORD, make_segmenter
+from capsnmt.errors import ConfigurationError
 
 
 @pytest.mark.parametrize(
@@ -20,10 +22,20 @@ from capsnmt.corpora.parallel import map_items
         ("a", "b c", None),
         ("a", "b c d", "ratio"),
         ("b c d", "a", "ratio"),
+        ("a" * LONGEST_WORD, "b", None),
+        ("a", "b " + "c" * (LONGEST_WORD + 1), "word"),
     ],
 )
 def test_limits_are_inclusive_and_hold_on_both_sides(source, target, fault):
     assert Cleaning(max_length=4, max_ratio=2.0).fault(source, target) == fault
+
+
+def test_a_word_that_bpe_would_take_hours_for_is_refused(tmp_path):
+    (tmp_path / "codes").write_text("#version: 0.2\na b</w>\n", encoding="utf-8")
+    segment = make_segmenter("bpe", str(tmp_path / "codes"))
+    assert segment("ab c") == "ab c"
+    with pytest.raises(ConfigurationError, match="a word of more than 10,000 characters"):
+        segment("ab " + "c" * (LONGEST_WORD + 1))
 
 
 @pytest.fixture

@@ -179,6 +179,7 @@ def test_another_recipe_is_refused_by_a_folder_in_use(prepared, run, tmp_path):
     [
         (lambda c: _drop_line(c / "val.de"), "val.de has 7 lines but"),
         (lambda c: (c / "test.de").write_bytes(b"sch\xf6n\n" * 4), "test.de, line 1: not UTF-8"),
+        (lambda c: (c / "test.en").write_bytes(b" \n" * 4), "test.en: all 4 lines are blank"),
         (lambda c: (c / "test.en").unlink(), "test.en or test.en.gz is missing; put it there"),
         (lambda c: [_blank(c / f"train.{side}") for side in ("en", "de")], "no training pair of"),
     ],

@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-import gzip
-
 import pytest
 
 from capsnmt.corpora.lines import read_lines
@@ -15,26 +13,12 @@ def test_only_line_feeds_end_a_line(tmp_path):
     assert list(read_lines(path)) == ["one", "two still two too", "", "four"]
 
 
-def test_gzipped_and_plain_text_give_the_same_lines(tmp_path):
-    plain, packed = tmp_path / "a", tmp_path / "a.gz"
-    plain.write_text("ä\nb\n", encoding="utf-8")
-    packed.write_bytes(gzip.compress(plain.read_bytes()))
-    assert list(read_lines(packed)) == list(read_lines(plain)) == ["ä", "b"]
-
-
-def test_text_in_another_encoding_is_refused_with_its_line(tmp_path):
-    path = tmp_path / "latin1.de"
-    path.write_bytes("gut\nschön\n".encode("latin-1"))
-    with pytest.raises(ConfigurationError, match=r"latin1\.de, line 2: not UTF-8"):
-        list(read_lines(path))
-
-
-@pytest.mark.parametrize("damage", [lambda b: b[:-9], lambda b: b"plain text", lambda b: b[:40]])
-def test_damaged_gzip_is_refused(tmp_path, damage):
-    path = tmp_path / "train.en.gz"
-    content = b"".join(b"line %d\n" % number for number in range(500))
-    path.write_bytes(damage(gzip.compress(content)))
-    with pytest.raises(ConfigurationError, match=r"train\.en\.gz: not a complete gzip file"):
+def test_a_stray_nul_is_a_space_and_utf_16_is_refused(tmp_path):
+    path = tmp_path / "text"
+    path.write_bytes(b"one\0two\n" + b"a long line of text\n" * 20)
+    assert next(read_lines(path)) == "one two"
+    path.write_bytes("one two\n".encode("utf-16-le"))
+    with pytest.raises(ConfigurationError, match="line 1: holds a NUL character"):
         list(read_lines(path))
 
 

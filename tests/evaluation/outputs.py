@@ -50,6 +50,7 @@ def write_outputs(folder: Path) -> Dict[str, str]:
         "german": [line.replace("[en]", "[de]") for line in generated(TOKENS)],
         "twice": generated(TOKENS) * 2,
         "latin": ["unus duo tres"] * 3,
+        "blank": [""] * len(TOKENS),
         "gap": [line for line in generated(TOKENS) if "-7\t" not in line],
     }
     paths = {name: str(write_lines(folder / name, lines)) for name, lines in contents.items()}

@@ -14,7 +14,7 @@ from tests.commands import command
 MISTAKES: Dict[str, Tuple[List[str], str]] = {
     "missing": (["{good}x"], "no such file"),
     "empty": (["{empty}"], "is empty"),
-    "not UTF-8": (["{latin1}"], "is not UTF-8"),
+    "not UTF-8": (["{latin1}"], "line 1: not UTF-8"),
     "plain text": (["{plain}"], "has no H- lines"),
     "two decodings": (["{twice}"], "is repeated"),
     "a gap": (["{gap}"], "1 of the sentences 0..11 have no H- line (7)"),
@@ -27,7 +27,9 @@ MISTAKES: Dict[str, Tuple[List[str], str]] = {
     "no reference": (["{untargeted}"], "has no T- lines"),
     "plain without reference": (["{plain}", "--input", "plain"], "give --reference FILE"),
     "missing reference": (["{good}", "--reference", "{good}x"], "no such file"),
+    "blank reference": (["{good}", "--reference", "{blank}"], "all 12 lines are blank"),
     "two languages": (["{good}", "{german}"], "translate into de and en"),
+    "no name": (["={good}"], "a system is called ''"),
     "one name": (["x={good}", "x={half}"], "two systems are called 'x'"),
     "input twice": (["a=-", "b=-"], "only one system can come from the standard input"),
     "baseline alone": (["x={good}", "--baseline", "x"], "is the only system"),

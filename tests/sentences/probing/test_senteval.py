@@ -68,7 +68,7 @@ def test_a_missing_or_binary_file_is_reported_in_one_line(tmp_path: Path) -> Non
     with pytest.raises(ConfigurationError, match="line 2: not UTF-8"):
         read_task(tmp_path, "WC")
     (tmp_path / f"{TASKS['SOMO'].file}.gz").write_bytes(b"no gzip")
-    with pytest.raises(ConfigurationError, match="cannot be read"):
+    with pytest.raises(ConfigurationError, match="not a complete gzip file"):
         read_task(tmp_path, "SOMO")
     with pytest.raises(ConfigurationError, match="--probing-task: 'Length': choose from SentLen"):
         read_task(tmp_path, "Length")
