@@ -83,10 +83,11 @@ class Preparation:
                         f"papers"
                     )
                 if split != "train":  # cleaning drops blank lines of the training set
-                    for path in paths[2 * number : 2 * number + 2]:
-                        blank = blank_lines([*read_lines(path)], f"{recipe.name}: {path.name}")
+                    for path, language in zip(paths[2 * number :], self.languages):
+                        name = f"{split}.{language}"
+                        blank = blank_lines([*read_lines(path)], f"{recipe.name}: {name}")
                         if blank:
-                            say(f"  WARNING: {blank:,} lines of {path.name} are blank")
+                            say(f"  WARNING: {blank:,} lines of {name} are blank")
             return notes
 
         settings = {"pair": recipe.pair, **recipe.corpus.settings()}
