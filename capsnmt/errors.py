@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+SHOWN = 200  # characters of a value that an error shows
+
 
 class ConfigurationError(SystemExit, ValueError):
     """A setting or an input that cannot work; the message names it, what is allowed and the fix.
@@ -24,3 +28,13 @@ def not_installed(error: ImportError, extra: str) -> ConfigurationError:
         extra: the extra of capsnmt that installs it.
     """
     return ConfigurationError(f"{error.name} is not installed: pip install 'capsnmt[{extra}]'")
+
+
+def shown(value: Any) -> str:
+    """Return a value as an error shows it: its beginning, in one line.
+
+    >>> shown("a\\nb"), shown("x" * 1000)[-7:]
+    ("'a\\\\nb'", 'xxxx...')
+    """
+    text = repr(value)
+    return text if len(text) <= SHOWN else f"{text[:SHOWN]}..."

@@ -10,9 +10,9 @@ import shutil
 import time
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Callable, Iterator, Optional, TextIO
+from typing import Any, Callable, Dict, Iterator, Optional, TextIO
 
-from capsnmt.errors import ConfigurationError
+from capsnmt.errors import ConfigurationError, shown
 
 BLOCK = 1 << 20  # bytes read at a time
 
@@ -64,8 +64,22 @@ def read_json(path: Path) -> Any:
         return json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise ConfigurationError(f"{path}: there is no such file") from None
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise ConfigurationError(f"{path}: not JSON ({error}): delete or restore it") from None
+
+
+def read_json_object(path: Path) -> Dict[str, Any]:
+    """Read a JSON file that holds an object.
+
+    Raises:
+        ConfigurationError: as `read_json`, or it holds something else.
+    """
+    value = read_json(path)
+    if not isinstance(value, dict):
+        raise ConfigurationError(
+            f"{path}: holds {shown(value)}, not a JSON object: delete or restore it"
+        )
+    return value
 
 
 def hexdigest(path: Path, algorithm: str) -> str:

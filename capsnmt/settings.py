@@ -8,16 +8,29 @@ from __future__ import annotations
 
 from dataclasses import MISSING, dataclass, field, fields
 from pathlib import Path
-from typing import Any, Callable, Dict, Hashable, List, Mapping, Sequence, Type, TypeVar, Union
+from typing import (
+    Any,
+    Callable,
+    Dict,
+    Hashable,
+    List,
+    Mapping,
+    NoReturn,
+    Sequence,
+    Type,
+    TypeVar,
+    Union,
+)
 
 import yaml
 from yaml.composer import Composer
 from yaml.constructor import SafeConstructor
 from yaml.resolver import Resolver
 
-from capsnmt.errors import ConfigurationError
+from capsnmt.errors import SHOWN, ConfigurationError, shown
 
 MAX_BYTES = 1 << 20
+MAX_DEPTH = 50  # of lists and mappings in one another; the deepest file of this project has 5
 T = TypeVar("T")
 
 
@@ -139,38 +152,53 @@ def build(cls: Type[T], values: Any, origin: str, section: str = "", **fixed: An
 
 def _unknown(key: str, section: str, known: Mapping[str, Any], origin: str) -> ConfigurationError:
     return ConfigurationError(
-        f"{origin}: {key}: unknown key: {section} may have {', '.join(known)}"
+        f"{origin}: {key[:SHOWN]}: unknown key: {section} may have {', '.join(known)}"
     )
 
 
 def _check_value(kind: Kind, key: str, value: Any, origin: str) -> None:
     if not kind.fits(value):
-        raise ConfigurationError(f"{origin}: {key}: {value!r}: give {kind.allowed}")
+        raise ConfigurationError(f"{origin}: {key}: {shown(value)}: give {kind.allowed}")
 
 
 class _Strict:
-    """Refuse repeated keys and aliases; a mixin of YAML loaders.
+    """Refuse repeated keys, keys that are not text, deep nesting and aliases; a mixin of loaders.
 
-    Of a repeated key YAML takes the last value, so a setting would be lost silently. Aliases let a
-    short text expand to a huge value.
+    Of a repeated key YAML takes the last value, so a setting would be lost silently. It reads the
+    key ``no`` as false. Aliases let a short text expand to a huge value.
     """
+
+    depth = 0
 
     def compose_node(self, parent: Any, index: Any) -> Any:
         loader: Any = super()
         if loader.check_event(yaml.AliasEvent):
-            mark = loader.peek_event().start_mark
-            raise yaml.constructor.ConstructorError(
-                problem="aliases (*name) are not supported: write the value out", problem_mark=mark
-            )
-        return loader.compose_node(parent, index)
+            self._refuse("aliases (*name) are not supported: write the value out")
+        if self.depth >= MAX_DEPTH:
+            self._refuse(f"nested too deeply: at most {MAX_DEPTH} levels")
+        self.depth += 1
+        node = loader.compose_node(parent, index)
+        self.depth -= 1
+        return node
+
+    def _refuse(self, problem: str) -> NoReturn:
+        loader: Any = self
+        mark = loader.peek_event().start_mark
+        raise yaml.constructor.ConstructorError(problem=problem, problem_mark=mark)
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> Dict[Hashable, Any]:
         loader: Any = super()
         keys = [loader.construct_object(key) for key, _ in node.value]
+        other = [key for key in keys if not isinstance(key, str)]
+        if other:
+            raise yaml.constructor.ConstructorError(
+                problem=f"the key {shown(other[0])} is not text: put it in quotes",
+                problem_mark=node.start_mark,
+            )
         repeated = [key for number, key in enumerate(keys) if key in keys[:number]]
         if repeated:
             raise yaml.constructor.ConstructorError(
-                problem=f"the key {repeated[0]} is repeated", problem_mark=node.start_mark
+                problem=f"the key {repeated[0][:SHOWN]} is repeated", problem_mark=node.start_mark
             )
         return loader.construct_mapping(node, deep)
 
@@ -202,9 +230,15 @@ def parse_yaml(text: str) -> Any:
     """Return the value of a YAML text.
 
     Raises:
-        yaml.YAMLError: it is not valid YAML, repeats a key or has an alias.
+        yaml.YAMLError: it is not valid YAML, repeats a key, has a key that is not text or an alias,
+            or is nested too deeply.
     """
-    return yaml.load(text, Loader=LOADERS[0])
+    try:
+        return yaml.load(text, Loader=LOADERS[0])
+    except RecursionError:  # raised by a parser before the loader counts the levels
+        raise yaml.YAMLError("nested too deeply") from None
+    except ValueError as error:  # a date or a number that YAML's patterns fit but Python refuses
+        raise yaml.YAMLError(str(error)) from None
 
 
 def read_yaml(path: Path) -> Dict[str, Any]:
@@ -219,13 +253,11 @@ def read_yaml(path: Path) -> Dict[str, Any]:
         settings = parse_yaml(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise ConfigurationError(f"{path}: cannot be read: {error.strerror}") from None
-    except RecursionError:
-        raise ConfigurationError(f"{path}: not valid YAML: nested too deeply") from None
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         mark = getattr(error, "problem_mark", None)
         line = f" line {mark.line + 1}:" if mark else ""
         problem = getattr(error, "problem", None) or " ".join(str(error).split())
-        raise ConfigurationError(f"{path}:{line} not valid YAML: {problem}") from None
+        raise ConfigurationError(f"{path}:{line} not valid YAML: {problem[:SHOWN]}") from None
     if settings is None:
         return {}
     if not isinstance(settings, dict):

@@ -73,6 +73,12 @@ def test_a_wrong_key_or_value_is_named_with_its_origin(key: str, value: Any, mes
     assert str(error.value) == f"row.yaml: {message}"
 
 
+def test_a_long_value_is_shortened():
+    with pytest.raises(ConfigurationError, match=r"name: \[0, 1, .*\.\.\.: give a text") as error:
+        check(SCHEMA, ["name"], list(range(10_000)), "row.yaml")
+    assert len(str(error.value)) < 300
+
+
 @pytest.mark.parametrize("value", [None, 3])
 def test_a_valid_value_and_none_pass(value: Any):
     check(SCHEMA, ["batch", "size"], value, "row.yaml")
@@ -124,7 +130,11 @@ def test_a_wrong_mapping_is_named_with_its_origin(values: Any, message: str):
         ("a: &x [1]\nb: *x", " line 2: not valid YAML: aliases (*name) are not supported"),
         ("a: !!python/name:os.system", " line 1: not valid YAML: could not determine"),
         ("- a list", " a mapping of keys to values is needed"),
-        ("[" * 5000, " not valid YAML: nested too deeply"),
+        ("[" * 5000, " line 1: not valid YAML: nested too deeply"),
+        ("a: " + "[" * 5000 + "]" * 5000, " line 1: not valid YAML: nested too deeply"),
+        ("a: {1: b}", " line 1: not valid YAML: the key 1 is not text: put it in quotes"),
+        ("no: b", " line 1: not valid YAML: the key False is not text: put it in quotes"),
+        ("a: 2026-13-45", " not valid YAML: month must be in 1..12"),
         ("a: " + "x" * MAX_BYTES, " more than 1,048,576 bytes"),
         (b"a: \xff", " not valid YAML: "),
         (None, " cannot be read: No such file or directory"),
@@ -157,7 +167,9 @@ def test_libyaml_is_used_where_it_is_installed():
 
 
 @pytest.mark.parametrize("loader", LOADERS)
-@pytest.mark.parametrize("text", ["b: {c: 1, c: 2}", "a: &x [1]\nb: *x", "a: !!python/name:os"])
+@pytest.mark.parametrize(
+    "text", ["b: {c: 1, c: 2}", "a: &x [1]\nb: *x", "a: !!python/name:os", "1: a", "[" * 99]
+)
 def test_every_loader_refuses_the_traps_of_yaml(loader: Any, text: str):
     with pytest.raises(yaml.constructor.ConstructorError):
         yaml.load(text, Loader=loader)

@@ -129,6 +129,7 @@ class ClassificationRun(Run):
         if self.task is not None:
             require_task(self.task)
         flags.check_owned(experiment)
+        flags.check_literals(experiment)
         flags.check_arch(experiment)
         flags.check_train(experiment, self.train().arguments(TRAINING))
 

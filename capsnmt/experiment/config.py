@@ -10,7 +10,7 @@ from typing import Any, Dict, Iterator, List, Optional, Sequence, Tuple
 import yaml
 
 from capsnmt import resources
-from capsnmt.errors import ConfigurationError
+from capsnmt.errors import SHOWN, ConfigurationError
 from capsnmt.experiment.schema import (
     REQUIRED,
     REQUIRED_TO_CLASSIFY,
@@ -156,11 +156,11 @@ def override(experiment: Experiment, assignments: Sequence[str]) -> None:
         key, equals, text = assignment.partition("=")
         if not (key and equals):
             raise ConfigurationError(
-                f"--set {assignment}: give KEY=VALUE, for example --set train.lr=0.003"
+                f"--set {assignment[:SHOWN]}: give KEY=VALUE, for example --set train.lr=0.003"
             )
         try:
             value = parse_yaml(text)
-        except yaml.YAMLError:
+        except yaml.YAMLError:  # a text such as @name, which YAML reserves
             value = text
         experiment.put(key, value, "--set")
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import ast
 import difflib
 import re
 from typing import Any, Callable, Dict, List, Mapping, NoReturn, Sequence
 
-from capsnmt.errors import ConfigurationError
+from capsnmt.errors import ConfigurationError, shown
 from capsnmt.experiment.config import Experiment
 
 # Flags that the launcher sets itself -> what to do instead.
@@ -35,6 +36,18 @@ OWNED: Dict[str, str] = {
     "path": "drop it: it is the averaged checkpoint",
     "gen-subset": "set data.test-sets",
     "results-path": "give --output",
+}
+
+# Flags whose text fairseq evaluates as Python, some of them only when training begins.
+LITERALS = {
+    "lr",
+    "update-freq",
+    "adam-betas",
+    "adamax-betas",
+    "lamb-betas",
+    "adafactor-eps",
+    "optimizer-overrides",
+    "model-overrides",
 }
 
 # Which flag of fairseq-train keeps the checkpoints of each way to average; -1 or none: all.
@@ -72,6 +85,28 @@ def check_owned(experiment: Experiment) -> None:
             if name in OWNED and not (section == "generate" and name == "max-tokens"):
                 key = f"{section}.{name}"
                 raise ConfigurationError(f"{experiment.where(key)}: {key}: {OWNED[name]}")
+
+
+def check_literals(experiment: Experiment) -> None:
+    """Raise if a text that fairseq evaluates is more than numbers, strings, lists or mappings.
+
+    Otherwise a configuration could run code.
+
+    Raises:
+        ConfigurationError: naming the flag, its value and its origin.
+    """
+    for section in ("train", "generate"):
+        for name, value in (experiment[section] or {}).items():
+            if name not in LITERALS or not isinstance(value, str):
+                continue
+            try:
+                ast.literal_eval(value)
+            except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
+                key = f"{section}.{name}"
+                raise ConfigurationError(
+                    f"{experiment.where(key)}: {key}: {shown(value)}: give a number, or several "
+                    f"such as (0.9, 0.98)"
+                ) from None
 
 
 def check_average(experiment: Experiment) -> None:
@@ -116,8 +151,8 @@ def check_arch(experiment: Experiment) -> None:
     ]
     if experiment["arch"] not in ARCH_MODEL_REGISTRY:
         raise ConfigurationError(
-            f"{experiment.where('arch')}: arch: {experiment['arch']!r} is not registered: choose "
-            f"from {', '.join(sorted(ours))} or an architecture of fairseq"
+            f"{experiment.where('arch')}: arch: {shown(experiment['arch'])} is not registered: "
+            f"choose from {', '.join(sorted(ours))} or an architecture of fairseq"
         )
 
 

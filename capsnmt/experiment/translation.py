@@ -11,7 +11,7 @@ from capsnmt.experiment.devices import TRAINING, Batch, split_batch
 from capsnmt.experiment.recipes import describe_corpus
 from capsnmt.experiment.run import USER_DIR, Run
 from capsnmt.experiment.stage import Stage, python
-from capsnmt.files import read_json
+from capsnmt.files import read_json_object
 from capsnmt.runs.folder import RunFolder
 
 GENERATE = "fairseq_cli.generate"
@@ -171,6 +171,7 @@ class TranslationRun(Run):
                 f"--tasks {self.task}: {self.experiment.row} is not a probing experiment: drop it"
             )
         flags.check_owned(self.experiment)
+        flags.check_literals(self.experiment)
         flags.check_arch(self.experiment)
         flags.check_average(self.experiment)
         test_set = next(iter(self.test_sets))
@@ -210,7 +211,7 @@ class TranslationRun(Run):
             ConfigurationError: naming the test set or the file.
         """
         manifest = self.data.manifest
-        subsets = read_json(manifest).get("subsets", {})
+        subsets = read_json_object(manifest).get("subsets", {})
         for test_set, subset in self.test_sets.items():
             if subsets.get(test_set, subset) != subset:
                 raise ConfigurationError(

@@ -8,7 +8,7 @@ from typing import Dict, Iterable, Optional
 
 from capsnmt.checksums import Checksums
 from capsnmt.evaluation.document import Evaluation, from_json
-from capsnmt.files import read_json, write_json
+from capsnmt.files import read_json, read_json_object, write_json
 from capsnmt.runs.learning_curve import LearningCurve, read_learning_curve
 from capsnmt.runs.records import ClassifierResult, Description, RecordError
 
@@ -197,7 +197,7 @@ class RunFolder:
 
     def read_job(self) -> Optional[str]:
         """Return the number of the last submitted SLURM job; ``None`` if there was none."""
-        return str(read_json(self.job).get("id")) if self.job.exists() else None
+        return str(read_json_object(self.job).get("id")) if self.job.exists() else None
 
     def write_job(self, job: str) -> None:
         """Record the number of a submitted SLURM job."""

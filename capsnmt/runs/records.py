@@ -116,6 +116,9 @@ class Description:
             if not isinstance(known.get(name) or {}, dict):
                 raise RecordError(source, name)
             known[name] = known.get(name) or {}
+        for name in ("task", "data", "baseline", "device"):
+            if not isinstance(known.get(name), (str, type(None))):
+                raise RecordError(source, f"a text as {name}")
         return cls(**known)
 
 
@@ -269,5 +272,5 @@ def _known(record: Any, value: Any, source: object) -> Dict[str, Any]:
 def _integer(value: Any, name: str, source: object) -> int:
     try:
         return int(value)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         raise RecordError(source, f"a whole number as {name}") from None

@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Dict, Iterable, Optional, Protocol, Sequence
 
 from capsnmt.checksums import Checksums
-from capsnmt.files import read_json, sha256, write_json
+from capsnmt.errors import ConfigurationError
+from capsnmt.files import read_json_object, sha256, write_json
 from capsnmt.runs.records import StageRecord
 
 # **D**: a file up to this size is identified by its checksum, so that making it again with the same
@@ -54,8 +55,13 @@ class StageRecords:
 
     def reload(self) -> None:
         """Read the file again; another launcher may have written it."""
-        found = read_json(self.path) if self.path.exists() else {}
-        self.records = {name: StageRecord(**record) for name, record in found.items()}
+        found = read_json_object(self.path) if self.path.exists() else {}
+        try:
+            self.records = {name: StageRecord(**record) for name, record in found.items()}
+        except TypeError:
+            raise ConfigurationError(
+                f"{self.path}: not a record of stages: delete it, and the stages run again"
+            ) from None
 
     def complete(self, stage: Stage) -> bool:
         """Return whether a stage is complete, with this command and these inputs."""

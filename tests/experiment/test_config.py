@@ -57,7 +57,7 @@ def test_null_removes_what_the_base_sets(write):
         ("precision: half", ["precision: 'half'", "fp32 or fp16 or bf16 or auto"]),
         ("train: {max-update: many}", ["train.max-update: 'many'", "1 or more"]),
         ("train: {lr: [1, 2]}", ["train.lr: [1, 2]", "a text, a number"]),
-        ("3: a", ["3: unknown key"]),
+        ("3: a", ["the key 3 is not text"]),
         ("train: {lr: 1", ["not valid YAML"]),
         ("extends: nothing", ["extends: there is no", "DATASET/ROW or one of base"]),
         ("extends: bad", ["extends itself"]),
@@ -80,6 +80,7 @@ def test_a_bad_file_is_reported_in_one_line_that_names_it(write, text: str, expe
         ("trane.lr=1", "trane.lr: unknown key"),
         ("precision=fp8", "fp32 or fp16 or bf16 or auto"),
         ("arch.size=1", "arch takes a text"),
+        ("arch=" + "[" * 40 + "]" * 40, "arch: [[[["),
     ],
 )
 def test_a_bad_override_is_reported_in_one_line(write, assignment: str, expected: str):

@@ -8,8 +8,10 @@ from typing import List, Sequence, Tuple
 
 import pytest
 
+from capsnmt.errors import ConfigurationError
 from capsnmt.experiment.stage import Stage
 from capsnmt.runs import stages
+from capsnmt.runs.folder import RunFolder
 from capsnmt.runs.stages import StageRecords
 
 Files = Tuple[List[Path], List[Path]]
@@ -35,6 +37,22 @@ def test_a_recorded_stage_is_complete_after_a_restart(tmp_path: Path, files):
 
 def test_another_command_runs_again(tmp_path: Path, files):
     assert not StageRecords(tmp_path / "stages.json").complete(average(files, ["python", "--best"]))
+
+
+@pytest.mark.parametrize("content", ["null", "[]", '{"average": 3}', '{"average": {"k": ""}}', "["])
+def test_a_damaged_record_is_one_line(tmp_path: Path, content: str):
+    (tmp_path / "stages.json").write_text(content)
+    with pytest.raises(ConfigurationError, match=r"stages\.json: .* delete") as error:
+        StageRecords(tmp_path / "stages.json")
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("content", ["null", "[1]", '{"row": "a", "seed": null}',
+                                     '{"row": "a", "seed": 1, "baseline": [1]}'])  # fmt: skip
+def test_a_damaged_description_is_one_line(tmp_path: Path, content: str):
+    (tmp_path / "config.json").write_text(content)
+    with pytest.raises(ConfigurationError, match=r"config\.json: lacks a"):
+        RunFolder(tmp_path).read_description()
 
 
 @pytest.mark.parametrize("which", [0, 1])

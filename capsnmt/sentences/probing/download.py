@@ -11,7 +11,7 @@ from typing import Dict, Optional, Sequence
 from capsnmt.arguments import OneLineParser, comma_list, run_command
 from capsnmt.corpora.manifest import NAME as MANIFEST
 from capsnmt.errors import ConfigurationError, ExecutionError, not_installed
-from capsnmt.files import read_json, sha256, temporary_path, write_json
+from capsnmt.files import read_json_object, sha256, temporary_path, write_json
 from capsnmt.sentences.examples import read_fields
 from capsnmt.sentences.probing.senteval import FIELDS
 from capsnmt.sentences.probing.tasks import TASKS, ProbingTask, require_task
@@ -104,7 +104,9 @@ def download(
     tasks = [require_task(name) for name in names]
     folder.mkdir(parents=True, exist_ok=True)
     record = folder / MANIFEST
-    checksums: Dict[str, str] = read_json(record).get("sha256", {}) if record.exists() else {}
+    checksums: Dict[str, str] = (
+        read_json_object(record).get("sha256", {}) if record.exists() else {}
+    )
     for task in tasks:
         path = folder / task.file
         if not path.exists():
