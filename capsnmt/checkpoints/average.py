@@ -80,7 +80,8 @@ def _run(argv: Optional[Sequence[str]]) -> None:
             "another name"
         )
     save_checkpoint(average_checkpoints(paths), output)
-    print(f"{output}: the mean of {len(paths)} checkpoints:", *(path.name for path in paths))
+    names = " ".join(path.name for path in paths)
+    print(f"{output}: the mean of {len(paths)} checkpoints, all weights finite: {names}")
 
 
 if __name__ == "__main__":

@@ -10,6 +10,9 @@ from torch import Tensor
 
 from capsnmt.checkpoints.storage import CheckpointError, load_checkpoint
 
+# fairseq's sinusoidal positions save a buffer of one number that it never sets or reads
+UNINITIALISED = "_float_tensor"
+
 
 def average_checkpoints(paths: Sequence[Path]) -> Dict[str, Any]:
     """Return the last checkpoint with its parameters replaced by ``(1/n) sum_i theta_i``.
@@ -25,7 +28,8 @@ def average_checkpoints(paths: Sequence[Path]) -> Dict[str, Any]:
         paths: at least one checkpoint of the same model.
 
     Raises:
-        CheckpointError: a checkpoint cannot be loaded, or has other parameters or shapes.
+        CheckpointError: a checkpoint cannot be loaded, has other parameters or shapes, or has NaN
+            or infinite weights.
     """
     sums: Dict[str, Tensor] = {}
     shapes: Dict[str, Tuple[int, ...]] = {}
@@ -35,6 +39,7 @@ def average_checkpoints(paths: Sequence[Path]) -> Dict[str, Any]:
         state = load_checkpoint(path)
         shapes = shapes or {key: _shape(value) for key, value in state["model"].items()}
         _check_same_parameters(path, state["model"], paths[0], shapes)
+        _check_finite(path, state["model"])
         _add(sums, state["model"])
     for key, total in sums.items():
         # in place, so that tied parameters stay one tensor in the file
@@ -54,6 +59,18 @@ def _add(sums: Dict[str, Tensor], model: Mapping[str, Any]) -> None:
             if key not in sums:
                 sums[key] = torch.zeros(value.shape, dtype=torch.float64)
             sums[key] += value
+
+
+def _check_finite(path: Path, model: Mapping[str, Any]) -> None:
+    """Raise if a floating-point entry of a model holds NaN or infinity."""
+    for key, value in model.items():
+        if key.endswith(UNINITIALISED) or not isinstance(value, Tensor):
+            continue
+        if value.is_floating_point() and not bool(torch.isfinite(value).all()):
+            raise CheckpointError(
+                f"{path}: {key} has NaN or infinite weights: training diverged: average earlier "
+                "checkpoints, or train again with a lower learning rate"
+            )
 
 
 def _check_same_parameters(

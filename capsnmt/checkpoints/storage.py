@@ -18,7 +18,7 @@ import re
 import types
 import zipfile
 from pathlib import Path
-from typing import Any, Dict, Union
+from typing import Any, Dict, Optional, Union
 
 import torch
 
@@ -178,7 +178,7 @@ def save_checkpoint(state: Dict[str, Any], path: PathLike) -> None:
         path: file to write; an older file is replaced atomically, and kept if writing fails.
 
     Raises:
-        CheckpointError: the folder is missing or not writable.
+        CheckpointError: the folder is missing or not writable, or the disk is full.
     """
     path = Path(path)
     # with the process number, because two processes may write the same checkpoint
@@ -191,7 +191,21 @@ def save_checkpoint(state: Dict[str, Any], path: PathLike) -> None:
             os.fsync(file.fileno())
         os.replace(temporary, path)
     except (OSError, RuntimeError) as error:  # torch raises the latter on a full disk
-        raise CheckpointError(f"{path} cannot be written: {error}") from None
+        raise CheckpointError(f"{path} cannot be written: {_write_fault(error)}") from None
     finally:
         with contextlib.suppress(OSError):  # it does not exist after success
             temporary.unlink()
+
+
+def _write_fault(error: BaseException) -> str:
+    """Return why a file could not be written, from what torch or the system raised."""
+    cause: Optional[BaseException] = error
+    while cause is not None:
+        if isinstance(cause, OSError) and cause.strerror:
+            return cause.strerror
+        cause = cause.__context__
+    text = str(error)
+    if "inline_container" in text or "PytorchStreamWriter" in text:
+        # torch's own writer, which reports neither file nor reason
+        return "the disk is probably full: make room, or choose another folder"
+    return text.splitlines()[0] if text else type(error).__name__

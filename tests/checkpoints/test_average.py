@@ -124,6 +124,19 @@ def test_other_parameters_and_shapes_name_the_file_and_the_key(tmp_path: Path) -
         average_checkpoints([a, c])
 
 
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), -float("inf")])
+def test_weights_that_are_not_finite_name_the_checkpoint_and_the_parameter(
+    tmp_path: Path, value: float
+) -> None:
+    weights = torch.tensor([1.0, value])
+    positions = {"embed_positions._float_tensor": torch.tensor([value])}  # never set by fairseq
+    good = write(tmp_path / "a.pt", w=torch.zeros(2), **positions)
+    bad = write(tmp_path / "b.pt", w=weights, **positions)
+    with pytest.raises(CheckpointError, match=r"b\.pt: w has NaN or infinite weights"):
+        average_checkpoints([good, bad])
+    assert average_checkpoints([good, good])["model"]["w"].tolist() == [0, 0]
+
+
 def touched(folder: Path, *files: str) -> Path:
     for name in files:
         (folder / name).touch()

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 import torch
 
+from capsnmt.checkpoints import storage
 from capsnmt.checkpoints.storage import (
     CheckpointError,
     load_checkpoint,
@@ -203,6 +204,21 @@ def test_a_name_appears_only_after_the_content_is_written(
     monkeypatch.setattr(os, "replace", watch)
     save_checkpoint({"model": {"w": torch.ones(2)}}, tmp_path / "a.pt")
     assert seen == {"target existed": False, "content": [1.0, 1.0]}
+
+
+@pytest.mark.parametrize("megabytes", [0, 4])
+def test_a_full_disk_is_one_line_and_keeps_the_older_checkpoint(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, megabytes: int
+) -> None:
+    save_checkpoint(fairseq_like(), tmp_path / "a.pt")
+    write = open
+    monkeypatch.setattr(storage, "open", lambda path, mode: write("/dev/full", mode), raising=False)
+    with pytest.raises(CheckpointError, match=r"a\.pt cannot be written: No space left") as error:
+        save_checkpoint({"model": {"w": torch.zeros(megabytes << 18)}}, tmp_path / "a.pt")
+    assert "\n" not in str(error.value)
+    monkeypatch.undo()
+    assert [path.name for path in tmp_path.iterdir()] == ["a.pt"]
+    assert_fairseq_like(load_checkpoint(tmp_path / "a.pt"))
 
 
 def test_saving_into_a_missing_folder_names_the_file(tmp_path: Path) -> None:
