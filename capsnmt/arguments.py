@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import argparse
+import os
+import select
 import sys
-from typing import Callable, Collection, List, NoReturn
+from typing import Callable, Collection, List, NoReturn, TextIO
+from urllib.parse import urlsplit
 
-from capsnmt.errors import ConfigurationError, ExecutionError
+from capsnmt.errors import ConfigurationError, ExecutionError, shown
 
 FAILED = 1
 BAD_SETTING = 2
 INTERRUPTED = 130
+CLOSED_PIPE = 141  # as of a program that SIGPIPE ends
+MOST_DIGITS = 30
 
 
 class OneLineParser(argparse.ArgumentParser):
@@ -21,18 +26,40 @@ class OneLineParser(argparse.ArgumentParser):
         raise ConfigurationError(f"{message} (--help lists the flags)")
 
 
-def at_least(minimum: int) -> Callable[[str], int]:
-    """Return the type of a flag that takes a whole number, ``minimum`` or more."""
+def at_least(minimum: int, maximum: int = 10**15) -> Callable[[str], int]:
+    """Return the type of a flag that takes a whole number from ``minimum`` to ``maximum``."""
 
     def parse(text: str) -> int:
-        if text.isascii() and text.isdigit() and int(text) >= minimum:
-            return int(text)
-        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of at least {minimum}")
+        if text.isascii() and text.isdigit() and len(text) < MOST_DIGITS:
+            number = int(text)
+            if minimum <= number <= maximum:
+                return number
+            if number > maximum:
+                raise argparse.ArgumentTypeError(f"{text!r} is more than {maximum}")
+        raise argparse.ArgumentTypeError(
+            f"{shown(text)} is not a whole number of at least {minimum}"
+        )
 
     return parse
 
 
 positive = at_least(1)
+seed = at_least(0, 2**32 - 1)  # numpy takes no other
+
+
+def url(text: str) -> str:
+    """Return the address of a flag, which must be an HTTP URL.
+
+    Raises:
+        argparse.ArgumentTypeError: it is something else.
+    """
+    parts = urlsplit(text) if text.isprintable() and " " not in text else None
+    if parts is None or parts.scheme not in ("http", "https") or not parts.netloc:
+        raise argparse.ArgumentTypeError(
+            f"{shown(text)}: give the http:// or https:// URL of a folder (a local folder has "
+            "a flag of its own, see --help)"
+        )
+    return text
 
 
 def comma_list(allowed: Collection[str] = (), fix: str = "") -> Callable[[str], List[str]]:
@@ -67,8 +94,46 @@ def run_command(command: Callable[[], None], interrupted: str = "interrupted") -
 
     Returns:
         0; 1 if a download, another program or the file system failed; 2 for a bad setting; 130
-        after Ctrl-C.
+        after Ctrl-C; 141 if the reader of the output has closed it.
     """
+    return until_pipe_closes(lambda: _status(command, interrupted))
+
+
+def until_pipe_closes(command: Callable[[], int]) -> int:
+    """Return the exit status of a command, which ends quietly if nobody reads its output.
+
+    ``| head`` closes the pipe when it has enough. Python would print a traceback, or another error
+    when it ends and writes the rest of the output.
+    """
+    try:
+        try:
+            return command()
+        finally:
+            sys.stdout.flush()  # also after --help
+    except BrokenPipeError:
+        for stream in (sys.stdout, sys.stderr):
+            if _is_closed(stream):
+                os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+        return CLOSED_PIPE
+
+
+def describe(error: OSError) -> str:
+    """Return an error of the file system as one line."""
+    place = f"{error.filename}: " if error.filename else ""
+    return f"{place}{error.strerror or error}"
+
+
+def _is_closed(stream: TextIO) -> bool:
+    """Return whether a stream is a pipe that nobody reads."""
+    try:
+        poll = select.poll()
+        poll.register(stream.fileno(), 0)
+        return any(event & select.POLLERR for _, event in poll.poll(0))
+    except (OSError, ValueError):
+        return False
+
+
+def _status(command: Callable[[], None], interrupted: str) -> int:
     try:
         command()
     except ConfigurationError as error:
@@ -76,8 +141,11 @@ def run_command(command: Callable[[], None], interrupted: str = "interrupted") -
     except ExecutionError as error:
         return _fail(str(error), FAILED)
     except OSError as error:
-        place = f"{error.filename}: " if error.filename else ""
-        return _fail(f"{place}{error.strerror or error}", FAILED)
+        if isinstance(error, BrokenPipeError) and (
+            _is_closed(sys.stdout) or _is_closed(sys.stderr)
+        ):
+            raise
+        return _fail(describe(error), FAILED)
     except KeyboardInterrupt:
         return _fail(interrupted, INTERRUPTED)
     return 0

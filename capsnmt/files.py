@@ -15,11 +15,44 @@ from typing import Any, Callable, Dict, Iterator, Optional, TextIO
 from capsnmt.errors import ConfigurationError, shown
 
 BLOCK = 1 << 20  # bytes read at a time
+LONGEST_NAME = 200  # bytes; file systems allow 255, and suffixes are added
 
 
 def temporary_path(path: Path) -> Path:
     """Return where a file is written until it is complete."""
     return path.with_name(path.name + ".part")
+
+
+def check_file_name(name: str, where: str) -> None:
+    """Raise unless ``name`` can be the name of a file or folder, and one line of a script.
+
+    Args:
+        name: the name.
+        where: the flag or key that gives it, for the error.
+
+    Raises:
+        ConfigurationError: it is empty, begins with a dot or a hyphen, has a slash or a character
+            that is not printable, or is too long.
+    """
+    fits = name.isprintable() and "/" not in name and len(name.encode()) <= LONGEST_NAME
+    if not fits or not name.strip() or name.startswith((".", "-")):
+        raise ConfigurationError(
+            f"{where}: {shown(name)} cannot be the name of a folder: give up to {LONGEST_NAME} "
+            f"printable characters without a slash, a dot or hyphen not first"
+        )
+
+
+def check_output_folder(path: Path, where: str) -> None:
+    """Raise if a folder cannot be made at ``path`` because it, or one above it, is a file.
+
+    Raises:
+        ConfigurationError: naming the file.
+    """
+    for place in (path, *path.parents):
+        if place.is_dir():
+            return
+        if place.exists():
+            raise ConfigurationError(f"{where} {path}: {place} is a file: give a folder")
 
 
 @contextmanager

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import os
 import shlex
 import sys
@@ -11,8 +10,9 @@ from dataclasses import replace
 from pathlib import Path
 
 from capsnmt import resources
-from capsnmt.arguments import OneLineParser, positive, run_command
+from capsnmt.arguments import OneLineParser, positive, run_command, url
 from capsnmt.errors import ConfigurationError, not_installed
+from capsnmt.files import check_output_folder
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -50,7 +50,7 @@ def build_parser() -> OneLineParser:
         "--mirror",
         action="append",
         default=[],
-        type=_address,
+        type=url,
         metavar="URL",
         help="folder on a server that is tried first for every source file; may be repeated",
     )
@@ -66,18 +66,11 @@ def build_parser() -> OneLineParser:
     return parser
 
 
-def _address(text: str) -> str:
-    if not text.startswith(("http://", "https://")):
-        raise argparse.ArgumentTypeError(
-            f"{text}: give the http:// or https:// URL of a folder (for a local folder: --local)"
-        )
-    return text
-
-
 def _prepare(given: Sequence[str]) -> None:
     options = build_parser().parse_args(given)
     if options.local is not None and not options.local.is_dir():
         raise ConfigurationError(f"--local {options.local}: no such folder")
+    check_output_folder(options.output, "--output")
     if options.mirror and (options.local is not None or options.offline):
         raise ConfigurationError(
             f"--mirror {options.mirror[0]}: nothing is fetched with --local or --offline: "

@@ -171,7 +171,8 @@ def _choose_corpora(recipe: Recipe, names: list[str]) -> Recipe:
 
 
 def _check(recipe: Recipe, origin: str) -> None:
-    if not PAIR.fullmatch(recipe.pair):
+    source, _, target = recipe.pair.partition("-")
+    if not PAIR.fullmatch(recipe.pair) or source == target:
         raise ConfigurationError(f"{origin}: pair {recipe.pair!r}: give SOURCE-TARGET, e.g. en-de")
     if any(not split.isidentifier() for split in recipe.corpus.splits):
         raise ConfigurationError(

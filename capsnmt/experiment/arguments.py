@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import argparse
+import re
 from pathlib import Path
 from typing import List, Sequence
 
-from capsnmt.arguments import OneLineParser, comma_list, positive
+from capsnmt.arguments import OneLineParser, comma_list, positive, seed, url
+from capsnmt.errors import shown
+from capsnmt.evaluation.text import language
 from capsnmt.experiment.options import LaunchOptions
 from capsnmt.sentences.probing.tasks import TASKS
+
+PARTITION = re.compile(r"[A-Za-z0-9_][\w.+-]*(,[A-Za-z0-9_][\w.+-]*)*", re.ASCII)
 
 
 def parse(argv: Sequence[str]) -> LaunchOptions:
@@ -59,6 +64,7 @@ def build_parser() -> OneLineParser:
         action="append",
         default=[],
         dest="mirrors",
+        type=url,
         metavar="URL",
         help="try this address first",
     )
@@ -135,6 +141,7 @@ def add_submission(parser: argparse._ActionsContainer) -> None:
         "--slurm",
         nargs="?",
         const="",
+        type=_partition,
         metavar="PARTITION",
         help="submit a job for each run; sbatch takes other options from variables such as "
         "SBATCH_TIMELIMIT, SBATCH_ACCOUNT and SBATCH_QOS",
@@ -145,21 +152,28 @@ def add_submission(parser: argparse._ActionsContainer) -> None:
 
 
 def _seed(text: str) -> List[int]:
-    try:
-        return [int(text)]
-    except ValueError:
-        raise argparse.ArgumentTypeError(f"{text!r}: give a whole number") from None
+    return [seed(text)]
 
 
 def _pair(text: str) -> List[str]:
     languages = text.split("-")
-    if len(languages) != 2 or not all(languages):
-        raise argparse.ArgumentTypeError(f"{text!r}: give SOURCE-TARGET, for example en-de")
-    return languages
+    if len(languages) != 2 or not all(languages) or languages[0] == languages[1]:
+        raise argparse.ArgumentTypeError(
+            f"{shown(text)}: give SOURCE-TARGET, two languages, for example en-de"
+        )
+    return [language(code) for code in languages]
+
+
+def _partition(text: str) -> str:
+    if text and not PARTITION.fullmatch(text):
+        raise argparse.ArgumentTypeError(
+            f"{shown(text)} is not a partition: give a name, or several separated by commas"
+        )
+    return text
 
 
 def _seeds(text: str) -> List[int]:
-    seeds = [seed for part in text.split(",") for seed in _seed(part)]
+    seeds = [seed(part) for part in text.split(",")]
     if len(set(seeds)) < len(seeds):
         raise argparse.ArgumentTypeError(f"{text!r}: a seed is given twice")
     return seeds

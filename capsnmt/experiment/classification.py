@@ -139,7 +139,6 @@ class ClassificationRun(Run):
         Raises:
             ConfigurationError: naming the folder or the file.
         """
-        super().check_folders(together, waits)
         if self.data_folder == self.data.local:
             self.check_data()
 

@@ -7,7 +7,7 @@ import os
 import sys
 from typing import Optional, Sequence
 
-from capsnmt.arguments import BAD_SETTING, FAILED, INTERRUPTED
+from capsnmt.arguments import BAD_SETTING, FAILED, INTERRUPTED, describe, until_pipe_closes
 from capsnmt.errors import ConfigurationError, ExecutionError
 from capsnmt.experiment.arguments import parse
 from capsnmt.experiment.process import Stopped, stoppable
@@ -17,9 +17,13 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
     """Run the launcher.
 
     Returns:
-        0; 1 if a stage failed; 2 for a bad setting; 128 + n after signal n.
+        0; 1 if a stage or the file system failed; 2 for a bad setting; 128 + n after signal n; 141
+        if the reader of the output has closed it.
     """
-    argv = sys.argv[1:] if argv is None else argv
+    return until_pipe_closes(lambda: _main(sys.argv[1:] if argv is None else argv))
+
+
+def _main(argv: Sequence[str]) -> int:
     requeues = False
     try:
         options = parse(argv)
@@ -35,6 +39,10 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
         return _end(f"error: {error}", BAD_SETTING)
     except ExecutionError as error:
         return _end(f"error: {error}", FAILED)
+    except OSError as error:
+        if isinstance(error, BrokenPipeError):
+            raise
+        return _end(f"error: {describe(error)}", FAILED)
     except Stopped as error:
         return _stopped(error, requeues)
     except KeyboardInterrupt:

@@ -131,7 +131,7 @@ def load(path: Path, row: Optional[str] = None) -> Experiment:
     Raises:
         ConfigurationError: a file is missing or wrong; the message names it and the key.
     """
-    experiment = Experiment(row or path.stem)
+    experiment = Experiment(path.stem if row is None else row)
     for file, settings in reversed(_lineage(path)):
         # Printed values are not inherited: they belong to one row.
         experiment.paper = settings.pop("paper", None) or {}
@@ -178,6 +178,12 @@ def require_complete(experiment: Experiment) -> None:
                 f"{experiment.row}: {key} is not set: add it to the configuration or give "
                 f"--set {key}=VALUE"
             )
+    source = experiment["data.source-lang"]
+    if source is not None and source == experiment["data.target-lang"]:
+        raise ConfigurationError(
+            f"{experiment.where('data.target-lang')}: data.target-lang: {source}: is the source "
+            f"language, too: give two languages"
+        )
     if len(experiment["average"] or {}) > 1:
         raise ConfigurationError(
             f"{experiment.where('average.' + list(experiment['average'])[-1])}: average: "

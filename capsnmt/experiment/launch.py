@@ -24,7 +24,7 @@ from capsnmt.experiment.precision import check_precision
 from capsnmt.experiment.progress import say
 from capsnmt.experiment.run import Run, RunData
 from capsnmt.experiment.translation import TranslationRun
-from capsnmt.files import locked
+from capsnmt.files import check_output_folder, locked
 from capsnmt.runs.folder import RunFolder
 from capsnmt.runs.records import SENTENCE_TASKS
 from capsnmt.runs.summary import lines, summarise
@@ -51,6 +51,7 @@ def launch(options: LaunchOptions, argv: Sequence[str]) -> None:
     gpus = 1 if submits and not options.cpu and options.gpus is None else options.gpus
     device = choose_device(options.cpu, gpus, options.threads, options.nodes, check=here)
     runs = make_runs(options, device)
+    check_places(options, runs)
     for run in _one_of_each_row(runs):
         run.check_settings()
         if here:
@@ -71,6 +72,32 @@ def launch(options: LaunchOptions, argv: Sequence[str]) -> None:
         execute(run)
     for folder in {run.folder.row: run.folder for run in runs}.values():
         report_means(folder)
+
+
+def check_places(options: LaunchOptions, runs: Sequence[Run]) -> None:
+    """Raise unless the names and folders that were given can work, so that a plan would run.
+
+    Raises:
+        ConfigurationError: a name cannot be that of a folder, ``--data`` or ``--baseline`` does not
+            exist, or a folder to write is a file.
+    """
+    for flag, path in (("--output", options.output), ("--prepared", options.prepared)):
+        if path is not None:
+            check_output_folder(path, flag)
+    launched = {run.experiment.row for run in runs}
+    for run in runs:
+        run.check_names()
+        run.check_local()
+        baseline = run.baseline
+        if baseline is None or baseline in launched or run.of(baseline).row.is_dir():
+            continue
+        dataset = run.experiment["dataset"]
+        if f"{dataset}/{baseline}" not in available():
+            known = ", ".join(rows_of(dataset))
+            raise ConfigurationError(
+                f"--baseline {baseline}: neither a row of {dataset} ({known}) nor a folder "
+                f"{run.of(baseline).row}: run that row first"
+            )
 
 
 def submit(runs: Sequence[Run], argv: Sequence[str], partition: str) -> None:
@@ -167,7 +194,8 @@ def configure(options: LaunchOptions, row: Optional[str]) -> Experiment:
         )
     path = find(row or ("base" if options.arch else "baseline"), options.dataset)
     named = row or not options.arch
-    experiment = load(path, options.name or (path.stem if named else options.arch))
+    name = path.stem if named else options.arch
+    experiment = load(path, name if options.name is None else options.name)
     if options.dataset and experiment["dataset"] != options.dataset:
         raise ConfigurationError(
             f"--config {row}: is for {experiment['dataset']}, not {options.dataset}"

@@ -23,6 +23,7 @@ from capsnmt.experiment.config import Experiment
 from capsnmt.experiment.devices import Batch, Device, train_prefix
 from capsnmt.experiment.precision import precision_flags
 from capsnmt.experiment.stage import Stage
+from capsnmt.files import check_file_name
 from capsnmt.runs.folder import RunFolder
 
 USER_DIR = Path(capsnmt.__file__).parent
@@ -156,6 +157,7 @@ class Run(ABC):
             ConfigurationError: naming what is missing or different.
         """
 
+    @abstractmethod
     def check_folders(self, together: Sequence[RunFolder], waits: bool) -> None:
         """Raise unless everything exists that must exist before the first stage.
 
@@ -165,6 +167,25 @@ class Run(ABC):
 
         Raises:
             ConfigurationError: naming the folder or the file.
+        """
+
+    def check_names(self) -> None:
+        """Raise unless the names in the run can be those of files.
+
+        Raises:
+            ConfigurationError: naming the flag or the key.
+        """
+        check_file_name(self.experiment.row, "--name")
+        if self.baseline is not None:
+            check_file_name(self.baseline, "--baseline")
+        for name in self.experiment["data.test-sets"] or {}:
+            check_file_name(name, self.experiment.where(f"data.test-sets.{name}"))
+
+    def check_local(self) -> None:
+        """Raise unless the raw data that the user has exist.
+
+        Raises:
+            ConfigurationError: they do not.
         """
         if self.data.local is not None and not self.data.local.exists():
             raise ConfigurationError(f"--data {self.data.local}: there is no such folder")

@@ -178,15 +178,22 @@ class TranslationRun(Run):
         flags.check_train(self.experiment, self.train().arguments(TRAINING))
         flags.check_generate(self.experiment, self.generate(test_set).arguments(GENERATE))
 
+    def check_local(self) -> None:
+        """Raise unless the folder of the raw data exists.
+
+        Raises:
+            ConfigurationError: it does not, or is a file.
+        """
+        super().check_local()
+        if self.data.local is not None and not self.data.local.is_dir():
+            raise ConfigurationError(f"--data {self.data.local}: is a file: give a folder")
+
     def check_folders(self, together: Sequence[RunFolder], waits: bool) -> None:
         """Raise unless the data and the baseline's output exist, or will.
 
         Raises:
             ConfigurationError: naming the folder or the file.
         """
-        super().check_folders(together, waits)
-        if self.data.local is not None and not self.data.local.is_dir():
-            raise ConfigurationError(f"--data {self.data.local}: is a file: give a folder")
         if not self.experiment["data.recipe"] and not self.data.manifest.is_file():
             raise ConfigurationError(
                 f"--prepared {self.data.folder}: holds no prepared data (manifest.json): this "

@@ -74,6 +74,7 @@ def _piece(**values):
             "cleaning.max: unknown key: cleaning",
         ),
         (lambda r: r.update(pair="en"), "pair 'en': give SOURCE-TARGET"),
+        (lambda r: r.update(pair="en-en"), "pair 'en-en': give SOURCE-TARGET"),
         (lambda r: r["corpus"].update(kind="web"), "corpus.kind: 'web': give published"),
         (lambda r: r["corpus"]["splits"].pop("valid"), "train, valid and at least one test"),
         (lambda r: r["corpus"]["splits"].pop("test"), "train, valid and at least one test"),

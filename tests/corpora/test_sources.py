@@ -189,7 +189,7 @@ def test_the_manifest_records_what_was_fetched_and_why_it_is_trusted(
 def test_a_mirror_must_be_a_url(run, tmp_path):
     status, printed = run("multi30k", "--output", tmp_path, "--mirror", "/some/folder")
     assert status == 2
-    assert "/some/folder: give the http:// or https:// URL" in printed
+    assert "'/some/folder': give the http:// or https:// URL" in printed
 
 
 @pytest.mark.parametrize(

@@ -156,6 +156,8 @@ def test_the_launcher_plans_it(
     """The plan checks the row, every setting and every flag."""
     monkeypatch.chdir(tmp_path)
     program, *flags = runs(command)
+    if "--data" in flags:
+        (tmp_path / flags[flags.index("--data") + 1]).mkdir(parents=True)
     assert main_of(program)([*flags, "--dry-run"]) == 0
 
 

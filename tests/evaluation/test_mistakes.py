@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Dict, List, Tuple
 
 import pytest
 
+from capsnmt.arguments import CLOSED_PIPE
 from capsnmt.evaluation.__main__ import main
 from tests.commands import command
 
@@ -83,3 +87,20 @@ def test_the_command_ends_with_one_line_and_a_non_zero_status(files: Dict[str, s
     assert done.stdout == ""
     assert done.stderr.startswith(f"error: {files['gap']}")
     assert done.stderr.count("\n") == 1
+
+
+@pytest.mark.system
+@pytest.mark.parametrize("closed", ["stdout", "stderr"])
+def test_a_reader_that_closes_the_pipe_ends_the_command_quietly(
+    files: Dict[str, str], closed: str
+) -> None:
+    arguments = [files["good"] if closed == "stdout" else files["gap"]]
+    read, write = os.pipe()
+    os.close(read)
+    streams = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, closed: write}
+    done = subprocess.run(
+        [sys.executable, "-m", "capsnmt.evaluation", *arguments], text=True, check=False, **streams
+    )
+    os.close(write)
+    assert done.returncode == CLOSED_PIPE
+    assert "Error" not in (done.stdout or "") + (done.stderr or "")

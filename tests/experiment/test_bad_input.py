@@ -21,6 +21,8 @@ ROW = ["--config", "multi30k/baseline", "--cpu"]
         (["--dataset", "demo", "--config", "multi30k/baseline"], ["multi30k", "not demo"]),
         ([*ROW, "--arch", "transfromer"], ["--arch", "'transfromer'", "transformer_em_routing"]),
         ([*ROW, "--seed", "one"], ["--seed", "'one'", "whole number"]),
+        ([*ROW, "--seed=-1"], ["--seed", "'-1'", "whole number"]),
+        ([*ROW, "--seeds", "1,99999999999"], ["--seeds", "'99999999999' is more than 4294967295"]),
         ([*ROW, "--seeds", "1,1"], ["--seeds", "twice"]),
         ([*ROW, "--seed", "1", "--seeds", "1,2"], ["--seeds", "not allowed with"]),
         ([*ROW, "--max-update", "0"], ["--max-update", "'0'", "at least 1"]),
@@ -33,7 +35,8 @@ ROW = ["--config", "multi30k/baseline", "--cpu"]
         ([*ROW, "--learning-rate", "1"], ["--learning-rate", "--help"]),
         ([*ROW, "--data", "/no/such"], ["--data /no/such", "no such folder"]),
         ([*ROW, "--baseline", "baseline"], ["--baseline baseline", "is the row itself"]),
-        ([*ROW, "--baseline", "other"], ["--baseline other", "run that row first"]),
+        ([*ROW, "--baseline", "other"], ["--baseline other", "em_routing", "run that row first"]),
+        ([*ROW, "--baseline", "em_routing"], ["--baseline em_routing", "run that row first"]),
         ([*ROW, "--set", "train.lerning-rate=1"], ["--set", "no flag --lerning-rate"]),
         ([*ROW, "--set", "train.dropuot=1"], ["no flag --dropuot", "did you mean --dropout"]),
         ([*ROW, "--set", "train.dropout=much"], ["train.dropout", "much"]),
@@ -61,6 +64,37 @@ def test_bad_input_is_reported_in_one_line_and_leaves_nothing(
     assert message.count("\n") == 1
     assert all(part in message for part in parts), message
     assert not output.exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "parts"),
+    [
+        (["--name", "../../x"], ["--name", "'../../x'", "without a slash"]),
+        (["--name", "."], ["--name", "'.'"]),
+        (["--name", ""], ["--name", "''"]),
+        (["--name", "a\nrm -r x"], ["--name", "'a\\nrm -r x'", "printable"]),
+        (["--name", "x" * 201], ["--name", "up to 200"]),
+        (["--baseline", "../x"], ["--baseline", "'../x'"]),
+        (["--baseline", "other"], ["--baseline other", "neither a row of multi30k"]),
+        (["--set", "data.test-sets={a/b: test}"], ["'a/b'"]),
+        (["--data", "/no/such"], ["--data /no/such", "no such folder"]),
+        (["--data", __file__], ["--data", "is a file"]),
+        (["--output", __file__], ["--output", "is a file: give a folder"]),
+        (["--prepared", f"{__file__}/data"], ["--prepared", "is a file: give a folder"]),
+        (["--mirror", "/folder"], ["--mirror", "'/folder'", "https:// URL"]),
+        (["--mirror", "http://"], ["--mirror", "'http://'"]),
+        (["--slurm", "a b"], ["--slurm", "'a b' is not a partition"]),
+        (["--slurm", "a;b"], ["--slurm", "'a;b' is not a partition"]),
+        (["--pair", "en-en"], ["--pair", "'en-en'", "two languages"]),
+        (["--set", "data.target-lang=en"], ["data.target-lang: en", "two languages"]),
+    ],
+)
+def test_a_plan_that_could_not_run_is_refused(capsys, arguments: list, parts: list):
+    assert main([*ROW, "--dry-run", *arguments]) == 2
+    printed = capsys.readouterr()
+    assert not printed.out
+    assert printed.err.count("\n") == 1
+    assert all(part in printed.err for part in parts), printed.err
 
 
 def test_more_gpus_than_there_are_is_reported(capsys, monkeypatch):

@@ -232,9 +232,9 @@ def test_each_data_set_is_downloaded_built_generated_or_given(
         *("--mirror", "http://l/", "--offline"),
     ]
     assert not prepare_commands(capsys, *senteval, "--data", str(tmp_path))
-    built = prepare_commands(capsys, "--dataset", "probing_multi30k", "--data", "train.en")
+    built = prepare_commands(capsys, "--dataset", "probing_multi30k", "--data", __file__)
     assert built[:4] == [
-        *("capsnmt.sentences.probing.build", "train.en"),
+        *("capsnmt.sentences.probing.build", __file__),
         *("--output", "runs/probing_multi30k/data"),
     ]
     assert built[4:] == [
@@ -253,7 +253,7 @@ def test_every_row_has_the_settings_of_its_name(
     dataset: str, capsys: pytest.CaptureFixture
 ) -> None:
     assert len(DATASETS) == 5
-    given = ["--dataset", dataset, "--rows", "all", "--data", "text", "--cpu", "--dry-run"]
+    given = ["--dataset", dataset, "--rows", "all", "--data", __file__, "--cpu", "--dry-run"]
     tasks = ["--tasks", "WC"] if dataset.startswith("probing") else []
     assert main([*given, *tasks]) == 0
     plans = capsys.readouterr().out.split("#!/usr/bin/env bash\n")[1:]

@@ -18,7 +18,7 @@ from capsnmt.experiment.devices import split_batch
 
 GOLDEN = Path(__file__).with_name("golden")
 # The flags that a data set requires.
-NEEDED = {"probing_multi30k": ["--data", "train.en"]}
+NEEDED = {"probing_multi30k": ["--data", __file__]}
 ROOT = Path(capsnmt.__file__).parents[1]
 
 
@@ -56,6 +56,7 @@ def test_a_dry_run_prints_exactly_the_commands(
 ):
     monkeypatch.delenv("PYTHONPATH", raising=False)
     monkeypatch.chdir(tmp_path)
+    (tmp_path / "corpus").mkdir()
     plan = dry_run(capsys, *arguments.split())
     assert plan == (GOLDEN / f"{name}.sh").read_text(encoding="utf-8")
     script = tmp_path / "plan.sh"
@@ -93,7 +94,9 @@ def test_a_pair_sets_both_languages_everywhere(capsys):
             assert command[command.index("--target-lang") + 1] == "en"
 
 
-def test_where_the_corpus_comes_from_reaches_its_preparation(capsys):
+def test_where_the_corpus_comes_from_reaches_its_preparation(capsys, monkeypatch, tmp_path: Path):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "archives").mkdir()
     plan = dry_run(
         capsys,
         *("--dataset", "wmt17_zh_en", "--cpu", "--data", "archives", "--offline"),

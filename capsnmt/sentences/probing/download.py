@@ -8,7 +8,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Dict, Optional, Sequence
 
-from capsnmt.arguments import OneLineParser, comma_list, run_command
+from capsnmt.arguments import OneLineParser, comma_list, run_command, url
 from capsnmt.corpora.manifest import NAME as MANIFEST
 from capsnmt.errors import ConfigurationError, ExecutionError, not_installed
 from capsnmt.files import read_json_object, sha256, temporary_path, write_json
@@ -139,7 +139,12 @@ def _main(arguments: Optional[Sequence[str]]) -> None:
         "--tasks", type=comma_list(TASKS), default=list(TASKS), help="comma list (default: all ten)"
     )
     parser.add_argument(
-        "--mirror", action="append", default=[], metavar="URL", help="try this address first"
+        "--mirror",
+        action="append",
+        default=[],
+        type=url,
+        metavar="URL",
+        help="try this address first",
     )
     parser.add_argument("--offline", action="store_true", help="do not use the network")
     options = parser.parse_args(arguments)
