@@ -67,6 +67,13 @@ def _check(archive: Path, name: str) -> None:
         )
 
 
+def _repeated(archive: Path, name: str) -> ConfigurationError:
+    return ConfigurationError(
+        f"{archive}: has member {name!r} twice, and nothing says which is right: fetch it "
+        f"again, or pack it again"
+    )
+
+
 def _members(archive: Path, stream: IO[bytes]) -> Iterator[tuple[str, int, Callable[[], Any]]]:
     """Yield name, bytes and an opener of every file in an open archive, in its order.
 
@@ -103,11 +110,13 @@ def members(path: Path, wanted: Callable[[str], bool]) -> dict[str, bytes]:
     """
     if not path.name.endswith(PACKAGES):
         raise ConfigurationError(f"{path}: not an archive: {', '.join(PACKAGES)} are read")
-    contents = {}
+    contents: dict[str, bytes] = {}
     with _damage_is_one_line(path), path.open("rb") as stream:
         for name, size, opener in _members(path, stream):
             if not wanted(name):
                 continue
+            if name in contents:
+                raise _repeated(path, name)
             if size > MAX_BYTES:
                 raise ConfigurationError(
                     f"{path}: member {name!r} has {size:,} bytes, at most {MAX_BYTES:,} are read"
@@ -137,8 +146,8 @@ def unpack(path: Path, patterns: Sequence[str], folder: Path) -> None:
     the archive that is the member ``OUTER``.
 
     Raises:
-        ConfigurationError: the archive is damaged, a pattern matches nothing, or any member has a
-            path outside the folder.
+        ConfigurationError: the archive is damaged, a pattern matches nothing, a member that matches
+            occurs twice, or any member has a path outside the folder.
     """
     folder.mkdir(parents=True)
     with _damage_is_one_line(path), path.open("rb") as stream:
@@ -146,7 +155,9 @@ def unpack(path: Path, patterns: Sequence[str], folder: Path) -> None:
 
 
 def _unpack(archive: Path, stream: IO[bytes], patterns: Sequence[str], folder: Path) -> None:
-    names, found = [], set()
+    names: list[str] = []
+    found: set[str] = set()
+    unpacked: set[str] = set()
     for name, _, opener in _members(archive, stream):
         clean = str(PurePosixPath(name))
         names.append(clean)
@@ -154,6 +165,9 @@ def _unpack(archive: Path, stream: IO[bytes], patterns: Sequence[str], folder: P
         if not hits:
             continue
         found.update(hits)
+        if clean in unpacked:
+            raise _repeated(archive, clean)
+        unpacked.add(clean)
         inner = [pattern.split(INSIDE, 1)[1] for pattern in hits if INSIDE in pattern]
         path = folder / clean
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Iterator, Mapping, Sequence
 
 from capsnmt.report.cells import NONE
-from capsnmt.report.elements import Code, Element, Figure, Paragraph, Table
+from capsnmt.report.elements import Code, Element, Figure, Paragraph, Strong, Table
 from capsnmt.runs.learning_curve import clock
 from capsnmt.runs.translation import FinishedTranslation
 
@@ -23,7 +23,7 @@ def training(runs: Sequence[FinishedTranslation], names: Sequence[str]) -> Itera
                 Code(run.description.architecture),
                 str(run.seed),
                 f"{run.parameters:,}",
-                f"{run.curve.updates:,}",
+                _updates(run),
                 NONE if run.curve.training_seconds is None else clock(run.curve.training_seconds),
                 _last(run.curve.valid),
             ]
@@ -44,6 +44,16 @@ def training(runs: Sequence[FinishedTranslation], names: Sequence[str]) -> Itera
         "ends where the curves begin to differ.",
     )
     for run, name in zip(runs, names):
+        if run.lacks_updates:
+            yield Paragraph(
+                [
+                    Strong("Fewer updates than configured:"),
+                    f" {name}: ",
+                    Code(run.folder.train_log.name),
+                    f" ends at update {_updates(run)}: the log is incomplete, or the training "
+                    "ended early.",
+                ]
+            )
         if not run.curve.valid:
             yield Paragraph(f"{name} was never validated: its curve shows the training loss only.")
         if run.curve.unreadable:
@@ -54,6 +64,12 @@ def training(runs: Sequence[FinishedTranslation], names: Sequence[str]) -> Itera
                     " were skipped; a killed training leaves such lines.",
                 ]
             )
+
+
+def _updates(run: FinishedTranslation) -> str:
+    """Return the updates in the log, and those that the configuration asks for."""
+    configured = run.configured_updates
+    return f"{run.curve.updates:,}" + (f" of {configured:,}" if configured else "")
 
 
 def _last(points: Mapping[int, float]) -> str:

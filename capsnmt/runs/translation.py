@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Dict, List, Mapping, Sequence
+from typing import Dict, List, Mapping, Optional, Sequence
 
 from capsnmt.errors import ConfigurationError
 from capsnmt.evaluation.document import Evaluation, OutputScores
@@ -13,6 +13,7 @@ from capsnmt.runs.folder import RunFolder
 from capsnmt.runs.learning_curve import LearningCurve
 from capsnmt.runs.records import RecordError
 
+LOG_INTERVAL = 100  # fairseq's default
 # Entries of fairseq's model state that are not learned.
 BUFFERS = ("version", "_float_tensor")
 
@@ -37,6 +38,25 @@ class FinishedTranslation(FinishedRun):
         recorded = Path(self.description.data or "data")
         moved = self.folder.path.resolve().parents[1] / "data"
         return moved if not recorded.is_dir() and moved.is_dir() else recorded
+
+    @property
+    def configured_updates(self) -> Optional[int]:
+        """The updates that the configuration asks for; ``None`` if it names no number."""
+        updates = (self.description.settings.get("train") or {}).get("max-update")
+        return updates if isinstance(updates, int) else None
+
+    @property
+    def lacks_updates(self) -> bool:
+        """Whether the log ends before the updates that the configuration asks for.
+
+        fairseq validates after the last update; without validation the last entry is that of a
+        ``log-interval``.
+        """
+        configured, curve = self.configured_updates, self.curve
+        if configured is None:
+            return False
+        interval = (self.description.settings.get("train") or {}).get("log-interval", LOG_INTERVAL)
+        return curve.updates + (0 if curve.valid else interval - 1) < configured
 
     def output(self, test_set: str) -> OutputScores:
         """The scores of this run on a test set.

@@ -56,6 +56,15 @@ def test_another_archive_than_the_recipes_is_one_line(tmp_path, patterns, messag
     assert "\n" not in str(error.value)
 
 
+@pytest.mark.parametrize("pack", [tgz, zipped])
+def test_a_member_that_occurs_twice_is_refused_if_it_is_asked_for(tmp_path, pack):
+    content = pack({**MEMBERS, "./corpus//a.en": b"other\n"})
+    with pytest.raises(ConfigurationError, match=r"has member 'corpus/a\.en' twice"):
+        _unpack(tmp_path, content, ["a.en"])
+    (tmp_path / "out").rename(tmp_path / "before")
+    assert [*_unpack(tmp_path, content, ["b.fr"])] == ["corpus/b.fr"]
+
+
 def _evil(name, kind=tarfile.REGTYPE):
     stream = io.BytesIO()
     with tarfile.open(fileobj=stream, mode="w:gz") as tar:

@@ -105,8 +105,25 @@ def test_a_difference_that_rounds_to_nothing_is_none(output: Path) -> None:
 
 def test_training_is_reported_by_the_log_of_the_final_model(content: str) -> None:
     rows = rows_of(content[content.index("## Training") :], "system")
-    assert rows[2] == ["baseline", "`capsnmt_transformer_tiny`", "1", "6", "40", "0:01:05", "7.250"]
+    assert rows[2] == [
+        "baseline",
+        "`capsnmt_transformer_tiny`",
+        "1",
+        "6",
+        "40 of 40",
+        "0:01:05",
+        "7.250",
+    ]
     assert "1 unreadable line(s)" in content
+
+
+def test_a_log_that_was_cut_is_reported(output: Path, content: str) -> None:
+    assert "Fewer updates than configured" not in content
+    log = output / "baseline/seed-1/train.log"
+    log.write_text("".join(log.read_text("utf-8").splitlines(keepends=True)[:4]), "utf-8")
+    assert "baseline: `train.log` ends at update 30 of 40: the log is incomplete" in markdown(
+        output
+    )
 
 
 def test_a_run_that_was_never_validated_is_reported_as_such(output: Path) -> None:
