@@ -16,6 +16,7 @@ BAD_SETTING = 2
 INTERRUPTED = 130
 CLOSED_PIPE = 141  # as of a program that SIGPIPE ends
 MOST_DIGITS = 30
+LARGEST_SEED = 2**32 - 1  # numpy takes no larger seed
 
 
 class OneLineParser(argparse.ArgumentParser):
@@ -44,7 +45,7 @@ def at_least(minimum: int, maximum: int = 10**15) -> Callable[[str], int]:
 
 
 positive = at_least(1)
-seed = at_least(0, 2**32 - 1)  # numpy takes no other
+seed = at_least(0, LARGEST_SEED)
 
 
 def url(text: str) -> str:

@@ -8,7 +8,7 @@ import json
 import os
 import shutil
 import time
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Callable, Dict, Iterator, Optional, TextIO
 
@@ -58,10 +58,18 @@ def check_output_folder(path: Path, where: str) -> None:
 @contextmanager
 def atomic_writer(path: Path) -> Iterator[TextIO]:
     """Open a text file that replaces ``path`` if the block ends without an error."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with open(temporary_path(path), "w", encoding="utf-8", errors="surrogateescape") as file:
-        yield file
-    os.replace(temporary_path(path), path)
+    temporary = temporary_path(path)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with open(temporary, "w", encoding="utf-8", errors="surrogateescape") as file:
+            yield file
+        os.replace(temporary, path)
+    except BaseException as error:
+        with suppress(OSError):
+            temporary.unlink()
+        if isinstance(error, OSError) and error.filename is None:
+            error.filename = str(path)  # a write to a full disk does not know it
+        raise
 
 
 def remove(path: Path) -> None:

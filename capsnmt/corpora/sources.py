@@ -150,8 +150,9 @@ def _fetched(
             "that checksum was recorded at its first download: for another version give another "
             "--output; "
         )
+    tried = f"tried {'; '.join(answers)}" if answers else "the recipe has no address of it"
     raise ExecutionError(
-        f"{packings[0]} could not be fetched: tried {'; '.join(answers)}; {changed}"
+        f"{packings[0]} could not be fetched: {tried}; {changed}"
         f"fetch it by other means and give its folder with --local"
     )
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Optional, Sequence
 
-from capsnmt.arguments import OneLineParser, positive
+from capsnmt.arguments import LARGEST_SEED, OneLineParser, at_least, positive
 from capsnmt.errors import ConfigurationError
 from capsnmt.evaluation.settings import (
     DETOKENIZE,
@@ -99,7 +99,7 @@ def build_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument(
         "--seed",
-        type=positive,
+        type=at_least(1, LARGEST_SEED),
         metavar="S",
         help=f"seed of the bootstrap (default {Bootstrap.seed})",
     )

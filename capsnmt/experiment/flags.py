@@ -126,6 +126,12 @@ def check_average(experiment: Experiment) -> None:
                 f"train.{keeps} is {kept}: set it to {count} or more"
             )
         interval, updates = train.get("save-interval-updates", 0), train["max-update"]
+        if how == "last-updates" and updates < count:
+            raise ConfigurationError(
+                f"{experiment.where('average.' + how)}: average.{how}: {count} checkpoints, but "
+                f"train.max-update is {updates}: give --max-update {count} or more, or --set "
+                f"average.{how}={updates} with train.save-interval-updates=1"
+            )
         if how == "last-updates" and not 0 < interval * count <= updates:
             raise ConfigurationError(
                 f"{experiment.where('average.' + how)}: average.{how}: {count} checkpoints, one "

@@ -49,6 +49,7 @@ ROW = ["--config", "multi30k/baseline", "--cpu"]
         ([*ROW, "--set", "generate.beams=5"], ["generate.beams", "--beam"]),
         ([*ROW, "--set", "average.best=3"], ["average", "choose one"]),
         ([*ROW, "--max-update", "50"], ["average.last-updates", "save-interval-updates to 5"]),
+        ([*ROW, "--max-update", "6"], ["--max-update 10 or more", "average.last-updates=6"]),
         ([*ROW, "--set", "train.keep-interval-updates=2"], ["keep-interval-updates is 2"]),
         ([*ROW, "--set", "data.recipe=null"], ["--prepared", "manifest.json"]),
         (["--arch", "transformer_em_routing_tiny", "--dataset", "multi30k", "--cpu",
