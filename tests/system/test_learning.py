@@ -1,9 +1,9 @@
 """Every preset learns to reverse sentences, which a wrongly wired mechanism does not.
 
 With one decoder layer, the encoder's self-attention must encode the distance of each position from
-the end of its sentence. Without it 84 to 87% of the sentences are right, because most words of a
-sentence differ and can be found by exclusion; without positions 4%, without encoder-decoder
-attention 0 (measured with batches of 64). Smaller settings would not show the difference.
+the end of its sentence. Each sentence repeats two words, so that finding words by exclusion helps
+little. Over several seeds 96 to 100% of the sentences are right, and without the encoder's
+self-attention 79 to 89%. Smaller settings do not show the difference for every preset.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from tests.support import PLUGIN
 # the oracles of values and gradients run on both hosts
 pytestmark = [pytest.mark.system, pytest.mark.one_host]
 
-UPDATES = 600
+UPDATES = 400
 WORDS = [f"w{n}" for n in range(12)]
 SMALL = [
     *("--encoder-embed-dim", "64", "--encoder-ffn-embed-dim", "128", "--encoder-layers", "2"),
@@ -36,23 +36,25 @@ SMALL = [
     *("--share-all-embeddings", "--dropout", "0"),
 ]
 SCHEDULE = [
-    *("--optimizer", "adam", "--adam-betas", "(0.9, 0.98)", "--clip-norm", "1"),
-    *("--lr", "0.003", "--lr-scheduler", "polynomial_decay", "--warmup-updates", "50"),
-    *("--total-num-update", UPDATES, "--max-update", UPDATES, "--batch-size", "32"),
+    *("--optimizer", "fused_adam", "--adam-betas", "(0.9, 0.95)", "--clip-norm", "1"),
+    *("--lr", "0.004", "--lr-scheduler", "polynomial_decay", "--warmup-updates", "20"),
+    *("--total-num-update", UPDATES, "--max-update", UPDATES, "--batch-size", "64"),
 ]
 
 
 def _reversals(folder: Path) -> None:
     draw = random.Random(7)
-    held_out = [draw_sentence(draw, WORDS, 3, 7) for _ in range(220)]
-    drawn = [draw_sentence(draw, WORDS, 3, 7) for _ in range(20_000)]
+    held_out, drawn = (
+        [draw_sentence(draw, draw.sample(WORDS, 2), 3, 5) for _ in range(count)]
+        for count in (220, 20_000)
+    )
     train = [line for line in drawn if line not in set(held_out)]
     binarise_reversals(folder, {"train": train, "valid": held_out[:20], "test": held_out[20:]})
 
 
 @pytest.fixture(scope="session")
 def reversals(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Random sentences of 3 to 7 words; none of the 200 of the test set is in training."""
+    """Sentences of 3 to 5 words, two of them distinct; the 200 of the test are not in training."""
     return made_once(tmp_path_factory, "reversals", _reversals)
 
 
@@ -82,4 +84,4 @@ def test_every_preset_learns_to_reverse_sentences(
     expected = (reversals / "test.de").read_text("utf-8").splitlines()
     wrong = [pair for pair in zip(expected, translated) if pair[0] != pair[1]]
     assert len(translated) == len(expected) == 200
-    assert len(wrong) < 0.05 * len(expected), wrong[:10]
+    assert len(wrong) <= 0.07 * len(expected), wrong[:10]
