@@ -42,6 +42,7 @@ echo "== shellcheck, shfmt"
 "$bin/shellcheck" -x "${shell_files[@]}"
 "$bin/shfmt" -i 2 -ci -d "${shell_files[@]}"
 echo "== doctests and tests on the $host host"
-# One thread a process: the tests already run one process a core.
-OMP_NUM_THREADS=1 exec "$PYTHON" -m pytest --doctest-modules -n auto --dist worksteal \
+# One thread a process. One process more than there are cores: the tests often wait for commands.
+workers=$("$PYTHON" -c 'import os; print((os.cpu_count() or 1) + 1)')
+OMP_NUM_THREADS=1 exec "$PYTHON" -m pytest --doctest-modules -n "$workers" --dist worksteal \
   capsnmt tests "${chosen[@]}" "$@"

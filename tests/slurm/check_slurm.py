@@ -112,7 +112,7 @@ def state(job: str) -> str:
 
 
 def wait_until(happened: Callable[[], bool], run: Path, what: str) -> None:
-    for _ in range(1200):
+    for _ in range(2400):
         if happened():
             return
         time.sleep(0.25)
