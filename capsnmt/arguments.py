@@ -63,6 +63,19 @@ def url(text: str) -> str:
     return text
 
 
+def add_mirrors(parser: argparse._ActionsContainer) -> None:
+    """Add ``--mirror`` to a parser or a group of flags."""
+    parser.add_argument(
+        "--mirror",
+        action="append",
+        default=[],
+        dest="mirrors",
+        type=url,
+        metavar="URL",
+        help="folder on a server that is tried first for every source file; may be repeated",
+    )
+
+
 def comma_list(allowed: Collection[str] = (), fix: str = "") -> Callable[[str], List[str]]:
     """Return the type of a flag that takes different names, separated by commas.
 

@@ -14,6 +14,7 @@ import statistics
 import subprocess
 import sys
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, Dict, Iterator, List
 
 import capsnmt
@@ -43,9 +44,15 @@ def compare_trainings(system: System, args: argparse.Namespace, setup: Setup) ->
     Raises:
         ExecutionError: a training failed.
     """
+    # fairseq-train makes its folder even with --no-save, and resumes from what it finds there
+    with TemporaryDirectory() as save:
+        return _compare(system, args, setup, save)
+
+
+def _compare(system: System, args: argparse.Namespace, setup: Setup, save: str) -> PhaseResult:
     commands = {
-        "stock": training_command(f"{SETTINGS} {system.stock}", args),
-        "ours": training_command(f"--user-dir {PLUGIN} {SETTINGS} {system.flags}", args),
+        "stock": training_command(f"{SETTINGS} {system.stock}", args, save),
+        "ours": training_command(f"--user-dir {PLUGIN} {SETTINGS} {system.flags}", args, save),
     }
     speeds: Dict[str, List[float]] = {name: [] for name in commands}
     for _ in range(args.repeats):
@@ -61,13 +68,14 @@ def compare_trainings(system: System, args: argparse.Namespace, setup: Setup) ->
     )
 
 
-def training_command(flags: str, args: argparse.Namespace) -> List[str]:
-    """Return the command that trains some updates and writes nothing."""
+def training_command(flags: str, args: argparse.Namespace, save: str) -> List[str]:
+    """Return the command that trains some updates; ``save`` is an empty folder that stays empty."""
     return [
         *(sys.executable, "-m", "fairseq_cli.train", str(args.end_to_end)),
         *(*shlex.split(SHARED), *shlex.split(flags)),
         *("--max-tokens", str(args.tokens), "--max-update", str(args.updates)),
-        *("--seed", str(args.seed), "--num-workers", "0", "--no-save", "--disable-validation"),
+        *("--seed", str(args.seed), "--num-workers", "0", "--disable-validation"),
+        *("--no-save", "--save-dir", save),
         *("--log-format", "json", "--log-interval", str(max(1, args.updates // LOGS))),
         *(["--cpu"] if args.device == "cpu" else []),
         *(["--fp16"] if args.dtype == "fp16" else []),

@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from capsnmt import resources
-from capsnmt.arguments import OneLineParser, positive, run_command, url
+from capsnmt.arguments import OneLineParser, add_mirrors, positive, run_command
 from capsnmt.errors import ConfigurationError, not_installed
 from capsnmt.files import check_output_folder
 
@@ -46,14 +46,7 @@ def build_parser() -> OneLineParser:
         metavar="DIR",
         help="folder that holds the source files; nothing is fetched",
     )
-    parser.add_argument(
-        "--mirror",
-        action="append",
-        default=[],
-        type=url,
-        metavar="URL",
-        help="folder on a server that is tried first for every source file; may be repeated",
-    )
+    add_mirrors(parser)
     parser.add_argument("--offline", action="store_true", help="never use the network")
     parser.add_argument(
         "--workers", type=positive, default=os.cpu_count() or 1, help="processes (default: all)"
@@ -71,9 +64,9 @@ def _prepare(given: Sequence[str]) -> None:
     if options.local is not None and not options.local.is_dir():
         raise ConfigurationError(f"--local {options.local}: no such folder")
     check_output_folder(options.output, "--output")
-    if options.mirror and (options.local is not None or options.offline):
+    if options.mirrors and (options.local is not None or options.offline):
         raise ConfigurationError(
-            f"--mirror {options.mirror[0]}: nothing is fetched with --local or --offline: "
+            f"--mirror {options.mirrors[0]}: nothing is fetched with --local or --offline: "
             f"leave one out"
         )
     # Imported here, because tokenisers and models take seconds that --help does not need.
@@ -89,7 +82,7 @@ def _prepare(given: Sequence[str]) -> None:
     how = Options(
         local=options.local,
         offline=options.offline,
-        mirrors=options.mirror,
+        mirrors=options.mirrors,
         workers=options.workers,
         command=shlex.join(["python", "-m", "capsnmt.corpora", *given]),
         verify=options.verify,

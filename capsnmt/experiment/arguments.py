@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 from typing import List, Sequence
 
-from capsnmt.arguments import OneLineParser, comma_list, positive, seed, url
+from capsnmt.arguments import OneLineParser, add_mirrors, comma_list, positive, seed
 from capsnmt.errors import shown
 from capsnmt.evaluation.text import language
 from capsnmt.experiment.options import LaunchOptions
@@ -59,15 +59,7 @@ def build_parser() -> OneLineParser:
     where = parser.add_argument_group("where")
     where.add_argument("--output", type=Path, metavar="DIR", help="default runs/DATASET")
     where.add_argument("--data", type=Path, metavar="DIR", help="the raw data, if you have it")
-    where.add_argument(
-        "--mirror",
-        action="append",
-        default=[],
-        dest="mirrors",
-        type=url,
-        metavar="URL",
-        help="try this address first",
-    )
+    add_mirrors(where)
     where.add_argument(
         "--prepared", type=Path, metavar="DIR", help="the prepared data (default OUTPUT/data)"
     )

@@ -38,7 +38,7 @@ OWNED: Dict[str, str] = {
     "results-path": "give --output",
 }
 
-# Flags whose text fairseq evaluates as Python, some of them only when training begins.
+# Flags whose text fairseq's translation trainings evaluate as Python, some only when they begin.
 LITERALS = {
     "lr",
     "update-freq",
@@ -90,23 +90,48 @@ def check_owned(experiment: Experiment) -> None:
 def check_literals(experiment: Experiment) -> None:
     """Raise if a text that fairseq evaluates is more than numbers, strings, lists or mappings.
 
-    Otherwise a configuration could run code.
+    Otherwise a configuration could run code. fairseq evaluates the texts of dozens of other flags
+    of its architectures, tasks and criterions, so no text may be an expression with a call.
 
     Raises:
         ConfigurationError: naming the flag, its value and its origin.
     """
     for section in ("train", "generate"):
         for name, value in (experiment[section] or {}).items():
-            if name not in LITERALS or not isinstance(value, str):
+            if not isinstance(value, str):
                 continue
-            try:
-                ast.literal_eval(value)
-            except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
-                key = f"{section}.{name}"
+            key = f"{section}.{name}"
+            if name in LITERALS and not _is_literal(value):
                 raise ConfigurationError(
                     f"{experiment.where(key)}: {key}: {shown(value)}: give a number, or several "
                     f"such as (0.9, 0.98)"
-                ) from None
+                )
+            if _calls(value):
+                raise ConfigurationError(
+                    f"{experiment.where(key)}: {key}: {shown(value)}: is a call in Python, which "
+                    f"fairseq might run: give a text without parentheses after a name"
+                )
+
+
+def _is_literal(text: str) -> bool:
+    """Return whether a text is a Python literal."""
+    try:
+        ast.literal_eval(text)
+    except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
+        return False
+    return True
+
+
+def _calls(text: str) -> bool:
+    """Return whether ``eval`` of a text would call something."""
+    try:
+        # eval, too, ignores spaces and tabs at the start
+        nodes = ast.walk(ast.parse(text.lstrip(" \t"), mode="eval"))
+        return any(isinstance(node, ast.Call) for node in nodes)
+    except (ValueError, SyntaxError):
+        return False
+    except (MemoryError, RecursionError):
+        return True
 
 
 def check_average(experiment: Experiment) -> None:

@@ -43,6 +43,14 @@ ROW = ["--config", "multi30k/baseline", "--cpu"]
         ([*ROW, "--set", "train.optimizer=adma"], ["train.optimizer", "adma", "adam"]),
         ([*ROW, "--set", "train.share-all-embeddings=yess"], ["yess", "written as true"]),
         ([*ROW, "--set", "train.lr='0.1; x'"], ["train.lr", "'0.1; x'", "give a number"]),
+        (
+            [*ROW, "--set", "train.adaptive-softmax-cutoff=' [print(1)]'"],
+            ["train.adaptive-softmax-cutoff", "is a call in Python"],
+        ),
+        (
+            [*ROW, "--set", "train.xformers-att-config='{1: exit()}'"],
+            ["train.xformers-att-config", "is a call in Python"],
+        ),
         ([*ROW, "--set", "train.adam-betas=exit()"], ["train.adam-betas", "'exit()'"]),
         ([*ROW, "--set", "train.save-dir=x"], ["train.save-dir", "--output"]),
         ([*ROW, "--set", "train.update-freq=2"], ["batch.tokens-per-update"]),

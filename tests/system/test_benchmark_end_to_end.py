@@ -52,6 +52,7 @@ def test_stock_and_ours_train_in_turn(
         return done.stdout + done.stderr
 
     monkeypatch.setattr(benchmark_end_to_end, "run", run)
+    monkeypatch.chdir(tmp_path)
     report = tmp_path / "report.json"
     benchmark.main(
         [
@@ -61,6 +62,7 @@ def test_stock_and_ours_train_in_turn(
         ]
     )
     stock, ours = commands
+    assert not list(tmp_path.glob("checkpoints")), "it leaves nothing behind"
     assert "--user-dir" not in stock
     assert {"transformer", "adam"} <= {*stock}
     assert {"--user-dir", "capsnmt_transformer_tiny", "fused_adam"} <= {*ours}

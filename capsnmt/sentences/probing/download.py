@@ -8,7 +8,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Dict, Optional, Sequence
 
-from capsnmt.arguments import OneLineParser, comma_list, run_command, url
+from capsnmt.arguments import OneLineParser, add_mirrors, comma_list, run_command
 from capsnmt.corpora.manifest import NAME as MANIFEST
 from capsnmt.errors import ConfigurationError, ExecutionError, not_installed
 from capsnmt.files import read_json_object, sha256, temporary_path, write_json
@@ -138,17 +138,10 @@ def _main(arguments: Optional[Sequence[str]]) -> None:
     parser.add_argument(
         "--tasks", type=comma_list(TASKS), default=list(TASKS), help="comma list (default: all ten)"
     )
-    parser.add_argument(
-        "--mirror",
-        action="append",
-        default=[],
-        type=url,
-        metavar="URL",
-        help="try this address first",
-    )
+    add_mirrors(parser)
     parser.add_argument("--offline", action="store_true", help="do not use the network")
     options = parser.parse_args(arguments)
-    download(options.tasks, options.output, [*options.mirror, ADDRESS], options.offline)
+    download(options.tasks, options.output, [*options.mirrors, ADDRESS], options.offline)
 
 
 if __name__ == "__main__":
