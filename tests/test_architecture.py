@@ -22,6 +22,7 @@ LAYERS: List[Set[str]] = [
     {"plugin"},
     {"runs"},
     {"experiment", "report"},
+    {"analysis"},
 ]
 LEVEL = {part: level for level, parts in enumerate(LAYERS) for part in parts}
 # fairseq imports these folders of a --user-dir, and each must register everything.

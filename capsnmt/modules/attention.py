@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from fairseq.modules import MultiheadAttention
 from torch import Tensor
 
-from capsnmt.modules.disagreement import open_record
+from capsnmt.modules.observation import observer_of
 
 IncrementalState = Dict[str, Dict[str, Optional[Tensor]]]
 
@@ -134,15 +134,15 @@ class Attention(MultiheadAttention):
         q, k, v, key_padding_mask = self.project(
             query, key, value, key_padding_mask, incremental_state, static_kv
         )
-        record = open_record(self.role)
+        observer = observer_of(self.role)
         returns_weights = need_weights or need_head_weights
-        reads_weights = returns_weights or (record is not None and "position" in record.terms)
+        reads_weights = returns_weights or (observer is not None and observer.reads_weights)
         heads, weights = self.attend(
             q, k, v, attn_mask, key_padding_mask, incremental_state, reads_weights
         )
-        if record is not None:
+        if observer is not None:
             assert self.role is not None
-            record.add(self.role, v, weights, heads)
+            observer.add(self.role, v, weights, heads)
         output = self.out_proj(self.join_heads(heads))
         if not returns_weights or weights is None:
             return output, None

@@ -5,13 +5,14 @@ from __future__ import annotations
 import functools
 import math
 from contextlib import contextmanager
-from contextvars import ContextVar
 from typing import Any, Collection, Dict, FrozenSet, Iterator, List, Optional, Tuple
 
 import torch
 import torch.nn as nn
 from fairseq.modules.checkpoint_activations import checkpoint_wrapper
 from torch import Tensor
+
+from capsnmt.modules.observation import AttentionObserver, observe_attentions, open_observer
 
 TERMS = ("subspace", "position", "output")
 
@@ -61,7 +62,7 @@ def mean_overlap(weights: Tensor) -> Tensor:
     return precise(weights).mean(dim=1).square().sum(-1)
 
 
-class DisagreementRecord:
+class DisagreementRecord(AttentionObserver):
     """The terms measured by the attentions of one forward pass.
 
     ``values[role, term]`` holds one tensor ``[B, positions]`` per layer that ran, from the bottom:
@@ -74,17 +75,11 @@ class DisagreementRecord:
     def __init__(self, terms: Collection[str], roles: Collection[str]) -> None:
         self.terms: FrozenSet[str] = frozenset(terms)
         self.roles: FrozenSet[str] = frozenset(roles)
+        self.reads_weights = "position" in self.terms
         self.values: Dict[Tuple[str, str], List[Tensor]] = {}
 
     def add(self, role: str, values: Tensor, weights: Optional[Tensor], heads: Tensor) -> None:
-        """Measure the chosen terms of one attention.
-
-        Args:
-            role: ``enc-self``, ``enc-dec`` or ``dec-self``.
-            values: V, ``[B, H, K, d_h]``.
-            weights: A, ``[B, H, L, K]``, before dropout; only ``position`` needs them.
-            heads: O, ``[B, H, L, d_h]``.
-        """
+        """Measure the chosen terms of one attention; only ``position`` needs the weights."""
         if "subspace" in self.terms:
             self.append(role, "subspace", mean_cosine(values))
         if "position" in self.terms:
@@ -120,28 +115,13 @@ class DisagreementRecord:
         return (measured * real).sum() / real.sum().clamp(min=1)
 
 
-_record: ContextVar[Optional[DisagreementRecord]] = ContextVar(
-    "capsnmt_disagreement_record", default=None
-)
-
-
 @contextmanager
 def record_disagreement(
     terms: Collection[str], roles: Collection[str]
 ) -> Iterator[DisagreementRecord]:
     """Measure the terms in every attention of these roles inside the ``with`` block."""
-    record = DisagreementRecord(terms, roles)
-    token = _record.set(record)
-    try:
+    with observe_attentions(DisagreementRecord(terms, roles)) as record:
         yield record
-    finally:
-        _record.reset(token)
-
-
-def open_record(role: Optional[str]) -> Optional[DisagreementRecord]:
-    """Return the open record if it covers attentions of this role, else ``None``."""
-    record = _record.get()
-    return record if record is not None and role in record.roles else None
 
 
 def checkpoint_layer(layer: nn.Module, offload_to_cpu: bool = False) -> nn.Module:
@@ -172,8 +152,8 @@ def _forward_with_terms(forward: Any, *args: Any, wanted: Any = None, **kwargs: 
 
 def _forward_to_record(forward: Any, *args: Any, **kwargs: Any) -> Any:
     """Return the layer's outputs; add the measured terms to the open record."""
-    record = _record.get()
-    if record is None:
+    record = open_observer()
+    if not isinstance(record, DisagreementRecord):
         return forward(*args, **kwargs)
     *outputs, keys = forward(*args, wanted=(record.terms, record.roles), **kwargs)
     split = len(outputs) - len(keys)

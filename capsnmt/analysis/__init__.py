@@ -1,0 +1,4 @@
+"""Analyses of trained translation models: numbers, figures and a page (``capsnmt-analyse``).
+
+Each analysis is one file with one class, listed in :mod:`capsnmt.analysis.registry`.
+"""

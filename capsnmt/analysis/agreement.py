@@ -1,0 +1,134 @@
+"""Agreement of routing: entropy and diversity of C, and heat maps (Dou et al. 2019, section 4)."""
+
+from __future__ import annotations
+
+from typing import Any, Dict, List, Mapping, Sequence, Tuple
+
+import torch
+from torch import Tensor
+
+from capsnmt.analysis.base import Analysis, Cell, NotApplicableError, Picture
+from capsnmt.analysis.drawing import agreement_maps
+from capsnmt.analysis.observation import Routed, routes
+from capsnmt.analysis.sums import Sums
+from capsnmt.modules.disagreement import LENGTH_FLOOR
+
+ROUTED_BY = (
+    "--head-aggregation simple or em, --layer-aggregation dynamic-routing or em-routing, or "
+    "--capsule-routing-encoder or -decoder"
+)
+
+
+def skewness(C: Tensor, inputs: Tensor) -> Tensor:
+    r"""Return the mean entropy of the inputs' coefficients, ``[...]``, for ``[..., I, N]``.
+
+    .. math:: -\frac{1}{I} \sum_i \sum_n C_{in} \log C_{in}
+
+    **D**: equation 17 is printed without the minus and divided by N. Its value of 6.24 for a
+    uniform C is log 512, which only this form gives.
+
+    Args:
+        C: coefficients.
+        inputs: ``[..., I]``, true where an input takes part.
+    """
+    entropies = -torch.xlogy(C, C).sum(-1) * inputs
+    return entropies.sum(-1) / inputs.sum(-1).clamp(min=1)
+
+
+def diversity(C: Tensor, inputs: Tensor, outputs: Tensor) -> Tensor:
+    r"""Return the mean dissimilarity of the output capsules, ``[...]``, for ``[..., I, N]``.
+
+    .. math:: 1 - \frac{1}{N (N - 1)} \sum_{n \neq m} \cos(C_{\cdot n}, C_{\cdot m})
+
+    computed as :math:`(|\sum_n u_n|^2 - \sum_n |u_n|^2) / N (N - 1)` with unit vectors u.
+
+    **D**: equation 18 is printed as the mean cosine. Its value is 0.0 for a uniform C, where every
+    cosine is 1. NaN where fewer than two outputs take part.
+
+    Args:
+        C: coefficients.
+        inputs: ``[..., I]``, true where an input takes part.
+        outputs: ``[..., N]``, true where an output takes part.
+    """
+    C = C * inputs.unsqueeze(-1) * outputs.unsqueeze(-2)
+    unit = C / C.norm(dim=-2, keepdim=True).clamp(min=LENGTH_FLOOR)
+    count = outputs.sum(-1)
+    of_pairs = unit.sum(-1).square().sum(-1) - unit.square().sum((-2, -1))
+    pairs = (count * (count - 1)).to(C.dtype)
+    return 1 - of_pairs / pairs.masked_fill(count < 2, torch.nan)
+
+
+class Agreement(Analysis):
+    """Entropy (eq 17) and diversity (eq 18) of C per iteration, and its mean over all tokens.
+
+    Iteration 1 is the uniform C.
+    """
+
+    name = "agreement"
+    title = "Agreement of routing"
+    explanation = (
+        "How the coupling coefficients C change over the iterations of routing (Dou et al. 2019, "
+        "Figure 4, equations 17 and 18). Entropy, in nats, falls as each input capsule chooses "
+        "fewer output capsules. Diversity is 0 when all output capsules read the same inputs, and "
+        "near 1 when they read different ones. Iteration 1 is uniform."
+    )
+    columns = ("place", "layer", "iteration", "entropy", "diversity")
+
+    def __init__(self, system: Any) -> None:
+        super().__init__(system)
+        if not routes(system.model):
+            raise NotApplicableError(f"it routes nothing ({ROUTED_BY} would)")
+        self.entropy: Sums[Tuple[str, int, int]] = Sums()
+        self.diversity: Sums[Tuple[str, int, int]] = Sums()
+        self.mean: Sums[Tuple[str, int, int]] = Sums()
+
+    def routed(self, call: Routed) -> None:
+        real = call.routings
+        for iteration, C in enumerate(call.coefficients, 1):
+            key = call.place, call.layer, iteration
+            self.entropy.add(key, (skewness(C, call.inputs) * real).sum(), real.sum())
+            of_each = diversity(C, call.inputs, call.outputs)
+            counted = real & ~of_each.isnan()
+            self.diversity.add(key, of_each[counted].sum(), counted.sum())
+            if call.is_rectangular:
+                self.mean.add(key, (C * real[..., None, None]).sum((0, 1)), real.sum())
+
+    def rows(self) -> List[Sequence[Cell]]:
+        return [
+            (*key, self.entropy.ratio(key).item(), self.diversity.ratio(key).item())
+            for key in sorted(self.entropy)
+        ]
+
+    def maps(self) -> Dict[Tuple[str, int], List[Tensor]]:
+        """Return the mean C ``[I, N]`` of each iteration, by place and layer.
+
+        **D**: the output capsules are sorted by their strongest input in the last iteration, then
+        by its strength: their order has no meaning of its own, and structure shows.
+        """
+        found: Dict[Tuple[str, int], List[Tensor]] = {}
+        for place, layer, iteration in sorted(self.mean):
+            found.setdefault((place, layer), []).append(self.mean.ratio((place, layer, iteration)))
+        return {
+            key: [C[:, by_strongest_input(maps[-1])] for C in maps] for key, maps in found.items()
+        }
+
+    @classmethod
+    def pictures(cls, systems: Mapping[str, Any]) -> List[Picture]:
+        return [
+            Picture(
+                f"agreement-{name}-{place}-{layer}",
+                f"Mean coupling coefficients of {name}, {place} layer {layer}, by iteration.",
+                f"{name}, {place}, layer {layer}: the mean C of {len(maps[0])} inputs (rows) and "
+                f"{maps[0].size(1)} output capsules (columns, sorted by their strongest input), "
+                "one panel per iteration.",
+                agreement_maps(maps),
+            )
+            for name, analysis in systems.items()
+            for (place, layer), maps in analysis.maps().items()
+        ]
+
+
+def by_strongest_input(C: Tensor) -> List[int]:
+    """Return the output capsules of C ``[I, N]`` in the order of their strongest input."""
+    strength, strongest = C.max(0)
+    return sorted(range(C.size(1)), key=lambda n: (int(strongest[n]), -float(strength[n])))

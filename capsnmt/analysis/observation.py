@@ -1,0 +1,270 @@
+"""One forward pass of a translation model, with everything that analyses read."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Tuple
+
+import torch
+from torch import Tensor, nn
+
+from capsnmt.analysis.base import Analysis
+from capsnmt.models.config import ATTENTIONS
+from capsnmt.modules.attention import Attention
+from capsnmt.modules.capsule_attention import CapsuleAttention
+from capsnmt.modules.head_aggregation import HeadAggregation
+from capsnmt.modules.layer_aggregation.base import LayerAggregation
+from capsnmt.modules.layer_aggregation.routing import LayerRouting
+from capsnmt.modules.layer_aggregation.transparent import TransparentMixture
+from capsnmt.modules.observation import AttentionObserver, observe_attentions
+from capsnmt.routing.recording import RoutingRecord, record_routing
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Sentences of a batch.
+
+    Attributes:
+        numbers: their numbers in the test set, from 0.
+        sample: the batch as fairseq's data set collates it.
+        source: ``[B, S]``, true at the real tokens of the source, the end of sentence included.
+        target: ``[B, T]``, true at the real tokens of the decoder's input.
+    """
+
+    numbers: Sequence[int]
+    sample: Dict[str, Any]
+    source: Tensor
+    target: Tensor
+
+
+@dataclass(frozen=True)
+class Attended:
+    """One attention on one batch.
+
+    Attributes:
+        attention: ``enc-self``, ``enc-dec`` or ``dec-self``.
+        layer: from 1.
+        weights: A as the model uses it, before dropout, ``[B, H, L, K]``, 0 at padded keys.
+        values: V, ``[B, H, K, d_h]``.
+        heads: O, ``[B, H, L, d_h]``.
+        queries: ``[B, L]``, true at real tokens.
+        keys: ``[B, K]``, true at real tokens.
+        batch: the sentences.
+    """
+
+    attention: str
+    layer: int
+    weights: Tensor
+    values: Tensor
+    heads: Tensor
+    queries: Tensor
+    keys: Tensor
+    batch: Batch
+
+
+@dataclass(frozen=True)
+class Routed:
+    """One call of a routing operator on one batch: P routings of I inputs to N outputs each.
+
+    Attributes:
+        place: the attention whose heads are routed, with ``-vertical`` or ``-horizontal`` for the
+            routing of scores; ``encoder`` or ``decoder`` for routing over layers.
+        layer: from 1; of a routing over layers, the number of layers.
+        coefficients: C of each iteration, ``[B, P, I, N]``.
+        routings: ``[B, P]``, false where a routing belongs to padding.
+        inputs: ``[B, P, I]``, false where an input takes no part.
+        outputs: ``[B, P, N]``, false where an output takes no part.
+        batch: the sentences.
+    """
+
+    place: str
+    layer: int
+    coefficients: List[Tensor]
+    routings: Tensor
+    inputs: Tensor
+    outputs: Tensor
+    batch: Batch
+
+    @property
+    def is_rectangular(self) -> bool:
+        """Whether inputs and outputs are the same in all routings, so that C has a mean."""
+        return not self.place.endswith(("-vertical", "-horizontal"))
+
+
+@dataclass(frozen=True)
+class Aggregated:
+    """One aggregation of a stack's layers on one batch.
+
+    Attributes:
+        side: ``encoder`` or ``decoder``.
+        module: the aggregation.
+        layers: its inputs, ``[B, L, d]`` each; of transparent attention, H^0..H^L.
+        output: its output, ``[B, L, d]``; of transparent attention, ``[B, L, M d]``.
+        real: ``[B, L]``, true at real tokens.
+    """
+
+    side: str
+    module: nn.Module
+    layers: List[Tensor]
+    output: Tensor
+    real: Tensor
+
+
+@dataclass(frozen=True)
+class Stacks:
+    """The states of both stacks on one batch.
+
+    Attributes:
+        batch: the sentences.
+        encoder: H^0..H^L of the encoder, ``[B, S, d]`` each.
+        decoder: H^0..H^L of the decoder, ``[B, T, d]`` each.
+        encoder_output: what the decoder reads, ``[B, S, n d]``.
+        logits: ``[B, T, V]``.
+    """
+
+    batch: Batch
+    encoder: List[Tensor]
+    decoder: List[Tensor]
+    encoder_output: Tensor
+    logits: Tensor
+
+
+class _Attentions(AttentionObserver):
+    """Hands every attention to the analyses, with its layer and its masks."""
+
+    reads_weights = True
+    roles = frozenset(ATTENTIONS)
+
+    def __init__(self, batch: Batch, analyses: Sequence[Analysis]) -> None:
+        self.batch = batch
+        self.analyses = analyses
+        self.layers: Dict[str, int] = {}
+
+    def add(self, role: str, values: Tensor, weights: Optional[Tensor], heads: Tensor) -> None:
+        assert weights is not None
+        self.layers[role] = self.layers.get(role, 0) + 1
+        source, target = self.batch.source, self.batch.target
+        keys = target if role == "dec-self" else source
+        if keys.size(1) != weights.size(-1):  # --cross-self-attention: source keys, then target's
+            keys = torch.cat([source, target], dim=1)
+        queries = source if role == "enc-self" else target
+        call = Attended(
+            *(role, self.layers[role], weights, values, heads, queries, keys, self.batch)
+        )
+        for analysis in self.analyses:
+            analysis.attended(call)
+
+
+def places(model: Any) -> Iterator[Tuple[str, int, nn.Module]]:
+    """Yield place, layer and module of everything that routes or aggregates layers."""
+    for stack in (model.encoder, model.decoder):
+        side = "encoder" if stack is model.encoder else "decoder"
+        for number, layer in enumerate(stack.layers, 1):
+            for attention in (
+                module for module in layer.modules() if isinstance(module, Attention)
+            ):
+                assert attention.role is not None
+                if isinstance(attention, CapsuleAttention) and attention.reads_scores:
+                    yield attention.role, number, attention
+                if isinstance(attention.out_proj, HeadAggregation):
+                    yield attention.role, number, attention.out_proj
+        if stack.layer_aggregation is not None:
+            yield side, len(stack.layers), stack.layer_aggregation
+    if model.encoder.transparent is not None:
+        yield "encoder", len(model.encoder.layers), model.encoder.transparent
+
+
+def routes(model: Any) -> bool:
+    """Return whether a model has anything that routes by agreement."""
+    return any(
+        isinstance(module, (CapsuleAttention, HeadAggregation, LayerRouting))
+        for _, _, module in places(model)
+    )
+
+
+def _routed(place: str, layer: int, record: RoutingRecord, batch: Batch) -> Routed:
+    """Return a recorded call with batch first and its masks."""
+    real = batch.source if place.startswith("enc-self") or place == "encoder" else batch.target
+    coefficients = record.coefficients
+    if record.operator == "vertical_routing":  # [B, heads, positions]
+        coefficients = [C.unsqueeze(1) for C in coefficients]
+        routings = real.any(1, keepdim=True)
+        outputs: Optional[Tensor] = real.unsqueeze(1)
+        inputs = None
+    elif record.operator == "horizontal_routing":  # [B, position, input position, heads]
+        routings, outputs = real, None
+        inputs = (real.unsqueeze(2) & real.unsqueeze(1)).tril()
+    else:  # [positions, B, inputs, outputs]
+        coefficients = [C.transpose(0, 1) for C in coefficients]
+        routings, inputs, outputs = real, None, None
+    shape = coefficients[0].shape
+    return Routed(
+        place
+        + {"vertical_routing": "-vertical", "horizontal_routing": "-horizontal"}.get(
+            record.operator, ""
+        ),
+        layer,
+        coefficients,
+        routings,
+        routings.new_ones(shape[:3]) if inputs is None else inputs,
+        routings.new_ones((*shape[:2], shape[3])) if outputs is None else outputs,
+        batch,
+    )
+
+
+@contextmanager
+def _observed(model: Any, batch: Batch, analyses: Sequence[Analysis]) -> Iterator[None]:
+    """Hand attentions, routings and aggregations to the analyses inside the ``with`` block."""
+
+    def after(place: str, layer: int) -> Callable[..., None]:
+        def hook(module: nn.Module, inputs: Tuple[Any, ...], output: Any) -> None:
+            for record in records:
+                for analysis in analyses:
+                    analysis.routed(_routed(place, layer, record, batch))
+            records.clear()  # so that at most one call's coefficients are kept
+            if isinstance(module, (LayerAggregation, TransparentMixture)):
+                call = Aggregated(
+                    place,
+                    module,
+                    [state.transpose(0, 1) for state in inputs[0]],
+                    output.transpose(0, 1),
+                    batch.source if place == "encoder" else batch.target,
+                )
+                for analysis in analyses:
+                    analysis.aggregated(call)
+
+        return hook
+
+    with ExitStack() as stack:
+        stack.enter_context(observe_attentions(_Attentions(batch, analyses)))
+        records = stack.enter_context(record_routing())
+        for place, layer, module in places(model):
+            stack.callback(module.register_forward_hook(after(place, layer)).remove)
+        yield
+
+
+@torch.no_grad()
+def observe(model: Any, batch: Batch, analyses: Sequence[Analysis]) -> None:
+    """Run the model on a batch and hand everything to the analyses.
+
+    Args:
+        model: a ``capsnmt_transformer`` in evaluation mode.
+        batch: the sentences, on the model's device.
+        analyses: what reads the pass.
+    """
+    inputs = batch.sample["net_input"]
+    with _observed(model, batch, analyses):
+        encoded = model.encoder(
+            inputs["src_tokens"], src_lengths=inputs["src_lengths"], return_all_hiddens=True
+        )
+        logits, extra = model.decoder(inputs["prev_output_tokens"], encoder_out=encoded)
+    stacks = Stacks(
+        batch,
+        [state.transpose(0, 1) for state in encoded["encoder_states"]],
+        [state.transpose(0, 1) for state in extra["inner_states"]],
+        encoded["encoder_out"][0].transpose(0, 1),
+        logits,
+    )
+    for analysis in analyses:
+        analysis.passed(stacks)

@@ -1,0 +1,81 @@
+"""Writing an analysis: CSV files, figures and the page, complete or absent."""
+
+from __future__ import annotations
+
+import csv
+import io
+import os
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any, Dict, List, Mapping
+
+from capsnmt.analysis.analyse import Findings, in_order
+from capsnmt.analysis.base import Analysis, Cell, Picture
+from capsnmt.analysis.registry import ANALYSES
+from capsnmt.files import temporary_path
+from capsnmt.report.figures import drawing
+
+FIGURES = "figures"
+DIGITS = 6
+
+
+def table(name: str, systems: Mapping[str, Analysis]) -> str:
+    """Return the CSV file of an analysis."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(["system", *ANALYSES[name].columns])
+    for system, analysis in systems.items():
+        writer.writerows([system, *map(_cell, row)] for row in analysis.rows())
+    return text.getvalue()
+
+
+def _cell(value: Cell) -> Any:
+    """Return a cell of a CSV file; empty where there is no number."""
+    if isinstance(value, float):
+        return "" if value != value else round(value, DIGITS)
+    return value
+
+
+def pictures(findings: Findings) -> Dict[str, List[Picture]]:
+    """Return the figures of each analysis, in the order of the page."""
+    return {name: ANALYSES[name].pictures(findings.of[name]) for name in in_order(findings.of)}
+
+
+def write(findings: Findings, output: Path) -> List[Path]:
+    """Write all files under temporary names, then rename them.
+
+    Raises:
+        ConfigurationError: matplotlib is not installed.
+    """
+    contents: Dict[Path, bytes] = {}
+    for name in in_order(findings.of):
+        contents[output / f"{name}.csv"] = table(name, findings.of[name]).encode()
+    with drawing():
+        for drawn in pictures(findings).values():
+            for picture in drawn:
+                figure = picture.draw()
+                for extension in ("png", "svg"):
+                    contents[output / FIGURES / f"{picture.name}.{extension}"] = _image(
+                        figure, extension
+                    )
+    write_all(contents)
+    return list(contents)
+
+
+def _image(figure: Any, extension: str) -> bytes:
+    """Return a figure on white as a file; the same figure gives the same bytes."""
+    content = io.BytesIO()
+    undated: Dict[str, Any] = {"Software": None} if extension == "png" else {"Date": None}
+    figure.savefig(content, format=extension, facecolor="white", metadata=undated)
+    return content.getvalue()
+
+
+def write_all(contents: Mapping[Path, bytes]) -> None:
+    """Write files under temporary names, then rename them, in their order."""
+    with ExitStack() as stack:
+        for path, content in contents.items():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            stack.callback(temporary_path(path).unlink, missing_ok=True)
+            temporary_path(path).write_bytes(content)
+        for path in contents:
+            os.replace(temporary_path(path), path)

@@ -1,0 +1,82 @@
+"""Reading the arguments of ``capsnmt-analyse``: named checkpoints and runs."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import List, Optional, Sequence
+
+from capsnmt.analysis.analyse import Subject
+from capsnmt.analysis.registry import ANALYSES
+from capsnmt.arguments import comma_list
+from capsnmt.corpora.prepared import PreparedData
+from capsnmt.errors import ConfigurationError, shown
+from capsnmt.files import check_file_name
+from capsnmt.runs.find import find_runs
+
+
+def chosen_analyses(names: Optional[str]) -> Optional[List[str]]:
+    """Return the names in ``--only``; None for all.
+
+    Raises:
+        ConfigurationError: a name is not an analysis, or is given twice.
+    """
+    if names is None:
+        return None
+    try:
+        return comma_list(tuple(ANALYSES))(names)
+    except argparse.ArgumentTypeError as error:
+        raise ConfigurationError(f"--only {error}") from None
+
+
+def subjects(arguments: Sequence[str], data: Optional[Path]) -> List[Subject]:
+    """Return the systems that the arguments name.
+
+    Args:
+        arguments: ``NAME=CHECKPOINT``, or folders of finished runs.
+        data: ``--data``; without it, a run is analysed on the data of its training.
+
+    Raises:
+        ConfigurationError: an argument is neither, a name is not one of a file or is given twice,
+            or a checkpoint has no data.
+    """
+    found: List[Subject] = []
+    for argument in arguments:
+        name, equals, checkpoint = argument.partition("=")
+        if equals and not Path(argument).exists():
+            if data is None:
+                raise ConfigurationError(
+                    f"--data is missing: {shown(argument)} is a checkpoint: give the folder of its "
+                    "binarised data"
+                )
+            found.append(Subject(name, Path(checkpoint), data))
+        elif Path(argument).is_dir():
+            found += _runs(Path(argument), data)
+        else:
+            raise ConfigurationError(
+                f"{shown(argument)}: give NAME=CHECKPOINT, or the folder of a finished run"
+            )
+    for subject in found:
+        check_file_name(subject.name, "name of a system")
+        if [other.name for other in found].count(subject.name) > 1:
+            raise ConfigurationError(f"{subject.name}: two systems have this name: rename one")
+    return found
+
+
+def _runs(folder: Path, data: Optional[Path]) -> List[Subject]:
+    """Return the finished translation runs below a folder, named after row and seed."""
+    subjects = []
+    runs = find_runs([folder]).finished
+    descriptions = [run.read_description() for run in runs]
+    rows = [description.row for description in descriptions]
+    for run, description in zip(runs, descriptions):
+        if description.classifies:
+            raise ConfigurationError(f"{run}: it classifies sentences: give runs that translate")
+        own = PreparedData(Path(description.data)).binarised if description.data else None
+        place = data or own
+        if place is None:
+            raise ConfigurationError(f"{run}: does not say where its data are: give --data")
+        several = rows.count(description.row) > 1
+        name = f"{description.row}-seed-{description.seed}" if several else description.row
+        subjects.append(Subject(name.replace("/", "-"), run.model(description), place))
+    return subjects

@@ -1,0 +1,128 @@
+"""A trained system and the sentences on which it is analysed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Iterator, List, Sequence
+
+import numpy as np
+import torch
+from fairseq.utils import move_to_cuda
+
+from capsnmt.analysis.observation import Batch
+from capsnmt.errors import ConfigurationError
+from capsnmt.models.transformer import CapsnmtTransformer
+
+
+@dataclass(frozen=True)
+class System:
+    """A system under analysis.
+
+    Attributes:
+        name: its name on the page.
+        model: the model, in evaluation mode.
+        task: its translation task, with the subset loaded.
+        dataset: the subset.
+        numbers: the chosen sentences of each batch, by number in the subset.
+    """
+
+    name: str
+    model: CapsnmtTransformer
+    task: Any
+    dataset: Any
+    numbers: Sequence[Sequence[int]]
+
+    def batches(self) -> Iterator[Batch]:
+        """Yield the chosen sentences in batches, on the model's device."""
+        on_gpu = next(self.model.parameters()).is_cuda
+        for numbers in self.numbers:
+            sample = self.dataset.collater([self.dataset[number] for number in numbers])
+            yield batch_of(move_to_cuda(sample) if on_gpu else sample, self.task)
+
+    def tokens(self, side: str, ids: Any) -> List[str]:
+        """Return the subwords of one sentence, without padding.
+
+        Args:
+            side: ``source`` or ``target``.
+            ids: their numbers in the dictionary, padding included.
+        """
+        dictionary = getattr(self.task, f"{side}_dictionary")
+        return [dictionary[int(i)] for i in ids if i != dictionary.pad()]
+
+
+def batch_of(sample: Any, task: Any) -> Batch:
+    """Return a batch of fairseq with its masks."""
+    inputs = sample["net_input"]
+    return Batch(
+        sample["id"].tolist(),
+        sample,
+        inputs["src_tokens"].ne(task.source_dictionary.pad()),
+        inputs["prev_output_tokens"].ne(task.target_dictionary.pad()),
+    )
+
+
+def load_subset(task: Any, subset: str, data: Any) -> Any:
+    """Return a subset of the data with its references.
+
+    Raises:
+        ConfigurationError: there is no such subset, it has no references, or it is empty.
+    """
+    try:
+        task.load_dataset(subset)
+    except (OSError, ValueError, AssertionError):
+        raise ConfigurationError(
+            f"--subset {subset}: {data} has no such binarised text in both languages"
+        ) from None
+    dataset = task.dataset(subset)
+    if dataset.tgt is None or not len(dataset):
+        raise ConfigurationError(f"--subset {subset}: {data} has no sentences with references")
+    return dataset
+
+
+def choose_sentences(
+    dataset: Any, model: Any, sentences: int, seed: int, max_tokens: int
+) -> List[List[int]]:
+    """Choose sentences at random and put them in batches of similar length.
+
+    Sentences that are longer than the model's positions are not chosen.
+
+    Args:
+        dataset: the subset.
+        model: the model.
+        sentences: how many; all, if the subset has fewer.
+        seed: seed of the choice.
+        max_tokens: tokens of a batch on the longer side, padding included.
+
+    Returns:
+        The numbers of the sentences of each batch.
+
+    Raises:
+        ConfigurationError: no sentence fits the model.
+    """
+    longest = min(limit for limit in model.max_positions())
+    lengths = np.maximum(dataset.src_sizes, dataset.tgt_sizes)
+    fitting = np.flatnonzero(lengths <= longest)
+    if not len(fitting):
+        raise ConfigurationError(f"no sentence has at most {longest} tokens, the model's positions")
+    chosen = np.random.RandomState(seed).permutation(fitting)[:sentences]
+    batches: List[List[int]] = []
+    for number in sorted(chosen.tolist(), key=lambda n: (lengths[n], n)):
+        # sorted by length: the last sentence is the longest
+        if batches and lengths[number] * (len(batches[-1]) + 1) <= max_tokens:
+            batches[-1].append(number)
+        else:
+            batches.append([number])
+    return batches
+
+
+def to_device(model: Any, device: str) -> Any:
+    """Move a model to ``cpu``, ``cuda`` or, with ``auto``, to a GPU if there is one.
+
+    Raises:
+        ConfigurationError: there is no GPU.
+    """
+    if device == "cuda" and not torch.cuda.is_available():
+        raise ConfigurationError("--device cuda: torch finds no GPU: use --device cpu or auto")
+    if device == "cuda" or (device == "auto" and torch.cuda.is_available()):
+        return model.cuda()
+    return model

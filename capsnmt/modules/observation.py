@@ -1,0 +1,59 @@
+"""Observation of attentions: what reads values, weights and heads during a forward pass."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import AbstractSet, Iterator, Optional, TypeVar
+
+from torch import Tensor
+
+
+class AttentionObserver:
+    """What attentions call during a forward pass, one call per layer, from the bottom.
+
+    Attributes:
+        roles: the attentions that call it: ``enc-self``, ``enc-dec``, ``dec-self``.
+        reads_weights: whether it needs the weights, which the fused attention does not return.
+    """
+
+    roles: AbstractSet[str]
+    reads_weights: bool
+
+    def add(self, role: str, values: Tensor, weights: Optional[Tensor], heads: Tensor) -> None:
+        """Take what one attention has computed.
+
+        Args:
+            role: ``enc-self``, ``enc-dec`` or ``dec-self``.
+            values: V, ``[B, H, K, d_h]``.
+            weights: A, ``[B, H, L, K]``, before dropout; ``None`` unless ``reads_weights``.
+            heads: O, ``[B, H, L, d_h]``.
+        """
+        raise NotImplementedError
+
+
+_Observer = TypeVar("_Observer", bound=AttentionObserver)
+_open: ContextVar[Optional[AttentionObserver]] = ContextVar(
+    "capsnmt_attention_observer", default=None
+)
+
+
+@contextmanager
+def observe_attentions(observer: _Observer) -> Iterator[_Observer]:
+    """Let the attentions of the observer's roles call it inside the ``with`` block."""
+    token = _open.set(observer)
+    try:
+        yield observer
+    finally:
+        _open.reset(token)
+
+
+def open_observer() -> Optional[AttentionObserver]:
+    """Return the observer of the innermost open block, if there is one."""
+    return _open.get()
+
+
+def observer_of(role: Optional[str]) -> Optional[AttentionObserver]:
+    """Return the open observer if attentions of this role call it, else ``None``."""
+    observer = _open.get()
+    return observer if observer is not None and role in observer.roles else None
