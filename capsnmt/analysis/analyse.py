@@ -13,7 +13,7 @@ from capsnmt.analysis.base import Analysis, NotApplicableError
 from capsnmt.analysis.loading import load_translation_model
 from capsnmt.analysis.observation import observe
 from capsnmt.analysis.registry import ANALYSES
-from capsnmt.analysis.system import System, choose_sentences, load_subset, to_device
+from capsnmt.analysis.system import Options, System, choose_sentences, load_subset, to_device
 from capsnmt.errors import ConfigurationError
 
 
@@ -37,11 +37,19 @@ class Findings:
     """The finished analyses.
 
     Attributes:
+        subset: the subset of the data.
+        seed: the seed of every random choice.
+        subjects: the systems, in the order of the page.
+        sentences: system -> how many sentences were analysed.
         of: name of the analysis -> name of the system -> finished analysis.
         missing: name of the analysis -> name of the system -> why it has none.
         failed: system -> why it could not be analysed.
     """
 
+    subset: str = "test"
+    seed: int = 1
+    subjects: Sequence[Subject] = ()
+    sentences: Dict[str, int] = field(default_factory=dict)
     of: Dict[str, Dict[str, Analysis]] = field(default_factory=dict)
     missing: Dict[str, Dict[str, str]] = field(default_factory=dict)
     failed: Dict[str, str] = field(default_factory=dict)
@@ -56,6 +64,7 @@ def analyse(
     max_tokens: int = 2000,
     device: str = "auto",
     only: Optional[Sequence[str]] = None,
+    options: Optional[Options] = None,
 ) -> Findings:
     """Run the analyses on each system. A system that cannot be analysed does not stop the others.
 
@@ -63,25 +72,31 @@ def analyse(
         subjects: the systems, in the order of the page.
         subset: the subset of the data.
         sentences: number of sentences, chosen at random.
-        seed: seed of the choice.
+        seed: seed of the choice, and of every random choice of an analysis.
         max_tokens: tokens of a batch on the longer side, padding included; bounds the memory.
         device: ``cpu``, ``cuda`` or ``auto``.
         only: names of analyses; all by default.
+        options: settings of single analyses.
 
     Raises:
         ConfigurationError: none of the systems could be analysed; the reason is the first one's.
     """
-    findings = Findings()
+    findings = Findings(subset, seed, subjects)
     for subject in subjects:
         try:
             model, task = load_translation_model(subject.checkpoint, subject.data)
             dataset = load_subset(task, subset, subject.data)
             numbers = choose_sentences(dataset, model, sentences, seed, max_tokens)
-            system = System(subject.name, to_device(model, device), task, dataset, numbers)
+            system = System(
+                *(subject.name, to_device(model, device), task, dataset, numbers),
+                seed=seed,
+                options=options or Options(),
+            )
         except ConfigurationError as error:
             print(f"error: {subject.name}: {error}", file=sys.stderr)
             findings.failed[subject.name] = str(error)
             continue
+        findings.sentences[subject.name] = sum(map(len, numbers))
         for analysis in _applicable(system, only or list(ANALYSES), findings):
             findings.of.setdefault(analysis.name, {})[subject.name] = analysis
     if not findings.of and findings.failed:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Callable, ClassVar, List, Mapping, Sequence, Union
+from typing import TYPE_CHECKING, Any, Callable, ClassVar, Dict, List, Mapping, Sequence, Union
 
 if TYPE_CHECKING:
     from capsnmt.analysis.observation import Aggregated, Attended, Routed, Stacks
@@ -14,6 +14,19 @@ Cell = Union[str, int, float, None]
 
 class NotApplicableError(Exception):
     """The reason why a model has nothing that an analysis could show, in one line."""
+
+
+@dataclass(frozen=True)
+class Table:
+    """A CSV file of an analysis.
+
+    Attributes:
+        columns: its columns after ``system``.
+        rows: its rows, without the system.
+    """
+
+    columns: Sequence[str]
+    rows: Sequence[Sequence[Cell]]
 
 
 @dataclass(frozen=True)
@@ -80,6 +93,10 @@ class Analysis:
     def rows(self) -> List[Sequence[Cell]]:
         """Return the rows of the CSV file, without the system."""
         raise NotImplementedError
+
+    def tables(self) -> Dict[str, Table]:
+        """Return the CSV files by name; one file, unless an analysis has several."""
+        return {self.name: Table(self.columns, self.rows())}
 
     @classmethod
     def pictures(cls, systems: Mapping[str, Any]) -> List[Picture]:

@@ -19,14 +19,18 @@ FIGURES = "figures"
 DIGITS = 6
 
 
-def table(name: str, systems: Mapping[str, Analysis]) -> str:
-    """Return the CSV file of an analysis."""
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(["system", *ANALYSES[name].columns])
+def tables(systems: Mapping[str, Analysis]) -> Dict[str, str]:
+    """Return the CSV files of an analysis by name."""
+    texts: Dict[str, io.StringIO] = {}
     for system, analysis in systems.items():
-        writer.writerows([system, *map(_cell, row)] for row in analysis.rows())
-    return text.getvalue()
+        for name, table in analysis.tables().items():
+            if name not in texts:
+                texts[name] = io.StringIO()
+                csv.writer(texts[name], lineterminator="\n").writerow(["system", *table.columns])
+            csv.writer(texts[name], lineterminator="\n").writerows(
+                [system, *map(_cell, row)] for row in table.rows
+            )
+    return {name: text.getvalue() for name, text in texts.items()}
 
 
 def _cell(value: Cell) -> Any:
@@ -49,7 +53,8 @@ def write(findings: Findings, output: Path) -> List[Path]:
     """
     contents: Dict[Path, bytes] = {}
     for name in in_order(findings.of):
-        contents[output / f"{name}.csv"] = table(name, findings.of[name]).encode()
+        for file, text in tables(findings.of[name]).items():
+            contents[output / f"{file}.csv"] = text.encode()
     with drawing():
         for drawn in pictures(findings).values():
             for picture in drawn:

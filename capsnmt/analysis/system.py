@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Iterator, List, Sequence
 
 import numpy as np
@@ -15,6 +15,17 @@ from capsnmt.models.transformer import CapsnmtTransformer
 
 
 @dataclass(frozen=True)
+class Options:
+    """Settings of single analyses.
+
+    Attributes:
+        browser_sentences: how many sentences the browser of the page shows.
+    """
+
+    browser_sentences: int = 10
+
+
+@dataclass(frozen=True)
 class System:
     """A system under analysis.
 
@@ -24,6 +35,8 @@ class System:
         task: its translation task, with the subset loaded.
         dataset: the subset.
         numbers: the chosen sentences of each batch, by number in the subset.
+        seed: the seed of every random choice.
+        options: the settings of single analyses.
     """
 
     name: str
@@ -31,6 +44,8 @@ class System:
     task: Any
     dataset: Any
     numbers: Sequence[Sequence[int]]
+    seed: int = 1
+    options: Options = field(default_factory=Options)
 
     def batches(self) -> Iterator[Batch]:
         """Yield the chosen sentences in batches, on the model's device."""
