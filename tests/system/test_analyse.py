@@ -1,0 +1,142 @@
+"""``capsnmt-analyse`` as a user runs it: ours beside fairseq's Transformer, and bad input."""
+
+from __future__ import annotations
+
+import csv
+from argparse import Namespace
+from pathlib import Path
+from typing import Any, Callable, Dict, List
+
+import pytest
+
+from capsnmt.checkpoints.storage import load_checkpoint, save_checkpoint
+from tests.commands import command, made_once, train
+
+pytestmark = pytest.mark.system
+
+COLUMNS = {
+    "attention": "system,attention,layer,head,distance,distance_one_sided,entropy",
+    "agreement": "system,place,layer,iteration,entropy,diversity",
+    "disagreement": "system,attention,layer,subspace,position,output",
+}
+OURS = ["--head-aggregation", "em", "--head-aggregation-attention", "enc-self,enc-dec,dec-self"]
+
+
+@pytest.fixture(scope="session")
+def checkpoints(corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> Dict[str, Path]:
+    """Checkpoints of our Transformer and of fairseq's, after one update."""
+
+    def make(folder: Path) -> None:
+        small = ["--encoder-layers", 2, "--decoder-layers", 2]
+        train(corpus / "bin", folder / "ours", "capsnmt_transformer_tiny", 1, *small, *OURS)
+        train(corpus / "bin", folder / "stock", "transformer_tiny", 1, *small)
+
+    folder = made_once(tmp_path_factory, "analysed", make)
+    return {name: folder / name / "checkpoint_last.pt" for name in ("ours", "stock")}
+
+
+@pytest.fixture
+def analyse(corpus: Path, tmp_path: Path) -> Callable[..., Any]:
+    """Run the command with the corpus and an output folder."""
+
+    def run(*arguments: object, data: Path = corpus / "bin") -> Any:
+        output = tmp_path / "analysis"
+        flags = ["--data", data, "--output", output, "--device", "cpu"]
+        return command("capsnmt.analysis", *arguments, *flags), output
+
+    return run
+
+
+def edited(checkpoint: Path, path: Path, **settings: object) -> Path:
+    """Copy a checkpoint with other settings of its model."""
+    state = load_checkpoint(checkpoint)
+    model = state["cfg"]["model"]
+    state["cfg"]["model"] = Namespace(**{**vars(model), **settings})
+    save_checkpoint(state, path)
+    return path
+
+
+def rows(path: Path) -> List[Dict[str, str]]:
+    with open(path, encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def test_ours_and_fairseqs_transformer_side_by_side(
+    checkpoints: Dict[str, Path], analyse: Callable[..., Any]
+) -> None:
+    done, output = analyse(*(f"{name}={path}" for name, path in checkpoints.items()))
+    assert done.returncode == 0, done.stderr
+    for name, header in COLUMNS.items():
+        assert (output / f"{name}.csv").read_text("utf-8").splitlines()[0] == header
+    attention = rows(output / "attention.csv")
+    assert {row["system"] for row in attention} == {"ours", "stock"}
+    ours = [row for row in attention if row["system"] == "ours"]
+    assert len(ours) == 3 * 2 * 4  # attentions, layers, heads
+    assert {row["system"] for row in rows(output / "agreement.csv")} == {"ours"}
+    assert "stock: no agreement: it routes nothing (--head-aggregation simple" in done.stderr
+    figures = {path.name for path in (output / "figures").iterdir()}
+    assert {
+        "entropy-enc-self.png",
+        "entropy-enc-self.svg",
+        "agreement-ours-dec-self-2.png",
+    } <= figures
+    assert not list(output.rglob("*.part"))
+    again, _ = analyse(f"ours={checkpoints['ours']}", "--only", "attention", "--sentences", "3")
+    assert again.returncode == 0
+    assert {row["system"] for row in rows(output / "attention.csv")} == {"ours"}
+
+
+def test_a_system_that_cannot_be_analysed_does_not_stop_the_others(
+    checkpoints: Dict[str, Path], analyse: Callable[..., Any], tmp_path: Path
+) -> None:
+    foreign = edited(checkpoints["stock"], tmp_path / "foreign.pt", arch="lstm")
+    done, output = analyse(
+        f"foreign={foreign}", f"gone={tmp_path / 'no.pt'}", f"ours={checkpoints['ours']}"
+    )
+    assert done.returncode == 1
+    lines = [line for line in done.stderr.splitlines() if line.startswith("error: ")]
+    assert lines == [
+        f"error: foreign: {foreign}: its architecture is lstm: give a translation model of "
+        "capsnmt, or one of fairseq's transformer",
+        f"error: gone: {tmp_path / 'no.pt'}: there is no such checkpoint: check the path",
+        "error: not analysed: foreign, gone (see above)",
+    ]
+    assert {row["system"] for row in rows(output / "attention.csv")} == {"ours"}
+
+
+def test_data_with_another_dictionary(
+    checkpoints: Dict[str, Path], analyse: Callable[..., Any], corpus: Path, tmp_path: Path
+) -> None:
+    data = tmp_path / "bin"
+    data.mkdir()
+    for path in (corpus / "bin").iterdir():
+        text = path.read_bytes()
+        (data / path.name).write_bytes(text + b"more 1\n" if path.suffix == ".txt" else text)
+    done, output = analyse(f"ours={checkpoints['ours']}", data=data)
+    assert done.returncode == 2
+    assert "dictionary has" in done.stderr
+    assert "give the data of its training" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert not output.exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["{ours}"], "give NAME=CHECKPOINT, or the folder of a finished run"),
+        (["a/b={ours}"], "name of a system: 'a/b' cannot be the name of a folder"),
+        (["a={ours}", "a={ours}"], "a: two systems have this name: rename one"),
+        (["a={ours}", "--only", "colours"], "--only 'colours': choose from attention, "),
+        (["a={ours}", "--subset", "tset"], "--subset tset: "),
+        (["a={ours}", "--sentences", "0"], "'0' is not a whole number of at least 1"),
+    ],
+)
+def test_a_mistake_is_one_line(
+    checkpoints: Dict[str, Path], arguments: List[str], message: str, analyse: Callable[..., Any]
+) -> None:
+    ours = str(checkpoints["ours"])
+    done, output = analyse(*(argument.replace("{ours}", ours) for argument in arguments))
+    assert done.returncode == 2
+    assert message in done.stderr.splitlines()[-1]
+    assert "Traceback" not in done.stderr
+    assert not output.exists()
