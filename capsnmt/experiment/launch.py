@@ -7,6 +7,7 @@ import shlex
 from pathlib import Path
 from typing import Dict, List, Optional, Sequence
 
+from capsnmt.arguments import check_mirrors
 from capsnmt.errors import ConfigurationError, ExecutionError
 from capsnmt.experiment import plan, process, slurm
 from capsnmt.experiment.classification import ClassificationRun
@@ -88,8 +89,9 @@ def check_places(options: LaunchOptions, runs: Sequence[Run]) -> None:
 
     Raises:
         ConfigurationError: a name cannot be that of a folder, ``--data`` or ``--baseline`` does not
-            exist, or a folder to write is a file.
+            exist, ``--mirror`` has no effect, or a folder to write is a file.
     """
+    check_mirrors(options.mirrors, options.data is None and not options.offline, "--data")
     for flag, path in (("--output", options.output), ("--prepared", options.prepared)):
         if path is not None:
             check_output_folder(path, flag)
