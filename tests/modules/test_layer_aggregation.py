@@ -89,6 +89,36 @@ def test_the_transparent_mixture_and_its_gradients_equal_the_equation() -> None:
     assert_same_gradients(output, expected, [*states, module.weight])
 
 
+@pytest.mark.parametrize("mode", ["linear", "dynamic", "attention"])
+def test_the_contributions_of_the_layers_are_the_summands_of_the_equation(mode: str) -> None:
+    module, layers = aggregation(mode=mode), layers_of(2, 3)
+    parts = module.contributions(layers)
+    assert parts.shape == (2, 3, LAYERS, WIDTH)
+    torch.testing.assert_close(parts.sum(-2), module(layers))
+    for l, layer in enumerate(layers):
+        position = layer[1, 2]
+        if mode == "linear":
+            part = module.combine.weight[:, l * WIDTH : (l + 1) * WIDTH] @ position
+        elif mode == "dynamic":
+            everything = torch.cat([x[1, 2] for x in layers])
+            g = module.fc2(torch.relu(module.fc1(everything)))
+            part = g[l * WIDTH : (l + 1) * WIDTH] * position
+        else:
+            part = module.weights(torch.stack([x[1, 2] for x in layers]))[l] * position
+        torch.testing.assert_close(parts[1, 2, l], part)
+
+
+def test_the_contributions_of_the_states_are_the_summands_of_each_mixture() -> None:
+    states = layers_of(2, 3, num_layers=4)
+    module = TransparentMixture(4, 2).double()
+    nn.init.normal_(module.weight)
+    parts = module.contributions(states)
+    assert parts.shape == (2, 3, 2, 4, WIDTH)
+    torch.testing.assert_close(parts.sum(-2).flatten(-2), module(states))
+    share = oracles.softmax(list(module.weight[:, 1]))
+    torch.testing.assert_close(parts[:, :, 1, 2], share[2] * states[2])
+
+
 @every_setting
 @pytest.mark.parametrize("leading", [(), (3,), (2, 3, 1)])
 def test_a_position_is_aggregated_independently(setting: dict, leading: tuple) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from .attention import DepthAttention
-from .base import LayerAggregation
+from .base import LayerAggregation, SumAggregation
 from .combination import DynamicCombination, IterativeCombination, LinearCombination
 from .routing import ROUTINGS, LayerRouting
 from .transparent import TransparentMixture
@@ -11,6 +11,7 @@ from .transparent import TransparentMixture
 __all__ = [
     "LAYER_AGGREGATIONS",
     "POSITION_WISE",
+    "SumAggregation",
     "TransparentMixture",
     "layer_aggregation",
 ]

@@ -10,12 +10,12 @@ from torch import Tensor
 
 from capsnmt.routing.numerics import compute_dtype
 
-from .base import LayerAggregation, check_count
+from .base import SumAggregation, check_count
 
 EPSILON = 1e-6  # of the mean square in RMSNorm
 
 
-class DepthAttention(LayerAggregation):
+class DepthAttention(SumAggregation):
     r"""Attention over depth, of the top only (Attention Residuals, arXiv 2603.15031).
 
     .. math:: \tilde H = \sum_l \alpha_l H^l, \quad
@@ -50,3 +50,9 @@ class DepthAttention(LayerAggregation):
         stacked = torch.stack(tuple(layers), dim=-2)
         alpha = self.weights(stacked).to(stacked.dtype)
         return (alpha.unsqueeze(-2) @ stacked).squeeze(-2)
+
+    def contributions(self, layers: Sequence[Tensor]) -> Tensor:
+        """Return alpha_l H^l of every layer, ``[..., L, d]``."""
+        check_count(layers, self.num_layers)
+        stacked = torch.stack(tuple(layers), dim=-2)
+        return self.weights(stacked).to(stacked.dtype).unsqueeze(-1) * stacked

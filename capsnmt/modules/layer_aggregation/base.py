@@ -56,3 +56,11 @@ class LayerAggregation(nn.Module):
     def split(self, concatenated: Tensor) -> Tensor:
         """Split ``[..., L x]`` by layer, ``[..., L, x]``."""
         return concatenated.unflatten(-1, (self.num_layers, -1))
+
+
+class SumAggregation(LayerAggregation):
+    """An aggregation that is a sum over the layers, so that each layer's part is known."""
+
+    def contributions(self, layers: Sequence[Tensor]) -> Tensor:
+        """Return the summand ``[..., L, d]`` of each of L layers ``[..., d]``."""
+        raise NotImplementedError

@@ -10,10 +10,10 @@ import torch.nn.functional as F
 from fairseq.modules import LayerNorm
 from torch import Tensor
 
-from .base import LayerAggregation, check_count, check_positive, reset_linear
+from .base import LayerAggregation, SumAggregation, check_count, check_positive, reset_linear
 
 
-class LinearCombination(LayerAggregation):
+class LinearCombination(SumAggregation):
     r"""Linear combination of the layers (dou2019 eq 3; ampomah2020 section 5.3).
 
     .. math:: \tilde H = \sum_l W_l H^l, \quad W_l \in R^{d \times d}
@@ -42,6 +42,11 @@ class LinearCombination(LayerAggregation):
     def forward(self, layers: Sequence[Tensor]) -> Tensor:
         """Aggregate L layers, each ``[..., d]``, to ``[..., d]``."""
         return self.combine(self.concatenate(layers))
+
+    def contributions(self, layers: Sequence[Tensor]) -> Tensor:
+        """Return W_l H^l of every layer, ``[..., L, d]``."""
+        W = self.combine.weight.unflatten(1, (self.num_layers, self.embed_dim))
+        return torch.einsum("...li,oli->...lo", self.split(self.concatenate(layers)), W)
 
 
 class MergeLayers(nn.Module):
@@ -91,7 +96,7 @@ class IterativeCombination(LayerAggregation):
         return aggregate
 
 
-class DynamicCombination(LayerAggregation):
+class DynamicCombination(SumAggregation):
     r"""Dynamic combination of the layers: the weights depend on the position (dou2019 eq 4).
 
     .. math:: \tilde H = \sum_l g_l \odot H^l, \quad
@@ -122,6 +127,10 @@ class DynamicCombination(LayerAggregation):
 
     def forward(self, layers: Sequence[Tensor]) -> Tensor:
         """Aggregate L layers, each ``[..., d]``, to ``[..., d]``."""
+        return self.contributions(layers).sum(-2)
+
+    def contributions(self, layers: Sequence[Tensor]) -> Tensor:
+        """Return g_l * H^l of every layer, ``[..., L, d]``."""
         concatenated = self.concatenate(layers)
         g = self.fc2(F.relu(self.fc1(concatenated)))
-        return self.split(g * concatenated).sum(-2)
+        return self.split(g * concatenated)

@@ -40,3 +40,8 @@ class TransparentMixture(nn.Module):
             "l...d,lj->...jd", torch.stack(tuple(states)), self.weight.softmax(0)
         )
         return mixture.flatten(-2)
+
+    def contributions(self, states: Sequence[Tensor]) -> Tensor:
+        """Return each state's summand of each mixture, ``[..., M, L + 1, d]``."""
+        check_count(states, self.weight.size(0))
+        return torch.einsum("l...d,lj->...jld", torch.stack(tuple(states)), self.weight.softmax(0))
