@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from capsnmt.analysis.base import Analysis, Cell, NotApplicableError, Picture
-from capsnmt.analysis.drawing import agreement_maps
+from capsnmt.analysis.drawing import heat_maps
 from capsnmt.analysis.observation import Routed, routes
 from capsnmt.analysis.sums import Sums
 from capsnmt.modules.disagreement import LENGTH_FLOOR
@@ -121,7 +121,11 @@ class Agreement(Analysis):
                 f"{name}, {place}, layer {layer}: the mean C of {len(maps[0])} inputs (rows) and "
                 f"{maps[0].size(1)} output capsules (columns, sorted by their strongest input), "
                 "one panel per iteration.",
-                agreement_maps(maps),
+                heat_maps(
+                    {f"iteration {number}": C for number, C in enumerate(maps, 1)},
+                    "input capsule",
+                    "output capsule",
+                ),
             )
             for name, analysis in systems.items()
             for (place, layer), maps in analysis.maps().items()

@@ -50,28 +50,42 @@ def panels_by_layer(
     return draw
 
 
-def agreement_maps(maps: Sequence[Tensor]) -> Callable[[], Any]:
-    """Return a function that draws C ``[I, N]``, a panel per iteration with one colour scale."""
+def heat_maps(
+    maps: Mapping[str, Tensor], rows: str, columns: str, first: int = 1
+) -> Callable[[], Any]:
+    """Return a function that draws matrices side by side with one colour scale from 0.
+
+    Args:
+        maps: title of each panel -> its matrix; NaN is left blank.
+        rows: label of the rows.
+        columns: label of the columns.
+        first: number of the first row and column.
+    """
 
     def draw() -> Any:
         figure = figure_of(2.6)
-        panels = figure.subplots(1, len(maps), sharey=True, squeeze=False)[0]
-        highest = max(float(C.max()) for C in maps)
+        from matplotlib.ticker import MaxNLocator
+
+        same_rows = len({matrix.size(0) for matrix in maps.values()}) == 1
+        panels = figure.subplots(1, len(maps), sharey=same_rows, squeeze=False)[0]
+        highest = max(float(matrix.nan_to_num().max()) for matrix in maps.values())
         image = None
-        for number, (axes, C) in enumerate(zip(panels, maps), 1):
+        for axes, (title, matrix) in zip(panels, maps.items()):
+            low, (height, width) = first - 0.5, matrix.shape
             image = axes.imshow(
-                C.numpy(),
+                matrix.numpy(),
                 aspect="auto",
                 interpolation="nearest",
                 cmap=COLOUR_MAP,
                 vmin=0,
                 vmax=highest,
-                extent=(0.5, C.size(1) + 0.5, C.size(0) + 0.5, 0.5),
+                extent=(low, low + width, low + height, low),
             )
-            axes.set_title(f"iteration {number}")
-            axes.set_xlabel("output capsule")
-        panels[0].set_yticks(range(1, maps[0].size(0) + 1))
-        panels[0].set_ylabel("input capsule")
+            axes.set_title(title)
+            axes.set_xlabel(columns)
+            axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+            axes.set_yticks(range(first, first + height))
+        panels[0].set_ylabel(rows)
         figure.colorbar(image, ax=list(panels), shrink=0.9)
         return figure
 

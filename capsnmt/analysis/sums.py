@@ -30,6 +30,10 @@ class Sums(Generic[Key]):
     def __iter__(self) -> Iterator[Key]:
         return iter(self._sums)
 
+    def count(self, key: Key) -> Tensor:
+        """Return the denominator."""
+        return self._sums[key][1]
+
     def ratio(self, key: Key) -> Tensor:
         """Return numerator / denominator; NaN where nothing was added."""
         numerator, denominator = self._sums[key]

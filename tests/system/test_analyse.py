@@ -18,6 +18,8 @@ COLUMNS = {
     "attention": "system,attention,layer,head,distance,distance_one_sided,entropy",
     "agreement": "system,place,layer,iteration,entropy,diversity",
     "disagreement": "system,attention,layer,subspace,position,output",
+    "similarity": "system,stack,layer_a,layer_b,cka",
+    "anisotropy": "system,stack,layer,cosine",
 }
 OURS = ["--head-aggregation", "em", "--head-aggregation-attention", "enc-self,enc-dec,dec-self"]
 

@@ -1,0 +1,105 @@
+"""Similarity of a stack's layers: linear centred kernel alignment (Kornblith et al. 2019)."""
+
+from __future__ import annotations
+
+from itertools import combinations_with_replacement
+from typing import Any, Dict, List, Mapping, Sequence, Tuple
+
+import torch
+from torch import Tensor
+
+from capsnmt.analysis.base import Analysis, Cell, Picture
+from capsnmt.analysis.drawing import heat_maps
+from capsnmt.analysis.observation import Stacks
+from capsnmt.analysis.sums import Sums
+
+STACKS = ("encoder", "decoder")
+ROUNDING = 1e-12  # of the second moments: a smaller covariance is the error of its difference
+
+
+class Similarity(Analysis):
+    r"""Linear CKA of every two layers of a stack, over all real tokens.
+
+    .. math::
+        \mathrm{CKA}(X, Y) = \frac{|\Sigma_{XY}|_F^2}{|\Sigma_{XX}|_F |\Sigma_{YY}|_F}, \qquad
+        \Sigma_{XY} = \frac{1}{n} \sum_i (x_i - \bar x)(y_i - \bar y)^\top
+
+    It is 1 for layers that differ by a rotation, a shift and a scale only. The sums are d x d
+    matrices in fp64, one for each pair of layers, so that the memory does not grow with the
+    corpus. The states are those before a final normalisation; layer 0 is the embeddings. NaN where
+    a layer returns the same for every token.
+
+    **D**: the plain estimate, which is too high where the tokens are few compared with d.
+    """
+
+    name = "similarity"
+    title = "Similarity of layers"
+    explanation = (
+        "Linear centred kernel alignment of every two layers of a stack (Kornblith et al. 2019): 1 "
+        "if one layer's states are those of the other, rotated and scaled, and near 0 if they have "
+        "nothing in common. It is too high on fewer tokens than a few times the model's width. "
+        "Layer 0 is the embeddings."
+    )
+    columns = ("stack", "layer_a", "layer_b", "cka")
+
+    def __init__(self, system: Any) -> None:
+        super().__init__(system)
+        self.products: Sums[Tuple[str, int, int]] = Sums()
+        self.means: Sums[Tuple[str, int]] = Sums()
+
+    def passed(self, stacks: Stacks) -> None:
+        for stack, states, real in (
+            ("encoder", stacks.encoder, stacks.batch.source),
+            ("decoder", stacks.decoder, stacks.batch.target),
+        ):
+            tokens = [state[real].double() for state in states]
+            for layer, x in enumerate(tokens):
+                self.means.add((stack, layer), x.sum(0), real.sum())
+            for a, b in combinations_with_replacement(range(len(tokens)), 2):
+                self.products.add((stack, a, b), tokens[a].t() @ tokens[b], real.sum())
+
+    def finish(self) -> None:
+        """Replace the matrices by the similarities, ``[L + 1, L + 1]`` for each stack."""
+        self.cka: Dict[str, Tensor] = {stack: self._cka(stack) for stack in STACKS}
+        del self.products, self.means
+
+    def _cka(self, stack: str) -> Tensor:
+        layers = sum(of == stack for of, _ in self.means)
+        size = torch.zeros(layers, layers, dtype=torch.float64)
+        for of, a, b in self.products:
+            if of == stack:
+                size[a, b] = size[b, a] = self._covariance(stack, a, b)
+        own = size.diagonal()
+        return size.square() / (own[:, None] * own[None, :])
+
+    def _covariance(self, stack: str, a: int, b: int) -> float:
+        """Return the Frobenius norm of the covariance of two layers; NaN for one that is 0."""
+        second = self.products.ratio((stack, a, b))
+        means = [self.means.ratio((stack, layer)) for layer in (a, b)]
+        norm = (second - torch.outer(*means)).norm().item()
+        return norm if a != b or norm > ROUNDING * second.norm().item() else float("nan")
+
+    def rows(self) -> List[Sequence[Cell]]:
+        return [
+            (stack, a, b, value)
+            for stack, cka in self.cka.items()
+            for a, row in enumerate(cka.tolist())
+            for b, value in enumerate(row)
+        ]
+
+    @classmethod
+    def pictures(cls, systems: Mapping[str, Any]) -> List[Picture]:
+        return [
+            Picture(
+                f"similarity-{stack}",
+                f"Linear CKA of every two layers of the {stack}, a panel per system.",
+                f"Linear CKA of every two layers of the {stack}; layer 0 is the embeddings.",
+                heat_maps(
+                    {name: analysis.cka[stack] for name, analysis in systems.items()},
+                    "layer",
+                    "layer",
+                    first=0,
+                ),
+            )
+            for stack in STACKS
+        ]
