@@ -6,7 +6,7 @@ import argparse
 import os
 import select
 import sys
-from typing import Callable, Collection, List, NoReturn, TextIO
+from typing import Callable, Collection, List, NoReturn, Sequence, TextIO
 from urllib.parse import urlsplit
 
 from capsnmt.errors import ConfigurationError, ExecutionError, shown
@@ -74,6 +74,23 @@ def add_mirrors(parser: argparse._ActionsContainer) -> None:
         metavar="URL",
         help="folder on a server that is tried first for every source file; may be repeated",
     )
+
+
+def check_mirrors(mirrors: Sequence[str], fetches: bool, data: str) -> None:
+    """Raise if mirrors are given although nothing is fetched.
+
+    Args:
+        mirrors: the values of ``--mirror``.
+        fetches: whether anything is fetched.
+        data: the flag of the folder that holds the source files.
+
+    Raises:
+        ConfigurationError: a mirror has no effect.
+    """
+    if mirrors and not fetches:
+        raise ConfigurationError(
+            f"--mirror {mirrors[0]}: nothing is fetched with {data} or --offline: leave one out"
+        )
 
 
 def comma_list(allowed: Collection[str] = (), fix: str = "") -> Callable[[str], List[str]]:

@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from capsnmt import resources
-from capsnmt.arguments import OneLineParser, add_mirrors, positive, run_command
+from capsnmt.arguments import OneLineParser, add_mirrors, check_mirrors, positive, run_command
 from capsnmt.errors import ConfigurationError, not_installed
 from capsnmt.files import check_output_folder
 
@@ -64,11 +64,7 @@ def _prepare(given: Sequence[str]) -> None:
     if options.local is not None and not options.local.is_dir():
         raise ConfigurationError(f"--local {options.local}: no such folder")
     check_output_folder(options.output, "--output")
-    if options.mirrors and (options.local is not None or options.offline):
-        raise ConfigurationError(
-            f"--mirror {options.mirrors[0]}: nothing is fetched with --local or --offline: "
-            f"leave one out"
-        )
+    check_mirrors(options.mirrors, options.local is None and not options.offline, "--local")
     # Imported here, because tokenisers and models take seconds that --help does not need.
     try:
         from capsnmt.corpora.console import say

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from capsnmt.corpora.binarise import fairseq_subsets
 from capsnmt.corpora.console import say
-from capsnmt.corpora.manifest import Manifest, Step, load
+from capsnmt.corpora.manifest import NAME, Manifest, Step, load
 from capsnmt.corpora.prepared import PreparedData
 from capsnmt.corpora.recipe import Recipe
 from capsnmt.corpora.sources import Store
@@ -73,9 +73,28 @@ def prepare(recipe: Recipe, folder: Path, options: Options) -> Path:
         if recipe.corpus.warning():
             say(f"WARNING: {recipe.corpus.warning()}")
         manifest = Manifest(folder, header, options.verify)
-        sources = _fetch(recipe, manifest, options)
-        run_steps(list(Preparation(recipe, folder, options.workers).steps(sources)), manifest)
+        preparation = Preparation(recipe, folder, options.workers)
+        steps = _complete_steps(preparation, manifest) if options.local is None else None
+        if steps is None:
+            steps = list(preparation.steps(_fetch(recipe, manifest, options)))
+        run_steps(steps, manifest)
     return PreparedData(folder).binarised
+
+
+def _complete_steps(preparation: Preparation, manifest: Manifest) -> list[Step] | None:
+    """Return the steps if all are complete with the sources on record; ``None`` otherwise.
+
+    **D**: data that is complete stays complete without its sources: the user need not repeat
+    ``--local``, and may delete the fetched files.
+    """
+    if not (manifest.folder / NAME).exists():
+        return None
+    names = manifest.recorded_inputs("raw")
+    sources = {name: manifest.folder / "sources" / name for name in names}
+    steps = list(preparation.steps(sources))
+    # they differ if an archive took the place of a plain file
+    same = [step.name for step in steps] == list(manifest.steps)
+    return steps if same and all(manifest.is_complete(step) for step in steps) else None
 
 
 def run_steps(steps: list[Step], manifest: Manifest) -> None:

@@ -134,8 +134,23 @@ class Manifest:
             remove(temporary_path(self.folder / NAME))
         self.checksums.save()
 
+    def recorded_inputs(self, name: str) -> Mapping[str, str]:
+        """Return the checksums of the inputs of a completed step; empty if it is not completed."""
+        return self.steps.get(name, {}).get("inputs", {})
+
     def _inputs(self, step: Step) -> dict[str, str]:
-        return {name: self.checksums.of(path) for name, path in sorted(step.inputs.items())}
+        """Return the checksum of each input of a step.
+
+        An input that is gone counts as unchanged: a source in a folder that the user does not give
+        again.
+        """
+        recorded = self.recorded_inputs(step.name)
+        return {
+            name: recorded[name]
+            if name in recorded and not path.exists()
+            else self.checksums.of(path)
+            for name, path in sorted(step.inputs.items())
+        }
 
     def _fingerprint(self, step: Step) -> str:
         # D: tool versions are recorded but do not count: an upgraded library must not change the

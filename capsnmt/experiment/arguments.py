@@ -5,12 +5,12 @@ from __future__ import annotations
 import argparse
 import re
 from pathlib import Path
-from typing import List, Sequence
+from typing import Any, List, Sequence
 
 from capsnmt.arguments import OneLineParser, add_mirrors, comma_list, positive, seed
 from capsnmt.errors import shown
 from capsnmt.evaluation.text import language
-from capsnmt.experiment.options import LaunchOptions
+from capsnmt.experiment.options import LaunchOptions, Sweep
 from capsnmt.sentences.probing.tasks import TASKS
 
 PARTITION = re.compile(r"[A-Za-z0-9_][\w.+-]*(,[A-Za-z0-9_][\w.+-]*)*", re.ASCII)
@@ -22,7 +22,22 @@ def parse(argv: Sequence[str]) -> LaunchOptions:
     Raises:
         ConfigurationError: a flag is unknown, or its value is wrong.
     """
-    return LaunchOptions(**vars(build_parser().parse_args(argv)))
+    return LaunchOptions(**vars(build_parser().parse_args(_joined(argv))))
+
+
+def _joined(argv: Sequence[str]) -> List[str]:
+    """Join ``--sweep`` and its value: argparse would take one that begins with dashes for a flag.
+
+    >>> _joined(["--sweep", "--layer-capsules=1,8", "--cpu"])
+    ['--sweep=--layer-capsules=1,8', '--cpu']
+    """
+    words: List[str] = []
+    for word in argv:
+        if words and words[-1] in ("--sweep", "--point") and "=" in word:
+            words[-1] += f"={word}"
+        else:
+            words.append(word)
+    return words
 
 
 def build_parser() -> OneLineParser:
@@ -52,9 +67,10 @@ def build_parser() -> OneLineParser:
         help="e.g. train.lr=0.003",
     )
     what.add_argument("--pair", type=_pair, metavar="SRC-TGT", help="languages, e.g. es-en")
+    add_sweep(what)
     what.add_argument("--max-update", type=positive, metavar="N", help="updates of the training")
     what.add_argument("--name", help="name of the row (default: of the configuration or --arch)")
-    what.add_argument("--baseline", metavar="ROW", help="test the significance against this row")
+    add_baseline(what)
     add_seeds(what)
     where = parser.add_argument_group("where")
     where.add_argument("--output", type=Path, metavar="DIR", help="default runs/DATASET")
@@ -88,16 +104,18 @@ def build_parser() -> OneLineParser:
 
 
 def without_submission(argv: Sequence[str]) -> List[str]:
-    """Return the flags without those that submit jobs: each job has its own row, task and seed.
+    """Return the flags without those that submit jobs or differ between them.
 
     >>> without_submission(["--slurm", "gpu", "--seeds", "1,2", "--config", "em", "--slurm=x"])
     ['--config', 'em']
     """
     submission = OneLineParser(add_help=False, allow_abbrev=False)
     add_axes(submission)
+    add_sweep(submission)
+    add_baseline(submission)
     add_seeds(submission)
     add_submission(submission)
-    return submission.parse_known_args(argv)[1]
+    return submission.parse_known_args(_joined(argv))[1]
 
 
 def add_axes(parser: argparse._ActionsContainer) -> None:
@@ -113,6 +131,32 @@ def add_axes(parser: argparse._ActionsContainer) -> None:
         type=comma_list(TASKS),
         metavar="TASK,TASK",
         help="probing tasks (default: all of the data)",
+    )
+
+
+def add_baseline(parser: argparse._ActionsContainer) -> None:
+    """Add ``--baseline``."""
+    parser.add_argument("--baseline", metavar="ROW", help="test the significance against this row")
+
+
+def add_sweep(parser: argparse._ActionsContainer) -> None:
+    """Add ``--sweep`` and ``--point``."""
+    sweeps = parser.add_mutually_exclusive_group()
+    sweeps.add_argument(
+        "--sweep",
+        action=_Once,
+        type=_sweep,
+        metavar="FLAG=V,V,...",
+        help="a row for each value of a flag of the mechanism, e.g. layer-capsules=1,8,64,512, and "
+        "a figure of BLEU over the values; the row of --baseline is not changed",
+    )
+    sweeps.add_argument(
+        "--point",
+        action=_Once,
+        type=_point,
+        dest="sweep",
+        metavar="FLAG=V",
+        help="only one value of such a sweep",
     )
 
 
@@ -141,6 +185,44 @@ def add_submission(parser: argparse._ActionsContainer) -> None:
     parser.add_argument(
         "--dry-run", action="store_true", help="print the plan, as a script, and run nothing"
     )
+
+
+class _Once(argparse.Action):
+    """Store a value; a second one is an error."""
+
+    def __call__(self, parser: Any, namespace: Any, values: Any, option_string: Any = None) -> None:
+        if getattr(namespace, self.dest) is not None:
+            raise argparse.ArgumentError(self, "is given twice: one flag can be swept at a time")
+        setattr(namespace, self.dest, values)
+
+
+def _sweep(text: str) -> Sweep:
+    sweep = _flag_values(text, "layer-capsules=1,8,64,512")
+    if len(sweep.values) == 1:
+        raise argparse.ArgumentTypeError(
+            f"{shown(text)}: has one value: give several, or one by --point"
+        )
+    if len(set(sweep.values)) < len(sweep.values):
+        raise argparse.ArgumentTypeError(f"{shown(text)}: a value is given twice")
+    return sweep
+
+
+def _point(text: str) -> Sweep:
+    sweep = _flag_values(text, "layer-capsules=8")
+    if len(sweep.values) > 1:
+        raise argparse.ArgumentTypeError(f"{shown(text)}: give one value, or several by --sweep")
+    return sweep
+
+
+def _flag_values(text: str, example: str) -> Sweep:
+    flag, _, values = text.partition("=")
+    flag = flag.strip().lstrip("-").replace("_", "-")
+    found = tuple(value.strip() for value in values.split(","))
+    if not flag or not all(found):
+        raise argparse.ArgumentTypeError(
+            f"{shown(text)}: give a flag and its values, for example {example}"
+        )
+    return Sweep(flag, found)
 
 
 def _seed(text: str) -> List[int]:

@@ -71,10 +71,19 @@ class ClassificationRun(Run):
 
     def prepare(self) -> Optional[Stage]:
         """Download, build or generate the files; ``None`` if the user provides them."""
+        recipe = SENTENCE_RECIPES.get(self.experiment["data.recipe"])
         if self.data_folder != self.data.folder or self.experiment["data.recipe"] is None:
+            return None
+        # Data that was built from the user's text needs the text no more.
+        if self.data.local is None and recipe and not recipe.takes_files and self.is_prepared:
             return None
         argv = sentence_data(self.experiment, self.data)
         return Stage("prepare", argv, outputs=(self.data.manifest,))
+
+    @property
+    def is_prepared(self) -> bool:
+        """Whether the data is complete."""
+        return self.data.manifest.is_file() and all(path.is_file() for path in self.data_files)
 
     def data_steps(self) -> List[str]:
         """What the preparation does, in short lines for the plan."""
@@ -90,7 +99,7 @@ class ClassificationRun(Run):
     def evaluation(self) -> List[Stage]:
         """All measures of the model, on validation and test."""
         argv = python(
-            "capsnmt.experiment.classify",
+            "capsnmt.experiment.evaluate_classifier",
             str(self.model),
             *("--data", str(self.data_folder), "--splits", "valid,test"),
             *("--json", str(self.folder.result), *self.cpu()),

@@ -18,7 +18,7 @@ from capsnmt.experiment.schema import (
     SCHEMA,
     check_paper,
 )
-from capsnmt.runs.records import SENTENCE_TASKS
+from capsnmt.runs.records import SENTENCE_TASKS, SweepPoint
 from capsnmt.settings import check, parse_yaml, read_yaml
 
 
@@ -28,12 +28,14 @@ class Experiment:
 
     ``settings`` are nested as in :data:`capsnmt.experiment.schema.SCHEMA`; ``origin`` is the file
     or flag that set each leaf. ``paper`` holds what papers print about exactly this row, by paper.
+    ``point`` is the point of a sweep, if the row belongs to one.
     """
 
     row: str
     settings: Dict[str, Any] = field(default_factory=dict)
     origin: Dict[str, str] = field(default_factory=dict)
     paper: Dict[str, Dict[str, Any]] = field(default_factory=dict)
+    point: Optional[SweepPoint] = None
 
     def __getitem__(self, key: str) -> Any:
         """Return the value of a dotted key, or ``None`` if it is not set."""

@@ -30,6 +30,7 @@ def describe(run: Run, vocabulary: Mapping[str, str]) -> Description:
         data=str(run.data_folder),
         vocabulary=dict(vocabulary),
         baseline=run.baseline,
+        sweep=run.experiment.point,
         device=str(run.device),
         device_name=torch.cuda.get_device_name(0)
         if run.device.gpus

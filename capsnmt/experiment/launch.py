@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+import shlex
 from pathlib import Path
 from typing import Dict, List, Optional, Sequence
 
-from capsnmt.errors import ConfigurationError
-from capsnmt.experiment import plan, slurm
+from capsnmt.arguments import check_mirrors
+from capsnmt.errors import ConfigurationError, ExecutionError
+from capsnmt.experiment import plan, process, slurm
 from capsnmt.experiment.classification import ClassificationRun
 from capsnmt.experiment.config import (
     Experiment,
@@ -22,7 +24,8 @@ from capsnmt.experiment.execution import execute, prepare
 from capsnmt.experiment.options import LaunchOptions
 from capsnmt.experiment.precision import check_precision
 from capsnmt.experiment.progress import say
-from capsnmt.experiment.run import Run, RunData
+from capsnmt.experiment.run import Run, RunData, environment
+from capsnmt.experiment.sweep import check_settings, report_command, swept
 from capsnmt.experiment.translation import TranslationRun
 from capsnmt.files import check_output_folder, locked
 from capsnmt.runs.folder import RunFolder
@@ -52,14 +55,17 @@ def launch(options: LaunchOptions, argv: Sequence[str]) -> None:
     device = choose_device(options.cpu, gpus, options.threads, options.nodes, check=here)
     runs = make_runs(options, device)
     check_places(options, runs)
+    report = report_command(runs, options.sweep)
     for run in _one_of_each_row(runs):
-        run.check_settings()
+        check_settings(run)
         if here:
             check_precision(run.experiment, device)
     if options.dry_run:
         for run in runs:
             submission = partition is not None and slurm.submission(run, argv, partition)
             print(submission or plan.script(run), end="")
+        if report:
+            print(plan.last_step("draw the sweep", report, waits=submits), end="")
         return
     for number, run in enumerate(runs):
         earlier = [each.folder for each in runs[:number]]
@@ -67,11 +73,15 @@ def launch(options: LaunchOptions, argv: Sequence[str]) -> None:
         run.check_folders(earlier, bool(waits))
     if partition is not None:
         submit(runs, argv, partition)
+        if report:
+            say(f"when these jobs are finished: {shlex.join(report)}")
         return
     for run in runs:
         execute(run)
     for folder in {run.folder.row: run.folder for run in runs}.values():
         report_means(folder)
+    if report:
+        draw(report, device)
 
 
 def check_places(options: LaunchOptions, runs: Sequence[Run]) -> None:
@@ -79,8 +89,9 @@ def check_places(options: LaunchOptions, runs: Sequence[Run]) -> None:
 
     Raises:
         ConfigurationError: a name cannot be that of a folder, ``--data`` or ``--baseline`` does not
-            exist, or a folder to write is a file.
+            exist, ``--mirror`` has no effect, or a folder to write is a file.
     """
+    check_mirrors(options.mirrors, options.data is None and not options.offline, "--data")
     for flag, path in (("--output", options.output), ("--prepared", options.prepared)):
         if path is not None:
             check_output_folder(path, flag)
@@ -121,13 +132,28 @@ def report_means(folder: RunFolder) -> None:
         say(f"  {line}")
 
 
+def draw(command: Sequence[str], device: Device) -> None:
+    """Run the command that draws a sweep.
+
+    Raises:
+        ExecutionError: it failed; the runs are complete.
+    """
+    say("-- draw the sweep")
+    status = process.run(command, environment(device), lambda line: print(line, end="", flush=True))
+    if status:
+        raise ExecutionError(
+            f"the sweep is complete, but its figure failed with exit status {status}: fix the "
+            f"cause and run the same command again"
+        )
+
+
 def make_runs(options: LaunchOptions, device: Device) -> List[Run]:
     """Return the runs of a launch, seed by seed, so that an interrupted launch has complete seeds.
 
     Raises:
         ConfigurationError: a configuration does not exist, is wrong or incomplete.
     """
-    experiments = [configure(options, row) for row in rows(options)]
+    experiments = [each for row in rows(options) for each in configure_sweep(options, row)]
     return [
         make_run(options, experiment, device, seed, task)
         for seed in options.seeds
@@ -209,6 +235,21 @@ def configure(options: LaunchOptions, row: Optional[str]) -> Experiment:
         experiment.put("train.max-update", options.max_update, "--max-update")
     require_complete(experiment)
     return experiment
+
+
+def configure_sweep(options: LaunchOptions, row: Optional[str]) -> List[Experiment]:
+    """Return the configurations of a row: one for each value of a sweep, or only its own.
+
+    With several rows, a sweep does not change the baseline.
+
+    Raises:
+        ConfigurationError: as :func:`configure` and :func:`.sweep.swept`.
+    """
+    experiment = configure(options, row)
+    unchanged = options.rows is not None and row == options.baseline
+    if options.sweep is None or unchanged:
+        return [experiment]
+    return swept(experiment, options.sweep)
 
 
 def tasks_of(experiment: Experiment, wanted: Optional[Sequence[str]]) -> List[Optional[str]]:

@@ -4,7 +4,25 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Optional, Sequence
+from typing import Optional, Sequence, Tuple
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """A flag of fairseq-train and its values, as they are typed.
+
+    Attributes:
+        flag: the flag, without dashes.
+        values: its values; only one for a point of a sweep.
+    """
+
+    flag: str
+    values: Tuple[str, ...]
+
+    @property
+    def origin(self) -> str:
+        """The launcher's flag that gives it."""
+        return "--sweep" if len(self.values) > 1 else "--point"
 
 
 @dataclass(frozen=True)
@@ -19,6 +37,7 @@ class LaunchOptions:
         arch: the architecture, instead of that of the configuration.
         assignments: texts ``KEY=VALUE`` that override the configuration.
         pair: source and target language.
+        sweep: a flag and its values, each a row.
         max_update: the updates of the training.
         name: the name of the row.
         baseline: the row to test the significance against.
@@ -44,6 +63,7 @@ class LaunchOptions:
     arch: Optional[str] = None
     assignments: Sequence[str] = ()
     pair: Optional[Sequence[str]] = None
+    sweep: Optional[Sweep] = None
     max_update: Optional[int] = None
     name: Optional[str] = None
     baseline: Optional[str] = None

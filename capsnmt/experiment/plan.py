@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 import textwrap
-from typing import Dict, List
+from typing import Dict, List, Sequence
 
 from capsnmt.experiment.run import Run, environment
 
@@ -25,6 +25,22 @@ def script(run: Run) -> str:
         lines += data_steps(run) if stage.name == "prepare" else []
         lines.append(stage.shell())
     return "\n".join(lines) + "\n"
+
+
+def last_step(name: str, command: Sequence[str], waits: bool) -> str:
+    """Return the step that follows all runs of a launch, as the end of a script.
+
+    Args:
+        name: what it does.
+        command: its command.
+        waits: whether the runs are jobs, so that the user starts it when they are finished.
+    """
+    line = shlex.join(command)
+    return (
+        f"\n# {name}, when the jobs are finished\n#   {line}\n"
+        if waits
+        else f"\n# {name}\n{line}\n"
+    )
 
 
 def header(run: Run) -> List[str]:

@@ -29,8 +29,8 @@ def job_script(run: Run, argv: Sequence[str], partition: str) -> str:
         argv: the flags of the launcher.
         partition: where to run; empty for the cluster's default.
     """
-    device = run.device
-    name = "-".join([run.experiment.row, *([run.task] if run.task else []), str(run.seed)])
+    device, experiment, point = run.device, run.experiment, run.experiment.point
+    name = "-".join([experiment.row, *([run.task] if run.task else []), str(run.seed)])
     # In the name of a log, % begins a pattern.
     folder = RunFolder(Path(str(run.folder.path.resolve()).replace("%", "%%")))
     log = folder.job_log("%j")
@@ -50,11 +50,15 @@ def job_script(run: Run, argv: Sequence[str], partition: str) -> str:
     ]
     # Without --gpus the job would use a GPU or the CPU, depending on what its node has.
     gpu = ["--gpus", "1"] if device.gpus == 1 and not {"--gpus"} & _names(argv) else []
-    which = ["--config", f"{run.experiment['dataset']}/{run.experiment.row}"]
+    row = experiment.row if point is None else point.row
+    which = ["--config", f"{experiment['dataset']}/{row}"]
     arguments = [
         *without_submission(argv),
         *(which if {"--rows"} & _names(argv) else []),
         *(["--tasks", run.task] if run.task else []),
+        *([] if point is None else ["--point", f"{point.flag}={point.label}"]),
+        # With --rows, the baseline is not compared with itself.
+        *(["--baseline", run.baseline] if run.baseline else []),
         *gpu,
         *("--seed", str(run.seed), "--requeue"),
     ]

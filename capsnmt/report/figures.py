@@ -1,4 +1,4 @@
-"""The figures of a report: learning curves, BLEU by source length, accuracy by operators."""
+"""The figures of a report: learning curves, and scores by source length, flag or operators."""
 
 from __future__ import annotations
 
@@ -18,9 +18,14 @@ COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#8
 MARKERS = "osD^vPX"
 # above this multiple of the lowest loss a curve only shows the initialisation
 TALLEST = 2.5
-BAR_DISTANCE = 0.12  # between the error bars of two systems, in operators
+BAR_DISTANCE = 0.12  # between the error bars of two systems, in the distance of two ticks
 # stands for the page's text colour; no line has this colour
 INK = "#010203"
+# Each kind of file -> its metadata: without dates and versions, so that the bytes stay the same.
+METADATA: Dict[str, Dict[str, None]] = {
+    "png": {"Software": None},
+    "svg": {"Date": None, "Creator": None},
+}
 SETTINGS: Dict[Any, Any] = {
     "svg.fonttype": "none",
     "svg.hashsalt": "capsnmt",  # so that the same runs give the same bytes
@@ -52,9 +57,15 @@ def figure_of(height: float) -> Any:
     return figure
 
 
-def save(figure: Any, path: Path) -> None:
-    """Write a figure as a PNG on white. The same figure gives the same bytes."""
-    figure.savefig(path, format="png", facecolor="white", metadata={"Software": None})
+def save(figure: Any, path: Path, kind: str = "png") -> None:
+    """Write a figure on white. The same figure gives the same bytes.
+
+    Args:
+        figure: the figure.
+        path: where.
+        kind: a key of :data:`METADATA`.
+    """
+    figure.savefig(path, format=kind, facecolor="white", metadata=METADATA[kind])
 
 
 def svg(figure: Any, name: str) -> str:
@@ -65,7 +76,7 @@ def svg(figure: Any, name: str) -> str:
         name: prefix of every identifier, which must be unique in a page.
     """
     content = io.StringIO()
-    figure.savefig(content, format="svg", metadata={"Date": None, "Creator": None})
+    figure.savefig(content, format="svg", metadata=METADATA["svg"])
     text = content.getvalue()
     text = text[text.index("<svg ") :].replace(INK, "currentColor")
     # the page sets its size, and a screen reader reads the figure's label
@@ -198,6 +209,58 @@ def accuracy_by_operators(
     axes.set_xticks(sorted({operators for found in accuracy.values() for operators in found}))
     axes.set_xlabel("operators in the longer sentence")
     axes.set_ylabel("test accuracy, percent")
+    _finish(axes)
+    return figure
+
+
+def bleu_by_value(
+    flag: str,
+    labels: Sequence[str],
+    bleu: Mapping[str, Mapping[str, Spread]],
+    baselines: Mapping[str, Spread],
+) -> Any:
+    """Draw BLEU over the values of a flag, one line for each row, with every seed.
+
+    **D**: the values are evenly spaced: 1, 8, 64 and 512 are four settings, not a scale.
+
+    Args:
+        flag: the label of the axis.
+        labels: the values.
+        bleu: name of each row -> label of a value -> BLEU over seeds.
+        baselines: name of each baseline -> BLEU over seeds, a horizontal line.
+
+    Raises:
+        ConfigurationError: matplotlib is not installed.
+    """
+    figure = figure_of(3.6)
+    axes = figure.add_subplot()
+    for place, (name, found) in enumerate(bleu.items()):
+        colour = COLOURS[place % len(COLOURS)]
+        # side by side, so that the bars of one row do not hide another's
+        shift = BAR_DISTANCE * (place - (len(bleu) - 1) / 2)
+        places = [labels.index(label) + shift for label in found]
+        axes.errorbar(
+            places,
+            [each.mean for each in found.values()],
+            yerr=[each.std or 0 for each in found.values()],
+            color=colour,
+            marker=MARKERS[place % len(MARKERS)],
+            markersize=6,
+            capsize=3,
+            label=name,
+        )
+        for x, each in zip(places, found.values()):
+            if len(each.values) > 1:
+                axes.plot([x] * len(each.values), each.values, ".", color=colour, markersize=4)
+    for number, (name, each) in enumerate(baselines.items()):
+        style = ("--", ":", "-.")[number % 3]
+        axes.axhline(each.mean, color=INK, linestyle=style, label=name)
+        if each.std:
+            axes.axhspan(each.mean - each.std, each.mean + each.std, color=INK, alpha=0.1)
+    axes.set_xlim(-0.5, len(labels) - 0.5)
+    axes.set_xticks(range(len(labels)), labels)
+    axes.set_xlabel(flag)
+    axes.set_ylabel("BLEU")
     _finish(axes)
     return figure
 

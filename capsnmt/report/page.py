@@ -11,7 +11,7 @@ from typing import Any, Callable, Dict, List, Mapping, Sequence
 from capsnmt.files import temporary_path
 from capsnmt.report import html, markdown
 from capsnmt.report.elements import Element, Report
-from capsnmt.report.figures import drawing, save, svg
+from capsnmt.report.figures import METADATA, drawing, save, svg
 
 HTML, MARKDOWN = "report.html", "report.md"
 
@@ -25,16 +25,18 @@ class Part:
         summary: what a reader must know before the first table.
         sections: heading -> elements.
         figures: name of each figure -> function that draws it.
+        tables: name of each CSV file -> its content.
     """
 
     title: str
     summary: Sequence[Element]
     sections: Mapping[str, Sequence[Element]]
     figures: Mapping[str, Callable[[], Any]] = field(default_factory=dict)
+    tables: Mapping[str, str] = field(default_factory=dict)
 
 
 def write_page(parts: Sequence[Part], output: Path, title: str = "") -> Path:
-    """Write the page as HTML, and as Markdown with its figures.
+    """Write the page as HTML, and as Markdown with its figures as PNG and SVG.
 
     Every file is written under a temporary name and renamed at the end, the pages last.
 
@@ -61,24 +63,27 @@ def write_page(parts: Sequence[Part], output: Path, title: str = "") -> Path:
     with drawing():
         figures = {name: draw() for part in parts for name, draw in part.figures.items()}
         pictures = {name: svg(figure, name) for name, figure in figures.items()}
-        pages = {
+        texts = {
+            **{name: table for part in parts for name, table in part.tables.items()},
             HTML: html.render(report, pictures),
             MARKDOWN: markdown.render(report),
         }
         output.mkdir(parents=True, exist_ok=True)
-        _write_all(output, figures, pages)
+        _write_all(output, figures, texts)
     return output / HTML
 
 
-def _write_all(output: Path, figures: Dict[str, Any], pages: Dict[str, str]) -> None:
+def _write_all(output: Path, figures: Dict[str, Any], texts: Dict[str, str]) -> None:
     """Write all files under temporary names, then rename them."""
+    drawn = {output / f"{name}.{kind}": (name, kind) for name in figures for kind in METADATA}
     with ExitStack() as stack:
-        paths = [output / f"{name}.png" for name in figures] + [output / name for name in pages]
+        paths = [*drawn, *(output / name for name in texts)]
         for path in paths:
             stack.callback(temporary_path(path).unlink, missing_ok=True)
-        for path, figure in zip(paths, figures.values()):
-            save(figure, temporary_path(path))
-        for path, content in zip(paths[len(figures) :], pages.values()):
-            temporary_path(path).write_text(content, encoding="utf-8", errors="replace")
+        for path, (name, kind) in drawn.items():
+            save(figures[name], temporary_path(path), kind)
+        for name, content in texts.items():
+            path = temporary_path(output / name)
+            path.write_text(content, encoding="utf-8", errors="replace")
         for path in paths:
             os.replace(temporary_path(path), path)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from typing import Dict, List, Sequence
+from typing import Any, Callable, Dict, List, Sequence
 
 from capsnmt.corpora.prepared import PreparedData
 from capsnmt.report.elements import Element
@@ -15,8 +15,10 @@ from capsnmt.report.record_sections import commands, data, versions
 from capsnmt.report.result_section import caveats, comparisons, results
 from capsnmt.report.sample_section import samples
 from capsnmt.report.score_section import scores
+from capsnmt.report.sweep_section import sweep_elements, sweep_figures, sweep_table, table_name
 from capsnmt.report.training_section import CURVES, training
 from capsnmt.report.translated_set import read_translated_set
+from capsnmt.runs.sweeps import find_sweeps
 from capsnmt.runs.systems import group
 from capsnmt.runs.translation import FinishedTranslation, distinct_names
 
@@ -32,18 +34,22 @@ def translation(runs: Sequence[FinishedTranslation], sample_count: int = 20) -> 
         ConfigurationError: a file of a run is missing or damaged.
     """
     systems = group(runs)
-    description = runs[0].description
-    test_sets = [read_translated_set(systems, name) for name in runs[0].scores]
+    description, scored = runs[0].description, list(runs[0].scores)
+    sweeps = find_sweeps(runs)
+    test_sets = [read_translated_set(systems, name) for name in scored]
     by_length = {test_set.name: test_set.by_length() for test_set in test_sets}
     names, run_names = [system.name for system in systems], distinct_names(runs)
     sections: Dict[str, List[Element]] = {
         "Results": [*results(systems), *comparisons(runs, run_names)],
-        "Scores": [element for name in runs[0].scores for element in scores(runs, run_names, name)],
+        "Sweeps": [element for each in sweeps for element in sweep_elements(each, scored)],
+        "Scores": [element for name in scored for element in scores(runs, run_names, name)],
         "Training": list(training(runs, run_names)),
         "Length of the source": [
             element for name, found in by_length.items() for element in lengths(name, names, found)
         ],
     }
+    if not sweeps:
+        del sections["Sweeps"]
     for test_set in test_sets if sample_count else ():
         heading = f"Sample translations of {test_set.name}"
         sections[heading] = list(samples(test_set, names, sample_count))
@@ -52,11 +58,14 @@ def translation(runs: Sequence[FinishedTranslation], sample_count: int = 20) -> 
     sections["Commands"] = list(commands(runs, run_names))
     sections["Versions and machine"] = list(versions(runs, run_names, describe_machine()))
     curves = {system.name: [run.curve for run in system.runs] for system in systems}
-    figures = {CURVES: functools.partial(learning_curves, curves)}
+    figures: Dict[str, Callable[[], Any]] = {CURVES: functools.partial(learning_curves, curves)}
     for name, found in by_length.items():
         figures[figure_name(name)] = functools.partial(
             bleu_by_length, dict(zip(names, found.bleu)), found.lengths
         )
+    for each in sweeps:
+        figures.update(sweep_figures(each, scored))
+    tables = {table_name(each): sweep_table(each, scored) for each in sweeps}
     source, target = description.languages
     title = f"{description.dataset or 'Experiment'}, {source} to {target}"
-    return Part(title, list(caveats(runs)), sections, figures)
+    return Part(title, list(caveats(runs)), sections, figures, tables)

@@ -11,6 +11,7 @@ A run is one training with one seed and its evaluation. Its folder is
   :func:`~capsnmt.runs.translation.load_translation` and
   :func:`~capsnmt.runs.classification.load_classifier` read them, and check that they are complete.
 - :func:`~capsnmt.runs.systems.group`: the runs of a row as one system, with means over seeds.
+- :func:`~capsnmt.runs.sweeps.find_sweeps`: the runs of a sweep as curves over the values of a flag.
 - :func:`~capsnmt.runs.summary.summarise`: ``summary.json``, the means over the seeds of a row.
 - :func:`~capsnmt.runs.learning_curve.read_learning_curve`: the losses in ``train.log``.
 

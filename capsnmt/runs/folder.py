@@ -9,8 +9,9 @@ from typing import Dict, Iterable, Optional
 from capsnmt.checksums import Checksums
 from capsnmt.evaluation.document import Evaluation, from_json
 from capsnmt.files import read_json, read_json_object, write_json
+from capsnmt.runs.json_objects import RecordError
 from capsnmt.runs.learning_curve import LearningCurve, read_learning_curve
-from capsnmt.runs.records import ClassifierResult, Description, RecordError
+from capsnmt.runs.records import ClassifierResult, Description
 
 
 @dataclass(frozen=True)

@@ -2,24 +2,60 @@
 
 from __future__ import annotations
 
-from dataclasses import MISSING, asdict, dataclass, field
-from typing import Any, Dict, Mapping, Optional, Sequence, Tuple
+from dataclasses import asdict, dataclass, field
+from typing import Any, Dict, Mapping, Optional, Sequence, Tuple, Union
 
-from capsnmt.errors import ConfigurationError
 from capsnmt.evaluation.seeds import Spread
+from capsnmt.files import check_file_name
+from capsnmt.runs.json_objects import RecordError, json_key, known_fields, whole_number
 
 # The values of train.task (and, in older runs, of dataset) that train a sentence classifier.
 SENTENCE_TASKS = ("probing", "logical_inference")
+SweepValue = Union[bool, int, float, str]
 
 
-class RecordError(ConfigurationError):
-    """A record lacks a key, or a value has the wrong type."""
+@dataclass(frozen=True)
+class SweepPoint:
+    """One value of a sweep, which launches a row with several values of one flag.
 
-    def __init__(self, source: object, missing: object) -> None:
-        super().__init__(
-            f"{source}: lacks {missing}: it was not written by this launcher; delete the file and "
-            f"run the launcher's command again"
-        )
+    Attributes:
+        row: the row that is swept.
+        flag: the flag of fairseq-train, without dashes.
+        value: its value.
+    """
+
+    row: str
+    flag: str
+    value: SweepValue
+
+    @property
+    def label(self) -> str:
+        """The value as text."""
+        return str(self.value).lower() if isinstance(self.value, bool) else str(self.value)
+
+    @property
+    def name(self) -> str:
+        """The name of the row with this value.
+
+        >>> SweepPoint("em_routing", "head-capsules", 8).name
+        'em_routing_head-capsules-8'
+        """
+        return f"{self.row}_{self.flag}-{self.label}"
+
+    @classmethod
+    def from_json(cls, value: Any, source: object) -> SweepPoint:
+        """Read the content of ``sweep`` in ``config.json``.
+
+        Raises:
+            ConfigurationError: a key is missing, or a value is not allowed.
+        """
+        known = known_fields(cls, value, source)
+        if not isinstance(known["row"], str) or not isinstance(known["flag"], str):
+            raise RecordError(source, "a text as row and flag of sweep")
+        if not isinstance(known["value"], (bool, int, float, str)):
+            raise RecordError(source, "a value of sweep")
+        check_file_name(known["flag"], f"{source}: sweep.flag")  # part of the names of figures
+        return cls(**known)
 
 
 @dataclass(frozen=True)
@@ -34,6 +70,7 @@ class Description:
         data: the folder of the prepared data.
         vocabulary: checksums of the files that identify the training data.
         baseline: the row that this run was tested against.
+        sweep: the point of a sweep, if the run belongs to one.
         device, device_name, threads: the device of the training.
         command: the command line of the launcher.
         versions: package -> version.
@@ -46,6 +83,7 @@ class Description:
     data: Optional[str] = None
     vocabulary: Mapping[str, str] = field(default_factory=dict)
     baseline: Optional[str] = None
+    sweep: Optional[SweepPoint] = None
     device: Optional[str] = None
     device_name: Optional[str] = None
     threads: Optional[int] = None
@@ -97,7 +135,8 @@ class Description:
 
     def to_json(self) -> Dict[str, Any]:
         """The content of ``config.json``."""
-        return {_key(name): value for name, value in vars(self).items()}
+        sweep = None if self.sweep is None else vars(self.sweep)
+        return {json_key(name): value for name, value in {**vars(self), "sweep": sweep}.items()}
 
     @classmethod
     def from_json(cls, value: Any, source: object) -> Description:
@@ -110,8 +149,8 @@ class Description:
         Raises:
             RecordError: a key is missing or a value has the wrong type.
         """
-        known = _known(cls, value, source)
-        known["row"], known["seed"] = str(known["row"]), _integer(known["seed"], "seed", source)
+        known = known_fields(cls, value, source)
+        known["row"], known["seed"] = str(known["row"]), whole_number(known["seed"], "seed", source)
         for name in ("settings", "vocabulary", "versions"):
             if not isinstance(known.get(name) or {}, dict):
                 raise RecordError(source, name)
@@ -119,6 +158,8 @@ class Description:
         for name in ("task", "data", "baseline", "device"):
             if not isinstance(known.get(name), (str, type(None))):
                 raise RecordError(source, f"a text as {name}")
+        if known.get("sweep") is not None:
+            known["sweep"] = SweepPoint.from_json(known["sweep"], source)
         return cls(**known)
 
 
@@ -161,9 +202,9 @@ class Measures:
         Raises:
             RecordError: a key is missing or a value has the wrong type.
         """
-        known = _known(cls, value, source)
+        known = known_fields(cls, value, source)
         buckets = {
-            _integer(name, "by_bucket", source): Bucket(**_known(Bucket, bucket, source))
+            whole_number(name, "by_bucket", source): Bucket(**known_fields(Bucket, bucket, source))
             for name, bucket in known.get("by_bucket", {}).items()
         }
         return cls(**{**known, "by_bucket": buckets})
@@ -204,7 +245,7 @@ class ClassifierResult:
         Raises:
             RecordError: a key or the test split is missing, or a value has the wrong type.
         """
-        known = _known(cls, value, source)
+        known = known_fields(cls, value, source)
         if not isinstance(known["splits"], dict) or "test" not in known["splits"]:
             raise RecordError(source, "the split 'test'")
         splits = {
@@ -249,28 +290,4 @@ class Summary:
 
     def to_json(self) -> Dict[str, Any]:
         """The content of ``summary.json``."""
-        return {_key(name): value for name, value in asdict(self).items()}
-
-
-def _key(name: str) -> str:
-    return name.replace("_", "-")
-
-
-def _known(record: Any, value: Any, source: object) -> Dict[str, Any]:
-    """Return the fields of a dataclass that a JSON object has, by their names."""
-    if not isinstance(value, dict):
-        raise RecordError(source, "a JSON object")
-    fields = record.__dataclass_fields__
-    found = {name: value[key] for name in fields for key in (name, _key(name)) if key in value}
-    for name, each in fields.items():
-        required = each.default is MISSING and each.default_factory is MISSING
-        if required and name not in found:
-            raise RecordError(source, repr(name))
-    return found
-
-
-def _integer(value: Any, name: str, source: object) -> int:
-    try:
-        return int(value)
-    except (TypeError, ValueError, OverflowError):
-        raise RecordError(source, f"a whole number as {name}") from None
+        return {json_key(name): value for name, value in asdict(self).items()}

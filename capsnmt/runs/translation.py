@@ -10,8 +10,8 @@ from capsnmt.errors import ConfigurationError
 from capsnmt.evaluation.document import Evaluation, OutputScores
 from capsnmt.runs.finished import FinishedRun, require_finished
 from capsnmt.runs.folder import RunFolder
+from capsnmt.runs.json_objects import RecordError
 from capsnmt.runs.learning_curve import LearningCurve
-from capsnmt.runs.records import RecordError
 
 LOG_INTERVAL = 100  # fairseq's default
 # Entries of fairseq's model state that are not learned.

@@ -76,6 +76,28 @@ def test_a_complete_preparation_is_not_changed(prepared, run):
     assert after == before
 
 
+def test_a_complete_preparation_needs_its_sources_no_more(prepared, run, corpus):
+    folder, (recipe, *_) = prepared
+    before = {path: path.stat().st_mtime_ns for path in folder.rglob("*") if path.name != ".lock"}
+    status, printed = run(recipe, "--output", folder, "--offline")
+    assert status == 0, printed
+    assert printed.count("complete, skipped") == STEPS
+    after = {path: path.stat().st_mtime_ns for path in folder.rglob("*") if path.name != ".lock"}
+    assert after == before
+    # another text in the user's folder is noticed, and a damaged file needs the sources
+    (corpus / "test.en").write_text("Other .\n" * 4, encoding="utf-8")
+    assert (
+        "complete, skipped"
+        not in run(recipe, "--data", corpus, "--output", folder)[1]
+        .split("tokenise test.en")[1]
+        .split("[")[0]
+    )
+    (folder / "raw" / "test.en").unlink()
+    status, printed = run(recipe, "--output", folder, "--offline")
+    assert status == 2
+    assert "is missing: run once without --offline" in printed
+
+
 def test_a_file_is_read_again_only_if_it_has_changed(prepared, run, monkeypatch):
     folder, arguments = prepared
     read = []

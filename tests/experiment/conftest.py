@@ -1,11 +1,12 @@
-"""The prepared data that the launcher's tests train on."""
+"""The prepared data that the launcher's tests train on, and stand-ins for SLURM's commands."""
 
 from __future__ import annotations
 
+import os
 import random
 import signal
 from pathlib import Path
-from typing import Callable, Iterator
+from typing import Callable, Iterator, List
 
 import pytest
 from fairseq import options
@@ -16,6 +17,12 @@ from capsnmt.experiment.preemption import ASKING
 WORDS = ["alpha", "beta", "gamma", "delta", "epsilon", "zeta"]
 # In the even data every sentence has six words and its end: all of it is one update, cut evenly.
 EVEN_TOKENS = 400 * 7
+# Each command records its arguments; its answer is in a file of its name.
+COMMAND = """#!/bin/sh
+echo "$0 $*" >>"${0%/*}/called"
+cat "${0%/*}/$(basename "$0").answer" 2>/dev/null
+test ! -e "${0%/*}/$(basename "$0").fails" || { cat "${0%/*}/$(basename "$0").fails" >&2; exit 1; }
+"""
 
 
 @pytest.fixture(autouse=True)
@@ -57,3 +64,31 @@ def _prepare(folder: Path, length: Callable[[random.Random], int]) -> Path:
     preprocess.main(parser.parse_args([*arguments, "--destdir", str(folder / "bin")]))
     (folder / "manifest.json").write_text('{"subsets": {"news": "test"}}', encoding="utf-8")
     return folder
+
+
+class Cluster:
+    """Commands that stand in for those of SLURM."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        folder.mkdir()
+        for name in ("sbatch", "squeue", "scontrol"):
+            (folder / name).write_text(COMMAND, encoding="utf-8")
+            (folder / name).chmod(0o755)
+
+    def answers(self, command: str, answer: str, kind: str = "answer") -> None:
+        (self.folder / f"{command}.{kind}").write_text(answer + "\n", encoding="utf-8")
+
+    def called(self, command: str) -> List[str]:
+        path = self.folder / "called"
+        lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
+        return [line.partition(" ")[2] for line in lines if f"/{command} " in line]
+
+
+@pytest.fixture
+def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Cluster:
+    cluster = Cluster(tmp_path / "bin")
+    monkeypatch.setenv("PATH", f"{cluster.folder}:{os.environ['PATH']}")
+    cluster.answers("sbatch", "7")
+    cluster.answers("squeue", "")
+    return cluster

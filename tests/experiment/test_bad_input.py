@@ -92,6 +92,8 @@ def test_bad_input_is_reported_in_one_line_and_leaves_nothing(
         (["--prepared", f"{__file__}/data"], ["--prepared", "is a file: give a folder"]),
         (["--mirror", "/folder"], ["--mirror", "'/folder'", "https:// URL"]),
         (["--mirror", "http://"], ["--mirror", "'http://'"]),
+        (["--mirror", "http://a", "--data", "."], ["--mirror http://a", "--data or --offline"]),
+        (["--mirror", "http://a", "--offline"], ["--mirror http://a", "leave one out"]),
         (["--slurm", "a b"], ["--slurm", "'a b' is not a partition"]),
         (["--slurm", "a;b"], ["--slurm", "'a;b' is not a partition"]),
         (["--pair", "en-en"], ["--pair", "'en-en'", "two languages"]),

@@ -95,7 +95,7 @@ def test_every_row_task_and_seed_is_trained_and_evaluated_seed_by_seed_and_then_
     # only what was lost is made again
     (project / "runs/em/WC/seed-2/results.json").unlink()
     assert main([*GIVEN, "--seeds", "1,2"]) == 0
-    assert [command[2] for command in commands[16:]] == ["capsnmt.experiment.classify"]
+    assert [command[2] for command in commands[16:]] == ["capsnmt.experiment.evaluate_classifier"]
 
 
 def test_a_training_by_epochs_is_complete_when_it_is_recorded(
@@ -116,7 +116,7 @@ def test_a_finished_training_without_a_record_makes_no_further_update(
 ) -> None:
     save(RunFolder(project / "runs/baseline/WC/seed-1").checkpoints)
     assert main([*GIVEN, "--rows", "baseline", "--tasks", "WC"]) == 0
-    assert [command[2] for command in commands] == ["capsnmt.experiment.classify"]
+    assert [command[2] for command in commands] == ["capsnmt.experiment.evaluate_classifier"]
 
 
 def test_other_settings_in_a_folder_that_has_a_run_are_refused(
@@ -218,19 +218,10 @@ def prepare_commands(capsys: pytest.CaptureFixture, *flags: str) -> List[str]:
 def test_each_data_set_is_downloaded_built_generated_or_given(
     capsys: pytest.CaptureFixture, tmp_path: Path
 ) -> None:
-    senteval = [
-        "--dataset",
-        "probing_li2019",
-        "--tasks",
-        "WC",
-        "--offline",
-        "--mirror",
-        "http://l/",
-    ]
-    assert prepare_commands(capsys, *senteval) == [
-        *("capsnmt.sentences.probing.download", "--output", "runs/probing_li2019/data"),
-        *("--mirror", "http://l/", "--offline"),
-    ]
+    senteval = ["--dataset", "probing_li2019", "--tasks", "WC"]
+    for given in (["--mirror", "http://l/"], ["--offline"]):
+        download = ["capsnmt.sentences.probing.download", "--output", "runs/probing_li2019/data"]
+        assert prepare_commands(capsys, *senteval, *given) == [*download, *given]
     assert not prepare_commands(capsys, *senteval, "--data", str(tmp_path))
     built = prepare_commands(capsys, "--dataset", "probing_multi30k", "--data", __file__)
     assert built[:4] == [
@@ -246,6 +237,18 @@ def test_each_data_set_is_downloaded_built_generated_or_given(
         found = prepare_commands(capsys, "--dataset", dataset)
         assert found == [*generated, f"runs/{dataset}/data"]
         assert not prepare_commands(capsys, "--dataset", dataset, "--data", str(tmp_path))
+
+
+def test_data_that_was_built_from_a_text_needs_the_text_no_more(
+    capsys: pytest.CaptureFixture, tmp_path: Path
+) -> None:
+    given = ["--dataset", "probing_multi30k", "--tasks", "WC", "--prepared", str(tmp_path)]
+    assert main([*given, "--cpu", "--dry-run"]) == 2
+    assert "give --data FILE" in capsys.readouterr().err
+    for name in ("manifest.json", TASKS["WC"].file):
+        (tmp_path / name).write_text("{}", "utf-8")
+    assert prepare_commands(capsys, *given) == []
+    assert prepare_commands(capsys, *given, "--data", __file__)
 
 
 @pytest.mark.parametrize("dataset", DATASETS)

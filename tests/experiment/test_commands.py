@@ -97,18 +97,20 @@ def test_a_pair_sets_both_languages_everywhere(capsys):
 def test_where_the_corpus_comes_from_reaches_its_preparation(capsys, monkeypatch, tmp_path: Path):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "archives").mkdir()
-    plan = dry_run(
-        capsys,
-        *("--dataset", "wmt17_zh_en", "--cpu", "--data", "archives", "--offline"),
-        *("--mirror", "http://lab/a", "--mirror", "http://lab/b"),
-        *("--set", "data.corpora=news-commentary-v12"),
-    )
-    (command,) = [line for line in plan.splitlines() if " -m capsnmt.corpora " in line]
-    words = shlex.split(command)
-    assert words[words.index("--output") + 2 :] == [
-        *("--data", "archives", "--corpora", "news-commentary-v12"),
-        *("--mirror", "http://lab/a", "--mirror", "http://lab/b", "--offline"),
-    ]
+    corpora = ["--corpora", "news-commentary-v12"]
+    mirrors = ["--mirror", "http://lab/a", "--mirror", "http://lab/b"]
+    for given, expected in (
+        (["--data", "archives", "--offline"], ["--data", "archives", *corpora, "--offline"]),
+        (mirrors, [*corpora, *mirrors]),
+    ):
+        plan = dry_run(
+            capsys,
+            *("--dataset", "wmt17_zh_en", "--cpu", *given),
+            *("--set", "data.corpora=news-commentary-v12"),
+        )
+        (command,) = [line for line in plan.splitlines() if " -m capsnmt.corpora " in line]
+        words = shlex.split(command)
+        assert words[words.index("--output") + 2 :] == expected
 
 
 def test_each_seed_has_its_own_folder_and_seed(capsys):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
 from typing import List
 
@@ -12,41 +11,7 @@ import pytest
 from capsnmt.errors import ConfigurationError
 from capsnmt.experiment import slurm
 from capsnmt.experiment.cli import main
-
-# Each command records its arguments; its answer is in a file of its name.
-COMMAND = """#!/bin/sh
-echo "$0 $*" >>"${0%/*}/called"
-cat "${0%/*}/$(basename "$0").answer" 2>/dev/null
-test ! -e "${0%/*}/$(basename "$0").fails" || { cat "${0%/*}/$(basename "$0").fails" >&2; exit 1; }
-"""
-
-
-class Cluster:
-    """Commands that stand in for those of SLURM."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        folder.mkdir()
-        for name in ("sbatch", "squeue", "scontrol"):
-            (folder / name).write_text(COMMAND, encoding="utf-8")
-            (folder / name).chmod(0o755)
-
-    def answers(self, command: str, answer: str, kind: str = "answer") -> None:
-        (self.folder / f"{command}.{kind}").write_text(answer + "\n", encoding="utf-8")
-
-    def called(self, command: str) -> List[str]:
-        path = self.folder / "called"
-        lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
-        return [line.partition(" ")[2] for line in lines if f"/{command} " in line]
-
-
-@pytest.fixture
-def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Cluster:
-    cluster = Cluster(tmp_path / "bin")
-    monkeypatch.setenv("PATH", f"{cluster.folder}:{os.environ['PATH']}")
-    cluster.answers("sbatch", "7")
-    cluster.answers("squeue", "")
-    return cluster
+from tests.experiment.conftest import Cluster
 
 
 @pytest.fixture

@@ -27,7 +27,10 @@ from tests.report.finished_runs import (
     write_run,
 )
 
-FILES = ["bleu_by_length-test.png", "learning_curve.png", "report.html", "report.md"]
+FILES = [
+    *("bleu_by_length-test.png", "bleu_by_length-test.svg", "learning_curve.png"),
+    *("learning_curve.svg", "report.html", "report.md"),
+]
 
 
 def runs(output: Path) -> List[str]:

@@ -48,7 +48,7 @@ def test_the_recorded_results_are_four_systems_on_three_tasks_and_with_three_see
     assert modules(done) == {
         "capsnmt.sentences.probing.build": 4 * 3,
         "capsnmt.experiment.training": 4 * 3 + 4 * 3,
-        "capsnmt.experiment.classify": 4 * 3 + 4 * 3,
+        "capsnmt.experiment.evaluate_classifier": 4 * 3 + 4 * 3,
     }
     assert [path.name for path in tmp_path.iterdir()] == ["data"]
     bad = script("run_classification_on_cpu.sh", "--data", "nothing", cwd=tmp_path)

@@ -12,9 +12,9 @@ import torch
 
 from capsnmt.checkpoints.storage import load_checkpoint
 from capsnmt.errors import ConfigurationError
-from capsnmt.experiment.classify import count, load_classifier
-from capsnmt.experiment.classify import main as evaluate
 from capsnmt.experiment.cli import main as launch
+from capsnmt.experiment.evaluate_classifier import count, load_classifier
+from capsnmt.experiment.evaluate_classifier import main as evaluate
 from capsnmt.files import read_json
 from capsnmt.sentences.logical_inference.generate import generate
 from capsnmt.sentences.probing.tasks import TASKS

@@ -1,4 +1,7 @@
-"""Evaluate a sentence classifier: ``python -m capsnmt.experiment.classify CHECKPOINT``."""
+"""Evaluate a checkpoint of a sentence classifier.
+
+The command is ``python -m capsnmt.experiment.evaluate_classifier CHECKPOINT``.
+"""
 
 from __future__ import annotations
 
@@ -117,7 +120,9 @@ def main(arguments: Optional[Sequence[str]] = None) -> None:
     Raises:
         ConfigurationError: a flag or an input is wrong.
     """
-    parser = OneLineParser(prog="python -m capsnmt.experiment.classify", description=__doc__)
+    parser = OneLineParser(
+        prog="python -m capsnmt.experiment.evaluate_classifier", description=__doc__
+    )
     parser.add_argument("checkpoint", type=Path, help="a checkpoint of probing, logical_inference")
     parser.add_argument(
         "--data", type=Path, help="folder with the data (default: that of the training)"
