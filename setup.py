@@ -79,7 +79,11 @@ setup(
     python_requires=">=3.9,<3.13",
     packages=[*find_packages(include=["capsnmt", "capsnmt.*"]), *RESOURCES],
     package_dir=RESOURCES,
-    package_data={"capsnmt.report": ["*.j2"], **{key: ["*.yaml"] for key in RESOURCES}},
+    package_data={
+        "capsnmt.report": ["*.j2"],
+        "capsnmt.analysis": ["*.j2", "*.js"],
+        **{key: ["*.yaml"] for key in RESOURCES},
+    },
     install_requires=["torch>=2.1", "pyyaml"],
     extras_require={
         "fairseq": FAIRSEQ,

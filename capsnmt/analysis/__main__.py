@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import argparse
 import logging
+import shlex
 import sys
 from pathlib import Path
 from typing import Optional, Sequence
 
-from capsnmt.arguments import OneLineParser, positive, run_command, seed
+from capsnmt.arguments import OneLineParser, at_least, positive, run_command, seed
 from capsnmt.errors import ExecutionError
 from capsnmt.files import check_output_folder
+
+MOST_BROWSER_SENTENCES = 200
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -54,6 +57,13 @@ def build_parser() -> argparse.ArgumentParser:
         "--only", metavar="NAMES", help="comma-separated list of analyses (default: all)"
     )
     parser.add_argument(
+        "--browser-sentences",
+        type=at_least(0, MOST_BROWSER_SENTENCES),
+        default=10,
+        metavar="N",
+        help=f"sentences in the browser of the page, at most {MOST_BROWSER_SENTENCES} (default 10)",
+    )
+    parser.add_argument(
         "--device", choices=("auto", "cpu", "cuda"), default="auto", help="default auto"
     )
     return parser
@@ -66,6 +76,7 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
 
 def _run(argv: Optional[Sequence[str]]) -> None:
     args = build_parser().parse_args(argv)
+    command = shlex.join(["capsnmt-analyse", *(sys.argv[1:] if argv is None else argv)])
     check_output_folder(args.output, "--output")
 
     # their progress would hide ours
@@ -76,6 +87,7 @@ def _run(argv: Optional[Sequence[str]]) -> None:
     from capsnmt.analysis.analyse import analyse
     from capsnmt.analysis.output import write
     from capsnmt.analysis.subjects import chosen_analyses, subjects
+    from capsnmt.analysis.system import Options
 
     findings = analyse(
         subjects(args.systems, args.data),
@@ -85,8 +97,9 @@ def _run(argv: Optional[Sequence[str]]) -> None:
         max_tokens=args.max_tokens,
         device=args.device,
         only=chosen_analyses(args.only),
+        options=Options(browser_sentences=args.browser_sentences),
     )
-    for path in write(findings, args.output):
+    for path in write(findings, args.output, command):
         print(path)
     if findings.failed:
         raise ExecutionError(f"not analysed: {', '.join(findings.failed)} (see above)")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Callable, Mapping, Sequence, Tuple
 
+import numpy as np
 from torch import Tensor
 
 from capsnmt.report.figures import COLOURS, MARKERS, figure_of
@@ -87,6 +88,31 @@ def heat_maps(
             axes.set_yticks(range(first, first + height))
         panels[0].set_ylabel(rows)
         figure.colorbar(image, ax=list(panels), shrink=0.9)
+        return figure
+
+    return draw
+
+
+def attention_of_heads(
+    weights: np.ndarray, queries: Sequence[str], keys: Sequence[str]
+) -> Callable[[], Any]:
+    """Return a function that draws the weights ``[H, L, K]`` of a sentence, a panel per head."""
+
+    def draw() -> Any:
+        across = min(4, len(weights))
+        down = -(-len(weights) // across)
+        figure = figure_of(2.1 * down + 0.4)
+        panels = figure.subplots(down, across, sharex=True, sharey=True, squeeze=False)
+        for head, axes in enumerate(panels.flat):
+            if head >= len(weights):
+                axes.set_visible(False)
+                continue
+            axes.imshow(weights[head], interpolation="nearest", cmap="Blues", vmin=0)
+            axes.set_title(f"head {head + 1}", fontsize=8)
+        for axes in panels[:, 0]:
+            axes.set_yticks(range(len(queries)), queries, fontsize=6)
+        for axes in panels[-1]:
+            axes.set_xticks(range(len(keys)), keys, fontsize=6, rotation=90)
         return figure
 
     return draw

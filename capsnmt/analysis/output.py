@@ -11,9 +11,10 @@ from typing import Any, Dict, List, Mapping
 
 from capsnmt.analysis.analyse import Findings, in_order
 from capsnmt.analysis.base import Analysis, Cell, Picture
+from capsnmt.analysis.page import PAGE, render
 from capsnmt.analysis.registry import ANALYSES
 from capsnmt.files import temporary_path
-from capsnmt.report.figures import drawing
+from capsnmt.report.figures import drawing, svg
 
 FIGURES = "figures"
 DIGITS = 6
@@ -45,24 +46,34 @@ def pictures(findings: Findings) -> Dict[str, List[Picture]]:
     return {name: ANALYSES[name].pictures(findings.of[name]) for name in in_order(findings.of)}
 
 
-def write(findings: Findings, output: Path) -> List[Path]:
-    """Write all files under temporary names, then rename them.
+def write(findings: Findings, output: Path, command: str = "") -> List[Path]:
+    """Write all files under temporary names, then rename them, the page last.
+
+    Args:
+        findings: the finished analyses.
+        output: the folder.
+        command: the command line that made the analysis, for the page.
 
     Raises:
-        ConfigurationError: matplotlib is not installed.
+        ConfigurationError: matplotlib or Jinja2 is not installed.
     """
     contents: Dict[Path, bytes] = {}
-    for name in in_order(findings.of):
-        for file, text in tables(findings.of[name]).items():
+    texts = {name: tables(findings.of[name]) for name in in_order(findings.of)}
+    for files in texts.values():
+        for file, text in files.items():
             contents[output / f"{file}.csv"] = text.encode()
     with drawing():
-        for drawn in pictures(findings).values():
-            for picture in drawn:
-                figure = picture.draw()
-                for extension in ("png", "svg"):
-                    contents[output / FIGURES / f"{picture.name}.{extension}"] = _image(
-                        figure, extension
-                    )
+        of_analyses = pictures(findings)
+        drawn: Dict[str, str] = {}
+        for picture in (each for some in of_analyses.values() for each in some):
+            figure = picture.draw()
+            for extension in ("png", "svg"):
+                contents[output / FIGURES / f"{picture.name}.{extension}"] = _image(
+                    figure, extension
+                )
+            drawn[picture.name] = svg(figure, picture.name)
+    page = render(findings, texts, of_analyses, drawn, command)
+    contents[output / PAGE] = page.encode("utf-8", "replace")
     write_all(contents)
     return list(contents)
 

@@ -11,6 +11,7 @@ from capsnmt.analysis.base import Analysis
 from capsnmt.analysis.disagreement import Disagreement
 from capsnmt.analysis.head_projection import HeadProjection
 from capsnmt.analysis.layer_weights import LayerWeights
+from capsnmt.analysis.sentences import Sentences
 from capsnmt.analysis.similarity import Similarity
 
 ANALYSES: Dict[str, Type[Analysis]] = {
@@ -23,5 +24,6 @@ ANALYSES: Dict[str, Type[Analysis]] = {
         LayerWeights,
         Similarity,
         Anisotropy,
+        Sentences,  # last: its section is followed by the browser
     )
 }

@@ -70,12 +70,14 @@ class Table:
         header: heading of each column.
         rows: cells of each row.
         numeric: number of the first column to align right; 0 for none.
+        folded: label where it can be folded; empty for a table that is always open.
     """
 
     caption: str
     header: Sequence[str]
     rows: Sequence[Sequence[Text]]
     numeric: int = 0
+    folded: str = ""
 
 
 @dataclass(frozen=True)

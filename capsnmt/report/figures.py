@@ -30,6 +30,7 @@ SETTINGS: Dict[Any, Any] = {
     "svg.fonttype": "none",
     "svg.hashsalt": "capsnmt",  # so that the same runs give the same bytes
     "font.family": "sans-serif",
+    "text.parse_math": False,  # a name or subword may hold dollars
     "text.color": INK,
     "axes.labelcolor": INK,
     "axes.edgecolor": INK,

@@ -11,23 +11,33 @@ from capsnmt.report.elements import Report, pieces
 TEMPLATE = "report.html.j2"
 
 
-def render(report: Report, pictures: Mapping[str, str]) -> str:
+def render(
+    report: Report,
+    pictures: Mapping[str, str],
+    package: str = "capsnmt.report",
+    template: str = TEMPLATE,
+    **values: Any,
+) -> str:
     """Render the page. Every text is escaped, and the page loads nothing.
 
     Args:
         report: the report.
         pictures: name of each figure -> its SVG element.
+        package: the package of the template.
+        template: the template; it may extend ``TEMPLATE``.
+        values: further values of the template.
 
     Raises:
         ConfigurationError: Jinja2 is not installed.
     """
     try:
-        from jinja2 import Environment, PackageLoader, StrictUndefined
+        from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
         from markupsafe import Markup
     except ImportError as error:
         raise not_installed(error, "demo") from None
+    packages = dict.fromkeys([package, "capsnmt.report"])
     environment = Environment(
-        loader=PackageLoader("capsnmt.report", "."),
+        loader=ChoiceLoader([PackageLoader(each, ".") for each in packages]),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
@@ -36,8 +46,8 @@ def render(report: Report, pictures: Mapping[str, str]) -> str:
     environment.filters.update(pieces=pieces, kind=_kind)
     # trusted: drawn by matplotlib, which escapes the names in it
     drawn = {name: Markup(picture) for name, picture in pictures.items()}
-    page = environment.get_template(TEMPLATE)
-    return page.render(report=report, pictures=drawn).lstrip() + "\n"
+    page = environment.get_template(template)
+    return page.render(report=report, pictures=drawn, **values).lstrip() + "\n"
 
 
 def _kind(element: Any) -> str:
