@@ -4,6 +4,9 @@
 #   use_venv stock  -> .venv-stock  Python 3.9 or 3.10, fairseq 0.12.2, constraints-stock.txt
 # Both set PYTHON to the environment's interpreter.
 
+# Modules are compiled when they are first imported, and only once.
+unset PYTHONDONTWRITEBYTECODE
+
 REPO=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 
 die() {
@@ -67,9 +70,10 @@ use_venv() {
   done
   [ "$missing" ] || return 0
   echo "== installing $missing into ${venv#"$REPO"/} ($("$PYTHON" --version), once; later starts skip this)"
+  # --no-compile: compiling every module, most of which nobody imports, would take half of the time.
   # setuptools would write its metadata into the checkout, where two hosts would share one folder
   printf '[egg_info]\negg_base=%s\n' "$venv" >"$venv/setup.cfg"
-  if ! DIST_EXTRA_CONFIG=$venv/setup.cfg "$PYTHON" -m pip install --disable-pip-version-check --progress-bar off -c "$constraints" \
+  if ! DIST_EXTRA_CONFIG=$venv/setup.cfg "$PYTHON" -m pip install --disable-pip-version-check --progress-bar off --no-compile -c "$constraints" \
     -e "${REPO}[$missing]" 2>&1 | tee "$venv/pip.log" |
     sed -u -n -E 's/^(Collecting|Building|Installing)/   \1/p'; then
     grep -A 9 -E '^(ERROR|error|The conflict)' "$venv/pip.log" >&2 || tail -n 20 "$venv/pip.log" >&2

@@ -130,6 +130,7 @@ def test_the_update_has_the_same_tokens_on_any_number_of_devices(tokens: int, wo
 
 
 @pytest.mark.system
+@pytest.mark.one_host  # a plan starts no fairseq
 def test_the_script_prints_the_plan_of_the_baseline_from_an_empty_folder(tmp_path: Path):
     done = subprocess.run(
         [str(ROOT / "scripts" / "run_wmt14.sh"), "--dry-run", "--gpus", "3"],

@@ -137,6 +137,7 @@ def snapshot(folder: Path) -> Dict[str, int]:
 
 
 @pytest.mark.system
+@pytest.mark.one_host  # test_preemption resumes bit for bit on both
 def test_a_killed_damaged_and_stopped_run_ends_with_the_results_of_an_uninterrupted_one(
     command: List[str], capsys: pytest.CaptureFixture
 ):

@@ -131,6 +131,7 @@ def test_stopped_three_times_is_bit_for_bit_as_never_stopped(
 
 
 @pytest.mark.system
+@pytest.mark.one_host  # the count is ours, not the host's
 def test_an_interruption_does_not_reset_the_patience(
     prepared: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ):

@@ -16,7 +16,7 @@ from scripts import benchmark, workload
 from scripts.benchmark_report import Result
 from scripts.benchmark_systems import System, system_of
 
-pytestmark = pytest.mark.system
+pytestmark = [pytest.mark.system, pytest.mark.one_host]
 
 TINY = [
     *("--size", "tiny", "--tokens", "32", "--length", "8", "--vocabulary", "40", "--device", "cpu"),
