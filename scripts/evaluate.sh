@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Score the output of fairseq-generate: BLEU, chrF, TER, significance, BLEU by length.
+# Score the output of fairseq-generate: BLEU, chrF, chrF++, TER, significance, BLEU by length.
 #   scripts/evaluate.sh NAME=FILE[,FILE...]... [--baseline NAME=FILE] [--reference FILE] [--json FILE]
 # --help lists all flags.
 set -euo pipefail

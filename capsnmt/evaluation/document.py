@@ -1,171 +1,27 @@
-"""The document of ``capsnmt-evaluate --json``: its records, and the only code that knows its keys.
-
-A document holds one or more systems, each with one output for each seed. The scores of a system
-with several outputs are means; they are computed from its outputs and never stored in a record.
-"""
+"""The document of ``capsnmt-evaluate --json``: the only code that knows its keys."""
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict
 from pathlib import Path
-from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
+from typing import Any, Dict, Mapping, Tuple
 
 from capsnmt.errors import ConfigurationError
 from capsnmt.evaluation.metrics import COMPARABLE, METRICS
-from capsnmt.evaluation.seeds import Spread, mean_by_length, spread
+from capsnmt.evaluation.scores import (
+    Evaluation,
+    OutputScores,
+    PairedTest,
+    Reference,
+    Score,
+    SignTest,
+    SourceLengths,
+    SystemScores,
+)
 from capsnmt.files import read_json
 
-
-@dataclass(frozen=True)
-class Score:
-    """The score of an output by one metric.
-
-    Attributes:
-        score: 0..100 for BLEU and chrF; edits per 100 reference words for TER (lower is better).
-        signature: sacreBLEU's signature.
-        p_value: probability, under the null hypothesis, of a difference to the baseline at least
-            this large; ``None`` for the baseline and where nothing was tested.
-        mean: mean over the bootstrap resamples; ``None`` where nothing was tested.
-        ci: half the width of the 95% confidence interval; ``None`` where nothing was tested.
-    """
-
-    score: float
-    signature: str
-    p_value: Optional[float] = None
-    mean: Optional[float] = None
-    ci: Optional[float] = None
-
-
-@dataclass(frozen=True)
-class SignTest:
-    """How many sentences a system translates better and worse than the baseline.
-
-    Attributes:
-        better, worse, ties: numbers of sentences; they sum to the test set.
-        p_value: two-sided; 1 where every sentence is a tie.
-    """
-
-    better: int
-    worse: int
-    ties: int
-    p_value: float
-
-
-@dataclass(frozen=True)
-class OutputScores:
-    """The scores of one output.
-
-    Attributes:
-        path: the file of the output.
-        scores: key of ``METRICS`` -> score.
-        tokenized: key of ``COMPARABLE`` -> tokenised BLEU; empty where the target language does
-            not separate words by spaces.
-        by_length: BLEU of each bucket of source lengths; ``None`` without a source.
-        sign_test: test against the baseline; ``None`` for the baseline and where nothing was
-            tested.
-    """
-
-    path: str
-    scores: Mapping[str, Score]
-    tokenized: Mapping[str, Score] = field(default_factory=dict)
-    by_length: Optional[Sequence[Optional[float]]] = None
-    sign_test: Optional[SignTest] = None
-
-    def score(self, metric: str) -> Score:
-        """Return the score by a key of ``METRICS`` or ``COMPARABLE``."""
-        return self.scores[metric] if metric in self.scores else self.tokenized[metric]
-
-
-@dataclass(frozen=True)
-class SystemScores:
-    """The scores of a system, one output for each seed."""
-
-    name: str
-    outputs: Sequence[OutputScores]
-
-    def spread(self, metric: str) -> Spread:
-        """Mean and standard deviation of a score over the outputs."""
-        return spread([output.score(metric).score for output in self.outputs])
-
-    @property
-    def by_length(self) -> Optional[List[Optional[float]]]:
-        """BLEU by source length, averaged over the outputs."""
-        found = [each.by_length for each in self.outputs if each.by_length is not None]
-        return mean_by_length(found) if found else None
-
-
-@dataclass(frozen=True)
-class Reference:
-    """The reference of a test set.
-
-    Attributes:
-        source: the file, or a description of the ``T-`` lines that serve as the reference.
-        raw: whether it is raw text, as opposed to detokenised ``T-`` lines.
-        segments: number of sentences.
-    """
-
-    source: str
-    raw: bool
-    segments: int
-
-
-@dataclass(frozen=True)
-class SourceLengths:
-    """The buckets of source lengths.
-
-    Attributes:
-        unit: what a length counts.
-        buckets: name of each bucket.
-        segments: number of sentences in each bucket.
-    """
-
-    unit: str
-    buckets: Sequence[str]
-    segments: Sequence[int]
-
-
-@dataclass(frozen=True)
-class PairedTest:
-    """The paired bootstrap test of all systems against the first.
-
-    Attributes:
-        baseline: name of the first system.
-        resamples: number of bootstrap resamples.
-        seed: seed of the bootstrap.
-    """
-
-    baseline: str
-    resamples: int
-    seed: int
-
-
-@dataclass(frozen=True)
-class Evaluation:
-    """The scores of some systems on one test set.
-
-    Attributes:
-        reference: what the systems were scored against.
-        target_lang: language code; ``None`` if unknown.
-        systems: the systems; the baseline comes first.
-        lengths: the buckets of ``by_length``; ``None`` without a source.
-        test: the test of significance; ``None`` where nothing was tested.
-        versions: package -> version, of the packages that determine scores.
-    """
-
-    reference: Reference
-    target_lang: Optional[str]
-    systems: Sequence[SystemScores]
-    lengths: Optional[SourceLengths] = None
-    test: Optional[PairedTest] = None
-    versions: Mapping[str, Optional[str]] = field(default_factory=dict)
-
-    def system(self, name: str) -> SystemScores:
-        """Return the scores of a system.
-
-        Raises:
-            KeyError: no system has this name.
-        """
-        return {system.name: system for system in self.systems}[name]
+# Documents of earlier versions have these metrics only.
+REQUIRED = ("bleu", "chrf", "ter")
 
 
 def to_json(evaluation: Evaluation) -> Dict[str, Any]:
@@ -233,8 +89,8 @@ def from_json(value: Any, name: str) -> Evaluation:
     """Return the records of a document.
 
     Args:
-        value: what :func:`to_json` returned, or an older document without ``tokenized``,
-            ``lengths``, ``sign_test`` or ``versions``.
+        value: what :func:`to_json` returned, or an older document without chrF2++,
+            ``tokenized``, ``lengths``, ``sign_test`` or ``versions``.
         name: how error messages refer to the document.
 
     Raises:
@@ -287,7 +143,9 @@ def _output_from_json(value: Mapping[str, Any]) -> OutputScores:
     return OutputScores(
         path=str(value["path"]),
         scores={
-            metric: Score(*_score_of(value[metric]), **tests.get(metric, {})) for metric in METRICS
+            metric: Score(*_score_of(value[metric]), **tests.get(metric, {}))
+            for metric in METRICS
+            if metric in REQUIRED or metric in value
         },
         tokenized={kind: Score(*_score_of(score)) for kind, score in tokenized.items()},
         by_length=value.get("by_length"),

@@ -12,15 +12,6 @@ import capsnmt
 from capsnmt.errors import ConfigurationError
 from capsnmt.evaluation import compare_mt
 from capsnmt.evaluation.bleu_statistics import bleu_statistics
-from capsnmt.evaluation.document import (
-    Evaluation,
-    OutputScores,
-    PairedTest,
-    Reference,
-    Score,
-    SourceLengths,
-    SystemScores,
-)
 from capsnmt.evaluation.lengths import BUCKETS, bleu_by_length, bucket_of, counts
 from capsnmt.evaluation.outputs import Output, SystemOutputs, outputs_of, read_systems
 from capsnmt.evaluation.references import (
@@ -30,6 +21,15 @@ from capsnmt.evaluation.references import (
     reference_of,
     source_of,
     warn,
+)
+from capsnmt.evaluation.scores import (
+    Evaluation,
+    OutputScores,
+    PairedTest,
+    Reference,
+    Score,
+    SourceLengths,
+    SystemScores,
 )
 from capsnmt.evaluation.scoring import build_metrics, score_system
 from capsnmt.evaluation.settings import Bootstrap, EvaluationSettings

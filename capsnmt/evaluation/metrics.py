@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 # key of each metric, in the order of every report, and the name sacreBLEU prints
-METRICS = {"bleu": "BLEU", "chrf": "chrF2", "ter": "TER"}
+METRICS = {"bleu": "BLEU", "chrf": "chrF2", "chrf++": "chrF2++", "ter": "TER"}
 
 # key of each tokenised BLEU, and the published numbers it is comparable with
 MULTI_BLEU, COMPOUND_SPLIT = "multi-bleu", "compound-split"

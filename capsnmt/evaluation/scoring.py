@@ -1,11 +1,11 @@
-"""BLEU, chrF and TER by sacreBLEU (Post 2018), with the signatures that make them comparable."""
+"""BLEU, chrF, chrF++ and TER by sacreBLEU (Post 2018), with their signatures."""
 
 from __future__ import annotations
 
 from typing import Any, Dict, List, Optional, Sequence
 
 from capsnmt.errors import ConfigurationError, not_installed
-from capsnmt.evaluation.document import Score
+from capsnmt.evaluation.scores import Score
 from capsnmt.evaluation.text import WITHOUT_SPACES, base_language
 
 
@@ -56,6 +56,7 @@ def build_metrics(target_lang: Optional[str], reference: Sequence[str]) -> Dict[
     return {
         "bleu": bleu,
         "chrf": library.CHRF(references=references),
+        "chrf++": library.CHRF(word_order=2, references=references),
         "ter": library.TER(normalized=asian, asian_support=asian, references=references),
     }
 

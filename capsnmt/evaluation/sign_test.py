@@ -6,7 +6,7 @@ import numpy as np
 
 from capsnmt.errors import not_installed
 from capsnmt.evaluation.bleu_statistics import bleu_of
-from capsnmt.evaluation.document import SignTest
+from capsnmt.evaluation.scores import SignTest
 
 
 def sign_test(baseline: np.ndarray, system: np.ndarray) -> SignTest:

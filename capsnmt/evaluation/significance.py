@@ -6,7 +6,7 @@ import os
 from contextlib import contextmanager
 from typing import Any, Dict, Iterator, List, Sequence, Tuple
 
-from capsnmt.evaluation.document import Score
+from capsnmt.evaluation.scores import Score
 from capsnmt.evaluation.settings import Bootstrap
 
 SEED_VARIABLE = "SACREBLEU_SEED"

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Iterator, List, Mapping, Optional, Sequence
 
 from capsnmt.evaluation.compare_mt import PAGE, SAMPLE_RATIO
-from capsnmt.evaluation.document import Evaluation, PairedTest, Score, SourceLengths, SystemScores
 from capsnmt.evaluation.metrics import COMPARABLE, METRICS
+from capsnmt.evaluation.scores import Evaluation, PairedTest, Score, SourceLengths, SystemScores
 from capsnmt.evaluation.settings import Bootstrap
 
 
@@ -18,7 +18,7 @@ def as_text(evaluation: Evaluation) -> str:
     lines = [f"{reference.segments:,} segments, reference: {reference.source}", ""]
     lines += _score_table(evaluation.systems, METRICS, width)
     first = evaluation.systems[0].outputs[0]
-    lines += ["", *(f"{name:<6}{first.scores[key].signature}" for key, name in METRICS.items())]
+    lines += ["", *(f"{name:<8}{first.scores[key].signature}" for key, name in METRICS.items())]
     if "tok:13a" in first.scores["bleu"].signature:
         lines.append("BLEU is also that of mteval-v13a.pl -c: same tokeniser and smoothing")
     if first.tokenized:

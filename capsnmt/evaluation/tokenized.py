@@ -14,9 +14,9 @@ from importlib import metadata
 from typing import Dict, List, Optional, Sequence
 
 from capsnmt.errors import ConfigurationError, not_installed
-from capsnmt.evaluation.document import Score
 from capsnmt.evaluation.metrics import COMPOUND_SPLIT, MULTI_BLEU
 from capsnmt.evaluation.outputs import Output
+from capsnmt.evaluation.scores import Score
 from capsnmt.evaluation.scoring import import_sacrebleu_metrics
 from capsnmt.evaluation.text import WITHOUT_SPACES, base_language
 from capsnmt.evaluation.text_files import read_lines

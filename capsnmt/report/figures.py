@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
 from capsnmt.errors import not_installed
-from capsnmt.evaluation.document import SourceLengths
+from capsnmt.evaluation.scores import SourceLengths
 from capsnmt.evaluation.seeds import Spread
 from capsnmt.runs.learning_curve import LearningCurve
 

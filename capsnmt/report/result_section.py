@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Iterator, List, Sequence
 
-from capsnmt.evaluation.document import Evaluation
+from capsnmt.evaluation.scores import Evaluation
 from capsnmt.report.cells import NONE, deviation_note, difference_cell, mean_cell
 from capsnmt.report.elements import Element, Listing, Mark, Paragraph, Strong, Table, Text
 from capsnmt.runs.systems import LEVELS, System, p_of

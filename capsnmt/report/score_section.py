@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from typing import Iterable, Iterator, List, Mapping, Sequence
 
-from capsnmt.evaluation.document import Score
-from capsnmt.evaluation.metrics import COMPARABLE, METRICS
+from capsnmt.evaluation.metrics import COMPARABLE
+from capsnmt.evaluation.scores import Score, common_metrics
 from capsnmt.report.cells import p_cell
 from capsnmt.report.elements import Code, Element, Heading, Inline, Listing, Paragraph, Table
 from capsnmt.runs.systems import p_of
@@ -22,9 +22,10 @@ def scores(
     evaluations = [run.scores[test_set] for run in runs]
     title = f"{test_set}: {evaluations[0].reference.segments:,} sentences"
     yield Heading(title)
+    metrics = common_metrics([run.output(test_set) for run in runs])
     kinds = [kind for kind in COMPARABLE if all(kind in _tokenized(run, test_set) for run in runs)]
     signs = [run.output(test_set).sign_test for run in runs]
-    header = ["system", *METRICS.values(), *(f"p ({name})" for name in METRICS.values())]
+    header = ["system", *metrics.values(), *(f"p ({name})" for name in metrics.values())]
     header += [*(["p (sign test)"] if any(signs) else []), *kinds]
     yield Table(
         f"All scores on {title}",
@@ -32,8 +33,8 @@ def scores(
         [
             [
                 name,
-                *(f"{run.output(test_set).score(metric).score:.2f}" for metric in METRICS),
-                *(p_cell(p_of(run, test_set, metric)) for metric in METRICS),
+                *(f"{run.output(test_set).score(metric).score:.2f}" for metric in metrics),
+                *(p_cell(p_of(run, test_set, metric)) for metric in metrics),
                 *([p_cell(None if sign is None else sign.p_value)] if any(signs) else []),
                 *(f"{_tokenized(run, test_set)[kind].score:.2f}" for kind in kinds),
             ]
@@ -41,7 +42,7 @@ def scores(
         ],
         numeric=1,
     )
-    yield Listing(list(_signatures(runs, test_set, kinds)))
+    yield Listing(list(_signatures(runs, test_set, metrics, kinds)))
     test = next((each.test for each in evaluations if each.test is not None), None)
     if test is not None:
         sign_test = " Sign test: Collins et al. 2005, on BLEU, two-sided." if any(signs) else ""
@@ -57,9 +58,12 @@ def _tokenized(run: FinishedTranslation, test_set: str) -> Mapping[str, Score]:
 
 
 def _signatures(
-    runs: Sequence[FinishedTranslation], test_set: str, kinds: Sequence[str]
+    runs: Sequence[FinishedTranslation],
+    test_set: str,
+    metrics: Mapping[str, str],
+    kinds: Sequence[str],
 ) -> Iterator[List[Inline]]:
-    for metric, label in METRICS.items():
+    for metric, label in metrics.items():
         # the bootstrap's part of a signature does not affect the score, and the baseline has none
         found = {BOOTSTRAP.sub("", run.output(test_set).score(metric).signature) for run in runs}
         yield [f"{label}: ", *_codes(found)]

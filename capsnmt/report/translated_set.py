@@ -9,11 +9,11 @@ from typing import Iterable, List, Optional, Sequence
 from capsnmt.corpora.prepared import PreparedData
 from capsnmt.errors import ConfigurationError
 from capsnmt.evaluation.bleu_statistics import bleu_statistics
-from capsnmt.evaluation.document import SourceLengths
 from capsnmt.evaluation.lengths import BUCKETS, bleu_by_length, bucket_of, counts
 from capsnmt.evaluation.outputs import Output, read_output
 from capsnmt.evaluation.references import check_count, common_sources
 from capsnmt.evaluation.salience import SalientNgrams, salient_ngrams, salient_sentences
+from capsnmt.evaluation.scores import SourceLengths
 from capsnmt.evaluation.seeds import mean_by_length
 from capsnmt.evaluation.settings import TextSettings
 from capsnmt.evaluation.text_files import read_lines

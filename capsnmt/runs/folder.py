@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Dict, Iterable, Optional
 
 from capsnmt.checksums import Checksums
-from capsnmt.evaluation.document import Evaluation, from_json
+from capsnmt.evaluation.document import from_json
+from capsnmt.evaluation.scores import Evaluation
 from capsnmt.files import read_json, read_json_object, write_json
 from capsnmt.runs.json_objects import RecordError
 from capsnmt.runs.learning_curve import LearningCurve, read_learning_curve

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, Dict, Iterator, List, Optional, Sequence
 
-from capsnmt.evaluation.metrics import METRICS
+from capsnmt.evaluation.scores import common_metrics
 from capsnmt.evaluation.seeds import spread
 from capsnmt.files import write_json
 from capsnmt.runs.comparison import differences
@@ -82,7 +82,7 @@ def _means(ours: Description, runs: Sequence[RunFolder]) -> Dict[str, Dict[str, 
                 [output.score(metric).score for output in outputs],
                 outputs[0].score(metric).signature,
             )
-            for metric in METRICS
+            for metric in common_metrics(outputs)
         }
     return means
 

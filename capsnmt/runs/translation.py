@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Dict, List, Mapping, Optional, Sequence
 
 from capsnmt.errors import ConfigurationError
-from capsnmt.evaluation.document import Evaluation, OutputScores
+from capsnmt.evaluation.scores import Evaluation, OutputScores
 from capsnmt.runs.finished import FinishedRun, require_finished
 from capsnmt.runs.folder import RunFolder
 from capsnmt.runs.json_objects import RecordError

@@ -13,6 +13,7 @@ from capsnmt.errors import ConfigurationError
 from capsnmt.evaluation.__main__ import main as evaluate
 from capsnmt.evaluation.document import from_json, read_evaluation, to_json
 from capsnmt.evaluation.metrics import COMPARABLE, METRICS
+from capsnmt.evaluation.scores import common_metrics
 
 # what a document holds, by flags of the command: every key of the contract
 KEYS = [
@@ -79,12 +80,13 @@ def test_what_older_documents_lack_is_absent(tested: Dict[str, Any]) -> None:
         del older[key]
     for system in older["systems"]:
         for output in system["outputs"]:
-            for key in ("tokenized", "by_length", "sign_test"):
+            for key in ("tokenized", "by_length", "sign_test", "chrf++"):
                 del output[key]
     evaluation = from_json(older, "x")
     output = evaluation.system("good").outputs[0]
     assert (evaluation.lengths, evaluation.versions, output.by_length) == (None, {}, None)
     assert (output.tokenized, output.sign_test) == ({}, None)
+    assert list(common_metrics([output])) == ["bleu", "chrf", "ter"]
 
 
 @pytest.mark.parametrize(

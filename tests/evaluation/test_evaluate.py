@@ -10,6 +10,7 @@ from typing import Any, Dict
 import pytest
 
 from capsnmt.evaluation.__main__ import main
+from capsnmt.evaluation.metrics import METRICS
 from tests.evaluation.outputs import TOKENS, generated, write_lines
 
 
@@ -28,6 +29,7 @@ def test_tokens_are_scored_as_text_against_the_raw_reference(
     document = as_json(capsys, f"good={files['good']}", "--reference", files["reference"])
     assert scores(document) == {"good": pytest.approx(100)}
     assert scores(document, "chrf") == {"good": pytest.approx(100)}
+    assert scores(document, "chrf++") == {"good": pytest.approx(100)}
     assert scores(document, "ter") == {"good": 0}
     assert document["reference"] == {"source": files["reference"], "raw": True, "segments": 12}
     assert document["target_lang"] == "en"
@@ -39,7 +41,7 @@ def test_generated_and_plain_files_of_one_system_have_the_same_scores(
     reference = ["--reference", files["reference"]]
     generate = as_json(capsys, f"x={files['half']}", *reference)
     plain = as_json(capsys, f"x={files['plain']}", *reference, "--input", "plain")
-    for metric in ("bleu", "chrf", "ter"):
+    for metric in METRICS:
         assert generate["systems"][0][metric] == plain["systems"][0][metric]
         assert 0 < scores(plain, metric)["x"] < 100
 
@@ -107,7 +109,7 @@ def test_a_baseline_is_a_name_or_a_file_and_comes_first(
     assert [system["name"] for system in document["systems"]] == ["base", "good"]
     assert (document["baseline"], document["resamples"], document["seed"]) == ("base", 20, 7)
     base, good = (system["significance"] for system in document["systems"])
-    assert set(good) == {"bleu", "chrf", "ter"}
+    assert set(good) == set(METRICS)
     assert base["bleu"]["p_value"] is None
     assert good["bleu"]["p_value"] == pytest.approx(1 / 21)
     assert good["bleu"]["mean"] == pytest.approx(100)
@@ -142,9 +144,9 @@ def test_the_table_and_the_json_file_have_the_same_numbers(
     document = json.loads(report.read_text(encoding="utf-8"))
     for system in document["systems"]:
         row = next(line for line in table.splitlines() if line.startswith(system["name"]))
-        expected = [f"{system[metric]['score']:.2f}" for metric in ("bleu", "chrf", "ter")]
+        expected = [f"{system[metric]['score']:.2f}" for metric in METRICS]
         assert row.split()[1:] == expected
-        assert all(system[metric]["signature"] in table for metric in ("bleu", "chrf", "ter"))
+        assert all(system[metric]["signature"] in table for metric in METRICS)
     assert "20 resamples, seed 12345" in table
     assert {"capsnmt", "python", "sacrebleu", "sacremoses"} == set(document["versions"])
 

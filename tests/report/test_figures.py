@@ -9,8 +9,8 @@ from xml.etree import ElementTree
 
 import pytest
 
-from capsnmt.evaluation.document import SourceLengths
 from capsnmt.evaluation.lengths import BUCKETS
+from capsnmt.evaluation.scores import SourceLengths
 from capsnmt.evaluation.seeds import Spread
 from capsnmt.report.figures import (
     accuracy_by_operators,

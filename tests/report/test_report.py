@@ -12,6 +12,7 @@ from typing import Any, Dict, List
 
 import pytest
 
+from capsnmt.evaluation.metrics import METRICS
 from capsnmt.report import __main__ as report
 from capsnmt.report.contents import parts
 from capsnmt.report.elements import Report
@@ -70,15 +71,15 @@ def scores_of(content: str) -> str:
 
 def test_the_table_holds_the_scores_of_scores_json(finished: Path, content: str) -> None:
     rows = rows_of(scores_of(content), "system")
-    assert rows[0][:4] == ["system", "BLEU", "chrF2", "TER"]
+    assert rows[0][: 1 + len(METRICS)] == ["system", *METRICS.values()]
     for row, name in zip(rows[2:], ("baseline", "em_routing")):
         scores = json.loads((finished / name / "seed-1" / "scores.json").read_text("utf-8"))["test"]
         system = next(each for each in scores["systems"] if each["name"] == name)
-        expected = [f"{system[metric]['score']:.2f}" for metric in ("bleu", "chrf", "ter")]
-        assert row[:4] == [text(name), *expected]
+        expected = [f"{system[metric]['score']:.2f}" for metric in METRICS]
+        assert row[: 1 + len(METRICS)] == [text(name), *expected]
     # that of the baseline, which was not resampled, is the signature of both
     baseline = json.loads((finished / "baseline/seed-1/scores.json").read_text("utf-8"))["test"]
-    for metric, label in (("bleu", "BLEU"), ("chrf", "chrF2"), ("ter", "TER")):
+    for metric, label in METRICS.items():
         assert f"- {label}: `{baseline['systems'][0][metric]['signature']}`\n" in content
 
 
@@ -88,7 +89,8 @@ def test_the_baseline_has_no_p_value_and_the_other_has_that_of_scores_json(
     scores = json.loads((finished / "em_routing/seed-1/scores.json").read_text("utf-8"))["test"]
     p_value = scores["systems"][1]["significance"]["bleu"]["p_value"]
     rows = rows_of(scores_of(content), "system")
-    assert (rows[2][4], rows[3][4]) == ("–", f"{p_value:.3f}")
+    column = rows[0].index("p (BLEU)")
+    assert (rows[2][column], rows[3][column]) == ("–", f"{p_value:.3f}")
     assert f"p = {p_value:.3f}" in content
 
 
