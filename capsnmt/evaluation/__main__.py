@@ -29,7 +29,7 @@ def _run(argv: Optional[Sequence[str]]) -> None:
 
     settings = arguments.settings
     if settings.compare_mt is not None:
-        check_folder(settings.compare_mt)
+        check_folder(settings.compare_mt.folder)
     if arguments.json not in (None, STDOUT):
         check_json_target(Path(str(arguments.json)))
     evaluation = evaluate(baseline_first(arguments.systems, arguments.baseline), settings)
@@ -40,7 +40,7 @@ def _run(argv: Optional[Sequence[str]]) -> None:
         write_json(Path(arguments.json), to_json(evaluation))
     print(as_text(evaluation))
     if settings.compare_mt is not None:
-        print(compare_mt_note(settings.compare_mt, settings.bootstrap))
+        print(compare_mt_note(settings.compare_mt))
 
 
 if __name__ == "__main__":

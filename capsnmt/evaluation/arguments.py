@@ -10,10 +10,15 @@ from typing import Optional, Sequence
 from capsnmt.arguments import LARGEST_SEED, OneLineParser, at_least, positive
 from capsnmt.errors import ConfigurationError
 from capsnmt.evaluation.settings import (
+    BOOTSTRAP,
     DETOKENIZE,
+    RANDOMIZATION,
     REMOVE_BPE,
-    Bootstrap,
+    SAMPLES,
+    SEED,
+    CompareMT,
     EvaluationSettings,
+    Significance,
     TextSettings,
 )
 from capsnmt.evaluation.text import language
@@ -92,16 +97,27 @@ def build_parser() -> argparse.ArgumentParser:
         "of fairseq-generate)",
     )
     parser.add_argument(
+        "--significance",
+        choices=tuple(SAMPLES),
+        help=f"the paired test against the baseline (default {BOOTSTRAP})",
+    )
+    parser.add_argument(
         "--resamples",
         type=positive,
         metavar="N",
-        help=f"number of bootstrap resamples (default {Bootstrap.resamples})",
+        help=f"number of bootstrap resamples (default {SAMPLES[BOOTSTRAP]})",
+    )
+    parser.add_argument(
+        "--trials",
+        type=positive,
+        metavar="N",
+        help=f"number of trials of approximate randomization (default {SAMPLES[RANDOMIZATION]})",
     )
     parser.add_argument(
         "--seed",
         type=at_least(1, LARGEST_SEED),
         metavar="S",
-        help=f"seed of the bootstrap (default {Bootstrap.seed})",
+        help=f"seed of the test (default {SEED})",
     )
     parser.add_argument(
         "--compare-mt",
@@ -127,10 +143,7 @@ def parse_arguments(argv: Optional[Sequence[str]] = None) -> Arguments:
         ConfigurationError: a flag is unknown, has a bad value, or would have no effect.
     """
     args = build_parser().parse_args(argv)
-    if args.baseline is None and args.compare_mt is None:
-        for flag, value in (("--resamples", args.resamples), ("--seed", args.seed)):
-            if value is not None:
-                raise ConfigurationError(f"{flag} has no effect without --baseline SYSTEM: drop it")
+    _check_effect(args)
     if args.reference is None and args.input == "plain":
         raise ConfigurationError("--input plain has no T- lines: give --reference FILE")
     settings = EvaluationSettings(
@@ -138,14 +151,44 @@ def parse_arguments(argv: Optional[Sequence[str]] = None) -> Arguments:
         reference=args.reference,
         tokenized_reference=args.tokenized_reference,
         source=args.source,
-        test=args.baseline is not None,
-        bootstrap=Bootstrap(
-            args.resamples or Bootstrap.resamples,
-            args.seed or Bootstrap.seed,
-        ),
-        compare_mt=args.compare_mt,
+        significance=_significance(args),
+        compare_mt=_compare_mt(args),
     )
     return Arguments(args.systems, args.baseline, settings, args.json)
+
+
+def _check_effect(args: argparse.Namespace) -> None:
+    """Raise if a flag of the test of significance has no effect."""
+    method = args.significance or BOOTSTRAP
+    needs_test = {"--significance": args.significance, "--trials": args.trials}
+    if args.compare_mt is None:
+        needs_test.update({"--resamples": args.resamples, "--seed": args.seed})
+    for flag, value in needs_test.items():
+        if value is not None and args.baseline is None:
+            raise ConfigurationError(f"{flag} has no effect without --baseline SYSTEM: drop it")
+    for flag, value, other in (
+        ("--trials", args.trials, RANDOMIZATION),
+        ("--resamples", needs_test.get("--resamples"), BOOTSTRAP),
+    ):
+        if value is not None and method != other:
+            raise ConfigurationError(
+                f"{flag} has no effect with --significance {method}: drop it, or give "
+                f"--significance {other}"
+            )
+
+
+def _significance(args: argparse.Namespace) -> Optional[Significance]:
+    if args.baseline is None:
+        return None
+    method = args.significance or BOOTSTRAP
+    samples = {BOOTSTRAP: args.resamples, RANDOMIZATION: args.trials}[method]
+    return Significance(method, samples or SAMPLES[method], args.seed or SEED)
+
+
+def _compare_mt(args: argparse.Namespace) -> Optional[CompareMT]:
+    if args.compare_mt is None:
+        return None
+    return CompareMT(args.compare_mt, args.resamples or SAMPLES[BOOTSTRAP], args.seed or SEED)
 
 
 def _text_settings(args: argparse.Namespace) -> TextSettings:

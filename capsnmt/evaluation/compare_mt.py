@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import List, Optional, Sequence, Tuple
 
 from capsnmt.errors import ConfigurationError
-from capsnmt.evaluation.settings import Bootstrap
+from capsnmt.evaluation.settings import CompareMT
 from capsnmt.files import read_json, temporary_path, write_json
 
 NEEDED = ("compare_mt", "six")  # it imports six without declaring it
@@ -62,31 +62,31 @@ def _is_ours(folder: Path) -> bool:
 
 
 def write_report(
-    folder: Path,
+    settings: CompareMT,
     reference: Sequence[str],
     systems: Sequence[Tuple[str, Sequence[str]]],
     source: Optional[Sequence[str]],
-    bootstrap: Bootstrap,
 ) -> None:
     """Write compare-mt's report into a folder, completely or not at all.
 
     Args:
-        folder: a folder that passes :func:`check_folder`; an earlier report is replaced.
+        settings: settings of the report. Its folder passes :func:`check_folder`; an earlier report
+            is replaced.
         reference: tokens of each segment, separated by spaces.
         systems: (name, tokens of each segment); the others are compared with the first.
         source: tokens of each segment, or ``None``.
-        bootstrap: number of resamples and seed of its bootstrap.
 
     Raises:
         ConfigurationError: compare-mt failed; the message ends with its last line.
     """
+    folder = settings.folder
     part = temporary_path(folder)
     shutil.rmtree(part, ignore_errors=True)
     part.mkdir(parents=True)
     try:
         with tempfile.TemporaryDirectory() as scratch:
             arguments = _arguments(
-                Path(scratch), part.resolve(), reference, systems, source, bootstrap
+                Path(scratch), part.resolve(), reference, systems, source, settings
             )
             # in the scratch folder, because it may write to the folder it runs in
             done = subprocess.run(
@@ -102,15 +102,15 @@ def write_report(
             last = (done.stderr.strip() or "it wrote no page").splitlines()[-1]
             raise ConfigurationError(f"--compare-mt {folder}: compare-mt failed: {last}")
         (part / TEXT).write_text(done.stdout, "utf-8")
-        settings = {
+        record = {
             "compare-mt": metadata.version("compare-mt"),
             "systems": [name for name, _ in systems],
-            "bootstrap": bootstrap.resamples,
+            "bootstrap": settings.resamples,
             "sample ratio": SAMPLE_RATIO,
-            "seed": bootstrap.seed,
+            "seed": settings.seed,
             "arguments": arguments,
         }
-        write_json(part / SETTINGS, settings)
+        write_json(part / SETTINGS, record)
         if folder.exists():
             shutil.rmtree(folder)
         os.replace(part, folder)
@@ -124,7 +124,7 @@ def _arguments(
     reference: Sequence[str],
     systems: Sequence[Tuple[str, Sequence[str]]],
     source: Optional[Sequence[str]],
-    bootstrap: Bootstrap,
+    settings: CompareMT,
 ) -> List[str]:
     """Write the texts into ``scratch`` and return compare-mt's arguments.
 
@@ -145,12 +145,12 @@ def _arguments(
         *("--sys_names", *(html.escape(name) for name, _ in systems)),
         *(
             "--compare_scores",
-            f"score_type=bleu,bootstrap={bootstrap.resamples}",
+            f"score_type=bleu,bootstrap={settings.resamples}",
             "score_type=length",
         ),
         *("--compare_ngrams", f"compare_type=match{against[0]}"),
         *("--compare_sentence_examples", f"score_type=sentbleu{against[0]}"),
-        *("--seed", str(bootstrap.seed), "--output_directory", str(output)),
+        *("--seed", str(settings.seed), "--output_directory", str(output)),
     ]
     if source is not None:
         arguments += ["--src_file", write("source", source)]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, Dict, Mapping, Tuple
+from typing import Any, Dict, Mapping, Optional, Tuple
 
 from capsnmt.errors import ConfigurationError
 from capsnmt.evaluation.metrics import COMPARABLE, METRICS
@@ -18,6 +18,7 @@ from capsnmt.evaluation.scores import (
     SourceLengths,
     SystemScores,
 )
+from capsnmt.evaluation.settings import BOOTSTRAP, RANDOMIZATION, Significance
 from capsnmt.files import read_json
 
 # Documents of earlier versions have these metrics only.
@@ -31,6 +32,8 @@ def to_json(evaluation: Evaluation) -> Dict[str, Any]:
     the mean and standard deviation of each score.
     """
     test, lengths = evaluation.test, evaluation.lengths
+    significance = None if test is None else test.significance
+    samples = {} if significance is None else {significance.method: significance.samples}
     return {
         "reference": asdict(evaluation.reference),
         "target_lang": evaluation.target_lang,
@@ -38,8 +41,10 @@ def to_json(evaluation: Evaluation) -> Dict[str, Any]:
         "tokenized": COMPARABLE,
         "lengths": None if lengths is None else _lengths_to_json(lengths),
         "baseline": None if test is None else test.baseline,
-        "resamples": None if test is None else test.resamples,
-        "seed": None if test is None else test.seed,
+        "test": None if significance is None else significance.method,
+        "resamples": samples.get(BOOTSTRAP),
+        "trials": samples.get(RANDOMIZATION),
+        "seed": None if significance is None else significance.seed,
         "versions": dict(evaluation.versions),
     }
 
@@ -98,7 +103,6 @@ def from_json(value: Any, name: str) -> Evaluation:
     """
     try:
         lengths = value.get("lengths")
-        baseline = value.get("baseline")
         return Evaluation(
             reference=Reference(**value["reference"]),
             target_lang=value.get("target_lang"),
@@ -106,9 +110,7 @@ def from_json(value: Any, name: str) -> Evaluation:
             lengths=None
             if lengths is None
             else SourceLengths(lengths["of"], lengths["buckets"], lengths["segments"]),
-            test=None
-            if baseline is None
-            else PairedTest(baseline, int(value["resamples"]), int(value["seed"])),
+            test=_test_from_json(value),
             versions=value.get("versions") or {},
         )
     except (AttributeError, KeyError, TypeError, ValueError) as error:
@@ -116,6 +118,15 @@ def from_json(value: Any, name: str) -> Evaluation:
             f"{name} is not a document of capsnmt-evaluate --json ({_reason(error)}): score the "
             "system again"
         ) from None
+
+
+def _test_from_json(value: Mapping[str, Any]) -> Optional[PairedTest]:
+    if value.get("baseline") is None:
+        return None
+    method = value.get("test", BOOTSTRAP)  # the only test of earlier versions
+    samples = {BOOTSTRAP: "resamples", RANDOMIZATION: "trials"}[method]
+    significance = Significance(method, int(value[samples]), int(value["seed"]))
+    return PairedTest(str(value["baseline"]), significance)
 
 
 def _reason(error: Exception) -> str:

@@ -32,9 +32,9 @@ from capsnmt.evaluation.scores import (
     SystemScores,
 )
 from capsnmt.evaluation.scoring import build_metrics, score_system
-from capsnmt.evaluation.settings import Bootstrap, EvaluationSettings
+from capsnmt.evaluation.settings import EvaluationSettings, Significance
 from capsnmt.evaluation.sign_test import sign_test
-from capsnmt.evaluation.significance import paired_bootstrap
+from capsnmt.evaluation.significance import paired_test
 from capsnmt.evaluation.text import moses_limits
 from capsnmt.evaluation.tokenized import tokenized_scores, tokens_of
 from capsnmt.files import read_json
@@ -58,7 +58,8 @@ def evaluate(systems: Sequence[str], settings: EvaluationSettings) -> Evaluation
     if limits:
         warn(limits)
     name, reference = reference_of(outputs, settings.reference)
-    baseline = read[0] if settings.test else None
+    significance = settings.significance
+    baseline = None if significance is None else read[0]
     if baseline is not None:
         check_pairs(read)
     unit, source = source_of(outputs, settings.source, len(reference))
@@ -70,10 +71,10 @@ def evaluate(systems: Sequence[str], settings: EvaluationSettings) -> Evaluation
         )
 
     metrics = build_metrics(target_lang, reference)
-    if baseline is None:
+    if significance is None:
         scores = {each.label: score_system(metrics, each.hypotheses) for each in outputs}
     else:
-        scores = _tested_scores(read, metrics, settings.bootstrap)
+        scores = _tested_scores(read, metrics, significance)
     statistics = {
         each.label: bleu_statistics(target_lang, each.hypotheses, reference) for each in outputs
     }
@@ -100,17 +101,13 @@ def evaluate(systems: Sequence[str], settings: EvaluationSettings) -> Evaluation
     ]
     if tokens is not None and settings.compare_mt is not None:
         firsts = [(system.name, tokens.lines[system.outputs[0].label]) for system in read]
-        compare_mt.write_report(
-            settings.compare_mt, tokens.reference, firsts, source, settings.bootstrap
-        )
+        compare_mt.write_report(settings.compare_mt, tokens.reference, firsts, source)
     return Evaluation(
         reference=Reference(name, settings.reference is not None, len(reference)),
         target_lang=target_lang,
         systems=scored,
         lengths=_source_lengths(unit, buckets),
-        test=None
-        if baseline is None
-        else PairedTest(baseline.name, settings.bootstrap.resamples, settings.bootstrap.seed),
+        test=None if significance is None else PairedTest(read[0].name, significance),
         versions=versions(),
     )
 
@@ -120,11 +117,11 @@ def _source_lengths(unit: str, buckets: Optional[np.ndarray]) -> Optional[Source
 
 
 def _tested_scores(
-    systems: Sequence[SystemOutputs], metrics: Dict[str, Any], bootstrap: Bootstrap
+    systems: Sequence[SystemOutputs], metrics: Dict[str, Any], significance: Significance
 ) -> Dict[str, Dict[str, Score]]:
     """Score all outputs, by label, and test each against the baseline's output of its seed.
 
-    All outputs that are tested against one output of the baseline share the draws of segments.
+    All outputs that are tested against one output of the baseline share the random numbers.
     Where the baseline has an output for each seed, each seed is a test of its own.
     """
     baseline, *others = systems
@@ -137,13 +134,13 @@ def _tested_scores(
             if baseline_output(baseline, position) is first
         ]
         group = [first, *against]
-        tested = paired_bootstrap(
-            [(each.label, each.hypotheses) for each in group], metrics, bootstrap
+        tested = paired_test(
+            [(each.label, each.hypotheses) for each in group], metrics, significance
         )
         scores.update(zip((each.label for each in group), tested))
         for output in against:
             if output.hypotheses == first.hypotheses:
-                # sacreBLEU counts no resample as a greater difference than none at all
+                # sacreBLEU counts no sample as a greater difference than none at all
                 warn(f"{output.label} equals {first.label} in every sentence: ignore its p-value")
     return scores
 

@@ -11,6 +11,12 @@ from typing import Dict, List, Mapping, Optional, Sequence
 
 from capsnmt.evaluation.metrics import METRICS
 from capsnmt.evaluation.seeds import Spread, mean_by_length, spread
+from capsnmt.evaluation.settings import BOOTSTRAP, RANDOMIZATION, Significance
+
+DESCRIPTIONS = {
+    BOOTSTRAP: "paired bootstrap resampling (Koehn 2004), {:,} resamples",
+    RANDOMIZATION: "paired approximate randomization (Riezler and Maxwell 2005), {:,} trials",
+}
 
 
 @dataclass(frozen=True)
@@ -22,8 +28,8 @@ class Score:
         signature: sacreBLEU's signature.
         p_value: probability, under the null hypothesis, of a difference to the baseline at least
             this large; ``None`` for the baseline and where nothing was tested.
-        mean: mean over the bootstrap resamples; ``None`` where nothing was tested.
-        ci: half the width of the 95% confidence interval; ``None`` where nothing was tested.
+        mean: mean over the bootstrap resamples; ``None`` without a bootstrap.
+        ci: half the width of the 95% confidence interval; ``None`` without a bootstrap.
     """
 
     score: float
@@ -137,17 +143,20 @@ class SourceLengths:
 
 @dataclass(frozen=True)
 class PairedTest:
-    """The paired bootstrap test of all systems against the first.
+    """The test of all systems against the first.
 
     Attributes:
         baseline: name of the first system.
-        resamples: number of bootstrap resamples.
-        seed: seed of the bootstrap.
+        significance: the test, its number of samples and its seed.
     """
 
     baseline: str
-    resamples: int
-    seed: int
+    significance: Significance
+
+    def __str__(self) -> str:
+        """Describe the test."""
+        method, samples = self.significance.method, self.significance.samples
+        return f"{DESCRIPTIONS[method].format(samples)}, seed {self.significance.seed}"
 
 
 @dataclass(frozen=True)

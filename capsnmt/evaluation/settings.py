@@ -9,6 +9,12 @@ from typing import Optional
 REMOVE_BPE = ("none", "subword_nmt", "sentencepiece")
 DETOKENIZE = ("none", "moses")
 
+# The tests of significance, as the command line names them, and sacreBLEU's number of samples:
+# resamples of the bootstrap, trials of approximate randomization.
+BOOTSTRAP, RANDOMIZATION = "bootstrap", "approximate-randomization"
+SAMPLES = {BOOTSTRAP: 1000, RANDOMIZATION: 10000}
+SEED = 12345
+
 
 @dataclass(frozen=True)
 class TextSettings:
@@ -28,16 +34,33 @@ class TextSettings:
 
 
 @dataclass(frozen=True)
-class Bootstrap:
-    """The settings of a bootstrap.
+class Significance:
+    """The settings of a paired test of significance.
 
     Attributes:
-        resamples: number of resamples, at least 1.
+        method: a key of ``SAMPLES``.
+        samples: number of resamples or trials, at least 1.
         seed: seed of the random numbers, at least 1.
     """
 
-    resamples: int = 1000
-    seed: int = 12345
+    method: str = BOOTSTRAP
+    samples: int = SAMPLES[BOOTSTRAP]
+    seed: int = SEED
+
+
+@dataclass(frozen=True)
+class CompareMT:
+    """The settings of compare-mt's report.
+
+    Attributes:
+        folder: folder of the report.
+        resamples: number of resamples of its bootstrap, at least 1.
+        seed: seed of the random numbers, at least 1.
+    """
+
+    folder: Path
+    resamples: int = SAMPLES[BOOTSTRAP]
+    seed: int = SEED
 
 
 @dataclass(frozen=True)
@@ -50,15 +73,13 @@ class EvaluationSettings:
         tokenized_reference: file for tokenised BLEU of the tokens as decoded; ``None`` tokenises
             both sides with Moses.
         source: file with source tokens, for BLEU by length; ``None`` takes the ``S-`` lines.
-        test: whether to test every system against the first.
-        bootstrap: settings of that test, and of compare-mt's.
-        compare_mt: folder for compare-mt's report; ``None`` for no report.
+        significance: how to test every system against the first; ``None`` for no test.
+        compare_mt: compare-mt's report; ``None`` for no report.
     """
 
     text: TextSettings = field(default_factory=TextSettings)
     reference: Optional[str] = None
     tokenized_reference: Optional[str] = None
     source: Optional[str] = None
-    test: bool = False
-    bootstrap: Bootstrap = field(default_factory=Bootstrap)
-    compare_mt: Optional[Path] = None
+    significance: Optional[Significance] = None
+    compare_mt: Optional[CompareMT] = None

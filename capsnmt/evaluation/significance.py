@@ -1,4 +1,4 @@
-"""sacreBLEU's paired bootstrap test (Koehn 2004), with the seed as an argument."""
+"""sacreBLEU's paired tests of significance, with the seed as an argument."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ from contextlib import contextmanager
 from typing import Any, Dict, Iterator, List, Sequence, Tuple
 
 from capsnmt.evaluation.scores import Score
-from capsnmt.evaluation.settings import Bootstrap
+from capsnmt.evaluation.settings import BOOTSTRAP, RANDOMIZATION, Significance
 
 SEED_VARIABLE = "SACREBLEU_SEED"
+TYPES = {BOOTSTRAP: "bs", RANDOMIZATION: "ar"}  # sacreBLEU's names
 
 
 @contextmanager
@@ -26,21 +27,25 @@ def _sacrebleu_seed(seed: int) -> Iterator[None]:
             os.environ[SEED_VARIABLE] = before
 
 
-def paired_bootstrap(
-    systems: Sequence[Tuple[str, List[str]]],
+def paired_test(
+    systems: Sequence[Tuple[str, Sequence[Any]]],
     metrics: Dict[str, Any],
-    bootstrap: Bootstrap,
+    significance: Significance,
 ) -> List[Dict[str, Score]]:
-    """Score systems and test each against the first by paired bootstrap resampling.
+    """Score systems and test each against the first.
 
-    Both systems are scored on the same draws of segments, with replacement. With d the difference
-    on the test set and d_b that on draw b of B,
-    p = (#{b: abs(d_b) - mean(abs(d_b)) > abs(d)} + 1) / (B + 1).
+    With d the difference on the test set and d_b that of sample b of B:
+
+    - Paired bootstrap resampling (Koehn 2004): sample b draws segments with replacement, and scores
+      both systems on them. p = (#{b: abs(d_b) - mean(abs(d_b)) > abs(d)} + 1) / (B + 1).
+    - Paired approximate randomization (Riezler and Maxwell 2005): sample b exchanges the two
+      systems' translations of each segment with probability 1/2.
+      p = (#{b: abs(d_b) > abs(d)} + 1) / (B + 1). There is no confidence interval.
 
     Args:
-        systems: (name, hypotheses), the baseline first.
+        systems: (name, segments), the baseline first.
         metrics: what :func:`~capsnmt.evaluation.scoring.build_metrics` returns.
-        bootstrap: number of resamples and seed.
+        significance: the test, its number of samples and its seed.
 
     Returns:
         The scores of each system by metric, in the order given.
@@ -50,15 +55,16 @@ def paired_bootstrap(
     """
     from sacrebleu.significance import PairedTest
 
-    if bootstrap.seed < 1:
-        raise ValueError(f"seed {bootstrap.seed} is not allowed: sacreBLEU needs one of at least 1")
-    with _sacrebleu_seed(bootstrap.seed):
+    seed = significance.seed
+    if seed < 1:
+        raise ValueError(f"seed {seed} is not allowed: sacreBLEU needs one of at least 1")
+    with _sacrebleu_seed(seed):
         test = PairedTest(
             list(systems),
             metrics,
             references=None,
-            test_type="bs",
-            n_samples=bootstrap.resamples,
+            test_type=TYPES[significance.method],
+            n_samples=significance.samples,
         )
         signatures, results = test()
     return [
@@ -73,5 +79,8 @@ def paired_bootstrap(
 
 def _score(result: Any, signature: str) -> Score:
     """Convert a result of sacreBLEU, whose numbers are numpy scalars."""
-    p_value = None if result.p_value is None else float(result.p_value)
-    return Score(float(result.score), signature, p_value, float(result.mean), float(result.ci))
+    p_value, mean, ci = (
+        None if value is None else float(value)
+        for value in (result.p_value, result.mean, result.ci)
+    )
+    return Score(float(result.score), signature, p_value, mean, ci)

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Iterator, List, Mapping, Optional, Sequence
 
 from capsnmt.evaluation.compare_mt import PAGE, SAMPLE_RATIO
 from capsnmt.evaluation.metrics import COMPARABLE, METRICS
 from capsnmt.evaluation.scores import Evaluation, PairedTest, Score, SourceLengths, SystemScores
-from capsnmt.evaluation.settings import Bootstrap
+from capsnmt.evaluation.settings import CompareMT
 
 
 def as_text(evaluation: Evaluation) -> str:
@@ -34,12 +33,12 @@ def as_text(evaluation: Evaluation) -> str:
     return "\n".join(lines)
 
 
-def compare_mt_note(folder: Path, bootstrap: Bootstrap) -> str:
+def compare_mt_note(settings: CompareMT) -> str:
     """Return a paragraph about a report of compare-mt."""
     return (
-        f"\ncompare-mt's report on the first output of each system: {folder / PAGE}. Its bootstrap "
-        f"({bootstrap.resamples:,} resamples of {SAMPLE_RATIO:.0%} of the segments, seed "
-        f"{bootstrap.seed}) is a different test: do not mix the two"
+        f"\ncompare-mt's report on the first output of each system: {settings.folder / PAGE}. Its "
+        f"bootstrap ({settings.resamples:,} resamples of {SAMPLE_RATIO:.0%} of the segments, seed "
+        f"{settings.seed}) is a different test: do not mix the two"
     )
 
 
@@ -91,9 +90,8 @@ def _length_table(
 
 def _tests(systems: Sequence[SystemScores], test: PairedTest, width: int) -> Iterator[str]:
     yield (
-        f"p, the primary test: paired bootstrap against {test.baseline}, {test.resamples:,} "
-        f"resamples, seed {test.seed}; the probability of a difference at least this large if "
-        "there is none"
+        f"p, the primary test: {test}, against {test.baseline}; the probability of a difference at "
+        "least this large if there is none"
     )
     yield ""
     yield (

@@ -9,6 +9,7 @@ import re
 from typing import Any, Callable, Dict, List, Mapping, NoReturn, Sequence
 
 from capsnmt.errors import ConfigurationError, shown
+from capsnmt.evaluation.arguments import parse_arguments
 from capsnmt.experiment.config import Experiment
 
 # Flags that the launcher sets itself -> what to do instead.
@@ -163,6 +164,18 @@ def check_average(experiment: Experiment) -> None:
                 f"every {interval} updates, need {interval * count} updates, but train.max-update "
                 f"is {updates}: set train.save-interval-updates to {max(1, updates // count)}"
             )
+
+
+def check_score(arguments: Sequence[str]) -> None:
+    """Parse the arguments of ``capsnmt-evaluate`` as it will.
+
+    Raises:
+        ConfigurationError: a value is wrong, or a flag has no effect.
+    """
+    try:
+        parse_arguments(arguments)
+    except ConfigurationError as error:
+        raise ConfigurationError(f"score: {error}") from None
 
 
 def check_arch(experiment: Experiment) -> None:

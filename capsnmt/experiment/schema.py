@@ -5,13 +5,16 @@ from __future__ import annotations
 import re
 from typing import Any, Dict
 
-from capsnmt.evaluation.settings import DETOKENIZE, REMOVE_BPE
+from capsnmt.evaluation.settings import DETOKENIZE, REMOVE_BPE, SAMPLES
 from capsnmt.settings import COUNT, FLAG, INTEGER, POSITIVE, TEXT, Free, Kind, check, one_of
 
 PARAMETERS = Kind(
     "a count as printed, such as 88.0M for a total or +1.6K for a difference",
     lambda value: isinstance(value, str) and bool(re.fullmatch(r"\+?\d+(\.\d+)?[KM]", value)),
 )
+
+# The flags of the evaluation that need a baseline.
+SIGNIFICANCE = {"significance": one_of(*SAMPLES), "resamples": COUNT, "trials": COUNT}
 
 AVERAGES = ("last-updates", "last-epochs", "best")
 
@@ -47,7 +50,11 @@ SCHEMA: Dict[str, Any] = {
     ),
     "average": dict.fromkeys(AVERAGES, COUNT),
     "generate": Free(FLAG),
-    "score": {"remove-bpe": one_of(*REMOVE_BPE), "detokenize": one_of(*DETOKENIZE)},
+    "score": {
+        "remove-bpe": one_of(*REMOVE_BPE),
+        "detokenize": one_of(*DETOKENIZE),
+        **SIGNIFICANCE,
+    },
 }
 
 # The values that papers print about a row, by paper. They are not settings: no run depends on them.

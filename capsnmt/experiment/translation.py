@@ -10,11 +10,12 @@ from capsnmt.experiment import flags
 from capsnmt.experiment.devices import TRAINING, Batch, split_batch
 from capsnmt.experiment.recipes import describe_corpus
 from capsnmt.experiment.run import USER_DIR, Run
+from capsnmt.experiment.schema import SIGNIFICANCE
 from capsnmt.experiment.stage import Stage, python
 from capsnmt.files import read_json_object
 from capsnmt.runs.folder import RunFolder
 
-GENERATE = "fairseq_cli.generate"
+GENERATE, EVALUATION = "fairseq_cli.generate", "capsnmt.evaluation"
 
 
 class TranslationRun(Run):
@@ -142,15 +143,18 @@ class TranslationRun(Run):
         output, reference = self.folder.generated(test_set), self.reference(test_set)
         inputs = [output, reference]
         against: List[str] = []
+        settings = dict(self.experiment["score"] or {})
         if baseline:
             inputs.append(self.of(baseline).generated(test_set))
             against = ["--baseline", f"{baseline}={inputs[-1]}"]
+        else:
+            settings = {key: value for key, value in settings.items() if key not in SIGNIFICANCE}
         argv = python(
-            "capsnmt.evaluation",
+            EVALUATION,
             f"{row}={output}",
             *against,
             *("--reference", str(reference)),
-            *flags.argv(self.experiment["score"] or {}),
+            *flags.argv(settings),
             *("--target-lang", self.languages[1]),
             *("--json", str(self.folder.scored(test_set))),
         )
@@ -177,6 +181,7 @@ class TranslationRun(Run):
         test_set = next(iter(self.test_sets))
         flags.check_train(self.experiment, self.train().arguments(TRAINING))
         flags.check_generate(self.experiment, self.generate(test_set).arguments(GENERATE))
+        flags.check_score(self.score(test_set).arguments(EVALUATION))
 
     def check_local(self) -> None:
         """Raise unless the folder of the raw data exists.

@@ -71,9 +71,16 @@ def results(systems: Sequence[System]) -> Iterator[Element]:
 def _legend(systems: Sequence[System], test_sets: Sequence[str]) -> str:
     baseline, *others = systems
     levels = ", ".join(f"{mark}: p < {level}" for mark, level in reversed(LEVELS.items()))
-    sentence = (
-        f"{levels}, for the difference in BLEU to {baseline.name} by paired bootstrap resampling"
-    )
+    tests = {
+        str(run.scores[test_set].test)
+        for system in others
+        for run in system.runs
+        for test_set in test_sets
+        if run.scores[test_set].test is not None
+    }
+    sentence = f"{levels}, for the difference in BLEU to {baseline.name}"
+    if tests:
+        sentence += f" by {' and '.join(sorted(tests))}"
     if any(len(system.runs) > 1 for system in systems):
         sentence += ", for every seed"
     untested = [

@@ -12,7 +12,7 @@ from capsnmt.report.elements import Code, Element, Heading, Inline, Listing, Par
 from capsnmt.runs.systems import p_of
 from capsnmt.runs.translation import FinishedTranslation
 
-BOOTSTRAP = re.compile(r"bs:\d+\|seed:\d+\|")
+TEST = re.compile(r"(bs|ar):\d+\|seed:\d+\|")
 
 
 def scores(
@@ -47,9 +47,8 @@ def scores(
     if test is not None:
         sign_test = " Sign test: Collins et al. 2005, on BLEU, two-sided." if any(signs) else ""
         yield Paragraph(
-            f"p: paired bootstrap resampling (Koehn 2004) against {test.baseline}, "
-            f"{test.resamples:,} resamples, seed {test.seed}; this is the primary test. Lower TER "
-            f"is better.{sign_test}"
+            f"p: {test}, against {test.baseline}; this is the primary test. Lower TER is "
+            f"better.{sign_test}"
         )
 
 
@@ -64,8 +63,8 @@ def _signatures(
     kinds: Sequence[str],
 ) -> Iterator[List[Inline]]:
     for metric, label in metrics.items():
-        # the bootstrap's part of a signature does not affect the score, and the baseline has none
-        found = {BOOTSTRAP.sub("", run.output(test_set).score(metric).signature) for run in runs}
+        # the test's part of a signature does not affect the score, and the baseline has none
+        found = {TEST.sub("", run.output(test_set).score(metric).signature) for run in runs}
         yield [f"{label}: ", *_codes(found)]
     for kind in kinds:
         found = {_tokenized(run, test_set)[kind].signature for run in runs}

@@ -14,7 +14,7 @@ from capsnmt.errors import ConfigurationError
 from capsnmt.evaluation import compare_mt
 from capsnmt.evaluation.compare_mt import check_folder, write_report
 from capsnmt.evaluation.salience import salient_ngrams, salient_sentences
-from capsnmt.evaluation.settings import Bootstrap
+from capsnmt.evaluation.settings import CompareMT
 
 SIZE = 60
 
@@ -30,7 +30,7 @@ def texts(ted: Dict[str, List[str]]) -> Dict[str, List[str]]:
 def report(folder: Path, texts: Dict[str, List[str]]) -> str:
     check_folder(folder)
     systems = [("one", texts["sys1"]), ("<two>", texts["sys2"])]
-    write_report(folder, texts["reference"], systems, None, Bootstrap(50, 7))
+    write_report(CompareMT(folder, 50, 7), texts["reference"], systems, None)
     return (folder / "report.txt").read_text("utf-8")
 
 
@@ -99,6 +99,6 @@ def test_a_failure_of_compare_mt_is_one_line_and_leaves_nothing(
 ) -> None:
     monkeypatch.setattr(compare_mt.sys, "executable", shutil.which("false"))
     with pytest.raises(ConfigurationError, match="compare-mt failed: ") as caught:
-        write_report(tmp_path / "new", ["a b"], [("x", ["a b"])], None, Bootstrap(2, 1))
+        write_report(CompareMT(tmp_path / "new", 2, 1), ["a b"], [("x", ["a b"])], None)
     assert len(str(caught.value).splitlines()) == 1
     assert list(tmp_path.iterdir()) == []

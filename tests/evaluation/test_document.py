@@ -18,8 +18,9 @@ from capsnmt.evaluation.scores import common_metrics
 # what a document holds, by flags of the command: every key of the contract
 KEYS = [
     *("reference", "target_lang", "systems", "tokenized", "lengths"),
-    *("baseline", "resamples", "seed", "versions"),
+    *("baseline", "test", "resamples", "trials", "seed", "versions"),
 ]
+RANDOMIZED = ["--significance", "approximate-randomization"]
 
 
 def document(folder: Path, *arguments: str) -> Dict[str, Any]:
@@ -39,8 +40,13 @@ def tested(files: Dict[str, str], tmp_path: Path) -> Dict[str, Any]:
 
 @pytest.mark.parametrize(
     "flags",
-    [[], ["--baseline", "base={half}", "--resamples", "5"], ["--target-lang", "zh"]],
-    ids=["scored", "tested", "no words"],
+    [
+        [],
+        ["--baseline", "base={half}", "--resamples", "5"],
+        [*RANDOMIZED, "--baseline", "base={half}", "--trials", "5"],
+        ["--target-lang", "zh"],
+    ],
+    ids=["scored", "tested", "randomized", "no words"],
 )
 def test_a_document_of_one_output_survives_being_read_and_written(
     files: Dict[str, str], tmp_path: Path, flags: List[str]
@@ -60,7 +66,7 @@ def test_a_document_of_several_seeds_survives_being_read_and_written(
 def test_records_hold_the_numbers_of_the_document(tested: Dict[str, Any]) -> None:
     evaluation = from_json(tested, "x")
     assert evaluation.test is not None
-    assert (evaluation.test.baseline, evaluation.test.resamples) == ("base", 5)
+    assert (evaluation.test.baseline, evaluation.test.significance.samples) == ("base", 5)
     good = evaluation.system("good")
     entry = next(system for system in tested["systems"] if system["name"] == "good")
     for metric in METRICS:
@@ -76,7 +82,7 @@ def test_records_hold_the_numbers_of_the_document(tested: Dict[str, Any]) -> Non
 
 def test_what_older_documents_lack_is_absent(tested: Dict[str, Any]) -> None:
     older = copy.deepcopy(tested)
-    for key in ("tokenized", "lengths", "versions", "target_lang"):
+    for key in ("tokenized", "lengths", "versions", "target_lang", "test", "trials"):
         del older[key]
     for system in older["systems"]:
         for output in system["outputs"]:
@@ -84,6 +90,7 @@ def test_what_older_documents_lack_is_absent(tested: Dict[str, Any]) -> None:
                 del output[key]
     evaluation = from_json(older, "x")
     output = evaluation.system("good").outputs[0]
+    assert evaluation.test == from_json(tested, "x").test
     assert (evaluation.lengths, evaluation.versions, output.by_length) == (None, {}, None)
     assert (output.tokenized, output.sign_test) == ({}, None)
     assert list(common_metrics([output])) == ["bleu", "chrf", "ter"]

@@ -116,6 +116,26 @@ def test_a_baseline_is_a_name_or_a_file_and_comes_first(
     assert "bs:20|seed:7" in document["systems"][1]["bleu"]["signature"]
 
 
+def test_randomization_replaces_the_bootstrap_and_is_reported(
+    files: Dict[str, str], capsys: pytest.CaptureFixture
+) -> None:
+    arguments = [f"good={files['good']}", "--baseline", f"base={files['half']}"]
+    arguments += ["--reference", files["reference"], "--seed", "7"]
+    arguments += ["--significance", "approximate-randomization", "--trials", "40"]
+    document = as_json(capsys, *arguments)
+    assert document["test"] == "approximate-randomization"
+    assert (document["trials"], document["resamples"], document["seed"]) == (40, None, 7)
+    good = document["systems"][1]
+    assert "ar:40|seed:7" in good["bleu"]["signature"]
+    assert 0 < good["significance"]["bleu"]["p_value"] <= 1
+    assert good["significance"]["bleu"]["ci"] is None
+    assert main(arguments) == 0
+    table = capsys.readouterr().out
+    assert "paired approximate randomization" in table
+    assert "40 trials, seed 7" in table
+    assert "95%" not in table
+
+
 def test_a_baseline_may_be_one_more_file(
     files: Dict[str, str], capsys: pytest.CaptureFixture
 ) -> None:

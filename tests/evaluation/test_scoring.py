@@ -12,8 +12,8 @@ import pytest
 from capsnmt.errors import ConfigurationError
 from capsnmt.evaluation.metrics import METRICS
 from capsnmt.evaluation.scoring import build_metrics, score_system
-from capsnmt.evaluation.settings import Bootstrap
-from capsnmt.evaluation.significance import SEED_VARIABLE, paired_bootstrap
+from capsnmt.evaluation.settings import BOOTSTRAP, RANDOMIZATION, Significance
+from capsnmt.evaluation.significance import SEED_VARIABLE, paired_test
 from tests.commands import succeed
 from tests.evaluation.outputs import write_lines
 
@@ -48,29 +48,37 @@ def printed(value: Optional[float], digits: int = DIGITS) -> str:
 
 
 @pytest.mark.parametrize(
-    ("segments", "metrics", "resamples"),
-    [(150, ["bleu", "chrf", "ter"], 200), (150, ["chrf++"], 200), (None, ["bleu"], 1000)],
-    ids=["metrics", "chrF++", "all segments"],
+    ("segments", "metrics", "method", "samples"),
+    [
+        (150, ["bleu", "chrf", "ter"], BOOTSTRAP, 200),
+        (150, ["chrf++"], BOOTSTRAP, 200),
+        (None, ["bleu"], BOOTSTRAP, 1000),
+        (150, ["bleu", "chrf", "ter"], RANDOMIZATION, 300),
+        (None, ["bleu"], RANDOMIZATION, 1000),
+    ],
 )
 def test_scores_and_significance_are_those_of_the_sacrebleu_command(
     ted: Dict[str, List[str]],
     tmp_path: Path,
     segments: Optional[int],
     metrics: List[str],
-    resamples: int,
+    method: str,
+    samples: int,
 ) -> None:
     texts = {name: lines[:segments] for name, lines in ted.items()}
-    table = sacrebleu(tmp_path, texts, *flags(metrics), "--paired-bs", "--paired-bs-n", resamples)
+    flag = {BOOTSTRAP: "--paired-bs", RANDOMIZATION: "--paired-ar"}[method]
+    table = sacrebleu(tmp_path, texts, *flags(metrics), flag, f"{flag}-n", samples)
     built = build_metrics("en", texts["reference"])
-    scores = paired_bootstrap(
+    scores = paired_test(
         [(name, texts[name]) for name in ("sys1", "sys2")],
         {key: built[key] for key in metrics},
-        Bootstrap(resamples),
+        Significance(method, samples),
     )
     for name, ours in zip(("sys1", "sys2"), scores):
         assert len(ours) == len(metrics)
         for score, theirs in zip(ours.values(), cells(table, name)):
-            expected = [printed(x) for x in (score.score, score.mean, score.ci)]
+            intervals = (score.mean, score.ci) if method == BOOTSTRAP else ()
+            expected = [printed(x) for x in (score.score, *intervals)]
             if name == "sys2":
                 expected.append(printed(score.p_value, 4))
             assert theirs == expected
@@ -95,31 +103,35 @@ def test_scores_without_a_test_are_those_of_the_sacrebleu_command(
 def test_the_test_of_systems_scores_as_scoring_alone(ted: Dict[str, List[str]]) -> None:
     texts = {name: lines[:50] for name, lines in ted.items()}
     metrics = build_metrics("en", texts["reference"])
-    tested = paired_bootstrap([("a", texts["sys1"]), ("b", texts["sys2"])], metrics, Bootstrap(2))
+    pair = [("a", texts["sys1"]), ("b", texts["sys2"])]
+    tested = paired_test(pair, metrics, Significance(samples=2))
     for name, scores in zip(("sys1", "sys2"), tested):
         alone = score_system(metrics, texts[name])
         assert {k: v.score for k, v in scores.items()} == {k: v.score for k, v in alone.items()}
 
 
-def bleu_p_value(texts: Dict[str, List[str]], system: str, seed: int = 12345) -> float:
+def bleu_p_value(
+    texts: Dict[str, List[str]], system: str, seed: int = 12345, method: str = BOOTSTRAP
+) -> float:
     metrics = {"bleu": build_metrics("en", texts["reference"])["bleu"]}
     pair = [("sys1", texts["sys1"]), (system, texts[system])]
-    value = paired_bootstrap(pair, metrics, Bootstrap(50, seed))[1]["bleu"].p_value
+    value = paired_test(pair, metrics, Significance(method, 50, seed))[1]["bleu"].p_value
     assert value is not None
     return value
 
 
+@pytest.mark.parametrize("method", [BOOTSTRAP, RANDOMIZATION])
 def test_the_seed_decides_and_the_environment_does_not(
-    ted: Dict[str, List[str]], monkeypatch: pytest.MonkeyPatch
+    ted: Dict[str, List[str]], method: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     texts = {name: lines[:60] for name, lines in ted.items()}
-    values = [bleu_p_value(texts, "sys2", seed) for seed in (1, 2, 3, 4)]
+    values = [bleu_p_value(texts, "sys2", seed, method) for seed in (1, 2, 3, 4)]
     assert len(set(values)) > 1
     monkeypatch.setenv(SEED_VARIABLE, "999")
-    assert bleu_p_value(texts, "sys2", 1) == values[0]
+    assert bleu_p_value(texts, "sys2", 1, method) == values[0]
     assert os.environ[SEED_VARIABLE] == "999"
     monkeypatch.delenv(SEED_VARIABLE)
-    assert bleu_p_value(texts, "sys2", 1) == values[0]
+    assert bleu_p_value(texts, "sys2", 1, method) == values[0]
     assert SEED_VARIABLE not in os.environ
 
 

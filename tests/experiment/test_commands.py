@@ -30,6 +30,17 @@ def dry_run(capsys: pytest.CaptureFixture, *arguments: str) -> str:
     return plan.replace(str(Path.cwd()), "HERE")
 
 
+def test_the_test_of_significance_is_that_of_the_configuration(capsys, tmp_path: Path):
+    settings = ["--set", "score.significance=approximate-randomization", "--set", "score.trials=99"]
+    plan = dry_run(capsys, "--dataset", "multi30k", "--rows", "baseline,em_routing", *settings,
+                   "--baseline", "baseline", "--cpu", "--output", str(tmp_path))  # fmt: skip
+    scored = [line for line in plan.splitlines() if " capsnmt.evaluation " in line]
+    flags = "--significance approximate-randomization --trials 99"
+    assert {flags in line for line in scored if "--baseline" in line} == {True}
+    # a row without a baseline is not tested
+    assert {"--trials" in line for line in scored if "--baseline" not in line} == {False}
+
+
 @pytest.mark.parametrize(
     ("name", "arguments"),
     [
