@@ -9,6 +9,11 @@ from typing import Optional, Sequence
 
 from capsnmt.arguments import LARGEST_SEED, OneLineParser, at_least, positive
 from capsnmt.errors import ConfigurationError
+from capsnmt.evaluation.segment_arguments import (
+    add_segment_flags,
+    parse_comet,
+    parse_segment_files,
+)
 from capsnmt.evaluation.settings import (
     BOOTSTRAP,
     DETOKENIZE,
@@ -96,6 +101,7 @@ def build_parser() -> argparse.ArgumentParser:
         help="target language, for detokenisation and for BLEU's tokeniser (default: from the log "
         "of fairseq-generate)",
     )
+    add_segment_flags(parser)
     parser.add_argument(
         "--significance",
         choices=tuple(SAMPLES),
@@ -146,11 +152,14 @@ def parse_arguments(argv: Optional[Sequence[str]] = None) -> Arguments:
     _check_effect(args)
     if args.reference is None and args.input == "plain":
         raise ConfigurationError("--input plain has no T- lines: give --reference FILE")
+    segment_files = parse_segment_files(args.segment_scores)
     settings = EvaluationSettings(
         text=_text_settings(args),
         reference=args.reference,
         tokenized_reference=args.tokenized_reference,
         source=args.source,
+        segment_files=segment_files,
+        comet=parse_comet(args, [each.metric for each in segment_files]),
         significance=_significance(args),
         compare_mt=_compare_mt(args),
     )

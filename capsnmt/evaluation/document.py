@@ -21,6 +21,8 @@ from capsnmt.evaluation.scores import (
 from capsnmt.evaluation.settings import BOOTSTRAP, RANDOMIZATION, Significance
 from capsnmt.files import read_json
 
+# What a test adds to a score.
+TESTED = ("p_value", "mean", "ci", "delta", "accuracy")
 # Documents of earlier versions have these metrics only.
 REQUIRED = ("bleu", "chrf", "ter")
 
@@ -68,6 +70,9 @@ def _system_to_json(system: SystemScores, tested: bool) -> Dict[str, Any]:
         "name": system.name,
         **{metric: several(metric, score) for metric, score in first.scores.items()},
         "tokenized": {kind: several(kind, score) for kind, score in first.tokenized.items()},
+        "segment_means": {
+            name: several(name, score) for name, score in first.segment_means.items()
+        },
         "by_length": system.by_length,
         "outputs": [_output_to_json(output, tested) for output in system.outputs],
     }
@@ -80,11 +85,12 @@ def _output_to_json(output: OutputScores, tested: bool) -> Dict[str, Any]:
     entry: Dict[str, Any] = {"path": output.path}
     entry.update((metric, short(score)) for metric, score in output.scores.items())
     entry["tokenized"] = {kind: short(score) for kind, score in output.tokenized.items()}
+    entry["segment_means"] = {name: short(score) for name, score in output.segment_means.items()}
     entry["by_length"] = None if output.by_length is None else list(output.by_length)
     if tested:
         entry["significance"] = {
-            metric: {"p_value": score.p_value, "mean": score.mean, "ci": score.ci}
-            for metric, score in output.scores.items()
+            metric: {key: getattr(score, key) for key in TESTED}
+            for metric, score in {**output.scores, **output.segment_means}.items()
         }
         entry["sign_test"] = None if output.sign_test is None else asdict(output.sign_test)
     return entry
@@ -95,7 +101,7 @@ def from_json(value: Any, name: str) -> Evaluation:
 
     Args:
         value: what :func:`to_json` returned, or an older document without chrF2++,
-            ``tokenized``, ``lengths``, ``sign_test`` or ``versions``.
+            ``segment_means``, ``tokenized``, ``lengths``, ``sign_test`` or ``versions``.
         name: how error messages refer to the document.
 
     Raises:
@@ -150,15 +156,20 @@ def _system_from_json(value: Mapping[str, Any]) -> SystemScores:
 def _output_from_json(value: Mapping[str, Any]) -> OutputScores:
     tests = value.get("significance") or {}
     sign_test = value.get("sign_test")
-    tokenized = value.get("tokenized") or {}
+    tokenized, means = value.get("tokenized") or {}, value.get("segment_means") or {}
+
+    def score_of(metric: str, score: Mapping[str, Any]) -> Score:
+        return Score(*_score_of(score), **tests.get(metric, {}))
+
     return OutputScores(
         path=str(value["path"]),
         scores={
-            metric: Score(*_score_of(value[metric]), **tests.get(metric, {}))
+            metric: score_of(metric, value[metric])
             for metric in METRICS
             if metric in REQUIRED or metric in value
         },
         tokenized={kind: Score(*_score_of(score)) for kind, score in tokenized.items()},
+        segment_means={name: score_of(name, score) for name, score in means.items()},
         by_length=value.get("by_length"),
         sign_test=None if sign_test is None else SignTest(**sign_test),
     )

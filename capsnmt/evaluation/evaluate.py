@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import platform
 from pathlib import Path
-from typing import Any, Dict, List, Optional, Sequence
+from typing import Dict, Optional, Sequence
 
 import numpy as np
 
@@ -12,14 +12,18 @@ import capsnmt
 from capsnmt.errors import ConfigurationError
 from capsnmt.evaluation import compare_mt
 from capsnmt.evaluation.bleu_statistics import bleu_statistics
+from capsnmt.evaluation.comet_model import PACKAGE as COMET_PACKAGE
+from capsnmt.evaluation.comet_model import comet_scores
 from capsnmt.evaluation.lengths import BUCKETS, bleu_by_length, bucket_of, counts
 from capsnmt.evaluation.outputs import Output, SystemOutputs, outputs_of, read_systems
+from capsnmt.evaluation.paired_scores import score_outputs
 from capsnmt.evaluation.references import (
     baseline_output,
     check_pairs,
     common_language,
     reference_of,
     source_of,
+    source_text,
     warn,
 )
 from capsnmt.evaluation.scores import (
@@ -31,11 +35,12 @@ from capsnmt.evaluation.scores import (
     SourceLengths,
     SystemScores,
 )
-from capsnmt.evaluation.scoring import build_metrics, score_system
-from capsnmt.evaluation.settings import EvaluationSettings, Significance
+from capsnmt.evaluation.scoring import build_metrics
+from capsnmt.evaluation.segment_scores import SegmentMean, read_segment_scores
+from capsnmt.evaluation.settings import EvaluationSettings
 from capsnmt.evaluation.sign_test import sign_test
-from capsnmt.evaluation.significance import paired_test
 from capsnmt.evaluation.text import moses_limits
+from capsnmt.evaluation.thresholds import PACKAGE as THRESHOLDS
 from capsnmt.evaluation.tokenized import tokenized_scores, tokens_of
 from capsnmt.files import read_json
 from capsnmt.versions import installed_version
@@ -70,11 +75,21 @@ def evaluate(systems: Sequence[str], settings: EvaluationSettings) -> Evaluation
             "spaces: give --tokenized-reference FILE and systems with the same tokenisation"
         )
 
+    by_segment = [
+        read_segment_scores(given, read, len(reference)) for given in settings.segment_files
+    ]
+    if settings.comet is not None:
+        raw_source = source_text("--comet-source", settings.comet.source, len(reference))
+        by_segment.append(comet_scores(settings.comet, raw_source, reference, outputs))
+    hypotheses = {each.label: each.hypotheses for each in outputs}
     metrics = build_metrics(target_lang, reference)
-    if significance is None:
-        scores = {each.label: score_system(metrics, each.hypotheses) for each in outputs}
-    else:
-        scores = _tested_scores(read, metrics, significance)
+    scores = score_outputs(read, hypotheses, metrics, significance)
+    means: Dict[str, Dict[str, Score]] = {each.label: {} for each in outputs}
+    for each in by_segment:
+        metric = {each.metric: SegmentMean(each.metric, each.signature)}
+        found = score_outputs(read, each.values, metric, significance, f"{each.metric}: ")
+        for label, mean in found.items():
+            means[label].update(mean)
     statistics = {
         each.label: bleu_statistics(target_lang, each.hypotheses, reference) for each in outputs
     }
@@ -88,6 +103,7 @@ def evaluate(systems: Sequence[str], settings: EvaluationSettings) -> Evaluation
             path=output.path,
             scores=scores[output.label],
             tokenized=tokenized_scores(tokens, output.label, target_lang),
+            segment_means=means[output.label],
             by_length=None if buckets is None else bleu_by_length(own, buckets),
             sign_test=test,
         )
@@ -108,7 +124,7 @@ def evaluate(systems: Sequence[str], settings: EvaluationSettings) -> Evaluation
         systems=scored,
         lengths=_source_lengths(unit, buckets),
         test=None if significance is None else PairedTest(read[0].name, significance),
-        versions=versions(),
+        versions=versions(settings),
     )
 
 
@@ -116,41 +132,15 @@ def _source_lengths(unit: str, buckets: Optional[np.ndarray]) -> Optional[Source
     return None if buckets is None else SourceLengths(unit, BUCKETS, counts(buckets))
 
 
-def _tested_scores(
-    systems: Sequence[SystemOutputs], metrics: Dict[str, Any], significance: Significance
-) -> Dict[str, Dict[str, Score]]:
-    """Score all outputs, by label, and test each against the baseline's output of its seed.
-
-    All outputs that are tested against one output of the baseline share the random numbers.
-    Where the baseline has an output for each seed, each seed is a test of its own.
-    """
-    baseline, *others = systems
-    scores: Dict[str, Dict[str, Score]] = {}
-    for first in baseline.outputs:
-        against: List[Output] = [
-            output
-            for system in others
-            for position, output in enumerate(system.outputs)
-            if baseline_output(baseline, position) is first
-        ]
-        group = [first, *against]
-        tested = paired_test(
-            [(each.label, each.hypotheses) for each in group], metrics, significance
-        )
-        scores.update(zip((each.label for each in group), tested))
-        for output in against:
-            if output.hypotheses == first.hypotheses:
-                # sacreBLEU counts no sample as a greater difference than none at all
-                warn(f"{output.label} equals {first.label} in every sentence: ignore its p-value")
-    return scores
-
-
-def versions() -> Dict[str, Optional[str]]:
+def versions(settings: EvaluationSettings) -> Dict[str, Optional[str]]:
     """Return the versions that determine scores; ``None`` for a package that is not installed."""
+    packages = ["sacrebleu", "sacremoses"]
+    packages += [] if settings.comet is None else [COMET_PACKAGE]
+    packages += [THRESHOLDS] if settings.significance and installed_version(THRESHOLDS) else []
     return {
         "capsnmt": capsnmt.__version__,  # a checkout used by path has no metadata
         "python": platform.python_version(),
-        **{package: installed_version(package) for package in ("sacrebleu", "sacremoses")},
+        **{package: installed_version(package) for package in packages},
     }
 
 

@@ -24,12 +24,16 @@ class Score:
     """The score of an output by one metric.
 
     Attributes:
-        score: 0..100 for BLEU and chrF; edits per 100 reference words for TER (lower is better).
-        signature: sacreBLEU's signature.
+        score: 0..100 for BLEU and chrF; edits per 100 reference words for TER (lower is better);
+            for a metric of segments the mean.
+        signature: sacreBLEU's signature, or one in its form.
         p_value: probability, under the null hypothesis, of a difference to the baseline at least
             this large; ``None`` for the baseline and where nothing was tested.
         mean: mean over the bootstrap resamples; ``None`` without a bootstrap.
         ci: half the width of the 95% confidence interval; ``None`` without a bootstrap.
+        delta: difference to the baseline; ``None`` for the baseline and where nothing was tested.
+        accuracy: how often, in percent, people agree with the sign of such a difference, as
+            mt-thresholds estimates (Kocmi et al. 2024); ``None`` without an estimate.
     """
 
     score: float
@@ -37,6 +41,8 @@ class Score:
     p_value: Optional[float] = None
     mean: Optional[float] = None
     ci: Optional[float] = None
+    delta: Optional[float] = None
+    accuracy: Optional[float] = None
 
 
 @dataclass(frozen=True)
@@ -63,6 +69,7 @@ class OutputScores:
         scores: key of ``METRICS`` -> score.
         tokenized: key of ``COMPARABLE`` -> tokenised BLEU; empty where the target language does
             not separate words by spaces.
+        segment_means: name of a metric of segments -> the mean of their scores.
         by_length: BLEU of each bucket of source lengths; ``None`` without a source.
         sign_test: test against the baseline; ``None`` for the baseline and where nothing was
             tested.
@@ -71,26 +78,33 @@ class OutputScores:
     path: str
     scores: Mapping[str, Score]
     tokenized: Mapping[str, Score] = field(default_factory=dict)
+    segment_means: Mapping[str, Score] = field(default_factory=dict)
     by_length: Optional[Sequence[Optional[float]]] = None
     sign_test: Optional[SignTest] = None
 
+    @property
+    def all_scores(self) -> Mapping[str, Score]:
+        """Every score, by a key of ``METRICS``, ``COMPARABLE`` or ``segment_means``."""
+        return {**self.scores, **self.tokenized, **self.segment_means}
+
     def score(self, metric: str) -> Score:
-        """Return the score by a key of ``METRICS`` or ``COMPARABLE``.
+        """Return a score by its key in ``all_scores``.
 
         Raises:
             KeyError: this output has no such score.
         """
-        return self.scores[metric] if metric in self.scores else self.tokenized[metric]
+        return self.all_scores[metric]
 
 
 def common_metrics(outputs: Sequence[OutputScores]) -> Dict[str, str]:
     """Return key and name of the metrics that all outputs were scored with, in their order.
 
-    Outputs that an earlier version scored lack the metrics that were added since.
+    Outputs that an earlier version scored lack the metrics that were added since. The means of
+    segment scores come last.
     """
-    return {
-        key: name for key, name in METRICS.items() if all(key in each.scores for each in outputs)
-    }
+    names = {**METRICS, **{name: name for output in outputs for name in output.segment_means}}
+    scored = [{*output.scores, *output.segment_means} for output in outputs]
+    return {key: name for key, name in names.items() if all(key in each for each in scored)}
 
 
 @dataclass(frozen=True)
@@ -103,6 +117,12 @@ class SystemScores:
     def spread(self, metric: str) -> Spread:
         """Mean and standard deviation of a score over the outputs."""
         return spread([output.score(metric).score for output in self.outputs])
+
+    def mean_delta(self, metric: str) -> Optional[float]:
+        """Mean difference to the baseline; ``None`` unless all outputs were tested."""
+        deltas = [output.score(metric).delta for output in self.outputs]
+        found = [delta for delta in deltas if delta is not None]
+        return spread(found).mean if found and len(found) == len(deltas) else None
 
     @property
     def by_length(self) -> Optional[List[Optional[float]]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict, List, Optional, Sequence
+from typing import Any, Dict, Optional, Sequence
 
 from capsnmt.errors import ConfigurationError, not_installed
 from capsnmt.evaluation.scores import Score
@@ -61,11 +61,16 @@ def build_metrics(target_lang: Optional[str], reference: Sequence[str]) -> Dict[
     }
 
 
-def score_system(metrics: Dict[str, Any], hypotheses: List[str]) -> Dict[str, Score]:
-    """Compute the corpus scores of one system by every metric of :func:`build_metrics`."""
+def score_system(metrics: Dict[str, Any], segments: Sequence[Any]) -> Dict[str, Score]:
+    """Compute the corpus scores of one output by every metric.
+
+    Args:
+        metrics: name -> metric, as of :func:`build_metrics`.
+        segments: what the metrics score of each segment.
+    """
     return {
         key: Score(
-            float(metric.corpus_score(hypotheses, None).score),
+            float(metric.corpus_score(segments, None).score),
             metric.get_signature().format(short=False),
         )
         for key, metric in metrics.items()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Optional
+from typing import Mapping, Optional, Sequence
 
 REMOVE_BPE = ("none", "subword_nmt", "sentencepiece")
 DETOKENIZE = ("none", "moses")
@@ -64,6 +64,38 @@ class CompareMT:
 
 
 @dataclass(frozen=True)
+class SegmentFiles:
+    """The files with the scores of every segment by one metric.
+
+    Attributes:
+        metric: name of the metric.
+        files: name of each system -> ``FILE[,FILE...]``, one for each output.
+    """
+
+    metric: str
+    files: Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class Comet:
+    """A COMET model to run.
+
+    Attributes:
+        metric: name of the metric.
+        model: checkpoint file of the model.
+        source: file with the raw source.
+        gpu: whether it runs on a GPU.
+        batch_size: number of segments that are scored at a time.
+    """
+
+    metric: str
+    model: Path
+    source: str
+    gpu: bool = False
+    batch_size: int = 16
+
+
+@dataclass(frozen=True)
 class EvaluationSettings:
     """Everything about an evaluation but its systems.
 
@@ -73,6 +105,8 @@ class EvaluationSettings:
         tokenized_reference: file for tokenised BLEU of the tokens as decoded; ``None`` tokenises
             both sides with Moses.
         source: file with source tokens, for BLEU by length; ``None`` takes the ``S-`` lines.
+        segment_files: scores of every segment that another program computed.
+        comet: COMET model to run; ``None`` for none.
         significance: how to test every system against the first; ``None`` for no test.
         compare_mt: compare-mt's report; ``None`` for no report.
     """
@@ -81,5 +115,7 @@ class EvaluationSettings:
     reference: Optional[str] = None
     tokenized_reference: Optional[str] = None
     source: Optional[str] = None
+    segment_files: Sequence[SegmentFiles] = ()
+    comet: Optional[Comet] = None
     significance: Optional[Significance] = None
     compare_mt: Optional[CompareMT] = None

@@ -2,29 +2,14 @@
 
 from __future__ import annotations
 
-import os
-from contextlib import contextmanager
-from typing import Any, Dict, Iterator, List, Sequence, Tuple
+from typing import Any, Dict, List, Sequence, Tuple
 
+from capsnmt.evaluation.environment import environment
 from capsnmt.evaluation.scores import Score
 from capsnmt.evaluation.settings import BOOTSTRAP, RANDOMIZATION, Significance
 
 SEED_VARIABLE = "SACREBLEU_SEED"
 TYPES = {BOOTSTRAP: "bs", RANDOMIZATION: "ar"}  # sacreBLEU's names
-
-
-@contextmanager
-def _sacrebleu_seed(seed: int) -> Iterator[None]:
-    """Set the environment variable that sacreBLEU reads its seed from, and restore it."""
-    before = os.environ.get(SEED_VARIABLE)
-    os.environ[SEED_VARIABLE] = str(seed)
-    try:
-        yield
-    finally:
-        if before is None:
-            del os.environ[SEED_VARIABLE]
-        else:
-            os.environ[SEED_VARIABLE] = before
 
 
 def paired_test(
@@ -58,7 +43,7 @@ def paired_test(
     seed = significance.seed
     if seed < 1:
         raise ValueError(f"seed {seed} is not allowed: sacreBLEU needs one of at least 1")
-    with _sacrebleu_seed(seed):
+    with environment({SEED_VARIABLE: str(seed)}):
         test = PairedTest(
             list(systems),
             metrics,

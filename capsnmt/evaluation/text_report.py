@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Iterator, List, Mapping, Optional, Sequence
+from typing import Iterable, Iterator, List, Mapping, Optional, Sequence
 
 from capsnmt.evaluation.compare_mt import PAGE, SAMPLE_RATIO
-from capsnmt.evaluation.metrics import COMPARABLE, METRICS
+from capsnmt.evaluation.metrics import COMPARABLE, METRICS, digits
 from capsnmt.evaluation.scores import Evaluation, PairedTest, Score, SourceLengths, SystemScores
 from capsnmt.evaluation.settings import CompareMT
 
@@ -26,6 +26,11 @@ def as_text(evaluation: Evaluation) -> str:
         lines.append("")
         for kind, score in first.tokenized.items():
             lines += [f"{kind}: {COMPARABLE[kind]}", f"  {score.signature}"]
+    if first.segment_means:
+        lines += ["", "means of the scores of all segments:", ""]
+        means = {name: name for name in first.segment_means}
+        lines += [*_score_table(evaluation.systems, means, width), ""]
+        lines += [f"{name}: {score.signature}" for name, score in first.segment_means.items()]
     if evaluation.lengths is not None:
         lines += ["", *_length_table(evaluation.systems, evaluation.lengths, width)]
     if evaluation.test is not None:
@@ -45,35 +50,53 @@ def compare_mt_note(settings: CompareMT) -> str:
 def _score_table(
     systems: Sequence[SystemScores], metrics: Mapping[str, str], width: int
 ) -> List[str]:
-    """Systems by metrics; for several outputs mean and deviation first, then each output."""
-    lines = [f"{'system':<{width}}" + "".join(f"{name:>16}" for name in metrics.values())]
+    """Systems by metrics; for several outputs means and deviations first, then each output."""
+    lines = [_row("system", width, metrics.values())]
     for system in systems:
-        rows = [[output.score(key) for key in metrics] for output in system.outputs]
+        rows = [{key: output.score(key) for key in metrics} for output in system.outputs]
         if len(rows) > 1:
-            spreads = [system.spread(key) for key in metrics]
-            lines.append(
-                f"{system.name:<{width}}" + "".join(f"{each.mean:16.2f}" for each in spreads)
-            )
-            lines.append(
-                f"{'  std':<{width}}" + "".join(f"{_margin(each.std):>16}" for each in spreads)
-            )
+            spreads = {key: system.spread(key) for key in metrics}
+            means = {key: each.mean for key, each in spreads.items()}
+            deviations = {key: each.std for key, each in spreads.items()}
+            lines.append(_row(system.name, width, _numbers(means)))
+            lines.append(_row("  std", width, _numbers(deviations, "± ")))
+            deltas = {key: system.mean_delta(key) for key in metrics}
+            if None not in deltas.values():
+                lines.append(_row("  Δ", width, _numbers(deltas, sign="+")))
         for number, scores in enumerate(rows, 1):
             lines += _rows(f"  {number}" if len(rows) > 1 else system.name, width, scores)
     return lines
 
 
-def _rows(name: str, width: int, scores: List[Score]) -> List[str]:
-    """The scores of an output and, after a test, confidence intervals and p-values."""
-    rows = [f"{name:<{width}}" + "".join(f"{score.score:16.2f}" for score in scores)]
-    if scores[0].ci is not None:
-        rows.append(f"{'  95%':<{width}}" + "".join(f"{_margin(s.ci):>16}" for s in scores))
-    if scores[0].p_value is not None:
-        rows.append(f"{'  p':<{width}}" + "".join(f"{score.p_value:16.4f}" for score in scores))
-    return rows
+def _rows(name: str, width: int, scores: Mapping[str, Score]) -> Iterator[str]:
+    """The scores of an output and, after a test, intervals, differences, p-values, accuracies."""
+    yield _row(name, width, _numbers({key: score.score for key, score in scores.items()}))
+    intervals = {key: score.ci for key, score in scores.items()}
+    deltas = {key: score.delta for key, score in scores.items()}
+    p_values = [score.p_value for score in scores.values()]
+    accuracies = [score.accuracy for score in scores.values()]
+    if None not in intervals.values():
+        yield _row("  95%", width, _numbers(intervals, "± "))
+    if None not in deltas.values():
+        yield _row("  Δ", width, _numbers(deltas, sign="+"))
+    if None not in p_values:
+        yield _row("  p", width, (f"{p_value:.4f}" for p_value in p_values))
+    if any(accuracies):
+        yield _row(
+            "  acc.", width, ("–" if each is None else f"{each:.0f}%" for each in accuracies)
+        )
 
 
-def _margin(value: Optional[float]) -> str:
-    return f"± {value:.2f}"
+def _numbers(
+    values: Mapping[str, Optional[float]], before: str = "", sign: str = ""
+) -> Iterator[str]:
+    """Numbers with the digits of their metrics."""
+    for metric, value in values.items():
+        yield f"{before}{value:{sign}.{digits(metric)}f}"
+
+
+def _row(name: str, width: int, cells: Iterable[str]) -> str:
+    return f"{name:<{width}}" + "".join(f"{cell:>16}" for cell in cells)
 
 
 def _length_table(
@@ -91,8 +114,15 @@ def _length_table(
 def _tests(systems: Sequence[SystemScores], test: PairedTest, width: int) -> Iterator[str]:
     yield (
         f"p, the primary test: {test}, against {test.baseline}; the probability of a difference at "
-        "least this large if there is none"
+        f"least this large if there is none. Δ: the difference to {test.baseline}"
     )
+    outputs = [output for system in systems for output in system.outputs]
+    if any(score.accuracy for output in outputs for score in output.all_scores.values()):
+        yield ""
+        yield (
+            "acc.: how often people agree which system is better, at such a difference; estimated "
+            "by mt-thresholds (Kocmi et al. 2024)"
+        )
     yield ""
     yield (
         f"sign test (Collins et al. 2005) against {test.baseline}, on BLEU: sentences that raise "

@@ -10,6 +10,7 @@ from typing import Any, Callable, Dict, List, Mapping, NoReturn, Sequence
 
 from capsnmt.errors import ConfigurationError, shown
 from capsnmt.evaluation.arguments import parse_arguments
+from capsnmt.evaluation.comet_model import check_comet
 from capsnmt.experiment.config import Experiment
 
 # Flags that the launcher sets itself -> what to do instead.
@@ -170,10 +171,13 @@ def check_score(arguments: Sequence[str]) -> None:
     """Parse the arguments of ``capsnmt-evaluate`` as it will.
 
     Raises:
-        ConfigurationError: a value is wrong, or a flag has no effect.
+        ConfigurationError: a value is wrong, a flag has no effect, or COMET or its model is
+            missing.
     """
     try:
-        parse_arguments(arguments)
+        settings = parse_arguments(arguments).settings
+        if settings.comet is not None:
+            check_comet(settings.comet)
     except ConfigurationError as error:
         raise ConfigurationError(f"score: {error}") from None
 

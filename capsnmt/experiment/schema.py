@@ -53,6 +53,7 @@ SCHEMA: Dict[str, Any] = {
     "score": {
         "remove-bpe": one_of(*REMOVE_BPE),
         "detokenize": one_of(*DETOKENIZE),
+        "comet-model": TEXT,
         **SIGNIFICANCE,
     },
 }

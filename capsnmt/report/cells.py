@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Optional
 
+from capsnmt.evaluation.metrics import digits
 from capsnmt.evaluation.seeds import Spread
 
 NONE, MINUS = "–", "−"
@@ -20,13 +21,24 @@ def mean_cell(value: Optional[Spread]) -> str:
     return f"{value.mean:.2f}" + ("" if value.std is None else f" ± {value.std:.2f}")
 
 
-def difference_cell(difference: float) -> str:
-    """Return a difference with its sign.
+def score_cell(score: float, metric: str) -> str:
+    """Return a score with the digits of its metric.
 
-    >>> difference_cell(0.5), difference_cell(-1)
-    ('+0.50', '−1.00')
+    >>> score_cell(20.5, "bleu"), score_cell(0.5, "COMET")
+    ('20.50', '0.5000')
     """
-    return f"{difference:+.2f}".replace("-", MINUS)
+    return f"{score:.{digits(metric)}f}"
+
+
+def difference_cell(difference: Optional[float], metric: str = "bleu") -> str:
+    """Return a difference with its sign; a dash without a value.
+
+    >>> difference_cell(0.5), difference_cell(-1), difference_cell(-0.01, "COMET")
+    ('+0.50', '−1.00', '−0.0100')
+    """
+    if difference is None:
+        return NONE
+    return f"{difference:+.{digits(metric)}f}".replace("-", MINUS)
 
 
 def p_cell(p_value: Optional[float]) -> str:

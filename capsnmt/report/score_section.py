@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import re
-from typing import Iterable, Iterator, List, Mapping, Sequence
+from typing import Iterable, Iterator, List, Mapping, Sequence, Set
 
 from capsnmt.evaluation.metrics import COMPARABLE
-from capsnmt.evaluation.scores import Score, common_metrics
-from capsnmt.report.cells import p_cell
-from capsnmt.report.elements import Code, Element, Heading, Inline, Listing, Paragraph, Table
-from capsnmt.runs.systems import p_of
+from capsnmt.evaluation.scores import common_metrics
+from capsnmt.report.cells import MINUS, NONE, difference_cell, p_cell, score_cell
+from capsnmt.report.elements import Code, Element, Heading, Inline, Listing, Paragraph, Table, Text
 from capsnmt.runs.translation import FinishedTranslation
 
 TEST = re.compile(r"(bs|ar):\d+\|seed:\d+\|")
@@ -19,41 +18,75 @@ def scores(
     runs: Sequence[FinishedTranslation], names: Sequence[str], test_set: str
 ) -> Iterator[Element]:
     """Yield the scores of every run on one test set."""
-    evaluations = [run.scores[test_set] for run in runs]
-    title = f"{test_set}: {evaluations[0].reference.segments:,} sentences"
+    outputs = [run.output(test_set) for run in runs]
+    title = f"{test_set}: {runs[0].scores[test_set].reference.segments:,} sentences"
     yield Heading(title)
-    metrics = common_metrics([run.output(test_set) for run in runs])
-    kinds = [kind for kind in COMPARABLE if all(kind in _tokenized(run, test_set) for run in runs)]
-    signs = [run.output(test_set).sign_test for run in runs]
-    header = ["system", *metrics.values(), *(f"p ({name})" for name in metrics.values())]
-    header += [*(["p (sign test)"] if any(signs) else []), *kinds]
+    metrics = common_metrics(outputs)
+    kinds = [kind for kind in COMPARABLE if all(kind in output.tokenized for output in outputs)]
     yield Table(
         f"All scores on {title}",
-        header,
+        ["system", *metrics.values(), *kinds],
         [
-            [
-                name,
-                *(f"{run.output(test_set).score(metric).score:.2f}" for metric in metrics),
-                *(p_cell(p_of(run, test_set, metric)) for metric in metrics),
-                *([p_cell(None if sign is None else sign.p_value)] if any(signs) else []),
-                *(f"{_tokenized(run, test_set)[kind].score:.2f}" for kind in kinds),
-            ]
-            for run, name, sign in zip(runs, names, signs)
+            [name, *(score_cell(output.score(key).score, key) for key in [*metrics, *kinds])]
+            for name, output in zip(names, outputs)
         ],
         numeric=1,
     )
     yield Listing(list(_signatures(runs, test_set, metrics, kinds)))
-    test = next((each.test for each in evaluations if each.test is not None), None)
-    if test is not None:
-        sign_test = " Sign test: Collins et al. 2005, on BLEU, two-sided." if any(signs) else ""
-        yield Paragraph(
-            f"p: {test}, against {test.baseline}; this is the primary test. Lower TER is "
-            f"better.{sign_test}"
+    yield from _differences(runs, names, test_set, metrics)
+
+
+def _differences(
+    runs: Sequence[FinishedTranslation],
+    names: Sequence[str],
+    test_set: str,
+    metrics: Mapping[str, str],
+) -> Iterator[Element]:
+    """Yield the difference of every tested run to its baseline, by each metric."""
+    rows: List[List[Text]] = []
+    tests, sign_tests, estimates = set(), False, False
+    for run, name in zip(runs, names):
+        test, output = run.scores[test_set].test, run.output(test_set)
+        if test is None or test.baseline == run.row:
+            continue
+        tests.add(str(test))
+        pair = f"{name} {MINUS} {test.baseline}"
+        for key, metric in metrics.items():
+            score = output.score(key)
+            accuracy = NONE if score.accuracy is None else f"{score.accuracy:.0f}%"
+            estimates = estimates or score.accuracy is not None
+            delta = difference_cell(score.delta, key)
+            rows.append([pair, metric, delta, p_cell(score.p_value), accuracy])
+        if output.sign_test is not None:
+            sign_tests = True
+            p_value = p_cell(output.sign_test.p_value)
+            rows.append([pair, "BLEU, sign test", NONE, p_value, NONE])
+    if not rows:
+        return
+    header = ["difference", "metric", "Δ", "p", *(["accuracy"] if estimates else [])]
+    yield Table(
+        f"Differences on {test_set}",
+        header,
+        [row[: len(header)] for row in rows],
+        numeric=2,
+    )
+    note = f"p: {' and '.join(sorted(tests))}; this is the primary test. Lower TER is better."
+    if sign_tests:
+        note += " Sign test: Collins et al. 2005, on BLEU, two-sided."
+    if estimates:
+        note += (
+            " Accuracy: how often people agree which system is better, at such a difference; "
+            "estimated by mt-thresholds (Kocmi et al. 2024)."
         )
+    yield Paragraph(note)
 
 
-def _tokenized(run: FinishedTranslation, test_set: str) -> Mapping[str, Score]:
-    return run.output(test_set).tokenized
+def signatures_of(runs: Sequence[FinishedTranslation], test_set: str, metric: str) -> Set[str]:
+    """Return the signatures of a metric, without the test.
+
+    The test does not affect the score, and the baseline has none.
+    """
+    return {TEST.sub("", run.output(test_set).score(metric).signature) for run in runs}
 
 
 def _signatures(
@@ -63,11 +96,9 @@ def _signatures(
     kinds: Sequence[str],
 ) -> Iterator[List[Inline]]:
     for metric, label in metrics.items():
-        # the test's part of a signature does not affect the score, and the baseline has none
-        found = {TEST.sub("", run.output(test_set).score(metric).signature) for run in runs}
-        yield [f"{label}: ", *_codes(found)]
+        yield [f"{label}: ", *_codes(signatures_of(runs, test_set, metric))]
     for kind in kinds:
-        found = {_tokenized(run, test_set)[kind].signature for run in runs}
+        found = signatures_of(runs, test_set, kind)
         yield [f"{kind}, comparable only with {COMPARABLE[kind]}: ", *_codes(found)]
 
 

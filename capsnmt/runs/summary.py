@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, Dict, Iterator, List, Optional, Sequence
 
+from capsnmt.evaluation.metrics import digits
 from capsnmt.evaluation.scores import common_metrics
 from capsnmt.evaluation.seeds import spread
 from capsnmt.files import write_json
@@ -45,8 +46,9 @@ def lines(summary: Summary) -> Iterator[str]:
     for test_set, metrics in summary.scores.items():
         texts = []
         for metric, score in metrics.items():
-            deviation = "" if score.std is None else f" +- {score.std:.2f}"
-            texts.append(f"{metric} {score.mean:.2f}{deviation}")
+            decimals = 2 if metric in MEASURES else digits(metric)
+            deviation = "" if score.std is None else f" +- {score.std:.{decimals}f}"
+            texts.append(f"{metric} {score.mean:.{decimals}f}{deviation}")
         yield f"{test_set}: {', '.join(texts)} ({len(summary.seeds)} seed(s))"
 
 

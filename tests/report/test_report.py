@@ -88,10 +88,31 @@ def test_the_baseline_has_no_p_value_and_the_other_has_that_of_scores_json(
 ) -> None:
     scores = json.loads((finished / "em_routing/seed-1/scores.json").read_text("utf-8"))["test"]
     p_value = scores["systems"][1]["significance"]["bleu"]["p_value"]
-    rows = rows_of(scores_of(content), "system")
-    column = rows[0].index("p (BLEU)")
-    assert (rows[2][column], rows[3][column]) == ("–", f"{p_value:.3f}")
+    rows = rows_of(scores_of(content), "difference")
+    assert {row[0] for row in rows[2:]} == {"em\\_routing − baseline"}
+    delta = scores["systems"][1]["bleu"]["score"] - scores["systems"][0]["bleu"]["score"]
+    assert rows[2][1:4] == ["BLEU", f"{delta:+.2f}".replace("-", "−"), f"{p_value:.3f}"]
     assert f"p = {p_value:.3f}" in content
+
+
+def test_means_of_segment_scores_are_columns_and_differences(output: Path) -> None:
+    for row, mean in zip(("baseline", "em_routing"), (0.75, 0.5)):
+        path = output / row / "seed-1/scores.json"
+        scores = json.loads(path.read_text("utf-8"))
+        system = scores["test"]["systems"][-1]
+        system["segment_means"] = {"COMET": {"score": mean, "signature": "nsegs:30|scores:given"}}
+        tested = {"p_value": 0.02, "delta": -0.25, "accuracy": 61.2}
+        system.setdefault("significance", {})["COMET"] = tested
+        path.write_text(json.dumps(scores), "utf-8")
+    content = scores_of(markdown(output))
+    header, _, *rows = rows_of(content, "system")
+    column = header.index("COMET")
+    assert [row[column] for row in rows] == ["0.7500", "0.5000"]
+    rows = rows_of(content, "difference")
+    comet = next(row for row in rows if row[1] == "COMET")
+    assert comet[2:] == ["−0.2500", "0.020", "61%"]
+    assert "Kocmi et al. 2024" in content
+    assert "COMET on test was computed elsewhere" in content
 
 
 def test_a_result_against_the_mechanism_is_reported_in_the_same_words(content: str) -> None:
