@@ -6,6 +6,7 @@ import functools
 from typing import Any, Callable, Dict, List, Sequence
 
 from capsnmt.corpora.prepared import PreparedData
+from capsnmt.report.checklist_section import checklist
 from capsnmt.report.elements import Element
 from capsnmt.report.figures import bleu_by_length, learning_curves
 from capsnmt.report.length_section import figure_name, lengths
@@ -43,6 +44,7 @@ def translation(runs: Sequence[FinishedTranslation], sample_count: int = 20) -> 
         "Results": [*results(systems), *comparisons(runs, run_names)],
         "Sweeps": [element for each in sweeps for element in sweep_elements(each, scored)],
         "Scores": [element for name in scored for element in scores(runs, run_names, name)],
+        "Checklist": list(checklist(runs, run_names)),
         "Training": list(training(runs, run_names)),
         "Length of the source": [
             element for name, found in by_length.items() for element in lengths(name, names, found)
