@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import math
 from dataclasses import Field, fields
 from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 
@@ -101,11 +102,18 @@ def _truth(text: str) -> bool:
     return {"true": True, "false": False}[text.lower()]
 
 
+def _number(text: str) -> float:
+    number = float(text)
+    if not math.isfinite(number):
+        raise ValueError(text)
+    return number
+
+
 # The type of a flag's default -> its description, and how a text becomes a value.
 TYPES: Dict[type, Tuple[str, Callable[[str], SweepValue]]] = {
     bool: ("true or false", _truth),
     int: ("a whole number", int),
-    float: ("a number", float),
+    float: ("a number", _number),
     str: ("a text", str),
 }
 

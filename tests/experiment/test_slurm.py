@@ -56,7 +56,7 @@ def test_a_row_waits_for_the_job_of_its_baseline(
     assert cluster.called("sbatch")[-1].startswith("--parsable --dependency=afterok:7 ")
 
 
-def test_without_slurm_the_flag_is_told_in_one_line(
+def test_without_slurm_the_flag_is_refused_in_one_line(
     submission: List[str], monkeypatch, capsys: pytest.CaptureFixture, tmp_path: Path
 ):
     monkeypatch.setenv("PATH", str(tmp_path))
@@ -66,7 +66,7 @@ def test_without_slurm_the_flag_is_told_in_one_line(
     assert "--slurm: sbatch is not on PATH" in message
 
 
-def test_a_job_that_slurm_refuses_is_told_with_its_reason(
+def test_a_job_that_slurm_refuses_is_reported_with_its_reason(
     cluster: Cluster, submission: List[str], capsys: pytest.CaptureFixture, tmp_path: Path
 ):
     cluster.answers("sbatch", "sbatch: error: invalid partition specified: nowhere", "fails")

@@ -127,6 +127,7 @@ BAD: Dict[str, Any] = {
     "an unknown flag": (ROW, ["--sweep", "capsules=1,8"], ["'capsules'", "layer-capsules, "]),
     "a flag of fairseq": (ROW, ["--sweep", "lr=1,2"], ["'lr'", "routing-iterations"]),
     "no number": (ROW, ["--sweep", "layer-capsules=1,x"], ["=x", "a whole number"]),
+    "not finite": (ROW, ["--sweep", "disagreement-weight=1,nan"], ["=nan", "a number"]),
     "no truth": (ROW, ["--sweep", "head-capsule-norm=yes,no"], ["=yes", "true or false"]),
     "no name": (ROW, ["--sweep", "layer-aggregation=a/b,linear"], ["a/b", "without a slash"]),
     "a name for a number": (ROW, ["--sweep", "layer-capsules=0,1"], ["0 means d", "the number"]),
