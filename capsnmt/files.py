@@ -8,9 +8,9 @@ import json
 import os
 import shutil
 import time
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
-from typing import Any, Callable, Dict, Iterator, Optional, TextIO
+from typing import Any, Callable, Dict, Iterator, Mapping, Optional, TextIO
 
 from capsnmt.errors import ConfigurationError, shown
 
@@ -70,6 +70,17 @@ def atomic_writer(path: Path) -> Iterator[TextIO]:
         if isinstance(error, OSError) and error.filename is None:
             error.filename = str(path)  # a write to a full disk does not know it
         raise
+
+
+def write_all(contents: Mapping[Path, bytes]) -> None:
+    """Write files under temporary names; when all are written, rename them in their order."""
+    with ExitStack() as stack:
+        for path, content in contents.items():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            stack.callback(temporary_path(path).unlink, missing_ok=True)
+            temporary_path(path).write_bytes(content)
+        for path in contents:
+            os.replace(temporary_path(path), path)
 
 
 def remove(path: Path) -> None:

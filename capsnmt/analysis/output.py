@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import csv
 import io
-import os
-from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Dict, List, Mapping
 
@@ -13,8 +11,8 @@ from capsnmt.analysis.analyse import Findings, in_order
 from capsnmt.analysis.base import Analysis, Cell, Picture
 from capsnmt.analysis.page import PAGE, render
 from capsnmt.analysis.registry import ANALYSES
-from capsnmt.files import temporary_path
-from capsnmt.report.figures import drawing, svg
+from capsnmt.files import write_all
+from capsnmt.report.figures import METADATA, drawing, image, svg
 
 FIGURES = "figures"
 DIGITS = 6
@@ -67,31 +65,10 @@ def write(findings: Findings, output: Path, command: str = "") -> List[Path]:
         drawn: Dict[str, str] = {}
         for picture in (each for some in of_analyses.values() for each in some):
             figure = picture.draw()
-            for extension in ("png", "svg"):
-                contents[output / FIGURES / f"{picture.name}.{extension}"] = _image(
-                    figure, extension
-                )
+            for kind in METADATA:
+                contents[output / FIGURES / f"{picture.name}.{kind}"] = image(figure, kind)
             drawn[picture.name] = svg(figure, picture.name)
     page = render(findings, texts, of_analyses, drawn, command)
     contents[output / PAGE] = page.encode("utf-8", "replace")
     write_all(contents)
     return list(contents)
-
-
-def _image(figure: Any, extension: str) -> bytes:
-    """Return a figure on white as a file; the same figure gives the same bytes."""
-    content = io.BytesIO()
-    undated: Dict[str, Any] = {"Software": None} if extension == "png" else {"Date": None}
-    figure.savefig(content, format=extension, facecolor="white", metadata=undated)
-    return content.getvalue()
-
-
-def write_all(contents: Mapping[Path, bytes]) -> None:
-    """Write files under temporary names, then rename them, in their order."""
-    with ExitStack() as stack:
-        for path, content in contents.items():
-            path.parent.mkdir(parents=True, exist_ok=True)
-            stack.callback(temporary_path(path).unlink, missing_ok=True)
-            temporary_path(path).write_bytes(content)
-        for path in contents:
-            os.replace(temporary_path(path), path)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import re
-from pathlib import Path
 from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
 from capsnmt.errors import not_installed
@@ -58,15 +57,16 @@ def figure_of(height: float) -> Any:
     return figure
 
 
-def save(figure: Any, path: Path, kind: str = "png") -> None:
-    """Write a figure on white. The same figure gives the same bytes.
+def image(figure: Any, kind: str) -> bytes:
+    """Return a figure on white as a file. The same figure gives the same bytes.
 
     Args:
-        figure: the figure.
-        path: where.
+        figure: a figure drawn under :func:`drawing`.
         kind: a key of :data:`METADATA`.
     """
-    figure.savefig(path, format=kind, facecolor="white", metadata=METADATA[kind])
+    content = io.BytesIO()
+    figure.savefig(content, format=kind, facecolor="white", metadata=METADATA[kind])
+    return content.getvalue()
 
 
 def svg(figure: Any, name: str) -> str:

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import os
-from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Callable, Dict, List, Mapping, Sequence
 
-from capsnmt.files import temporary_path
+from capsnmt.files import write_all
 from capsnmt.report import html, markdown
 from capsnmt.report.elements import Element, Report
-from capsnmt.report.figures import METADATA, drawing, save, svg
+from capsnmt.report.figures import METADATA, drawing, image, svg
 
 HTML, MARKDOWN = "report.html", "report.md"
 
@@ -68,22 +66,12 @@ def write_page(parts: Sequence[Part], output: Path, title: str = "") -> Path:
             HTML: html.render(report, pictures),
             MARKDOWN: markdown.render(report),
         }
-        output.mkdir(parents=True, exist_ok=True)
-        _write_all(output, figures, texts)
+        contents = {
+            output / f"{name}.{kind}": image(figure, kind)
+            for name, figure in figures.items()
+            for kind in METADATA
+        }
+    for name, text in texts.items():
+        contents[output / name] = text.encode("utf-8", "replace")
+    write_all(contents)
     return output / HTML
-
-
-def _write_all(output: Path, figures: Dict[str, Any], texts: Dict[str, str]) -> None:
-    """Write all files under temporary names, then rename them."""
-    drawn = {output / f"{name}.{kind}": (name, kind) for name in figures for kind in METADATA}
-    with ExitStack() as stack:
-        paths = [*drawn, *(output / name for name in texts)]
-        for path in paths:
-            stack.callback(temporary_path(path).unlink, missing_ok=True)
-        for path, (name, kind) in drawn.items():
-            save(figures[name], temporary_path(path), kind)
-        for name, content in texts.items():
-            path = temporary_path(output / name)
-            path.write_text(content, encoding="utf-8", errors="replace")
-        for path in paths:
-            os.replace(temporary_path(path), path)
