@@ -51,7 +51,12 @@ EVALUATION = [
     "six",  # compare-mt imports it without declaring it
     'mt-thresholds; python_version >= "3.10"',  # one module without dependencies
 ]
-REPORT = ["matplotlib", "jinja2"]
+REPORT = [
+    "matplotlib",
+    "jinja2",
+    "scikit-learn",  # t-SNE and the silhouette score of an analysis
+    "tqdm",
+]
 DEV = [
     "setuptools>=70.1",  # builds the wheel without downloading it
     "pytest",
@@ -100,6 +105,7 @@ setup(
             "capsnmt-run = capsnmt.experiment.cli:main",
             "capsnmt-evaluate = capsnmt.evaluation.__main__:main",
             "capsnmt-report = capsnmt.report.__main__:main",
+            "capsnmt-analyse = capsnmt.analysis.__main__:main",
             "capsnmt-average = capsnmt.checkpoints.average:main",
         ],
     },

@@ -29,7 +29,7 @@ unset PYTHONPATH
 export PATH=$work/venv/bin:$PATH
 python -c 'import capsnmt, sys; sys.exit(not capsnmt.__file__.startswith(sys.prefix))' ||
   die "the installed wheel is not what Python imports"
-for name in prepare run evaluate report average; do
+for name in prepare run evaluate report analyse average; do
   "capsnmt-$name" --help >/dev/null
 done
 capsnmt-prepare catalogues --output prepared --local "$data"
@@ -47,4 +47,6 @@ python -m fairseq_cli.generate prepared/bin --user-dir capsnmt --path average.pt
 capsnmt-evaluate generated --json scores.json
 capsnmt-report runs --output page
 test -s page/report.md
+capsnmt-analyse runs --output page/analysis --sentences 20 --only attention,agreement
+test -s page/analysis/analysis.html
 echo "== the wheel runs the main job"

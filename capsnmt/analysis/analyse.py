@@ -120,6 +120,7 @@ def _applicable(system: System, names: Sequence[str], findings: Findings) -> Lis
             progress.update(len(batch.numbers))
     for analysis in analyses:
         analysis.finish()
+        del analysis.system  # otherwise the models of all systems would stay in memory
     return analyses
 
 
