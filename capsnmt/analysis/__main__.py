@@ -64,6 +64,14 @@ def build_parser() -> argparse.ArgumentParser:
         help=f"sentences in the browser of the page, at most {MOST_BROWSER_SENTENCES} (default 10)",
     )
     parser.add_argument(
+        "--ablation-sentences",
+        type=at_least(0),
+        default=200,
+        metavar="N",
+        help="sentences on which every head and layer is switched off in turn, which takes most of "
+        "the time; 0 leaves it out (default 200)",
+    )
+    parser.add_argument(
         "--device", choices=("auto", "cpu", "cuda"), default="auto", help="default auto"
     )
     return parser
@@ -97,7 +105,7 @@ def _run(argv: Optional[Sequence[str]]) -> None:
         max_tokens=args.max_tokens,
         device=args.device,
         only=chosen_analyses(args.only),
-        options=Options(browser_sentences=args.browser_sentences),
+        options=Options(args.browser_sentences, args.ablation_sentences),
     )
     for path in write(findings, args.output, command):
         print(path)

@@ -156,19 +156,24 @@ class _Attentions(AttentionObserver):
             analysis.attended(call)
 
 
+def attentions(stack: Any) -> Iterator[Tuple[str, int, Attention]]:
+    """Yield role, layer and module of every attention of an encoder or a decoder."""
+    for number, layer in enumerate(stack.layers, 1):
+        for module in layer.modules():
+            if isinstance(module, Attention):
+                assert module.role is not None
+                yield module.role, number, module
+
+
 def places(model: Any) -> Iterator[Tuple[str, int, nn.Module]]:
     """Yield place, layer and module of everything that routes or aggregates layers."""
     for stack in (model.encoder, model.decoder):
         side = "encoder" if stack is model.encoder else "decoder"
-        for number, layer in enumerate(stack.layers, 1):
-            for attention in (
-                module for module in layer.modules() if isinstance(module, Attention)
-            ):
-                assert attention.role is not None
-                if isinstance(attention, CapsuleAttention) and attention.reads_scores:
-                    yield attention.role, number, attention
-                if isinstance(attention.out_proj, HeadAggregation):
-                    yield attention.role, number, attention.out_proj
+        for role, number, attention in attentions(stack):
+            if isinstance(attention, CapsuleAttention) and attention.reads_scores:
+                yield role, number, attention
+            if isinstance(attention.out_proj, HeadAggregation):
+                yield role, number, attention.out_proj
         if stack.layer_aggregation is not None:
             yield side, len(stack.layers), stack.layer_aggregation
     if model.encoder.transparent is not None:

@@ -9,7 +9,9 @@ from capsnmt.analysis.anisotropy import Anisotropy
 from capsnmt.analysis.attention import AttentionStatistics
 from capsnmt.analysis.base import Analysis
 from capsnmt.analysis.disagreement import Disagreement
+from capsnmt.analysis.head_ablation import HeadAblation
 from capsnmt.analysis.head_projection import HeadProjection
+from capsnmt.analysis.layer_ablation import LayerAblation
 from capsnmt.analysis.layer_weights import LayerWeights
 from capsnmt.analysis.sentences import Sentences
 from capsnmt.analysis.similarity import Similarity
@@ -24,6 +26,8 @@ ANALYSES: Dict[str, Type[Analysis]] = {
         LayerWeights,
         Similarity,
         Anisotropy,
+        HeadAblation,
+        LayerAblation,
         Sentences,  # last: its section is followed by the browser
     )
 }

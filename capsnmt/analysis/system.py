@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Iterator, List, Sequence
 
 import numpy as np
@@ -20,9 +20,11 @@ class Options:
 
     Attributes:
         browser_sentences: how many sentences the browser of the page shows.
+        ablation_sentences: on how many sentences heads and layers are ablated.
     """
 
     browser_sentences: int = 10
+    ablation_sentences: int = 200
 
 
 @dataclass(frozen=True)
@@ -53,6 +55,14 @@ class System:
         for numbers in self.numbers:
             sample = self.dataset.collater([self.dataset[number] for number in numbers])
             yield batch_of(move_to_cuda(sample) if on_gpu else sample, self.task)
+
+    def sample(self, sentences: int) -> System:
+        """Return the system on some of its sentences, chosen at random, in batches as large."""
+        lengths = longer_sides(self.dataset)
+        chosen = sorted(number for numbers in self.numbers for number in numbers)
+        drawn = np.random.RandomState(self.seed).permutation(chosen)[:sentences].tolist()
+        largest = max(len(numbers) * max(lengths[n] for n in numbers) for numbers in self.numbers)
+        return replace(self, numbers=in_batches(drawn, lengths, largest))
 
     def tokens(self, side: str, ids: Any) -> List[str]:
         """Return the subwords of one sentence, without padding.
@@ -115,13 +125,29 @@ def choose_sentences(
         ConfigurationError: no sentence fits the model.
     """
     longest = min(limit for limit in model.max_positions())
-    lengths = np.maximum(dataset.src_sizes, dataset.tgt_sizes)
+    lengths = longer_sides(dataset)
     fitting = np.flatnonzero(lengths <= longest)
     if not len(fitting):
         raise ConfigurationError(f"no sentence has at most {longest} tokens, the model's positions")
     chosen = np.random.RandomState(seed).permutation(fitting)[:sentences]
+    return in_batches(chosen.tolist(), lengths, max_tokens)
+
+
+def longer_sides(dataset: Any) -> Any:
+    """Return the tokens of the longer side of each sentence of a subset."""
+    return np.maximum(dataset.src_sizes, dataset.tgt_sizes)
+
+
+def in_batches(chosen: Sequence[int], lengths: Any, max_tokens: int) -> List[List[int]]:
+    """Put sentences in batches of similar length.
+
+    Args:
+        chosen: their numbers.
+        lengths: tokens of each sentence of the subset.
+        max_tokens: tokens of a batch, padding included.
+    """
     batches: List[List[int]] = []
-    for number in sorted(chosen.tolist(), key=lambda n: (lengths[n], n)):
+    for number in sorted(chosen, key=lambda n: (lengths[n], n)):
         # sorted by length: the last sentence is the longest
         if batches and lengths[number] * (len(batches[-1]) + 1) <= max_tokens:
             batches[-1].append(number)

@@ -122,8 +122,14 @@ class TransformerEncoder(TransformerEncoderBase):
 
     def hand_over(self, states: List[Tensor]) -> Tensor:
         """Return the decoder's input, ``[T, B, n d]``, from the embeddings and H^1..H^L."""
-        if self.layer_norm is not None:
-            states = [self.layer_norm(state) for state in states]
+        return self.combine(self.normalise(states))
+
+    def normalise(self, states: List[Tensor]) -> List[Tensor]:
+        """Return the states as the decoder reads them: normalised, where the stack ends so."""
+        return states if self.layer_norm is None else [self.layer_norm(state) for state in states]
+
+    def combine(self, states: List[Tensor]) -> Tensor:
+        """Return the decoder's input, ``[T, B, n d]``, from normalised states."""
         if self.transparent is not None:
             return self.transparent(states)
         sources = states[1:]

@@ -76,3 +76,19 @@ def states_of_each_sentence(model: Any, stack: str) -> List[List[Tensor]]:
             states = model.decoder(shifted(target[None]), encoder_out=encoded)[1]["inner_states"]
         found.append([state[:, 0] for state in states])
     return found
+
+
+@torch.no_grad()
+def loss_of_each_sentence(model: Any) -> List[float]:
+    """Return the cross-entropy of each sentence, computed alone and without padding."""
+    found = []
+    for source, target in zip(*corpus()):
+        logits = model(source[None], torch.tensor([len(source)]), shifted(target[None]))[0][0]
+        scores = zip(logits, target.tolist())
+        found.append(sum((row.logsumexp(0) - row[word]).item() for row, word in scores))
+    return found
+
+
+def loss_per_token(model: Any) -> float:
+    """Return the cross-entropy of the corpus per target token, in nats."""
+    return sum(loss_of_each_sentence(model)) / sum(map(len, corpus()[1]))
