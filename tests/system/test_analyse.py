@@ -20,6 +20,7 @@ COLUMNS = {
     "disagreement": "system,attention,layer,subspace,position,output",
     "similarity": "system,stack,layer_a,layer_b,cka",
     "anisotropy": "system,stack,layer,cosine",
+    "head_ablation": "system,attention,layer,head,loss,increase,standard_error",
 }
 OURS = ["--head-aggregation", "em", "--head-aggregation-attention", "enc-self,enc-dec,dec-self"]
 
