@@ -10,7 +10,7 @@ from fairseq.logging import metrics
 from torch import Tensor, nn
 
 from capsnmt.errors import ConfigurationError
-from capsnmt.models.config import ATTENTIONS
+from capsnmt.models.config import ATTENTIONS, flag
 from capsnmt.models.selection import parse_attentions, parse_choices
 from capsnmt.modules.attention import Attention
 from capsnmt.modules.disagreement import TERMS, DisagreementRecord, record_disagreement
@@ -27,17 +27,29 @@ class DisagreementPenalty:
         \lambda \sum_{a} \sum_{t} \frac{1}{|\mathrm{layers}_a|}
         \sum_{l \in \mathrm{layers}_a} D_{t}(a, l)
 
+    The weight is constant, as in the paper, unless it starts later: 0 in the first N updates, then
+    a linear ramp of M updates to lambda.
+
     Args:
         terms: ``--disagreement``.
         attentions: ``--disagreement-attention``.
         weight: ``--disagreement-weight``, lambda.
+        start_update: ``--disagreement-start-update``, N.
+        ramp_updates: ``--disagreement-ramp-updates``, M.
 
     Raises:
-        ConfigurationError: a term or an attention is unknown, or the weight is not a finite number
-            >= 0.
+        ConfigurationError: a term or an attention is unknown, the weight is not a finite number
+            >= 0, or a number of updates is negative.
     """
 
-    def __init__(self, terms: str, attentions: str, weight: float) -> None:
+    def __init__(
+        self,
+        terms: str,
+        attentions: str,
+        weight: float,
+        start_update: int = 0,
+        ramp_updates: int = 0,
+    ) -> None:
         self.terms = parse_choices(terms, TERMS, "disagreement")
         self.attentions = parse_attentions(attentions, "disagreement_attention")
         self.weight = float(weight)
@@ -46,6 +58,34 @@ class DisagreementPenalty:
                 f"--disagreement-weight: {weight}: give a number of 0 or more "
                 f"(the paper uses 1.0; 0 only measures)"
             )
+        self.start_update = start_update
+        self.ramp_updates = ramp_updates
+        for name in ("start_update", "ramp_updates"):
+            if getattr(self, name) < 0:
+                raise ConfigurationError(
+                    f"{flag(f'disagreement_{name}')}: {getattr(self, name)}: give a number of "
+                    "updates, 0 or more"
+                )
+
+    @property
+    def is_scheduled(self) -> bool:
+        """Whether the weight changes during the training."""
+        return self.start_update > 0 or self.ramp_updates > 1
+
+    def weight_at(self, update: int) -> float:
+        r"""Return the weight in an update.
+
+        .. math:: \lambda \cdot \min(1, \max(0, u - N + 1) / \max(1, M))
+
+        Args:
+            update: u, the number of updates before this one.
+
+        >>> penalty = DisagreementPenalty("output", "enc-self", 1.0, start_update=2, ramp_updates=4)
+        >>> [penalty.weight_at(update) for update in range(8)]
+        [0.0, 0.0, 0.25, 0.5, 0.75, 1.0, 1.0, 1.0]
+        """
+        done = max(0, update - self.start_update + 1)
+        return self.weight * min(1.0, done / max(1, self.ramp_updates))
 
     def recording(self) -> ContextManager[DisagreementRecord]:
         """Return a context in which the attentions of the model measure the terms."""
@@ -90,9 +130,14 @@ class DisagreementPenalty:
                 measured[term, attention] = like.new_zeros(()) if mean is None else mean
         return measured
 
-    def of(self, measured: Measured) -> Tensor:
-        """Return the penalty for the measured terms."""
-        return self.weight * sum(measured.values())
+    def of(self, measured: Measured, update: int = 0) -> Tensor:
+        """Return the penalty for the measured terms.
+
+        Args:
+            measured: the terms.
+            update: the number of updates before this one.
+        """
+        return self.weight_at(update) * sum(measured.values())
 
     def by_name(self, measured: Measured) -> Dict[str, Tensor]:
         """Return the logged values: each term and, with several attentions, its part in each.

@@ -13,7 +13,7 @@ from capsnmt.criterions.chunked_label_smoothed_cross_entropy import (
     ChunkedLabelSmoothedCrossEntropyCriterion,
     ChunkedLabelSmoothedCrossEntropyCriterionConfig,
 )
-from capsnmt.criterions.disagreement import DisagreementPenalty, log_disagreement
+from capsnmt.criterions.disagreement import PREFIX, DisagreementPenalty, log_disagreement
 from capsnmt.models.config import ATTENTIONS
 from capsnmt.modules.disagreement import TERMS
 
@@ -40,6 +40,14 @@ class LabelSmoothedCrossEntropyWithDisagreementCriterionConfig(
     disagreement_weight: float = field(
         default=1.0,
         metadata={"help": "lambda, the weight of every term; 0: only measure and log them"},
+    )
+    disagreement_start_update: int = field(
+        default=0,
+        metadata={"help": "N: the first N updates minimise the likelihood alone"},
+    )
+    disagreement_ramp_updates: int = field(
+        default=0,
+        metadata={"help": "M: then the weight grows linearly to lambda in M updates"},
     )
 
 
@@ -70,9 +78,12 @@ class LabelSmoothedCrossEntropyWithDisagreementCriterion(ChunkedLabelSmoothedCro
     equal those of the combined batch only if the batches have the same ratio of source to target
     tokens.
 
+    **D**: with ``--disagreement-start-update`` the weight is 0 at first, so that the likelihood
+    alone leaves its first plateau (docs/disagreement.md says why). The paper's weight is constant.
+
     Raises:
-        ConfigurationError: a term or an attention is unknown, or the weight is not a finite number
-            >= 0.
+        ConfigurationError: a term or an attention is unknown, the weight is not a finite number
+            >= 0, or a number of updates is negative.
     """
 
     def __init__(
@@ -86,11 +97,17 @@ class LabelSmoothedCrossEntropyWithDisagreementCriterion(ChunkedLabelSmoothedCro
         disagreement: str = "output",
         disagreement_attention: str = "enc-self",
         disagreement_weight: float = 1.0,
+        disagreement_start_update: int = 0,
+        disagreement_ramp_updates: int = 0,
     ) -> None:
         fairseqs = (task, sentence_avg, label_smoothing, ignore_prefix_size, report_accuracy)
         super().__init__(*fairseqs, loss_chunk_tokens)
         self.penalty = DisagreementPenalty(
-            disagreement, disagreement_attention, disagreement_weight
+            disagreement,
+            disagreement_attention,
+            disagreement_weight,
+            disagreement_start_update,
+            disagreement_ramp_updates,
         )
 
     def forward(
@@ -110,9 +127,13 @@ class LabelSmoothedCrossEntropyWithDisagreementCriterion(ChunkedLabelSmoothedCro
         source = sample["net_input"]["src_tokens"].ne(self.task.source_dictionary.pad())
         target = sample["net_input"]["prev_output_tokens"].ne(self.padding_idx)
         measured = self.penalty.measure(record, source, target, like=loss)
-        if model.training and reduce and self.penalty.weight > 0:
-            loss = loss + sample_size * self.penalty.of(measured)
+        update = getattr(model, "num_updates", 0)
+        weight = self.penalty.weight_at(update)
+        if model.training and reduce and weight > 0:
+            loss = loss + sample_size * self.penalty.of(measured, update)
             logging_output["loss"] = loss.data
+        if self.penalty.is_scheduled:
+            logging_output[PREFIX + "weight"] = weight * sample_size
         for name, value in self.penalty.by_name(measured).items():
             logging_output[name] = value.data * sample_size
         return loss, sample_size, logging_output

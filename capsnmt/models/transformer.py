@@ -183,7 +183,17 @@ class CapsnmtTransformer(TransformerModel):
 
     With every switch off it is fairseq's ``transformer``: same parameters under the same names,
     same outputs; stock checkpoints load.
+
+    Attributes:
+        num_updates: the updates before the current one, for a criterion that depends on them.
     """
+
+    num_updates: int = 0
+
+    def set_num_updates(self, num_updates: int) -> None:
+        """Take the number of updates, which fairseq's trainer sets before each of them."""
+        super().set_num_updates(num_updates)
+        self.num_updates = num_updates
 
     @classmethod
     def add_args(cls, parser: Any) -> None:

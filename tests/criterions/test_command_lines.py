@@ -35,10 +35,11 @@ def logged(log: str, mark: str) -> List[Dict[str, str]]:
 
 def test_train_validate_and_generate(corpus: Path, tmp_path: Path) -> None:
     hard = ["--update-freq", "2", "--checkpoint-activations", "--encoder-layerdrop", "0.3"]
-    log = train(corpus / "bin", tmp_path, "capsnmt_transformer_tiny", 4, *EVERYTHING, *hard)
+    late = ["--disagreement-start-update", "1", "--disagreement-ramp-updates", "2"]
+    log = train(corpus / "bin", tmp_path, "capsnmt_transformer_tiny", 4, *EVERYTHING, *hard, *late)
     updates, epochs = logged(log, r"\| train_inner \|"), logged(log, r"\| train \|")
     valid = logged(log, r"valid on|\| valid \|")
-    assert len(updates) == 4
+    assert [float(line["disagreement_weight"]) for line in updates] == [0, 0.5, 1, 1]
     for line in (*updates, *epochs, *valid):
         assert line.keys() >= NAMES
         for term in TERMS:
@@ -51,7 +52,7 @@ def test_train_validate_and_generate(corpus: Path, tmp_path: Path) -> None:
     )
     assert validation.returncode == 0, validation.stderr
     (again, *_) = logged(validation.stderr + validation.stdout, r"valid on|\| valid \|")
-    for name in {"loss", "nll_loss"} | NAMES:
+    for name in {"loss", "nll_loss", "disagreement_weight"} | NAMES:
         assert float(again[name]) == pytest.approx(float(valid[-1][name]), abs=2e-3)
     assert len(hypotheses(succeed("fairseq_cli.generate", corpus / "bin", *checkpoint))) == 8
 

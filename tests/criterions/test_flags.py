@@ -26,6 +26,8 @@ from tests.support import TASK, parse
         ({"disagreement_weight": -1}, "--disagreement-weight: -1: give a number of 0 or more"),
         ({"disagreement_weight": float("nan")}, "--disagreement-weight: nan"),
         ({"disagreement_weight": float("inf")}, "--disagreement-weight: inf"),
+        ({"disagreement_start_update": -1}, "--disagreement-start-update: -1: give a number"),
+        ({"disagreement_ramp_updates": -5}, "--disagreement-ramp-updates: -5: give a number"),
     ],
 )
 def test_a_bad_value_is_one_line_when_the_criterion_is_built(

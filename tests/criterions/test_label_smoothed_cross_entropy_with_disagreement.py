@@ -291,3 +291,20 @@ def test_with_cross_self_attention_the_decoders_values_are_of_both_sides(seen: D
     real = torch.cat([net_input["src_tokens"], net_input["prev_output_tokens"]], dim=1).ne(PAD)
     expected = oracles.term(seen["dec-self", "subspace"], real, overlaps=False)
     torch.testing.assert_close(logs["disagreement_subspace"], expected.detach() * size)
+
+
+@pytest.mark.parametrize(
+    ("update", "part"), [(0, 0), (3, 0), (4, 0.2), (6, 0.6), (8, 1), (9, 1), (10**6, 1)]
+)
+def test_a_late_term_ramps_up_to_the_weight_of_an_immediate_one(update: int, part: float) -> None:
+    settings = {"disagreement": "output", "disagreement_weight": 0.5}
+    late = criterion(**settings, disagreement_start_update=4, disagreement_ramp_updates=5)
+    model = train()
+    plain = criterion(**{**settings, "disagreement_weight": 0})(model, SAMPLE)[0]
+    immediate = criterion(**settings)(model, SAMPLE)[0]
+    model.set_num_updates(update)
+    loss, size, logs = late(model, SAMPLE)
+    if part == 0:
+        assert torch.equal(loss, plain)
+    torch.testing.assert_close(loss, plain + part * (immediate - plain))
+    assert logs["disagreement_weight"] == pytest.approx(0.5 * part * size)
