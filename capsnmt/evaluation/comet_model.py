@@ -11,6 +11,7 @@ signature names all that changes a score (Zouhar et al. 2024): package, model, p
 from __future__ import annotations
 
 import importlib.util
+import logging
 import sys
 from contextlib import redirect_stdout
 from pathlib import Path
@@ -90,10 +91,16 @@ def signature(settings: Comet) -> str:
 
 
 def _load(path: Path) -> Any:
+    root = logging.getLogger()
+    handlers, level = list(root.handlers), root.level
     try:
         from comet import load_from_checkpoint
     except ImportError:
         raise _not_installed() from None
+    finally:
+        # importing COMET makes every library's messages visible
+        root.handlers[:] = handlers
+        root.setLevel(level)
     try:
         return load_from_checkpoint(str(path))
     except Exception as error:  # COMET raises Exception itself, and its libraries many classes

@@ -18,7 +18,10 @@ from tests.evaluation.outputs import write_lines
 from tests.evaluation.test_segment_scores import as_json, refuse
 
 STUB = """
+import logging
 import os
+
+logging.basicConfig(level=logging.INFO, force=True)  # pytest, unlike a user, has handlers
 
 def load_from_checkpoint(
     checkpoint_path, reload_hparams=False, strict=False, local_files_only=False
@@ -95,6 +98,7 @@ def test_progress_goes_to_stderr_and_flags_to_the_model(
     printed = capsys.readouterr()
     assert "COMET" in json.loads(printed.out)["systems"][0]["segment_means"]
     assert "Predicting 3 1" in printed.err
+    assert "Pre-computing" not in printed.err
 
 
 def test_without_the_package_one_line_names_it(

@@ -58,6 +58,7 @@ ROW = ["--config", "multi30k/baseline", "--cpu"]
         ([*ROW, "--set", "score.significance=t-test"], ["score.significance", "'t-test'"]),
         (["--config", "multi30k/em_routing", "--cpu", "--baseline", "baseline",
           "--set", "score.trials=9"], ["score: --trials", "--significance bootstrap"]),
+        ([*ROW, "--set", "score.comet-model=/no/model.ckpt"], ["score: --comet-model"]),
         ([*ROW, "--set", "average.best=3"], ["average", "choose one"]),
         ([*ROW, "--max-update", "50"], ["average.last-updates", "save-interval-updates to 5"]),
         ([*ROW, "--max-update", "6"], ["--max-update 10 or more", "average.last-updates=6"]),

@@ -41,6 +41,20 @@ def test_the_test_of_significance_is_that_of_the_configuration(capsys, tmp_path:
     assert {"--trials" in line for line in scored if "--baseline" not in line} == {False}
 
 
+def test_a_comet_model_of_the_configuration_reads_the_raw_source(
+    capsys, monkeypatch, tmp_path: Path
+):
+    monkeypatch.setattr("capsnmt.experiment.flags.check_comet", lambda settings: None)
+    arguments = ["--dataset", "multi30k", "--cpu", "--output", str(tmp_path)]
+    plan = dry_run(capsys, *arguments, "--set", "score.comet-model=comet22=model.ckpt")
+    scored = [line for line in plan.splitlines() if " capsnmt.evaluation " in line]
+    assert scored
+    for line in scored:
+        test_set = re.search(r"raw/(\w+)\.de", line)[1]
+        assert f"--comet-source {tmp_path}/data/raw/{test_set}.en" in line
+        assert "--comet-model comet22=model.ckpt" in line
+
+
 @pytest.mark.parametrize(
     ("name", "arguments"),
     [
