@@ -100,7 +100,7 @@ def read_systems(arguments: Sequence[str], settings: TextSettings) -> List[Syste
             )
         if names.count(name) > 1:
             raise ConfigurationError(
-                f"two systems are called {name!r}: tell them apart by NAME=PATH"
+                f"two systems are called {name!r}: give them different names by NAME=PATH"
             )
     if [each for path in paths for each in split_paths(path)].count(STDIN) > 1:
         raise ConfigurationError("only one system can come from the standard input (-)")

@@ -120,7 +120,7 @@ def _tests(systems: Sequence[SystemScores], test: PairedTest, width: int) -> Ite
     if any(score.accuracy for output in outputs for score in output.all_scores.values()):
         yield ""
         yield (
-            "acc.: how often people agree which system is better, at such a difference; estimated "
+            "acc.: how often people agree, at such a difference, which system is better; estimated "
             "by mt-thresholds (Kocmi et al. 2024)"
         )
     yield ""

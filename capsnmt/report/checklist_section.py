@@ -1,7 +1,7 @@
 """The four questions of Marie, Fujita and Rubino 2021, answered from the records of the runs.
 
 **D**: an answer is "yes" only if a record shows it. Whatever no record shows is "no", with what is
-missing. A report of one system compares nothing: questions 2 and 4 do not apply.
+missing. A report of one system compares nothing, so questions 2 and 4 do not apply.
 """
 
 from __future__ import annotations
@@ -10,13 +10,12 @@ from typing import Iterator, List, NamedTuple, Sequence
 
 from capsnmt.evaluation.scores import common_metrics
 from capsnmt.evaluation.segment_scores import GIVEN
-from capsnmt.report.cells import NONE
-from capsnmt.report.elements import Element, Paragraph, Table
+from capsnmt.report.elements import Element, Listing, Paragraph, Strong
 from capsnmt.report.score_section import signatures_of
 from capsnmt.runs.translation import FinishedTranslation
 
-YES, NO = "yes", "no"
-# Their agreement with people is better than BLEU's (Kocmi et al. 2021); TER's is not.
+YES, NO, NONE = "yes", "no", "does not apply"
+# They agree with human judgement better than BLEU (Kocmi et al. 2021); TER does not.
 BETTER_THAN_BLEU = ("chrf", "chrf++")
 
 
@@ -35,7 +34,7 @@ def checklist(runs: Sequence[FinishedTranslation], names: Sequence[str]) -> Iter
         names: their names.
     """
     answers = {
-        "Is a metric used that agrees better with people than BLEU, or human evaluation?": (
+        "Is there a metric that agrees with people better than BLEU, or human evaluation?": (
             better_metric(runs)
         ),
         "Are the differences tested for statistical significance?": tested(runs, names),
@@ -45,17 +44,18 @@ def checklist(runs: Sequence[FinishedTranslation], names: Sequence[str]) -> Iter
     yes = sum(each.answer == YES for each in answers.values())
     yield Paragraph(
         f"Scientific credibility by the guideline of Marie et al. 2021: yes to {yes} of "
-        f"{len(answers)} questions. The answers are those of the records of the runs."
+        f"{len(answers)} questions. The answers come from the records of the runs."
     )
-    yield Table(
-        "Checklist of Marie et al. 2021",
-        ["question", "answer", "evidence"],
-        [[question, *answer] for question, answer in answers.items()],
+    yield Listing(
+        [
+            [f"{question} ", Strong(each.answer), f": {each.evidence}."]
+            for question, each in answers.items()
+        ]
     )
 
 
 def better_metric(runs: Sequence[FinishedTranslation]) -> Answer:
-    """Answer whether every test set has a score that agrees better with people than BLEU."""
+    """Answer whether every test set has a metric that agrees with human judgement better."""
     found: List[List[str]] = []
     for test_set in runs[0].scores:
         outputs = [run.output(test_set) for run in runs]
@@ -93,7 +93,7 @@ def tested(runs: Sequence[FinishedTranslation], names: Sequence[str]) -> Answer:
 
 def computed(runs: Sequence[FinishedTranslation]) -> Answer:
     """Answer whether the scores of every metric were computed here, in the same way."""
-    missing, evidence = [], []
+    missing, evidence = [], {}
     for test_set in runs[0].scores:
         outputs = [run.output(test_set) for run in runs]
         for key, name in common_metrics(outputs).items():
@@ -103,13 +103,18 @@ def computed(runs: Sequence[FinishedTranslation]) -> Answer:
             elif GIVEN in found[0]:
                 missing.append(f"{name} on {test_set} was computed elsewhere")
             else:
-                evidence.append(f"{name} {found[0]}")
-        references = {run.scores[test_set].reference.source for run in runs}
-        if len(references) > 1:
+                evidence[found[0]] = name
+        references = [run.scores[test_set].reference for run in runs]
+        if len({reference.source for reference in references}) > 1:
             missing.append(f"the references of {test_set} are different files")
+        if not all(reference.raw for reference in references):
+            missing.append(f"a reference of {test_set} is detokenised, not the raw text")
     if missing:
         return Answer(NO, "; ".join(missing))
-    return Answer(YES, "by capsnmt-evaluate: " + "; ".join(dict.fromkeys(evidence)))
+    signature, metric = next(iter(evidence.items()))
+    return Answer(
+        YES, f"by capsnmt-evaluate: {metric} {signature}; the other signatures are under Scores"
+    )
 
 
 def same_data(runs: Sequence[FinishedTranslation], names: Sequence[str]) -> Answer:

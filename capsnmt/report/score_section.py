@@ -75,7 +75,7 @@ def _differences(
         note += " Sign test: Collins et al. 2005, on BLEU, two-sided."
     if estimates:
         note += (
-            " Accuracy: how often people agree which system is better, at such a difference; "
+            " Accuracy: how often people agree, at such a difference, which system is better; "
             "estimated by mt-thresholds (Kocmi et al. 2024)."
         )
     yield Paragraph(note)

@@ -9,7 +9,7 @@ from typing import Any, Callable, List
 import pytest
 
 from capsnmt.report.checklist_section import checklist
-from capsnmt.report.elements import Paragraph, Table
+from capsnmt.report.elements import Listing, Paragraph, pieces
 from capsnmt.runs.folder import RunFolder
 from capsnmt.runs.translation import load_translation
 
@@ -25,10 +25,10 @@ def edit(path: Path, change: Callable[[Any], Any]) -> None:
 def answers(output: Path, rows: tuple = ROWS) -> List[List[str]]:
     """Answer and evidence of each question."""
     runs = [load_translation(RunFolder(output / row / "seed-1")) for row in rows]
-    note, table = checklist(runs, list(rows))
+    note, listing = checklist(runs, list(rows))
     assert isinstance(note, Paragraph)
-    assert isinstance(table, Table)
-    found = [[str(cell) for cell in row[1:]] for row in table.rows]
+    assert isinstance(listing, Listing)
+    found = [[answer.text, text[2:-1]] for _, answer, text in map(pieces, listing.items)]
     assert f"yes to {sum(row[0] == 'yes' for row in found)} of 4 questions" in str(note.text)
     return found
 
@@ -82,6 +82,7 @@ def retokenize(scores: Any) -> None:
         (lambda scores: scores["test"].update(baseline=None), 1, "not tested against baseline"),
         (retokenize, 2, "the signatures of BLEU on test differ"),
         (lambda scores: scores["test"]["reference"].update(source="x"), 2, "different files"),
+        (lambda scores: scores["test"]["reference"].update(raw=False), 2, "not the raw text"),
     ],
 )
 def test_a_record_that_lacks_something_is_no(
@@ -95,4 +96,4 @@ def test_a_record_that_lacks_something_is_no(
 
 def test_one_system_is_compared_with_nothing(output: Path) -> None:
     found = answers(output, ("baseline",))
-    assert [answer[0] for answer in found] == ["yes", "–", "yes", "–"]
+    assert [answer[0] for answer in found] == ["yes", "does not apply", "yes", "does not apply"]
