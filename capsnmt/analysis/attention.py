@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, List, Mapping, Sequence, Tuple
+from typing import Any, Dict, List, Mapping, Sequence, Tuple
 
 import torch
 from torch import Tensor
 
 from capsnmt.analysis.base import Analysis, Cell, Picture
-from capsnmt.analysis.drawing import NAMES, panels_by_layer
+from capsnmt.analysis.drawing import NAMES, heads_by_layer
 from capsnmt.analysis.observation import Attended
 from capsnmt.analysis.sums import Sums
 from capsnmt.models.config import ATTENTIONS
@@ -87,25 +87,19 @@ class AttentionStatistics(Analysis):
     def pictures(cls, systems: Mapping[str, Any]) -> List[Picture]:
         found = []
         for column, label in (("distance", "distance, tokens"), ("entropy", "entropy, nats")):
-            for attention in ATTENTIONS:
-                points = {
-                    name: [
-                        (layer, value)
-                        for role, layer, _, *values in analysis.rows()
-                        if role == attention
-                        for value in [values[cls.columns.index(column) - 3]]
-                    ]
-                    for name, analysis in systems.items()
-                }
-                if not any(points.values()):
-                    continue
-                found.append(
-                    Picture(
-                        f"{column}-{attention}",
-                        f"Mean attention {column} of each head by layer, {NAMES[attention]}.",
-                        f"Attention {column} of {NAMES[attention]}: one point per head, the line "
-                        "is the mean of a layer's heads.",
-                        panels_by_layer(points, label),
-                    )
+            place = cls.columns.index(column)
+            panels: Dict[str, Dict[str, List[Tuple[int, float]]]] = {}
+            for name, analysis in systems.items():
+                for row in analysis.rows():
+                    points = panels.setdefault(NAMES[row[0]], {}).setdefault(name, [])
+                    points.append((row[1], row[place]))
+            found.append(
+                Picture(
+                    column,
+                    f"Attention {column} of each head by layer, for each attention and system.",
+                    f"Attention {column}: one point per head; a line joins the means over the "
+                    "heads of a layer.",
+                    heads_by_layer(panels, label),
                 )
+            )
         return found

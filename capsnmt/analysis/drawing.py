@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable, Mapping, Sequence, Tuple
+from typing import Any, Callable, Dict, List, Mapping, Sequence, Tuple
 
 import numpy as np
 from torch import Tensor
@@ -46,6 +46,56 @@ def panels_by_layer(
             axes.grid(alpha=0.2)
             axes.spines[["top", "right"]].set_visible(False)
         panels[0].set_ylabel(label)
+        return figure
+
+    return draw
+
+
+def heads_by_layer(
+    panels: Mapping[str, Mapping[str, Sequence[Tuple[int, float]]]], label: str
+) -> Callable[[], Any]:
+    """Return a function that draws a point per head by layer, and a line through the means.
+
+    The systems are side by side in each layer, so that they can be compared.
+
+    Args:
+        panels: title of each panel -> system -> layer and value of each head.
+        label: label of the values.
+    """
+
+    def draw() -> Any:
+        figure = figure_of(3.2)
+        systems = list(dict.fromkeys(name for points in panels.values() for name in points))
+        distance = min(0.12, 0.6 / len(systems))
+        all_axes = figure.subplots(1, len(panels), sharey=True, squeeze=False)[0]
+        for axes, (title, points) in zip(all_axes, panels.items()):
+            for name, heads in points.items():
+                number = systems.index(name)
+                style = {"color": COLOURS[number % len(COLOURS)]}
+                shift = distance * (number - (len(systems) - 1) / 2)
+                by_layer: Dict[int, List[float]] = {}
+                for layer, value in heads:
+                    by_layer.setdefault(layer, []).append(value)
+                layers, values = zip(*heads)
+                places = [layer + shift for layer in layers]
+                axes.scatter(places, values, s=10, alpha=0.5, linewidth=0, **style)
+                axes.plot(
+                    [layer + shift for layer in by_layer],
+                    [sum(values) / len(values) for values in by_layer.values()],
+                    marker=MARKERS[number % len(MARKERS)],
+                    markersize=4,
+                    linewidth=1.5,
+                    label=name,
+                    **style,
+                )
+            axes.set_title(title, fontsize="medium")
+            axes.set_xlabel("layer")
+            axes.set_xticks(sorted({layer for heads in points.values() for layer, _ in heads}))
+            axes.grid(alpha=0.2)
+            axes.spines[["top", "right"]].set_visible(False)
+        all_axes[0].set_ylabel(label)
+        handles, names = all_axes[0].get_legend_handles_labels()
+        figure.legend(handles, names, loc="outside lower center", ncols=4, frameon=False)
         return figure
 
     return draw

@@ -79,8 +79,8 @@ def test_ours_and_fairseqs_transformer_side_by_side(
     assert "stock: no agreement: it routes nothing (--head-aggregation simple" in done.stderr
     figures = {path.name for path in (output / "figures").iterdir()}
     assert {
-        "entropy-enc-self.png",
-        "entropy-enc-self.svg",
+        "entropy.png",
+        "entropy.svg",
         "agreement-ours-dec-self-2.png",
     } <= figures
     assert not list(output.rglob("*.part"))
