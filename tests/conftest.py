@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import os
-from typing import Iterator, List
+import shutil
+from typing import Any, Iterator, List
 
 import pytest
+
+BROWSERS = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome")
 
 
 def pytest_collection_modifyitems(items: List[pytest.Item]) -> None:
@@ -38,3 +41,25 @@ def bf16_machine(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     yield
     for function in cached:
         function.cache_clear()
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    """A headless Chromium: that of ``CAPSNMT_CHROMIUM``, the system's, or playwright's own."""
+    try:
+        from playwright.sync_api import Error, sync_playwright
+    except ImportError:
+        pytest.skip("NO BROWSER TEST: playwright is not installed (pip install playwright)")
+    installed = [path for path in map(shutil.which, BROWSERS) if path]
+    found = os.environ.get("CAPSNMT_CHROMIUM") or next(iter(installed), None)
+    with sync_playwright() as playwright:
+        try:
+            # no sandbox: tests may run as root, and the page is ours
+            started = playwright.chromium.launch(executable_path=found, args=["--no-sandbox"])
+        except Error as error:
+            pytest.skip(
+                "NO BROWSER TEST: no Chromium was found or it does not start (apt-get install "
+                f"chromium-headless-shell, or set CAPSNMT_CHROMIUM): {str(error).splitlines()[0]}"
+            )
+        yield started
+        started.close()

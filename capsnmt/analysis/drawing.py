@@ -14,6 +14,7 @@ NAMES = {
     "enc-dec": "encoder-decoder attention",
     "dec-self": "decoder self-attention",
 }
+LONGEST_LABEL = 14  # characters on an axis
 COLOUR_MAP = "viridis"  # monotone in lightness: legible in print and with any colour vision
 
 
@@ -144,25 +145,41 @@ def heat_maps(
 
 
 def attention_of_heads(
-    weights: np.ndarray, queries: Sequence[str], keys: Sequence[str]
+    weights: np.ndarray, queries: Sequence[str], keys: Sequence[str], highest: float
 ) -> Callable[[], Any]:
-    """Return a function that draws the weights ``[H, L, K]`` of a sentence, a panel per head."""
+    """Return a function that draws the weights of a sentence, a panel per head.
+
+    Args:
+        weights: ``[H, L, K]``.
+        queries: subwords of the rows.
+        keys: subwords of the columns.
+        highest: the weight that is darkest.
+    """
 
     def draw() -> Any:
         across = min(4, len(weights))
         down = -(-len(weights) // across)
         figure = figure_of(2.1 * down + 0.4)
         panels = figure.subplots(down, across, sharex=True, sharey=True, squeeze=False)
+        image = None
         for head, axes in enumerate(panels.flat):
             if head >= len(weights):
                 axes.set_visible(False)
                 continue
-            axes.imshow(weights[head], interpolation="nearest", cmap="Blues", vmin=0)
+            image = axes.imshow(
+                weights[head], interpolation="nearest", cmap="Blues", vmin=0, vmax=highest
+            )
             axes.set_title(f"head {head + 1}", fontsize=8)
         for axes in panels[:, 0]:
-            axes.set_yticks(range(len(queries)), queries, fontsize=6)
+            axes.set_yticks(range(len(queries)), [*map(shortened, queries)], fontsize=6)
         for axes in panels[-1]:
-            axes.set_xticks(range(len(keys)), keys, fontsize=6, rotation=90)
+            axes.set_xticks(range(len(keys)), [*map(shortened, keys)], fontsize=6, rotation=90)
+        figure.colorbar(image, ax=panels, shrink=0.9).ax.tick_params(labelsize=7)
         return figure
 
     return draw
+
+
+def shortened(text: str) -> str:
+    """Return the beginning of a long label."""
+    return text if len(text) <= LONGEST_LABEL else f"{text[: LONGEST_LABEL - 1]}…"

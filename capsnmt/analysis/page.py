@@ -121,7 +121,7 @@ def _summary(findings: Findings, command: str) -> Iterator[Element]:
 def _introduction(name: str, missing: Mapping[str, str]) -> Iterator[Element]:
     yield Paragraph(ANALYSES[name].explanation)
     for system, reason in missing.items():
-        yield Paragraph([Aside(f"Not of {system}: {reason}.")])
+        yield Paragraph([Aside(f"Not for {system}: {reason}.")])
 
 
 def _tables(files: Mapping[str, str]) -> Iterator[Element]:

@@ -13,13 +13,13 @@ from capsnmt.analysis.agreement import by_strongest_input
 from capsnmt.analysis.base import Analysis, Cell, NotApplicableError, Picture, Table
 from capsnmt.analysis.drawing import NAMES, attention_of_heads
 from capsnmt.analysis.observation import Attended, Routed, Stacks
-from capsnmt.models.config import ATTENTIONS
 
 WEIGHT_UNIT = 1000  # attention weights are kept as whole thousandths
 COEFFICIENT_UNIT = 100_000  # C is small where there are many output capsules
 MOST_COLUMNS = 64  # columns of a map of output capsules
 MOST_COEFFICIENTS = 100_000  # of single tokens in one sentence of one system
 READABLE = 15  # subwords on the axes of a figure
+DRAWN = "enc-self"  # the attention of the figure
 
 
 @dataclass
@@ -195,21 +195,28 @@ class Sentences(Analysis):
             return []
         fitting = [number for number, length in lengths.items() if length <= READABLE]
         number = fitting[0] if fitting else min(lengths, key=lambda each: lengths[each])
-        found = []
-        for name, analysis in systems.items():
-            sentence = analysis.kept[number]
-            layer = max(layer for role, layer in sentence.attention if role == ATTENTIONS[0])
-            weights = sentence.attention[ATTENTIONS[0], layer] / WEIGHT_UNIT
-            found.append(
-                Picture(
-                    f"attention-sentence-{name}",
-                    f"Attention weights of each head of {name} for sentence {number}.",
-                    f"{name}: {NAMES[ATTENTIONS[0]]}, layer {layer}, every head, for sentence "
-                    f"{number} of the test set (from 0).",
-                    attention_of_heads(weights, *sentence.axes(ATTENTIONS[0])),
-                )
+        sentences: Dict[str, Sentence] = {
+            name: analysis.kept[number] for name, analysis in systems.items()
+        }
+        top = {
+            name: max(layer for role, layer in sentence.attention if role == DRAWN)
+            for name, sentence in sentences.items()
+        }
+        weights = {
+            name: sentence.attention[DRAWN, top[name]] / WEIGHT_UNIT
+            for name, sentence in sentences.items()
+        }
+        highest = max(float(of_system.max()) for of_system in weights.values())
+        return [
+            Picture(
+                f"attention-sentence-{name}",
+                f"Attention weights of each head of {name} for sentence {number}.",
+                f"{name}: {NAMES[DRAWN]}, layer {top[name]}, for sentence {number} of the test set "
+                "(from 0). The scale is that of all heads and systems.",
+                attention_of_heads(weights[name], *sentence.axes(DRAWN), highest),
             )
-        return found
+            for name, sentence in sentences.items()
+        ]
 
 
 def whole(values: Tensor, unit: int) -> np.ndarray:

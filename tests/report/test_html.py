@@ -4,49 +4,20 @@ from __future__ import annotations
 
 import html
 import json
-import os
 import re
 import shlex
 import shutil
-from html.parser import HTMLParser
 from pathlib import Path
-from typing import Any, Dict, Iterator, List, Optional, Tuple
+from typing import Any, List
 
 import pytest
 
 from capsnmt.evaluation import compare_mt
 from capsnmt.report import __main__ as report
+from tests.html_pages import Page, contrast, luminance
 from tests.report.finished_runs import SENTENCES, SOURCES, TRANSLATIONS, write_generated
 
 EVIL = "</code><script>alert(1)</script><img src=http://evil.example/x> & \"'"
-VOID = {"meta", "link", "br", "img", "path", "use"}
-BROWSERS = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome")
-
-
-class Page(HTMLParser):
-    """The elements of a page; it raises where tags do not match."""
-
-    def __init__(self, content: str) -> None:
-        super().__init__()
-        self.elements: List[Tuple[str, Dict[str, Optional[str]]]] = []
-        self.open: List[str] = []
-        self.feed(content)
-        assert self.open == []
-
-    def handle_starttag(self, tag: str, attributes: List[Tuple[str, Optional[str]]]) -> None:
-        self.elements.append((tag, dict(attributes)))
-        if tag not in VOID:
-            self.open.append(tag)
-
-    def handle_startendtag(self, tag: str, attributes: List[Tuple[str, Optional[str]]]) -> None:
-        self.elements.append((tag, dict(attributes)))
-
-    def handle_endtag(self, tag: str) -> None:
-        if tag not in VOID:
-            assert self.open.pop() == tag
-
-    def all(self, tag: str) -> List[Dict[str, Optional[str]]]:
-        return [attributes for name, attributes in self.elements if name == tag]
 
 
 def write(output: Path, *flags: str) -> Path:
@@ -144,28 +115,6 @@ def test_without_compare_mt_the_page_states_it(
     assert "compare-mt is not installed where this report was made" in page
 
 
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    """A headless Chromium: that of ``CAPSNMT_CHROMIUM``, the system's, or playwright's own."""
-    try:
-        from playwright.sync_api import Error, sync_playwright
-    except ImportError:
-        pytest.skip("NO BROWSER TEST: playwright is not installed (pip install playwright)")
-    installed = [path for path in map(shutil.which, BROWSERS) if path]
-    found = os.environ.get("CAPSNMT_CHROMIUM") or next(iter(installed), None)
-    with sync_playwright() as playwright:
-        try:
-            # no sandbox: tests may run as root, and the page is ours
-            started = playwright.chromium.launch(executable_path=found, args=["--no-sandbox"])
-        except Error as error:
-            pytest.skip(
-                "NO BROWSER TEST: no Chromium was found or it does not start (apt-get install "
-                f"chromium-headless-shell, or set CAPSNMT_CHROMIUM): {str(error).splitlines()[0]}"
-            )
-        yield started
-        started.close()
-
-
 @pytest.mark.system
 @pytest.mark.one_host  # the page is the same on both
 @pytest.mark.parametrize("scheme", ["light", "dark"])
@@ -199,18 +148,3 @@ def test_a_browser_shows_the_page_without_an_error_or_an_outside_request(
     assert contrast(ink, paper) > 7
     assert (luminance(paper) < 0.5) == (scheme == "dark")
     page.close()
-
-
-def luminance(colour: str) -> float:
-    """Relative luminance of ``rgb(r, g, b)`` (WCAG 2)."""
-    linear = [
-        value / 12.92 if value <= 0.04045 else ((value + 0.055) / 1.055) ** 2.4
-        for value in (int(number) / 255 for number in re.findall(r"\d+", colour)[:3])
-    ]
-    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
-
-
-def contrast(one: str, other: str) -> float:
-    """The contrast ratio of two colours (WCAG 2), 1..21."""
-    dark, light = sorted((luminance(one), luminance(other)))
-    return (light + 0.05) / (dark + 0.05)

@@ -1,0 +1,372 @@
+"""The page is one file that loads nothing, and its browser shows the numbers of the CSV files."""
+
+from __future__ import annotations
+
+import base64
+import csv
+import hashlib
+import html
+import re
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Dict, Iterator, List, Tuple
+
+import pytest
+
+from capsnmt.analysis.agreement import Agreement
+from capsnmt.analysis.analyse import Findings, Subject
+from capsnmt.analysis.observation import observe
+from capsnmt.analysis.output import write
+from capsnmt.analysis.page import render
+from tests.analysis.kept_sentences import EVIL, keep
+from tests.analysis.passes import make_batch
+from tests.html_pages import Page, contrast
+from tests.support import build
+
+ROUTED = 'em <i>&"$1$'
+NAMES = ("baseline", ROUTED, "capsule")
+Key = Tuple[str, ...]
+
+
+@pytest.fixture(scope="module")
+def findings() -> Findings:
+    """Three systems with different routings; their names and subwords are hostile."""
+    batch = make_batch(left_pad=True)
+    models = {
+        "baseline": build("capsnmt_transformer"),
+        ROUTED: build("transformer_em_routing", "--layer-aggregation", "em-routing"),
+        "capsule": build("capsule_transformer"),
+    }
+    sentences = {name: keep(name, model, [batch]) for name, model in models.items()}
+    # its maps have no mean and no figure, which would take a second
+    agreement = {"capsule": Agreement(sentences["capsule"].system)}
+    observe(models["capsule"], batch, [agreement["capsule"]])
+    return Findings(
+        subjects=[Subject(name, Path("model.pt"), Path("data")) for name in (*NAMES, "foreign")],
+        sentences=dict.fromkeys(NAMES, 3),
+        of={"agreement": agreement, "sentences": sentences},
+        missing={"agreement": {"baseline": "it routes nothing"}},
+        failed={"foreign": f"no such file {EVIL}"},
+    )
+
+
+@pytest.fixture(scope="module")
+def folder(findings: Findings, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    output = tmp_path_factory.mktemp("analysis")
+    paths = write(findings, output, command=f"capsnmt-analyse {EVIL}")
+    assert paths[-1] == output / "analysis.html"
+    assert sorted(path for path in output.rglob("*") if path.is_file()) == sorted(paths)
+    return output
+
+
+@pytest.fixture(scope="module")
+def content(folder: Path) -> str:
+    return (folder / "analysis.html").read_text("utf-8")
+
+
+def read_csv(path: Path) -> List[Dict[str, str]]:
+    with open(path, encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def maps(path: Path, keys: List[str], values: str) -> Dict[Key, List[List[float]]]:
+    """Return the maps of a CSV file by the values of some columns."""
+    found: Dict[Key, List[List[float]]] = {}
+    for row in read_csv(path):
+        line = [float(value) for value in row[values].split()]
+        found.setdefault(tuple(row[key] for key in keys), []).append(line)
+    return found
+
+
+def test_the_page_loads_nothing_and_runs_only_its_own_script(content: str) -> None:
+    page = Page(content)
+    assert page.all("img") == page.all("iframe") == page.all("object") == []
+    (policy,) = [str(each["content"]) for each in page.all("meta") if "http-equiv" in each]
+    _, script = re.findall(r"<script[^>]*>(.*?)</script>", content, flags=re.DOTALL)
+    assert [each.get("type") for each in page.all("script")] == ["application/json", None]
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    assert policy.startswith(f"default-src 'none'; script-src 'sha256-{digest}'; ")
+    assert not re.search("innerHTML|outerHTML|insertAdjacent|document.write|eval", script)
+    for _, attributes in page.elements:
+        for name, value in attributes.items():
+            assert not name.startswith("on")
+            if name in ("href", "src", "xlink:href"):
+                assert str(value).startswith(("#", "data:"))
+
+
+def test_every_text_is_shown_as_it_is(content: str) -> None:
+    text = re.sub(r"<script.*?</script>", "", content, flags=re.DOTALL)
+    shown = html.unescape(re.sub(r"<[^>]*>", "", text))
+    assert f"Analysis of {', '.join(NAMES)}" in shown
+    assert f"capsnmt-analyse {EVIL}" in shown
+    assert f"foreign: no such file {EVIL}" in shown
+    assert "Not for baseline: it routes nothing." in shown
+
+
+def test_the_page_works_with_a_screen_reader(content: str) -> None:
+    page = Page(content)
+    assert all(cell.get("scope") in ("col", "row") for cell in page.all("th"))
+    pictures = [each for each in page.all("div") if each.get("role") == "img"]
+    assert len(pictures) == len(page.all("svg")) == 3
+    assert all(len(str(each["aria-label"])) > 20 for each in pictures)
+    headings = [int(tag[1]) for tag, _ in page.elements if re.fullmatch("h[1-6]", tag)]
+    assert all(after - before <= 1 for before, after in zip(headings, headings[1:]))
+    identifiers = [str(each["id"]) for _, each in page.elements if "id" in each]
+    assert len(identifiers) == len(set(identifiers))
+    wanted = {str(each["href"])[1:] for each in page.all("a")}
+    assert wanted <= set(identifiers)
+    assert "browser" in wanted
+
+
+def test_folded_tables_have_the_numbers_of_the_csv(folder: Path, content: str) -> None:
+    for name in ("agreement", "sentences"):
+        (table,) = re.findall(rf"<caption>{name}.csv</caption>(.*?)</table>", content, re.DOTALL)
+        shown = [
+            [html.unescape(cell) for cell in re.findall(r"<t[hd][^>]*>(.*?)</t[hd]>", row)]
+            for row in re.findall(r"<tr>(.*?)</tr>", table)
+        ]
+        with open(folder / f"{name}.csv", encoding="utf-8", newline="") as file:
+            assert shown == list(csv.reader(file))
+    assert "<code>maps.csv, couplings.csv</code>" in content
+
+
+def test_an_analysis_without_sentences_has_no_script(findings: Findings) -> None:
+    content = render(Findings(of={"agreement": findings.of["agreement"]}), {}, {}, {})
+    page = Page(content)
+    assert page.all("script") == page.all("select") == []
+    assert "script-src" not in content
+    assert "Agreement of routing" in content
+
+
+@contextmanager
+def opened(browser: Any, folder: Path, width: int = 1280, scheme: str = "light") -> Iterator[Any]:
+    """Open the page; it must neither complain nor ask for another file."""
+    messages: List[str] = []
+    requests: List[str] = []
+    page = browser.new_page(viewport={"width": width, "height": 800}, color_scheme=scheme)
+    page.on("console", lambda message: messages.append(message.text))
+    page.on("pageerror", lambda error: messages.append(str(error)))
+    page.on("dialog", lambda dialog: messages.append(dialog.message) or dialog.dismiss())
+    page.on("request", lambda request: requests.append(request.url))
+    page.goto((folder / "analysis.html").as_uri())
+    try:
+        yield page
+        assert messages == []
+        assert requests == [(folder / "analysis.html").as_uri()]
+    finally:
+        page.close()
+
+
+def choose(page: Any, **values: str) -> None:
+    for name, value in values.items():
+        if page.input_value(f"select[name={name}]") != value:
+            page.select_option(f"select[name={name}]", value)
+
+
+def options(page: Any, name: str) -> List[str]:
+    return page.eval_on_selector_all(
+        f"select[name={name}] option", "options => options.map(each => each.value)"
+    )
+
+
+def unfold(page: Any) -> None:
+    folded = page.locator(".pane details:not([open]) summary:visible")
+    while folded.count():
+        folded.first.click()
+
+
+def numbers(page: Any, pane: str) -> List[List[float]]:
+    """Return the numbers of a map as the page lists them."""
+    return page.eval_on_selector_all(
+        f"#{pane} tbody tr",
+        "rows => rows.map(row => [...row.querySelectorAll('td')].map(cell => +cell.textContent))",
+    )
+
+
+def sentence_numbers(folder: Path) -> List[str]:
+    return sorted({row["sentence"] for row in read_csv(folder / "sentences.csv")}, key=int)
+
+
+in_browser = [pytest.mark.system, pytest.mark.one_host]  # the page is the same on both hosts
+
+
+class TestInABrowser:
+    pytestmark = in_browser
+
+    def test_each_sentence_attention_layer_and_head_shows_its_weights(
+        self, browser: Any, folder: Path
+    ) -> None:
+        keys = ["system", "sentence", "attention", "layer", "head"]
+        written = maps(folder / "maps.csv", keys, "weights")
+        numbered = sentence_numbers(folder)
+        seen = set()
+
+        def check(page: Any, *key: str) -> None:
+            for pane, name in zip(("left", "right"), NAMES[1:]):
+                assert numbers(page, f"attention-{pane}") == written[(name, *key)]
+                seen.add((name, *key))
+
+        with opened(browser, folder) as page:
+            choose(page, sentence="1", left=NAMES[1], right=NAMES[2])
+            unfold(page)
+            for attention in options(page, "attention"):
+                choose(page, attention=attention)
+                for layer in options(page, "layer"):
+                    choose(page, layer=layer)
+                    for head in options(page, "head")[1:]:
+                        choose(page, head=head)
+                        check(page, numbered[1], attention, layer, head)
+            assert seen == {key for key in written if key[:2] in zip(NAMES[1:], numbered[1:2] * 2)}
+            # another sentence keeps the other choices
+            choose(page, sentence="2")
+            check(page, numbered[2], attention, layer, head)
+
+    def test_each_place_iteration_and_token_shows_its_coefficients(
+        self, browser: Any, folder: Path
+    ) -> None:
+        keys = ["system", "sentence", "place", "layer", "iteration", "of"]
+        written = maps(folder / "couplings.csv", keys, "coefficients")
+        number = sentence_numbers(folder)[1]
+        seen = set()
+        with opened(browser, folder) as page:
+            choose(page, sentence="1", left=NAMES[1], right=NAMES[2])
+            for place in options(page, "place"):
+                choose(page, place=place)
+                unfold(page)
+                for iteration in options(page, "iteration"):
+                    choose(page, iteration=iteration)
+                    choices = options(page, "choice")
+                    # all tokens or heads of one iteration, one of the others
+                    for choice in choices if iteration == "2" else choices[-1:]:
+                        choose(page, choice=choice)
+                        key = number, *place.rsplit(" ", 1), iteration, choice
+                        for pane, name in zip(("left", "right"), NAMES[1:]):
+                            if page.locator(f"#couplings-{pane} .map").is_visible():
+                                seen.add((name, *key))
+                                shown = numbers(page, f"couplings-{pane}")
+                                assert shown == written[(name, *key)]
+                            else:
+                                assert (name, *key) not in written
+        for up_to in (5, 6):  # every iteration; every token or head of the second one
+            wanted = {key[:up_to] for key in written if key[1] == number}
+            assert {key[:up_to] for key in seen} >= {
+                key for key in wanted if up_to == 5 or key[4] == "2"
+            }
+
+    def test_a_map_is_drawn_as_its_numbers(self, browser: Any, folder: Path) -> None:
+        with opened(browser, folder) as page:
+            unfold(page)
+            left, right = (numbers(page, f"attention-{side}") for side in ("left", "right"))
+            highest = max(value for rows in (*left, *right) for value in rows)
+            assert page.inner_text("#attention-legend .most") == f"{highest:.3f}, in both maps"
+            for side, rows in (("left", left), ("right", right)):
+                opacities = page.eval_on_selector_all(
+                    f"#attention-{side} .cells rect",
+                    "cells => cells.map(cell => +cell.getAttribute('fill-opacity'))",
+                )
+                drawn = [value / highest for row in rows for value in row if value]
+                assert opacities == pytest.approx(drawn, abs=6e-4)
+            choose(page, head="mean")
+            heads = []
+            for head in options(page, "head")[1:]:
+                choose(page, head=head)
+                heads.append(numbers(page, "attention-left"))
+            choose(page, head="mean")
+            for r, row in enumerate(numbers(page, "attention-left")):
+                means = [sum(head[r][c] for head in heads) / len(heads) for c in range(len(row))]
+                assert row == pytest.approx(means, abs=6e-4)
+
+    def test_two_systems_share_scale_and_cursor_from_the_keyboard_and_the_mouse(
+        self, browser: Any, folder: Path
+    ) -> None:
+        with opened(browser, folder) as page:
+            choose(page, left=NAMES[0], right=NAMES[1])
+            unfold(page)
+            left, right = (numbers(page, f"attention-{side}") for side in ("left", "right"))
+            page.focus("select[name=choice]")
+            page.focus("#attention-left .map")
+            page.keyboard.press("ArrowDown")
+            page.keyboard.press("End")
+            page.keyboard.press("ArrowLeft")
+            column = len(left[0]) - 2
+            for side, rows in (("left", left), ("right", right)):
+                readout = page.inner_text(f"#attention-{side} .readout")
+                assert readout.startswith("query 2 “")
+                assert f"key {column + 1} “" in readout
+                assert readout.endswith(f": {rows[1][column]:.3f}")
+            cell = page.locator("#attention-right .cells rect").first.bounding_box()
+            page.mouse.move(cell["x"] + cell["width"] / 2, cell["y"] + cell["height"] / 2)
+            for side, rows in (("left", left), ("right", right)):
+                assert page.inner_text(f"#attention-{side} .readout").endswith(
+                    f": {rows[0][0]:.3f}"
+                )
+            # without a mouse: a select changes what is shown, and the cursor stays
+            page.focus("select[name=head]")
+            page.keyboard.press("ArrowDown")
+            assert page.input_value("select[name=head]") == "2"
+            after = numbers(page, "attention-left")
+            assert after != left
+            assert page.inner_text("#attention-left .readout").endswith(f": {after[0][0]:.3f}")
+
+    def test_losses_are_those_of_the_csv(self, browser: Any, folder: Path) -> None:
+        number = sentence_numbers(folder)[2]
+        rows = [
+            row
+            for row in read_csv(folder / "sentences.csv")
+            if (row["sentence"], row["side"]) == (number, "target")
+        ]
+        with opened(browser, folder) as page:
+            choose(page, sentence="2", left=NAMES[0], right=NAMES[2])
+            shown = page.eval_on_selector_all(
+                "#losses tbody tr",
+                "rows => rows.map(row => [...row.cells].map(c => c.textContent))",
+            )
+            by_system = [
+                [(row["token"], float(row["loss"])) for row in rows if row["system"] == name]
+                for name in (NAMES[0], NAMES[2])
+            ]
+            assert [(token, float(loss)) for token, loss, _ in shown] == by_system[0]
+            assert [(token, float(loss)) for token, _, loss in shown] == by_system[1]
+            assert page.inner_text("#text-target") == " ".join(token for token, _ in by_system[0])
+
+    @pytest.mark.parametrize(("width", "scheme"), [(320, "light"), (320, "dark"), (1280, "dark")])
+    def test_the_page_is_readable(
+        self, browser: Any, folder: Path, width: int, scheme: str
+    ) -> None:
+        with opened(browser, folder, width, scheme) as page:
+            unfold(page)
+            page.focus("#attention-left .map")
+            # what is wider than the screen scrolls by itself
+            assert page.evaluate("document.documentElement.scrollWidth") <= width
+            for select in page.locator("select").all():
+                box = select.bounding_box()
+                assert box["x"] >= 0
+                assert box["x"] + box["width"] <= width
+            paper = page.evaluate("getComputedStyle(document.body).backgroundColor")
+            inks = page.evaluate(
+                "[...document.querySelectorAll('.map text, figure svg text')]"
+                ".map(each => getComputedStyle(each).fill).concat("
+                "[...document.querySelectorAll('.readout, select, label, .legend, #losses td')]"
+                ".map(each => getComputedStyle(each).color))"
+            )
+            assert min(contrast(ink, paper) for ink in set(inks)) > 4.5
+            mark = page.evaluate("getComputedStyle(document.querySelector('.cells rect')).fill")
+            assert contrast(mark, paper) > 7
+            sizes = page.evaluate(
+                "[...document.querySelectorAll('.map text')]"
+                ".map(each => parseFloat(getComputedStyle(each).fontSize))"
+            )
+            assert min(sizes) >= 11
+
+    def test_without_javascript_the_figures_are_there_and_the_page_says_what_is_not(
+        self, browser: Any, folder: Path
+    ) -> None:
+        context = browser.new_context(java_script_enabled=False)
+        page = context.new_page()
+        page.goto((folder / "analysis.html").as_uri())
+        assert page.locator("noscript p").is_visible()
+        assert not page.locator("#browser-body").is_visible()
+        for figure in page.locator("figure svg").all():
+            size = figure.bounding_box()
+            assert min(size["width"], size["height"]) > 100
+        context.close()

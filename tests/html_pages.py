@@ -1,0 +1,50 @@
+"""Shared by the tests of pages: the elements of a page, and contrast of colours."""
+
+from __future__ import annotations
+
+import re
+from html.parser import HTMLParser
+from typing import Dict, List, Optional, Tuple
+
+VOID = {"meta", "link", "br", "img", "path", "use"}
+
+
+class Page(HTMLParser):
+    """The elements of a page; it raises where tags do not match."""
+
+    def __init__(self, content: str) -> None:
+        super().__init__()
+        self.elements: List[Tuple[str, Dict[str, Optional[str]]]] = []
+        self.open: List[str] = []
+        self.feed(content)
+        assert self.open == []
+
+    def handle_starttag(self, tag: str, attributes: List[Tuple[str, Optional[str]]]) -> None:
+        self.elements.append((tag, dict(attributes)))
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attributes: List[Tuple[str, Optional[str]]]) -> None:
+        self.elements.append((tag, dict(attributes)))
+
+    def handle_endtag(self, tag: str) -> None:
+        if tag not in VOID:
+            assert self.open.pop() == tag
+
+    def all(self, tag: str) -> List[Dict[str, Optional[str]]]:
+        return [attributes for name, attributes in self.elements if name == tag]
+
+
+def luminance(colour: str) -> float:
+    """Relative luminance of ``rgb(r, g, b)`` (WCAG 2)."""
+    linear = [
+        value / 12.92 if value <= 0.04045 else ((value + 0.055) / 1.055) ** 2.4
+        for value in (int(number) / 255 for number in re.findall(r"\d+", colour)[:3])
+    ]
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+
+def contrast(one: str, other: str) -> float:
+    """The contrast ratio of two colours (WCAG 2), 1..21."""
+    dark, light = sorted((luminance(one), luminance(other)))
+    return (light + 0.05) / (dark + 0.05)
