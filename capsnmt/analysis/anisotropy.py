@@ -7,7 +7,7 @@ from typing import Any, List, Mapping, Sequence, Tuple
 import torch.nn.functional as F
 
 from capsnmt.analysis.base import Analysis, Cell, Picture
-from capsnmt.analysis.drawing import panels_by_layer
+from capsnmt.analysis.drawing import Points, points_by_layer
 from capsnmt.analysis.observation import Stacks
 from capsnmt.analysis.sums import Sums
 
@@ -74,18 +74,15 @@ class Anisotropy(Analysis):
 
     @classmethod
     def pictures(cls, systems: Mapping[str, Any]) -> List[Picture]:
+        panels: Points = {}
+        for name, analysis in systems.items():
+            for stack, layer, cosine in analysis.rows():
+                panels.setdefault(NAMES[stack], {}).setdefault(name, []).append((layer, cosine))
         return [
             Picture(
-                f"anisotropy-{stack}",
-                f"Mean cosine of two tokens' states by layer, {NAMES[stack]}.",
-                f"Mean cosine of the states of two tokens, {NAMES[stack]}, by layer.",
-                panels_by_layer(
-                    {
-                        name: [(layer, value) for of, layer, value in found.rows() if of == stack]
-                        for name, found in systems.items()
-                    },
-                    "mean cosine",
-                ),
+                "anisotropy",
+                "Mean cosine of two tokens' states by layer, for each stack and system.",
+                "Mean cosine of the states of two tokens, by layer.",
+                points_by_layer(panels, "mean cosine"),
             )
-            for stack in STACKS
         ]

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict, List, Mapping, Sequence, Tuple
+from typing import Any, List, Mapping, Sequence, Tuple
 
 import torch
 from torch import Tensor
 
 from capsnmt.analysis.base import Analysis, Cell, Picture
-from capsnmt.analysis.drawing import NAMES, heads_by_layer
+from capsnmt.analysis.drawing import NAMES, Points, points_by_layer
 from capsnmt.analysis.observation import Attended
 from capsnmt.analysis.sums import Sums
 from capsnmt.models.config import ATTENTIONS
@@ -88,7 +88,7 @@ class AttentionStatistics(Analysis):
         found = []
         for column, label in (("distance", "distance, tokens"), ("entropy", "entropy, nats")):
             place = cls.columns.index(column)
-            panels: Dict[str, Dict[str, List[Tuple[int, float]]]] = {}
+            panels: Points = {}
             for name, analysis in systems.items():
                 for row in analysis.rows():
                     points = panels.setdefault(NAMES[row[0]], {}).setdefault(name, [])
@@ -99,7 +99,7 @@ class AttentionStatistics(Analysis):
                     f"Attention {column} of each head by layer, for each attention and system.",
                     f"Attention {column}: one point per head; a line joins the means over the "
                     "heads of a layer.",
-                    heads_by_layer(panels, label),
+                    points_by_layer(panels, label),
                 )
             )
         return found

@@ -1,4 +1,4 @@
-"""Drawing shared by analyses: a panel per system, a point per head, a map per iteration."""
+"""Drawing shared by analyses: points by layer, and heat maps side by side."""
 
 from __future__ import annotations
 
@@ -15,52 +15,18 @@ NAMES = {
     "dec-self": "decoder self-attention",
 }
 LONGEST_LABEL = 14  # characters on an axis
+# title of a panel -> system -> layer and value of each point
+Points = Dict[str, Dict[str, List[Tuple[int, float]]]]
 COLOUR_MAP = "viridis"  # monotone in lightness: legible in print and with any colour vision
 
 
-def panels_by_layer(
-    points: Mapping[str, Sequence[Tuple[int, float]]], label: str
-) -> Callable[[], Any]:
-    """Return a function that draws values by layer, a panel per system with equal axes.
-
-    Args:
-        points: system -> layer and value of each head.
-        label: label of the values.
-    """
-
-    def draw() -> Any:
-        figure = figure_of(3.4)
-        panels = figure.subplots(1, len(points), sharey=True, squeeze=False)[0]
-        for number, (axes, (name, heads)) in enumerate(zip(panels, points.items())):
-            colour = COLOURS[number % len(COLOURS)]
-            layers = sorted({layer for layer, _ in heads})
-            axes.scatter(*zip(*heads), s=16, color=colour, alpha=0.6) if heads else None
-            means = [
-                sum(values) / len(values)
-                for layer in layers
-                for values in [[value for at, value in heads if at == layer]]
-            ]
-            axes.plot(layers, means, color=colour, marker=MARKERS[number % len(MARKERS)])
-            axes.set_title(name)
-            axes.set_xlabel("layer")
-            axes.set_xticks(layers)
-            axes.grid(alpha=0.2)
-            axes.spines[["top", "right"]].set_visible(False)
-        panels[0].set_ylabel(label)
-        return figure
-
-    return draw
-
-
-def heads_by_layer(
-    panels: Mapping[str, Mapping[str, Sequence[Tuple[int, float]]]], label: str
-) -> Callable[[], Any]:
-    """Return a function that draws a point per head by layer, and a line through the means.
+def points_by_layer(panels: Points, label: str) -> Callable[[], Any]:
+    """Return a function that draws points by layer, and a line through the means of the layers.
 
     The systems are side by side in each layer, so that they can be compared.
 
     Args:
-        panels: title of each panel -> system -> layer and value of each head.
+        panels: the points; of heads, one for each.
         label: label of the values.
     """
 

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from capsnmt.analysis.ablation import INTACT, MEASURES, Ablation, Key
 from capsnmt.analysis.base import Picture
-from capsnmt.analysis.drawing import NAMES, panels_by_layer
+from capsnmt.analysis.drawing import NAMES, Points, points_by_layer
 from capsnmt.analysis.observation import Attended, Batch, attentions
 from capsnmt.models.config import ATTENTIONS
 from capsnmt.modules.attention import Attention
@@ -75,24 +75,16 @@ class HeadAblation(Ablation):
 
     @classmethod
     def pictures(cls, systems: Mapping[str, Any]) -> List[Picture]:
-        found = []
-        for attention in ATTENTIONS:
-            points: Dict[str, List[Any]] = {
-                name: [
-                    (layer, increase)
-                    for role, layer, _, _, increase, _ in analysis.rows()
-                    if role == attention
-                ]
-                for name, analysis in systems.items()
-            }
-            if any(points.values()):
-                found.append(
-                    Picture(
-                        f"head-ablation-{attention}",
-                        f"Increase of the loss without one head, by layer, {NAMES[attention]}.",
-                        f"Increase of the loss when one head of {NAMES[attention]} is set to zero: "
-                        "one point per head, the line is the mean of a layer's heads.",
-                        panels_by_layer(points, "increase, nats per token"),
-                    )
-                )
-        return found
+        panels: Points = {}
+        for name, analysis in systems.items():
+            for role, layer, _, _, increase, _ in analysis.rows():
+                panels.setdefault(NAMES[role], {}).setdefault(name, []).append((layer, increase))
+        return [
+            Picture(
+                "head-ablation",
+                "Increase of the loss without one head, by layer, for each attention and system.",
+                "Increase of the loss when one head is set to zero: one point per head; a line "
+                "joins the means over the heads of a layer.",
+                points_by_layer(panels, "increase, nats per token"),
+            )
+        ]

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict, Iterator, List, Mapping, Tuple
+from typing import Any, Iterator, List, Mapping, Tuple
 
 import torch
 from torch import Tensor
 
 from capsnmt.analysis.ablation import INTACT, MEASURES, Ablation, Key
 from capsnmt.analysis.base import NotApplicableError, Picture
-from capsnmt.analysis.drawing import panels_by_layer
+from capsnmt.analysis.drawing import Points, points_by_layer
 from capsnmt.analysis.observation import Batch, Stacks
 from capsnmt.analysis.sums import Sums
 
@@ -68,27 +68,20 @@ class LayerAblation(Ablation):
 
     @classmethod
     def pictures(cls, systems: Mapping[str, Any]) -> List[Picture]:
-        found = []
-        for replacement in REPLACEMENTS:
-            points: Dict[str, List[Any]] = {
-                name: [
-                    (layer, increase)
-                    for layer, by, _, increase, _ in analysis.rows()
-                    if by == replacement
-                ]
-                for name, analysis in systems.items()
-            }
-            by = {"zeros": "zeros", "mean": "its mean over all tokens"}[replacement]
-            found.append(
-                Picture(
-                    f"layer-ablation-{replacement}",
-                    f"Increase of the loss when an encoder layer's output is replaced by {by}.",
-                    f"Increase of the loss when the decoder sees {by} instead of the output of one "
-                    "encoder layer.",
-                    panels_by_layer(points, "increase, nats per token"),
-                )
+        names = {"zeros": "zeros", "mean": "its mean over all tokens"}
+        panels: Points = {}
+        for name, analysis in systems.items():
+            for layer, by, _, increase, _ in analysis.rows():
+                panels.setdefault(names[by], {}).setdefault(name, []).append((layer, increase))
+        return [
+            Picture(
+                "layer-ablation",
+                "Increase of the loss when an encoder layer's output is replaced, by layer.",
+                "Increase of the loss when the decoder sees zeros, or a layer's mean, instead of "
+                "the output of one encoder layer.",
+                points_by_layer(panels, "increase, nats per token"),
             )
-        return found
+        ]
 
 
 def layers_read(encoder: Any) -> List[int]:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any, List, Mapping, Sequence, Tuple
+from typing import Any, List, Mapping, Sequence
 
 from capsnmt.analysis.base import Analysis, Cell, NotApplicableError, Picture
-from capsnmt.analysis.drawing import panels_by_layer
+from capsnmt.analysis.drawing import Points, points_by_layer
 from capsnmt.analysis.observation import Aggregated, places
 from capsnmt.analysis.sums import Sums
 from capsnmt.modules.layer_aggregation import SumAggregation, TransparentMixture
@@ -63,21 +63,16 @@ class LayerWeights(Analysis):
 
     @classmethod
     def pictures(cls, systems: Mapping[str, Any]) -> List[Picture]:
-        found = []
-        for stack in ("encoder", "decoder"):
-            shares: Mapping[str, List[Tuple[int, float]]] = {
-                name: [(layer, share) for of, _, layer, _, share in analysis.rows() if of == stack]
-                for name, analysis in systems.items()
-            }
-            shares = {name: points for name, points in shares.items() if points}
-            if shares:
-                found.append(
-                    Picture(
-                        f"layer-weights-{stack}",
-                        f"Share of each layer of the {stack} in the aggregate of its layers.",
-                        f"Share of each {stack} layer in the sum of the contributions' norms. Of "
-                        "transparent attention: one point per decoder layer, the line is the mean.",
-                        panels_by_layer(shares, "share of the norms"),
-                    )
-                )
-        return found
+        panels: Points = {}
+        for name, analysis in systems.items():
+            for stack, _, layer, _, share in analysis.rows():
+                panels.setdefault(stack, {}).setdefault(name, []).append((layer, share))
+        return [
+            Picture(
+                "layer-weights",
+                "Share of each layer in the aggregate of a stack's layers.",
+                "Share of each layer in the sum of the contributions' norms. Of transparent "
+                "attention: one point per decoder layer; a line joins the means.",
+                points_by_layer(panels, "share of the norms"),
+            )
+        ]
