@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The demo: from nothing to a report on two trained systems, the Transformer and EM head routing.
+# The demo: from nothing to a report and an analysis of the Transformer and EM head routing.
 #   scripts/demo.sh [--pair en-de|es-en|en-vi|zh-en] [--minutes N | --max-update N]
 #                   [--output DIR] [--seed S] [--dry-run]
 # --pair        languages (default en-de); the corpus is built from message catalogues
@@ -129,6 +129,15 @@ show "${baseline[@]}"
 if [ "$dry_run" ]; then echo wait; else wait; fi
 trap - EXIT
 show "${em_routing[@]}" --baseline baseline
-show "$PYTHON" -m capsnmt.report "$output/baseline/seed-$seed" "$output/em_routing/seed-$seed" \
+runs=("$output/baseline/seed-$seed" "$output/em_routing/seed-$seed")
+# A complete analysis is skipped, unless a model is newer.
+for run in "${runs[@]}"; do
+  if [ "$dry_run" ] || [ "$run/averaged.pt" -nt "$output/analysis/analysis.html" ]; then
+    show "$PYTHON" -m capsnmt.analysis "${runs[@]}" --subset test --ablation-sentences 20 \
+      --device cpu --output "$output/analysis"
+    break
+  fi
+done
+show "$PYTHON" -m capsnmt.report "${runs[@]}" \
   --output "$output" --title "Demo: $title"
 [ "$dry_run" ] || echo "== done in $((SECONDS / 60)) min $((SECONDS % 60)) s: read $output/report.html"

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import csv
 import io
+import json
 from pathlib import Path
 from typing import Any, Dict, List, Mapping
 
 from capsnmt.analysis.analyse import Findings, in_order
 from capsnmt.analysis.base import Analysis, Cell, Picture
-from capsnmt.analysis.page import PAGE, render
+from capsnmt.analysis.page import render
 from capsnmt.analysis.registry import ANALYSES
 from capsnmt.files import write_all
+from capsnmt.report.analysis_section import CAPTIONS, FIGURES, PAGE
 from capsnmt.report.figures import METADATA, drawing, image, svg
 
-FIGURES = "figures"
 DIGITS = 6
 
 
@@ -63,12 +64,16 @@ def write(findings: Findings, output: Path, command: str = "") -> List[Path]:
     with drawing():
         of_analyses = pictures(findings)
         drawn: Dict[str, str] = {}
+        captions: Dict[str, Dict[str, str]] = {}
         for picture in (each for some in of_analyses.values() for each in some):
             figure = picture.draw()
-            for kind in METADATA:
-                contents[output / FIGURES / f"{picture.name}.{kind}"] = image(figure, kind)
-            drawn[picture.name] = svg(figure, picture.name)
+            images = {kind: image(figure, kind) for kind in METADATA}
+            for kind, content in images.items():
+                contents[output / FIGURES / f"{picture.name}.{kind}"] = content
+            drawn[picture.name] = svg(images["svg"], picture.name)
+            captions[picture.name] = {"alt": picture.alt, "caption": picture.caption}
     page = render(findings, texts, of_analyses, drawn, command)
+    contents[output / FIGURES / CAPTIONS] = json.dumps(captions, indent=2).encode()
     contents[output / PAGE] = page.encode("utf-8", "replace")
     write_all(contents)
     return list(contents)

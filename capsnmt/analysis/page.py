@@ -16,6 +16,7 @@ from capsnmt.analysis.registry import ANALYSES
 from capsnmt.analysis.sentences import Sentences
 from capsnmt.errors import not_installed
 from capsnmt.report import html
+from capsnmt.report.analysis_section import FIGURES
 from capsnmt.report.elements import (
     Aside,
     Code,
@@ -28,7 +29,6 @@ from capsnmt.report.elements import (
     Table,
 )
 
-PAGE = "analysis.html"
 TEMPLATE = "analysis.html.j2"
 SCRIPTS = ("heatmap.js", "maps.js", "browser.js")
 LONGEST_TABLE = 400  # rows; the CSV file holds all
@@ -107,7 +107,7 @@ def _summary(findings: Findings, command: str) -> Iterator[Element]:
             " of the data, without dropout, the decoder reading the references. Layers, heads and "
             "positions count from 1. The numbers are in the CSV files next to this page, the "
             "figures in ",
-            Code("figures"),
+            Code(FIGURES),
             ".",
         ]
     )

@@ -53,7 +53,8 @@ def _run(argv: Optional[Sequence[str]]) -> None:
     from capsnmt.report.contents import parts
     from capsnmt.report.page import MARKDOWN, write_page
 
-    page = write_page(list(parts(args.runs, args.samples)), args.output, args.title or "")
+    found = list(parts(args.runs, args.samples, args.output))
+    page = write_page(found, args.output, args.title or "")
     print(f"report: {page} and {page.with_name(MARKDOWN)}")
 
 

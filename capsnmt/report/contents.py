@@ -1,4 +1,4 @@
-"""The parts of a report: translation, then sentence classification."""
+"""The parts of a report: translation, sentence classification, analysis."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 from typing import Iterator, Sequence
 
+from capsnmt.report.analysis_section import analysis
 from capsnmt.report.classification import classification
 from capsnmt.report.page import Part
 from capsnmt.report.translation import translation
@@ -14,12 +15,13 @@ from capsnmt.runs.find import find_runs
 from capsnmt.runs.translation import check_comparable, load_translation
 
 
-def parts(folders: Sequence[Path], samples: int) -> Iterator[Part]:
+def parts(folders: Sequence[Path], samples: int, output: Path) -> Iterator[Part]:
     """Yield the parts about the runs in some folders; unfinished runs are left out.
 
     Args:
         folders: runs, rows or outputs of the launcher.
         samples: number of sample translations of each test set.
+        output: folder of the report; an analysis that lies in it is linked.
 
     Raises:
         ConfigurationError: a folder has no finished run, or a run is damaged.
@@ -35,3 +37,4 @@ def parts(folders: Sequence[Path], samples: int) -> Iterator[Part]:
         yield translation(runs, samples)
     if classifiers:
         yield classification([load_classifier(folder) for folder in classifiers])
+    yield from analysis(output)

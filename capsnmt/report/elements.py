@@ -21,6 +21,19 @@ class Strong:
 
 
 @dataclass(frozen=True)
+class Link:
+    """A link to another file.
+
+    Attributes:
+        text: what is shown.
+        target: the file, relative to the page.
+    """
+
+    text: str
+    target: str
+
+
+@dataclass(frozen=True)
 class Aside:
     """A remark in place of content, such as "(empty)"."""
 
@@ -35,7 +48,7 @@ class Mark:
     meaning: str
 
 
-Inline = Union[str, Code, Strong, Aside, Mark]
+Inline = Union[str, Code, Strong, Link, Aside, Mark]
 # one piece of text, or several that follow one another without a space
 Text = Union[Inline, Sequence[Inline]]
 
@@ -153,4 +166,4 @@ def pieces(text: Text) -> List[Inline]:
     >>> pieces("a"), pieces(["a", Code("b")])
     (['a'], ['a', Code(text='b')])
     """
-    return [text] if isinstance(text, (str, Code, Strong, Aside, Mark)) else list(text)
+    return [text] if isinstance(text, (str, Code, Strong, Link, Aside, Mark)) else list(text)

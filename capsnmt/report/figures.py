@@ -25,6 +25,8 @@ METADATA: Dict[str, Dict[str, None]] = {
     "png": {"Software": None},
     "svg": {"Date": None, "Creator": None},
 }
+# the white that image() draws below everything
+BACKGROUND = re.compile(r'<g id="patch_1">\s*<path [^>]*style="fill: #ffffff"/>\s*</g>')
 SETTINGS: Dict[Any, Any] = {
     "svg.fonttype": "none",
     "svg.hashsalt": "capsnmt",  # so that the same runs give the same bytes
@@ -70,17 +72,19 @@ def image(figure: Any, kind: str) -> bytes:
     return content.getvalue()
 
 
-def svg(figure: Any, name: str) -> str:
-    """Return a figure as an SVG element in the colour of the surrounding text.
+def svg(content: bytes, name: str) -> str:
+    """Return an SVG file as an element in the colours of the surrounding page.
 
     Args:
-        figure: a figure drawn under :func:`drawing`.
+        content: the file of a figure, as :func:`image` returns it.
         name: prefix of every identifier, which must be unique in a page.
+
+    Raises:
+        ValueError: it is not such a file.
     """
-    content = io.StringIO()
-    figure.savefig(content, format="svg", metadata=METADATA["svg"])
-    text = content.getvalue()
+    text = content.decode("utf-8")
     text = text[text.index("<svg ") :].replace(INK, "currentColor")
+    text = BACKGROUND.sub("", text, count=1)
     # the page sets its size, and a screen reader reads the figure's label
     text = re.sub(r'(<svg [^>]*?) width="[^"]*pt"', r'\1 aria-hidden="true"', text, count=1)
     text = re.sub(r'(<svg [^>]*?) height="[^"]*pt"', r"\1", text, count=1)

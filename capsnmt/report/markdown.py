@@ -11,6 +11,7 @@ from capsnmt.report.elements import (
     Element,
     Figure,
     Heading,
+    Link,
     Listing,
     Mark,
     Paragraph,
@@ -43,6 +44,8 @@ def inline(value: Text) -> str:
             parts.append(f"`{piece.text}`")
         elif isinstance(piece, Strong):
             parts.append(f"**{text(piece.text)}**")
+        elif isinstance(piece, Link):
+            parts.append(f"[{text(piece.text)}]({piece.target})")
         elif isinstance(piece, Mark):
             parts.append(piece.text)
         elif isinstance(piece, Aside):

@@ -19,11 +19,12 @@ class Part:
     """The part of a report about one kind of run.
 
     Attributes:
-        title: title of a page that has only this part.
+        title: title of a page that has only this part; empty if it has none of its own.
         summary: what a reader must know before the first table.
         sections: heading -> elements.
         figures: name of each figure -> function that draws it.
         tables: name of each CSV file -> its content.
+        pictures: name of each figure that is drawn already -> its SVG element.
     """
 
     title: str
@@ -31,6 +32,7 @@ class Part:
     sections: Mapping[str, Sequence[Element]]
     figures: Mapping[str, Callable[[], Any]] = field(default_factory=dict)
     tables: Mapping[str, str] = field(default_factory=dict)
+    pictures: Mapping[str, str] = field(default_factory=dict)
 
 
 def write_page(parts: Sequence[Part], output: Path, title: str = "") -> Path:
@@ -54,23 +56,23 @@ def write_page(parts: Sequence[Part], output: Path, title: str = "") -> Path:
         for heading, elements in part.sections.items():
             sections.setdefault(heading, []).extend(elements)
     report = Report(
-        title or "; ".join(part.title for part in parts),
+        title or "; ".join(part.title for part in parts if part.title),
         [element for part in parts for element in part.summary],
         sections,
     )
     with drawing():
-        figures = {name: draw() for part in parts for name, draw in part.figures.items()}
-        pictures = {name: svg(figure, name) for name, figure in figures.items()}
-        texts = {
-            **{name: table for part in parts for name, table in part.tables.items()},
-            HTML: html.render(report, pictures),
-            MARKDOWN: markdown.render(report),
-        }
-        contents = {
-            output / f"{name}.{kind}": image(figure, kind)
-            for name, figure in figures.items()
-            for kind in METADATA
-        }
+        contents: Dict[Path, bytes] = {}
+        pictures = {name: each for part in parts for name, each in part.pictures.items()}
+        for name, draw in ((name, draw) for part in parts for name, draw in part.figures.items()):
+            figure = draw()
+            files = {kind: image(figure, kind) for kind in METADATA}
+            contents.update({output / f"{name}.{kind}": file for kind, file in files.items()})
+            pictures[name] = svg(files["svg"], name)
+    texts = {
+        **{name: table for part in parts for name, table in part.tables.items()},
+        HTML: html.render(report, pictures),
+        MARKDOWN: markdown.render(report),
+    }
     for name, text in texts.items():
         contents[output / name] = text.encode("utf-8", "replace")
     write_all(contents)

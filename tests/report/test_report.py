@@ -48,7 +48,7 @@ def page(output: Path, *flags: str) -> str:
 
 def markdown(output: Path, samples: int = 0) -> str:
     """The page of both runs without writing it, which draws no figure."""
-    (part,) = parts([Path(run) for run in runs(output)], samples)
+    (part,) = parts([Path(run) for run in runs(output)], samples, output)
     return render(Report(part.title, part.summary, part.sections))
 
 

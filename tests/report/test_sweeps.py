@@ -14,7 +14,7 @@ import pytest
 from capsnmt.errors import ConfigurationError
 from capsnmt.evaluation.seeds import Spread
 from capsnmt.report import __main__ as report
-from capsnmt.report.figures import bleu_by_value, drawing, svg
+from capsnmt.report.figures import bleu_by_value, drawing, image, svg
 from capsnmt.runs.find import find_runs
 from capsnmt.runs.folder import RunFolder
 from capsnmt.runs.records import Description
@@ -139,7 +139,7 @@ def test_the_figure_has_every_value_seed_and_baseline() -> None:
             {"one": curve, "other": {"8": Spread(22.0, None, [22.0])}},
             {"baseline": Spread(18.0, 0.5, [17.5, 18.5])},
         )
-        picture = svg(figure, "x")
+        picture = svg(image(figure, "svg"), "x")
     (axes,) = figure.axes
     assert [text.get_text() for text in axes.get_xticklabels()] == ["1", "8", "512"]
     assert [text.get_text() for text in axes.get_legend().get_texts()] == [

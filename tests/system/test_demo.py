@@ -12,6 +12,7 @@ from typing import List
 
 import pytest
 
+from capsnmt.analysis import __main__ as analysis
 from capsnmt.corpora.recipe import load_recipe
 from capsnmt.experiment import launch
 from capsnmt.experiment.arguments import parse
@@ -81,7 +82,9 @@ def test_every_pair_of_the_corpus_is_trained_twice_with_the_same_budget(
     pair: str, tmp_path: Path
 ) -> None:
     assert load_recipe("catalogues", pair).pair == pair
-    routed, baseline, compared, page = commands("--pair", pair, "--seed", "3", cwd=tmp_path)
+    routed, baseline, compared, analysed, page = commands(
+        *("--pair", pair, "--seed", "3"), cwd=tmp_path
+    )
     assert compared == [*routed, "--baseline", "baseline"]
     experiments = []
     for command in (baseline, routed):
@@ -100,6 +103,10 @@ def test_every_pair_of_the_corpus_is_trained_twice_with_the_same_budget(
     output = parse(baseline[1:]).output
     rows = [output / each.row / "seed-3" for each in experiments]
     assert report.build_parser().parse_args(page[1:]).runs == rows
+    assert analysed[0] == "capsnmt.analysis"
+    of_analysis = analysis.build_parser().parse_args(analysed[1:])
+    assert of_analysis.systems == [str(row) for row in rows]
+    assert of_analysis.output == output / "analysis"  # where the report looks for it
     assert list(tmp_path.iterdir()) == []
 
 
