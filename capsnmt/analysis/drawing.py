@@ -101,7 +101,7 @@ def heat_maps(
             )
             axes.set_title(title)
             axes.set_xlabel(columns)
-            axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+            axes.xaxis.set_major_locator(MaxNLocator(nbins=5, integer=True))
             axes.set_yticks(range(first, first + height))
         panels[0].set_ylabel(rows)
         figure.colorbar(image, ax=list(panels), shrink=0.9)
