@@ -9,6 +9,7 @@ from typing import Any, Callable, Dict, List
 
 import pytest
 
+from capsnmt.analysis.__main__ import main
 from capsnmt.checkpoints.storage import load_checkpoint, save_checkpoint
 from tests.commands import command, made_once, train
 
@@ -143,3 +144,26 @@ def test_a_mistake_is_one_line(
     assert message in done.stderr.splitlines()[-1]
     assert "Traceback" not in done.stderr
     assert not output.exists()
+
+
+def test_an_interruption_leaves_no_file(
+    checkpoints: Dict[str, Path],
+    corpus: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture,
+) -> None:
+    def interrupt(*arguments: object) -> None:
+        raise KeyboardInterrupt
+
+    output = tmp_path / "analysis"
+    flags = ["--data", str(corpus / "bin"), "--output", str(output), "--device", "cpu"]
+    system = f"ours={checkpoints['ours']}"
+    with monkeypatch.context() as patched:
+        patched.setattr("capsnmt.analysis.analyse.observe", interrupt)
+        assert main([system, *flags]) == 130
+    assert capsys.readouterr().err.splitlines()[-1] == "error: interrupted"
+    assert not output.exists()
+    monkeypatch.setattr("os.replace", interrupt)  # all files are written, none is renamed
+    assert main([system, *flags, "--only", "attention"]) == 130
+    assert not [path for path in output.rglob("*") if path.is_file()]
