@@ -95,10 +95,12 @@
     document.getElementById("couplings-explanation").textContent = explanation(coupling);
   }
 
+  // The text of the sentence; a line for each system if their subwords differ.
   function showTexts() {
-    const [one] = both();
-    document.getElementById("text-source").textContent = one ? one.source.join(" ") : "";
-    document.getElementById("text-target").textContent = one ? one.target.join(" ") : "";
+    for (const side of ["source", "target"]) {
+      const texts = new Set(both().map((one) => one[side].join(" ")));
+      document.getElementById(`text-${side}`).textContent = [...texts].join("\n");
+    }
   }
 
   function showLosses() {
@@ -110,17 +112,19 @@
     for (const side of SIDES) element(head, "th", { scope: "col", class: "number" }, control[side].value);
     const lines = element(table, "tbody");
     const highest = most(both().flatMap((one) => one.loss));
-    const target = both().length ? both()[0].target : [];
-    target.forEach((token, i) => {
+    const same = new Set(both().map((one) => JSON.stringify(one.target))).size < 2;
+    for (let i = 0; i < most(both().map((one) => one.target.length)); i += 1) {
       const line = element(lines, "tr");
-      element(line, "th", { scope: "row" }, token);
+      element(line, "th", { scope: "row" }, same ? both()[0].target[i] : `${i + 1}`);
       for (const side of SIDES) {
-        const loss = (shown(side) || { loss: [] }).loss[i];
-        const known = typeof loss === "number";
-        const cell = element(line, "td", { class: "number" }, known ? loss.toFixed(3) : "–");
-        if (known) cell.style.setProperty("--share", `${(100 * loss) / highest}%`);
+        const { target, loss } = shown(side) || { target: [], loss: [] };
+        const known = typeof loss[i] === "number";
+        const subword = same || i >= target.length ? "" : `${target[i]} `;
+        const text = subword + (known ? loss[i].toFixed(3) : "–");
+        const cell = element(line, "td", { class: "number" }, text);
+        if (known) cell.style.setProperty("--share", `${(100 * loss[i]) / highest}%`);
       }
-    });
+    }
   }
 
   function show() {

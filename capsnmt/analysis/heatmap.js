@@ -23,7 +23,7 @@ function shortened(text) {
 const pen = document.createElement("canvas").getContext("2d");
 
 function width(text) {
-  pen.font = `11px ${getComputedStyle(document.body).fontFamily}`;
+  pen.font = `bold 11px ${getComputedStyle(document.body).fontFamily}`;
   return pen.measureText(text).width;
 }
 

@@ -8,6 +8,7 @@ import hashlib
 import html
 import re
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Dict, Iterator, List, Tuple
 
@@ -25,6 +26,7 @@ from tests.support import build
 
 ROUTED = 'em <i>&"$1$'
 NAMES = ("baseline", ROUTED, "capsule")
+OTHER = "other subwords"
 Key = Tuple[str, ...]
 
 
@@ -38,12 +40,17 @@ def findings() -> Findings:
         "capsule": build("capsule_transformer"),
     }
     sentences = {name: keep(name, model, [batch]) for name, model in models.items()}
+    # the same sentences in other subwords
+    resegmented = replace(make_batch(left_pad=False, first=5), numbers=batch.numbers)
+    sentences[OTHER] = keep(OTHER, models["baseline"], [resegmented])
     # its maps have no mean and no figure, which would take a second
     agreement = {"capsule": Agreement(sentences["capsule"].system)}
     observe(models["capsule"], batch, [agreement["capsule"]])
     return Findings(
-        subjects=[Subject(name, Path("model.pt"), Path("data")) for name in (*NAMES, "foreign")],
-        sentences=dict.fromkeys(NAMES, 3),
+        subjects=[
+            Subject(name, Path("model.pt"), Path("data")) for name in (*sentences, "foreign")
+        ],
+        sentences=dict.fromkeys(sentences, 3),
         of={"agreement": agreement, "sentences": sentences},
         missing={"agreement": {"baseline": "it routes nothing"}},
         failed={"foreign": f"no such file {EVIL}"},
@@ -97,7 +104,7 @@ def test_the_page_loads_nothing_and_runs_only_its_own_script(content: str) -> No
 def test_every_text_is_shown_as_it_is(content: str) -> None:
     text = re.sub(r"<script.*?</script>", "", content, flags=re.DOTALL)
     shown = html.unescape(re.sub(r"<[^>]*>", "", text))
-    assert f"Analysis of {', '.join(NAMES)}" in shown
+    assert f"Analysis of {', '.join((*NAMES, OTHER))}" in shown
     assert f"capsnmt-analyse {EVIL}" in shown
     assert f"foreign: no such file {EVIL}" in shown
     assert "Not for baseline: it routes nothing." in shown
@@ -107,7 +114,7 @@ def test_the_page_works_with_a_screen_reader(content: str) -> None:
     page = Page(content)
     assert all(cell.get("scope") in ("col", "row") for cell in page.all("th"))
     pictures = [each for each in page.all("div") if each.get("role") == "img"]
-    assert len(pictures) == len(page.all("svg")) == 3
+    assert len(pictures) == len(page.all("svg")) == 4
     assert all(len(str(each["aria-label"])) > 20 for each in pictures)
     headings = [int(tag[1]) for tag, _ in page.elements if re.fullmatch("h[1-6]", tag)]
     assert all(after - before <= 1 for before, after in zip(headings, headings[1:]))
@@ -328,6 +335,29 @@ class TestInABrowser:
             assert [(token, float(loss)) for token, loss, _ in shown] == by_system[0]
             assert [(token, float(loss)) for token, _, loss in shown] == by_system[1]
             assert page.inner_text("#text-target") == " ".join(token for token, _ in by_system[0])
+
+    def test_systems_with_other_subwords_each_show_their_own(
+        self, browser: Any, folder: Path
+    ) -> None:
+        rows = [row for row in read_csv(folder / "sentences.csv") if row["sentence"] == "0"]
+        with opened(browser, folder) as page:
+            choose(page, left=NAMES[0], right=OTHER)
+            cells = page.eval_on_selector_all(
+                "#losses tbody tr",
+                "rows => rows.map(row => [...row.cells].map(c => c.textContent))",
+            )
+            for column, name in ((1, NAMES[0]), (2, OTHER)):
+                of_target = [
+                    f"{row['token']} {float(row['loss']):.3f}"
+                    for row in rows
+                    if (row["system"], row["side"]) == (name, "target")
+                ]
+                assert [line[column] for line in cells[: len(of_target)]] == of_target
+                assert all(line[column] == "–" for line in cells[len(of_target) :])
+                sources = [
+                    row["token"] for row in rows if (row["system"], row["side"]) == (name, "source")
+                ]
+                assert " ".join(sources) in page.inner_text("#text-source").split("\n")
 
     @pytest.mark.parametrize(("width", "scheme"), [(320, "light"), (320, "dark"), (1280, "dark")])
     def test_the_page_is_readable(
