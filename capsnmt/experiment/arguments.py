@@ -10,7 +10,7 @@ from typing import Any, List, Sequence
 from capsnmt.arguments import OneLineParser, add_mirrors, comma_list, positive, seed
 from capsnmt.errors import shown
 from capsnmt.evaluation.text import language
-from capsnmt.experiment.options import LaunchOptions, Sweep
+from capsnmt.experiment.options import LaunchOptions, Sweep, of_data
 from capsnmt.sentences.probing.tasks import TASKS
 
 PARTITION = re.compile(r"[A-Za-z0-9_][\w.+-]*(,[A-Za-z0-9_][\w.+-]*)*", re.ASCII)
@@ -51,25 +51,10 @@ def build_parser() -> OneLineParser:
         allow_abbrev=False,
     )
     what = parser.add_argument_group("what to run")
-    what.add_argument("--config", metavar="ROW", help="DATASET/ROW or a YAML file")
-    what.add_argument(
-        "--dataset",
-        help="the data set of --config, --rows and --arch; alone: its row 'baseline'",
-    )
+    add_row(what)
     add_axes(what)
-    what.add_argument("--arch", help="the architecture; alone: with the settings of the data set")
-    what.add_argument(
-        "--set",
-        action="append",
-        default=[],
-        dest="assignments",
-        metavar="KEY=VALUE",
-        help="e.g. train.lr=0.003",
-    )
     what.add_argument("--pair", type=_pair, metavar="SRC-TGT", help="languages, e.g. es-en")
     add_sweep(what)
-    what.add_argument("--max-update", type=positive, metavar="N", help="updates of the training")
-    what.add_argument("--name", help="name of the row (default: of the configuration or --arch)")
     add_baseline(what)
     add_seeds(what)
     where = parser.add_argument_group("where")
@@ -116,6 +101,39 @@ def without_submission(argv: Sequence[str]) -> List[str]:
     add_seeds(submission)
     add_submission(submission)
     return submission.parse_known_args(_joined(argv))[1]
+
+
+def for_initial_run(argv: Sequence[str]) -> List[str]:
+    """Return the flags without those that apply only to the rows that they name.
+
+    >>> for_initial_run(["--config", "em", "--set", "train.lr=1", "--set", "data.recipe=null"])
+    ['--set', 'data.recipe=null']
+    """
+    parser = OneLineParser(add_help=False, allow_abbrev=False)
+    add_row(parser)
+    known, others = parser.parse_known_args(list(argv))
+    kept = [word for each in known.assignments if of_data(each) for word in ("--set", each)]
+    return [*others, *kept]
+
+
+def add_row(parser: argparse._ActionsContainer) -> None:
+    """Add the flags that choose a configuration and override it."""
+    parser.add_argument("--config", metavar="ROW", help="DATASET/ROW or a YAML file")
+    parser.add_argument(
+        "--dataset",
+        help="the data set of --config, --rows and --arch; alone: its row 'baseline'",
+    )
+    parser.add_argument("--arch", help="the architecture; alone: with the settings of the data set")
+    parser.add_argument(
+        "--set",
+        action="append",
+        default=[],
+        dest="assignments",
+        metavar="KEY=VALUE",
+        help="e.g. train.lr=0.003",
+    )
+    parser.add_argument("--max-update", type=positive, metavar="N", help="updates of the training")
+    parser.add_argument("--name", help="name of the row (default: of the configuration or --arch)")
 
 
 def add_axes(parser: argparse._ActionsContainer) -> None:

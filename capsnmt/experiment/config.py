@@ -96,8 +96,13 @@ def available() -> List[str]:
     )
 
 
-def find(name: str, dataset: Optional[str] = None) -> Path:
+def find(name: str, dataset: Optional[str] = None, origin: str = "--config") -> Path:
     """Return the file of a configuration given as a path, as ``DATASET/ROW``, or as ``ROW``.
+
+    Args:
+        name: the configuration.
+        dataset: the data set of a ``ROW``.
+        origin: what names it, for an error.
 
     Raises:
         ConfigurationError: there is none; the message lists the available ones, or the most similar
@@ -115,7 +120,7 @@ def find(name: str, dataset: Optional[str] = None) -> Path:
         folders = " and ".join(map(str, configuration_folders()))
         choice = f"one of the {len(valid)} in {folders}, such as {', '.join(similar)}"
     raise ConfigurationError(
-        f"--config {name}: there is no such configuration: give the path of a YAML file or {choice}"
+        f"{origin} {name}: there is no such configuration: give the path of a YAML file or {choice}"
     )
 
 

@@ -5,22 +5,30 @@ from __future__ import annotations
 import os
 import platform
 import sys
-from typing import Dict, Mapping
+from typing import Dict, Mapping, Optional
 
 import torch
 
 import capsnmt
+from capsnmt.checkpoints.recovery import num_updates
+from capsnmt.checksums import Checksums
+from capsnmt.errors import ConfigurationError
 from capsnmt.experiment.run import Run
+from capsnmt.runs.initial_model import InitialModel
 from capsnmt.runs.records import Description
 from capsnmt.versions import installed_version
 
 
-def describe(run: Run, vocabulary: Mapping[str, str]) -> Description:
-    """Describe a run: its resolved configuration, device, command and versions.
+def describe(run: Run, vocabulary: Mapping[str, str], checksums: Checksums) -> Description:
+    """Describe a run: its resolved configuration, initial model, device, command and versions.
 
     Args:
         run: the run.
         vocabulary: checksums that identify the training data.
+        checksums: the cache of checksums of the run.
+
+    Raises:
+        ConfigurationError: the initial model is missing, or was trained on other data.
     """
     return Description(
         row=run.experiment.row,
@@ -31,6 +39,7 @@ def describe(run: Run, vocabulary: Mapping[str, str]) -> Description:
         vocabulary=dict(vocabulary),
         baseline=run.baseline,
         sweep=run.experiment.point,
+        initial=initial_model(run, vocabulary, checksums),
         device=str(run.device),
         device_name=torch.cuda.get_device_name(0)
         if run.device.gpus
@@ -38,6 +47,32 @@ def describe(run: Run, vocabulary: Mapping[str, str]) -> Description:
         threads=run.device.threads,
         command=sys.argv,
         versions=versions(),
+    )
+
+
+def initial_model(
+    run: Run, vocabulary: Mapping[str, str], checksums: Checksums
+) -> Optional[InitialModel]:
+    """Return the record of the model that a run starts from, if there is one.
+
+    Raises:
+        ConfigurationError: as :func:`describe`.
+    """
+    initial = run.initial
+    if initial is None:
+        return None
+    trained = initial.folder.read_description()
+    if dict(trained.vocabulary) != dict(vocabulary):
+        raise ConfigurationError(
+            f"{initial.folder}: was trained on other data than {run.data_folder}, so that "
+            f"{run.experiment.row} cannot start from it: give another --output"
+        )
+    earlier = 0 if trained.initial is None else trained.initial.updates
+    return InitialModel(
+        row=initial.experiment.row,
+        checkpoint=str(initial.model),
+        checksum=checksums.of(initial.model),
+        updates=num_updates(initial.model) + earlier,
     )
 
 

@@ -71,8 +71,8 @@ class _Execution:
         say(f"== {run.title}, on {run.device}: {self.folder}")
         self.prepare()
         vocabulary = {path.name: self.checksums.of(path) for path in run.check_data()}
+        description = describe(run, vocabulary, self.checksums)
         self.checksums.save()
-        description = describe(run, vocabulary)
         self.folder.write_description(self.check_unchanged(description))
         with atomic_writer(self.folder.commands) as file:
             file.write(script(run))
@@ -108,6 +108,12 @@ class _Execution:
             raise ConfigurationError(
                 f"{self.folder}: was trained with {key} {old}, not {new}: give another --name or "
                 f"--output, or delete the folder"
+            )
+        used, now = before.initial, description.initial
+        if used is not None and now is not None and used.checksum != now.checksum:
+            raise ConfigurationError(
+                f"{self.folder}: was initialised from {used}, but {now.checkpoint} has changed "
+                f"since: give another --name or --output, or delete the folder"
             )
         if total is not None and done > total:
             raise ConfigurationError(

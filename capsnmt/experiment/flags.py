@@ -204,8 +204,8 @@ def check_arch(experiment: Experiment) -> None:
         )
 
 
-def check_train(experiment: Experiment, arguments: Sequence[str]) -> None:
-    """Parse the arguments of fairseq-train as fairseq will.
+def check_train(experiment: Experiment, arguments: Sequence[str]) -> argparse.Namespace:
+    """Parse the arguments of fairseq-train as fairseq will, and return them.
 
     Args:
         experiment: the configuration, for the origin of a bad flag.
@@ -216,7 +216,7 @@ def check_train(experiment: Experiment, arguments: Sequence[str]) -> None:
     """
     from fairseq import options
 
-    _check(experiment, "train", options.get_training_parser, arguments)
+    return _check(experiment, "train", options.get_training_parser, arguments)
 
 
 def check_generate(experiment: Experiment, arguments: Sequence[str]) -> None:
@@ -235,7 +235,7 @@ def _check(
     section: str,
     make_parser: Callable[[], argparse.ArgumentParser],
     arguments: Sequence[str],
-) -> None:
+) -> argparse.Namespace:
     from fairseq import options
 
     parser = make_parser()
@@ -246,7 +246,7 @@ def _check(
         raise ConfigurationError(f"{experiment.where(key)}: {key}: {message}")
 
     parser.error = refuse  # type: ignore[method-assign]
-    _, unknown = options.parse_args_and_arch(parser, list(arguments), parse_known=True)
+    parsed, unknown = options.parse_args_and_arch(parser, list(arguments), parse_known=True)
     for name in (argument[2:] for argument in unknown if argument.startswith("--")):
         known = [option[2:] for option in parser._option_string_actions if option[:2] == "--"]
         similar = difflib.get_close_matches(name, known)
@@ -260,3 +260,4 @@ def _check(
             f"{experiment.row}: {section}: fairseq-{section} does not understand {unknown[0]!r}: a "
             f"flag without a value is written as true"
         )
+    return parsed

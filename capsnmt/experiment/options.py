@@ -80,3 +80,12 @@ class LaunchOptions:
     slurm: Optional[str] = None
     dry_run: bool = False
     requeue: bool = False
+
+
+def of_data(assignment: str) -> bool:
+    """Return whether a text ``KEY=VALUE`` sets what data is read.
+
+    >>> of_data("data.recipe=null"), of_data("train.lr=0.1")
+    (True, False)
+    """
+    return assignment.partition("=")[0].partition(".")[0] == "data"

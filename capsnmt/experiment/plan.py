@@ -47,6 +47,7 @@ def header(run: Run) -> List[str]:
     """Return the run, the split of its update and the places of its files, as comments."""
     files: Dict[str, str] = {
         "data": f"{run.data_folder} (manifest.json says how each file was made)",
+        **({} if run.initial is None else {"start": _start(run.initial)}),
         "training": f"{run.folder.checkpoints}, {run.folder.train_log.name}",
         "model": str(run.model),
         "results": ", ".join(map(str, run.results)),
@@ -58,6 +59,11 @@ def header(run: Run) -> List[str]:
         *([f"# {run.warning}"] if run.warning else []),
         *(f"# {what:{width}}  {where}" for what, where in files.items()),
     ]
+
+
+def _start(initial: Run) -> str:
+    finished = ", which is finished" if initial.is_finished else ""
+    return f"{initial.model}, the model of {initial.title}{finished}"
 
 
 def exports(run: Run) -> List[str]:

@@ -93,6 +93,7 @@ class Row:
         arch: its architecture.
         flags: the flags of ``fairseq-train`` that it sets on top of its paper's settings.
         papers: what each paper prints about it, the paper that introduced it first.
+        init_from: the row that it starts from, if there is one.
     """
 
     dataset: str
@@ -100,6 +101,7 @@ class Row:
     arch: str
     flags: Mapping[str, Any]
     papers: Mapping[str, Printed]
+    init_from: Optional[str] = None
 
     @property
     def key(self) -> str:
@@ -222,7 +224,8 @@ def _row(path: Path, experiment: Experiment, files: AbstractSet[str]) -> Row:
         if experiment.where(f"train.{name}") in files
     }
     papers = {paper: _printed(path, paper, values) for paper, values in experiment.paper.items()}
-    return Row(path.parent.name, path.stem, experiment["arch"], flags, papers)
+    start = experiment["init-from"]
+    return Row(path.parent.name, path.stem, experiment["arch"], flags, papers, start)
 
 
 def _printed(path: Path, paper: str, values: Mapping[str, Any]) -> Printed:

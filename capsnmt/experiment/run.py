@@ -66,6 +66,8 @@ class Run(ABC):
         seed: the seed of the training.
         baseline: the row to test against.
         task: the probing task, if it is one.
+        initial: the run whose model the training starts from.
+        file: the configuration, if only ``init-from`` of another row names it.
     """
 
     experiment: Experiment
@@ -75,6 +77,8 @@ class Run(ABC):
     seed: int
     baseline: Optional[str] = None
     task: Optional[str] = None
+    initial: Optional[Run] = None
+    file: Optional[Path] = None
 
     @property
     def title(self) -> str:
@@ -199,12 +203,15 @@ class Run(ABC):
         # By default the first process sends the checkpoint to the others in a form that torch
         # >= 2.6 does not load, so training on several GPUs could not resume.
         several = ["--load-checkpoint-on-all-dp-ranks"] if device.workers > 1 else []
+        # Not an input of the stage: the record of the run refuses another checkpoint.
+        start = [] if self.initial is None else ["--init-from", str(self.initial.model)]
         by_gloo = ["--distributed-backend", "gloo", "--ddp-backend", "legacy_ddp"]
         arguments = [
             *train_prefix(device, sys.executable),
             *self.common_arguments(),
             *("--arch", experiment["arch"]),
             *flags.argv(experiment["train"]),
+            *start,
             *self.batch.argv(),
             # Without a world size fairseq takes every GPU it sees.
             *("--distributed-world-size", str(device.workers)),
@@ -215,6 +222,11 @@ class Run(ABC):
             *("--log-format", "json"),
         ]
         return Stage("train", tuple(arguments), outputs=(folder.last_checkpoint,))
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether the run is finished and its model still exists."""
+        return self.folder.is_finished and self.model.is_file()
 
     def stages(self) -> List[Stage]:
         """All stages in their order."""

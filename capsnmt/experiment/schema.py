@@ -21,6 +21,7 @@ AVERAGES = ("last-updates", "last-epochs", "best")
 SCHEMA: Dict[str, Any] = {
     "dataset": TEXT,
     "arch": TEXT,
+    "init-from": TEXT,  # the row whose model the training starts from
     "precision": one_of("fp32", "fp16", "bf16", "auto"),
     "data": {
         "recipe": TEXT,

@@ -10,7 +10,7 @@ from typing import Callable, List, Mapping, Optional, Sequence, Set
 
 from capsnmt.errors import ConfigurationError
 from capsnmt.experiment import plan
-from capsnmt.experiment.arguments import without_submission
+from capsnmt.experiment.arguments import for_initial_run, without_submission
 from capsnmt.experiment.run import Run
 from capsnmt.files import atomic_writer
 from capsnmt.runs.folder import RunFolder
@@ -51,10 +51,13 @@ def job_script(run: Run, argv: Sequence[str], partition: str) -> str:
     # Without --gpus the job would use a GPU or the CPU, depending on what its node has.
     gpu = ["--gpus", "1"] if device.gpus == 1 and not {"--gpus"} & _names(argv) else []
     row = experiment.row if point is None else point.row
-    which = ["--config", f"{experiment['dataset']}/{row}"]
+    which = ["--config", f"{experiment['dataset']}/{row}"] if {"--rows"} & _names(argv) else []
+    common = without_submission(argv)
+    if run.file is not None:
+        which, common = ["--config", str(run.file)], for_initial_run(common)
     arguments = [
-        *without_submission(argv),
-        *(which if {"--rows"} & _names(argv) else []),
+        *common,
+        *which,
         *(["--tasks", run.task] if run.task else []),
         *([] if point is None else ["--point", f"{point.flag}={point.label}"]),
         # With --rows, the baseline is not compared with itself.
@@ -85,6 +88,7 @@ def submission(run: Run, argv: Sequence[str], partition: str) -> str:
         *("", "# submit", f"mkdir -p {shlex.quote(str(run.folder))}"),
         f"cat >{shlex.quote(str(job))} <<'JOB'",
         job_script(run, argv, partition) + "JOB",
+        *_waits(run),
         f"sbatch {shlex.quote(str(job))}",
         *("", "# The job then runs, unless they are complete, and again after a preemption:"),
     ]
@@ -93,8 +97,17 @@ def submission(run: Run, argv: Sequence[str], partition: str) -> str:
     return "\n".join(lines) + "\n"
 
 
+def _waits(run: Run) -> List[str]:
+    """Return a comment about the job that must end first, if there is one."""
+    if run.initial is None or run.initial.is_finished:
+        return []
+    return [f"# with --dependency=afterok:JOB, the job of {run.initial.title}"]
+
+
 def submit(run: Run, argv: Sequence[str], partition: str) -> str:
-    """Submit a run and return the number of its job, which waits for the job of its baseline.
+    """Submit a run and return the number of its job.
+
+    It waits for the jobs of the run that it starts from and of its baseline.
 
     Raises:
         ConfigurationError: there is no SLURM here, or it refuses the job.
@@ -102,8 +115,10 @@ def submit(run: Run, argv: Sequence[str], partition: str) -> str:
     path = run.folder.job_script
     with atomic_writer(path) as file:
         file.write(job_script(run, argv, partition))
-    after = alive(run.of(run.baseline)) if run.baseline else None
-    waits = [f"--dependency=afterok:{after}"] if after else []
+    earlier = [] if run.initial is None else [run.initial.folder]
+    earlier += [run.of(run.baseline)] if run.baseline else []
+    after = dict.fromkeys(job for job in map(alive, earlier) if job)
+    waits = [f"--dependency=afterok:{':'.join(after)}"] if after else []
     job = _run("sbatch", "--parsable", *waits, str(path)).partition(";")[0]
     run.folder.write_job(job)
     return job

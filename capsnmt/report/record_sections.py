@@ -34,6 +34,9 @@ def commands(runs: Sequence[FinishedRun], names: Sequence[str]) -> Iterator[Elem
     """Yield all commands of every run, ready to copy."""
     for run, name in zip(runs, names):
         yield Heading(name)
+        initial = run.description.initial
+        if initial is not None:
+            yield Paragraph([f"Initialised from {initial}: ", Code(initial.checkpoint), "."])
         if run.description.command:
             yield Paragraph("One command runs everything:")
             yield Preformatted(launcher_command(run.description), "bash")
@@ -43,7 +46,10 @@ def commands(runs: Sequence[FinishedRun], names: Sequence[str]) -> Iterator[Elem
 
 
 def launcher_commands(runs: Sequence[FinishedRun]) -> Iterator[Element]:
-    """Yield the launcher's commands that started the runs, each once."""
+    """Yield the launcher's commands that started the runs, and their initial models, each once."""
+    started = [(run.row, run.description.initial) for run in runs]
+    for row, initial in dict.fromkeys((row, str(each)) for row, each in started if each):
+        yield Paragraph(f"{row}: initialised from {initial}.")
     found = [launcher_command(run.description) for run in runs if run.description.command]
     if found:
         yield Preformatted("\n".join(dict.fromkeys(found)), "bash")

@@ -48,6 +48,7 @@ def _training(description: Description) -> Dict[str, Any]:
     return {
         "arch": settings.get("arch"),
         "data": dict(description.vocabulary),
+        "init-from": settings.get("init-from"),
         "seed": description.seed,
         "task": description.task,
         **updates,

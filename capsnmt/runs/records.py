@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any, Dict, Mapping, Optional, Sequence, Tuple, Union
 
-from capsnmt.evaluation.seeds import Spread
 from capsnmt.files import check_file_name
+from capsnmt.runs.initial_model import InitialModel
 from capsnmt.runs.json_objects import RecordError, json_key, known_fields, whole_number
 
 # The values of train.task (and, in older runs, of dataset) that train a sentence classifier.
@@ -71,6 +71,7 @@ class Description:
         vocabulary: checksums of the files that identify the training data.
         baseline: the row that this run was tested against.
         sweep: the point of a sweep, if the run belongs to one.
+        initial: the model that the training started from, if it is one of another row.
         device, device_name, threads: the device of the training.
         command: the command line of the launcher.
         versions: package -> version.
@@ -84,6 +85,7 @@ class Description:
     vocabulary: Mapping[str, str] = field(default_factory=dict)
     baseline: Optional[str] = None
     sweep: Optional[SweepPoint] = None
+    initial: Optional[InitialModel] = None
     device: Optional[str] = None
     device_name: Optional[str] = None
     threads: Optional[int] = None
@@ -135,8 +137,9 @@ class Description:
 
     def to_json(self) -> Dict[str, Any]:
         """The content of ``config.json``."""
-        sweep = None if self.sweep is None else vars(self.sweep)
-        return {json_key(name): value for name, value in {**vars(self), "sweep": sweep}.items()}
+        parts = {"sweep": self.sweep, "initial": self.initial}
+        inner = {name: None if part is None else vars(part) for name, part in parts.items()}
+        return {json_key(name): value for name, value in {**vars(self), **inner}.items()}
 
     @classmethod
     def from_json(cls, value: Any, source: object) -> Description:
@@ -160,6 +163,8 @@ class Description:
                 raise RecordError(source, f"a text as {name}")
         if known.get("sweep") is not None:
             known["sweep"] = SweepPoint.from_json(known["sweep"], source)
+        if known.get("initial") is not None:
+            known["initial"] = InitialModel.from_json(known["initial"], source)
         return cls(**known)
 
 
@@ -261,33 +266,3 @@ class StageRecord:
 
     key: str
     outputs: Mapping[str, str]
-
-
-@dataclass(frozen=True)
-class MeanScore(Spread):
-    """A score over the seeds of a row, with its signature if sacreBLEU computed it."""
-
-    signature: Optional[str] = None
-
-
-@dataclass(frozen=True)
-class Summary:
-    """Means over the seeds of a row: ``summary.json``.
-
-    Attributes:
-        row: the name of the configuration.
-        seeds: the finished seeds.
-        left_out_seeds: finished seeds that were trained with other settings.
-        scores: test set (or split) -> metric -> score.
-        task: the probing task, if it is one.
-    """
-
-    row: str
-    seeds: Sequence[int]
-    left_out_seeds: Sequence[int]
-    scores: Mapping[str, Mapping[str, MeanScore]]
-    task: Optional[str] = None
-
-    def to_json(self) -> Dict[str, Any]:
-        """The content of ``summary.json``."""
-        return {json_key(name): value for name, value in asdict(self).items()}

@@ -5,18 +5,51 @@ from __future__ import annotations
 import os
 import random
 import signal
+import sys
 from pathlib import Path
-from typing import Callable, Iterator, List
+from tempfile import TemporaryDirectory
+from typing import Any, Callable, Iterator, List, Mapping, Sequence
 
 import pytest
 from fairseq import options
 from fairseq_cli import preprocess
 
+from capsnmt.experiment.cli import main
 from capsnmt.experiment.preemption import ASKING
+from tests import forked
 
 WORDS = ["alpha", "beta", "gamma", "delta", "epsilon", "zeta"]
 # In the even data every sentence has six words and its end: all of it is one update, cut evenly.
 EVEN_TOKENS = 400 * 7
+# A translation system that trains in a second.
+SMALL = """
+dataset: tiny
+arch: capsnmt_transformer_tiny
+data: {source-lang: en, target-lang: de, test-sets: {news: test}}
+batch: {tokens-per-update: 512, max-tokens: 512}
+precision: fp32
+train:
+  criterion: label_smoothed_cross_entropy
+  optimizer: adam
+  lr: 0.005
+  head-aggregation: em
+  encoder-layers: 1
+  decoder-layers: 1
+  encoder-embed-dim: 16
+  decoder-embed-dim: 16
+  encoder-ffn-embed-dim: 16
+  decoder-ffn-embed-dim: 16
+  encoder-attention-heads: 2
+  decoder-attention-heads: 2
+  share-all-embeddings: true
+  num-workers: 0
+  max-update: 4
+  no-epoch-checkpoints: true
+  save-interval-updates: 4
+  log-interval: 2
+generate: {beam: 1, batch-size: 8}
+score: {remove-bpe: subword_nmt}
+"""
 # Each command records its arguments; its answer is in a file of its name.
 COMMAND = """#!/bin/sh
 echo "$0 $*" >>"${0%/*}/called"
@@ -64,6 +97,34 @@ def _prepare(folder: Path, length: Callable[[random.Random], int]) -> Path:
     preprocess.main(parser.parse_args([*arguments, "--destdir", str(folder / "bin")]))
     (folder / "manifest.json").write_text('{"subsets": {"news": "test"}}', encoding="utf-8")
     return folder
+
+
+def plan(capsys: pytest.CaptureFixture, *arguments: str) -> str:
+    """The plan of a launch."""
+    assert main([*arguments, "--dry-run"]) == 0, capsys.readouterr().err
+    return capsys.readouterr().out
+
+
+def run_forked(
+    argv: Sequence[str],
+    variables: Mapping[str, str],
+    on_line: Callable[[str], None],
+    errors: Any = None,
+    *_: Any,
+) -> int:
+    """Stand in for ``process.run``: the command is forked from a process with fairseq imported."""
+    _, _, module, *words = argv
+    with TemporaryDirectory() as folder:
+        streams = [Path(folder) / name for name in ("stdin", "stdout", "stderr")]
+        for stream in streams:
+            stream.touch()
+        child = forked.start(module, words, {**os.environ, **variables}, streams)
+        child.join()
+        for line in streams[1].read_text("utf-8").splitlines(keepends=True):
+            on_line(line)
+        print(streams[2].read_text("utf-8"), file=errors or sys.stderr)
+    assert child.exitcode is not None
+    return child.exitcode
 
 
 class Cluster:

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import csv
-import os
 import re
 import shlex
 import subprocess
 import sys
 from pathlib import Path
-from tempfile import TemporaryDirectory
-from typing import Any, Callable, Dict, List, Mapping, Sequence
+from typing import Any, Dict, List
 
 import pytest
 
@@ -18,46 +16,11 @@ from capsnmt.experiment import process
 from capsnmt.experiment.cli import main
 from capsnmt.runs.folder import RunFolder
 from capsnmt.runs.records import SweepPoint
-from tests import forked
-from tests.experiment.conftest import Cluster
+from tests.experiment.conftest import SMALL, Cluster, plan, run_forked
 
 DOU = ["--dataset", "wmt14_en_de", "--cpu", "--output", "runs"]
 ROWS = [*DOU, "--rows", "baseline,dou2019_em_routing", "--baseline", "baseline"]
 ROW = [*DOU, "--config", "dou2019_em_routing"]
-SMALL = """
-dataset: tiny
-arch: capsnmt_transformer_tiny
-data: {source-lang: en, target-lang: de, test-sets: {news: test}}
-batch: {tokens-per-update: 512, max-tokens: 512}
-precision: fp32
-train:
-  criterion: label_smoothed_cross_entropy
-  optimizer: adam
-  lr: 0.005
-  head-aggregation: em
-  encoder-layers: 1
-  decoder-layers: 1
-  encoder-embed-dim: 16
-  decoder-embed-dim: 16
-  encoder-ffn-embed-dim: 16
-  decoder-ffn-embed-dim: 16
-  encoder-attention-heads: 2
-  decoder-attention-heads: 2
-  share-all-embeddings: true
-  num-workers: 0
-  max-update: 4
-  no-epoch-checkpoints: true
-  save-interval-updates: 4
-  log-interval: 2
-generate: {beam: 1, batch-size: 8}
-score: {remove-bpe: subword_nmt}
-"""
-
-
-def plan(capsys: pytest.CaptureFixture, *arguments: str) -> str:
-    """The plan of a launch."""
-    assert main([*arguments, "--dry-run"]) == 0, capsys.readouterr().err
-    return capsys.readouterr().out
 
 
 def test_the_plan_is_that_of_the_baseline_and_of_the_row_with_each_value(
@@ -197,28 +160,6 @@ def test_each_job_runs_its_own_row(
         flags.remove("--requeue")
         alone += planned(*flags)
     assert alone == together
-
-
-def run_forked(
-    argv: Sequence[str],
-    variables: Mapping[str, str],
-    on_line: Callable[[str], None],
-    errors: Any = None,
-    *_: Any,
-) -> int:
-    """Stand in for ``process.run``: the command is forked from a process with fairseq imported."""
-    _, _, module, *words = argv
-    with TemporaryDirectory() as folder:
-        streams = [Path(folder) / name for name in ("stdin", "stdout", "stderr")]
-        for stream in streams:
-            stream.touch()
-        child = forked.start(module, words, {**os.environ, **variables}, streams)
-        child.join()
-        for line in streams[1].read_text("utf-8").splitlines(keepends=True):
-            on_line(line)
-        print(streams[2].read_text("utf-8"), file=errors or sys.stderr)
-    assert child.exitcode is not None
-    return child.exitcode
 
 
 @pytest.mark.system

@@ -143,6 +143,15 @@ def test_training_is_reported_by_the_log_of_the_final_model(content: str) -> Non
     assert "1 unreadable line(s)" in content
 
 
+def test_the_row_that_a_run_was_initialised_from_is_reported(output: Path, content: str) -> None:
+    assert "Initialised from" not in content
+    path = output / "em_routing/seed-1/config.json"
+    config = json.loads(path.read_text("utf-8"))
+    config["initial"] = {"row": "baseline", "checkpoint": "a.pt", "checksum": "0", "updates": 8000}
+    path.write_text(json.dumps(config), "utf-8")
+    assert "Initialised from baseline (8,000 updates): `a.pt`." in markdown(output)
+
+
 def test_a_log_that_was_cut_is_reported(output: Path, content: str) -> None:
     assert "Fewer updates than configured" not in content
     log = output / "baseline/seed-1/train.log"

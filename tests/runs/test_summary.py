@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any, Dict, Optional
 
 import pytest
 
@@ -13,7 +14,12 @@ from capsnmt.runs.summary import lines, summarise
 
 
 def finish(
-    folder: Path, seed: int, score: float, lr: float = 0.005, updates: int = 100
+    folder: Path,
+    seed: int,
+    score: float,
+    lr: float = 0.005,
+    updates: int = 100,
+    initial_updates: Optional[int] = None,
 ) -> RunFolder:
     """A finished run of which every metric is ``score``."""
     run = folder / f"seed-{seed}"
@@ -24,7 +30,10 @@ def finish(
         "data": {"test-sets": {"news": "test"}},
         "train": {"lr": lr, "max-update": updates},
     }
-    config = {"row": "row", "seed": seed, "vocabulary": {}, "settings": settings}
+    config: Dict[str, Any] = {"row": "row", "seed": seed, "vocabulary": {}, "settings": settings}
+    if initial_updates is not None:
+        initial = {"row": "baseline", "checkpoint": "a.pt", "checksum": str(seed)}
+        config["initial"] = {**initial, "updates": initial_updates}
     metrics = {metric: {"score": score, "signature": metric} for metric in METRICS}
     other = {metric: {"score": 0.0, "signature": metric} for metric in METRICS}
     systems = [
@@ -66,3 +75,14 @@ def test_seeds_with_other_settings_and_unfinished_ones_are_left_out(tmp_path: Pa
     summary = summarise(run)
     assert summary.seeds == [1]
     assert summary.left_out_seeds == [2, 3]
+
+
+def test_the_updates_of_the_initial_model_are_counted_next_to_the_own(tmp_path: Path):
+    for seed in (1, 2):
+        run = finish(tmp_path, seed, 42.0, initial_updates=80)
+    finish(tmp_path, 3, 99.0, initial_updates=40)
+    finish(tmp_path, 4, 99.0)
+    summary = summarise(run)
+    assert (summary.seeds, summary.left_out_seeds) == ([1, 2], [3, 4])
+    assert (summary.updates, summary.init_from, summary.initial_updates) == (100, "baseline", 80)
+    assert next(lines(summary)) == "initialised from baseline (80 updates), trained for 100 more"
