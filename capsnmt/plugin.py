@@ -1,6 +1,6 @@
 """What ``--user-dir capsnmt`` does: check and patch the host, and register everything.
 
-That is models, criterions, tasks and optimizers.
+That is models, criterions, tasks, optimizers and a tokeniser.
 
 Import this module before running fairseq in the same process. A second import does nothing.
 """
@@ -18,5 +18,6 @@ with logging_kept():
 
     from capsnmt import criterions, models, optim, tasks
     from capsnmt.sentences import architectures as sentence_architectures
+    from capsnmt.translation import tokenizer
 
-__all__ = ["criterions", "models", "optim", "sentence_architectures", "tasks"]
+__all__ = ["criterions", "models", "optim", "sentence_architectures", "tasks", "tokenizer"]

@@ -29,7 +29,7 @@ unset PYTHONPATH
 export PATH=$work/venv/bin:$PATH
 python -c 'import capsnmt, sys; sys.exit(not capsnmt.__file__.startswith(sys.prefix))' ||
   die "the installed wheel is not what Python imports"
-for name in prepare run evaluate report analyse average; do
+for name in prepare run evaluate translate report analyse average; do
   "capsnmt-$name" --help >/dev/null
 done
 capsnmt-prepare catalogues --output prepared --local "$data"
@@ -45,6 +45,8 @@ python -m fairseq_cli.train prepared/bin --user-dir capsnmt --arch transformer_e
 python -m fairseq_cli.generate prepared/bin --user-dir capsnmt --path average.pt --cpu \
   --max-tokens 2000 --max-len-b 5 --gen-subset valid >generated
 capsnmt-evaluate generated --json scores.json
+head -n 20 prepared/raw/test.en | capsnmt-translate runs/mine/seed-1 >translated
+test "$(wc -l <translated)" = 20
 capsnmt-report runs --output page
 test -s page/report.md
 capsnmt-analyse runs --output page/analysis --sentences 20 --only attention,agreement

@@ -15,18 +15,21 @@ LAYERS: List[Set[str]] = [
     {"files", "lines", "arguments", "settings"},
     {"checksums"},
     {"modules", "checkpoints", "evaluation"},
-    {"models", "corpora"},
+    {"corpora", "runs"},
+    {"translation"},
+    {"models"},
     {"sentences"},
     {"criterions", "optim", "tasks"},
     {"host"},
     {"plugin"},
-    {"runs"},
     {"experiment", "report"},
     {"analysis"},
 ]
 LEVEL = {part: level for level, parts in enumerate(LAYERS) for part in parts}
 # fairseq imports these folders of a --user-dir, and each must register everything.
 ENTRANCES = {("models", "plugin"), ("tasks", "plugin"), ("__init__", "plugin")}
+# the command runs fairseq in its own process
+ENTRANCES |= {("translation", "plugin")}
 
 
 class Import(NamedTuple):

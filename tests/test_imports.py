@@ -25,6 +25,7 @@ COMMANDS = [
     "capsnmt.experiment",
     "capsnmt.evaluation",
     "capsnmt.report",
+    "capsnmt.translation",
     "capsnmt.checkpoints.average",
 ]
 EXPECTED = {

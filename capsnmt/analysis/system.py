@@ -6,12 +6,12 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Iterator, List, Sequence
 
 import numpy as np
-import torch
 from fairseq.utils import move_to_cuda
 
 from capsnmt.analysis.observation import Batch
 from capsnmt.errors import ConfigurationError
 from capsnmt.models.transformer import CapsnmtTransformer
+from capsnmt.translation.pretrained import chosen_device
 
 
 @dataclass(frozen=True)
@@ -162,8 +162,4 @@ def to_device(model: Any, device: str) -> Any:
     Raises:
         ConfigurationError: there is no GPU.
     """
-    if device == "cuda" and not torch.cuda.is_available():
-        raise ConfigurationError("--device cuda: torch finds no GPU: use --device cpu or auto")
-    if device == "cuda" or (device == "auto" and torch.cuda.is_available()):
-        return model.cuda()
-    return model
+    return model.to(chosen_device(device))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Dict, Mapping
+from typing import Any, Dict, Mapping, Tuple
 
 from capsnmt.corpora.manifest import NAME
 from capsnmt.errors import ConfigurationError
@@ -19,11 +19,19 @@ class DataManifest:
         description: the corpus in words; empty if the recipe has no description.
         command: command that prepares the corpus; empty if it was not recorded.
         lines: text file -> number of lines.
+        languages: source and target; empty texts if they were not recorded.
+        tokenisers: language -> tokeniser of the recipe.
+        method: how words were split into subwords: ``bpe`` or ``sentencepiece``.
+        models: language -> file of the subword model, relative to the folder.
     """
 
     description: str
     command: str
     lines: Mapping[str, int]
+    languages: Tuple[str, str]
+    tokenisers: Mapping[str, str]
+    method: str
+    models: Mapping[str, str]
 
 
 @dataclass(frozen=True)
@@ -58,12 +66,19 @@ class PreparedData:
         """
         value = read_json(self.manifest)
         try:
+            steps = value.get("steps", {})
+            source, _, target = str(value.get("pair") or "").partition("-")
+            learnt = steps.get("learn subwords", {}).get("settings", {})
             return DataManifest(
                 str(value.get("description") or ""),
                 str(value.get("command") or ""),
-                _lines(value.get("steps", {})),
+                _lines(steps),
+                (source, target),
+                _tokenisers(steps),
+                str(learnt.get("method") or ""),
+                _models(learnt.get("texts", {})),
             )
-        except (AttributeError, TypeError, ValueError):
+        except (AttributeError, KeyError, TypeError, ValueError):
             raise ConfigurationError(
                 f"{self.manifest}: not a manifest of capsnmt-prepare: prepare the corpus again"
             ) from None
@@ -76,3 +91,13 @@ def _lines(steps: Mapping[str, Any]) -> Dict[str, int]:
         for name, file in step.get("files", {}).items()
         if "lines" in file
     }
+
+
+def _tokenisers(steps: Mapping[str, Any]) -> Dict[str, str]:
+    settings = [step["settings"] for name, step in steps.items() if name.startswith("tokenise ")]
+    return {str(each["language"]): str(each["tokeniser"]) for each in settings}
+
+
+def _models(texts: Mapping[str, Any]) -> Dict[str, str]:
+    """Return language -> model, from model -> the texts that it was learnt from."""
+    return {text.rpartition(".")[2]: model for model, names in texts.items() for text in names}

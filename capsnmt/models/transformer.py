@@ -203,6 +203,38 @@ class CapsnmtTransformer(TransformerModel):
             gen_parser_from_dataclass(parser, group(), delete_default=True)
 
     @classmethod
+    def from_pretrained(
+        cls,
+        model_name_or_path: Any,
+        checkpoint_file: str = "model.pt",
+        data_name_or_path: Optional[str] = None,
+        **kwargs: Any,
+    ) -> Any:
+        """Load a translation model with fairseq's hub interface.
+
+        Args:
+            model_name_or_path: the folder of a finished run, from which the checkpoint, the
+                dictionaries, the tokeniser and the subwords are taken; several are an ensemble. Or,
+                as in fairseq, a folder with ``checkpoint_file``.
+            checkpoint_file: checkpoint in a folder that is not a run; several separated by colons.
+            data_name_or_path: of a run, the folder of capsnmt-prepare if it has moved; otherwise
+                the folder with the dictionaries.
+            kwargs: settings of fairseq, such as ``beam`` and ``lenpen``, or ``bpe`` and
+                ``bpe_codes`` of a model that is not a run; of a run also ``device``.
+
+        Raises:
+            ConfigurationError: the run, checkpoint or data cannot be used.
+        """
+        from capsnmt.translation import pretrained
+
+        several = isinstance(model_name_or_path, (list, tuple))
+        if several or pretrained.is_run(model_name_or_path, checkpoint_file):
+            return pretrained.from_run(model_name_or_path, data_name_or_path, **kwargs)
+        folder, data = str(model_name_or_path), str(data_name_or_path or ".")
+        pretrained.check_checkpoints(folder, checkpoint_file)
+        return super().from_pretrained(folder, checkpoint_file, data, **kwargs)
+
+    @classmethod
     def build_model(cls, args: Any, task: Any) -> nn.Module:
         saved = args
         if OmegaConf.is_config(args):

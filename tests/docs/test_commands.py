@@ -6,6 +6,7 @@ import argparse
 import ast
 import importlib
 import importlib.util
+import itertools
 import re
 import runpy
 import shlex
@@ -62,9 +63,7 @@ def _simple(line: str) -> List[str]:
         return []
     while words and (ASSIGNMENT.fullmatch(words[0]) or words[0] in ("bash", "nice")):
         del words[0]
-    if ">" in words:
-        del words[words.index(">") :]
-    return words
+    return list(itertools.takewhile(lambda word: word not in ("<", ">"), words))
 
 
 def entry_points() -> Dict[str, str]:
@@ -121,13 +120,15 @@ LAUNCHES = [command for command in ALL if runs(command)[:1] == ["capsnmt-run"]]
 MODULES = [command for command in ALL if command.words[:2] == ["python", "-m"]]
 TRAININGS = [command for command in ALL if command.words[0] == "fairseq-train"]
 GENERATIONS = [command for command in ALL if command.words[0] == "fairseq-generate"]
+INTERACTIVE = [command for command in ALL if command.words[0] == "fairseq-interactive"]
 EXAMPLES_IN_PYTHON = [
     block for page in PAGES for block in blocks(page) if block.language == "python"
 ]
 
 
 def test_the_pages_have_commands_of_every_kind() -> None:
-    assert all([OURS, LAUNCHES, MODULES, TRAININGS, GENERATIONS, EXAMPLES_IN_PYTHON])
+    kinds = [OURS, LAUNCHES, MODULES, TRAININGS, GENERATIONS, INTERACTIVE, EXAMPLES_IN_PYTHON]
+    assert all(kinds)
 
 
 @pytest.mark.parametrize("command", OURS, ids=str)
@@ -188,6 +189,12 @@ def test_fairseq_train_accepts_the_flags(command: Command) -> None:
 def test_fairseq_generate_accepts_the_flags(command: Command) -> None:
     flags = without_plugin(command.words[1:])
     options.parse_args_and_arch(options.get_generation_parser(), flags)
+
+
+@pytest.mark.parametrize("command", INTERACTIVE, ids=str)
+def test_fairseq_interactive_accepts_the_flags(command: Command) -> None:
+    flags = without_plugin(command.words[1:])
+    options.parse_args_and_arch(options.get_interactive_generation_parser(), flags)
 
 
 @pytest.mark.parametrize("block", EXAMPLES_IN_PYTHON, ids=lambda block: name(block.page))

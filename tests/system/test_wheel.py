@@ -67,7 +67,8 @@ def test_every_command_exists(wheel: Path) -> None:
         parser.read_string(archive.read(name).decode())
     declared = parser["console_scripts"]
     assert set(declared) >= {
-        f"capsnmt-{name}" for name in ("prepare", "run", "evaluate", "report", "analyse", "average")
+        f"capsnmt-{name}"
+        for name in ("prepare", "run", "evaluate", "translate", "report", "analyse", "average")
     }
     for target in declared.values():
         module, function = target.split(":")

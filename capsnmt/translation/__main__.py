@@ -1,0 +1,175 @@
+"""``capsnmt-translate RUN < text > text``: translate raw text with a finished run."""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import logging
+import math
+import sys
+import warnings
+from pathlib import Path
+from typing import Any, BinaryIO, Dict, Iterator, List, Optional, Sequence, cast
+
+from capsnmt.arguments import OneLineParser, at_least, positive, run_command
+from capsnmt.errors import ConfigurationError
+from capsnmt.lines import stream_lines
+
+PRECISIONS = {"fp32": "none", "bf16": "bf16"}
+
+
+def penalty(text: str) -> float:
+    """Return the value of a flag that takes a finite number.
+
+    Raises:
+        argparse.ArgumentTypeError: it is something else.
+    """
+    try:
+        number = float(text)
+    except ValueError:
+        number = math.nan
+    if not math.isfinite(number):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number, such as 0.6")
+    return number
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """Build the parser of ``capsnmt-translate``."""
+    parser = OneLineParser(
+        prog="capsnmt-translate",
+        description="Translate raw text, one sentence per line, from standard input to standard "
+        "output.",
+    )
+    parser.add_argument(
+        "runs",
+        nargs="+",
+        type=Path,
+        metavar="RUN|CHECKPOINT",
+        help="a finished run (OUTPUT/ROW/seed-S), or a checkpoint with --data; several are an "
+        "ensemble",
+    )
+    parser.add_argument(
+        "--data",
+        type=Path,
+        metavar="DIR",
+        help="folder of capsnmt-prepare; that of the run's training by default",
+    )
+    parser.add_argument("--beam", type=positive, metavar="N", help="default: that of the run")
+    parser.add_argument(
+        "--lenpen",
+        type=penalty,
+        metavar="X",
+        help="length penalty: above 1 favours long translations (default: that of the run)",
+    )
+    parser.add_argument(
+        "--nbest",
+        type=positive,
+        metavar="N",
+        help="write N translations of each line, after the number of the line and a tab",
+    )
+    parser.add_argument(
+        "--scores", action="store_true", help="write the score and a tab before each translation"
+    )
+    parser.add_argument(
+        "--max-tokens",
+        type=at_least(2),
+        metavar="N",
+        help="subwords of a batch, padding included; bounds the memory (default 4096)",
+    )
+    parser.add_argument(
+        "--batch-size", type=positive, metavar="N", help="sentences of a batch (default: no limit)"
+    )
+    parser.add_argument(
+        "--buffer-size",
+        type=positive,
+        metavar="N",
+        help="lines that are read, sorted by length and translated together (default 1000; 1 on a "
+        "terminal)",
+    )
+    parser.add_argument(
+        "--device", choices=("auto", "cpu", "cuda"), default="auto", help="default auto"
+    )
+    parser.add_argument(
+        "--precision", choices=PRECISIONS, help="of matrix products (default: that of the training)"
+    )
+    return parser
+
+
+def main(argv: Optional[Sequence[str]] = None) -> int:
+    """Run ``capsnmt-translate`` and return the exit status."""
+    return run_command(lambda: _run(build_parser().parse_args(argv)))
+
+
+def overrides(args: argparse.Namespace) -> Dict[str, Any]:
+    """Return the settings of fairseq that the flags change."""
+    values = {name: getattr(args, name) for name in ("beam", "lenpen", "max_tokens", "batch_size")}
+    values["autocast"] = PRECISIONS.get(args.precision)
+    return {name: value for name, value in values.items() if value is not None}
+
+
+def _run(args: argparse.Namespace) -> None:
+    logging.getLogger("fairseq").setLevel(logging.WARNING)
+    # the fork pins memory without looking for a GPU
+    warnings.filterwarnings("ignore", "'pin_memory' argument is set as true")
+
+    # after parsing: --help and a mistyped flag do not wait for torch and fairseq
+    import capsnmt.plugin  # noqa: F401  registers our architectures
+    from capsnmt.modules.autocast import bf16_obstacle
+    from capsnmt.translation.pretrained import chosen_device, from_run
+
+    device = chosen_device(args.device)
+    obstacle = bf16_obstacle(device) if args.precision == "bf16" else None
+    if obstacle is not None:
+        raise ConfigurationError(f"--precision bf16: {obstacle}: use --precision fp32")
+    translator = from_run(args.runs, args.data, device, **overrides(args))
+    beam = translator.cfg.generation.beam
+    if (args.nbest or 1) > beam:
+        raise ConfigurationError(
+            f"--nbest {args.nbest}: the beam has {beam} hypotheses: give --beam {args.nbest}"
+        )
+    size = args.buffer_size or (1 if sys.stdin.isatty() else 1000)
+    for text in translated(translator, sys.stdin.buffer, size, args.nbest, args.scores):
+        sys.stdout.buffer.write(text.encode())
+        sys.stdout.buffer.flush()
+
+
+def translated(
+    translator: Any, stream: BinaryIO, size: int, nbest: Optional[int], scores: bool
+) -> Iterator[str]:
+    """Yield the text to write for every ``size`` lines of a stream.
+
+    Args:
+        translator: a :class:`~capsnmt.translation.translator.Translator`.
+        stream: raw text.
+        size: lines that are translated together.
+        nbest: the most hypotheses of a line; None for one without the number of the line.
+        scores: write the scores.
+    """
+    from tqdm import tqdm
+
+    # the raw file returns what a pipe holds, and does not wait for a full block
+    lines = stream_lines(cast(BinaryIO, getattr(stream, "raw", stream)), "standard input")
+    # a bar would break the lines on a terminal
+    hidden = not sys.stderr.isatty() or sys.stdout.isatty()
+    with tqdm(unit=" lines", file=sys.stderr, disable=hidden, leave=False) as bar:
+        number = 0
+        while buffer := list(itertools.islice(lines, size)):
+            output: List[str] = []
+            for translation in translator.translations(buffer, nbest=nbest or 1):
+                number += 1
+                if translation.parts > 1:
+                    tqdm.write(
+                        f"standard input, line {number}: has more than {translator.longest:,} "
+                        f"subwords: translated in {translation.parts} parts",
+                        file=sys.stderr,
+                    )
+                for hypothesis in translation.hypotheses:
+                    cells = [str(number)] if nbest is not None else []
+                    cells += [f"{hypothesis.score:.4f}"] if scores else []
+                    output.append("\t".join([*cells, hypothesis.text]) + "\n")
+            bar.update(len(buffer))
+            yield "".join(output)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,169 @@
+"""Loading trained models for translation: one, or several as an ensemble."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any, Dict, Optional, Sequence, Union
+
+import torch
+from fairseq import checkpoint_utils, tasks
+
+from capsnmt.checkpoints.storage import load_checkpoint
+from capsnmt.errors import ConfigurationError, not_installed
+from capsnmt.runs.folder import RunFolder
+from capsnmt.translation.trained import TrainedModel, find_model
+
+# fairseq's default of ``checkpoint_file``
+MODEL_FILE = "model.pt"
+MAX_TOKENS = 4096
+# **D**: what only training uses is switched off; batches are those of translation.
+OVERRIDES: Dict[str, Any] = {
+    "checkpoint_activations": False,
+    "offload_activations": False,
+    "init_from": None,
+    "eval_bleu": False,
+    "max_tokens": MAX_TOKENS,
+    "batch_size": None,
+}
+
+PathLike = Union[str, "os.PathLike[str]"]
+
+
+def from_run(
+    runs: Union[PathLike, Sequence[PathLike]],
+    data: Optional[PathLike] = None,
+    device: str = "cpu",
+    **overrides: Any,
+) -> Any:
+    """Load the model of a finished run with its dictionaries, tokeniser and subwords.
+
+    Args:
+        runs: the folder of a run, or a checkpoint; several are an ensemble.
+        data: the folder of capsnmt-prepare; by default that of the first run.
+        device: ``cpu``, ``cuda``, or ``auto`` for a GPU if there is one.
+        overrides: settings of fairseq that differ from those of the training and of the run's
+            generation, such as ``beam``, ``lenpen``, ``max_tokens`` or ``autocast``.
+
+    Returns:
+        A :class:`~capsnmt.translation.translator.Translator` in evaluation mode.
+
+    Raises:
+        ConfigurationError: a run, checkpoint or its data cannot be used, runs do not fit together,
+            a library is not installed, or there is no GPU.
+    """
+    paths = [runs] if isinstance(runs, (str, os.PathLike)) else list(runs)
+    place = chosen_device(device)
+    found = [find_model(Path(path), None if data is None else Path(data)) for path in paths]
+    for other in found[1:]:
+        _check_ensemble(found[0], other)
+    for model in found:
+        load_checkpoint(model.checkpoint)  # refuses what could run code; fairseq itself does not
+    try:
+        from capsnmt.translation.translator import Translator
+    except ImportError as error:
+        raise not_installed(error, "data") from None
+    first = found[0]
+    settings = {
+        **first.generation,
+        **OVERRIDES,
+        "data": str(first.data.binarised),
+        **first.text.settings,
+        **overrides,
+    }
+    models, cfg, task = _load(found, settings)
+    if not isinstance(task, tasks.translation.TranslationTask):
+        raise ConfigurationError(
+            f"{first.checkpoint}: its task is {cfg.task._name}, not translation"
+        )
+    translator = Translator(cfg, task, [model.to(place) for model in models])
+    return translator.to(place).eval()
+
+
+def _load(found: Sequence[TrainedModel], settings: Dict[str, Any]) -> Any:
+    """Load the models as fairseq-generate does.
+
+    Raises:
+        ConfigurationError: the tensors of a checkpoint do not fit its settings or dictionaries.
+    """
+    paths = [str(model.checkpoint) for model in found]
+    try:
+        return checkpoint_utils.load_model_ensemble_and_task(paths, arg_overrides=settings)
+    except (KeyError, RuntimeError) as error:
+        fault = " ".join(str(error).split())[:200]
+        raise ConfigurationError(
+            f"{', '.join(paths)}: cannot be loaded with the dictionaries in {settings['data']} "
+            f"({fault}): give the data of the training (--data)"
+        ) from None
+
+
+def _check_ensemble(first: TrainedModel, other: TrainedModel) -> None:
+    """Raise unless two models translate the same subwords.
+
+    Raises:
+        ConfigurationError: naming the file or setting that differs.
+    """
+    one, two = first.text, other.text
+    pairs = ["-".join(text.languages) for text in (one, two)]
+    if pairs[0] != pairs[1]:
+        raise ConfigurationError(
+            f"{other.checkpoint}: translates {pairs[1]}, but {first.checkpoint} {pairs[0]}: an "
+            "ensemble needs runs of one language pair"
+        )
+    files = [(one.model, two.model)]
+    files += [
+        (first.data.dictionary(language), other.data.dictionary(language))
+        for language in one.languages
+    ]
+    for mine, its in files:
+        if mine.read_bytes() != its.read_bytes():
+            raise ConfigurationError(
+                f"{its}: differs from {mine}: an ensemble needs runs on the same data"
+            )
+    if (one.tokenisers, one.method) != (two.tokenisers, two.method):
+        raise ConfigurationError(
+            f"{other.data.folder}: is tokenised or segmented in another way than "
+            f"{first.data.folder}: an ensemble needs runs on the same data"
+        )
+
+
+def chosen_device(device: str) -> str:
+    """Return ``cpu`` or ``cuda``; for ``auto``, ``cuda`` if there is a GPU.
+
+    Raises:
+        ConfigurationError: there is no GPU.
+    """
+    if device == "cuda" and not torch.cuda.is_available():
+        raise ConfigurationError("--device cuda: torch finds no GPU: use --device cpu or auto")
+    return "cuda" if device != "cpu" and torch.cuda.is_available() else "cpu"
+
+
+def is_run(path: PathLike, checkpoint_file: str) -> bool:
+    """Return whether the arguments of ``from_pretrained`` name a run, not a checkpoint in a folder.
+
+    Raises:
+        ConfigurationError: there is neither.
+    """
+    if checkpoint_file != MODEL_FILE or "://" in str(path):
+        return False
+    folder = RunFolder(Path(path))
+    if folder.exists:
+        return True
+    if folder.path.is_file() or (folder.path / MODEL_FILE).is_file():
+        return False
+    raise ConfigurationError(
+        f"{folder}: holds neither a run (config.json) nor {MODEL_FILE}: give OUTPUT/ROW/seed-S, or "
+        "a folder and checkpoint_file"
+    )
+
+
+def check_checkpoints(folder: PathLike, checkpoint_file: str) -> None:
+    """Raise if a checkpoint in a local folder could run code, or cannot be read.
+
+    Raises:
+        CheckpointError: naming the file and its fault.
+    """
+    if not os.path.isdir(folder):  # fairseq downloads or unpacks it
+        return
+    for name in checkpoint_file.split(os.pathsep):
+        load_checkpoint(Path(folder) / name)

@@ -1,0 +1,60 @@
+"""``--tokenizer capsnmt``: the tokenisers of data preparation, in fairseq's registry."""
+
+# no postponed annotations: fairseq reads the types of the fields
+from dataclasses import dataclass, field
+from typing import Any
+
+from fairseq.data.encoders import register_tokenizer
+from fairseq.dataclass import FairseqDataclass
+
+from capsnmt.errors import not_installed
+from capsnmt.evaluation.text import moses_detokenizer
+
+NAME = "capsnmt"
+
+
+@dataclass
+class PreparedTextTokenizerConfig(FairseqDataclass):
+    """How the text of the two languages was tokenised."""
+
+    source_lang: str = field(default="en", metadata={"help": "source language"})
+    target_lang: str = field(default="en", metadata={"help": "target language"})
+    source_tokeniser: str = field(
+        default="moses", metadata={"help": "tokeniser of the source in capsnmt-prepare's recipe"}
+    )
+    target_tokeniser: str = field(
+        default="moses", metadata={"help": "tokeniser of the target in capsnmt-prepare's recipe"}
+    )
+
+
+@register_tokenizer(NAME, dataclass=PreparedTextTokenizerConfig)
+class PreparedTextTokenizer:
+    """Tokenise sources as ``capsnmt-prepare`` does, and detokenise translations.
+
+    fairseq's ``moses`` normalises neither Unicode nor punctuation, and knows no Chinese.
+
+    **D**: ``none`` as target tokeniser leaves translations tokenised, because the text of such a
+    corpus is published tokenised. All others are inverted by the detokeniser that
+    ``capsnmt-evaluate`` scores with.
+
+    Args:
+        cfg: languages and tokenisers.
+
+    Raises:
+        ConfigurationError: a tokeniser is unknown, or a library is not installed.
+    """
+
+    def __init__(self, cfg: Any) -> None:
+        try:
+            from capsnmt.corpora.text import make_tokeniser
+        except ImportError as error:
+            raise not_installed(error, "data") from None
+
+        self.encode = make_tokeniser(cfg.source_tokeniser, cfg.source_lang)
+        self.detokenise = (
+            None if cfg.target_tokeniser == "none" else moses_detokenizer(cfg.target_lang)
+        )
+
+    def decode(self, line: str) -> str:
+        """Return a line of tokens as text."""
+        return line if self.detokenise is None else self.detokenise(line)

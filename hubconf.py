@@ -1,0 +1,19 @@
+"""Models for ``torch.hub``: https://pytorch.org/docs/stable/hub.html."""
+
+from __future__ import annotations
+
+from typing import Any
+
+dependencies = ["torch", "fairseq", "sacremoses", "jieba", "subword_nmt", "sentencepiece"]
+
+
+def capsnmt(run: str, **kwargs: Any) -> Any:
+    """Load the translation model of a finished run.
+
+    Args:
+        run: the folder of the run, OUTPUT/ROW/seed-S.
+        kwargs: of ``CapsnmtTransformer.from_pretrained``.
+    """
+    from capsnmt.models import CapsnmtTransformer
+
+    return CapsnmtTransformer.from_pretrained(run, **kwargs)

@@ -1,0 +1,115 @@
+"""Finished runs on miniature corpora, prepared, trained and translated by the real commands."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any, Dict, List, NamedTuple
+
+import pytest
+import yaml
+
+from capsnmt.corpora.__main__ import main as prepare
+from capsnmt.corpora.prepared import PreparedData
+from capsnmt.files import sha256
+from capsnmt.runs.folder import RunFolder
+from capsnmt.runs.records import Description
+from tests.commands import ON_CPU, made_once, succeed
+from tests.corpora.conftest import recipe_of
+from tests.corpora.miniatures import lines
+from tests.support import PLUGIN
+
+SPLITS = {"train": range(0, 120), "val": range(120, 126), "test": range(200, 212)}
+GENERATE = {"beam": 3, "lenpen": 0.6, "max-len-b": 20}
+
+
+class Row(NamedTuple):
+    """A miniature configuration."""
+
+    arch: str
+    languages: str
+    tokenisers: Dict[str, str]
+    segmentation: Dict[str, Any]
+
+
+# both segmentations, one and two models, text with and without spaces
+ROWS = {
+    "plain": Row("capsnmt_transformer_tiny", "en de", {"en": "moses", "de": "moses"}, {"size": 60}),
+    "routed": Row(
+        "transformer_em_routing_tiny",
+        "en zh",
+        {"en": "moses", "zh": "characters"},
+        {"size": 60, "method": "sentencepiece", "joint": False},
+    ),
+}
+
+
+def _binarise(command: List[str], destination: Path) -> None:
+    """Run fairseq-preprocess as a fork, which does not wait for the imports."""
+    succeed(*command[2:])
+
+
+def _make(folder: Path) -> None:
+    for name, row in ROWS.items():
+        data = _prepare(folder / f"{name}-data", row)
+        run = RunFolder(folder / name / "seed-1")
+        source, target = row.languages.split()
+        flags = ["--batch-size", "16", "--max-update", "150", "--lr", "0.003", "--user-dir", PLUGIN]
+        flags += ["--optimizer", "adam", "--save-dir", run.checkpoints, "--no-epoch-checkpoints"]
+        flags += ["--disable-validation", "--save-interval", "100", "--dropout", "0"]
+        flags += ["--encoder-layers", "2", "--decoder-layers", "1", "--log-interval", "50"]
+        succeed("fairseq_cli.train", data.binarised, "--arch", row.arch, *flags, *ON_CPU)
+        generation = [word for key, value in GENERATE.items() for word in (f"--{key}", value)]
+        generated = succeed(
+            *("fairseq_cli.generate", data.binarised, "--path", run.last_checkpoint),
+            *("--user-dir", PLUGIN, "--batch-size", "4", *generation, *ON_CPU),
+        )
+        run.generated("test").write_text(generated, encoding="utf-8")
+        dictionaries = map(data.dictionary, (source, target))
+        settings = {
+            "data": {"source-lang": source, "target-lang": target, "test-sets": {"test": "test"}},
+            "arch": row.arch,
+            "generate": GENERATE,
+        }
+        run.write_description(
+            Description(
+                *(name, 1, settings),
+                data=str(data.folder),
+                vocabulary={path.name: sha256(path) for path in dictionaries},
+            )
+        )
+        run.scores.write_text("{}", encoding="utf-8")
+
+
+def _prepare(folder: Path, row: Row) -> PreparedData:
+    """Prepare a miniature corpus with the real command."""
+    corpus = folder.with_suffix(".corpus")
+    corpus.mkdir()
+    for split, numbers in SPLITS.items():
+        for language in row.languages.split():
+            (corpus / f"{split}.{language}").write_bytes(lines(numbers, language))
+    recipe = recipe_of(corpus)
+    recipe["corpus"]["files"] = {
+        path.name: recipe["corpus"]["files"].get(path.name, {}) for path in corpus.iterdir()
+    }
+    recipe.update(pair="-".join(row.languages.split()), tokenisers=row.tokenisers)
+    recipe["segmentation"] = row.segmentation
+    path = corpus / "tiny.yaml"
+    path.write_text(yaml.safe_dump(recipe, sort_keys=False), encoding="utf-8")
+    arguments = [path, "--output", folder, "--local", corpus, "--workers", "1"]
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr("capsnmt.corpora.steps.binarise", _binarise)
+        assert prepare([str(argument) for argument in arguments]) == 0
+    return PreparedData(folder)
+
+
+@pytest.fixture(scope="session")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> Dict[str, Path]:
+    """The folders of the runs by row."""
+    folder = made_once(tmp_path_factory, "translated", _make)
+    return {name: folder / name / "seed-1" for name in ROWS}
+
+
+def data_of(run: Path) -> PreparedData:
+    """Return the prepared data of a run."""
+    return PreparedData(Path(json.loads((run / "config.json").read_text("utf-8"))["data"]))

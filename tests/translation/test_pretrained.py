@@ -1,0 +1,108 @@
+"""Models in Python: ``from_pretrained`` and ``torch.hub`` translate as ``fairseq-generate``."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any, Dict
+
+import pytest
+import torch
+from fairseq.hub_utils import GeneratorHubInterface
+
+from capsnmt.checkpoints.storage import load_checkpoint
+from capsnmt.errors import ConfigurationError
+from capsnmt.models import CapsnmtTransformer
+from tests.support import REPO
+from tests.translation.conftest import data_of
+from tests.translation.test_translate import expected, source
+
+pytestmark = pytest.mark.system
+
+
+def test_a_run_is_enough(runs: Dict[str, Path]) -> None:
+    translator = CapsnmtTransformer.from_pretrained(runs["plain"])
+    assert isinstance(translator, GeneratorHubInterface)
+    assert isinstance(translator.models[0], CapsnmtTransformer)
+    lines = source(runs["plain"]).splitlines()
+    best = [each[1] for each in expected(runs["plain"])]
+    assert translator.translate(lines) == best
+    assert translator.translate(lines[0]) == best[0]
+    assert translator.translate([]) == []
+    assert translator.sample(lines[0], sampling=True, sampling_topk=1, beam=1)
+    encoded = translator.encode(lines[0])
+    assert translator.decode(translator.generate(encoded, beam=3)[0]["tokens"]) == best[0]
+
+
+def test_torch_hub_loads_it(runs: Dict[str, Path]) -> None:
+    run = runs["routed"]
+    translator: Any = torch.hub.load(str(REPO), "capsnmt", source="local", run=str(run), beam=3)
+    assert translator.translate(source(run).splitlines()) == [each[1] for each in expected(run)]
+
+
+def test_the_settings_of_the_run_are_defaults(runs: Dict[str, Path]) -> None:
+    generation = CapsnmtTransformer.from_pretrained(runs["plain"]).cfg.generation
+    assert (generation.beam, generation.lenpen, generation.max_len_b) == (3, 0.6, 20)
+    changed = CapsnmtTransformer.from_pretrained(str(runs["plain"]), beam=2, lenpen=1.5)
+    assert (changed.cfg.generation.beam, changed.cfg.generation.lenpen) == (2, 1.5)
+
+
+def test_data_that_have_moved(runs: Dict[str, Path], tmp_path: Path) -> None:
+    moved = tmp_path / "moved"
+    moved.symlink_to(data_of(runs["plain"]).folder)
+    translator = CapsnmtTransformer.from_pretrained(runs["plain"], data_name_or_path=str(moved))
+    assert translator.cfg.task.data == str(moved / "bin")
+
+
+def test_another_dictionary_is_refused(runs: Dict[str, Path], tmp_path: Path) -> None:
+    data = data_of(runs["plain"]).folder
+    (tmp_path / "bin").mkdir()
+    for path in data.iterdir():
+        if path.name != "bin":
+            (tmp_path / path.name).symlink_to(path)
+    for language in ("en", "de"):
+        text = (data / "bin" / f"dict.{language}.txt").read_text("utf-8")
+        (tmp_path / "bin" / f"dict.{language}.txt").write_text(text + "more 1\n", "utf-8")
+    message = re.escape(f"{tmp_path}/bin/dict.en.txt: is not the dictionary that")
+    with pytest.raises(ConfigurationError, match=message):
+        CapsnmtTransformer.from_pretrained(runs["plain"], data_name_or_path=tmp_path)
+    checkpoint = runs["plain"] / "checkpoints" / "checkpoint_last.pt"
+    with pytest.raises(ConfigurationError, match="give the data of the training"):
+        CapsnmtTransformer.from_pretrained([checkpoint], data_name_or_path=tmp_path)
+
+
+def test_calls_as_in_fairseq(runs: Dict[str, Path]) -> None:
+    data = data_of(runs["plain"])
+    hub = CapsnmtTransformer.from_pretrained(
+        str(runs["plain"] / "checkpoints"),
+        checkpoint_file="checkpoint_last.pt",
+        data_name_or_path=str(data.binarised),
+        bpe="subword_nmt",
+        bpe_codes=str(data.folder / "bpe" / "codes"),
+        tokenizer="moses",
+        moses_no_escape=True,
+        moses_no_dash_splits=True,
+        source_lang="en",
+        target_lang="de",
+        lenpen=0.6,
+        max_len_b=20,
+    )
+    assert type(hub) is GeneratorHubInterface
+    lines = source(runs["plain"]).splitlines()
+    assert hub.translate(lines, beam=3) == [each[1] for each in expected(runs["plain"])]
+
+
+def test_a_checkpoint_that_could_run_code_is_refused(runs: Dict[str, Path], tmp_path: Path) -> None:
+    state = load_checkpoint(runs["plain"] / "checkpoints" / "checkpoint_last.pt")
+    torch.save({**state, "extra": Path("a")}, tmp_path / "model.pt")
+    with pytest.raises(ConfigurationError, match="which could run code"):
+        CapsnmtTransformer.from_pretrained(str(tmp_path))
+    with pytest.raises(ConfigurationError, match="which could run code"):
+        CapsnmtTransformer.from_pretrained(
+            [tmp_path / "model.pt"], data_name_or_path=data_of(runs["plain"]).folder
+        )
+
+
+def test_neither_a_run_nor_a_checkpoint(tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match="holds neither a run"):
+        CapsnmtTransformer.from_pretrained(tmp_path)

@@ -1,0 +1,175 @@
+"""``capsnmt-translate`` as a user runs it: raw text in, raw text out, line by line."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Dict, List, Tuple
+
+import pytest
+
+from capsnmt.evaluation.text import moses_detokenizer, remove_bpe
+from tests.commands import ON_CPU, command, environment, hypotheses, succeed
+from tests.support import PLUGIN
+from tests.translation.conftest import ROWS, data_of
+
+pytestmark = pytest.mark.system
+TRANSLATE = "capsnmt.translation"
+
+
+def expected(run: Path) -> List[Tuple[float, str]]:
+    """Scores and detokenised translations of fairseq-generate, in the order of the test set."""
+    row = ROWS[run.parent.name]
+    kind = row.segmentation.get("method", "subword_nmt")
+    detokenise = moses_detokenizer(row.languages.split()[1])
+    found = {}
+    for line in (run / "generate-test.txt").read_text("utf-8").splitlines():
+        if line.startswith("H-"):
+            number, score, subwords = line.split("\t")
+            found[int(number[2:])] = float(score), detokenise(remove_bpe(subwords, kind))
+    return [found[number] for number in sorted(found)]
+
+
+def source(run: Path) -> str:
+    """The raw source of the test set."""
+    return data_of(run).raw("test", ROWS[run.parent.name].languages.split()[0]).read_text("utf-8")
+
+
+@pytest.mark.parametrize("row", ROWS)
+def test_translations_are_those_of_fairseq_generate(row: str, runs: Dict[str, Path]) -> None:
+    run = runs[row]
+    text = succeed(TRANSLATE, run, "--scores", "--buffer-size", "5", stdin=source(run))
+    translated = [line.split("\t") for line in text.splitlines()]
+    assert [line[1] for line in translated] == [each[1] for each in expected(run)]
+    assert len({line[1] for line in translated}) > 1  # the model has learnt something
+    scores = [float(line[0]) for line in translated]
+    assert scores == pytest.approx([each[0] for each in expected(run)], abs=2e-3)
+
+
+def test_fairseq_interactive_with_the_documented_flags_translates_the_same(
+    runs: Dict[str, Path],
+) -> None:
+    run = runs["plain"]
+    data = data_of(run)
+    printed = succeed(
+        *("fairseq_cli.interactive", data.binarised, "--user-dir", PLUGIN, "-s", "en", "-t", "de"),
+        *("--path", run / "checkpoints" / "checkpoint_last.pt", "--beam", "3", "--lenpen", "0.6"),
+        *("--max-len-b", "20", "--tokenizer", "capsnmt", "--bpe", "subword_nmt"),
+        *("--bpe-codes", data.folder / "bpe" / "codes", *ON_CPU),
+        stdin=source(run),
+    )
+    found = re.findall(r"^D-\d+\t[^\t]+\t(.*)$", printed, re.MULTILINE)
+    assert found == [each[1] for each in expected(run)]
+    assert len(hypotheses(printed)) == len(found)
+
+
+def test_a_line_out_for_a_line_in_blank_and_long_ones_too(runs: Dict[str, Path]) -> None:
+    first, second = source(runs["plain"]).splitlines()[:2]
+    stdin = f"\ufeff{first}\r\n\n \t\u2028\n{'x ' * 40}. {second}\n{'y' * 90}\n{first}"
+    done = command(TRANSLATE, runs["plain"], "--max-tokens", "30", stdin=stdin)
+    assert done.returncode == 0, done.stderr
+    best = [each[1] for each in expected(runs["plain"])]
+    lines = done.stdout.split("\n")
+    assert len(lines) == 7
+    assert [lines[number] for number in (0, 1, 2, 5, 6)] == [best[0], "", "", best[0], ""]
+    assert lines[3]
+    reports = done.stderr.splitlines()
+    assert [report.partition(": ")[0] for report in reports] == [
+        "standard input, line 4",
+        "standard input, line 5",
+    ]
+    assert re.search(r"has more than 29 subwords: translated in \d+ parts$", reports[0])
+
+
+def test_nbest_lists_and_an_ensemble(runs: Dict[str, Path]) -> None:
+    run, text = runs["plain"], source(runs["plain"])
+    printed = succeed(TRANSLATE, run, "--nbest", "2", "--scores", stdin=text + "\n")
+    rows = [line.split("\t") for line in printed.splitlines()]
+    assert [row[0] for row in rows] == [str(n) for n in range(1, 13) for _ in "ab"] + ["13"]
+    assert [row[2] for row in rows[:-1:2]] == [each[1] for each in expected(run)]
+    assert all(float(a[1]) >= float(b[1]) for a, b in zip(rows[:-1:2], rows[1::2]))
+    # a model with itself is the same model
+    twice = succeed(TRANSLATE, run, run, stdin=text)
+    assert twice.splitlines() == [each[1] for each in expected(run)]
+
+
+def test_the_flags_of_the_search_reach_it(runs: Dict[str, Path]) -> None:
+    text = source(runs["routed"])
+    plain = succeed(TRANSLATE, runs["routed"], "--scores", stdin=text)
+    for flags in (["--beam", "1"], ["--lenpen", "2"]):
+        assert succeed(TRANSLATE, runs["routed"], "--scores", *flags, stdin=text) != plain
+
+
+def test_translations_appear_before_the_input_ends(runs: Dict[str, Path]) -> None:
+    argv = [sys.executable, "-m", TRANSLATE, str(runs["plain"]), "--buffer-size", "1"]
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    with subprocess.Popen(argv, env=environment(), encoding="utf-8", **pipes) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdin.write(source(runs["plain"]).splitlines()[0] + "\n")
+        process.stdin.flush()
+        assert process.stdout.readline() == expected(runs["plain"])[0][1] + "\n"
+        process.stdout.close()
+        process.stdin.write("The house sees the tree.\n")
+        process.stdin.close()
+        assert process.wait(60) == 141
+        assert process.stderr.read() == ""
+
+
+def copied(run: Path, folder: Path, without: str = "", edit: Tuple[str, str] = ("", "")) -> Path:
+    """A run whose records are copied, without one of them or with an edited description."""
+    folder.mkdir()
+    for path in run.iterdir():
+        if path.name != without:
+            os.symlink(path, folder / path.name)
+    if edit[0]:
+        text = (run / "config.json").read_text("utf-8")
+        assert edit[0] in text
+        (folder / "config.json").unlink()
+        (folder / "config.json").write_text(text.replace(*edit), "utf-8")
+    return folder
+
+
+def test_a_mistake_is_one_line(runs: Dict[str, Path], tmp_path: Path) -> None:
+    run = runs["plain"]
+    data = str(data_of(run).folder)
+    other = str(data_of(runs["routed"]).folder)
+    bare = tmp_path / "bare"
+    bare.mkdir()
+    (bare / "manifest.json").write_text("{}", "utf-8")
+    lost = tmp_path / "lost"
+    lost.mkdir()
+    for path in Path(data).iterdir():
+        if path.name != "bpe":
+            os.symlink(path, lost / path.name)
+    classifier = copied(
+        run, tmp_path / "b", edit=('"settings": {', '"settings": {"train": {"task": "probing"},')
+    )
+    for arguments, message in (
+        ([tmp_path / "no"], "there is no such folder: give OUTPUT/ROW/seed-S"),
+        ([copied(run, tmp_path / "a", "scores.json")], "holds no finished run, scores.json is"),
+        ([classifier], "it classifies sentences: give a run that translates"),
+        ([run / "checkpoints" / "checkpoint_last.pt"], "is not the folder of a run: give its data"),
+        ([run, "--data", tmp_path / "no"], "holds no prepared data (manifest.json)"),
+        ([run, "--data", bare], "does not record how text is tokenised and segmented"),
+        ([run, "--data", lost], "codes: is missing: copy it from the machine of the training"),
+        ([run, "--data", other], "holds en-zh, not en-de: give the data of the training (--data)"),
+        ([run, runs["routed"]], "translates en-zh, but"),
+        ([run, "--nbest", "4"], "--nbest 4: the beam has 3 hypotheses: give --beam 4"),
+        ([run, "--lenpen", "nan"], "'nan' is not a number, such as 0.6"),
+        ([run, "--max-tokens", "1"], "'1' is not a whole number of at least 2"),
+    ):
+        done = command(TRANSLATE, *arguments, stdin="The house\n")
+        assert (done.returncode, done.stdout) == (2, ""), arguments
+        assert message in done.stderr
+        assert done.stderr.count("\n") == 1
+
+
+def test_input_that_is_not_text_is_one_line(runs: Dict[str, Path]) -> None:
+    done = command(TRANSLATE, runs["plain"], stdin="The house\nThe \0 tree\n")
+    assert done.returncode == 2
+    assert done.stderr.startswith("error: standard input, line 2: holds a NUL character")
