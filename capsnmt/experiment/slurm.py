@@ -118,8 +118,9 @@ def submit(run: Run, argv: Sequence[str], partition: str) -> str:
     earlier = [] if run.initial is None else [run.initial.folder]
     earlier += [run.of(run.baseline)] if run.baseline else []
     after = dict.fromkeys(job for job in map(alive, earlier) if job)
-    waits = [f"--dependency=afterok:{':'.join(after)}"] if after else []
-    job = _run("sbatch", "--parsable", *waits, str(path)).partition(";")[0]
+    # If an earlier job fails, this one leaves the queue, so that the same command submits both.
+    waits = [f"--dependency=afterok:{':'.join(after)}", "--kill-on-invalid-dep=yes"]
+    job = _run("sbatch", "--parsable", *(waits if after else []), str(path)).partition(";")[0]
     run.folder.write_job(job)
     return job
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import re
 import shlex
@@ -15,6 +16,8 @@ import torch
 from capsnmt.checkpoints.storage import load_checkpoint
 from capsnmt.experiment import process
 from capsnmt.experiment.cli import main
+from capsnmt.experiment.devices import choose_device
+from capsnmt.experiment.run import environment
 from capsnmt.files import sha256
 from capsnmt.runs.folder import RunFolder
 from tests.experiment.conftest import SMALL, Cluster, plan, run_forked
@@ -70,6 +73,18 @@ def test_any_row_can_start_from_another(capsys: pytest.CaptureFixture):
     assert list(trainings(text)) == ["runs/baseline/seed-1", "runs/em_routing/seed-1"]
 
 
+def test_the_values_of_a_sweep_start_from_one_run(capsys: pytest.CaptureFixture):
+    row = "dou2019_em_routing_from_baseline"
+    given = ["--dataset", "wmt14_en_de", "--cpu", "--output", "runs", "--config", row]
+    text = plan(capsys, *given, "--sweep", "layer-capsules=1,8")
+    baseline, *points = trainings(text).values()
+    assert "--layer-capsules" not in baseline
+    checkpoint = "runs/baseline/seed-1/checkpoints/checkpoint_last.pt"
+    assert [f"--init-from {checkpoint}" in each for each in points] == [True, True]
+    report = text.splitlines()[-1]
+    assert "runs/baseline" not in report
+
+
 BAD: Dict[str, Tuple[str, List[str], List[str]]] = {
     "no such row": ("init-from: nothing", [], ["init-from: nothing", "no such configuration"]),
     "itself": ("init-from: row", [], ["row starts from row", "does not start from this one"]),
@@ -123,7 +138,7 @@ def test_the_job_of_a_row_waits_for_that_of_the_row_it_starts_from(
 
     cluster.answers("squeue", "PENDING")
     assert main([*row, "--slurm"]) == 0, capsys.readouterr().err
-    dependency = "--dependency=afterok:7 "
+    dependency = "--dependency=afterok:7 --kill-on-invalid-dep=yes "
     assert cluster.called("sbatch") == [
         f"--parsable {scripts[0]}",
         f"--parsable {dependency}{scripts[1]}",
@@ -179,22 +194,28 @@ def test_a_row_starts_from_the_trained_other_and_resumes_from_itself(
     assert f"--init-from {base.last_checkpoint}" in loaded
 
     # The other row is found, however many updates it has; the row resumes from its own checkpoint.
-    shutil.copytree(base.path, tmp_path / "elsewhere" / "base" / "seed-1")
     resumed = launch("row", "runs", "--max-update", "8")
     assert "resuming at 4 of 8 updates" in resumed
     assert "== base" not in resumed
-    launch("row", "elsewhere", "--max-update", "8")
-    through = model(RunFolder(tmp_path / "elsewhere" / "row" / "seed-1"))
-    ours, before = model(row), model(base)
+    elsewhere = RunFolder(tmp_path / "elsewhere")
+    (command,) = trainings(row.read_commands()).values()
+    command = command.replace(str(row.checkpoints), str(elsewhere.checkpoints))
+    assert run_forked(shlex.split(command), environment(choose_device(1, None, 1)), print) == 0
+    capsys.readouterr()
+    ours, through, before = model(row), model(elsewhere), model(base)
     assert ours.keys() == through.keys() == before.keys()
     assert all(torch.equal(ours[name], through[name]) for name in ours)
     assert not all(torch.equal(ours[name], before[name]) for name in ours)
 
-    # A changed configuration of the other row, and a changed checkpoint of it, are refused.
+    # A changed configuration, other data and a changed checkpoint of the other row are refused.
     (tmp_path / "base.yaml").write_text(SMALL.replace("lr: 0.005", "lr: 0.01"), "utf-8")
     refused = launch("row", "runs", "--max-update", "8")
     assert "was trained with train.lr 0.005, not 0.01" in refused
     (tmp_path / "base.yaml").write_text(SMALL, "utf-8")
+    description = base.read_description()
+    base.write_description(dataclasses.replace(description, vocabulary={"dict.en.txt": "0"}))
+    assert "was trained on other data" in launch("row", "runs", "--max-update", "8")
+    base.write_description(description)
     shutil.copyfile(row.last_checkpoint, base.last_checkpoint)
     refused = launch("row", "runs", "--max-update", "8")
     changed = f"was initialised from base (4 updates), but {base.last_checkpoint} has changed"
