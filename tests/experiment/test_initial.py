@@ -211,6 +211,9 @@ def test_a_row_starts_from_the_trained_other_and_resumes_from_itself(
     (tmp_path / "base.yaml").write_text(SMALL.replace("lr: 0.005", "lr: 0.01"), "utf-8")
     refused = launch("row", "runs", "--max-update", "8")
     assert "was trained with train.lr 0.005, not 0.01" in refused
+    # A job gets the --set of a launch that named both rows.
+    accepted = launch("row", "runs", "--max-update", "8", "--set", "train.lr=0.005")
+    assert "-- train: complete at 8 updates" in accepted
     (tmp_path / "base.yaml").write_text(SMALL, "utf-8")
     description = base.read_description()
     base.write_description(dataclasses.replace(description, vocabulary={"dict.en.txt": "0"}))
