@@ -122,6 +122,11 @@ def _run(args: argparse.Namespace) -> None:
     if obstacle is not None:
         raise ConfigurationError(f"--precision bf16: {obstacle}: use --precision fp32")
     translator = from_run(args.runs, args.data, device, **overrides(args))
+    if args.precision and not all(hasattr(each.encoder, "autocast") for each in translator.models):
+        raise ConfigurationError(
+            f"--precision {args.precision}: a model is fairseq's own, which has no such switch: "
+            "leave it out"
+        )
     beam = translator.cfg.generation.beam
     if (args.nbest or 1) > beam:
         raise ConfigurationError(

@@ -12,7 +12,7 @@ from typing import Dict, List, Tuple
 import pytest
 
 from capsnmt.evaluation.text import moses_detokenizer, remove_bpe
-from tests.commands import ON_CPU, command, environment, hypotheses, succeed
+from tests.commands import ON_CPU, command, environment, hypotheses, succeed, train
 from tests.support import PLUGIN
 from tests.translation.conftest import ROWS, data_of
 
@@ -118,6 +118,18 @@ def test_translations_appear_before_the_input_ends(runs: Dict[str, Path]) -> Non
         process.stdin.close()
         assert process.wait(60) == 141
         assert process.stderr.read() == ""
+
+
+def test_a_checkpoint_of_fairseq_and_its_data(runs: Dict[str, Path], tmp_path: Path) -> None:
+    data = data_of(runs["plain"])
+    train(data.binarised, tmp_path, "transformer_tiny", 1, "--disable-validation")
+    arguments = [tmp_path / "checkpoint_last.pt", "--data", data.folder, "--max-tokens", "100"]
+    printed = succeed(TRANSLATE, *arguments, stdin="The house sees the tree.\n" * 3)
+    assert printed.count("\n") == 3
+    refused = command(TRANSLATE, *arguments, "--precision", "fp32", stdin="The house\n")
+    assert (refused.returncode, refused.stdout) == (2, "")
+    assert refused.stderr.startswith("error: --precision fp32: a model is fairseq's own")
+    assert refused.stderr.count("\n") == 1
 
 
 def copied(run: Path, folder: Path, without: str = "", edit: Tuple[str, str] = ("", "")) -> Path:
