@@ -23,6 +23,7 @@ def load(user_dir: str) -> None:
 def registered() -> Dict[str, List[str]]:
     """Return the names of the plugin's classes in fairseq's registries."""
     from fairseq.criterions import CRITERION_REGISTRY
+    from fairseq.data.encoders import TOKENIZER_REGISTRY
     from fairseq.models import ARCH_MODEL_REGISTRY
     from fairseq.optim import OPTIMIZER_REGISTRY
     from fairseq.tasks import TASK_REGISTRY
@@ -32,6 +33,7 @@ def registered() -> Dict[str, List[str]]:
         "criterions": CRITERION_REGISTRY,
         "optimizers": OPTIMIZER_REGISTRY,
         "tasks": TASK_REGISTRY,
+        "tokenizers": TOKENIZER_REGISTRY,
     }
     return {
         kind: sorted(name for name, cls in registry.items() if cls.__module__.startswith("capsnmt"))

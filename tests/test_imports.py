@@ -37,6 +37,7 @@ EXPECTED = {
     ],
     "optimizers": ["fused_adam"],
     "tasks": ["logical_inference", "probing"],
+    "tokenizers": ["capsnmt"],
 }
 
 

@@ -58,7 +58,7 @@ def from_run(
     for other in found[1:]:
         _check_ensemble(found[0], other)
     for model in found:
-        load_checkpoint(model.checkpoint)  # refuses what could run code; fairseq itself does not
+        _check_parameters(model.checkpoint)
     try:
         from capsnmt.translation.translator import Translator
     except ImportError as error:
@@ -95,6 +95,20 @@ def _load(found: Sequence[TrainedModel], settings: Dict[str, Any]) -> Any:
             f"{', '.join(paths)}: cannot be loaded with the dictionaries in {settings['data']} "
             f"({fault}): give the data of the training (--data)"
         ) from None
+
+
+def _check_parameters(checkpoint: Path) -> None:
+    """Raise unless a checkpoint is safe and its parameters are finite.
+
+    Raises:
+        ConfigurationError: the file could run code, which fairseq would not refuse, or is damaged,
+            or a parameter is not finite, with which fairseq's search ends in a traceback.
+    """
+    for name, tensor in load_checkpoint(checkpoint)["model"].items():
+        if torch.is_tensor(tensor) and not tensor.isfinite().all():
+            raise ConfigurationError(
+                f"{checkpoint}: {name} is not finite: its training diverged: use another checkpoint"
+            )
 
 
 def _check_ensemble(first: TrainedModel, other: TrainedModel) -> None:

@@ -103,6 +103,16 @@ def test_a_checkpoint_that_could_run_code_is_refused(runs: Dict[str, Path], tmp_
         )
 
 
+def test_a_diverged_model_is_refused(runs: Dict[str, Path], tmp_path: Path) -> None:
+    state = load_checkpoint(runs["plain"] / "checkpoints" / "checkpoint_last.pt")
+    state["model"]["decoder.layers.0.fc1.bias"][0] = float("nan")
+    torch.save(state, tmp_path / "nan.pt")
+    with pytest.raises(ConfigurationError, match="bias is not finite: its training diverged"):
+        CapsnmtTransformer.from_pretrained(
+            [tmp_path / "nan.pt"], data_name_or_path=data_of(runs["plain"]).folder
+        )
+
+
 def test_neither_a_run_nor_a_checkpoint(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match="holds neither a run"):
         CapsnmtTransformer.from_pretrained(tmp_path)
