@@ -16,6 +16,7 @@ BAD_SETTING = 2
 INTERRUPTED = 130
 CLOSED_PIPE = 141  # as of a program that SIGPIPE ends
 MOST_DIGITS = 30
+LONGEST_MESSAGE = 1000  # characters; argparse repeats the values that it does not know
 LARGEST_SEED = 2**32 - 1  # numpy takes no larger seed
 
 
@@ -23,8 +24,11 @@ class OneLineParser(argparse.ArgumentParser):
     """A parser that reports a bad flag in one line, without the usage text."""
 
     def error(self, message: str) -> NoReturn:
-        """Raise the message as a ``ConfigurationError``."""
-        raise ConfigurationError(f"{message} (--help lists the flags)")
+        """Raise the message, in one line of limited length, as a ``ConfigurationError``."""
+        line = " ".join(message.split())
+        if len(line) > LONGEST_MESSAGE:
+            line = f"{line[:LONGEST_MESSAGE]}..."
+        raise ConfigurationError(f"{line} (--help lists the flags)")
 
 
 def at_least(minimum: int, maximum: int = 10**15) -> Callable[[str], int]:
@@ -177,11 +181,16 @@ def _status(command: Callable[[], None], interrupted: str) -> int:
         ):
             raise
         return _fail(describe(error), FAILED)
+    except RuntimeError as error:
+        if not str(error).startswith("Symlink loop"):  # raised by pathlib before Python 3.13
+            raise
+        return _fail(str(error), FAILED)
     except KeyboardInterrupt:
         return _fail(interrupted, INTERRUPTED)
     return 0
 
 
 def _fail(message: str, status: int) -> int:
-    print(f"error: {message}", file=sys.stderr)
+    line = message.replace("\r", "\\r").replace("\n", "\\n")  # of names in files
+    print(f"error: {line}", file=sys.stderr)
     return status

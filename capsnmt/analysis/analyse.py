@@ -79,7 +79,7 @@ def analyse(
         options: settings of single analyses.
 
     Raises:
-        ConfigurationError: none of the systems could be analysed; the reason is the first one's.
+        ConfigurationError: none of the systems can be analysed.
     """
     findings = Findings(subset, seed, subjects)
     for subject in subjects:
@@ -92,15 +92,19 @@ def analyse(
                 seed=seed,
                 options=options or Options(),
             )
+            analyses = _applicable(system, only or list(ANALYSES), findings)
         except ConfigurationError as error:
-            print(f"error: {subject.name}: {error}", file=sys.stderr)
+            if len(subjects) > 1:  # otherwise the command ends with it
+                print(f"error: {subject.name}: {error}", file=sys.stderr)
             findings.failed[subject.name] = str(error)
             continue
         findings.sentences[subject.name] = sum(map(len, numbers))
-        for analysis in _applicable(system, only or list(ANALYSES), findings):
+        for analysis in analyses:
             findings.of.setdefault(analysis.name, {})[subject.name] = analysis
     if not findings.of and findings.failed:
-        raise ConfigurationError(next(iter(findings.failed.values())))
+        name, reason = next(iter(findings.failed.items()))
+        several = "none of the systems can be analysed (see above)"
+        raise ConfigurationError(f"{name}: {reason}" if len(subjects) == 1 else several)
     return findings
 
 

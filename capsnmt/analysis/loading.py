@@ -65,12 +65,14 @@ def load_translation_model(checkpoint: Path, data: Path) -> Tuple[CapsnmtTransfo
                 f"--data {data}: the {side}'s dictionary has {len(dictionary):,} entries, the "
                 f"model of {checkpoint} has {embedding.size(0):,}: give the data of its training"
             )
-    model = build_model(args, task)
     try:
+        model = build_model(args, task)
         model.load_state_dict(state["model"], strict=True, model_cfg=args)
-    except RuntimeError as error:
+    except (RuntimeError, ValueError) as error:
         fault = " ".join(str(error).split())[:200]
-        raise ConfigurationError(f"{checkpoint}: the tensors do not fit ({fault})") from None
+        raise ConfigurationError(
+            f"{checkpoint}: its model cannot be built with the dictionaries in {data} ({fault})"
+        ) from None
     return model.eval(), task
 
 

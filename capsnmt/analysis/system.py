@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import struct
+import sys
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any, Iterator, List, Sequence
 
@@ -53,8 +56,29 @@ class System:
         """Yield the chosen sentences in batches, on the model's device."""
         on_gpu = next(self.model.parameters()).is_cuda
         for numbers in self.numbers:
-            sample = self.dataset.collater([self.dataset[number] for number in numbers])
+            sample = self._read(numbers)
             yield batch_of(move_to_cuda(sample) if on_gpu else sample, self.task)
+
+    def _read(self, numbers: Sequence[int]) -> Any:
+        """Return the collated sentences.
+
+        Raises:
+            ConfigurationError: they are damaged.
+        """
+        damaged = ConfigurationError(
+            f"sentences {min(numbers)} to {max(numbers)} of the data are damaged: binarise it again"
+        )
+        try:
+            sample = self.dataset.collater([self.dataset[number] for number in numbers])
+        except (ValueError, IndexError, OSError):
+            raise damaged from None
+        for tokens, dictionary in (
+            (sample["net_input"]["src_tokens"], self.task.source_dictionary),
+            (sample["target"], self.task.target_dictionary),
+        ):
+            if tokens.min() < 0 or tokens.max() >= len(dictionary):
+                raise damaged
+        return sample
 
     def sample(self, sentences: int) -> System:
         """Return the system on some of its sentences, chosen at random, in batches as large."""
@@ -92,16 +116,32 @@ def load_subset(task: Any, subset: str, data: Any) -> Any:
     Raises:
         ConfigurationError: there is no such subset, it has no references, or it is empty.
     """
-    try:
-        task.load_dataset(subset)
-    except (OSError, ValueError, AssertionError):
+    found = True
+    with _silent_destructors():
+        try:
+            task.load_dataset(subset)
+        except (OSError, ValueError, AssertionError, struct.error):
+            found = False
+    if not found:
         raise ConfigurationError(
-            f"--subset {subset}: {data} has no such binarised text in both languages"
-        ) from None
+            f"--subset {subset}: {data} has no such binarised text in both languages, or it is "
+            "damaged"
+        )
     dataset = task.dataset(subset)
     if dataset.tgt is None or not len(dataset):
         raise ConfigurationError(f"--subset {subset}: {data} has no sentences with references")
     return dataset
+
+
+@contextmanager
+def _silent_destructors() -> Iterator[None]:
+    """Do not print what fairseq's data set raises when it is deleted before it is complete."""
+    hook = sys.unraisablehook
+    sys.unraisablehook = lambda unraisable: None
+    try:
+        yield
+    finally:
+        sys.unraisablehook = hook
 
 
 def choose_sentences(

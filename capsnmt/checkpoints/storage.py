@@ -120,10 +120,13 @@ def _check_container(path: Path) -> None:
     if not opening:
         raise CheckpointError(f"{path} is empty: copy or train it again")
     if opening.startswith(ZIP_MAGIC):
-        if not zipfile.is_zipfile(path):
-            raise CheckpointError(f"{path} is truncated: copy or train it again")
-        with zipfile.ZipFile(path) as archive:
-            files = {name.rpartition("/")[2] for name in archive.namelist()}
+        try:
+            with zipfile.ZipFile(path) as archive:
+                files = {name.rpartition("/")[2] for name in archive.namelist()}
+        except (zipfile.BadZipFile, NotImplementedError, ValueError, OSError):
+            raise CheckpointError(
+                f"{path} is truncated or damaged: copy or train it again"
+            ) from None
         # an older torch.load would hand it to the TorchScript interpreter
         if "data.pkl" not in files or "constants.pkl" in files:
             raise CheckpointError(f"{path} is an archive, but not one written by torch.save")

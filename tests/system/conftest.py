@@ -12,7 +12,8 @@ from tests.commands import binarise_reversals, draw_sentence, made_once
 WORDS = ["routing", "by", "agreement", "lets", "parts", "vote", "for", "wholes", "they", "form"]
 
 
-def _small(folder: Path) -> None:
+def write_corpus(folder: Path) -> None:
+    """Write the text, and binarise it into ``bin``."""
     draw = random.Random(1)
     sizes = {"train": 48, "valid": 8, "test": 8}
     binarise_reversals(
@@ -24,4 +25,4 @@ def _small(folder: Path) -> None:
 @pytest.fixture(scope="session")
 def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with the text and, in ``bin``, its data; made once for all workers."""
-    return made_once(tmp_path_factory, "corpus", _small)
+    return made_once(tmp_path_factory, "corpus", write_corpus)
