@@ -107,8 +107,10 @@ def _run(argv: Optional[Sequence[str]]) -> None:
         only=chosen_analyses(args.only),
         options=Options(args.browser_sentences, args.ablation_sentences),
     )
-    for path in write(findings, args.output, command):
-        print(path)
+    *others, page = write(findings, args.output, command)
+    tables = sum(path.suffix == ".csv" for path in others)
+    figures = sum(path.suffix == ".svg" for path in others)
+    print(f"analysis: {page}, {tables} CSV file(s), {figures} figure(s) as PNG and SVG in figures")
     if findings.failed:
         raise ExecutionError(f"not analysed: {', '.join(findings.failed)} (see above)")
 

@@ -65,7 +65,7 @@ class HeadProjection(Analysis):
         # the tokens with the smallest random keys are a sample of all tokens so far
         drawn = torch.from_numpy(self.random.random_sample(int(call.queries.sum())))
         at = positions(call.queries) + 1
-        sentences = torch.tensor(list(call.batch.numbers), device=at.device)[:, None] + 1
+        sentences = torch.tensor(list(call.batch.numbers), device=at.device)[:, None]
         sample = torch.stack([sentences.expand_as(at), at], dim=-1)[call.queries].cpu()
         heads = call.heads.transpose(1, 2)[call.queries].double().cpu()
         keys = torch.cat([self.keys, drawn])

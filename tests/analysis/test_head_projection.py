@@ -49,7 +49,7 @@ def test_it_keeps_the_outputs_of_the_heads_of_real_tokens(
     tokens = sum(LENGTHS) + len(LENGTHS)
     assert len({tuple(token) for token in analysis.sample.tolist()}) == tokens
     for (sentence, position), heads in zip(analysis.sample.tolist(), analysis.heads):
-        expected = heads_of(model, corpus()[0][sentence - 1])[position - 1]
+        expected = heads_of(model, corpus()[0][sentence])[position - 1]
         torch.testing.assert_close(heads, expected)
 
 
