@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, Callable, List, Mapping, Sequence, Tuple
 
 import numpy as np
@@ -15,6 +16,7 @@ from capsnmt.report.figures import COLOURS, MARKERS, figure_of
 
 ATTENTION = "enc-self"
 TOKENS = 200
+COLUMNS = 3  # panels of a figure side by side
 PERPLEXITY = 30
 
 
@@ -137,8 +139,12 @@ def scatter(maps: Mapping[str, Tuple[np.ndarray, np.ndarray]]) -> Callable[[], A
     """Return a function that draws the points of each system, coloured by their head."""
 
     def draw() -> Any:
-        figure = figure_of(8 / len(maps))
-        panels = figure.subplots(1, len(maps), squeeze=False)[0]
+        columns = min(len(maps), COLUMNS)
+        rows = math.ceil(len(maps) / columns)
+        figure = figure_of(8 / columns * rows)
+        panels = figure.subplots(rows, columns, squeeze=False).flatten()
+        for axes in panels[len(maps) :]:
+            axes.set_axis_off()
         for axes, (name, (points, head)) in zip(panels, maps.items()):
             for number in range(int(head.max()) + 1):
                 axes.scatter(
@@ -152,10 +158,12 @@ def scatter(maps: Mapping[str, Tuple[np.ndarray, np.ndarray]]) -> Callable[[], A
             axes.set_xticks([])  # distances in t-SNE have no unit
             axes.set_yticks([])
             axes.set_aspect("equal", adjustable="datalim")
-        panels[-1].legend(
+        handles, names = panels[0].get_legend_handles_labels()
+        figure.legend(
+            handles,
+            names,
             title="head",
-            loc="center left",
-            bbox_to_anchor=(1, 0.5),
+            loc="outside right center",
             frameon=False,
             markerscale=2,
         )
