@@ -162,6 +162,7 @@ def model(folder: RunFolder) -> Dict[str, torch.Tensor]:
 
 
 @pytest.mark.system
+@pytest.mark.one_host  # tests/checkpoints start from another checkpoint on both
 def test_a_row_starts_from_the_trained_other_and_resumes_from_itself(
     prepared: Path, tmp_path: Path, capsys: pytest.CaptureFixture, monkeypatch: pytest.MonkeyPatch
 ):

@@ -124,6 +124,7 @@ def test_data_with_another_dictionary(
     assert not output.exists()
 
 
+@pytest.mark.one_host  # found before the model is loaded
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
