@@ -23,7 +23,7 @@ import capsnmt.plugin
 from capsnmt.experiment.rows import SUFFIXES
 from capsnmt.models import SIZES
 from capsnmt.models.layers import learned_parameters
-from capsnmt.modules.head_aggregation import HeadAggregation
+from capsnmt.modules.head_aggregation import HeadRouting
 from capsnmt.modules.layer_aggregation import LayerRouting
 
 PHASES = ("train", "forward", "decode")
@@ -107,7 +107,7 @@ def parameters(flags: str, setup: Setup) -> int:
 def mean_of_votes(model: nn.Module) -> nn.Module:
     """Replace every routing of heads or layers by the mean of its votes."""
     for module in model.modules():
-        if isinstance(module, (HeadAggregation, LayerRouting)):
+        if isinstance(module, (HeadRouting, LayerRouting)):
             module.route = functools.partial(mean_vote, module)  # type: ignore[method-assign]
     return model
 
@@ -126,7 +126,7 @@ def mean_vote(module: nn.Module, votes: Tensor, hidden: Optional[Tensor] = None)
 
 def has_votes(model: nn.Module) -> bool:
     """Return whether a network of the model makes votes, so that the model has a floor."""
-    return any(isinstance(module, (HeadAggregation, LayerRouting)) for module in model.modules())
+    return any(isinstance(module, (HeadRouting, LayerRouting)) for module in model.modules())
 
 
 class Workload:

@@ -13,7 +13,7 @@ from capsnmt.analysis.base import Analysis
 from capsnmt.models.config import ATTENTIONS
 from capsnmt.modules.attention import Attention
 from capsnmt.modules.capsule_attention import CapsuleAttention
-from capsnmt.modules.head_aggregation import HeadAggregation
+from capsnmt.modules.head_aggregation import HeadRouting
 from capsnmt.modules.layer_aggregation.base import LayerAggregation
 from capsnmt.modules.layer_aggregation.routing import LayerRouting
 from capsnmt.modules.layer_aggregation.transparent import TransparentMixture
@@ -172,7 +172,7 @@ def places(model: Any) -> Iterator[Tuple[str, int, nn.Module]]:
         for role, number, attention in attentions(stack):
             if isinstance(attention, CapsuleAttention) and attention.reads_scores:
                 yield role, number, attention
-            if isinstance(attention.out_proj, HeadAggregation):
+            if isinstance(attention.out_proj, HeadRouting):
                 yield role, number, attention.out_proj
         if stack.layer_aggregation is not None:
             yield side, len(stack.layers), stack.layer_aggregation
@@ -183,7 +183,7 @@ def places(model: Any) -> Iterator[Tuple[str, int, nn.Module]]:
 def routes(model: Any) -> bool:
     """Return whether a model has anything that routes by agreement."""
     return any(
-        isinstance(module, (CapsuleAttention, HeadAggregation, LayerRouting))
+        isinstance(module, (CapsuleAttention, HeadRouting, LayerRouting))
         for _, _, module in places(model)
     )
 

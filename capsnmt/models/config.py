@@ -10,13 +10,12 @@ from fairseq.dataclass import FairseqDataclass
 
 from capsnmt.modules.autocast import AUTOCASTS
 from capsnmt.modules.capsule_attention import DECODER_ROUTINGS, ENCODER_ROUTINGS
-from capsnmt.modules.head_aggregation import ROUTINGS
+from capsnmt.modules.head_aggregation import HEAD_AGGREGATIONS
 from capsnmt.modules.layer_aggregation import LAYER_AGGREGATIONS
 from capsnmt.modules.multi_layer_attention import VARIANTS
 from capsnmt.routing.backend import BACKENDS
 
 ATTENTIONS = ("enc-self", "enc-dec", "dec-self")
-HEAD_AGGREGATIONS = ("linear", *ROUTINGS)
 SIDES = ("encoder", "decoder", "both")
 CAPSULE_INPUTS = ("all", "own")
 MULTI_LAYER_ATTENTIONS = ("none", *VARIANTS)

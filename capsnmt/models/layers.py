@@ -16,7 +16,7 @@ from capsnmt.modules.attention import Attention, BlockAttention
 from capsnmt.modules.autocast import autocast_forward
 from capsnmt.modules.capsule_attention import CapsuleAttention
 from capsnmt.modules.disagreement import checkpoint_layer
-from capsnmt.modules.head_aggregation import HeadAggregation
+from capsnmt.modules.head_aggregation import HeadRouting
 from capsnmt.modules.multi_layer_attention import MultiLayerAttention
 
 # fairseq 0.12.2's copies of a layer's weights for its evaluation fast path.
@@ -44,7 +44,7 @@ def finish_attention(attention: Attention, cfg: Any, role: str, layer: int) -> N
     """
     attention.role = role
     if aggregates_heads(cfg, role, layer):
-        attention.out_proj = HeadAggregation(
+        attention.out_proj = HeadRouting(
             attention.embed_dim,
             attention.num_heads,
             routing=cfg.head_aggregation,

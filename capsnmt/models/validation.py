@@ -10,7 +10,6 @@ from fairseq.utils import safe_getattr, safe_hasattr
 from capsnmt.errors import ConfigurationError
 from capsnmt.models.config import (
     CAPSULE_INPUTS,
-    HEAD_AGGREGATIONS,
     MULTI_LAYER_ATTENTIONS,
     SIDES,
     HeadAggregationConfig,
@@ -24,6 +23,7 @@ from capsnmt.models.config import (
 from capsnmt.models.selection import parse_attentions, parse_layers
 from capsnmt.modules.autocast import AUTOCASTS
 from capsnmt.modules.capsule_attention import DECODER_ROUTINGS, ENCODER_ROUTINGS
+from capsnmt.modules.head_aggregation import HEAD_AGGREGATIONS
 from capsnmt.modules.layer_aggregation import LAYER_AGGREGATIONS
 from capsnmt.routing.backend import BACKENDS, check_backend
 

@@ -12,14 +12,14 @@ from fairseq.models import ARCH_CONFIG_REGISTRY
 from capsnmt.models.config import defaults, flag
 from capsnmt.modules.attention import BlockAttention
 from capsnmt.modules.capsule_attention import CapsuleAttention
-from capsnmt.modules.head_aggregation import HeadAggregation
+from capsnmt.modules.head_aggregation import HeadRouting
 from capsnmt.modules.layer_aggregation.routing import LayerRouting
 from capsnmt.modules.multi_layer_attention import VARIANTS, MultiLayerAttention
 from tests.support import CAPSULES, HEADS, LAYERS, SMALL, build, parse
 
 
 def routed(model: torch.nn.Module) -> dict:
-    return {n: m for n, m in model.named_modules() if isinstance(m, HeadAggregation)}
+    return {n: m for n, m in model.named_modules() if isinstance(m, HeadRouting)}
 
 
 def modules(model: torch.nn.Module, kind: type) -> dict:
@@ -51,24 +51,24 @@ def aggregated(model: torch.nn.Module) -> dict:
 
 # flag -> (the flags around it, a probe of the model, the value it must show)
 REACHES = {
-    "--head-aggregation simple": ((), values(HeadAggregation, "routing"), {"simple"}),
-    "--head-aggregation em": ((), values(HeadAggregation, "routing"), {"em"}),
+    "--head-aggregation simple": ((), values(HeadRouting, "routing"), {"simple"}),
+    "--head-aggregation em": ((), values(HeadRouting, "routing"), {"em"}),
     "--head-aggregation-attention enc-dec,dec-self": (
         HEADS,
-        places(HeadAggregation),
+        places(HeadRouting),
         {f"decoder.{n}.{kind}.out_proj" for n in (0, 1) for kind in ("self_attn", "encoder_attn")},
     ),
     "--head-aggregation-encoder-layers 2": (
         HEADS,
-        places(HeadAggregation),
+        places(HeadRouting),
         {"encoder.1.self_attn.out_proj"},
     ),
     "--head-aggregation-decoder-layers 1-1": (
         (*HEADS, "--head-aggregation-attention", "dec-self"),
-        places(HeadAggregation),
+        places(HeadRouting),
         {"decoder.0.self_attn.out_proj"},
     ),
-    "--head-capsules 8": (HEADS, values(HeadAggregation, "num_capsules"), {8}),
+    "--head-capsules 8": (HEADS, values(HeadRouting, "num_capsules"), {8}),
     "--head-capsule-norm": (
         HEADS,
         lambda model: {m.norm is not None for m in routed(model).values()},
@@ -152,7 +152,7 @@ REACHES = {
         {"eager"},
     ),
 }
-ROUTING_MODULES = (HeadAggregation, LayerRouting, CapsuleAttention)
+ROUTING_MODULES = (HeadRouting, LayerRouting, CapsuleAttention)
 
 
 @pytest.mark.parametrize("given", REACHES)

@@ -6,22 +6,22 @@ import pytest
 import torch
 from torch import Tensor
 
-from capsnmt.modules.head_aggregation import HeadAggregation
+from capsnmt.modules.head_aggregation import HeadRouting
 from capsnmt.routing import routing_backend
 from tests.routing import oracles
 
 WIDTH, HEADS = 8, 2
 
 
-def aggregation(routing: str, capsules: int, **settings: object) -> HeadAggregation:
+def aggregation(routing: str, capsules: int, **settings: object) -> HeadRouting:
     torch.manual_seed(0)
-    module = HeadAggregation(WIDTH, HEADS, routing, capsules, **settings).double()
+    module = HeadRouting(WIDTH, HEADS, routing, capsules, **settings).double()
     for parameter in module.parameters():  # biases and betas start at zero: one special point
         torch.nn.init.normal_(parameter, std=0.6)
     return module
 
 
-def oracle(module: HeadAggregation, token: Tensor) -> Tensor:
+def oracle(module: HeadRouting, token: Tensor) -> Tensor:
     """Equations 5 to 12 of li2019 for the concatenated heads of one token."""
     hidden = [
         (sum(w * o for w, o in zip(row, token)) + bias).clamp(min=0)  # eq 5, the hidden layer
@@ -80,7 +80,7 @@ def test_one_head_keeps_its_votes_for_itself() -> None:
     torch.manual_seed(0)
     outputs = []
     for iterations in (1, 4):
-        module = HeadAggregation(WIDTH, 1, "simple", 4, iterations)
+        module = HeadRouting(WIDTH, 1, "simple", 4, iterations)
         torch.manual_seed(1)
         module.reset_parameters()
         outputs.append(module(torch.ones(2, WIDTH)))
@@ -89,7 +89,7 @@ def test_one_head_keeps_its_votes_for_itself() -> None:
 
 def test_votes_start_as_large_as_the_projection_they_replace() -> None:
     torch.manual_seed(0)
-    module = HeadAggregation(256, 8, "em")
+    module = HeadRouting(256, 8, "em")
     heads = torch.randn(64, 256)
     projection = torch.nn.Linear(256, 256)
     torch.nn.init.xavier_uniform_(projection.weight)
@@ -114,4 +114,4 @@ def test_the_backend_is_the_modules_own() -> None:
 )
 def test_a_bad_setting_is_named(routing: str, capsules: int, message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        HeadAggregation(WIDTH, HEADS, routing, capsules)
+        HeadRouting(WIDTH, HEADS, routing, capsules)

@@ -1,4 +1,4 @@
-"""Routing-by-agreement over attention heads (Li et al. 2019); replaces the output projection."""
+"""Routing-by-agreement over attention heads, in place of the output projection."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from capsnmt.routing import em_routing, simple_routing
 ROUTINGS = ("simple", "em")
 
 
-class HeadAggregation(nn.Module):
-    r"""Aggregation of H attention heads into N output capsules, the output of the sublayer.
+class HeadRouting(nn.Module):
+    r"""Routing of H attention heads to N output capsules, the output of the sublayer (li2019).
 
     With :math:`\hat O = [O_1, \dots, O_H]` the concatenated heads (li2019 eq 3):
 
@@ -108,7 +108,7 @@ class HeadAggregation(nn.Module):
         return capsules if self.norm is None else self.norm(capsules)
 
     def extra_repr(self) -> str:
-        """The settings, for ``print(model)``."""
+        """Return the settings for ``print(model)``."""
         return (
             f"routing={self.routing}, heads={self.num_heads}, capsules={self.num_capsules}, "
             f"iterations={self.iterations}"
