@@ -63,6 +63,7 @@ DEV = [
     "pytest-xdist",
     "playwright",  # tests the report in Chromium, if there is one
     "hypothesis",
+    "ctranslate2",  # converts and decodes what capsnmt-export writes
     # CPU builds of torch lack it; its interpreter runs the kernels without a GPU
     'triton; platform_system == "Linux" and platform_machine == "x86_64"',
     "ruff",
@@ -108,6 +109,7 @@ setup(
             "capsnmt-report = capsnmt.report.__main__:main",
             "capsnmt-analyse = capsnmt.analysis.__main__:main",
             "capsnmt-average = capsnmt.checkpoints.average:main",
+            "capsnmt-export = capsnmt.export.__main__:main",
         ],
     },
     classifiers=[

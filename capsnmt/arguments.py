@@ -6,6 +6,7 @@ import argparse
 import os
 import select
 import sys
+from pathlib import Path
 from typing import Callable, Collection, List, NoReturn, Sequence, TextIO
 from urllib.parse import urlsplit
 
@@ -118,6 +119,23 @@ def comma_list(allowed: Collection[str] = (), fix: str = "") -> Callable[[str], 
         return names
 
     return parse
+
+
+def check_output(output: Path, inputs: Collection[Path]) -> None:
+    """Raise unless ``--output`` can be written and is none of the files that are read.
+
+    Raises:
+        ConfigurationError: the folder is missing, or the file is a folder or one of ``inputs``.
+    """
+    if output.resolve() in {path.resolve() for path in inputs}:
+        raise ConfigurationError(
+            f"--output {output} is a checkpoint that is read: choose another name"
+        )
+    if output.is_dir() or not output.parent.is_dir():
+        raise ConfigurationError(
+            f"--output {output} must be a file in an existing folder: create the folder, or choose "
+            "another name"
+        )
 
 
 def run_command(command: Callable[[], None], interrupted: str = "interrupted") -> int:

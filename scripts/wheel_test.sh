@@ -29,7 +29,7 @@ unset PYTHONPATH
 export PATH=$work/venv/bin:$PATH
 python -c 'import capsnmt, sys; sys.exit(not capsnmt.__file__.startswith(sys.prefix))' ||
   die "the installed wheel is not what Python imports"
-for name in prepare run evaluate translate report analyse average; do
+for name in prepare run evaluate translate report analyse average export; do
   "capsnmt-$name" --help >/dev/null
 done
 capsnmt-prepare catalogues --output prepared --local "$data"

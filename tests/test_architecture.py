@@ -22,7 +22,7 @@ LAYERS: List[Set[str]] = [
     {"criterions", "optim", "tasks"},
     {"host"},
     {"plugin"},
-    {"experiment", "report"},
+    {"experiment", "export", "report"},
     {"analysis"},
 ]
 LEVEL = {part: level for level, parts in enumerate(LAYERS) for part in parts}

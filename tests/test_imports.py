@@ -27,6 +27,7 @@ COMMANDS = [
     "capsnmt.report",
     "capsnmt.translation",
     "capsnmt.checkpoints.average",
+    "capsnmt.export",
 ]
 EXPECTED = {
     "architectures": sorted([*(p + s for p in PRESETS for s in SIZES), *SENTENCE_PRESETS]),

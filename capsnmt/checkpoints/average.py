@@ -14,8 +14,7 @@ import argparse
 from pathlib import Path
 from typing import Optional, Sequence
 
-from capsnmt.arguments import OneLineParser, positive, run_command
-from capsnmt.errors import ConfigurationError
+from capsnmt.arguments import OneLineParser, check_output, positive, run_command
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -69,19 +68,10 @@ def _run(argv: Optional[Sequence[str]]) -> None:
         best=args.best,
         upper_bound=args.upper_bound,
     )
-    output: Path = args.output
-    if output.resolve() in {path.resolve() for path in paths}:
-        raise ConfigurationError(
-            f"--output {output} is one of the checkpoints to average: choose another name"
-        )
-    if output.is_dir() or not output.parent.is_dir():  # before the work, not after
-        raise ConfigurationError(
-            f"--output {output} must be a file in an existing folder: create the folder, or choose "
-            "another name"
-        )
-    save_checkpoint(average_checkpoints(paths), output)
+    check_output(args.output, paths)  # before the work, not after
+    save_checkpoint(average_checkpoints(paths), args.output)
     names = " ".join(path.name for path in paths)
-    print(f"{output}: the mean of {len(paths)} checkpoints, all weights finite: {names}")
+    print(f"{args.output}: the mean of {len(paths)} checkpoints, all weights finite: {names}")
 
 
 if __name__ == "__main__":

@@ -51,3 +51,16 @@ def require_finished(folder: RunFolder, results: Path) -> None:
                 f"{folder}: holds no finished run, {path.name} is missing: give OUTPUT/ROW/seed-S, "
                 f"or run the launcher's command again to resume the run"
             )
+
+
+def evaluated_checkpoint(path: Path) -> Path:
+    """Return the checkpoint that a finished run was evaluated with.
+
+    Raises:
+        ConfigurationError: the folder holds no finished run.
+    """
+    folder = RunFolder(path)
+    description = folder.read_description() if folder.exists else None
+    classifies = description is not None and description.classifies
+    require_finished(folder, folder.result if classifies else folder.scores)
+    return folder.model(folder.read_description())

@@ -214,7 +214,7 @@ MISTAKES: Dict[str, Any] = {
     "twice": (["{run}/checkpoint1.pt", "{run}/checkpoint1.pt"], "given twice"),
     "onto an input": (
         ["{run}/checkpoint1.pt", "--output", "{run}/checkpoint1.pt"],
-        "is one of the checkpoints",
+        "is a checkpoint that is read",
     ),
     "a count of 0": (["{run}", "--best=0"], "'0' is not a whole number"),
     "two choices": (["{run}", "--best", "1", "--last-epochs", "1"], "not allowed with argument"),

@@ -68,7 +68,9 @@ def test_every_command_exists(wheel: Path) -> None:
     declared = parser["console_scripts"]
     assert set(declared) >= {
         f"capsnmt-{name}"
-        for name in ("prepare", "run", "evaluate", "translate", "report", "analyse", "average")
+        for name in (
+            *("prepare", "run", "evaluate", "translate", "report", "analyse", "average", "export"),
+        )
     }
     for target in declared.values():
         module, function = target.split(":")

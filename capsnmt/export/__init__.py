@@ -1,0 +1,1 @@
+"""Trained models for other programs: checkpoints of fairseq's own ``transformer``."""

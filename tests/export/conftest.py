@@ -1,0 +1,5 @@
+"""The finished runs of the translation tests."""
+
+from tests.translation.conftest import runs
+
+__all__ = ["runs"]
