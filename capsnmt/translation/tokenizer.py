@@ -2,12 +2,12 @@
 
 # no postponed annotations: fairseq reads the types of the fields
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Optional
 
 from fairseq.data.encoders import register_tokenizer
 from fairseq.dataclass import FairseqDataclass
 
-from capsnmt.errors import not_installed
+from capsnmt.errors import ConfigurationError, not_installed
 from capsnmt.evaluation.text import moses_detokenizer
 
 NAME = "capsnmt"
@@ -17,8 +17,9 @@ NAME = "capsnmt"
 class PreparedTextTokenizerConfig(FairseqDataclass):
     """How the text of the two languages was tokenised."""
 
-    source_lang: str = field(default="en", metadata={"help": "source language"})
-    target_lang: str = field(default="en", metadata={"help": "target language"})
+    # fairseq's commands leave them None unless the languages are given
+    source_lang: Optional[str] = field(default="en", metadata={"help": "source language"})
+    target_lang: Optional[str] = field(default="en", metadata={"help": "target language"})
     source_tokeniser: str = field(
         default="moses", metadata={"help": "tokeniser of the source in capsnmt-prepare's recipe"}
     )
@@ -41,10 +42,15 @@ class PreparedTextTokenizer:
         cfg: languages and tokenisers.
 
     Raises:
-        ConfigurationError: a tokeniser is unknown, or a library is not installed.
+        ConfigurationError: a language is missing, a tokeniser is unknown, or a library is not
+            installed.
     """
 
     def __init__(self, cfg: Any) -> None:
+        if not cfg.source_lang or not cfg.target_lang:
+            raise ConfigurationError(
+                "--tokenizer capsnmt: needs both languages: give --source-lang and --target-lang"
+            )
         try:
             from capsnmt.corpora.text import make_tokeniser
         except ImportError as error:

@@ -7,22 +7,25 @@ import os
 import random
 import resource
 import shutil
-import signal
+import subprocess
 import sys
 import tempfile
 import time
 import traceback
-from contextlib import redirect_stdout
+from contextlib import ExitStack, redirect_stdout
 from pathlib import Path
-from typing import Dict, List, NamedTuple, Optional, Sequence
+from signal import SIGKILL
+from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence
 
-from tests.fuzz.commands import COMMANDS, WRITERS
+from tests.fuzz import filesystems
+from tests.fuzz.commands import COMMANDS, Command
+from tests.fuzz.endings import fault_of
 from tests.fuzz.mutations import spoil_arguments, spoil_environment, spoil_file
 
 BOUND = 60  # seconds of processor time, some fifty times what a command needs
-ALLOWED = (0, 1, 2)  # success, failed work, bad setting
-LONGEST = 3000  # characters of an error: it names a value and a fix, not a file's content
 CRASHED = 70
+# Where a command runs, and how often of 100; its files are spoilt where the place is ordinary.
+PLACES, WEIGHTS = ("", "odd name", "full disk", "read-only"), (88, 4, 4, 4)
 
 
 class Ending(NamedTuple):
@@ -32,13 +35,20 @@ class Ending(NamedTuple):
     fault: str
 
 
-def spoil(name: str, folder: Path, chance: random.Random) -> Dict[str, object]:
-    """Spoil one or two things of a command's copied folder; return how to run it."""
-    command = COMMANDS[name]
+class Spoilt(NamedTuple):
+    """How to run a command whose files are spoilt."""
+
+    arguments: List[str]
+    environment: Dict[str, str]
+    done: str
+
+
+def spoil(command: Command, folder: Path, chance: random.Random, times: int) -> Spoilt:
+    """Spoil some things of a command's copied folder."""
     arguments = list(command.arguments)
     environment: Dict[str, str] = {}
     done: List[str] = []
-    for _ in range(chance.choice((1, 1, 2))):
+    for _ in range(times):
         kind = chance.random()
         files = sorted(
             path for glob in command.spoilt for path in folder.glob(glob) if path.is_file()
@@ -51,38 +61,73 @@ def spoil(name: str, folder: Path, chance: random.Random) -> Dict[str, object]:
         else:
             environment = spoil_environment(folder, chance)
             done.append(f"environment {environment}")
-    return {"arguments": arguments, "environment": environment, "spoilt": "; ".join(done)}
+    return Spoilt([*command.fixed, *arguments], environment, "; ".join(done))
 
 
-def run_case(name: str, seed: int, number: int, template: Path, work: Path) -> Ending:
-    """Run one case in a process of its own and judge how it ends."""
-    chance = random.Random(f"{seed} {number} {name}")
-    place = work / f"case-{number}"
-    folder, streams = place / "a" / "b", place / "streams"
-    shutil.copytree(template, folder, symlinks=True)
-    streams.mkdir()
-    plan = spoil(name, folder, chance)
-    outside = _listing(place, folder)
-    process = os.fork()
-    if process == 0:
-        _become(name, plan, folder, streams)
+def run_case(
+    name: str, seed: int, number: int, template: Path, work: Path, spoils: bool = True
+) -> Ending:
+    """Run one case in a process of its own and judge how it ends.
+
+    Args:
+        name: the command.
+        seed, number: what is spoilt, and how, follows from them.
+        template: the files of the command.
+        work: an empty folder, or that of earlier cases.
+        spoils: whether anything is spoilt; otherwise the command must succeed.
+    """
+    command, chance = COMMANDS[name], random.Random(f"{seed} {number} {name}")
+    case = work / f"case-{number}"
+    above, streams = case / "a", case / "streams"
+    for path in (above, streams):
+        path.mkdir(parents=True)
+    place = chance.choices(PLACES, WEIGHTS)[0] if spoils else ""
+    folder = above / (chance.choice(filesystems.ODD_NAMES) if place == "odd name" else "b")
+    with ExitStack() as mounts:
+        if place == "full disk":
+            mounts.callback(filesystems.mount_small(above, template))
+        shutil.copytree(template, folder, symlinks=True)
+        times = chance.choice((1, 1, 2)) if spoils and not place else 0
+        spoilt = spoil(command, folder, chance, times)
+        done = spoilt.done or f"{place or 'nothing spoilt'}, folder {folder.name!r}"
+        limit = filesystems.fill(above, chance) if place == "full disk" else lambda: None
+        if place == "read-only":
+            mounts.callback(filesystems.make_read_only(folder))
+        source = folder / command.stdin
+        if command.stdin and source.is_file():
+            shutil.copy(source, streams / "stdin")
+        outside = _listing(case, folder)
+        process = os.fork()
+        if process == 0:
+            _become(name, spoilt, folder, streams, limit)
+        status = _wait(process)
+        errors = (streams / "stderr").read_text("utf-8", "replace")
+        fault = "it hangs" if status is None else ""
+        fault = fault or fault_of(status or 0, errors, folder, command.is_fairseqs)
+        if status and not spoils:
+            fault = "it fails with nothing spoilt"
+        if not fault and _listing(case, folder) != outside:
+            fault = "it wrote outside its folder"
+    if not fault:
+        shutil.rmtree(case)
+    return Ending(done, fault and f"{fault}\n{errors[-1500:]}")
+
+
+def _wait(process: int) -> Optional[int]:
+    """Return the wait status of a process; ``None`` if it was killed because it hangs."""
     deadline = time.monotonic() + 10 * BOUND  # of a busy machine
     while (ended := os.waitpid(process, os.WNOHANG))[0] == 0:
         if time.monotonic() > deadline:
-            os.kill(process, signal.SIGKILL)
+            os.kill(process, SIGKILL)
             os.waitpid(process, 0)
-            return Ending(str(plan["spoilt"]), "it hangs")
+            return None
         time.sleep(0.005)
-    errors = (streams / "stderr").read_text("utf-8", "replace")
-    fault = _judge(ended[1], errors, folder)
-    if not fault and _listing(place, folder) != outside:
-        fault = "it wrote outside its folder"
-    if not fault:
-        shutil.rmtree(place)
-    return Ending(str(plan["spoilt"]), fault and f"{fault}\n{errors[-1500:]}")
+    return ended[1]
 
 
-def _become(name: str, plan: Dict, folder: Path, streams: Path) -> None:
+def _become(
+    name: str, spoilt: Spoilt, folder: Path, streams: Path, limit: Callable[[], Any]
+) -> None:
     """Run the command in this process, which was forked for it, and end it."""
     status = CRASHED
     try:
@@ -92,18 +137,21 @@ def _become(name: str, plan: Dict, folder: Path, streams: Path) -> None:
         for number, stream in enumerate(("stdin", "stdout", "stderr")):
             flags = os.O_RDWR | os.O_CREAT
             os.dup2(os.open(streams / stream, flags, 0o644), number)
-        for variable, value in plan["environment"].items():
+        for variable, value in spoilt.environment.items():
             os.environ.pop(variable, None) if value == "" else os.environ.update({variable: value})
         tempfile.tempdir = None
         # not those of pytest
         sys.stdin = open(0, encoding="utf-8", closefd=False)  # noqa: SIM115  lives as long as this
         sys.stdout = open(1, "w", encoding="utf-8", closefd=False)  # noqa: SIM115
         sys.stderr = open(2, "w", encoding="utf-8", errors="replace", closefd=False)  # noqa: SIM115
-        sys.argv = [f"capsnmt-{name}", *plan["arguments"]]
+        sys.argv = [f"capsnmt-{name}", *spoilt.arguments]
+        limit()
         try:
-            status = COMMANDS[name].main(list(plan["arguments"]))
+            status = COMMANDS[name].main(list(spoilt.arguments))
         except SystemExit as end:  # --help, and errors of argparse's own
-            status = end.code if isinstance(end.code, int) else 1
+            status = end.code if isinstance(end.code, int) else int(end.code is not None)
+            if isinstance(end.code, str):  # of fairseq's commands, as the interpreter prints it
+                print(end.code, file=sys.stderr)
     except BaseException:
         traceback.print_exc()
     finally:
@@ -112,33 +160,31 @@ def _become(name: str, plan: Dict, folder: Path, streams: Path) -> None:
         os._exit(status if isinstance(status, int) else CRASHED)
 
 
-def _listing(place: Path, folder: Path) -> List[str]:
+def _listing(case: Path, folder: Path) -> List[str]:
     """Return the files of a case that lie outside the command's folder."""
     return sorted(
         str(path)
-        for path in place.rglob("*")
+        for path in case.rglob("*")
         if folder not in path.parents and "streams" not in path.parts
     )
 
 
-def _judge(wait_status: int, errors: str, folder: Path) -> str:
-    """Return what is wrong with an ending; empty if nothing is."""
-    if os.WIFSIGNALED(wait_status):
-        by = os.WTERMSIG(wait_status)
-        return "it hangs" if by in (signal.SIGXCPU, signal.SIGKILL) else f"signal {by} ended it"
-    status = os.WEXITSTATUS(wait_status)
-    if "Traceback" in errors:
-        return "it ends with a traceback"
-    if status not in ALLOWED:
-        return f"its exit status is {status}"
-    last = errors.rstrip("\n").rpartition("\n")[2]
-    if status and not last.startswith("error: "):
-        return f"it ends with {status} and without a line that begins with 'error: '"
-    if len(last) > LONGEST:
-        return f"its error has {len(last)} characters"
-    if left := [str(path.relative_to(folder)) for path in folder.rglob("*.part")]:
-        return f"it left {', '.join(left)}"
-    return ""
+class Templates:
+    """The files of each command, written when its first case needs them."""
+
+    def __init__(self, work: Path) -> None:
+        self.work = work
+        self.written: Dict[Callable[[Path], None], Path] = {}
+
+    def of(self, name: str) -> Path:
+        """Return the folder with the files of a command."""
+        write = COMMANDS[name].write
+        if write not in self.written:
+            self.written[write] = self.work / f"template-{name}"
+            self.written[write].mkdir()
+            with open(os.devnull, "w") as nowhere, redirect_stdout(nowhere):
+                write(self.written[write])
+        return self.written[write]
 
 
 def main(argv: Optional[Sequence[str]] = None) -> int:
@@ -148,29 +194,46 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--commands", default=",".join(COMMANDS), help="comma-separated list")
     parser.add_argument("--case", type=int, help="run this case only")
+    parser.add_argument("--first", type=int, default=0, help="number of the first case")
+    parser.add_argument(
+        "--optimized", action="store_true", help="run the second half of the cases by python -O"
+    )
     args = parser.parse_args(argv)
-    names = args.commands.split(",")
-    numbers = range(args.cases) if args.case is None else [args.case]
+    half = args.cases // 2 if args.optimized else args.cases
+    last = args.first + half
+    if args.case is not None:
+        numbers = range(args.case, args.case + 1) if args.case < last else range(0)
+    else:
+        numbers = range(args.first, last)
+    status = sweep(args.commands.split(","), args.seed, numbers) if numbers else 0
+    if args.optimized and (args.case is None or args.case >= last):
+        rest = ["--first", str(last), "--cases", str(args.cases - half)]
+        rest += [] if args.case is None else ["--case", str(args.case)]
+        own = ["--seed", str(args.seed), "--commands", args.commands]
+        print("python -O:", flush=True)
+        status |= subprocess.call([sys.executable, "-O", "-m", "tests.fuzz", *rest, *own])
+    return status
+
+
+def sweep(names: Sequence[str], seed: int, numbers: Sequence[int]) -> int:
+    """Run cases and return 1 if one failed."""
     failed: List[int] = []
     work = Path(tempfile.mkdtemp(prefix="fuzz-"))
-    templates: Dict[str, Path] = {}
+    templates = Templates(work)
     for number in numbers:
         name = names[number % len(names)]
-        if name not in templates:
-            templates[name] = work / f"template-{name}"
-            templates[name].mkdir()
-            with open(os.devnull, "w") as nowhere, redirect_stdout(nowhere):
-                WRITERS[name](templates[name])
-        spoilt, fault = run_case(name, args.seed, number, templates[name], work)
+        # a sweep over commands that fail anyway would show nothing
+        spoils = number >= len(names)
+        spoilt, fault = run_case(name, seed, number, templates.of(name), work, spoils)
         if fault:
             failed.append(number)
-            print(f"case {number} (seed {args.seed}), {name}: {spoilt}: {fault}", flush=True)
+            print(f"case {number} (seed {seed}), {name}: {spoilt}: {fault}", flush=True)
     if failed:
         listed = ", ".join(map(str, failed))
         print(f"{len(failed)} of {len(numbers)} cases failed: {listed}; their files: {work}")
         return 1
     shutil.rmtree(work)
-    print(f"{len(numbers)} cases of seed {args.seed}: each succeeded or ended with one line")
+    print(f"{len(numbers)} cases of seed {seed}: each succeeded or ended with one line")
     return 0
 
 

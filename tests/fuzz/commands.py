@@ -2,28 +2,25 @@
 
 from __future__ import annotations
 
+import logging
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Callable, Dict, List, Tuple
 
-import torch
-import yaml
+from fairseq_cli import generate as fairseq_generate
+from fairseq_cli import train as fairseq_train
 
 from capsnmt.analysis.__main__ import main as analyse
 from capsnmt.checkpoints.average import main as average
-from capsnmt.checkpoints.storage import save_checkpoint
 from capsnmt.corpora.__main__ import main as prepare
 from capsnmt.evaluation.__main__ import main as evaluate
 from capsnmt.experiment.cli import main as run
 from capsnmt.report.__main__ import main as report
-from tests.commands import train
-from tests.corpora.miniatures import MINIATURES, recipe_for
-from tests.evaluation.outputs import write_outputs
-from tests.report.finished_runs import write_run
-from tests.support import REPO
-from tests.system.conftest import write_corpus
-
-CORPUS = "iwslt14_es_en"
+from capsnmt.translation.__main__ import main as translate
+from tests.commands import ON_CPU, TINY
+from tests.fuzz import templates
+from tests.support import PLUGIN
 
 
 @dataclass(frozen=True)
@@ -31,135 +28,148 @@ class Command:
     """A command with its files.
 
     Attributes:
-        main: the entry point.
+        main: the entry point; it takes the arguments.
+        write: writes the files.
         arguments: arguments that work in the folder of the files.
-        output: what it writes, relative to that folder.
         spoilt: glob patterns of the files that are worth spoiling.
+        fixed: arguments before these that are not spoilt, because they are not ours.
+        stdin: the file for the standard input, if the command reads any.
+        is_fairseqs: a command of fairseq with our plugin. It may end with fairseq's own faults:
+            a message of its parser, or a traceback without code of ours.
     """
 
     main: Callable[[List[str]], int]
+    write: Callable[[Path], None]
     arguments: Tuple[str, ...]
-    output: str
     spoilt: Tuple[str, ...]
+    fixed: Tuple[str, ...] = ()
+    stdin: str = ""
+    is_fairseqs: bool = False
+
+
+def _of_fairseq(name: str, main: Callable[[], None]) -> Callable[[List[str]], int]:
+    """Return an entry point of fairseq as one that takes arguments."""
+
+    def call(argv: List[str]) -> int:
+        sys.argv = [name, *argv]
+        logging.basicConfig(stream=sys.stdout, level=logging.INFO, force=True)
+        main()
+        return 0
+
+    return call
 
 
 COMMANDS: Dict[str, Command] = {
     "evaluate": Command(
         evaluate,
+        templates.write_evaluate,
         (
             *("good=good", "half=half", "--baseline", "third=third", "--reference", "reference"),
             *("--remove-bpe", "subword_nmt", "--detokenize", "moses", "--target-lang", "en"),
             *("--resamples", "10", "--segment-scores", "comet", "good=s1", "half=s2", "third=s3"),
             *("--json", "scores.json"),
         ),
-        "scores.json",
         ("good", "half", "third", "reference", "s1", "s2"),
     ),
     "report": Command(
         report,
+        templates.write_report,
         ("runs", "--output", "page", "--samples", "2", "--title", "A title"),
-        "page",
         ("runs/*/seed-1/*.json", "runs/*/seed-1/*.log", "runs/*/seed-1/*.txt", "runs/data/**/*"),
     ),
     "average": Command(
         average,
+        templates.write_average,
         ("saved", "--last-updates", "2", "--upper-bound", "3", "--output", "average.pt"),
-        "average.pt",
         ("saved/*.pt",),
     ),
     "run": Command(
         run,
+        templates.write_row,
         (
-            *(
-                "--config",
-                "row.yaml",
-                "--output",
-                "out",
-                "--cpu",
-                "--threads",
-                "1",
-                "--seeds",
-                "1,2",
-            ),
-            *("--set", "train.dropout=0.2", "--name", "mine", "--max-update", "20", "--dry-run"),
+            *("--config", "row.yaml", "--output", "out", "--cpu", "--threads", "1"),
+            *("--seeds", "1,2", "--set", "train.dropout=0.2", "--name", "mine"),
+            *("--max-update", "20", "--dry-run"),
         ),
-        "out",
         ("row.yaml",),
     ),
     "prepare": Command(
         prepare,
+        templates.write_archives,
         (
-            *(f"{CORPUS}.yaml", "--data", "archives", "--offline", "--output", "prepared"),
-            *("--workers", "1"),
+            *(f"{templates.CORPUS}.yaml", "--data", "archives", "--offline"),
+            *("--output", "prepared", "--workers", "1"),
         ),
-        "prepared",
-        ("archives/*", f"{CORPUS}.yaml"),
+        ("archives/*", f"{templates.CORPUS}.yaml"),
     ),
     "analyse": Command(
         analyse,
+        templates.write_trained,
         (
-            *("it=model.pt", "--data", "bin", "--output", "page", "--sentences", "3"),
+            *("it=model.pt", "--data", "data/bin", "--output", "page", "--sentences", "3"),
             *("--only", "attention,agreement", "--seed", "2", "--max-tokens", "100"),
             *("--device", "cpu", "--subset", "test"),
         ),
-        "page",
-        ("model.pt", "bin/*"),
+        ("model.pt", "data/bin/*"),
     ),
-}
-
-
-def write_evaluate(folder: Path) -> None:
-    write_outputs(folder)
-    for number in (1, 2, 3):
-        text = "".join(f"{0.1 * number + segment / 100}\n" for segment in range(12))
-        (folder / f"s{number}").write_text(text, "utf-8")
-
-
-def write_report(folder: Path) -> None:
-    runs = folder / "runs"
-    write_run(runs, "baseline")
-    write_run(runs, "em_routing", baseline="baseline")
-    # relative paths, so that the copies of the folder read their own files
-    for path in runs.rglob("*.json"):
-        path.write_text(path.read_text("utf-8").replace(f"{runs}", "runs"), "utf-8")
-
-
-def write_average(folder: Path) -> None:
-    (folder / "saved").mkdir()
-    for update in (1, 2, 3):
-        state = {"model": {"weight": torch.full((2, 3), float(update))}, "args": None}
-        save_checkpoint(state, folder / "saved" / f"checkpoint_1_{update}.pt")
-
-
-def write_row(folder: Path) -> None:
-    row = yaml.safe_load((REPO / "configs/multi30k/base.yaml").read_text("utf-8"))
-    row["arch"] = "transformer_em_routing_tiny"
-    row["average"] = {"last-updates": 2}
-    row["train"].update({"save-interval-updates": 5, "keep-interval-updates": 2})
-    (folder / "row.yaml").write_text(yaml.safe_dump(row), "utf-8")
-
-
-def write_archives(folder: Path) -> None:
-    files = MINIATURES[CORPUS]()
-    recipe_for(CORPUS, files, folder)
-    (folder / "archives").mkdir()
-    for name, content in files.items():
-        (folder / "archives" / name).write_bytes(content)
-
-
-def write_model(folder: Path) -> None:
-    write_corpus(folder)
-    train(folder / "bin", folder / "trained", "transformer_em_routing_tiny", 1)
-    (folder / "trained" / "checkpoint_last.pt").rename(folder / "model.pt")
-    for path in [*(folder / "trained").iterdir()]:
-        path.unlink()
-
-
-WRITERS: Dict[str, Callable[[Path], None]] = {
-    "evaluate": write_evaluate,
-    "report": write_report,
-    "average": write_average,
-    "run": write_row,
-    "prepare": write_archives,
-    "analyse": write_model,
+    "translate": Command(
+        translate,
+        templates.write_trained,
+        (
+            *("routed/seed-1", "--data", "data", "--beam", "2", "--lenpen", "0.6", "--nbest", "1"),
+            *("--scores", "--max-tokens", "100", "--batch-size", "4", "--buffer-size", "5"),
+            *("--device", "cpu", "--precision", "fp32"),
+        ),
+        (
+            *("source", "routed/seed-1/*.json", "routed/seed-1/checkpoints/*", "data/*.json"),
+            *("data/bpe/*", "data/bin/dict*"),
+        ),
+        stdin="source",
+    ),
+    "train": Command(
+        _of_fairseq("fairseq-train", fairseq_train.cli_main),
+        templates.write_trained,
+        (
+            *("--arch", "capsnmt_transformer_tiny", "--head-aggregation", "em"),
+            *("--head-aggregation-attention", "enc-self,enc-dec", "--head-capsules", "8"),
+            *("--layer-aggregation", "attention", "--layer-aggregation-side", "both"),
+            *("--mlmha", "M-10", "--mlmha-sources", "2", "--capsule-routing-decoder", "horizontal"),
+            *("--autocast", "none", "--init-from", "model.pt", "--optimizer", "fused_adam"),
+            *("--criterion", "label_smoothed_cross_entropy_with_disagreement"),
+            *("--disagreement", "subspace,output", "--disagreement-attention", "enc-self,dec-self"),
+            *("--disagreement-weight", "0.5"),
+        ),
+        ("model.pt",),
+        fixed=(
+            *(
+                "data/bin",
+                "--user-dir",
+                PLUGIN,
+                *TINY,
+                *ON_CPU,
+                "--save-dir",
+                "saved",
+                "--lr",
+                "0.1",
+            ),
+            *("--max-tokens", "200", "--max-update", "1", "--share-all-embeddings"),
+            *("--encoder-layers", "2", "--decoder-layers", "1"),
+        ),
+        is_fairseqs=True,
+    ),
+    "generate": Command(
+        _of_fairseq("fairseq-generate", fairseq_generate.cli_main),
+        templates.write_trained,
+        (
+            "--model-overrides",
+            '{"autocast": "none", "mlmha_mask_source": 0, "routing_backend": "eager"}',
+            *("--tokenizer", "capsnmt", "--source-lang", "en", "--target-lang", "de"),
+        ),
+        ("model.pt", "data/manifest.json"),
+        fixed=(
+            *("data/bin", "--user-dir", PLUGIN, "--path", "model.pt", "--beam", "2", *ON_CPU),
+            *("--max-len-b", "5", "--batch-size", "8"),
+        ),
+        is_fairseqs=True,
+    ),
 }

@@ -123,6 +123,8 @@ def spoil_arguments(arguments: List[str], chance: random.Random) -> List[str]:
     odd = chance.choice(ODD_TEXTS)
     before, word, after = arguments[:at], arguments[at], arguments[at + 1 :]
     name, equals, _ = word.partition("=")
+    if word.startswith("{"):  # settings, which fairseq reads as Python
+        return [*before, repr(spoil_structure(json.loads(word), chance)), *after]
     faults = [
         [*before, *after],
         [*before, odd, *after],
@@ -148,5 +150,6 @@ def spoil_environment(folder: Path, chance: random.Random) -> Dict[str, str]:
             {"XDG_CACHE_HOME": "/dev/null"},
             {"COLUMNS": "1"},
             {"PYTHONWARNINGS": "ignore"},
+            {"PYTHONOPTIMIZE": "1"},  # of the commands that it starts
         ]
     )

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import random
+import re
+from dataclasses import replace
 from pathlib import Path
+from typing import List
 
 import pytest
 
-from tests.fuzz.__main__ import main
+from capsnmt.arguments import run_command
+from tests.fuzz import __main__ as sweep
 from tests.fuzz.commands import COMMANDS
+from tests.fuzz.endings import fault_of
 from tests.fuzz.mutations import spoil_arguments, spoil_bytes, spoil_structure
 
 pytestmark = [pytest.mark.system, pytest.mark.one_host]  # torch reads the checkpoints of both alike
@@ -17,7 +22,7 @@ pytestmark = [pytest.mark.system, pytest.mark.one_host]  # torch reads the check
 def test_every_spoilt_input_is_refused_in_one_line_or_has_a_result(
     capfd: pytest.CaptureFixture,
 ) -> None:
-    assert main(["--cases", "60", "--seed", "1"]) == 0, capfd.readouterr().out[-3000:]
+    assert sweep.main(["--cases", "60", "--seed", "1"]) == 0, capfd.readouterr().out[-3000:]
 
 
 def test_the_sweep_notices_a_fault(
@@ -31,12 +36,41 @@ def test_the_sweep_notices_a_fault(
         "outside": lambda argv: Path("../x").write_text("out") and 0,
     }
     for name, body in faults.items():
-        command = COMMANDS["average"].__class__(body, ("x",), "x", ())
+        command = replace(COMMANDS["average"], main=body, arguments=("x",), spoilt=())
         monkeypatch.setitem(COMMANDS, "average", command)
-        assert main(["--cases", "1", "--commands", "average"]) == 1, name
+        assert sweep.main(["--case", "1", "--commands", "average"]) == 1, name
     printed = capfd.readouterr().out
     for fault in ("a traceback", "status is 3", "without a line", "left x.part", "outside its"):
         assert fault in printed
+
+
+@pytest.mark.parametrize("name", ["read-only", "full disk"])
+def test_a_place_that_cannot_be_written_is_one(
+    name: str, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture
+) -> None:
+    def write(argv: List[str]) -> int:
+        Path("a").write_bytes(b"x" * (2 << 20))
+        return 0
+
+    monkeypatch.setitem(
+        COMMANDS,
+        "average",
+        replace(COMMANDS["average"], main=lambda argv: run_command(lambda: write(argv))),
+    )
+    monkeypatch.setattr(sweep, "WEIGHTS", [int(place == name) for place in sweep.PLACES])
+    monkeypatch.setattr(sweep, "fault_of", lambda status, errors, *_: errors)
+    assert sweep.main(["--case", "1", "--commands", "average"]) == 1
+    assert re.search("Read-only|denied|No space|too large", capfd.readouterr().out)
+
+
+def test_a_traceback_of_fairseqs_own_is_not_ours() -> None:
+    def fault(place: str) -> str:
+        traceback = f'Traceback (most recent call last):\n  File "/{place}", line 1, in f\nE\n'
+        return fault_of(1 << 8, traceback, Path("absent"), is_fairseqs=True)
+
+    assert not fault("fairseq/options.py")
+    assert not fault("capsnmt/host.py")  # the patches of fairseq are in many of its calls
+    assert fault("capsnmt/models/config.py") == "it ends with a traceback"
 
 
 def test_one_seed_is_one_sweep() -> None:

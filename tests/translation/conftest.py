@@ -51,34 +51,40 @@ def _binarise(command: List[str], destination: Path) -> None:
 
 def _make(folder: Path) -> None:
     for name, row in ROWS.items():
-        data = _prepare(folder / f"{name}-data", row)
-        run = RunFolder(folder / name / "seed-1")
-        source, target = row.languages.split()
-        flags = ["--batch-size", "16", "--max-update", "150", "--lr", "0.003", "--user-dir", PLUGIN]
-        flags += ["--optimizer", "adam", "--save-dir", run.checkpoints, "--no-epoch-checkpoints"]
-        flags += ["--disable-validation", "--save-interval", "100", "--dropout", "0"]
-        flags += ["--encoder-layers", "2", "--decoder-layers", "1", "--log-interval", "50"]
-        succeed("fairseq_cli.train", data.binarised, "--arch", row.arch, *flags, *ON_CPU)
-        generation = [word for key, value in GENERATE.items() for word in (f"--{key}", value)]
-        generated = succeed(
-            *("fairseq_cli.generate", data.binarised, "--path", run.last_checkpoint),
-            *("--user-dir", PLUGIN, "--batch-size", "4", *generation, *ON_CPU),
+        finish_run(folder, name, row, 150)
+
+
+def finish_run(folder: Path, name: str, row: Row, updates: int, *extra: str) -> RunFolder:
+    """Write the folder of a finished run, ``NAME/seed-1``, and that of its data, ``NAME-data``."""
+    data = _prepare(folder / f"{name}-data", row)
+    run = RunFolder(folder / name / "seed-1")
+    source, target = row.languages.split()
+    flags = ["--batch-size", "16", "--max-update", updates, "--lr", "0.003", "--user-dir", PLUGIN]
+    flags += ["--optimizer", "adam", "--save-dir", run.checkpoints, "--no-epoch-checkpoints"]
+    flags += ["--disable-validation", "--save-interval", "100", "--dropout", "0"]
+    flags += ["--encoder-layers", "2", "--decoder-layers", "1", "--log-interval", "50", *extra]
+    succeed("fairseq_cli.train", data.binarised, "--arch", row.arch, *flags, *ON_CPU)
+    generation = [word for key, value in GENERATE.items() for word in (f"--{key}", value)]
+    generated = succeed(
+        *("fairseq_cli.generate", data.binarised, "--path", run.last_checkpoint),
+        *("--user-dir", PLUGIN, "--batch-size", "4", *generation, *ON_CPU),
+    )
+    run.generated("test").write_text(generated, encoding="utf-8")
+    dictionaries = map(data.dictionary, (source, target))
+    settings = {
+        "data": {"source-lang": source, "target-lang": target, "test-sets": {"test": "test"}},
+        "arch": row.arch,
+        "generate": GENERATE,
+    }
+    run.write_description(
+        Description(
+            *(name, 1, settings),
+            data=str(data.folder),
+            vocabulary={path.name: sha256(path) for path in dictionaries},
         )
-        run.generated("test").write_text(generated, encoding="utf-8")
-        dictionaries = map(data.dictionary, (source, target))
-        settings = {
-            "data": {"source-lang": source, "target-lang": target, "test-sets": {"test": "test"}},
-            "arch": row.arch,
-            "generate": GENERATE,
-        }
-        run.write_description(
-            Description(
-                *(name, 1, settings),
-                data=str(data.folder),
-                vocabulary={path.name: sha256(path) for path in dictionaries},
-            )
-        )
-        run.scores.write_text("{}", encoding="utf-8")
+    )
+    run.scores.write_text("{}", encoding="utf-8")
+    return run
 
 
 def _prepare(folder: Path, row: Row) -> PreparedData:

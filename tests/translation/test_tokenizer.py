@@ -60,3 +60,9 @@ def test_text_becomes_tokens_and_tokens_text(
 def test_an_unknown_tokeniser_is_refused() -> None:
     with pytest.raises(ConfigurationError, match="'spaces' is unknown: use moses, characters"):
         encoders.build_tokenizer(Namespace(tokenizer="capsnmt", source_tokeniser="spaces"))
+
+
+def test_missing_languages_are_refused() -> None:
+    missing = Namespace(tokenizer="capsnmt", source_lang=None, target_lang="de")
+    with pytest.raises(ConfigurationError, match="give --source-lang and --target-lang"):
+        encoders.build_tokenizer(missing)
