@@ -37,16 +37,20 @@ def extra_parameters(row: Row) -> int:
 
 
 def head_aggregation(flags: Mapping[str, Any], size: str) -> int:
-    """W1 and W2 replace W^O (li2019 eq. 5, 6): H d^2 + H d for each attention, and 2 N for EM."""
-    routing = flags.get("head-aggregation", "linear")
-    if routing == "linear":
+    """W1 and W2 replace W^O (li2019 eq. 5, 6): H d^2 + H d for each attention, and 2 N for EM.
+
+    A gate is d x H (arXiv 2505.06708), and each mixing of talking heads H x H (arXiv 2003.02436).
+    """
+    kind = flags.get("head-aggregation", "linear")
+    if kind == "linear":
         return 0
     d, _, H, L = dimensions(size)
     H = flags.get("encoder-attention-heads", H)
-    kinds = flags["head-aggregation-attention"].split(",")
     layers = {"enc-self": chosen_layers(flags.get("head-aggregation-encoder-layers"), L)}
-    attentions = sum(layers.get(kind, L) for kind in kinds)
-    return attentions * (H * d**2 + H * d + (2 * d if routing == "em" else 0))
+    attentions = flags["head-aggregation-attention"].split(",")
+    votes = H * d**2 + H * d
+    counts = {"simple": votes, "em": votes + 2 * d, "gated": d * H, "talking": 2 * H**2}
+    return sum(layers.get(attention, L) for attention in attentions) * counts[kind]
 
 
 def layer_aggregation(flags: Mapping[str, Any], size: str) -> int:

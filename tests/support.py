@@ -21,6 +21,8 @@ from torch import Tensor
 import capsnmt.plugin
 from capsnmt.models.config import defaults
 from capsnmt.modules.capsule_attention import DECODER_ROUTINGS, ENCODER_ROUTINGS
+from capsnmt.modules.head_aggregation import HEAD_AGGREGATIONS
+from capsnmt.modules.head_aggregation import ROUTINGS as ROUTED_HEADS
 from capsnmt.modules.layer_aggregation import LAYER_AGGREGATIONS
 from capsnmt.modules.multi_layer_attention import VARIANTS
 
@@ -77,7 +79,7 @@ def build(arch: str, *flags: str, small: bool = True, seed: int = 1) -> torch.nn
 EVERYWHERE = "enc-self,enc-dec,dec-self"
 # switch -> its values; the first one switches it off
 VALUES: Dict[str, Tuple[str, ...]] = {
-    "--head-aggregation": ("linear", "simple", "em"),
+    "--head-aggregation": HEAD_AGGREGATIONS,
     "--head-aggregation-attention": (
         "enc-self",
         "enc-dec",
@@ -103,8 +105,6 @@ VALUES: Dict[str, Tuple[str, ...]] = {
 # switch -> the switch it depends on
 NEEDS = {
     "--head-aggregation-attention": "--head-aggregation",
-    "--head-capsules": "--head-aggregation",
-    "--head-capsule-norm": "--head-aggregation",
     "--layer-aggregation-side": "--layer-aggregation",
     "--mlmha-sources": "--mlmha",
     "--capsule-routing-encoder-layers": "--capsule-routing-encoder",
@@ -120,8 +120,10 @@ def may_meet(values: Sequence[str]) -> bool:
         return chosen.get(switch) != VALUES[switch][0]
 
     given = {switch for switch in chosen if on(switch)}
-    layers = chosen.get("--layer-aggregation")
+    heads, layers = chosen.get("--head-aggregation"), chosen.get("--layer-aggregation")
     if any(switch in given and need in chosen and not on(need) for switch, need in NEEDS.items()):
+        return False
+    if {"--head-capsules", "--head-capsule-norm"} & given and heads not in ROUTED_HEADS:
         return False
     if {"--layer-capsules", "--layer-capsule-input"} & given and layers not in ROUTED_LAYERS:
         return False
@@ -129,8 +131,8 @@ def may_meet(values: Sequence[str]) -> bool:
         # it works on the encoder only, and excludes multi-layer attention
         return not {"--layer-aggregation-side", "--mlmha"} & given
     if "--routing-iterations" in given:
-        routed = {"--head-aggregation", "--capsule-routing-encoder", "--capsule-routing-decoder"}
-        return bool(routed & given) or layers in ROUTED_LAYERS
+        capsules = {"--capsule-routing-encoder", "--capsule-routing-decoder"}
+        return bool(capsules & given) or heads in ROUTED_HEADS or layers in ROUTED_LAYERS
     return True
 
 

@@ -45,7 +45,7 @@ class Attended:
     Attributes:
         attention: ``enc-self``, ``enc-dec`` or ``dec-self``.
         layer: from 1.
-        weights: A as the model uses it, before dropout, ``[B, H, L, K]``, 0 at padded keys.
+        weights: A, the output of the softmax, ``[B, H, L, K]``, 0 at padded keys.
         values: V, ``[B, H, K, d_h]``.
         heads: O, ``[B, H, L, d_h]``.
         queries: ``[B, L]``, true at real tokens.

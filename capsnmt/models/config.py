@@ -39,7 +39,7 @@ class RoutingConfig(FairseqDataclass):
 
 @dataclass
 class HeadAggregationConfig(FairseqDataclass):
-    """Aggregation of attention heads (Li et al. 2019)."""
+    """Aggregation of attention heads: routing (Li et al. 2019), gated heads, talking heads."""
 
     head_aggregation: str = field(
         default="linear",

@@ -16,7 +16,7 @@ from capsnmt.modules.attention import Attention, BlockAttention
 from capsnmt.modules.autocast import autocast_forward
 from capsnmt.modules.capsule_attention import CapsuleAttention
 from capsnmt.modules.disagreement import checkpoint_layer
-from capsnmt.modules.head_aggregation import HeadRouting
+from capsnmt.modules.head_aggregation import HeadGate, HeadMixing, HeadRouting
 from capsnmt.modules.multi_layer_attention import MultiLayerAttention
 
 # fairseq 0.12.2's copies of a layer's weights for its evaluation fast path.
@@ -37,13 +37,23 @@ def learned_parameters(model: nn.Module) -> Dict[str, nn.Parameter]:
 
 
 def finish_attention(attention: Attention, cfg: Any, role: str, layer: int) -> None:
-    """Set the attention's role and, if its heads are routed, replace its ``out_proj``.
+    """Set the attention's role and build the aggregation of its heads.
 
     Call it after the layer is built: fairseq 0.12.2's encoder layer reads the shape of
-    ``out_proj.weight`` in its constructor.
+    ``out_proj.weight`` in its constructor, and routing has no such weight.
     """
     attention.role = role
-    if aggregates_heads(cfg, role, layer):
+    if not aggregates_heads(cfg, role, layer):
+        return
+    if cfg.head_aggregation == "gated":
+        noise = cfg.quant_noise
+        attention.head_gate = HeadGate(
+            attention.embed_dim, attention.call_heads(), noise.pq, noise.pq_block_size
+        )
+    elif cfg.head_aggregation == "talking":
+        attention.score_mixing = HeadMixing(attention.call_heads())
+        attention.weight_mixing = HeadMixing(attention.call_heads())
+    else:
         attention.out_proj = HeadRouting(
             attention.embed_dim,
             attention.num_heads,

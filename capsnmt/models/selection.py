@@ -66,7 +66,7 @@ def parse_attentions(spec: str, name: str) -> FrozenSet[str]:
 
 
 def aggregates_heads(cfg: Any, attention: str, layer: int) -> bool:
-    """Return whether the heads of an ``attention`` of the ``layer`` (1-based) are routed."""
+    """Return whether ``--head-aggregation`` applies to an ``attention`` of the ``layer``."""
     if cfg.head_aggregation == "linear":
         return False
     if attention not in parse_attentions(

@@ -23,7 +23,7 @@ from capsnmt.models.config import (
 from capsnmt.models.selection import parse_attentions, parse_layers
 from capsnmt.modules.autocast import AUTOCASTS
 from capsnmt.modules.capsule_attention import DECODER_ROUTINGS, ENCODER_ROUTINGS
-from capsnmt.modules.head_aggregation import HEAD_AGGREGATIONS
+from capsnmt.modules.head_aggregation import HEAD_AGGREGATIONS, ROUTINGS
 from capsnmt.modules.layer_aggregation import LAYER_AGGREGATIONS
 from capsnmt.routing.backend import BACKENDS, check_backend
 
@@ -38,6 +38,11 @@ CHOICES: Dict[str, Tuple[str, ...]] = {
     "routing_backend": BACKENDS,
     "autocast": AUTOCASTS,
 }
+
+
+def routes_heads(args: Any) -> bool:
+    """Return whether heads are aggregated by routing-by-agreement."""
+    return args.head_aggregation in ROUTINGS
 
 
 def routes_layers(args: Any) -> bool:
@@ -56,7 +61,7 @@ def without_effect(args: Any) -> Iterator[Tuple[str, str]]:
         if getattr(args, name) == "none":
             yield f"{name}_layers", f"{flag(name)} is none"
     routing = (
-        args.head_aggregation != "linear"
+        routes_heads(args)
         or routes_layers(args)
         or {args.capsule_routing_encoder, args.capsule_routing_decoder} != {"none"}
     )
@@ -70,10 +75,13 @@ def _others(group: Any, name: str, reason: str) -> Iterator[Tuple[str, str]]:
 
 
 def _without_head_aggregation(args: Any) -> Iterator[Tuple[str, str]]:
+    reason = f"--head-aggregation is {args.head_aggregation}"
     if args.head_aggregation == "linear":
-        reason = "--head-aggregation is linear"
         yield from _others(HeadAggregationConfig, "head_aggregation", reason)
         return
+    if not routes_heads(args):
+        yield "head_capsules", reason
+        yield "head_capsule_norm", reason
     chosen = parse_attentions(args.head_aggregation_attention, "head_aggregation_attention")
     reason = f"--head-aggregation-attention is {args.head_aggregation_attention}"
     if "enc-self" not in chosen:
@@ -169,7 +177,7 @@ def _validate_head_aggregation(args: Any) -> None:
     chosen = parse_attentions(args.head_aggregation_attention, "head_aggregation_attention")
     if "enc-dec" in chosen:
         _require_cross_attention(args, "--head-aggregation-attention enc-dec")
-    if safe_getattr(args, "quant_noise_pq", 0):
+    if routes_heads(args) and safe_getattr(args, "quant_noise_pq", 0):
         raise ConfigurationError(
             f"--quant-noise-pq {args.quant_noise_pq}: routed heads have no output projection to "
             f"quantise: use --head-aggregation linear or drop it"

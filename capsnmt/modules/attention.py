@@ -9,6 +9,7 @@ import torch.nn.functional as F
 from fairseq.modules import MultiheadAttention
 from torch import Tensor
 
+from capsnmt.modules.head_aggregation import HeadGate, HeadMixing
 from capsnmt.modules.observation import observer_of
 
 IncrementalState = Dict[str, Dict[str, Optional[Tensor]]]
@@ -91,12 +92,21 @@ class Attention(MultiheadAttention):
     Attention weights are computed only when something reads them or when that is faster
     (:func:`plain_is_faster`); otherwise the fused ``scaled_dot_product_attention`` runs.
 
-    Attributes:
-        role: ``enc-self``, ``enc-dec`` or ``dec-self``; set when the layer is built.
+    Attributes, all set when the layer is built:
+        role: ``enc-self``, ``enc-dec`` or ``dec-self``.
+        head_gate: scales the heads before ``out_proj``; ``None`` unless they are gated.
+        score_mixing: mixes the scores over the heads; ``None`` unless heads talk.
+        weight_mixing: mixes the weights over the heads; ``None`` unless heads talk.
     """
 
     role: Optional[str] = None
     reads_scores = False  # whether route_scores() changes the scores
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.head_gate: Optional[HeadGate] = None
+        self.score_mixing: Optional[HeadMixing] = None
+        self.weight_mixing: Optional[HeadMixing] = None
 
     def forward(
         self,
@@ -143,10 +153,16 @@ class Attention(MultiheadAttention):
         if observer is not None:
             assert self.role is not None
             observer.add(self.role, v, weights, heads)
+        if self.head_gate is not None:
+            heads = self.head_gate(query, heads)
         output = self.out_proj(self.join_heads(heads))
         if not returns_weights or weights is None:
             return output, None
         return output, weights.transpose(0, 1) if need_head_weights else weights.mean(dim=1)
+
+    def call_heads(self) -> int:
+        """Return the number of heads of the attention call."""
+        return self.num_heads
 
     def split_heads(self, x: Tensor) -> Tensor:
         """Split projected queries or keys ``[L, B, d]`` by head, ``[B, H, L, d_h]``."""
@@ -233,7 +249,13 @@ class Attention(MultiheadAttention):
         incremental_state: Optional[IncrementalState],
         need_weights: bool,
     ) -> Tuple[Tensor, Optional[Tensor]]:
-        """Return head outputs ``[B, H, L, d_h]`` and, if needed, weights ``[B, H, L, K]``."""
+        """Return head outputs ``[B, H, L, d_h]`` and, if needed, weights ``[B, H, L, K]``.
+
+        Talking heads mix the scores after any routing and before the mask, and the weights before
+        dropout.
+
+        **D**: the weights returned are distributions, those before they are mixed.
+        """
         batch, _, length, _ = q.shape
         sentences = k.size(0)
         if batch != sentences:  # the hypotheses of one sentence are further queries to its keys
@@ -241,13 +263,19 @@ class Attention(MultiheadAttention):
         mask = additive_mask(attn_mask, key_padding_mask, like=q)
         dropout = self.dropout_module
         weights: Optional[Tensor] = None
-        if need_weights or self.reads_scores or plain_is_faster(q, k):
+        talks = self.score_mixing is not None
+        if need_weights or self.reads_scores or talks or plain_is_faster(q, k):
             scores = torch.matmul(q * self.scaling, k.transpose(-1, -2))
             scores = self.route_scores(scores, attn_mask, key_padding_mask, incremental_state)
+            if self.score_mixing is not None:
+                scores = self.score_mixing(scores)
             scores = scores if mask is None else scores + mask
             precise = torch.promote_types(scores.dtype, torch.float32)
             weights = torch.softmax(scores, dim=-1, dtype=precise)
-            heads = torch.matmul(dropout(weights.type_as(scores)), v)
+            mixed = weights.type_as(scores)
+            if self.weight_mixing is not None:
+                mixed = self.weight_mixing(mixed)
+            heads = torch.matmul(dropout(mixed), v)
         else:
             dropping = self.training or dropout.apply_during_inference
             heads = F.scaled_dot_product_attention(

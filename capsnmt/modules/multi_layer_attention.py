@@ -158,6 +158,10 @@ class MultiLayerAttention(Attention):
         nn.init.xavier_uniform_(self.out_proj.weight, math.sqrt(fans / (num_sources * d + d)))
         nn.init.zeros_(self.out_proj.bias)
 
+    def call_heads(self) -> int:
+        """Return the number of heads of the attention call: H (joint), or n H."""
+        return self.num_heads if self.joint_softmax else self.num_sources * self.num_heads
+
     def split_heads(self, x: Tensor) -> Tensor:
         r"""Split queries or keys ``[L, B, n d]`` to ``[B, H, L, n d_h]`` or ``[B, n H, L, d_h]``.
 
@@ -165,7 +169,7 @@ class MultiLayerAttention(Attention):
         product.
         """
         if not self.joint_softmax:
-            return split_heads(x, self.num_sources * self.num_heads)
+            return split_heads(x, self.call_heads())
         by_source = x.unflatten(-1, (self.num_sources, self.num_heads, self.head_dim))
         return by_source.permute(1, 3, 0, 2, 4).flatten(3)
 

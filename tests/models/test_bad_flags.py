@@ -10,7 +10,11 @@ from tests.support import CAPSULES, HEADS, LAYERS, SMALL, build, parse
 
 NO_CROSS, CROSS_SELF = "--no-cross-attention", "--cross-self-attention"
 BAD = {
-    "unknown aggregation": (("--head-aggregation", "max"), "'max'", "linear, simple, em"),
+    "unknown aggregation": (
+        ("--head-aggregation", "max"),
+        "'max'",
+        "linear, simple, em, gated, talking",
+    ),
     "unknown attention": (
         (*HEADS, "--head-aggregation-attention", "enc-self,self"),
         "'self'",
@@ -36,6 +40,21 @@ BAD = {
     "capsules of nothing": (("--head-capsules", "4"), "--head-capsules 4", "no effect"),
     "iterations of nothing": (("--routing-iterations", "5"), "--routing-iterations 5", "no effect"),
     "norm of nothing": (("--head-capsule-norm",), "--head-capsule-norm", "no effect"),
+    "capsules of gated heads": (
+        ("--head-aggregation", "gated", "--head-capsules", "4"),
+        "--head-capsules 4",
+        "no effect because --head-aggregation is gated",
+    ),
+    "norm of talking heads": (
+        ("--head-aggregation", "talking", "--head-capsule-norm"),
+        "--head-capsule-norm",
+        "no effect because --head-aggregation is talking",
+    ),
+    "iterations of gated heads": (
+        ("--head-aggregation", "gated", "--routing-iterations", "2"),
+        "--routing-iterations 2",
+        "nothing is routed",
+    ),
     "decoder layers of an encoder": (
         (*HEADS, "--head-aggregation-decoder-layers", "1"),
         "--head-aggregation-decoder-layers 1",

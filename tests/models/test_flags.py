@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Callable
+from typing import Any, Callable
 
 import pytest
 import torch
@@ -12,7 +12,7 @@ from fairseq.models import ARCH_CONFIG_REGISTRY
 from capsnmt.models.config import defaults, flag
 from capsnmt.modules.attention import BlockAttention
 from capsnmt.modules.capsule_attention import CapsuleAttention
-from capsnmt.modules.head_aggregation import HeadRouting
+from capsnmt.modules.head_aggregation import HeadGate, HeadMixing, HeadRouting
 from capsnmt.modules.layer_aggregation.routing import LayerRouting
 from capsnmt.modules.multi_layer_attention import VARIANTS, MultiLayerAttention
 from tests.support import CAPSULES, HEADS, LAYERS, SMALL, build, parse
@@ -22,7 +22,7 @@ def routed(model: torch.nn.Module) -> dict:
     return {n: m for n, m in model.named_modules() if isinstance(m, HeadRouting)}
 
 
-def modules(model: torch.nn.Module, kind: type) -> dict:
+def modules(model: torch.nn.Module, kind: Any) -> dict:
     return {
         re.sub(r"layers\.(\d)\.", r"\1.", n): m
         for n, m in model.named_modules()
@@ -35,7 +35,7 @@ def values(kind: type, name: str) -> Callable[[torch.nn.Module], set]:
     return lambda model: {getattr(m, name) for m in modules(model, kind).values()}
 
 
-def places(kind: type) -> Callable[[torch.nn.Module], set]:
+def places(kind: Any) -> Callable[[torch.nn.Module], set]:
     """Return a probe: the names of the modules of the kind."""
     return lambda model: set(modules(model, kind))
 
@@ -53,6 +53,16 @@ def aggregated(model: torch.nn.Module) -> dict:
 REACHES = {
     "--head-aggregation simple": ((), values(HeadRouting, "routing"), {"simple"}),
     "--head-aggregation em": ((), values(HeadRouting, "routing"), {"em"}),
+    "--head-aggregation gated": (
+        (),
+        places(HeadGate),
+        {f"encoder.{n}.self_attn.head_gate" for n in (0, 1)},
+    ),
+    "--head-aggregation talking": (
+        (),
+        places(HeadMixing),
+        {f"encoder.{n}.self_attn.{at}_mixing" for n in (0, 1) for at in ("score", "weight")},
+    ),
     "--head-aggregation-attention enc-dec,dec-self": (
         HEADS,
         places(HeadRouting),
@@ -165,6 +175,18 @@ def test_the_flag_reaches_the_model(given: str) -> None:
 def test_every_flag_of_the_plugin_has_such_a_test() -> None:
     tested = {given.split()[0] for given in REACHES} | {"--init-from"}  # test_initialisation.py
     assert tested == {flag(name) for name in defaults()}
+
+
+@pytest.mark.parametrize("kind", ["gated", "talking"])
+def test_the_chosen_attentions_and_layers_hold_for_heads_that_are_not_routed(kind: str) -> None:
+    chosen = ("--head-aggregation-attention", "enc-self,enc-dec")
+    layers = ("--head-aggregation-encoder-layers", "1", "--head-aggregation-decoder-layers", "2")
+    model = build("capsnmt_transformer", "--head-aggregation", kind, *chosen, *layers)
+    found = places((HeadGate, HeadMixing))(model)
+    assert {name.rpartition(".")[0] for name in found} == {
+        "encoder.0.self_attn",
+        "decoder.1.encoder_attn",
+    }
 
 
 def test_iterations_change_the_output() -> None:

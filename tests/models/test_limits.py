@@ -66,6 +66,36 @@ def test_attention_over_depth_to_one_layer(around: tuple) -> None:
     torch.testing.assert_close(forward(model, *INPUTS), forward(transformer, *INPUTS))
 
 
+EVERYWHERE = ("--head-aggregation-attention", "enc-self,enc-dec,dec-self")
+
+
+@pytest.mark.parametrize(
+    "around",
+    [(), NORM, ("--mlmha", "M-10"), ("--capsule-routing-encoder", "both")],
+    ids=["post-norm", "pre-norm", "multi-layer", "capsules"],
+)
+def test_talking_heads_as_they_start(around: tuple) -> None:
+    flags = ("--head-aggregation", "talking", *EVERYWHERE)
+    assert_is_the_transformer(flags, around, own="_mixing")
+
+
+@pytest.mark.parametrize("around", [(), NORM], ids=["post-norm", "pre-norm"])
+def test_gates_without_weights_halve_every_head(around: tuple) -> None:
+    transformer = build("capsnmt_transformer", *around)
+    gated = build("capsnmt_transformer", *around, "--head-aggregation", "gated", *EVERYWHERE)
+    missing, _ = gated.load_state_dict(transformer.state_dict(), strict=False)
+    assert all("head_gate" in name for name in missing)
+    assert len(missing) == 6
+    with torch.no_grad():
+        for name, parameter in gated.named_parameters():
+            if "head_gate" in name:
+                parameter.zero_()
+        for name, parameter in transformer.named_parameters():
+            if "out_proj.weight" in name:
+                parameter.mul_(0.5)
+    torch.testing.assert_close(forward(gated, *INPUTS), forward(transformer, *INPUTS))
+
+
 @pytest.mark.parametrize(
     "mode", ["dynamic", "attention", "dynamic-routing", "em-routing", "iterative"]
 )
@@ -79,9 +109,18 @@ def test_the_aggregate_of_a_stack_is_of_its_top_layers_order(mode: str) -> None:
     assert (1e-3 if mode == "dynamic-routing" else 0.3) < ratio < 3
 
 
-@pytest.mark.parametrize("arch", PRESETS)
-def test_one_head(arch: str) -> None:
+ONE_HEAD = {
+    **{arch: (arch,) for arch in PRESETS},
+    **{
+        kind: ("capsnmt_transformer", "--head-aggregation", kind, *EVERYWHERE)
+        for kind in ("gated", "talking")
+    },
+}
+
+
+@pytest.mark.parametrize("system", ONE_HEAD)
+def test_one_head(system: str) -> None:
     heads = ("--encoder-attention-heads", "1", "--decoder-attention-heads", "1")
-    output, gradients = outputs_and_gradients(build(arch, *heads).train())
+    output, gradients = outputs_and_gradients(build(*ONE_HEAD[system], *heads).train())
     assert output.isfinite().all()
     assert all(gradient.isfinite().all() for gradient in gradients.values())

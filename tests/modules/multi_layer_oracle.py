@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from typing import Any, List, NamedTuple, Optional, Tuple
 
@@ -9,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from capsnmt.modules.multi_layer_attention import MultiLayerAttention
+from tests.modules.attention_oracle import gates, mixed, set_kind, softmax
 
 WIDTH, HEADS, SOURCE_WIDTH = 4, 2, 6
 HEAD_WIDTH = WIDTH // HEADS
@@ -22,10 +24,14 @@ PADDINGS = {
 }
 
 
-def attention(variant: str, num_sources: int, **settings: Any) -> MultiLayerAttention:
+def attention(
+    variant: str, num_sources: int, kind: str = "linear", **settings: Any
+) -> MultiLayerAttention:
     torch.manual_seed(0)
     settings = {"source_dim": SOURCE_WIDTH, **settings}
-    module = MultiLayerAttention(WIDTH, HEADS, num_sources, variant, **settings).double().eval()
+    module = MultiLayerAttention(WIDTH, HEADS, num_sources, variant, **settings)
+    set_kind(module, kind)
+    module = module.double().eval()
     for parameter in module.parameters():  # out_proj's bias starts at zero, where it proves nothing
         nn.init.normal_(parameter, std=0.5)
     return module
@@ -62,50 +68,43 @@ def projections(module: MultiLayerAttention, source: int) -> Projections:
     )
 
 
-def softmax(scores: List[Tensor], hidden: List[bool]) -> List[Tensor]:
-    exps = [torch.exp(a) * (0 if hide else 1) for a, hide in zip(scores, hidden)]
-    return [x / sum(exps) for x in exps]
-
-
 def oracle(
     module: MultiLayerAttention, query: Tensor, memory: Tensor, padding: Optional[Tensor] = None
 ) -> Tuple[Tensor, Tensor]:
-    """Equations 7 to 12: outputs ``[L, B, d]`` and weights ``[n, H, B, L, K]`` of each source."""
+    """Equations 7 to 12: outputs ``[L, B, d]`` and weights ``[n, H, B, L, K]`` of each source.
+
+    Gated or talking heads are those of the attention call: H of all sources, or H of each.
+    """
     n, joint = module.num_sources, module.variant[2] == "0"
     maps = [projections(module, i) for i in range(n)]
+    own = [slice(h * HEAD_WIDTH, (h + 1) * HEAD_WIDTH) for h in range(HEADS)]
     outputs, all_weights = {}, {}
     for b in range(query.size(1)):
         hidden = [padding is not None and bool(padding[b, k]) for k in range(memory.size(0))]
         f = [memory[:, b, i * SOURCE_WIDTH : (i + 1) * SOURCE_WIDTH] for i in range(n)]
         for l in range(query.size(0)):
+            a, V = {}, {}
+            for i, h in itertools.product(range(n), range(HEADS)):  # eq 7
+                (Wq, bq), (Wk, bk), (Wv, bv) = maps[i]
+                Q = (Wq @ query[l, b] + bq)[own[h]]
+                a[i, h] = [Q.dot((Wk @ x + bk)[own[h]]) / math.sqrt(HEAD_WIDTH) for x in f[i]]
+                V[i, h] = [(Wv @ x + bv)[own[h]] for x in f[i]]
+            scores = list(a.values())  # eq 8
+            if joint:
+                scores = [[sum(k) for k in zip(*(a[i, h] for i in range(n)))] for h in range(HEADS)]
+            weights = [softmax(row, hidden) for row in mixed(module.score_mixing, scores)]  # eq 9
+            used = mixed(module.weight_mixing, weights)
+            gate = gates(module.head_gate, query[l, b], len(scores))
             c: List[List[Tensor]] = [[] for _ in range(n)]
-            for h in range(HEADS):
-                own = slice(h * HEAD_WIDTH, (h + 1) * HEAD_WIDTH)
-                a, V = [], []
-                for i in range(n):  # eq 7
-                    (Wq, bq), (Wk, bk), (Wv, bv) = maps[i]
-                    Q = (Wq @ query[l, b] + bq)[own]
-                    K = [(Wk @ x + bk)[own] for x in f[i]]
-                    V.append([(Wv @ x + bv)[own] for x in f[i]])
-                    a.append([Q.dot(key) / math.sqrt(HEAD_WIDTH) for key in K])
-                for i in range(n):
-                    scores = [sum(of_key) for of_key in zip(*a)] if joint else a[i]  # eq 9, else 8
-                    weights = softmax(scores, hidden)
-                    c[i].append(sum(w * value for w, value in zip(weights, V[i])))  # eq 11
-                    all_weights[i, h, b, l] = torch.stack(weights)
+            for i, h in itertools.product(range(n), range(HEADS)):
+                call = h if joint else i * HEADS + h
+                c[i].append(gate[call] * sum(w * x for w, x in zip(used[call], V[i, h])))  # eq 11
+                all_weights[i, h, b, l] = torch.stack(weights[call])
             contexts = [torch.cat(heads) for heads in c]
             Wo, bo = module.out_proj.weight, module.out_proj.bias
             joined = sum(contexts) if module.variant[3] == "1" else torch.cat(contexts)  # eq 12
             outputs[l, b] = Wo @ joined + bo
     L, B = query.shape[:2]
     output = torch.stack([torch.stack([outputs[l, b] for b in range(B)]) for l in range(L)])
-    flat = torch.stack(
-        [
-            all_weights[i, h, b, l]
-            for i in range(n)
-            for h in range(HEADS)
-            for b in range(B)
-            for l in range(L)
-        ]
-    )
-    return output, flat.view(n, HEADS, B, L, -1)
+    places = itertools.product(range(n), range(HEADS), range(B), range(L))
+    return output, torch.stack([all_weights[p] for p in places]).view(n, HEADS, B, L, -1)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import math
-from typing import List, Optional
+from typing import Optional
 from unittest import mock
 
 import pytest
@@ -11,78 +10,35 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from capsnmt.modules.attention import Attention, additive_mask
+from capsnmt.modules.attention import additive_mask
+from tests.modules.attention_oracle import (
+    HEAD_WIDTH,
+    HEADS,
+    KINDS,
+    PADDINGS,
+    WIDTH,
+    attention,
+    future,
+    oracle,
+)
 
-WIDTH, HEADS = 12, 3
-HEAD_WIDTH = WIDTH // HEADS
-
-
-def attention(**settings: object) -> Attention:
-    torch.manual_seed(0)
-    module = Attention(WIDTH, HEADS, **settings).double().eval()
-    for parameter in module.parameters():  # biases start at zero, where they prove nothing
-        torch.nn.init.normal_(parameter, std=0.5)
-    return module
-
-
-def oracle(
-    module: Attention,
-    query: Tensor,
-    memory: Tensor,
-    padding: Optional[Tensor] = None,
-    causal: bool = False,
-) -> List[List[Tensor]]:
-    """Vaswani et al. 2017, section 3.2: for each sentence and position, the output vector."""
-    q, k, v = module.q_proj(query), module.k_proj(memory), module.v_proj(memory)
-    outputs = []
-    for sentence in range(query.size(1)):
-        outputs.append([])
-        for position in range(query.size(0)):
-            heads = []
-            for head in range(HEADS):
-                own = slice(head * HEAD_WIDTH, (head + 1) * HEAD_WIDTH)
-                weights = []
-                for key in range(memory.size(0)):
-                    score = q[position, sentence, own].dot(k[key, sentence, own])
-                    hidden = causal and key > position
-                    hidden = hidden or (padding is not None and bool(padding[sentence, key]))
-                    weight = torch.exp(score / math.sqrt(HEAD_WIDTH))
-                    weights.append(torch.zeros_like(weight) if hidden else weight)
-                total = sum(weights)
-                heads.append(sum(w / total * x for w, x in zip(weights, v[:, sentence, own])))
-            outputs[-1].append(module.out_proj(torch.cat(heads)))
-    return outputs
-
-
-def stacked(outputs: List[List[Tensor]]) -> Tensor:
-    return torch.stack([torch.stack(sentence) for sentence in outputs], dim=1)
-
-
-def future(length: int) -> Tensor:
-    return torch.full((length, length), float("-inf"), dtype=torch.float64).triu(1)
-
-
-PADDINGS = {
-    "none": None,
-    "left": torch.tensor([[1, 1, 0, 0, 0], [0, 0, 0, 0, 0]]).bool(),
-    "right": torch.tensor([[0, 0, 0, 0, 1], [0, 0, 1, 1, 1]]).bool(),
-    "as numbers": torch.tensor([[0, 0, 0, 0, 1.0], [0, 0, 0, 1, 1]]),  # the host's cache has these
-}
+every_kind = pytest.mark.parametrize("kind", KINDS)
 
 
 @pytest.mark.parametrize("plain", [False, True])
 @pytest.mark.parametrize("padding", PADDINGS.values(), ids=PADDINGS)
+@every_kind
 def test_self_attention_and_its_gradients_equal_the_loops(
-    padding: Optional[Tensor], plain: bool, monkeypatch: pytest.MonkeyPatch
+    kind: str, padding: Optional[Tensor], plain: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("capsnmt.modules.attention.PLAIN_UP_TO", 5 if plain else 4)
     fused = mock.Mock(wraps=F.scaled_dot_product_attention)
     monkeypatch.setattr(F, "scaled_dot_product_attention", fused)
-    module = attention(self_attention=True)
+    module = attention(kind, self_attention=True)
     x = torch.randn(5, 2, WIDTH, dtype=torch.float64, requires_grad=True)
     output, _ = module(x, x, x, key_padding_mask=padding, need_weights=False)
-    assert fused.called != plain
-    expected = stacked(oracle(module, x, x, padding))
+    assert fused.called == (not plain and kind != "talking")
+    expected = oracle(module, x, x, padding)
     torch.testing.assert_close(output, expected)
     probe = torch.randn_like(output)
     ours = torch.autograd.grad((output * probe).sum(), [x, *module.parameters()])
@@ -92,31 +48,35 @@ def test_self_attention_and_its_gradients_equal_the_loops(
 
 
 @pytest.mark.parametrize("need_weights", [False, True])
-def test_causal_self_attention_equals_the_loops(need_weights: bool) -> None:
-    module = attention(self_attention=True)
+@every_kind
+def test_causal_self_attention_equals_the_loops(kind: str, need_weights: bool) -> None:
+    module = attention(kind, self_attention=True)
     x = torch.randn(5, 2, WIDTH, dtype=torch.float64)
     output, _ = module(x, x, x, attn_mask=future(5), need_weights=need_weights)
-    torch.testing.assert_close(output, stacked(oracle(module, x, x, causal=True)))
+    torch.testing.assert_close(output, oracle(module, x, x, causal=True))
 
 
-def test_encoder_decoder_attention_equals_the_loops() -> None:
-    module = attention(encoder_decoder_attention=True)
+@every_kind
+def test_encoder_decoder_attention_equals_the_loops(kind: str) -> None:
+    module = attention(kind, encoder_decoder_attention=True)
     query, memory = (torch.randn(n, 2, WIDTH, dtype=torch.float64) for n in (3, 5))
     output, _ = module(query, memory, memory, PADDINGS["left"], static_kv=True)
-    torch.testing.assert_close(output, stacked(oracle(module, query, memory, PADDINGS["left"])))
+    torch.testing.assert_close(output, oracle(module, query, memory, PADDINGS["left"]))
 
 
-def test_step_by_step_equals_the_full_causal_pass() -> None:
-    module = attention(self_attention=True)
+@every_kind
+def test_step_by_step_equals_the_full_causal_pass(kind: str) -> None:
+    module = attention(kind, self_attention=True)
     x = torch.randn(5, 2, WIDTH, dtype=torch.float64)
     state: dict = {}
     steps = [module(row, row, row, incremental_state=state)[0] for row in x.split(1)]
     torch.testing.assert_close(torch.cat(steps), module(x, x, x, attn_mask=future(5))[0])
 
 
-def test_a_beam_shares_the_memory_of_its_sentence() -> None:
+@every_kind
+def test_a_beam_shares_the_memory_of_its_sentence(kind: str) -> None:
     """Keys are kept once a sentence, whether the host expands its output to the beam or not."""
-    module, beam = attention(encoder_decoder_attention=True), 3
+    module, beam = attention(kind, encoder_decoder_attention=True), 3
     memory = torch.randn(5, 2, WIDTH, dtype=torch.float64)
     query = torch.randn(1, 2 * beam, WIDTH, dtype=torch.float64)
     padding = PADDINGS["left"]
@@ -132,8 +92,9 @@ def test_a_beam_shares_the_memory_of_its_sentence() -> None:
         assert module._get_input_buffer(state)["prev_key"].shape == (2, HEADS, 5, HEAD_WIDTH)
 
 
-def test_weights_are_a_mean_over_heads_or_each_heads_own() -> None:
-    module = attention(self_attention=True)
+@every_kind
+def test_weights_are_distributions_their_mean_or_each_heads_own(kind: str) -> None:
+    module = attention(kind, self_attention=True)
     x = torch.randn(5, 2, WIDTH, dtype=torch.float64)
     _, mean = module(x, x, x, key_padding_mask=PADDINGS["left"])
     _, each = module(x, x, x, key_padding_mask=PADDINGS["left"], need_head_weights=True)
@@ -143,8 +104,9 @@ def test_weights_are_a_mean_over_heads_or_each_heads_own() -> None:
     torch.testing.assert_close(each.mean(0), mean)
 
 
-def test_a_row_with_nothing_to_attend_to_poisons_no_gradient() -> None:
-    module = attention(self_attention=True)
+@every_kind
+def test_a_row_with_nothing_to_attend_to_poisons_no_gradient(kind: str) -> None:
+    module = attention(kind, self_attention=True)
     x = torch.randn(5, 2, WIDTH, dtype=torch.float64, requires_grad=True)
     left = PADDINGS["left"]
     for need_weights in (False, True):
@@ -165,8 +127,9 @@ def test_a_masked_row_stays_finite_below_low_scores(dtype: torch.dtype) -> None:
     torch.testing.assert_close(probabilities, torch.full((1, 1, 2, 4), 0.25))
 
 
-def test_attention_dropout_drops_in_training_only() -> None:
-    module = attention(self_attention=True, dropout=0.5)
+@every_kind
+def test_attention_dropout_drops_in_training_only(kind: str) -> None:
+    module = attention(kind, self_attention=True, dropout=0.5)
     x = torch.randn(5, 2, WIDTH, dtype=torch.float64)
     for need_weights in (False, True):
         first, second = (module(x, x, x, need_weights=need_weights)[0] for _ in range(2))

@@ -63,6 +63,26 @@ def test_a_masked_source_is_a_source_of_zeros(variant: str) -> None:
         assert not torch.allclose(module(query, masked, masked)[0], unmasked)
 
 
+@pytest.mark.parametrize("kind", ["gated", "talking"])
+@every_variant
+def test_the_heads_of_the_attention_call_are_gated_or_talk(variant: str, kind: str) -> None:
+    """H heads (M-00, M-01), or H of each source, of which one can attend for another."""
+    module = attention(variant, 2, kind)
+    query, memory = inputs(2)
+    expected, each = oracle(module, query, memory, PADDINGS["left"])
+    probe = torch.randn_like(expected)
+    learned = [query, memory, *module.parameters()]
+    theirs = torch.autograd.grad((expected * probe).sum(), learned)
+    for need_weights in (False, True):
+        output, _ = module(query, memory, memory, PADDINGS["left"], need_weights=need_weights)
+        torch.testing.assert_close(output, expected)
+        ours = torch.autograd.grad((output * probe).sum(), learned)
+        for one, other in zip(ours, theirs):
+            torch.testing.assert_close(one, other)
+    _, weights = module(query, memory, memory, PADDINGS["left"], need_head_weights=True)
+    torch.testing.assert_close(weights, each[0] if variant in JOINT else each.flatten(0, 1))
+
+
 @every_variant
 def test_weights_are_those_of_each_head_of_the_call_and_their_mean_a_distribution(
     variant: str,

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from tests import support
-from tests.support import PAD, ROUTED_LAYERS, SYSTEMS, TASK, batch
+from tests.support import PAD, ROUTED_HEADS, ROUTED_LAYERS, SYSTEMS, TASK, batch
 
 SMALL = [
     *("--encoder-embed-dim", "16", "--encoder-ffn-embed-dim", "24", "--encoder-layers", "2"),
@@ -55,8 +55,10 @@ def _encoder_only(flags: Sequence[str]) -> Tuple[str, ...]:
         pairs.pop(name, None)
     if pairs.get("--layer-aggregation") == ["transparent"]:
         del pairs["--layer-aggregation"]
-    routed = {"--head-aggregation", "--capsule-routing-encoder"} & pairs.keys()
-    if not routed and pairs.get("--layer-aggregation", [""])[0] not in ROUTED_LAYERS:
+    routed = "--capsule-routing-encoder" in pairs
+    routed |= pairs.get("--head-aggregation", [""])[0] in ROUTED_HEADS
+    routed |= pairs.get("--layer-aggregation", [""])[0] in ROUTED_LAYERS
+    if not routed:
         pairs.pop("--routing-iterations", None)
     return tuple(word for name, values in pairs.items() for word in (name, *values))
 

@@ -1,0 +1,45 @@
+"""Gated heads: each query scales the output of each head."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+import torch.nn as nn
+from fairseq.modules.quant_noise import quant_noise
+from torch import Tensor
+
+
+class HeadGate(nn.Module):
+    r"""A sigmoid gate for each head and position (Gated Attention, arXiv 2505.06708; head-wise).
+
+    .. math:: \mathrm{out} = W^O [\sigma(x W_g)_1 O_1, \dots, \sigma(x W_g)_H O_H]
+
+    x is the input of the query projection. d H parameters.
+
+    **D**: :math:`W_g` has no bias: the paper's equation has none.
+
+    **D**: :math:`W_g` starts as further columns of W^Q, of which it is a part in the authors' code:
+    uniform with the bound of fairseq's initialisation of W^Q. The gates start around 1/2, at which
+    the heads are half as large as the Transformer's.
+
+    Args:
+        embed_dim: d, the width of the queries.
+        num_heads: the heads of the attention call.
+        q_noise: quantisation noise, as in fairseq's attention.
+        qn_block_size: block size of the quantisation noise.
+    """
+
+    def __init__(
+        self, embed_dim: int, num_heads: int, q_noise: float = 0.0, qn_block_size: int = 8
+    ) -> None:
+        super().__init__()
+        projection = nn.Linear(embed_dim, num_heads, bias=False)
+        bound = math.sqrt(3 / (2 * embed_dim + num_heads))
+        nn.init.uniform_(projection.weight, -bound, bound)
+        self.projection = quant_noise(projection, q_noise, qn_block_size)
+
+    def forward(self, query: Tensor, heads: Tensor) -> Tensor:
+        """Scale heads ``[B, H, L, d_h]`` by the gates of the queries ``[L, B, d]``."""
+        gates = torch.sigmoid(self.projection(query))
+        return heads * gates.permute(1, 2, 0).unsqueeze(-1).type_as(heads)
