@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, FrozenSet, Set, Tuple
+from typing import Any, Collection, FrozenSet, Set, Tuple
 
 from capsnmt.errors import ConfigurationError
 from capsnmt.models.config import ATTENTIONS, flag
@@ -84,3 +84,8 @@ def routes_scores(cfg: Any, side: str, layer: int) -> bool:
         return False
     name = f"capsule_routing_{side}_layers"
     return layer in parse_layers(getattr(cfg, name), getattr(cfg, side).layers, name)
+
+
+def aggregates_layers(cfg: Any, side: str, modes: Collection[str]) -> bool:
+    """Return whether the layers of a side are aggregated by one of the ``modes``."""
+    return cfg.layer_aggregation in modes and cfg.layer_aggregation_side in (side, "both")

@@ -23,32 +23,14 @@ from capsnmt.errors import ConfigurationError
 from capsnmt.models.config import MECHANISMS
 from capsnmt.models.inference import convert_linear_maps
 from capsnmt.models.layers import TransformerDecoderLayer, TransformerEncoderLayer, wrap_layer
+from capsnmt.models.stacks import stack_aggregation, stack_connection
 from capsnmt.modules.autocast import autocast_of, require_bf16
-from capsnmt.modules.layer_aggregation import TransparentMixture, layer_aggregation
-from capsnmt.modules.layer_drop import DecoderLayerDrop, EncoderLayerDrop
-
-
-def stack_aggregation(cfg: Any, side: str) -> Optional[nn.Module]:
-    """Build the position-wise aggregation of the encoder's or decoder's layers, if any."""
-    if cfg.layer_aggregation in ("none", "transparent"):
-        return None
-    if cfg.layer_aggregation_side not in (side, "both"):
-        return None
-    stack = getattr(cfg, side)
-    return layer_aggregation(
-        cfg.layer_aggregation,
-        stack.embed_dim,
-        stack.layers,
-        stack.ffn_embed_dim,
-        num_capsules=cfg.layer_capsules,
-        own=cfg.layer_capsule_input == "own",
-        iterations=cfg.routing_iterations,
-        backend=cfg.routing_backend,
-    )
+from capsnmt.modules.layer_aggregation import TransparentMixture
+from capsnmt.modules.stack_layers import DecoderLayers, EncoderLayers
 
 
 class TransformerEncoder(TransformerEncoderBase):
-    """fairseq's encoder with our layers and their aggregation.
+    """fairseq's encoder with our layers, their connections and their aggregation.
 
     The output is ``[T, B, n d]`` instead of the top layer's ``[T, B, d]``: the concatenated
     features of all sources of multi-layer attention, or of all mixtures of transparent attention.
@@ -72,8 +54,11 @@ class TransformerEncoder(TransformerEncoderBase):
         if cfg.mlmha != "none":
             self.num_sources = cfg.mlmha_sources or cfg.encoder.layers
         self.masked_source: int = cfg.mlmha_mask_source
-        if self.reads_all_layers and self.encoder_layerdrop > 0:
-            self.layers = EncoderLayerDrop(self.encoder_layerdrop, self.layers.children())
+        self.connection = stack_connection(cfg, "encoder")
+        if self.connection is not None or (self.reads_all_layers and self.encoder_layerdrop > 0):
+            self.layers = EncoderLayers(
+                self.encoder_layerdrop, self.layers.children(), self.connection
+            )
 
     @property
     def reads_all_layers(self) -> bool:
@@ -141,7 +126,7 @@ class TransformerEncoder(TransformerEncoderBase):
 
 
 class TransformerDecoder(TransformerDecoderBase):
-    """fairseq's decoder with our layers and their aggregation.
+    """fairseq's decoder with our layers, their connections and their aggregation.
 
     **D**: where the stack ends with a LayerNorm (pre-norm), it is applied to each layer's output.
     """
@@ -154,8 +139,12 @@ class TransformerDecoder(TransformerDecoderBase):
         del self.numbers
         self.autocast: str = cfg.autocast
         self.layer_aggregation = stack_aggregation(cfg, "decoder")
-        if self.layer_aggregation is not None and self.decoder_layerdrop > 0:
-            self.layers = DecoderLayerDrop(self.decoder_layerdrop, self.layers.children())
+        self.connection = stack_connection(cfg, "decoder")
+        reads_all_layers = self.layer_aggregation is not None
+        if self.connection is not None or (reads_all_layers and self.decoder_layerdrop > 0):
+            self.layers = DecoderLayers(
+                self.decoder_layerdrop, self.layers.children(), self.connection
+            )
 
     def forward(self, *args: Any, **kwargs: Any) -> Tuple[Tensor, Dict]:
         """Decode under ``--autocast``; it includes the output projection."""

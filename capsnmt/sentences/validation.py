@@ -14,6 +14,7 @@ from fairseq.utils import safe_hasattr
 from capsnmt.errors import ConfigurationError
 from capsnmt.models.config import MultiLayerAttentionConfig, defaults, flag, switches
 from capsnmt.models.validation import require
+from capsnmt.modules.layer_aggregation import LAYER_AGGREGATIONS
 from capsnmt.sentences.config import SentenceClassifierConfig
 from capsnmt.sentences.pooling import POOLINGS
 
@@ -69,7 +70,8 @@ def _decoder_choices(args: Namespace) -> Iterator[Any]:
     if getattr(args, "head_aggregation_attention", "enc-self") != "enc-self":
         yield "head_aggregation_attention", "enc-self"
     if aggregation == "transparent":
-        yield "layer_aggregation", "linear, iterative, dynamic, dynamic-routing, em-routing"
+        others = (mode for mode in LAYER_AGGREGATIONS if mode not in ("none", "transparent"))
+        yield "layer_aggregation", ", ".join(others)
     if aggregation != "none" and getattr(args, "layer_aggregation_side", "encoder") != "encoder":
         yield "layer_aggregation_side", "encoder"
 

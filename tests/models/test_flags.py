@@ -49,6 +49,15 @@ def aggregated(model: torch.nn.Module) -> dict:
     }
 
 
+def connected(model: torch.nn.Module) -> dict:
+    """What connects the layers of each stack."""
+    return {
+        name: type(stack.connection).__name__
+        for name, stack in (("encoder", model.encoder), ("decoder", model.decoder))
+        if stack.connection is not None
+    }
+
+
 # flag -> (the flags around it, a probe of the model, the value it must show)
 REACHES = {
     "--head-aggregation simple": ((), values(HeadRouting, "routing"), {"simple"}),
@@ -103,6 +112,12 @@ REACHES = {
         (),
         aggregated,
         {"encoder": "DepthAttention", "decoder": "DepthAttention"},
+    ),
+    "--layer-aggregation dlcl": ((), connected, {"encoder": "DLCL", "decoder": "DLCL"}),
+    "--layer-aggregation dense": (
+        (),
+        connected,
+        {"encoder": "DepthWeightedAverage", "decoder": "DepthWeightedAverage"},
     ),
     "--layer-aggregation dynamic-routing": (
         (),

@@ -12,6 +12,8 @@ DROP = ("--encoder-layerdrop", "0.5", "--decoder-layerdrop", "0.5")
 READERS = {
     "linear": ("--layer-aggregation", "linear"),
     "em-routing": ("--layer-aggregation", "em-routing"),
+    "dlcl": ("--layer-aggregation", "dlcl"),
+    "dense": ("--layer-aggregation", "dense"),
     "transparent": ("--layer-aggregation", "transparent"),
     "mlmha": ("--mlmha", "M-10"),
 }
@@ -29,10 +31,11 @@ def test_training_with_dropped_layers_reads_as_many_layers(flags: tuple) -> None
     assert len(outputs) > 1
 
 
-def test_a_dropped_layer_is_the_identity_and_fairseqs_draw_decides_which() -> None:
-    """Linear aggregation starts as the top layer alone, so it must equal plain layer dropout."""
+@pytest.mark.parametrize("mode", ["linear", "dense"])
+def test_a_dropped_layer_is_the_identity_and_fairseqs_draw_decides_which(mode: str) -> None:
+    """Both start as the top layer alone, so they must equal plain layer dropout."""
     plain = build("capsnmt_transformer", *DROP).train()
-    model = build("capsnmt_transformer", *DROP, "--layer-aggregation", "linear").train()
+    model = build("capsnmt_transformer", *DROP, "--layer-aggregation", mode).train()
     model.load_state_dict(plain.state_dict(), strict=False)
     for seed in range(6):
         outputs = []

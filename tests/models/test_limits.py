@@ -47,6 +47,13 @@ def test_linear_aggregation_with_the_identity_on_the_top_layer(side: str, around
     assert_is_the_transformer(flags, around, own="layer_aggregation")
 
 
+@pytest.mark.parametrize("around", [(), NORM], ids=["post-norm", "pre-norm"])
+@pytest.mark.parametrize("side", ["encoder", "decoder", "both"])
+def test_dense_connections_start_as_the_transformer(side: str, around: tuple) -> None:
+    flags = ("--layer-aggregation", "dense", "--layer-aggregation-side", side)
+    assert_is_the_transformer(flags, around, own="connection")
+
+
 def test_transparent_attention_with_all_weight_on_the_top_layer() -> None:
     transformer = build("capsnmt_transformer")
     model = build("capsnmt_transformer", "--layer-aggregation", "transparent")

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from typing import List
+from typing import Callable, List, Sequence
 
 import torch
 from torch import Tensor, nn
 
 from tests.routing import oracles
 from tests.routing.oracles import total
+
+Layer = Callable[[Tensor], Tensor]
 
 
 def affine(weight: Tensor, x: list, bias: Tensor | None = None) -> list:
@@ -38,6 +40,28 @@ def block_affine(linear: nn.Module, capsules: List[list]) -> List[list]:
             flat += affine(linear.weight[l], capsule, bias[l])
     size = len(flat) // len(capsules)
     return [flat[l * size : (l + 1) * size] for l in range(len(capsules))]
+
+
+def connected(module: nn.Module, mode: str, y_0: Tensor, layers: Sequence[Layer]) -> List[Tensor]:
+    """The states x_2..x_{L+1} of one position, from the embedding ``[d]`` and L layers."""
+    pre_norm = mode == "dlcl" and len(module.norms) == len(layers) + 1
+    y, x, states = [list(y_0)], list(y_0), []
+
+    def combine(l: int) -> list:
+        w = module.weights[l if mode == "dlcl" else l - 1]
+        terms = [layer_norm(y[k], module.norms[k]) if pre_norm else y[k] for k in range(l + 1)]
+        mixed = [total(w[k] * terms[k][i] for k in range(l + 1)) for i in range(len(y_0))]
+        if mode == "dlcl" and not pre_norm and l > 0:
+            return layer_norm(mixed, module.norms[l - 1])
+        return mixed
+
+    if mode == "dlcl":
+        x = combine(0)
+    for l, layer in enumerate(layers, 1):
+        y.append(list(layer(torch.stack(x))))
+        x = combine(l)
+        states.append(torch.stack(x))
+    return states
 
 
 def oracle(module: nn.Module, mode: str, states: List[Tensor]) -> Tensor:

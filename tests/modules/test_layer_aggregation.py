@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from capsnmt.modules.layer_aggregation import (
+    CONNECTIONS,
     LAYER_AGGREGATIONS,
     POSITION_WISE,
     TransparentMixture,
@@ -264,8 +265,8 @@ def test_the_routing_runs_with_the_given_iterations_and_backend(mode: str) -> No
             module(layers)
 
 
-def test_every_position_wise_mode_is_one_of_the_flags_values() -> None:
-    assert set(LAYER_AGGREGATIONS) == {"none", "transparent", *POSITION_WISE}
+def test_every_mode_is_one_of_the_flags_values() -> None:
+    assert set(LAYER_AGGREGATIONS) == {"none", "transparent", *POSITION_WISE, *CONNECTIONS}
     assert len(LAYER_AGGREGATIONS) == len(set(LAYER_AGGREGATIONS))
 
 

@@ -6,7 +6,11 @@ import pytest
 import torch
 from torch import nn
 
-from capsnmt.modules.layer_aggregation import TransparentMixture, layer_aggregation
+from capsnmt.modules.layer_aggregation import (
+    TransparentMixture,
+    layer_aggregation,
+    layer_connection,
+)
 
 # (mode, own) -> exact counts of base (512, 2,048, 6 layers) and big (1,024, 4,096, 6 layers)
 PARAMETERS = {
@@ -18,6 +22,15 @@ PARAMETERS = {
     ("em-routing", False): (28_321_792, 113_266_688),
     ("dynamic-routing", True): (3_151_872, 12_595_200),
     ("em-routing", True): (4_728_832, 18_894_848),
+}
+
+
+# (mode, pre-norm) -> exact counts of base and big
+CONNECTED = {
+    ("dlcl", True): (28 + 7 * 1_024, 28 + 7 * 2_048),
+    ("dlcl", False): (28 + 6 * 1_024, 28 + 6 * 2_048),
+    ("dense", True): (27, 27),
+    ("dense", False): (27, 27),
 }
 
 
@@ -33,6 +46,14 @@ def test_base_and_big_have_the_exact_number_of_parameters(mode: str, own: bool) 
             for d, ffn in ((512, 2048), (1024, 4096))
         )
     assert counts == PARAMETERS[mode, own]
+
+
+@pytest.mark.parametrize(("mode", "pre_norm"), CONNECTED)
+def test_a_connection_of_base_and_big_has_the_exact_number_of_parameters(
+    mode: str, pre_norm: bool
+) -> None:
+    counts = tuple(count(layer_connection(mode, d, 6, pre_norm)) for d in (512, 1024))
+    assert counts == CONNECTED[mode, pre_norm]
 
 
 @pytest.mark.parametrize(

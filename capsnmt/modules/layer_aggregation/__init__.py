@@ -1,24 +1,29 @@
-"""Aggregation of a stack's layers (Dou et al. 2019; baselines of Ampomah et al. 2020)."""
+"""Aggregation of a stack's layers, after the stack or in the input of every layer."""
 
 from __future__ import annotations
 
 from .attention import DepthAttention
 from .base import LayerAggregation, SumAggregation
 from .combination import DynamicCombination, IterativeCombination, LinearCombination
+from .connection import CONNECTIONS, LayerConnection, layer_connection
 from .routing import ROUTINGS, LayerRouting
 from .transparent import TransparentMixture
 
 __all__ = [
+    "CONNECTIONS",
     "LAYER_AGGREGATIONS",
     "POSITION_WISE",
+    "LayerConnection",
     "SumAggregation",
     "TransparentMixture",
     "layer_aggregation",
+    "layer_connection",
 ]
 
 POSITION_WISE = ("linear", "iterative", "dynamic", "attention", *ROUTINGS)
 LAYER_AGGREGATIONS = (
     *("none", "linear", "iterative", "transparent", "dynamic", "attention"),
+    *CONNECTIONS,
     *ROUTINGS,
 )
 

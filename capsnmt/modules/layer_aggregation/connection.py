@@ -1,0 +1,173 @@
+"""Dense connections of a stack's layers: every layer reads a weighted sum of all states below."""
+
+from __future__ import annotations
+
+from typing import Any, Iterable, Iterator, List, Sequence
+
+import torch
+import torch.nn as nn
+from fairseq.modules import LayerNorm
+from torch import Tensor
+
+from .base import check_positive
+
+CONNECTIONS = ("dlcl", "dense")
+
+
+class LayerConnection(nn.Module):
+    r"""The input of every layer is a weighted sum of the outputs of all layers below it.
+
+    .. math:: x_{l+1} = \sum_{k=0}^{l} w_{l,k} y_k, \quad y_l = \mathrm{layer}_l(x_l)
+
+    y_0 is the embedding, and x_{L+1} the output of the stack. Each position is combined
+    independently, so incremental decoding needs no state.
+
+    **D**: what else reads the stack after layer l (multi-layer attention, an analysis) reads
+    x_{l+1}, as layer l + 1 does.
+
+    **D**: with layer dropout, the output of a dropped layer is its input: y_l = x_l.
+
+    Args:
+        rows: the initial weights w_l of each sum, ordered by length; the longest has L + 1.
+    """
+
+    def __init__(self, rows: Sequence[Tensor]) -> None:
+        super().__init__()
+        self.weights = nn.ParameterList(nn.Parameter(row) for row in rows)
+
+    def row(self, count: int) -> Tensor:
+        """Return the weights of the sum over ``count`` states."""
+        return self.weights[count - len(self.weights[0])]
+
+    def add(self, y: Tensor, states: List[Tensor]) -> None:
+        """Append the output ``[..., d]`` of the next layer (first, the embedding)."""
+        states.append(y)
+
+    def forward(self, states: Sequence[Tensor]) -> Tensor:
+        """Return x_{l+1} ``[..., d]`` of the l + 1 states ``[..., d]`` that were added."""
+        # autocast would round the states to the precision of matrix products
+        with torch.autocast(states[0].device.type, enabled=False):
+            stacked = torch.stack(tuple(states))
+            return torch.tensordot(self.row(len(states)).to(stacked.dtype), stacked, 1)
+
+    def contributions(self, states: Sequence[Tensor]) -> Tensor:
+        """Return w_{l,k} y_k of every state, ``[..., l + 1, d]``."""
+        return self.row(len(states)).unsqueeze(-1) * torch.stack(tuple(states), dim=-2)
+
+    def connect(self, layers: Iterable[Any]) -> Iterator[ConnectedLayer]:
+        """Yield the layers of one forward pass of the stack, to be called in this order."""
+        states: List[Tensor] = []
+        return (ConnectedLayer(layer, self, states) for layer in layers)
+
+
+class DLCL(LayerConnection):
+    r"""Dynamic linear combination of layers (Wang et al. 2019).
+
+    .. math::
+        x_{l+1} = \sum_{k=0}^{l} w_{l,k} \mathrm{LN}_k(y_k)          \quad \text{(pre-norm)}, \quad
+        x_{l+1} = \mathrm{LN}_l(\sum_{k=0}^{l} w_{l,k} y_k)          \quad \text{(post-norm)}
+
+    (L + 1) (L + 2) / 2 weights, and 2 d parameters in each of the L + 1 (pre-norm) or L (post-norm)
+    normalisations. Every row of weights starts as the mean.
+
+    **D**: pre-norm normalises the embedding, too, as the equation prints; the released program does
+    not. Post-norm does not normalise x_1 = w_{0,0} y_0, as in that program: its only weight would
+    have no effect.
+    """
+
+    def __init__(self, embed_dim: int, num_layers: int, normalize_before: bool) -> None:
+        check_positive(embed_dim=embed_dim, num_layers=num_layers)
+        super().__init__([torch.full((n,), 1 / n) for n in range(1, num_layers + 2)])
+        self.normalize_before = normalize_before
+        norms = num_layers + 1 if normalize_before else num_layers
+        self.norms = nn.ModuleList(LayerNorm(embed_dim) for _ in range(norms))
+
+    def add(self, y: Tensor, states: List[Tensor]) -> None:
+        """Append the output of the next layer; in a pre-norm stack, normalised."""
+        states.append(self.norms[len(states)](y) if self.normalize_before else y)
+
+    def forward(self, states: Sequence[Tensor]) -> Tensor:
+        """Return x_{l+1} ``[..., d]``; in a post-norm stack, normalised."""
+        x = super().forward(states)
+        if self.normalize_before or len(states) == 1:
+            return x
+        return self.norms[len(states) - 2](x)
+
+
+class DepthWeightedAverage(LayerConnection):
+    r"""Depth-weighted average of DenseFormer (Pagliardini et al. 2024), without dilation.
+
+    .. math:: x_{l+1} = \sum_{k=0}^{l} w_{l,k} y_k, \quad l \ge 1; \quad x_1 = y_0
+
+    (L + 1) (L + 2) / 2 - 1 weights, which start as the Transformer: w_{l,l} = 1, and 0 elsewhere.
+
+    **D**: the paper's models are pre-norm decoders. In a post-norm stack y_l is the normalised
+    output of layer l, and the average is not normalised again.
+    """
+
+    def __init__(self, num_layers: int) -> None:
+        check_positive(num_layers=num_layers)
+        super().__init__([torch.eye(n)[-1].clone() for n in range(2, num_layers + 2)])
+
+    def forward(self, states: Sequence[Tensor]) -> Tensor:
+        """Return x_{l+1} ``[..., d]``; x_1 is the embedding itself."""
+        return states[0] if len(states) == 1 else super().forward(states)
+
+
+class ConnectedLayer:
+    """A layer in one forward pass of a connected stack.
+
+    It is called as the layer, and its attributes are the layer's. The first call adds the embedding
+    and reads x_1; every call adds the layer's output y_l and returns x_{l+1} in its place.
+
+    Args:
+        layer: a layer that returns its output, or a tuple that starts with it.
+        connection: of the stack.
+        states: the states of this pass; empty before the first layer.
+    """
+
+    def __init__(self, layer: Any, connection: LayerConnection, states: List[Tensor]) -> None:
+        self.layer = layer
+        self.connection = connection
+        self.states = states
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.layer, name)
+
+    def __call__(self, x: Tensor, *args: Any, **kwargs: Any) -> Any:
+        """Run the layer on x_l (first, on y_0); return its outputs with x_{l+1} for y_l."""
+        if not self.states:
+            x = self.follow(x)
+        output = self.layer(x, *args, **kwargs)
+        if isinstance(output, Tensor):
+            return self.follow(output)
+        y, *others = output
+        return (self.follow(y), *others)
+
+    def follow(self, y: Tensor) -> Tensor:
+        """Add y_l and return x_{l+1}."""
+        self.connection.add(y, self.states)
+        return self.connection(self.states)
+
+
+def layer_connection(
+    mode: str, embed_dim: int, num_layers: int, normalize_before: bool
+) -> LayerConnection:
+    """Build the connection of one stack by its name in ``--layer-aggregation``.
+
+    Args:
+        mode: one of ``CONNECTIONS``.
+        embed_dim: d.
+        num_layers: L.
+        normalize_before: whether the stack is pre-norm.
+
+    Raises:
+        ValueError: ``mode`` is not a connection, or its class refuses a setting.
+    """
+    if mode == "dlcl":
+        return DLCL(embed_dim, num_layers, normalize_before)
+    if mode == "dense":
+        return DepthWeightedAverage(num_layers)
+    raise ValueError(
+        f"layer aggregation {mode!r} is not a connection: choose from {', '.join(CONNECTIONS)}"
+    )
