@@ -28,6 +28,8 @@ def extra_parameters(row: Row) -> int:
     mechanisms = (
         head_aggregation,
         layer_aggregation,
+        layer_connection,
+        final_norms,
         multi_layer_attention,
         capsule_attention,
         wider_feed_forward,
@@ -56,7 +58,7 @@ def head_aggregation(flags: Mapping[str, Any], size: str) -> int:
 def layer_aggregation(flags: Mapping[str, Any], size: str) -> int:
     """The aggregation of a stack's L layers (dou2019 eq. 3 to 16; ampomah2020 section 5.3)."""
     mode = flags.get("layer-aggregation", "none")
-    if mode == "none":
+    if mode in ("none", "dlcl", "dense"):
         return 0
     d, ffn, _, L = dimensions(size)
     votes = 2 * ((L * d) ** 2 + L * d)
@@ -73,6 +75,27 @@ def layer_aggregation(flags: Mapping[str, Any], size: str) -> int:
         "em-routing": votes + activation + 2 * d,
     }
     return SIDES[flags["layer-aggregation-side"]] * counts[mode]
+
+
+def layer_connection(flags: Mapping[str, Any], size: str) -> int:
+    """A weight for each state below each layer and the output (arXiv 1906.01787, 2402.02622).
+
+    DenseFormer has none for x_1. DLCL normalises each state (pre-norm) or each sum but x_1.
+    """
+    mode = flags.get("layer-aggregation", "none")
+    if mode not in ("dlcl", "dense"):
+        return 0
+    d, _, _, L = dimensions(size)
+    chosen = flags["layer-aggregation-side"]
+    added = 0
+    for side in ("encoder", "decoder") if chosen == "both" else (chosen,):
+        layers = flags.get(f"{side}-layers", L)
+        added += (layers + 1) * (layers + 2) // 2
+        if mode == "dense":
+            added -= 1
+        else:
+            added += 2 * d * (layers + flags.get(f"{side}-normalize-before", False))
+    return added
 
 
 def multi_layer_attention(flags: Mapping[str, Any], size: str) -> int:
@@ -114,6 +137,12 @@ def more_layers(flags: Mapping[str, Any], size: str) -> int:
     return encoder * (attention + feed_forward + 2 * norm) + decoder * (
         2 * attention + feed_forward + 3 * norm
     )
+
+
+def final_norms(flags: Mapping[str, Any], size: str) -> int:
+    """The LayerNorm at the end of a pre-norm stack."""
+    d, _, _, _ = dimensions(size)
+    return sum(2 * d for side in ("encoder", "decoder") if flags.get(f"{side}-normalize-before"))
 
 
 def chosen_layers(text: Any, layers: int) -> int:

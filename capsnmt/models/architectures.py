@@ -24,6 +24,7 @@ PRESETS: Dict[str, Dict[str, Any]] = {
         "head_aggregation_encoder_layers": "1,2",
     },
     "transformer_dlcl_routing": {"layer_aggregation": "em-routing"},
+    "transformer_dlcl": {"layer_aggregation": "dlcl"},
     "transformer_mlmha": {"mlmha": "M-10"},
     "capsule_transformer": {
         "capsule_routing_encoder": "both",

@@ -224,6 +224,7 @@ def test_each_preset_is_what_its_paper_recommends() -> None:
     dlcl = build("transformer_dlcl_routing")
     assert aggregated(dlcl) == {"encoder": "LayerRouting", "decoder": "LayerRouting"}
     assert values(LayerRouting, "routing")(dlcl) == {"em-routing"}
+    assert connected(build("transformer_dlcl")) == {"encoder": "DLCL", "decoder": "DLCL"}
     for arch, variant, sources in (
         ("transformer_mlmha", "M-10", 2),
         ("transformer_mlmha_big", "M-10", 2),

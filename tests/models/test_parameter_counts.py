@@ -29,6 +29,7 @@ NAMED = {
     ("transformer_em_routing", "big"): "wmt14_en_de/li2019_effective_big",
     ("transformer_dlcl_routing", "base"): "wmt14_en_de/dou2019_em_routing",
     ("transformer_dlcl_routing", "big"): "wmt14_en_de/dou2019_em_routing_big",
+    ("transformer_dlcl", "base"): "wmt14_en_de/wang2019_dlcl",
     ("transformer_mlmha", "base"): "wmt14_en_de/ampomah2020_m10_n6",
     ("transformer_mlmha", "iwslt"): "iwslt14_es_en/ampomah2020_m00",
     ("capsule_transformer", "base"): "wmt14_en_de/duan2020_capsule",

@@ -139,6 +139,7 @@ def test_the_registry_gives_every_preset_in_four_sizes() -> None:
         "capsnmt_transformer",
         "transformer_em_routing",
         "transformer_dlcl_routing",
+        "transformer_dlcl",
         "transformer_mlmha",
         "capsule_transformer",
     )
