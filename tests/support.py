@@ -76,7 +76,7 @@ def build(arch: str, *flags: str, small: bool = True, seed: int = 1) -> torch.nn
     return fairseq.models.build_model(args, TASK).eval()
 
 
-EVERYWHERE = "enc-self,enc-dec,dec-self"
+EVERYWHERE = ("--head-aggregation-attention", "enc-self,enc-dec,dec-self")
 # switch -> its values; the first one switches it off
 VALUES: Dict[str, Tuple[str, ...]] = {
     "--head-aggregation": HEAD_AGGREGATIONS,
@@ -186,18 +186,23 @@ SYSTEMS: Dict[str, Tuple[str, Tuple[str, ...]]] = {
 }
 
 
-def build_system(name: str, *flags: str) -> torch.nn.Module:
-    """Build one of ``SYSTEMS``, with random numbers in the parameters that start at zero.
+@torch.no_grad()
+def randomise_special_starts(model: torch.nn.Module) -> torch.nn.Module:
+    """Add random numbers to the parameters that start as zeros, as ones or as an identity.
 
-    At zero, biases and the betas of EM routing would be tested at one special point only.
+    There, biases, gains, the betas of EM routing and the mixings of talking heads would be tested
+    at one special point only.
     """
-    arch, own = SYSTEMS[name]
-    model = build(arch, *own, *flags)
-    with torch.no_grad():
-        for parameter in model.parameters():
-            if not parameter.any():
-                parameter.normal_(std=0.1)
+    for parameter in model.parameters():
+        if parameter.unique().numel() <= 2:
+            parameter.add_(torch.randn_like(parameter), alpha=0.1)
     return model
+
+
+def build_system(name: str, *flags: str) -> torch.nn.Module:
+    """Build one of ``SYSTEMS``, with random numbers in every parameter."""
+    arch, own = SYSTEMS[name]
+    return randomise_special_starts(build(arch, *own, *flags))
 
 
 def sentences(*lengths: int, seed: int = 0) -> List[Tensor]:

@@ -14,9 +14,8 @@ from capsnmt.analysis.base import NotApplicableError
 from capsnmt.analysis.observation import Batch
 from capsnmt.routing.recording import record_routing
 from tests.analysis.passes import make_batch, pass_through, real_positions, run
-from tests.support import build
+from tests.support import EVERYWHERE, build
 
-EVERYWHERE = ("--head-aggregation-attention", "enc-self,enc-dec,dec-self")
 # model -> place and layer of each call of a routing operator, in the order of the forward pass
 MODELS: Dict[str, Tuple[Tuple[str, ...], List[Tuple[str, int]]]] = {
     "heads": (

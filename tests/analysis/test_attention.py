@@ -25,6 +25,8 @@ MODELS = {
     "M-01": ("transformer_mlmha", ("--mlmha", "M-01")),
     "M-11": ("transformer_mlmha", ("--mlmha", "M-11")),
     "transparent": ("capsnmt_transformer", ("--layer-aggregation", "transparent")),
+    "gated": ("capsnmt_transformer", ("--head-aggregation", "gated")),
+    "talking": ("capsnmt_transformer", ("--head-aggregation", "talking")),
 }
 
 

@@ -11,15 +11,22 @@ from capsnmt.analysis.disagreement import Disagreement
 from capsnmt.models import PRESETS
 from capsnmt.modules.disagreement import TERMS, record_disagreement
 from tests.analysis.passes import make_batch, pass_through, run
-from tests.support import build
+from tests.support import EVERYWHERE, build
 
 ROLES = ("enc-self", "enc-dec", "dec-self")
+MODELS = {
+    **{arch: (arch,) for arch in PRESETS},
+    **{
+        kind: ("capsnmt_transformer", "--head-aggregation", kind, *EVERYWHERE)
+        for kind in ("gated", "talking")
+    },
+}
 
 
 @pytest.mark.parametrize("left_pad", [True, False], ids=["left", "right"])
-@pytest.mark.parametrize("arch", PRESETS)
-def test_the_mean_over_layers_is_the_criterions_term(arch: str, left_pad: bool) -> None:
-    model, batch = build(arch, "--dropout", "0.5"), make_batch(left_pad)
+@pytest.mark.parametrize("flags", MODELS.values(), ids=MODELS)
+def test_the_mean_over_layers_is_the_criterions_term(flags: tuple, left_pad: bool) -> None:
+    model, batch = build(*flags, "--dropout", "0.5"), make_batch(left_pad)
     with record_disagreement(TERMS, ROLES) as record:
         pass_through(model, batch)
     rows: List = run(Disagreement, model, batch).rows()

@@ -24,15 +24,18 @@ from tests.analysis.systems import (
     precise,
     system_of,
 )
-from tests.support import forward
+from tests.support import EVERYWHERE, forward
 
-EVERYWHERE = ("--head-aggregation-attention", "enc-self,enc-dec,dec-self")
 MODELS = {
     "transformer": ("capsnmt_transformer",),
     "em routing": ("transformer_em_routing", *EVERYWHERE, "--head-capsules", "4"),
     "layer aggregation": ("transformer_dlcl_routing", "--layer-capsules", "4"),
     "transparent": ("capsnmt_transformer", "--layer-aggregation", "transparent"),
     "capsule attention": ("capsule_transformer",),
+    **{
+        kind: ("capsnmt_transformer", "--head-aggregation", kind, *EVERYWHERE)
+        for kind in ("gated", "talking")
+    },
     **{variant: ("transformer_mlmha", "--mlmha", variant) for variant in ("M-00", "M-10", "M-11")},
 }
 

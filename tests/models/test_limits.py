@@ -7,7 +7,7 @@ import torch
 
 from capsnmt.models import PRESETS
 from capsnmt.modules.multi_layer_attention import VARIANTS
-from tests.support import build, forward, sentences
+from tests.support import EVERYWHERE, build, forward, sentences
 
 INPUTS = sentences(5, 3), sentences(4, 2, seed=1)
 NORM = ("--encoder-normalize-before", "--decoder-normalize-before")
@@ -71,9 +71,6 @@ def test_attention_over_depth_to_one_layer(around: tuple) -> None:
     missing, _ = model.load_state_dict(transformer.state_dict(), strict=False)
     assert all("layer_aggregation" in name for name in missing)
     torch.testing.assert_close(forward(model, *INPUTS), forward(transformer, *INPUTS))
-
-
-EVERYWHERE = ("--head-aggregation-attention", "enc-self,enc-dec,dec-self")
 
 
 @pytest.mark.parametrize(

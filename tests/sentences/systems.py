@@ -11,7 +11,15 @@ import torch
 from torch import Tensor, nn
 
 from tests import support
-from tests.support import PAD, ROUTED_HEADS, ROUTED_LAYERS, SYSTEMS, TASK, batch
+from tests.support import (
+    PAD,
+    ROUTED_HEADS,
+    ROUTED_LAYERS,
+    SYSTEMS,
+    TASK,
+    batch,
+    randomise_special_starts,
+)
 
 SMALL = [
     *("--encoder-embed-dim", "16", "--encoder-ffn-embed-dim", "24", "--encoder-layers", "2"),
@@ -77,13 +85,8 @@ SENTENCE_SYSTEMS = _systems()
 
 
 def build_system(name: str, *flags: str) -> nn.Module:
-    """Build one of ``SENTENCE_SYSTEMS``, with random numbers in parameters that start at zero."""
-    model = build(*SENTENCE_SYSTEMS[name], *flags)
-    with torch.no_grad():
-        for parameter in model.parameters():
-            if not parameter.any():
-                parameter.normal_(std=0.1)
-    return model
+    """Build one of ``SENTENCE_SYSTEMS``, with random numbers in every parameter."""
+    return randomise_special_starts(build(*SENTENCE_SYSTEMS[name], *flags))
 
 
 def classify(
