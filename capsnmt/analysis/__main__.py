@@ -72,6 +72,14 @@ def build_parser() -> argparse.ArgumentParser:
         "the time; 0 leaves it out (default 200)",
     )
     parser.add_argument(
+        "--ablation-translations",
+        type=at_least(0),
+        default=0,
+        metavar="N",
+        help="sentences translated without each encoder layer in turn, for BLEU and its "
+        "significance; slow on a CPU (default 0)",
+    )
+    parser.add_argument(
         "--device", choices=("auto", "cpu", "cuda"), default="auto", help="default auto"
     )
     return parser
@@ -105,7 +113,9 @@ def _run(argv: Optional[Sequence[str]]) -> None:
         max_tokens=args.max_tokens,
         device=args.device,
         only=chosen_analyses(args.only),
-        options=Options(args.browser_sentences, args.ablation_sentences),
+        options=Options(
+            args.browser_sentences, args.ablation_sentences, args.ablation_translations
+        ),
     )
     *others, page = write(findings, args.output, command)
     tables = sum(path.suffix == ".csv" for path in others)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict, Iterator, List, Sequence, Tuple
+from contextlib import contextmanager
+from typing import Any, Callable, Dict, Iterator, List, Sequence, Tuple
 
 import torch
 from torch import Tensor
@@ -96,6 +97,18 @@ class Ablation(Analysis):
             (squares * count / (count - 1)).sqrt() / tokens if count > 1 else squares * torch.nan
         )
         return ratio.item(), error.item()
+
+
+@contextmanager
+def method_replaced(
+    module: torch.nn.Module, name: str, method: Callable[..., Any]
+) -> Iterator[None]:
+    """Replace a method of one module inside the ``with`` block."""
+    module.__dict__[name] = method  # hides the method of the class
+    try:
+        yield
+    finally:
+        del module.__dict__[name]
 
 
 def real_targets(batch: Batch, task: Any) -> Tensor:

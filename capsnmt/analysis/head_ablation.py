@@ -7,7 +7,7 @@ from typing import Any, Dict, Iterator, List, Mapping, Tuple
 
 from torch import Tensor
 
-from capsnmt.analysis.ablation import INTACT, MEASURES, Ablation, Key
+from capsnmt.analysis.ablation import INTACT, MEASURES, Ablation, Key, method_replaced
 from capsnmt.analysis.base import Picture
 from capsnmt.analysis.drawing import NAMES, Points, points_by_layer
 from capsnmt.analysis.observation import Attended, Batch, attentions
@@ -29,11 +29,8 @@ def zeroed_head(attention: Attention, head: int) -> Iterator[None]:
         heads[:, head] = 0
         return heads, weights
 
-    attention.__dict__["attend"] = without_head  # hides the method of the class
-    try:
+    with method_replaced(attention, "attend", without_head):
         yield
-    finally:
-        del attention.__dict__["attend"]
 
 
 class HeadAblation(Ablation):

@@ -24,10 +24,12 @@ class Options:
     Attributes:
         browser_sentences: how many sentences the browser of the page shows.
         ablation_sentences: on how many sentences heads and layers are ablated.
+        ablation_translations: how many sentences are translated without each encoder layer.
     """
 
     browser_sentences: int = 10
     ablation_sentences: int = 200
+    ablation_translations: int = 0
 
 
 @dataclass(frozen=True)

@@ -61,13 +61,15 @@ def replaced(model: Any, layer: int, value: Tensor) -> Any:
         module.register_forward_pre_hook(change)
         return model
     block = layer - 1 - (len(encoder.layers) - encoder.num_sources)
+    encode = encoder.forward
 
-    def overwrite(_: Any, inputs: Any, encoded: Any) -> Any:
+    def overwritten(*args: Any, **kwargs: Any) -> Any:
+        encoded = encode(*args, **kwargs)
         output = encoded["encoder_out"][0].clone()
         output[..., block * 16 : (block + 1) * 16] = value
         return {**encoded, "encoder_out": [output]}
 
-    encoder.register_forward_hook(overwrite)
+    encoder.forward = overwritten  # beam search does not call the encoder's hooks
     return model
 
 
