@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import functools
 import random
 from dataclasses import dataclass
 from typing import Iterable, List, Optional, Sequence
+
+import numpy as np
 
 from capsnmt.corpora.prepared import PreparedData
 from capsnmt.errors import ConfigurationError
 from capsnmt.evaluation.bleu_statistics import bleu_statistics
 from capsnmt.evaluation.lengths import BUCKETS, bleu_by_length, bucket_of, counts
 from capsnmt.evaluation.outputs import Output, read_output
+from capsnmt.evaluation.power import SmallestDifference, smallest_difference
 from capsnmt.evaluation.references import check_count, common_sources
 from capsnmt.evaluation.salience import SalientNgrams, salient_ngrams, salient_sentences
 from capsnmt.evaluation.scores import SourceLengths
@@ -88,6 +92,22 @@ class TranslatedSet:
             for number in numbers
         ]
 
+    @functools.cached_property
+    def statistics(self) -> List[List[np.ndarray]]:
+        """BLEU's statistics ``[segments, 10]`` of each output of each system."""
+        return [
+            [
+                bleu_statistics(self.languages[1], output.hypotheses, self.reference)
+                for output in seeds
+            ]
+            for seeds in self.outputs
+        ]
+
+    def smallest_differences(self) -> List[SmallestDifference]:
+        """Estimate the smallest difference of each other system to the first."""
+        baseline, *others = self.statistics
+        return [smallest_difference(baseline, system) for system in others]
+
     def by_length(self) -> LengthScores:
         """Compute BLEU by source length.
 
@@ -96,15 +116,13 @@ class TranslatedSet:
         """
         source = common_sources([output for seeds in self.outputs for output in seeds])
         buckets = bucket_of(self.source if source is None else source)
-
-        def bleu(output: Output) -> List[Optional[float]]:
-            statistics = bleu_statistics(self.languages[1], output.hypotheses, self.reference)
-            return bleu_by_length(statistics, buckets)
-
         unit = "words of the raw text" if source is None else "subwords"
         return LengthScores(
             SourceLengths(unit, BUCKETS, counts(buckets)),
-            [mean_by_length([bleu(output) for output in seeds]) for seeds in self.outputs],
+            [
+                mean_by_length([bleu_by_length(each, buckets) for each in seeds])
+                for seeds in self.statistics
+            ],
         )
 
     def salient(self, left: int, right: int, ngrams: int, sentences: int) -> Optional[Salient]:

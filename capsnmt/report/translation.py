@@ -12,6 +12,7 @@ from capsnmt.report.figures import bleu_by_length, learning_curves
 from capsnmt.report.length_section import figure_name, lengths
 from capsnmt.report.machine import describe_machine
 from capsnmt.report.page import Part
+from capsnmt.report.power_section import power
 from capsnmt.report.record_sections import commands, data, versions
 from capsnmt.report.result_section import caveats, comparisons, results
 from capsnmt.report.sample_section import samples
@@ -41,7 +42,11 @@ def translation(runs: Sequence[FinishedTranslation], sample_count: int = 20) -> 
     by_length = {test_set.name: test_set.by_length() for test_set in test_sets}
     names, run_names = [system.name for system in systems], distinct_names(runs)
     sections: Dict[str, List[Element]] = {
-        "Results": [*results(systems), *comparisons(runs, run_names)],
+        "Results": [
+            *results(systems),
+            *comparisons(runs, run_names),
+            *power(names, {each.name: each.smallest_differences() for each in test_sets}),
+        ],
         "Sweeps": [element for each in sweeps for element in sweep_elements(each, scored)],
         "Scores": [element for name in scored for element in scores(runs, run_names, name)],
         "Checklist": list(checklist(runs, run_names)),
