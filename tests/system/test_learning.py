@@ -1,4 +1,4 @@
-"""Every preset learns to reverse sentences, which a wrongly wired mechanism does not.
+"""Every preset and kind of heads learns to reverse sentences; a wrongly wired mechanism does not.
 
 With one decoder layer, the encoder's self-attention must encode the distance of each position from
 the end of its sentence. Each sentence repeats two words, so that finding words by exclusion helps
@@ -23,7 +23,7 @@ from tests.commands import (
     made_once,
     succeed,
 )  # fmt: skip
-from tests.support import PLUGIN
+from tests.support import EVERYWHERE, PLUGIN
 
 # the oracles of values and gradients run on both hosts
 pytestmark = [pytest.mark.system, pytest.mark.one_host]
@@ -63,13 +63,24 @@ def decoder_layers(preset: str) -> int:
     return 2 if "layer_aggregation" in PRESETS[preset] else 1
 
 
-@pytest.mark.parametrize("preset", PRESETS)
-def test_every_preset_learns_to_reverse_sentences(
-    preset: str, reversals: Path, tmp_path: Path
+SYSTEMS = {
+    **{preset: (preset,) for preset in PRESETS},
+    **{
+        kind: ("capsnmt_transformer", "--head-aggregation", kind, *EVERYWHERE)
+        for kind in ("gated", "talking")
+    },
+}
+
+
+@pytest.mark.parametrize("system", SYSTEMS)
+def test_every_system_learns_to_reverse_sentences(
+    system: str, reversals: Path, tmp_path: Path
 ) -> None:
+    preset, *flags = SYSTEMS[system]
     done = command(
         "fairseq_cli.train",
         *(reversals / "bin", "--user-dir", PLUGIN, "--arch", f"{preset}_tiny", *SMALL, *ON_CPU),
+        *flags,
         *("--decoder-layers", decoder_layers(preset), *SCHEDULE, "--save-dir", tmp_path),
         *("--disable-validation", "--no-epoch-checkpoints", "--save-interval", UPDATES),
     )
