@@ -1,4 +1,4 @@
-"""Every preset and kind of heads learns to reverse sentences; a wrongly wired mechanism does not.
+"""Every preset and comparison system learns to reverse sentences; a wrongly wired one does not.
 
 With one decoder layer, the encoder's self-attention must encode the distance of each position from
 the end of its sentence. Each sentence repeats two words, so that finding words by exclusion helps
@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import random
 from pathlib import Path
+from typing import Sequence
 
 import pytest
 
@@ -58,9 +59,9 @@ def reversals(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return made_once(tmp_path_factory, "reversals", _reversals)
 
 
-def decoder_layers(preset: str) -> int:
+def decoder_layers(preset: str, flags: Sequence[str]) -> int:
     """Return one, or two where layers are aggregated."""
-    return 2 if "layer_aggregation" in PRESETS[preset] else 1
+    return 2 if "layer_aggregation" in PRESETS[preset] or "--layer-aggregation" in flags else 1
 
 
 SYSTEMS = {
@@ -68,6 +69,10 @@ SYSTEMS = {
     **{
         kind: ("capsnmt_transformer", "--head-aggregation", kind, *EVERYWHERE)
         for kind in ("gated", "talking")
+    },
+    **{
+        mode: ("capsnmt_transformer", "--layer-aggregation", mode)
+        for mode in ("attention", "dense")
     },
 }
 
@@ -81,7 +86,7 @@ def test_every_system_learns_to_reverse_sentences(
         "fairseq_cli.train",
         *(reversals / "bin", "--user-dir", PLUGIN, "--arch", f"{preset}_tiny", *SMALL, *ON_CPU),
         *flags,
-        *("--decoder-layers", decoder_layers(preset), *SCHEDULE, "--save-dir", tmp_path),
+        *("--decoder-layers", decoder_layers(preset, flags), *SCHEDULE, "--save-dir", tmp_path),
         *("--disable-validation", "--no-epoch-checkpoints", "--save-interval", UPDATES),
     )
     assert done.returncode == 0, done.stderr[-3000:]
