@@ -1,0 +1,143 @@
+"""``scripts/run_evidence.sh`` without its trainings: flags, order, how many at a time, a stop."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import signal
+import subprocess
+import time
+from collections import Counter
+from pathlib import Path
+from typing import Any, Dict, List
+
+import pytest
+
+from capsnmt.experiment import launch
+from capsnmt.experiment.arguments import parse
+from tests.support import REPO
+
+# the launcher does the work, and its tests run on both hosts
+pytestmark = [pytest.mark.system, pytest.mark.one_host]
+
+SCRIPT = ["bash", str(REPO / "scripts/run_evidence.sh")]
+# an interpreter that only writes down when it started and ended
+STUB = """#!/usr/bin/env bash
+echo "start $*" >>"$CALLS"
+trap 'echo "saved $*" >>"$CALLS"; exit 143' TERM
+sleep {seconds} &
+wait
+echo "end $*" >>"$CALLS"
+"""
+
+
+def script(*flags: str, **kwargs: Any) -> subprocess.CompletedProcess:
+    """Run the script to its end."""
+    command = [*SCRIPT, *flags]
+    return subprocess.run(command, capture_output=True, text=True, check=False, **kwargs)
+
+
+def commands(*flags: str) -> List[List[str]]:
+    """Return the planned commands, without the interpreter and ``-m``."""
+    done = script("--dry-run", *flags)
+    assert done.returncode == 0, done.stderr
+    return [shlex.split(line)[2:] for line in done.stdout.splitlines()]
+
+
+@pytest.fixture
+def stubbed(tmp_path: Path) -> Dict[str, str]:
+    """An environment in which no command does anything; ``CALLS`` names the file of its calls."""
+    stub = tmp_path / "python"
+    stub.write_text(STUB.format(seconds=0.2), "utf-8")
+    stub.chmod(0o755)
+    return {**os.environ, "PYTHON": str(stub), "CALLS": str(tmp_path / "calls")}
+
+
+@pytest.mark.parametrize("flags", [[], ["--gpu"]])
+def test_it_trains_every_row_and_each_is_accepted(flags: List[str]) -> None:
+    *trainings, analysis, report = commands(*flags, "--max-update", "40")
+    rows = Counter()
+    for module, *arguments in trainings:
+        assert module == "capsnmt.experiment"
+        options = parse(arguments)
+        # CPU: a plan with a GPU needs one
+        (run,) = launch.make_runs(options, launch.choose_device(1, None, None))
+        assert run.evaluation()
+        rows[run.experiment.row] += 1
+        assert ("--baseline" in arguments) == (run.experiment.row != "baseline")
+    assert set(rows) == {path.stem for path in (REPO / "configs/multi30k").glob("*.yaml")} - {
+        "base"
+    }
+    assert set(rows.values()) == ({3} if flags else {1, 3})
+    assert analysis[0] == "capsnmt.analysis"
+    assert report[0] == "capsnmt.report"
+    assert len(report) == len(rows) + 5
+
+
+def test_the_baseline_comes_first_and_no_more_run_than_allowed(
+    tmp_path: Path, stubbed: Dict[str, str]
+) -> None:
+    output = tmp_path / "out put"
+    done = script("--jobs", "3", "--seeds", "4,5", "--output", str(output), env=stubbed)
+    assert done.returncode == 0, done.stderr
+    calls = Path(stubbed["CALLS"]).read_text("utf-8").splitlines()
+    running, most, baselines = 0, 0, 0
+    for call in calls:
+        started = call.startswith("start")
+        running += 1 if started else -1
+        most = max(most, running)
+        if "multi30k/baseline " in call:
+            baselines += not started
+        elif "capsnmt.experiment" in call:
+            assert baselines == 2
+    assert (most, running) == (3, 0)
+    assert "capsnmt.analysis" in calls[-4]
+    assert "capsnmt.report" in calls[-1]
+    assert (output / "em_routing-5.log").exists()
+
+
+@pytest.mark.parametrize("asked", [signal.SIGTERM, signal.SIGINT])
+def test_a_stop_reaches_every_training(
+    tmp_path: Path, stubbed: Dict[str, str], asked: signal.Signals
+) -> None:
+    Path(stubbed["PYTHON"]).write_text(STUB.format(seconds=60), "utf-8")
+    process = subprocess.Popen(
+        [*SCRIPT, "--jobs", "2", "--output", str(tmp_path / "out")],
+        env=stubbed,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    calls = Path(stubbed["CALLS"])
+    deadline = time.monotonic() + 60
+    while not (calls.exists() and calls.read_text("utf-8").count("start") == 2):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    process.send_signal(asked)
+    out, _ = process.communicate(timeout=60)
+    assert process.returncode == 1
+    assert "repeat the same command" in out
+    assert calls.read_text("utf-8").count("saved") == 2
+
+
+def test_a_failed_baseline_ends_it(tmp_path: Path, stubbed: Dict[str, str]) -> None:
+    done = script("--output", str(tmp_path / "out"), env={**stubbed, "PYTHON": "false"})
+    assert done.returncode == 1
+    assert "3 training(s) of the baseline failed: see " in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("flags", "named"),
+    [
+        (["--jobs", "0"], "--jobs 0: give a whole number, 1 or more"),
+        (["--minutes", "x"], "--minutes x: give a whole number"),
+        (["--max-update", "-1"], "--max-update -1: give a whole number"),
+        (["--seeds", "1;2"], "--seeds 1;2: give whole numbers separated by commas"),
+        (["--data", "/nowhere"], "--data /nowhere: is no folder"),
+        (["--rows", "all"], "unknown flag '--rows'"),
+        (["--output"], "--output needs a value"),
+    ],
+)
+def test_a_bad_flag_is_one_line_with_the_fix(flags: List[str], named: str) -> None:
+    done = script("--dry-run", *flags)
+    assert (done.returncode, done.stderr.count("\n")) == (1, 1)
+    assert named in done.stderr
