@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any, List, Mapping, Sequence
+from typing import Any, List, Mapping, Optional, Sequence, Tuple
 
 from capsnmt.analysis.base import Analysis, Cell, NotApplicableError, Picture
 from capsnmt.analysis.drawing import Points, points_by_layer
 from capsnmt.analysis.observation import Aggregated, places
 from capsnmt.analysis.sums import Sums
-from capsnmt.modules.layer_aggregation import SumAggregation, TransparentMixture
+from capsnmt.modules.layer_aggregation import LayerConnection, SumAggregation, TransparentMixture
 
-SUMS = (SumAggregation, TransparentMixture)
+SUMS = (SumAggregation, LayerConnection, TransparentMixture)
 
 
 class LayerWeights(Analysis):
@@ -18,7 +18,12 @@ class LayerWeights(Analysis):
 
     An aggregate that is a sum over layers has the contributions :math:`W_l H^l` (linear),
     :math:`g_l \odot H^l` (dynamic), :math:`\alpha_l H^l` (attention over depth) or
-    :math:`\mathrm{softmax}(W_{:,j})_l H^l` (transparent, for decoder layer j).
+    :math:`\mathrm{softmax}(W_{:,j})_l H^l` (transparent, for decoder layer j). In a connected stack
+    (dlcl and dense) every layer and the output read a sum over all states below, and
+    :math:`w_{l,k} y_k` are the contributions; in a pre-norm DLCL, y_k is normalised.
+
+    ``reader`` is the layer that reads the sum: a decoder layer (transparent) or a layer of the same
+    stack (dlcl, dense). It is empty where the sum is the output of the stack.
 
     ``norm`` is the mean over all real tokens; ``share`` is its part of the sum over the layers.
     """
@@ -28,36 +33,40 @@ class LayerWeights(Analysis):
     explanation = (
         "How much each layer contributes to an aggregation of layers: the mean norm of its "
         "contribution, and its share of the norms of all layers. Transparent attention mixes the "
-        "layers once for each decoder layer, and its layer 0 is the embeddings. Contributions may "
-        "cancel each other: a large one is not always an important one."
+        "layers once for each decoder layer, and DLCL and dense connections once for each layer of "
+        "the same stack, their reader, and for its output. Layer 0 is the embeddings. "
+        "Contributions may cancel each other: a large one is not always an important one."
     )
-    columns = ("stack", "decoder_layer", "layer", "norm", "share")
+    columns = ("stack", "reader", "layer", "norm", "share")
 
     def __init__(self, system: Any) -> None:
         super().__init__(system)
         if not any(isinstance(module, SUMS) for _, _, module in places(system.model)):
             raise NotApplicableError(
-                "it does not add up layers (--layer-aggregation linear, dynamic, attention or "
-                "transparent would)"
+                "it does not add up layers (--layer-aggregation linear, dynamic, attention, dlcl, "
+                "dense or transparent would)"
             )
-        self.norms: Sums[str] = Sums()
+        self.norms: Sums[Tuple[str, Optional[int], int]] = Sums()
 
     def aggregated(self, call: Aggregated) -> None:
         if isinstance(call.module, SUMS):
             parts = call.module.contributions([layer[call.real] for layer in call.layers])
             norms = parts.double().norm(dim=-1)
-            self.norms.add(call.side, norms.sum(0), call.real.sum())
+            lowest = 1 if isinstance(call.module, SumAggregation) else 0
+            key = (call.side, reader_of(call), lowest)
+            self.norms.add(key, norms.sum(0), call.real.sum())
 
     def rows(self) -> List[Sequence[Cell]]:
         rows: List[Sequence[Cell]] = []
-        for stack in self.norms:
-            norms = self.norms.ratio(stack)
-            mixtures = enumerate(norms, 1) if norms.dim() == 2 else [(None, norms)]
-            for decoder_layer, of_layers in mixtures:
+        for key in self.norms:
+            stack, reader, lowest = key
+            norms = self.norms.ratio(key)
+            mixtures = enumerate(norms, 1) if norms.dim() == 2 else [(reader, norms)]
+            for read_by, of_layers in mixtures:
                 total = of_layers.sum()
                 rows += [
-                    (stack, decoder_layer, layer, norm.item(), (norm / total).item())
-                    for layer, norm in enumerate(of_layers, 1 if decoder_layer is None else 0)
+                    (stack, read_by, layer, norm.item(), (norm / total).item())
+                    for layer, norm in enumerate(of_layers, lowest)
                 ]
         return rows
 
@@ -72,7 +81,14 @@ class LayerWeights(Analysis):
                 "layer-weights",
                 "Share of each layer in the aggregate of a stack's layers.",
                 "Share of each layer in the sum of the contributions' norms. Of transparent "
-                "attention: one point per decoder layer; a line joins the means.",
+                "attention and connected layers: one point per reader; a line joins the means.",
                 points_by_layer(panels, "share of the norms"),
             )
         ]
+
+
+def reader_of(call: Aggregated) -> Optional[int]:
+    """Return the layer of a connected stack that reads the sum; None of a stack's output."""
+    states = len(call.layers)
+    connected = isinstance(call.module, LayerConnection) and states <= call.module.num_layers
+    return states if connected else None

@@ -15,6 +15,7 @@ from capsnmt.modules.attention import Attention
 from capsnmt.modules.capsule_attention import CapsuleAttention
 from capsnmt.modules.head_aggregation import HeadRouting
 from capsnmt.modules.layer_aggregation.base import LayerAggregation
+from capsnmt.modules.layer_aggregation.connection import LayerConnection
 from capsnmt.modules.layer_aggregation.routing import LayerRouting
 from capsnmt.modules.layer_aggregation.transparent import TransparentMixture
 from capsnmt.modules.observation import AttentionObserver, observe_attentions
@@ -99,7 +100,8 @@ class Aggregated:
     Attributes:
         side: ``encoder`` or ``decoder``.
         module: the aggregation.
-        layers: its inputs, ``[B, L, d]`` each; of transparent attention, H^0..H^L.
+        layers: its inputs, ``[B, L, d]`` each; of transparent attention, H^0..H^L; of a connection,
+            y_0..y_l as they are summed.
         output: its output, ``[B, L, d]``; of transparent attention, ``[B, L, M d]``.
         real: ``[B, L]``, true at real tokens.
     """
@@ -174,8 +176,9 @@ def places(model: Any) -> Iterator[Tuple[str, int, nn.Module]]:
                 yield role, number, attention
             if isinstance(attention.out_proj, HeadRouting):
                 yield role, number, attention.out_proj
-        if stack.layer_aggregation is not None:
-            yield side, len(stack.layers), stack.layer_aggregation
+        for module in (stack.connection, stack.layer_aggregation):
+            if module is not None:
+                yield side, len(stack.layers), module
     if model.encoder.transparent is not None:
         yield "encoder", len(model.encoder.layers), model.encoder.transparent
 
@@ -228,7 +231,7 @@ def _observed(model: Any, batch: Batch, analyses: Sequence[Analysis]) -> Iterato
                 for analysis in analyses:
                     analysis.routed(_routed(place, layer, record, batch))
             records.clear()  # so that at most one call's coefficients are kept
-            if isinstance(module, (LayerAggregation, TransparentMixture)):
+            if isinstance(module, (LayerAggregation, LayerConnection, TransparentMixture)):
                 call = Aggregated(
                     place,
                     module,

@@ -6,7 +6,7 @@ from typing import Any, List
 
 import pytest
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from capsnmt.analysis.base import NotApplicableError
 from capsnmt.analysis.layer_weights import LayerWeights
@@ -71,6 +71,52 @@ def test_transparent_attention_has_shares_for_each_decoder_layer(left_pad: bool)
             ("encoder", j + 1, layer, value, value / sum(norms))
             for layer, value in enumerate(norms)
         ]
+    rows = analysed(LayerWeights, system_of(model, left_pad)).rows()
+    assert [row[:3] for row in rows] == [row[:3] for row in expected]
+    values = [number for row in expected for number in row[3:]]
+    assert [number for row in rows for number in row[3:]] == pytest.approx(values)
+
+
+@torch.no_grad()
+def outputs_of_each_sentence(model: Any, side: str) -> List[List[Tensor]]:
+    """Return y_0..y_L ``[tokens, d]`` of each sentence, the embedding and the layers' outputs."""
+    layers = list(getattr(model, side).layers.children())
+    found: List[Tensor] = []
+
+    def keep(module: nn.Module, inputs: Any, output: Any) -> None:
+        found.append((output if isinstance(output, Tensor) else output[0])[:, 0])
+
+    hooks = [layer.register_forward_hook(keep) for layer in layers]
+    embeddings = [states[0] for states in states_of_each_sentence(model, side)]
+    for hook in hooks:
+        hook.remove()
+    return [[y_0, *found[len(layers) * n :][: len(layers)]] for n, y_0 in enumerate(embeddings)]
+
+
+NORM = ("--encoder-normalize-before", "--decoder-normalize-before")
+
+
+@pytest.mark.parametrize("left_pad", [True, False])
+@pytest.mark.parametrize(("mode", "norm"), [("dlcl", NORM), ("dlcl", ()), ("dense", NORM)])
+def test_connected_layers_have_shares_for_each_layer_and_the_output(
+    mode: str, norm: Any, left_pad: bool
+) -> None:
+    model = precise("capsnmt_transformer", "--layer-aggregation", mode, *norm)
+    expected = []
+    for side in SIDES:
+        connection = getattr(model, side).connection
+        weights = [torch.ones(1), *connection.weights] if mode == "dense" else connection.weights
+        norms = connection.norms if mode == "dlcl" and norm else [nn.Identity()] * 3
+        sentences = outputs_of_each_sentence(model, side)
+        for w in weights:
+            reader = len(w) if len(w) < len(sentences[0]) else None
+            tokens = [
+                [w[k] * norms[k](y) for k, y in enumerate(token[: len(w)])]
+                for outputs in sentences
+                for token in zip(*outputs)
+            ]
+            values = mean_norms(tokens)
+            expected += [(side, reader, k, v, v / sum(values)) for k, v in enumerate(values)]
     rows = analysed(LayerWeights, system_of(model, left_pad)).rows()
     assert [row[:3] for row in rows] == [row[:3] for row in expected]
     values = [number for row in expected for number in row[3:]]

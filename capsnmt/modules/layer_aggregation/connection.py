@@ -35,6 +35,11 @@ class LayerConnection(nn.Module):
         super().__init__()
         self.weights = nn.ParameterList(nn.Parameter(row) for row in rows)
 
+    @property
+    def num_layers(self) -> int:
+        """L."""
+        return len(self.weights[-1]) - 1
+
     def row(self, count: int) -> Tensor:
         """Return the weights of the sum over ``count`` states."""
         return self.weights[count - len(self.weights[0])]
@@ -108,6 +113,10 @@ class DepthWeightedAverage(LayerConnection):
     def __init__(self, num_layers: int) -> None:
         check_positive(num_layers=num_layers)
         super().__init__([torch.eye(n)[-1].clone() for n in range(2, num_layers + 2)])
+
+    def row(self, count: int) -> Tensor:
+        """Return the weights of the sum over ``count`` states; of one state, 1."""
+        return self.weights[0].new_ones(1) if count == 1 else super().row(count)
 
     def forward(self, states: Sequence[Tensor]) -> Tensor:
         """Return x_{l+1} ``[..., d]``; x_1 is the embedding itself."""
