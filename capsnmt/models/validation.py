@@ -225,6 +225,12 @@ def _validate_layer_aggregation(args: Any) -> None:
             )
         _require_cross_attention(args, "--layer-aggregation transparent")
     sides = SIDES[:2] if args.layer_aggregation_side == "both" else (args.layer_aggregation_side,)
+    for side in SIDES[:2] if args.layer_aggregation == "transparent" else sides:
+        if getattr(args, f"{side}_layers") < 1:
+            raise ConfigurationError(
+                f"--{side}-layers {getattr(args, f'{side}_layers')}: --layer-aggregation "
+                f"{args.layer_aggregation} needs a layer: give 1 or more, or use none"
+            )
     for side in sides:
         _refuse_pruning(args, side, f"removes layers that --layer-aggregation of the {side} reads")
         _validate_capsules(args, "layer_capsules", side)

@@ -110,9 +110,29 @@ BAD = {
         "--layer-aggregation transparent",
         CROSS_SELF,
     ),
+    "no layers to aggregate": (
+        (*LAYERS, "--decoder-layers", "0"),
+        "--decoder-layers 0",
+        "give 1 or more",
+    ),
+    "no layers to connect": (
+        ("--layer-aggregation", "dlcl", "--encoder-layers", "0"),
+        "--encoder-layers 0",
+        "give 1 or more",
+    ),
+    "no layers to mix for": (
+        ("--layer-aggregation", "transparent", "--decoder-layers", "0"),
+        "--decoder-layers 0",
+        "give 1 or more",
+    ),
     "layers pruned under their aggregation": (
         (*LAYERS, "--decoder-layers-to-keep", "0"),
         "--decoder-layers-to-keep",
+        "--layer-aggregation",
+    ),
+    "layers pruned under their connection": (
+        ("--layer-aggregation", "dense", "--encoder-layers-to-keep", "0"),
+        "--encoder-layers-to-keep",
         "--layer-aggregation",
     ),
     "layers inserted under their aggregation": (
