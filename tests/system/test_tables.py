@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from capsnmt.errors import ConfigurationError
-from capsnmt.experiment.rows import load_rows
+from capsnmt.experiment.rows import flag_text, load_rows
 from scripts import tables
 from scripts.parameter_formulas import extra_parameters
 
@@ -34,7 +34,7 @@ def test_every_row_has_one_line_with_its_count_and_flags() -> None:
         assert len(found) == bool(row.printed.baseline)
         for line in found:
             assert f" {extra_parameters(row):+,}" in line
-            assert all(f"--{name} {value}" in line for name, value in row.flags.items())
+            assert all(flag_text({name: value}) in line for name, value in row.flags.items())
 
 
 def test_every_count_that_is_not_the_printed_one_has_its_reason_below() -> None:
