@@ -10,6 +10,7 @@ from torch import Tensor
 from capsnmt.modules.disagreement import TERMS, record_disagreement
 from capsnmt.modules.head_aggregation import HeadGate
 from tests.modules.attention_oracle import HEADS, WIDTH, attention
+from tests.support import build
 
 
 def inputs(length: int = 5) -> Tensor:
@@ -69,3 +70,14 @@ def test_a_gate_closes_one_head_alone() -> None:
     scaled = gate(torch.ones(5, 2, WIDTH, dtype=torch.float64), heads)
     assert not scaled[:, 1].any()
     torch.testing.assert_close(scaled[:, [0, 2]], heads[:, [0, 2]] / 2)
+
+
+def test_a_gate_is_quantised_with_the_projections() -> None:
+    noise = ("--quant-noise-pq", "0.5", "--quant-noise-pq-block-size", "4")
+    model = build("capsnmt_transformer", "--head-aggregation", "gated", *noise).train()
+    attention = model.encoder.layers[0].self_attn
+    x = torch.randn(5, 2, 16)
+    for projection in (attention.head_gate.projection, attention.q_proj):
+        assert not torch.equal(projection(x), projection(x))
+        projection.eval()
+        assert torch.equal(projection(x), projection(x))
