@@ -210,5 +210,7 @@ def _status(command: Callable[[], None], interrupted: str) -> int:
 
 def _fail(message: str, status: int) -> int:
     line = message.replace("\r", "\\r").replace("\n", "\\n")  # of names in files
+    if len(line) > 2 * LONGEST_MESSAGE:  # a value in a file may have any length; the fix comes last
+        line = f"{line[:LONGEST_MESSAGE]} ... {line[-LONGEST_MESSAGE // 2 :]}"
     print(f"error: {line}", file=sys.stderr)
     return status

@@ -56,19 +56,31 @@ def check_output_folder(path: Path, where: str) -> None:
 
 
 @contextmanager
+def named_errors(path: Path) -> Iterator[None]:
+    """Let an error of a write name the file; that of a full disk does not by itself."""
+    try:
+        yield
+    except OSError as error:
+        if error.filename is None:
+            error.filename = str(path)
+        raise
+
+
+@contextmanager
 def atomic_writer(path: Path) -> Iterator[TextIO]:
     """Open a text file that replaces ``path`` if the block ends without an error."""
     temporary = temporary_path(path)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with open(temporary, "w", encoding="utf-8", errors="surrogateescape") as file:
+        with (
+            named_errors(path),
+            open(temporary, "w", encoding="utf-8", errors="surrogateescape") as file,
+        ):
             yield file
         os.replace(temporary, path)
-    except BaseException as error:
+    except BaseException:
         with suppress(OSError):
             temporary.unlink()
-        if isinstance(error, OSError) and error.filename is None:
-            error.filename = str(path)  # a write to a full disk does not know it
         raise
 
 
@@ -78,7 +90,8 @@ def write_all(contents: Mapping[Path, bytes]) -> None:
         for path, content in contents.items():
             path.parent.mkdir(parents=True, exist_ok=True)
             stack.callback(temporary_path(path).unlink, missing_ok=True)
-            temporary_path(path).write_bytes(content)
+            with named_errors(path):
+                temporary_path(path).write_bytes(content)
         for path in contents:
             os.replace(temporary_path(path), path)
 

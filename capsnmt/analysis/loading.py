@@ -115,7 +115,7 @@ def _task(settings: Any, checkpoint: Path, data: Path) -> Any:
         raise ConfigurationError(f"--data {data}: there is no such folder: give binarised data")
     try:
         task = tasks.setup_task(settings)
-    except (OSError, ValueError, AssertionError) as error:
+    except Exception as error:  # fairseq raises anything, even Exception itself, for a dictionary
         fault = " ".join(str(error).split())[:200]
         raise ConfigurationError(
             f"--data {data}: the dictionaries of {checkpoint} cannot be read ({fault}): give the "

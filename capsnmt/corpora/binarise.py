@@ -53,9 +53,10 @@ def binarise(command: list[str], destination: Path) -> None:
     )
     if finished.returncode != 0:
         output = (finished.stderr or finished.stdout).strip().splitlines() or ["no error message"]
+        fix = f" (install fairseq for {sys.executable}: see the documentation of hosts)"
         raise ExecutionError(
-            f"fairseq-preprocess ended with {finished.returncode}: {output[-1]} "
-            f"(is fairseq installed for {sys.executable}? see the documentation of hosts)"
+            f"fairseq-preprocess ended with {finished.returncode}: {output[-1]}"
+            f"{fix if 'No module named' in output[-1] else ''}"
         )
     # The log repeats the command line and would make equal data-bins differ.
     (destination / "preprocess.log").unlink(missing_ok=True)

@@ -89,7 +89,9 @@ def _complete_steps(preparation: Preparation, manifest: Manifest) -> list[Step] 
     """
     if not (manifest.folder / NAME).exists():
         return None
-    names = manifest.recorded_inputs("raw")
+    # inputs are recorded by name; the outputs of the extraction are in the order of the archives
+    archives = manifest.recorded_settings("extract").get("members", {})
+    names = dict.fromkeys([*archives, *manifest.recorded_inputs("raw")])
     sources = {name: manifest.folder / "sources" / name for name in names}
     steps = list(preparation.steps(sources))
     # they differ if an archive took the place of a plain file

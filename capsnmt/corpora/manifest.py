@@ -138,6 +138,10 @@ class Manifest:
         """Return the checksums of the inputs of a completed step; empty if it is not completed."""
         return self.steps.get(name, {}).get("inputs", {})
 
+    def recorded_settings(self, name: str) -> Mapping[str, Any]:
+        """Return the settings of a completed step; empty if it is not completed."""
+        return self.steps.get(name, {}).get("settings", {})
+
     def _inputs(self, step: Step) -> dict[str, str]:
         """Return the checksum of each input of a step.
 

@@ -16,7 +16,7 @@ from capsnmt.experiment.process import Stopped
 from capsnmt.experiment.progress import TrainingProgress, say
 from capsnmt.experiment.run import Run, environment
 from capsnmt.experiment.stage import Stage
-from capsnmt.files import atomic_writer, locked
+from capsnmt.files import atomic_writer, locked, named_errors
 from capsnmt.runs.comparison import differences
 from capsnmt.runs.records import Description
 from capsnmt.runs.stages import StageRecords
@@ -156,7 +156,11 @@ class _Execution:
         if run.warning:
             say(f"warning: {run.warning}")
         request = folder.checkpoints / STOP_FILE
-        with open(folder.train_log, "a", encoding="utf-8") as log, self.console() as console:
+        with (
+            named_errors(folder.path),
+            open(folder.train_log, "a", encoding="utf-8") as log,
+            self.console() as console,
+        ):
             progress = TrainingProgress(total, log, console, say)
 
             def ask() -> bool:
@@ -184,7 +188,7 @@ class _Execution:
             return
         if stage.stdout is None:
             status = self.start(stage, lambda line: print(line, end="", flush=True))
-            self.check(stage, status)
+            self.check(stage, status, where="the lines above")
         else:
             self.generate(stage)
         missing = [str(output) for output in stage.outputs if not output.exists()]
@@ -225,14 +229,23 @@ class _Execution:
         path = self.folder.console_log
         return open(path, "a", encoding="utf-8", errors="surrogateescape")
 
-    def check(self, stage: Stage, status: int, tail: Iterable[str] = ()) -> None:
-        """Raise if the command failed."""
+    def check(
+        self, stage: Stage, status: int, tail: Iterable[str] = (), where: Optional[str] = None
+    ) -> None:
+        """Raise if the command failed.
+
+        Args:
+            stage: the stage.
+            status: its exit status.
+            tail: the last lines of its output, if the user has not seen them.
+            where: where all of its output is; in the console log by default.
+        """
         if not status:
             return
         for line in tail:
             print(line, file=sys.stderr)
         ended = f"exit status {status}" if status > 0 else f"signal {-status}"
         raise StageFailed(
-            f"{stage.name} failed with {ended}: see {self.folder.console_log}; fix the cause and "
-            f"run the same command again to resume"
+            f"{stage.name} failed with {ended}: see {where or self.folder.console_log}; fix the "
+            f"cause and run the same command again to resume"
         )

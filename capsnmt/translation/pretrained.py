@@ -89,7 +89,9 @@ def _load(found: Sequence[TrainedModel], settings: Dict[str, Any]) -> Any:
     paths = [str(model.checkpoint) for model in found]
     try:
         return checkpoint_utils.load_model_ensemble_and_task(paths, arg_overrides=settings)
-    except (KeyError, RuntimeError) as error:
+    except ConfigurationError:
+        raise
+    except (KeyError, ValueError, RuntimeError) as error:
         fault = " ".join(str(error).split())[:200]
         raise ConfigurationError(
             f"{', '.join(paths)}: cannot be loaded with the dictionaries in {settings['data']} "

@@ -10,6 +10,7 @@ from typing import Any, Dict, Mapping, Optional, Tuple
 from capsnmt.corpora.prepared import PreparedData
 from capsnmt.errors import ConfigurationError, shown
 from capsnmt.files import sha256
+from capsnmt.lines import read_lines
 from capsnmt.runs.finished import require_finished
 from capsnmt.runs.folder import RunFolder
 from capsnmt.runs.records import Description
@@ -145,6 +146,9 @@ def read_text_format(data: PreparedData, languages: Optional[Tuple[str, str]] = 
                 f"{path}: is missing: copy it from the machine of the training, or give another "
                 "folder (--data)"
             )
+        if path != model:
+            for _ in read_lines(path):  # raises one line; fairseq a traceback if it is not UTF-8
+                pass
     tokenisers = manifest.tokenisers[source], manifest.tokenisers[target]
     return TextFormat((source, target), tokenisers, manifest.method, model)
 

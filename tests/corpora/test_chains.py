@@ -82,6 +82,12 @@ def test_every_split_has_the_published_sentences_in_order(chain, run, tmp_path, 
     lines = len(list(SPLITS[name]["valid"]))
     assert f"WARNING: valid has {lines} pairs, and {papers[name]} in the papers" in printed
 
+    # complete data need neither the sources nor the flag that named them
+    shutil.rmtree(tmp_path / "prepared" / "sources")
+    recipe, output = tmp_path / f"{name}.yaml", tmp_path / "prepared"
+    status, printed = run(recipe, "--offline", "--output", output)
+    assert status == 0, printed
+
 
 def test_killed_at_every_step_the_same_command_ends_with_the_same_bytes(
     chain, run, tmp_path, monkeypatch
@@ -208,9 +214,12 @@ def test_a_source_trusted_at_first_use_may_not_change(chain, run, served, tmp_pa
     recorded = json.loads(manifest.read_text())["sources"]["2014-01.tgz"]
     assert recorded["trusted"] == "at first use"
     assert recorded["bytes"] == source.stat().st_size
-    source.unlink()
+    for path in ("sources", "extracted"):  # complete data would not be fetched again
+        shutil.rmtree(tmp_path / "prepared" / path)
     assert run(*arguments)[0] == 0  # the same file again
-    source.unlink()
+    assert source.exists()
+    for path in ("sources", "extracted"):
+        shutil.rmtree(tmp_path / "prepared" / path)
     served.files["2014-01.tgz"] = served.files["2014-01-test.tgz"]
     recipe = arguments[0].read_text(encoding="utf-8")
     arguments[0].write_text(recipe.replace("https://drive", "http://127.0.0.1:9/drive"))

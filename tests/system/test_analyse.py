@@ -113,15 +113,19 @@ def test_data_with_another_dictionary(
 ) -> None:
     data = tmp_path / "bin"
     data.mkdir()
-    for path in (corpus / "bin").iterdir():
-        text = path.read_bytes()
-        (data / path.name).write_bytes(text + b"more 1\n" if path.suffix == ".txt" else text)
-    done, output = analyse(f"ours={checkpoints['ours']}", data=data)
-    assert done.returncode == 2
-    assert "dictionary has" in done.stderr
-    assert "give the data of its training" in done.stderr
-    assert "Traceback" not in done.stderr
-    assert not output.exists()
+    for more, message in (
+        (b"more 1\n", "give the data of its training"),
+        (b"more 1\nmore 1\n", "Duplicate word found"),
+        (b"\xff 1\n", "Incorrect encoding detected"),
+    ):
+        for path in (corpus / "bin").iterdir():
+            text = path.read_bytes()
+            (data / path.name).write_bytes(text + more if path.suffix == ".txt" else text)
+        done, output = analyse(f"ours={checkpoints['ours']}", data=data)
+        assert done.returncode == 2
+        assert message in done.stderr
+        assert "Traceback" not in done.stderr
+        assert not output.exists()
 
 
 @pytest.mark.one_host  # found before the model is loaded

@@ -69,6 +69,16 @@ def test_another_dictionary_is_refused(runs: Dict[str, Path], tmp_path: Path) ->
     checkpoint = runs["plain"] / "checkpoints" / "checkpoint_last.pt"
     with pytest.raises(ConfigurationError, match="give the data of the training"):
         CapsnmtTransformer.from_pretrained([checkpoint], data_name_or_path=tmp_path)
+    damaged = tmp_path / "bin" / "dict.de.txt"
+    text = (data / "bin" / "dict.de.txt").read_bytes()
+    for content, message in (
+        (text + text, "Duplicate word"),
+        (text + b"more\n", "Incorrect dictionary format"),
+        (b"\xff" + text, "not UTF-8"),
+    ):
+        damaged.write_bytes(content)
+        with pytest.raises(ConfigurationError, match=message):
+            CapsnmtTransformer.from_pretrained([checkpoint], data_name_or_path=tmp_path)
 
 
 def test_calls_as_in_fairseq(runs: Dict[str, Path]) -> None:
