@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from capsnmt.modules.layer_aggregation import CONNECTIONS, layer_connection
+from capsnmt.modules.layer_aggregation import CONNECTIONS, LayerConnection, layer_connection
 from tests.modules.layer_aggregation_oracle import connected
 from tests.modules.test_layer_aggregation import assert_same_gradients, counting_matmuls
 
@@ -153,6 +153,48 @@ def test_every_parameter_has_a_gradient_at_the_start(mode: str, pre_norm: bool) 
     for name, parameter in module.named_parameters():
         assert parameter.grad.isfinite().all(), name
         assert parameter.grad.abs().max() > 1e-6, name
+
+
+def saved_elements(mode: str, num_layers: int, width: int) -> int:
+    """The elements of all tensors that a pass keeps for its backward pass, each counted once."""
+    module = layer_connection(mode, width, num_layers, False)
+    kept = {}
+
+    def keep(tensor: Tensor) -> Tensor:
+        kept[tensor.untyped_storage().data_ptr()] = tensor
+        return tensor
+
+    states: List[Tensor] = []
+    with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
+        for _ in range(num_layers + 1):
+            states.append(torch.randn(width, requires_grad=True))
+            LayerConnection.forward(module, states) if mode == "dlcl" else module(states)
+    return sum(tensor.untyped_storage().nbytes() // 4 for tensor in kept.values())
+
+
+@pytest.mark.parametrize("mode", CONNECTIONS)
+def test_training_keeps_each_state_once_and_not_once_for_every_sum(mode: str) -> None:
+    layers, width = 24, 512
+    assert saved_elements(mode, layers, width) <= (layers + 2) * width
+
+
+@every_setting
+def test_without_gradients_and_traced_it_is_the_same_sum(mode: str, pre_norm: bool) -> None:
+    module, layers, x = connection(mode, pre_norm), stack(), embedding(2).detach()
+    expected = states_of(module, layers, x)[-1]
+    with torch.no_grad():
+        torch.testing.assert_close(states_of(module, layers, x)[-1], expected)
+
+    class Stack(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.module, self.layers = module, layers
+
+        def forward(self, x: Tensor) -> Tensor:
+            return states_of(self.module, self.layers, x)[-1]
+
+    traced = torch.jit.trace(Stack(), embedding(3).detach())
+    torch.testing.assert_close(traced(x), expected)
 
 
 @pytest.mark.parametrize("mode", CONNECTIONS)

@@ -2,16 +2,52 @@
 
 from __future__ import annotations
 
-from typing import Any, Iterable, Iterator, List, Sequence
+from typing import Any, Iterable, Iterator, List, Sequence, Tuple
 
 import torch
 import torch.nn as nn
 from fairseq.modules import LayerNorm
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 
 from .base import check_positive
 
 CONNECTIONS = ("dlcl", "dense")
+
+
+def weighted_sum(weights: Tensor, states: Sequence[Tensor]) -> Tensor:
+    """Return sum_k w_k y_k ``[..., d]`` of the weights ``[n]`` and n states ``[..., d]``.
+
+    >>> weighted_sum(torch.tensor([0.5, 2.0]), [torch.tensor([1.0, 0.0]), torch.tensor([0.0, 1.0])])
+    tensor([0.5000, 2.0000])
+    """
+    # autocast would round the states to the precision of matrix products
+    with torch.autocast(weights.device.type, enabled=False):
+        stacked = torch.stack(tuple(states))
+        return torch.tensordot(weights.to(stacked.dtype), stacked, 1)
+
+
+class WeightedSum(torch.autograd.Function):
+    """:func:`weighted_sum`, which keeps the states themselves for its backward pass.
+
+    Autograd would keep a stack of all states for every sum, and so L^2 / 2 copies for L layers.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, weights: Tensor, *states: Tensor) -> Tensor:
+        """Return the sum."""
+        ctx.save_for_backward(weights, *states)
+        return weighted_sum(weights, states)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, gradient: Tensor) -> Tuple[Tensor, ...]:
+        """Return the gradients of the weights and of each state."""
+        weights, *states = ctx.saved_tensors
+        with torch.autocast(gradient.device.type, enabled=False):
+            of_weights = torch.stack(states).flatten(1) @ gradient.flatten()
+            of_states = torch.tensordot(weights.to(gradient.dtype), gradient, 0)
+        return (of_weights, *of_states)
 
 
 class LayerConnection(nn.Module):
@@ -33,16 +69,12 @@ class LayerConnection(nn.Module):
 
     def __init__(self, rows: Sequence[Tensor]) -> None:
         super().__init__()
+        self.shortest, self.num_layers = len(rows[0]), len(rows[-1]) - 1
         self.weights = nn.ParameterList(nn.Parameter(row) for row in rows)
-
-    @property
-    def num_layers(self) -> int:
-        """L."""
-        return len(self.weights[-1]) - 1
 
     def row(self, count: int) -> Tensor:
         """Return the weights of the sum over ``count`` states."""
-        return self.weights[count - len(self.weights[0])]
+        return self.weights[count - self.shortest]
 
     def add(self, y: Tensor, states: List[Tensor]) -> None:
         """Append the output ``[..., d]`` of the next layer (first, the embedding)."""
@@ -50,10 +82,10 @@ class LayerConnection(nn.Module):
 
     def forward(self, states: Sequence[Tensor]) -> Tensor:
         """Return x_{l+1} ``[..., d]`` of the l + 1 states ``[..., d]`` that were added."""
-        # autocast would round the states to the precision of matrix products
-        with torch.autocast(states[0].device.type, enabled=False):
-            stacked = torch.stack(tuple(states))
-            return torch.tensordot(self.row(len(states)).to(stacked.dtype), stacked, 1)
+        weights = self.row(len(states))
+        if torch.is_grad_enabled() and not torch.jit.is_tracing():
+            return WeightedSum.apply(weights, *states)
+        return weighted_sum(weights, states)
 
     def contributions(self, states: Sequence[Tensor]) -> Tensor:
         """Return w_{l,k} y_k of every state, ``[..., l + 1, d]``."""
