@@ -102,7 +102,7 @@ class DisagreementPenalty:
         silent = self.attentions - {attention for attention, _ in record.values}
         if silent:  # or layer dropout has dropped every layer of an existing attention
             modules = (module for module in model.modules() if isinstance(module, Attention))
-            existing = {module.role for module in modules if module.role is not None}
+            existing = {module.role for module in modules if module.role}
             for attention in sorted(silent - existing):
                 has = ", ".join(name for name in ATTENTIONS if name in existing)
                 raise SystemExit(

@@ -89,12 +89,15 @@ class TransformerEncoderLayer(TransformerEncoderLayerBase):
     # fairseq 0.12.2 would copy the weights for its fast path here, from an out_proj.weight that a
     # routed layer does not have. Without the copies the fast path stays off.
     _load_from_state_dict = nn.Module._load_from_state_dict
+    # its switch: TorchScript leaves out what a constant switches off
+    __constants__ = ["BT_version"]  # noqa: RUF012
 
     def __init__(self, cfg: Any, number: int, return_fc: bool = False) -> None:
         self.number = number
         super().__init__(cfg, return_fc=return_fc)
         for name in FAST_PATH_COPIES:
             self._parameters.pop(name, None)
+        self.BT_version = False
         finish_attention(self.self_attn, cfg, "enc-self", number)
 
     def build_self_attention(self, embed_dim: int, cfg: Any) -> Attention:

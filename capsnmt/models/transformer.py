@@ -3,167 +3,19 @@
 from __future__ import annotations
 
 import argparse
-import itertools
-from typing import Any, Dict, List, Optional, Tuple
+from typing import Any, Optional
 
-import torch
 import torch.nn as nn
 from fairseq.dataclass.utils import gen_parser_from_dataclass
 from fairseq.models import register_model
-from fairseq.models.transformer import (
-    TransformerDecoderBase,
-    TransformerEncoderBase,
-    TransformerModel,
-)
+from fairseq.models.transformer import TransformerModel
 from omegaconf import OmegaConf
-from torch import Tensor
 
 from capsnmt.checkpoints.initialisation import initialise_from
-from capsnmt.errors import ConfigurationError
 from capsnmt.models.config import MECHANISMS
+from capsnmt.models.decoder import TransformerDecoder
+from capsnmt.models.encoder import TransformerEncoder
 from capsnmt.models.inference import convert_linear_maps
-from capsnmt.models.layers import TransformerDecoderLayer, TransformerEncoderLayer, wrap_layer
-from capsnmt.models.stacks import stack_aggregation, stack_connection
-from capsnmt.modules.autocast import autocast_of, require_bf16
-from capsnmt.modules.layer_aggregation import TransparentMixture
-from capsnmt.modules.stack_layers import DecoderLayers, EncoderLayers
-
-
-class TransformerEncoder(TransformerEncoderBase):
-    """fairseq's encoder with our layers, their connections and their aggregation.
-
-    The output is ``[T, B, n d]`` instead of the top layer's ``[T, B, d]``: the concatenated
-    features of all sources of multi-layer attention, or of all mixtures of transparent attention.
-    It is one tensor, so everything that the host does to an encoder's output remains correct.
-
-    **D**: where the stack ends with a LayerNorm (pre-norm), it is applied to each layer's output.
-    """
-
-    layers: nn.ModuleList
-
-    def __init__(self, cfg: Any, *args: Any, **kwargs: Any) -> None:
-        self.numbers = itertools.count(1)
-        super().__init__(cfg, *args, **kwargs)
-        del self.numbers
-        self.autocast: str = cfg.autocast
-        self.layer_aggregation = stack_aggregation(cfg, "encoder")
-        self.transparent: Optional[nn.Module] = None
-        if cfg.layer_aggregation == "transparent":
-            self.transparent = TransparentMixture(cfg.encoder.layers + 1, cfg.decoder.layers)
-        self.num_sources = 1
-        if cfg.mlmha != "none":
-            self.num_sources = cfg.mlmha_sources or cfg.encoder.layers
-        self.masked_source: int = cfg.mlmha_mask_source
-        self.connection = stack_connection(cfg, "encoder")
-        if self.connection is not None or (self.reads_all_layers and self.encoder_layerdrop > 0):
-            self.layers = EncoderLayers(
-                self.encoder_layerdrop, self.layers.children(), self.connection
-            )
-
-    @property
-    def reads_all_layers(self) -> bool:
-        """Whether the decoder receives anything other than the top layer's output."""
-        aggregates = self.layer_aggregation is not None or self.transparent is not None
-        return aggregates or self.num_sources > 1 or self.masked_source > 0
-
-    def build_encoder_layer(self, cfg: Any) -> nn.Module:
-        layer = TransformerEncoderLayer(cfg, next(self.numbers), return_fc=self.return_fc)
-        return wrap_layer(layer, cfg)
-
-    def train(self, mode: bool = True) -> TransformerEncoder:
-        if mode and self.masked_source:
-            raise ConfigurationError(
-                f"--mlmha-mask-source: {self.masked_source}: sources are masked at generation "
-                f"only: train without it, then set it by --model-overrides"
-            )
-        if mode:
-            require_bf16(self.autocast, next(self.parameters()).device.type)
-        return super().train(mode)
-
-    def forward(self, *args: Any, **kwargs: Any) -> Dict[str, List[Optional[Tensor]]]:
-        """Encode under ``--autocast``; the output is as precise as the embedding."""
-        with autocast_of(self, self.autocast):
-            encoded = super().forward(*args, **kwargs)
-        encoded["encoder_out"] = [
-            encoded["encoder_out"][0].type_as(encoded["encoder_embedding"][0])
-        ]
-        return encoded
-
-    def forward_scriptable(
-        self,
-        src_tokens: Tensor,
-        src_lengths: Optional[Tensor] = None,
-        return_all_hiddens: bool = False,
-        token_embeddings: Optional[Tensor] = None,
-    ) -> Dict[str, List[Optional[Tensor]]]:
-        encoded = super().forward_scriptable(
-            src_tokens, src_lengths, return_all_hiddens or self.reads_all_layers, token_embeddings
-        )
-        if self.reads_all_layers:
-            encoded["encoder_out"] = [self.hand_over(encoded["encoder_states"])]
-            if not return_all_hiddens:
-                encoded.update(encoder_states=[], fc_results=[])
-        return encoded
-
-    def hand_over(self, states: List[Tensor]) -> Tensor:
-        """Return the decoder's input, ``[T, B, n d]``, from the embeddings and H^1..H^L."""
-        return self.combine(self.normalise(states))
-
-    def normalise(self, states: List[Tensor]) -> List[Tensor]:
-        """Return the states as the decoder reads them: normalised, where the stack ends so."""
-        return states if self.layer_norm is None else [self.layer_norm(state) for state in states]
-
-    def combine(self, states: List[Tensor]) -> Tensor:
-        """Return the decoder's input, ``[T, B, n d]``, from normalised states."""
-        if self.transparent is not None:
-            return self.transparent(states)
-        sources = states[1:]
-        if self.layer_aggregation is not None:
-            sources[-1] = self.layer_aggregation(states[1:])
-        if self.masked_source:
-            sources[self.masked_source - 1] = torch.zeros_like(sources[self.masked_source - 1])
-        return torch.cat(sources[-self.num_sources :], dim=-1)
-
-
-class TransformerDecoder(TransformerDecoderBase):
-    """fairseq's decoder with our layers, their connections and their aggregation.
-
-    **D**: where the stack ends with a LayerNorm (pre-norm), it is applied to each layer's output.
-    """
-
-    layers: nn.ModuleList
-
-    def __init__(self, cfg: Any, *args: Any, **kwargs: Any) -> None:
-        self.numbers = itertools.count(1)
-        super().__init__(cfg, *args, **kwargs)
-        del self.numbers
-        self.autocast: str = cfg.autocast
-        self.layer_aggregation = stack_aggregation(cfg, "decoder")
-        self.connection = stack_connection(cfg, "decoder")
-        reads_all_layers = self.layer_aggregation is not None
-        if self.connection is not None or (reads_all_layers and self.decoder_layerdrop > 0):
-            self.layers = DecoderLayers(
-                self.decoder_layerdrop, self.layers.children(), self.connection
-            )
-
-    def forward(self, *args: Any, **kwargs: Any) -> Tuple[Tensor, Dict]:
-        """Decode under ``--autocast``; it includes the output projection."""
-        with autocast_of(self, self.autocast):
-            return super().forward(*args, **kwargs)
-
-    def build_decoder_layer(self, cfg: Any, no_encoder_attn: bool = False) -> nn.Module:
-        return wrap_layer(TransformerDecoderLayer(cfg, next(self.numbers), no_encoder_attn), cfg)
-
-    def extract_features_scriptable(self, *args: Any, **kwargs: Any) -> Tuple[Tensor, Dict]:
-        features, extra = super().extract_features_scriptable(*args, **kwargs)
-        if self.layer_aggregation is not None:
-            states = extra["inner_states"][1:]
-            if self.layer_norm is not None:
-                states = [self.layer_norm(state) for state in states]
-            features = self.layer_aggregation(states).transpose(0, 1)  # batch first, as the host
-            if self.project_out_dim is not None:
-                features = self.project_out_dim(features)
-        return features, extra
 
 
 @register_model("capsnmt_transformer")
@@ -177,7 +29,7 @@ class CapsnmtTransformer(TransformerModel):
         num_updates: the updates before the current one, for a criterion that depends on them.
     """
 
-    num_updates: int = 0
+    num_updates = 0
 
     def set_num_updates(self, num_updates: int) -> None:
         """Take the number of updates, which fairseq's trainer sets before each of them."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict, Optional, Tuple
+from typing import Any, Dict, Optional, Tuple, cast
 
 import torch
 import torch.nn.functional as F
@@ -10,7 +10,8 @@ from fairseq.modules import MultiheadAttention
 from torch import Tensor
 
 from capsnmt.modules.head_aggregation import HeadGate, HeadMixing
-from capsnmt.modules.observation import observer_of
+from capsnmt.modules.observation import observe, reads_weights
+from capsnmt.routing.numerics import lowest_number
 
 IncrementalState = Dict[str, Dict[str, Optional[Tensor]]]
 
@@ -61,8 +62,8 @@ def additive_mask(
         key_padding_mask: ``[B, K]``, nonzero at padding.
         like: a tensor of the scores' dtype and device.
     """
-    lowest = torch.finfo(like.dtype).min / 2
-    mask = None
+    lowest = lowest_number(like) / 2
+    mask: Optional[Tensor] = None
     if attn_mask is not None:
         mask = attn_mask.to(like).clamp(min=lowest)[None, None]
     if key_padding_mask is not None:
@@ -74,6 +75,8 @@ def additive_mask(
 
 def plain_is_faster(q: Tensor, k: Tensor) -> bool:
     """Return whether plain matrix products are faster than the fused call, ``PLAIN_UP_TO``."""
+    if torch.jit.is_tracing():  # a trace serves sentences of any length
+        return False
     if q.device.type != "cpu" or not (torch.is_grad_enabled() and q.requires_grad):
         return False
     limit = PLAIN_IN_BF16_UP_TO if q.dtype == torch.bfloat16 else PLAIN_UP_TO
@@ -92,6 +95,8 @@ class Attention(MultiheadAttention):
     Attention weights are computed only when something reads them or when that is faster
     (:func:`plain_is_faster`); otherwise the fused ``scaled_dot_product_attention`` runs.
 
+    In TorchScript nothing observes the attention, and plain products run only for the weights.
+
     Attributes, all set when the layer is built:
         role: ``enc-self``, ``enc-dec`` or ``dec-self``.
         head_gate: scales the heads before ``out_proj``; ``None`` unless they are gated.
@@ -99,14 +104,16 @@ class Attention(MultiheadAttention):
         weight_mixing: mixes the weights over the heads; ``None`` unless heads talk.
     """
 
-    role: Optional[str] = None
+    # no annotations of attributes: TorchScript cannot read postponed ones
+    __constants__ = ["reads_scores"]  # noqa: RUF012
+    role = ""
     reads_scores = False  # whether route_scores() changes the scores
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self.head_gate: Optional[HeadGate] = None
-        self.score_mixing: Optional[HeadMixing] = None
-        self.weight_mixing: Optional[HeadMixing] = None
+        self.head_gate = cast("Optional[HeadGate]", None)
+        self.score_mixing = cast("Optional[HeadMixing]", None)
+        self.weight_mixing = cast("Optional[HeadMixing]", None)
 
     def forward(
         self,
@@ -144,15 +151,15 @@ class Attention(MultiheadAttention):
         q, k, v, key_padding_mask = self.project(
             query, key, value, key_padding_mask, incremental_state, static_kv
         )
-        observer = observer_of(self.role)
         returns_weights = need_weights or need_head_weights
-        reads_weights = returns_weights or (observer is not None and observer.reads_weights)
+        computes_weights = returns_weights
+        if not torch.jit.is_scripting():
+            computes_weights = returns_weights or reads_weights(self.role)
         heads, weights = self.attend(
-            q, k, v, attn_mask, key_padding_mask, incremental_state, reads_weights
+            q, k, v, attn_mask, key_padding_mask, incremental_state, computes_weights
         )
-        if observer is not None:
-            assert self.role is not None
-            observer.add(self.role, v, weights, heads)
+        if not torch.jit.is_scripting():
+            observe(self.role, v, weights, heads)
         if self.head_gate is not None:
             heads = self.head_gate(query, heads)
         output = self.out_proj(self.join_heads(heads))
@@ -175,6 +182,10 @@ class Attention(MultiheadAttention):
     def join_heads(self, x: Tensor) -> Tensor:
         """Join head outputs ``[B, H, L, d_h]`` to the input of ``out_proj``, ``[L, B, d]``."""
         return join_heads(x)
+
+    def source(self, encoded: Tensor) -> Tensor:
+        """Return the keys and values of encoder-decoder attention, from the encoder's output."""
+        return encoded
 
     def route_scores(
         self,
@@ -205,11 +216,13 @@ class Attention(MultiheadAttention):
         host's layout, so that the host's beam reordering applies to it.
         """
         q = self.split_heads(self.q_proj(query))
-        saved: Any = {}
+        saved: Dict[str, Optional[Tensor]] = {}
         if incremental_state is not None:
             saved = self._get_input_buffer(incremental_state)
-        if static_kv and "prev_key" in saved:
-            return q, saved["prev_key"], saved["prev_value"], saved.get("prev_key_padding_mask")
+        prev_key, prev_value = saved.get("prev_key"), saved.get("prev_value")
+        prev_key_padding_mask = saved.get("prev_key_padding_mask")
+        if static_kv and prev_key is not None and prev_value is not None:
+            return q, prev_key, prev_value, prev_key_padding_mask
 
         if self.self_attention:
             key = value = query
@@ -220,22 +233,25 @@ class Attention(MultiheadAttention):
                 key = key[:, :: self.beam_size]
                 if key_padding_mask is not None:
                     key_padding_mask = key_padding_mask[:: self.beam_size]
-            value = key
+            key = value = self.source(key)
+        assert key is not None
+        assert value is not None
         k = self.split_heads(self.k_proj(key))
         v = self.split_values(self.v_proj(value))
 
         if incremental_state is not None:
-            if "prev_key" in saved:
-                k = torch.cat([saved["prev_key"], k], dim=2)
-                v = torch.cat([saved["prev_value"], v], dim=2)
+            if prev_key is not None and prev_value is not None:
+                k = torch.cat([prev_key, k], dim=2)
+                v = torch.cat([prev_value, v], dim=2)
             key_padding_mask = self._append_prev_key_padding_mask(
                 key_padding_mask=key_padding_mask,
-                prev_key_padding_mask=saved.get("prev_key_padding_mask"),
+                prev_key_padding_mask=prev_key_padding_mask,
                 batch_size=k.size(0),
                 src_len=k.size(2),
                 static_kv=static_kv,
             )
-            saved.update(prev_key=k, prev_value=v, prev_key_padding_mask=key_padding_mask)
+            saved["prev_key"], saved["prev_value"] = k, v
+            saved["prev_key_padding_mask"] = key_padding_mask
             self._set_input_buffer(incremental_state, saved)
         return q, k, v, key_padding_mask
 
@@ -263,8 +279,10 @@ class Attention(MultiheadAttention):
         mask = additive_mask(attn_mask, key_padding_mask, like=q)
         dropout = self.dropout_module
         weights: Optional[Tensor] = None
-        talks = self.score_mixing is not None
-        if need_weights or self.reads_scores or talks or plain_is_faster(q, k):
+        plain = need_weights or self.reads_scores or self.score_mixing is not None
+        if not torch.jit.is_scripting():
+            plain = plain or plain_is_faster(q, k)
+        if plain:
             scores = torch.matmul(q * self.scaling, k.transpose(-1, -2))
             scores = self.route_scores(scores, attn_mask, key_padding_mask, incremental_state)
             if self.score_mixing is not None:
@@ -278,11 +296,9 @@ class Attention(MultiheadAttention):
             heads = torch.matmul(dropout(mixed), v)
         else:
             dropping = self.training or dropout.apply_during_inference
+            p = dropout.p if dropping else 0.0
             heads = F.scaled_dot_product_attention(
-                *(q, k, v),
-                attn_mask=mask,
-                dropout_p=dropout.p if dropping else 0.0,
-                scale=self.scaling,
+                q, k, v, attn_mask=mask, dropout_p=p, scale=self.scaling
             )
         if batch != sentences:
             heads = heads.unflatten(2, (-1, length)).transpose(1, 2).flatten(0, 1)
@@ -302,10 +318,6 @@ class BlockAttention(Attention):
         super().__init__(*args, **kwargs)
         self.block = block
 
-    def project(
-        self, query: Tensor, key: Optional[Tensor], *args: Any, **kwargs: Any
-    ) -> Tuple[Tensor, Tensor, Tensor, Optional[Tensor]]:
-        """Project one block of ``key``, ``[K, B, n * kdim]``, as :meth:`Attention.project`."""
-        if key is not None:
-            key = key[..., self.block * self.kdim : (self.block + 1) * self.kdim]
-        return super().project(query, key, *args, **kwargs)
+    def source(self, encoded: Tensor) -> Tensor:
+        """Return one block of the encoder's output ``[K, B, n * kdim]``."""
+        return encoded[..., self.block * self.kdim : (self.block + 1) * self.kdim]

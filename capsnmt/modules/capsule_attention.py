@@ -59,6 +59,8 @@ class CapsuleAttention(Attention):
         qn_block_size: block size of the quantisation noise.
     """
 
+    __constants__ = ["horizontal", "reads_scores", "vertical"]  # noqa: RUF012
+
     def __init__(
         self,
         embed_dim: int,
@@ -104,7 +106,7 @@ class CapsuleAttention(Attention):
                 more than one new position at once.
         """
         decodes = incremental_state is not None
-        real = None
+        real: Optional[Tensor] = None
         if key_padding_mask is not None:
             real = ~key_padding_mask.to(device=scores.device, dtype=torch.bool)
         e = scores.to(torch.promote_types(scores.dtype, torch.float32))
@@ -118,11 +120,9 @@ class CapsuleAttention(Attention):
             routed = routed + self.vertical_capsules(e, real)
         if self.horizontal:
             rows = e if incremental_state is None else self.append_row(e, incremental_state)
+            causal = attn_mask is not None  # the rows of a cache are causal already
             routed = routed + horizontal_routing(
-                *(rows, self.iterations, real, real),
-                causal=attn_mask is not None,  # the rows of a cache are causal already
-                newest_only=decodes,
-                backend=self.backend,
+                rows, self.iterations, real, real, causal, decodes, self.backend
             )
         return routed.to(scores.dtype)
 
@@ -134,10 +134,16 @@ class CapsuleAttention(Attention):
             real: ``[B, L]``, false at padding.
         """
         omega, b = vertical_routing(e, self.iterations, real, real, backend=self.backend)
-        W_up, b_up = self.head_weights.weight, self.head_weights.bias
+        if torch.jit.is_scripting():
+            return self.weigh_heads(b)[:, :, None, None] * omega[:, None]
         with torch.autocast(e.device.type, enabled=False):
-            head_weights = F.linear(b.sum(-1), W_up.to(b.dtype), b_up.to(b.dtype)).softmax(-1)
+            head_weights = self.weigh_heads(b)
         return head_weights[:, :, None, None] * omega[:, None]
+
+    def weigh_heads(self, b: Tensor) -> Tensor:
+        """Return softmax(Lambda) ``[B, H]`` (eq 10) of the logits b ``[B, H, L]``."""
+        W_up, b_up = self.head_weights.weight, self.head_weights.bias
+        return F.linear(b.sum(-1), W_up.to(b.dtype), b_up.to(b.dtype)).softmax(-1)
 
     def append_row(self, row: Tensor, incremental_state: IncrementalState) -> Tensor:
         """Append the newest score row to the cache; return the rows t <= l, ``[B, H, l+1, l+1]``.
@@ -155,9 +161,9 @@ class CapsuleAttention(Attention):
                 f"prefix one position at a time, or without an incremental state"
             )
         cache = self._get_input_buffer(incremental_state)
-        rows = row
-        if "prev_scores" in cache:
-            rows = torch.cat([F.pad(cache["prev_scores"], (0, 1)), row], dim=2)
+        rows, above = row, cache.get("prev_scores")
+        if above is not None:
+            rows = torch.cat([F.pad(above, (0, 1)), row], dim=2)
         cache["prev_scores"] = rows
         self._set_input_buffer(incremental_state, cache)
         return rows

@@ -37,7 +37,8 @@ class SourceLinear(nn.Linear):
         sources = x.reshape(-1, self.num_sources, self.in_features).transpose(0, 1)
         weight = self.weight.unflatten(0, (self.num_sources, -1)).transpose(1, 2)
         bias = self.bias.unflatten(0, (self.num_sources, 1, -1))
-        return torch.baddbmm(bias, sources, weight).transpose(0, 1).reshape(*x.shape[:-1], -1)
+        y = torch.baddbmm(bias, sources, weight).transpose(0, 1).flatten(1)
+        return y.reshape(x.shape[:-1] + y.shape[1:])
 
     def extra_repr(self) -> str:
         """Return the settings for ``print(model)``."""

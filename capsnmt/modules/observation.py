@@ -54,7 +54,14 @@ def open_observer() -> Optional[AttentionObserver]:
     return _open.get()
 
 
-def observer_of(role: Optional[str]) -> Optional[AttentionObserver]:
-    """Return the open observer if attentions of this role call it, else ``None``."""
+def reads_weights(role: str) -> bool:
+    """Return whether an open observer of this role needs the attention weights."""
     observer = _open.get()
-    return observer if observer is not None and role in observer.roles else None
+    return observer is not None and role in observer.roles and observer.reads_weights
+
+
+def observe(role: str, values: Tensor, weights: Optional[Tensor], heads: Tensor) -> None:
+    """Call the open observer, if there is one of this role, as :meth:`AttentionObserver.add`."""
+    observer = _open.get()
+    if observer is not None and role in observer.roles:
+        observer.add(role, values, weights, heads)

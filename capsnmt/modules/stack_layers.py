@@ -8,6 +8,7 @@ import torch.nn as nn
 from fairseq.modules import LayerDropModuleList
 from torch import Tensor
 
+from capsnmt.errors import ConfigurationError
 from capsnmt.modules.layer_aggregation import LayerConnection
 
 
@@ -40,6 +41,15 @@ class StackLayers(LayerDropModuleList):
             kept = {id(layer) for layer in super().__iter__()}
             layers = (layer if id(layer) in kept else self.skip for layer in layers)
         return layers if self.connect is None else self.connect(layers)
+
+    def __prepare_scriptable__(self) -> StackLayers:
+        """Refuse ``torch.jit.script``, which would iterate over the bare layers."""
+        if self.connect is not None:
+            raise ConfigurationError(
+                "torch.jit.script: the connections of --layer-aggregation dlcl and dense are not "
+                "scripted: use torch.jit.trace"
+            )
+        return self
 
     def skip(self, x: Tensor, *args: Any, **kwargs: Any) -> Any:
         """Run in place of a dropped layer."""

@@ -6,8 +6,8 @@ from typing import List, Optional, Tuple
 
 from torch import Tensor
 
+from . import numerics
 from .numerics import (
-    MASS_FLOOR,
     bound_gradient,
     softmax_over_outputs,
     sum_over_inputs,
@@ -22,10 +22,21 @@ def agreement(capsules: Tensor, votes: Tensor) -> Tensor:
     return sum_over_width(capsules.unsqueeze(-3) * votes)
 
 
+def output_capsules(
+    C: Tensor, votes: Tensor, normalise: bool, trace: Optional[List[Tensor]]
+) -> Tensor:
+    """Return squash(S[n]) ``[..., N, D]``, S the sum or mean of the votes, and record C."""
+    if trace is not None:
+        trace.append(C.detach())
+    S = sum_over_inputs(C, votes)
+    if normalise:
+        S = S / C.sum(-2).clamp(min=numerics.MASS_FLOOR).unsqueeze(-1)
+    return squash(S)
+
+
 def route_by_agreement(
     votes: Tensor,
     iterations: int,
-    *,
     normalise: bool,
     pair_mask: Optional[Tensor] = None,
     trace: Optional[List[Tensor]] = None,
@@ -43,18 +54,10 @@ def route_by_agreement(
         Output capsules ``[..., N, D]`` and their routing logits ``[..., I, N]``: b before its last
         update, which only dynamic routing needs.
     """
-
-    def output_capsules(C: Tensor) -> Tensor:
-        if trace is not None:
-            trace.append(C.detach())
-        S = sum_over_inputs(C, votes)
-        if normalise:
-            S = S / C.sum(-2).clamp(min=MASS_FLOOR).unsqueeze(-1)
-        return squash(S)
-
     b = votes.new_zeros(()).expand(votes.shape[:-1])
-    out = output_capsules(uniform_coefficients(votes, pair_mask))
+    out = output_capsules(uniform_coefficients(votes, pair_mask), votes, normalise, trace)
     for _ in range(iterations - 1):
         b = b + agreement(out, votes)
-        out = output_capsules(bound_gradient(softmax_over_outputs(b, pair_mask)))
+        C = bound_gradient(softmax_over_outputs(b, pair_mask))
+        out = output_capsules(C, votes, normalise, trace)
     return out, b

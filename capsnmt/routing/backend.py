@@ -195,7 +195,7 @@ def run_operator(
         trace: List[Tensor] = []
         results = kernel(votes, *rows, *shared, **options, trace=trace)
         append_record(operator, [restore(C) for C in trace])
-    elif inside_compilation():
+    elif inside_compilation() or torch.jit.is_tracing():  # a trace serves batches of any size
         results = kernel(votes, *rows, *shared, **options)
     else:
         run = choose(backend, kernel, fused, votes)

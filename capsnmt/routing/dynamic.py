@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import List, Optional, Tuple
 
+import torch
 from torch import Tensor
 
 from . import fused
 from .agreement import agreement, route_by_agreement
 from .backend import full_precision, run_operator
 from .checks import check_iterations, check_mask, check_votes, flatten_leading
-from .numerics import pair_mask_of
+from .numerics import compute_dtype, pair_mask_of
 
 
 def dynamic_routing(
@@ -18,7 +19,6 @@ def dynamic_routing(
     iterations: int = 3,
     input_mask: Optional[Tensor] = None,
     output_mask: Optional[Tensor] = None,
-    *,
     backend: Optional[str] = None,
 ) -> Tuple[Tensor, Tensor]:
     """Route by agreement; each output capsule is the squashed weighted sum of its votes.
@@ -56,13 +56,17 @@ def dynamic_routing(
     tensor([[4.8077, 0.2357],
             [4.8077, 0.2357]])
     """
+    if torch.jit.is_scripting():  # no backends
+        wide = votes.to(compute_dtype(votes))
+        out, b = dynamic_kernel(wide, input_mask, output_mask, iterations)
+        return out.to(votes.dtype), b.to(votes.dtype)
     check_votes(votes)
     check_iterations(iterations)
     check_mask("input_mask", input_mask, votes.shape[:-2], "[..., I]")
     check_mask("output_mask", output_mask, (*votes.shape[:-3], votes.size(-2)), "[..., N]")
     return run_operator(
         "dynamic_routing",
-        dynamic_kernel,
+        precise_dynamic_kernel,
         flatten_leading(votes, 3),
         flatten_leading(input_mask, 1),
         flatten_leading(output_mask, 1),
@@ -73,16 +77,14 @@ def dynamic_routing(
     )
 
 
-@full_precision
 def dynamic_kernel(
     votes: Tensor,
     input_mask: Optional[Tensor],
     output_mask: Optional[Tensor],
-    *,
     iterations: int,
     trace: Optional[List[Tensor]] = None,
 ) -> Tuple[Tensor, Tensor]:
-    """Compute ``dynamic_routing`` on flat votes ``[tokens, I, N, D]`` and masks."""
+    """Compute ``dynamic_routing`` of votes in fp32."""
     pair_mask = pair_mask_of(input_mask, output_mask)
     if pair_mask is not None:
         # Masking C is not enough: a masked vote may be infinite, and 0 * inf is NaN.
@@ -91,3 +93,6 @@ def dynamic_kernel(
         votes, iterations, normalise=False, pair_mask=pair_mask, trace=trace
     )
     return out, b + agreement(out, votes)
+
+
+precise_dynamic_kernel = full_precision(dynamic_kernel)

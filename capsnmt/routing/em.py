@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from typing import List, Optional
 
+import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from . import fused
+from . import fused, numerics
 from .backend import full_precision, run_operator
 from .checks import (
     check_activation,
@@ -19,16 +19,14 @@ from .checks import (
     flatten_leading,
 )
 from .numerics import (
-    MASS_FLOOR,
     VARIANCE_FLOOR,
     bound_gradient,
+    compute_dtype,
     inverse_temperature,
     sum_over_inputs,
     sum_over_width,
     uniform_coefficients,
 )
-
-LOG_2PI = math.log(2 * math.pi)
 
 
 def em_routing(
@@ -37,7 +35,6 @@ def em_routing(
     beta_u: Tensor,
     iterations: int = 3,
     input_activation: Optional[Tensor] = None,
-    *,
     variance_floor: float = VARIANCE_FLOOR,
     backend: Optional[str] = None,
 ) -> Tensor:
@@ -86,6 +83,10 @@ def em_routing(
 
     (mu = 2, 4; var = 1, 0; r = 1; chi = 1.4189, log(1e-3) + 1.4189; A = 0.1948, 0.9959.)
     """
+    if torch.jit.is_scripting():
+        return scripted_em_routing(
+            votes, beta_a, beta_u, iterations, input_activation, variance_floor
+        )
     check_votes(votes)
     check_betas(votes, beta_a, beta_u)
     check_iterations(iterations)
@@ -93,7 +94,7 @@ def em_routing(
     activation = check_activation(votes, input_activation)
     return run_operator(
         "em_routing",
-        em_kernel,
+        precise_em_kernel,
         flatten_leading(votes, 3),
         flatten_leading(activation, 2),
         shared=(beta_a, beta_u),
@@ -105,34 +106,62 @@ def em_routing(
     )
 
 
-@full_precision
 def em_kernel(
     votes: Tensor,
     activation: Optional[Tensor],
     beta_a: Tensor,
     beta_u: Tensor,
-    *,
     iterations: int,
     variance_floor: float,
     trace: Optional[List[Tensor]] = None,
 ) -> Tensor:
-    """Compute ``em_routing`` on flat ``[tokens, I, N, D]``, activation ``[tokens, I, N or 1]``."""
+    """Compute ``em_routing`` on ``[..., I, N, D]``, activation ``[..., I, N or 1]``, in fp32."""
+    logit_A, mu = beta_a, votes  # TorchScript needs values before the loop
     C = uniform_coefficients(votes)
     for t in range(iterations):
         if trace is not None:
             trace.append(C.detach())
         R = C if activation is None else C * activation
         r = R.sum(-2)
-        mass = r.clamp(min=MASS_FLOOR).unsqueeze(-1)
+        mass = r.clamp(min=numerics.MASS_FLOOR).unsqueeze(-1)
         mu = sum_over_inputs(R, votes) / mass
         squared_distance = (votes - mu.unsqueeze(-3)).square()
         var = bound_gradient(sum_over_inputs(R, squared_distance) / mass) + variance_floor
         log_sigma = 0.5 * var.log()
-        chi = sum_over_width(log_sigma + (1 + LOG_2PI) / 2) * r
+        chi = sum_over_width(log_sigma + (1 + numerics.LOG_2PI) / 2) * r
         logit_A = inverse_temperature(t, iterations) * (beta_a - beta_u * r - chi)
         if t < iterations - 1:
             # Sum the terms without i first: they are I times smaller than the votes.
-            log_A_and_norm = F.logsigmoid(logit_A) - sum_over_width(log_sigma + LOG_2PI / 2)
+            log_A_and_norm = F.logsigmoid(logit_A) - sum_over_width(
+                log_sigma + numerics.LOG_2PI / 2
+            )
             exponent = sum_over_width(squared_distance * (0.5 / var).unsqueeze(-3))
             C = bound_gradient((log_A_and_norm.unsqueeze(-2) - exponent).softmax(-1))
     return logit_A.sigmoid().unsqueeze(-1) * mu
+
+
+precise_em_kernel = full_precision(em_kernel)
+
+
+def scripted_em_routing(
+    votes: Tensor,
+    beta_a: Tensor,
+    beta_u: Tensor,
+    iterations: int,
+    input_activation: Optional[Tensor],
+    variance_floor: float,
+) -> Tensor:
+    """Compute ``em_routing`` in TorchScript, which has no backends."""
+    dtype = compute_dtype(votes)
+    activation = check_activation(votes, input_activation)
+    if activation is not None:
+        activation = activation.to(dtype)
+    capsules = em_kernel(
+        votes.to(dtype),
+        activation,
+        beta_a.to(dtype),
+        beta_u.to(dtype),
+        iterations,
+        variance_floor,
+    )
+    return capsules.to(votes.dtype)

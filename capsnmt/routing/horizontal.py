@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import List, Optional
 
+import torch
 from torch import Tensor
 
 from .backend import full_precision, run_operator
 from .checks import check_iterations, check_score_masks, check_scores
-from .numerics import bound_gradient, pair_mask_of
+from .numerics import bound_gradient, compute_dtype, pair_mask_of
 from .squash import squash
 
 
@@ -18,7 +19,6 @@ def horizontal_routing(
     query_mask: Optional[Tensor] = None,
     key_mask: Optional[Tensor] = None,
     causal: bool = False,
-    *,
     newest_only: bool = False,
     backend: Optional[str] = None,
 ) -> Tensor:
@@ -66,12 +66,16 @@ def horizontal_routing(
              [[ 0.5000],
               [-0.8000]]]])
     """
+    if torch.jit.is_scripting():  # no backends
+        wide = scores.to(compute_dtype(scores))
+        omega = horizontal_kernel(wide, query_mask, key_mask, iterations, causal, newest_only)
+        return omega.to(scores.dtype)
     check_scores(scores)
     check_iterations(iterations)
     check_score_masks(scores, query_mask, key_mask)
     return run_operator(
         "horizontal_routing",
-        horizontal_kernel,
+        precise_horizontal_kernel,
         scores,
         query_mask,
         key_mask,
@@ -83,40 +87,42 @@ def horizontal_routing(
     )
 
 
-@full_precision
 def horizontal_kernel(
     scores: Tensor,
     query_mask: Optional[Tensor],
     key_mask: Optional[Tensor],
-    *,
     iterations: int,
     causal: bool,
     newest_only: bool = False,
     trace: Optional[List[Tensor]] = None,
 ) -> Tensor:
     """Compute ``horizontal_routing``; the traced R is ``[B, L, L, H]``, 0 at t > l and padding."""
-
-    def up_to_own_row(R: Tensor) -> Tensor:
-        return R if newest_only else R.tril()  # the newest position receives from all others
-
     e = masked_scores(scores, query_mask, key_mask, causal)
     heads, length = e.shape[1:3]
     routings = 1 if newest_only else length
     if trace is not None:
         uniform = e.new_full((), 1.0 / heads).expand(e.size(0), heads, routings, length)
-        trace.append(traced(up_to_own_row(uniform), query_mask))
+        trace.append(traced(up_to_own_row(uniform, newest_only), query_mask))
     prefix_sums = e.sum(-2, keepdim=True) if newest_only else e.cumsum(-2)
     omega = squash(prefix_sums / heads)
     b = e.new_zeros(())
     for _ in range(iterations - 1):
         b = b + omega @ e.transpose(-1, -2)
-        R = up_to_own_row(bound_gradient(b.softmax(1)))
+        R = up_to_own_row(bound_gradient(b.softmax(1)), newest_only)
         if trace is not None:
             trace.append(traced(R, query_mask))
         omega = squash(R @ e)
     if query_mask is None:
         return omega
     return omega.masked_fill(~query_mask[:, None, -routings:, None], 0.0)
+
+
+precise_horizontal_kernel = full_precision(horizontal_kernel)
+
+
+def up_to_own_row(R: Tensor, newest_only: bool) -> Tensor:
+    """Return R with 0 at t > l; the newest position receives from all others."""
+    return R if newest_only else R.tril()
 
 
 def masked_scores(

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from typing import List, Optional
 
+import torch
 from torch import Tensor
 
 from . import fused
 from .agreement import route_by_agreement
 from .backend import full_precision, run_operator
 from .checks import check_iterations, check_votes, flatten_leading
+from .numerics import compute_dtype
 
 
-def simple_routing(votes: Tensor, iterations: int = 3, *, backend: Optional[str] = None) -> Tensor:
+def simple_routing(votes: Tensor, iterations: int = 3, backend: Optional[str] = None) -> Tensor:
     """Route by agreement; each output capsule is the squashed weighted mean of its votes.
 
     Start with b = 0 and repeat T times::
@@ -39,11 +41,13 @@ def simple_routing(votes: Tensor, iterations: int = 3, *, backend: Optional[str]
     tensor([[0.5769, 0.7692],
             [0.2357, 0.2357]])
     """
+    if torch.jit.is_scripting():  # no backends
+        return simple_kernel(votes.to(compute_dtype(votes)), iterations).to(votes.dtype)
     check_votes(votes)
     check_iterations(iterations)
     return run_operator(
         "simple_routing",
-        simple_kernel,
+        precise_simple_kernel,
         flatten_leading(votes, 3),
         fused=fused.simple_routing,
         leading=votes.shape[:-3],
@@ -52,10 +56,10 @@ def simple_routing(votes: Tensor, iterations: int = 3, *, backend: Optional[str]
     )
 
 
-@full_precision
-def simple_kernel(
-    votes: Tensor, *, iterations: int, trace: Optional[List[Tensor]] = None
-) -> Tensor:
-    """Compute ``simple_routing`` on flat votes ``[tokens, I, N, D]``."""
+def simple_kernel(votes: Tensor, iterations: int, trace: Optional[List[Tensor]] = None) -> Tensor:
+    """Compute ``simple_routing`` of votes in fp32."""
     out, _ = route_by_agreement(votes, iterations, normalise=True, trace=trace)
     return out
+
+
+precise_simple_kernel = full_precision(simple_kernel)

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from typing import List, Optional, Tuple
 
+import torch
 from torch import Tensor
 
 from . import fused
 from .backend import full_precision, run_operator
 from .checks import check_iterations, check_score_masks, check_scores
 from .dynamic import dynamic_kernel
+from .numerics import compute_dtype
 
 
 def vertical_routing(
@@ -17,7 +19,6 @@ def vertical_routing(
     iterations: int = 3,
     query_mask: Optional[Tensor] = None,
     key_mask: Optional[Tensor] = None,
-    *,
     backend: Optional[str] = None,
 ) -> Tuple[Tensor, Tensor]:
     """Route heads to positions: what all heads agree each query should attend to.
@@ -58,12 +59,16 @@ def vertical_routing(
     tensor([[[4.8077, 0.2357],
              [4.8077, 0.2357]]])
     """
+    if torch.jit.is_scripting():  # no backends
+        wide = scores.to(compute_dtype(scores))
+        omega, b = vertical_kernel(wide, query_mask, key_mask, iterations)
+        return omega.to(scores.dtype), b.to(scores.dtype)
     check_scores(scores)
     check_iterations(iterations)
     check_score_masks(scores, query_mask, key_mask)
     return run_operator(
         "vertical_routing",
-        vertical_kernel,
+        precise_vertical_kernel,
         scores,
         query_mask,
         key_mask,
@@ -74,12 +79,10 @@ def vertical_routing(
     )
 
 
-@full_precision
 def vertical_kernel(
     scores: Tensor,
     query_mask: Optional[Tensor],
     key_mask: Optional[Tensor],
-    *,
     iterations: int,
     trace: Optional[List[Tensor]] = None,
 ) -> Tuple[Tensor, Tensor]:
@@ -87,3 +90,6 @@ def vertical_kernel(
     if key_mask is not None:
         scores = scores.masked_fill(~key_mask[:, None, None, :], 0.0)
     return dynamic_kernel(scores, None, query_mask, iterations=iterations, trace=trace)
+
+
+precise_vertical_kernel = full_precision(vertical_kernel)

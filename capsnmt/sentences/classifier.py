@@ -11,7 +11,8 @@ from fairseq.models.transformer import TransformerConfig
 from torch import Tensor
 
 from capsnmt.checkpoints.initialisation import initialise_from
-from capsnmt.models.transformer import CapsnmtTransformer, TransformerEncoder
+from capsnmt.models.encoder import TransformerEncoder
+from capsnmt.models.transformer import CapsnmtTransformer
 from capsnmt.sentences.config import SentenceClassifierConfig
 from capsnmt.sentences.pooling import MeanPooling, QueryPooling
 from capsnmt.sentences.probed_encoder import load_encoder

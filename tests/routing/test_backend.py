@@ -122,7 +122,7 @@ def gpu(monkeypatch):
     return votes
 
 
-def chosen(name, votes, kernel=simple.simple_kernel, fused_kernel=fused.simple_routing):
+def chosen(name, votes, kernel=simple.precise_simple_kernel, fused_kernel=fused.simple_routing):
     run = backend.choose(name, kernel, fused_kernel, votes)
     return {backend.run_fused: "triton", backend.run_compiled: "compiled"}.get(
         getattr(run, "func", None), "eager"
@@ -160,7 +160,7 @@ def fail(*tensors, **options):
 
 
 def run_forward(*tensors, **options):
-    return simple.simple_kernel(*tensors, **options)
+    return simple.precise_simple_kernel(*tensors, **options)
 
 
 @pytest.mark.parametrize("forward", [fail, run_forward])
@@ -171,7 +171,7 @@ def test_a_fused_kernel_that_fails_falls_back_with_one_warning(forward, gpu):
         return FusedRouting.apply(forward, fail, attempt, options, *tensors)
 
     def route(votes, iterations, fall_back=True):
-        attempt = fallback.Attempt("triton", simple.simple_kernel, fall_back)
+        attempt = fallback.Attempt("triton", simple.precise_simple_kernel, fall_back)
         return backend.run_fused(attempt, fused_kernel, votes, iterations=iterations)
 
     votes = random(2, 3, 4, 2)

@@ -15,15 +15,13 @@ LOW = [torch.float16, torch.bfloat16]
 
 # The equations in the dtype of their inputs: the kernels without their cast to fp32.
 PLAIN = {
-    "dynamic_routing": lambda v: dynamic.dynamic_kernel.__wrapped__(v, None, None, iterations=3)[0],
-    "simple_routing": lambda v: simple.simple_kernel.__wrapped__(v, iterations=3),
-    "em_routing": lambda v: em.em_kernel.__wrapped__(
+    "dynamic_routing": lambda v: dynamic.dynamic_kernel(v, None, None, iterations=3)[0],
+    "simple_routing": lambda v: simple.simple_kernel(v, iterations=3),
+    "em_routing": lambda v: em.em_kernel(
         v, None, *betas(v), iterations=3, variance_floor=em.VARIANCE_FLOOR
     ),
-    "vertical_routing": lambda v: vertical.vertical_kernel.__wrapped__(v, None, None, iterations=3)[
-        0
-    ],
-    "horizontal_routing": lambda v: horizontal.horizontal_kernel.__wrapped__(
+    "vertical_routing": lambda v: vertical.vertical_kernel(v, None, None, iterations=3)[0],
+    "horizontal_routing": lambda v: horizontal.horizontal_kernel(
         v, None, None, iterations=3, causal=False
     ),
 }

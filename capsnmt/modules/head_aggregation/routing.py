@@ -75,9 +75,9 @@ class HeadRouting(nn.Module):
         self.backend = backend
         self.hidden = nn.Linear(input_dim or embed_dim, embed_dim)
         self.votes = nn.Linear(embed_dim, num_heads * embed_dim)
-        if routing == "em":
-            self.beta_a = nn.Parameter(torch.zeros(num_capsules))
-            self.beta_u = nn.Parameter(torch.zeros(num_capsules))
+        # None in simple routing
+        self.beta_a = nn.Parameter(torch.zeros(num_capsules)) if routing == "em" else None
+        self.beta_u = nn.Parameter(torch.zeros(num_capsules)) if routing == "em" else None
         self.norm = LayerNorm(embed_dim) if normalize else None
         self.reset_parameters()
 
@@ -96,7 +96,7 @@ class HeadRouting(nn.Module):
 
     def route(self, votes: Tensor) -> Tensor:
         """Route votes ``[..., H, N, D]`` to output capsules ``[..., N, D]``."""
-        if self.routing == "simple":
+        if self.beta_a is None or self.beta_u is None:
             return simple_routing(votes, self.iterations, backend=self.backend)
         return em_routing(votes, self.beta_a, self.beta_u, self.iterations, backend=self.backend)
 

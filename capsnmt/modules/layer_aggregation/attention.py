@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Sequence
+from typing import List
 
 import torch
 import torch.nn as nn
@@ -11,8 +11,6 @@ from torch import Tensor
 from capsnmt.routing.numerics import compute_dtype
 
 from .base import SumAggregation, check_count
-
-EPSILON = 1e-6  # of the mean square in RMSNorm
 
 
 class DepthAttention(SumAggregation):
@@ -34,25 +32,26 @@ class DepthAttention(SumAggregation):
 
     def __init__(self, embed_dim: int, num_layers: int) -> None:
         super().__init__(embed_dim, num_layers)
+        self.epsilon = 1e-6
         self.query = nn.Parameter(torch.zeros(embed_dim))
         self.gain = nn.Parameter(torch.ones(embed_dim))
 
     def weights(self, stacked: Tensor) -> Tensor:
         """Return alpha ``[..., L]`` of stacked layers ``[..., L, d]``, in fp32 or better."""
         states = stacked.to(compute_dtype(stacked))
-        scale = states.square().mean(-1).add(EPSILON).rsqrt()
+        scale = states.square().mean(-1).add(self.epsilon).rsqrt()
         # the gain is applied to the query once, not to every state
         return ((states * (self.query * self.gain).to(states.dtype)).sum(-1) * scale).softmax(-1)
 
-    def forward(self, layers: Sequence[Tensor]) -> Tensor:
+    def forward(self, layers: List[Tensor]) -> Tensor:
         """Return the aggregate ``[..., d]`` of L layers ``[..., d]``."""
         check_count(layers, self.num_layers)
-        stacked = torch.stack(tuple(layers), dim=-2)
+        stacked = torch.stack(layers, dim=-2)
         alpha = self.weights(stacked).to(stacked.dtype)
         return (alpha.unsqueeze(-2) @ stacked).squeeze(-2)
 
-    def contributions(self, layers: Sequence[Tensor]) -> Tensor:
+    def contributions(self, layers: List[Tensor]) -> Tensor:
         """Return alpha_l H^l of every layer, ``[..., L, d]``."""
         check_count(layers, self.num_layers)
-        stacked = torch.stack(tuple(layers), dim=-2)
+        stacked = torch.stack(layers, dim=-2)
         return self.weights(stacked).to(stacked.dtype).unsqueeze(-1) * stacked

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Sequence
+from typing import List
 
 import torch
 import torch.nn as nn
@@ -17,7 +17,7 @@ def check_positive(**sizes: int) -> None:
             raise ValueError(f"layer aggregation: {name} must be at least 1, not {size}")
 
 
-def check_count(states: Sequence[Tensor], expected: int) -> None:
+def check_count(states: List[Tensor], expected: int) -> None:
     """Raise unless the number of states is the expected one."""
     if len(states) != expected:
         raise ValueError(
@@ -48,10 +48,10 @@ class LayerAggregation(nn.Module):
         self.embed_dim = embed_dim
         self.num_layers = num_layers
 
-    def concatenate(self, layers: Sequence[Tensor]) -> Tensor:
+    def concatenate(self, layers: List[Tensor]) -> Tensor:
         """Join H^1..H^L on the feature dimension, ``[..., L d]``, layer 1 first."""
         check_count(layers, self.num_layers)
-        return torch.cat(tuple(layers), dim=-1)
+        return torch.cat(layers, dim=-1)
 
     def split(self, concatenated: Tensor) -> Tensor:
         """Split ``[..., L x]`` by layer, ``[..., L, x]``."""
@@ -61,6 +61,6 @@ class LayerAggregation(nn.Module):
 class SumAggregation(LayerAggregation):
     """An aggregation that is a sum over the layers, so that each layer's part is known."""
 
-    def contributions(self, layers: Sequence[Tensor]) -> Tensor:
+    def contributions(self, layers: List[Tensor]) -> Tensor:
         """Return the summand ``[..., L, d]`` of each of L layers ``[..., d]``."""
         raise NotImplementedError

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Sequence
+from typing import List
 
 import torch
 import torch.nn as nn
@@ -39,11 +39,11 @@ class LinearCombination(SumAggregation):
         with torch.no_grad():
             nn.init.eye_(self.combine.weight[:, -self.embed_dim :])
 
-    def forward(self, layers: Sequence[Tensor]) -> Tensor:
+    def forward(self, layers: List[Tensor]) -> Tensor:
         """Aggregate L layers, each ``[..., d]``, to ``[..., d]``."""
         return self.combine(self.concatenate(layers))
 
-    def contributions(self, layers: Sequence[Tensor]) -> Tensor:
+    def contributions(self, layers: List[Tensor]) -> Tensor:
         """Return W_l H^l of every layer, ``[..., L, d]``."""
         W = self.combine.weight.unflatten(1, (self.num_layers, self.embed_dim))
         return torch.einsum("...li,oli->...lo", self.split(self.concatenate(layers)), W)
@@ -87,12 +87,12 @@ class IterativeCombination(LayerAggregation):
         check_positive(ffn_dim=ffn_dim)
         self.merges = nn.ModuleList(MergeLayers(embed_dim, ffn_dim) for _ in range(1, num_layers))
 
-    def forward(self, layers: Sequence[Tensor]) -> Tensor:
+    def forward(self, layers: List[Tensor]) -> Tensor:
         """Aggregate L layers, each ``[..., d]``, to ``[..., d]``."""
         check_count(layers, self.num_layers)
         aggregate = layers[0]
-        for merge, layer in zip(self.merges, layers[1:]):
-            aggregate = merge(aggregate, layer)
+        for number, merge in enumerate(self.merges, start=1):
+            aggregate = merge(aggregate, layers[number])
         return aggregate
 
 
@@ -125,11 +125,11 @@ class DynamicCombination(SumAggregation):
         with torch.no_grad():
             nn.init.ones_(self.fc2.bias[-self.embed_dim :])
 
-    def forward(self, layers: Sequence[Tensor]) -> Tensor:
+    def forward(self, layers: List[Tensor]) -> Tensor:
         """Aggregate L layers, each ``[..., d]``, to ``[..., d]``."""
         return self.contributions(layers).sum(-2)
 
-    def contributions(self, layers: Sequence[Tensor]) -> Tensor:
+    def contributions(self, layers: List[Tensor]) -> Tensor:
         """Return g_l * H^l of every layer, ``[..., L, d]``."""
         concatenated = self.concatenate(layers)
         g = self.fc2(F.relu(self.fc1(concatenated)))

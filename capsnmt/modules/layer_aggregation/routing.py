@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
-from typing import Sequence
+from typing import List
 
 import torch
 import torch.nn as nn
@@ -39,8 +39,8 @@ class BlockLinear(nn.Module):
         blocks, out_width, in_width = self.weight.shape
         by_block = x.reshape(-1, blocks, in_width).transpose(0, 1)
         bias = self.bias.view(blocks, 1, out_width)
-        y = torch.baddbmm(bias, by_block, self.weight.transpose(1, 2))
-        return y.transpose(0, 1).reshape(*x.shape[:-1], -1)
+        y = torch.baddbmm(bias, by_block, self.weight.transpose(1, 2)).transpose(0, 1).flatten(1)
+        return y.reshape(x.shape[:-1] + y.shape[1:])
 
 
 class LayerRouting(LayerAggregation):
@@ -105,16 +105,17 @@ class LayerRouting(LayerAggregation):
         concatenated = num_layers * embed_dim
         self.hidden = linear(concatenated, concatenated)
         self.votes = linear(concatenated, concatenated)
-        if routing == "em-routing":
-            self.activation = linear(concatenated, num_layers * num_capsules)
-            self.beta_a = nn.Parameter(torch.empty(num_capsules))
-            self.beta_u = nn.Parameter(torch.empty(num_capsules))
+        # None in dynamic routing
+        by_em = routing == "em-routing"
+        self.activation = linear(concatenated, num_layers * num_capsules) if by_em else None
+        self.beta_a = nn.Parameter(torch.empty(num_capsules)) if by_em else None
+        self.beta_u = nn.Parameter(torch.empty(num_capsules)) if by_em else None
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
         """Apply Glorot initialisation; scale the votes so that routing has a useful gradient."""
         reset_linear(self.hidden)
-        if self.routing == "dynamic-routing":
+        if self.activation is None:
             self._reset_dynamic_votes()
             return
         reset_linear(self.votes, gain=math.sqrt(2) * self.vote_scale())  # relu halves the power
@@ -168,7 +169,7 @@ class LayerRouting(LayerAggregation):
 
     def route(self, votes: Tensor, hidden: Tensor) -> Tensor:
         """Route votes ``[..., L, N, D]`` to output capsules ``[..., N, D]``."""
-        if self.routing == "dynamic-routing":
+        if self.activation is None:
             return dynamic_routing(votes, self.iterations, backend=self.backend)[0]
         activation = self.split(self.activation(hidden).sigmoid())
         return em_routing(
@@ -181,7 +182,7 @@ class LayerRouting(LayerAggregation):
             backend=self.backend,
         )
 
-    def forward(self, layers: Sequence[Tensor]) -> Tensor:
+    def forward(self, layers: List[Tensor]) -> Tensor:
         """Aggregate L layers, each ``[..., d]``, to ``[..., d]``."""
         hidden = F.relu(self.hidden(self.concatenate(layers)))
         votes = self.split(self.votes(hidden)).unflatten(-1, (self.num_capsules, -1))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Sequence
+from typing import List
 
 import torch
 import torch.nn as nn
@@ -33,15 +33,14 @@ class TransparentMixture(nn.Module):
         check_positive(num_states=num_states, num_decoder_layers=num_decoder_layers)
         self.weight = nn.Parameter(torch.zeros(num_states, num_decoder_layers))
 
-    def forward(self, states: Sequence[Tensor]) -> Tensor:
+    def forward(self, states: List[Tensor]) -> Tensor:
         """Mix L + 1 states ``[..., d]``; the j-th block of ``[..., M d]`` is M_j."""
         check_count(states, self.weight.size(0))
-        mixture = torch.einsum(
-            "l...d,lj->...jd", torch.stack(tuple(states)), self.weight.softmax(0)
-        )
+        weights = self.weight.softmax(0)
+        mixture = torch.einsum("l...d,lj->...jd", [torch.stack(states), weights])
         return mixture.flatten(-2)
 
-    def contributions(self, states: Sequence[Tensor]) -> Tensor:
+    def contributions(self, states: List[Tensor]) -> Tensor:
         """Return each state's summand of each mixture, ``[..., M, L + 1, d]``."""
         check_count(states, self.weight.size(0))
-        return torch.einsum("l...d,lj->...jld", torch.stack(tuple(states)), self.weight.softmax(0))
+        return torch.einsum("l...d,lj->...jld", torch.stack(states), self.weight.softmax(0))

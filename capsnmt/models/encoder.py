@@ -1,0 +1,136 @@
+"""fairseq's encoder with the mechanisms chosen by the switches."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any, Dict, List, Optional, cast
+
+import torch
+import torch.nn as nn
+from fairseq.models.transformer import TransformerEncoderBase
+from torch import Tensor
+
+from capsnmt.errors import ConfigurationError
+from capsnmt.models.layers import TransformerEncoderLayer, wrap_layer
+from capsnmt.models.stacks import stack_aggregation, stack_connection
+from capsnmt.modules.autocast import autocast_of, require_bf16
+from capsnmt.modules.layer_aggregation import TransparentMixture
+from capsnmt.modules.stack_layers import EncoderLayers
+
+
+class TransformerEncoder(TransformerEncoderBase):
+    """fairseq's encoder with our layers, their connections and their aggregation.
+
+    The output is ``[T, B, n d]`` instead of the top layer's ``[T, B, d]``: the concatenated
+    features of all sources of multi-layer attention, or of all mixtures of transparent attention.
+    It is one tensor, so everything that the host does to an encoder's output remains correct.
+
+    **D**: where the stack ends with a LayerNorm (pre-norm), it is applied to each layer's output.
+    """
+
+    def __init__(self, cfg: Any, *args: Any, **kwargs: Any) -> None:
+        self.numbers = itertools.count(1)
+        super().__init__(cfg, *args, **kwargs)
+        del self.numbers
+        self.autocast: str = cfg.autocast
+        self.layer_aggregation = stack_aggregation(cfg, "encoder")
+        self.transparent = cast("Optional[nn.Module]", None)
+        if cfg.layer_aggregation == "transparent":
+            self.transparent = TransparentMixture(cfg.encoder.layers + 1, cfg.decoder.layers)
+        self.num_sources = 1
+        if cfg.mlmha != "none":
+            self.num_sources = cfg.mlmha_sources or cfg.encoder.layers
+        self.masked_source: int = cfg.mlmha_mask_source
+        self.connection = stack_connection(cfg, "encoder")
+        if self.connection is not None or (self.reads_all_layers and self.encoder_layerdrop > 0):
+            self.layers: nn.ModuleList = EncoderLayers(
+                self.encoder_layerdrop, self.layers.children(), self.connection
+            )
+
+    @property
+    def reads_all_layers(self) -> bool:
+        """Whether the decoder receives anything other than the top layer's output."""
+        aggregates = self.layer_aggregation is not None or self.transparent is not None
+        return aggregates or self.num_sources > 1 or self.masked_source > 0
+
+    def build_encoder_layer(self, cfg: Any) -> nn.Module:
+        layer = TransformerEncoderLayer(cfg, next(self.numbers), return_fc=self.return_fc)
+        return wrap_layer(layer, cfg)
+
+    def train(self, mode: bool = True) -> TransformerEncoder:
+        if mode and self.masked_source:
+            raise ConfigurationError(
+                f"--mlmha-mask-source: {self.masked_source}: sources are masked at generation "
+                f"only: train without it, then set it by --model-overrides"
+            )
+        if mode:
+            require_bf16(self.autocast, next(self.parameters()).device.type)
+        return super().train(mode)
+
+    def forward(
+        self,
+        src_tokens: Tensor,
+        src_lengths: Optional[Tensor] = None,
+        return_all_hiddens: bool = False,
+        token_embeddings: Optional[Tensor] = None,
+    ) -> Dict[str, List[Tensor]]:
+        """Encode under ``--autocast``; the output is as precise as the embedding."""
+        if torch.jit.is_scripting():
+            return self.encode_scripted(src_tokens, src_lengths, token_embeddings)
+        with autocast_of(self, self.autocast):
+            encoded = super().forward(
+                src_tokens,
+                src_lengths,
+                return_all_hiddens or self.reads_all_layers,
+                token_embeddings,
+            )
+            if self.reads_all_layers:
+                encoded["encoder_out"] = [self.hand_over(encoded["encoder_states"])]
+                if not return_all_hiddens:
+                    encoded.update(encoder_states=[], fc_results=[])
+        encoded["encoder_out"] = [
+            encoded["encoder_out"][0].type_as(encoded["encoder_embedding"][0])
+        ]
+        return encoded
+
+    def encode_scripted(
+        self, src_tokens: Tensor, src_lengths: Optional[Tensor], token_embeddings: Optional[Tensor]
+    ) -> Dict[str, List[Tensor]]:
+        """Encode in TorchScript, in which the host's forward keeps no output of a layer."""
+        if not self.reads_all_layers:
+            return self.forward_scriptable(src_tokens, src_lengths, False, token_embeddings)
+        padding = src_tokens.eq(self.padding_idx)
+        x, embedding = self.forward_embedding(src_tokens, token_embeddings)
+        states = [(x * (1 - padding.unsqueeze(-1).type_as(x))).transpose(0, 1)]
+        for layer in self.layers:
+            states.append(layer(states[-1], padding if bool(padding.any()) else None))
+        return {
+            "encoder_out": [self.hand_over(states)],
+            "encoder_padding_mask": [padding],
+            "encoder_embedding": [embedding],
+            "encoder_states": [],
+            "fc_results": [],
+            "src_tokens": [],
+            "src_lengths": [(~padding).sum(dim=1, dtype=torch.int32).reshape(-1, 1)],
+        }
+
+    def hand_over(self, states: List[Tensor]) -> Tensor:
+        """Return the decoder's input, ``[T, B, n d]``, from the embeddings and H^1..H^L."""
+        return self.combine(self.normalise(states))
+
+    def normalise(self, states: List[Tensor]) -> List[Tensor]:
+        """Return the states as the decoder reads them: normalised, where the stack ends so."""
+        if self.layer_norm is None:
+            return states
+        return [self.layer_norm(state) for state in states]
+
+    def combine(self, states: List[Tensor]) -> Tensor:
+        """Return the decoder's input, ``[T, B, n d]``, from normalised states."""
+        if self.transparent is not None:
+            return self.transparent(states)
+        sources = states[1:]
+        if self.layer_aggregation is not None:
+            sources[-1] = self.layer_aggregation(states[1:])
+        if self.masked_source:
+            sources[self.masked_source - 1] = torch.zeros_like(sources[self.masked_source - 1])
+        return torch.cat(sources[-self.num_sources :], dim=-1)
