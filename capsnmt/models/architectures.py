@@ -11,7 +11,8 @@ from fairseq.utils import safe_hasattr
 from omegaconf import OmegaConf
 
 from capsnmt.models import transformer  # noqa: F401  the model must be registered first
-from capsnmt.models.validation import complete, validate
+from capsnmt.models.completion import complete
+from capsnmt.models.validation import validate
 
 MODEL = "capsnmt_transformer"
 

@@ -9,13 +9,16 @@ import torch.nn as nn
 from fairseq.dataclass.utils import gen_parser_from_dataclass
 from fairseq.models import register_model
 from fairseq.models.transformer import TransformerModel
+from fairseq.models.transformer.transformer_legacy import base_architecture
 from omegaconf import OmegaConf
 
 from capsnmt.checkpoints.initialisation import initialise_from
+from capsnmt.models.completion import complete
 from capsnmt.models.config import MECHANISMS
 from capsnmt.models.decoder import TransformerDecoder
 from capsnmt.models.encoder import TransformerEncoder
 from capsnmt.models.inference import convert_linear_maps
+from capsnmt.models.validation import validate
 
 
 @register_model("capsnmt_transformer")
@@ -81,6 +84,10 @@ class CapsnmtTransformer(TransformerModel):
         if OmegaConf.is_config(args):
             # from a configuration of fairseq-hydra-train, fairseq reads its own options only
             args = argparse.Namespace(**OmegaConf.to_container(args, resolve=True))
+        # as in fairseq, arguments that no architecture has completed get the base model's values
+        base_architecture(args)
+        complete(args, {})
+        validate(args)
         model = super().build_model(args, task)
         checkpoint: Optional[str] = args.init_from
         if checkpoint:

@@ -9,7 +9,8 @@ from fairseq.models import ARCH_MODEL_REGISTRY, register_model_architecture
 from fairseq.models.transformer.transformer_legacy import base_architecture
 from fairseq.utils import safe_getattr, safe_hasattr
 
-from capsnmt.models.validation import complete, validate
+from capsnmt.models.completion import complete
+from capsnmt.models.validation import validate
 from capsnmt.sentences.classifier import MODEL
 from capsnmt.sentences.probed_encoder import adopt_encoder
 from capsnmt.sentences.validation import complete_classifier, refuse_decoder

@@ -13,8 +13,8 @@ from fairseq.utils import safe_hasattr
 
 from capsnmt.checkpoints.storage import load_checkpoint
 from capsnmt.errors import ConfigurationError
+from capsnmt.models.completion import complete
 from capsnmt.models.config import defaults, flag
-from capsnmt.models.validation import complete
 from capsnmt.sentences.validation import decoder_options
 
 # options of training, without effect in a frozen encoder, and options of other parts

@@ -12,8 +12,8 @@ from fairseq.models.transformer.transformer_legacy import base_architecture
 from fairseq.utils import safe_hasattr
 
 from capsnmt.errors import ConfigurationError
+from capsnmt.models.completion import require
 from capsnmt.models.config import MultiLayerAttentionConfig, defaults, flag, switches
-from capsnmt.models.validation import require
 from capsnmt.modules.layer_aggregation import LAYER_AGGREGATIONS
 from capsnmt.sentences.config import SentenceClassifierConfig
 from capsnmt.sentences.pooling import POOLINGS

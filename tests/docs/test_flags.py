@@ -18,7 +18,7 @@ from capsnmt.criterions.label_smoothed_cross_entropy_with_disagreement import (
 )
 from capsnmt.criterions.sentence_classification import SentenceClassificationCriterionConfig
 from capsnmt.models import config
-from capsnmt.models.validation import CHOICES
+from capsnmt.models.completion import CHOICES
 from capsnmt.modules.disagreement import TERMS
 from capsnmt.sentences.config import SentenceClassifierConfig
 from capsnmt.sentences.pooling import POOLINGS

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from fairseq.models import ARCH_CONFIG_REGISTRY
 
 from capsnmt.errors import ConfigurationError
 from capsnmt.routing import backend
@@ -213,6 +214,20 @@ def test_the_command_line_exits_with_the_line_and_a_library_gets_a_value_error()
         error.value
     )  # what the interpreter prints before it exits with 1
     assert isinstance(error.value, ValueError)
+
+
+@pytest.mark.parametrize("arch", ["transformer_mlmha", "capsnmt_transformer"])
+def test_a_gating_network_of_another_width_than_the_encoders_is_refused(arch: str) -> None:
+    args = parse(arch, *SMALL)
+    args.mean_pool_gating_network = True  # a flag of fairseq's translation_moe
+    if arch == "capsnmt_transformer":
+        ARCH_CONFIG_REGISTRY[arch](args)
+        return
+    named = "--mean-pool-gating-network-encoder-dim: 16: the encoder hands over 2 source.*give 32"
+    with pytest.raises(ConfigurationError, match=named):
+        ARCH_CONFIG_REGISTRY[arch](args)
+    args.mean_pool_gating_network_encoder_dim = 32
+    ARCH_CONFIG_REGISTRY[arch](args)
 
 
 def test_a_masked_source_is_refused_in_training() -> None:

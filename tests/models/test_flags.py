@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import re
 from typing import Any, Callable
 
@@ -9,13 +10,15 @@ import pytest
 import torch
 from fairseq.models import ARCH_CONFIG_REGISTRY
 
+from capsnmt.errors import ConfigurationError
 from capsnmt.models.config import defaults, flag
+from capsnmt.models.transformer import CapsnmtTransformer
 from capsnmt.modules.attention import BlockAttention
 from capsnmt.modules.capsule_attention import CapsuleAttention
 from capsnmt.modules.head_aggregation import HeadGate, HeadMixing, HeadRouting
 from capsnmt.modules.layer_aggregation.routing import LayerRouting
 from capsnmt.modules.multi_layer_attention import VARIANTS, MultiLayerAttention
-from tests.support import CAPSULES, HEADS, LAYERS, SMALL, build, parse
+from tests.support import CAPSULES, HEADS, LAYERS, SMALL, TASK, build, parse
 
 
 def routed(model: torch.nn.Module) -> dict:
@@ -247,6 +250,26 @@ def test_a_flag_takes_precedence_over_a_presets_value() -> None:
     assert len(routed(simple)) == 2
     decoder = build("transformer_em_routing", "--head-aggregation-attention", "dec-self")
     assert all(name.startswith("decoder") for name in routed(decoder))
+
+
+def test_a_preset_names_only_layers_that_there_are() -> None:
+    assert set(routed(build("transformer_em_routing", "--encoder-layers", "1"))) == {
+        "encoder.layers.0.self_attn.out_proj"
+    }
+    # a list that the user gives is not shortened
+    given = ("--head-aggregation-encoder-layers", "1,2", "--encoder-layers", "1")
+    with pytest.raises(ConfigurationError, match="no layer 2"):
+        build("transformer_em_routing", *given)
+
+
+def test_a_model_that_no_architecture_has_completed_is_the_base_model() -> None:
+    dimensions = {"encoder_layers": 1, "decoder_layers": 1, "encoder_embed_dim": 16}
+    args = argparse.Namespace(**dimensions, head_aggregation="em")
+    built = CapsnmtTransformer.build_model(args, TASK)
+    assert len(routed(built)) == 1
+    assert built.decoder.layers[0].fc1.out_features == 2048
+    plain = CapsnmtTransformer.build_model(argparse.Namespace(**dimensions), TASK)
+    assert not routed(plain)
 
 
 def test_arguments_saved_in_a_checkpoint_are_accepted_again() -> None:
