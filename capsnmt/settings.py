@@ -6,6 +6,7 @@ origin (a file or a flag), the dotted key, the value and what is allowed.
 
 from __future__ import annotations
 
+import re
 from dataclasses import MISSING, dataclass, field, fields
 from pathlib import Path
 from typing import (
@@ -29,6 +30,7 @@ from yaml.resolver import Resolver
 
 from capsnmt.errors import SHOWN, ConfigurationError, shown
 
+ENTRIES = re.compile(r"Mapping\[str, (\w+)\]")  # the annotation of a section with free keys
 MAX_BYTES = 1 << 20
 MAX_DEPTH = 50  # of lists and mappings in one another; the deepest file of this project has 5
 T = TypeVar("T")
@@ -143,6 +145,10 @@ def build(cls: Type[T], values: Any, origin: str, section: str = "", **fixed: An
             # The annotations are text, because nothing here evaluates them.
             kind = FIELDS.get(str(item.type).split("[")[0], ANY)
             _check_value(kind, f"{prefix}{name}", values[name], origin)
+            entries = ENTRIES.fullmatch(str(item.type))
+            for key, value in values[name].items() if entries else ():
+                kind = FIELDS.get(entries[1], ANY)  # type: ignore[index]
+                _check_value(kind, f"{prefix}{name}.{key}", value, origin)
         elif item.default is MISSING and item.default_factory is MISSING:
             raise ConfigurationError(
                 f"{origin}: {prefix}{name} is not set: {place} may have {', '.join(known)}"

@@ -16,7 +16,7 @@ from capsnmt.corpora.published import Published
 from capsnmt.corpora.segmentation import Segmentation
 from capsnmt.corpora.sources import Store
 from capsnmt.corpora.text import TOKENISERS
-from capsnmt.errors import ConfigurationError
+from capsnmt.errors import ConfigurationError, shown
 from capsnmt.settings import build, read_yaml
 
 PAIR = re.compile("[a-z]{2,3}-[a-z]{2,3}")
@@ -129,10 +129,15 @@ def load_recipe(name: str, pair: str | None = None, corpora: str | None = None) 
         )
     origin = str(path)
     values = _choose_pair(read_yaml(path), pair, origin)
-    corpus = dict(values.get("corpus") or {})
+    corpus = values.get("corpus")
+    if not isinstance(corpus, Mapping):
+        raise ConfigurationError(f"{origin}: corpus: {shown(corpus)}: give a mapping")
+    corpus = dict(corpus)
     kind = corpus.pop("kind", None)
-    if kind not in CORPORA:
-        raise ConfigurationError(f"{origin}: corpus.kind: {kind!r}: give {' or '.join(CORPORA)}")
+    if not isinstance(kind, str) or kind not in CORPORA:
+        raise ConfigurationError(
+            f"{origin}: corpus.kind: {shown(kind)}: give {' or '.join(CORPORA)}"
+        )
     values["corpus"] = CORPORA[kind](corpus, origin, "corpus")
     values["cleaning"] = build(Cleaning, values.get("cleaning", {}), origin, "cleaning")
     if "segmentation" in values:
@@ -152,9 +157,17 @@ def _merged(base: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, An
 
 def _choose_pair(values: dict[str, Any], pair: str | None, origin: str) -> dict[str, Any]:
     """Apply the changes under ``pairs`` for the chosen pair; the first is the default."""
-    pairs = values.pop("pairs", {values.get("pair"): {}})
-    if not (isinstance(pairs, dict) and all(isinstance(each, dict) for each in pairs.values())):
-        raise ConfigurationError(f"{origin}: pairs: {pairs!r}: give a mapping of mappings")
+    if "pairs" in values:
+        pairs = values.pop("pairs")
+    elif isinstance(values.get("pair"), str):
+        pairs = {values["pair"]: {}}
+    else:
+        raise ConfigurationError(
+            f"{origin}: pair: {shown(values.get('pair'))}: give SOURCE-TARGET, e.g. en-de"
+        )
+    mappings = isinstance(pairs, dict) and all(isinstance(each, dict) for each in pairs.values())
+    if not pairs or not mappings:
+        raise ConfigurationError(f"{origin}: pairs: {shown(pairs)}: give a mapping of mappings")
     chosen = pair or next(iter(pairs))
     if chosen not in pairs:
         raise ConfigurationError(f"--pair {chosen}: {origin} has {', '.join(map(str, pairs))}")
