@@ -31,7 +31,7 @@ every_kind = pytest.mark.parametrize("kind", KINDS)
 def test_self_attention_and_its_gradients_equal_the_loops(
     kind: str, padding: Optional[Tensor], plain: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("capsnmt.modules.attention.PLAIN_UP_TO", 5 if plain else 4)
+    monkeypatch.setattr("capsnmt.modules.plain_attention.PLAIN_UP_TO", 5 if plain else 4)
     fused = mock.Mock(wraps=F.scaled_dot_product_attention)
     monkeypatch.setattr(F, "scaled_dot_product_attention", fused)
     module = attention(kind, self_attention=True)

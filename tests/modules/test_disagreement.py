@@ -164,7 +164,7 @@ def test_no_attention_matrix_is_built_unless_position_asks(
     softmax = torch.softmax
     monkeypatch.setattr(torch, "softmax", counted)
     # a short sentence would have one for speed
-    monkeypatch.setattr("capsnmt.modules.attention.PLAIN_UP_TO", 0)
+    monkeypatch.setattr("capsnmt.modules.plain_attention.PLAIN_UP_TO", 0)
     with record_disagreement(terms, ["dec-self"]):
         attend(attention(role), inputs())
     assert len(softmaxes) == matrices

@@ -64,15 +64,15 @@ def decoder_layers(preset: str, flags: Sequence[str]) -> int:
     return 2 if "layer_aggregation" in PRESETS[preset] or "--layer-aggregation" in flags else 1
 
 
+# the comparison systems in pairs that do not touch each other's part of the layer
 SYSTEMS = {
     **{preset: (preset,) for preset in PRESETS},
     **{
-        kind: ("capsnmt_transformer", "--head-aggregation", kind, *EVERYWHERE)
-        for kind in ("gated", "talking")
-    },
-    **{
-        mode: ("capsnmt_transformer", "--layer-aggregation", mode)
-        for mode in ("attention", "dense")
+        f"{heads}, {layers}": (
+            *("capsnmt_transformer", "--head-aggregation", heads, *EVERYWHERE),
+            *("--layer-aggregation", layers),
+        )
+        for heads, layers in (("gated", "attention"), ("talking", "dense"))
     },
 }
 
