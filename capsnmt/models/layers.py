@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict
+from typing import Any, Dict, Optional
 
 import torch.nn as nn
 from fairseq.distributed import fsdp_wrap
@@ -120,6 +120,10 @@ class TransformerDecoderLayer(TransformerDecoderLayerBase):
         finish_attention(self.self_attn, cfg, "dec-self", number)
         if self.encoder_attn is not None:
             finish_attention(self.encoder_attn, cfg, "enc-dec", number)
+
+    def make_generation_fast_(self, need_attn: Optional[bool] = False, **kwargs: Any) -> None:
+        """Keep ``need_attn`` a bool: without ``--print-alignment`` it is None, not scriptable."""
+        super().make_generation_fast_(need_attn=bool(need_attn), **kwargs)
 
     def build_self_attention(
         self, embed_dim: int, cfg: Any, add_bias_kv: bool = False, add_zero_attn: bool = False
