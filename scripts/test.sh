@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # The full check: ruff, mypy, shellcheck, shfmt, doctests, tests. Creates its environment.
 #   scripts/test.sh [--host main|stock] [PYTEST ARGUMENTS...]
-# The stock host skips the linters and tests marked one_host; -m '' runs the latter there, too.
+# Without -m, tests marked nightly are left out (scripts/nightly.sh runs them), and the stock host leaves
+# out those marked one_host, too. It also skips the linters.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 # shellcheck source=scripts/venv.sh
@@ -28,8 +29,8 @@ while [ $# -gt 0 ]; do
 done
 
 use_venv "$host"
-chosen=()
-[ "$host" = main ] || chosen=(-m 'not one_host')
+chosen=(-m 'not nightly')
+[ "$host" = main ] || chosen=(-m 'not nightly and not one_host')
 bin=$(dirname "$PYTHON")
 mapfile -t shell_files < <(git ls-files '*.sh' .ci/run)
 

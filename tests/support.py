@@ -12,6 +12,7 @@ from types import SimpleNamespace
 from typing import Any, Dict, List, Sequence, Set, Tuple
 
 import fairseq.models
+import pytest
 import torch
 from fairseq import options
 from fairseq.data import Dictionary
@@ -184,6 +185,16 @@ SYSTEMS: Dict[str, Tuple[str, Tuple[str, ...]]] = {
     **{arch: (arch, ()) for arch in _architectures()},
     **{name: ("capsnmt_transformer", flags) for name, flags in _combinations().items()},
 }
+
+
+# Each combination is made of switches that the architectures and the oracles have on both hosts.
+every_system = pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=[pytest.mark.one_host] if flags else [])
+        for name, (_, flags) in SYSTEMS.items()
+    ],
+)
 
 
 @torch.no_grad()

@@ -21,7 +21,7 @@ from capsnmt.criterions import ChunkedLabelSmoothedCrossEntropyCriterion
 from capsnmt.criterions.chunked_label_smoothed_cross_entropy import NAME, obstacle
 from capsnmt.errors import ConfigurationError
 from tests.criterions.samples import SAMPLE, gradients, train
-from tests.support import SYSTEMS, TASK, assert_every_parameter_learns, build_system, parse
+from tests.support import TASK, assert_every_parameter_learns, build_system, every_system, parse
 
 Outcome = Tuple[torch.Tensor, Any, Dict[str, Any], Dict[str, torch.Tensor]]
 
@@ -57,7 +57,7 @@ def assert_equal(measured: Outcome, expected: Outcome) -> None:
 
 
 @pytest.mark.parametrize("training", [True, False], ids=["training", "validation"])
-@pytest.mark.parametrize("name", SYSTEMS)
+@every_system
 def test_every_system_has_fairseqs_loss_gradients_and_logs(name: str, training: bool) -> None:
     model = build_system(name).double().train(training)  # routing would amplify fp32's rounding
     settings = {"report_accuracy": True}

@@ -30,9 +30,9 @@ from tests.criterions.samples import (
 )
 from tests.support import (
     PAD,
-    SYSTEMS,
     TASK,
     build_system,
+    every_system,
     half_precision_on_cpu,
     sentences,
 )
@@ -266,7 +266,7 @@ def test_half_precision_is_finite_and_measured_in_single(dtype: torch.dtype, how
             torch.testing.assert_close(value, exact[name], rtol=0.02, atol=0)
 
 
-@pytest.mark.parametrize("name", SYSTEMS)
+@every_system
 def test_every_system_is_measured_at_its_real_tokens(name: str, seen: Dict) -> None:
     model = build_system(name, "--attention-dropout", "0").train()
     loss, size, logs = criterion(**ALL)(model, SAMPLE)

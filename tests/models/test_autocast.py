@@ -10,7 +10,7 @@ from fairseq.sequence_generator import SequenceGenerator
 
 from capsnmt.errors import ConfigurationError
 from capsnmt.modules import autocast
-from tests.models.test_properties import every_system, loss_of
+from tests.models.test_properties import loss_of
 from tests.support import (
     FIRST,
     PAD,
@@ -19,6 +19,7 @@ from tests.support import (
     batch,
     build,
     build_system,
+    every_system,
     forward,
     sentences,
     shifted,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 
-import pytest
 import torch
 from fairseq.models import ARCH_MODEL_INV_REGISTRY
 from fairseq.sequence_generator import SequenceGenerator
@@ -17,6 +16,7 @@ from tests.support import (
     assert_every_parameter_learns,
     batch,
     build_system,
+    every_system,
     forward,
     half_precision_on_cpu,
     sentences,
@@ -24,7 +24,6 @@ from tests.support import (
 )
 
 HALF = [torch.bfloat16, *([torch.float16] if half_precision_on_cpu() else [])]
-every_system = pytest.mark.parametrize("name", SYSTEMS)
 
 
 def loss_of(model: torch.nn.Module) -> torch.Tensor:

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
-
 from capsnmt.checkpoints.storage import save_checkpoint
 from capsnmt.runs.translation import count_parameters
-from tests.support import SYSTEMS, build_system
+from tests.support import build_system, every_system
 
 
-@pytest.mark.parametrize("name", SYSTEMS)
+@every_system
 def test_the_parameters_of_a_checkpoint_are_those_of_its_model(name: str, tmp_path: Path) -> None:
     model = build_system(name)
     save_checkpoint({"model": model.state_dict()}, tmp_path / "model.pt")

@@ -29,7 +29,14 @@ from tests.support import (
 )
 from tests.support import build as build_translation
 
-every_system = pytest.mark.parametrize("name", SENTENCE_SYSTEMS)
+# the first ten have every kind of mechanism
+every_system = pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=[pytest.mark.one_host] if place > 9 else [])
+        for place, name in enumerate(SENTENCE_SYSTEMS)
+    ],
+)
 FIRST, SECOND = sentences(5, 3, 1), sentences(2, 4, 3, seed=1)
 HALF = [torch.bfloat16, *([torch.float16] if half_precision_on_cpu() else [])]
 

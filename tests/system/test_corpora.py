@@ -15,7 +15,8 @@ from tests.corpora.server import serving
 from tests.support import REPO
 
 # on the other host, data preparation and the launcher are tested each by itself
-pytestmark = [pytest.mark.system, pytest.mark.one_host]
+# nightly: tests/corpora ends with data-bins, and the demo goes from catalogues to scores
+pytestmark = [pytest.mark.system, pytest.mark.one_host, pytest.mark.nightly]
 
 # The corpus with every kind of archive. Each corpus is prepared down to its data-bin in
 # tests/corpora, and the other scripts differ in the name of the dataset.

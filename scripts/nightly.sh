@@ -1,0 +1,14 @@
+#!/usr/bin/env bash
+# What takes too long for every commit: the long tests on the main host, all tests on the stock host, the
+# sweep of bad inputs, and faults in the middle of launches. About two hours on two cores.
+#   scripts/nightly.sh
+set -euo pipefail
+cd "$(dirname "$0")/.."
+# shellcheck source=scripts/venv.sh
+. scripts/venv.sh
+[ $# = 0 ] || die "$1 is unknown: there are no flags"
+
+bash scripts/test.sh -m nightly
+if has_host stock; then bash scripts/test.sh --host stock -m ''; fi
+bash scripts/fuzz.sh
+bash scripts/kill_test.sh
