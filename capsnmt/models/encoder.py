@@ -104,6 +104,8 @@ class TransformerEncoder(TransformerEncoderBase):
         states = [(x * (1 - padding.unsqueeze(-1).type_as(x))).transpose(0, 1)]
         for layer in self.layers:
             states.append(layer(states[-1], padding if bool(padding.any()) else None))
+        # of connected layers, the last features are the layer's output
+        states = [state[:, :, -self.embed_tokens.embedding_dim :] for state in states]
         return {
             "encoder_out": [self.hand_over(states)],
             "encoder_padding_mask": [padding],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import copy
 from typing import Any, Optional
 
 import torch.nn as nn
@@ -19,6 +20,7 @@ from capsnmt.models.decoder import TransformerDecoder
 from capsnmt.models.encoder import TransformerEncoder
 from capsnmt.models.inference import convert_linear_maps
 from capsnmt.models.validation import validate
+from capsnmt.modules.scripted_connection import scripted_layers
 
 
 @register_model("capsnmt_transformer")
@@ -95,6 +97,19 @@ class CapsnmtTransformer(TransformerModel):
             # Only training starts from it. At generation the model gets its own checkpoint, perhaps
             # on a machine without this one.
             saved.init_from = None
+        return model
+
+    def __prepare_scriptable__(self) -> CapsnmtTransformer:
+        """Return the model for ``torch.jit.script``: a copy, if its layers are connected."""
+        stacks = (self.encoder, self.decoder)
+        if all(stack.connection is None for stack in stacks):
+            return self
+        model = copy.deepcopy(self)
+        for stack in (model.encoder, model.decoder):
+            if stack.connection is not None:
+                decoder = stack is model.decoder
+                stack.layers = scripted_layers(stack.layers.children(), stack.connection, decoder)
+                stack.connection = None
         return model
 
     def make_generation_fast_(self, **kwargs: Any) -> None:

@@ -43,11 +43,11 @@ class StackLayers(LayerDropModuleList):
         return layers if self.connect is None else self.connect(layers)
 
     def __prepare_scriptable__(self) -> StackLayers:
-        """Refuse ``torch.jit.script``, which would iterate over the bare layers."""
+        """Refuse ``torch.jit.script`` of a stack alone: it would run the bare layers."""
         if self.connect is not None:
             raise ConfigurationError(
-                "torch.jit.script: the connections of --layer-aggregation dlcl and dense are not "
-                "scripted: use torch.jit.trace"
+                "torch.jit.script: a stack with --layer-aggregation dlcl or dense is scripted as a "
+                "part of its model: script the model, or use torch.jit.trace"
             )
         return self
 

@@ -28,6 +28,7 @@ TOLERANCE = {"rtol": 1e-4, "atol": 1e-5}
 pytestmark = pytest.mark.usefixtures("unoptimised")
 ARCHITECTURES = [arch for arch, flags in SYSTEMS.values() if not flags]
 CONNECTED = "transformer_dlcl"
+NORM = ("--encoder-normalize-before", "--decoder-normalize-before")
 
 
 @pytest.fixture
@@ -77,7 +78,7 @@ def assert_translates_the_same(scripted: Any, eager: SequenceGenerator) -> None:
             torch.testing.assert_close(one["score"], other["score"], **TOLERANCE)
 
 
-@pytest.mark.parametrize("name", [arch for arch in ARCHITECTURES if arch != CONNECTED])
+@pytest.mark.parametrize("name", ARCHITECTURES)
 def test_a_scripted_model_and_its_generator_compute_the_same(name: str) -> None:
     """Without mechanisms and with, as a module and in the host's search, from a file."""
     model = build_system(name)
@@ -127,10 +128,22 @@ def test_a_model_of_many_mechanisms_is_scripted() -> None:
     assert_translates_the_same(torch.jit.script(generator(model)), generator(model))
 
 
-def test_connected_layers_are_refused_in_one_line() -> None:
-    """Their Python would be skipped silently, and the model be another one."""
-    with pytest.raises(SystemExit, match=r"torch\.jit\.script: .* use torch\.jit\.trace$"):
-        torch.jit.script(build_system(CONNECTED))
+@pytest.mark.parametrize("mode", ["dlcl", "dense"])
+@pytest.mark.parametrize("around", [("--mlmha", "M-00"), NORM], ids=["post-norm", "pre-norm"])
+def test_connected_layers_are_scripted_in_a_copy(mode: str, around: Tuple[str, ...]) -> None:
+    model = build_system("capsnmt_transformer", "--layer-aggregation", mode, *around)
+    names = list(model.state_dict())
+    scripted = saved_and_loaded(torch.jit.script(model))
+    assert list(model.state_dict()) == names
+    for lengths in ((5, 3), (11, 2, 8)):  # nothing is left of the pass before
+        given = arguments(*lengths)
+        torch.testing.assert_close(scripted(*given)[0], model(*given)[0], **TOLERANCE)
+
+
+def test_a_connected_stack_alone_is_refused_in_one_line() -> None:
+    """Its Python would be skipped silently, and the stack be another one."""
+    with pytest.raises(SystemExit, match=r"torch\.jit\.script: .*: script the model"):
+        torch.jit.script(build_system(CONNECTED).encoder)
 
 
 def test_a_scripted_model_ignores_autocast() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Iterable, Iterator, List, Sequence, Tuple
+from typing import Any, Iterable, Iterator, List, Optional, Sequence, Tuple
 
 import torch
 import torch.nn as nn
@@ -91,6 +91,10 @@ class LayerConnection(nn.Module):
         """Return w_{l,k} y_k of every state, ``[..., l + 1, d]``."""
         return self.row(len(states)).unsqueeze(-1) * torch.stack(tuple(states), dim=-2)
 
+    def link(self, number: int) -> Tuple[Optional[nn.Module], Tensor, Optional[nn.Module]]:
+        """Return what makes x_{l+1}: the norm of y_l, the weights w_l, the norm of the sum."""
+        return None, self.row(number + 1), None
+
     def connect(self, layers: Iterable[Any]) -> Iterator[ConnectedLayer]:
         """Yield the layers of one forward pass of the stack, to be called in this order."""
         states: List[Tensor] = []
@@ -130,6 +134,13 @@ class DLCL(LayerConnection):
             return x
         return self.norms[len(states) - 2](x)
 
+    def link(self, number: int) -> Tuple[Optional[nn.Module], Tensor, Optional[nn.Module]]:
+        """Return the same, with the normalisation of the stack's order."""
+        weights = self.row(number + 1)
+        if self.normalize_before:
+            return self.norms[number], weights, None
+        return None, weights, self.norms[number - 1] if number else None
+
 
 class DepthWeightedAverage(LayerConnection):
     r"""Depth-weighted average of DenseFormer (Pagliardini et al. 2024), without dilation.
@@ -153,6 +164,10 @@ class DepthWeightedAverage(LayerConnection):
     def forward(self, states: Sequence[Tensor]) -> Tensor:
         """Return x_{l+1} ``[..., d]``; x_1 is the embedding itself."""
         return states[0] if len(states) == 1 else super().forward(states)
+
+    def link(self, number: int) -> Tuple[Optional[nn.Module], Tensor, Optional[nn.Module]]:
+        """Return the same; the weight of the embedding alone is 1."""
+        return super().link(number) if number else (None, torch.ones(1), None)
 
 
 class ConnectedLayer:
