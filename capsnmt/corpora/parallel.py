@@ -18,16 +18,16 @@ _function: Callable[[Any], Any]
 def _end_with(parent: int) -> None:
     # A parent killed with SIGKILL cannot stop its pool; orphans would wait for work forever.
     while os.getppid() == parent:
-        time.sleep(1)
+        time.sleep(0.2)
     os._exit(1)
 
 
 def _start(make: Callable[..., Callable[[Any], Any]], arguments: tuple, parent: int) -> None:
     # Ctrl-C reaches the process group; only the parent handles it.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
     global _function
     _function = make(*arguments)
-    threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
 
 
 def _apply(item: Any) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any, Dict, Iterator, Tuple
 
 from fairseq.utils import safe_hasattr
@@ -19,7 +20,7 @@ from capsnmt.models.config import (
     flag,
     switches,
 )
-from capsnmt.models.selection import parse_attentions
+from capsnmt.models.selection import parse_attentions, parse_layers
 from capsnmt.modules.autocast import AUTOCASTS
 from capsnmt.modules.capsule_attention import DECODER_ROUTINGS, ENCODER_ROUTINGS
 from capsnmt.modules.head_aggregation import HEAD_AGGREGATIONS, ROUTINGS
@@ -134,8 +135,10 @@ def _of_preset(args: Any, name: str, preset: Dict[str, Any]) -> Any:
         return value
     side = "encoder" if "encoder" in name else "decoder"
     layers = int(getattr(args, f"{side}_layers"))
-    kept = [part for part in value.split(",") if int(part) <= layers]
-    return ",".join(kept) or "all"
+    named = parse_layers(value, sys.maxsize, name) if value != "all" else frozenset()
+    if all(layer <= layers for layer in named):
+        return value
+    return ",".join(str(layer) for layer in sorted(named) if layer <= layers) or "all"
 
 
 def require(args: Any, name: str, allowed: Tuple[str, ...]) -> None:
