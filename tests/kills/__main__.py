@@ -104,7 +104,7 @@ class Round:
                 outlived = launch.kill()
                 print(f"  {where}: the last process ended after {outlived:.2f} s", flush=True)
                 if outlived > LIMIT * max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1)):
-                    self.faults.append(f"{where}: a process outlived it by {outlived:.1f} s")
+                    self.faults.append(f"{where}: outlived for {outlived:.1f} s by {launch.last}")
                 return
             launch.fill_disk()
             status = launch.end()
