@@ -86,6 +86,7 @@ for flag in max-update jobs ${minutes:+minutes}; do
   variable=${flag//-/_}
   number "--$flag" "${!variable}"
 done
+max_update=$((10#$max_update)) jobs=$((10#$jobs))
 # the recipe's warm-up takes a quarter of its updates, and late disagreement starts after it
 settings+=(--max-update "$max_update" --set "train.warmup-updates=$((max_update < 4 ? 1 : max_update / 4))")
 settings+=(--output "$output" ${data:+--data "$data"})
@@ -121,8 +122,15 @@ stop() {
 trap stop TERM INT
 timer=""
 if [ "$minutes" ] && [ -z "$dry_run" ]; then
-  (sleep $((10#$minutes * 60)) && kill -TERM $$) &
+  (
+    exec >/dev/null 2>&1 # a pipe must not wait for it
+    trap 'kill $!' TERM
+    sleep $((10#$minutes * 60)) &
+    wait $! && kill -TERM $$
+  ) &
   timer=$!
+  # also after a failure: the number of this process may soon be another's
+  trap 'kill "$timer" 2>/dev/null || true' EXIT
 fi
 
 failed=0
@@ -163,7 +171,7 @@ pool "${firsts[@]}"
 [ "$failed" = 0 ] || die "$failed training(s) of the baseline failed: see $output/*.log"
 pool "${seconds[@]}"
 [ "$failed" = 0 ] || die "$failed run(s) failed: see $output/*.log"
-[ -z "$timer" ] || kill "$timer"
+[ -z "$timer" ] || kill "$timer" 2>/dev/null || true
 
 rows=("$output/baseline") firsts=()
 for row in "${several[@]}" "${others[@]}"; do rows+=("$output/$row"); done

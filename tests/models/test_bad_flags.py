@@ -216,13 +216,10 @@ def test_the_command_line_exits_with_the_line_and_a_library_gets_a_value_error()
     assert isinstance(error.value, ValueError)
 
 
-@pytest.mark.parametrize("arch", ["transformer_mlmha", "capsnmt_transformer"])
-def test_a_gating_network_of_another_width_than_the_encoders_is_refused(arch: str) -> None:
+def test_a_gating_network_of_another_width_than_the_encoders_is_refused() -> None:
+    arch = "transformer_mlmha"
     args = parse(arch, *SMALL)
     args.mean_pool_gating_network = True  # a flag of fairseq's translation_moe
-    if arch == "capsnmt_transformer":
-        ARCH_CONFIG_REGISTRY[arch](args)
-        return
     named = "--mean-pool-gating-network-encoder-dim: 16: the encoder hands over 2 source.*give 32"
     with pytest.raises(ConfigurationError, match=named):
         ARCH_CONFIG_REGISTRY[arch](args)

@@ -143,7 +143,7 @@ def test_sampling_from_the_best_word_is_greedy_and_repeats_with_its_seed(arch: s
 
 
 @pytest.mark.parametrize("arch", ARCHITECTURES)
-def test_alignments_are_the_strongest_attention_to_a_word_of_the_source(arch: str) -> None:
+def test_alignments_name_words_of_the_source_and_of_the_translation(arch: str) -> None:
     model = build(arch)
     sample = sample_of(SOURCES)
     sample["target"] = batch(sentences(4, 4, 4, 4, seed=3), left_pad=False)

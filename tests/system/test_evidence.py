@@ -78,7 +78,9 @@ def test_the_baseline_comes_first_and_no_more_run_than_allowed(
     tmp_path: Path, stubbed: Dict[str, str]
 ) -> None:
     output = tmp_path / "out put"
-    done = script("--jobs", "3", "--seeds", "4,5", "--output", str(output), env=stubbed)
+    done = script(
+        "--jobs", "3", "--seeds", "4,5", "--minutes", "5", "--output", str(output), env=stubbed
+    )
     assert done.returncode == 0, done.stderr
     calls = Path(stubbed["CALLS"]).read_text("utf-8").splitlines()
     running, most, baselines = 0, 0, 0
