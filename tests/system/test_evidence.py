@@ -118,6 +118,21 @@ def test_a_stop_reaches_every_training(tmp_path: Path, stubbed: Dict[str, str]) 
     assert calls.read_text("utf-8").count("saved") == 2
 
 
+def test_the_time_limit_stops_every_training(tmp_path: Path, stubbed: Dict[str, str]) -> None:
+    Path(stubbed["PYTHON"]).write_text(STUB.format(seconds=300), "utf-8")
+    sleep = tmp_path / "sleep"  # a minute takes two seconds
+    sleep.write_text(
+        '#!/bin/sh\n[ "$1" = 60 ] && exec /bin/sleep 2\nexec /bin/sleep "$@"\n', "utf-8"
+    )
+    sleep.chmod(0o755)
+    paths = {**stubbed, "PATH": f"{tmp_path}:{stubbed['PATH']}"}
+    flags = ("--minutes", "1", "--jobs", "2", "--output", str(tmp_path / "out"))
+    done = script(*flags, env=paths, timeout=60)
+    assert done.returncode == 1
+    assert "repeat the same command" in done.stdout
+    assert Path(stubbed["CALLS"]).read_text("utf-8").count("saved") == 2
+
+
 def test_a_failed_baseline_ends_it(tmp_path: Path, stubbed: Dict[str, str]) -> None:
     done = script("--output", str(tmp_path / "out"), env={**stubbed, "PYTHON": "false"})
     assert done.returncode == 1
