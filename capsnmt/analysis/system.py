@@ -122,7 +122,7 @@ def load_subset(task: Any, subset: str, data: Any) -> Any:
     with _silent_destructors():
         try:
             task.load_dataset(subset)
-        except (OSError, ValueError, AssertionError, struct.error):
+        except (OSError, ValueError, LookupError, TypeError, AssertionError, struct.error):
             found = False
     if not found:
         raise ConfigurationError(

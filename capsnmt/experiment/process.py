@@ -17,6 +17,7 @@ GRACE_SECONDS = 30
 # Long enough for a large model to finish its update and save; SLURM gives two minutes.
 ASKED_SECONDS = 90
 PR_SET_PDEATHSIG = 1
+GENERATION = "fairseq_cli.generate"
 
 
 class Stopped(Exception):  # noqa: N818  it is not an error
@@ -107,7 +108,7 @@ def run(
             stderr=subprocess.STDOUT if errors is None else errors,
             encoding="utf-8",
             errors="surrogateescape",
-            preexec_fn=_leads_group(os.getpid(), argv[0]),
+            preexec_fn=_leads_group(os.getpid(), _last_signal(argv)),
             **options,
         ) as process:
             child.process = process
@@ -128,19 +129,26 @@ _libc = ctypes.CDLL(None, use_errno=True) if sys.platform == "linux" else None
 
 
 def end_with_parent(signum: int = signal.SIGINT) -> None:
-    """Let the kernel send this process a signal when its parent ends.
-
-    SIGINT ends a training at once. It must not save, as it does at SIGTERM: nobody reads its log
-    any more, so the log would lack the updates since the last save.
-    """
+    """Let the kernel send this process a signal when its parent ends."""
     if _libc is not None:
         _libc.prctl(PR_SET_PDEATHSIG, signum)
 
 
-def _leads_group(parent: int, program: str) -> Callable[[], None]:
+def _last_signal(argv: Sequence[str]) -> int:
+    """Return the signal that ends a child whose launcher was killed.
+
+    SIGINT ends a training at once, and a preparation with its own children. A training must not
+    save, as it does at SIGTERM: nobody reads its log any more, so the log would lack the updates
+    since the last save. After one SIGINT, srun only prints the state of its tasks. A generation has
+    neither children nor files, and Python can take seconds to end it at SIGINT.
+    """
+    if argv[0] == "srun":
+        return signal.SIGTERM
+    return signal.SIGKILL if GENERATION in argv else signal.SIGINT
+
+
+def _leads_group(parent: int, signum: int) -> Callable[[], None]:
     """Return the function that makes a child lead a process group and end with the launcher."""
-    # After one SIGINT, srun only prints the state of its tasks.
-    signum = signal.SIGTERM if program == "srun" else signal.SIGINT
 
     def attach() -> None:
         os.setpgid(0, 0)

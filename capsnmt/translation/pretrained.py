@@ -76,7 +76,13 @@ def from_run(
         raise ConfigurationError(
             f"{first.checkpoint}: its task is {cfg.task._name}, not translation"
         )
-    translator = Translator(cfg, task, [model.to(place) for model in models])
+    try:
+        translator = Translator(cfg, task, [model.to(place) for model in models])
+    except (ValueError, RuntimeError) as error:
+        fault = " ".join(str(error).split())[:200]
+        raise ConfigurationError(
+            f"{first.text.model}: its subwords cannot be read ({fault}): prepare the data again"
+        ) from None
     return translator.to(place).eval()
 
 

@@ -14,6 +14,7 @@ from fairseq.sequence_generator import SequenceGenerator
 from capsnmt.checkpoints.storage import load_checkpoint
 from capsnmt.errors import ConfigurationError
 from capsnmt.models import CapsnmtTransformer
+from capsnmt.translation.pretrained import from_run
 from tests.support import REPO
 from tests.translation.conftest import data_of
 from tests.translation.test_translate import expected, source
@@ -145,3 +146,16 @@ def test_a_diverged_model_is_refused(runs: Dict[str, Path], tmp_path: Path) -> N
 def test_neither_a_run_nor_a_checkpoint(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match="holds neither a run"):
         CapsnmtTransformer.from_pretrained(tmp_path)
+
+
+def test_damaged_subwords_are_refused(runs: Dict[str, Path], tmp_path: Path) -> None:
+    data = data_of(runs["plain"]).folder
+    for path in data.iterdir():
+        if path.name != "bpe":
+            (tmp_path / path.name).symlink_to(path)
+    (tmp_path / "bpe").mkdir()
+    codes = tmp_path / "bpe" / "codes"
+    codes.write_bytes(b"\x80" + (data / "bpe" / "codes").read_bytes())
+    message = re.escape(f"{codes}: its subwords cannot be read ('utf-8' codec")
+    with pytest.raises(ConfigurationError, match=message):
+        from_run(runs["plain"], data=tmp_path)
