@@ -41,11 +41,11 @@ SYSTEMS = {
     **{preset: (f"{preset}_tiny", ()) for preset in PRESETS},
     "everything": ("capsnmt_transformer_tiny", COMPOSED),
 }
-# The second host runs only "everything"; the properties of each system are tested there as well.
+# Each commit runs only "everything"; the properties of each system are tested as well.
 every_system = pytest.mark.parametrize(
     "system",
     [
-        pytest.param(name, marks=[pytest.mark.one_host] if name in PRESETS else [])
+        pytest.param(name, marks=[pytest.mark.nightly] if name in PRESETS else [])
         for name in SYSTEMS
     ],
 )
