@@ -2,7 +2,7 @@
 # The full check: ruff, mypy, shellcheck, shfmt, doctests, tests. Creates its environment.
 #   scripts/test.sh [--host main|stock] [PYTEST ARGUMENTS...]
 # Without -m, tests marked nightly are left out (scripts/nightly.sh runs them), and the stock host leaves
-# out those marked one_host, too. It also skips the linters.
+# out those marked one_host, and packages that need no host, too. It also skips the linters.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 # shellcheck source=scripts/venv.sh

@@ -4,11 +4,23 @@ from __future__ import annotations
 
 import os
 import shutil
-from typing import Any, Iterator, List
+from pathlib import Path
+from typing import Any, Iterator, List, Optional
 
 import pytest
 
 BROWSERS = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome")
+
+
+# The tests of packages that load neither torch nor fairseq.
+WITHOUT_HOST = ("corpora", "evaluation", "report")
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> Optional[bool]:
+    """Leave out packages without a host where tests marked ``one_host`` are left out."""
+    if "not one_host" not in config.option.markexpr or collection_path.name not in WITHOUT_HOST:
+        return None
+    return True if collection_path.parent == Path(__file__).parent else None
 
 
 def pytest_collection_modifyitems(items: List[pytest.Item]) -> None:

@@ -1,4 +1,4 @@
-"""A small sweep of bad inputs over all commands; ``scripts/fuzz.sh`` runs a large one."""
+"""The sweep of bad inputs, ``scripts/fuzz.sh``, notices each kind of fault and can be repeated."""
 
 from __future__ import annotations
 
@@ -17,12 +17,6 @@ from tests.fuzz.endings import fault_of
 from tests.fuzz.mutations import spoil_arguments, spoil_bytes, spoil_structure
 
 pytestmark = [pytest.mark.system, pytest.mark.one_host]  # torch reads the checkpoints of both alike
-
-
-def test_every_spoilt_input_is_refused_in_one_line_or_has_a_result(
-    capfd: pytest.CaptureFixture,
-) -> None:
-    assert sweep.main(["--cases", "60", "--seed", "1"]) == 0, capfd.readouterr().out[-3000:]
 
 
 def test_the_sweep_notices_a_fault(
