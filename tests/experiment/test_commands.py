@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import shlex
 import subprocess
@@ -15,6 +14,7 @@ import capsnmt
 from capsnmt.experiment.cli import main
 from capsnmt.experiment.config import available, find, load
 from capsnmt.experiment.devices import split_batch
+from tests.scripts import launches
 
 GOLDEN = Path(__file__).with_name("golden")
 # The flags that a data set requires.
@@ -154,27 +154,27 @@ def test_the_update_has_the_same_tokens_on_any_number_of_devices(tokens: int, wo
     assert fewer_passes < tokens, "more passes than the memory of the devices asks for"
 
 
-@pytest.mark.system
 @pytest.mark.one_host  # a plan starts no fairseq
-def test_the_script_prints_the_plan_of_the_baseline_from_an_empty_folder(tmp_path: Path):
-    done = subprocess.run(
-        [str(ROOT / "scripts" / "run_wmt14.sh"), "--dry-run", "--gpus", "3"],
-        cwd=tmp_path,
-        env={**os.environ, "PYTHON": sys.executable},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+def test_the_script_prints_the_plan_of_the_baseline_from_an_empty_folder(
+    capsys, monkeypatch, tmp_path: Path
+):
+    empty, stub = tmp_path / "empty", tmp_path / "stub"
+    empty.mkdir()
+    stub.mkdir()
+    done, (launch,) = launches("run_wmt14.sh", "--dry-run", "--gpus", "3", cwd=empty, stub=stub)
     assert done.returncode == 0, done.stderr
-    assert "# baseline, seed 1, 3 GPUs" in done.stdout
-    assert "10,922 tokens x 3 device(s)" not in done.stdout, "more than a device takes"
+    monkeypatch.chdir(empty)
+    assert main(launch) == 0
+    plan = capsys.readouterr().out
+    assert "# baseline, seed 1, 3 GPUs" in plan
+    assert "10,922 tokens x 3 device(s)" not in plan, "more than a device takes"
     assert (
         "32,760 tokens per update = 3,640 tokens x 3 device(s) x 3 accumulated, 8 fewer than the "
         "configured 32,768"
-    ) in done.stdout
-    assert "#   segment by bpe of 32,000, one model" in done.stdout
-    assert "--output runs/wmt14_en_de/data" in done.stdout
-    assert list(tmp_path.iterdir()) == []
+    ) in plan
+    assert "#   segment by bpe of 32,000, one model" in plan
+    assert "--output runs/wmt14_en_de/data" in plan
+    assert list(empty.iterdir()) == []
 
 
 def test_every_script_of_a_dataset_names_one_that_has_rows():

@@ -20,7 +20,7 @@ from capsnmt.experiment.devices import choose_device
 from capsnmt.experiment.run import environment
 from capsnmt.files import sha256
 from capsnmt.runs.folder import RunFolder
-from tests.experiment.conftest import SMALL, Cluster, plan, run_forked
+from tests.experiment.conftest import SMALL, Cluster, plan, run_forked, run_without_generation
 
 MULTI30K = ["--dataset", "multi30k", "--cpu", "--output", "runs"]
 ROW = "dlcl_routing_from_baseline"
@@ -166,7 +166,7 @@ def model(folder: RunFolder) -> Dict[str, torch.Tensor]:
 def test_a_row_starts_from_the_trained_other_and_resumes_from_itself(
     prepared: Path, tmp_path: Path, capsys: pytest.CaptureFixture, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(process, "run", run_forked)
+    monkeypatch.setattr(process, "run", run_without_generation)
     for file, content in {"base": SMALL, "row": f"extends: base\n{START}"}.items():
         (tmp_path / f"{file}.yaml").write_text(content, encoding="utf-8")
 

@@ -6,8 +6,6 @@ import logging
 import multiprocessing
 import os
 import signal
-import subprocess
-import sys
 import threading
 import time
 from pathlib import Path
@@ -23,7 +21,9 @@ from capsnmt.checkpoints.storage import load_checkpoint
 from capsnmt.experiment import preemption, training
 from capsnmt.experiment.preemption import ASKING, Request
 from capsnmt.experiment.training import Place
+from tests import forked
 from tests.commands import environment
+from tests.experiment import ranks
 from tests.experiment.conftest import EVEN_TOKENS
 from tests.support import PLUGIN
 
@@ -140,43 +140,46 @@ def test_an_interruption_does_not_reset_the_patience(
     flags += ["--max-epoch", "9", "--dropout", "0"]
     ended, stopped = tmp_path / "ended", tmp_path / "stopped"
     updates = train(prepared, ended, *flags)  # nothing is learned: three epochs
-    for at in (updates // 3 + 1, 2 * updates // 3 + 1):
-        handler = SignalAt(at, signal.SIGTERM)
-        logging.getLogger().addHandler(handler)
-        try:
-            assert train(prepared, stopped, *flags) == at < updates
-        finally:
-            logging.getLogger().removeHandler(handler)
+    in_the_third = 2 * updates // 3 + 1
+    handler = SignalAt(in_the_third, signal.SIGTERM)
+    logging.getLogger().addHandler(handler)
+    try:
+        assert train(prepared, stopped, *flags) == in_the_third < updates
+    finally:
+        logging.getLogger().removeHandler(handler)
     assert train(prepared, stopped, *flags) == updates
     assert train(prepared, stopped, *flags) == updates, "a finished training continued"
 
 
+# Fresh interpreters, which import for seconds, start at night; a plugin is loaded in a spawned
+# process with every commit by tests/test_imports.py.
 @pytest.mark.system
+@pytest.mark.parametrize(
+    "module",
+    [ranks.__name__, pytest.param(training.__name__, marks=pytest.mark.nightly)],
+    ids=["forked", "spawned"],
+)
 def test_two_processes_train_one_model_and_stop_at_one_update_when_one_of_them_is_asked(
-    prepared_evenly: Path, tmp_path: Path
+    module: str, prepared_evenly: Path, tmp_path: Path
 ):
     # Not Adam, which turns the rounding of a gradient that is 0 into a step of full size.
     flags = ["--optimizer", "sgd", "--lr", "0.1", "--dropout", "0", "--disable-validation"]
     half = ["--max-tokens", str(EVEN_TOKENS // 2), "--distributed-world-size", "2"]
     two, one = tmp_path / "two", tmp_path / "one"
     arguments = [str(prepared_evenly / "bin"), "--save-dir", str(two), *TINY, *flags, *half]
-    log: List[str] = []
-    with subprocess.Popen(
-        [sys.executable, "-m", training.__name__, *arguments],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        env=environment(),
-    ) as parent:
-        assert parent.stdout is not None
-        for line in parent.stdout:
-            log.append(line)
-            if '"num_updates": "3"' in line:
-                os.kill(ranks(parent.pid)[-1], signal.SIGUSR1)
-    assert parent.returncode == 0, "".join(log)[-3000:]
-    assert any("training on 2 devices" in line for line in log)
+    log = tmp_path / "log"
+    log.touch()
+    parent = forked.start(module, arguments, environment(), [Path(os.devnull), log, log])
+    while parent.exitcode is None and '"num_updates": "3"' not in log.read_text("utf-8"):
+        time.sleep(0.02)
+    if parent.exitcode is None:
+        os.kill(children(parent.pid)[-1], signal.SIGUSR1)
+    parent.join()
+    text = log.read_text("utf-8")
+    assert parent.exitcode == 0, text[-3000:]
+    assert "training on 2 devices" in text
     updates = num_updates(two / LAST)
-    assert any(f"stopped by SIGUSR1 at {updates} updates" in line for line in log)
+    assert f"stopped by SIGUSR1 at {updates} updates" in text
 
     one_batch = ["--max-tokens", str(EVEN_TOKENS), "--max-update", str(updates)]
     assert train(prepared_evenly, one, *flags, *one_batch) == updates
@@ -185,11 +188,11 @@ def test_two_processes_train_one_model_and_stop_at_one_update_when_one_of_them_i
         torch.testing.assert_close(value, expected[name], atol=1e-5, rtol=1e-5)
 
 
-def ranks(parent: int) -> List[int]:
-    """The training processes among the children of another; the tracker of resources is none."""
-    children = Path(f"/proc/{parent}/task/{parent}/children").read_text("utf-8").split()
-    command_lines = {int(child): Path(f"/proc/{child}/cmdline").read_bytes() for child in children}
-    return sorted(child for child, line in command_lines.items() if b"spawn_main" in line)
+def children(parent: int) -> List[int]:
+    """Return the child processes of another; multiprocessing's tracker of resources is none."""
+    found = Path(f"/proc/{parent}/task/{parent}/children").read_text("utf-8").split()
+    command_lines = {int(child): Path(f"/proc/{child}/cmdline").read_bytes() for child in found}
+    return sorted(child for child, line in command_lines.items() if b"resource_tracker" not in line)
 
 
 def in_a_fork(action: Callable[[], None]) -> int:

@@ -16,7 +16,7 @@ from capsnmt.experiment import process
 from capsnmt.experiment.cli import main
 from capsnmt.runs.folder import RunFolder
 from capsnmt.runs.records import SweepPoint
-from tests.experiment.conftest import SMALL, Cluster, plan, run_forked
+from tests.experiment.conftest import SMALL, Cluster, plan, run_without_generation
 
 DOU = ["--dataset", "wmt14_en_de", "--cpu", "--output", "runs"]
 ROWS = [*DOU, "--rows", "baseline,dou2019_em_routing", "--baseline", "baseline"]
@@ -167,7 +167,7 @@ def test_each_job_runs_its_own_row(
 def test_a_sweep_that_was_begun_is_completed_and_drawn(
     prepared: Path, tmp_path: Path, capsys: pytest.CaptureFixture, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(process, "run", run_forked)
+    monkeypatch.setattr(process, "run", run_without_generation)
     (tmp_path / "small.yaml").write_text(SMALL, encoding="utf-8")
     output = tmp_path / "runs"
     command = ["--config", str(tmp_path / "small.yaml"), "--prepared", str(prepared)]

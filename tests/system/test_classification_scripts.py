@@ -2,58 +2,54 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from collections import Counter
 from pathlib import Path
-from typing import List
+from typing import List, Tuple
 
 import pytest
 
 from capsnmt.experiment import launch
 from capsnmt.experiment.arguments import parse
-from tests.commands import environment
-from tests.support import REPO
+from capsnmt.experiment.cli import main
+from tests.scripts import launches
 
 # plans are text: they are the same on every host
 pytestmark = [pytest.mark.system, pytest.mark.one_host]
 
 
-def script(name: str, *flags: str, cwd: Path) -> subprocess.CompletedProcess:
-    """Run a script of the project as a user starts it."""
-    return subprocess.run(
-        ["bash", str(REPO / "scripts" / name), *flags],
-        cwd=cwd,
-        env={**environment(), "PYTHON": sys.executable},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-
-
-def modules(done: subprocess.CompletedProcess) -> Counter:
-    """Count how often each module would run."""
-    assert done.returncode == 0, done.stderr
-    lines = [line.split() for line in done.stdout.splitlines() if " -m " in line]
-    return Counter(words[words.index("-m") + 1] for words in lines)
+@pytest.fixture
+def folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Tuple[Path, Path]:
+    """The current folder, which is empty, and one for the interpreter that does nothing."""
+    here, stub = tmp_path / "here", tmp_path / "stub"
+    here.mkdir()
+    stub.mkdir()
+    monkeypatch.chdir(here)
+    return here, stub
 
 
 def test_the_recorded_results_are_four_systems_on_three_tasks_and_with_three_seeds(
-    tmp_path: Path,
+    folders: Tuple[Path, Path], capsys: pytest.CaptureFixture
 ) -> None:
-    (tmp_path / "data" / "propositional_logic").mkdir(parents=True)
-    (tmp_path / "data" / "multi30k").mkdir()
-    (tmp_path / "data" / "multi30k" / "train.en").touch()
-    done = script("run_classification_on_cpu.sh", "--data", "data", "--dry-run", cwd=tmp_path)
-    assert modules(done) == {
+    here, stub = folders
+    script = "run_classification_on_cpu.sh"
+    bad, started = launches(script, "--data", "nothing", cwd=here, stub=stub)
+    assert (bad.returncode, bad.stderr.count("\n"), started) == (1, 1, [])
+    assert "--data 'nothing': give a folder with propositional_logic" in bad.stderr
+
+    (here / "data" / "propositional_logic").mkdir(parents=True)
+    (here / "data" / "multi30k").mkdir()
+    (here / "data" / "multi30k" / "train.en").touch()
+    done, started = launches(script, "--data", "data", "--dry-run", cwd=here, stub=stub)
+    assert done.returncode == 0, done.stderr
+    for arguments in started:
+        assert main(arguments) == 0
+    lines = [line.split() for line in capsys.readouterr().out.splitlines() if " -m " in line]
+    assert Counter(words[words.index("-m") + 1] for words in lines) == {
         "capsnmt.sentences.probing.build": 4 * 3,
         "capsnmt.experiment.training": 4 * 3 + 4 * 3,
         "capsnmt.experiment.evaluate_classifier": 4 * 3 + 4 * 3,
     }
-    assert [path.name for path in tmp_path.iterdir()] == ["data"]
-    bad = script("run_classification_on_cpu.sh", "--data", "nothing", cwd=tmp_path)
-    assert (bad.returncode, bad.stderr.count("\n")) == (1, 1)
-    assert "--data 'nothing': give a folder with propositional_logic" in bad.stderr
+    assert [path.name for path in here.iterdir()] == ["data"]
 
 
 @pytest.mark.parametrize(
@@ -72,10 +68,14 @@ def test_all_rows_are_the_papers_systems(flags: List[str], systems: int) -> None
         assert [stage.name for stage in run.evaluation()] == ["evaluate"]
 
 
-def test_an_unknown_data_set_is_one_line_with_the_known_ones(tmp_path: Path) -> None:
+def test_an_unknown_data_set_is_one_line_with_the_known_ones(
+    folders: Tuple[Path, Path], capsys: pytest.CaptureFixture
+) -> None:
+    here, stub = folders
     flags = ["--dataset", "probing_tiny", "--rows", "all"]
-    done = script("run_probing.sh", *flags, cwd=tmp_path)
-    assert done.returncode == 2
-    assert "--dataset probing_tiny: choose from " in done.stderr
-    assert "probing_li2021" in done.stderr
-    assert len(done.stderr.splitlines()) == 1
+    _, (arguments,) = launches("run_probing.sh", *flags, cwd=here, stub=stub)
+    assert main(arguments) == 2
+    errors = capsys.readouterr().err
+    assert "--dataset probing_tiny: choose from " in errors
+    assert "probing_li2021" in errors
+    assert len(errors.splitlines()) == 1
