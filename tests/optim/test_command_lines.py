@@ -62,7 +62,12 @@ def test_both_log_the_same_numbers_and_end_with_the_same_model(runs: Dict[str, L
     assert_same_model(runs["ours"][0], runs["theirs"][0])
 
 
-@pytest.mark.parametrize(("first", "second"), [("theirs", OURS), ("ours", THEIRS)])
+# Back to fairseq's at night: test_fused_adam.py exchanges the states both ways with every commit.
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [("theirs", OURS), pytest.param("ours", THEIRS, marks=pytest.mark.nightly)],
+    ids=["theirs-ours", "ours-theirs"],
+)
 def test_a_run_resumes_from_either_to_the_other(
     runs: Dict[str, List], corpus: Path, tmp_path: Path, first: str, second: List[str]
 ) -> None:

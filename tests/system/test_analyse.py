@@ -95,7 +95,8 @@ def test_a_system_that_cannot_be_analysed_does_not_stop_the_others(
 ) -> None:
     foreign = edited(checkpoints["stock"], tmp_path / "foreign.pt", arch="lstm")
     done, output = analyse(
-        f"foreign={foreign}", f"gone={tmp_path / 'no.pt'}", f"ours={checkpoints['ours']}"
+        *(f"foreign={foreign}", f"gone={tmp_path / 'no.pt'}", f"ours={checkpoints['ours']}"),
+        *("--only", "attention"),
     )
     assert done.returncode == 1
     lines = [line for line in done.stderr.splitlines() if line.startswith("error: ")]

@@ -37,7 +37,7 @@ def losses(log: str) -> list:
 LAST = "checkpoint_last.pt"
 UPDATES = 6
 # all mechanisms at once are trained, resumed, averaged and decoded in bf16 where the CPU has it
-IN_FP32 = ["--model-overrides", "{'autocast': 'none'}"]
+IN = {"fp32": ["--model-overrides", "{'autocast': 'none'}"], "trained": []}
 BF16 = [] if bf16_obstacle("cpu") else ["--autocast", "bf16"]
 FLAGS = {
     name: (arch, [*flags, *(BF16 if name == "everything" else [])])
@@ -58,6 +58,27 @@ def trained(corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[
         return made_once(tmp_path_factory, f"trained-{system}", make)
 
     return folder_of
+
+
+@pytest.fixture(scope="session")
+def translated(
+    corpus: Path, trained: Callable[[str], Path], tmp_path_factory: pytest.TempPathFactory
+) -> Callable[[str], Path]:
+    """Translate the test set once for all tests, with all mechanisms at once.
+
+    Returns:
+        A function of the precision, ``fp32`` or ``trained`` (that of the training), to the output.
+    """
+
+    def output(precision: str) -> Path:
+        def make(folder: Path) -> None:
+            flags = [*decoding(trained("everything") / LAST), *IN[precision]]
+            generated = succeed("fairseq_cli.generate", corpus / "bin", *flags)
+            (folder / "generated.txt").write_text(generated, "utf-8")
+
+        return made_once(tmp_path_factory, f"translated-{precision}", make) / "generated.txt"
+
+    return output
 
 
 @every_system
@@ -99,23 +120,24 @@ def decoding(checkpoint: Path) -> List[object]:
 
 
 def test_standard_input_is_translated_and_scored_as_the_test_set(
-    corpus: Path, trained: Callable[[str], Path], tmp_path: Path
+    corpus: Path,
+    trained: Callable[[str], Path],
+    translated: Callable[[str], Path],
+    tmp_path: Path,
 ) -> None:
     """With all mechanisms at once; scoring reads text and does not depend on the system.
 
     In fp32, where the same sentence in another batch has the same translation.
     """
-    data, generation = corpus / "bin", [*decoding(trained("everything") / LAST), *IN_FP32]
-    generated = succeed("fairseq_cli.generate", data, *generation, "--gen-subset", "test")
-    source = (corpus / "test.en").read_text("utf-8")
+    flags = [*decoding(trained("everything") / LAST), *IN["fp32"], "-s", "en", "-t", "de"]
+    generated, source = translated("fp32"), (corpus / "test.en").read_text("utf-8")
     assert hypotheses(
-        succeed("fairseq_cli.interactive", data, *generation, "-s", "en", "-t", "de", stdin=source)
-    ) == hypotheses(generated)
+        succeed("fairseq_cli.interactive", corpus / "bin", *flags, stdin=source)
+    ) == hypotheses(generated.read_text("utf-8"))
 
-    (tmp_path / "generated.txt").write_text(generated, "utf-8")
     scored = succeed(
         "capsnmt.evaluation",
-        *(f"system={tmp_path / 'generated.txt'}", "--reference", corpus / "test.de"),
+        *(f"system={generated}", "--reference", corpus / "test.de"),
         *("--remove-bpe", "none", "--detokenize", "none", "--target-lang", "de"),
         *("--json", tmp_path / "scores.json"),
     )
@@ -126,12 +148,10 @@ def test_standard_input_is_translated_and_scored_as_the_test_set(
 
 @pytest.mark.skipif(not BF16, reason="this CPU has no bf16")
 def test_a_checkpoint_trained_in_bf16_is_decoded_in_it_unless_overridden(
-    corpus: Path, trained: Callable[[str], Path]
+    translated: Callable[[str], Path],
 ) -> None:
-    checkpoint = decoding(trained("everything") / LAST)
     in_bf16, in_fp32 = (
-        scores(succeed("fairseq_cli.generate", corpus / "bin", *checkpoint, *overrides))
-        for overrides in ([], IN_FP32)
+        scores(translated(precision).read_text("utf-8")) for precision in ("trained", "fp32")
     )
     assert in_bf16 != in_fp32
     # this model has learnt little, and near-equal hypotheses may change places
@@ -167,8 +187,10 @@ def test_a_stock_checkpoint_scores_the_same_under_our_architecture(
     assert scores(ours) == pytest.approx(scores(theirs), abs=2e-4)  # printed with four digits
 
 
-def test_a_source_is_masked_at_generation(corpus: Path, trained: Callable[[str], Path]) -> None:
-    checkpoint = ["--user-dir", PLUGIN, "--path", trained("transformer_mlmha") / LAST, *ON_CPU]
+def test_a_source_is_masked_at_generation(
+    corpus: Path, trained: Callable[[str], Path], translated: Callable[[str], Path]
+) -> None:
+    checkpoint = decoding(trained("everything") / LAST)
 
     def generated(layer: int) -> list:
         overrides = f"{{'mlmha_mask_source': {layer}}}"
@@ -178,7 +200,7 @@ def test_a_source_is_masked_at_generation(corpus: Path, trained: Callable[[str],
             )
         )
 
-    assert generated(0) == scores(succeed("fairseq_cli.generate", corpus / "bin", *checkpoint))
+    assert generated(0) == scores(translated("trained").read_text("utf-8"))
     assert generated(2) != generated(0)
     beyond = command(
         "fairseq_cli.generate",

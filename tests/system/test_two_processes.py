@@ -21,8 +21,11 @@ EXACT = [
 ]
 
 
-# "everything" has the parameters of every preset, and that each gets a gradient is tested there
-@pytest.mark.parametrize("system", ["capsnmt_transformer", "everything"])
+# "everything" has the parameters of every preset and the Transformer's own; that each gets a
+# gradient is tested there. The Transformer by itself is trained at night.
+@pytest.mark.parametrize(
+    "system", [pytest.param("capsnmt_transformer", marks=pytest.mark.nightly), "everything"]
+)
 def test_two_processes_train_what_one_does_with_the_doubled_batch(
     system: str, corpus: Path, tmp_path: Path
 ) -> None:

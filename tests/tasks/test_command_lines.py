@@ -12,6 +12,7 @@ import torch
 
 from capsnmt.checkpoints.storage import load_checkpoint
 from capsnmt.errors import ConfigurationError
+from capsnmt.experiment import process
 from capsnmt.experiment.cli import main as launch
 from capsnmt.experiment.evaluate_classifier import count, load_classifier
 from capsnmt.experiment.evaluate_classifier import main as evaluate
@@ -19,6 +20,7 @@ from capsnmt.files import read_json
 from capsnmt.sentences.logical_inference.generate import generate
 from capsnmt.sentences.probing.tasks import TASKS
 from tests.commands import ON_CPU, command, in_two, train
+from tests.experiment.conftest import run_forked
 from tests.support import PLUGIN
 
 pytestmark = pytest.mark.system
@@ -51,8 +53,9 @@ def senteval(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_the_launcher_trains_every_mechanism_stops_early_and_evaluates(
-    logic: Path, tmp_path: Path, capsys: pytest.CaptureFixture
+    logic: Path, tmp_path: Path, capsys: pytest.CaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(process, "run", run_forked)
     settings = {
         "task": "logical_inference",
         **EVERYTHING,
