@@ -122,6 +122,7 @@ def test_fairseq_finds_every_name(route: str, user_dir: str) -> None:
 
 
 @pytest.mark.system
+@pytest.mark.nightly  # .ci/run trains with --user-dir capsnmt from an installed wheel
 def test_fairseq_finds_an_installed_package_by_name_from_any_folder(tmp_path: Path) -> None:
     """fairseq looks for it next to itself; here the operators were imported before fairseq was."""
     fairseq = importlib.util.find_spec("fairseq")

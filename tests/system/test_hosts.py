@@ -34,25 +34,26 @@ def other_host() -> str:
     return str(others[0])
 
 
+# One direction with every commit: each command of the other host is a fresh interpreter, which
+# imports for seconds.
+@pytest.mark.parametrize("trainer", ["this", pytest.param("other", marks=pytest.mark.nightly)])
 def test_a_checkpoint_of_one_host_generates_the_same_on_the_other(
-    corpus: Path, tmp_path: Path
+    trainer: str, corpus: Path, tmp_path: Path
 ) -> None:
     hosts = {"this": sys.executable, "other": other_host()}
-    for trainer, python in hosts.items():
-        save = tmp_path / trainer
-        train(corpus / "bin", save, "transformer_em_routing_tiny", 4, python=python)
-        this, other = (
-            succeed(
-                "fairseq_cli.generate",
-                *(corpus / "bin", "--user-dir", PLUGIN, "--path", save / "checkpoint_last.pt"),
-                *ON_CPU,
-                python=generator,
-            )
-            for generator in hosts.values()
+    train(corpus / "bin", tmp_path, "transformer_em_routing_tiny", 4, python=hosts[trainer])
+    this, other = (
+        succeed(
+            "fairseq_cli.generate",
+            *(corpus / "bin", "--user-dir", PLUGIN, "--path", tmp_path / "checkpoint_last.pt"),
+            *ON_CPU,
+            python=generator,
         )
-        assert len(hypotheses(this)) == 8
-        assert hypotheses(this) == hypotheses(other)
-        assert scores(this) == pytest.approx(scores(other), abs=2e-4)
+        for generator in hosts.values()
+    )
+    assert len(hypotheses(this)) == 8
+    assert hypotheses(this) == hypotheses(other)
+    assert scores(this) == pytest.approx(scores(other), abs=2e-4)
 
 
 @pytest.mark.parametrize(
