@@ -16,6 +16,7 @@ from capsnmt.checkpoints.average import main as average
 from capsnmt.corpora.__main__ import main as prepare
 from capsnmt.evaluation.__main__ import main as evaluate
 from capsnmt.experiment.cli import main as run
+from capsnmt.export.__main__ import main as export
 from capsnmt.report.__main__ import main as report
 from capsnmt.translation.__main__ import main as translate
 from tests.commands import ON_CPU, TINY
@@ -125,6 +126,9 @@ COMMANDS: Dict[str, Command] = {
             *("data/bpe/*", "data/bin/dict*"),
         ),
         stdin="source",
+    ),
+    "export": Command(
+        export, templates.write_plain, ("model.pt", "--output", "transformer.pt"), ("model.pt",)
     ),
     "train": Command(
         _of_fairseq("fairseq-train", fairseq_train.cli_main),

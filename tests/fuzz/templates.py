@@ -13,7 +13,7 @@ from tests.commands import TINY
 from tests.corpora.miniatures import MINIATURES, recipe_for
 from tests.evaluation.outputs import write_outputs
 from tests.report.finished_runs import write_run
-from tests.support import REPO
+from tests.support import PLUGIN, REPO, SMALL, build, parse
 from tests.translation.conftest import Row, finish_run
 
 CORPUS = "iwslt14_es_en"
@@ -42,6 +42,14 @@ def write_average(folder: Path) -> None:
     for update in (1, 2, 3):
         state = {"model": {"weight": torch.full((2, 3), float(update))}, "args": None}
         save_checkpoint(state, folder / "saved" / f"checkpoint_1_{update}.pt")
+
+
+def write_plain(folder: Path) -> None:
+    """Write a checkpoint of a model without mechanisms."""
+    arguments = ("capsnmt_transformer", *SMALL)
+    configuration = {"model": parse(*arguments), "common": {"user_dir": PLUGIN}}
+    weights = build(*arguments).state_dict()
+    save_checkpoint({"model": weights, "args": None, "cfg": configuration}, folder / "model.pt")
 
 
 def write_row(folder: Path) -> None:
