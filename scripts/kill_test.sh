@@ -3,7 +3,7 @@
 # command must then end with the results of an uninterrupted launch.
 #   scripts/kill_test.sh [--rounds N] [--seed S] [--kinds kill,full-disk]
 # Default: 17 rounds of 6 stages, some 100 faults; half an hour on two cores. Continuous integration
-# runs one round. A failing round prints the numbers that repeat it.
+# runs one round of kills. A failing round prints the numbers that repeat it.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 # shellcheck source=scripts/venv.sh
