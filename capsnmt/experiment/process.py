@@ -17,7 +17,6 @@ GRACE_SECONDS = 30
 # Long enough for a large model to finish its update and save; SLURM gives two minutes.
 ASKED_SECONDS = 90
 PR_SET_PDEATHSIG = 1
-GENERATION = "fairseq_cli.generate"
 
 
 class Stopped(Exception):  # noqa: N818  it is not an error
@@ -108,15 +107,16 @@ def run(
             stderr=subprocess.STDOUT if errors is None else errors,
             encoding="utf-8",
             errors="surrogateescape",
-            preexec_fn=_leads_group(os.getpid(), _last_signal(argv)),
+            preexec_fn=_leads_group(os.getpid(), argv[0]),
             **options,
         ) as process:
             child.process = process
             assert process.stdout is not None
             try:
-                for line in process.stdout:
-                    on_line(line)
-                process.wait()
+                with _guarded(process.pid, _last_signal(argv[0])):
+                    for line in process.stdout:
+                        on_line(line)
+                    process.wait()
             except BaseException:  # an error in on_line must not leave the child running
                 child.stop(signal.SIGTERM)
                 raise
@@ -128,26 +128,23 @@ def run(
 _libc = ctypes.CDLL(None, use_errno=True) if sys.platform == "linux" else None
 
 
-def end_with_parent(signum: int = signal.SIGINT) -> None:
-    """Let the kernel send this process a signal when its parent ends."""
+def end_with_parent(signum: int = signal.SIGKILL) -> None:
+    """Let the kernel send this process a signal when its parent ends.
+
+    **D**: SIGKILL. Python can lose a SIGINT, for example during an import, and a training saves at
+    SIGTERM: nobody reads its log any more, so the log would lack the updates since the last save.
+    """
     if _libc is not None:
         _libc.prctl(PR_SET_PDEATHSIG, signum)
 
 
-def _last_signal(argv: Sequence[str]) -> int:
-    """Return the signal that ends a child whose launcher was killed.
-
-    SIGINT ends a training at once, and a preparation with its own children. A training must not
-    save, as it does at SIGTERM: nobody reads its log any more, so the log would lack the updates
-    since the last save. After one SIGINT, srun only prints the state of its tasks. A generation has
-    neither children nor files, and Python can take seconds to end it at SIGINT.
-    """
-    if argv[0] == "srun":
-        return signal.SIGTERM
-    return signal.SIGKILL if GENERATION in argv else signal.SIGINT
+def _last_signal(program: str) -> int:
+    """Return the signal that ends the child of a killed launcher."""
+    # srun passes SIGTERM on to its tasks, which may run on other machines.
+    return signal.SIGTERM if program == "srun" else signal.SIGKILL
 
 
-def _leads_group(parent: int, signum: int) -> Callable[[], None]:
+def _leads_group(parent: int, program: str) -> Callable[[], None]:
     """Return the function that makes a child lead a process group and end with the launcher."""
 
     def attach() -> None:
@@ -155,8 +152,40 @@ def _leads_group(parent: int, signum: int) -> Callable[[], None]:
         signal.signal(signal.SIGINT, signal.SIG_DFL)  # a shell's background jobs ignore it
         # otherwise its workers would inherit a blocked SIGTERM and never end
         signal.pthread_sigmask(signal.SIG_SETMASK, ())
-        end_with_parent(signum)
+        end_with_parent(_last_signal(program))
         if os.getppid() != parent:
             os._exit(1)
 
     return attach
+
+
+@contextmanager
+def _guarded(group: int, signum: int) -> Iterator[None]:
+    """Let a process group end if this process is killed inside the block.
+
+    The kernel signals only the direct child. What that has started, such as the workers that load
+    data, would live on for seconds. A fork of this process, the guard, waits on a pipe that is
+    closed when this process ends, and then signals the whole group.
+    """
+    waits, lives = os.pipe()
+    guard = os.fork()
+    if guard == 0:
+        _guard(waits, lives, group, signum)
+    os.close(waits)
+    try:
+        yield
+    finally:
+        os.write(lives, b"done")
+        os.close(lives)
+        os.waitpid(guard, 0)
+
+
+def _guard(waits: int, lives: int, group: int, signum: int) -> None:
+    """Wait until the pipe is closed, signal the group unless all is done, and end."""
+    try:
+        os.setpgid(0, 0)  # Ctrl-C is not for it
+        os.close(lives)
+        if not os.read(waits, 1):
+            os.killpg(group, signum)
+    finally:
+        os._exit(0)

@@ -8,7 +8,6 @@ from typing import Dict, List, Optional, Sequence
 from capsnmt.errors import ConfigurationError
 from capsnmt.experiment import flags
 from capsnmt.experiment.devices import TRAINING, Batch, split_batch
-from capsnmt.experiment.process import GENERATION
 from capsnmt.experiment.recipes import describe_corpus
 from capsnmt.experiment.run import USER_DIR, Run
 from capsnmt.experiment.schema import SIGNIFICANCE
@@ -16,7 +15,7 @@ from capsnmt.experiment.stage import Stage, python
 from capsnmt.files import read_json_object
 from capsnmt.runs.folder import RunFolder
 
-EVALUATION = "capsnmt.evaluation"
+GENERATE, EVALUATION = "fairseq_cli.generate", "capsnmt.evaluation"
 
 
 class TranslationRun(Run):
@@ -127,11 +126,9 @@ class TranslationRun(Run):
         """fairseq-generate on one test set; the output has subwords, which the evaluation joins."""
         output = self.folder.generated(test_set)
         argv = python(
-            GENERATION,
+            GENERATE,
             *self.common_arguments(),
             *("--path", str(self.model), "--gen-subset", self.test_sets[test_set]),
-            # The worker that loads data would outlive a killed launcher by seconds.
-            *("--num-workers", "0"),
             *flags.argv(self.experiment["generate"] or {}),
             *("--seed", str(self.seed), "--log-format", "none"),
         )
@@ -186,7 +183,7 @@ class TranslationRun(Run):
         flags.check_average(self.experiment)
         test_set = next(iter(self.test_sets))
         flags.check_train(self.experiment, self.train().arguments(TRAINING))
-        flags.check_generate(self.experiment, self.generate(test_set).arguments(GENERATION))
+        flags.check_generate(self.experiment, self.generate(test_set).arguments(GENERATE))
         flags.check_score(self.score(test_set).arguments(EVALUATION))
 
     def check_local(self) -> None:

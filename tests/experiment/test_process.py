@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import signal
 import subprocess
@@ -82,20 +83,38 @@ def test_a_second_signal_kills_a_child_that_does_not_listen():
     assert seen == ["ready\n", "no\n"]
 
 
-def test_the_child_ends_when_the_launcher_is_killed(tmp_path: Path):
+def test_a_child_and_its_own_children_end_when_the_launcher_is_killed():
+    deaf = f"import signal; signal.signal(signal.SIGINT, signal.SIG_IGN); {WAITING}"
+    program = (
+        "import subprocess, sys\n"
+        f"children = [subprocess.Popen([sys.executable, '-c', {deaf!r}]) for _ in range(2)]\n"
+        f"{deaf}"
+    )
     launcher = (
         "import sys; from capsnmt.experiment import process\n"
         "show = lambda line: print(line, flush=True)\n"
-        f"process.run([sys.executable, '-c', {WAITING!r}], {{}}, show)"
+        f"process.run([sys.executable, '-c', {program!r}], {{}}, show)"
     )
     with subprocess.Popen(
         [sys.executable, "-c", launcher], stdout=subprocess.PIPE, text=True, cwd=Path.cwd()
     ) as parent:
         assert parent.stdout is not None
-        child = int(next(line for line in parent.stdout if line.strip().isdigit()))
+        numbers = (int(line) for line in parent.stdout if line.strip().isdigit())
+        started = list(itertools.islice(numbers, 3))
         parent.kill()
         parent.wait()
-    _wait_for_end(child)
+    for child in started:
+        _wait_for_end(child)
+
+
+def test_no_guard_is_left_of_a_child_that_has_ended():
+    def forks() -> int:
+        children = Path(f"/proc/self/task/{threading.get_native_id()}/children")
+        return len(children.read_text("utf-8").split())
+
+    before = forks()
+    assert process.run([sys.executable, "-c", ""], {}, print) == 0
+    assert forks() == before
 
 
 def _wait_for_end(pid: int) -> None:

@@ -24,13 +24,13 @@ python -m torch.distributed.run --standalone --nproc_per_node=8 -m capsnmt.exper
 python -m capsnmt.checkpoints.average runs/multi30k/baseline/seed-1/checkpoints --output runs/multi30k/baseline/seed-1/averaged.pt --last-updates 10
 
 # generate test_2016_flickr
-python -m fairseq_cli.generate runs/multi30k/data/bin --user-dir ROOT/capsnmt --source-lang en --target-lang de --required-batch-size-multiple 1 --path runs/multi30k/baseline/seed-1/averaged.pt --gen-subset test --num-workers 0 --beam 5 --lenpen 1.0 --batch-size 128 --seed 1 --log-format none >runs/multi30k/baseline/seed-1/generate-test_2016_flickr.txt.part && mv runs/multi30k/baseline/seed-1/generate-test_2016_flickr.txt.part runs/multi30k/baseline/seed-1/generate-test_2016_flickr.txt
+python -m fairseq_cli.generate runs/multi30k/data/bin --user-dir ROOT/capsnmt --source-lang en --target-lang de --required-batch-size-multiple 1 --path runs/multi30k/baseline/seed-1/averaged.pt --gen-subset test --beam 5 --lenpen 1.0 --batch-size 128 --seed 1 --log-format none >runs/multi30k/baseline/seed-1/generate-test_2016_flickr.txt.part && mv runs/multi30k/baseline/seed-1/generate-test_2016_flickr.txt.part runs/multi30k/baseline/seed-1/generate-test_2016_flickr.txt
 
 # score test_2016_flickr
 python -m capsnmt.evaluation baseline=runs/multi30k/baseline/seed-1/generate-test_2016_flickr.txt --reference runs/multi30k/data/raw/test_2016_flickr.de --remove-bpe subword_nmt --detokenize moses --target-lang de --json runs/multi30k/baseline/seed-1/scores-test_2016_flickr.json
 
 # generate test_2017_flickr
-python -m fairseq_cli.generate runs/multi30k/data/bin --user-dir ROOT/capsnmt --source-lang en --target-lang de --required-batch-size-multiple 1 --path runs/multi30k/baseline/seed-1/averaged.pt --gen-subset test1 --num-workers 0 --beam 5 --lenpen 1.0 --batch-size 128 --seed 1 --log-format none >runs/multi30k/baseline/seed-1/generate-test_2017_flickr.txt.part && mv runs/multi30k/baseline/seed-1/generate-test_2017_flickr.txt.part runs/multi30k/baseline/seed-1/generate-test_2017_flickr.txt
+python -m fairseq_cli.generate runs/multi30k/data/bin --user-dir ROOT/capsnmt --source-lang en --target-lang de --required-batch-size-multiple 1 --path runs/multi30k/baseline/seed-1/averaged.pt --gen-subset test1 --beam 5 --lenpen 1.0 --batch-size 128 --seed 1 --log-format none >runs/multi30k/baseline/seed-1/generate-test_2017_flickr.txt.part && mv runs/multi30k/baseline/seed-1/generate-test_2017_flickr.txt.part runs/multi30k/baseline/seed-1/generate-test_2017_flickr.txt
 
 # score test_2017_flickr
 python -m capsnmt.evaluation baseline=runs/multi30k/baseline/seed-1/generate-test_2017_flickr.txt --reference runs/multi30k/data/raw/test_2017_flickr.de --remove-bpe subword_nmt --detokenize moses --target-lang de --json runs/multi30k/baseline/seed-1/scores-test_2017_flickr.json

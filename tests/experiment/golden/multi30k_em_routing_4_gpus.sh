@@ -24,13 +24,13 @@ python -m torch.distributed.run --standalone --nproc_per_node=4 -m capsnmt.exper
 python -m capsnmt.checkpoints.average out/em_routing/seed-7/checkpoints --output out/em_routing/seed-7/averaged.pt --last-updates 10
 
 # generate test_2016_flickr
-python -m fairseq_cli.generate out/data/bin --user-dir ROOT/capsnmt --source-lang en --target-lang de --required-batch-size-multiple 1 --path out/em_routing/seed-7/averaged.pt --gen-subset test --num-workers 0 --beam 5 --lenpen 1.0 --batch-size 128 --seed 7 --log-format none >out/em_routing/seed-7/generate-test_2016_flickr.txt.part && mv out/em_routing/seed-7/generate-test_2016_flickr.txt.part out/em_routing/seed-7/generate-test_2016_flickr.txt
+python -m fairseq_cli.generate out/data/bin --user-dir ROOT/capsnmt --source-lang en --target-lang de --required-batch-size-multiple 1 --path out/em_routing/seed-7/averaged.pt --gen-subset test --beam 5 --lenpen 1.0 --batch-size 128 --seed 7 --log-format none >out/em_routing/seed-7/generate-test_2016_flickr.txt.part && mv out/em_routing/seed-7/generate-test_2016_flickr.txt.part out/em_routing/seed-7/generate-test_2016_flickr.txt
 
 # score test_2016_flickr
 python -m capsnmt.evaluation em_routing=out/em_routing/seed-7/generate-test_2016_flickr.txt --baseline baseline=out/baseline/seed-7/generate-test_2016_flickr.txt --reference out/data/raw/test_2016_flickr.de --remove-bpe subword_nmt --detokenize moses --target-lang de --json out/em_routing/seed-7/scores-test_2016_flickr.json
 
 # generate test_2017_flickr
-python -m fairseq_cli.generate out/data/bin --user-dir ROOT/capsnmt --source-lang en --target-lang de --required-batch-size-multiple 1 --path out/em_routing/seed-7/averaged.pt --gen-subset test1 --num-workers 0 --beam 5 --lenpen 1.0 --batch-size 128 --seed 7 --log-format none >out/em_routing/seed-7/generate-test_2017_flickr.txt.part && mv out/em_routing/seed-7/generate-test_2017_flickr.txt.part out/em_routing/seed-7/generate-test_2017_flickr.txt
+python -m fairseq_cli.generate out/data/bin --user-dir ROOT/capsnmt --source-lang en --target-lang de --required-batch-size-multiple 1 --path out/em_routing/seed-7/averaged.pt --gen-subset test1 --beam 5 --lenpen 1.0 --batch-size 128 --seed 7 --log-format none >out/em_routing/seed-7/generate-test_2017_flickr.txt.part && mv out/em_routing/seed-7/generate-test_2017_flickr.txt.part out/em_routing/seed-7/generate-test_2017_flickr.txt
 
 # score test_2017_flickr
 python -m capsnmt.evaluation em_routing=out/em_routing/seed-7/generate-test_2017_flickr.txt --baseline baseline=out/baseline/seed-7/generate-test_2017_flickr.txt --reference out/data/raw/test_2017_flickr.de --remove-bpe subword_nmt --detokenize moses --target-lang de --json out/em_routing/seed-7/scores-test_2017_flickr.json
