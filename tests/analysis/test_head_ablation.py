@@ -59,10 +59,24 @@ def without_values(model: Any, role: str, layer: int, head: int) -> Any:
     return model
 
 
-@pytest.mark.parametrize("left_pad", [True, False])
-@pytest.mark.parametrize("flags", MODELS.values(), ids=MODELS)
+# With every commit each model pads on one side, and every fifth head is compared: that is each
+# number of a head and each layer. At night both sides and all heads.
+CASES = [
+    *(
+        pytest.param(flags, place % 2 == 0, 5, id=f"{name}-{'left' if place % 2 == 0 else 'right'}")
+        for place, (name, flags) in enumerate(MODELS.items())
+    ),
+    *(
+        pytest.param(flags, left, 1, id=f"{name}-{side}-all", marks=pytest.mark.nightly)
+        for name, flags in MODELS.items()
+        for side, left in (("left", True), ("right", False))
+    ),
+]
+
+
+@pytest.mark.parametrize(("flags", "left_pad", "step"), CASES)
 def test_it_is_the_loss_of_a_model_without_the_values_of_the_head(
-    flags: Any, left_pad: bool
+    flags: Any, left_pad: bool, step: int
 ) -> None:
     model = precise(*flags)
     analysis = analysed(HeadAblation, system_of(model, left_pad))
@@ -70,7 +84,7 @@ def test_it_is_the_loss_of_a_model_without_the_values_of_the_head(
     sources = model.encoder.num_sources if flags[-1] in ("M-10", "M-11") else 1
     assert len(found) == 2 * 2 * 4 + 2 * 4 * sources
     intact = loss_per_token(model)
-    for role, layer, head in [*found][:: 1 if left_pad else 5]:
+    for role, layer, head in [*found][::step]:
         expected = loss_per_token(without_values(model, role, layer, head - 1))
         assert found[role, layer, head][:2] == pytest.approx(
             (expected, expected - intact), abs=1e-6

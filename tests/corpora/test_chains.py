@@ -245,7 +245,7 @@ def test_the_real_test_sets_of_iwslt15_come_out_as_published(run, tmp_path, no_f
         text = published[f"tst2012.{side}"]
         (local / f"train.{side}").write_text(text.replace("\n", "\r\n"), encoding="utf-8")
     folder = tmp_path / "prepared"
-    recipe = recipe_for("iwslt15_en_vi", {}, tmp_path, segmentation={"size": 500})
+    recipe = recipe_for("iwslt15_en_vi", {}, tmp_path, segmentation={"size": 100})
     status, printed = run(recipe, "--local", local, "--output", folder)
     assert status == 0, printed
     assert "note:" not in printed  # they have the recipe's checksums

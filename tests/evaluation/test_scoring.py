@@ -50,11 +50,12 @@ def printed(value: Optional[float], digits: int = DIGITS) -> str:
 @pytest.mark.parametrize(
     ("segments", "metrics", "method", "samples"),
     [
-        (150, ["bleu", "chrf", "ter"], BOOTSTRAP, 200),
-        (150, ["chrf++"], BOOTSTRAP, 200),
-        (None, ["bleu"], BOOTSTRAP, 1000),
-        (150, ["bleu", "chrf", "ter"], RANDOMIZATION, 300),
-        (None, ["bleu"], RANDOMIZATION, 1000),
+        (60, ["bleu", "chrf", "ter"], BOOTSTRAP, 200),
+        (60, ["chrf++"], BOOTSTRAP, 200),
+        (60, ["bleu", "chrf", "ter"], RANDOMIZATION, 200),
+        # the same with the numbers of a real test set
+        pytest.param(None, ["bleu"], BOOTSTRAP, 1000, marks=pytest.mark.nightly),
+        pytest.param(None, ["bleu"], RANDOMIZATION, 1000, marks=pytest.mark.nightly),
     ],
 )
 def test_scores_and_significance_are_those_of_the_sacrebleu_command(
@@ -89,7 +90,7 @@ def test_scores_and_significance_are_those_of_the_sacrebleu_command(
 def test_scores_without_a_test_are_those_of_the_sacrebleu_command(
     ted: Dict[str, List[str]], tmp_path: Path, names: List[str]
 ) -> None:
-    texts = {name: lines[:100] for name, lines in ted.items()}
+    texts = {name: lines[:40] for name, lines in ted.items()}
     table = sacrebleu(tmp_path, texts, *flags(names))
     built = build_metrics(None, texts["reference"])
     metrics = {name: built[name] for name in names}
@@ -101,7 +102,7 @@ def test_scores_without_a_test_are_those_of_the_sacrebleu_command(
 
 
 def test_the_test_of_systems_scores_as_scoring_alone(ted: Dict[str, List[str]]) -> None:
-    texts = {name: lines[:50] for name, lines in ted.items()}
+    texts = {name: lines[:20] for name, lines in ted.items()}
     metrics = build_metrics("en", texts["reference"])
     pair = [("a", texts["sys1"]), ("b", texts["sys2"])]
     tested = paired_test(pair, metrics, Significance(samples=2))

@@ -117,21 +117,18 @@ def test_without_compare_mt_the_page_states_it(
 
 @pytest.mark.system
 @pytest.mark.one_host  # the page is the same on both
-@pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_a_browser_shows_the_page_without_an_error_or_an_outside_request(
-    folder: Path, browser: Any, scheme: str
+    folder: Path, browser: Any
 ) -> None:
     messages: List[str] = []
     requests: List[str] = []
-    page = browser.new_page(viewport={"width": 390, "height": 800}, color_scheme=scheme)
+    page = browser.new_page(viewport={"width": 390, "height": 800})
     page.on("console", lambda message: messages.append(message.text))
     page.on("pageerror", lambda error: messages.append(str(error)))
     page.on("dialog", lambda dialog: messages.append(dialog.message) or dialog.dismiss())
     page.on("request", lambda request: requests.append(request.url))
     page.goto((folder / "report.html").as_uri())
     page.wait_for_load_state("networkidle")
-    assert messages == []
-    assert requests == [(folder / "report.html").as_uri()]
     assert page.title() == EVIL
     # elements wider than a telephone scroll by themselves
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
@@ -141,10 +138,14 @@ def test_a_browser_shows_the_page_without_an_error_or_an_outside_request(
         size = box.bounding_box()
         assert size["width"] > 300
         assert size["height"] > 120
-    ink, paper = page.evaluate(
-        "[getComputedStyle(document.querySelector('figure svg text')).fill,"
-        " getComputedStyle(document.body).backgroundColor]"
-    )
-    assert contrast(ink, paper) > 7
-    assert (luminance(paper) < 0.5) == (scheme == "dark")
+    for scheme in ("light", "dark"):
+        page.emulate_media(color_scheme=scheme)
+        ink, paper = page.evaluate(
+            "[getComputedStyle(document.querySelector('figure svg text')).fill,"
+            " getComputedStyle(document.body).backgroundColor]"
+        )
+        assert contrast(ink, paper) > 7
+        assert (luminance(paper) < 0.5) == (scheme == "dark")
+    assert messages == []
+    assert requests == [(folder / "report.html").as_uri()]
     page.close()

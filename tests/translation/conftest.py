@@ -51,7 +51,7 @@ def _binarise(command: List[str], destination: Path) -> None:
 
 def _make(folder: Path) -> None:
     for name, row in ROWS.items():
-        finish_run(folder, name, row, 150)
+        finish_run(folder, name, row, 60)  # enough for translations that differ
 
 
 def finish_run(folder: Path, name: str, row: Row, updates: int, *extra: str) -> RunFolder:

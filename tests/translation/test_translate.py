@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 from typing import Dict, List, Tuple
 
 import pytest
 
 from capsnmt.evaluation.text import moses_detokenizer, remove_bpe
+from tests import forked
 from tests.commands import ON_CPU, command, environment, hypotheses, succeed, train
 from tests.support import PLUGIN
 from tests.translation.conftest import ROWS, data_of
@@ -103,21 +102,22 @@ def test_the_flags_of_the_search_reach_it(runs: Dict[str, Path]) -> None:
         assert succeed(TRANSLATE, runs["routed"], "--scores", *flags, stdin=text) != plain
 
 
-def test_translations_appear_before_the_input_ends(runs: Dict[str, Path]) -> None:
-    argv = [sys.executable, "-m", TRANSLATE, str(runs["plain"]), "--buffer-size", "1"]
-    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-    with subprocess.Popen(argv, env=environment(), encoding="utf-8", **pipes) as process:
-        assert process.stdin is not None
-        assert process.stdout is not None
-        assert process.stderr is not None
-        process.stdin.write(source(runs["plain"]).splitlines()[0] + "\n")
-        process.stdin.flush()
-        assert process.stdout.readline() == expected(runs["plain"])[0][1] + "\n"
-        process.stdout.close()
-        process.stdin.write("The house sees the tree.\n")
-        process.stdin.close()
-        assert process.wait(60) == 141
-        assert process.stderr.read() == ""
+def test_translations_appear_before_the_input_ends(runs: Dict[str, Path], tmp_path: Path) -> None:
+    streams = [tmp_path / name for name in ("stdin", "stdout", "stderr")]
+    for pipe in streams[:2]:
+        os.mkfifo(pipe)
+    streams[2].touch()
+    arguments = [str(runs["plain"]), "--buffer-size", "1"]
+    process = forked.start(TRANSLATE, arguments, environment(), streams)
+    with open(streams[0], "w", encoding="utf-8") as stdin:
+        with open(streams[1], encoding="utf-8") as stdout:
+            stdin.write(source(runs["plain"]).splitlines()[0] + "\n")
+            stdin.flush()
+            assert stdout.readline() == expected(runs["plain"])[0][1] + "\n"
+        stdin.write("The house sees the tree.\n")
+    process.join(60)
+    assert process.exitcode == 141
+    assert streams[2].read_text("utf-8") == ""
 
 
 def test_a_checkpoint_of_fairseq_and_its_data(runs: Dict[str, Path], tmp_path: Path) -> None:
