@@ -14,6 +14,7 @@ import yaml
 
 from capsnmt.checksums import NAME
 from capsnmt.corpora.__main__ import main
+from tests.commands import succeed
 
 REAL_DATA = Path(
     os.environ.get("CAPSNMT_DATA", Path(__file__).resolve().parents[3] / "shared" / "data")
@@ -110,6 +111,11 @@ def no_fairseq(monkeypatch):
             (destination / f"train.{language}.bin").write_bytes(content)
 
     monkeypatch.setattr("capsnmt.corpora.steps.binarise", binarise)
+
+
+def binarise_by_fork(command: list[str], destination: Path) -> None:
+    """Run fairseq-preprocess as a fork, which does not wait for the imports."""
+    succeed(*command[2:])
 
 
 def write_wheel(path, contents):

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.corpora.conftest import binarise_by_fork
 from tests.corpora.miniatures import SPLITS, recipe_for, wmt17_zh_en
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -33,20 +34,6 @@ def head(multi30k, tmp_path) -> Path:
     return folder
 
 
-def _start(head: Path, output: Path, *recipe: str) -> subprocess.Popen:
-    """Start ``multi30k.sh``, or ``prepare.sh`` with another recipe."""
-    script = ROOT / "data_prep" / ("prepare.sh" if recipe else "multi30k.sh")
-    command = ["bash", str(script), *recipe, "--local", str(head), "--output", str(output)]
-    command += ["--workers", "2"]
-    return subprocess.Popen(
-        command,
-        env={**os.environ, "PYTHON": sys.executable},
-        cwd=head,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-
-
 def _sentences(index: Path) -> int:
     """The number of sentences, from the header of fairseq's ``.idx``."""
     magic, version, _, sentences = struct.unpack("<9sQBQ", index.read_bytes()[:26])
@@ -57,9 +44,13 @@ def _sentences(index: Path) -> int:
 @pytest.mark.one_host
 def test_multi30k_to_data_bin(head, tmp_path):
     output = tmp_path / "output"
-    process = _start(head, output)
-    _, printed = process.communicate()
-    assert process.returncode == 0, printed
+    script = ROOT / "data_prep" / "multi30k.sh"
+    command = ["bash", script, "--local", head, "--output", output, "--workers", "2"]
+    environment = {**os.environ, "PYTHON": sys.executable}
+    done = subprocess.run(
+        command, env=environment, cwd=head, stderr=subprocess.PIPE, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
 
     subsets = {"train": "train", "valid": "val", "test": "test_2016_flickr"}
     for subset, stem in {**subsets, "test1": "test_2017_flickr"}.items():
@@ -74,13 +65,13 @@ def test_multi30k_to_data_bin(head, tmp_path):
     assert manifest["subsets"]["test_2017_flickr"] == "test1"
 
 
-def test_wmt17_in_parts_and_zips_to_a_data_bin_with_two_dictionaries(tmp_path):
+def test_wmt17_in_parts_and_zips_to_a_data_bin_with_two_dictionaries(tmp_path, run, monkeypatch):
     for name, content in wmt17_zh_en().items():
         (tmp_path / name).write_bytes(content)
     recipe = recipe_for("wmt17_zh_en", {}, tmp_path)
-    process = _start(tmp_path, tmp_path / "out", str(recipe))
-    _, printed = process.communicate()
-    assert process.returncode == 0, printed
+    monkeypatch.setattr("capsnmt.corpora.steps.binarise", binarise_by_fork)
+    status, printed = run(recipe, "--local", tmp_path, "--output", tmp_path / "out")
+    assert status == 0, printed
     made = tmp_path / "out" / "bin"
     for split, numbers in SPLITS["wmt17_zh_en"].items():
         for language in ("zh", "en"):

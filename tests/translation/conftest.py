@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any, Dict, List, NamedTuple
+from typing import Any, Dict, NamedTuple
 
 import pytest
 import yaml
@@ -15,7 +15,7 @@ from capsnmt.files import sha256
 from capsnmt.runs.folder import RunFolder
 from capsnmt.runs.records import Description
 from tests.commands import ON_CPU, made_once, succeed
-from tests.corpora.conftest import recipe_of
+from tests.corpora.conftest import binarise_by_fork, recipe_of
 from tests.corpora.miniatures import lines
 from tests.support import PLUGIN
 
@@ -42,11 +42,6 @@ ROWS = {
         {"size": 60, "method": "sentencepiece", "joint": False},
     ),
 }
-
-
-def _binarise(command: List[str], destination: Path) -> None:
-    """Run fairseq-preprocess as a fork, which does not wait for the imports."""
-    succeed(*command[2:])
 
 
 def _make(folder: Path) -> None:
@@ -104,7 +99,7 @@ def _prepare(folder: Path, row: Row) -> PreparedData:
     path.write_text(yaml.safe_dump(recipe, sort_keys=False), encoding="utf-8")
     arguments = [path, "--output", folder, "--local", corpus, "--workers", "1"]
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr("capsnmt.corpora.steps.binarise", _binarise)
+        patched.setattr("capsnmt.corpora.steps.binarise", binarise_by_fork)
         status = prepare([str(argument) for argument in arguments])
         assert status == 0  # python -O drops what an assertion computes
     return PreparedData(folder)
