@@ -77,8 +77,8 @@ SYSTEMS = {
 }
 
 
-# Several sources have the most wiring: a wrong layer or mask is found here. The others are trained
-# at night; with every commit the oracles of tests/modules compare their values and gradients.
+# Attention over several sources needs the most wiring. The others are trained at night; with every
+# commit the oracles of tests/modules compare their values and gradients.
 EVERY_COMMIT = "transformer_mlmha"
 
 
