@@ -12,7 +12,7 @@ from torch.nn.functional import cross_entropy
 from tests.support import WORDS, batch, build, forward, sentences
 
 DEEP = (
-    *("--encoder-layers", "26", "--encoder-normalize-before", "--encoder-embed-dim", "32"),
+    *("--encoder-normalize-before", "--encoder-embed-dim", "32"),
     *("--decoder-layers", "1", "--decoder-normalize-before", "--decoder-embed-dim", "32"),
 )
 LENGTH, UPDATES = 4, 50
@@ -35,9 +35,18 @@ def losses(model: torch.nn.Module) -> List[float]:
 
 
 @pytest.mark.one_host  # the oracles of values and gradients run on both hosts
-@pytest.mark.parametrize("mode", ["dlcl", "dense"])
-def test_an_encoder_of_26_connected_layers_learns_to_copy(mode: str) -> None:
+@pytest.mark.parametrize(
+    ("layers", "mode"),
+    [
+        (12, "dlcl"),
+        # longer: the paper's depth, and connections of every layer by another matrix
+        pytest.param(26, "dlcl", marks=pytest.mark.nightly),
+        pytest.param(26, "dense", marks=pytest.mark.nightly),
+    ],
+)
+def test_an_encoder_of_many_connected_layers_learns_to_copy(layers: int, mode: str) -> None:
     """Its loss falls below that of the best decoder without a source, which knows the length."""
     without_source = math.log(WORDS) * LENGTH / (LENGTH + 1)
-    found = losses(build("capsnmt_transformer", *DEEP, "--layer-aggregation", mode))
+    flags = ("--encoder-layers", str(layers), "--layer-aggregation", mode)
+    found = losses(build("capsnmt_transformer", *DEEP, *flags))
     assert sum(found[-5:]) / 5 < without_source - 0.2, found

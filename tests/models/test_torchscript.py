@@ -29,6 +29,24 @@ pytestmark = pytest.mark.usefixtures("unoptimised")
 ARCHITECTURES = [arch for arch, flags in SYSTEMS.values() if not flags]
 CONNECTED = "transformer_dlcl"
 NORM = ("--encoder-normalize-before", "--decoder-normalize-before")
+POST_NORM = ("--mlmha", "M-00")
+# pre-norm, every source, routed heads in all places, routed layers, both capsule routings
+MANY = (
+    *("--head-aggregation", "em", *EVERYWHERE, "--mlmha", "M-00", *CAPSULES, *NORM),
+    *("--layer-aggregation", "em-routing", "--capsule-routing-decoder", "horizontal"),
+)
+# These two have every kind of mechanism, and run with every commit; the others run at night.
+MODELS = {
+    "many mechanisms": ("capsnmt_transformer", MANY),
+    **{arch: (arch, ()) for arch in (CONNECTED, *ARCHITECTURES)},
+}
+every_model = pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=[] if place < 2 else [pytest.mark.nightly])
+        for place, name in enumerate(MODELS)
+    ],
+)
 
 
 @pytest.fixture
@@ -63,6 +81,11 @@ def saved_and_loaded(module: Any) -> Any:
     return torch.jit.load(BytesIO(file.getvalue()))
 
 
+def build_model(name: str) -> nn.Module:
+    arch, flags = MODELS[name]
+    return build_system(arch, *flags)
+
+
 def generator(model: nn.Module) -> SequenceGenerator:
     return SequenceGenerator([model], TASK.target_dictionary, beam_size=3, max_len_b=12)
 
@@ -78,10 +101,10 @@ def assert_translates_the_same(scripted: Any, eager: SequenceGenerator) -> None:
             torch.testing.assert_close(one["score"], other["score"], **TOLERANCE)
 
 
-@pytest.mark.parametrize("name", ARCHITECTURES)
+@every_model
 def test_a_scripted_model_and_its_generator_compute_the_same(name: str) -> None:
-    """Without mechanisms and with, as a module and in the host's search, from a file."""
-    model = build_system(name)
+    """Test a model as a module and in the host's search, from a file."""
+    model = build_model(name)
     scripted = saved_and_loaded(torch.jit.script(generator(model)))
     assert_translates_the_same(scripted, generator(model))
     given = arguments(11, 2, 8)
@@ -89,47 +112,28 @@ def test_a_scripted_model_and_its_generator_compute_the_same(name: str) -> None:
     torch.testing.assert_close(inner(*given)[0], model(*given)[0], **TOLERANCE)
 
 
-@pytest.mark.parametrize(
-    ("name", "gradients"),
-    [*((arch, False) for arch in ARCHITECTURES), ("transformer_em_routing", True)],
-)
-def test_a_traced_model_computes_the_same_at_other_lengths(name: str, gradients: bool) -> None:
-    model = build_system(name)
-    model(
-        *arguments(14, 14)
-    )  # fairseq's tables of positions and masks grow, and a trace keeps them
-    with torch.set_grad_enabled(gradients):
+@every_model
+def test_a_traced_model_computes_the_same_at_other_lengths(name: str) -> None:
+    model = build_model(name)
+    # fairseq's tables of positions and masks grow, and a trace keeps them
+    model(*arguments(14, 14))
+    # one trace with gradients, where routing could choose a compiled kernel
+    with torch.set_grad_enabled(name == "many mechanisms"):
         traced = saved_and_loaded(torch.jit.trace(Logits(model), arguments(5, 3)))
     for lengths in ((5, 3), (11, 2, 8)):
         given = arguments(*lengths)
         torch.testing.assert_close(traced(*given), model(*given)[0], **TOLERANCE)
 
 
-def test_a_model_of_many_mechanisms_is_scripted() -> None:
-    """Pre-norm, every source, routed heads in all places, both capsule routings."""
-    flags = (
-        *(
-            "--head-aggregation",
-            "em",
-            *EVERYWHERE,
-            "--mlmha",
-            "M-00",
-        ),
-        *(
-            "--layer-aggregation",
-            "em-routing",
-            *CAPSULES,
-            "--capsule-routing-decoder",
-            "horizontal",
-        ),
-        *("--encoder-normalize-before", "--decoder-normalize-before"),
-    )
-    model = build_system("capsnmt_transformer", *flags)
-    assert_translates_the_same(torch.jit.script(generator(model)), generator(model))
-
-
-@pytest.mark.parametrize("mode", ["dlcl", "dense"])
-@pytest.mark.parametrize("around", [("--mlmha", "M-00"), NORM], ids=["post-norm", "pre-norm"])
+@pytest.mark.parametrize(
+    ("mode", "around"),
+    [
+        pytest.param("dlcl", POST_NORM, id="dlcl, post-norm"),
+        pytest.param("dense", NORM, id="dense, pre-norm"),
+        pytest.param("dlcl", NORM, id="dlcl, pre-norm", marks=pytest.mark.nightly),
+        pytest.param("dense", POST_NORM, id="dense, post-norm", marks=pytest.mark.nightly),
+    ],
+)
 def test_connected_layers_are_scripted_in_a_copy(mode: str, around: Tuple[str, ...]) -> None:
     model = build_system("capsnmt_transformer", "--layer-aggregation", mode, *around)
     names = list(model.state_dict())
@@ -147,6 +151,7 @@ def test_a_connected_stack_alone_is_refused_in_one_line() -> None:
 
 
 def test_a_scripted_model_ignores_autocast() -> None:
+    """Test the Transformer without mechanisms, too."""
     model = build_system("capsnmt_transformer", "--autocast", "bf16")
     scripted = torch.jit.script(model)
     for stack in (model.encoder, model.decoder):

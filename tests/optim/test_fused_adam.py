@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import copy
 import functools
 import math
@@ -20,11 +21,14 @@ from tests.support import parse
 STRONG = ("--adam-betas", "(0.9, 0.98)", "--adam-eps", "1e-9", "--weight-decay", "0.1")
 
 
+def arguments(name: str, *flags: str) -> argparse.Namespace:
+    return parse("capsnmt_transformer", "--optimizer", name, "--lr", "0.01", *STRONG, *flags)
+
+
 @functools.cache
-def config(name: str, *flags: str) -> Any:
-    """The configuration of a command line; making one takes a second, and nobody changes it."""
-    given = ("--optimizer", name, "--lr", "0.01", *STRONG, *flags)
-    return convert_namespace_to_omegaconf(parse("capsnmt_transformer", *given))
+def half_precision_config(name: str) -> Any:
+    """Return the configuration of a command line; conversion takes a second."""
+    return convert_namespace_to_omegaconf(arguments(name, "--bf16", "--memory-efficient-bf16"))
 
 
 def parameters(dtype: torch.dtype = torch.float32) -> List[nn.Parameter]:
@@ -34,7 +38,7 @@ def parameters(dtype: torch.dtype = torch.float32) -> List[nn.Parameter]:
 
 
 def optimizer(name: str, params: List[nn.Parameter], *flags: str) -> Any:
-    return build_optimizer(config(name, *flags).optimizer, params)
+    return build_optimizer(arguments(name, *flags), params)
 
 
 def put_gradients(params: List[nn.Parameter], step: int) -> None:
@@ -155,10 +159,9 @@ def test_experts_are_clipped_but_not_part_of_the_norm() -> None:
 def test_half_precision_parameters_are_updated_in_fp32(dtype: torch.dtype) -> None:
     """As --memory-efficient-fp16 and --memory-efficient-bf16 do; also after resuming."""
     results = {}
-    flags = ("--memory-efficient-bf16", "--bf16")
     for name in ("adam", "fused_adam"):
         params = parameters(dtype)
-        cfg = config(name, *flags)
+        cfg = half_precision_config(name)
         made = MemoryEfficientFP16Optimizer.build_optimizer(cfg, params)
         run(made, params, range(3))
         resumed = MemoryEfficientFP16Optimizer.build_optimizer(cfg, params)
@@ -176,7 +179,7 @@ def test_the_wrapper_with_fp32_copies_works_the_same() -> None:
     results = {}
     for name in ("adam", "fused_adam"):
         params = parameters(torch.bfloat16)
-        made = FP16Optimizer.build_optimizer(config(name, "--bf16"), params)
+        made = FP16Optimizer.build_optimizer(half_precision_config(name), params)
         for step in range(4):
             put_gradients(params, 2 * step)
             made._needs_sync = True

@@ -16,15 +16,16 @@ from capsnmt.routing import backend
 
 TESTS = Path(__file__).with_name("test_triton_kernels.py")
 OBSTACLE = backend.triton_obstacle("cuda")
-GROUPS = ("shape_class", "not shape_class")  # of near-equal duration
 
 
 @pytest.mark.skipif(bool(OBSTACLE), reason=f"backend 'triton' {OBSTACLE}")
-@pytest.mark.parametrize("group", GROUPS)
-def test_kernels_in_the_interpreter(group):
+@pytest.mark.parametrize(
+    "chosen", ["not nightly", pytest.param("nightly", marks=pytest.mark.nightly)]
+)
+def test_kernels_in_the_interpreter(chosen):
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-n", "0"]
     result = subprocess.run(
-        [*command, str(TESTS), "-k", group],
+        [*command, str(TESTS), "-m", chosen],
         env={**os.environ, backend.INTERPRETER_FLAG: "1", "OMP_NUM_THREADS": "1"},
         capture_output=True,
         text=True,

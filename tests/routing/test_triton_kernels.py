@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import pytest
 import torch
 
@@ -50,6 +52,18 @@ SHAPES = [  # tokens, I, N, D; T
 if not INTERPRETED:  # many iterations, the papers' sizes, and the largest tile
     SHAPES += [((2, 3, 9, 2), 10)]
     SHAPES += [((5, 8, 512, 1), 3), ((5, 16, 1024, 1), 3), ((5, 8, 64, 64), 3)]
+# In the interpreter, which is slow, every kernel runs with every shape, and each of its variants
+# with one; variants with other shapes, and extremes that resemble those tested, run at night.
+KERNELS = ("dynamic_routing", "simple_routing", "em_routing, activation of pairs")
+RESEMBLED = ("equal, 1e4", "equal, -1e4", "random, 1e4", "random, 1e-10", "equal for all inputs")
+
+
+def cases(*products, at_night):
+    """Return all combinations; the interpreter leaves out some of them until night."""
+    return [
+        pytest.param(*case, marks=[pytest.mark.nightly] if INTERPRETED and at_night(*case) else [])
+        for case in itertools.product(*products)
+    ]
 
 
 def run(operator, tensors, T, backend):
@@ -86,9 +100,12 @@ def assert_as_exact_as_eager(operator, tensors, T):
         assert (our - reference).abs().max() <= error
 
 
-@pytest.mark.parametrize(("shape", "T"), SHAPES)
-@pytest.mark.parametrize("name", FUSED)
-def test_values_and_gradients_of_every_shape_class(name, shape, T):
+@pytest.mark.parametrize(
+    ("name", "case"),
+    cases(FUSED, SHAPES, at_night=lambda name, case: name not in KERNELS and case != SHAPES[1]),
+)
+def test_values_and_gradients_of_every_shape_class(name, case):
+    shape, T = case
     # At D = 64 the activations of unit votes would all be 0.
     assert_as_exact_as_eager(FUSED[name], [random(*shape) * shape[-1] ** -0.25], T)
 
@@ -185,8 +202,14 @@ def test_two_runs_give_the_same_bits_for_any_number_of_programs(monkeypatch):
         torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.parametrize("extreme", EXTREMES)
-@pytest.mark.parametrize("name", ["em_routing", "simple_routing", "dynamic_routing"])
+@pytest.mark.parametrize(
+    ("name", "extreme"),
+    cases(
+        ("em_routing", "simple_routing", "dynamic_routing"),
+        EXTREMES,
+        at_night=lambda name, extreme: extreme in RESEMBLED,
+    ),
+)
 def test_values_and_gradients_are_finite(name, extreme):
     T = 10 if extreme == "equal for all outputs" else 3
     votes = EXTREMES[extreme](random(1, 4, 3, 2))

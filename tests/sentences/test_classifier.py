@@ -29,11 +29,11 @@ from tests.support import (
 )
 from tests.support import build as build_translation
 
-# the first ten have every kind of mechanism
+# The first ten have every kind of mechanism; the others are combinations, and run at night.
 every_system = pytest.mark.parametrize(
     "name",
     [
-        pytest.param(name, marks=[pytest.mark.one_host] if place > 9 else [])
+        pytest.param(name, marks=[pytest.mark.nightly] if place > 9 else [])
         for place, name in enumerate(SENTENCE_SYSTEMS)
     ],
 )
