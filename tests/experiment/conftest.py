@@ -16,7 +16,7 @@ from fairseq_cli import preprocess
 
 from capsnmt.experiment.cli import main
 from capsnmt.experiment.preemption import ASKING
-from capsnmt.experiment.process import GENERATION
+from capsnmt.experiment.translation import GENERATE
 from tests import forked
 
 WORDS = ["alpha", "beta", "gamma", "delta", "epsilon", "zeta"]
@@ -137,7 +137,7 @@ def run_without_generation(
     *_: Any,
 ) -> int:
     """Stand in for ``process.run`` where no test looks at the translations: they are one word."""
-    if argv[2] != GENERATION:
+    if argv[2] != GENERATE:
         return run_forked(argv, variables, on_line, errors)
     for number in range(SENTENCES["news"]):
         on_line(f"H-{number}\t-1.0\t{WORDS[0]}\n")
