@@ -21,7 +21,14 @@ from capsnmt.criterions import ChunkedLabelSmoothedCrossEntropyCriterion
 from capsnmt.criterions.chunked_label_smoothed_cross_entropy import NAME, obstacle
 from capsnmt.errors import ConfigurationError
 from tests.criterions.samples import SAMPLE, gradients, train
-from tests.support import TASK, assert_every_parameter_learns, build_system, every_system, parse
+from tests.support import (
+    SMALL,
+    TASK,
+    assert_every_parameter_learns,
+    build_system,
+    every_system,
+    parse,
+)
 
 Outcome = Tuple[torch.Tensor, Any, Dict[str, Any], Dict[str, torch.Tensor]]
 
@@ -158,8 +165,8 @@ def test_other_projections_keep_fairseqs_path_with_one_message(
 @pytest.mark.parametrize(
     ("flags", "reason"),
     [
-        (("--adaptive-softmax-cutoff", "8,16"), "adaptive softmax"),
-        (("--arch", "transformer_align"), "TransformerAlignModel is not"),
+        ((*SMALL, "--adaptive-softmax-cutoff", "8,16"), "adaptive softmax"),
+        ((*SMALL, "--arch", "transformer_align"), "TransformerAlignModel is not"),
         (("--arch", "lstm"), "LSTMModel is not"),
     ],
 )
