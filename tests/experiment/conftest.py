@@ -23,35 +23,6 @@ WORDS = ["alpha", "beta", "gamma", "delta", "epsilon", "zeta"]
 SENTENCES = {"train": 400, "valid": 8, "news": 6}
 # In the even data every sentence has six words and its end: all of it is one update, cut evenly.
 EVEN_TOKENS = SENTENCES["train"] * 7
-# A translation system that trains in a second.
-SMALL = """
-dataset: tiny
-arch: capsnmt_transformer_tiny
-data: {source-lang: en, target-lang: de, test-sets: {news: test}}
-batch: {tokens-per-update: 512, max-tokens: 512}
-precision: fp32
-train:
-  criterion: label_smoothed_cross_entropy
-  optimizer: adam
-  lr: 0.005
-  head-aggregation: em
-  encoder-layers: 1
-  decoder-layers: 1
-  encoder-embed-dim: 16
-  decoder-embed-dim: 16
-  encoder-ffn-embed-dim: 16
-  decoder-ffn-embed-dim: 16
-  encoder-attention-heads: 2
-  decoder-attention-heads: 2
-  share-all-embeddings: true
-  num-workers: 0
-  max-update: 4
-  no-epoch-checkpoints: true
-  save-interval-updates: 4
-  log-interval: 2
-generate: {beam: 1, batch-size: 8}
-score: {remove-bpe: subword_nmt}
-"""
 # Each command records its arguments; its answer is in a file of its name.
 COMMAND = """#!/bin/sh
 echo "$0 $*" >>"${0%/*}/called"

@@ -20,7 +20,8 @@ from capsnmt.experiment.devices import choose_device
 from capsnmt.experiment.run import environment
 from capsnmt.files import sha256
 from capsnmt.runs.folder import RunFolder
-from tests.experiment.conftest import SMALL, Cluster, plan, run_forked, run_without_generation
+from tests.experiment.conftest import Cluster, plan, run_forked, run_without_generation
+from tests.small_row import SMALL
 
 MULTI30K = ["--dataset", "multi30k", "--cpu", "--output", "runs"]
 ROW = "dlcl_routing_from_baseline"

@@ -14,8 +14,9 @@ from capsnmt.checkpoints.recovery import LAST, num_updates
 from capsnmt.evaluation.metrics import METRICS
 from capsnmt.experiment import process
 from capsnmt.experiment.cli import main
-from tests.experiment.conftest import SMALL, run_forked
+from tests.experiment.conftest import run_forked
 from tests.kills.launch import LAUNCHER, UPDATES, command, started, write_sources
+from tests.small_row import SMALL
 
 # Small files that every start writes again.
 REWRITTEN = ("config.json", "commands.sh", "scores.json", "summary.json", ".lock", "data.lock")

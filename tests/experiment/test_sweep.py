@@ -16,7 +16,8 @@ from capsnmt.experiment import process
 from capsnmt.experiment.cli import main
 from capsnmt.runs.folder import RunFolder
 from capsnmt.runs.records import SweepPoint
-from tests.experiment.conftest import SMALL, Cluster, plan, run_without_generation
+from tests.experiment.conftest import Cluster, plan, run_without_generation
+from tests.small_row import SMALL
 
 DOU = ["--dataset", "wmt14_en_de", "--cpu", "--output", "runs"]
 ROWS = [*DOU, "--rows", "baseline,dou2019_em_routing", "--baseline", "baseline"]

@@ -21,39 +21,11 @@ from capsnmt.checkpoints.storage import load_checkpoint
 from tests import forked
 from tests.commands import draw_sentence, environment
 from tests.corpora.conftest import recipe_of, tree
+from tests.small_row import SMALL
 
 UPDATES = 40
 WORDS = ["alpha", "beta", "gamma", "delta", "epsilon", "zeta"]
 LINES = {"train": 400, "val": 8, "news": 6}
-CONFIG = f"""
-dataset: tiny
-data: {{recipe: RECIPE, source-lang: en, target-lang: de, test-sets: {{news: test}}}}
-arch: capsnmt_transformer_tiny
-batch: {{tokens-per-update: 128, max-tokens: 128}}
-precision: fp32
-train:
-  criterion: label_smoothed_cross_entropy
-  optimizer: adam
-  lr: 0.001
-  encoder-layers: 1
-  decoder-layers: 1
-  encoder-embed-dim: 16
-  decoder-embed-dim: 16
-  encoder-ffn-embed-dim: 16
-  decoder-ffn-embed-dim: 16
-  encoder-attention-heads: 2
-  decoder-attention-heads: 2
-  share-all-embeddings: true
-  num-workers: 0
-  max-update: {UPDATES}
-  save-interval-updates: 4
-  keep-interval-updates: 2
-  no-epoch-checkpoints: true
-  log-interval: 2
-average: {{last-updates: 2}}
-generate: {{beam: 2, batch-size: 8}}
-score: {{remove-bpe: subword_nmt}}
-"""
 LAUNCHER = "capsnmt.experiment"
 MARK = "CAPSNMT_TESTED_LAUNCH"
 HANGS = 300.0  # seconds
@@ -72,8 +44,12 @@ def write_sources(folder: Path) -> None:
     splits = {"train": "train", "valid": "val", "news": "news"}
     recipe["corpus"]["splits"] = {name: f"{stem}.{{language}}" for name, stem in splits.items()}
     (folder / "recipe.yaml").write_text(yaml.safe_dump(recipe), encoding="utf-8")
-    config = CONFIG.replace("RECIPE", str(folder / "recipe.yaml"))
-    (folder / "tiny.yaml").write_text(config, encoding="utf-8")
+    row = yaml.safe_load(SMALL)
+    row["data"]["recipe"] = str(folder / "recipe.yaml")
+    row["batch"] = {"tokens-per-update": 128, "max-tokens": 128}
+    row["train"].update({"max-update": UPDATES, "keep-interval-updates": 2})
+    row.update(average={"last-updates": 2}, generate={"beam": 2, "batch-size": 8})
+    (folder / "tiny.yaml").write_text(yaml.safe_dump(row), encoding="utf-8")
 
 
 def command(sources: Path, output: Path) -> List[str]:
