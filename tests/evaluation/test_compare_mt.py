@@ -16,7 +16,7 @@ from capsnmt.evaluation.compare_mt import check_folder, write_report
 from capsnmt.evaluation.salience import salient_ngrams, salient_sentences
 from capsnmt.evaluation.settings import CompareMT
 
-SIZE = 60
+SIZE, RESAMPLES = 40, 10
 
 
 @pytest.fixture(scope="module")
@@ -30,7 +30,7 @@ def texts(ted: Dict[str, List[str]]) -> Dict[str, List[str]]:
 def report(folder: Path, texts: Dict[str, List[str]]) -> str:
     check_folder(folder)
     systems = [("one", texts["sys1"]), ("<two>", texts["sys2"])]
-    write_report(CompareMT(folder, 50, 7), texts["reference"], systems, None)
+    write_report(CompareMT(folder, RESAMPLES, 7), texts["reference"], systems, None)
     return (folder / "report.txt").read_text("utf-8")
 
 
@@ -40,11 +40,16 @@ def test_the_report_is_seeded_complete_and_has_our_ngrams(
     texts: Dict[str, List[str]], tmp_path: Path
 ) -> None:
     folder = tmp_path / "report"
+    folder.mkdir()
+    (folder / "settings.json").write_text('{"compare-mt": "is replaced"}', "utf-8")
+    (folder / "earlier.png").touch()
     text = report(folder, texts)
-    assert report(folder, texts) == text  # an earlier report is replaced
     assert [path.name for path in tmp_path.iterdir()] == ["report"]
+    assert not (folder / "earlier.png").exists()
     settings = json.loads((folder / "settings.json").read_text("utf-8"))
-    assert (settings["seed"], settings["bootstrap"], settings["sample ratio"]) == (7, 50, 0.5)
+    found = settings["seed"], settings["bootstrap"], settings["sample ratio"]
+    assert found == (7, RESAMPLES, 0.5)
+    assert settings["arguments"][settings["arguments"].index("--seed") + 1] == "7"
     page = (folder / "index.html").read_text("utf-8")
     assert "<unk>" not in page
     assert "&lt;two&gt;" in page
@@ -60,6 +65,13 @@ def test_the_report_is_seeded_complete_and_has_our_ngrams(
     ranks = [(one + 1) / (one + two + 2) for one, two in counts.values()]
     assert max(ranks) == pytest.approx((ours.left[0][1] + 1) / (sum(ours.left[0][1:]) + 2))
     assert min(ranks) == pytest.approx((ours.right[0][1] + 1) / (sum(ours.right[0][1:]) + 2))
+
+
+@pytest.mark.system
+@pytest.mark.one_host  # as above
+@pytest.mark.nightly  # the test above shows that compare-mt is given the seed
+def test_the_report_is_the_same_again(texts: Dict[str, List[str]], tmp_path: Path) -> None:
+    assert report(tmp_path / "report", texts) == report(tmp_path / "report", texts)
 
 
 def test_salient_ngrams_favour_the_side_that_matches_more_often() -> None:

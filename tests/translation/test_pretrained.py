@@ -39,8 +39,8 @@ def test_a_run_is_enough(runs: Dict[str, Path]) -> None:
 def test_a_scripted_search_of_a_loaded_model_translates_the_same(
     runs: Dict[str, Path], tmp_path: Path
 ) -> None:
-    """As docs/using_models.md shows."""
-    run = runs["routed"]
+    """As docs/using_models.md shows; tests/models scripts the search of every architecture."""
+    run = runs["plain"]
     translator = CapsnmtTransformer.from_pretrained(run)
     generation, dictionary = translator.cfg.generation, translator.task.target_dictionary
     settings = {"beam_size": generation.beam, "len_penalty": 0.6, "max_len_b": 20}
