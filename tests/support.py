@@ -6,10 +6,11 @@ import argparse
 import copy
 import functools
 import itertools
+from collections import defaultdict
 from pathlib import Path
 from random import Random
 from types import SimpleNamespace
-from typing import Any, Dict, List, Sequence, Set, Tuple
+from typing import Any, Dict, List, Sequence, Tuple
 
 import fairseq.models
 import pytest
@@ -152,16 +153,17 @@ def _possible_rows(count: int, seed: int = 0) -> List[Tuple[str, ...]]:
 
 def _combinations() -> Dict[str, Tuple[str, ...]]:
     """Choose systems greedily until every possible pair of values occurs in one of them."""
+    bits: Dict[Any, int] = defaultdict(lambda: 1 << len(bits))  # a set of pairs is an integer
 
-    def pairs(row: Tuple[str, ...]) -> Set[Tuple[Tuple[int, str], Tuple[int, str]]]:
-        return set(itertools.combinations(enumerate(row), 2))
+    def pairs(row: Tuple[str, ...]) -> int:
+        return sum(bits[pair] for pair in itertools.combinations(enumerate(row), 2))
 
     candidates = {row: pairs(row) for row in _possible_rows(2000)}
-    uncovered = set().union(*candidates.values())
+    uncovered = sum(bits.values())
     systems = {}
     while uncovered:
-        row = max(candidates, key=lambda row: len(candidates[row] & uncovered))
-        uncovered -= candidates[row]
+        row = max(candidates, key=lambda row: bin(candidates[row] & uncovered).count("1"))
+        uncovered &= ~candidates[row]
         flags: List[str] = []
         for (switch, (default, *_)), value in zip(VALUES.items(), row):
             if value != default:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import ast
+import functools
 import importlib
 import importlib.util
 import itertools
@@ -66,6 +67,7 @@ def _simple(line: str) -> List[str]:
     return list(itertools.takewhile(lambda word: word not in ("<", ">"), words))
 
 
+@functools.cache
 def entry_points() -> Dict[str, str]:
     """The commands that setup.py installs: name -> module:function."""
     tree = ast.parse((REPO / "setup.py").read_text(encoding="utf-8"))

@@ -34,9 +34,10 @@ def other_host() -> str:
     return str(others[0])
 
 
-# One direction with every commit: each command of the other host is a fresh interpreter, which
-# imports for seconds.
-@pytest.mark.parametrize("trainer", ["this", pytest.param("other", marks=pytest.mark.nightly)])
+# At night: the formats are those of the pinned hosts, and each command of the other one is a fresh
+# interpreter.
+@pytest.mark.nightly
+@pytest.mark.parametrize("trainer", ["this", "other"])
 def test_a_checkpoint_of_one_host_generates_the_same_on_the_other(
     trainer: str, corpus: Path, tmp_path: Path
 ) -> None:
