@@ -34,18 +34,33 @@ chosen=(-m 'not nightly')
 bin=$(dirname "$PYTHON")
 mapfile -t shell_files < <(git ls-files '*.sh' .ci/run)
 
-if [ "$host" = main ]; then # the linters say the same on both
-  echo "== ruff"
-  "$bin/ruff" check .
-  "$bin/ruff" format --check .
+# check_types_and_shell : what takes longer than ruff and one core
+check_types_and_shell() {
   echo "== mypy"
   "$bin/mypy"
   echo "== shellcheck, shfmt"
   "$bin/shellcheck" -x "${shell_files[@]}"
   "$bin/shfmt" -i 2 -ci -d "${shell_files[@]}"
+}
+
+checks=""
+if [ "$host" = main ]; then # the linters say the same on both
+  echo "== ruff"
+  "$bin/ruff" check .
+  "$bin/ruff" format --check .
+  found=$(mktemp)
+  trap 'rm -f "$found"' EXIT
+  (check_types_and_shell) >"$found" 2>&1 &
+  checks=$!
 fi
 echo "== doctests and tests on the $host host"
 # One thread a process. One process more than there are cores: the tests often wait for commands.
 workers=$("$PYTHON" -c 'import os; print((os.cpu_count() or 1) + 1)')
-OMP_NUM_THREADS=1 exec "$PYTHON" -m pytest --doctest-modules -n "$workers" --dist worksteal \
-  capsnmt tests "${chosen[@]}" "$@"
+status=0
+OMP_NUM_THREADS=1 "$PYTHON" -m pytest --doctest-modules -n "$workers" --dist worksteal \
+  capsnmt tests "${chosen[@]}" "$@" || status=$?
+if [ "$checks" ]; then
+  wait "$checks" || status=1
+  cat "$found"
+fi
+exit "$status"

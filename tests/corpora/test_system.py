@@ -42,6 +42,7 @@ def _sentences(index: Path) -> int:
 
 
 @pytest.mark.one_host
+@pytest.mark.nightly  # with every commit the demo and scripts/kill_test.sh prepare a corpus
 def test_multi30k_to_data_bin(head, tmp_path):
     output = tmp_path / "output"
     script = ROOT / "data_prep" / "multi30k.sh"

@@ -29,6 +29,7 @@ SMALL = {
 
 
 @pytest.mark.system
+@pytest.mark.nightly  # with every commit, test_imports registers every name under hydra
 def test_the_yaml_trains_bit_for_bit_what_the_row_trains(prepared: Path, tmp_path: Path):
     succeed(
         "fairseq_cli.hydra_train",

@@ -38,6 +38,7 @@ def read(path: Path) -> Dict[str, Dict[str, Any]]:
     return {row["name"]: row for row in json.loads(path.read_text("utf-8"))["results"]}
 
 
+@pytest.mark.nightly  # with every commit the tests below check work, floors and reports
 def test_every_phase_of_stock_ours_and_the_floor_is_measured(
     tmp_path: Path, capsys: pytest.CaptureFixture
 ) -> None:

@@ -26,8 +26,9 @@ from tests.commands import (
 )  # fmt: skip
 from tests.support import EVERYWHERE, PLUGIN
 
-# the oracles of values and gradients run on both hosts
-pytestmark = [pytest.mark.system, pytest.mark.one_host]
+# With every commit the oracles compare values and gradients on both hosts, and
+# tests/models/test_deep_encoder.py learns to copy.
+pytestmark = [pytest.mark.system, pytest.mark.one_host, pytest.mark.nightly]
 
 UPDATES = 400
 WORDS = [f"w{n}" for n in range(12)]
@@ -77,18 +78,7 @@ SYSTEMS = {
 }
 
 
-# Attention over several sources needs the most wiring. The others are trained at night; with every
-# commit the oracles of tests/modules compare their values and gradients.
-EVERY_COMMIT = "transformer_mlmha"
-
-
-@pytest.mark.parametrize(
-    "system",
-    [
-        pytest.param(system, marks=[] if system == EVERY_COMMIT else [pytest.mark.nightly])
-        for system in SYSTEMS
-    ],
-)
+@pytest.mark.parametrize("system", SYSTEMS)
 def test_every_system_learns_to_reverse_sentences(
     system: str, reversals: Path, tmp_path: Path
 ) -> None:
