@@ -19,7 +19,7 @@ from capsnmt.experiment.process import Stopped
 from capsnmt.files import atomic_writer, locked
 
 # Prints its process number, then waits for a signal.
-WAITING = "import os, time; print(os.getpid(), flush=True); time.sleep(600)"
+WAITING = "import os, time; os.write(1, b'%d\\n' % os.getpid()); time.sleep(600)"
 
 
 def test_every_line_and_the_status_are_returned():
