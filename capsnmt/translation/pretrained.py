@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import io
 import os
+import sys
+from contextlib import redirect_stderr
 from pathlib import Path
 from typing import Any, Dict, Optional, Sequence, Union
 
@@ -76,13 +79,16 @@ def from_run(
         raise ConfigurationError(
             f"{first.checkpoint}: its task is {cfg.task._name}, not translation"
         )
+    printed = io.StringIO()
     try:
-        translator = Translator(cfg, task, [model.to(place) for model in models])
-    except (ValueError, RuntimeError) as error:
-        fault = " ".join(str(error).split())[:200]
+        with redirect_stderr(printed):
+            translator = Translator(cfg, task, [model.to(place) for model in models])
+    except (ValueError, RuntimeError, SystemExit) as error:  # subword-nmt prints, and exits
+        fault = " ".join((printed.getvalue() or str(error)).split())[:200]
         raise ConfigurationError(
             f"{first.text.model}: its subwords cannot be read ({fault}): prepare the data again"
         ) from None
+    sys.stderr.write(printed.getvalue())
     return translator.to(place).eval()
 
 

@@ -155,7 +155,10 @@ def test_damaged_subwords_are_refused(runs: Dict[str, Path], tmp_path: Path) -> 
             (tmp_path / path.name).symlink_to(path)
     (tmp_path / "bpe").mkdir()
     codes = tmp_path / "bpe" / "codes"
-    codes.write_bytes(b"\x80" + (data / "bpe" / "codes").read_bytes())
-    message = re.escape(f"{codes}: its subwords cannot be read ('utf-8' codec")
-    with pytest.raises(ConfigurationError, match=message):
-        from_run(runs["plain"], data=tmp_path)
+    text = (data / "bpe" / "codes").read_bytes()
+    spoilt = {"'utf-8' codec": b"\x80" + text, "Error: invalid line": text + b"a b c\n"}
+    for fault, content in spoilt.items():
+        codes.write_bytes(content)
+        message = re.escape(f"{codes}: its subwords cannot be read ({fault}")
+        with pytest.raises(ConfigurationError, match=message):
+            from_run(runs["plain"], data=tmp_path)
