@@ -65,6 +65,7 @@ def rows(path: Path) -> List[Dict[str, str]]:
         return list(csv.DictReader(file))
 
 
+@pytest.mark.one_host  # the next test analyses models on both
 def test_ours_and_fairseqs_transformer_side_by_side(
     checkpoints: Dict[str, Path], analyse: Callable[..., Any]
 ) -> None:

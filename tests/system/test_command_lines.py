@@ -119,6 +119,7 @@ def decoding(checkpoint: Path) -> List[object]:
     return ["--user-dir", PLUGIN, "--path", checkpoint, *ON_CPU, "--beam", "3"]
 
 
+@pytest.mark.one_host  # tests/translation calls fairseq-interactive on both
 def test_standard_input_is_translated_and_scored_as_the_test_set(
     corpus: Path,
     trained: Callable[[str], Path],
@@ -187,6 +188,7 @@ def test_a_stock_checkpoint_scores_the_same_under_our_architecture(
     assert scores(ours) == pytest.approx(scores(theirs), abs=2e-4)  # printed with four digits
 
 
+@pytest.mark.one_host  # tests/models/test_source_masking.py masks on both
 def test_a_source_is_masked_at_generation(
     corpus: Path, trained: Callable[[str], Path], translated: Callable[[str], Path]
 ) -> None:

@@ -85,6 +85,7 @@ def test_a_line_out_for_a_line_in_blank_and_long_ones_too(runs: Dict[str, Path])
     assert re.search(r"has more than 29 subwords: translated in \d+ parts$", reports[0])
 
 
+@pytest.mark.one_host  # the search is compared with fairseq-generate on both
 def test_nbest_lists_and_an_ensemble(runs: Dict[str, Path]) -> None:
     run, text = runs["plain"], source(runs["plain"])
     printed = succeed(TRANSLATE, run, "--nbest", "2", "--scores", stdin=text + "\n")
@@ -97,6 +98,7 @@ def test_nbest_lists_and_an_ensemble(runs: Dict[str, Path]) -> None:
     assert twice.splitlines() == [each[1] for each in expected(run)]
 
 
+@pytest.mark.one_host  # as above
 def test_the_flags_of_the_search_reach_it(runs: Dict[str, Path]) -> None:
     run = runs["plain"]  # the less certain of the two: a greedy search ends elsewhere
     plain = succeed(TRANSLATE, run, "--scores", stdin=source(run))
