@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import io
 import os
 import select
 import sys
@@ -149,6 +150,8 @@ def run_command(command: Callable[[], None], interrupted: str = "interrupted") -
         0; 1 if a download, another program or the file system failed; 2 for a bad setting; 130
         after Ctrl-C; 141 if the reader of the output has closed it.
     """
+    if isinstance(sys.stdout, io.TextIOWrapper):  # a file's name may be other bytes than UTF-8
+        sys.stdout.reconfigure(errors="surrogateescape")
     return until_pipe_closes(lambda: _status(command, interrupted))
 
 

@@ -62,7 +62,7 @@ def test_both_log_the_same_numbers_and_end_with_the_same_model(runs: Dict[str, L
     assert_same_model(runs["ours"][0], runs["theirs"][0])
 
 
-# Back to fairseq's at night, and on one host: test_fused_adam.py exchanges the states both ways, on both.
+# Back to fairseq's at night; test_fused_adam.py exchanges the states both ways on both hosts.
 @pytest.mark.one_host
 @pytest.mark.parametrize(
     ("first", "second"),
