@@ -66,8 +66,9 @@ def _run(
         zip(streams, (os.O_RDONLY, os.O_WRONLY | os.O_APPEND, os.O_WRONLY | os.O_APPEND))
     ):
         os.dup2(os.open(path, flags), number)
-    # multiprocessing has closed it
+    # multiprocessing has closed the input, and the output knew another file
     sys.stdin = open(0, encoding="utf-8", closefd=False)  # noqa: SIM115  lives as long as this
+    sys.stdout = open(1, "w", 1, encoding="utf-8", closefd=False)  # noqa: SIM115
     # The commands configure logging before they import fairseq; undo what fairseq has configured.
     logging.root.handlers.clear()
     logging.root.setLevel(logging.WARNING)

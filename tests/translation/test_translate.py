@@ -117,7 +117,8 @@ def test_translations_appear_before_the_input_ends(runs: Dict[str, Path], tmp_pa
         with open(streams[1], encoding="utf-8") as stdout:
             stdin.write(source(runs["plain"]).splitlines()[0] + "\n")
             stdin.flush()
-            assert stdout.readline() == expected(runs["plain"])[0][1] + "\n"
+            line = stdout.readline()
+            assert line == expected(runs["plain"])[0][1] + "\n", streams[2].read_text("utf-8")
         stdin.write("The house sees the tree.\n")
     process.join(60)
     assert process.exitcode == 141
