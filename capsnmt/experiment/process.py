@@ -175,7 +175,8 @@ def _guarded(group: int, signum: int) -> Iterator[None]:
     try:
         yield
     finally:
-        os.write(lives, b"done")
+        with suppress(BrokenPipeError):  # somebody has killed the guard
+            os.write(lives, b"done")
         os.close(lives)
         os.waitpid(guard, 0)
 

@@ -66,7 +66,7 @@ def test_multi30k_to_data_bin(head, tmp_path):
     assert manifest["subsets"]["test_2017_flickr"] == "test1"
 
 
-@pytest.mark.nightly  # test_chains prepares these archives, and Multi30k is binarised
+@pytest.mark.nightly  # test_chains prepares these archives, and the demo binarises
 def test_wmt17_in_parts_and_zips_to_a_data_bin_with_two_dictionaries(tmp_path, run, monkeypatch):
     for name, content in wmt17_zh_en().items():
         (tmp_path / name).write_bytes(content)
