@@ -41,7 +41,7 @@ row=(--cpu --threads 1 --max-update 5 --output runs --prepared prepared --data "
 capsnmt-run --config demo/mine "${row[@]}"
 capsnmt-average runs/mine/seed-1/checkpoints --last-updates 2 --output average.pt
 python -m fairseq_cli.train prepared/bin --user-dir capsnmt --arch capsnmt_transformer_tiny --cpu \
-  --optimizer adam --max-tokens 256 --max-update 1 --save-dir trained >train.log
+  --optimizer adam --max-tokens 256 --max-update 1 --disable-validation --save-dir trained >train.log
 capsnmt-export trained/checkpoint_last.pt --output transformer.pt
 test -s transformer.pt
 python -m fairseq_cli.generate prepared/bin --user-dir capsnmt --path average.pt --cpu \

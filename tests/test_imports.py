@@ -72,6 +72,7 @@ def test_importing_the_package_imports_nothing_else() -> None:
     assert fresh(program) == ["capsnmt"]
 
 
+@pytest.mark.one_host  # here and below: no host is loaded
 def test_the_operators_need_no_fairseq() -> None:
     program = (
         "import json, sys; sys.modules['fairseq'] = None; import torch, capsnmt.routing as r;"
@@ -81,6 +82,7 @@ def test_the_operators_need_no_fairseq() -> None:
     assert fresh(program) == ["fairseq"]
 
 
+@pytest.mark.one_host
 @pytest.mark.parametrize("package", ["capsnmt.evaluation", "capsnmt.corpora"])
 def test_data_and_scores_need_neither_torch_nor_fairseq(package: str) -> None:
     """Every module is imported where an import of either raises an ImportError."""
@@ -92,6 +94,7 @@ def test_data_and_scores_need_neither_torch_nor_fairseq(package: str) -> None:
     assert fresh(program, *modules_of(package)) == list(HOST)
 
 
+@pytest.mark.one_host
 @pytest.mark.parametrize("command", COMMANDS)
 def test_help_loads_no_library(command: str) -> None:
     program = (

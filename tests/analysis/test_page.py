@@ -24,6 +24,7 @@ from tests.analysis.passes import make_batch
 from tests.html_pages import Page, contrast
 from tests.support import build
 
+pytestmark = pytest.mark.one_host  # the page is the same on both hosts
 ROUTED = 'em <i>&"$1$'
 NAMES = ("baseline", ROUTED, "capsule")
 OTHER = "other subwords"
@@ -232,11 +233,8 @@ def sentence_numbers(folder: Path) -> List[str]:
     return sorted({row["sentence"] for row in read_csv(folder / "sentences.csv")}, key=int)
 
 
-in_browser = [pytest.mark.system, pytest.mark.one_host]  # the page is the same on both hosts
-
-
 class TestInABrowser:
-    pytestmark = in_browser
+    pytestmark = pytest.mark.system
 
     def test_each_sentence_attention_layer_and_head_shows_its_weights(
         self, browser: Any, folder: Path

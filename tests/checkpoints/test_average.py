@@ -267,6 +267,7 @@ def test_the_three_choices_average_a_trained_run(trained: Path, tmp_path: Path) 
 
 
 @pytest.mark.system
+@pytest.mark.one_host  # tests/system/test_command_lines.py averages and generates on both
 def test_an_average_generates_and_its_output_is_scored(trained: Path, tmp_path: Path) -> None:
     run, mean = trained / "checkpoints", tmp_path / "mean.pt"
     succeed("capsnmt.checkpoints.average", run, "--last-epochs", 2, "--output", mean)

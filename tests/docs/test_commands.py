@@ -152,6 +152,7 @@ def test_the_parser_of_a_module_accepts_it(command: Command) -> None:
         importlib.import_module(module).main(flags)
 
 
+@pytest.mark.one_host  # tests/experiment/test_commands.py plans on both
 @pytest.mark.parametrize("command", LAUNCHES, ids=str)
 def test_the_launcher_plans_it(
     command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -159,6 +159,7 @@ def test_an_interruption_does_not_reset_the_patience(
     [ranks.__name__, pytest.param(training.__name__, marks=pytest.mark.nightly)],
     ids=["forked", "spawned"],
 )
+@pytest.mark.one_host  # stopping, and training with two processes, are tested on both
 def test_two_processes_train_one_model_and_stop_at_one_update_when_one_of_them_is_asked(
     module: str, prepared_evenly: Path, tmp_path: Path
 ):

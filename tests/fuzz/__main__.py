@@ -170,21 +170,23 @@ def _listing(case: Path, folder: Path) -> List[str]:
 
 
 class Templates:
-    """The files of each command, written when its first case needs them."""
+    """The files of each command, written when its first case needs them.
+
+    A second process that sweeps in the same folder finds what the first has written.
+    """
 
     def __init__(self, work: Path) -> None:
         self.work = work
-        self.written: Dict[Callable[[Path], None], Path] = {}
 
     def of(self, name: str) -> Path:
         """Return the folder with the files of a command."""
         write = COMMANDS[name].write
-        if write not in self.written:
-            self.written[write] = self.work / f"template-{name}"
-            self.written[write].mkdir()
+        folder = self.work / f"template-{write.__module__}.{write.__name__}"
+        if not folder.exists():
+            folder.mkdir()
             with open(os.devnull, "w") as nowhere, redirect_stdout(nowhere):
-                write(self.written[write])
-        return self.written[write]
+                write(folder)
+        return folder
 
 
 def main(argv: Optional[Sequence[str]] = None) -> int:
@@ -195,30 +197,33 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
     parser.add_argument("--commands", default=",".join(COMMANDS), help="comma-separated list")
     parser.add_argument("--case", type=int, help="run this case only")
     parser.add_argument("--first", type=int, default=0, help="number of the first case")
+    parser.add_argument("--work", type=Path, help="folder of templates (default: a new one)")
     parser.add_argument(
         "--optimized", action="store_true", help="run the second half of the cases by python -O"
     )
     args = parser.parse_args(argv)
+    work = args.work or Path(tempfile.mkdtemp(prefix="fuzz-"))
     half = args.cases // 2 if args.optimized else args.cases
     last = args.first + half
     if args.case is not None:
         numbers = range(args.case, args.case + 1) if args.case < last else range(0)
     else:
         numbers = range(args.first, last)
-    status = sweep(args.commands.split(","), args.seed, numbers) if numbers else 0
+    status = sweep(args.commands.split(","), args.seed, numbers, work) if numbers else 0
     if args.optimized and (args.case is None or args.case >= last):
-        rest = ["--first", str(last), "--cases", str(args.cases - half)]
+        rest = ["--first", str(last), "--cases", str(args.cases - half), "--work", str(work)]
         rest += [] if args.case is None else ["--case", str(args.case)]
         own = ["--seed", str(args.seed), "--commands", args.commands]
         print("python -O:", flush=True)
         status |= subprocess.call([sys.executable, "-O", "-m", "tests.fuzz", *rest, *own])
+    if args.work is None and not status:
+        shutil.rmtree(work)
     return status
 
 
-def sweep(names: Sequence[str], seed: int, numbers: Sequence[int]) -> int:
-    """Run cases and return 1 if one failed."""
+def sweep(names: Sequence[str], seed: int, numbers: Sequence[int], work: Path) -> int:
+    """Run cases in a folder and return 1 if one failed."""
     failed: List[int] = []
-    work = Path(tempfile.mkdtemp(prefix="fuzz-"))
     templates = Templates(work)
     for number in numbers:
         name = names[number % len(names)]
@@ -232,7 +237,6 @@ def sweep(names: Sequence[str], seed: int, numbers: Sequence[int]) -> int:
         listed = ", ".join(map(str, failed))
         print(f"{len(failed)} of {len(numbers)} cases failed: {listed}; their files: {work}")
         return 1
-    shutil.rmtree(work)
     print(f"{len(numbers)} cases of seed {seed}: each succeeded or ended with one line")
     return 0
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from io import BytesIO
 from typing import Any, Dict, Iterator, List, Tuple
 
@@ -35,7 +36,8 @@ MANY = (
     *("--head-aggregation", "em", *EVERYWHERE, "--mlmha", "M-00", *CAPSULES, *NORM),
     *("--layer-aggregation", "em-routing", "--capsule-routing-decoder", "horizontal"),
 )
-# These two have every kind of mechanism, and run with every commit; the others run at night.
+# The first two have every kind of mechanism, and run with every commit (the first on both hosts);
+# the others run at night.
 MODELS = {
     "many mechanisms": ("capsnmt_transformer", MANY),
     **{arch: (arch, ()) for arch in (CONNECTED, *ARCHITECTURES)},
@@ -43,8 +45,10 @@ MODELS = {
 every_model = pytest.mark.parametrize(
     "name",
     [
-        pytest.param(name, marks=[] if place < 2 else [pytest.mark.nightly])
-        for place, name in enumerate(MODELS)
+        pytest.param(name, marks=marks)
+        for name, marks in itertools.zip_longest(
+            MODELS, [(), pytest.mark.one_host], fillvalue=pytest.mark.nightly
+        )
     ],
 )
 

@@ -101,6 +101,7 @@ def test_the_launcher_trains_every_mechanism_stops_early_and_evaluates(
     assert capsys.readouterr().out.count(": complete") == 2, "no stage ran"
 
 
+@pytest.mark.one_host  # tests/system/test_two_processes.py trains with two on both
 def test_two_processes_log_the_measures_of_all_examples(logic: Path, tmp_path: Path) -> None:
     arguments = [
         *(logic, "--user-dir", PLUGIN, "--task", "logical_inference", *SMALL, *ON_CPU),
@@ -119,6 +120,7 @@ def test_two_processes_log_the_measures_of_all_examples(logic: Path, tmp_path: P
     assert float(logged["macro_f1"]) == pytest.approx(measures["macro_f1"], abs=2e-3)
 
 
+@pytest.mark.one_host  # tests/sentences/test_classifier.py takes an encoder over on both
 def test_a_translation_models_encoder_is_probed_as_it_was_trained(
     corpus: Path, senteval: Path, tmp_path: Path, capsys: pytest.CaptureFixture
 ) -> None:
