@@ -101,7 +101,7 @@ export PYTHONPATH=$REPO${PYTHONPATH:+:$PYTHONPATH}
 common=(
   --output "$output" --seed "$seed" --cpu --threads 1 --max-update "$max_update"
   --set "data.source-lang=${pair%-*}" --set "data.target-lang=${pair#*-}"
-  --set "train.save-interval-updates=$((max_update < 100 ? 1 : max_update / 20))"
+  --set "train.save-interval-updates=$((max_update / (max_update < 100 ? averaged : 20)))"
   # the learning curve needs points, also of a short training
   --set "train.log-interval=$((max_update < 100 ? 1 : 25))"
 )

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# What takes too long for every commit: the long tests on the main host, all tests on the stock host, the
-# sweep of bad inputs, and faults in the middle of launches. About two hours on two cores.
+# What takes too long for every commit: the long tests on the main host, all tests on the stock host,
+# preemption by SLURM, the sweep of bad inputs, and faults in the middle of launches. About two hours on
+# two cores.
 #   scripts/nightly.sh
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -10,5 +11,6 @@ cd "$(dirname "$0")/.."
 
 bash scripts/test.sh -m nightly
 if has_host stock; then bash scripts/test.sh --host stock -m ''; fi
+bash scripts/slurm_test.sh
 bash scripts/fuzz.sh
 bash scripts/kill_test.sh

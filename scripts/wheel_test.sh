@@ -36,17 +36,17 @@ capsnmt-prepare catalogues --output prepared --local "$data"
 # a configuration of the user adds to those in the wheel
 mkdir -p configs/demo
 echo 'extends: demo/em_routing' >configs/demo/mine.yaml
-row=(--cpu --threads 1 --max-update 5 --output runs --prepared prepared --data "$data"
-  --set train.save-interval-updates=1 --set train.log-interval=1 --set generate.max-len-b=5)
+row=(--cpu --threads 1 --max-update 2 --output runs --prepared prepared --data "$data"
+  --set train.save-interval-updates=1 --set train.log-interval=1 --set average.last-updates=2
+  --set generate.max-len-a=0 --set generate.max-len-b=5)
 capsnmt-run --config demo/mine "${row[@]}"
 capsnmt-average runs/mine/seed-1/checkpoints --last-updates 2 --output average.pt
+test -s average.pt
 python -m fairseq_cli.train prepared/bin --user-dir capsnmt --arch capsnmt_transformer_tiny --cpu \
   --optimizer adam --max-tokens 256 --max-update 1 --disable-validation --save-dir trained >train.log
 capsnmt-export trained/checkpoint_last.pt --output transformer.pt
 test -s transformer.pt
-python -m fairseq_cli.generate prepared/bin --user-dir capsnmt --path average.pt --cpu \
-  --max-tokens 2000 --max-len-b 5 --gen-subset valid >generated
-capsnmt-evaluate generated --json scores.json
+capsnmt-evaluate runs/mine/seed-1/generate-test.txt --json scores.json
 head -n 20 prepared/raw/test.en | capsnmt-translate runs/mine/seed-1 >translated
 test "$(wc -l <translated)" = 20
 capsnmt-report runs --output page

@@ -15,13 +15,14 @@ import pytest
 BROWSERS = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome")
 
 
-# The tests of packages that load neither torch nor fairseq.
-WITHOUT_HOST = ("corpora", "evaluation", "report")
+# The tests of packages that load neither torch nor fairseq, and those of the analysis, which
+# tests/system/test_analyse.py runs on both hosts.
+ONE_HOST = ("analysis", "corpora", "evaluation", "report")
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> Optional[bool]:
-    """Leave out packages without a host where tests marked ``one_host`` are left out."""
-    if "not one_host" not in config.option.markexpr or collection_path.name not in WITHOUT_HOST:
+    """Leave out packages of one host where tests marked ``one_host`` are left out."""
+    if "not one_host" not in config.option.markexpr or collection_path.name not in ONE_HOST:
         return None
     return True if collection_path.parent == Path(__file__).parent else None
 

@@ -24,7 +24,6 @@ from tests.analysis.passes import make_batch
 from tests.html_pages import Page, contrast
 from tests.support import build
 
-pytestmark = pytest.mark.one_host  # the page is the same on both hosts
 ROUTED = 'em <i>&"$1$'
 NAMES = ("baseline", ROUTED, "capsule")
 OTHER = "other subwords"

@@ -41,16 +41,7 @@ def with_references(system: System, lines: List[str]) -> System:
     return system
 
 
-@pytest.mark.parametrize(
-    "flags",
-    [
-        MODELS["transparent"],
-        # the ablations of each are tested on both hosts by test_layer_ablation.py
-        pytest.param(MODELS["routing"], marks=pytest.mark.one_host),
-        pytest.param(MODELS["multi-layer"], marks=pytest.mark.one_host),
-    ],
-    ids=MODELS,
-)
+@pytest.mark.parametrize("flags", MODELS.values(), ids=MODELS)
 def test_it_is_the_bleu_of_a_model_that_reads_a_constant(
     flags: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

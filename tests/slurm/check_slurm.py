@@ -133,14 +133,13 @@ def stops(run: Path) -> List[str]:
     return re.findall(r"preemption \| stopped by (.*) at \d+ updates", text)
 
 
+# With every commit tests/experiment/test_preemption.py stops and resumes without SLURM.
+@pytest.mark.nightly
 def test_a_job_preempted_twice_ends_with_the_results_of_a_run_that_was_not(
     cluster: None, corpus: Path, tmp_path: Path
 ):
     run = tmp_path / "slurm runs" / "tiny" / "seed-1"
     job = submit(corpus, tmp_path / "slurm runs", 1)
-    assert submit(corpus, tmp_path / "slurm runs", 1) == job, (
-        "the same command submits nothing twice"
-    )
 
     wait_until(lambda: bool(updates_logged(run)), run, "first updates")
     subprocess.run(["scancel", "--signal=USR1", "--batch", job], check=True)
@@ -180,9 +179,14 @@ def test_a_job_that_its_user_cancels_saves_and_does_not_return(
 ):
     run = tmp_path / "slurm runs" / "tiny" / "seed-2"
     job = submit(corpus, tmp_path / "slurm runs", 2)
+    again = submit(corpus, tmp_path / "slurm runs", 2)
+    assert again == job, "the same command submits nothing twice"
     wait_until(lambda: bool(updates_logged(run)), run, "first updates")
     subprocess.run(["scancel", job], check=True)
     wait_until(lambda: stops(run) == [signal.SIGTERM.name], run, "a save after scancel")
     assert 0 < num_updates(run / "checkpoints" / LAST) < UPDATES
     wait_until(lambda: state(job) == "CANCELLED", run, "the end of the job")
     assert "not requeued" in (run / f"slurm-{job}.log").read_text(encoding="utf-8")
+    console = (run / "console.log").read_text(encoding="utf-8")
+    assert console.count("training on 2 devices") == 1
+    assert "(rank 1): tcp://127.0.0.1:" in console

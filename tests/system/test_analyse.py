@@ -65,7 +65,7 @@ def rows(path: Path) -> List[Dict[str, str]]:
         return list(csv.DictReader(file))
 
 
-@pytest.mark.one_host  # the next test analyses models on both
+@pytest.mark.nightly  # the demo analyses two systems, and the next test one on both hosts
 def test_ours_and_fairseqs_transformer_side_by_side(
     checkpoints: Dict[str, Path], analyse: Callable[..., Any]
 ) -> None:

@@ -148,6 +148,7 @@ def test_standard_input_is_translated_and_scored_as_the_test_set(
 
 
 @pytest.mark.skipif(not BF16, reason="this CPU has no bf16")
+@pytest.mark.one_host  # tests/models/test_autocast.py loads and decodes on both
 def test_a_checkpoint_trained_in_bf16_is_decoded_in_it_unless_overridden(
     translated: Callable[[str], Path],
 ) -> None:
