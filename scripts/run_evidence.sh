@@ -73,7 +73,8 @@ if [ "$gpu" ]; then
   max_update=${max_update:-8000} output=${output:-runs/evidence_gpu} jobs=${jobs:-8}
   settings=(--gpus 1)
 else
-  max_update=${max_update:-2000} output=${output:-runs/evidence} jobs=${jobs:-$(nproc)}
+  # nproc takes OMP_NUM_THREADS for the number of cores
+  max_update=${max_update:-2000} output=${output:-runs/evidence} jobs=${jobs:-$(env -u OMP_NUM_THREADS nproc)}
   # D: a quarter of the recipe's tokens makes four times the updates of the same time, at a learning
   # rate that suits them.
   settings=(

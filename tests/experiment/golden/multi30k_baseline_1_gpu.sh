@@ -18,7 +18,7 @@ export PYTHONPATH=ROOT
 python -m capsnmt.corpora multi30k --pair en-de --output runs/multi30k/data
 
 # train
-python -m capsnmt.experiment.training runs/multi30k/data/bin --user-dir ROOT/capsnmt --source-lang en --target-lang de --required-batch-size-multiple 1 --arch capsnmt_transformer_tiny --task translation --criterion label_smoothed_cross_entropy --label-smoothing 0.1 --optimizer adam --adam-betas '(0.9, 0.98)' --lr 0.005 --lr-scheduler inverse_sqrt --warmup-updates 2000 --warmup-init-lr 1e-7 --dropout 0.3 --share-all-embeddings --max-update 8000 --save-interval-updates 100 --keep-interval-updates 10 --no-epoch-checkpoints --log-interval 50 --max-tokens 4096 --update-freq 1 --distributed-world-size 1 --fp16 --seed 1 --save-dir runs/multi30k/baseline/seed-1/checkpoints --log-format json
+python -m capsnmt.experiment.training runs/multi30k/data/bin --user-dir ROOT/capsnmt --source-lang en --target-lang de --required-batch-size-multiple 1 --arch capsnmt_transformer_tiny --task translation --criterion chunked_label_smoothed_cross_entropy --label-smoothing 0.1 --optimizer fused_adam --adam-betas '(0.9, 0.98)' --lr 0.005 --lr-scheduler inverse_sqrt --warmup-updates 2000 --warmup-init-lr 1e-7 --dropout 0.3 --share-all-embeddings --max-update 8000 --save-interval-updates 100 --keep-interval-updates 10 --no-epoch-checkpoints --log-interval 50 --max-tokens 4096 --update-freq 1 --distributed-world-size 1 --fp16 --seed 1 --save-dir runs/multi30k/baseline/seed-1/checkpoints --log-format json
 
 # average
 python -m capsnmt.checkpoints.average runs/multi30k/baseline/seed-1/checkpoints --output runs/multi30k/baseline/seed-1/averaged.pt --last-updates 10
