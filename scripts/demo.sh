@@ -14,7 +14,7 @@ set -euo pipefail
 
 # D: a fixed number of updates, also for --minutes, and not a time limit: the same flags are the same
 # experiment on every machine, and a second start knows when it is done. Measured: 1,200 updates of
-# both systems, one after the other, in 7 min 33 s on two shared cores of an AMD EPYC (2026-11-21).
+# both systems, side by side, in 7 min 25 s on two cores of a shared Intel Xeon (2026-11-22).
 updates_per_minute=160
 averaged=5
 
