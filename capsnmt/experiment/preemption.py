@@ -11,9 +11,12 @@ from __future__ import annotations
 import logging
 import multiprocessing
 import signal
+from contextlib import contextmanager
+from multiprocessing import resource_tracker
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 from types import FrameType
-from typing import Any, Callable, List, Optional, Tuple
+from typing import Any, Callable, Iterator, List, Optional, Tuple
 
 import fairseq_cli.train as fairseq_train
 import torch
@@ -41,12 +44,7 @@ class Request:
         self.signum: Optional[int] = None
 
     def listen(self) -> None:
-        """Treat signals as requests from now on.
-
-        SLURM sends a signal to every process of a job. The workers that load data are forked from
-        this process; SIGTERM would end them, and the training with them. They inherit the mask that
-        blocks it.
-        """
+        """Treat signals as requests from now on."""
         for signum in ASKING:
             signal.signal(signum, self._note)
         signal.pthread_sigmask(signal.SIG_BLOCK, ASKING)
@@ -61,6 +59,31 @@ class Request:
         """
         signum = self.signum or next(iter(signal.sigpending() & ASKING), None)
         return signum or (BY_FILE if file.exists() else 0)
+
+
+@contextmanager
+def shielded_children() -> Iterator[None]:
+    """Start processes with stop signals blocked, whether or not this thread blocks them.
+
+    SLURM sends a signal to every process of a job. SIGTERM would end the workers that load data,
+    and the training with them. ve-fairseq starts those of the validation before the first update
+    and keeps them.
+    """
+    begin = BaseProcess.start
+
+    def start(process: BaseProcess) -> None:
+        resource_tracker.ensure_running()  # which would unblock SIGTERM if it ran below
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, ASKING)
+        try:
+            begin(process)
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+    BaseProcess.start = start  # type: ignore[method-assign, assignment]
+    try:
+        yield
+    finally:
+        BaseProcess.start = begin  # type: ignore[method-assign]
 
 
 def outlive() -> None:
@@ -166,7 +189,8 @@ def main(cfg: Any) -> None:
     signal.pthread_sigmask(signal.SIG_UNBLOCK, ASKING)
     fairseq_train.train, fairseq_train.validate_and_save = train, validate_and_save
     try:
-        fairseq_train.main(cfg)
+        with shielded_children():
+            fairseq_train.main(cfg)
     finally:
         fairseq_train.train, fairseq_train.validate_and_save = epoch, after_update
         fairseq_train.should_stop_early = stops_early

@@ -130,7 +130,7 @@ def test_a_users_configurations_add_to_ours_and_come_first(own: Path):
     (own / "child.yaml").write_text("extends: mine\n")
     child = load(find("child", "multi30k"))
     assert child["train.lr"] == 0.5
-    assert child["train.optimizer"] == "adam"
+    assert child["train.optimizer"] == "fused_adam"
     assert find("baseline", "multi30k").is_file()
     assert {"multi30k/mine", "multi30k/baseline", "demo/baseline"} < set(available())
     (own / "baseline.yaml").write_text("extends: multi30k/baseline\narch: other\n")

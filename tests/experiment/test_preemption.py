@@ -23,7 +23,7 @@ from capsnmt.experiment.preemption import ASKING, Request
 from capsnmt.experiment.training import Place
 from tests import forked
 from tests.commands import environment
-from tests.experiment import ranks
+from tests.experiment import preemption_worker, ranks
 from tests.experiment.conftest import EVEN_TOKENS
 from tests.support import PLUGIN
 
@@ -245,6 +245,23 @@ def test_the_children_of_a_listening_process_do_not_get_the_signal():
             break
         time.sleep(0.01)
     assert request.cause(Path("absent")) == signal.SIGTERM
+
+
+@pytest.mark.parametrize("method", ["fork", "spawn"])
+def test_a_worker_that_starts_before_the_first_update_does_not_get_the_signal(method, monkeypatch):
+    def worker() -> int:
+        process = multiprocessing.get_context(method).Process(target=preemption_worker.main)
+        process.start()
+        process.join()
+        return process.exitcode
+
+    def load_before_training(_: object) -> None:
+        assert worker() == 7
+        assert not signal.pthread_sigmask(signal.SIG_BLOCK, ()) & ASKING
+
+    monkeypatch.setattr(fairseq_cli.train, "main", load_before_training)
+    preemption.main(None)
+    assert worker() == -signal.SIGTERM
 
 
 def test_outside_of_a_step_there_is_one_node():
