@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # A sweep of bad inputs over all commands: none may end with a traceback, hang, or leave half a file.
-#   scripts/fuzz.sh [--cases N] [--seed S] [--commands A,B] [--case K]
+#   scripts/fuzz.sh [--cases N] [--seed S] [--commands A,B] [--case K] [--no-optimized]
 # Default: 1000 cases of seed 1, the second half by python -O. A failing case prints the numbers that
 # repeat it. As root, read-only and full file systems are real mounts, which end with the sweep.
 set -euo pipefail

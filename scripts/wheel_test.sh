@@ -21,7 +21,7 @@ libraries=$("$PYTHON" -c 'import sysconfig; print(sysconfig.get_path("purelib"))
 own=$("$work/venv/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
 echo "$libraries" >"$own/borrowed.pth"
 # fairseq looks for --user-dir NAME next to itself
-cp -R "$libraries/fairseq" "$libraries/fairseq_cli" "$own"
+cp -Rp "$libraries/fairseq" "$libraries/fairseq_cli" "$own"
 "$work/venv/bin/python" -m pip install --quiet --disable-pip-version-check --no-deps "$work"/capsnmt-*.whl
 
 cd "$work/empty"

@@ -164,7 +164,7 @@ def test_each_job_runs_its_own_row(
 
 
 @pytest.mark.system
-@pytest.mark.one_host  # each value is an ordinary row
+@pytest.mark.nightly  # each value is an ordinary row; tests/report/test_sweeps.py draws
 def test_a_sweep_that_was_begun_is_completed_and_drawn(
     prepared: Path, tmp_path: Path, capsys: pytest.CaptureFixture, monkeypatch: pytest.MonkeyPatch
 ):

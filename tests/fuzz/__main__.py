@@ -199,7 +199,9 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
     parser.add_argument("--first", type=int, default=0, help="number of the first case")
     parser.add_argument("--work", type=Path, help="folder of templates (default: a new one)")
     parser.add_argument(
-        "--optimized", action="store_true", help="run the second half of the cases by python -O"
+        "--optimized",
+        action=argparse.BooleanOptionalAction,
+        help="run the second half of the cases by python -O",
     )
     args = parser.parse_args(argv)
     work = args.work or Path(tempfile.mkdtemp(prefix="fuzz-"))
