@@ -27,7 +27,7 @@ from tests.commands import hypotheses
 from tests.support import REPO
 
 DATA = Path(os.environ.get("CAPSNMT_DATA", REPO.parent / "shared" / "data")) / "multi30k"
-UPDATES = 300  # still training when SLURM on busy cores delivers the second signal
+UPDATES = 600  # still training when SLURM on busy cores delivers the second signal
 # A model of toy size on the settings of the row, so that two nodes on one machine are quick.
 SMALL = [
     *("--arch", "capsnmt_transformer_tiny", "--name", "tiny", "--threads", "1"),

@@ -175,7 +175,6 @@ def test_a_training_step_moves_every_parameter() -> None:
     assert not [name for name in still if not name.endswith("k_proj.bias")]
 
 
-# A fresh interpreter imports for seconds.
 @pytest.mark.nightly  # no command of a user's job; the phases above are measured with every commit
 @pytest.mark.parametrize("forked", [True, False])
 def test_the_peak_memory_is_that_of_a_new_process(
