@@ -76,9 +76,15 @@ done
 chosen=()
 # shellcheck disable=SC2206  # a list
 [ ! "$rows" ] || chosen=(--rows $rows)
+compiled=()
+for arch in capsnmt_transformer transformer_em_routing transformer_dlcl_routing; do
+  compiled+=(--system "$arch: --arch $arch" --system "$arch, compiled: --arch $arch --compile")
+done
 for dtype in fp16 bf16; do
   step "rows-$dtype" "$python" scripts/benchmark.py --device cuda --dtype "$dtype" \
     --phases train decode "${chosen[@]}" --json "$output/rows-$dtype.json"
+  step "compiled-$dtype" "$python" scripts/benchmark.py --device cuda --dtype "$dtype" \
+    --phases train --no-floor "${compiled[@]}"
 done
 [ "$dry_run" ] && exit 0
 
@@ -101,6 +107,10 @@ done
     echo "## Rows, $dtype"
     echo
     cat "$output/rows-$dtype.md"
+    echo
+    echo "## \`--compile\`, $dtype"
+    echo
+    cat "$output/compiled-$dtype.md"
   done
 } >"$page.partial"
 mv "$page.partial" "$page"

@@ -15,8 +15,8 @@ from capsnmt.experiment.stage import python
 from capsnmt.files import check_file_name
 from capsnmt.runs.records import SENTENCE_TASKS, SweepPoint, SweepValue
 
-# The launcher sets the precision, and the initial parameters are no number of a mechanism.
-EXCLUDED = ("autocast", "init_from")
+# The launcher sets the precision; the others are no setting of a mechanism.
+EXCLUDED = ("autocast", "compile", "init_from")
 
 
 def swept(experiment: Experiment, sweep: Sweep) -> List[Experiment]:

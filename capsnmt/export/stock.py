@@ -12,6 +12,7 @@ from capsnmt.checkpoints.storage import CheckpointError
 from capsnmt.models.architectures import MODEL
 from capsnmt.models.config import (
     MECHANISMS,
+    CompilationConfig,
     InitialisationConfig,
     PrecisionConfig,
     RoutingConfig,
@@ -22,7 +23,7 @@ from capsnmt.models.config import (
 
 STOCK = "transformer"
 # they change how a model is computed or how it starts, not which function it is
-NO_MECHANISM = (RoutingConfig, PrecisionConfig, InitialisationConfig)
+NO_MECHANISM = (RoutingConfig, PrecisionConfig, CompilationConfig, InitialisationConfig)
 # what only training reads; the names may be those of the plugin
 TRAINING = ("criterion", "optimizer", "lr_scheduler")
 

@@ -154,6 +154,16 @@ class PrecisionConfig(FairseqDataclass):
 
 
 @dataclass
+class CompilationConfig(FairseqDataclass):
+    """Compilation of encoder and decoder."""
+
+    compile: bool = field(
+        default=False,
+        metadata={"help": "train encoder and decoder compiled by torch.compile, as one graph each"},
+    )
+
+
+@dataclass
 class InitialisationConfig(FairseqDataclass):
     """Initial parameters from a checkpoint (Dou et al. 2019 started from a trained baseline)."""
 
@@ -172,6 +182,7 @@ MECHANISMS: Tuple[Type[FairseqDataclass], ...] = (
     MultiLayerAttentionConfig,
     CapsuleRoutingConfig,
     PrecisionConfig,
+    CompilationConfig,
     InitialisationConfig,
 )
 

@@ -10,6 +10,7 @@ import torch.nn as nn
 from fairseq.models.transformer import TransformerDecoderBase
 from torch import Tensor
 
+from capsnmt.models.compilation import Forward, compilable_positions, compiled, runs_compiled
 from capsnmt.models.layers import TransformerDecoderLayer, wrap_layer
 from capsnmt.models.stacks import stack_aggregation, stack_connection
 from capsnmt.modules.attention import IncrementalState
@@ -30,6 +31,10 @@ class TransformerDecoder(TransformerDecoderBase):
         self.autocast: str = cfg.autocast
         self.layer_aggregation = stack_aggregation(cfg, "decoder")
         self.connection = stack_connection(cfg, "decoder")
+        self.compiles: bool = cfg.compile
+        if self.compiles:
+            self.embed_positions = compilable_positions(self.embed_positions)
+            self.reads_source: bool = self.cross_self_attention
         reads_all_layers = self.layer_aggregation is not None
         if self.connection is not None or (reads_all_layers and self.decoder_layerdrop > 0):
             self.layers: nn.ModuleList = DecoderLayers(
@@ -59,8 +64,12 @@ class TransformerDecoder(TransformerDecoderBase):
                 alignment_heads,
             )
             return x if features_only else self.output_layer(x), extra
+        decode = TransformerDecoderBase.forward
+        if self.compiles:
+            decode = self.compilation(decode, prev_output_tokens.size(1))
         with autocast_of(self, self.autocast):
-            return super().forward(
+            return decode(
+                self,
                 prev_output_tokens,
                 encoder_out,
                 incremental_state,
@@ -71,6 +80,17 @@ class TransformerDecoder(TransformerDecoderBase):
                 src_lengths,
                 return_all_hiddens,
             )
+
+    def compilation(self, forward: Forward, length: int) -> Forward:
+        """Return the host's forward function for targets of this length, compiled or not."""
+        compiles = runs_compiled(self)
+        # on this condition, the host masks padding without looking whether there is any
+        self.cross_self_attention = compiles or self.reads_source
+        if not compiles:
+            return forward
+        if length > self._future_mask.size(0):  # a graph that enlarged it would be another graph
+            self.buffered_future_mask(self.embed_tokens.weight.new_empty(max(512, 2 * length), 0))
+        return compiled(forward)
 
     def build_decoder_layer(self, cfg: Any, no_encoder_attn: bool = False) -> nn.Module:
         return wrap_layer(TransformerDecoderLayer(cfg, next(self.numbers), no_encoder_attn), cfg)

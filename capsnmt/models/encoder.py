@@ -11,11 +11,13 @@ from fairseq.models.transformer import TransformerEncoderBase
 from torch import Tensor
 
 from capsnmt.errors import ConfigurationError
+from capsnmt.models.compilation import compilable_positions, compiled, runs_compiled
 from capsnmt.models.layers import TransformerEncoderLayer, wrap_layer
 from capsnmt.models.stacks import stack_aggregation, stack_connection
 from capsnmt.modules.autocast import autocast_of, require_bf16
 from capsnmt.modules.layer_aggregation import TransparentMixture
 from capsnmt.modules.stack_layers import EncoderLayers
+from capsnmt.routing.backend import is_traced
 
 
 class TransformerEncoder(TransformerEncoderBase):
@@ -42,6 +44,9 @@ class TransformerEncoder(TransformerEncoderBase):
             self.num_sources = cfg.mlmha_sources or cfg.encoder.layers
         self.masked_source: int = cfg.mlmha_mask_source
         self.connection = stack_connection(cfg, "encoder")
+        self.compiles: bool = cfg.compile
+        if self.compiles:
+            self.embed_positions = compilable_positions(self.embed_positions)
         if self.connection is not None or (self.reads_all_layers and self.encoder_layerdrop > 0):
             self.layers: nn.ModuleList = EncoderLayers(
                 self.encoder_layerdrop, self.layers.children(), self.connection
@@ -76,49 +81,58 @@ class TransformerEncoder(TransformerEncoderBase):
     ) -> Dict[str, List[Tensor]]:
         """Encode under ``--autocast``; the output is as precise as the embedding."""
         if torch.jit.is_scripting():
-            return self.encode_scripted(src_tokens, src_lengths, token_embeddings)
+            return self.encode(src_tokens, False, token_embeddings)
+        encode = TransformerEncoder.encode
+        if runs_compiled(self):
+            encode = compiled(encode)
         with autocast_of(self, self.autocast):
-            encoded = super().forward(
-                src_tokens,
-                src_lengths,
-                return_all_hiddens or self.reads_all_layers,
-                token_embeddings,
-            )
-            if self.reads_all_layers:
-                encoded["encoder_out"] = [self.hand_over(encoded["encoder_states"])]
-                if not return_all_hiddens:
-                    encoded.update(encoder_states=[], fc_results=[])
+            encoded = encode(self, src_tokens, return_all_hiddens, token_embeddings)
         encoded["encoder_out"] = [
             encoded["encoder_out"][0].type_as(encoded["encoder_embedding"][0])
         ]
         return encoded
 
-    def encode_scripted(
-        self, src_tokens: Tensor, src_lengths: Optional[Tensor], token_embeddings: Optional[Tensor]
+    def encode(
+        self, src_tokens: Tensor, return_all_hiddens: bool, token_embeddings: Optional[Tensor]
     ) -> Dict[str, List[Tensor]]:
-        """Encode in TorchScript, in which the host's forward keeps no output of a layer."""
-        if not self.reads_all_layers:
-            return self.forward_scriptable(src_tokens, src_lengths, False, token_embeddings)
+        """Encode as the host's ``forward_scriptable``, with what the decoder reads.
+
+        The host's asks before every layer whether there is padding, for which a GPU must wait each
+        time, and no graph can be compiled; and in TorchScript it keeps no output of a layer.
+        """
         padding = src_tokens.eq(self.padding_idx)
+        serves_any_batch = False
+        if not torch.jit.is_scripting():
+            serves_any_batch = is_traced()
+        mask = padding if serves_any_batch or bool(padding.any()) else None
         x, embedding = self.forward_embedding(src_tokens, token_embeddings)
-        states = [(x * (1 - padding.unsqueeze(-1).type_as(x))).transpose(0, 1)]
+        x = (x * (1 - padding.unsqueeze(-1).type_as(x))).transpose(0, 1)
+        states, fc_results = [x], torch.jit.annotate(List[Tensor], [])
         for layer in self.layers:
-            states.append(layer(states[-1], padding if bool(padding.any()) else None))
-        # of connected layers, the last features are the layer's output
-        states = [state[:, :, -self.embed_tokens.embedding_dim :] for state in states]
+            x = layer(x, mask)
+            if not torch.jit.is_scripting() and self.return_fc:
+                x, fc_result = x
+                fc_results.append(fc_result)
+            if not (return_all_hiddens or self.reads_all_layers):
+                states.clear()
+            # in TorchScript, a connected layer's features stand at the end of its output
+            width = self.embed_tokens.embedding_dim
+            states.append(x[:, :, -width:] if torch.jit.is_scripting() else x)
         return {
             "encoder_out": [self.hand_over(states)],
             "encoder_padding_mask": [padding],
             "encoder_embedding": [embedding],
-            "encoder_states": [],
-            "fc_results": [],
+            "encoder_states": states if return_all_hiddens else [],
+            "fc_results": fc_results if return_all_hiddens else [],
             "src_tokens": [],
             "src_lengths": [(~padding).sum(dim=1, dtype=torch.int32).reshape(-1, 1)],
         }
 
     def hand_over(self, states: List[Tensor]) -> Tensor:
         """Return the decoder's input, ``[T, B, n d]``, from the embeddings and H^1..H^L."""
-        return self.combine(self.normalise(states))
+        if self.reads_all_layers:
+            return self.combine(self.normalise(states))
+        return self.normalise(states[-1:])[0]
 
     def normalise(self, states: List[Tensor]) -> List[Tensor]:
         """Return the states as the decoder reads them: normalised, where the stack ends so."""

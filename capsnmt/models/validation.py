@@ -11,7 +11,7 @@ from capsnmt.errors import ConfigurationError
 from capsnmt.models.completion import routes_heads
 from capsnmt.models.config import SIDES, flag
 from capsnmt.models.selection import parse_attentions, parse_layers
-from capsnmt.routing.backend import check_backend
+from capsnmt.routing.backend import check_backend, compile_obstacle
 
 
 def validate(args: Any) -> None:
@@ -42,6 +42,36 @@ def validate(args: Any) -> None:
         _validate_multi_layer_attention(args)
     _validate_capsule_routing(args)
     _validate_readers(args)
+    if args.compile:
+        _validate_compilation(args, "cuda" if gpu else "cpu")
+
+
+# what --compile excludes: its flags, and why
+UNCOMPILED = {
+    "encoder_layerdrop": "draws the layers of every update anew",
+    "decoder_layerdrop": "draws the layers of every update anew",
+    "checkpoint_activations": "runs layers again from outside of the graph",
+    "quant_noise_pq": "draws the weights of every update anew",
+    "quant_noise_scalar": "draws the weights of every update anew",
+    "base_layers": "exchanges tokens between GPUs",
+}
+
+
+def _validate_compilation(args: Any, device_type: str) -> None:
+    obstacle = compile_obstacle(device_type)
+    if obstacle:
+        raise ConfigurationError(f"--compile {obstacle}: drop it")
+    for name, effect in UNCOMPILED.items():
+        if safe_getattr(args, name, None):
+            raise ConfigurationError(
+                f"--compile and {flag(name)} {getattr(args, name)}, which {effect}: drop one of "
+                f"them"
+            )
+    if str(safe_getattr(args, "criterion", "")).endswith("with_disagreement"):
+        raise ConfigurationError(
+            f"--compile and --criterion {args.criterion}, which reads every layer on the way: drop "
+            f"one of them"
+        )
 
 
 def _require_cross_attention(args: Any, given: str) -> None:

@@ -8,6 +8,8 @@ from typing import AbstractSet, Iterator, Optional, TypeVar
 
 from torch import Tensor
 
+from capsnmt.routing.backend import is_traced
+
 
 class AttentionObserver:
     """What attentions call during a forward pass, one call per layer, from the bottom.
@@ -51,17 +53,19 @@ def observe_attentions(observer: _Observer) -> Iterator[_Observer]:
 
 def open_observer() -> Optional[AttentionObserver]:
     """Return the observer of the innermost open block, if there is one."""
+    if is_traced():  # what is recorded observes nothing
+        return None
     return _open.get()
 
 
 def reads_weights(role: str) -> bool:
     """Return whether an open observer of this role needs the attention weights."""
-    observer = _open.get()
+    observer = open_observer()
     return observer is not None and role in observer.roles and observer.reads_weights
 
 
 def observe(role: str, values: Tensor, weights: Optional[Tensor], heads: Tensor) -> None:
     """Call the open observer, if there is one of this role, as :meth:`AttentionObserver.add`."""
-    observer = _open.get()
+    observer = open_observer()
     if observer is not None and role in observer.roles:
         observer.add(role, values, weights, heads)

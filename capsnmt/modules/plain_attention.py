@@ -5,6 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from capsnmt.routing.backend import is_traced
+
 PLAIN_UP_TO = 64
 PLAIN_IN_BF16_UP_TO = 128
 """The longest sentence for which plain matrix products train faster than the fused call on a CPU.
@@ -27,9 +29,7 @@ torch.autograd.grad(call(y, y, y).sum(), x)`` and CALL is ``plain`` or ``fused``
 
 def plain_is_faster(q: Tensor, k: Tensor) -> bool:
     """Return whether plain matrix products are faster than the fused call, ``PLAIN_UP_TO``."""
-    if torch.jit.is_tracing():  # a trace serves sentences of any length
-        return False
-    if q.device.type != "cpu" or not (torch.is_grad_enabled() and q.requires_grad):
+    if is_traced() or q.device.type != "cpu" or not (torch.is_grad_enabled() and q.requires_grad):
         return False
     limit = PLAIN_IN_BF16_UP_TO if q.dtype == torch.bfloat16 else PLAIN_UP_TO
     return max(q.size(-2), k.size(-2)) <= limit

@@ -186,27 +186,30 @@ def run_operator(
         backend: as for ``routing_backend``; None takes the backend of the enclosing block.
         options: further keyword arguments of the kernel.
     """
-    backend = check_backend(_backend.get() if backend is None else backend, votes.device.type)
 
     def restore(flat: Tensor) -> Tensor:
         return flat.reshape(*leading, *flat.shape[1:])
 
-    if is_recording():
+    if is_traced():
+        results = kernel(votes, *rows, *shared, **options)
+    elif is_recording():
         trace: List[Tensor] = []
         results = kernel(votes, *rows, *shared, **options, trace=trace)
         append_record(operator, [restore(C) for C in trace])
-    elif inside_compilation() or torch.jit.is_tracing():  # a trace serves batches of any size
-        results = kernel(votes, *rows, *shared, **options)
     else:
-        run = choose(backend, kernel, fused, votes)
+        name = check_backend(_backend.get() if backend is None else backend, votes.device.type)
+        run = choose(name, kernel, fused, votes)
         results = run_in_blocks(run, (votes, *rows), shared, options)
     return tuple(map(restore, results)) if isinstance(results, tuple) else restore(results)
 
 
-def inside_compilation() -> bool:
-    """Return whether a caller's ``torch.compile`` is tracing this call, kernel included."""
+def is_traced() -> bool:
+    """Return whether a caller's ``torch.compile`` or ``torch.jit.trace`` records this call.
+
+    What it records serves batches of any size.
+    """
     is_compiling = getattr(torch.compiler, "is_compiling", None)  # torch < 2.3 has none
-    return is_compiling is not None and bool(is_compiling())
+    return torch.jit.is_tracing() or (is_compiling is not None and bool(is_compiling()))
 
 
 def choose(backend: str, kernel: Kernel, fused: Optional[Kernel], votes: Tensor) -> Kernel:

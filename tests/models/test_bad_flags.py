@@ -38,6 +38,17 @@ BAD = {
     "no iterations": ((*HEADS, "--routing-iterations", "0"), "0", "1 or more"),
     "unknown backend": ((*HEADS, "--routing-backend", "fast"), "'fast'", "auto, eager, compiled"),
     "unknown autocast": (("--autocast", "fp8"), "'fp8'", "none, bf16"),
+    **{
+        f"compiled with {flags[0]}": (("--compile", *flags), flags[0], "drop one of them")
+        for flags in (
+            ("--encoder-layerdrop", "0.1"),
+            ("--decoder-layerdrop", "0.1"),
+            ("--checkpoint-activations",),
+            ("--quant-noise-pq", "0.1"),
+            ("--quant-noise-scalar", "0.1"),
+            ("--criterion", "label_smoothed_cross_entropy_with_disagreement"),
+        )
+    },
     "capsules of nothing": (("--head-capsules", "4"), "--head-capsules 4", "no effect"),
     "iterations of nothing": (("--routing-iterations", "5"), "--routing-iterations 5", "no effect"),
     "norm of nothing": (("--head-capsule-norm",), "--head-capsule-norm", "no effect"),

@@ -174,6 +174,11 @@ REACHES = {
         lambda model: {model.encoder.autocast, model.decoder.autocast},
         {"bf16"},
     ),
+    "--compile": (
+        (),
+        lambda model: {model.encoder.compiles, model.decoder.compiles},
+        {True},
+    ),
     "--routing-backend eager": (
         (*HEADS, *LAYERS, *CAPSULES),
         lambda model: {m.backend for k in ROUTING_MODULES for m in modules(model, k).values()},

@@ -114,6 +114,26 @@ def test_train_resume_validate_average_and_generate(
     assert len(hypotheses(generated)) == 8
 
 
+@pytest.mark.nightly  # to generate code takes minutes; tests/models compare all graphs
+@pytest.mark.one_host
+def test_compiled_training_has_the_same_losses(corpus: Path, tmp_path: Path) -> None:
+    flags = ("--dropout", "0", "--save-interval-updates", "0", "--no-epoch-checkpoints")
+    logs = [
+        train(
+            corpus / "bin", tmp_path / str(number), "transformer_em_routing_tiny", 8, *flags, *more
+        )
+        for number, more in enumerate(((), ("--compile",)))
+    ]
+    eager, compiled = (
+        [float(found) for found in re.findall(r"train_inner.*?\| loss=?([\d.]+)", log)]
+        for log in logs
+    )
+    assert len(eager) == 8
+    assert compiled == pytest.approx(eager, abs=0.002)
+    generated = succeed("fairseq_cli.generate", corpus / "bin", *decoding(tmp_path / "1" / LAST))
+    assert len(hypotheses(generated)) == 8
+
+
 def decoding(checkpoint: Path) -> List[object]:
     """Return the flags that decode with a checkpoint."""
     return ["--user-dir", PLUGIN, "--path", checkpoint, *ON_CPU, "--beam", "3"]

@@ -1,0 +1,84 @@
+"""Encoder and decoder as one graph each (``--compile``), which serves batches of every shape.
+
+Only training runs compiled. A pass that an observer reads (:mod:`capsnmt.modules.observation`, or
+recorded routing) runs eagerly: a graph hands nothing out on its way.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import Any, Callable, Optional
+
+import torch
+import torch.nn as nn
+from fairseq import utils
+from fairseq.modules import SinusoidalPositionalEmbedding
+from torch import Tensor
+
+from capsnmt.errors import ConfigurationError
+from capsnmt.modules.observation import open_observer
+from capsnmt.routing.backend import is_traced
+from capsnmt.routing.recording import is_recording
+
+Forward = Callable[..., Any]
+
+
+@functools.cache
+def compiled(forward: Forward) -> Forward:
+    """Compile a forward function once per process, as one graph with dynamic shapes.
+
+    Raises:
+        ConfigurationError: when called, if torch cannot compile the model.
+    """
+    from torch._dynamo.exc import TorchDynamoException  # 2 s that other commands save
+
+    run = torch.compile(forward, fullgraph=True, dynamic=True)
+
+    @functools.wraps(forward)
+    def wrapped(*args: Any, **kwargs: Any) -> Any:
+        try:
+            return run(*args, **kwargs)
+        except TorchDynamoException as error:
+            reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
+            raise ConfigurationError(
+                f"--compile: torch cannot compile this model ({reason}): train without it"
+            ) from error
+
+    return wrapped
+
+
+def runs_compiled(stack: nn.Module) -> bool:
+    """Return whether this pass of an encoder or decoder runs compiled."""
+    observed = open_observer() is not None or is_recording()
+    return bool(stack.compiles) and stack.training and not observed
+
+
+class CompilablePositions(SinusoidalPositionalEmbedding):
+    """fairseq's sinusoidal positions. The host reads the length from a tensor, not from a shape."""
+
+    host_forward = SinusoidalPositionalEmbedding.forward  # TorchScript has no super()
+
+    def forward(
+        self,
+        input: Tensor,
+        incremental_state: Optional[Any] = None,
+        timestep: Optional[Tensor] = None,
+        positions: Optional[Any] = None,
+    ) -> Tensor:
+        """Return the embeddings ``[B, T, d]`` of the positions of tokens ``[B, T]``."""
+        if torch.jit.is_scripting():
+            return self.host_forward(input, incremental_state, timestep, positions)
+        if not is_traced():
+            return self.host_forward(input, incremental_state, timestep, positions)
+        weights, highest = self.weights, self.padding_idx + 1 + input.size(1)
+        if highest > weights.size(0):
+            weights = self.get_embedding(highest, self.embedding_dim, self.padding_idx).to(weights)
+        return weights[utils.make_positions(input, self.padding_idx)].detach()
+
+
+def compilable_positions(positions: Optional[nn.Module]) -> Optional[nn.Module]:
+    """Return a position embedding with the same values that can be part of a graph."""
+    if not isinstance(positions, SinusoidalPositionalEmbedding):
+        return positions
+    size = positions.weights.size(0)
+    return CompilablePositions(positions.embedding_dim, positions.padding_idx, init_size=size)

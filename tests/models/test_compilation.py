@@ -1,0 +1,124 @@
+"""Compiled training: one graph for each stack, the same values and gradients, few graphs."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any, Iterator, List, Tuple
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from capsnmt.errors import ConfigurationError
+from capsnmt.models import compilation
+from capsnmt.modules.disagreement import record_disagreement
+from capsnmt.routing.backend import compile_obstacle
+from tests.support import PAD, SYSTEMS, batch, build, randomise_special_starts, sentences, shifted
+
+pytestmark = pytest.mark.skipif(
+    compile_obstacle("cpu") is not None, reason=f"torch.compile {compile_obstacle('cpu')}"
+)
+# lengths of source and target: in the second batch other lengths, of more sentences
+BATCHES = (((5, 7, 3), (2, 6, 7)), ((9, 2, 6, 8), (4, 4, 5, 1)))
+# The first two have most mechanisms, and run with every commit; the others run at night.
+MANY = (
+    *("--head-aggregation", "em", "--head-aggregation-attention", "enc-self,enc-dec,dec-self"),
+    *("--layer-aggregation", "em-routing", "--mlmha", "M-10", "--encoder-normalize-before"),
+    *("--capsule-routing-encoder", "both", "--capsule-routing-decoder", "horizontal"),
+)
+CHOSEN = {
+    "many mechanisms": ("capsnmt_transformer", MANY),
+    "connected layers": ("transformer_dlcl", ()),
+}
+every_system = pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=() if name in CHOSEN else pytest.mark.nightly)
+        for name in (*CHOSEN, *SYSTEMS)
+    ],
+)
+
+
+@pytest.fixture
+def graphs(monkeypatch: pytest.MonkeyPatch) -> Iterator[List[Any]]:
+    """The graphs that were recorded; they run as they are, for generating code takes minutes."""
+    found: List[Any] = []
+    compile_with = torch.compile
+
+    def record(graph: Any, _: Any) -> Any:
+        found.append(graph)
+        return graph
+
+    def recording(function: Any, **options: Any) -> Any:
+        return compile_with(function, backend=record, **options)
+
+    monkeypatch.setattr(torch, "compile", recording)
+    compilation.compiled.cache_clear()
+    torch._dynamo.reset()
+    yield found
+    compilation.compiled.cache_clear()
+    torch._dynamo.reset()
+
+
+def models(name: str) -> Tuple[nn.Module, nn.Module]:
+    """A compiled model and the same model, both in training."""
+    arch, flags = {**CHOSEN, **SYSTEMS}[name]
+    pair = [randomise_special_starts(build(arch, *flags, *more)) for more in (("--compile",), ())]
+    # in fp64, where routing does not multiply the rounding of other products to visible sizes
+    return pair[0].double().train(), pair[1].double().train()
+
+
+def arguments(source: Tuple[int, ...], target: Tuple[int, ...]) -> Tuple[Tensor, Tensor, Tensor]:
+    tokens = batch(sentences(*source), left_pad=True)
+    return tokens, tokens.ne(PAD).sum(1), shifted(batch(sentences(*target, seed=1), left_pad=False))
+
+
+def outputs_and_gradients(model: nn.Module, given: Any) -> List[Tensor]:
+    logits, _ = model(*given)
+    loss = (logits * torch.randn(logits.shape, generator=torch.Generator().manual_seed(3))).sum()
+    parameters = [each for each in model.parameters() if each.requires_grad]
+    gradients = torch.autograd.grad(loss, parameters, allow_unused=True)
+    return [logits, *(each for each in gradients if each is not None)]
+
+
+@every_system
+def test_values_and_gradients_are_those_of_the_eager_model(name: str, graphs: List[Any]) -> None:
+    compiled, eager = models(name)
+    for source, target in BATCHES:
+        given = arguments(source, target)
+        found = outputs_and_gradients(compiled, given)
+        expected = outputs_and_gradients(eager, given)
+        torch.testing.assert_close(found, expected, rtol=1e-7, atol=1e-9)
+    assert 2 <= len(graphs) <= 4
+
+
+def test_batches_of_any_shape_share_graphs(graphs: List[Any]) -> None:
+    model, _ = models("connected layers")
+    for count, length in itertools.product((5, 3, 2, 1), (3, 70, 6, 33)):
+        given = arguments((length,) * count, (2 * length,) + (length,) * (count - 1))
+        outputs_and_gradients(model, given)
+    # at first source and target may have the same length, and one sentence is another graph
+    assert len(graphs) <= 6
+
+
+def test_only_training_is_compiled(graphs: List[Any]) -> None:
+    model, _ = models("connected layers")
+    given = arguments(*BATCHES[0])
+    model.eval()(*given)
+    assert not graphs
+    model.train()
+    with record_disagreement({"output"}, {"enc-self", "dec-self"}) as record:
+        model(*given)
+    assert not graphs
+    assert record.values
+    model(*given)
+    assert len(graphs) == 2
+
+
+def test_what_cannot_be_compiled_is_refused_in_one_line(
+    graphs: List[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = build("capsnmt_transformer", "--compile").train()
+    monkeypatch.setattr(model.encoder, "normalise", lambda states: [states[0] * states[0].item()])
+    with pytest.raises(ConfigurationError, match=r"^--compile: .*: train without it$"):
+        model(*arguments(*BATCHES[0]))
