@@ -42,8 +42,18 @@ def validate(args: Any) -> None:
         _validate_multi_layer_attention(args)
     _validate_capsule_routing(args)
     _validate_readers(args)
+    _validate_precision(args)
     if args.compile:
         _validate_compilation(args, "cuda" if gpu else "cpu")
+
+
+def _validate_precision(args: Any) -> None:
+    for name in ("amp", "fp16", "bf16"):
+        if args.autocast != "none" and safe_getattr(args, name, False):
+            raise ConfigurationError(
+                f"--autocast {args.autocast} and --{name} both choose the precision: drop one of "
+                f"them"
+            )
 
 
 # what --compile excludes: its flags, and why

@@ -35,6 +35,7 @@ SECTIONS = {
     "Capsule-routing self-attention": [config.CapsuleRoutingConfig],
     "Routing": [config.RoutingConfig],
     "Precision": [config.PrecisionConfig],
+    "Compilation": [config.CompilationConfig],
     "Initialisation": [config.InitialisationConfig],
     "Loss": [ChunkedLabelSmoothedCrossEntropyCriterionConfig],
     "Disagreement": [LabelSmoothedCrossEntropyWithDisagreementCriterionConfig],

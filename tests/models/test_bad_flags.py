@@ -39,6 +39,10 @@ BAD = {
     "unknown backend": ((*HEADS, "--routing-backend", "fast"), "'fast'", "auto, eager, compiled"),
     "unknown autocast": (("--autocast", "fp8"), "'fp8'", "none, bf16"),
     **{
+        f"bf16 with {name}": (("--autocast", "bf16", name), f"{name} ", "drop one of them")
+        for name in ("--amp", "--fp16", "--bf16")
+    },
+    **{
         f"compiled with {flags[0]}": (("--compile", *flags), flags[0], "drop one of them")
         for flags in (
             ("--encoder-layerdrop", "0.1"),

@@ -116,21 +116,16 @@ def test_train_resume_validate_average_and_generate(
 
 @pytest.mark.nightly  # to generate code takes minutes; tests/models compare all graphs
 @pytest.mark.one_host
-def test_compiled_training_has_the_same_losses(corpus: Path, tmp_path: Path) -> None:
+def test_compiled_training_ends_with_the_same_model(corpus: Path, tmp_path: Path) -> None:
     flags = ("--dropout", "0", "--save-interval-updates", "0", "--no-epoch-checkpoints")
-    logs = [
-        train(
-            corpus / "bin", tmp_path / str(number), "transformer_em_routing_tiny", 8, *flags, *more
-        )
-        for number, more in enumerate(((), ("--compile",)))
-    ]
+    for name, more in (("eager", ()), ("compiled", ("--compile",))):
+        train(corpus / "bin", tmp_path / name, "transformer_em_routing_tiny", 8, *flags, *more)
     eager, compiled = (
-        [float(found) for found in re.findall(r"train_inner.*?\| loss=?([\d.]+)", log)]
-        for log in logs
+        load_checkpoint(tmp_path / name / LAST)["model"] for name in ("eager", "compiled")
     )
-    assert len(eager) == 8
-    assert compiled == pytest.approx(eager, abs=0.002)
-    generated = succeed("fairseq_cli.generate", corpus / "bin", *decoding(tmp_path / "1" / LAST))
+    # Adam moves a parameter by up to the learning rate, 0.005, whatever the size of its gradient
+    torch.testing.assert_close(compiled, eager, rtol=0, atol=0.001)
+    generated = succeed("fairseq_cli.generate", corpus / "bin", *decoding(tmp_path / "compiled" / LAST))
     assert len(hypotheses(generated)) == 8
 
 
