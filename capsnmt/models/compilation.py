@@ -76,9 +76,11 @@ class CompilablePositions(SinusoidalPositionalEmbedding):
         return weights[utils.make_positions(input, self.padding_idx)].detach()
 
 
-def compilable_positions(positions: Optional[nn.Module]) -> Optional[nn.Module]:
-    """Return a position embedding with the same values that can be part of a graph."""
-    if not isinstance(positions, SinusoidalPositionalEmbedding):
-        return positions
-    size = positions.weights.size(0)
-    return CompilablePositions(positions.embedding_dim, positions.padding_idx, init_size=size)
+def make_compilable(stack: nn.Module) -> None:
+    """Replace what no graph can contain in an encoder or decoder; the values stay the same."""
+    positions = stack.embed_positions
+    if isinstance(positions, SinusoidalPositionalEmbedding):
+        size = positions.weights.size(0)
+        stack.embed_positions = CompilablePositions(
+            positions.embedding_dim, positions.padding_idx, init_size=size
+        )

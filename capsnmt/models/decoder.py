@@ -10,7 +10,7 @@ import torch.nn as nn
 from fairseq.models.transformer import TransformerDecoderBase
 from torch import Tensor
 
-from capsnmt.models.compilation import Forward, compilable_positions, compiled, runs_compiled
+from capsnmt.models.compilation import Forward, compiled, make_compilable, runs_compiled
 from capsnmt.models.layers import TransformerDecoderLayer, wrap_layer
 from capsnmt.models.stacks import stack_aggregation, stack_connection
 from capsnmt.modules.attention import IncrementalState
@@ -33,7 +33,7 @@ class TransformerDecoder(TransformerDecoderBase):
         self.connection = stack_connection(cfg, "decoder")
         self.compiles: bool = cfg.compile
         if self.compiles:
-            self.embed_positions = compilable_positions(self.embed_positions)
+            make_compilable(self)
             self.reads_source: bool = self.cross_self_attention
         reads_all_layers = self.layer_aggregation is not None
         if self.connection is not None or (reads_all_layers and self.decoder_layerdrop > 0):

@@ -11,7 +11,7 @@ from fairseq.models.transformer import TransformerEncoderBase
 from torch import Tensor
 
 from capsnmt.errors import ConfigurationError
-from capsnmt.models.compilation import compilable_positions, compiled, runs_compiled
+from capsnmt.models.compilation import compiled, make_compilable, runs_compiled
 from capsnmt.models.layers import TransformerEncoderLayer, wrap_layer
 from capsnmt.models.stacks import stack_aggregation, stack_connection
 from capsnmt.modules.autocast import autocast_of, require_bf16
@@ -46,7 +46,7 @@ class TransformerEncoder(TransformerEncoderBase):
         self.connection = stack_connection(cfg, "encoder")
         self.compiles: bool = cfg.compile
         if self.compiles:
-            self.embed_positions = compilable_positions(self.embed_positions)
+            make_compilable(self)
         if self.connection is not None or (self.reads_all_layers and self.encoder_layerdrop > 0):
             self.layers: nn.ModuleList = EncoderLayers(
                 self.encoder_layerdrop, self.layers.children(), self.connection

@@ -125,7 +125,9 @@ def test_compiled_training_ends_with_the_same_model(corpus: Path, tmp_path: Path
     )
     # Adam moves a parameter by up to the learning rate, 0.005, whatever the size of its gradient
     torch.testing.assert_close(compiled, eager, rtol=0, atol=0.001)
-    generated = succeed("fairseq_cli.generate", corpus / "bin", *decoding(tmp_path / "compiled" / LAST))
+    generated = succeed(
+        "fairseq_cli.generate", corpus / "bin", *decoding(tmp_path / "compiled" / LAST)
+    )
     assert len(hypotheses(generated)) == 8
 
 
