@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import copy
+from typing import Any, Callable, List
 
 import torch
 from fairseq.models import ARCH_MODEL_INV_REGISTRY
 from fairseq.sequence_generator import SequenceGenerator
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from tests.support import (
     FIRST,
@@ -23,6 +25,7 @@ from tests.support import (
     shifted,
 )
 
+aten = torch.ops.aten
 HALF = [torch.bfloat16, *([torch.float16] if half_precision_on_cpu() else [])]
 
 
@@ -93,6 +96,57 @@ def test_every_parameter_gets_a_finite_gradient_that_is_not_zero(name: str) -> N
     model = build_system(name).train()
     loss_of(model).backward()
     assert_every_parameter_learns(model)
+
+
+class ValuesRead(TorchDispatchMode):
+    """Collects the operations for which a program would have to wait for its GPU."""
+
+    WAITING = (
+        *(aten._local_scalar_dense.default, aten.is_nonzero.default, aten.equal.default),
+        *(aten.nonzero.default, aten.masked_select.default),
+    )
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.found: List[Any] = []
+
+    def __torch_dispatch__(
+        self, function: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
+        if function in self.WAITING:
+            self.found.append(function)
+        return function(*args, **(kwargs or {}))
+
+    def watch(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """The function, which is watched while it runs."""
+
+        def watched(*args: Any, **kwargs: Any) -> Any:
+            with self:
+                return function(*args, **kwargs)
+
+        return watched
+
+
+def test_a_read_value_is_found() -> None:
+    with ValuesRead() as values:
+        assert torch.ones(3).any()
+    assert values.found
+
+
+@every_system
+def test_no_layer_waits_for_the_gpu(name: str) -> None:
+    """In training, in its backward pass, and in steps of beam search."""
+    model, values = build_system(name).train(), ValuesRead()
+    for layer in (*model.encoder.layers.children(), *model.decoder.layers.children()):
+        layer.forward = values.watch(layer.forward)
+    loss = loss_of(model)
+    with values:
+        loss.backward()
+    generator = SequenceGenerator([model], TASK.target_dictionary, beam_size=2, max_len_b=3)
+    source = batch(sentences(3, 2), left_pad=True)
+    sample = {"net_input": {"src_tokens": source, "src_lengths": source.ne(PAD).sum(1)}}
+    generator.generate([model], sample)
+    assert not values.found
 
 
 @every_system
