@@ -7,7 +7,7 @@ from typing import Any, Callable, Dict, List, Mapping, Sequence, Tuple
 import numpy as np
 from torch import Tensor
 
-from capsnmt.report.figures import COLOURS, MARKERS, figure_of
+from capsnmt.report.figures import figure_of, styles
 
 NAMES = {
     "enc-self": "encoder self-attention",
@@ -34,26 +34,26 @@ def points_by_layer(panels: Points, label: str) -> Callable[[], Any]:
         figure = figure_of(3.2)
         systems = list(dict.fromkeys(name for points in panels.values() for name in points))
         distance = min(0.12, 0.6 / len(systems))
+        own = styles(systems)
         all_axes = figure.subplots(1, len(panels), sharey=True, squeeze=False)[0]
         for axes, (title, points) in zip(all_axes, panels.items()):
             for name, heads in points.items():
                 number = systems.index(name)
-                style = {"color": COLOURS[number % len(COLOURS)]}
                 shift = distance * (number - (len(systems) - 1) / 2)
                 by_layer: Dict[int, List[float]] = {}
                 for layer, value in heads:
                     by_layer.setdefault(layer, []).append(value)
                 layers, values = zip(*heads)
                 places = [layer + shift for layer in layers]
-                axes.scatter(places, values, s=10, alpha=0.5, linewidth=0, **style)
+                colour = own[name]["color"]
+                axes.scatter(places, values, s=10, alpha=0.5, linewidth=0, color=colour)
                 axes.plot(
                     [layer + shift for layer in by_layer],
                     [sum(values) / len(values) for values in by_layer.values()],
-                    marker=MARKERS[number % len(MARKERS)],
                     markersize=4,
                     linewidth=1.5,
                     label=name,
-                    **style,
+                    **own[name],
                 )
             axes.set_title(title, fontsize="medium")
             axes.set_xlabel("layer")

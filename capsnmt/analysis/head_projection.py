@@ -12,7 +12,7 @@ from capsnmt.analysis.attention import positions
 from capsnmt.analysis.base import Analysis, Cell, NotApplicableError, Picture
 from capsnmt.analysis.observation import Attended
 from capsnmt.errors import not_installed
-from capsnmt.report.figures import COLOURS, MARKERS, figure_of
+from capsnmt.report.figures import figure_of, style
 
 ATTENTION = "enc-self"
 TOKENS = 200
@@ -150,9 +150,8 @@ def scatter(maps: Mapping[str, Tuple[np.ndarray, np.ndarray]]) -> Callable[[], A
                 axes.scatter(
                     *points[head == number].T,
                     s=8,
-                    color=COLOURS[number % len(COLOURS)],
-                    marker=MARKERS[number // len(COLOURS) % len(MARKERS)],
                     label=str(number + 1),
+                    **style(number),
                 )
             axes.set_title(name)
             axes.set_xticks([])  # distances in t-SNE have no unit

@@ -61,7 +61,7 @@ def write(findings: Findings, output: Path, command: str = "") -> List[Path]:
     for files in texts.values():
         for file, text in files.items():
             contents[output / f"{file}.csv"] = text.encode()
-    with drawing():
+    with drawing([subject.name for subject in findings.subjects]):
         of_analyses = pictures(findings)
         drawn: Dict[str, str] = {}
         captions: Dict[str, Dict[str, str]] = {}

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from capsnmt.errors import ConfigurationError
 from capsnmt.modules.observation import open_observer
-from capsnmt.routing.backend import is_traced
+from capsnmt.routing.backend import compile_obstacle, is_traced
 from capsnmt.routing.recording import is_recording
 
 Forward = Callable[..., Any]
@@ -45,6 +45,17 @@ def compiled(forward: Forward) -> Forward:
             ) from error
 
     return wrapped
+
+
+def require_compiler(compiles: bool, device_type: str) -> None:
+    """Raise if a model with ``--compile`` cannot be trained here.
+
+    Raises:
+        ConfigurationError: naming what is missing.
+    """
+    obstacle = compile_obstacle(device_type) if compiles else None
+    if obstacle is not None:
+        raise ConfigurationError(f"--compile {obstacle}: train without it")
 
 
 def runs_compiled(stack: nn.Module) -> bool:

@@ -11,7 +11,7 @@ from fairseq.models.transformer import TransformerEncoderBase
 from torch import Tensor
 
 from capsnmt.errors import ConfigurationError
-from capsnmt.models.compilation import compiled, make_compilable, runs_compiled
+from capsnmt.models.compilation import compiled, make_compilable, require_compiler, runs_compiled
 from capsnmt.models.layers import TransformerEncoderLayer, wrap_layer
 from capsnmt.models.stacks import stack_aggregation, stack_connection
 from capsnmt.modules.autocast import autocast_of, require_bf16
@@ -69,7 +69,9 @@ class TransformerEncoder(TransformerEncoderBase):
                 f"only: train without it, then set it by --model-overrides"
             )
         if mode:
-            require_bf16(self.autocast, next(self.parameters()).device.type)
+            device_type = next(self.parameters()).device.type
+            require_bf16(self.autocast, device_type)
+            require_compiler(self.compiles, device_type)
         return super().train(mode)
 
     def forward(

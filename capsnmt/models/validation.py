@@ -11,7 +11,7 @@ from capsnmt.errors import ConfigurationError
 from capsnmt.models.completion import routes_heads
 from capsnmt.models.config import SIDES, flag
 from capsnmt.models.selection import parse_attentions, parse_layers
-from capsnmt.routing.backend import check_backend, compile_obstacle
+from capsnmt.routing.backend import check_backend
 
 
 def validate(args: Any) -> None:
@@ -44,7 +44,7 @@ def validate(args: Any) -> None:
     _validate_readers(args)
     _validate_precision(args)
     if args.compile:
-        _validate_compilation(args, "cuda" if gpu else "cpu")
+        _validate_compilation(args)
 
 
 def _validate_precision(args: Any) -> None:
@@ -67,10 +67,7 @@ UNCOMPILED = {
 }
 
 
-def _validate_compilation(args: Any, device_type: str) -> None:
-    obstacle = compile_obstacle(device_type)
-    if obstacle:
-        raise ConfigurationError(f"--compile {obstacle}: drop it")
+def _validate_compilation(args: Any) -> None:
     for name, effect in UNCOMPILED.items():
         if safe_getattr(args, name, None):
             raise ConfigurationError(

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import io
 import re
-from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any, Dict, Iterable, Iterator, List, Mapping, Optional, Sequence, Tuple
 
 from capsnmt.errors import not_installed
 from capsnmt.evaluation.scores import SourceLengths
@@ -12,7 +14,7 @@ from capsnmt.evaluation.seeds import Spread
 from capsnmt.runs.learning_curve import LearningCurve
 
 # Legible with a colour vision deficiency (Okabe and Ito 2008). None is black, because the page may
-# be dark. The markers distinguish systems whose colours repeat.
+# be dark.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#8C6BB1")
 MARKERS = "osD^vPX"
 # above this multiple of the lowest loss a curve only shows the initialisation
@@ -25,6 +27,7 @@ METADATA: Dict[str, Dict[str, None]] = {
     "png": {"Software": None},
     "svg": {"Date": None, "Creator": None},
 }
+_systems: ContextVar[Sequence[str]] = ContextVar("capsnmt_systems_of_the_page", default=())
 # the white that image() draws below everything
 BACKGROUND = re.compile(r'<g id="patch_1">\s*<path [^>]*style="fill: #ffffff"/>\s*</g>')
 SETTINGS: Dict[Any, Any] = {
@@ -93,8 +96,13 @@ def svg(content: bytes, name: str) -> str:
     return re.sub(r"<metadata>.*?</metadata>\s*", "", text, flags=re.DOTALL)
 
 
-def drawing() -> Any:
-    """Return a context with the settings of our figures.
+@contextmanager
+def drawing(systems: Sequence[str] = ()) -> Iterator[None]:
+    """Draw with the settings of our figures inside the ``with`` block.
+
+    Args:
+        systems: names of all systems of the page, so that a figure that leaves some out gives the
+            others their usual colours.
 
     Raises:
         ConfigurationError: matplotlib is not installed.
@@ -103,7 +111,30 @@ def drawing() -> Any:
         import matplotlib
     except ImportError as error:
         raise not_installed(error, "demo") from None
-    return matplotlib.rc_context(SETTINGS)
+    token = _systems.set(systems)
+    try:
+        with matplotlib.rc_context(SETTINGS):
+            yield
+    finally:
+        _systems.reset(token)
+
+
+def style(number: int) -> Dict[str, str]:
+    """Return colour and marker of the system with this number, from 0; 49 differ.
+
+    >>> style(0)["color"] == style(7)["color"], style(0)["marker"] == style(7)["marker"]
+    (True, False)
+    """
+    colours = len(COLOURS)
+    marker = MARKERS[(number + number // colours) % len(MARKERS)]
+    return {"color": COLOURS[number % colours], "marker": marker}
+
+
+def styles(names: Iterable[str]) -> Dict[str, Dict[str, str]]:
+    """Return colour and marker of each system: by its place on the page, or else in the figure."""
+    names = list(names)
+    places = {name: place for place, name in enumerate(dict.fromkeys((*_systems.get(), *names)))}
+    return {name: style(places[name]) for name in names}
 
 
 def learning_curves(curves: Mapping[str, Sequence[LearningCurve]]) -> Any:
@@ -122,15 +153,12 @@ def learning_curves(curves: Mapping[str, Sequence[LearningCurve]]) -> Any:
     from matplotlib.ticker import StrMethodFormatter
 
     axes = figure.add_subplot()
-    for number, (name, seeds) in enumerate(curves.items()):
-        colour = COLOURS[number % len(COLOURS)]
-        marker = MARKERS[number % len(MARKERS)]
+    own = styles(curves)
+    for name, seeds in curves.items():
         for curve in seeds:
-            axes.plot(*_line(curve.train), ":", color=colour, linewidth=1.2)
-            axes.plot(
-                *_line(curve.valid), "-", color=colour, linewidth=1.8, marker=marker, markersize=4
-            )
-        axes.plot([], [], "-", color=colour, marker=marker, markersize=4, label=name)
+            axes.plot(*_line(curve.train), ":", color=own[name]["color"], linewidth=1.2)
+            axes.plot(*_line(curve.valid), "-", linewidth=1.8, markersize=4, **own[name])
+        axes.plot([], [], "-", markersize=4, label=name, **own[name])
     losses = [
         loss
         for seeds in curves.values()
@@ -164,15 +192,15 @@ def bleu_by_length(bleu: Mapping[str, Sequence[Optional[float]]], lengths: Sourc
     axes = figure.add_subplot()
     counts = lengths.segments
     shown = [number for number, count in enumerate(counts) if count]
-    for number, (name, row) in enumerate(bleu.items()):
+    own = styles(bleu)
+    for name, row in bleu.items():
         axes.plot(
             range(len(shown)),
             [float("nan") if row[i] is None else row[i] for i in shown],
-            color=COLOURS[number % len(COLOURS)],
-            marker=MARKERS[number % len(MARKERS)],
             linewidth=1.8,
             markersize=5,
             label=name,
+            **own[name],
         )
     axes.set_xticks(range(len(shown)), [f"{lengths.buckets[i]}\n({counts[i]:,})" for i in shown])
     axes.set_xlabel("length of the source (sentences)")
@@ -196,6 +224,7 @@ def accuracy_by_operators(
     """
     figure = figure_of(4.5)
     axes = figure.add_subplot()
+    own = styles(accuracy)
     for place, (name, by_operators) in enumerate(accuracy.items()):
         points = {operators: found for operators, found in by_operators.items() if found}
         # side by side, so that the bars of one system do not hide another's
@@ -204,11 +233,10 @@ def accuracy_by_operators(
             [operators + shift for operators in points],
             [found.mean for found in points.values()],
             yerr=[found.std or 0 for found in points.values()],
-            color=COLOURS[place % len(COLOURS)],
-            marker=MARKERS[place % len(MARKERS)],
             markersize=5,
             capsize=3,
             label=name,
+            **own[name],
         )
     axes.set_ylim(top=min(axes.get_ylim()[1], 101))  # a deviation may exceed 100%
     axes.axhline(majority, color=INK, linestyle=":", label="majority class")
@@ -240,8 +268,8 @@ def bleu_by_value(
     """
     figure = figure_of(3.6)
     axes = figure.add_subplot()
+    own = styles(bleu)
     for place, (name, found) in enumerate(bleu.items()):
-        colour = COLOURS[place % len(COLOURS)]
         # side by side, so that the bars of one row do not hide another's
         shift = BAR_DISTANCE * (place - (len(bleu) - 1) / 2)
         places = [labels.index(label) + shift for label in found]
@@ -249,15 +277,15 @@ def bleu_by_value(
             places,
             [each.mean for each in found.values()],
             yerr=[each.std or 0 for each in found.values()],
-            color=colour,
-            marker=MARKERS[place % len(MARKERS)],
             markersize=6,
             capsize=3,
             label=name,
+            **own[name],
         )
         for x, each in zip(places, found.values()):
             if len(each.values) > 1:
-                axes.plot([x] * len(each.values), each.values, ".", color=colour, markersize=4)
+                seeds = [x] * len(each.values)
+                axes.plot(seeds, each.values, ".", color=own[name]["color"], markersize=4)
     for number, (name, each) in enumerate(baselines.items()):
         style = ("--", ":", "-.")[number % 3]
         axes.axhline(each.mean, color=INK, linestyle=style, label=name)

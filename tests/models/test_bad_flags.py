@@ -6,6 +6,7 @@ import pytest
 from fairseq.models import ARCH_CONFIG_REGISTRY
 
 from capsnmt.errors import ConfigurationError
+from capsnmt.models import compilation
 from capsnmt.routing import backend
 from tests.support import CAPSULES, HEADS, LAYERS, SMALL, build, parse
 
@@ -256,3 +257,12 @@ def test_a_backend_that_this_machine_cannot_run_is_refused_before_training(
     monkeypatch.setattr(backend, "triton_obstacle", lambda device_type: "needs a GPU")
     with pytest.raises(ConfigurationError, match=f"'{name}' needs .*: use auto or eager"):
         build("capsnmt_transformer", *HEADS, "--routing-backend", name)
+
+
+def test_a_model_that_cannot_be_compiled_here_is_refused_in_training_only(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(compilation, "compile_obstacle", lambda device_type: "needs a compiler")
+    model = build("capsnmt_transformer", "--compile")
+    with pytest.raises(ConfigurationError, match=r"^--compile needs a compiler: train without it$"):
+        model.train()

@@ -18,6 +18,8 @@ from capsnmt.report.figures import (
     drawing,
     image,
     learning_curves,
+    style,
+    styles,
     svg,
 )
 from capsnmt.runs.learning_curve import LearningCurve
@@ -70,6 +72,14 @@ def test_an_svg_is_valid_takes_the_pages_ink_and_keeps_names_as_text() -> None:
     assert all(each.startswith("one-two-") for each in identifiers)
     assert set(re.findall(r'(?:href="#|url\(#)([^")]+)', picture)) <= set(identifiers)
     assert not re.search(r'(href|src)="(?!#)', picture)
+
+
+def test_a_system_keeps_its_style_in_a_figure_that_leaves_another_out() -> None:
+    with drawing(["a", "b", "c"]):
+        (together, alone) = styles(["a", "b", "c"]), styles(["c", "b"])
+        assert alone == {name: together[name] for name in ("c", "b")}
+    assert styles(["c", "b"])["c"] == together["a"]
+    assert len({tuple(style(number).values()) for number in range(49)}) == 49
 
 
 def test_lengths_without_a_sentence_are_not_drawn() -> None:
