@@ -7,6 +7,7 @@ from typing import Any, List, Sequence
 
 import pytest
 import torch
+from fairseq.models.transformer import TransformerEncoderBase
 from fairseq.search import LexicallyConstrainedBeamSearch, Sampling
 from fairseq.sequence_generator import SequenceGenerator, SequenceGeneratorWithAlignment
 from fairseq.token_generation_constraints import pack_constraints
@@ -156,3 +157,22 @@ def test_alignments_name_words_of_the_source_and_of_the_translation(arch: str) -
             for into, of in hypothesis["alignment"]:
                 assert 0 <= into < len(source)
                 assert 0 <= of < len(hypothesis["tokens"])
+
+
+@pytest.mark.parametrize("arch", ARCHITECTURES)
+def test_a_batch_is_reordered_as_by_the_host_and_copied_only_if_it_changes(arch: str) -> None:
+    encoder = lively(arch).encoder
+    given = sample_of(SOURCES)["net_input"]
+    ours, hosts = encoder(**given), encoder(**given)
+    # two hypotheses each; of one sentence they change places; a sentence ends; one is repeated
+    orders = [[0, 0, 1, 1, 2, 2, 3, 3], [1, 1, 2, 3, 5, 4, 6, 6], [0, 1, 4, 5, 6, 7], [2, 2, 0, 1]]
+    copied = []
+    for order in map(torch.tensor, orders):
+        before = ours["encoder_out"][0]
+        ours = encoder.reorder_encoder_out(ours, order)
+        copied.append(ours["encoder_out"][0] is not before)
+        hosts = TransformerEncoderBase.reorder_encoder_out(encoder, hosts, order)
+        for name, tensors in hosts.items():
+            assert len(ours[name]) == len(tensors)
+            assert all(one.equal(other) for one, other in zip(ours[name], tensors))
+    assert copied == [True, False, True, True]
