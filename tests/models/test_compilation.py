@@ -18,25 +18,21 @@ from tests.support import PAD, SYSTEMS, batch, build, randomise_special_starts, 
 pytestmark = pytest.mark.skipif(
     compile_obstacle("cpu") is not None, reason=f"torch.compile {compile_obstacle('cpu')}"
 )
-# lengths of source and target: in the second batch other lengths, of more sentences
-BATCHES = (((5, 7, 3), (2, 6, 7)), ((9, 2, 6, 8), (4, 4, 5, 1)))
-# The first two have most mechanisms, and run with every commit; the others run at night.
+LENGTHS = (5, 7, 3), (2, 6, 4)  # of source and target
 MANY = (
     *("--head-aggregation", "em", "--head-aggregation-attention", "enc-self,enc-dec,dec-self"),
     *("--layer-aggregation", "em-routing", "--mlmha", "M-10", "--encoder-normalize-before"),
     *("--capsule-routing-encoder", "both", "--capsule-routing-decoder", "horizontal"),
 )
-CHOSEN = {
-    "many mechanisms": ("capsnmt_transformer", MANY),
-    "connected layers": ("transformer_dlcl", ()),
-}
-every_system = pytest.mark.parametrize(
+MODELS = {"many mechanisms": ("capsnmt_transformer", MANY), **SYSTEMS}
+every_model = pytest.mark.parametrize(
     "name",
     [
-        pytest.param(name, marks=() if name in CHOSEN else pytest.mark.nightly)
-        for name in (*CHOSEN, *SYSTEMS)
+        pytest.param(name, marks=() if name == "many mechanisms" else pytest.mark.nightly)
+        for name in MODELS
     ],
 )
+CONNECTED = "transformer_dlcl"
 
 
 @pytest.fixture
@@ -62,7 +58,7 @@ def graphs(monkeypatch: pytest.MonkeyPatch) -> Iterator[List[Any]]:
 
 def models(name: str) -> Tuple[nn.Module, nn.Module]:
     """A compiled model and the same model, both in training."""
-    arch, flags = {**CHOSEN, **SYSTEMS}[name]
+    arch, flags = MODELS[name]
     pair = [randomise_special_starts(build(arch, *flags, *more)) for more in (("--compile",), ())]
     # in fp64, where routing does not multiply the rounding of other products to visible sizes
     return pair[0].double().train(), pair[1].double().train()
@@ -81,29 +77,29 @@ def outputs_and_gradients(model: nn.Module, given: Any) -> List[Tensor]:
     return [logits, *(each for each in gradients if each is not None)]
 
 
-@every_system
+def assert_the_same(compiled: nn.Module, eager: nn.Module, given: Any) -> None:
+    found, expected = (outputs_and_gradients(model, given) for model in (compiled, eager))
+    torch.testing.assert_close(found, expected, rtol=1e-7, atol=1e-9)
+
+
+@every_model
 def test_values_and_gradients_are_those_of_the_eager_model(name: str, graphs: List[Any]) -> None:
-    compiled, eager = models(name)
-    for source, target in BATCHES:
-        given = arguments(source, target)
-        found = outputs_and_gradients(compiled, given)
-        expected = outputs_and_gradients(eager, given)
-        torch.testing.assert_close(found, expected, rtol=1e-7, atol=1e-9)
-    assert 2 <= len(graphs) <= 4
+    assert_the_same(*models(name), arguments(*LENGTHS))
+    assert len(graphs) == 2
 
 
 def test_batches_of_any_shape_share_graphs(graphs: List[Any]) -> None:
-    model, _ = models("connected layers")
+    pair = models(CONNECTED)
     for count, length in itertools.product((5, 3, 2, 1), (3, 70, 6, 33)):
         given = arguments((length,) * count, (2 * length,) + (length,) * (count - 1))
-        outputs_and_gradients(model, given)
+        assert_the_same(*pair, given)
     # at first source and target may have the same length, and one sentence is another graph
     assert len(graphs) <= 6
 
 
 def test_only_training_is_compiled(graphs: List[Any]) -> None:
-    model, _ = models("connected layers")
-    given = arguments(*BATCHES[0])
+    model, _ = models(CONNECTED)
+    given = arguments(*LENGTHS)
     model.eval()(*given)
     assert not graphs
     model.train()
@@ -121,4 +117,4 @@ def test_what_cannot_be_compiled_is_refused_in_one_line(
     model = build("capsnmt_transformer", "--compile").train()
     monkeypatch.setattr(model.encoder, "normalise", lambda states: [states[0] * states[0].item()])
     with pytest.raises(ConfigurationError, match=r"^--compile: .*: train without it$"):
-        model(*arguments(*BATCHES[0]))
+        model(*arguments(*LENGTHS))

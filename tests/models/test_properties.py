@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from typing import Any, Callable, List
 
+import pytest
 import torch
 from fairseq.models import ARCH_MODEL_INV_REGISTRY
 from fairseq.sequence_generator import SequenceGenerator
@@ -133,6 +134,7 @@ def test_a_read_value_is_found() -> None:
     assert values.found
 
 
+@pytest.mark.one_host
 @every_system
 def test_no_layer_waits_for_the_gpu(name: str) -> None:
     """In training, in its backward pass, and in steps of beam search."""
