@@ -43,6 +43,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from capsnmt.arguments import OneLineParser, positive, run_command
 from capsnmt.errors import ConfigurationError
+from capsnmt.experiment.memory import peak_memory
 from capsnmt.experiment.rows import PAPERS, SUFFIXES, load_rows
 from scripts.benchmark_end_to_end import compare_trainings
 from scripts.benchmark_report import PhaseResult, Ratio, Report, Result, describe_machine, tables
@@ -141,8 +142,8 @@ def measure(system: System, args: argparse.Namespace, report: Report) -> Result:
     else:
         if not args.no_memory:
             known = report.stock_memory(system.stock)
-            memory["stock"] = peak_memory(system.stock, args) if known is None else known
-            memory["ours"] = peak_memory(system.flags, args)
+            memory["stock"] = training_memory(system.stock, args) if known is None else known
+            memory["ours"] = training_memory(system.flags, args)
         phases = {
             phase: compare(system, phase, setup, args.repeats, args.warmup, not args.no_floor)
             for phase in args.phases
@@ -159,14 +160,14 @@ def measure(system: System, args: argparse.Namespace, report: Report) -> Result:
     )
 
 
-def peak_memory(flags: str, args: argparse.Namespace) -> float:
+def training_memory(flags: str, args: argparse.Namespace) -> float:
     """Return the peak of a training step in GiB: of the GPU's memory, or of a fresh process."""
     if args.device == "cuda":
         gc.collect()
         torch.cuda.empty_cache()
         torch.cuda.reset_peak_memory_stats()
         train_two_steps(flags, setup_of(args))
-        return torch.cuda.max_memory_allocated() / 2**30
+        return peak_memory(torch.device("cuda"))
     command = [sys.executable, __file__, *args.words, "--peak-memory-of", flags]
     output = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
     return float(output.splitlines()[-1])
@@ -180,12 +181,9 @@ def train_two_steps(flags: str, setup: Setup) -> None:
 
 
 def print_peak_memory(flags: str, setup: Setup) -> None:
-    """Print the peak of this process, which :func:`peak_memory` started."""
+    """Print the peak of this process, which :func:`training_memory` started."""
     train_two_steps(flags, setup)
-    # Not getrusage: it reports the parent's peak if that was higher when it started this process.
-    status = Path("/proc/self/status").read_text(encoding="utf-8").splitlines()
-    (peak,) = (int(line.split()[1]) for line in status if line.startswith("VmHWM:"))
-    print(peak / 2**20)
+    print(peak_memory(torch.device(setup.device)))
 
 
 def parse_arguments(argv: Optional[Sequence[str]] = None) -> argparse.Namespace:

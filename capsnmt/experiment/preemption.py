@@ -8,6 +8,7 @@ on request does not validate: the result of a training must not depend on when i
 
 from __future__ import annotations
 
+import json
 import logging
 import multiprocessing
 import signal
@@ -26,6 +27,8 @@ from fairseq.distributed import utils as distributed_utils
 import capsnmt.plugin  # noqa: F401  spawned processes import this module first
 from capsnmt.checkpoints.recovery import LAST, STOP_FILE
 from capsnmt.checkpoints.storage import load_checkpoint
+from capsnmt.experiment.memory import peak_memory
+from capsnmt.runs.learning_curve import PEAK_MEMORY
 
 logger = logging.getLogger(__name__)
 
@@ -167,7 +170,10 @@ def main(cfg: Any) -> None:
         if count.is_exhausted(cfg.checkpoint.patience):
             return [None], True
         request.listen()
-        return epoch(cfg, trainer, task, epoch_itr)
+        ended = epoch(cfg, trainer, task, epoch_itr)
+        if trainer.is_data_parallel_master:
+            logger.info(json.dumps({PEAK_MEMORY: round(peak_memory(trainer.device), 3)}))
+        return ended
 
     def validate_and_save(
         cfg: Any, trainer: Any, task: Any, epoch_itr: Any, subsets: List[str], end_of_epoch: bool

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Iterator, Mapping, Sequence
+from typing import Iterator, Mapping, Optional, Sequence
 
 from capsnmt.report.cells import NONE
 from capsnmt.report.elements import Code, Element, Figure, Paragraph, Strong, Table
@@ -16,7 +16,7 @@ def training(runs: Sequence[FinishedTranslation], names: Sequence[str]) -> Itera
     """Yield what was trained, for how long, and the learning curves."""
     yield Table(
         "Trained systems",
-        ["system", "architecture", "seed", "parameters", "updates", "time", "valid loss"],
+        ["system", "architecture", "seed", "parameters", "updates", "time", "memory", "valid loss"],
         [
             [
                 name,
@@ -25,6 +25,7 @@ def training(runs: Sequence[FinishedTranslation], names: Sequence[str]) -> Itera
                 f"{run.parameters:,}",
                 _updates(run),
                 NONE if run.curve.training_seconds is None else clock(run.curve.training_seconds),
+                _gib(run.curve.peak_memory),
                 _last(run.curve.valid),
             ]
             for run, name in zip(runs, names)
@@ -33,8 +34,8 @@ def training(runs: Sequence[FinishedTranslation], names: Sequence[str]) -> Itera
     )
     yield Paragraph(
         "Time is the wall-clock time (h:mm:ss) of the updates in the final model, including "
-        "validation and saving. The loss is the last validation loss: label-smoothed, in bits per "
-        "subword."
+        "validation and saving. Memory is the peak of the training process in GiB; on a GPU, of its "
+        "tensors there. The loss is the last validation loss: label-smoothed, in bits per subword."
     )
     last = "; ".join(f"{name} {_last(run.curve.valid)}" for run, name in zip(runs, names))
     yield Figure(
@@ -70,6 +71,10 @@ def _updates(run: FinishedTranslation) -> str:
     """Return the updates in the log, and those that the configuration asks for."""
     configured = run.configured_updates
     return f"{run.curve.updates:,}" + (f" of {configured:,}" if configured else "")
+
+
+def _gib(peak: Optional[float]) -> str:
+    return NONE if peak is None else f"{peak:.2f}"
 
 
 def _last(points: Mapping[int, float]) -> str:

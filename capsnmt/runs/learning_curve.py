@@ -14,6 +14,8 @@ from typing import Any, Dict, Iterable, Mapping, Optional
 
 from capsnmt.errors import ConfigurationError
 
+PEAK_MEMORY = "peak_memory_gib"  # our own statistic, once an epoch
+
 
 @dataclass
 class LearningCurve:
@@ -25,6 +27,7 @@ class LearningCurve:
         valid: updates -> validation loss per target token, in bits.
         seconds: updates -> wall-clock seconds since the previous entry, including validation.
         words: updates -> target tokens since the previous entry.
+        peak_memory: GiB, of the largest process, or of its GPU; ``None`` if the log does not say.
         unreadable: lines that are not JSON, such as one that a kill cut off.
     """
 
@@ -32,6 +35,7 @@ class LearningCurve:
     valid: Dict[int, float] = field(default_factory=dict)
     seconds: Dict[int, float] = field(default_factory=dict)
     words: Dict[int, float] = field(default_factory=dict)
+    peak_memory: Optional[float] = None
     unreadable: int = 0
 
     @property
@@ -94,6 +98,9 @@ def parse_train_log(lines: Iterable[str], name: str = "train.log") -> LearningCu
             curve.train[int(update)] = loss
         elif valid_loss is not None and valid_update is not None:
             curve.valid[int(valid_update)] = valid_loss
+        peak = _number(stats, PEAK_MEMORY)
+        if peak is not None:
+            curve.peak_memory = max(peak, curve.peak_memory or 0)
     if not curve.train:
         raise ConfigurationError(
             f"{name}: holds no training loss: it is not a training log, or the training stopped "

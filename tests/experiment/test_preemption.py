@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import multiprocessing
 import os
+import re
 import signal
 import threading
 import time
@@ -101,6 +102,8 @@ def test_stopped_three_times_is_bit_for_bit_as_never_stopped(
     uninterrupted, stopped = tmp_path / "uninterrupted", tmp_path / "stopped"
     flags = [*ADAM, "--max-update", str(UPDATES)]
     assert train(prepared, uninterrupted, *flags) == UPDATES
+    peaks = [float(each) for each in re.findall(r'\{"peak_memory_gib": ([\d.]+)\}', caplog.text)]
+    assert 0.05 < peaks[-1] < 50
 
     flags += ["--num-workers", "1"]  # a process, which must neither get the signals nor stay
     stopped.mkdir()

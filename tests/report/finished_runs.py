@@ -100,5 +100,6 @@ def write_log(path: Path, valid: bool = True) -> None:
         '{"epoch": 1, "loss": "8", "num_updates": "30", "wps": "50", "wpb": "100"}',
         '{"epoch": 2, "loss": "7", "num_updates": "40", "wps": "20", "wpb": "70"}',
         '{"epoch": 2, "valid_loss": "7.25", "valid_num_updates": "40"}' if valid else "",
+        '{"peak_memory_gib": 1.5}',
     ]
     path.write_text("\n".join(lines) + "\n", "utf-8")

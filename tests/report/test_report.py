@@ -138,6 +138,7 @@ def test_training_is_reported_by_the_log_of_the_final_model(content: str) -> Non
         "6",
         "40 of 40",
         "0:01:05",
+        "1.50",
         "7.250",
     ]
     assert "1 unreadable line(s)" in content

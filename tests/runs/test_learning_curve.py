@@ -54,6 +54,13 @@ def test_a_repeated_update_counts_once_with_its_second_result() -> None:
     assert parse_train_log(first + second).train == {10: 9.0, 20: 7.5}
 
 
+def test_the_peak_memory_is_that_of_the_largest_process() -> None:
+    log = ['{"loss": "9", "num_updates": "10"}', '{"peak_memory_gib": 1.25}']
+    assert parse_train_log(log).peak_memory == 1.25
+    assert parse_train_log([*log, *trained(10, 12), '{"peak_memory_gib": 1.0}']).peak_memory == 1.25
+    assert parse_train_log(log[:1]).peak_memory is None
+
+
 def test_validations_after_the_checkpoint_that_a_training_resumed_from_are_dropped() -> None:
     lines = [*trained(0, 6), *trained(3, 4)]
     assert sorted(parse_train_log(lines).valid) == [3]
