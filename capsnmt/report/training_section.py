@@ -34,8 +34,8 @@ def training(runs: Sequence[FinishedTranslation], names: Sequence[str]) -> Itera
     )
     yield Paragraph(
         "Time is the wall-clock time (h:mm:ss) of the updates in the final model, including "
-        "validation and saving. Memory is the peak of the training process in GiB; on a GPU, of its "
-        "tensors there. The loss is the last validation loss: label-smoothed, in bits per subword."
+        "validation and saving. Memory is the peak of the training process in GiB; on a GPU, of "
+        "its tensors. The loss is the last validation loss: label-smoothed, in bits per subword."
     )
     last = "; ".join(f"{name} {_last(run.curve.valid)}" for run, name in zip(runs, names))
     yield Figure(
