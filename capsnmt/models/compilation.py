@@ -7,7 +7,7 @@ recorded routing) runs eagerly: a graph hands nothing out on its way.
 from __future__ import annotations
 
 import functools
-from typing import Any, Callable, Optional
+from typing import Any, Callable, Optional, Type, TypeVar
 
 import torch
 import torch.nn as nn
@@ -21,6 +21,7 @@ from capsnmt.routing.backend import compile_obstacle, is_traced
 from capsnmt.routing.recording import is_recording
 
 Forward = Callable[..., Any]
+_Positions = TypeVar("_Positions", bound=SinusoidalPositionalEmbedding)
 
 
 @functools.cache
@@ -67,8 +68,6 @@ def runs_compiled(stack: nn.Module) -> bool:
 class CompilablePositions(SinusoidalPositionalEmbedding):
     """fairseq's sinusoidal positions. The host reads the length from a tensor, not from a shape."""
 
-    host_forward = SinusoidalPositionalEmbedding.forward  # TorchScript has no super()
-
     def forward(
         self,
         input: Tensor,
@@ -77,21 +76,26 @@ class CompilablePositions(SinusoidalPositionalEmbedding):
         positions: Optional[Any] = None,
     ) -> Tensor:
         """Return the embeddings ``[B, T, d]`` of the positions of tokens ``[B, T]``."""
-        if torch.jit.is_scripting():
-            return self.host_forward(input, incremental_state, timestep, positions)
         if not is_traced():
-            return self.host_forward(input, incremental_state, timestep, positions)
+            return super().forward(input, incremental_state, timestep, positions)
         weights, highest = self.weights, self.padding_idx + 1 + input.size(1)
         if highest > weights.size(0):
             weights = self.get_embedding(highest, self.embedding_dim, self.padding_idx).to(weights)
         return weights[utils.make_positions(input, self.padding_idx)].detach()
 
+    def __prepare_scriptable__(self) -> SinusoidalPositionalEmbedding:
+        """Return the host's module: TorchScript does not know ours, and compiles nothing."""
+        return same_positions(self, SinusoidalPositionalEmbedding)
+
+
+def same_positions(positions: nn.Module, kind: Type[_Positions]) -> _Positions:
+    """Return the same sinusoidal positions as a module of another class."""
+    size = positions.weights.size(0)
+    made = kind(positions.embedding_dim, positions.padding_idx, init_size=size)
+    return made.to(positions.weights)
+
 
 def make_compilable(stack: nn.Module) -> None:
     """Replace what no graph can contain in an encoder or decoder; the values stay the same."""
-    positions = stack.embed_positions
-    if isinstance(positions, SinusoidalPositionalEmbedding):
-        size = positions.weights.size(0)
-        stack.embed_positions = CompilablePositions(
-            positions.embedding_dim, positions.padding_idx, init_size=size
-        )
+    if isinstance(stack.embed_positions, SinusoidalPositionalEmbedding):
+        stack.embed_positions = same_positions(stack.embed_positions, CompilablePositions)

@@ -162,3 +162,9 @@ def test_a_scripted_model_ignores_autocast() -> None:
         stack.autocast = "none"
     given = arguments(5, 3)
     torch.testing.assert_close(scripted(*given)[0], model(*given)[0], **TOLERANCE)
+
+
+def test_a_model_that_was_trained_compiled_is_scripted() -> None:
+    model = build_system("capsnmt_transformer", "--compile")
+    given = arguments(5, 3)
+    torch.testing.assert_close(torch.jit.script(model)(*given)[0], model(*given)[0], **TOLERANCE)
