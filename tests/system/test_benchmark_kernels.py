@@ -80,9 +80,11 @@ def test_the_plan_measures_operators_and_rows_in_each_precision() -> None:
     assert plan[0] == "python -m pytest -q -m cuda tests"
     assert [line.split()[1] for line in plan[1:]] == [
         *["scripts/benchmark_kernels.py"] * 3,
-        *["scripts/benchmark.py"] * 2,
+        *["scripts/benchmark.py"] * 4,
     ]
-    assert all("--rows wmt14_en_de/baseline" in line for line in plan[4:])
+    rows, compiled = plan[4::2], plan[5::2]
+    assert all("--rows wmt14_en_de/baseline" in line for line in rows)
+    assert all("--arch\\ capsnmt_transformer\\ --compile" in line for line in compiled)
 
 
 def test_without_a_gpu_it_is_one_line_and_leaves_nothing(tmp_path: Path) -> None:
