@@ -84,7 +84,7 @@ for dtype in fp16 bf16; do
   step "rows-$dtype" "$python" scripts/benchmark.py --device cuda --dtype "$dtype" \
     --phases train decode "${chosen[@]}" --json "$output/rows-$dtype.json"
   step "compiled-$dtype" "$python" scripts/benchmark.py --device cuda --dtype "$dtype" \
-    --phases train --no-floor "${compiled[@]}"
+    --phases train --no-floor "${compiled[@]}" --json "$output/compiled-$dtype.json"
 done
 [ "$dry_run" ] && exit 0
 

@@ -22,5 +22,5 @@ def peak_memory(device: torch.device) -> float:
         for line in STATUS.read_text(encoding="utf-8").splitlines():
             if line.startswith("VmHWM:"):
                 return int(line.split()[1]) / 2**20
-    # on Linux this could be the peak of the parent, if it was higher when it started this process
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
+    # macOS, in bytes; on Linux this could be the peak of the parent when it started this process
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**30

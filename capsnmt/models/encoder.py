@@ -136,11 +136,12 @@ class TransformerEncoder(TransformerEncoderBase):
     def reorder_encoder_out(
         self, encoder_out: Dict[str, List[Tensor]], new_order: Tensor
     ) -> Dict[str, List[Tensor]]:
-        """Reorder the sentences of an encoded batch; ``rows`` numbers the sentences before it all.
+        """Reorder the sentences of an encoded batch in beam search.
 
-        Most steps of beam search reorder hypotheses of the same sentence, and nothing changes. The
-        host copies everything in each of them. A GPU does so as well: it copies faster than it
-        answers whether something changes.
+        Most steps reorder hypotheses of the same sentence, whose encodings are equal. The host
+        copies all of them in every step; on a CPU nothing is copied unless a sentence moves. On a
+        GPU the program would have to wait for the answer to that. ``rows`` has the number of the
+        sentence in each row.
         """
         if new_order.is_cuda:
             return self.host_reorder(encoder_out, new_order)

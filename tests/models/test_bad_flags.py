@@ -51,6 +51,7 @@ BAD = {
             ("--checkpoint-activations",),
             ("--quant-noise-pq", "0.1"),
             ("--quant-noise-scalar", "0.1"),
+            ("--base-layers", "1"),
             ("--criterion", "label_smoothed_cross_entropy_with_disagreement"),
         )
     },
