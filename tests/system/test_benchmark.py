@@ -149,6 +149,11 @@ def test_the_work_is_that_of_the_matrix_products() -> None:
     assert more[1] - more[3] == 3 * forward
 
 
+def test_the_work_of_a_compiled_system_is_that_of_the_eager_one() -> None:
+    work = [workload.matmul_work(PLAIN_TINY + more, "train", SETUP) for more in ("", " --compile")]
+    assert work[0] == work[1]
+
+
 def test_the_training_step_minimises_the_loss_of_its_flags() -> None:
     """Stock and ours have fairseq's own criterion, a row with disagreement its own."""
     batch = workload.Workload(SETUP).batch
