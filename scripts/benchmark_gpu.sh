@@ -9,11 +9,8 @@
 # Completed steps are skipped: repeat the same command to continue.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
-
-die() {
-  printf 'error: %s\n' "$*" >&2
-  exit 1
-}
+# shellcheck source=scripts/flags.sh
+. scripts/flags.sh
 
 output=outputs/speed_gpu page=docs/speed_gpu.md rows="" dry_run="" python=${PYTHON:-python3}
 while [ $# -gt 0 ]; do

@@ -22,23 +22,6 @@ usage() {
   sed -n 's/^# \{0,1\}//p' "${BASH_SOURCE[0]}" | sed -n '2,10p'
 }
 
-# number FLAG VALUE LEAST : ends with an error unless VALUE is an integer of at least LEAST
-number() {
-  if ! [[ $2 =~ ^[0-9]{1,9}$ ]] || ((10#$2 < $3)); then
-    die "$1 $2: give a whole number, $3 or more"
-  fi
-}
-
-# show COMMAND... : runs a command, or prints it for --dry-run
-show() {
-  if [ "$dry_run" ]; then
-    printf '%q ' "$@"
-    echo
-  else
-    "$@"
-  fi
-}
-
 pair=en-de minutes="" max_update="" output="" seed=1 dry_run=""
 while [ $# -gt 0 ]; do
   case $1 in

@@ -1,15 +1,19 @@
 #!/usr/bin/env bash
-# The evidence of docs/results.md: all rows of Multi30k with the same updates, tested against the
-# baseline with the same seed, then analysed and reported.
-#   scripts/run_evidence.sh [--gpu] [--seeds S,S,...] [--max-update N] [--data DIR] [--output DIR]
-#                           [--jobs N] [--minutes N] [--dry-run]
-# --gpu         the full recipe, 8,000 updates, on one GPU; three seeds of every row
-#               (default: 2,000 updates of 1,024 tokens on the CPU, one thread for each training; three
-#               seeds of baseline, head routing, disagreement and both, one seed of the other rows)
+# The evidence of docs/results.md: all rows of a data set with the same updates, then reported. Those of
+# Multi30k are tested against the baseline with the same seed, and analysed.
+#   scripts/run_evidence.sh [--dataset multi30k|logical_inference] [--gpu] [--seeds S,S,...]
+#                           [--max-update N] [--data DIR] [--output DIR] [--jobs N] [--minutes N]
+#                           [--dry-run]
+# --dataset     default multi30k
+# --gpu         the full recipe, 8,000 updates or 100 epochs, on one GPU; three seeds of every row
+#               (default: the CPU, one thread for each training. Multi30k: 2,000 updates of 1,024 tokens,
+#               three seeds of baseline, head routing, disagreement and both, one seed of the other rows.
+#               Logical inference: 9,600 updates, which is ten epochs, three seeds of every row)
 # --seeds       the seeds of the rows that have three
 # --max-update  updates of each training
 # --data        the folder of the raw data, if you have it
-# --output      the folder for everything (default runs/evidence, with --gpu runs/evidence_gpu)
+# --output      the folder for everything (default runs/evidence or runs/evidence_logical_inference,
+#               with --gpu also _gpu)
 # --jobs        trainings at the same time (default: one per core, with --gpu 8)
 # --minutes     stop after N minutes, with a checkpoint of every training
 # --dry-run     print the commands and run nothing
@@ -17,24 +21,14 @@
 set -euo pipefail
 # shellcheck source=scripts/python.sh
 . "$(dirname "${BASH_SOURCE[0]}")/python.sh"
+# shellcheck source=scripts/flags.sh
+. "$root/scripts/flags.sh"
 
-die() {
-  printf 'error: %s\n' "$*" >&2
-  exit 1
-}
-
-# number FLAG VALUE : ends with an error unless VALUE is an integer of at least 1
-number() {
-  if ! [[ $2 =~ ^[0-9]{1,9}$ ]] || ((10#$2 < 1)); then
-    die "$1 $2: give a whole number, 1 or more"
-  fi
-}
-
-gpu="" seeds=1,2,3 max_update="" data="" output="" jobs="" minutes="" dry_run=""
+dataset=multi30k gpu="" seeds=1,2,3 max_update="" data="" output="" jobs="" minutes="" dry_run=""
 while [ $# -gt 0 ]; do
   case $1 in
     -h | --help)
-      sed -n 's/^# \{0,1\}//p' "${BASH_SOURCE[0]}" | sed -n '2,16p'
+      sed -n 's/^# \{0,1\}//p' "${BASH_SOURCE[0]}" | sed -n '2,19p'
       exit 0
       ;;
     --gpu | --dry-run)
@@ -42,12 +36,13 @@ while [ $# -gt 0 ]; do
       shift
       continue
       ;;
-    --seeds | --max-update | --data | --output | --jobs | --minutes)
+    --dataset | --seeds | --max-update | --data | --output | --jobs | --minutes)
       [ $# -ge 2 ] || die "$1 needs a value (see --help)"
       ;;
-    *) die "unknown flag '$1': choose from --gpu --seeds --max-update --data --output --jobs --minutes --dry-run" ;;
+    *) die "unknown flag '$1': choose from --dataset --gpu --seeds --max-update --data --output --jobs --minutes --dry-run" ;;
   esac
   case $1 in
+    --dataset) dataset=$2 ;;
     --seeds) seeds=$2 ;;
     --max-update) max_update=$2 ;;
     --data) data=$2 ;;
@@ -60,50 +55,66 @@ done
 [[ $seeds =~ ^[0-9]+(,[0-9]+)*$ ]] || die "--seeds $seeds: give whole numbers separated by commas"
 [ -z "$data" ] || [ -d "$data" ] || die "--data $data: is no folder"
 
-# Baseline, head routing, disagreement and both: the tables of Li et al. 2021.
-several=(em_routing output_disagreement em_routing_output_disagreement)
-others=(
-  dlcl_routing mlmha capsule                                 # the other presets
-  output_disagreement_late output_disagreement_from_baseline # disagreement that starts later
-  dlcl_routing_from_baseline baseline_continued              # as Dou et al. 2019 trained, and its control
-  depth_attention wang2019_dlcl pagliardini2024_dense qiu2025_gated shazeer2020_talking
-)
+case $dataset in
+  multi30k)
+    title=Multi30k folder=runs/evidence updates=2000
+    # Baseline, head routing, disagreement and both: the tables of Li et al. 2021.
+    several=(em_routing output_disagreement em_routing_output_disagreement)
+    others=(
+      dlcl_routing mlmha capsule                                 # the other presets
+      output_disagreement_late output_disagreement_from_baseline # disagreement that starts later
+      dlcl_routing_from_baseline baseline_continued              # as Dou et al. 2019 trained, and its control
+      depth_attention wang2019_dlcl pagliardini2024_dense qiu2025_gated shazeer2020_talking
+    )
+    # D: a quarter of the recipe's tokens makes four times the updates of the same time, at a learning
+    # rate that suits them.
+    smaller=(--set batch.tokens-per-update=1024 --set batch.max-tokens=1024 --set train.lr=0.003)
+    ;;
+  logical_inference)
+    title="Logical inference" folder=runs/evidence_logical_inference updates=9600
+    several=(disagreement aggregation both)
+    others=()
+    smaller=(--set train.optimizer=fused_adam) # the same numbers
+    ;;
+  *) die "--dataset $dataset: choose multi30k or logical_inference" ;;
+esac
+
 if [ "$gpu" ]; then
   several+=("${others[@]}") others=()
-  max_update=${max_update:-8000} output=${output:-runs/evidence_gpu} jobs=${jobs:-8}
+  output=${output:-${folder}_gpu} jobs=${jobs:-8}
+  [ "$dataset" = logical_inference ] || max_update=${max_update:-8000}
   settings=(--gpus 1)
 else
   # nproc takes OMP_NUM_THREADS for the number of cores
-  max_update=${max_update:-2000} output=${output:-runs/evidence} jobs=${jobs:-$(env -u OMP_NUM_THREADS nproc)}
-  # D: a quarter of the recipe's tokens makes four times the updates of the same time, at a learning
-  # rate that suits them.
-  settings=(
-    --cpu --threads 1
-    --set precision=auto --set batch.tokens-per-update=1024 --set batch.max-tokens=1024
-    --set train.lr=0.003
-  )
+  max_update=${max_update:-$updates} output=${output:-$folder} jobs=${jobs:-$(env -u OMP_NUM_THREADS nproc)}
+  settings=(--cpu --threads 1 --set precision=auto "${smaller[@]}")
 fi
-for flag in max-update jobs ${minutes:+minutes}; do
+for flag in jobs ${max_update:+max-update} ${minutes:+minutes}; do
   variable=${flag//-/_}
   number "--$flag" "${!variable}"
 done
-max_update=$((10#$max_update)) jobs=$((10#$jobs))
-# the recipe's warm-up takes a quarter of its updates, and late disagreement starts after it
-settings+=(--max-update "$max_update" --set "train.warmup-updates=$((max_update < 4 ? 1 : max_update / 4))")
+jobs=$((10#$jobs))
 settings+=(--output "$output" ${data:+--data "$data"})
-late=(
-  --set "train.disagreement-start-update=$((max_update / 4))"
-  --set "train.disagreement-ramp-updates=$((max_update / 8))"
-)
+if [ "$max_update" ]; then
+  max_update=$((10#$max_update))
+  settings+=(--max-update "$max_update")
+fi
+if [ "$dataset" = multi30k ]; then
+  # the recipe's warm-up takes a quarter of its updates, and late disagreement starts after it
+  settings+=(--set "train.warmup-updates=$((max_update < 4 ? 1 : max_update / 4))")
+  late=(
+    --set "train.disagreement-start-update=$((max_update / 4))"
+    --set "train.disagreement-ramp-updates=$((max_update / 8))"
+  )
+fi
 
 # run ROW SEED : trains and evaluates a row, or prints the command for --dry-run
 run() {
-  local command=("$PYTHON" -m capsnmt.experiment --config "multi30k/$1" --seed "$2" "${settings[@]}")
-  [ "$1" = baseline ] || command+=(--baseline baseline)
+  local command=("$PYTHON" -m capsnmt.experiment --config "$dataset/$1" --seed "$2" "${settings[@]}")
+  [ "$dataset" != multi30k ] || [ "$1" = baseline ] || command+=(--baseline baseline)
   [ "$1" != output_disagreement_late ] || command+=("${late[@]}")
   if [ "$dry_run" ]; then
-    printf '%q ' "${command[@]}"
-    echo
+    show "${command[@]}"
     return
   fi
   mkdir -p "$output"
@@ -163,8 +174,8 @@ one_ended() {
 
 firsts=() seconds=()
 for seed in ${seeds//,/ }; do firsts+=("baseline:$seed"); done
-for row in "${several[@]}"; do
-  for seed in ${seeds//,/ }; do seconds+=("$row:$seed"); done
+for seed in ${seeds//,/ }; do # each seed is a table of its own if the training is stopped
+  for row in "${several[@]}"; do seconds+=("$row:$seed"); done
 done
 for row in "${others[@]}"; do seconds+=("$row:${seeds%%,*}"); done
 # the other rows are tested against the baseline, and some start from it
@@ -177,15 +188,8 @@ pool "${seconds[@]}"
 rows=("$output/baseline") firsts=()
 for row in "${several[@]}" "${others[@]}"; do rows+=("$output/$row"); done
 for row in "${rows[@]}"; do firsts+=("$row/seed-${seeds%%,*}"); done
-analysis=("$PYTHON" -m capsnmt.analysis "${firsts[@]}" --output "$output/analysis")
-report=("$PYTHON" -m capsnmt.report "${rows[@]}" --output "$output" --title "Evidence: Multi30k")
-if [ "$dry_run" ]; then
-  printf '%q ' "${analysis[@]}"
-  printf '\n'
-  printf '%q ' "${report[@]}"
-  printf '\n'
-else
-  "${analysis[@]}"
-  "${report[@]}"
-  echo "== done: read $output/report.html"
+if [ "$dataset" = multi30k ]; then
+  show "$PYTHON" -m capsnmt.analysis "${firsts[@]}" --output "$output/analysis"
 fi
+show "$PYTHON" -m capsnmt.report "${rows[@]}" --output "$output" --title "Evidence: $title"
+[ "$dry_run" ] || echo "== done: read $output/report.html"

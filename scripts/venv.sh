@@ -8,11 +8,8 @@
 unset PYTHONDONTWRITEBYTECODE
 
 REPO=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
-
-die() {
-  printf 'error: %s\n' "$*" >&2
-  exit 1
-}
+# shellcheck source=scripts/flags.sh
+. "$REPO/scripts/flags.sh"
 
 # find_python VERSION... : the first interpreter on PATH (or of pyenv) with one of the versions
 find_python() {

@@ -54,22 +54,26 @@ def stubbed(tmp_path: Path) -> Dict[str, str]:
 
 
 @pytest.mark.parametrize("flags", [[], ["--gpu"]])
-def test_it_trains_every_row_and_each_is_accepted(flags: List[str]) -> None:
-    *trainings, analysis, report = commands(*flags, "--max-update", "40")
+@pytest.mark.parametrize("dataset", ["multi30k", "logical_inference"])
+def test_it_trains_every_row_and_each_is_accepted(dataset: str, flags: List[str]) -> None:
+    planned = commands("--dataset", dataset, *flags, "--max-update", "40")
+    trainings = [command for command in planned if command[0] == "capsnmt.experiment"]
+    *analysis, report = planned[len(trainings) :]
     rows = Counter()
-    for module, *arguments in trainings:
-        assert module == "capsnmt.experiment"
+    for _, *arguments in trainings:
         options = parse(arguments)
         # CPU: a plan with a GPU needs one
         (run,) = launch.make_runs(options, launch.choose_device(1, None, None))
         assert run.evaluation()
+        assert arguments[:2] == ["--config", f"{dataset}/{run.experiment.row}"]
         rows[run.experiment.row] += 1
-        assert ("--baseline" in arguments) == (run.experiment.row != "baseline")
-    assert set(rows) == {path.stem for path in (REPO / "configs/multi30k").glob("*.yaml")} - {
+        tested = dataset == "multi30k" and run.experiment.row != "baseline"
+        assert ("--baseline" in arguments) == tested
+    assert set(rows) == {path.stem for path in (REPO / "configs" / dataset).glob("*.yaml")} - {
         "base"
     }
-    assert set(rows.values()) == ({3} if flags else {1, 3})
-    assert analysis[0] == "capsnmt.analysis"
+    assert set(rows.values()) == ({3} if flags or dataset == "logical_inference" else {1, 3})
+    assert [module for module, *_ in analysis] == ["capsnmt.analysis"] * (dataset == "multi30k")
     assert report[0] == "capsnmt.report"
     assert len(report) == len(rows) + 5
 
@@ -148,6 +152,7 @@ def test_a_failed_baseline_ends_it(tmp_path: Path, stubbed: Dict[str, str]) -> N
         (["--seeds", "1;2"], "--seeds 1;2: give whole numbers separated by commas"),
         (["--data", "/nowhere"], "--data /nowhere: is no folder"),
         (["--rows", "all"], "unknown flag '--rows'"),
+        (["--dataset", "wmt"], "--dataset wmt: choose multi30k or logical_inference"),
         (["--output"], "--output needs a value"),
     ],
 )
