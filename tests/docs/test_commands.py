@@ -11,6 +11,7 @@ import itertools
 import re
 import runpy
 import shlex
+import subprocess
 from pathlib import Path
 from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Sequence
 
@@ -23,6 +24,8 @@ from tests.docs.pages import PAGES, REPO, Block, blocks, name
 ASSIGNMENT = re.compile(r"[A-Z_]+=\S*")
 # values for the variables in the commands
 EXAMPLES = {"$row": "em_routing", "$PWD": str(REPO)}
+# scripts with flags of their own
+PLANNING_SCRIPTS = r"scripts/(demo|run_evidence|benchmark_gpu)\.sh"
 ARCHITECTURE = ("--user-dir", str(REPO / "capsnmt"))
 
 
@@ -111,7 +114,7 @@ def runs(command: Command) -> List[str]:
         return ["capsnmt-prepare", *([] if recipe == "prepare" else [recipe]), *flags]
     if re.fullmatch(r"scripts/run_\w+\.sh", program):
         text = (REPO / program).read_text(encoding="utf-8")
-        dataset = re.search(r"--dataset ([\w-]+)", text)
+        dataset = re.search(r"\.sh\" --dataset ([\w-]+)", text)
         return ["capsnmt-run", "--dataset", dataset[1], *flags] if dataset else []
     return []
 
@@ -119,6 +122,7 @@ def runs(command: Command) -> List[str]:
 ALL = list(commands())
 OURS = [command for command in ALL if runs(command) and runs(command)[0] != "capsnmt-run"]
 LAUNCHES = [command for command in ALL if runs(command)[:1] == ["capsnmt-run"]]
+PLANS = [command for command in ALL if re.fullmatch(PLANNING_SCRIPTS, command.words[0])]
 MODULES = [command for command in ALL if command.words[:2] == ["python", "-m"]]
 TRAININGS = [command for command in ALL if command.words[0] == "fairseq-train"]
 GENERATIONS = [command for command in ALL if command.words[0] == "fairseq-generate"]
@@ -129,7 +133,16 @@ EXAMPLES_IN_PYTHON = [
 
 
 def test_the_pages_have_commands_of_every_kind() -> None:
-    kinds = [OURS, LAUNCHES, MODULES, TRAININGS, GENERATIONS, INTERACTIVE, EXAMPLES_IN_PYTHON]
+    kinds = [
+        OURS,
+        LAUNCHES,
+        PLANS,
+        MODULES,
+        TRAININGS,
+        GENERATIONS,
+        INTERACTIVE,
+        EXAMPLES_IN_PYTHON,
+    ]
     assert all(kinds)
 
 
@@ -163,6 +176,18 @@ def test_the_launcher_plans_it(
     if "--data" in flags:
         (tmp_path / flags[flags.index("--data") + 1]).mkdir(parents=True)
     assert main_of(program)([*flags, "--dry-run"]) == 0
+
+
+@pytest.mark.one_host
+@pytest.mark.parametrize("command", PLANS, ids=str)
+def test_the_script_plans_it(command: Command, tmp_path: Path) -> None:
+    script, *flags = command.words
+    if "--data" in flags:
+        (tmp_path / flags[flags.index("--data") + 1]).mkdir()
+    planned = ["bash", str(REPO / script), *flags, "--dry-run"]
+    done = subprocess.run(planned, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout
 
 
 def without_plugin(flags: List[str]) -> List[str]:
