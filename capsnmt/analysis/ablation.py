@@ -10,7 +10,7 @@ from torch import Tensor
 from tqdm import tqdm
 
 from capsnmt.analysis.base import Analysis, Cell, NotApplicableError
-from capsnmt.analysis.observation import Batch
+from capsnmt.analysis.forward_pass import Batch
 
 Key = Tuple[Any, ...]
 INTACT: Key = ()

@@ -9,7 +9,8 @@ from torch import Tensor
 
 from capsnmt.analysis.base import Analysis, Cell, NotApplicableError, Picture
 from capsnmt.analysis.drawing import heat_maps
-from capsnmt.analysis.observation import Routed, routes
+from capsnmt.analysis.forward_pass import Routed
+from capsnmt.analysis.observation import routes
 from capsnmt.analysis.sums import Sums
 from capsnmt.modules.disagreement import LENGTH_FLOOR
 

@@ -8,7 +8,7 @@ import torch.nn.functional as F
 
 from capsnmt.analysis.base import Analysis, Cell, Picture
 from capsnmt.analysis.drawing import Points, points_by_layer
-from capsnmt.analysis.observation import Stacks
+from capsnmt.analysis.forward_pass import Stacks
 from capsnmt.analysis.sums import Sums
 
 NAMES = {

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from capsnmt.analysis.base import Analysis, Cell, Picture
 from capsnmt.analysis.drawing import NAMES, Points, points_by_layer
-from capsnmt.analysis.observation import Attended
+from capsnmt.analysis.forward_pass import Attended
 from capsnmt.analysis.sums import Sums
 from capsnmt.models.config import ATTENTIONS
 

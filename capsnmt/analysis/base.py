@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Callable, ClassVar, Dict, List, Mapping, Sequence, Union
 
+from capsnmt.analysis.forward_pass import Aggregated, Attended, Routed, Stacks
+
 if TYPE_CHECKING:
-    from capsnmt.analysis.observation import Aggregated, Attended, Routed, Stacks
     from capsnmt.analysis.system import System
 
 Cell = Union[str, int, float, None]

@@ -11,7 +11,7 @@ from tqdm import tqdm
 from capsnmt.analysis.ablation import INTACT, MEASURES, Ablation, Key, method_replaced
 from capsnmt.analysis.base import Cell, NotApplicableError, Picture, Table
 from capsnmt.analysis.drawing import Points, points_by_layer
-from capsnmt.analysis.observation import Batch, Stacks
+from capsnmt.analysis.forward_pass import Batch, Stacks
 from capsnmt.analysis.sums import Sums
 from capsnmt.analysis.translation_scores import tokenised_bleu, translate
 from capsnmt.evaluation.scores import Score

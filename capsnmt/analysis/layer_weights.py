@@ -6,7 +6,8 @@ from typing import Any, List, Mapping, Optional, Sequence, Tuple
 
 from capsnmt.analysis.base import Analysis, Cell, NotApplicableError, Picture
 from capsnmt.analysis.drawing import Points, points_by_layer
-from capsnmt.analysis.observation import Aggregated, places
+from capsnmt.analysis.forward_pass import Aggregated
+from capsnmt.analysis.observation import places
 from capsnmt.analysis.sums import Sums
 from capsnmt.modules.layer_aggregation import LayerConnection, SumAggregation, TransparentMixture
 

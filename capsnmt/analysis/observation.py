@@ -1,15 +1,15 @@
-"""One forward pass of a translation model, with everything that analyses read."""
+"""Run a translation model and hand everything that analyses read to them."""
 
 from __future__ import annotations
 
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
-from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, Iterator, Optional, Sequence, Tuple
 
 import torch
 from torch import Tensor, nn
 
 from capsnmt.analysis.base import Analysis
+from capsnmt.analysis.forward_pass import Aggregated, Attended, Batch, Routed, Stacks
 from capsnmt.models.config import ATTENTIONS
 from capsnmt.modules.attention import Attention
 from capsnmt.modules.capsule_attention import CapsuleAttention
@@ -20,116 +20,6 @@ from capsnmt.modules.layer_aggregation.routing import LayerRouting
 from capsnmt.modules.layer_aggregation.transparent import TransparentMixture
 from capsnmt.modules.observation import AttentionObserver, observe_attentions
 from capsnmt.routing.recording import RoutingRecord, record_routing
-
-
-@dataclass(frozen=True)
-class Batch:
-    """Sentences of a batch.
-
-    Attributes:
-        numbers: their numbers in the test set, from 0.
-        sample: the batch as fairseq's data set collates it.
-        source: ``[B, S]``, true at the real tokens of the source, the end of sentence included.
-        target: ``[B, T]``, true at the real tokens of the decoder's input.
-    """
-
-    numbers: Sequence[int]
-    sample: Dict[str, Any]
-    source: Tensor
-    target: Tensor
-
-
-@dataclass(frozen=True)
-class Attended:
-    """One attention on one batch.
-
-    Attributes:
-        attention: ``enc-self``, ``enc-dec`` or ``dec-self``.
-        layer: from 1.
-        weights: A, the output of the softmax, ``[B, H, L, K]``, 0 at padded keys.
-        values: V, ``[B, H, K, d_h]``.
-        heads: O, ``[B, H, L, d_h]``.
-        queries: ``[B, L]``, true at real tokens.
-        keys: ``[B, K]``, true at real tokens.
-        batch: the sentences.
-    """
-
-    attention: str
-    layer: int
-    weights: Tensor
-    values: Tensor
-    heads: Tensor
-    queries: Tensor
-    keys: Tensor
-    batch: Batch
-
-
-@dataclass(frozen=True)
-class Routed:
-    """One call of a routing operator on one batch: P routings of I inputs to N outputs each.
-
-    Attributes:
-        place: the attention whose heads are routed, with ``-vertical`` or ``-horizontal`` for the
-            routing of scores; ``encoder`` or ``decoder`` for routing over layers.
-        layer: from 1; of a routing over layers, the number of layers.
-        coefficients: C of each iteration, ``[B, P, I, N]``.
-        routings: ``[B, P]``, false where a routing belongs to padding.
-        inputs: ``[B, P, I]``, false where an input takes no part.
-        outputs: ``[B, P, N]``, false where an output takes no part.
-        batch: the sentences.
-    """
-
-    place: str
-    layer: int
-    coefficients: List[Tensor]
-    routings: Tensor
-    inputs: Tensor
-    outputs: Tensor
-    batch: Batch
-
-    @property
-    def is_rectangular(self) -> bool:
-        """Whether inputs and outputs are the same in all routings, so that C has a mean."""
-        return not self.place.endswith(("-vertical", "-horizontal"))
-
-
-@dataclass(frozen=True)
-class Aggregated:
-    """One aggregation of a stack's layers on one batch.
-
-    Attributes:
-        side: ``encoder`` or ``decoder``.
-        module: the aggregation.
-        layers: its inputs, ``[B, L, d]`` each; of transparent attention, H^0..H^L; of a connection,
-            y_0..y_l as they are summed.
-        output: its output, ``[B, L, d]``; of transparent attention, ``[B, L, M d]``.
-        real: ``[B, L]``, true at real tokens.
-    """
-
-    side: str
-    module: nn.Module
-    layers: List[Tensor]
-    output: Tensor
-    real: Tensor
-
-
-@dataclass(frozen=True)
-class Stacks:
-    """The states of both stacks on one batch.
-
-    Attributes:
-        batch: the sentences.
-        encoder: H^0..H^L of the encoder, ``[B, S, d]`` each.
-        decoder: H^0..H^L of the decoder, ``[B, T, d]`` each.
-        encoder_output: what the decoder reads, ``[B, S, n d]``.
-        logits: ``[B, T, V]``.
-    """
-
-    batch: Batch
-    encoder: List[Tensor]
-    decoder: List[Tensor]
-    encoder_output: Tensor
-    logits: Tensor
 
 
 class _Attentions(AttentionObserver):

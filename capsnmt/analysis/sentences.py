@@ -12,7 +12,7 @@ from torch import Tensor
 from capsnmt.analysis.agreement import by_strongest_input
 from capsnmt.analysis.base import Analysis, Cell, NotApplicableError, Picture, Table
 from capsnmt.analysis.drawing import NAMES, attention_of_heads
-from capsnmt.analysis.observation import Attended, Routed, Stacks
+from capsnmt.analysis.forward_pass import Attended, Routed, Stacks
 
 WEIGHT_UNIT = 1000  # attention weights are kept as whole thousandths
 COEFFICIENT_UNIT = 100_000  # C is small where there are many output capsules

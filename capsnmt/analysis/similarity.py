@@ -10,7 +10,7 @@ from torch import Tensor
 
 from capsnmt.analysis.base import Analysis, Cell, Picture
 from capsnmt.analysis.drawing import heat_maps
-from capsnmt.analysis.observation import Stacks
+from capsnmt.analysis.forward_pass import Stacks
 from capsnmt.analysis.sums import Sums
 
 STACKS = ("encoder", "decoder")

@@ -11,7 +11,7 @@ from typing import Any, Iterator, List, Sequence
 import numpy as np
 from fairseq.utils import move_to_cuda
 
-from capsnmt.analysis.observation import Batch
+from capsnmt.analysis.forward_pass import Batch
 from capsnmt.errors import ConfigurationError
 from capsnmt.models.transformer import CapsnmtTransformer
 from capsnmt.translation.pretrained import chosen_device

@@ -6,7 +6,8 @@ import copy
 from types import SimpleNamespace
 from typing import Any, Sequence
 
-from capsnmt.analysis.observation import Batch, observe
+from capsnmt.analysis.forward_pass import Batch
+from capsnmt.analysis.observation import observe
 from capsnmt.analysis.sentences import Sentences
 from capsnmt.analysis.system import Options, System
 from tests.support import FIRST, TASK

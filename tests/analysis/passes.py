@@ -12,7 +12,8 @@ import torch
 from torch import Tensor
 
 from capsnmt.analysis.base import Analysis
-from capsnmt.analysis.observation import Batch, observe
+from capsnmt.analysis.forward_pass import Batch
+from capsnmt.analysis.observation import observe
 from capsnmt.analysis.system import batch_of
 from capsnmt.modules.attention import Attention
 from tests.support import PAD, TASK, batch, sentences, shifted

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from capsnmt.analysis.agreement import Agreement, by_strongest_input, diversity, skewness
 from capsnmt.analysis.base import NotApplicableError
-from capsnmt.analysis.observation import Batch
+from capsnmt.analysis.forward_pass import Batch
 from capsnmt.routing.recording import record_routing
 from tests.analysis.passes import make_batch, pass_through, real_positions, run
 from tests.support import EVERYWHERE, build

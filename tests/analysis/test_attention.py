@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from capsnmt.analysis.attention import AttentionStatistics
-from capsnmt.analysis.observation import Attended
+from capsnmt.analysis.forward_pass import Attended
 from capsnmt.models import PRESETS
 from tests.analysis.passes import (
     make_batch,
