@@ -6,17 +6,20 @@ import csv
 import io
 import json
 from pathlib import Path
-from typing import Any, Dict, List, Mapping
+from typing import Any, Dict, List, Mapping, Set
 
 from capsnmt.analysis.analyse import Findings, in_order
 from capsnmt.analysis.base import Analysis, Cell, Picture
 from capsnmt.analysis.page import render
 from capsnmt.analysis.registry import ANALYSES
-from capsnmt.files import write_all
+from capsnmt.errors import ConfigurationError
+from capsnmt.files import read_json, write_all
 from capsnmt.report.analysis_section import CAPTIONS, FIGURES, PAGE
 from capsnmt.report.figures import METADATA, drawing, image, svg
 
 DIGITS = 6
+FILES = Path(FIGURES) / "files.json"
+"""The names of all files of the analysis, in its folder."""
 
 
 def tables(systems: Mapping[str, Analysis]) -> Dict[str, str]:
@@ -48,6 +51,8 @@ def pictures(findings: Findings) -> Dict[str, List[Picture]]:
 def write(findings: Findings, output: Path, command: str = "") -> List[Path]:
     """Write all files under temporary names, then rename them, the page last.
 
+    Files of an earlier analysis in the folder that this one does not have are removed.
+
     Args:
         findings: the finished analyses.
         output: the folder.
@@ -75,5 +80,23 @@ def write(findings: Findings, output: Path, command: str = "") -> List[Path]:
     page = render(findings, texts, of_analyses, drawn, command)
     contents[output / FIGURES / CAPTIONS] = json.dumps(captions, indent=2).encode()
     contents[output / PAGE] = page.encode("utf-8", "replace")
+    names = sorted(path.relative_to(output).as_posix() for path in contents)
+    earlier = earlier_files(output)
+    contents = {output / FILES: json.dumps(names, indent=2).encode(), **contents}
     write_all(contents)
+    for path in earlier - set(contents):
+        path.unlink()
     return list(contents)
+
+
+def earlier_files(output: Path) -> Set[Path]:
+    """Return the files of the analysis that is in the folder; none if it has no list of them."""
+    try:
+        names = read_json(output / FILES)
+    except ConfigurationError:
+        return set()
+    if not isinstance(names, list):
+        return set()
+    # the two folders that an analysis writes to, whatever the list says
+    paths = {output / name for name in names if isinstance(name, str)}
+    return {path for path in paths if path.parent in (output, output / FIGURES) and path.is_file()}
