@@ -79,6 +79,11 @@ def _validate_compilation(args: Any) -> None:
             f"--compile and --criterion {args.criterion}, which reads every layer on the way: drop "
             f"one of them"
         )
+    if safe_getattr(args, "disagreement", "none") != "none":  # of a sentence classifier
+        raise ConfigurationError(
+            f"--compile and --disagreement {args.disagreement}, which reads every layer on the "
+            f"way: drop one of them"
+        )
 
 
 def _require_cross_attention(args: Any, given: str) -> None:

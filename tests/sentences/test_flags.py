@@ -35,6 +35,9 @@ REFUSED = {
     "--classifier-layers 1 --classifier-dim 8": "--classifier-dim 8 has no effect",
     "--head-capsules 4": "--head-capsules 4 has no effect because --head-aggregation is linear",
     "--head-aggregation em --head-capsules 5": "--head-capsules: 5 does not divide",
+    "--compile --criterion sentence_classification --disagreement output": (
+        "--compile and --disagreement output, which reads every layer on the way: drop one of them"
+    ),
     "--probe-checkpoint nowhere.pt": "--probe-checkpoint: nowhere.pt: there is no such checkpoint",
 }
 
