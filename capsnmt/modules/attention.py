@@ -9,6 +9,7 @@ import torch.nn.functional as F
 from fairseq.modules import MultiheadAttention
 from torch import Tensor
 
+from capsnmt.modules.autocast import convert_once
 from capsnmt.modules.head_aggregation import HeadGate, HeadMixing
 from capsnmt.modules.observation import observe, reads_weights
 from capsnmt.modules.plain_attention import plain_is_faster
@@ -187,6 +188,8 @@ class Attention(MultiheadAttention):
         ``B = B' * beam_size``. In incremental decoding the cache is read and written here, in the
         host's layout, so that the host's beam reordering applies to it.
         """
+        if not torch.jit.is_scripting() and query is key and key is value:
+            query = key = value = convert_once(query)
         q = self.split_heads(self.q_proj(query))
         saved: Dict[str, Optional[Tensor]] = {}
         if incremental_state is not None:
@@ -205,7 +208,7 @@ class Attention(MultiheadAttention):
                 key = key[:, :: self.beam_size]
                 if key_padding_mask is not None:
                     key_padding_mask = key_padding_mask[:: self.beam_size]
-            key = value = self.source(key)
+            key = value = convert_once(self.source(key))
         assert key is not None
         assert value is not None
         k = self.split_heads(self.k_proj(key))
@@ -260,9 +263,12 @@ class Attention(MultiheadAttention):
             if self.score_mixing is not None:
                 scores = self.score_mixing(scores)
             scores = scores if mask is None else scores + mask
-            precise = torch.promote_types(scores.dtype, torch.float32)
-            weights = torch.softmax(scores, dim=-1, dtype=precise)
-            mixed = weights.type_as(scores)
+            if need_weights:
+                precise = torch.promote_types(scores.dtype, torch.float32)
+                weights = torch.softmax(scores, dim=-1, dtype=precise)
+                mixed = weights.type_as(scores)
+            else:  # the same, rounded by the kernel itself: backward keeps no precise copy
+                mixed = torch.softmax(scores, dim=-1)
             if self.weight_mixing is not None:
                 mixed = self.weight_mixing(mixed)
             heads = torch.matmul(dropout(mixed), v)

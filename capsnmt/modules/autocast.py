@@ -99,6 +99,24 @@ def autocast_of(model: nn.Module, autocast: str) -> ContextManager[Any]:
     return torch.autocast(parameter.device.type, dtype=torch.bfloat16)
 
 
+def autocast_dtype(device_type: str) -> Optional[torch.dtype]:
+    """Return the precision of matrix products under autocast; None where it is off."""
+    if hasattr(torch, "get_autocast_dtype"):
+        on = torch.is_autocast_enabled(device_type)
+        return torch.get_autocast_dtype(device_type) if on else None
+    if device_type == "cpu":  # torch < 2.4
+        return torch.get_autocast_cpu_dtype() if torch.is_autocast_cpu_enabled() else None
+    return torch.get_autocast_gpu_dtype() if torch.is_autocast_enabled() else None
+
+
+def convert_once(x: Tensor) -> Tensor:
+    """Convert the input of several linear maps, which autocast would convert for each of them."""
+    if torch.jit.is_scripting():
+        return x
+    dtype = autocast_dtype(x.device.type)
+    return x if dtype is None else x.to(dtype)
+
+
 def autocast_forward(forward: Callable[..., Any], module: nn.Module, autocast: str) -> Any:
     """Return a forward function that enters autocast itself.
 

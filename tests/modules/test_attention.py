@@ -127,6 +127,22 @@ def test_a_masked_row_stays_finite_below_low_scores(dtype: torch.dtype) -> None:
     torch.testing.assert_close(probabilities, torch.full((1, 1, 2, 4), 0.25))
 
 
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32])
+def test_weights_that_nobody_reads_have_the_same_effect(
+    dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They are rounded to the precision of the scores with or without a precise copy."""
+    monkeypatch.setattr("capsnmt.modules.attention.plain_is_faster", lambda q, k: True)
+    module = attention("dot", self_attention=True).to(dtype)
+    q, k, v = torch.randn(3, 2, HEADS, 5, HEAD_WIDTH).to(dtype)
+    read, weights = module.attend(q, k, v, None, None, None, need_weights=True)
+    unread, none = module.attend(q, k, v, None, None, None, need_weights=False)
+    assert weights is not None
+    assert weights.dtype == torch.float32
+    assert none is None
+    assert torch.equal(read, unread)
+
+
 @every_kind
 def test_attention_dropout_drops_in_training_only(kind: str) -> None:
     module = attention(kind, self_attention=True, dropout=0.5)
