@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import math
 import re
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -19,6 +20,7 @@ COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#8
 MARKERS = "osD^vPX"
 # above this multiple of the lowest loss a curve only shows the initialisation
 TALLEST = 2.5
+MOST_NAMES_INSIDE = 8  # of systems, in the corner of a figure; more would cover the lines
 BAR_DISTANCE = 0.12  # between the error bars of two systems, in the distance of two ticks
 # stands for the page's text colour; no line has this colour
 INK = "#010203"
@@ -307,4 +309,13 @@ def _line(points: Mapping[int, float]) -> Tuple[List[int], List[float]]:
 def _finish(axes: Any) -> None:
     axes.grid(alpha=0.2)
     axes.spines[["top", "right"]].set_visible(False)
-    axes.legend(frameon=False)
+    handles, names = axes.get_legend_handles_labels()
+    if len(names) <= MOST_NAMES_INSIDE:
+        axes.legend(frameon=False)
+        return
+    figure = axes.figure
+    columns = max(1, min(3, 110 // (8 + max(map(len, names)))))  # 110 letters fit
+    figure.set_figheight(figure.get_figheight() + 0.2 * math.ceil(len(names) / columns))
+    figure.legend(
+        handles, names, loc="outside lower center", ncols=columns, fontsize="small", frameon=False
+    )

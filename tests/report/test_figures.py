@@ -82,6 +82,26 @@ def test_a_system_keeps_its_style_in_a_figure_that_leaves_another_out() -> None:
     assert len({tuple(style(number).values()) for number in range(49)}) == 49
 
 
+@pytest.mark.parametrize("length", [1, 33, 60])
+@pytest.mark.parametrize("count", [2, 9, 30])
+def test_the_names_of_many_systems_cover_no_line(count: int, length: int) -> None:
+    curves = {
+        f"{number:02}" + "e" * length: [LearningCurve({1: 1.0 + number, 2: 1.0})]
+        for number in range(count)
+    }
+    with drawing():
+        figure = learning_curves(curves)
+        image(figure, "png")
+        (axes,) = figure.axes
+        (legend,) = figure.legends or [axes.get_legend()]
+        assert [text.get_text() for text in legend.get_texts()] == list(curves)
+        names, plot = (each.get_window_extent() for each in (legend, axes))
+    assert names.overlaps(plot) == (count == 2)
+    assert plot.height > 3 * 150  # pixels: the names do not shrink it
+    assert names.xmin >= 0
+    assert names.xmax <= figure.bbox.xmax
+
+
 def test_lengths_without_a_sentence_are_not_drawn() -> None:
     lengths = SourceLengths("words", BUCKETS, [7, 0, 2, 0, 0, 0])
     with drawing():
