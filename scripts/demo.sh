@@ -14,8 +14,8 @@ set -euo pipefail
 
 # D: a fixed number of updates, also for --minutes, and not a time limit: the same flags are the same
 # experiment on every machine, up to the rounding of bf16, which only some have, and a second start knows
-# when it is done. Measured: 1,200 updates of
-# both systems, side by side, in 6 min 30 s on two cores of a shared Intel Xeon (2026-11-23).
+# when it is done. Measured: 1,200 updates of both systems, side by side, in 6 min 30 s on two cores of a
+# shared Intel Xeon (2026-11-23).
 updates_per_minute=180
 averaged=5
 

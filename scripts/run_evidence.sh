@@ -28,7 +28,7 @@ dataset=multi30k gpu="" seeds=1,2,3 max_update="" data="" output="" jobs="" minu
 while [ $# -gt 0 ]; do
   case $1 in
     -h | --help)
-      sed -n 's/^# \{0,1\}//p' "${BASH_SOURCE[0]}" | sed -n '2,19p'
+      sed -n 's/^# \{0,1\}//p' "${BASH_SOURCE[0]}" | sed -n '2,20p'
       exit 0
       ;;
     --gpu | --dry-run)

@@ -110,7 +110,10 @@ def autocast_dtype(device_type: str) -> Optional[torch.dtype]:
 
 
 def convert_once(x: Tensor) -> Tensor:
-    """Convert the input of several linear maps, which autocast would convert for each of them."""
+    """Convert the input of several linear maps, which autocast would convert for each of them.
+
+    **D**: the gradients of the maps are then added in bf16, in which each of them is computed.
+    """
     if torch.jit.is_scripting():
         return x
     dtype = autocast_dtype(x.device.type)

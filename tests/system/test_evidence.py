@@ -143,6 +143,12 @@ def test_a_failed_baseline_ends_it(tmp_path: Path, stubbed: Dict[str, str]) -> N
     assert "3 training(s) of the baseline failed: see " in done.stderr
 
 
+def test_the_help_is_the_whole_head_of_the_script() -> None:
+    shown = script("--help").stdout.splitlines()
+    head = Path(SCRIPT[1]).read_text("utf-8").split("set -euo")[0].splitlines()[1:]
+    assert shown == [line[2:] for line in head]
+
+
 @pytest.mark.parametrize(
     ("flags", "named"),
     [
