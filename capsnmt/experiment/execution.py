@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import signal
 import sys
 from dataclasses import replace
@@ -54,7 +55,11 @@ def prepare(run: Run) -> None:
 
 def _alone(run: Run) -> ContextManager[int]:
     busy = f"{run.folder}: another launcher is running here: wait for it or give another --output"
-    return locked(run.folder.lock, busy)
+    if run.file is None:
+        return locked(run.folder.lock, busy)
+    # Another launcher may need the same run to start from.
+    waiting = f"waiting for another launcher that trains {run.title}: {run.folder}"
+    return locked(run.folder.lock, busy, math.inf, waiting)
 
 
 class _Execution:

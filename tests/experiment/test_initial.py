@@ -7,6 +7,8 @@ import json
 import re
 import shlex
 import shutil
+import time
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Dict, List, Tuple
 
@@ -18,7 +20,7 @@ from capsnmt.experiment import process
 from capsnmt.experiment.cli import main
 from capsnmt.experiment.devices import choose_device
 from capsnmt.experiment.run import environment
-from capsnmt.files import sha256
+from capsnmt.files import locked, sha256
 from capsnmt.runs.folder import RunFolder
 from tests.experiment.conftest import Cluster, plan, run_forked, run_without_generation
 from tests.small_row import SMALL
@@ -180,7 +182,13 @@ def test_a_row_starts_from_the_trained_other_and_resumes_from_itself(
         return printed.out + printed.err
 
     base, row = (RunFolder(tmp_path / "runs" / each / "seed-1") for each in ("base", "row"))
-    once = launch("row", "runs")
+    # Another launcher that starts from the same row holds it until this one begins to wait.
+    other = ExitStack()
+    other.enter_context(locked(base.lock, "free at first"))
+    with monkeypatch.context() as patch:
+        patch.setattr(time, "sleep", lambda _: other.close())
+        once = launch("row", "runs")
+    assert f"waiting for another launcher that trains base, seed 1: {base}\n" in once
     assert once.count("-- train: 4 updates") == 2
     assert "initialised from base (4 updates), trained for 4 more" in once
     initial = row.read_description().initial
