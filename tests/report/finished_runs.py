@@ -103,3 +103,8 @@ def write_log(path: Path, valid: bool = True) -> None:
         '{"peak_memory_gib": 1.5}',
     ]
     path.write_text("\n".join(lines) + "\n", "utf-8")
+
+
+def runs(output: Path) -> List[str]:
+    """The folders of both runs below an output folder."""
+    return [str(output / row / "seed-1") for row in TRANSLATIONS]

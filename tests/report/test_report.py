@@ -1,14 +1,11 @@
-"""A report over run folders in the launcher's formats: correct numbers, or one line and no file."""
+"""A report over run folders in the launcher's formats has their numbers."""
 
 from __future__ import annotations
 
 import json
-import os
 import re
-import shutil
-import sys
 from pathlib import Path
-from typing import Any, Dict, List
+from typing import Dict, List
 
 import pytest
 
@@ -23,6 +20,7 @@ from tests.report.finished_runs import (
     REFERENCES,
     SENTENCES,
     TRANSLATIONS,
+    runs,
     write_generated,
     write_log,
     write_run,
@@ -32,10 +30,6 @@ FILES = [
     *("bleu_by_length-test.png", "bleu_by_length-test.svg", "learning_curve.png"),
     *("learning_curve.svg", "report.html", "report.md"),
 ]
-
-
-def runs(output: Path) -> List[str]:
-    return [str(output / row / "seed-1") for row in ("baseline", "em_routing")]
 
 
 def page(output: Path, *flags: str) -> str:
@@ -235,116 +229,6 @@ def test_seeds_of_one_row_are_distinguished(output: Path) -> None:
     assert "| baseline, seed 1 |" in content
     assert "| baseline, seed 2 |" in content
     assert "One seed proves nothing" not in content
-
-
-def remove(path: Path) -> None:
-    shutil.rmtree(path) if path.is_dir() else path.unlink()
-
-
-def change(path: Path, key: str, value: Any) -> None:
-    path.write_text(json.dumps({**json.loads(path.read_text("utf-8")), key: value}), "utf-8")
-
-
-def without_metric(path: Path) -> None:
-    scores = json.loads(path.read_text("utf-8"))
-    del scores["test"]["systems"][-1]["bleu"]
-    path.write_text(json.dumps(scores), "utf-8")
-
-
-RUN = "em_routing/seed-1"
-DAMAGES = {
-    "no folder": (lambda output: remove(output / RUN), "there is no such folder"),
-    "unfinished": (lambda output: remove(output / RUN / "scores.json"), "scores.json is missing"),
-    "no config": (lambda output: remove(output / RUN / "config.json"), "config.json is missing"),
-    "half a config": (lambda output: (output / RUN / "config.json").write_text("{"), "not JSON"),
-    "config of others": (lambda output: (output / RUN / "config.json").write_text("{}"), "lacks"),
-    "scores of others": (lambda output: (output / RUN / "scores.json").write_text("[]"), "lacks"),
-    "a metric less": (lambda output: without_metric(output / RUN / "scores.json"), "lacks 'bleu'"),
-    "no log": (lambda output: remove(output / RUN / "train.log"), "train.log"),
-    "no model": (lambda output: remove(output / RUN / "averaged.pt"), "averaged.pt"),
-    "half a model": (lambda output: os.truncate(output / RUN / "averaged.pt", 99), "averaged.pt"),
-    "no output": (lambda output: remove(output / RUN / "generate-test.txt"), "generate-test.txt"),
-    "short output": (
-        lambda output: (output / RUN / "generate-test.txt").write_text("H-0\t-1\tx\n"),
-        "has 1 segments",
-    ),
-    "no commands": (lambda output: remove(output / RUN / "commands.sh"), "commands.sh"),
-    "other row": (lambda output: change(output / RUN / "config.json", "row", "x"), "lacks"),
-    "other test sets": (lambda output: change(output / RUN / "scores.json", "more", json.loads(
-        (output / RUN / "scores.json").read_text("utf-8"))["test"]), "has the test sets"),
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("damage", DAMAGES)
-def test_a_broken_run_is_one_line_that_names_it_and_nothing_is_written(
-    output: Path, damage: str, capfd: pytest.CaptureFixture[str]
-) -> None:
-    harm, expected = DAMAGES[damage]
-    harm(output)
-    capfd.readouterr()
-    assert report.main([*runs(output), "--output", str(output / "report")]) == 2
-    error = capfd.readouterr().err
-    assert error.startswith("error: ")
-    assert error.count("\n") == 1
-    assert expected in error
-    assert "em_routing" in error or "Traceback" not in error
-    assert not (output / "report").exists()
-
-
-def test_missing_data_is_one_line_and_nothing_is_written(
-    output: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
-    for row in TRANSLATIONS:
-        change(output / row / "seed-1/config.json", "data", str(output / "data"))
-    remove(output / "data" / "raw")
-    assert report.main([*runs(output), "--output", str(output / "report")]) == 2
-    assert re.fullmatch(
-        r"error: \S*raw/test\.en: there is no such file.*\n", capfd.readouterr().err
-    )
-    assert not (output / "report").exists()
-
-
-@pytest.mark.parametrize(
-    ("flags", "expected"),
-    [
-        (["--samples", "-1"], "'-1' is not a whole number of at least 0"),
-        (["--samples", "many"], "'many'"),
-        (["--unknown"], "--unknown"),
-        (["--output", "runs.txt"], "runs.txt"),
-    ],
-)
-def test_a_bad_flag_is_one_line(
-    output: Path, flags: List[str], expected: str, capfd: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:  # fmt: skip
-    monkeypatch.chdir(output)
-    (output / "runs.txt").write_text("a file")
-    assert report.main([*runs(output), "--output", "report", *flags]) == 2
-    error = capfd.readouterr().err
-    assert (error.count("\n"), expected in error) == (1, True), error
-    assert not (output / "report").exists()
-
-
-def test_a_run_given_twice_is_refused(output: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    assert report.main([runs(output)[0]] * 2 + ["--output", str(output / "report")]) == 2
-    assert "is given twice" in capfd.readouterr().err
-
-
-def test_without_matplotlib_one_line_names_it_and_nothing_is_written(
-    output: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
-    assert report.main([*runs(output), "--output", str(output / "report")]) == 2
-    assert capfd.readouterr().err.startswith("error: matplotlib.figure is not installed: pip")
-    assert not any((output / "report").glob("*"))
-
-
-def test_a_report_that_fails_leaves_the_earlier_one_as_it_was(output: Path) -> None:
-    page(output)
-    before = {path: path.read_bytes() for path in (output / "report").iterdir()}
-    remove(output / RUN / "generate-test.txt")
-    assert report.main([*runs(output), "--output", str(output / "report")]) == 2
-    assert {path: path.read_bytes() for path in (output / "report").iterdir()} == before
 
 
 def test_a_fence_is_longer_than_any_in_the_code() -> None:
