@@ -185,10 +185,12 @@ for seed in ${seeds//,/ }; do # each seed is a table of its own if the training 
   for row in "${several[@]}"; do seconds+=("$row:$seed"); done
 done
 for row in "${others[@]}"; do seconds+=("$row:${seeds%%,*}"); done
-# the other rows are tested against the baseline, and some start from it
-pool "${firsts[@]}"
-[ "$failed" = 0 ] || die "$failed training(s) of the baseline failed: see $output/*.log"
-pool "${seconds[@]}"
+if [ "$dataset" = multi30k ]; then # the other rows are tested against the baseline, and some start from it
+  pool "${firsts[@]}"
+  [ "$failed" = 0 ] || die "$failed training(s) of the baseline failed: see $output/*.log"
+  firsts=()
+fi
+pool "${firsts[@]}" "${seconds[@]}"
 [ "$failed" = 0 ] || die "$failed run(s) failed: see $output/*.log"
 [ -z "$timer" ] || kill "$timer" 2>/dev/null || true
 

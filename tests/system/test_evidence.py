@@ -143,6 +143,13 @@ def test_a_failed_baseline_ends_it(tmp_path: Path, stubbed: Dict[str, str]) -> N
     assert "3 training(s) of the baseline failed: see " in done.stderr
 
 
+def test_rows_that_need_no_baseline_run_without_it(tmp_path: Path, stubbed: Dict[str, str]) -> None:
+    flags = ("--dataset", "logical_inference", "--output", str(tmp_path / "out"))
+    done = script(*flags, env={**stubbed, "PYTHON": "false"})
+    assert done.returncode == 1
+    assert "12 run(s) failed: see " in done.stderr
+
+
 def test_the_help_is_the_whole_head_of_the_script() -> None:
     shown = script("--help").stdout.splitlines()
     head = Path(SCRIPT[1]).read_text("utf-8").split("set -euo")[0].splitlines()[1:]
