@@ -10,6 +10,7 @@ from fairseq.criterions import register_criterion
 from torch import Tensor, nn
 
 from capsnmt.criterions.chunked_label_smoothed_cross_entropy import (
+    CHUNK_TOKENS,
     ChunkedLabelSmoothedCrossEntropyCriterion,
     ChunkedLabelSmoothedCrossEntropyCriterionConfig,
 )
@@ -93,7 +94,7 @@ class LabelSmoothedCrossEntropyWithDisagreementCriterion(ChunkedLabelSmoothedCro
         label_smoothing: float,
         ignore_prefix_size: int = 0,
         report_accuracy: bool = False,
-        loss_chunk_tokens: int = 512,
+        loss_chunk_tokens: int = CHUNK_TOKENS,
         disagreement: str = "output",
         disagreement_attention: str = "enc-self",
         disagreement_weight: float = 1.0,
