@@ -195,11 +195,15 @@ def matmul_work(flags: str, phase: str, setup: Setup) -> int:
     """Count the floating-point operations in a phase's matrix products, for one sentence.
 
     A machine that is bound by arithmetic needs at least these, whatever the implementation. They
-    are counted without ``--compile``: no counter sees into a compiled graph.
+    are counted without ``--compile`` and with eager routing: no counter sees into a compiled graph.
     """
     flags = shlex.join(word for word in shlex.split(flags) if word != "--compile")
     one = dataclasses.replace(setup, tokens=setup.length, sentences=1)
-    run = Workload(one).phase(phase, build(flags, one), flags)
+    model = build(flags, one)
+    for module in model.modules():
+        if hasattr(module, "backend"):
+            module.backend = "eager"
+    run = Workload(one).phase(phase, model, flags)
     with FlopCounterMode(display=False, custom_mapping=CPU_KERNELS) as counter:
         run()
     return counter.get_total_flops()

@@ -149,8 +149,10 @@ def test_the_work_is_that_of_the_matrix_products() -> None:
     assert more[1] - more[3] == 3 * forward
 
 
-def test_the_work_of_a_compiled_system_is_that_of_the_eager_one() -> None:
-    work = [workload.matmul_work(PLAIN_TINY + more, "train", SETUP) for more in ("", " --compile")]
+@pytest.mark.parametrize("switch", ["--compile", "--routing-backend compiled"])
+def test_the_work_of_a_compiled_system_is_that_of_the_eager_one(switch: str) -> None:
+    routed = f"{PLAIN_TINY} --head-aggregation em"
+    work = [workload.matmul_work(f"{routed} {more}", "train", SETUP) for more in ("", switch)]
     assert work[0] == work[1]
 
 
