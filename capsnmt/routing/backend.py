@@ -48,8 +48,9 @@ INTERPRETER_FLAG = "TRITON_INTERPRET"  # Triton's own: kernels run as numpy code
 COMPILE_MINIMUM = 2**20
 """Smallest number of votes for which ``auto`` compiles (1,024 tokens x 8 x 128).
 
-At twice that size a compiled call saves 55 ms of CPU time, so compiling pays for itself after a few
-hundred updates: in a training run of thousands, but not in a two-minute run, a test or decoding.
+A kernel compiles in 9 to 24 s, and again for every combination of masks. At a quarter of this size
+a call then saves 0 to 3 ms of 4 to 10: that pays after thousands of updates. EM routing has more
+operations and a minimum of its own.
 """
 
 BLOCK_SIZE = 2**19
@@ -170,6 +171,7 @@ def run_operator(
     fused: Optional[Kernel] = None,
     leading: Sequence[int],
     backend: Optional[str] = None,
+    compile_minimum: Optional[int] = None,
     **options: Any,
 ) -> Any:
     """Run a kernel on the chosen backend and restore the leading dimensions of its results.
@@ -184,6 +186,8 @@ def run_operator(
         fused: the kernel of :mod:`capsnmt.routing.fused` for this operator; None: it has none.
         leading: the leading dimensions that were flattened into ``tokens``.
         backend: as for ``routing_backend``; None takes the backend of the enclosing block.
+        compile_minimum: smallest number of votes for which ``auto`` compiles; None:
+            ``COMPILE_MINIMUM``.
         options: further keyword arguments of the kernel.
     """
 
@@ -198,7 +202,7 @@ def run_operator(
         append_record(operator, [restore(C) for C in trace])
     else:
         name = check_backend(_backend.get() if backend is None else backend, votes.device.type)
-        run = choose(name, kernel, fused, votes)
+        run = choose(name, kernel, fused, votes, compile_minimum)
         results = run_in_blocks(run, (votes, *rows), shared, options)
     return tuple(map(restore, results)) if isinstance(results, tuple) else restore(results)
 
@@ -212,7 +216,13 @@ def is_traced() -> bool:
     return torch.jit.is_tracing() or (is_compiling is not None and bool(is_compiling()))
 
 
-def choose(backend: str, kernel: Kernel, fused: Optional[Kernel], votes: Tensor) -> Kernel:
+def choose(
+    backend: str,
+    kernel: Kernel,
+    fused: Optional[Kernel],
+    votes: Tensor,
+    compile_minimum: Optional[int] = None,
+) -> Kernel:
     """Return the function that runs this kernel: fused, compiled or the kernel itself."""
     if fused is not None and backend in ("triton", "auto") and fits(votes):
         attempt = Attempt("triton", kernel, fall_back=backend == "auto")
@@ -222,15 +232,15 @@ def choose(backend: str, kernel: Kernel, fused: Optional[Kernel], votes: Tensor)
     attempt = Attempt("compiled", kernel, fall_back=backend != "compiled")
     if backend == "compiled":
         return functools.partial(run_compiled, attempt)
-    if backend != "eager" and not attempt.has_failed() and compiling_pays(votes):
+    if backend != "eager" and not attempt.has_failed() and compiling_pays(votes, compile_minimum):
         return functools.partial(run_compiled, attempt)
     return kernel
 
 
-def compiling_pays(votes: Tensor) -> bool:
+def compiling_pays(votes: Tensor, minimum: Optional[int]) -> bool:
     """Return whether ``auto`` compiles: for a large call in training, where compiling works."""
     return (
-        votes.numel() >= COMPILE_MINIMUM
+        votes.numel() >= (COMPILE_MINIMUM if minimum is None else minimum)
         and torch.is_grad_enabled()
         and votes.requires_grad
         and compile_obstacle(votes.device.type) is None

@@ -28,6 +28,13 @@ from .numerics import (
     uniform_coefficients,
 )
 
+COMPILE_MINIMUM = 2**18
+"""Smallest number of votes for which ``auto`` compiles (512 tokens x 4 x 128).
+
+At twice that size three layers of the tiny model train 35 ms an update faster with it, of 164:
+compiling pays for itself after some 500 updates. At half of it a call saves 1 ms of 3.
+"""
+
 
 def em_routing(
     votes: Tensor,
@@ -103,6 +110,7 @@ def em_routing(
         iterations=iterations,
         variance_floor=variance_floor,
         backend=backend,
+        compile_minimum=COMPILE_MINIMUM,
     )
 
 

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from capsnmt import routing
-from capsnmt.routing import backend, fallback, fused, routing_backend, simple
+from capsnmt.routing import backend, em, fallback, fused, routing_backend, simple
 from capsnmt.routing.fused.autograd import FusedRouting
 
 from .operators import OPERATORS, random, run_with_gradient
@@ -50,6 +50,17 @@ def test_auto_compiles_big_calls_of_training_only(compilations):
     with torch.no_grad():
         train(random(2, 3, 4, 1))
     assert compilations == ["simple_kernel"]
+
+
+def test_em_routing_compiles_smaller_calls_than_the_others(compilations, monkeypatch):
+    monkeypatch.setattr(em, "COMPILE_MINIMUM", 12)
+    beta = random(4)
+    for tokens in (1, 2):
+        routing.em_routing(random(tokens, 3, 4, 1).requires_grad_(), beta, beta, 1)
+        train(random(1, 3, 4, 1))
+    assert compilations == ["em_kernel"] * 2
+    routing.em_routing(random(1, 2, 4, 1).requires_grad_(), beta, beta, 1)
+    assert compilations == ["em_kernel"] * 2
 
 
 def test_the_block_and_before_it_the_argument_choose(compilations):
