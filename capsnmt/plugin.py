@@ -16,8 +16,13 @@ with logging_kept():
 
     allow_fairseq_checkpoints()
 
+    from fairseq import search
+
     from capsnmt import criterions, models, optim, tasks
+    from capsnmt.modules.beam_search import BeamSearch
     from capsnmt.sentences import architectures as sentence_architectures
     from capsnmt.translation import tokenizer
+
+    search.BeamSearch = BeamSearch  # every strategy of fairseq's search looks it up there
 
 __all__ = ["criterions", "models", "optim", "sentence_architectures", "tasks", "tokenizer"]

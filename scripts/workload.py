@@ -21,8 +21,9 @@ from torch.utils.flop_counter import FlopCounterMode, sdpa_flop_count
 
 import capsnmt.plugin
 from capsnmt.experiment.rows import SUFFIXES
-from capsnmt.models import SIZES
+from capsnmt.models import SIZES, CapsnmtTransformer
 from capsnmt.models.layers import learned_parameters
+from capsnmt.modules.beam_search import BeamSearch
 from capsnmt.modules.head_aggregation import HeadRouting
 from capsnmt.modules.layer_aggregation import LayerRouting
 
@@ -171,9 +172,11 @@ class Workload:
         steps = self.setup.length  # the length of every hypothesis, independent of the model
         dictionary = task(self.setup.vocabulary).target_dictionary
         model.make_generation_fast_(need_attn=False)  # as fairseq-generate does
-        generator = SequenceGenerator(
-            [model], dictionary, beam_size=self.setup.beam, max_len_b=steps, min_len=steps
-        ).to(self.setup.device)
+        ours = isinstance(model, CapsnmtTransformer)
+        search = BeamSearch if ours else BeamSearch.__base__  # fairseq's own without the plugin
+        settings = {"max_len_b": steps, "min_len": steps, "search_strategy": search(dictionary)}
+        generator = SequenceGenerator([model], dictionary, beam_size=self.setup.beam, **settings)
+        generator.to(self.setup.device)
         return lambda: generator.generate([model], self.sample)
 
     def training_step(self, model: nn.Module, criterion: nn.Module) -> Callable[[], None]:

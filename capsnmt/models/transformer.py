@@ -18,7 +18,7 @@ from capsnmt.models.completion import complete
 from capsnmt.models.config import MECHANISMS
 from capsnmt.models.decoder import TransformerDecoder
 from capsnmt.models.encoder import TransformerEncoder
-from capsnmt.models.inference import convert_linear_maps
+from capsnmt.models.inference import prepare_linear_maps
 from capsnmt.models.validation import validate
 from capsnmt.modules.scripted_connection import scripted_layers
 
@@ -113,9 +113,9 @@ class CapsnmtTransformer(TransformerModel):
         return model
 
     def make_generation_fast_(self, **kwargs: Any) -> None:
-        """Prepare for decoding: under ``--autocast``, convert the linear maps once."""
+        """Prepare for decoding, and store the linear maps as it reads them fastest."""
         super().make_generation_fast_(**kwargs)
-        convert_linear_maps(self)
+        prepare_linear_maps(self)
 
     @classmethod
     def build_encoder(cls, cfg: Any, src_dict: Any, embed_tokens: nn.Module) -> TransformerEncoder:

@@ -1,0 +1,88 @@
+"""The faster choice of continuations against fairseq's, which reads all words."""
+
+from __future__ import annotations
+
+import inspect
+import math
+from typing import Dict, List
+
+import pytest
+import torch
+from fairseq import search
+from fairseq.data import Dictionary
+
+import capsnmt.plugin  # noqa: F401
+from capsnmt.modules.beam_search import BeamSearch, best_words
+
+STOCK = BeamSearch.__base__
+# fairseq 0.12.2 always has twice as many candidates as hypotheses
+OTHER = "candidate_multiple" in inspect.signature(STOCK.step).parameters
+SETTINGS: List[Dict[str, int]] = [{}, {"candidate_multiple": 1}] if OTHER else [{}]
+
+
+def dictionary(words: int) -> Dictionary:
+    found = Dictionary()
+    for word in range(words - len(found)):
+        found.add_symbol(f"w{word}")
+    return found
+
+
+def log_probabilities(*shape: int) -> torch.Tensor:
+    generator = torch.Generator().manual_seed(sum(shape))
+    return torch.randn(*shape, generator=generator).log_softmax(-1)
+
+
+def test_all_strategies_of_fairseq_use_it() -> None:
+    assert search.BeamSearch is BeamSearch
+    assert isinstance(search.DiverseBeamSearch(dictionary(9), 1, 0.5).beam, BeamSearch)
+
+
+@pytest.mark.parametrize("words", [121, 150, 1000, 1013, 9800])
+@pytest.mark.parametrize("beam", [1, 4, 5])
+@pytest.mark.parametrize("step", [0, 3])
+@pytest.mark.parametrize("settings", SETTINGS)
+def test_it_chooses_what_fairseq_chooses(
+    words: int, beam: int, step: int, settings: Dict[str, int]
+) -> None:
+    """Test hypotheses of different quality, and words that must not be chosen."""
+    lprobs = log_probabilities(6, beam, words)
+    lprobs[:, :, 1] = -math.inf
+    lprobs[1, 0, 2:] = -math.inf
+    lprobs[2, :, : words // 2] = -math.inf
+    scores = 3 * log_probabilities(6, beam, 3)[..., :step]
+    found, expected = (
+        strategy(dictionary(words)).step(step, lprobs, scores, **settings)
+        for strategy in (BeamSearch, STOCK)
+    )
+    assert found[0].equal(expected[0])
+    possible = expected[0] > -math.inf
+    for ours, theirs in zip(found[1:], expected[1:]):
+        assert ours[possible].equal(theirs[possible])
+
+
+def test_it_reads_few_words_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Test that fairseq's function is given 11 of 1,000 words, and all of a few words."""
+    given = []
+    stock = STOCK.step
+    monkeypatch.setattr(
+        STOCK, "step", lambda self, step, x, *rest: given.append(x) or stock(self, step, x, *rest)
+    )
+    for words in (1000, 100):
+        BeamSearch(dictionary(words)).step(1, log_probabilities(2, 5, words), torch.zeros(2, 5, 1))
+    assert [tuple(x.shape) for x in given] == [(2, 5, 11), (2, 5, 100)]
+
+
+@pytest.mark.parametrize("words", [9, 10, 64, 1013])
+@pytest.mark.parametrize("k", [1, 2, 3])
+def test_the_best_words_are_in_order(words: int, k: int) -> None:
+    lprobs = log_probabilities(7, 2, words)
+    assert best_words(lprobs, k).equal(lprobs.topk(k).indices)
+
+
+def test_torchscript_gets_fairseqs_own() -> None:
+    ours = BeamSearch(dictionary(200))
+    scripted = torch.jit.script(ours)
+    given = (1, log_probabilities(2, 5, 200), torch.zeros(2, 5, 1))
+    for found, expected in zip(scripted.step(*given), ours.step(*given)):
+        assert found.equal(expected)
+    assert type(ours) is BeamSearch
