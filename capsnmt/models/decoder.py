@@ -15,6 +15,7 @@ from capsnmt.models.layers import TransformerDecoderLayer, wrap_layer
 from capsnmt.models.stacks import stack_aggregation, stack_connection
 from capsnmt.modules.attention import IncrementalState
 from capsnmt.modules.autocast import autocast_of
+from capsnmt.modules.dropout import replace_dropout
 from capsnmt.modules.stack_layers import DecoderLayers
 
 
@@ -40,6 +41,7 @@ class TransformerDecoder(TransformerDecoderBase):
             self.layers: nn.ModuleList = DecoderLayers(
                 self.decoder_layerdrop, self.layers.children(), self.connection
             )
+        replace_dropout(self)
 
     def forward(
         self,

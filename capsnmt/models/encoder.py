@@ -15,6 +15,7 @@ from capsnmt.models.compilation import compiled, make_compilable, require_compil
 from capsnmt.models.layers import TransformerEncoderLayer, wrap_layer
 from capsnmt.models.stacks import stack_aggregation, stack_connection
 from capsnmt.modules.autocast import autocast_of, require_bf16
+from capsnmt.modules.dropout import replace_dropout
 from capsnmt.modules.layer_aggregation import TransparentMixture
 from capsnmt.modules.stack_layers import EncoderLayers
 from capsnmt.routing.backend import is_traced
@@ -53,6 +54,7 @@ class TransformerEncoder(TransformerEncoderBase):
             self.layers: nn.ModuleList = EncoderLayers(
                 self.encoder_layerdrop, self.layers.children(), self.connection
             )
+        replace_dropout(self)
 
     @property
     def reads_all_layers(self) -> bool:

@@ -1,0 +1,70 @@
+"""Dropout that draws its random numbers faster on a CPU."""
+
+from __future__ import annotations
+
+from typing import Any, Tuple, cast
+
+import torch
+import torch.nn.functional as F
+from fairseq.modules import FairseqDropout
+from torch import Tensor, nn
+
+from capsnmt.routing.backend import is_traced
+
+VALUES = 2**16
+"""Values of a random number that decides whether a feature is dropped."""
+
+
+class Dropout(FairseqDropout):
+    """fairseq's dropout (Srivastava et al. 2014); on a CPU by random bits.
+
+    torch draws 64 bits for each feature, one after another. Here 16 bits decide: a feature is
+    dropped if they are a number in the lowest ``p`` of their range. For backward a byte of each
+    feature is kept, not a floating-point number.
+
+    **D**: ``p`` is rounded to a multiple of 1 / 65,536. What is kept is scaled by the probability
+    of keeping it after rounding, so the expectation is exact.
+    """
+
+    def forward(self, x: Tensor, inplace: bool = False) -> Tensor:
+        """Drop features of ``x`` in training, as the host's function does."""
+        if not (self.p > 0 and (self.training or self.apply_during_inference)):
+            return x
+        if not torch.jit.is_scripting():
+            dropped = round(self.p * VALUES)
+            if x.device.type == "cpu" and 0 < dropped < VALUES and not is_traced():
+                return cast(Tensor, Dropped.apply(x, dropped))
+        return F.dropout(x, p=self.p, training=True, inplace=inplace)
+
+
+class Dropped(torch.autograd.Function):
+    """Set ``dropped`` of 65,536 features to zero, and scale the others."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, dropped: int) -> Tensor:
+        """Return the features that are kept, scaled, and zeros."""
+        kept = random_numbers(x).ge(dropped - VALUES // 2)
+        ctx.save_for_backward(kept)
+        ctx.scale = VALUES / (VALUES - dropped)
+        return (x * kept).mul_(ctx.scale)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> Tuple[Tensor, None]:
+        """Return the gradient of the same features, scaled in the same way."""
+        (kept,) = ctx.saved_tensors
+        return (gradients[0] * kept).mul_(ctx.scale), None
+
+
+def random_numbers(x: Tensor) -> Tensor:
+    """Return a random 16-bit integer for each element of ``x``, of all values equally likely."""
+    words = torch.empty(-(-x.numel() // 4), dtype=torch.int64)
+    lowest = torch.iinfo(torch.int64).min
+    return words.random_(lowest, None).view(torch.int16)[: x.numel()].view(x.shape)
+
+
+def replace_dropout(module: nn.Module) -> None:
+    """Replace fairseq's dropout by :class:`Dropout` everywhere in a module."""
+    for parent in module.modules():
+        for name, child in parent.named_children():
+            if type(child) is FairseqDropout:
+                setattr(parent, name, Dropout(child.p, child.module_name))

@@ -1,0 +1,136 @@
+"""Dropout by random bits: its distribution, its gradient, and where torch's runs instead."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from fairseq.modules import FairseqDropout
+from torch import nn
+
+from capsnmt.modules import dropout
+from capsnmt.modules.dropout import Dropout, random_numbers
+from tests.support import HEADS, build
+
+FEATURES = 200_000
+DTYPES = (torch.float32, torch.float64, torch.bfloat16)
+
+
+@pytest.fixture(autouse=True)
+def seed() -> None:
+    torch.manual_seed(1)
+
+
+@pytest.fixture
+def hosts(monkeypatch: pytest.MonkeyPatch) -> list:
+    """Calls of torch's function."""
+    calls: list = []
+    stock = F.dropout
+    monkeypatch.setattr(F, "dropout", lambda *args, **more: calls.append(1) or stock(*args, **more))
+    return calls
+
+
+@pytest.mark.parametrize("p", [0.1, 0.5, 0.9, 1 / 65536])
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_it_drops_with_the_probability_and_keeps_the_mean(
+    p: float, dtype: torch.dtype, hosts: list
+) -> None:
+    """Test within five standard deviations."""
+    found = Dropout(p)(torch.ones(FEATURES, dtype=dtype))
+    assert not hosts
+    assert found.dtype == dtype
+    dropped = found.eq(0)
+    deviation = (p * (1 - p) / FEATURES) ** 0.5
+    assert dropped.double().mean().item() == pytest.approx(p, abs=5 * deviation)
+    rounded = round(p * 65536) / 65536
+    scale = torch.tensor(1 / (1 - rounded), dtype=dtype)
+    torch.testing.assert_close(found[~dropped], scale.expand(int((~dropped).sum())))
+
+
+def test_features_are_dropped_independently() -> None:
+    dropped = Dropout(0.5)(torch.ones(FEATURES)).eq(0).double() - 0.5
+    for distance in (1, 2, 3, 4, 8):
+        correlation = 4 * (dropped[distance:] * dropped[:-distance]).mean().item()
+        assert abs(correlation) < 5 / FEATURES**0.5
+
+
+def test_every_value_of_a_random_number_is_as_likely_as_the_others() -> None:
+    counts = torch.bincount(random_numbers(torch.empty(64 * 65536)).int() + 32768, minlength=65536)
+    assert len(counts) == 65536
+    # chi-squared of 65,535 degrees of freedom: mean 65,535 and deviation 362
+    assert abs(((counts - 64.0) ** 2 / 64).sum().item() - 65535) < 5 * 362
+
+
+@pytest.mark.parametrize("shape", [(7,), (3, 5), (2, 3, 4), (0, 4)])
+def test_the_gradient_passes_where_the_feature_did(shape: tuple) -> None:
+    x = torch.randn(shape, dtype=torch.float64).transpose(0, -1).requires_grad_()
+    module = Dropout(0.3)
+    torch.manual_seed(7)
+    y = module(x)
+    (gradient,) = torch.autograd.grad(y.sum(), x)
+    torch.testing.assert_close(y, x * gradient)
+    torch.manual_seed(7)
+    assert torch.autograd.gradcheck(lambda x: torch.manual_seed(7) and module(x), x)
+    assert module(x).shape == x.shape
+
+
+def test_the_seed_decides() -> None:
+    x = torch.ones(1000)
+    found = []
+    for number in (3, 3, 4):
+        torch.manual_seed(number)
+        found.append(Dropout(0.5)(x))
+    assert found[0].equal(found[1])
+    assert not found[0].equal(found[2])
+
+
+@pytest.mark.parametrize("p", [1e-6, 1.0])
+def test_probabilities_near_none_and_all_are_torchs(p: float, hosts: list) -> None:
+    assert Dropout(p)(torch.ones(10)).ne(0).sum() == (10 if p < 1 else 0)
+    assert hosts
+
+
+def test_it_rests_in_evaluation_unless_it_is_retained() -> None:
+    x = torch.ones(1000)
+    module = Dropout(0.5).eval()
+    assert module(x) is x
+    module.make_generation_fast_("", retain_dropout=True)
+    assert module(x).eq(0).any()
+    assert Dropout(0.0)(x) is x
+
+
+def test_scripted_and_traced_it_is_torchs() -> None:
+    x = torch.ones(1000)
+    torch.manual_seed(3)
+    expected = F.dropout(x, 0.5)
+    for record in (torch.jit.script, lambda module: torch.jit.trace(module, x, check_trace=False)):
+        recorded = record(Dropout(0.5))
+        torch.manual_seed(3)
+        assert recorded(x).equal(expected)
+
+
+def test_a_model_has_no_other_dropout() -> None:
+    drops = ("--dropout", "0.3", "--attention-dropout", "0.1", "--activation-dropout", "0.2")
+    model = build("capsnmt_transformer", *drops, *HEADS)
+    found = [
+        module for module in model.modules() if isinstance(module, (FairseqDropout, nn.Dropout))
+    ]
+    assert {type(module) for module in found} == {Dropout}
+    assert sorted({module.p for module in found}) == [0.1, 0.2, 0.3]
+    names = {module.module_name for module in found}
+    assert {"TransformerEncoder", "TransformerDecoderLayer", "Attention"} <= names
+
+
+def test_a_byte_of_each_feature_is_kept_for_backward() -> None:
+    saved: list = []
+
+    def keep(tensor: torch.Tensor) -> Any:
+        saved.append(tensor)
+        return tensor
+
+    with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
+        Dropout(0.5)(torch.ones(10, requires_grad=True))
+    assert [tensor.element_size() for tensor in saved] == [1]
+    assert dropout.VALUES == 2**16
