@@ -33,7 +33,7 @@ class BeamSearch(search.BeamSearch):
         """
         if candidate_multiple != 2:  # fairseq 0.12.2 has no other
             more["candidate_multiple"] = candidate_multiple
-        width = candidate_multiple * lprobs.size(1) + 1  # fairseq chooses one less than it is given
+        width = candidate_multiple * lprobs.size(1) + 1  # fairseq never chooses all words
         if lprobs.device.type != "cpu" or lprobs.size(-1) < width**2:
             return super().step(step, lprobs, *context, **more)
         words = best_words(lprobs, width)
