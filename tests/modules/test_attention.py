@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Optional
+from typing import Optional, cast
 from unittest import mock
 
 import pytest
@@ -71,6 +71,27 @@ def test_step_by_step_equals_the_full_causal_pass(kind: str) -> None:
     state: dict = {}
     steps = [module(row, row, row, incremental_state=state)[0] for row in x.split(1)]
     torch.testing.assert_close(torch.cat(steps), module(x, x, x, attn_mask=future(5))[0])
+
+
+@pytest.mark.parametrize("with_gradients", [False, True])
+@every_kind
+def test_decoding_reorders_what_it_has_read(kind: str, with_gradients: bool) -> None:
+    """Also twice between two steps, and with fewer hypotheses each time."""
+    module = attention(kind, self_attention=True)
+    orders = [[3, 3, 0, 1]], [[2, 0, 0], [1, 1]], []
+    x, state = torch.randn(1, 4, WIDTH, dtype=torch.float64), cast("dict", {})
+    with torch.set_grad_enabled(with_gradients):
+        output, _ = module(x, x, x, incremental_state=state)
+        for between in orders:
+            for order in map(torch.tensor, between):
+                module.reorder_incremental_state(state, order)
+                x = x[:, order]
+            word = torch.randn(1, x.size(1), WIDTH, dtype=torch.float64)
+            output, _ = module(word, word, word, incremental_state=state)
+            x = torch.cat([x, word])
+            expected, _ = module(x, x, x, attn_mask=future(len(x)))
+            torch.testing.assert_close(output, expected[-1:])
+    assert output.requires_grad == with_gradients
 
 
 @every_kind
