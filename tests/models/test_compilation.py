@@ -12,12 +12,18 @@ from torch import Tensor, nn
 from capsnmt.errors import ConfigurationError
 from capsnmt.models import compilation
 from capsnmt.modules.disagreement import record_disagreement
-from capsnmt.routing.backend import compile_obstacle
-from tests.support import PAD, SYSTEMS, batch, build, randomise_special_starts, sentences, shifted
-
-pytestmark = pytest.mark.skipif(
-    compile_obstacle("cpu") is not None, reason=f"torch.compile {compile_obstacle('cpu')}"
+from tests.support import (
+    PAD,
+    SYSTEMS,
+    batch,
+    build,
+    needs_compiler,
+    randomise_special_starts,
+    sentences,
+    shifted,
 )
+
+pytestmark = needs_compiler
 LENGTHS = (5, 7, 3), (2, 6, 4)  # of source and target
 MANY = (
     *("--head-aggregation", "em", "--head-aggregation-attention", "enc-self,enc-dec,dec-self"),

@@ -18,6 +18,7 @@ from scripts import benchmark, workload
 from scripts.benchmark_report import Result
 from scripts.benchmark_systems import System, system_of
 from tests.commands import command
+from tests.support import needs_compiler
 
 pytestmark = [pytest.mark.system, pytest.mark.one_host]
 
@@ -149,6 +150,7 @@ def test_the_work_is_that_of_the_matrix_products() -> None:
     assert more[1] - more[3] == 3 * forward
 
 
+@needs_compiler
 @pytest.mark.parametrize("switch", ["--compile", "--routing-backend compiled"])
 def test_the_work_of_a_compiled_system_is_that_of_the_eager_one(switch: str) -> None:
     routed = f"{PLAIN_TINY} --head-aggregation em"

@@ -24,7 +24,7 @@ from tests.commands import (
     succeed,
     train,
 )
-from tests.support import PLUGIN
+from tests.support import PLUGIN, needs_compiler
 
 pytestmark = pytest.mark.system
 
@@ -116,6 +116,7 @@ def test_train_resume_validate_average_and_generate(
 
 @pytest.mark.nightly  # to generate code takes minutes; tests/models compare all graphs
 @pytest.mark.one_host
+@needs_compiler
 def test_compiled_training_ends_with_the_same_model(corpus: Path, tmp_path: Path) -> None:
     flags = ("--dropout", "0", "--save-interval-updates", "0", "--no-epoch-checkpoints")
     for name, more in (("eager", ()), ("compiled", ("--compile",))):
