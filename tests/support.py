@@ -27,15 +27,10 @@ from capsnmt.modules.head_aggregation import HEAD_AGGREGATIONS
 from capsnmt.modules.head_aggregation import ROUTINGS as ROUTED_HEADS
 from capsnmt.modules.layer_aggregation import LAYER_AGGREGATIONS
 from capsnmt.modules.multi_layer_attention import VARIANTS
-from capsnmt.routing.backend import compile_obstacle
 
 PLUGIN = str(Path(capsnmt.__file__).parent)
 REPO = Path(__file__).resolve().parent.parent
 WORDS = 24
-
-needs_compiler = pytest.mark.skipif(
-    compile_obstacle("cpu") is not None, reason=f"torch.compile {compile_obstacle('cpu')}"
-)
 
 # flags that switch on each kind of routing
 HEADS = ("--head-aggregation", "em")

@@ -12,16 +12,8 @@ from torch import Tensor, nn
 from capsnmt.errors import ConfigurationError
 from capsnmt.models import compilation
 from capsnmt.modules.disagreement import record_disagreement
-from tests.support import (
-    PAD,
-    SYSTEMS,
-    batch,
-    build,
-    needs_compiler,
-    randomise_special_starts,
-    sentences,
-    shifted,
-)
+from tests.compiler import needs_compiler
+from tests.support import PAD, SYSTEMS, batch, build, randomise_special_starts, sentences, shifted
 
 pytestmark = needs_compiler
 LENGTHS = (5, 7, 3), (2, 6, 4)  # of source and target

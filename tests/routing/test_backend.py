@@ -12,11 +12,10 @@ import torch
 from capsnmt import routing
 from capsnmt.routing import backend, em, fallback, fused, routing_backend, simple
 from capsnmt.routing.fused.autograd import FusedRouting
+from tests.compiler import OBSTACLE, needs_compiler
 
 from .operators import OPERATORS, random, run_with_gradient
 from .test_precision import PLAIN
-
-OBSTACLE = backend.compile_obstacle("cpu")
 
 
 @pytest.fixture
@@ -239,7 +238,6 @@ def test_blocks_keep_the_dtype_under_autocast(dtype, monkeypatch):
 
 
 COMPILED = sorted(set(OPERATORS) & set(PLAIN))
-compiling = pytest.mark.skipif(bool(OBSTACLE), reason=str(OBSTACLE))
 
 
 @pytest.fixture
@@ -273,7 +271,7 @@ def test_compiled_is_refused_where_it_cannot_work():
             OPERATORS[name](random(2, 3, 4, 2), 2, backend="compiled")
 
 
-@compiling
+@needs_compiler
 def test_one_graph_without_breaks_serves_every_batch_size_of_an_operator(trace):
     """The limit of variants is each operator's own, or the second would exceed it."""
     trace("eager")
@@ -286,7 +284,7 @@ def test_one_graph_without_breaks_serves_every_batch_size_of_an_operator(trace):
     assert not counters["graph_break"]
 
 
-@compiling
+@needs_compiler
 @pytest.mark.parametrize(
     "name",
     [
@@ -303,6 +301,6 @@ def test_one_graph_of_the_gradient_serves_every_batch_size(name, trace):
 
 
 @pytest.mark.nightly  # the code that torch generates; with every commit the graphs above
-@compiling
+@needs_compiler
 def test_compiled_equals_eager():
     assert_compiled_equals_eager("simple_routing", 7, D=1, rtol=1e-4, atol=1e-5)

@@ -18,7 +18,7 @@ from scripts import benchmark, workload
 from scripts.benchmark_report import Result
 from scripts.benchmark_systems import System, system_of
 from tests.commands import command
-from tests.support import needs_compiler
+from tests.compiler import needs_compiler
 
 pytestmark = [pytest.mark.system, pytest.mark.one_host]
 

@@ -24,7 +24,8 @@ from tests.commands import (
     succeed,
     train,
 )
-from tests.support import PLUGIN, needs_compiler
+from tests.compiler import needs_compiler
+from tests.support import PLUGIN
 
 pytestmark = pytest.mark.system
 
