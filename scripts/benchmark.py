@@ -30,9 +30,8 @@ import argparse
 import dataclasses
 import gc
 import logging
-import os
+import shlex
 import statistics
-import subprocess
 import sys
 import time
 from pathlib import Path
@@ -43,7 +42,8 @@ import torch
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from capsnmt.arguments import OneLineParser, positive, run_command
-from capsnmt.errors import ConfigurationError
+from capsnmt.errors import ConfigurationError, ExecutionError
+from capsnmt.experiment import process
 from capsnmt.experiment.memory import peak_memory
 from capsnmt.experiment.rows import PAPERS, SUFFIXES, load_rows
 from scripts.benchmark_end_to_end import compare_trainings
@@ -166,7 +166,12 @@ def measure(system: System, args: argparse.Namespace, report: Report) -> Result:
 
 
 def training_memory(flags: str, args: argparse.Namespace) -> float:
-    """Return the peak of a training step in GiB: of the GPU's memory, or of a fresh process."""
+    """Return the peak of a training step in GiB: of the GPU's memory, or of a fresh process.
+
+    Raises:
+        ExecutionError: the process failed.
+        Stopped: a signal ended it and is to end this process.
+    """
     if args.device == "cuda":
         gc.collect()
         torch.cuda.empty_cache()
@@ -174,9 +179,11 @@ def training_memory(flags: str, args: argparse.Namespace) -> float:
         train_two_steps(flags, setup_of(args))
         return peak_memory(torch.device("cuda"))
     command = [sys.executable, __file__, *args.words, "--peak-memory-of", flags]
-    environment = {**os.environ, **RETURN_MEMORY}
-    done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True, env=environment)
-    return float(done.stdout.splitlines()[-1])
+    lines: List[str] = []
+    status = process.run(command, RETURN_MEMORY, lines.append, errors=sys.stderr)
+    if status:
+        raise ExecutionError(f"{shlex.join(command)} ended with {status}")
+    return float(lines[-1])
 
 
 def train_two_steps(flags: str, setup: Setup) -> None:
@@ -259,6 +266,15 @@ def main(argv: Optional[Sequence[str]] = None) -> None:
     print(tables([report.results[system.name] for system in systems], args.phases))
 
 
+def stoppable_main() -> int:
+    """Return the exit status of this script; no child outlives it to disturb the next one."""
+    try:
+        return run_command(main)
+    except process.Stopped as stopped:
+        print(stopped, file=sys.stderr)
+        return stopped.status
+
+
 if __name__ == "__main__":
     logging.disable(logging.INFO)  # importing fairseq turns on the messages of every library
-    sys.exit(run_command(main))
+    sys.exit(stoppable_main())

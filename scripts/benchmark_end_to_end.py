@@ -8,10 +8,8 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import shlex
 import statistics
-import subprocess
 import sys
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -19,6 +17,7 @@ from typing import Any, Dict, Iterator, List
 
 import capsnmt
 from capsnmt.errors import ExecutionError
+from capsnmt.experiment import process
 from scripts.benchmark_report import PhaseResult, Ratio
 from scripts.benchmark_systems import System
 from scripts.workload import SHARED, Setup, matmul_work
@@ -87,22 +86,17 @@ def run(command: List[str], threads: int) -> str:
 
     Raises:
         ExecutionError: it failed.
+        Stopped: a signal ended it and is to end this process.
     """
-    environment = {**os.environ, "PYTHONPATH": str(Path(PLUGIN).parent)}
+    environment = {"PYTHONPATH": str(Path(PLUGIN).parent)}
     if threads:
         environment["OMP_NUM_THREADS"] = str(threads)
-    done = subprocess.run(
-        command,
-        env=environment,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        check=False,
-    )
-    if done.returncode:
-        last = (done.stdout.strip().splitlines() or ["no output"])[-1]
-        raise ExecutionError(f"{shlex.join(command)} ended with {done.returncode}: {last}")
-    return done.stdout
+    lines: List[str] = []
+    status = process.run(command, environment, lines.append)
+    if status:
+        last = ("".join(lines).strip().splitlines() or ["no output"])[-1]
+        raise ExecutionError(f"{shlex.join(command)} ended with {status}: {last}")
+    return "".join(lines)
 
 
 def words_per_second(log: str, updates: int) -> float:

@@ -5,14 +5,13 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
-from subprocess import CompletedProcess
-from typing import Any, Dict, List
+from typing import Any, Callable, Dict, List, TextIO
 
 import pytest
 import torch
 from torch import nn
 
-from capsnmt.errors import ConfigurationError
+from capsnmt.errors import ConfigurationError, ExecutionError
 from capsnmt.experiment.rows import PLAIN, load_rows
 from scripts import benchmark, workload
 from scripts.benchmark_report import Result
@@ -189,15 +188,26 @@ def test_a_training_step_moves_every_parameter() -> None:
 def test_the_peak_memory_is_that_of_a_new_process(
     forked: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def fork(words: List[str], **_: object) -> CompletedProcess:
+    def fork(
+        words: List[str], _: Dict[str, str], on_line: Callable[[str], None], errors: TextIO
+    ) -> int:
         assert words[:2] == [sys.executable, benchmark.__file__]
-        return command(benchmark.__name__, *words[2:])
+        done = command(benchmark.__name__, *words[2:])
+        for line in done.stdout.splitlines():
+            on_line(line)
+        return done.returncode
 
     if forked:
-        monkeypatch.setattr(benchmark.subprocess, "run", fork)
+        monkeypatch.setattr(benchmark.process, "run", fork)
     flags = [*TINY, "--json", "unused.json"]
     peak = benchmark.training_memory(PLAIN_TINY, benchmark.parse_arguments(flags))
     assert 0.05 < peak < 4  # GiB; importing torch alone takes more than the lower bound
+
+
+def test_a_step_that_fails_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(benchmark.process, "run", lambda *_, errors: 3)
+    with pytest.raises(ExecutionError, match=r"--peak-memory-of .* ended with 3$"):
+        benchmark.training_memory(PLAIN_TINY, benchmark.parse_arguments(TINY))
 
 
 def chosen(*flags: str) -> List[str]:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import signal
+import sys
 from pathlib import Path
 from typing import List
 
@@ -82,3 +84,15 @@ def test_a_failed_training_is_one_line(tmp_path: Path) -> None:
 def test_a_precision_that_fairseq_has_not_is_one_line(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match="--dtype bf16: fairseq has none"):
         benchmark.main(["--end-to-end", str(tmp_path), "--dtype", "bf16"])
+
+
+def test_a_stop_signal_is_one_line_and_its_status(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def main() -> None:
+        stops = "import os, signal; os.kill(os.getppid(), signal.SIGTERM); signal.pause()"
+        benchmark_end_to_end.run([sys.executable, "-c", stops], threads=1)
+
+    monkeypatch.setattr(benchmark, "main", main)
+    assert benchmark.stoppable_main() == 128 + signal.SIGTERM
+    assert capsys.readouterr().err == "stopped by SIGTERM\n"
