@@ -19,6 +19,7 @@ from capsnmt.models.config import MECHANISMS
 from capsnmt.models.decoder import TransformerDecoder
 from capsnmt.models.encoder import TransformerEncoder
 from capsnmt.models.inference import prepare_linear_maps
+from capsnmt.models.kept_memory import keep_freed_memory
 from capsnmt.models.validation import validate
 from capsnmt.modules.scripted_connection import scripted_layers
 
@@ -113,9 +114,11 @@ class CapsnmtTransformer(TransformerModel):
         return model
 
     def make_generation_fast_(self, **kwargs: Any) -> None:
-        """Prepare for decoding, and store the linear maps as it reads them fastest."""
+        """Prepare for decoding: store the linear maps as it reads them fastest, keep memory."""
         super().make_generation_fast_(**kwargs)
         prepare_linear_maps(self)
+        if next(self.parameters()).device.type == "cpu":
+            keep_freed_memory()
 
     @classmethod
     def build_encoder(cls, cfg: Any, src_dict: Any, embed_tokens: nn.Module) -> TransformerEncoder:

@@ -1,0 +1,39 @@
+"""Memory of large tensors that a process keeps for the next ones instead of returning it."""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import os
+import sys
+
+# malloc.h
+M_TRIM_THRESHOLD = -1
+M_MMAP_MAX = -4
+KEPT_BYTES = 2**31 - 1
+"""Free memory above this goes back to the system; the largest number that ``mallopt`` takes."""
+
+
+@functools.cache
+def keep_freed_memory() -> bool:
+    """Let glibc's malloc keep the memory of large tensors, and return whether it does.
+
+    It asks the system for each tensor above 32 MB and returns it at once, and the kernel fills it
+    with zeros, page by page. Beam search makes several tensors of hypotheses x words for each word
+    of a translation, and would spend a fifth of its time so.
+
+    **D**: whoever tunes malloc by its environment variables decides alone. Other allocators are
+    left alone.
+    """
+    if not sys.platform.startswith("linux") or tunes_malloc():
+        return False
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
+    if mallopt is None:
+        return False
+    return bool(mallopt(M_MMAP_MAX, 0) and mallopt(M_TRIM_THRESHOLD, KEPT_BYTES))
+
+
+def tunes_malloc() -> bool:
+    """Return whether the environment has settings of glibc's malloc."""
+    named = any(name.startswith("MALLOC_") for name in os.environ)
+    return named or "glibc.malloc" in os.environ.get("GLIBC_TUNABLES", "")
