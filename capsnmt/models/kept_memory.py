@@ -20,7 +20,7 @@ def keep_freed_memory() -> bool:
 
     It asks the system for each tensor above 32 MB and returns it at once, and the kernel fills it
     with zeros, page by page. Beam search makes several tensors of hypotheses x words for each word
-    of a translation, and would spend a fifth of its time so.
+    of a translation, and would spend a fifth to a quarter of its time so.
 
     **D**: whoever tunes malloc by its environment variables decides alone. Other allocators are
     left alone.
