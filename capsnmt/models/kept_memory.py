@@ -11,7 +11,7 @@ import sys
 M_TRIM_THRESHOLD = -1
 M_MMAP_MAX = -4
 KEPT_BYTES = 2**31 - 1
-"""Free memory above this goes back to the system; the largest number that ``mallopt`` takes."""
+"""Free memory at the end of the heap above this is returned; the largest that ``mallopt`` takes."""
 
 
 @functools.cache
