@@ -45,12 +45,19 @@ def test_ctranslate2_translates_as_fairseq(
     generated = (runs["plain"] / "generate-test.txt").read_text("utf-8")
     lines = [line.split("\t") for line in generated.splitlines() if line.startswith("S-")]
     lines.sort(key=lambda line: int(line[0][2:]))
-    translated = ctranslate2.Translator(str(tmp_path / "ct2"), intra_threads=1).translate_batch(
+    results = ctranslate2.Translator(str(tmp_path / "ct2"), intra_threads=1).translate_batch(
         [line[1].split() for line in lines], beam_size=3, length_penalty=0.6, max_decoding_length=20
     )
-    expected = hypotheses(generated)
-    assert [" ".join(each.hypotheses[0]) for each in translated] == expected
-    assert len(set(expected)) > 1  # the model has learnt something
+    translated = [" ".join(each.hypotheses[0]) for each in results]
+    # fairseq adds the probability of an end to a translation that it cuts, CTranslate2 does not
+    ended = [
+        (ours, theirs)
+        for ours, theirs in zip(hypotheses(generated), translated)
+        if max(len(ours.split()), len(theirs.split())) < 20
+    ]
+    for ours, theirs in ended:
+        assert ours == theirs
+    assert len(set(ended)) > 3  # the model has learnt something
 
 
 @pytest.mark.system

@@ -46,8 +46,11 @@ def runs(corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> Dict[str, Li
 def assert_same_model(one: Path, other: Path) -> None:
     models = [load_checkpoint(path / "checkpoint_last.pt")["model"] for path in (one, other)]
     for model in models:
-        for name in [name for name in model if name.endswith("_float_tensor")]:
-            del model[name]  # fairseq 0.12.2 saves this buffer without a value
+        for name in list(model):
+            # fairseq 0.12.2 saves the buffer without a value; the softmax cancels the bias of the
+            # keys, so that its gradient is nothing but rounding, which Adam scales to a full step
+            if name.endswith(("_float_tensor", "k_proj.bias")):
+                del model[name]
     torch.testing.assert_close(*models, rtol=1e-3, atol=1e-4)
 
 
