@@ -12,6 +12,7 @@ from torch import Tensor
 
 from capsnmt.errors import ConfigurationError
 from capsnmt.models.compilation import compiled, make_compilable, require_compiler, runs_compiled
+from capsnmt.models.kept_memory import keep_freed_memory
 from capsnmt.models.layers import TransformerEncoderLayer, wrap_layer
 from capsnmt.models.stacks import stack_aggregation, stack_connection
 from capsnmt.modules.autocast import autocast_of, require_bf16
@@ -76,6 +77,7 @@ class TransformerEncoder(TransformerEncoderBase):
             device_type = next(self.parameters()).device.type
             require_bf16(self.autocast, device_type)
             require_compiler(self.compiles, device_type)
+            keep_freed_memory(device_type)
         return super().train(mode)
 
     def forward(

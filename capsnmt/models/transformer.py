@@ -117,8 +117,7 @@ class CapsnmtTransformer(TransformerModel):
         """Prepare for decoding: store the linear maps as it reads them fastest, keep memory."""
         super().make_generation_fast_(**kwargs)
         prepare_linear_maps(self)
-        if next(self.parameters()).device.type == "cpu":
-            keep_freed_memory()
+        keep_freed_memory(next(self.parameters()).device.type)
 
     @classmethod
     def build_encoder(cls, cfg: Any, src_dict: Any, embed_tokens: nn.Module) -> TransformerEncoder:

@@ -1,4 +1,4 @@
-"""Decoding reuses the memory of large tensors; the user's settings of malloc stay."""
+"""Training and decoding reuse the memory of large tensors; the user's settings of malloc stay."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ import sys
 from typing import List
 
 import pytest
+from torch import nn
 
-from capsnmt.models import transformer
-from capsnmt.models.kept_memory import keep_freed_memory, tunes_malloc
+from capsnmt.models import CapsnmtTransformer, kept_memory
+from capsnmt.models.kept_memory import set_malloc, tunes_malloc
 from tests.support import build
 
 # 64 MB each, above the 32 MB from which malloc asks the system. It pads a request to align it, so
@@ -20,7 +21,7 @@ from tests.support import build
 PAGE_FAULTS_OF_LATER_TENSORS = """
 import resource, torch
 from capsnmt.models.kept_memory import keep_freed_memory
-assert keep_freed_memory()
+assert keep_freed_memory("cpu")
 faults = []
 for _ in range(10):
     torch.ones(2**24)
@@ -58,13 +59,23 @@ def test_the_users_settings_stay(name: str, value: str, monkeypatch: pytest.Monk
     assert not tunes_malloc()
     monkeypatch.setenv(name, value)
     assert tunes_malloc()
-    assert not keep_freed_memory.__wrapped__()
+    assert not set_malloc.__wrapped__()
 
 
-def test_a_model_that_decodes_on_a_cpu_keeps_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    "use", [nn.Module.train, CapsnmtTransformer.make_generation_fast_], ids=["trains", "decodes"]
+)
+def test_a_model_on_a_cpu_keeps_memory(use, monkeypatch: pytest.MonkeyPatch) -> None:
     calls = []
-    monkeypatch.setattr(transformer, "keep_freed_memory", lambda: calls.append(True))
+    monkeypatch.setattr(kept_memory, "set_malloc", lambda: calls.append(True))
     model = build("capsnmt_transformer")
+    model.eval()
     assert not calls
-    model.make_generation_fast_()
+    use(model)
     assert calls
+
+
+def test_a_model_on_a_gpu_leaves_malloc_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kept_memory, "set_malloc", lambda: True)
+    assert kept_memory.keep_freed_memory("cpu")
+    assert not kept_memory.keep_freed_memory("cuda")
