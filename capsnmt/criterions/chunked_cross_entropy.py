@@ -45,6 +45,23 @@ def drops_padding(device: torch.device) -> bool:
     return device.type == "cpu"
 
 
+def rows_multiple(precision: torch.dtype) -> int:
+    """Return what the number of tokens is a multiple of, once padding is removed.
+
+    In half precision, oneDNN compiles its products for each number of tokens that it meets. With
+    9,800 words this takes 20 to 35 ms, a third to a half of the time of the loss of 900 tokens.
+    """
+    return 64 if precision.itemsize == 2 else 1
+
+
+def rows_to_score(target: Tensor, padding_idx: int, multiple: int) -> Tuple[Tensor, Tensor]:
+    """Return the places of the real tokens, and their words, up to a multiple with padding."""
+    places = target.ne(padding_idx).nonzero().squeeze(1)
+    words = target[places]
+    missing = -len(places) % multiple
+    return F.pad(places, (0, missing)), F.pad(words, (0, missing), value=padding_idx)
+
+
 def chunked_cross_entropy(
     features: Tensor,
     weight: Tensor,
@@ -70,11 +87,12 @@ def chunked_cross_entropy(
         count_correct: whether to count the tokens whose word has the highest score.
     """
     features, target = features.reshape(-1, features.size(-1)), target.reshape(-1)
+    precision = F.linear(features[:0], weight[:0]).dtype  # what the projection would return
     if drops_padding(features.device):
-        real = target.ne(padding_idx)
-        features, target = features[real], target[real]
+        places, target = rows_to_score(target, padding_idx, rows_multiple(precision))
+        features = features[places]
     gradients = torch.is_grad_enabled() and (features.requires_grad or weight.requires_grad)
-    settings = (epsilon, padding_idx, chunk_tokens, count_correct, gradients)
+    settings = (precision, epsilon, padding_idx, chunk_tokens, count_correct, gradients)
     return ChunkedLoss(*_ChunkedCrossEntropy.apply(features, weight, target, *settings))
 
 
@@ -87,13 +105,13 @@ class _ChunkedCrossEntropy(torch.autograd.Function):
         features: Tensor,
         weight: Tensor,
         target: Tensor,
+        precision: torch.dtype,
         epsilon: float,
         padding_idx: int,
         chunk_tokens: int,
         count_correct: bool,
         gradients: bool,
     ) -> Tuple[Tensor, Tensor, Tensor]:
-        precision = F.linear(features[:0], weight[:0]).dtype  # what the projection would return
         with torch.autocast(features.device.type, enabled=False):
             chunks = _Chunks(features.to(precision), weight.to(precision), epsilon, chunk_tokens)
             if gradients:
@@ -114,7 +132,7 @@ class _ChunkedCrossEntropy(torch.autograd.Function):
             None if gradient is None else (gradient * d_loss).to(dtype)
             for gradient, dtype in zip(ctx.saved_tensors, ctx.dtypes)
         )
-        return (*gradients, *[None] * 6)
+        return (*gradients, *[None] * 7)
 
 
 class _Chunks:

@@ -38,21 +38,25 @@ class Dropout(FairseqDropout):
 
 
 class Dropped(torch.autograd.Function):
-    """Set ``dropped`` of 65,536 features to zero, and scale the others."""
+    """Set ``dropped`` of 65,536 features to zero, and scale the others.
+
+    Which features are kept is a byte of 0 or 1, made from numbers: operations on ``torch.bool``
+    take four to eight times as long on a CPU.
+    """
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, dropped: int) -> Tensor:
         """Return the features that are kept, scaled, and zeros."""
-        kept = random_numbers(x).ge(dropped - VALUES // 2)
+        kept = random_numbers(x).ge_(dropped - VALUES // 2).to(torch.int8)
         ctx.save_for_backward(kept)
         ctx.scale = VALUES / (VALUES - dropped)
-        return (x * kept).mul_(ctx.scale)
+        return kept.to(x.dtype).mul_(x).mul_(ctx.scale)
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> Tuple[Tensor, None]:
         """Return the gradient of the same features, scaled in the same way."""
         (kept,) = ctx.saved_tensors
-        return (gradients[0] * kept).mul_(ctx.scale), None
+        return kept.to(gradients[0].dtype).mul_(gradients[0]).mul_(ctx.scale), None
 
 
 def random_numbers(x: Tensor) -> Tensor:

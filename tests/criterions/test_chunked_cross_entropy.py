@@ -30,13 +30,16 @@ def example(tokens: int = 7, dtype: torch.dtype = torch.float64) -> Tuple[Tensor
     return features, weight, target
 
 
-@pytest.mark.parametrize("drops", [True, False], ids=["as_on_cpu", "as_on_gpu"])
+@pytest.mark.parametrize(
+    ("drops", "multiple"), [(True, 1), (True, 4), (False, 1)], ids=["cpu", "cpu_half", "gpu"]
+)
 @pytest.mark.parametrize("epsilon", [0.0, 0.1])
 @pytest.mark.parametrize("chunk", [1, 3, 5, 100])
 def test_values_and_gradients_equal_the_sums_over_words(
-    chunk: int, epsilon: float, drops: bool, monkeypatch: pytest.MonkeyPatch
+    chunk: int, epsilon: float, drops: bool, multiple: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "drops_padding", lambda device: drops)
+    monkeypatch.setattr(module, "rows_multiple", lambda precision: multiple)
     features, weight, target = example()
     ours = chunked_cross_entropy(features, weight, target, epsilon, PADDING, chunk, True)
     loss, nll, d_features, d_weight = label_smoothed_loss(
@@ -49,6 +52,17 @@ def test_values_and_gradients_equal_the_sums_over_words(
         measured = torch.autograd.grad(ours.loss * cotangent, [features, weight], retain_graph=True)
         for gradient, expected in zip(measured, (d_features, d_weight)):
             torch.testing.assert_close(gradient, cotangent * gradient.new_tensor(expected))
+
+
+@pytest.mark.parametrize(
+    ("dtype", "tokens"), [(torch.float32, 10), (torch.bfloat16, 64), (torch.float16, 64)], ids=str
+)
+def test_a_cpu_scores_the_real_tokens_in_half_precision_up_to_a_multiple(
+    dtype: torch.dtype, tokens: int
+) -> None:
+    with LargestTensor() as largest:
+        chunked_cross_entropy(*example(12, dtype), 0.1, PADDING, 100)
+    assert largest.elements == tokens * WORDS
 
 
 @pytest.mark.parametrize("frozen", ["features", "weight", "both"])

@@ -90,7 +90,8 @@ def test_one_update_is_the_printed_equation() -> None:
     made = optimizer("fused_adam", [p])
     value, m, v = 2.0, 0.0, 0.0
     for t, gradient in enumerate([3e-10, -2e-9, 0.5], start=1):
-        p.grad = torch.tensor([gradient], dtype=torch.float64)
+        p.grad = torch.tensor([3 * gradient], dtype=torch.float64)
+        made.multiply_grads(1 / 3)
         made.step()
         m, v = 0.9 * m + 0.1 * gradient, 0.98 * v + 0.02 * gradient**2
         scale = math.sqrt(1 - 0.98**t) / (1 - 0.9**t)
@@ -131,14 +132,31 @@ def test_the_state_of_torchs_own_adam_is_read_too() -> None:
 
 @pytest.mark.parametrize("max_norm", [0.0, 0.1, 1e6])
 def test_the_norm_and_the_clipped_gradients_are_fairseqs(max_norm: float) -> None:
+    """The fused optimizer scales the gradients in its update."""
     found = []
     for name in ("adam", "fused_adam"):
         params = parameters()
         made = optimizer(name, params)
         put_gradients(params, 1)
+        made.multiply_grads(3.0)
         norm = made.clip_grad_norm(max_norm, aggregate_norm_fn=lambda norm: norm * 2)
+        made.step()
         found.append((norm, [p.grad for p in params if p.grad is not None]))
     torch.testing.assert_close(*found)
+
+
+def test_the_scale_of_one_update_is_not_that_of_the_next() -> None:
+    """Not after an update, and not after gradients that are thrown away."""
+    params = parameters()
+    made = optimizer("fused_adam", params)
+    for use in (made.step, made.zero_grad):
+        put_gradients(params, 0)
+        made.multiply_grads(0.0)
+        use()
+        put_gradients(params, 2)
+        expected = [p.grad.clone() for p in params]
+        made.step()
+        torch.testing.assert_close([p.grad for p in params], expected, rtol=0, atol=0)
 
 
 def test_the_norm_without_any_gradient_is_zero() -> None:
