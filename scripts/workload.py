@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import functools
+import math
 import shlex
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +21,7 @@ from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode, sdpa_flop_count
 
 import capsnmt.plugin
+from capsnmt.criterions.chunked_cross_entropy import MULTIPLE
 from capsnmt.experiment.rows import SUFFIXES
 from capsnmt.models import SIZES, CapsnmtTransformer
 from capsnmt.models.layers import learned_parameters
@@ -195,18 +197,19 @@ class Workload:
 
 
 def matmul_work(flags: str, phase: str, setup: Setup) -> int:
-    """Count the floating-point operations in a phase's matrix products, for one sentence.
+    """Count the floating-point operations in a phase's matrix products, for the same few tokens.
 
     A machine that is bound by arithmetic needs at least these, whatever the implementation. They
     are counted without ``--compile`` and with eager routing: no counter sees into a compiled graph.
     """
     flags = shlex.join(word for word in shlex.split(flags) if word != "--compile")
-    one = dataclasses.replace(setup, tokens=setup.length, sentences=1)
-    model = build(flags, one)
+    # a batch that the loss in chunks need not fill up
+    few = dataclasses.replace(setup, tokens=math.lcm(setup.length, MULTIPLE), sentences=1)
+    model = build(flags, few)
     for module in model.modules():
         if hasattr(module, "backend"):
             module.backend = "eager"
-    run = Workload(one).phase(phase, model, flags)
+    run = Workload(few).phase(phase, model, flags)
     with FlopCounterMode(display=False, custom_mapping=CPU_KERNELS) as counter:
         run()
     return counter.get_total_flops()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import sys
 from pathlib import Path
 from typing import Any, Callable, Dict, List, TextIO
@@ -144,9 +145,16 @@ def test_the_work_is_that_of_the_matrix_products() -> None:
         for flags in (wide, workload.stock_flags("tiny"))
         for phase in ("forward", "train")
     ]
-    forward = 3 * 2 * (512 - 256) * 128 * SETUP.length * 2  # layers, linear maps, flops a product
+    tokens = math.lcm(SETUP.length, workload.MULTIPLE)
+    forward = 3 * 2 * (512 - 256) * 128 * tokens * 2  # layers, linear maps, flops a product
     assert more[0] - more[2] == forward
     assert more[1] - more[3] == 3 * forward
+
+
+def test_the_work_is_the_same_in_half_precision() -> None:
+    flags = f"{PLAIN_TINY} --criterion chunked_label_smoothed_cross_entropy --autocast"
+    work = [workload.matmul_work(f"{flags} {kind}", "train", SETUP) for kind in ("none", "bf16")]
+    assert work[0] == work[1]
 
 
 @needs_compiler
