@@ -10,7 +10,6 @@ import gzip
 import itertools
 import os
 import re
-import signal
 import subprocess
 import sys
 import time
@@ -183,7 +182,8 @@ def test_a_job_that_its_user_cancels_saves_and_does_not_return(
     assert again == job, "the same command submits nothing twice"
     wait_until(lambda: bool(updates_logged(run)), run, "first updates")
     subprocess.run(["scancel", job], check=True)
-    wait_until(lambda: stops(run) == [signal.SIGTERM.name], run, "a save after scancel")
+    # by the signal, or by the file that the launcher writes when it gets the signal first
+    wait_until(lambda: len(stops(run)) == 1, run, "a save after scancel")
     assert 0 < num_updates(run / "checkpoints" / LAST) < UPDATES
     wait_until(lambda: state(job) == "CANCELLED", run, "the end of the job")
     assert "not requeued" in (run / f"slurm-{job}.log").read_text(encoding="utf-8")
