@@ -51,8 +51,8 @@ def drops_padding(device: torch.device) -> bool:
 def rows_multiple(precision: torch.dtype) -> int:
     """Return what the number of tokens is a multiple of, once padding is removed.
 
-    In half precision, oneDNN compiles its products for each number of tokens that it meets. With
-    9,800 words this takes longer than to multiply 900 tokens (docs/loss.md).
+    **D**: in half precision it is a multiple of 64. oneDNN compiles its products for each number of
+    tokens that it meets, which takes longer than the products (docs/loss.md).
     """
     return MULTIPLE if precision.itemsize == 2 else 1
 

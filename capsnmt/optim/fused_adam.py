@@ -84,7 +84,11 @@ class FusedAdam(FairseqAdam):
         }
 
     def multiply_grads(self, c: Union[float, Tensor]) -> None:
-        """Multiply the gradients by ``c``, when the update reads them."""
+        """Multiply the gradients by ``c``, when the update reads them.
+
+        **D**: fairseq's hook for this, ``supports_step_with_scale``, stays unused: with ``--bf16``
+        it would multiply the factors of all updates so far.
+        """
         self._optimizer.factor = self._optimizer.factor * c
 
     def clip_grad_norm(
@@ -116,7 +120,7 @@ class FusedAdam(FairseqAdam):
 
 def norm_of(tensors: Sequence[Tensor]) -> Tensor:
     """Return the Euclidean norm of all fp32 ``tensors`` of a device together."""
-    if tensors[0].device.type == "cpu":  # there a dot product takes half the time of a norm
+    if tensors[0].device.type == "cpu":  # where a dot product is faster (docs/optimizer.md)
         flat = [tensor.reshape(-1) for tensor in tensors]
         return torch.stack([torch.dot(x, x) for x in flat]).sum().sqrt()
     return torch.linalg.vector_norm(torch.stack(torch._foreach_norm(tensors)))
@@ -151,6 +155,9 @@ class Adam(torch.optim.Optimizer):
         betas: :math:`\beta_1, \beta_2`.
         eps: :math:`\epsilon`.
         weight_decay: :math:`\lambda`.
+
+    Attributes:
+        factor: what the next update multiplies the gradients by.
     """
 
     supports_memory_efficient_fp16 = True
