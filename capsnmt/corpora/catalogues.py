@@ -47,6 +47,7 @@ class Catalogues:
 
     tools: ClassVar[tuple[str, ...]] = ("polib",)
     lines: ClassVar[Mapping[str, int]] = {}
+    codes: ClassVar[str] = ""
 
     def __post_init__(self) -> None:
         check_names(self.packages)

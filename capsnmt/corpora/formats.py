@@ -16,6 +16,7 @@ from capsnmt.errors import ConfigurationError
 
 SEGMENT = re.compile(r"<seg\b[^>]*>(.*?)</seg\s*>", re.IGNORECASE)
 OPENED = re.compile(r"<seg\b", re.IGNORECASE)
+JOINT = re.compile("@@( |$)")  # as fairseq's --remove-bpe
 LONGEST_SEGMENT = 1 << 20  # characters
 # Metadata of a talk in IWSLT's training files, one element a line between the sentences.
 TALK = re.compile(
@@ -38,6 +39,11 @@ def read_moses(lines: Iterable[str], path: Path, column: int, before: int) -> It
     """
     # Moses writes pipe and brackets as numeric references, which html.unescape decodes too.
     return map(html.unescape, lines)
+
+
+def read_subwords(lines: Iterable[str], path: Path, column: int, before: int) -> Iterator[str]:
+    """Yield the words of a text that subword-nmt has segmented."""
+    return (JOINT.sub("", line) for line in lines)
 
 
 def read_segments(lines: Iterable[str], path: Path, column: int, before: int) -> Iterator[str]:
@@ -97,13 +103,14 @@ def read_columns(lines: Iterable[str], path: Path, column: int, before: int) -> 
 FORMATS: dict[str, Reader] = {
     "plain": read_plain,
     "moses": read_moses,
+    "subwords": read_subwords,
     "sgm": read_segments,
     "iwslt-xml": read_segments,
     "iwslt-tags": read_talks,
     "tsv": read_columns,
 }
 # Formats that can be read line by line, without the context of other lines.
-LINE_BY_LINE = {"plain", "moses", "tsv"}
+LINE_BY_LINE = {"plain", "moses", "subwords", "tsv"}
 
 
 def read_text(path: Path, kind: str, encoding: str, column: int) -> Iterator[str]:

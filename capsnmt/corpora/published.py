@@ -64,6 +64,8 @@ class Published:
         alone: name of a training corpus -> the warning if it is the only one.
         lines: split -> number of lines in the papers; any other number causes a warning.
         corpora: names of the training corpora in use; empty for all.
+        codes: the file with the merges of subword-nmt that are published with the text; empty if
+            they are to be learned.
     """
 
     files: Mapping[str, SourceFile]
@@ -72,6 +74,7 @@ class Published:
     alone: Mapping[str, str] = field(default_factory=dict)
     lines: Mapping[str, int] = field(default_factory=dict)
     corpora: tuple[str, ...] = ()
+    codes: str = ""
 
     tools: ClassVar[tuple[str, ...]] = ("pooch",)
 
@@ -130,6 +133,8 @@ class Published:
             self._check_piece(split, piece, language, origin)
 
     def _check_files(self, origin: str) -> None:
+        if self.codes and self.codes not in self.files:
+            raise ConfigurationError(f"{origin}: codes {self.codes!r}: add it to files")
         for name, file in self.files.items():
             if not CHECKSUM.fullmatch(file.checksum):
                 raise ConfigurationError(
@@ -200,6 +205,7 @@ class Published:
             ExecutionError: no mirror provides a file.
         """
         names = [piece.source(side) for _, piece in self._pieces() for side in languages]
+        names += [self.codes] if self.codes else []
         try:
             return {
                 name: obtain(name, self.files, self.mirrors, store) for name in dict.fromkeys(names)

@@ -35,6 +35,10 @@ class Corpus(Protocol):
     def lines(self) -> Mapping[str, int]:
         """Return the number of lines of each split in the papers, if known."""
 
+    @property
+    def codes(self) -> str:
+        """Return the file that holds the merges of BPE; empty if they are learned."""
+
     def check(self, language: str, where: str) -> None:
         """Raise a ConfigurationError, starting with ``where``, if a language is missing."""
 
@@ -199,6 +203,11 @@ def _check(recipe: Recipe, origin: str) -> None:
             f"{origin}: splits {', '.join(splits)}: train, valid and at least one test are needed"
         )
     recipe.segmentation.check(origin)
+    if recipe.corpus.codes and (recipe.segmentation.method, recipe.segmentation.joint) != ("bpe", True):
+        raise ConfigurationError(
+            f"{origin}: codes {recipe.corpus.codes}: are of one BPE for both languages: set "
+            f"segmentation.method bpe and segmentation.joint true"
+        )
     for language in recipe.pair.split("-"):
         tokeniser = recipe.tokenisers.get(language)
         if tokeniser not in TOKENISERS:

@@ -154,6 +154,16 @@ class Preparation:
             )
         return {"pairs": dict(sorted(counts.items()))}
 
+    def take(self, codes: Path) -> Step:
+        """Take the merges that are published with the text."""
+
+        def run(paths: list[Path]) -> None:
+            with paths[0].open("w", encoding="utf-8", newline="\n") as stream:
+                stream.writelines(f"{line}\n" for line in read_lines(codes))
+
+        outputs = (self._model(self.languages[0]),)
+        return Step("take subwords", {self.recipe.corpus.codes: codes}, outputs, {}, run)
+
     def learn(self) -> Step:
         """Learn subwords from the clean training text, for each language or for both."""
         segmentation = self.recipe.segmentation
@@ -242,7 +252,8 @@ class Preparation:
         yield self.raw({**sources, **unpacked})
         yield from (self.tokenise(*file) for file in files)
         yield self.clean()
-        yield self.learn()
+        codes = self.recipe.corpus.codes
+        yield self.take(sources[codes]) if codes else self.learn()
         yield from (self.segment(*file) for file in files)
         if self.recipe.cleaning.max_subwords:
             yield self.limit()

@@ -6,7 +6,7 @@ import re
 from typing import Any, Dict
 
 from capsnmt.evaluation.settings import DETOKENIZE, REMOVE_BPE, SAMPLES
-from capsnmt.settings import COUNT, FLAG, INTEGER, POSITIVE, TEXT, Free, Kind, check, one_of
+from capsnmt.settings import COUNT, FLAG, INTEGER, POSITIVE, SWITCH, TEXT, Free, Kind, check, one_of
 
 PARAMETERS = Kind(
     "a count as printed, such as 88.0M for a total or +1.6K for a difference",
@@ -54,6 +54,7 @@ SCHEMA: Dict[str, Any] = {
     "score": {
         "remove-bpe": one_of(*REMOVE_BPE),
         "detokenize": one_of(*DETOKENIZE),
+        "tokenized": SWITCH,  # the text is published as tokens, which are scored as they are
         "comet-model": TEXT,
         **SIGNIFICANCE,
     },

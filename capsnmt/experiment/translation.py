@@ -149,6 +149,8 @@ class TranslationRun(Run):
             against = ["--baseline", f"{baseline}={inputs[-1]}"]
         else:
             settings = {key: value for key, value in settings.items() if key not in SIGNIFICANCE}
+        if settings.pop("tokenized", False):
+            against += ["--tokenized-reference", str(reference)]
         if settings.get("comet-model"):
             inputs.append(self.data.raw(test_set, self.languages[0]))
             against += ["--comet-source", str(inputs[-1])]
