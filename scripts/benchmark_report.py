@@ -16,7 +16,7 @@ import torch
 from capsnmt.errors import ConfigurationError
 from capsnmt.experiment.rows import PAPERS
 from capsnmt.files import read_json, write_json
-from capsnmt.report.machine import processor
+from capsnmt.machine import processor
 
 # Flags that choose rows or name a file; they change no measurement.
 NO_SETTINGS = ("rows", "paper", "system", "json", "peak_memory_of", "words", "threads")

@@ -11,8 +11,8 @@ import capsnmt
 PACKAGE = Path(capsnmt.__file__).parent
 # From low to high. Parts of one line do not import each other.
 LAYERS: List[Set[str]] = [
-    {"__init__", "errors", "resources", "routing", "versions"},
-    {"files", "lines", "arguments", "settings"},
+    {"__init__", "errors", "machine", "resources", "routing"},
+    {"files", "lines", "arguments", "settings", "versions"},
     {"checksums"},
     {"modules", "checkpoints", "evaluation"},
     {"corpora", "runs"},

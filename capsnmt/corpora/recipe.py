@@ -202,8 +202,9 @@ def _check(recipe: Recipe, origin: str) -> None:
         raise ConfigurationError(
             f"{origin}: splits {', '.join(splits)}: train, valid and at least one test are needed"
         )
-    recipe.segmentation.check(origin)
-    if recipe.corpus.codes and (recipe.segmentation.method, recipe.segmentation.joint) != ("bpe", True):
+    segmentation = recipe.segmentation
+    segmentation.check(origin)
+    if recipe.corpus.codes and not (segmentation.method == "bpe" and segmentation.joint):
         raise ConfigurationError(
             f"{origin}: codes {recipe.corpus.codes}: are of one BPE for both languages: set "
             f"segmentation.method bpe and segmentation.joint true"

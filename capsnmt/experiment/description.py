@@ -9,14 +9,14 @@ from typing import Dict, Mapping, Optional
 
 import torch
 
-import capsnmt
 from capsnmt.checkpoints.recovery import num_updates
 from capsnmt.checksums import Checksums
 from capsnmt.errors import ConfigurationError
 from capsnmt.experiment.run import Run
+from capsnmt.machine import processor
 from capsnmt.runs.initial_model import InitialModel
 from capsnmt.runs.records import Description
-from capsnmt.versions import installed_version
+from capsnmt.versions import installed_version, own_version
 
 
 def describe(run: Run, vocabulary: Mapping[str, str], checksums: Checksums) -> Description:
@@ -43,7 +43,7 @@ def describe(run: Run, vocabulary: Mapping[str, str], checksums: Checksums) -> D
         device=str(run.device),
         device_name=torch.cuda.get_device_name(0)
         if run.device.gpus
-        else f"{platform.machine()}, {os.cpu_count()} cores",
+        else f"{processor()}, {os.cpu_count()} cores",
         threads=run.device.threads,
         command=sys.argv,
         versions=versions(),
@@ -84,5 +84,5 @@ def versions() -> Dict[str, str]:
         "python": platform.python_version(),
         "torch": torch.__version__,
         "fairseq": ", ".join(fairseq) or "unknown",
-        "capsnmt": capsnmt.__version__,
+        "capsnmt": own_version(),
     }

@@ -9,10 +9,10 @@ from __future__ import annotations
 import functools
 from typing import Any, Callable, Dict, List, Optional, Sequence
 
+from capsnmt.machine import describe_machine
 from capsnmt.report.cells import deviation_note, mean_cell
 from capsnmt.report.elements import Element, Figure, Paragraph, Table, Text
 from capsnmt.report.figures import accuracy_by_operators
-from capsnmt.report.machine import describe_machine
 from capsnmt.report.page import Part
 from capsnmt.report.record_sections import launcher_commands, versions
 from capsnmt.runs.classification import FinishedClassifier, in_order, mean_over_tasks, over_seeds

@@ -6,11 +6,11 @@ import functools
 from typing import Any, Callable, Dict, List, Sequence
 
 from capsnmt.corpora.prepared import PreparedData
+from capsnmt.machine import describe_machine
 from capsnmt.report.checklist_section import checklist
 from capsnmt.report.elements import Element
 from capsnmt.report.figures import bleu_by_length, learning_curves
 from capsnmt.report.length_section import figure_name, lengths
-from capsnmt.report.machine import describe_machine
 from capsnmt.report.page import Part
 from capsnmt.report.power_section import power
 from capsnmt.report.record_sections import commands, data, versions

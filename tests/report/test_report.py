@@ -10,10 +10,10 @@ from typing import Dict, List
 import pytest
 
 from capsnmt.evaluation.metrics import METRICS
+from capsnmt.machine import processor
 from capsnmt.report import __main__ as report
 from capsnmt.report.contents import parts
 from capsnmt.report.elements import Report
-from capsnmt.report.machine import processor
 from capsnmt.report.markdown import code, render, text
 from capsnmt.report.translated_set import draw_numbers
 from tests.report.finished_runs import (
