@@ -1,10 +1,13 @@
 #!/usr/bin/env bash
 # The evidence of docs/results.md: all rows of a data set with the same updates, then reported. Those of
 # Multi30k are tested against the baseline with the same seed, and analysed.
-#   scripts/run_evidence.sh [--dataset multi30k|logical_inference] [--gpu] [--seeds S,S,...]
-#                           [--max-update N] [--data DIR] [--output DIR] [--jobs N] [--minutes N]
-#                           [--dry-run]
+#   scripts/run_evidence.sh [--dataset multi30k|logical_inference] [--recipe published] [--gpu]
+#                           [--seeds S,S,...] [--max-update N] [--data DIR] [--output DIR] [--jobs N]
+#                           [--threads N] [--minutes N] [--list] [--dry-run]
 # --dataset     default multi30k
+# --recipe      published: lower-cased Multi30k as Wu et al. (2021) trained on it, to the end, three seeds
+#               of a row after the other; each finished run leaves its log, curve, translations and scores
+#               in results/
 # --gpu         the full recipe, 8,000 updates or 100 epochs, on one GPU; three seeds of every row
 #               (default: the CPU, one thread for each training. Multi30k: 2,000 updates of 1,024 tokens,
 #               three seeds of baseline, head routing, disagreement and both, one seed of the other rows.
@@ -12,10 +15,12 @@
 # --seeds       the seeds of the rows that have three
 # --max-update  updates of each training
 # --data        the folder of the raw data, if you have it
-# --output      the folder for everything (default runs/evidence or runs/evidence_logical_inference,
-#               with --gpu also _gpu)
+# --output      the folder for everything (default runs/evidence, with _published, _logical_inference
+#               and _gpu for these)
 # --jobs        trainings at the same time (default: one per core, with --gpu 8)
+# --threads     threads of a training on the CPU (default 1)
 # --minutes     stop after N minutes, with a checkpoint of every training
+# --list        say how far every training is, and start none
 # --dry-run     print the commands and run nothing
 # Complete runs are skipped and trainings resume: repeat the same command to continue.
 set -euo pipefail
@@ -24,38 +29,49 @@ set -euo pipefail
 # shellcheck source=scripts/flags.sh
 . "$root/scripts/flags.sh"
 
-dataset=multi30k gpu="" seeds=1,2,3 max_update="" data="" output="" jobs="" minutes="" dry_run=""
+dataset=multi30k recipe="" gpu="" seeds=1,2,3 max_update="" data="" output="" jobs="" threads=1 minutes=""
+list="" dry_run=""
 while [ $# -gt 0 ]; do
   case $1 in
     -h | --help)
-      sed -n 's/^# \{0,1\}//p' "${BASH_SOURCE[0]}" | sed -n '2,20p'
+      sed -n '2,/^set /s/^# \{0,1\}//p' "${BASH_SOURCE[0]}"
       exit 0
       ;;
-    --gpu | --dry-run)
-      [ "$1" = --gpu ] && gpu=yes || dry_run=yes
+    --gpu | --list | --dry-run)
+      printf -v "$(tr - _ <<<"${1#--}")" yes
       shift
       continue
       ;;
-    --dataset | --seeds | --max-update | --data | --output | --jobs | --minutes)
+    --dataset | --recipe | --seeds | --max-update | --data | --output | --jobs | --threads | --minutes)
       [ $# -ge 2 ] || die "$1 needs a value (see --help)"
       ;;
-    *) die "unknown flag '$1': choose from --dataset --gpu --seeds --max-update --data --output --jobs --minutes --dry-run" ;;
+    *) die "unknown flag '$1': choose from --dataset --recipe --gpu --seeds --max-update --data --output --jobs --threads --minutes --list --dry-run" ;;
   esac
-  case $1 in
-    --dataset) dataset=$2 ;;
-    --seeds) seeds=$2 ;;
-    --max-update) max_update=$2 ;;
-    --data) data=$2 ;;
-    --output) output=$2 ;;
-    --jobs) jobs=$2 ;;
-    --minutes) minutes=$2 ;;
-  esac
+  printf -v "$(tr - _ <<<"${1#--}")" %s "$2"
   shift 2
 done
 [[ $seeds =~ ^[0-9]+(,[0-9]+)*$ ]] || die "--seeds $seeds: give whole numbers separated by commas"
+[ -z "$(tr , '\n' <<<"$seeds" | sort | uniq -d)" ] || die "--seeds $seeds: gives a seed twice: give each once"
 [ -z "$data" ] || [ -d "$data" ] || die "--data $data: is no folder"
 
+case $recipe in
+  "") ;;
+  published)
+    [ "$dataset" = multi30k ] || die "--recipe published: is of multi30k: leave out --dataset $dataset"
+    dataset=multi30k_lowercase
+    ;;
+  *) die "--recipe $recipe: choose published, or leave it out" ;;
+esac
+
 case $dataset in
+  multi30k_lowercase)
+    title="Multi30k, published recipe" folder=runs/evidence_published updates=""
+    several=(
+      em_routing shazeer2020_talking pagliardini2024_dense mlmha
+      em_routing_output_disagreement capsule
+    )
+    others=() smaller=()
+    ;;
   multi30k)
     title=Multi30k folder=runs/evidence updates=2000
     # Baseline, head routing, disagreement and both: the tables of Li et al. 2021.
@@ -89,14 +105,14 @@ esac
 if [ "$gpu" ]; then
   several+=("${others[@]}") others=()
   output=${output:-${folder}_gpu} jobs=${jobs:-8}
-  [ "$dataset" = logical_inference ] || max_update=${max_update:-8000}
+  [ "$dataset" != multi30k ] || max_update=${max_update:-8000}
   settings=(--gpus 1)
 else
   # nproc takes OMP_NUM_THREADS for the number of cores
   max_update=${max_update:-$updates} output=${output:-$folder} jobs=${jobs:-$(env -u OMP_NUM_THREADS nproc)}
-  settings=(--cpu --threads 1 --set precision=auto "${smaller[@]}")
+  settings=(--cpu --threads "$threads" --set precision=auto "${smaller[@]}")
 fi
-for flag in jobs ${max_update:+max-update} ${minutes:+minutes}; do
+for flag in jobs threads ${max_update:+max-update} ${minutes:+minutes}; do
   variable=${flag//-/_}
   number "--$flag" "${!variable}"
 done
@@ -118,7 +134,7 @@ fi
 # run ROW SEED : trains and evaluates a row, or prints the command for --dry-run
 run() {
   local command=("$PYTHON" -m capsnmt.experiment --config "$dataset/$1" --seed "$2" "${settings[@]}")
-  [ "$dataset" != multi30k ] || [ "$1" = baseline ] || command+=(--baseline baseline)
+  [ "$dataset" = logical_inference ] || [ "$1" = baseline ] || command+=(--baseline baseline)
   [ "$1" != output_disagreement_late ] || command+=("${late[@]}")
   if [ "$dry_run" ]; then
     show "${command[@]}"
@@ -177,15 +193,29 @@ pool() {
 # one_ended : waits for one training; the timer never ends before them
 one_ended() {
   wait -n || failed=$((failed + 1))
+  [ -z "$recipe" ] || "$PYTHON" -m scripts.results "$output" --keep "$root/results"
 }
 
 firsts=() seconds=()
 for seed in ${seeds//,/ }; do firsts+=("baseline:$seed"); done
-for seed in ${seeds//,/ }; do # each seed is a table of its own if the training is stopped
-  for row in "${several[@]}"; do seconds+=("$row:$seed"); done
-done
+if [ "$recipe" ]; then
+  for row in "${several[@]}"; do
+    for seed in ${seeds//,/ }; do seconds+=("$row:$seed"); done
+  done
+else # each seed is a table of its own if the training is stopped
+  for seed in ${seeds//,/ }; do
+    for row in "${several[@]}"; do seconds+=("$row:$seed"); done
+  done
+fi
 for row in "${others[@]}"; do seconds+=("$row:${seeds%%,*}"); done
-if [ "$dataset" = multi30k ]; then # the other rows are tested against the baseline, and some start from it
+if [ "$list" ]; then
+  "$PYTHON" -m scripts.results "$output"
+  for each in "${firsts[@]}" "${seconds[@]}"; do
+    [ -e "$output/${each%:*}/seed-${each#*:}" ] || echo "${each%:*}, seed ${each#*:}: not started"
+  done
+  exit
+fi
+if [ "$dataset" != logical_inference ]; then # the other rows are tested against the baseline, and some start from it
   pool "${firsts[@]}"
   [ "$failed" = 0 ] || die "$failed training(s) of the baseline failed: see $output/*.log"
   firsts=()
@@ -197,7 +227,7 @@ pool "${firsts[@]}" "${seconds[@]}"
 rows=("$output/baseline") firsts=()
 for row in "${several[@]}" "${others[@]}"; do rows+=("$output/$row"); done
 for row in "${rows[@]}"; do firsts+=("$row/seed-${seeds%%,*}"); done
-if [ "$dataset" = multi30k ]; then
+if [ "$dataset" != logical_inference ]; then
   show "$PYTHON" -m capsnmt.analysis "${firsts[@]}" --output "$output/analysis"
 fi
 show "$PYTHON" -m capsnmt.report "${rows[@]}" --output "$output" --title "Evidence: $title"

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.corpora.conftest import binarise_by_fork
+from tests.corpora.conftest import REAL_DATA, binarise_by_fork
 from tests.corpora.miniatures import SPLITS, recipe_for, wmt17_zh_en
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -32,6 +32,31 @@ def head(multi30k, tmp_path) -> Path:
             with gzip.open(multi30k / f"{stem}.{language}.gz", "rb") as stream:
                 (folder / f"{stem}.{language}").write_bytes(b"".join(islice(stream, lines)))
     return folder
+
+
+def test_segmented_text_is_taken_as_it_was_published(run, tmp_path, no_fairseq):
+    published = REAL_DATA / "multi30k_lowercase"
+    if not published.is_dir():
+        pytest.skip(f"REAL DATA MISSING: {published} (set CAPSNMT_DATA)")
+    local, output = tmp_path / "local", tmp_path / "output"
+    local.mkdir()
+    (local / "code.gz").write_bytes((published / "code.gz").read_bytes())
+    splits = {"train": "train", "valid": "valid"}
+    splits |= {f"test_{year}_flickr": f"test.{year}" for year in (2016, 2017)}
+    for stem in splits.values():
+        for language in ("en", "de"):
+            with gzip.open(published / f"{stem}.{language}.gz", "rb") as stream:
+                (local / f"{stem}.{language}").write_bytes(b"".join(islice(stream, 200)))
+    status, printed = run("multi30k_lowercase", "--local", local, "--output", output)
+    assert status == 0, printed
+    for split, stem in splits.items():
+        for language in ("en", "de"):
+            segmented = (local / f"{stem}.{language}").read_text("utf-8")
+            assert (output / "bpe" / f"{split}.{language}").read_text("utf-8") == segmented
+            words = (output / "raw" / f"{split}.{language}").read_text("utf-8")
+            assert words == segmented.replace("@@ ", "")
+    with gzip.open(published / "code.gz", "rb") as stream:
+        assert (output / "bpe" / "codes").read_bytes() == stream.read()
 
 
 def _sentences(index: Path) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shlex
 import signal
@@ -53,10 +54,22 @@ def stubbed(tmp_path: Path) -> Dict[str, str]:
     return {**os.environ, "PYTHON": str(stub), "CALLS": str(tmp_path / "calls")}
 
 
-@pytest.mark.parametrize("flags", [[], ["--gpu"]])
-@pytest.mark.parametrize("dataset", ["multi30k", "logical_inference"])
+PUBLISHED = ["--recipe", "published"]
+
+
+@pytest.mark.parametrize(
+    ("dataset", "flags"),
+    [
+        ("multi30k", []),
+        ("multi30k", ["--gpu"]),
+        ("multi30k_lowercase", PUBLISHED),
+        ("logical_inference", []),
+        ("logical_inference", ["--gpu"]),
+    ],
+)
 def test_it_trains_every_row_and_each_is_accepted(dataset: str, flags: List[str]) -> None:
-    planned = commands("--dataset", dataset, *flags, "--max-update", "40")
+    chosen = [] if flags == PUBLISHED else ["--dataset", dataset]
+    planned = commands(*chosen, *flags, "--max-update", "40")
     trainings = [command for command in planned if command[0] == "capsnmt.experiment"]
     *analysis, report = planned[len(trainings) :]
     rows = Counter()
@@ -67,13 +80,14 @@ def test_it_trains_every_row_and_each_is_accepted(dataset: str, flags: List[str]
         assert run.evaluation()
         assert arguments[:2] == ["--config", f"{dataset}/{run.experiment.row}"]
         rows[run.experiment.row] += 1
-        tested = dataset == "multi30k" and run.experiment.row != "baseline"
+        tested = dataset != "logical_inference" and run.experiment.row != "baseline"
         assert ("--baseline" in arguments) == tested
     assert set(rows) == {path.stem for path in (REPO / "configs" / dataset).glob("*.yaml")} - {
         "base"
     }
-    assert set(rows.values()) == ({3} if flags or dataset == "logical_inference" else {1, 3})
-    assert [module for module, *_ in analysis] == ["capsnmt.analysis"] * (dataset == "multi30k")
+    assert set(rows.values()) == ({1, 3} if (dataset, flags) == ("multi30k", []) else {3})
+    analysed = dataset != "logical_inference"
+    assert [module for module, *_ in analysis] == ["capsnmt.analysis"] * analysed
     assert report[0] == "capsnmt.report"
     assert len(report) == len(rows) + 5
 
@@ -100,6 +114,27 @@ def test_the_baseline_comes_first_and_no_more_run_than_allowed(
     assert "capsnmt.analysis" in calls[-4]
     assert "capsnmt.report" in calls[-1]
     assert (output / "em_routing-5.log").exists()
+
+
+def test_the_published_recipe_finishes_a_row_before_the_next() -> None:
+    planned = [shlex.join(command) for command in commands(*PUBLISHED, "--seeds", "4,5")]
+    assert ["em_routing --seed 4" in planned[2], "em_routing --seed 5" in planned[3]] == [True] * 2
+    assert all("--threads 1" in command for command in planned[:4])
+    assert "--threads 2" in shlex.join(commands(*PUBLISHED, "--threads", "2")[0])
+
+
+def test_the_list_says_how_far_each_training_is(tmp_path: Path) -> None:
+    run = tmp_path / "baseline" / "seed-1"
+    run.mkdir(parents=True)
+    config = {"row": "baseline", "seed": 1, "settings": {"arch": "capsnmt_transformer_tiny"}}
+    (run / "config.json").write_text(json.dumps(config), "utf-8")
+    (run / "train.log").write_text('{"loss": "8", "num_updates": "1200"}\n', "utf-8")
+    listed = script(*PUBLISHED, "--seeds", "1,2", "--list", "--output", str(tmp_path))
+    assert listed.returncode == 0, listed.stderr
+    lines = listed.stdout.splitlines()
+    assert lines[:2] == ["baseline, seed 1: at update 1,200", "baseline, seed 2: not started"]
+    assert len(lines) == 14
+    assert all(line.endswith(": not started") for line in lines[1:])
 
 
 def test_a_stop_reaches_every_training(tmp_path: Path, stubbed: Dict[str, str]) -> None:
@@ -162,6 +197,9 @@ def test_the_help_is_the_whole_head_of_the_script() -> None:
         (["--jobs", "0"], "--jobs 0: give a whole number, 1 or more"),
         (["--minutes", "x"], "--minutes x: give a whole number"),
         (["--max-update", "-1"], "--max-update -1: give a whole number"),
+        (["--seeds", "1,2,1"], "--seeds 1,2,1: gives a seed twice"),
+        (["--recipe", "mine"], "--recipe mine: choose published"),
+        (["--recipe", "published", "--dataset", "logical_inference"], "is of multi30k"),
         (["--seeds", "1;2"], "--seeds 1;2: give whole numbers separated by commas"),
         (["--data", "/nowhere"], "--data /nowhere: is no folder"),
         (["--rows", "all"], "unknown flag '--rows'"),

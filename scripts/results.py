@@ -1,0 +1,129 @@
+"""Keep what finished runs leave behind, as small text: log, curve, translations, scores.
+
+``results/DATASET/ROW/seed-N`` has all that is needed to score a run again; no checkpoint is kept.
+
+    python -m scripts.results RUNS                    # list the runs below RUNS
+    python -m scripts.results RUNS --keep results     # and keep the finished ones
+"""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import sys
+from pathlib import Path
+from typing import Any, Dict, Iterator, List
+
+from capsnmt.errors import ConfigurationError
+from capsnmt.evaluation.generate_output import parse_generate_output
+from capsnmt.evaluation.metrics import MULTI_BLEU
+from capsnmt.evaluation.text import remove_bpe
+from capsnmt.evaluation.text_files import read_lines
+from capsnmt.files import atomic_writer, write_json
+from capsnmt.runs.folder import RunFolder
+from capsnmt.runs.learning_curve import LearningCurve
+from capsnmt.runs.records import Description
+
+
+def find_runs(folder: Path) -> Iterator[RunFolder]:
+    """Yield the started runs below a folder, in the order of their names."""
+    for description in sorted(folder.glob("*/seed-*/config.json")):
+        yield RunFolder(description.parent)
+
+
+def reason_of_end(description: Description, curve: LearningCurve) -> str:
+    """Return why a finished training ended."""
+    most, patience = description.train.get("max-update"), description.train.get("patience")
+    if most is not None and curve.updates >= most:
+        return f"max-update {most}"
+    return f"patience {patience}" if patience else "max-epoch"
+
+
+def facts(description: Description, curve: LearningCurve) -> Dict[str, Any]:
+    """Return what a reader asks about a finished training."""
+    best = min(curve.valid, key=curve.valid.__getitem__)
+    return {
+        "updates": curve.updates,
+        "ended-by": reason_of_end(description, curve),
+        "seconds": curve.training_seconds,
+        "words-per-second": curve.tokens_per_second,
+        "peak-memory-gib": curve.peak_memory,
+        "best-valid-loss": {"loss": curve.valid[best], "update": best},
+    }
+
+
+def translations(output: Path, description: Description) -> List[str]:
+    """Return the translations of a test set in its order, as words."""
+    how = description.settings["score"].get("remove-bpe", "none")
+    hypotheses = parse_generate_output(read_lines(str(output)), str(output)).hypotheses
+    return [remove_bpe(line, how) for line in hypotheses]
+
+
+def write_table(path: Path, points: Dict[int, float]) -> None:
+    """Write a curve as two columns."""
+    with atomic_writer(path) as file:
+        file.write("update\tloss\n")
+        file.writelines(f"{update}\t{loss}\n" for update, loss in sorted(points.items()))
+
+
+def keep(run: RunFolder, folder: Path) -> None:
+    """Write the results of a finished run to a folder.
+
+    Args:
+        run: the run.
+        folder: where to.
+
+    Raises:
+        ConfigurationError: a record of the run is missing or damaged.
+    """
+    description, curve = run.read_description(), run.read_learning_curve()
+    folder.mkdir(parents=True, exist_ok=True)
+    record = {key: value for key, value in description.to_json().items() if key != "data"}
+    # the folders of one machine tell nobody anything
+    record["command"] = [
+        Path(word).name if word.startswith("/") else word for word in record["command"]
+    ]
+    write_json(folder / "run.json", {**record, **facts(description, curve)})
+    write_table(folder / "train-loss.tsv", curve.train)
+    write_table(folder / "valid-loss.tsv", curve.valid)
+    for test_set in description.test_sets:
+        with atomic_writer(folder / f"{test_set}.{description.languages[1]}") as file:
+            lines = translations(run.generated(test_set), description)
+            file.writelines(f"{line}\n" for line in lines)
+    for path in (run.train_log, run.scores):
+        shutil.copyfile(path, folder / path.name)
+
+
+def state(run: RunFolder) -> str:
+    """Return how far a run is, in words."""
+    if run.is_finished:
+        scores = run.read_scores().items()
+        bleu = [f"{name} {each.systems[0].spread(MULTI_BLEU).mean:.2f}" for name, each in scores]
+        return f"finished, tokenised BLEU: {', '.join(bleu)}"
+    try:
+        return f"at update {run.read_learning_curve().updates:,}"
+    except ConfigurationError:  # before the first entry of its log
+        return "begun"
+
+
+def main() -> int:
+    """List the runs below a folder, and keep the results of those that are finished."""
+    parser = argparse.ArgumentParser(description=main.__doc__)
+    parser.add_argument("runs", type=Path, help="the folder of all rows")
+    parser.add_argument("--keep", type=Path, metavar="DIR", help="where results are kept")
+    options = parser.parse_args()
+    try:
+        for run in find_runs(options.runs):
+            description = run.read_description()
+            print(f"{description.row}, seed {description.seed}: {state(run)}")
+            if options.keep is not None and run.is_finished:
+                dataset = str(description.dataset)
+                keep(run, options.keep / dataset / description.row / f"seed-{description.seed}")
+    except ConfigurationError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,63 @@
+"""``results/`` holds what its scores say: the kept translations are scored again."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+from pathlib import Path
+from typing import Dict, List
+
+import pytest
+import sacrebleu
+
+from scripts.results import find_runs, keep
+from tests.report.finished_runs import TEST_SET, TRANSLATIONS, write_run
+from tests.support import REPO
+
+DATA = Path(os.environ.get("CAPSNMT_DATA", REPO.parent / "shared" / "data"))
+REFERENCES = {
+    "multi30k_lowercase/test_2016_flickr": "multi30k_lowercase/test.2016.de.gz",
+    "multi30k_lowercase/test_2017_flickr": "multi30k_lowercase/test.2017.de.gz",
+}
+KEPT = sorted(path.parent for path in (REPO / "results").glob("*/*/seed-*/run.json"))
+
+pytestmark = pytest.mark.one_host
+
+
+def tokenised_bleu(lines: List[str], reference: List[str]) -> float:
+    return sacrebleu.corpus_bleu(lines, [reference], tokenize="none", force=True).score
+
+
+@pytest.mark.parametrize("folder", KEPT, ids=lambda folder: "-".join(folder.parts[-3:]))
+def test_kept_translations_have_the_kept_scores(folder: Path) -> None:
+    scores = json.loads((folder / "scores.json").read_text("utf-8"))
+    target = json.loads((folder / "run.json").read_text("utf-8"))["settings"]["data"]["target-lang"]
+    assert scores
+    for name, document in scores.items():
+        path = DATA / REFERENCES[f"{folder.parts[-3]}/{name}"]
+        if not path.is_file():
+            pytest.skip(f"REAL DATA MISSING: {path} (set CAPSNMT_DATA)")
+        with gzip.open(path, "rt", encoding="utf-8") as stream:
+            reference = [line.rstrip("\n").replace("@@ ", "") for line in stream]
+        lines = (folder / f"{name}.{target}").read_text("utf-8").splitlines()
+        published = next(each for each in document["systems"] if each["name"] == folder.parts[-2])
+        assert tokenised_bleu(lines, reference) == pytest.approx(
+            published["tokenized"]["multi-bleu"]["score"], abs=1e-6
+        )
+
+
+def test_a_finished_run_leaves_its_translations_curves_and_facts(tmp_path: Path) -> None:
+    runs, kept = tmp_path / "runs", tmp_path / "kept"
+    row = next(iter(TRANSLATIONS))
+    write_run(runs, row, baseline=None)
+    (run,) = find_runs(runs)
+    keep(run, kept)
+    assert (kept / f"{TEST_SET}.de").read_text("utf-8").splitlines() == [
+        line.replace("@@ ", "") for line in TRANSLATIONS[row]
+    ]
+    facts: Dict = json.loads((kept / "run.json").read_text("utf-8"))
+    assert (facts["updates"], facts["ended-by"]) == (40, "max-update 40")
+    assert facts["best-valid-loss"] == {"loss": 7.25, "update": 40}
+    assert (kept / "valid-loss.tsv").read_text("utf-8") == "update\tloss\n20\t9.125\n40\t7.25\n"
+    assert (kept / "train.log").read_bytes() == (run.path / "train.log").read_bytes()
