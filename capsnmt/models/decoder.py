@@ -10,13 +10,12 @@ import torch.nn as nn
 from fairseq.models.transformer import TransformerDecoderBase
 from torch import Tensor
 
-from capsnmt.models.compilation import Forward, compiled, make_compilable, runs_compiled
+from capsnmt.models.compilation import compiled, make_compilable, runs_compiled
 from capsnmt.models.layers import TransformerDecoderLayer, wrap_layer
-from capsnmt.models.stacks import stack_aggregation, stack_connection
+from capsnmt.models.stacks import kept_layers, reads_padding, stack_aggregation, stack_connection
 from capsnmt.modules.attention import IncrementalState
 from capsnmt.modules.autocast import autocast_of
 from capsnmt.modules.dropout import replace_dropout
-from capsnmt.modules.stack_layers import DecoderLayers
 
 
 class TransformerDecoder(TransformerDecoderBase):
@@ -35,12 +34,8 @@ class TransformerDecoder(TransformerDecoderBase):
         self.compiles: bool = cfg.compile
         if self.compiles:
             make_compilable(self)
-            self.reads_source: bool = self.cross_self_attention
-        reads_all_layers = self.layer_aggregation is not None
-        if self.connection is not None or (reads_all_layers and self.decoder_layerdrop > 0):
-            self.layers: nn.ModuleList = DecoderLayers(
-                self.decoder_layerdrop, self.layers.children(), self.connection
-            )
+        # with layer dropout, iteration of the host's list leaves layers out
+        self.layers: nn.ModuleList = nn.ModuleList(self.layers.children())
         replace_dropout(self)
 
     def forward(
@@ -67,8 +62,12 @@ class TransformerDecoder(TransformerDecoderBase):
             )
             return x if features_only else self.output_layer(x), extra
         decode = TransformerDecoderBase.forward
-        if self.compiles:
-            decode = self.compilation(decode, prev_output_tokens.size(1))
+        if runs_compiled(self):
+            length = prev_output_tokens.size(1)
+            if length > self._future_mask.size(0):  # a graph that enlarged it would be another one
+                size = max(512, 2 * length)
+                self.buffered_future_mask(self.embed_tokens.weight.new_empty(size, 0))
+            decode = compiled(decode)
         with autocast_of(self, self.autocast):
             return decode(
                 self,
@@ -83,17 +82,6 @@ class TransformerDecoder(TransformerDecoderBase):
                 return_all_hiddens,
             )
 
-    def compilation(self, forward: Forward, length: int) -> Forward:
-        """Return the host's forward function for targets of this length, compiled or not."""
-        compiles = runs_compiled(self)
-        # on this condition, the host masks padding without looking whether there is any
-        self.cross_self_attention = compiles or self.reads_source
-        if not compiles:
-            return forward
-        if length > self._future_mask.size(0):  # a graph that enlarged it would be another graph
-            self.buffered_future_mask(self.embed_tokens.weight.new_empty(max(512, 2 * length), 0))
-        return compiled(forward)
-
     def build_decoder_layer(self, cfg: Any, no_encoder_attn: bool = False) -> nn.Module:
         return wrap_layer(TransformerDecoderLayer(cfg, next(self.numbers), no_encoder_attn), cfg)
 
@@ -106,20 +94,85 @@ class TransformerDecoder(TransformerDecoderBase):
         alignment_layer: Optional[int] = None,
         alignment_heads: Optional[int] = None,
     ) -> Tuple[Tensor, Dict[str, List[Optional[Tensor]]]]:
-        features, extra = self.extract_features_scriptable(
-            prev_output_tokens,
-            encoder_out,
-            incremental_state,
-            full_context_alignment,
-            alignment_layer,
-            alignment_heads,
-        )
-        if self.layer_aggregation is not None:
-            states: List[Tensor] = []
-            for state in extra["inner_states"][1:]:
+        """Decode as the host, with the connection and the aggregation of the layers.
+
+        A dropped layer (``--decoder-layerdrop``) is the identity: where the outputs of all layers
+        are read, its output is its input.
+        """
+        if alignment_layer is None:
+            alignment_layer = self.num_layers - 1
+        encoded: Optional[Tensor] = None
+        encoded_padding: Optional[Tensor] = None
+        if encoder_out is not None:
+            if len(encoder_out["encoder_out"]) > 0:
+                encoded = encoder_out["encoder_out"][0]
+            if len(encoder_out["encoder_padding_mask"]) > 0:
+                encoded_padding = encoder_out["encoder_padding_mask"][0]
+        embedding = self.embed(prev_output_tokens, incremental_state)
+        x = embedding
+        if incremental_state is not None:
+            prev_output_tokens = prev_output_tokens[:, -1:]
+        padding = prev_output_tokens.eq(self.padding_idx)
+        masked = self.cross_self_attention or reads_padding(padding)
+        future: Optional[Tensor] = None
+        if incremental_state is None and not full_context_alignment:
+            future = self.buffered_future_mask(x)
+        attn: Optional[Tensor] = None
+        inner_states: List[Optional[Tensor]] = [embedding]
+        below: List[Tensor] = []
+        if self.connection is not None:
+            x = self.connection.follow(x, below)
+        kept = kept_layers(len(self.layers), float(self.decoder_layerdrop), self.training)
+        for number, layer in enumerate(self.layers):
+            if kept[number]:
+                aligns = number == alignment_layer
+                x, weights, _ = layer(
+                    x,
+                    encoded,
+                    encoded_padding,
+                    incremental_state,
+                    self_attn_mask=future,
+                    self_attn_padding_mask=padding if masked else None,
+                    need_attn=aligns,
+                    need_head_weights=aligns,
+                )
+                if aligns and weights is not None:
+                    attn = weights.float().to(x)
+            if self.connection is not None:
+                x = self.connection.follow(x, below)
+            inner_states.append(x)
+        if attn is not None:
+            attn = (attn if alignment_heads is None else attn[:alignment_heads]).mean(dim=0)
+        if self.layer_aggregation is None:
+            x = x if self.layer_norm is None else self.layer_norm(x)
+        else:
+            outputs: List[Tensor] = []
+            for state in inner_states[1:]:
                 assert state is not None
-                states.append(state if self.layer_norm is None else self.layer_norm(state))
-            features = self.layer_aggregation(states).transpose(0, 1)  # batch first, as the host
-            if self.project_out_dim is not None:
-                features = self.project_out_dim(features)
-        return features, extra
+                outputs.append(state if self.layer_norm is None else self.layer_norm(state))
+            x = self.layer_aggregation(outputs)
+        x = x.transpose(0, 1)  # batch first, as the host
+        if self.project_out_dim is not None:
+            x = self.project_out_dim(x)
+        features = x.type_as(embedding)  # an adaptive softmax reads them outside of --autocast
+        return features, {"attn": [attn], "inner_states": inner_states}
+
+    def embed(self, tokens: Tensor, incremental_state: Optional[IncrementalState]) -> Tensor:
+        """Return the embeddings ``[T, B, d]`` of the words; in a step of decoding, of the last."""
+        positions: Optional[Tensor] = None
+        if self.embed_positions is not None:
+            positions = self.embed_positions(tokens, incremental_state=incremental_state)
+        if incremental_state is not None:
+            tokens = tokens[:, -1:]
+            if positions is not None:
+                positions = positions[:, -1:]
+        x = self.embed_scale * self.embed_tokens(tokens.contiguous())
+        if self.quant_noise is not None:
+            x = self.quant_noise(x)
+        if self.project_in_dim is not None:
+            x = self.project_in_dim(x)
+        if positions is not None:
+            x = x + positions
+        if self.layernorm_embedding is not None:
+            x = self.layernorm_embedding(x)
+        return self.dropout_module(x).transpose(0, 1)

@@ -14,12 +14,10 @@ from capsnmt.errors import ConfigurationError
 from capsnmt.models.compilation import compiled, make_compilable, require_compiler, runs_compiled
 from capsnmt.models.kept_memory import keep_freed_memory
 from capsnmt.models.layers import TransformerEncoderLayer, wrap_layer
-from capsnmt.models.stacks import stack_aggregation, stack_connection
+from capsnmt.models.stacks import kept_layers, reads_padding, stack_aggregation, stack_connection
 from capsnmt.modules.autocast import autocast_of, require_bf16
 from capsnmt.modules.dropout import replace_dropout
 from capsnmt.modules.layer_aggregation import TransparentMixture
-from capsnmt.modules.stack_layers import EncoderLayers
-from capsnmt.routing.backend import is_traced
 
 
 class TransformerEncoder(TransformerEncoderBase):
@@ -51,10 +49,8 @@ class TransformerEncoder(TransformerEncoderBase):
         self.compiles: bool = cfg.compile
         if self.compiles:
             make_compilable(self)
-        if self.connection is not None or (self.reads_all_layers and self.encoder_layerdrop > 0):
-            self.layers: nn.ModuleList = EncoderLayers(
-                self.encoder_layerdrop, self.layers.children(), self.connection
-            )
+        # with layer dropout, iteration of the host's list leaves layers out
+        self.layers: nn.ModuleList = nn.ModuleList(self.layers.children())
         replace_dropout(self)
 
     @property
@@ -107,20 +103,27 @@ class TransformerEncoder(TransformerEncoderBase):
 
         The host's asks before every layer whether there is padding, for which a GPU must wait each
         time, and no graph can be compiled; and in TorchScript it keeps no output of a layer.
+
+        A dropped layer (``--encoder-layerdrop``) is the identity: where the outputs of all layers
+        are read, its output is its input.
         """
         padding = src_tokens.eq(self.padding_idx)
-        serves_any_batch = False
-        if not torch.jit.is_scripting():
-            serves_any_batch = is_traced()
-        mask = padding if serves_any_batch or bool(padding.any()) else None
+        mask = padding if reads_padding(padding) else None
         x, embedding = self.forward_embedding(src_tokens, token_embeddings)
         x = (x * (1 - padding.unsqueeze(-1).type_as(x))).transpose(0, 1)
         states, fc_results = [x], torch.jit.annotate(List[Tensor], [])
-        for layer in self.layers:
-            x = layer(x, mask)
-            if not torch.jit.is_scripting() and self.return_fc:
-                x, fc_result = x
-                fc_results.append(fc_result)
+        below: List[Tensor] = []
+        if self.connection is not None:
+            x = self.connection.follow(x, below)
+        kept = kept_layers(len(self.layers), float(self.encoder_layerdrop), self.training)
+        for number, layer in enumerate(self.layers):
+            if kept[number]:
+                x = layer(x, mask)
+                if not torch.jit.is_scripting() and self.return_fc:
+                    x, fc_result = x
+                    fc_results.append(fc_result)
+            if self.connection is not None:
+                x = self.connection.follow(x, below)
             if not (return_all_hiddens or self.reads_all_layers):
                 states.clear()
             # in TorchScript, a connected layer's features stand at the end of its output

@@ -1,10 +1,12 @@
-"""What aggregates or connects the layers of a stack, chosen by the switches."""
+"""What encoder and decoder share: the loop's draws, and what aggregates or connects layers."""
 
 from __future__ import annotations
 
-from typing import Any, Optional
+from typing import Any, List, Optional
 
+import torch
 import torch.nn as nn
+from torch import Tensor
 
 from capsnmt.models.selection import aggregates_layers
 from capsnmt.modules.layer_aggregation import (
@@ -14,6 +16,29 @@ from capsnmt.modules.layer_aggregation import (
     layer_aggregation,
     layer_connection,
 )
+from capsnmt.routing.backend import is_traced
+
+
+def kept_layers(layers: int, p: float, training: bool) -> List[bool]:
+    """Draw which layers of a pass run (Fan et al. 2020): a layer is dropped with probability p.
+
+    The numbers are drawn as the host draws them.
+    """
+    if p == 0.0 or not training:
+        return [True] * layers
+    kept: List[bool] = (torch.empty(layers).uniform_() > p).tolist()
+    return kept
+
+
+def reads_padding(padding: Tensor) -> bool:
+    """Return whether attention needs the mask ``padding``: it has any, or a trace serves any batch.
+
+    A GPU has to wait for the answer: ask once for a stack, not before every layer.
+    """
+    traced = False
+    if not torch.jit.is_scripting():
+        traced = is_traced()
+    return traced or bool(padding.any())
 
 
 def stack_aggregation(cfg: Any, side: str) -> Optional[nn.Module]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, List, Tuple
+from typing import List
 
 import pytest
 import torch
@@ -33,12 +33,12 @@ def stack(num_layers: int = LAYERS, width: int = WIDTH) -> nn.ModuleList:
 
 
 def states_of(module: nn.Module, layers: nn.ModuleList, x: Tensor) -> List[Tensor]:
-    """Run the layers as fairseq's stacks do, and return what they see as the layers' outputs."""
-    states = []
-    for layer in module.connect(layers):
-        x = layer(x)
-        states.append(x)
-    return states
+    """Run the layers as the stacks do, and return x_2 to x_{L+1}."""
+    below: List[Tensor] = []
+    states = [module.follow(x, below)]
+    for layer in layers:
+        states.append(module.follow(layer(states[-1]), below))
+    return states[1:]
 
 
 def embedding(*leading: int) -> Tensor:
@@ -62,33 +62,6 @@ def test_a_position_is_combined_independently(mode: str, pre_norm: bool) -> None
     module, layers, x = connection(mode, pre_norm), stack(), embedding(2, 3)
     for state, alone in zip(states_of(module, layers, x), states_of(module, layers, x[1, 2])):
         torch.testing.assert_close(state[1, 2], alone)
-
-
-@every_setting
-def test_passes_share_no_state(mode: str, pre_norm: bool) -> None:
-    """A pass that stops early, or runs inside another one, affects none."""
-    module, layers, x = connection(mode, pre_norm), stack(), embedding(2)
-    expected = states_of(module, layers, x)
-    outer = iter(module.connect(layers))
-    first = next(outer)(x)
-    states_of(module, layers, 2 * x)
-    torch.testing.assert_close(first, expected[0])
-    torch.testing.assert_close(next(outer)(first), expected[1])
-    torch.testing.assert_close(states_of(module, layers, x)[-1], expected[-1])
-
-
-def test_the_other_outputs_of_a_layer_and_its_attributes_remain() -> None:
-    class Layer(nn.Module):
-        number = 7
-
-        def forward(self, x: Tensor, scale: float) -> Tuple[Tensor, Any, Any]:
-            return scale * x, None, "state"
-
-    module = layer_connection("dense", WIDTH, 1, False)
-    (layer,) = module.connect([Layer()])
-    output, attention, state = layer(torch.ones(WIDTH), scale=3.0)
-    assert torch.equal(output, torch.full((WIDTH,), 3.0))
-    assert (attention, state, layer.number) == (None, "state", 7)
 
 
 def test_dense_starts_as_the_plain_stack() -> None:

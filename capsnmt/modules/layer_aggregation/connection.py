@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any, Iterable, Iterator, List, Optional, Sequence, Tuple
+from typing import Any, List, Optional, Sequence, Tuple
 
 import torch
 import torch.nn as nn
 from fairseq.modules import LayerNorm
 from torch import Tensor
 from torch.autograd.function import once_differentiable
+
+from capsnmt.errors import ConfigurationError
 
 from .base import check_positive
 
@@ -95,10 +97,17 @@ class LayerConnection(nn.Module):
         """Return what makes x_{l+1}: the norm of y_l, the weights w_l, the norm of the sum."""
         return None, self.row(number + 1), None
 
-    def connect(self, layers: Iterable[Any]) -> Iterator[ConnectedLayer]:
-        """Yield the layers of one forward pass of the stack, to be called in this order."""
-        states: List[Tensor] = []
-        return (ConnectedLayer(layer, self, states) for layer in layers)
+    def follow(self, y: Tensor, states: List[Tensor]) -> Tensor:
+        """Add the output y_l ``[..., d]`` of layer l (y_0 is the embedding); return x_{l+1}."""
+        self.add(y, states)
+        return self(states)
+
+    def __prepare_scriptable__(self) -> LayerConnection:
+        """Refuse ``torch.jit.script`` of a stack alone: only its model has a form for it."""
+        raise ConfigurationError(
+            "torch.jit.script: a stack with --layer-aggregation dlcl or dense is scripted as a "
+            "part of its model: script the model, or use torch.jit.trace"
+        )
 
 
 class DLCL(LayerConnection):
@@ -168,42 +177,6 @@ class DepthWeightedAverage(LayerConnection):
     def link(self, number: int) -> Tuple[Optional[nn.Module], Tensor, Optional[nn.Module]]:
         """Return the same; the weight of the embedding alone is 1."""
         return super().link(number) if number else (None, torch.ones(1), None)
-
-
-class ConnectedLayer:
-    """A layer in one forward pass of a connected stack.
-
-    It is called as the layer, and its attributes are the layer's. The first call adds the embedding
-    and reads x_1; every call adds the layer's output y_l and returns x_{l+1} in its place.
-
-    Args:
-        layer: a layer that returns its output, or a tuple that starts with it.
-        connection: of the stack.
-        states: the states of this pass; empty before the first layer.
-    """
-
-    def __init__(self, layer: Any, connection: LayerConnection, states: List[Tensor]) -> None:
-        self.layer = layer
-        self.connection = connection
-        self.states = states
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.layer, name)
-
-    def __call__(self, x: Tensor, *args: Any, **kwargs: Any) -> Any:
-        """Run the layer on x_l (first, on y_0); return its outputs with x_{l+1} for y_l."""
-        if not self.states:
-            x = self.follow(x)
-        output = self.layer(x, *args, **kwargs)
-        if isinstance(output, Tensor):
-            return self.follow(output)
-        y, *others = output
-        return (self.follow(y), *others)
-
-    def follow(self, y: Tensor) -> Tensor:
-        """Add y_l and return x_{l+1}."""
-        self.connection.add(y, self.states)
-        return self.connection(self.states)
 
 
 def layer_connection(

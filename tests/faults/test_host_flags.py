@@ -1,0 +1,129 @@
+"""fairseq's own flags and functions beside ours: they do what they do to fairseq's Transformer."""
+
+from __future__ import annotations
+
+import copy
+import re
+import shlex
+from pathlib import Path
+from typing import Any, Dict, List, Tuple
+
+import pytest
+import torch
+from fairseq.criterions.adaptive_loss import AdaptiveLoss
+from fairseq.sequence_generator import SequenceGenerator
+
+from capsnmt.errors import ConfigurationError
+from capsnmt.experiment.cli import main
+from capsnmt.routing import record_routing
+from tests.commands import command, hypotheses, succeed, train, training
+from tests.criterions.samples import SAMPLE, SOURCES, TARGETS
+from tests.support import PLUGIN, REPO, TASK, VALUES, build, forward, half_precision_on_cpu
+from tests.system.conftest import corpus  # noqa: F401  a fixture
+
+DEEP = ("--encoder-layers", "4", "--decoder-layers", "4")
+DROP = ("--encoder-layerdrop", "0.5", "--decoder-layerdrop", "0.5")
+SEEDS = range(4)
+# what reads the outputs of all layers; each is run by another part of encoder and decoder
+READERS = {
+    "nothing": (),
+    "linear": ("--layer-aggregation", "linear"),
+    "em-routing": ("--layer-aggregation", "em-routing"),
+    "dlcl": ("--layer-aggregation", "dlcl"),
+    "dense": ("--layer-aggregation", "dense"),
+    "transparent": ("--layer-aggregation", "transparent"),
+    "mlmha": ("--mlmha", "M-10"),
+}
+every_reader = pytest.mark.parametrize("reader", READERS.values(), ids=READERS)
+CONNECTIONS = ("dlcl", "dense")
+CONNECTED = re.compile(r"layer-aggregation: (dlcl|dense)\b|arch: transformer_dlcl(?!_routing)")
+CONNECTED_ROWS = [
+    f"{path.parent.name}/{path.stem}"
+    for path in sorted(REPO.glob("configs/*/*.yaml"))
+    if CONNECTED.search(path.read_text("utf-8"))
+]
+
+
+def update(model: torch.nn.Module, seed: int, lr: float = 0.3) -> float:
+    """Run one update by stochastic gradient descent; return the loss."""
+    torch.manual_seed(seed)
+    scores = forward(model, SOURCES, TARGETS).float().flatten(0, 1)
+    loss = torch.nn.functional.cross_entropy(scores, SAMPLE["target"].flatten(), ignore_index=1)
+    model.zero_grad()
+    loss.backward()
+    with torch.no_grad():
+        for parameter in model.parameters():
+            if parameter.grad is not None:
+                parameter -= lr * parameter.grad
+    return loss.item()
+
+
+def decode(model: torch.nn.Module) -> List[List[int]]:
+    """Translate as fairseq-generate does with a model that was just loaded."""
+    model.make_generation_fast_(beamable_mm_beam_size=None, need_attn=False)
+    generator = SequenceGenerator([model], TASK.target_dictionary, beam_size=2, max_len_b=6)
+    return [best[0]["tokens"].tolist() for best in generator.generate([model], SAMPLE)]
+
+
+def words(printed: object) -> str:
+    """Return what ``print`` shows, without indentation."""
+    return " ".join(repr(printed).split())
+
+
+@every_reader
+@pytest.mark.parametrize("drop", [(), DROP], ids=["all layers", "layer drop"])
+def test_a_model_prints_and_iterates_its_layers(reader: tuple, drop: tuple) -> None:
+    model = build("capsnmt_transformer", *DEEP, *reader, *drop).train()
+    for seed in SEEDS:
+        torch.manual_seed(seed)
+        for stack in (model.encoder, model.decoder):
+            layers = list(stack.layers)
+            assert layers == list(stack.layers.children())
+            assert len(layers) == len(stack.layers) == 4
+            assert all(isinstance(layer, torch.nn.Module) for layer in layers)
+            assert words(torch.nn.ModuleList(layers)) in words(model)
+
+
+@every_reader
+def test_a_model_with_layer_drop_trains_and_decodes(reader: tuple) -> None:
+    model = build("capsnmt_transformer", *DEEP, *reader, *DROP).train()
+    losses = {round(update(model, seed, lr=0.0), 4) for seed in SEEDS}
+    assert len(losses) > 1, "no layer was ever dropped"
+    kept = build("capsnmt_transformer", *DEEP, *reader)
+    kept.load_state_dict(model.state_dict())
+    expected = decode(kept)
+    for seed in SEEDS:  # a model that was just built is in training mode
+        torch.manual_seed(seed)
+        assert decode(copy.deepcopy(model)) == expected
+
+
+@pytest.mark.system
+def test_layer_drop_with_routed_layers_by_command(corpus: Path, tmp_path: Path) -> None:  # noqa: F811
+    flags = ("--layer-aggregation", "em-routing", "--encoder-layers", "6", "--decoder-layers", "6")
+    drop = ("--encoder-layerdrop", "0.2", "--decoder-layerdrop", "0.2", "--seed", "2")
+    log = train(corpus / "bin", tmp_path, "capsnmt_transformer_tiny", 1, *flags, *drop)
+    assert log.count("(layers): ModuleList(\n      (0-5): 6 x ") == 2  # it prints the model
+    checkpoint = ("--user-dir", PLUGIN, "--path", tmp_path / "checkpoint_last.pt", "--cpu")
+    assert len(hypotheses(succeed("fairseq_cli.generate", corpus / "bin", *checkpoint))) == 8
+
+
+@pytest.mark.usefixtures("bf16_machine")
+@pytest.mark.parametrize(
+    "reader",
+    [
+        *(READERS["linear"], READERS["em-routing"], READERS["dlcl"]),
+        ("--layer-aggregation", "attention"),
+        ("--decoder-output-dim", "8"),
+    ],
+    ids=" ".join,
+)
+def test_an_adaptive_softmax_trains_and_decodes_under_autocast(reader: tuple) -> None:
+    adaptive = ("--adaptive-softmax-cutoff", "8,16", "--autocast", "bf16")
+    model = build("capsnmt_transformer", *adaptive, *reader).train()
+    features, _ = model(**SAMPLE["net_input"], features_only=True)
+    assert features.dtype == torch.float32
+    loss, _, _ = AdaptiveLoss(TASK, sentence_avg=False)(model, SAMPLE)
+    loss.backward()
+    for name, parameter in model.named_parameters():
+        assert parameter.grad is None or parameter.grad.isfinite().all(), name
+    assert len(decode(model)) == len(SOURCES)
