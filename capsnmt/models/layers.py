@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any, Dict, Optional
 
 import torch.nn as nn
@@ -13,7 +14,7 @@ from fairseq.modules.transformer_layer import (
 
 from capsnmt.models.selection import aggregates_heads, routes_scores
 from capsnmt.modules.attention import Attention, BlockAttention
-from capsnmt.modules.autocast import autocast_forward
+from capsnmt.modules.autocast import run_in_autocast
 from capsnmt.modules.capsule_attention import CapsuleAttention
 from capsnmt.modules.disagreement import checkpoint_layer
 from capsnmt.modules.head_aggregation import HeadGate, HeadMixing, HeadRouting
@@ -158,7 +159,7 @@ def wrap_layer(layer: nn.Module, cfg: Any) -> nn.Module:
     if cfg.checkpoint_activations:
         if cfg.autocast != "none":  # the backward pass runs the layer again, outside of the stack
             norm = layer.final_layer_norm  # fp32 also where the linear maps are converted
-            layer.forward = autocast_forward(layer.forward, norm, cfg.autocast)
+            layer.forward = functools.partial(run_in_autocast, layer.forward, norm, cfg.autocast)
         layer = checkpoint_layer(layer, offload_to_cpu=cfg.offload_activations)
     # a checkpointed layer is always a separate shard, whatever its size
     return fsdp_wrap(

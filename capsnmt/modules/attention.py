@@ -65,8 +65,8 @@ class Attention(MultiheadAttention):
     take its place; fairseq's own forward reads its weight instead.
 
     Parameters, their names and their initialisation are those of fairseq: stock checkpoints load.
-    Attention weights are computed only when something reads them or when that is faster
-    (:func:`plain_is_faster`); otherwise the fused ``scaled_dot_product_attention`` runs.
+    Attention weights are computed only when something reads them, or in training when that is
+    faster (:func:`plain_is_faster`); otherwise the fused ``scaled_dot_product_attention`` runs.
 
     In TorchScript nothing observes the attention, and plain products run only for the weights.
 
@@ -256,7 +256,8 @@ class Attention(MultiheadAttention):
         weights: Optional[Tensor] = None
         plain = need_weights or self.reads_scores or self.score_mixing is not None
         if not torch.jit.is_scripting():
-            plain = plain or plain_is_faster(q, k)
+            # not by gradients: a checkpointed layer runs without them first, and must run the same
+            plain = plain or (self.training and plain_is_faster(q, k))
         if plain:
             scores = torch.matmul(q * self.scaling, k.transpose(-1, -2))
             scores = self.route_scores(scores, attn_mask, key_padding_mask, incremental_state)

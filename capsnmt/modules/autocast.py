@@ -120,18 +120,17 @@ def convert_once(x: Tensor) -> Tensor:
     return x if dtype is None else x.to(dtype)
 
 
-def autocast_forward(forward: Callable[..., Any], module: nn.Module, autocast: str) -> Any:
-    """Return a forward function that enters autocast itself.
+def run_in_autocast(
+    forward: Callable[..., Any], module: nn.Module, autocast: str, *args: Any, **kwargs: Any
+) -> Any:
+    """Call a forward function under autocast, for a ``functools.partial`` that takes its place.
+
+    A copy of a module copies the arguments of a partial, but not what a closure holds.
 
     Args:
-        forward: the function.
+        forward: the function; its own arguments follow these three.
         module: a module whose parameters are never converted, for :func:`autocast_of`.
         autocast: the value of ``--autocast``.
     """
-
-    @functools.wraps(forward)
-    def wrapped(*args: Any, **kwargs: Any) -> Any:
-        with autocast_of(module, autocast):
-            return forward(*args, **kwargs)
-
-    return wrapped
+    with autocast_of(module, autocast):
+        return forward(*args, **kwargs)

@@ -108,6 +108,20 @@ def test_layer_drop_with_routed_layers_by_command(corpus: Path, tmp_path: Path) 
 
 
 @pytest.mark.usefixtures("bf16_machine")
+@pytest.mark.parametrize("autocast", ["none", "bf16"])
+@pytest.mark.parametrize("arch", ["capsnmt_transformer", "transformer_dlcl", "transformer_mlmha"])
+def test_checkpointed_activations_change_no_update(arch: str, autocast: str) -> None:
+    """With dropout everywhere, each pass of a layer must draw the same numbers."""
+    flags = ("--attention-dropout", "0.3", "--dropout", "0.1", "--autocast", autocast)
+    plain = build(arch, *flags).train()
+    again = build(arch, *flags, "--checkpoint-activations").train()
+    for seed in range(4):
+        assert update(plain, seed) == pytest.approx(update(again, seed), abs=1e-6)
+    for (name, one), other in zip(plain.named_parameters(), again.parameters()):
+        torch.testing.assert_close(one, other, atol=1e-6, rtol=0, msg=name)
+
+
+@pytest.mark.usefixtures("bf16_machine")
 @pytest.mark.parametrize(
     "reader",
     [
@@ -127,3 +141,19 @@ def test_an_adaptive_softmax_trains_and_decodes_under_autocast(reader: tuple) ->
     for name, parameter in model.named_parameters():
         assert parameter.grad is None or parameter.grad.isfinite().all(), name
     assert len(decode(model)) == len(SOURCES)
+
+
+@pytest.mark.usefixtures("bf16_machine")
+@pytest.mark.parametrize("autocast", ["none", "bf16"])
+def test_a_copy_of_a_checkpointed_model_runs_its_own_layers(autocast: str) -> None:
+    flags = ("--checkpoint-activations", "--autocast", autocast)
+    model = build("capsnmt_transformer", *flags).train()
+    twin, fresh = copy.deepcopy(model), build("capsnmt_transformer", *flags, seed=2).train()
+    update(model, 0)
+    before = copy.deepcopy(model.state_dict())
+    twin.load_state_dict(fresh.state_dict())
+    assert torch.equal(forward(twin, SOURCES, TARGETS), forward(fresh, SOURCES, TARGETS))
+    update(twin, 0)
+    assert all(p.grad is not None for p in twin.decoder.layers.parameters())
+    for name, value in model.state_dict().items():
+        assert torch.equal(value, before[name]), name

@@ -34,7 +34,7 @@ def test_self_attention_and_its_gradients_equal_the_loops(
     monkeypatch.setattr("capsnmt.modules.plain_attention.PLAIN_UP_TO", 5 if plain else 4)
     fused = mock.Mock(wraps=F.scaled_dot_product_attention)
     monkeypatch.setattr(F, "scaled_dot_product_attention", fused)
-    module = attention(kind, self_attention=True)
+    module = attention(kind, self_attention=True).train()
     x = torch.randn(5, 2, WIDTH, dtype=torch.float64, requires_grad=True)
     output, _ = module(x, x, x, key_padding_mask=padding, need_weights=False)
     assert fused.called == (not plain and kind != "talking")
@@ -154,7 +154,7 @@ def test_weights_that_nobody_reads_have_the_same_effect(
 ) -> None:
     """They are rounded to the precision of the scores with or without a precise copy."""
     monkeypatch.setattr("capsnmt.modules.attention.plain_is_faster", lambda q, k: True)
-    module = attention("dot", self_attention=True).to(dtype)
+    module = attention("dot", self_attention=True).to(dtype).train()
     q, k, v = torch.randn(3, 2, HEADS, 5, HEAD_WIDTH).to(dtype)
     read, weights = module.attend(q, k, v, None, None, None, need_weights=True)
     unread, none = module.attend(q, k, v, None, None, None, need_weights=False)
