@@ -157,3 +157,50 @@ def test_a_copy_of_a_checkpointed_model_runs_its_own_layers(autocast: str) -> No
     assert all(p.grad is not None for p in twin.decoder.layers.parameters())
     for name, value in model.state_dict().items():
         assert torch.equal(value, before[name]), name
+
+
+@pytest.mark.parametrize("side", ["both", "encoder", "decoder"])
+@pytest.mark.parametrize("mode", CONNECTIONS)
+def test_connected_layers_refuse_to_train_in_fp16_and_decode_in_it(mode: str, side: str) -> None:
+    flags = ("--layer-aggregation", mode, "--layer-aggregation-side", side)
+    model = build("capsnmt_transformer", *flags).half()
+    with pytest.raises(ConfigurationError, match=r"^--fp16: .*--autocast bf16") as caught:
+        model.train()
+    assert "\n" not in str(caught.value)
+    if half_precision_on_cpu():
+        assert forward(model.eval(), SOURCES, TARGETS).isfinite().all()
+
+
+@pytest.mark.system
+def test_fp16_with_connected_layers_is_one_line_by_command(corpus: Path, tmp_path: Path) -> None:  # noqa: F811
+    arguments = training(corpus / "bin", tmp_path, "transformer_dlcl_tiny", 1)
+    done = command("fairseq_cli.train", *arguments, "--memory-efficient-fp16")
+    assert done.returncode != 0
+    assert "Traceback" not in done.stderr
+    assert done.stderr.splitlines()[-1].startswith("--fp16: --layer-aggregation dlcl and dense")
+    assert not list(tmp_path.iterdir())
+
+
+def planned(capsys: pytest.CaptureFixture, *arguments: str) -> Tuple[int, List[str], str]:
+    """Dry-run a launch; return its status, the words of its training, and its errors."""
+    status = main([*arguments, "--dry-run"])
+    printed = capsys.readouterr()
+    lines = [line for line in printed.out.splitlines() if " --max-update " in line]
+    return status, shlex.split(lines[0]) if lines else [], printed.err
+
+
+@pytest.mark.parametrize("row", CONNECTED_ROWS)
+def test_rows_with_connected_layers_train_in_bf16_on_a_gpu(row: str, capsys: Any) -> None:
+    for flags in ((), ("--set", "precision=auto")):
+        _, words, _ = planned(capsys, "--config", row, "--gpus", "1", *flags)
+        assert "--fp16" not in words
+        assert words[words.index("--autocast") + 1] == "bf16"
+
+
+def test_a_row_with_connected_layers_is_refused_in_fp16_before_it_starts(capsys: Any) -> None:
+    row = ("--config", "multi30k/baseline", "--set", "train.layer-aggregation=dense")
+    status, words, error = planned(capsys, *row, "--gpus", "1")
+    assert (status, words) == (2, [])
+    (line,) = error.splitlines()
+    assert all(word in line for word in ("precision: fp16", "dense", "set bf16, fp32 or auto"))
+    assert planned(capsys, *row, "--cpu")[0] == 0  # where fp16 is fp32

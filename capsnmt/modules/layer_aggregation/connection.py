@@ -65,14 +65,30 @@ class LayerConnection(nn.Module):
 
     **D**: with layer dropout, the output of a dropped layer is its input: y_l = x_l.
 
+    **D**: fp16 parameters are not trained. The gradient of a weight is a sum over all numbers of a
+    state, B x T x d of them: it exceeds the range of fp16 at every useful scale of the loss.
+
     Args:
         rows: the initial weights w_l of each sum, ordered by length; the longest has L + 1.
+
+    Raises:
+        ConfigurationError: in :meth:`train`, if the weights are fp16.
     """
 
     def __init__(self, rows: Sequence[Tensor]) -> None:
         super().__init__()
         self.shortest, self.num_layers = len(rows[0]), len(rows[-1]) - 1
         self.weights = nn.ParameterList(nn.Parameter(row) for row in rows)
+
+    def train(self, mode: bool = True) -> LayerConnection:
+        """Set the mode, but do not train in fp16."""
+        weight = self.weights[0]
+        if mode and weight.requires_grad and weight.dtype == torch.float16:
+            raise ConfigurationError(
+                "--fp16: --layer-aggregation dlcl and dense overflow it, as gradients of their "
+                "weights are sums over a whole batch: give --autocast bf16 or --amp instead"
+            )
+        return super().train(mode)
 
     def row(self, count: int) -> Tensor:
         """Return the weights of the sum over ``count`` states."""
