@@ -26,6 +26,7 @@ from capsnmt.modules.capsule_attention import DECODER_ROUTINGS, ENCODER_ROUTINGS
 from capsnmt.modules.head_aggregation import HEAD_AGGREGATIONS
 from capsnmt.modules.head_aggregation import ROUTINGS as ROUTED_HEADS
 from capsnmt.modules.layer_aggregation import LAYER_AGGREGATIONS
+from capsnmt.modules.layer_aggregation import ROUTINGS as ROUTED_LAYERS
 from capsnmt.modules.multi_layer_attention import VARIANTS
 
 PLUGIN = str(Path(capsnmt.__file__).parent)
@@ -111,7 +112,6 @@ NEEDS = {
     "--mlmha-sources": "--mlmha",
     "--capsule-routing-encoder-layers": "--capsule-routing-encoder",
 }
-ROUTED_LAYERS = ("dynamic-routing", "em-routing")
 
 
 def may_meet(values: Sequence[str]) -> bool:

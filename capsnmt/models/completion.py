@@ -23,8 +23,10 @@ from capsnmt.models.config import (
 from capsnmt.models.selection import parse_attentions, parse_layers
 from capsnmt.modules.autocast import AUTOCASTS
 from capsnmt.modules.capsule_attention import DECODER_ROUTINGS, ENCODER_ROUTINGS
-from capsnmt.modules.head_aggregation import HEAD_AGGREGATIONS, ROUTINGS
+from capsnmt.modules.head_aggregation import HEAD_AGGREGATIONS
+from capsnmt.modules.head_aggregation import ROUTINGS as ROUTED_HEADS
 from capsnmt.modules.layer_aggregation import LAYER_AGGREGATIONS
+from capsnmt.modules.layer_aggregation import ROUTINGS as ROUTED_LAYERS
 from capsnmt.routing.backend import BACKENDS
 
 CHOICES: Dict[str, Tuple[str, ...]] = {
@@ -42,12 +44,12 @@ CHOICES: Dict[str, Tuple[str, ...]] = {
 
 def routes_heads(args: Any) -> bool:
     """Return whether heads are aggregated by routing-by-agreement."""
-    return args.head_aggregation in ROUTINGS
+    return args.head_aggregation in ROUTED_HEADS
 
 
 def routes_layers(args: Any) -> bool:
     """Return whether layers are aggregated by routing-by-agreement."""
-    return args.layer_aggregation in ("dynamic-routing", "em-routing")
+    return args.layer_aggregation in ROUTED_LAYERS
 
 
 def without_effect(args: Any) -> Iterator[Tuple[str, str]]:

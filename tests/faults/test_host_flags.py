@@ -204,3 +204,23 @@ def test_a_row_with_connected_layers_is_refused_in_fp16_before_it_starts(capsys:
     (line,) = error.splitlines()
     assert all(word in line for word in ("precision: fp16", "dense", "set bf16, fp32 or auto"))
     assert planned(capsys, *row, "--cpu")[0] == 0  # where fp16 is fp32
+
+
+@pytest.mark.parametrize("switch", ["--head-aggregation", "--layer-aggregation"])
+def test_flags_of_routing_are_allowed_exactly_where_something_is_routed(switch: str) -> None:
+    """Over all values of the switch, so that a new algorithm is not forgotten."""
+    allowed: Dict[str, set] = {}
+    routed = set()
+    capsules = switch.replace("aggregation", "capsules")
+    for value in VALUES[switch]:
+        with record_routing() as records:
+            forward(build("capsnmt_transformer", switch, value), SOURCES, TARGETS)
+        if records:
+            routed.add(value)
+        for flag in ((capsules, "8"), ("--routing-iterations", "2")):
+            try:
+                build("capsnmt_transformer", switch, value, *flag)
+            except ConfigurationError:
+                continue
+            allowed.setdefault(flag[0], set()).add(value)
+    assert allowed == {capsules: routed, "--routing-iterations": routed}

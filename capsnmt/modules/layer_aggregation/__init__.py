@@ -13,6 +13,7 @@ __all__ = [
     "CONNECTIONS",
     "LAYER_AGGREGATIONS",
     "POSITION_WISE",
+    "ROUTINGS",
     "LayerConnection",
     "SumAggregation",
     "TransparentMixture",
