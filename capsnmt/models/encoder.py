@@ -15,6 +15,7 @@ from capsnmt.models.compilation import compiled, make_compilable, require_compil
 from capsnmt.models.kept_memory import keep_freed_memory
 from capsnmt.models.layers import TransformerEncoderLayer, wrap_layer
 from capsnmt.models.stacks import kept_layers, reads_padding, stack_aggregation, stack_connection
+from capsnmt.modules.attention import sentence_order, stays
 from capsnmt.modules.autocast import autocast_of, require_bf16
 from capsnmt.modules.dropout import replace_dropout
 from capsnmt.modules.layer_aggregation import TransparentMixture
@@ -45,6 +46,8 @@ class TransformerEncoder(TransformerEncoderBase):
         if cfg.mlmha != "none":
             self.num_sources = cfg.mlmha_sources or cfg.encoder.layers
         self.masked_source: int = cfg.mlmha_mask_source
+        # cross+self-attention joins the encoding to the words of each hypothesis
+        self.repeats_sentences: bool = cfg.cross_self_attention
         self.connection = stack_connection(cfg, "encoder")
         self.compiles: bool = cfg.compile
         if self.compiles:
@@ -143,24 +146,39 @@ class TransformerEncoder(TransformerEncoderBase):
     def reorder_encoder_out(
         self, encoder_out: Dict[str, List[Tensor]], new_order: Tensor
     ) -> Dict[str, List[Tensor]]:
-        """Reorder the sentences of an encoded batch in beam search.
+        """Reorder an encoded batch in beam search; each sentence is kept once for its hypotheses.
 
-        Most steps reorder hypotheses of the same sentence, whose encodings are equal. The host
-        copies all of them in every step; on a CPU nothing is copied unless a sentence moves. On a
-        GPU the program would have to wait for the answer to that. ``rows`` has the number of the
-        sentence in each row.
+        The host first repeats each sentence for its hypotheses, and then copies all of them in
+        every step. Here nothing is repeated, and on a CPU nothing is copied unless a sentence
+        moves. ``beam``, once there is one, has as many rows as a sentence has hypotheses.
+
+        Raises:
+            ValueError: the hypotheses of a sentence part.
         """
-        if new_order.is_cuda:
-            return self.host_reorder(encoder_out, new_order)
-        rows = torch.arange(encoder_out["encoder_out"][0].size(1))
-        if "rows" in encoder_out:
-            rows = encoder_out["rows"][0]
-        reordered = rows.index_select(0, new_order)
-        if torch.equal(reordered, rows):
+        sentences = encoder_out["encoder_out"][0].size(1)
+        repeats = new_order.size(0) // sentences
+        if repeats > 1 and not self.repeats_sentences and "beam" not in encoder_out:
+            places = torch.arange(sentences, device=new_order.device)
+            if torch.equal(new_order, places.repeat_interleave(repeats)):
+                encoder_out = encoder_out.copy()
+                encoder_out["beam"] = [new_order[:repeats]]
+                return encoder_out
+        order = new_order
+        if "beam" in encoder_out:
+            beam = encoder_out["beam"][0].size(0)
+            order = sentence_order(new_order, beam)
+            rows = torch.div(new_order, beam, rounding_mode="floor")
+            if not rows.is_cuda and not torch.equal(rows, order.repeat_interleave(beam)):
+                raise ValueError(
+                    f"reorder_encoder_out: the hypotheses of a sentence, {beam} each, must stay "
+                    "together"
+                )
+        if stays(order, sentences):
             return encoder_out
-        encoder_out = self.host_reorder(encoder_out, new_order)
-        encoder_out["rows"] = [reordered]
-        return encoder_out
+        reordered = self.host_reorder(encoder_out, order)
+        if "beam" in encoder_out:
+            reordered["beam"] = encoder_out["beam"]
+        return reordered
 
     def hand_over(self, states: List[Tensor]) -> Tensor:
         """Return the decoder's input, ``[T, B, n d]``, from the embeddings and H^1..H^L."""

@@ -56,6 +56,19 @@ def additive_mask(
     return mask
 
 
+def sentence_order(new_order: Tensor, beam: int) -> Tensor:
+    """Return the order of the sentences in a new order of their hypotheses, ``beam`` each.
+
+    **D**: the hypotheses of a sentence stay together, as in every search of fairseq.
+    """
+    return torch.div(new_order[::beam], beam, rounding_mode="floor")
+
+
+def stays(order: Tensor, rows: int) -> bool:
+    """Return whether an order of so many rows is theirs; a GPU, which must wait, does not look."""
+    return order.device.type == "cpu" and torch.equal(order, torch.arange(rows))
+
+
 class Attention(MultiheadAttention):
     r"""Multi-head attention (Vaswani et al. 2017, section 3.2) with replaceable steps.
 
@@ -184,9 +197,9 @@ class Attention(MultiheadAttention):
     ) -> Tuple[Tensor, Tensor, Tensor, Optional[Tensor]]:
         """Project to queries ``[B, H, L, d_h]``, keys and values ``[B', H, K, d_h]``, padding mask.
 
-        In beam search, encoder-decoder attention keeps keys and values once per sentence:
-        ``B = B' * beam_size``. In incremental decoding the cache is read and written here, in the
-        host's layout, so that the host's beam reordering applies to it.
+        In beam search, the encoder hands over, and encoder-decoder attention keeps, each sentence
+        once for all of its hypotheses: ``B = B' * beam``. In incremental decoding the cache is read
+        and written here, in the host's layout.
         """
         if not torch.jit.is_scripting() and query is key and key is value:
             query = key = value = convert_once(query)
@@ -203,11 +216,6 @@ class Attention(MultiheadAttention):
             key = value = query
         elif self.encoder_decoder_attention:
             assert key is not None
-            if self.beam_size > 1 and key.size(1) == query.size(1):
-                # the host has repeated each sentence for its hypotheses: keep one of each
-                key = key[:, :: self.beam_size]
-                if key_padding_mask is not None:
-                    key_padding_mask = key_padding_mask[:: self.beam_size]
             key = value = convert_once(self.source(key))
         assert key is not None
         assert value is not None
@@ -227,8 +235,28 @@ class Attention(MultiheadAttention):
             )
             saved["prev_key"], saved["prev_value"] = k, v
             saved["prev_key_padding_mask"] = key_padding_mask
+            if self.encoder_decoder_attention:  # no numbers: its shape is the beam
+                saved["beam"] = k.new_empty(k.size(0), q.size(0) // k.size(0), 0)
             self._set_input_buffer(incremental_state, saved)
         return q, k, v, key_padding_mask
+
+    def reorder_incremental_state(
+        self, incremental_state: IncrementalState, new_order: Tensor
+    ) -> Optional[IncrementalState]:
+        """Reorder the cache in beam search: by hypotheses, or by sentences where those share it.
+
+        Most steps move no sentence. A CPU then copies nothing; a GPU would have to wait to know.
+        """
+        cache = self._get_input_buffer(incremental_state)
+        beam = cache.get("beam")
+        if beam is not None:
+            new_order = sentence_order(new_order, beam.size(1))
+            if stays(new_order, beam.size(0)):
+                return incremental_state
+        for name, tensor in cache.items():
+            if tensor is not None:
+                cache[name] = tensor.index_select(0, new_order)
+        return self._set_input_buffer(incremental_state, cache)
 
     def attend(
         self,

@@ -157,20 +157,16 @@ def test_a_beam_shares_memory_that_is_projected_once_a_sentence(variant: str) ->
         getattr(module, name).register_forward_pre_hook(
             lambda _, args, seen=inputs_seen: seen.append(args[0].shape)
         )
-    module.set_beam_size(beam)
-    for keys, mask in (expanded, (memory, padding)):
-        state: dict = {}
-        for seen in projected.values():
-            seen.clear()
-        for step, row in enumerate(query.split(1)):
-            output, weights = module(row, keys, keys, mask, state, static_kv=True)
-            torch.testing.assert_close(output, expected[step : step + 1])
-            torch.testing.assert_close(weights, expected_weights[:, step : step + 1])
-            # hypotheses that change places within a beam leave the cache as it is
-            cached = module._get_input_buffer(state)["prev_key"]
-            module.reorder_incremental_state(state, torch.tensor([0, 0, 2, 3, 5, 5]))
-            assert module._get_input_buffer(state)["prev_key"] is cached
-        assert all(seen == [memory.shape] for seen in projected.values())
+    state: dict = {}
+    for step, row in enumerate(query.split(1)):
+        output, weights = module(row, memory, memory, padding, state, static_kv=True)
+        torch.testing.assert_close(output, expected[step : step + 1])
+        torch.testing.assert_close(weights, expected_weights[:, step : step + 1])
+        # hypotheses that change places within a beam leave the cache as it is
+        cached = module._get_input_buffer(state)["prev_key"]
+        module.reorder_incremental_state(state, torch.tensor([0, 0, 2, 3, 5, 5]))
+        assert module._get_input_buffer(state)["prev_key"] is cached
+    assert all(seen == [memory.shape] for seen in projected.values())
 
 
 @every_variant
@@ -178,7 +174,6 @@ def test_sentences_that_end_leave_the_cache_of_the_others(variant: str) -> None:
     module, beam = attention(variant, 2), 2
     query, _ = inputs(2, BATCH * beam, length=1)
     _, memory = inputs(2)
-    module.set_beam_size(beam)
     state: dict = {}
     module(query, memory, memory, PADDINGS["right"], state, static_kv=True)
     second = torch.tensor([3, 2])  # the hypotheses of the second sentence, exchanged

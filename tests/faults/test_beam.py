@@ -1,0 +1,241 @@
+"""Beam search reads each sentence once: what is computed from it is shared by its hypotheses."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any, Dict, List, Sequence, Tuple
+
+import pytest
+import torch
+from fairseq import search
+from fairseq.sequence_generator import SequenceGenerator
+from fairseq.token_generation_constraints import pack_constraints
+from torch import Tensor
+
+from tests.support import (
+    EOS,
+    FIRST,
+    PAD,
+    TASK,
+    batch,
+    build,
+    build_system,
+    every_system,
+    forward,
+    sentences,
+)
+
+BEAM = 3
+WORDS = TASK.target_dictionary
+SOURCES = sentences(5, 3, 7, 2)
+NORM = ("--encoder-normalize-before", "--decoder-normalize-before")
+ATTENTION = ("--head-aggregation-attention", "enc-self,enc-dec,dec-self")
+MULTI_LAYER = {
+    f"{variant} {heads}": ("--mlmha", variant, "--head-aggregation", heads, *ATTENTION)
+    for variant in ("M-00", "M-01", "M-10", "M-11")
+    for heads in ("simple", "em", "gated", "talking")
+}
+# what decides otherwise what a layer of the decoder reads, or where it reads it
+OTHERS: Dict[str, Tuple[str, ...]] = {
+    "transparent": ("--layer-aggregation", "transparent"),
+    "transparent, pre-norm": ("--layer-aggregation", "transparent", *NORM),
+    "one source, pre-norm": ("--mlmha", "M-10", "--mlmha-sources", "1", *NORM),
+    "dlcl with layer drop": (
+        *("--layer-aggregation", "dlcl", "--encoder-layerdrop", "0.2"),
+        *("--decoder-layerdrop", "0.2"),
+    ),
+    "widths": ("--encoder-embed-dim", "24", "--decoder-learned-pos"),
+    "checkpointing": ("--checkpoint-activations",),
+}
+ALL = {**MULTI_LAYER, **OTHERS}
+
+
+@torch.no_grad()
+def lively(model: torch.nn.Module) -> torch.nn.Module:
+    """Let translations differ, and end at different steps."""
+    width = model.decoder.output_projection.in_features
+    model.decoder.output_projection = torch.nn.Linear(width, len(WORDS))
+    for parameter in model.parameters():
+        parameter.add_(torch.randn_like(parameter), alpha=0.4)
+    model.decoder.output_projection.bias[EOS] += 2
+    return model.double()
+
+
+def flagged(*flags: str, seed: int = 1) -> torch.nn.Module:
+    return lively(build("capsnmt_transformer", *flags, seed=seed))
+
+
+def projected_keys(model: torch.nn.Module) -> List[int]:
+    """Return a list that will hold the rows that each key projection of the encoder gets."""
+    rows: List[int] = []
+    suffix = ".encoder_attn.k_proj.weight"  # as in a checkpoint
+    for name in [name for name in model.state_dict() if name.endswith(suffix)]:
+        projection = model.get_submodule(name.rpartition(".")[0])
+        projection.register_forward_pre_hook(lambda _, args: rows.append(args[0].size(1)))
+    return rows
+
+
+def generator(models: Sequence[torch.nn.Module], beam: int = BEAM, **settings: Any) -> Any:
+    settings = {"max_len_a": 0, "max_len_b": 9, **settings}
+    return SequenceGenerator(list(models), WORDS, beam_size=beam, **settings)
+
+
+def found_by(searching: Any, **more: Any) -> List[List[Dict[str, Tensor]]]:
+    source = batch(SOURCES, left_pad=True)
+    inputs = {"src_tokens": source, "src_lengths": source.ne(PAD).sum(1)}
+    return searching.generate([], {"net_input": inputs, "target": None}, **more)
+
+
+@torch.no_grad()
+def assert_scored_as_by_full_passes(
+    models: Sequence[torch.nn.Module], found: List[List[Dict[str, Tensor]]]
+) -> None:
+    """Check the score of every word of every hypothesis, of the mean of some models."""
+    pairs = [(source, one) for source, several in zip(SOURCES, found) for one in several]
+    sources, hypotheses = [source for source, _ in pairs], [one["tokens"] for _, one in pairs]
+    mean = sum(forward(model, sources, hypotheses).softmax(-1) for model in models) / len(models)
+    for (_, one), probabilities in zip(pairs, mean):
+        words = one["tokens"]
+        expected = probabilities[: len(words)].gather(1, words[:, None])[:, 0].log()
+        torch.testing.assert_close(
+            one["positional_scores"].double(), expected, rtol=1e-6, atol=1e-6
+        )
+
+
+def assert_searches_once_a_sentence(model: torch.nn.Module) -> None:
+    rows = projected_keys(model)
+    found = found_by(generator([model]))
+    assert [len(several) for several in found] == [BEAM] * len(SOURCES)
+    assert rows
+    assert set(rows) == {len(SOURCES)}  # and not a row for each hypothesis
+    assert len(rows) == len(model.decoder.layers)  # and not in each step
+    assert_scored_as_by_full_passes([model], found)
+
+
+@every_system
+def test_every_system_projects_the_keys_of_a_sentence_once(name: str) -> None:
+    assert_searches_once_a_sentence(lively(build_system(name)))
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_every_attention_projects_the_keys_of_a_sentence_once(name: str) -> None:
+    assert_searches_once_a_sentence(flagged(*ALL[name]))
+
+
+def test_translations_end_at_different_steps() -> None:
+    """Or the tests above would not see what is left of a batch."""
+    steps = []
+    for flags in ((), ALL["M-00 em"], ALL["M-01 em"], ALL["transparent"]):
+        found = found_by(generator([flagged(*flags)]))
+        steps.append({max(len(one["tokens"]) for one in several) for several in found})
+    assert max(map(len, steps)) > 1
+
+
+@pytest.mark.parametrize("flags", [(), ALL["M-10 gated"], ALL["transparent"]], ids=" ".join)
+def test_a_search_leaves_nothing_behind(flags: Tuple[str, ...]) -> None:
+    """A full pass after it, a narrower beam, and generators that were made before."""
+    model = flagged(*flags)
+    fresh = {beam: found_by(generator([copy.deepcopy(model)], beam)) for beam in (1, 2, 4)}
+    before = forward(model, SOURCES, SOURCES)
+    made = {beam: generator([model], beam) for beam in (4, 1, 2)}
+    for beam in (4, 1, 2, 4):
+        for several, expected in zip(found_by(made[beam]), fresh[beam]):
+            assert len(several) == beam
+            for one, other in zip(several, expected):
+                assert one["tokens"].equal(other["tokens"])
+                torch.testing.assert_close(one["positional_scores"], other["positional_scores"])
+        assert forward(model, SOURCES, SOURCES).equal(before)
+
+
+CONSTRAINTS = [[FIRST + 2 + number, FIRST + 9] for number in range(len(SOURCES))]
+
+
+def constrained(order: str) -> Tuple[Dict[str, Any], Dict[str, Any]]:
+    packed = pack_constraints([[torch.tensor([word]) for word in some] for some in CONSTRAINTS])
+    found = search.LexicallyConstrainedBeamSearch(WORDS, order)
+    return {"search_strategy": found, "beam": 6}, {"constraints": packed}
+
+
+# what is given to the generator, and to its search
+SEARCHES: Dict[str, Tuple[Dict[str, Any], Dict[str, Any]]] = {
+    "prefix": ({}, {"prefix_tokens": torch.tensor([[FIRST + 3, FIRST + 1]] * len(SOURCES))}),
+    "prefixes of other lengths": (
+        {},
+        {"prefix_tokens": torch.tensor([[FIRST, EOS, PAD], [FIRST, PAD, PAD]] * 2)},
+    ),
+    "sampling": ({"search_strategy": search.Sampling(WORDS)}, {}),
+    "siblings": ({"search_strategy": search.DiverseSiblingsSearch(WORDS, 0.0)}, {}),
+    "ordered constraints": constrained("ordered"),
+    "unordered constraints": constrained("unordered"),
+    "no word twice": ({"no_repeat_ngram_size": 1}, {}),
+}
+
+
+@pytest.mark.parametrize("name", SEARCHES)
+@pytest.mark.parametrize("flags", [(), ALL["M-01 em"]], ids=["plain", "M-01 em"])
+def test_every_way_of_searching_projects_once_a_sentence(name: str, flags: Tuple[str, ...]) -> None:
+    torch.manual_seed(3)
+    model = flagged(*flags)
+    rows, (settings, more) = projected_keys(model), copy.deepcopy(SEARCHES[name])
+    found = found_by(generator([model], **settings), **more)
+    assert set(rows) == {len(SOURCES)}
+    if name != "no word twice":
+        assert_scored_as_by_full_passes([model], found)
+
+
+def test_an_ensemble_projects_once_a_sentence_in_each_model() -> None:
+    several = [(), ALL["M-00 talking"], ALL["transparent"], ("--capsule-routing-encoder", "both")]
+    models = [flagged(*flags, seed=seed) for seed, flags in enumerate(several)]
+    rows = [projected_keys(model) for model in models]
+    found = found_by(generator(models))
+    assert all(set(some) == {len(SOURCES)} for some in rows)
+    assert_scored_as_by_full_passes(models, found)
+
+
+class WithoutCache(torch.nn.Module):
+    """A model that decodes by full passes, as an ensemble does with one that has no cache."""
+
+    def __init__(self, model: torch.nn.Module) -> None:
+        super().__init__()
+        self.encoder, self.max_decoder_positions = model.encoder, model.max_decoder_positions
+        self.decoder = torch.nn.Module()
+        self.decoder.forward = lambda tokens, encoder_out: model.decoder(tokens, encoder_out)
+        self.get_normalized_probs = model.get_normalized_probs
+
+
+def test_a_search_by_full_passes_finds_the_same() -> None:
+    model = flagged(*ALL["M-11 simple"])
+    found = found_by(generator([WithoutCache(model)]))
+    assert_scored_as_by_full_passes([model], found)
+
+
+@pytest.mark.parametrize("alone", [True, False])
+def test_a_decoder_that_joins_the_encoding_to_its_own_words(alone: bool) -> None:
+    """Cross+self-attention has one set of keys for both, so that each hypothesis has its own."""
+    model = flagged("--cross-self-attention", *(["--no-cross-attention"] if alone else []))
+    assert_scored_as_by_full_passes([model], found_by(generator([model])))
+
+
+@pytest.mark.parametrize("name", ["M-00 gated", "transparent", "M-10 em"])
+def test_prepared_for_decoding_it_projects_once_a_sentence(name: str) -> None:
+    model = flagged(*ALL[name]).float()
+    prepared = copy.deepcopy(model)
+    prepared.make_generation_fast_(beamable_mm_beam_size=4, need_attn=False)
+    rows = projected_keys(prepared)
+    found = found_by(generator([prepared]))
+    assert set(rows) == {len(SOURCES)}
+    for several, expected in zip(found, found_by(generator([model]))):
+        for one, other in zip(several, expected):
+            assert one["tokens"].equal(other["tokens"])
+            torch.testing.assert_close(one["positional_scores"], other["positional_scores"])
+
+
+def test_hypotheses_of_a_sentence_that_part_are_one_clear_line() -> None:
+    """A search of one's own may drop single hypotheses: then say so, and compute nothing wrong."""
+    model = flagged()
+    source = batch(SOURCES, left_pad=True)
+    encoded = model.encoder(source, source.ne(PAD).sum(1))
+    encoded = model.encoder.reorder_encoder_out(encoded, torch.arange(4).repeat_interleave(2))
+    with pytest.raises(ValueError, match="hypotheses of a sentence") as error:
+        model.encoder.reorder_encoder_out(encoded, torch.tensor([0, 2, 4, 6]))
+    assert len(str(error.value).splitlines()) == 1
