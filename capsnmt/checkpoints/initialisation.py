@@ -3,13 +3,37 @@
 from __future__ import annotations
 
 import logging
+from pathlib import Path
+from typing import Any
 
 import torch.nn as nn
+from omegaconf import OmegaConf
 
 from capsnmt.checkpoints.storage import load_checkpoint
 from capsnmt.errors import ConfigurationError
 
 logger = logging.getLogger(__name__)
+
+RESTORED = "checkpoint_last.pt"  # fairseq's default of --restore-file, in --save-dir
+
+
+def resumes(args: Any) -> bool:
+    """Return whether fairseq will load a checkpoint of the training over a new model.
+
+    Args:
+        args: the settings with which a model is built: all arguments of fairseq-train, or the
+            group ``model`` of fairseq-hydra-train.
+    """
+    settings = args
+    if OmegaConf.is_config(args):
+        root = args._get_root()
+        settings = root.checkpoint if "checkpoint" in root else None
+    folder, file = getattr(settings, "save_dir", None), getattr(settings, "restore_file", None)
+    if folder is None or file is None:
+        return False
+    if file != RESTORED:
+        return Path(file).exists()
+    return any(Path(folder).glob("checkpoint_last*.pt"))  # a sharded model has one per shard
 
 
 def initialise_from(model: nn.Module, path: str) -> None:

@@ -13,7 +13,7 @@ from fairseq.models.transformer import TransformerModel
 from fairseq.models.transformer.transformer_legacy import base_architecture
 from omegaconf import OmegaConf
 
-from capsnmt.checkpoints.initialisation import initialise_from
+from capsnmt.checkpoints.initialisation import initialise_from, resumes
 from capsnmt.models.completion import complete
 from capsnmt.models.config import MECHANISMS
 from capsnmt.models.decoder import TransformerDecoder
@@ -92,11 +92,11 @@ class CapsnmtTransformer(TransformerModel):
         complete(args, {})
         validate(args)
         model = super().build_model(args, task)
-        checkpoint: Optional[str] = args.init_from
-        if checkpoint:
-            initialise_from(model, checkpoint)
-            # Only training starts from it. At generation the model gets its own checkpoint, perhaps
-            # on a machine without this one.
+        if args.init_from:
+            if not resumes(saved):
+                initialise_from(model, args.init_from)
+            # Only a training's first start reads it. Later the model gets its own checkpoint,
+            # perhaps on a machine without this one.
             saved.init_from = None
         return model
 

@@ -10,7 +10,7 @@ from fairseq.models import BaseFairseqModel, register_model
 from fairseq.models.transformer import TransformerConfig
 from torch import Tensor
 
-from capsnmt.checkpoints.initialisation import initialise_from
+from capsnmt.checkpoints.initialisation import initialise_from, resumes
 from capsnmt.models.encoder import TransformerEncoder
 from capsnmt.models.transformer import CapsnmtTransformer
 from capsnmt.sentences.config import SentenceClassifierConfig
@@ -87,7 +87,7 @@ class SentenceClassifier(BaseFairseqModel):
             task.num_sentences,
             args.freeze_encoder,
         )
-        if args.init_from:
+        if args.init_from and not resumes(args):
             initialise_from(model, args.init_from)
         if args.probe_checkpoint:
             load_encoder(model.encoder, args.probe_checkpoint)
