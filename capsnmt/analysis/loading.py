@@ -16,16 +16,11 @@ import capsnmt.plugin  # noqa: F401  registers our architectures
 from capsnmt.checkpoints.storage import load_checkpoint
 from capsnmt.errors import ConfigurationError
 from capsnmt.models.architectures import MODEL
+from capsnmt.models.config import WITHOUT_TRAINING
 from capsnmt.models.transformer import CapsnmtTransformer
 
-# D: the numbers are those of the model in fp32, whatever its training used. Recomputed activations
-# and initial parameters are of no use without training.
-OVERRIDES: Dict[str, Any] = {
-    "autocast": "none",
-    "checkpoint_activations": False,
-    "offload_activations": False,
-    "init_from": None,
-}
+# D: the numbers are those of the model in fp32, whatever its training used.
+OVERRIDES: Dict[str, Any] = {**WITHOUT_TRAINING, "autocast": "none"}
 
 
 def load_translation_model(checkpoint: Path, data: Path) -> Tuple[CapsnmtTransformer, Any]:

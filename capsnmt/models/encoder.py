@@ -19,6 +19,7 @@ from capsnmt.modules.attention import sentence_order, stays
 from capsnmt.modules.autocast import autocast_of, require_bf16
 from capsnmt.modules.dropout import replace_dropout
 from capsnmt.modules.layer_aggregation import TransparentMixture
+from capsnmt.routing.backend import check_backend
 
 
 class TransformerEncoder(TransformerEncoderBase):
@@ -38,6 +39,7 @@ class TransformerEncoder(TransformerEncoderBase):
         super().__init__(cfg, *args, **kwargs)
         del self.numbers
         self.autocast: str = cfg.autocast
+        self.routing_backend: str = cfg.routing_backend
         self.layer_aggregation = stack_aggregation(cfg, "encoder")
         self.transparent = cast("Optional[nn.Module]", None)
         if cfg.layer_aggregation == "transparent":
@@ -76,6 +78,10 @@ class TransformerEncoder(TransformerEncoderBase):
             device_type = next(self.parameters()).device.type
             require_bf16(self.autocast, device_type)
             require_compiler(self.compiles, device_type)
+            try:
+                check_backend(self.routing_backend, device_type)
+            except ValueError as error:
+                raise ConfigurationError(f"--routing-backend: {error}") from None
             keep_freed_memory(device_type)
         return super().train(mode)
 

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-import torch
 from fairseq.utils import safe_getattr
 
 from capsnmt.errors import ConfigurationError
 from capsnmt.models.completion import routes_heads
 from capsnmt.models.config import SIDES, flag
 from capsnmt.models.selection import parse_attentions, parse_layers
-from capsnmt.routing.backend import check_backend
 
 
 def validate(args: Any) -> None:
@@ -29,11 +27,6 @@ def validate(args: Any) -> None:
         raise ConfigurationError(
             f"--routing-iterations: {args.routing_iterations}: give 1 or more (the papers use 3)"
         )
-    gpu = torch.cuda.is_available() and not safe_getattr(args, "cpu", False)
-    try:
-        check_backend(args.routing_backend, "cuda" if gpu else "cpu")
-    except ValueError as error:
-        raise ConfigurationError(f"--routing-backend: {error}") from error
     if args.head_aggregation != "linear":
         _validate_head_aggregation(args)
     if args.layer_aggregation != "none":

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from capsnmt.modules.attention import Attention, IncrementalState
 from capsnmt.routing import horizontal_routing, vertical_routing
+from capsnmt.routing.backend import usable_backend
 
 ENCODER_ROUTINGS = ("none", "vertical", "horizontal", "both")
 DECODER_ROUTINGS = ("none", "horizontal")
@@ -120,9 +121,10 @@ class CapsuleAttention(Attention):
             routed = routed + self.vertical_capsules(e, real)
         if self.horizontal:
             rows = e if incremental_state is None else self.append_row(e, incremental_state)
+            backend = usable_backend(self.backend, e, self.training)
             causal = attn_mask is not None  # the rows of a cache are causal already
             routed = routed + horizontal_routing(
-                rows, self.iterations, real, real, causal, decodes, self.backend
+                rows, self.iterations, real, real, causal, decodes, backend
             )
         return routed.to(scores.dtype)
 
@@ -133,7 +135,8 @@ class CapsuleAttention(Attention):
             e: scores, ``[B, H, L, K]``.
             real: ``[B, L]``, false at padding.
         """
-        omega, b = vertical_routing(e, self.iterations, real, real, backend=self.backend)
+        backend = usable_backend(self.backend, e, self.training)
+        omega, b = vertical_routing(e, self.iterations, real, real, backend=backend)
         if torch.jit.is_scripting():
             return self.weigh_heads(b)[:, :, None, None] * omega[:, None]
         with torch.autocast(e.device.type, enabled=False):

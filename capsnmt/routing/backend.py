@@ -66,15 +66,36 @@ def check_backend(name: str, device_type: Optional[str] = None) -> str:
     Raises:
         ValueError: the backend is unknown, or this machine cannot build its kernels.
     """
-    if name not in BACKENDS:
-        raise ValueError(f"routing backend {name!r} is unknown: use one of {', '.join(BACKENDS)}")
-    obstacle = None
-    if name == "compiled":
-        obstacle = compile_obstacle(device_type or "cpu")
-    elif name == "triton":
-        obstacle = triton_obstacle(device_type or "cuda")
+    check_name(name)
+    obstacle = backend_obstacle(name, device_type)
     if obstacle:
         raise ValueError(f"routing backend {name!r} {obstacle}: use auto or eager")
+    return name
+
+
+def check_name(name: str) -> None:
+    """Raise a ValueError unless there is a backend of this name."""
+    if name not in BACKENDS:
+        raise ValueError(f"routing backend {name!r} is unknown: use one of {', '.join(BACKENDS)}")
+
+
+def backend_obstacle(name: str, device_type: Optional[str] = None) -> Optional[str]:
+    """Return why a backend cannot run on this machine, None if it can."""
+    if name == "compiled":
+        return compile_obstacle(device_type or "cpu")
+    if name == "triton":
+        return triton_obstacle(device_type or "cuda")
+    return None
+
+
+def usable_backend(name: str, votes: Tensor, training: bool) -> str:
+    """Return the backend of a module: in evaluation ``auto`` where this machine lacks its own.
+
+    A trained model keeps the backend of its training, and runs on other machines, too.
+    """
+    if not torch.jit.is_scripting():  # noqa: SIM102  TorchScript would compile all of an "and"
+        if not training and backend_obstacle(name, votes.device.type):
+            return "auto"
     return name
 
 

@@ -14,6 +14,7 @@ from fairseq import checkpoint_utils, tasks
 
 from capsnmt.checkpoints.storage import load_checkpoint
 from capsnmt.errors import ConfigurationError, not_installed
+from capsnmt.models.config import WITHOUT_TRAINING
 from capsnmt.runs.folder import RunFolder
 from capsnmt.translation.trained import TrainedModel, find_model
 
@@ -22,9 +23,7 @@ MODEL_FILE = "model.pt"
 MAX_TOKENS = 4096
 # **D**: what only training uses is switched off; batches are those of translation.
 OVERRIDES: Dict[str, Any] = {
-    "checkpoint_activations": False,
-    "offload_activations": False,
-    "init_from": None,
+    **WITHOUT_TRAINING,
     "eval_bleu": False,
     "max_tokens": MAX_TOKENS,
     "batch_size": None,

@@ -11,6 +11,7 @@ from fairseq.modules import LayerNorm
 from torch import Tensor
 
 from capsnmt.routing import em_routing, simple_routing
+from capsnmt.routing.backend import usable_backend
 
 ROUTINGS = ("simple", "em")
 
@@ -96,9 +97,10 @@ class HeadRouting(nn.Module):
 
     def route(self, votes: Tensor) -> Tensor:
         """Route votes ``[..., H, N, D]`` to output capsules ``[..., N, D]``."""
+        backend = usable_backend(self.backend, votes, self.training)
         if self.beta_a is None or self.beta_u is None:
-            return simple_routing(votes, self.iterations, backend=self.backend)
-        return em_routing(votes, self.beta_a, self.beta_u, self.iterations, backend=self.backend)
+            return simple_routing(votes, self.iterations, backend=backend)
+        return em_routing(votes, self.beta_a, self.beta_u, self.iterations, backend=backend)
 
     def forward(self, heads: Tensor) -> Tensor:
         """Aggregate concatenated heads ``[..., d]`` to the sublayer's output ``[..., d]``."""

@@ -11,7 +11,8 @@ import torch.nn as nn
 import torch.nn.functional as F
 from torch import Tensor
 
-from capsnmt.routing import check_backend, dynamic_routing, em_routing
+from capsnmt.routing import dynamic_routing, em_routing
+from capsnmt.routing.backend import check_name, usable_backend
 from capsnmt.routing.checks import check_iterations
 
 from .base import LayerAggregation, reset_linear
@@ -95,7 +96,7 @@ class LayerRouting(LayerAggregation):
         if num_capsules < 0 or embed_dim % num_capsules:
             raise ValueError(f"{num_capsules} capsules do not divide the width {embed_dim}")
         check_iterations(iterations)
-        check_backend(backend)
+        check_name(backend)
         self.routing = routing
         self.num_capsules = num_capsules
         self.own = own
@@ -169,8 +170,9 @@ class LayerRouting(LayerAggregation):
 
     def route(self, votes: Tensor, hidden: Tensor) -> Tensor:
         """Route votes ``[..., L, N, D]`` to output capsules ``[..., N, D]``."""
+        backend = usable_backend(self.backend, votes, self.training)
         if self.activation is None:
-            return dynamic_routing(votes, self.iterations, backend=self.backend)[0]
+            return dynamic_routing(votes, self.iterations, backend=backend)[0]
         activation = self.split(self.activation(hidden).sigmoid())
         return em_routing(
             votes,
@@ -179,7 +181,7 @@ class LayerRouting(LayerAggregation):
             self.iterations,
             activation,
             variance_floor=self.variance_floor,
-            backend=self.backend,
+            backend=backend,
         )
 
     def forward(self, layers: List[Tensor]) -> Tensor:
