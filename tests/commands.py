@@ -135,7 +135,7 @@ def in_two(module: str, arguments: List[object], folder: Path) -> str:
             *("--distributed-backend", "gloo", "--ddp-backend", "legacy_ddp"),
         ]
         log.touch()
-        words = [str(argument) for argument in (*arguments, *distributed)]
+        words = [str(argument) for argument in (*distributed, *arguments)]
         workers.append(forked.start(module, words, environment(), [Path(os.devnull), log, log]))
     try:
         while None in (states := [worker.exitcode for worker in workers]) and not any(states):
