@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import argparse
 import io
+import logging
 import os
 import select
 import sys
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Callable, Collection, List, NoReturn, Sequence, TextIO
+from typing import Callable, Collection, Iterator, List, NoReturn, Sequence, TextIO
 from urllib.parse import urlsplit
 
 from capsnmt.errors import ConfigurationError, ExecutionError, shown
@@ -137,6 +139,17 @@ def check_output(output: Path, inputs: Collection[Path]) -> None:
             f"--output {output} must be a file in an existing folder: create the folder, or choose "
             "another name"
         )
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Show no INFO messages inside the block: fairseq logs while its parsers are built."""
+    before = logging.root.manager.disable
+    logging.disable(logging.INFO)
+    try:
+        yield
+    finally:
+        logging.disable(before)
 
 
 def run_command(command: Callable[[], None], interrupted: str = "interrupted") -> int:

@@ -19,10 +19,12 @@ with logging_kept():
     from fairseq import search
 
     from capsnmt import criterions, models, optim, tasks
+    from capsnmt.models.kept_memory import keep_memory_while_training
     from capsnmt.modules.beam_search import BeamSearch
     from capsnmt.sentences import architectures as sentence_architectures
     from capsnmt.translation import tokenizer
 
+    keep_memory_while_training()
     search.BeamSearch = BeamSearch  # every strategy of fairseq's search looks it up there
 
 __all__ = ["criterions", "models", "optim", "sentence_architectures", "tasks", "tokenizer"]

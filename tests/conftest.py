@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import itertools
-import logging
 import os
 import shutil
 from pathlib import Path
@@ -60,17 +59,6 @@ def pytest_collection_modifyitems(items: List[pytest.Item]) -> None:
     for part in parts:
         part += itertools.islice(short, max(0, share - len(part)))
     items[:] = [item for part in parts for item in part]
-
-
-@pytest.fixture(autouse=True)
-def logging_as_before() -> Iterator[None]:
-    """Commands that run in the process of the tests make fairseq and other libraries quiet."""
-    disabled = logging.root.manager.disable
-    levels = {logger: logger.level for logger in map(logging.getLogger, ("fairseq", "matplotlib"))}
-    yield
-    logging.disable(disabled)
-    for logger, level in levels.items():
-        logger.setLevel(level)
 
 
 @pytest.fixture

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import logging
 import shlex
 import sys
 from pathlib import Path
 from typing import Optional, Sequence
 
-from capsnmt.arguments import OneLineParser, at_least, positive, run_command, seed
+from capsnmt.arguments import OneLineParser, at_least, positive, quiet, run_command, seed
 from capsnmt.errors import ExecutionError
 from capsnmt.files import check_output_folder
 
@@ -87,17 +86,14 @@ def build_parser() -> argparse.ArgumentParser:
 
 def main(argv: Optional[Sequence[str]] = None) -> int:
     """Run ``capsnmt-analyse`` and return the exit status."""
-    return run_command(lambda: _run(argv))
+    with quiet():  # the progress of the libraries would hide ours
+        return run_command(lambda: _run(argv))
 
 
 def _run(argv: Optional[Sequence[str]]) -> None:
     args = build_parser().parse_args(argv)
     command = shlex.join(["capsnmt-analyse", *(sys.argv[1:] if argv is None else argv)])
     check_output_folder(args.output, "--output")
-
-    # their progress would hide ours
-    for library in ("fairseq", "matplotlib"):
-        logging.getLogger(library).setLevel(logging.WARNING)
 
     # after parsing: --help and a mistyped flag do not wait for torch and fairseq
     from capsnmt.analysis.analyse import analyse

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import sys
 from typing import Optional, Sequence
 
-from capsnmt.arguments import BAD_SETTING, FAILED, INTERRUPTED, describe, until_pipe_closes
+from capsnmt.arguments import BAD_SETTING, FAILED, INTERRUPTED, describe, quiet, until_pipe_closes
 from capsnmt.errors import ConfigurationError, ExecutionError
 from capsnmt.experiment.arguments import parse
 from capsnmt.experiment.process import Stopped, stoppable
@@ -28,9 +27,7 @@ def _main(argv: Sequence[str]) -> int:
     try:
         options = parse(argv)
         requeues = options.requeue
-        # fairseq logs INFO messages while only its parsers are built.
-        logging.disable(logging.INFO)
-        with stoppable():
+        with quiet(), stoppable():
             # Importing torch and fairseq takes seconds; --help and a bad flag do not need them.
             from capsnmt.experiment.launch import launch
 

@@ -12,7 +12,6 @@ from torch import Tensor
 
 from capsnmt.errors import ConfigurationError
 from capsnmt.models.compilation import compiled, make_compilable, require_compiler, runs_compiled
-from capsnmt.models.kept_memory import keep_freed_memory
 from capsnmt.models.layers import TransformerEncoderLayer, wrap_layer
 from capsnmt.models.stacks import kept_layers, reads_padding, stack_aggregation, stack_connection
 from capsnmt.modules.attention import sentence_order, stays
@@ -82,7 +81,6 @@ class TransformerEncoder(TransformerEncoderBase):
                 check_backend(self.routing_backend, device_type)
             except ValueError as error:
                 raise ConfigurationError(f"--routing-backend: {error}") from None
-            keep_freed_memory(device_type)
         return super().train(mode)
 
     def forward(
@@ -174,7 +172,7 @@ class TransformerEncoder(TransformerEncoderBase):
             beam = encoder_out["beam"][0].size(0)
             order = sentence_order(new_order, beam)
             rows = torch.div(new_order, beam, rounding_mode="floor")
-            if not rows.is_cuda and not torch.equal(rows, order.repeat_interleave(beam)):
+            if rows.device.type == "cpu" and not torch.equal(rows, order.repeat_interleave(beam)):
                 raise ValueError(
                     f"reorder_encoder_out: the hypotheses of a sentence, {beam} each, must stay "
                     "together"

@@ -6,6 +6,9 @@ import ctypes
 import functools
 import os
 import sys
+from typing import Any
+
+from fairseq.trainer import Trainer
 
 # malloc.h
 M_TRIM_THRESHOLD = -1
@@ -22,6 +25,8 @@ def keep_freed_memory(device_type: str) -> bool:
     of a translation, and would spend a fifth to a quarter of its time so; a base training of 4,096
     tokens a batch, some hundredths.
 
+    Only commands call it, for it is a setting of the process.
+
     **D**: whoever tunes malloc by its environment variables decides alone. Other allocators are
     left alone.
 
@@ -29,6 +34,20 @@ def keep_freed_memory(device_type: str) -> bool:
         device_type: where the model is; only on ``cpu`` is anything done.
     """
     return device_type == "cpu" and set_malloc()
+
+
+def keep_memory_while_training() -> None:
+    """Patch fairseq's trainer, which only a command makes, to keep freed memory."""
+    original = Trainer.__init__
+    if hasattr(original, "__wrapped__"):
+        return
+
+    @functools.wraps(original)
+    def initialise(self: Any, *args: Any, **kwargs: Any) -> None:
+        original(self, *args, **kwargs)
+        keep_freed_memory(self.device.type)
+
+    Trainer.__init__ = initialise
 
 
 @functools.cache

@@ -114,10 +114,15 @@ class CapsnmtTransformer(TransformerModel):
         return model
 
     def make_generation_fast_(self, **kwargs: Any) -> None:
-        """Prepare for decoding: store the linear maps as it reads them fastest, keep memory."""
+        """Prepare for decoding: store the linear maps as it reads them fastest."""
         super().make_generation_fast_(**kwargs)
         prepare_linear_maps(self)
-        keep_freed_memory(next(self.parameters()).device.type)
+
+    def prepare_for_inference_(self, cfg: Any) -> None:
+        """Prepare for decoding. A command, which has a ``--path``, keeps freed memory, too."""
+        super().prepare_for_inference_(cfg)
+        if cfg.common_eval.path is not None:
+            keep_freed_memory(next(self.parameters()).device.type)
 
     @classmethod
     def build_encoder(cls, cfg: Any, src_dict: Any, embed_tokens: nn.Module) -> TransformerEncoder:

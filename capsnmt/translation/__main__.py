@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import argparse
 import itertools
-import logging
 import math
 import sys
 import warnings
 from pathlib import Path
 from typing import Any, BinaryIO, Dict, Iterator, List, Optional, Sequence, cast
 
-from capsnmt.arguments import OneLineParser, at_least, positive, run_command
+from capsnmt.arguments import OneLineParser, at_least, positive, quiet, run_command
 from capsnmt.errors import ConfigurationError
 from capsnmt.lines import stream_lines
 
@@ -97,7 +96,10 @@ def build_parser() -> argparse.ArgumentParser:
 
 def main(argv: Optional[Sequence[str]] = None) -> int:
     """Run ``capsnmt-translate`` and return the exit status."""
-    return run_command(lambda: _run(build_parser().parse_args(argv)))
+    with quiet(), warnings.catch_warnings():
+        # the fork pins memory without looking for a GPU
+        warnings.filterwarnings("ignore", "'pin_memory' argument is set as true")
+        return run_command(lambda: _run(build_parser().parse_args(argv)))
 
 
 def overrides(args: argparse.Namespace) -> Dict[str, Any]:
@@ -108,12 +110,9 @@ def overrides(args: argparse.Namespace) -> Dict[str, Any]:
 
 
 def _run(args: argparse.Namespace) -> None:
-    logging.getLogger("fairseq").setLevel(logging.WARNING)
-    # the fork pins memory without looking for a GPU
-    warnings.filterwarnings("ignore", "'pin_memory' argument is set as true")
-
     # after parsing: --help and a mistyped flag do not wait for torch and fairseq
     import capsnmt.plugin  # noqa: F401  registers our architectures
+    from capsnmt.models.kept_memory import keep_freed_memory
     from capsnmt.modules.autocast import bf16_obstacle
     from capsnmt.translation.pretrained import chosen_device, from_run
 
@@ -121,6 +120,7 @@ def _run(args: argparse.Namespace) -> None:
     obstacle = bf16_obstacle(device) if args.precision == "bf16" else None
     if obstacle is not None:
         raise ConfigurationError(f"--precision bf16: {obstacle}: use --precision fp32")
+    keep_freed_memory(device)
     translator = from_run(args.runs, args.data, device, **overrides(args))
     if args.precision and not all(hasattr(each.encoder, "autocast") for each in translator.models):
         raise ConfigurationError(

@@ -10,11 +10,8 @@ import sys
 from typing import List
 
 import pytest
-from torch import nn
 
-from capsnmt.models import CapsnmtTransformer, kept_memory
 from capsnmt.models.kept_memory import set_malloc, tunes_malloc
-from tests.support import build
 
 # 64 MB each, above the 32 MB from which malloc asks the system. It pads a request to align it, so
 # the place of a tensor settles only after a few.
@@ -60,22 +57,3 @@ def test_the_users_settings_stay(name: str, value: str, monkeypatch: pytest.Monk
     monkeypatch.setenv(name, value)
     assert tunes_malloc()
     assert not set_malloc.__wrapped__()
-
-
-@pytest.mark.parametrize(
-    "use", [nn.Module.train, CapsnmtTransformer.make_generation_fast_], ids=["trains", "decodes"]
-)
-def test_a_model_on_a_cpu_keeps_memory(use, monkeypatch: pytest.MonkeyPatch) -> None:
-    calls = []
-    monkeypatch.setattr(kept_memory, "set_malloc", lambda: calls.append(True))
-    model = build("capsnmt_transformer")
-    model.eval()
-    assert not calls
-    use(model)
-    assert calls
-
-
-def test_a_model_on_a_gpu_leaves_malloc_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kept_memory, "set_malloc", lambda: True)
-    assert kept_memory.keep_freed_memory("cpu")
-    assert not kept_memory.keep_freed_memory("cuda")

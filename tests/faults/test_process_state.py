@@ -1,0 +1,110 @@
+"""A library call leaves the process as it is; only a command sets what belongs to its process."""
+
+from __future__ import annotations
+
+import json
+import logging
+import platform
+from pathlib import Path
+from typing import Any, Dict, List
+
+import pytest
+import torch
+from torch._subclasses import FakeTensorMode
+
+from capsnmt.experiment.cli import main as launch
+from capsnmt.routing import em_routing
+from capsnmt.translation.__main__ import main as translate
+from tests.commands import command, succeed, training
+from tests.compiler import needs_compiler
+from tests.faults import launched
+from tests.faults.observed import MEGABYTES
+from tests.small_row import SMALL
+from tests.support import HEADS, PAD, PLUGIN, batch, build, sentences
+
+on_glibc = pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="not glibc")
+OBSERVED = "tests.faults.observed"
+
+
+@pytest.fixture(scope="module")
+def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return launched.prepared(tmp_path_factory)
+
+
+def observed(module: str, *arguments: object, stdin: str = "") -> Dict[str, Any]:
+    """Run a command that must succeed; return what it leaves behind."""
+    done = command(OBSERVED, module, *arguments, stdin=stdin)
+    assert done.returncode == 0, done.stderr[-3000:]
+    return json.loads(done.stderr.splitlines()[-1])
+
+
+@on_glibc
+def test_a_model_that_trains_or_decodes_leaves_malloc_alone() -> None:
+    left = observed("tests.faults.library")
+    assert left["kept"] < MEGABYTES / 4
+
+
+@on_glibc
+@pytest.mark.system
+def test_commands_keep_the_memory_of_large_tensors(prepared: Path, tmp_path: Path) -> None:
+    trains = training(prepared / "bin", tmp_path, "capsnmt_transformer_tiny", 1)
+    left = {"fairseq-train": observed("fairseq_cli.train", *trains)}
+    decodes = [prepared / "bin", "--user-dir", PLUGIN, "--cpu", "--beam", "1"]
+    decodes += ["--path", tmp_path / "checkpoint_last.pt"]
+    left["fairseq-generate"] = observed("fairseq_cli.generate", *decodes, "--batch-size", "4")
+    left["fairseq-interactive"] = observed("fairseq_cli.interactive", *decodes, stdin="alpha\n")
+    for name, each in left.items():
+        assert each["kept"] > 3 * MEGABYTES / 4, name
+
+
+@pytest.mark.parametrize("main", [launch, translate])
+def test_a_command_in_process_leaves_logging_as_it_was(main: Any, tmp_path: Path) -> None:
+    names = (None, "fairseq", "capsnmt")
+
+    def state() -> List[object]:
+        loggers = [logging.getLogger(name) for name in names]
+        return [logging.root.manager.disable, *((each.level, each.handlers[:]) for each in loggers)]
+
+    before = state()
+    assert main([str(tmp_path / "none")]) == 2
+    (tmp_path / "row.yaml").write_text(SMALL, "utf-8")
+    row = ["--config", str(tmp_path / "row.yaml"), "--cpu", "--output", str(tmp_path / "runs")]
+    launch([*row, "--prepared", str(tmp_path), "--dry-run"])
+    assert state() == before
+
+
+@needs_compiler
+def test_a_compiled_model_trains_while_another_thread_records_its_routing() -> None:
+    """In a process of its own, because torch compiles a function once per process."""
+    print(succeed("tests.faults.two_threads"))
+
+
+@pytest.mark.parametrize("device", ["cpu", "meta"])
+def test_an_encoding_is_reordered_where_it_is(device: str) -> None:
+    """The device ``meta`` stands for every device that is neither a CPU nor an NVIDIA GPU."""
+    encoder = build("capsnmt_transformer", *HEADS).encoder
+    tokens = batch(sentences(3, 2, 4), left_pad=True)
+    encoded = encoder(tokens, tokens.ne(PAD).sum(1))
+    moved = {name: [part.to(device) for part in parts] for name, parts in encoded.items()}
+    for order in ([0, 0, 1, 1, 2, 2], [1, 0, 3, 2, 4, 4]):  # repeated for a beam of 2; a step of it
+        moved = encoder.reorder_encoder_out(moved, torch.tensor(order, device=device))
+        assert {part.device.type for parts in moved.values() for part in parts} <= {device}
+
+
+@pytest.mark.filterwarnings("error")
+def test_auto_takes_no_kernel_that_no_gpu_has_run() -> None:
+    """Fake tensors are on a GPU without one: torch's own operators have results, kernels fail."""
+    with FakeTensorMode(), torch.no_grad():
+        votes = torch.empty(4, 8, 16, 4, device="cuda")
+        beta = torch.empty(16, device="cuda")
+        assert em_routing(votes, beta, beta, 3).shape == (4, 16, 4)
+
+
+@pytest.mark.system
+@pytest.mark.one_host
+def test_a_resume_loads_the_checkpoint_once(
+    prepared: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """The launcher does, to see whether it is complete; then the training, another process."""
+    row = launched.arguments(prepared, launched.launched(tmp_path_factory))
+    assert observed("capsnmt.experiment", *row)["loads"]["checkpoint_last.pt"] == 1
