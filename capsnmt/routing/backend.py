@@ -26,16 +26,17 @@ import importlib.util
 import math
 import os
 import shutil
+import warnings
 from contextlib import contextmanager
 from contextvars import ContextVar
 from types import FunctionType
-from typing import Any, Iterator, List, Mapping, Optional, Sequence, cast
+from typing import Any, Iterator, List, Mapping, Optional, Sequence, Set, cast
 
 import torch
 from torch import Tensor
 from torch.torch_version import TorchVersion
 
-from .fallback import Attempt, Kernel
+from .fallback import BackendError, Kernel, explained, name_of
 from .fused import fits
 from .numerics import compute_dtype
 from .recording import append_record, is_recording
@@ -57,6 +58,7 @@ BLOCK_SIZE = 2**19
 """Votes per block on a CPU: 2 MiB in fp32. The temporaries of a block stay in the cache and in
 memory that the allocator already holds. Larger ones are mapped again for every operation."""
 
+_failed: Set[Kernel] = set()  # not compiled again where eager code can take over
 _backend: ContextVar[str] = ContextVar("capsnmt_routing_backend", default="auto")
 
 
@@ -108,9 +110,9 @@ def routing_backend(name: str) -> Iterator[None]:
     - ``triton``: the kernels of :mod:`capsnmt.routing.fused`, on a GPU; an error if one fails to
       build. What they do not cover (horizontal routing, which consists of matrix products; fp64
       votes; more than 32,768 votes a token) runs as under ``auto``.
-    - ``auto`` (default): triton on a GPU; elsewhere compiled where that pays off, i.e. for large
-      calls in training on a machine that can compile; otherwise eager. If a kernel fails to build,
-      warn once and run eagerly.
+    - ``auto`` (default): compiled where that pays off, i.e. for large calls in training where torch
+      can compile; otherwise eager. If compilation fails, warn once and run eagerly. **D**: not
+      triton before its kernels have been compared with the others on a GPU.
 
     The choice ends with the block and holds for the current thread only. An operator's ``backend``
     argument takes precedence.
@@ -229,12 +231,14 @@ def run_operator(
 
 
 def is_traced() -> bool:
-    """Return whether a caller's ``torch.compile`` or ``torch.jit.trace`` records this call.
+    """Return whether a caller's ``torch.compile``, ``export`` or ``jit.trace`` records this call.
 
-    What it records serves batches of any size.
+    What it records serves batches of any size. ``torch.compiler.is_compiling`` would be true in
+    every thread while one of them compiles.
     """
-    is_compiling = getattr(torch.compiler, "is_compiling", None)  # torch < 2.3 has none
-    return torch.jit.is_tracing() or (is_compiling is not None and bool(is_compiling()))
+    is_compiling = getattr(torch.compiler, "is_dynamo_compiling", bool)  # torch < 2.3 has none
+    is_exporting = getattr(torch.compiler, "is_exporting", bool)  # nor has torch < 2.7
+    return torch.jit.is_tracing() or bool(is_compiling()) or bool(is_exporting())
 
 
 def choose(
@@ -245,16 +249,12 @@ def choose(
     compile_minimum: Optional[int] = None,
 ) -> Kernel:
     """Return the function that runs this kernel: fused, compiled or the kernel itself."""
-    if fused is not None and backend in ("triton", "auto") and fits(votes):
-        attempt = Attempt("triton", kernel, fall_back=backend == "auto")
-        usable = votes.is_cuda and triton_obstacle("cuda") is None and not attempt.has_failed()
-        if backend == "triton" or usable:
-            return functools.partial(run_fused, attempt, fused)
-    attempt = Attempt("compiled", kernel, fall_back=backend != "compiled")
+    if backend == "triton" and fused is not None and fits(votes):
+        return functools.partial(run_fused, kernel, fused)
     if backend == "compiled":
-        return functools.partial(run_compiled, attempt)
-    if backend != "eager" and not attempt.has_failed() and compiling_pays(votes, compile_minimum):
-        return functools.partial(run_compiled, attempt)
+        return functools.partial(run_compiled, kernel)
+    if backend != "eager" and compiling_pays(votes, compile_minimum):
+        return functools.partial(run_compiled_or_eager, kernel)
     return kernel
 
 
@@ -268,11 +268,10 @@ def compiling_pays(votes: Tensor, minimum: Optional[int]) -> bool:
     )
 
 
-def run_fused(attempt: Attempt, fused: Kernel, *tensors: Any, **options: Any) -> Any:
-    """Run a fused kernel; if it cannot be built, do what the attempt says."""
-    return attempt(
-        lambda: fused(attempt, *tensors, **options), lambda: attempt.kernel(*tensors, **options)
-    )
+def run_fused(kernel: Kernel, fused: Kernel, *tensors: Any, **options: Any) -> Any:
+    """Run the fused form of a kernel."""
+    with explained("triton", name_of(kernel)):
+        return fused(*tensors, **options)
 
 
 @functools.cache
@@ -281,12 +280,21 @@ def compiled_kernel(kernel: Kernel) -> Kernel:
     return torch.compile(kernel, dynamic=True, fullgraph=True)
 
 
-def run_compiled(attempt: Attempt, *tensors: Any, **options: Any) -> Any:
-    """Run a kernel compiled; if it cannot be compiled, do what the attempt says."""
-    return attempt(
-        lambda: compiled_kernel(attempt.kernel)(*tensors, **options),
-        lambda: attempt.kernel(*tensors, **options),
-    )
+def run_compiled(kernel: Kernel, *tensors: Any, **options: Any) -> Any:
+    """Run a kernel compiled."""
+    with explained("compiled", name_of(kernel)):
+        return compiled_kernel(kernel)(*tensors, **options)
+
+
+def run_compiled_or_eager(kernel: Kernel, *tensors: Any, **options: Any) -> Any:
+    """Run a kernel compiled or, after one warning, for ever eagerly."""
+    if kernel not in _failed:
+        try:
+            return run_compiled(kernel, *tensors, **options)
+        except BackendError as error:
+            _failed.add(kernel)
+            warnings.warn(f"{error.failure}; it runs eagerly", stacklevel=2)
+    return kernel(*tensors, **options)
 
 
 def run_in_blocks(

@@ -16,8 +16,6 @@ from typing import Any, Optional, Tuple
 import torch
 from torch import Tensor
 
-from ..fallback import Attempt
-
 MAXIMUM_TILE = 2**15
 """Most votes of a token, padded, for which a fused kernel is used: more do not fit in registers."""
 
@@ -40,38 +38,34 @@ def fits(votes: Tensor) -> bool:
     return votes.dtype != torch.float64 and tile <= MAXIMUM_TILE
 
 
-def em_routing(attempt: Attempt, *inputs: Optional[Tensor], **options: Any) -> Tensor:
+def em_routing(*inputs: Optional[Tensor], **options: Any) -> Tensor:
     """Compute ``em_kernel``."""
     from .autograd import FusedRouting
     from .em import forward
     from .em_backward import backward
 
-    return FusedRouting.apply(forward, backward, attempt, options, *inputs)
+    return FusedRouting.apply(forward, backward, options, *inputs)
 
 
-def simple_routing(attempt: Attempt, votes: Tensor, **options: Any) -> Tensor:
+def simple_routing(votes: Tensor, **options: Any) -> Tensor:
     """Compute ``simple_kernel``."""
     from .agreement import SIMPLE
     from .autograd import FusedRouting
 
-    return FusedRouting.apply(SIMPLE.forward, SIMPLE.backward, attempt, options, votes)
+    return FusedRouting.apply(SIMPLE.forward, SIMPLE.backward, options, votes)
 
 
-def dynamic_routing(
-    attempt: Attempt, *inputs: Optional[Tensor], **options: Any
-) -> Tuple[Tensor, Tensor]:
+def dynamic_routing(*inputs: Optional[Tensor], **options: Any) -> Tuple[Tensor, Tensor]:
     """Compute ``dynamic_kernel``."""
     from .agreement import DYNAMIC
     from .autograd import FusedRouting
 
-    return FusedRouting.apply(DYNAMIC.forward, DYNAMIC.backward, attempt, options, *inputs)
+    return FusedRouting.apply(DYNAMIC.forward, DYNAMIC.backward, options, *inputs)
 
 
-def vertical_routing(
-    attempt: Attempt, *inputs: Optional[Tensor], **options: Any
-) -> Tuple[Tensor, Tensor]:
+def vertical_routing(*inputs: Optional[Tensor], **options: Any) -> Tuple[Tensor, Tensor]:
     """Compute ``vertical_kernel``."""
     from .agreement import VERTICAL
     from .autograd import FusedRouting
 
-    return FusedRouting.apply(VERTICAL.forward, VERTICAL.backward, attempt, options, *inputs)
+    return FusedRouting.apply(VERTICAL.forward, VERTICAL.backward, options, *inputs)
