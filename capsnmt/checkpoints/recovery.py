@@ -6,7 +6,7 @@ import os
 import shutil
 import zipfile
 from pathlib import Path
-from typing import List, Optional
+from typing import List, Optional, Tuple
 
 from capsnmt.checkpoints.storage import CheckpointError, load_checkpoint
 from capsnmt.files import temporary_path
@@ -32,13 +32,7 @@ def num_updates(path: Path) -> int:
         ) from None
 
 
-def updates_done(folder: Path) -> int:
-    """Return the updates of the checkpoint that training would resume from; 0 without one."""
-    last = folder / LAST
-    return num_updates(last) if last.exists() else 0
-
-
-def recover(folder: Path) -> Optional[str]:
+def recover(folder: Path) -> Tuple[int, Optional[str]]:
     """Make ``checkpoint_last.pt`` a complete checkpoint.
 
     fairseq saves to a temporary file and renames it, but then *copies* it to
@@ -49,7 +43,8 @@ def recover(folder: Path) -> Optional[str]:
         folder: ``--save-dir`` of the training.
 
     Returns:
-        A sentence for the user if something was repaired or lost, else ``None``.
+        The updates of that checkpoint, 0 without one; and a sentence for the user if something was
+        repaired or lost, else ``None``.
     """
     for leftover in [*folder.glob("*.pt.tmp"), *folder.glob(temporary_path(Path("*.pt")).name)]:
         leftover.unlink()
@@ -60,25 +55,24 @@ def recover(folder: Path) -> Optional[str]:
     candidates = [path for path in folder.glob("*.pt") if path not in damaged]
     # checkpoint_last.pt first, then the newest.
     candidates.sort(key=lambda path: (path != last, -path.stat().st_mtime_ns))
-    source = updates = None
+    source, done = None, 0
     for path in candidates:
         updates = _updates_if_complete(path)
         if updates is not None:
-            source = path
+            source, done = path, updates
             break
         damaged.append(path)
     for path in damaged:
         os.replace(path, path.with_name(path.name + ".damaged"))
     cause = f"{_names(damaged)} damaged and renamed" if damaged else f"{LAST} is missing"
     if source is None:
-        return (
-            f"{cause}, no complete checkpoint is left: training starts again" if damaged else None
-        )
+        lost = f"{cause}, no complete checkpoint is left: training starts again"
+        return 0, lost if damaged else None
     if source == last:
-        return cause if damaged else None
+        return done, cause if damaged else None
     shutil.copyfile(source, temporary_path(last))
     os.replace(temporary_path(last), last)
-    return f"{cause}: resuming from {source.name} at {updates:,} updates"
+    return done, f"{cause}: resuming from {source.name} at {done:,} updates"
 
 
 def _updates_if_complete(path: Path) -> Optional[int]:

@@ -8,7 +8,7 @@ import sys
 from dataclasses import replace
 from typing import Callable, ContextManager, Dict, Iterable, Optional, TextIO
 
-from capsnmt.checkpoints.recovery import STOP_FILE, recover, updates_done
+from capsnmt.checkpoints.recovery import STOP_FILE, recover
 from capsnmt.errors import ConfigurationError, ExecutionError
 from capsnmt.experiment import process
 from capsnmt.experiment.description import describe
@@ -70,6 +70,7 @@ class _Execution:
         self.records = StageRecords(self.folder.stages, folders, self.checksums)
         self.shared_records = StageRecords(run.data.stages, folders)
         self.environment: Dict[str, str] = environment(run.device)
+        self.done = 0  # updates of the checkpoint that training resumes from
 
     def execute(self) -> None:
         run = self.run
@@ -102,10 +103,10 @@ class _Execution:
         Returns:
             The description to record; that of a finished training keeps its device and versions.
         """
-        recovered = recover(self.folder.checkpoints)
+        self.done, recovered = recover(self.folder.checkpoints)
         if recovered:
             say(f"warning: {recovered}")
-        done, total = updates_done(self.folder.checkpoints), self.run.total_updates
+        done, total = self.done, self.run.total_updates
         if not done or not self.folder.exists:
             return description
         before = self.folder.read_description()
@@ -125,7 +126,7 @@ class _Execution:
                 f"{self.folder}: already has {done:,} updates, more than the {total:,} asked for: "
                 f"give --max-update {done} or more, or another --output"
             )
-        if not self.is_trained(done):
+        if not self.is_trained():
             return description
         return replace(
             description,
@@ -135,20 +136,20 @@ class _Execution:
             versions=before.versions,
         )
 
-    def is_trained(self, done: int) -> bool:
+    def is_trained(self) -> bool:
         """Whether the training is complete.
 
         The record shows it for a training that ends early or by epochs. The number of updates
         counts as well: fairseq makes one update too many when it resumes a finished training.
         """
-        if done and done == self.run.total_updates:
+        if self.done and self.done == self.run.total_updates:
             return self.run.model.parent != self.folder.checkpoints or self.run.model.exists()
         return self.records.complete(self.run.train())
 
     def train(self) -> None:
         run, folder, stage = self.run, self.folder, self.run.train()
-        done, total = updates_done(folder.checkpoints), run.total_updates
-        if self.is_trained(done):
+        done, total = self.done, run.total_updates
+        if self.is_trained():
             say(f"-- train: complete at {done:,} updates")
             return
         # Scores of fewer updates must not be mistaken for those of the finished training.
@@ -181,7 +182,7 @@ class _Execution:
         if progress.stopped:  # by a signal that only the training received
             raise Stopped(signal.SIGTERM)
         self.check(stage, status, progress.tail)
-        if not updates_done(folder.checkpoints):
+        if not folder.last_checkpoint.exists():
             raise StageFailed(f"train: no checkpoint in {folder.checkpoints}")
         self.records.record(stage)
 

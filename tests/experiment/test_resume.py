@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from capsnmt.checkpoints.recovery import LAST, num_updates, recover, updates_done
+from capsnmt.checkpoints.recovery import LAST, num_updates, recover
 
 
 def save(folder: Path, name: str, updates: int) -> Path:
@@ -33,8 +33,8 @@ def test_a_truncated_last_checkpoint_is_replaced_by_the_newest_complete_one(tmp_
     save(tmp_path, "checkpoint_1_200.pt", 200)
     truncate(save(tmp_path, "checkpoint_best.pt", 250), 0.5)
     truncate(save(tmp_path, LAST, 300), keep)
-    message = recover(tmp_path)
-    assert updates_done(tmp_path) == 200
+    updates, message = recover(tmp_path)
+    assert updates == num_updates(tmp_path / LAST) == 200
     assert message is not None
     assert "checkpoint_1_200.pt at 200 updates" in message
     assert "checkpoint_best.pt, checkpoint_last.pt damaged" in message
@@ -47,35 +47,34 @@ def test_a_flipped_byte_in_a_file_of_full_length_is_found(tmp_path: Path):
     weight = content.index(torch.full((8,), 200.0).numpy().tobytes())
     content[weight + 5] ^= 0xFF
     (tmp_path / LAST).write_bytes(content)
-    recover(tmp_path)
-    assert updates_done(tmp_path) == 100
+    assert recover(tmp_path)[0] == num_updates(tmp_path / LAST) == 100
 
 
 def test_complete_checkpoints_are_not_changed(tmp_path: Path):
     save(tmp_path, "checkpoint_1_100.pt", 100)
     last = save(tmp_path, LAST, 200)
     before = last.stat().st_mtime_ns
-    assert recover(tmp_path) is None
+    assert recover(tmp_path) == (200, None)
     assert last.stat().st_mtime_ns == before
     assert num_updates(last) == 200
 
 
 def test_a_missing_last_checkpoint_is_restored(tmp_path: Path):
     save(tmp_path, "checkpoint_1_100.pt", 100)
-    message = recover(tmp_path)
+    updates, message = recover(tmp_path)
     assert message is not None
     assert "checkpoint_last.pt is missing" in message
-    assert updates_done(tmp_path) == 100
+    assert updates == num_updates(tmp_path / LAST) == 100
 
 
 def test_nothing_to_recover_starts_from_the_beginning(tmp_path: Path):
-    assert recover(tmp_path) is None
-    assert recover(tmp_path / "absent") is None
+    assert recover(tmp_path) == (0, None)
+    assert recover(tmp_path / "absent") == (0, None)
     truncate(save(tmp_path, LAST, 100), 0.5)
-    message = recover(tmp_path)
+    updates, message = recover(tmp_path)
     assert message is not None
     assert "training starts again" in message
-    assert updates_done(tmp_path) == 0
+    assert updates == 0
 
 
 def test_half_saved_temporary_files_are_removed(tmp_path: Path):
