@@ -31,6 +31,8 @@ ZIP_MAGIC = b"PK\x03\x04"
 LEGACY_MAGIC = b"\x80\x02\x8a\nl\xfc\x9cF\xf9 j\xa8P\x19."
 # numpy types of the arrays and scalars that metrics leave in a checkpoint
 METRIC_DTYPES = ("int64", "float32", "float64")
+# entries of fairseq's model state that are not learned
+BUFFERS = ("version", "_float_tensor")
 
 
 class CheckpointError(ConfigurationError):
@@ -158,6 +160,20 @@ def load_checkpoint(path: PathLike, map_location: Any = "cpu") -> Dict[str, Any]
     if not isinstance(state, dict) or not isinstance(state.get("model"), dict):
         raise CheckpointError(f"{path} holds no model: not saved by fairseq-train")
     return state
+
+
+def count_parameters(path: PathLike) -> int:
+    """Count the learned parameters of a checkpoint's model; tied ones count once.
+
+    Raises:
+        CheckpointError: as :func:`load_checkpoint`.
+    """
+    learned: Dict[int, int] = {
+        tensor.data_ptr(): tensor.numel()
+        for name, tensor in load_checkpoint(path)["model"].items()
+        if isinstance(tensor, torch.Tensor) and name.rsplit(".", 1)[-1] not in BUFFERS
+    }
+    return sum(learned.values())
 
 
 def _complaint(error: Exception) -> str:

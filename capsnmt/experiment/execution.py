@@ -134,6 +134,7 @@ class _Execution:
             device_name=before.device_name,
             threads=before.threads,
             versions=before.versions,
+            parameters=before.parameters,
         )
 
     def is_trained(self) -> bool:

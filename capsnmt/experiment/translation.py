@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Dict, List, Optional, Sequence
 
+from capsnmt.checkpoints.storage import count_parameters
 from capsnmt.errors import ConfigurationError
 from capsnmt.experiment import flags
 from capsnmt.experiment.devices import TRAINING, Batch, split_batch
@@ -166,8 +168,12 @@ class TranslationRun(Run):
         return Stage(f"score {test_set}", argv, tuple(inputs), (self.folder.scored(test_set),))
 
     def finish(self) -> None:
-        """Collect the scores of all test sets."""
+        """Collect the scores of all test sets; record the number of parameters."""
         self.folder.write_scores(self.test_sets)
+        description = self.folder.read_description()
+        if description.parameters is None:
+            counted = replace(description, parameters=count_parameters(self.model))
+            self.folder.write_description(counted)
 
     def check_settings(self) -> None:
         """Raise unless fairseq will understand every flag.

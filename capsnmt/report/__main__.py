@@ -49,7 +49,7 @@ def _run(argv: Optional[Sequence[str]]) -> None:
     if args.output.exists() and not args.output.is_dir():
         raise ConfigurationError(f"--output {args.output} is a file: give a folder")
 
-    # after parsing: --help and a mistyped flag do not wait for torch and matplotlib
+    # after parsing: --help and a mistyped flag do not wait for matplotlib
     from capsnmt.report.contents import parts
     from capsnmt.report.page import MARKDOWN, write_page
 

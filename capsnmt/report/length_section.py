@@ -6,7 +6,7 @@ from typing import Iterator, Sequence
 
 from capsnmt.report.cells import NONE
 from capsnmt.report.elements import Element, Figure, Heading, Paragraph, Table
-from capsnmt.report.translated_set import LengthScores
+from capsnmt.runs.systems import System, source_lengths
 
 
 def figure_name(test_set: str) -> str:
@@ -14,11 +14,18 @@ def figure_name(test_set: str) -> str:
     return f"bleu_by_length-{test_set}"
 
 
-def lengths(test_set: str, names: Sequence[str], found: LengthScores) -> Iterator[Element]:
-    """Yield BLEU by source length on one test set."""
-    source = found.lengths
-    shown = [number for number, segments in enumerate(source.segments) if segments]
+def lengths(test_set: str, systems: Sequence[System]) -> Iterator[Element]:
+    """Yield BLEU by source length on one test set, as the runs' records have it."""
+    source = source_lengths(systems, test_set)
     yield Heading(test_set)
+    if source is None:
+        yield Paragraph(
+            "Not compared: the systems read different subwords, so that their buckets of source "
+            "lengths hold different sentences. The scores.json of each run has its own."
+        )
+        return
+    shown = [number for number, segments in enumerate(source.segments) if segments]
+    rows = [(system.name, system.by_length(test_set)) for system in systems]
     yield Figure(
         figure_name(test_set),
         f"BLEU by source length on {test_set}, one line for each system; the table below has the "
@@ -31,8 +38,8 @@ def lengths(test_set: str, names: Sequence[str], found: LengthScores) -> Iterato
         [
             ["sentences", *(f"{source.segments[number]:,}" for number in shown)],
             *(
-                [name, *(NONE if row[number] is None else f"{row[number]:.2f}" for number in shown)]
-                for name, row in zip(names, found.bleu)
+                [name, *(NONE if (bleu := row[i]) is None else f"{bleu:.2f}" for i in shown)]
+                for name, row in rows
             ),
         ],
         numeric=1,

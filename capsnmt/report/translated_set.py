@@ -1,4 +1,4 @@
-"""A test set as all systems translated it: sample sentences, BLEU by length, salient n-grams."""
+"""A test set as all systems translated it: sample sentences, salient n-grams."""
 
 from __future__ import annotations
 
@@ -12,13 +12,10 @@ import numpy as np
 from capsnmt.corpora.prepared import PreparedData
 from capsnmt.errors import ConfigurationError
 from capsnmt.evaluation.bleu_statistics import bleu_statistics
-from capsnmt.evaluation.lengths import BUCKETS, bleu_by_length, bucket_of, counts
 from capsnmt.evaluation.outputs import Output, read_output
 from capsnmt.evaluation.power import SmallestDifference, smallest_difference
-from capsnmt.evaluation.references import check_count, common_sources
+from capsnmt.evaluation.references import check_count
 from capsnmt.evaluation.salience import SalientNgrams, salient_ngrams, salient_sentences
-from capsnmt.evaluation.scores import SourceLengths
-from capsnmt.evaluation.seeds import mean_by_length
 from capsnmt.evaluation.settings import TextSettings
 from capsnmt.evaluation.text_files import read_lines
 from capsnmt.evaluation.tokenized import tokens_of
@@ -27,19 +24,6 @@ from capsnmt.runs.systems import System
 from capsnmt.runs.translation import FinishedTranslation
 
 SEED = 1
-
-
-@dataclass(frozen=True)
-class LengthScores:
-    """BLEU by source length.
-
-    Attributes:
-        lengths: the buckets of source lengths.
-        bleu: BLEU of each system in each bucket, averaged over its seeds.
-    """
-
-    lengths: SourceLengths
-    bleu: Sequence[Sequence[Optional[float]]]
 
 
 @dataclass(frozen=True)
@@ -107,23 +91,6 @@ class TranslatedSet:
         """Estimate the smallest difference of each other system to the first."""
         baseline, *others = self.statistics
         return [smallest_difference(baseline, system) for system in others]
-
-    def by_length(self) -> LengthScores:
-        """Compute BLEU by source length.
-
-        **D**: a length is that of the source as the systems read it. Systems with different BPE
-        read different tokens; then it is the length of the raw text.
-        """
-        source = common_sources([output for seeds in self.outputs for output in seeds])
-        buckets = bucket_of(self.source if source is None else source)
-        unit = "words of the raw text" if source is None else "subwords"
-        return LengthScores(
-            SourceLengths(unit, BUCKETS, counts(buckets)),
-            [
-                mean_by_length([bleu_by_length(each, buckets) for each in seeds])
-                for seeds in self.statistics
-            ],
-        )
 
     def salient(self, left: int, right: int, ngrams: int, sentences: int) -> Optional[Salient]:
         """Find what distinguishes the first seeds of two systems, by compare-mt.

@@ -21,7 +21,7 @@ from capsnmt.report.sweep_section import sweep_elements, sweep_figures, sweep_ta
 from capsnmt.report.training_section import CURVES, training
 from capsnmt.report.translated_set import read_translated_set
 from capsnmt.runs.sweeps import find_sweeps
-from capsnmt.runs.systems import group
+from capsnmt.runs.systems import group, source_lengths
 from capsnmt.runs.translation import FinishedTranslation, distinct_names
 
 
@@ -39,7 +39,6 @@ def translation(runs: Sequence[FinishedTranslation], sample_count: int = 20) -> 
     description, scored = runs[0].description, list(runs[0].scores)
     sweeps = find_sweeps(runs)
     test_sets = [read_translated_set(systems, name) for name in scored]
-    by_length = {test_set.name: test_set.by_length() for test_set in test_sets}
     names, run_names = [system.name for system in systems], distinct_names(runs)
     sections: Dict[str, List[Element]] = {
         "Results": [
@@ -51,9 +50,7 @@ def translation(runs: Sequence[FinishedTranslation], sample_count: int = 20) -> 
         "Scores": [element for name in scored for element in scores(runs, run_names, name)],
         "Checklist": list(checklist(runs, run_names)),
         "Training": list(training(runs, run_names)),
-        "Length of the source": [
-            element for name, found in by_length.items() for element in lengths(name, names, found)
-        ],
+        "Length of the source": [element for name in scored for element in lengths(name, systems)],
     }
     if not sweeps:
         del sections["Sweeps"]
@@ -66,10 +63,11 @@ def translation(runs: Sequence[FinishedTranslation], sample_count: int = 20) -> 
     sections["Versions and machine"] = list(versions(runs, run_names, describe_machine()))
     curves = {system.name: [run.curve for run in system.runs] for system in systems}
     figures: Dict[str, Callable[[], Any]] = {CURVES: functools.partial(learning_curves, curves)}
-    for name, found in by_length.items():
-        figures[figure_name(name)] = functools.partial(
-            bleu_by_length, dict(zip(names, found.bleu)), found.lengths
-        )
+    for name in scored:
+        buckets = source_lengths(systems, name)
+        if buckets is not None:
+            by_length = {system.name: system.by_length(name) for system in systems}
+            figures[figure_name(name)] = functools.partial(bleu_by_length, by_length, buckets)
     for each in sweeps:
         figures.update(sweep_figures(each, scored))
     tables = {table_name(each): sweep_table(each, scored) for each in sweeps}

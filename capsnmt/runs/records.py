@@ -72,6 +72,7 @@ class Description:
         baseline: the row that this run was tested against.
         sweep: the point of a sweep, if the run belongs to one.
         initial: the model that the training started from, if it is one of another row.
+        parameters: the number of learned parameters of a finished translation run.
         device, device_name, threads: the device of the training.
         command: the command line of the launcher.
         versions: package -> version.
@@ -86,6 +87,7 @@ class Description:
     baseline: Optional[str] = None
     sweep: Optional[SweepPoint] = None
     initial: Optional[InitialModel] = None
+    parameters: Optional[int] = None
     device: Optional[str] = None
     device_name: Optional[str] = None
     threads: Optional[int] = None
@@ -165,6 +167,8 @@ class Description:
             known["sweep"] = SweepPoint.from_json(known["sweep"], source)
         if known.get("initial") is not None:
             known["initial"] = InitialModel.from_json(known["initial"], source)
+        if known.get("parameters") is not None:
+            known["parameters"] = whole_number(known["parameters"], "parameters", source)
         return cls(**known)
 
 

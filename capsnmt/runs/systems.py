@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from typing import Dict, List, Optional, Sequence
 
 from capsnmt.errors import ConfigurationError
-from capsnmt.evaluation.seeds import Spread, spread
+from capsnmt.evaluation.scores import SourceLengths
+from capsnmt.evaluation.seeds import Spread, mean_by_length, spread
 from capsnmt.runs.comparison import differences
 from capsnmt.runs.translation import FinishedTranslation, distinct_names
 
@@ -29,6 +30,11 @@ class System:
     def score(self, test_set: str, metric: str = "bleu") -> Spread:
         """Mean and standard deviation (n - 1) over the seeds."""
         return spread([run.output(test_set).score(metric).score for run in self.runs])
+
+    def by_length(self, test_set: str) -> List[Optional[float]]:
+        """BLEU of each bucket of source lengths, averaged over the seeds."""
+        rows = [run.output(test_set).by_length for run in self.runs]
+        return mean_by_length([row for row in rows if row is not None])
 
     @property
     def tokens_per_second(self) -> Optional[float]:
@@ -68,6 +74,16 @@ class System:
         """
         p_values = self.p_values(test_set, baseline) or [1.0]
         return next((mark for mark, level in LEVELS.items() if max(p_values) < level), "")
+
+
+def source_lengths(systems: Sequence[System], test_set: str) -> Optional[SourceLengths]:
+    """Return the buckets of source lengths that all systems were scored with.
+
+    **D**: a length is that of the source as a system reads it. ``None`` for systems with different
+    subwords: their buckets hold different sentences.
+    """
+    first, *others = [run.scores[test_set].lengths for system in systems for run in system.runs]
+    return first if all(lengths == first for lengths in others) else None
 
 
 def p_of(run: FinishedTranslation, test_set: str, metric: str = "bleu") -> Optional[float]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Dict, List, Mapping, Optional, Sequence
+from typing import List, Mapping, Optional, Sequence
 
 from capsnmt.errors import ConfigurationError
 from capsnmt.evaluation.scores import Evaluation, OutputScores
@@ -14,8 +14,6 @@ from capsnmt.runs.json_objects import RecordError
 from capsnmt.runs.learning_curve import LearningCurve
 
 LOG_INTERVAL = 100  # fairseq's default
-# Entries of fairseq's model state that are not learned.
-BUFFERS = ("version", "_float_tensor")
 
 
 @dataclass(frozen=True)
@@ -25,12 +23,24 @@ class FinishedTranslation(FinishedRun):
     Attributes:
         scores: its ``scores.json``: test set -> evaluation.
         curve: its learning curve.
-        parameters: the number of learned parameters.
     """
 
     scores: Mapping[str, Evaluation]
     curve: LearningCurve
-    parameters: int
+
+    @property
+    def parameters(self) -> int:
+        """The number of learned parameters.
+
+        Raises:
+            ConfigurationError: it is not recorded.
+        """
+        if self.description.parameters is None:
+            raise ConfigurationError(
+                f"{self.folder}: its number of parameters is not recorded: run the launcher's "
+                "command again"
+            )
+        return self.description.parameters
 
     @property
     def data(self) -> Path:
@@ -76,37 +86,13 @@ def load_translation(folder: RunFolder) -> FinishedTranslation:
     require_finished(folder, folder.scores)
     description, scores = folder.read_description(), folder.read_scores()
     try:
-        run = FinishedTranslation(
-            folder,
-            description,
-            scores,
-            folder.read_learning_curve(),
-            count_parameters(folder.model(description)),
-        )
+        run = FinishedTranslation(folder, description, scores, folder.read_learning_curve())
         _check(run)
     except ConfigurationError:
         raise
     except (KeyError, TypeError, ValueError) as error:
         raise RecordError(f"{folder}: config.json or scores.json", error) from None
     return run
-
-
-def count_parameters(path: Path) -> int:
-    """Count the learned parameters of a checkpoint's model; tied ones count once.
-
-    Raises:
-        CheckpointError: the file is missing or not a checkpoint.
-    """
-    from torch import Tensor
-
-    from capsnmt.checkpoints.storage import load_checkpoint
-
-    learned: Dict[int, int] = {
-        tensor.data_ptr(): tensor.numel()
-        for name, tensor in load_checkpoint(path)["model"].items()
-        if isinstance(tensor, Tensor) and name.rsplit(".", 1)[-1] not in BUFFERS
-    }
-    return sum(learned.values())
 
 
 def distinct_names(runs: Sequence[FinishedTranslation]) -> List[str]:
@@ -144,7 +130,7 @@ def check_comparable(runs: Sequence[FinishedTranslation]) -> None:
 
 def _check(run: FinishedTranslation) -> None:
     """Read everything that a report needs, so that an error occurs before anything is written."""
-    _ = run.description.architecture, run.description.languages
+    _ = run.parameters, run.description.architecture, run.description.languages
     for name in ("data", "versions", "device"):
         if not getattr(run.description, name):
             raise KeyError(name)

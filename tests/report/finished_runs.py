@@ -6,9 +6,6 @@ import json
 from pathlib import Path
 from typing import List, Optional
 
-import torch
-
-from capsnmt.checkpoints.storage import save_checkpoint
 from capsnmt.evaluation.__main__ import main as evaluate
 
 SENTENCES = 30
@@ -68,7 +65,7 @@ def write_run(output: Path, row: str, baseline: Optional[str] = None, seed: int 
         "score": {"remove-bpe": "subword_nmt", "detokenize": "moses"},
     }
     config = {
-        "row": row, "seed": seed, "vocabulary": {},
+        "row": row, "seed": seed, "vocabulary": {}, "parameters": 6,
         "device": "CPU", "device-name": "x86_64, 2 cores",
         "baseline": baseline, "data": str(data), "settings": settings,
         "command": ["capsnmt/experiment/__main__.py", "--config", f"lines/{row}"],
@@ -77,9 +74,6 @@ def write_run(output: Path, row: str, baseline: Optional[str] = None, seed: int 
     (folder / "config.json").write_text(json.dumps(config), "utf-8")
     (folder / "commands.sh").write_text(f"#!/usr/bin/env bash\ntrain '{row}'\n", "utf-8")
     write_log(folder / "train.log")
-    parameter = torch.ones(3, 2)
-    state = {"tied.weight": parameter, "again.weight": parameter, "encoder.version": torch.ones(1)}
-    save_checkpoint({"model": state}, folder / "averaged.pt")
     against = output / f"{baseline}/seed-{seed}/generate-{TEST_SET}.txt"
     arguments = [f"{row}={folder / f'generate-{TEST_SET}.txt'}"]
     arguments += ["--baseline", f"{baseline}={against}", "--resamples", "20"] if baseline else []

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import shutil
 import sys
@@ -40,8 +39,10 @@ DAMAGES = {
     "scores of others": (lambda output: (output / RUN / "scores.json").write_text("[]"), "lacks"),
     "a metric less": (lambda output: without_metric(output / RUN / "scores.json"), "lacks 'bleu'"),
     "no log": (lambda output: remove(output / RUN / "train.log"), "train.log"),
-    "no model": (lambda output: remove(output / RUN / "averaged.pt"), "averaged.pt"),
-    "half a model": (lambda output: os.truncate(output / RUN / "averaged.pt", 99), "averaged.pt"),
+    "no parameters": (
+        lambda output: change(output / RUN / "config.json", "parameters", None),
+        "its number of parameters is not recorded: run the launcher's command again",
+    ),
     "no output": (lambda output: remove(output / RUN / "generate-test.txt"), "generate-test.txt"),
     "short output": (
         lambda output: (output / RUN / "generate-test.txt").write_text("H-0\t-1\tx\n"),

@@ -1,0 +1,78 @@
+"""A number of a run is computed once, recorded, and read by whatever shows it."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import List
+
+import pytest
+
+from capsnmt.report.__main__ import main as report
+from tests.commands import environment
+from tests.faults.launched import launched
+from tests.report import finished_runs
+
+WITHOUT_TORCH = """
+import sys
+sys.modules["torch"] = None
+from capsnmt.report.__main__ import main
+sys.exit(main())
+"""
+
+
+@pytest.mark.system
+@pytest.mark.one_host
+def test_a_report_needs_neither_torch_nor_checkpoints(
+    tmp_path_factory: pytest.TempPathFactory, tmp_path: Path
+) -> None:
+    runs = tmp_path / "runs"
+    shutil.copytree(launched(tmp_path_factory) / "runs", runs)
+    for checkpoint in runs.rglob("*.pt"):
+        checkpoint.unlink()
+    done = subprocess.run(
+        [sys.executable, "-c", WITHOUT_TORCH, str(runs), "--output", str(tmp_path / "report")],
+        env=environment(),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    log = (runs / "row" / "seed-1" / "console.log").read_text("utf-8")
+    (logged,) = set(re.findall(r"num\. shared model params: ([\d,]+)", log))
+    assert f"| {logged} |" in (tmp_path / "report" / "report.md").read_text("utf-8")
+
+
+def rows_by_length(output: Path) -> List[List[str]]:
+    """Report on both runs; return the cells of the table of BLEU by source length, if any."""
+    runs = finished_runs.runs(output)
+    assert report([*runs, "--output", str(output / "report")]) == 0
+    page = (output / "report" / "report.md").read_text("utf-8")
+    section = page[page.index("## Length of the source") :].split("\n## ")[0]
+    lines = [line for line in section.splitlines() if line.startswith("|")]
+    return [[cell.strip() for cell in line.split("|")[1:-1]] for line in lines]
+
+
+@pytest.mark.parametrize("segmented", [False, True])
+def test_bleu_by_length_is_that_of_the_scores(
+    segmented: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Rows with other subwords have other lengths: no table compares them."""
+    finished_runs.write_run(tmp_path, "baseline")
+    if segmented:
+        longer = [f"{line} @@ @@ @@ @@ @@ @@ @@" for line in finished_runs.SOURCES]
+        monkeypatch.setattr(finished_runs, "SOURCES", longer)
+    finished_runs.write_run(tmp_path, "em_routing")
+    rows = {cells[0]: cells[1:] for cells in rows_by_length(tmp_path)}
+    if segmented:
+        assert not rows
+    else:
+        for folder in finished_runs.runs(tmp_path):
+            scores = json.loads((Path(folder) / "scores.json").read_text("utf-8"))["test"]
+            (system,) = scores["systems"]
+            found = [each for each in system["by_length"] if each is not None]
+            assert rows[system["name"]] == [f"{bleu:.2f}" for bleu in found]
