@@ -53,7 +53,7 @@ def rows_by_length(output: Path) -> List[List[str]]:
     assert report([*runs, "--output", str(output / "report")]) == 0
     page = (output / "report" / "report.md").read_text("utf-8")
     section = page[page.index("## Length of the source") :].split("\n## ")[0]
-    lines = [line for line in section.splitlines() if line.startswith("|")]
+    lines = [line.replace("\\", "") for line in section.splitlines() if line.startswith("|")]
     return [[cell.strip() for cell in line.split("|")[1:-1]] for line in lines]
 
 
