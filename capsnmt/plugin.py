@@ -16,15 +16,13 @@ with logging_kept():
 
     allow_fairseq_checkpoints()
 
-    from fairseq import search
-
     from capsnmt import criterions, models, optim, tasks
-    from capsnmt.models.kept_memory import keep_memory_while_training
-    from capsnmt.modules.beam_search import BeamSearch
+    from capsnmt.models.inference import search_faster
+    from capsnmt.modules.kept_memory import keep_memory_while_training
     from capsnmt.sentences import architectures as sentence_architectures
     from capsnmt.translation import tokenizer
 
     keep_memory_while_training()
-    search.BeamSearch = BeamSearch  # every strategy of fairseq's search looks it up there
+    search_faster()
 
 __all__ = ["criterions", "models", "optim", "sentence_architectures", "tasks", "tokenizer"]

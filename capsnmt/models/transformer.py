@@ -19,8 +19,8 @@ from capsnmt.models.config import MECHANISMS
 from capsnmt.models.decoder import TransformerDecoder
 from capsnmt.models.encoder import TransformerEncoder
 from capsnmt.models.inference import prepare_linear_maps
-from capsnmt.models.kept_memory import keep_freed_memory
 from capsnmt.models.validation import validate
+from capsnmt.modules.kept_memory import keep_freed_memory
 from capsnmt.modules.scripted_connection import scripted_layers
 
 

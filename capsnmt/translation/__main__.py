@@ -112,8 +112,8 @@ def overrides(args: argparse.Namespace) -> Dict[str, Any]:
 def _run(args: argparse.Namespace) -> None:
     # after parsing: --help and a mistyped flag do not wait for torch and fairseq
     import capsnmt.plugin  # noqa: F401  registers our architectures
-    from capsnmt.models.kept_memory import keep_freed_memory
     from capsnmt.modules.autocast import bf16_obstacle
+    from capsnmt.modules.kept_memory import keep_freed_memory
     from capsnmt.translation.pretrained import chosen_device, from_run
 
     device = chosen_device(args.device)

@@ -10,6 +10,9 @@ from typing import Any, Dict, List
 
 import pytest
 import torch
+from fairseq import search
+from fairseq.dataclass.configs import GenerationConfig
+from fairseq.tasks.translation import TranslationConfig, TranslationTask
 from torch._subclasses import FakeTensorMode
 
 from capsnmt.experiment.cli import main as launch
@@ -19,8 +22,9 @@ from tests.commands import command, succeed, training
 from tests.compiler import needs_compiler
 from tests.faults import launched
 from tests.faults.observed import MEGABYTES
+from tests.models.test_baseline import stock
 from tests.small_row import SMALL
-from tests.support import HEADS, PAD, PLUGIN, batch, build, sentences
+from tests.support import HEADS, PAD, PLUGIN, TASK, batch, build, sentences
 
 on_glibc = pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="not glibc")
 OBSERVED = "tests.faults.observed"
@@ -89,6 +93,18 @@ def test_an_encoding_is_reordered_where_it_is(device: str) -> None:
     for order in ([0, 0, 1, 1, 2, 2], [1, 0, 3, 2, 4, 4]):  # repeated for a beam of 2; a step of it
         moved = encoder.reorder_encoder_out(moved, torch.tensor(order, device=device))
         assert {part.device.type for parts in moved.values() for part in parts} <= {device}
+
+
+def test_only_our_models_get_our_beam_search() -> None:
+    """Programs that use fairseq beside the plugin, and their other models, keep fairseq's own."""
+    task = TranslationTask(TranslationConfig(), TASK.source_dictionary, TASK.target_dictionary)
+    ours, own = (
+        task.build_generator([model], GenerationConfig()).search
+        for model in (build("capsnmt_transformer"), stock())
+    )
+    assert type(own) is search.BeamSearch
+    assert search.BeamSearch.__module__ == "fairseq.search"
+    assert type(ours) is not search.BeamSearch
 
 
 @pytest.mark.filterwarnings("error")

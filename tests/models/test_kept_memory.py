@@ -11,13 +11,13 @@ from typing import List
 
 import pytest
 
-from capsnmt.models.kept_memory import set_malloc, tunes_malloc
+from capsnmt.modules.kept_memory import set_malloc, tunes_malloc
 
 # 64 MB each, above the 32 MB from which malloc asks the system. It pads a request to align it, so
 # the place of a tensor settles only after a few.
 PAGE_FAULTS_OF_LATER_TENSORS = """
 import resource, torch
-from capsnmt.models.kept_memory import keep_freed_memory
+from capsnmt.modules.kept_memory import keep_freed_memory
 assert keep_freed_memory("cpu")
 faults = []
 for _ in range(10):

@@ -8,7 +8,6 @@ from typing import Dict, List
 
 import pytest
 import torch
-from fairseq import search
 from fairseq.data import Dictionary
 
 import capsnmt.plugin  # noqa: F401
@@ -30,11 +29,6 @@ def dictionary(words: int) -> Dictionary:
 def log_probabilities(*shape: int) -> torch.Tensor:
     generator = torch.Generator().manual_seed(sum(shape))
     return torch.randn(*shape, generator=generator).log_softmax(-1)
-
-
-def test_all_strategies_of_fairseq_use_it() -> None:
-    assert search.BeamSearch is BeamSearch
-    assert isinstance(search.DiverseBeamSearch(dictionary(9), 1, 0.5).beam, BeamSearch)
 
 
 @pytest.mark.parametrize("words", [121, 150, 1000, 1013, 9800])
