@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 from fairseq.data import data_utils
 
-from capsnmt.host import keep_last_batch
 from tests.commands import environment
 
 
@@ -31,12 +30,6 @@ def test_no_sentence_is_dropped_from_the_batches(
     )
     assert np.concatenate(batches).tolist() == list(indices)
     assert all(len(batch) * 3 <= 27 for batch in batches)
-
-
-def test_batching_is_patched_once() -> None:
-    patched = data_utils.batch_by_size
-    keep_last_batch()
-    assert data_utils.batch_by_size is patched
 
 
 def test_importing_the_plugin_leaves_the_root_logger_alone_and_prints_nothing() -> None:

@@ -137,11 +137,7 @@ class TransformerDecoderLayer(TransformerDecoderLayerBase):
         return self_attention(cfg, "decoder", self.number, **noise)
 
     def build_encoder_attention(self, embed_dim: int, cfg: Any) -> Attention:
-        settings: Dict[str, Any] = {
-            "dropout": cfg.attention_dropout,
-            "q_noise": self.quant_noise,
-            "qn_block_size": self.quant_noise_block_size,
-        }
+        settings: Dict[str, Any] = {"dropout": cfg.attention_dropout}
         heads, source_dim = cfg.decoder.attention_heads, cfg.encoder.embed_dim
         if cfg.mlmha != "none":
             sources = cfg.mlmha_sources or cfg.encoder.layers
@@ -149,6 +145,7 @@ class TransformerDecoderLayer(TransformerDecoderLayerBase):
                 embed_dim, heads, sources, cfg.mlmha, source_dim=source_dim, **settings
             )
         settings.update(kdim=source_dim, vdim=source_dim, encoder_decoder_attention=True)
+        settings.update(q_noise=self.quant_noise, qn_block_size=self.quant_noise_block_size)
         if cfg.layer_aggregation == "transparent":
             return BlockAttention(embed_dim, heads, block=self.number - 1, **settings)
         return Attention(embed_dim, heads, **settings)

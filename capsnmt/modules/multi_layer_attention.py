@@ -7,7 +7,6 @@ from typing import Optional
 
 import torch
 import torch.nn as nn
-from fairseq.modules.quant_noise import quant_noise
 from torch import Tensor
 
 from capsnmt.modules.attention import Attention, join_heads, split_heads
@@ -82,8 +81,6 @@ class MultiLayerAttention(Attention):
         variant: one of ``VARIANTS``.
         source_dim: the encoder's width; ``None`` means d.
         dropout: dropout of the attention weights.
-        q_noise: quantisation noise, as in fairseq's attention.
-        qn_block_size: block size of the quantisation noise.
 
     ``forward`` takes keys ``[K, B, n * source_dim]``: the concatenated sources, the lowest first.
     The weights per head that it returns are those of the call: H heads (joint) or n H, source by
@@ -102,8 +99,6 @@ class MultiLayerAttention(Attention):
         *,
         source_dim: Optional[int] = None,
         dropout: float = 0.0,
-        q_noise: float = 0.0,
-        qn_block_size: int = 8,
     ) -> None:
         if variant not in VARIANTS:
             raise ValueError(f"variant {variant!r} is unknown: choose from {', '.join(VARIANTS)}")
@@ -116,8 +111,6 @@ class MultiLayerAttention(Attention):
             vdim=source_dim,
             dropout=dropout,
             encoder_decoder_attention=True,
-            q_noise=q_noise,
-            qn_block_size=qn_block_size,
         )
         self.num_sources = num_sources
         self.variant = variant
@@ -135,7 +128,7 @@ class MultiLayerAttention(Attention):
             "out_proj": nn.Linear(d if self.sums_contexts else n * d, d),
         }
         for name, projection in projections.items():
-            setattr(self, name, quant_noise(projection, q_noise, qn_block_size))
+            setattr(self, name, projection)
         self.reset_parameters()
 
     @torch.no_grad()

@@ -16,7 +16,7 @@ from capsnmt.criterions.sentence_classification import SentenceClassificationCri
 from capsnmt.errors import ConfigurationError
 from capsnmt.modules.disagreement import record_disagreement
 from capsnmt.sentences.counts import Counts
-from tests.sentences.systems import CLASSES, build, make_task
+from tests.sentences.systems import build, make_task
 from tests.support import PAD, batch, sentences
 
 LENGTHS = (5, 3, 1, 4, 2, 6)
@@ -143,4 +143,3 @@ def test_a_flag_without_effect_and_an_unknown_term_are_one_line() -> None:
         criterion(disagreement="heads")
     with pytest.raises(SystemExit, match="--disagreement has no effect on a frozen encoder"):
         criterion(disagreement="output")(classifier("--freeze-encoder").train(), make_sample())
-    assert CLASSES == 5

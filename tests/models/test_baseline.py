@@ -5,7 +5,6 @@ from __future__ import annotations
 import fairseq.models
 import pytest
 import torch
-from fairseq.models.transformer import TransformerModel
 
 from capsnmt.models.layers import learned_parameters
 from tests.support import PAD, SMALL, TASK, batch, build, forward, parse, sentences
@@ -80,7 +79,3 @@ def test_the_attention_weights_are_the_hosts() -> None:
         output = model(rows, rows.ne(PAD).sum(1), torch.stack(target), alignment_layer=0)
         weights.append(output[1]["attn"][0])
     torch.testing.assert_close(*weights)
-
-
-def test_it_is_a_fairseq_transformer() -> None:
-    assert isinstance(build("capsnmt_transformer"), TransformerModel)

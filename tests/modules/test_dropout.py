@@ -10,7 +10,6 @@ import torch.nn.functional as F
 from fairseq.modules import FairseqDropout
 from torch import nn
 
-from capsnmt.modules import dropout
 from capsnmt.modules.dropout import Dropout, random_numbers
 from tests.support import HEADS, build
 
@@ -133,4 +132,3 @@ def test_a_byte_of_each_feature_is_kept_for_backward() -> None:
     with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
         Dropout(0.5)(torch.ones(10, requires_grad=True))
     assert [tensor.element_size() for tensor in saved] == [1]
-    assert dropout.VALUES == 2**16

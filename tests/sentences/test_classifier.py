@@ -17,7 +17,6 @@ from tests.sentences.systems import (
     build,
     build_system,
     classify,
-    make_task,
     parse,
 )
 from tests.support import (
@@ -157,4 +156,3 @@ def test_the_presets_are_the_papers_settings() -> None:
     model = build(arch="logical_inference_transformer")
     assert model.pooling.queries.shape == (2, 16)
     assert [m.in_features for m in model.classifier if hasattr(m, "in_features")] == [64, 16, 16]
-    assert make_task().num_sentences == model.num_sentences == 2
