@@ -5,10 +5,7 @@ from __future__ import annotations
 import argparse
 import copy
 import functools
-import itertools
-from collections import defaultdict
 from pathlib import Path
-from random import Random
 from types import SimpleNamespace
 from typing import Any, Dict, List, Sequence, Tuple
 
@@ -24,9 +21,7 @@ import capsnmt.plugin
 from capsnmt.models.config import defaults
 from capsnmt.modules.capsule_attention import DECODER_ROUTINGS, ENCODER_ROUTINGS
 from capsnmt.modules.head_aggregation import HEAD_AGGREGATIONS
-from capsnmt.modules.head_aggregation import ROUTINGS as ROUTED_HEADS
 from capsnmt.modules.layer_aggregation import LAYER_AGGREGATIONS
-from capsnmt.modules.layer_aggregation import ROUTINGS as ROUTED_LAYERS
 from capsnmt.modules.multi_layer_attention import VARIANTS
 
 PLUGIN = str(Path(capsnmt.__file__).parent)
@@ -105,71 +100,15 @@ VALUES: Dict[str, Tuple[str, ...]] = {
     "--encoder-normalize-before": ("no", "yes"),
     "--decoder-normalize-before": ("no", "yes"),
 }
-# switch -> the switch it depends on
-NEEDS = {
-    "--head-aggregation-attention": "--head-aggregation",
-    "--layer-aggregation-side": "--layer-aggregation",
-    "--mlmha-sources": "--mlmha",
-    "--capsule-routing-encoder-layers": "--capsule-routing-encoder",
-}
 
 
-def may_meet(values: Sequence[str]) -> bool:
-    """Return whether the values of the first switches of ``VALUES`` can be combined."""
-    chosen = dict(zip(VALUES, values))
-
-    def on(switch: str) -> bool:
-        return chosen.get(switch) != VALUES[switch][0]
-
-    given = {switch for switch in chosen if on(switch)}
-    heads, layers = chosen.get("--head-aggregation"), chosen.get("--layer-aggregation")
-    if any(switch in given and need in chosen and not on(need) for switch, need in NEEDS.items()):
-        return False
-    if {"--head-capsules", "--head-capsule-norm"} & given and heads not in ROUTED_HEADS:
-        return False
-    if {"--layer-capsules", "--layer-capsule-input"} & given and layers not in ROUTED_LAYERS:
-        return False
-    if layers == "transparent":
-        # it works on the encoder only, and excludes multi-layer attention
-        return not {"--layer-aggregation-side", "--mlmha"} & given
-    if "--routing-iterations" in given:
-        capsules = {"--capsule-routing-encoder", "--capsule-routing-decoder"}
-        return bool(capsules & given) or heads in ROUTED_HEADS or layers in ROUTED_LAYERS
-    return True
-
-
-def _possible_rows(count: int, seed: int = 0) -> List[Tuple[str, ...]]:
-    """Draw values for all switches; a value that does not fit becomes the first of its switch."""
-    random = Random(seed)
-    rows = []
-    for _ in range(count):
-        row: List[str] = []
-        for values in VALUES.values():
-            value = random.choice(values)
-            row.append(value if may_meet([*row, value]) else values[0])
-        rows.append(tuple(row))
-    return rows
-
-
-def _combinations() -> Dict[str, Tuple[str, ...]]:
-    """Choose systems greedily until every possible pair of values occurs in one of them."""
-    bits: Dict[Any, int] = defaultdict(lambda: 1 << len(bits))  # a set of pairs is an integer
-
-    def pairs(row: Tuple[str, ...]) -> int:
-        return sum(bits[pair] for pair in itertools.combinations(enumerate(row), 2))
-
-    candidates = {row: pairs(row) for row in _possible_rows(2000)}
-    uncovered = sum(bits.values())
-    systems = {}
-    while uncovered:
-        row = max(candidates, key=lambda row: bin(candidates[row] & uncovered).count("1"))
-        uncovered &= ~candidates[row]
-        flags: List[str] = []
-        for (switch, (default, *_)), value in zip(VALUES.items(), row):
-            if value != default:
-                flags += [switch] if value == "yes" else [switch, value]
-        systems[" ".join(flags).replace("--", "")] = tuple(flags)
-    return systems
+def flags_of(values: Dict[str, str]) -> Tuple[str, ...]:
+    """Return the flags that set switches of ``VALUES``; a value of "yes" is the flag alone."""
+    flags: List[str] = []
+    for switch, value in values.items():
+        if value != VALUES[switch][0]:
+            flags += [switch] if value == "yes" else [switch, value]
+    return tuple(flags)
 
 
 def _architectures() -> List[str]:
@@ -182,10 +121,13 @@ def _architectures() -> List[str]:
     return list(distinct.values())
 
 
+# Each line is a system; together they have each pair of values of two switches, unless such a pair
+# is refused (tests/models/test_properties.py). They were chosen greedily: the first hold the most.
+COMBINED = (REPO / "tests" / "combinations.txt").read_text("utf-8").splitlines()
 # name -> (architecture, flags): every distinct architecture, and combinations of switches
 SYSTEMS: Dict[str, Tuple[str, Tuple[str, ...]]] = {
     **{arch: (arch, ()) for arch in _architectures()},
-    **{name: ("capsnmt_transformer", flags) for name, flags in _combinations().items()},
+    **{line.replace("--", ""): ("capsnmt_transformer", tuple(line.split())) for line in COMBINED},
 }
 
 

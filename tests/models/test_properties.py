@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import copy
-from typing import Any, Callable, List
+import itertools
+from typing import Any, Callable, Dict, Iterable, List
 
 import pytest
 import torch
@@ -11,15 +12,19 @@ from fairseq.models import ARCH_MODEL_INV_REGISTRY
 from fairseq.sequence_generator import SequenceGenerator
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from capsnmt.errors import ConfigurationError
 from tests.support import (
     FIRST,
     PAD,
     SYSTEMS,
     TASK,
+    VALUES,
     assert_every_parameter_learns,
     batch,
+    build,
     build_system,
     every_system,
+    flags_of,
     forward,
     half_precision_on_cpu,
     sentences,
@@ -42,6 +47,25 @@ def loss_of(model: torch.nn.Module) -> torch.Tensor:
 def exact(name: str, *flags: str) -> torch.nn.Module:
     """The system in double precision, where equal values agree in many digits."""
     return build_system(name, *flags).double()
+
+
+def test_each_pair_of_values_is_that_of_a_system_or_refused_in_one_line() -> None:
+    """A value that is refused wrongly has no system; one that is accepted must get one."""
+
+    def values(flags: Iterable[str]) -> Dict[str, str]:
+        words = iter(flags)
+        own = {each: "yes" if "yes" in VALUES[each] else next(words) for each in words}
+        return {**{switch: first for switch, (first, *_) in VALUES.items()}, **own}
+
+    systems = [values(flags) for _, flags in SYSTEMS.values()]
+    held = {pair for each in systems for pair in itertools.combinations(each.items(), 2)}
+    for one, other in itertools.combinations(VALUES, 2):
+        for pair in itertools.product(
+            [(one, x) for x in VALUES[one]], [(other, x) for x in VALUES[other]]
+        ):
+            if pair not in held:
+                with pytest.raises((ConfigurationError, SystemExit), match="^--[^\n]*$"):
+                    build("capsnmt_transformer", *flags_of(dict(pair)))
 
 
 @every_system
