@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import io
-import os
 import tarfile
 import zipfile
 from pathlib import Path
@@ -15,10 +14,8 @@ import yaml
 from capsnmt.checksums import NAME
 from capsnmt.corpora.__main__ import main
 from tests.commands import succeed
+from tests.real_data import real_data
 
-REAL_DATA = Path(
-    os.environ.get("CAPSNMT_DATA", Path(__file__).resolve().parents[3] / "shared" / "data")
-)
 SENTENCES = [
     ("A man sleeps .", "Ein Mann schläft ."),
     ("Two dogs run.", "Zwei Hunde rennen."),
@@ -29,10 +26,7 @@ SENTENCES = [
 
 @pytest.fixture
 def multi30k() -> Path:
-    folder = REAL_DATA / "multi30k"
-    if not folder.is_dir():
-        pytest.skip(f"REAL DATA MISSING: {folder} (set CAPSNMT_DATA)")
-    return folder
+    return real_data("multi30k")
 
 
 @pytest.fixture

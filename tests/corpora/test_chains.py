@@ -14,9 +14,10 @@ import pytest
 from capsnmt.corpora import download, engine
 from capsnmt.corpora.manifest import Manifest
 from capsnmt.corpora.text import TOKENISERS
-from tests.corpora.conftest import REAL_DATA, tree
+from tests.corpora.conftest import tree
 from tests.corpora.miniatures import MINIATURES, SPLITS, recipe_for, sentence
 from tests.corpora.server import serving
+from tests.real_data import real_data
 
 CHAINS = list(MINIATURES)
 
@@ -232,9 +233,7 @@ def test_a_source_trusted_at_first_use_may_not_change(chain, run, served, tmp_pa
 
 
 def test_the_real_test_sets_of_iwslt15_come_out_as_published(run, tmp_path, no_fairseq):
-    real = REAL_DATA / "iwslt15_en_vi"
-    if not real.is_dir():
-        pytest.skip(f"REAL DATA MISSING: {real} (set CAPSNMT_DATA)")
+    real = real_data("iwslt15_en_vi")
     local = tmp_path / "local"
     local.mkdir()
     published = {}

@@ -3,18 +3,13 @@
 from __future__ import annotations
 
 import gzip
-import os
 from pathlib import Path
 from typing import Dict, List
 
 import pytest
 
 from tests.evaluation.outputs import write_outputs
-from tests.support import REPO
-
-SIGNIFICANCE = (
-    Path(os.environ.get("CAPSNMT_DATA", REPO.parent / "shared" / "data")) / "significance"
-)
+from tests.real_data import real_data
 
 
 @pytest.fixture(scope="session")
@@ -23,12 +18,11 @@ def ted() -> Dict[str, List[str]]:
 
     ``source`` and everything that ends in ``.tokens`` is tokenised.
     """
-    if not SIGNIFICANCE.is_dir():
-        pytest.skip(f"NO REAL DATA: {SIGNIFICANCE} is absent (set CAPSNMT_DATA)")
-    texts = {"source": read_gzip(SIGNIFICANCE / "ted.orig.slk.gz")}
+    folder = real_data("significance")
+    texts = {"source": read_gzip(folder / "ted.orig.slk.gz")}
     for key, name in {"reference": "ref", "sys1": "sys1", "sys2": "sys2"}.items():
-        texts[key] = read_gzip(SIGNIFICANCE / f"ted.{name}.detok.eng.gz")
-        texts[f"{key}.tokens"] = read_gzip(SIGNIFICANCE / f"ted.{name}.eng.gz")
+        texts[key] = read_gzip(folder / f"ted.{name}.detok.eng.gz")
+        texts[f"{key}.tokens"] = read_gzip(folder / f"ted.{name}.eng.gz")
     return texts
 
 

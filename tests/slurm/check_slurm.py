@@ -23,9 +23,9 @@ from fairseq_cli import preprocess
 from capsnmt.checkpoints.recovery import LAST, num_updates
 from capsnmt.files import read_json
 from tests.commands import hypotheses
+from tests.real_data import real_data
 from tests.support import REPO
 
-DATA = Path(os.environ.get("CAPSNMT_DATA", REPO.parent / "shared" / "data")) / "multi30k"
 UPDATES = 600  # still training when SLURM on busy cores delivers the second signal
 # A model of toy size on the settings of the row, so that two nodes on one machine are quick.
 SMALL = [
@@ -61,8 +61,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 @pytest.fixture(scope="module")
 def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Multi30k's first sentences, as data_prep leaves a corpus."""
-    if not DATA.is_dir():
-        pytest.skip(f"there is no {DATA}: set CAPSNMT_DATA to the folder of the test data")
+    data = real_data("multi30k")
     folder = tmp_path_factory.mktemp("corpus")
     (folder / "raw").mkdir()
     splits = {"train": ("train", 600), "valid": ("val", 20), "test": ("test_2016_flickr", 20)}
@@ -70,7 +69,7 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
     arguments += ["--thresholdsrc", "3", "--thresholdtgt", "3", "--destdir", str(folder / "bin")]
     for split, (name, lines) in splits.items():
         for language in ("en", "de"):
-            with gzip.open(DATA / f"{name}.{language}.gz", "rt", encoding="utf-8") as file:
+            with gzip.open(data / f"{name}.{language}.gz", "rt", encoding="utf-8") as file:
                 text = "".join(itertools.islice(file, lines))
             (folder / "raw" / f"{split}.{language}").write_text(text, encoding="utf-8")
         arguments += [f"--{split}pref", str(folder / "raw" / split)]

@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import gzip
 import itertools
-import os
 import re
-from pathlib import Path
 from typing import Dict
 
 import pytest
 
 from capsnmt.sentences.logical_inference.data import bucket
 from capsnmt.sentences.logical_inference.propositions import RELATIONS, VARIABLES, parse, relation
-from tests.support import REPO
+from tests.real_data import real_data
 
-DATA = Path(os.environ.get("CAPSNMT_DATA", REPO.parent / "shared" / "data")) / "propositional_logic"
 BRACKET = re.compile(r"\( (?:not )?(True|False) (?:\( (and|or) (True|False) \) )?\)")
 WORLDS = [dict(zip(VARIABLES, row)) for row in itertools.product((False, True), repeat=6)]
 
@@ -75,9 +72,7 @@ def test_relations_are_defined_for_what_may_be_true_or_false_only() -> None:
 
 @pytest.mark.parametrize("number", range(13))
 def test_the_relation_and_bucket_of_every_real_test_pair_are_the_files(number: int) -> None:
-    path = DATA / f"test{number}.gz"
-    if not path.exists():
-        pytest.skip(f"REAL DATA MISSING: {DATA} (set CAPSNMT_DATA)")
+    path = real_data(f"propositional_logic/test{number}.gz")
     found, expected = [], []
     with gzip.open(path, "rt", encoding="utf-8") as lines:
         for line in lines:
