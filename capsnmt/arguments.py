@@ -14,6 +14,7 @@ from typing import Callable, Collection, Iterator, List, NoReturn, Sequence, Tex
 from urllib.parse import urlsplit
 
 from capsnmt.errors import ConfigurationError, ExecutionError, shown
+from capsnmt.files import check_output_file
 
 FAILED = 1
 BAD_SETTING = 2
@@ -21,7 +22,8 @@ INTERRUPTED = 130
 CLOSED_PIPE = 141  # as of a program that SIGPIPE ends
 MOST_DIGITS = 30
 LONGEST_MESSAGE = 1000  # characters; argparse repeats the values that it does not know
-LARGEST_SEED = 2**32 - 1  # numpy takes no larger seed
+# D: numpy takes seeds below 2^32, and fairseq adds the epoch and the number of the process.
+LARGEST_SEED = 2**31 - 1
 
 
 class OneLineParser(argparse.ArgumentParser):
@@ -128,13 +130,14 @@ def check_output(output: Path, inputs: Collection[Path]) -> None:
     """Raise unless ``--output`` can be written and is none of the files that are read.
 
     Raises:
-        ConfigurationError: the folder is missing, or the file is a folder or one of ``inputs``.
+        ConfigurationError: the folder is missing, or the file is one of ``inputs`` or no file.
     """
     if output.resolve() in {path.resolve() for path in inputs}:
         raise ConfigurationError(
             f"--output {output} is a checkpoint that is read: choose another name"
         )
-    if output.is_dir() or not output.parent.is_dir():
+    check_output_file(output, "--output")
+    if not output.parent.is_dir():
         raise ConfigurationError(
             f"--output {output} must be a file in an existing folder: create the folder, or choose "
             "another name"

@@ -30,6 +30,16 @@ def not_installed(error: ImportError, extra: str) -> ConfigurationError:
     return ConfigurationError(f"{error.name} is not installed: pip install 'capsnmt[{extra}]'")
 
 
+def check_line(text: str, where: str) -> None:
+    """Raise unless a text is one line; in a script, what follows would be a command of its own.
+
+    Raises:
+        ConfigurationError: naming ``where`` it is given.
+    """
+    if any(end in text for end in "\0\r\n"):
+        raise ConfigurationError(f"{where}: {shown(text)} has a line end: give one line")
+
+
 def shown(value: Any) -> str:
     """Return a value as an error shows it: its beginning, in one line.
 

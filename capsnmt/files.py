@@ -55,6 +55,19 @@ def check_output_folder(path: Path, where: str) -> None:
             raise ConfigurationError(f"{where} {path}: {place} is a file: give a folder")
 
 
+def check_output_file(path: Path, where: str) -> None:
+    """Raise if something else than a file is at ``path``, which a new file would replace.
+
+    Raises:
+        ConfigurationError: it is a folder, a pipe or a device.
+    """
+    if path.exists() and not path.is_file():
+        raise ConfigurationError(
+            f"{where} {path} must be a file, and is a folder, a pipe or a device: choose another "
+            f"name"
+        )
+
+
 @contextmanager
 def named_errors(path: Path) -> Iterator[None]:
     """Let an error of a write name the file; that of a full disk does not by itself."""

@@ -110,8 +110,14 @@ def keep_batches_when_resuming() -> None:
         return
 
     @functools.wraps(original)
-    def get_batch_iterator(self: Any, *args: Any, epoch: int = 1, **kwargs: Any) -> Any:
-        rebuilt = kwargs.get("disable_iterator_cache") or kwargs.get("update_epoch_batch_itr")
-        return original(self, *args, epoch=epoch if rebuilt else 1, **kwargs)
+    def get_batch_iterator(
+        self: Any, dataset: Any, *args: Any, epoch: int = 1, **kwargs: Any
+    ) -> Any:
+        rebuilt = (
+            kwargs.get("disable_iterator_cache")
+            or kwargs.get("update_epoch_batch_itr")
+            or not self.can_reuse_epoch_itr(dataset)
+        )
+        return original(self, dataset, *args, epoch=epoch if rebuilt else 1, **kwargs)
 
     FairseqTask.get_batch_iterator = get_batch_iterator

@@ -8,7 +8,7 @@ import zipfile
 from pathlib import Path
 from typing import List, Optional, Tuple
 
-from capsnmt.checkpoints.storage import CheckpointError, load_checkpoint
+from capsnmt.checkpoints.storage import CheckpointError, has_container, load_checkpoint
 from capsnmt.files import temporary_path
 
 LAST = "checkpoint_last.pt"
@@ -48,9 +48,8 @@ def recover(folder: Path) -> Tuple[int, Optional[str]]:
     """
     for leftover in [*folder.glob("*.pt.tmp"), *folder.glob(temporary_path(Path("*.pt")).name)]:
         leftover.unlink()
-    # A zip archive ends with its directory, so a truncated copy is not an archive. The content is
-    # checked only of the file that is used.
-    damaged = [path for path in folder.glob("*.pt") if not zipfile.is_zipfile(path)]
+    # The content is checked only of the file that is used.
+    damaged = [path for path in folder.glob("*.pt") if not has_container(path)]
     last = folder / LAST
     candidates = [path for path in folder.glob("*.pt") if path not in damaged]
     # checkpoint_last.pt first, then the newest.
@@ -77,9 +76,12 @@ def recover(folder: Path) -> Tuple[int, Optional[str]]:
 
 def _updates_if_complete(path: Path) -> Optional[int]:
     try:
-        # torch does not verify the checksums of its archives
-        with zipfile.ZipFile(path) as archive:
-            return num_updates(path) if archive.testzip() is None else None
+        if zipfile.is_zipfile(path):
+            # torch does not verify the checksums of its archives
+            with zipfile.ZipFile(path) as archive:
+                if archive.testzip() is not None:
+                    return None
+        return num_updates(path)
     except (CheckpointError, zipfile.BadZipFile):
         return None
 

@@ -14,6 +14,8 @@ from capsnmt.arguments import OneLineParser, add_mirrors, check_mirrors, positiv
 from capsnmt.errors import ConfigurationError, not_installed
 from capsnmt.files import check_output_folder
 
+CORES = os.cpu_count() or 1
+
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit status."""
@@ -49,7 +51,10 @@ def build_parser() -> OneLineParser:
     add_mirrors(parser)
     parser.add_argument("--offline", action="store_true", help="never use the network")
     parser.add_argument(
-        "--workers", type=positive, default=os.cpu_count() or 1, help="processes (default: all)"
+        "--workers",
+        type=positive,
+        default=CORES,
+        help="processes, at most one for each core (default: all)",
     )
     parser.add_argument(
         "--verify",
@@ -79,7 +84,7 @@ def _prepare(given: Sequence[str]) -> None:
         local=options.local,
         offline=options.offline,
         mirrors=options.mirrors,
-        workers=options.workers,
+        workers=min(options.workers, CORES),
         command=shlex.join(["python", "-m", "capsnmt.corpora", *given]),
         verify=options.verify,
     )

@@ -42,7 +42,7 @@ from capsnmt.evaluation.sign_test import sign_test
 from capsnmt.evaluation.text import moses_limits
 from capsnmt.evaluation.thresholds import PACKAGE as THRESHOLDS
 from capsnmt.evaluation.tokenized import tokenized_scores, tokens_of
-from capsnmt.files import read_json
+from capsnmt.files import check_output_file, read_json
 from capsnmt.versions import installed_version
 
 
@@ -152,6 +152,7 @@ def check_json_target(path: Path) -> None:
     Raises:
         ConfigurationError: the file is something else.
     """
+    check_output_file(path, "--json")
     if not path.exists():
         return
     try:

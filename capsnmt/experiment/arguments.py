@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, List, Sequence
 
 from capsnmt.arguments import OneLineParser, add_mirrors, comma_list, positive, seed
-from capsnmt.errors import shown
+from capsnmt.errors import check_line, shown
 from capsnmt.evaluation.text import language
 from capsnmt.experiment.options import LaunchOptions, Sweep, of_data
 from capsnmt.sentences.probing.tasks import TASKS
@@ -22,6 +22,8 @@ def parse(argv: Sequence[str]) -> LaunchOptions:
     Raises:
         ConfigurationError: a flag is unknown, or its value is wrong.
     """
+    for word in argv:
+        check_line(word, "the command line")
     return LaunchOptions(**vars(build_parser().parse_args(_joined(argv))))
 
 

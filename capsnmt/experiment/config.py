@@ -10,7 +10,7 @@ from typing import Any, Dict, Iterator, List, Optional, Sequence, Tuple
 import yaml
 
 from capsnmt import resources
-from capsnmt.errors import SHOWN, ConfigurationError
+from capsnmt.errors import SHOWN, ConfigurationError, check_line, shown
 from capsnmt.experiment.schema import (
     REQUIRED,
     REQUIRED_TO_CLASSIFY,
@@ -52,9 +52,13 @@ class Experiment:
         """Set a dotted key; ``None`` removes it, a mapping is merged into the existing one.
 
         Raises:
-            ConfigurationError: the key is unknown or the value is not of its kind.
+            ConfigurationError: the key is unknown, the value is not of its kind, or one of them has
+                a line end.
         """
         path = key.split(".")
+        for text in (key, value):
+            if isinstance(text, str):
+                check_line(text, f"{origin}: {shown(key)[1:-1]}")
         check(SCHEMA, path, value, origin)
         if isinstance(value, dict):
             for name, inner in value.items():

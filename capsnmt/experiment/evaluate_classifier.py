@@ -19,7 +19,7 @@ import capsnmt.plugin  # noqa: F401  registers the tasks
 from capsnmt.arguments import OneLineParser, comma_list, positive, run_command
 from capsnmt.checkpoints.storage import load_checkpoint
 from capsnmt.errors import ConfigurationError
-from capsnmt.files import write_json
+from capsnmt.files import check_output_file, write_json
 from capsnmt.runs.records import ClassifierResult, Measures
 from capsnmt.sentences.counts import Counts
 from capsnmt.tasks.classification import SPLITS, ClassificationTask
@@ -132,6 +132,8 @@ def main(arguments: Optional[Sequence[str]] = None) -> None:
     parser.add_argument("--max-tokens", type=positive, default=8192, help="tokens of a batch")
     parser.add_argument("--cpu", action="store_true", help="use the CPU even if there is a GPU")
     options = parser.parse_args(arguments)
+    if options.json is not None:
+        check_output_file(options.json, "--json")
     result = evaluate(
         options.checkpoint, options.splits, options.data, options.max_tokens, options.cpu
     )

@@ -179,6 +179,7 @@ class Run(ABC):
         Raises:
             ConfigurationError: naming the flag or the key.
         """
+        check_file_name(self.experiment["dataset"], f"{self.experiment.where('dataset')}: dataset")
         check_file_name(self.experiment.row, "--name")
         if self.baseline is not None:
             check_file_name(self.baseline, "--baseline")

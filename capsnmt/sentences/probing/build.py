@@ -119,9 +119,9 @@ def main(arguments: Optional[Sequence[str]] = None) -> None:
         "WC": lambda: word_content(sentences, options.first_rank, options.words),
         "BShift": lambda: bigram_shift(sentences, options.seed),
     }
+    tasks = {name: balance(builders[name](), options.per_class, options.seed) for name in options.tasks}
     made = {}
-    for name in options.tasks:
-        splits = balance(builders[name](), options.per_class, options.seed)
+    for name, splits in tasks.items():
         with atomic_writer(options.output / TASKS[name].file) as file:
             file.writelines(f"{line}\n" for line in format_task(splits))
         sizes = {split: len(examples) for split, examples in splits.items()}
