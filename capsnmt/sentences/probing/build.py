@@ -119,7 +119,9 @@ def main(arguments: Optional[Sequence[str]] = None) -> None:
         "WC": lambda: word_content(sentences, options.first_rank, options.words),
         "BShift": lambda: bigram_shift(sentences, options.seed),
     }
-    tasks = {name: balance(builders[name](), options.per_class, options.seed) for name in options.tasks}
+    tasks = {
+        name: balance(builders[name](), options.per_class, options.seed) for name in options.tasks
+    }
     made = {}
     for name, splits in tasks.items():
         with atomic_writer(options.output / TASKS[name].file) as file:
