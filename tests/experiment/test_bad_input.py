@@ -22,7 +22,7 @@ ROW = ["--config", "multi30k/baseline", "--cpu"]
         ([*ROW, "--arch", "transfromer"], ["--arch", "'transfromer'", "transformer_em_routing"]),
         ([*ROW, "--seed", "one"], ["--seed", "'one'", "whole number"]),
         ([*ROW, "--seed=-1"], ["--seed", "'-1'", "whole number"]),
-        ([*ROW, "--seeds", "1,99999999999"], ["--seeds", "'99999999999' is more than 4294967295"]),
+        ([*ROW, "--seeds", "1,99999999999"], ["--seeds", "'99999999999' is more than 2147483647"]),
         ([*ROW, "--seeds", "1,1"], ["--seeds", "twice"]),
         ([*ROW, "--seed", "1", "--seeds", "1,2"], ["--seeds", "not allowed with"]),
         ([*ROW, "--max-update", "0"], ["--max-update", "'0'", "at least 1"]),
