@@ -37,7 +37,9 @@ def check_line(text: str, where: str) -> None:
         ConfigurationError: naming ``where`` it is given.
     """
     if any(end in text for end in "\0\r\n"):
-        raise ConfigurationError(f"{where}: {shown(text)} has a line end: give one line")
+        raise ConfigurationError(
+            f"{where}: {shown(text)} has a line end: give printable characters in one line"
+        )
 
 
 def shown(value: Any) -> str:

@@ -20,10 +20,10 @@ def parse(argv: Sequence[str]) -> LaunchOptions:
     """Parse the launcher's flags.
 
     Raises:
-        ConfigurationError: a flag is unknown, or its value is wrong.
+        ConfigurationError: a flag is unknown, its value is wrong, or it has a line end.
     """
-    for word in argv:
-        check_line(word, "the command line")
+    for flag, value in zip(("capsnmt-run", *argv), argv):
+        check_line(value, flag)
     return LaunchOptions(**vars(build_parser().parse_args(_joined(argv))))
 
 
