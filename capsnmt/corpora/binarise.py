@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import subprocess
 import sys
+from collections.abc import Callable
+from concurrent.futures import Future, ProcessPoolExecutor
 from pathlib import Path
+from typing import Any
 
 from capsnmt.errors import ExecutionError
 
@@ -48,8 +52,9 @@ def binarise(command: list[str], destination: Path) -> None:
         ExecutionError: fairseq-preprocess failed; the message quotes its last line.
     """
     # Input is closed and output captured: the step prints nothing but its error.
+    ours = [command[0], "-m", "capsnmt.corpora.binarise", *command[3:]]
     finished = subprocess.run(
-        command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False
+        ours, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False
     )
     if finished.returncode != 0:
         output = (finished.stderr or finished.stdout).strip().splitlines() or ["no error message"]
@@ -60,3 +65,32 @@ def binarise(command: list[str], destination: Path) -> None:
         )
     # The log repeats the command line and would make equal data-bins differ.
     (destination / "preprocess.log").unlink(missing_ok=True)
+
+
+class BreakingPool(ProcessPoolExecutor):
+    """What fairseq-preprocess uses of `multiprocessing.Pool`, which waits for killed workers."""
+
+    def apply_async(
+        self, function: Callable[..., Any], args: tuple = (), kwds: dict[str, Any] | None = None
+    ) -> Future[Any]:
+        """Start a call; the result's ``get`` raises if a worker was killed."""
+        future = self.submit(function, *args, **(kwds or {}))
+        future.get = future.result  # type: ignore[attr-defined]
+        return future
+
+    def close(self) -> None:
+        """Do nothing: `join` waits for the calls."""
+
+    join = ProcessPoolExecutor.shutdown
+
+
+def main() -> None:
+    """Run fairseq-preprocess with workers that end it when one is killed."""
+    multiprocessing.Pool = lambda processes: BreakingPool(processes)  # type: ignore
+    from fairseq_cli.preprocess import cli_main
+
+    cli_main()
+
+
+if __name__ == "__main__":
+    main()
