@@ -12,6 +12,8 @@ from typing import Any
 
 from capsnmt.errors import ExecutionError
 
+PREPROCESS = "fairseq_cli.preprocess"
+
 
 def fairseq_subsets(splits: list[str]) -> dict[str, str]:
     """Return the fairseq subset of every split: train, valid, then test, test1, test2, ..."""
@@ -37,7 +39,7 @@ def binarise_command(
         joined: one dictionary for both languages, or one for each.
     """
     tests = [str(path) for split, path in prefixes.items() if split not in {"train", "valid"}]
-    command = [sys.executable, "-m", "fairseq_cli.preprocess"]
+    command = [sys.executable, "-m", PREPROCESS]
     command += ["--joined-dictionary"] if joined else []
     command += ["--source-lang", languages[0], "--target-lang", languages[1]]
     command += ["--trainpref", str(prefixes["train"]), "--validpref", str(prefixes["valid"])]
@@ -52,7 +54,7 @@ def binarise(command: list[str], destination: Path) -> None:
         ExecutionError: fairseq-preprocess failed; the message quotes its last line.
     """
     # Input is closed and output captured: the step prints nothing but its error.
-    ours = [command[0], "-m", "capsnmt.corpora.binarise", *command[3:]]
+    ours = ["capsnmt.corpora.binarise" if word == PREPROCESS else word for word in command]
     finished = subprocess.run(
         ours, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False
     )
