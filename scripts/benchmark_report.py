@@ -15,7 +15,7 @@ import torch
 
 from capsnmt.errors import ConfigurationError
 from capsnmt.experiment.rows import PAPERS
-from capsnmt.files import read_json, write_json
+from capsnmt.files import check_output_file, read_json, write_json
 from capsnmt.machine import processor
 
 # Flags that choose rows or name a file; they change no measurement.
@@ -117,6 +117,7 @@ class Report:
 
     def read(self) -> Dict[str, Result]:
         """Return the results in the file."""
+        check_output_file(self.path, "--json")
         report = read_json(self.path)
         try:
             settings = report["settings"]

@@ -10,11 +10,11 @@ import fairseq.models
 import torch
 from torch import Tensor, nn
 
+from capsnmt.modules.head_aggregation import ROUTINGS as ROUTED_HEADS
+from capsnmt.modules.layer_aggregation import ROUTINGS as ROUTED_LAYERS
 from tests import support
 from tests.support import (
     PAD,
-    ROUTED_HEADS,
-    ROUTED_LAYERS,
     SYSTEMS,
     TASK,
     batch,
