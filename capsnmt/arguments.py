@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import codecs
 import io
 import logging
 import os
@@ -166,8 +167,6 @@ def run_command(command: Callable[[], None], interrupted: str = "interrupted") -
         0; 1 if a download, another program or the file system failed; 2 for a bad setting; 130
         after Ctrl-C; 141 if the reader of the output has closed it.
     """
-    if isinstance(sys.stdout, io.TextIOWrapper):  # a file's name may be other bytes than UTF-8
-        sys.stdout.reconfigure(errors="surrogateescape")
     return until_pipe_closes(lambda: _status(command, interrupted))
 
 
@@ -176,7 +175,13 @@ def until_pipe_closes(command: Callable[[], int]) -> int:
 
     ``| head`` closes the pipe when it has enough. Python would print a traceback, or another error
     when it ends and writes the rest of the output.
+
+    **D**: a terminal without UTF-8 gets other characters escaped. One with UTF-8 gets the bytes of
+    a file's name, which may be any.
     """
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        utf8 = codecs.lookup(sys.stdout.encoding).name == "utf-8"
+        sys.stdout.reconfigure(errors="surrogateescape" if utf8 else "backslashreplace")
     try:
         try:
             return command()

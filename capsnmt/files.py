@@ -127,9 +127,10 @@ def publish(finished: Path, path: Path) -> None:
 
 def write_json(path: Path, value: Any) -> None:
     """Write ``value`` as indented JSON, completely or not at all."""
+    text = json.dumps(value, indent=2, ensure_ascii=False)
     with atomic_writer(path) as file:
-        json.dump(value, file, indent=2, ensure_ascii=False)
-        file.write("\n")
+        # bytes of a file's name that are not UTF-8 become JSON's escapes
+        file.write(text.encode("utf-8", "backslashreplace").decode("utf-8") + "\n")
 
 
 def read_json(path: Path) -> Any:

@@ -187,7 +187,8 @@ class Manifest:
         unfinished = path.with_name(f"{path.name}.new")
         content = {**self.header, "sources": self.sources, "steps": self.steps}
         text = json.dumps(content, indent=2, ensure_ascii=False)
-        unfinished.write_text(f"{text}\n", encoding="utf-8")
+        # bytes of a file's name that are not UTF-8 become JSON's escapes
+        unfinished.write_text(f"{text}\n", encoding="utf-8", errors="backslashreplace")
         os.replace(unfinished, path)
         self.checksums.save()
 

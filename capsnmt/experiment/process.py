@@ -20,6 +20,8 @@ PR_SET_PDEATHSIG = 1
 
 
 class Stopped(Exception):  # noqa: N818  it is not an error
+# Whatever the locale, children read and write UTF-8; fairseq saves checkpoints inside an assert.
+INTERPRETER = {"PYTHONUNBUFFERED": "1", "PYTHONUTF8": "1", "PYTHONOPTIMIZE": ""}
     """A stop signal arrived; the child has ended."""
 
     def __init__(self, signum: int) -> None:
@@ -95,7 +97,7 @@ def run(
     Raises:
         Stopped: a stop signal arrived; the child has ended.
     """
-    variables: Dict[str, str] = {**os.environ, **environment, "PYTHONUNBUFFERED": "1"}
+    variables: Dict[str, str] = {**os.environ, **environment, **INTERPRETER}
     with stoppable(ask) as child:
         sys.stdout.flush()
         options: Dict[str, Any] = {"pass_fds": () if lock is None else (lock,)}

@@ -193,7 +193,7 @@ class RunFolder:
             ConfigurationError: it is missing.
         """
         try:
-            return self.commands.read_text(encoding="utf-8")
+            return self.commands.read_text(encoding="utf-8", errors="backslashreplace")
         except OSError as error:
             raise RecordError(self.path, f"{self.commands.name} ({error.strerror})") from None
 
