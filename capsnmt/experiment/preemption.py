@@ -28,14 +28,14 @@ import capsnmt.plugin  # noqa: F401  spawned processes import this module first
 from capsnmt.checkpoints.recovery import LAST, STOP_FILE
 from capsnmt.checkpoints.storage import load_checkpoint
 from capsnmt.experiment.memory import peak_memory
+from capsnmt.experiment.process import ASKING
 from capsnmt.runs.learning_curve import PEAK_MEMORY
 
 logger = logging.getLogger(__name__)
 
-ASKING = frozenset({signal.SIGTERM, signal.SIGUSR1})
 # The cause of a request is a number, so that processes can compare it: that of a signal, this one,
 # or 0 for no request.
-BY_FILE = 1
+BY_FILE = int(signal.NSIG)
 # Where the state of the task has the best validation result and the validations since then.
 PATIENCE = "patience"
 

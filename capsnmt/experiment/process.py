@@ -11,17 +11,20 @@ from contextlib import contextmanager, suppress
 from types import FrameType
 from typing import Any, Callable, Dict, Iterator, Mapping, Optional, Sequence, TextIO
 
-# SLURM sends SIGUSR1 shortly before the time of a job ends.
-STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1)
+# SIGUSR1 comes from SLURM, shortly before the time of a job ends.
+ASKING = {signal.SIGTERM, signal.SIGUSR1}
+if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:  # as under nohup
+    ASKING.add(signal.SIGHUP)
+STOPPING = {signal.SIGINT, *ASKING}
 GRACE_SECONDS = 30
 # Long enough for a large model to finish its update and save; SLURM gives two minutes.
 ASKED_SECONDS = 90
 PR_SET_PDEATHSIG = 1
+# Whatever the locale, children read and write UTF-8; fairseq saves checkpoints inside an assert.
+INTERPRETER = {"PYTHONUNBUFFERED": "1", "PYTHONUTF8": "1", "PYTHONOPTIMIZE": ""}
 
 
 class Stopped(Exception):  # noqa: N818  it is not an error
-# Whatever the locale, children read and write UTF-8; fairseq saves checkpoints inside an assert.
-INTERPRETER = {"PYTHONUNBUFFERED": "1", "PYTHONUTF8": "1", "PYTHONOPTIMIZE": ""}
     """A stop signal arrived; the child has ended."""
 
     def __init__(self, signum: int) -> None:
@@ -38,13 +41,17 @@ class _Child:
     def __init__(self, ask: Optional[Callable[[], bool]] = None) -> None:
         self.ask = ask
         self.sent = False
+        self.terminals = [number for number in (1, 2) if os.isatty(number)]
 
     def stop(self, signum: int, _: Optional[FrameType] = None) -> None:
         """Ask the child to end, or pass the signal on; a second signal or a timeout kills.
 
         The signal goes to the child's process group. SIGUSR1 becomes SIGTERM, which every program
-        expects.
+        expects. After SIGHUP there is no terminal to print to, which would raise an error.
         """
+        if signum == signal.SIGHUP:
+            for terminal in self.terminals:
+                os.dup2(os.open(os.devnull, os.O_WRONLY), terminal)
         if self.process is None:
             raise Stopped(signum)
         first, self.signum = not self.signum, self.signum or signum
@@ -147,7 +154,11 @@ def _last_signal(program: str) -> int:
 
 
 def _leads_group(parent: int, program: str) -> Callable[[], None]:
-    """Return the function that makes a child lead a process group and end with the launcher."""
+    """Return the function that makes a child lead a process group and end with the launcher.
+
+    It runs between fork and exec, in a process whose parent has torch's threads: it must import
+    nothing and take no lock.
+    """
 
     def attach() -> None:
         os.setpgid(0, 0)
