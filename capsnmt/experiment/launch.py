@@ -39,6 +39,8 @@ def launch(options: LaunchOptions, argv: Sequence[str]) -> None:
     submits, here = partition is not None, partition is None and not options.dry_run
     if here:
         slurm.check_job(options.nodes, options.requeue, os.environ)
+    elif not options.dry_run:
+        slurm.check_commands()
     gpus = 1 if submits and not options.cpu and options.gpus is None else options.gpus
     device = choose_device(options.cpu, gpus, options.threads, options.nodes, check=here)
     named = make_runs(options, device)
@@ -104,11 +106,12 @@ def check_places(options: LaunchOptions, runs: Sequence[Run]) -> None:
 def submit(runs: Sequence[Run], argv: Sequence[str], partition: str) -> None:
     """Submit a job for each run that has none in the queue."""
     for run in runs:
-        job = slurm.alive(run.folder)
+        job, state = slurm.alive(run.folder) or (None, "submitted")
         if job is None:
             prepare(run)
             job = slurm.submit(run, argv, partition)
-        say(f"== {run.title}, on {run.device}: {slurm.status(run, job)}")
+        log = run.folder.job_log(job)
+        say(f"== {run.title}, on {run.device}: job {job} ({state}), log {log}")
 
 
 def report_means(folder: RunFolder) -> None:

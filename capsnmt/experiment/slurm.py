@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import shlex
+import shutil
 import subprocess
 import sys
 from pathlib import Path
-from typing import Callable, List, Mapping, Optional, Sequence, Set
+from typing import Callable, List, Mapping, Optional, Sequence, Set, Tuple
 
 from capsnmt.errors import ConfigurationError
 from capsnmt.experiment import plan
@@ -117,7 +118,7 @@ def submit(run: Run, argv: Sequence[str], partition: str) -> str:
         file.write(job_script(run, argv, partition))
     earlier = [] if run.initial is None else [run.initial.folder]
     earlier += [run.of(run.baseline)] if run.baseline else []
-    after = dict.fromkeys(job for job in map(alive, earlier) if job)
+    after = dict.fromkeys(queued[0] for queued in map(alive, earlier) if queued)
     # If an earlier job fails, this one leaves the queue, so that the same command submits both.
     waits = [f"--dependency=afterok:{':'.join(after)}", "--kill-on-invalid-dep=yes"]
     job = _run("sbatch", "--parsable", *(waits if after else []), str(path)).partition(";")[0]
@@ -125,15 +126,27 @@ def submit(run: Run, argv: Sequence[str], partition: str) -> str:
     return job
 
 
-def status(run: Run, job: str) -> str:
-    """Describe a job and its log in a few words."""
-    return f"job {job} ({_state(job).lower()}), log {run.folder.job_log(job)}"
+def alive(folder: RunFolder) -> Optional[Tuple[str, str]]:
+    """Return number and state of the job of a run's folder if it is still in SLURM's queue.
 
-
-def alive(folder: RunFolder) -> Optional[str]:
-    """Return the number of the job of a run's folder if it is still in SLURM's queue."""
+    Raises:
+        ConfigurationError: ``squeue`` cannot answer; the job may be there, so that another one
+            would train in the same folder.
+    """
     job = folder.read_job()
-    return job if job and _state(job) else None
+    state = _state(job) if job else ""
+    return (str(job), state.lower()) if state else None
+
+
+def check_commands() -> None:
+    """Raise unless SLURM's commands are here.
+
+    Raises:
+        ConfigurationError: naming the first that is missing.
+    """
+    for command in ("sbatch", "squeue"):
+        if shutil.which(command) is None:
+            raise _missing(command)
 
 
 def requeue(variables: Mapping[str, str], report: Callable[[str], object]) -> None:
@@ -143,7 +156,11 @@ def requeue(variables: Mapping[str, str], report: Callable[[str], object]) -> No
     return, and SLURM itself requeues a job that it preempts.
     """
     job = variables["SLURM_JOB_ID"]
-    state = _state(job)
+    try:
+        state = _state(job)
+    except ConfigurationError as error:
+        report(f"{error}: not requeued")
+        return
     if state != "RUNNING":
         report(f"job {job} is {(state or 'gone').lower()}: not requeued")
         return
@@ -179,18 +196,26 @@ def _state(job: str) -> str:
     """Return PENDING, RUNNING, ...; empty if the job is not in the queue."""
     try:
         return _run("squeue", "--noheader", "--jobs", job, "--format", "%T")
-    except ConfigurationError:
-        return ""
+    except ConfigurationError as error:
+        if "Invalid job id" in str(error):  # it ended minutes ago
+            return ""
+        raise ConfigurationError(f"{error}: run the same command when it answers") from None
+
+
+def _missing(command: str) -> ConfigurationError:
+    return ConfigurationError(
+        f"--slurm: {command} is not on PATH: run this where SLURM's commands are, or drop --slurm "
+        f"to run here"
+    )
 
 
 def _run(*command: str) -> str:
     try:
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        done = subprocess.run(
+            command, capture_output=True, encoding="utf-8", errors="replace", check=False
+        )
     except FileNotFoundError:
-        raise ConfigurationError(
-            f"--slurm: {command[0]} is not on PATH: run this where SLURM's commands are, or drop "
-            f"--slurm to run here"
-        ) from None
+        raise _missing(command[0]) from None
     if done.returncode:
         lines: List[str] = done.stderr.strip().splitlines() or ["no reason given"]
         raise ConfigurationError(f"--slurm: {shlex.join(command)}: {lines[-1]}")
