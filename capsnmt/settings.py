@@ -31,6 +31,8 @@ from yaml.resolver import Resolver
 from capsnmt.errors import SHOWN, ConfigurationError, shown
 
 ENTRIES = re.compile(r"Mapping\[str, (\w+)\]")  # the annotation of a section with free keys
+# What YAML 1.1 reads as octal or in base 60: 010 as 8, 1:30 as 90.
+OTHER_BASE = re.compile(r"[-+]?(0[0-9_]+|[0-9][0-9_]*(:[0-9_]+)+(\.[0-9_]*)?)")
 MAX_BYTES = 1 << 20
 MAX_DEPTH = 50  # of lists and mappings in one another; the deepest file of this project has 5
 T = TypeVar("T")
@@ -168,10 +170,12 @@ def _check_value(kind: Kind, key: str, value: Any, origin: str) -> None:
 
 
 class _Strict:
-    """Refuse repeated keys, keys that are not text, deep nesting and aliases; a mixin of loaders.
+    """Refuse repeated keys, keys that are not text or lack a value, deep nesting and aliases.
 
-    Of a repeated key YAML takes the last value, so a setting would be lost silently. It reads the
-    key ``no`` as false. Aliases let a short text expand to a huge value.
+    A mixin of loaders. Of a repeated key YAML takes the last value, so a setting would be lost
+    silently. It reads the key ``no`` as false, and no value as ``null``. Aliases let a short text
+    expand to a huge value. **D**: a number in another base is a text, which keys that take numbers
+    refuse, and in which fairseq reads the decimal number.
     """
 
     depth = 0
@@ -192,8 +196,20 @@ class _Strict:
         mark = loader.peek_event().start_mark
         raise yaml.constructor.ConstructorError(problem=problem, problem_mark=mark)
 
+    def resolve(self, kind: Any, value: Any, implicit: Any) -> Any:
+        loader: Any = super()
+        if kind is yaml.ScalarNode and implicit[0] and OTHER_BASE.fullmatch(value):
+            return "tag:yaml.org,2002:str"
+        return loader.resolve(kind, value, implicit)
+
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> Dict[Hashable, Any]:
         loader: Any = super()
+        for key, value in node.value:
+            if value.tag == "tag:yaml.org,2002:null" and not value.value:
+                raise yaml.constructor.ConstructorError(
+                    problem=f"the key {key.value} has no value: write null to unset it",
+                    problem_mark=value.start_mark,
+                )
         keys = [loader.construct_object(key) for key, _ in node.value]
         other = [key for key in keys if not isinstance(key, str)]
         if other:

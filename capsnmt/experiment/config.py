@@ -169,6 +169,11 @@ def override(experiment: Experiment, assignments: Sequence[str]) -> None:
             raise ConfigurationError(
                 f"--set {assignment[:SHOWN]}: give KEY=VALUE, for example --set train.lr=0.003"
             )
+        if not text.strip():  # such as a variable of the shell that is not set
+            raise ConfigurationError(
+                f"--set {assignment[:SHOWN]}: the value is empty: give one, or null to remove the "
+                f"key"
+            )
         try:
             value = parse_yaml(text)
         except yaml.YAMLError:  # a text such as @name, which YAML reserves
