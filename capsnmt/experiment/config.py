@@ -200,6 +200,11 @@ def require_complete(experiment: Experiment) -> None:
             f"{experiment.where('data.target-lang')}: data.target-lang: {source}: is the source "
             f"language, too: give two languages"
         )
+    if not classifies and not experiment["data.test-sets"]:
+        raise ConfigurationError(
+            f"{experiment.where('data.test-sets')}: data.test-sets: is empty: name one, such as "
+            f"--set data.test-sets.test=test"
+        )
     if len(experiment["average"] or {}) > 1:
         raise ConfigurationError(
             f"{experiment.where('average.' + list(experiment['average'])[-1])}: average: "

@@ -6,6 +6,7 @@ import argparse
 import ast
 import difflib
 import re
+from pathlib import Path
 from typing import Any, Callable, Dict, List, Mapping, NoReturn, Sequence
 
 from capsnmt.errors import ConfigurationError, shown
@@ -18,6 +19,15 @@ OWNED: Dict[str, str] = {
     "arch": "set arch",
     "save-dir": "give --output",
     "restore-file": "drop it: training resumes by itself; --init-from starts from a checkpoint",
+    **dict.fromkeys(
+        ("reset-optimizer", "reset-lr-scheduler", "reset-dataloader", "reset-meters"),
+        "drop it: it would reset at every resume",
+    ),
+    "optimizer-overrides": "drop it: it would override at every resume",
+    **dict.fromkeys(
+        ("no-save", "no-last-checkpoints", "no-save-optimizer-state"),
+        "drop it: the training could not resume, nor be evaluated",
+    ),
     "seed": "give --seed",
     "user-dir": "drop it: it is this plugin",
     "max-tokens": "set batch.max-tokens",
@@ -38,6 +48,8 @@ OWNED: Dict[str, str] = {
     "path": "drop it: it is the averaged checkpoint",
     "gen-subset": "set data.test-sets",
     "results-path": "give --output",
+    "num-shards": "drop it: every sentence is evaluated",
+    "quiet": "drop it: the output would hold no translation",
 }
 
 # Flags whose text fairseq's translation trainings evaluate as Python, some only when they begin.
@@ -216,18 +228,43 @@ def check_train(experiment: Experiment, arguments: Sequence[str]) -> argparse.Na
     """
     from fairseq import options
 
-    return _check(experiment, "train", options.get_training_parser, arguments)
+    parsed = _check(experiment, "train", options.get_training_parser, arguments)
+    if not all(rate >= 0 for rate in parsed.lr):
+        raise _refused(experiment, "train.lr", "give 0 or more")
+    return parsed
 
 
 def check_generate(experiment: Experiment, arguments: Sequence[str]) -> None:
-    """Parse the arguments of fairseq-generate as fairseq will.
+    """Parse the arguments of fairseq-generate as fairseq will, and check what it checks later.
 
     Raises:
-        ConfigurationError: as :func:`check_train`.
+        ConfigurationError: as :func:`check_train`, or the search cannot work.
     """
     from fairseq import options
 
-    _check(experiment, "generate", options.get_generation_parser, arguments)
+    args = _check(experiment, "generate", options.get_generation_parser, arguments)
+    kinds = (args.sampling, args.match_source_len, args.diverse_beam_groups > 0)
+    for name, fails, fix in (
+        ("beam", args.beam < 1, "give 1 or more"),
+        ("nbest", not 1 <= args.nbest <= args.beam, f"give 1 to {args.beam}, the beam"),
+        ("temperature", not args.temperature > 0, "give a number above 0"),
+        ("sampling", args.sampling and args.nbest < args.beam, f"set generate.nbest={args.beam}"),
+        ("sampling-topk", args.sampling_topk >= 0 and not args.sampling, "needs sampling: true"),
+        ("sampling-topp", args.sampling_topp >= 0 and not args.sampling, "needs sampling: true"),
+        ("match-source-len", sum(map(bool, kinds)) > 1, "give one kind of search"),
+        ("max-len-b", args.max_len_a <= 0 and args.max_len_b < args.min_len,
+         f"give {args.min_len} or more, the min-len"),
+        ("replace-unk", args.replace_unk is not None, "drop it: the data are binarised"),
+        ("batch-size", (args.batch_size or 1) < 1, "give 1 or more"),
+        ("max-tokens", (args.max_tokens or 1) < 1, "give 1 or more"),
+        ("lm-path", args.lm_path and not Path(args.lm_path).is_file(), "there is no such file"),
+    ):  # fmt: skip
+        if fails:
+            raise _refused(experiment, f"generate.{name}", fix)
+
+
+def _refused(experiment: Experiment, key: str, fix: str) -> ConfigurationError:
+    return ConfigurationError(f"{experiment.where(key)}: {key}: {shown(experiment[key])}: {fix}")
 
 
 def _check(

@@ -8,6 +8,7 @@ from typing import Dict, List, Optional, Sequence
 
 from capsnmt.checkpoints.storage import count_parameters
 from capsnmt.errors import ConfigurationError
+from capsnmt.evaluation.text_files import read_lines
 from capsnmt.experiment import flags
 from capsnmt.experiment.devices import TRAINING, Batch, split_batch
 from capsnmt.experiment.recipes import describe_corpus
@@ -15,6 +16,7 @@ from capsnmt.experiment.run import USER_DIR, Run
 from capsnmt.experiment.schema import SIGNIFICANCE
 from capsnmt.experiment.stage import Stage, python
 from capsnmt.files import read_json_object
+from capsnmt.lines import blank_lines
 from capsnmt.runs.folder import RunFolder
 
 GENERATE, EVALUATION = "fairseq_cli.generate", "capsnmt.evaluation"
@@ -231,7 +233,7 @@ class TranslationRun(Run):
         """Check that the data has the test sets and dictionaries, and return the dictionaries.
 
         Raises:
-            ConfigurationError: naming the test set or the file.
+            ConfigurationError: naming the test set or the file, which may be missing or blank.
         """
         manifest = self.data.manifest
         subsets = read_json_object(manifest).get("subsets", {})
@@ -245,6 +247,8 @@ class TranslationRun(Run):
                 raise ConfigurationError(
                     f"data.test-sets.{test_set}: there is no {self.reference(test_set)}: the data "
                     f"has {', '.join(subsets) or 'no test sets'}"
+            reference = str(self.reference(test_set))
+            blank_lines(read_lines(reference), reference)
                 )
         dictionaries = [self.data.dictionary(language) for language in self.languages]
         for dictionary in dictionaries:
