@@ -50,12 +50,12 @@ def subjects(arguments: Sequence[str], data: Optional[Path]) -> List[Subject]:
                     "binarised data"
                 )
             found.append(Subject(name, Path(checkpoint), data))
-        elif Path(argument).is_dir():
-            found += _runs(Path(argument), data)
-        else:
+        elif Path(argument).is_file():
             raise ConfigurationError(
                 f"{shown(argument)}: give NAME=CHECKPOINT, or the folder of a finished run"
             )
+        else:
+            found += _runs(Path(argument), data)
     for subject in found:
         check_file_name(subject.name, "name of a system")
         if [other.name for other in found].count(subject.name) > 1:

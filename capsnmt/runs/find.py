@@ -34,6 +34,10 @@ def find_runs(folders: Sequence[Path]) -> FoundRuns:
     runs: List[RunFolder] = []
     unfinished: List[RunFolder] = []
     for folder in folders:
+        if not folder.is_dir():
+            raise ConfigurationError(
+                f"{folder}: there is no such folder: give OUTPUT, OUTPUT/ROW or OUTPUT/ROW/seed-S"
+            )
         found = _below(folder)
         if found is None:
             runs.append(RunFolder(folder))
