@@ -10,7 +10,7 @@ from typing import List, Optional, Sequence
 
 from capsnmt.errors import ConfigurationError
 from capsnmt.experiment import flags
-from capsnmt.experiment.devices import TRAINING, Batch, split_batch
+from capsnmt.experiment.devices import Batch, split_batch
 from capsnmt.experiment.recipes import SENTENCE_RECIPES, describe_sentences, sentence_data
 from capsnmt.experiment.run import USER_DIR, Run
 from capsnmt.experiment.stage import Stage, python
@@ -77,8 +77,7 @@ class ClassificationRun(Run):
         # Data that was built from the user's text needs the text no more.
         if self.data.local is None and recipe and not recipe.takes_files and self.is_prepared:
             return None
-        argv = sentence_data(self.experiment, self.data)
-        return Stage("prepare", argv, outputs=(self.data.manifest,))
+        return sentence_data(self.experiment, self.data)
 
     @property
     def is_prepared(self) -> bool:
@@ -98,14 +97,14 @@ class ClassificationRun(Run):
 
     def evaluation(self) -> List[Stage]:
         """All measures of the model, on validation and test."""
-        argv = python(
-            "capsnmt.experiment.evaluate_classifier",
+        program = python("capsnmt.experiment.evaluate_classifier")
+        arguments = (
             str(self.model),
             *("--data", str(self.data_folder), "--splits", "valid,test"),
             *("--json", str(self.folder.result), *self.cpu()),
         )
         inputs = (self.model, *self.data_files)
-        return [Stage("evaluate", argv, inputs, (self.folder.result,))]
+        return [Stage("evaluate", program, arguments, inputs, (self.folder.result,))]
 
     def check_settings(self) -> None:
         """Raise unless fairseq will understand every flag.
@@ -140,7 +139,7 @@ class ClassificationRun(Run):
         flags.check_owned(experiment)
         flags.check_literals(experiment)
         flags.check_arch(experiment)
-        flags.check_train(experiment, self.train().arguments(TRAINING))
+        flags.check_train(experiment, self.train().arguments)
 
     def check_folders(self, together: Sequence[RunFolder], waits: bool) -> None:
         """Raise unless the user's data exists.

@@ -23,6 +23,7 @@ from capsnmt.runs.records import Description
 from capsnmt.runs.stages import StageRecords
 
 PREPARING_PATIENCE = 24 * 3600.0
+ENDS = ("max-epoch", "max-update")  # flags that end a training and may change when it resumes
 
 
 class StageFailed(ExecutionError):  # noqa: N818
@@ -126,6 +127,8 @@ class _Execution:
                 f"{self.folder}: already has {done:,} updates, more than the {total:,} asked for: "
                 f"give --max-update {done} or more, or another --output"
             )
+        if any(before.train.get(flag) != description.train.get(flag) for flag in ENDS):
+            self.records.forget(self.run.train())
         if not self.is_trained():
             return description
         return replace(
@@ -140,12 +143,13 @@ class _Execution:
     def is_trained(self) -> bool:
         """Whether the training is complete.
 
-        The record shows it for a training that ends early or by epochs. The number of updates
-        counts as well: fairseq makes one update too many when it resumes a finished training.
+        The record shows it for a training that ends early or by epochs, whatever the command is
+        today: other settings were refused. The number of updates counts as well: fairseq makes one
+        update too many when it resumes a finished training.
         """
         if self.done and self.done == self.run.total_updates:
             return self.run.model.parent != self.folder.checkpoints or self.run.model.exists()
-        return self.records.complete(self.run.train())
+        return bool(self.done) and self.records.made(self.run.train())
 
     def train(self) -> None:
         run, folder, stage = self.run, self.folder, self.run.train()

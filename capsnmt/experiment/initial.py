@@ -19,7 +19,6 @@ from capsnmt.errors import ConfigurationError
 from capsnmt.experiment import flags
 from capsnmt.experiment.assembly import configure, make_run
 from capsnmt.experiment.config import Experiment, find
-from capsnmt.experiment.devices import TRAINING
 from capsnmt.experiment.options import LaunchOptions, of_data
 from capsnmt.experiment.run import Run
 from capsnmt.runs.comparison import differences
@@ -83,7 +82,7 @@ def check_initial_run(run: Run) -> None:
 
 
 def _widths(run: Run) -> List[Optional[int]]:
-    args = flags.check_train(run.experiment, run.train().arguments(TRAINING))
+    args = flags.check_train(run.experiment, run.train().arguments)
     return [getattr(args, width, None) for width in WIDTHS]
 
 

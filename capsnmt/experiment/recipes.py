@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Dict, List, Tuple
+from typing import Dict, List
 
 from capsnmt.errors import ConfigurationError
 from capsnmt.experiment import flags
 from capsnmt.experiment.config import Experiment
 from capsnmt.experiment.run import RunData
-from capsnmt.experiment.stage import python
+from capsnmt.experiment.stage import Stage, python
 
 
 @dataclass(frozen=True)
@@ -59,8 +59,8 @@ SENTENCE_RECIPES: Dict[str, SentenceRecipe] = {
 }
 
 
-def sentence_data(experiment: Experiment, data: RunData) -> Tuple[str, ...]:
-    """Return the command that makes the data of a sentence classifier.
+def sentence_data(experiment: Experiment, data: RunData) -> Stage:
+    """Return the stage that makes the data of a sentence classifier.
 
     Raises:
         ConfigurationError: there is no such recipe, or a flag is missing or has no effect.
@@ -84,7 +84,8 @@ def sentence_data(experiment: Experiment, data: RunData) -> Tuple[str, ...]:
             f"downloads nothing: drop it"
         )
     options = flags.argv(experiment["data.options"] or {})
-    return python(recipe.module, *text, "--output", str(data.folder), *options, *fetching)
+    arguments = (*text, "--output", str(data.folder), *options, *fetching)
+    return Stage("prepare", python(recipe.module), arguments, outputs=(data.manifest,))
 
 
 def describe_sentences(experiment: Experiment, folder: Path) -> List[str]:

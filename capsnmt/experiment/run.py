@@ -208,7 +208,6 @@ class Run(ABC):
         start = [] if self.initial is None else ["--init-from", str(self.initial.model)]
         by_gloo = ["--distributed-backend", "gloo", "--ddp-backend", "legacy_ddp"]
         arguments = [
-            *train_prefix(device, sys.executable),
             *self.common_arguments(),
             *("--arch", experiment["arch"]),
             *flags.argv(experiment["train"]),
@@ -222,7 +221,8 @@ class Run(ABC):
             *("--seed", str(self.seed), "--save-dir", str(folder.checkpoints)),
             *("--log-format", "json"),
         ]
-        return Stage("train", tuple(arguments), outputs=(folder.last_checkpoint,))
+        program = tuple(train_prefix(device, sys.executable))
+        return Stage("train", program, tuple(arguments), outputs=(folder.last_checkpoint,))
 
     @property
     def is_finished(self) -> bool:

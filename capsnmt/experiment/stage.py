@@ -17,7 +17,8 @@ class Stage:
 
     Attributes:
         name: the name of the stage.
-        argv: the program and its arguments.
+        program: what runs the command: the interpreter and the module, or what starts several.
+        arguments: the words that follow the module.
         inputs: the files that the outputs depend on; the stage runs again when one has changed.
         outputs: the files that the command writes.
         stdout: the file for its standard output; ``None`` shows it to the user.
@@ -25,15 +26,17 @@ class Stage:
     """
 
     name: str
-    argv: Tuple[str, ...]
+    program: Tuple[str, ...]
+    arguments: Tuple[str, ...]
     inputs: Tuple[Path, ...] = ()
     outputs: Tuple[Path, ...] = ()
     stdout: Optional[Path] = None
     lines: Optional[Path] = None
 
-    def arguments(self, module: str) -> Tuple[str, ...]:
-        """Return the arguments that follow a module."""
-        return self.argv[self.argv.index(module) + 1 :]
+    @property
+    def argv(self) -> Tuple[str, ...]:
+        """The complete command."""
+        return self.program + self.arguments
 
     def shell(self) -> str:
         """Return the command as a line for a shell."""
@@ -44,6 +47,6 @@ class Stage:
         return f"{line} >{part} && mv {part} {output}"
 
 
-def python(module: str, *arguments: str) -> Tuple[str, ...]:
-    """Return the command that runs a module with this interpreter."""
-    return (sys.executable, "-m", module, *arguments)
+def python(module: str) -> Tuple[str, ...]:
+    """Return the program that runs a module with this interpreter."""
+    return (sys.executable, "-m", module)

@@ -147,4 +147,4 @@ def report_command(runs: Sequence[Run], sweep: Optional[Sweep]) -> Tuple[str, ..
     baselines = [run.of(run.baseline).row for run in runs if run.baseline is not None]
     rows = dict.fromkeys(map(str, [*baselines, *(run.folder.row for run in runs)]))
     output = runs[0].output / f"sweep-{sweep.flag}"
-    return python("capsnmt.report", *rows, "--output", str(output))
+    return (*python("capsnmt.report"), *rows, "--output", str(output))

@@ -10,7 +10,7 @@ from capsnmt.checkpoints.storage import count_parameters
 from capsnmt.errors import ConfigurationError
 from capsnmt.evaluation.text_files import read_lines
 from capsnmt.experiment import flags
-from capsnmt.experiment.devices import TRAINING, Batch, split_batch
+from capsnmt.experiment.devices import Batch, split_batch
 from capsnmt.experiment.recipes import describe_corpus
 from capsnmt.experiment.run import USER_DIR, Run
 from capsnmt.experiment.schema import SIGNIFICANCE
@@ -92,8 +92,8 @@ class TranslationRun(Run):
             arguments += ["--mirror", mirror]
         if self.data.offline:
             arguments.append("--offline")
-        argv = python("capsnmt.corpora", *arguments)
-        return Stage("prepare", argv, outputs=(self.data.manifest,))
+        program, outputs = python("capsnmt.corpora"), (self.data.manifest,)
+        return Stage("prepare", program, tuple(arguments), outputs=outputs)
 
     def data_steps(self) -> List[str]:
         """What the recipe of the data does."""
@@ -122,24 +122,23 @@ class TranslationRun(Run):
         if not self.experiment["average"]:
             return None
         ((how, number),) = self.experiment["average"].items()
-        arguments = [str(self.folder.checkpoints), "--output", str(self.model)]
-        argv = python("capsnmt.checkpoints.average", *arguments, f"--{how}", str(number))
-        return Stage("average", argv, (self.folder.last_checkpoint,), (self.model,))
+        folder, model = self.folder, self.model
+        arguments = (str(folder.checkpoints), "--output", str(model), f"--{how}", str(number))
+        program = python("capsnmt.checkpoints.average")
+        return Stage("average", program, arguments, (folder.last_checkpoint,), (model,))
 
     def generate(self, test_set: str) -> Stage:
         """fairseq-generate on one test set; the output has subwords, which the evaluation joins."""
         output = self.folder.generated(test_set)
-        argv = python(
-            GENERATE,
+        arguments = (
             *self.common_arguments(),
             *("--path", str(self.model), "--gen-subset", self.test_sets[test_set]),
             *flags.argv(self.experiment["generate"] or {}),
             *("--seed", str(self.seed), "--log-format", "none"),
         )
         inputs = (self.model, self.data.manifest)
-        return Stage(
-            f"generate {test_set}", argv, inputs, (output,), output, self.reference(test_set)
-        )
+        name, lines = f"generate {test_set}", self.reference(test_set)
+        return Stage(name, python(GENERATE), arguments, inputs, (output,), output, lines)
 
     def score(self, test_set: str) -> Stage:
         """The metrics of one test set, with the significance against the baseline's output."""
@@ -158,8 +157,7 @@ class TranslationRun(Run):
         if settings.get("comet-model"):
             inputs.append(self.data.raw(test_set, self.languages[0]))
             against += ["--comet-source", str(inputs[-1])]
-        argv = python(
-            EVALUATION,
+        arguments = (
             f"{row}={output}",
             *against,
             *("--reference", str(reference)),
@@ -167,7 +165,8 @@ class TranslationRun(Run):
             *("--target-lang", self.languages[1]),
             *("--json", str(self.folder.scored(test_set))),
         )
-        return Stage(f"score {test_set}", argv, tuple(inputs), (self.folder.scored(test_set),))
+        outputs = (self.folder.scored(test_set),)
+        return Stage(f"score {test_set}", python(EVALUATION), arguments, tuple(inputs), outputs)
 
     def finish(self) -> None:
         """Collect the scores of all test sets; record the number of parameters."""
@@ -192,9 +191,9 @@ class TranslationRun(Run):
         flags.check_arch(self.experiment)
         flags.check_average(self.experiment)
         test_set = next(iter(self.test_sets))
-        flags.check_train(self.experiment, self.train().arguments(TRAINING))
-        flags.check_generate(self.experiment, self.generate(test_set).arguments(GENERATE))
-        flags.check_score(self.score(test_set).arguments(EVALUATION))
+        flags.check_train(self.experiment, self.train().arguments)
+        flags.check_generate(self.experiment, self.generate(test_set).arguments)
+        flags.check_score(self.score(test_set).arguments)
 
     def check_local(self) -> None:
         """Raise unless the folder of the raw data exists.
@@ -247,9 +246,9 @@ class TranslationRun(Run):
                 raise ConfigurationError(
                     f"data.test-sets.{test_set}: there is no {self.reference(test_set)}: the data "
                     f"has {', '.join(subsets) or 'no test sets'}"
+                )
             reference = str(self.reference(test_set))
             blank_lines(read_lines(reference), reference)
-                )
         dictionaries = [self.data.dictionary(language) for language in self.languages]
         for dictionary in dictionaries:
             if not dictionary.is_file():

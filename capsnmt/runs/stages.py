@@ -26,8 +26,8 @@ class Stage(Protocol):
         """The name of the stage."""
 
     @property
-    def argv(self) -> Sequence[str]:
-        """The command."""
+    def arguments(self) -> Sequence[str]:
+        """The words of its command that follow the program."""
 
     @property
     def inputs(self) -> Sequence[Path]:
@@ -69,15 +69,31 @@ class StageRecords:
             return False
         return self.records[stage.name] == self._record(stage)
 
+    def made(self, stage: Stage) -> bool:
+        """Return whether the outputs are as a complete stage left them, with any command."""
+        record = self.records.get(stage.name)
+        return record is not None and record.outputs == self._signatures(stage.outputs)
+
+    def forget(self, stage: Stage) -> None:
+        """Drop the record of a stage, so that it runs again."""
+        if self.records.pop(stage.name, None) is not None:
+            self._write()
+
     def record(self, stage: Stage) -> None:
         """Record that a stage has just been completed."""
         self.records[stage.name] = self._record(stage)
-        write_json(self.path, {name: vars(record) for name, record in self.records.items()})
+        self._write()
         if self.checksums is not None:
             self.checksums.save()
 
+    def _write(self) -> None:
+        write_json(self.path, {name: vars(record) for name, record in self.records.items()})
+
     def _record(self, stage: Stage) -> StageRecord:
-        command = [self._absolute(word) for word in stage.argv]
+        # Not the interpreter, the module and the checkout: the same run in another environment, or
+        # after a module was renamed, is the same.
+        words = zip(("", *stage.arguments), stage.arguments)
+        command = [self._absolute(word) for before, word in words if before != "--user-dir"]
         text = json.dumps([command, self._signatures(stage.inputs)])
         key = hashlib.sha256(text.encode()).hexdigest()
         return StageRecord(key, self._signatures(stage.outputs))

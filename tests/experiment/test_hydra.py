@@ -45,7 +45,7 @@ def test_the_yaml_trains_bit_for_bit_what_the_row_trains(prepared: Path, tmp_pat
     for key, value in SMALL.values():
         arguments += ["--set", f"{key}={value}"]
     (run,) = launch.make_runs(parse(arguments), launch.choose_device(1, None, None))
-    training.cli_main(list(run.train().arguments(training.__name__)))
+    training.cli_main(list(run.train().arguments))
 
     paths = [str(hydra), str(run.folder.last_checkpoint)]
     (one, other), _, _ = checkpoint_utils.load_model_ensemble_and_task(paths)

@@ -15,11 +15,11 @@ from capsnmt.runs.folder import RunFolder
 from capsnmt.runs.stages import StageRecords
 
 Files = Tuple[List[Path], List[Path]]
-COMMAND = ("python", "-m", "average")
+COMMAND = ("--last", "5")
 
 
 def average(files: Files, argv: Sequence[str] = COMMAND) -> Stage:
-    return Stage("average", tuple(argv), *map(tuple, files))
+    return Stage("average", ("python", "-m", "average"), tuple(argv), *map(tuple, files))
 
 
 @pytest.fixture
@@ -36,7 +36,7 @@ def test_a_recorded_stage_is_complete_after_a_restart(tmp_path: Path, files):
 
 
 def test_another_command_runs_again(tmp_path: Path, files):
-    assert not StageRecords(tmp_path / "stages.json").complete(average(files, ["python", "--best"]))
+    assert not StageRecords(tmp_path / "stages.json").complete(average(files, ["--best"]))
 
 
 @pytest.mark.parametrize("content", ["null", "[]", '{"average": 3}', '{"average": {"k": ""}}', "["])
@@ -85,7 +85,7 @@ def test_a_stage_is_the_same_however_its_folders_are_spelled(
     monkeypatch.chdir(tmp_path)
     records = []
     for folder in (Path("runs"), tmp_path / "runs"):
-        words = ["python", "--data", str(folder), f"em={folder / 'em' / 'out'}", "data"]
+        words = ["--data", str(folder), f"em={folder / 'em' / 'out'}", "data"]
         record = StageRecords(tmp_path / "stages.json", [folder])
         records.append(record)
         record.record(average(([], []), words))
