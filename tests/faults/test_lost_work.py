@@ -1,0 +1,263 @@
+"""A launch loses no work: whatever surrounds it, stops it or repeats it, and however it is set."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import List, Sequence
+
+import pytest
+import torch
+
+from tests.commands import binarise_reversals, command, draw_sentence, environment, succeed
+from tests.experiment.conftest import Cluster
+from tests.kills.launch import LAUNCHER, started
+from tests.small_row import SMALL
+from tests.support import PLUGIN
+
+WORDS = ["alpha", "beta", "gamma", "delta", "epsilon", "zeta"]
+LINES = {"train": 400, "valid": 8, "test": 6}
+ASCII = {"LC_ALL": "C", "PYTHONUTF8": "0"}
+BY_EPOCHS = ["--max-update", "1000", "--set", "train.max-epoch=1"]
+
+
+@pytest.fixture(scope="module")
+def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Prepared data: the data-bin, the raw test set, and the manifest."""
+    folder = tmp_path_factory.mktemp("prepared")
+    draw = random.Random(1)
+    binarise_reversals(
+        folder,
+        {name: [draw_sentence(draw, WORDS, 3, 8) for _ in range(n)] for name, n in LINES.items()},
+    )
+    (folder / "raw").mkdir()
+    for language in ("en", "de"):
+        shutil.copy(folder / f"test.{language}", folder / "raw" / f"news.{language}")
+    (folder / "manifest.json").write_text('{"subsets": {"news": "test"}}', "utf-8")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def row(tmp_path_factory: pytest.TempPathFactory, prepared: Path) -> List[str]:
+    """The flags of a row that trains in a second; they lack ``--output``."""
+    path = tmp_path_factory.mktemp("row") / "tiny.yaml"
+    path.write_text(f"{SMALL}average: {{last-updates: 1}}\n", "utf-8")
+    return ["--config", str(path), "--prepared", str(prepared), "--cpu", "--threads", "1"]
+
+
+def run_in(
+    surroundings: dict, module: str, *arguments: object, python: object = sys.executable
+) -> subprocess.CompletedProcess:
+    """Run a command in a new interpreter with other variables; what it prints may be any bytes."""
+    return subprocess.run(
+        [str(python), "-m", module, *map(str, arguments)],
+        env={**environment(), **surroundings},
+        capture_output=True,
+        encoding="utf-8",
+        errors="surrogateescape",
+        check=False,
+    )
+
+
+def assert_refused(done: subprocess.CompletedProcess, *parts: str) -> None:
+    """Check that a command ended with status 2 and one line that has the parts."""
+    assert done.returncode == 2, (done.stdout, done.stderr[-2000:])
+    assert done.stderr.count("\n") == 1, done.stderr
+    assert all(part in done.stderr for part in parts), done.stderr
+
+
+# --- what surrounds it
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory, row: List[str]) -> Path:
+    """The output of a launch without UTF-8 and without asserts, in a folder of any bytes.
+
+    The training ends by epochs, so that no number of updates says that it is finished.
+    """
+    output = tmp_path_factory.mktemp("odd") / os.fsdecode(b"runs-\xff")
+    surroundings = {**ASCII, "PYTHONOPTIMIZE": "1"}
+    done = run_in(surroundings, LAUNCHER, *row, *BY_EPOCHS, "--output", output)
+    assert done.returncode == 0, (done.stdout, done.stderr[-3000:])
+    return output
+
+
+@pytest.mark.system
+def test_a_launch_without_utf8_and_without_asserts_ends_with_its_scores(finished: Path):
+    folder = finished / "tiny" / "seed-1"
+    assert list(json.loads((folder / "scores.json").read_text("utf-8"))) == ["news"]
+    assert json.loads((finished / "tiny" / "summary.json").read_text("utf-8"))["seeds"] == [1]
+
+
+@pytest.mark.system
+def test_a_run_in_a_folder_of_any_bytes_is_reported(finished: Path, tmp_path: Path):
+    succeed("capsnmt.report", finished, "--output", tmp_path / "page")
+
+
+@pytest.mark.system
+def test_another_interpreter_and_another_checkout_repeat_nothing(
+    finished: Path, row: List[str], tmp_path: Path
+):
+    python = tmp_path / "venv" / "python"
+    python.parent.mkdir()
+    python.symlink_to(sys.executable)
+    checkout = tmp_path / "checkout"
+    project = Path(PLUGIN).parent
+    for name in ("capsnmt", "configs", "data_prep"):
+        ignored = shutil.ignore_patterns("__pycache__")
+        shutil.copytree(project / name, checkout / name, ignore=ignored)
+    libraries = os.pathsep.join(path for path in sys.path if "site-packages" in path)
+    elsewhere = {"PYTHONPATH": f"{checkout}{os.pathsep}{libraries}"}
+    # a setting that changes no update, and so does not start a finished training again
+    logged = ["--set", "train.log-interval=1", "--output", finished]
+    done = run_in(elsewhere, LAUNCHER, *row, *BY_EPOCHS, *logged, python=python)
+    assert done.returncode == 0, done.stderr[-3000:]
+    stages = [line for line in done.stdout.splitlines() if line.startswith("-- ")]
+    assert len(stages) == 4
+    assert [line for line in stages if ": complete" not in line] == []
+
+
+@pytest.mark.system
+@pytest.mark.nightly
+def test_more_epochs_continue_a_finished_training(finished: Path, row: List[str]):
+    more = ["--max-update", "1000", "--set", "train.max-epoch=2", "--output", finished]
+    done = run_in({}, LAUNCHER, *row, *more)
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert "-- train: resuming at " in done.stdout
+
+
+def test_the_evaluation_prints_its_table_on_a_terminal_without_utf8(tmp_path: Path):
+    (tmp_path / "hypotheses").write_text("das Haus ist schön\n", "utf-8")
+    done = run_in(
+        ASCII,
+        "capsnmt.evaluation",
+        f"a={tmp_path / 'hypotheses'}",
+        *("--reference", tmp_path / "hypotheses", "--input", "plain"),
+    )
+    assert done.returncode == 0, done.stderr
+    assert "BLEU" in done.stdout
+
+
+@pytest.mark.system
+def test_a_training_saves_when_the_terminal_closes(row: List[str], tmp_path: Path):
+    updates = ["--max-update", "2000", "--set", "train.save-interval-updates=2000"]
+    with started(LAUNCHER, [*row, *updates, "--output", str(tmp_path)]) as launch:
+        reported = launch.updates(2)
+        launch.send(signal.SIGHUP)
+        assert launch.end() == 128 + signal.SIGHUP
+        assert launch.errors[-1] == "stopped by SIGHUP: the same command resumes"
+    saved = tmp_path / "tiny" / "seed-1" / "checkpoints" / "checkpoint_last.pt"
+    history = torch.load(saved, weights_only=False)["optimizer_history"]
+    assert reported <= history[-1]["num_updates"] < 2000
+
+
+# --- SLURM
+
+
+@pytest.fixture
+def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Cluster:
+    """A SLURM of stand-ins: a job gets the number 7."""
+    made = Cluster(tmp_path / "slurm")
+    monkeypatch.setenv("PATH", f"{made.folder}{os.pathsep}{os.environ['PATH']}")
+    made.answers("sbatch", "7")
+    return made
+
+
+def test_a_job_is_not_submitted_twice_if_squeue_cannot_answer(
+    cluster: Cluster, row: List[str], tmp_path: Path
+):
+    submission = [*row, "--slurm", "--output", tmp_path / "runs"]
+    succeed(LAUNCHER, *submission)
+    cluster.answers("squeue", "slurm_load_jobs error: Unable to contact slurm controller", "fails")
+    assert_refused(command(LAUNCHER, *submission), "squeue", "Unable to contact slurm controller")
+    assert len(cluster.called("sbatch")) == 1
+    # how SLURM answers for a job that ended some minutes ago
+    cluster.answers("squeue", "slurm_load_jobs error: Invalid job id specified", "fails")
+    succeed(LAUNCHER, *submission)
+    assert len(cluster.called("sbatch")) == 2
+
+
+def test_without_slurm_nothing_is_prepared(
+    row: List[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    output = tmp_path / "output"
+    flags = ["--set", "data.recipe=multi30k", "--data", str(tmp_path), "--prepared", str(output)]
+    done = command(LAUNCHER, *row, *flags, "--slurm", "--output", output)
+    assert_refused(done, "--slurm: sbatch is not on PATH")
+    assert not output.exists()
+
+
+# --- what could fail only after the training, or lose it
+
+
+@pytest.mark.parametrize(
+    ("setting", "parts"),
+    [
+        ("data.test-sets.news=null", ["data.test-sets", "is empty"]),
+        ("generate.beam=0", ["generate.beam: 0", "1 or more"]),
+        ("generate.nbest=9", ["generate.nbest: 9", "beam"]),
+        ("generate.sampling-topk=5", ["generate.sampling-topk: 5", "sampling"]),
+        ("generate.temperature=0", ["generate.temperature: 0", "above 0"]),
+        ("generate={beam: 2, sampling: true}", ["generate.sampling: True", "nbest=2"]),
+        ("generate.num-shards=2", ["generate.num-shards"]),
+        ("generate.quiet=true", ["generate.quiet"]),
+        ("train.lr=-0.1", ["train.lr: -0.1", "0 or more"]),
+        ("train.no-save=true", ["train.no-save"]),
+        ("train.no-last-checkpoints=true", ["train.no-last-checkpoints"]),
+        ("train.reset-optimizer=true", ["train.reset-optimizer", "every resume"]),
+        ("train.reset-lr-scheduler=true", ["train.reset-lr-scheduler", "every resume"]),
+        ("train.reset-dataloader=true", ["train.reset-dataloader", "every resume"]),
+        ("train.reset-meters=true", ["train.reset-meters", "every resume"]),
+        ("train.optimizer-overrides='{}'", ["train.optimizer-overrides", "every resume"]),
+        ("train.lr=", ["--set train.lr=", "null"]),
+        ("train.max-update=010", ["train.max-update: '010'", "whole number"]),
+        ("train.max-update=1:30", ["train.max-update: '1:30'", "whole number"]),
+    ],
+)
+def test_a_setting_that_would_lose_the_training_is_refused_before_it(
+    row: List[str], setting: str, parts: Sequence[str]
+):
+    assert_refused(command(LAUNCHER, *row, "--dry-run", "--set", setting), *parts)
+
+
+@pytest.mark.parametrize(
+    ("line", "parts"),
+    [
+        ("train: {max-update: 010}", ["train.max-update: '010'", "whole number"]),
+        ("train: {max-update: 1:30}", ["train.max-update: '1:30'", "whole number"]),
+        ("train:\n  lr:\n", ["lr", "no value", "null"]),
+    ],
+)
+def test_a_number_of_a_file_is_the_one_that_a_person_reads(
+    row: List[str], tmp_path: Path, line: str, parts: Sequence[str]
+):
+    path = tmp_path / "row.yaml"
+    shutil.copy(row[1], tmp_path / "tiny.yaml")
+    path.write_text(f"extends: tiny\n{line}\n", "utf-8")
+    assert_refused(command(LAUNCHER, "--config", path, *row[2:], "--dry-run"), str(path), *parts)
+
+
+@pytest.mark.parametrize(("text", "fault"), [("", "is empty"), ("\n\n", "are blank")])
+def test_a_test_set_without_text_is_refused_before_the_training(
+    prepared: Path, row: List[str], tmp_path: Path, text: str, fault: str
+):
+    shutil.copytree(prepared, tmp_path / "data")
+    (tmp_path / "data" / "raw" / "news.de").write_text(text)
+    flags = ["--prepared", tmp_path / "data", "--output", tmp_path / "runs"]
+    assert_refused(command(LAUNCHER, *row, *flags), "news.de", fault)
+    assert not list(tmp_path.rglob("*.pt"))
+
+
+@pytest.mark.parametrize("module", ["report", "analysis", "translation"])
+def test_a_folder_that_does_not_exist_is_named(tmp_path: Path, module: str):
+    output = [] if module == "translation" else ["--output", tmp_path / "output"]
+    done = command(f"capsnmt.{module}", tmp_path / "nowhere", *output)
+    assert_refused(done, f"{tmp_path / 'nowhere'}: there is no such folder")
+    assert not (tmp_path / "output").exists()
