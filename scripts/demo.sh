@@ -107,7 +107,7 @@ start_em_routing() {
   echo "== em_routing trains at the same time: see $output/em_routing.log"
 }
 
-[ -e "$output/baseline/seed-$seed/scores.json" ] || start_em_routing
+if [ "$dry_run" ] || [ ! -e "$output/baseline/seed-$seed/scores.json" ]; then start_em_routing; fi
 show "${baseline[@]}"
 # If it has failed in the background, the next command resumes it and shows why.
 if [ "$dry_run" ]; then echo wait; else wait; fi

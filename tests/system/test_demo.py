@@ -70,6 +70,18 @@ def test_help_names_every_flag() -> None:
         assert flag in done.stdout
 
 
+def test_the_plan_does_not_depend_on_what_exists(tmp_path: Path) -> None:
+    plan = commands("--output", str(tmp_path))
+    for row in ("baseline", "em_routing"):
+        folder = tmp_path / row / "seed-1"
+        folder.mkdir(parents=True)
+        for name in ("scores.json", "averaged.pt"):
+            (folder / name).touch()
+    (tmp_path / "analysis").mkdir()
+    (tmp_path / "analysis/analysis.html").touch()
+    assert commands("--output", str(tmp_path)) == plan
+
+
 def run_of(command: List[str]) -> Run:
     """The run of a command of the launcher."""
     device = launch.choose_device(1, None, None)

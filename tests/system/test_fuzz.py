@@ -20,8 +20,9 @@ pytestmark = [pytest.mark.system, pytest.mark.one_host]  # torch reads the check
 
 
 def test_the_sweep_notices_a_fault(
-    capfd: pytest.CaptureFixture, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, capfd: pytest.CaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    once = ["--case", "1", "--commands", "average", "--work", str(tmp_path)]
     faults = {
         "traceback": lambda argv: 1 / 0,
         "status": lambda argv: 3,
@@ -32,7 +33,7 @@ def test_the_sweep_notices_a_fault(
     for name, body in faults.items():
         command = replace(COMMANDS["average"], main=body, arguments=("x",), spoilt=())
         monkeypatch.setitem(COMMANDS, "average", command)
-        assert sweep.main(["--case", "1", "--commands", "average"]) == 1, name
+        assert sweep.main(once) == 1, name
     printed = capfd.readouterr().out
     for fault in ("a traceback", "status is 3", "without a line", "left x.part", "outside its"):
         assert fault in printed
@@ -40,7 +41,7 @@ def test_the_sweep_notices_a_fault(
 
 @pytest.mark.parametrize("name", ["read-only", "full disk"])
 def test_a_place_that_cannot_be_written_is_one(
-    name: str, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture
 ) -> None:
     def write(argv: List[str]) -> int:
         Path("a").write_bytes(b"x" * (2 << 20))
@@ -53,7 +54,8 @@ def test_a_place_that_cannot_be_written_is_one(
     )
     monkeypatch.setattr(sweep, "WEIGHTS", [int(place == name) for place in sweep.PLACES])
     monkeypatch.setattr(sweep, "fault_of", lambda status, errors, *_: errors)
-    assert sweep.main(["--case", "1", "--commands", "average"]) == 1
+    once = ["--case", "1", "--commands", "average", "--work", str(tmp_path)]
+    assert sweep.main(once) == 1
     assert re.search("Read-only|denied|No space|too large", capfd.readouterr().out)
 
 
