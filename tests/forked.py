@@ -14,6 +14,7 @@ import multiprocessing
 import os
 import runpy
 import sys
+import tempfile
 import traceback
 from contextlib import contextmanager
 from multiprocessing import forkserver
@@ -59,6 +60,9 @@ def start(
 def _run(
     module: str, arguments: List[str], environment: Dict[str, str], streams: List[Path]
 ) -> None:
+    # as a fresh interpreter, and not that of the first process and of the tests
+    tempfile.tempdir = None
+    multiprocessing.current_process()._config.pop("tempdir", None)  # type: ignore[attr-defined]
     gc.freeze()  # a full collection would visit all that was imported: 0.3 s a command
     os.environ.clear()
     os.environ.update(environment)

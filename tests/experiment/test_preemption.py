@@ -10,6 +10,7 @@ import signal
 import threading
 import time
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Callable, Dict, List, Tuple
 
 import fairseq_cli.train
@@ -23,7 +24,7 @@ from capsnmt.experiment import preemption, training
 from capsnmt.experiment.preemption import ASKING, Request
 from capsnmt.experiment.training import Place
 from tests import forked
-from tests.commands import environment
+from tests.commands import command, environment
 from tests.experiment import preemption_worker, ranks
 from tests.experiment.conftest import EVEN_TOKENS
 from tests.support import PLUGIN
@@ -131,6 +132,20 @@ def test_stopped_three_times_is_bit_for_bit_as_never_stopped(
             for key, value in part(stopped / name).items():
                 assert torch.equal(value, expected[key]), (name, key)
         assert position(stopped / name) == position(uninterrupted / name)
+
+
+@pytest.mark.system
+@pytest.mark.one_host  # Python makes the folders
+def test_a_training_leaves_no_temporary_files(
+    prepared: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    with TemporaryDirectory() as folder:  # the path of a socket must be short
+        monkeypatch.setenv("TMPDIR", folder)
+        flags = [*TINY, *ADAM, "--max-update", "1", "--num-workers", "1"]
+        data = [prepared / "bin", "--save-dir", tmp_path / "checkpoints"]
+        done = command("capsnmt.experiment.training", *data, *flags)
+        assert (tmp_path / "checkpoints" / LAST).is_file(), done.stderr
+        assert not list(Path(folder).glob("pymp-*"))
 
 
 @pytest.mark.system

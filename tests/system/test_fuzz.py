@@ -22,7 +22,7 @@ pytestmark = [pytest.mark.system, pytest.mark.one_host]  # torch reads the check
 def test_the_sweep_notices_a_fault(
     tmp_path: Path, capfd: pytest.CaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    once = ["--case", "1", "--commands", "average", "--work", str(tmp_path)]
+    once = ["--case", "1", "--commands", "average", "--work"]
     faults = {
         "traceback": lambda argv: 1 / 0,
         "status": lambda argv: 3,
@@ -33,7 +33,8 @@ def test_the_sweep_notices_a_fault(
     for name, body in faults.items():
         command = replace(COMMANDS["average"], main=body, arguments=("x",), spoilt=())
         monkeypatch.setitem(COMMANDS, "average", command)
-        assert sweep.main(once) == 1, name
+        (tmp_path / name).mkdir()
+        assert sweep.main([*once, str(tmp_path / name)]) == 1, name
     printed = capfd.readouterr().out
     for fault in ("a traceback", "status is 3", "without a line", "left x.part", "outside its"):
         assert fault in printed
