@@ -41,9 +41,11 @@ DATA = [
     "pooch",
     "polib",
     "tqdm",
-    "pyyaml",
+    "requests",
+    "numpy",
 ]
 EVALUATION = [
+    "numpy",
     "sacrebleu>=2.3",
     "sacremoses",
     "scipy",  # the sign test
@@ -52,8 +54,10 @@ EVALUATION = [
     'mt-thresholds; python_version >= "3.10"',  # one module without dependencies
 ]
 REPORT = [
+    "numpy",
     "matplotlib",
     "jinja2",
+    "markupsafe",
     "scikit-learn",  # t-SNE and the silhouette score of an analysis
     "tqdm",
 ]

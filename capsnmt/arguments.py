@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Callable, Collection, Iterator, List, NoReturn, Sequence, TextIO
 from urllib.parse import urlsplit
 
-from capsnmt.errors import ConfigurationError, ExecutionError, shown
+from capsnmt.errors import ConfigurationError, ExecutionError, not_installed, shown
 from capsnmt.files import check_output_file
 
 FAILED = 1
@@ -164,8 +164,8 @@ def run_command(command: Callable[[], None], interrupted: str = "interrupted") -
         interrupted: what to print after Ctrl-C.
 
     Returns:
-        0; 1 if a download, another program or the file system failed; 2 for a bad setting; 130
-        after Ctrl-C; 141 if the reader of the output has closed it.
+        0; 1 if a download, another program or the file system failed; 2 for a bad setting or a
+        missing extra; 130 after Ctrl-C; 141 if the reader of the output has closed it.
     """
     return until_pipe_closes(lambda: _status(command, interrupted))
 
@@ -212,7 +212,10 @@ def _is_closed(stream: TextIO) -> bool:
 
 def _status(command: Callable[[], None], interrupted: str) -> int:
     try:
-        command()
+        try:
+            command()
+        except ImportError as error:
+            raise not_installed(error) from None
     except ConfigurationError as error:
         return _fail(str(error), BAD_SETTING)
     except ExecutionError as error:

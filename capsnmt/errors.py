@@ -2,8 +2,19 @@
 
 from __future__ import annotations
 
+import importlib.util
 from typing import Any
 
+# What each extra installs and our code imports; of a library in several, the first extra is named.
+EXTRAS = {
+    "fairseq": ("fairseq", "fairseq_cli", "numpy", "omegaconf"),
+    "evaluation": ("numpy", "sacrebleu", "sacremoses", "scipy"),
+    "data": (
+        *("jieba", "numpy", "polib", "pooch", "requests", "sacremoses", "sentencepiece"),
+        *("subword_nmt", "tqdm"),
+    ),
+    "report": ("jinja2", "markupsafe", "matplotlib", "numpy", "sklearn", "tqdm"),
+}
 SHOWN = 200  # characters of a value that an error shows
 
 
@@ -20,14 +31,41 @@ class ExecutionError(Exception):
     """A download or another program failed although the settings are valid: exit status 1."""
 
 
-def not_installed(error: ImportError, extra: str) -> ConfigurationError:
-    """Return the error that a library is missing.
+def not_installed(error: ImportError) -> ConfigurationError:
+    """Return the error that a library of an extra is missing.
 
     Args:
         error: what importing it raised.
-        extra: the extra of capsnmt that installs it.
+
+    Raises:
+        ImportError: ``error``, if it has another cause or no extra installs the library.
     """
-    return ConfigurationError(f"{error.name} is not installed: pip install 'capsnmt[{extra}]'")
+    library = (error.name or "").partition(".")[0]
+    extras = [name for name, libraries in EXTRAS.items() if library in libraries]
+    missing = isinstance(error, ModuleNotFoundError) or not _is_installed(library)
+    if not extras or not missing:
+        raise error
+    return _missing(error.name or "", extras[0])
+
+
+def require(*extras: str) -> None:
+    """Raise unless extras are installed: a missing library would end a command after hours.
+
+    Raises:
+        ConfigurationError: naming a library and its extra.
+    """
+    for extra in extras:
+        for library in EXTRAS[extra]:
+            if not _is_installed(library):
+                raise _missing(library, extra)
+
+
+def _missing(library: str, extra: str) -> ConfigurationError:
+    return ConfigurationError(f"{library} is not installed: pip install 'capsnmt[{extra}]'")
+
+
+def _is_installed(library: str) -> bool:
+    return bool(library) and importlib.util.find_spec(library) is not None
 
 
 def check_line(text: str, where: str) -> None:

@@ -52,7 +52,9 @@ def check_host() -> None:
     older_pip = "" if wanted == FORK else "pip install 'pip<24.1' 'numpy<2' && "
     installer = f"{older_pip}pip install"
     if importlib.util.find_spec("fairseq") is None:
-        raise ImportError(f"capsnmt: fairseq is not installed: {installer} {wanted}")
+        raise ImportError(
+            f"capsnmt: fairseq is not installed: {installer} {wanted}", name="fairseq"
+        )
     # At every import it logs that a package is missing, which nothing here uses.
     logging.getLogger("fairseq.tasks.text_to_speech").setLevel(logging.WARNING)
     try:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Optional, Sequence
 
 from capsnmt.arguments import OneLineParser, at_least, positive, quiet, run_command, seed
-from capsnmt.errors import ExecutionError
+from capsnmt.errors import ExecutionError, require
 from capsnmt.files import check_output_folder
 
 MOST_BROWSER_SENTENCES = 200
@@ -94,6 +94,7 @@ def _run(argv: Optional[Sequence[str]]) -> None:
     args = build_parser().parse_args(argv)
     command = shlex.join(["capsnmt-analyse", *(sys.argv[1:] if argv is None else argv)])
     check_output_folder(args.output, "--output")
+    require("fairseq", "report")
 
     # after parsing: --help and a mistyped flag do not wait for torch and fairseq
     from capsnmt.analysis.analyse import analyse

@@ -52,7 +52,7 @@ class HeadProjection(Analysis):
         try:
             import sklearn  # noqa: F401
         except ImportError as error:
-            raise NotApplicableError(str(not_installed(error, "report"))) from None
+            raise NotApplicableError(str(not_installed(error))) from None
         self.layer = len(system.model.encoder.layers)
         if system.model.encoder.layers[-1].self_attn.num_heads < 2:
             raise NotApplicableError("its top encoder layer has one head: there is none to compare")

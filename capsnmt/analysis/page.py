@@ -14,7 +14,6 @@ from capsnmt.analysis.base import Picture
 from capsnmt.analysis.browser import browser_data
 from capsnmt.analysis.registry import ANALYSES
 from capsnmt.analysis.sentences import Sentences
-from capsnmt.errors import not_installed
 from capsnmt.report import html
 from capsnmt.report.analysis_section import FIGURES
 from capsnmt.report.elements import (
@@ -49,14 +48,9 @@ def render(
         pictures: analysis -> its figures.
         drawn: name of each figure -> its SVG element.
         command: the command line that made the analysis.
-
-    Raises:
-        ConfigurationError: Jinja2 is not installed.
     """
-    try:
-        from markupsafe import Markup
-    except ImportError as error:
-        raise not_installed(error, "demo") from None
+    from markupsafe import Markup
+
     sections: Dict[str, Sequence[Element]] = {
         analysis.title: [
             *_introduction(name, findings.missing.get(name, {})),

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from capsnmt import resources
 from capsnmt.arguments import OneLineParser, add_mirrors, check_mirrors, positive, run_command
-from capsnmt.errors import ConfigurationError, not_installed
+from capsnmt.errors import ConfigurationError, require
 from capsnmt.files import check_output_folder
 
 CORES = os.cpu_count() or 1
@@ -71,12 +71,11 @@ def _prepare(given: Sequence[str]) -> None:
     check_output_folder(options.output, "--output")
     check_mirrors(options.mirrors, options.local is None and not options.offline, "--local")
     # Imported here, because tokenisers and models take seconds that --help does not need.
-    try:
-        from capsnmt.corpora.console import say
-        from capsnmt.corpora.engine import Options, prepare
-        from capsnmt.corpora.recipe import load_recipe
-    except ImportError as error:
-        raise not_installed(error, "data") from None
+    require("data", "fairseq")
+    from capsnmt.corpora.console import say
+    from capsnmt.corpora.engine import Options, prepare
+    from capsnmt.corpora.recipe import load_recipe
+
     recipe = load_recipe(options.recipe, options.pair, options.corpora)
     if options.deduplicate:
         recipe = replace(recipe, cleaning=replace(recipe.cleaning, deduplicate=True))

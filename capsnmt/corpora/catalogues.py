@@ -10,8 +10,6 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any, ClassVar
 
-import polib
-
 from capsnmt.corpora.archive import members
 from capsnmt.corpora.blocks import Pair, Part, in_parts
 from capsnmt.corpora.console import watched
@@ -185,7 +183,9 @@ def catalogue_messages(
             yield from _messages(_parse(path, name, content), counts)
 
 
-def _parse(path: Path, name: str, content: bytes) -> list[polib.POEntry | polib.MOEntry]:
+def _parse(path: Path, name: str, content: bytes) -> list[Any]:
+    import polib
+
     try:
         if name.endswith(".po"):
             return list(polib.pofile(content.decode("utf-8-sig")))
@@ -201,9 +201,7 @@ def _unescape(escape: re.Match[str]) -> str:
     return " " if escape.group(1) in "nrt" else escape.group(1)
 
 
-def _messages(
-    entries: list[polib.POEntry | polib.MOEntry], counts: Counter[str]
-) -> Iterator[tuple[str, str]]:
+def _messages(entries: list[Any], counts: Counter[str]) -> Iterator[tuple[str, str]]:
     for entry in entries:
         if entry.obsolete or "fuzzy" in getattr(entry, "flags", ()):
             counts["obsolete" if entry.obsolete else "fuzzy"] += 1

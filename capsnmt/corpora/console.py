@@ -7,14 +7,14 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from typing import TypeVar
 
-from tqdm import tqdm
-
 T = TypeVar("T")
 SECONDS_BETWEEN_LINES = 10.0
 
 
 def say(message: str) -> None:
     """Print a message to standard error, without breaking a progress bar."""
+    from tqdm import tqdm
+
     tqdm.write(message, file=sys.stderr)
     sys.stderr.flush()
 
@@ -24,6 +24,8 @@ def watched(
 ) -> Iterator[T]:
     """Yield ``items`` and show how many were consumed; each counts for ``size(item)``."""
     if sys.stderr.isatty():
+        from tqdm import tqdm
+
         with tqdm(desc=f"  {label}", unit=f" {unit}", unit_scale=True, leave=False) as bar:
             for item in items:
                 yield item
@@ -42,6 +44,8 @@ def watched(
 def watched_bytes(blocks: Iterable[bytes], start: int, total: int | None) -> Iterator[bytes]:
     """Yield ``blocks`` and show how many bytes of ``total`` have arrived, starting at ``start``."""
     if sys.stderr.isatty():
+        from tqdm import tqdm
+
         units = {"unit": "B", "unit_scale": True, "unit_divisor": 1024, "leave": False}
         with tqdm(total=total, initial=start, desc="  fetch", **units) as bar:  # type: ignore[call-overload]
             for block in blocks:

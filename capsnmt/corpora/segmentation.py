@@ -11,10 +11,6 @@ from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 
-import sentencepiece
-from subword_nmt.apply_bpe import BPE
-from subword_nmt.learn_bpe import learn_bpe
-
 from capsnmt.corpora.blocks import Block, LineFunction, cut
 from capsnmt.corpora.parallel import map_items
 from capsnmt.errors import ConfigurationError
@@ -86,6 +82,8 @@ def count_words(texts: list[Path], workers: int) -> Counter[str]:
 
 def learn_merges(words: Counter[str], codes: Path, merges: int) -> None:
     """Learn ``merges`` operations from word counts and write them to ``codes``."""
+    from subword_nmt.learn_bpe import learn_bpe
+
     # subword-nmt shows a progress bar, which is noise unless on a terminal.
     quiet = io.StringIO() if not sys.stderr.isatty() else sys.stderr
     entries = (f"{word} {count}" for word, count in words.items())
@@ -131,6 +129,8 @@ def learn_pieces(models: Mapping[Path, list[Path]], pieces: int, workers: int) -
     Raises:
         ConfigurationError: the texts are too short for so many pieces.
     """
+    import sentencepiece
+
     for model, texts in models.items():
         lines = chain.from_iterable(path.open(encoding="utf-8", newline="\n") for path in texts)
         with model.open("wb") as stream:
@@ -162,8 +162,12 @@ MODELS = {"bpe": "codes", "sentencepiece": "sentencepiece.model"}
 def make_segmenter(method: str, model: str) -> LineFunction:
     """Return the function that segments a tokenised line with the model in a file."""
     if method == "sentencepiece":
+        import sentencepiece
+
         processor = sentencepiece.SentencePieceProcessor(model_file=model)
         return lambda line: " ".join(processor.encode(line, out_type=str))
+    from subword_nmt.apply_bpe import BPE
+
     with open(model, encoding="utf-8") as stream:
         segment = BPE(stream).segment
 

@@ -12,7 +12,6 @@ from typing import Any
 
 from capsnmt.checksums import has_checksum
 from capsnmt.corpora.console import say
-from capsnmt.corpora.download import UnavailableError, download
 from capsnmt.errors import ConfigurationError, ExecutionError
 from capsnmt.files import BLOCK, temporary_path
 
@@ -136,6 +135,8 @@ def _fetched(
     mirrors: Sequence[str],
     store: Store,
 ) -> Path:
+    from capsnmt.corpora.download import UnavailableError, download
+
     answers: list[str] = []
     for packing in packings:
         expected = _expected(packing, files, store)

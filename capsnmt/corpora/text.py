@@ -1,4 +1,7 @@
-"""Normalisation and tokenisation: a line of text to a line of tokens."""
+"""Normalisation and tokenisation: a line of text to a line of tokens.
+
+sacremoses and jieba are imported where they are used: the plan of a launch needs neither.
+"""
 
 from __future__ import annotations
 
@@ -7,9 +10,6 @@ import re
 import tempfile
 import unicodedata
 from collections.abc import Callable
-
-import jieba
-from sacremoses import MosesPunctNormalizer, MosesTokenizer
 
 from capsnmt.errors import ConfigurationError
 
@@ -26,6 +26,8 @@ LineFunction = Callable[[str], str]
 
 
 def _moses(language: str) -> LineFunction:
+    from sacremoses import MosesPunctNormalizer, MosesTokenizer
+
     normaliser, tokeniser = MosesPunctNormalizer(language), MosesTokenizer(language)
 
     def tokenise(line: str) -> str:
@@ -43,6 +45,8 @@ def _characters(language: str) -> LineFunction:
 
 
 def _jieba(language: str) -> LineFunction:
+    import jieba
+
     jieba.setLogLevel(logging.WARNING)
     words = jieba.Tokenizer()
     # jieba would trust any file with its cache's name in the shared temporary folder.

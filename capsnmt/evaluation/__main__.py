@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Optional, Sequence
 
 from capsnmt.arguments import run_command
+from capsnmt.errors import require
 from capsnmt.evaluation.arguments import STDOUT, parse_arguments
 
 
@@ -16,6 +17,7 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
 
 def _run(argv: Optional[Sequence[str]]) -> None:
     arguments = parse_arguments(argv)
+    require("evaluation")
 
     # after parsing: --help and a mistyped flag do not wait for sacreBLEU
     import json

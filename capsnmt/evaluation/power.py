@@ -8,7 +8,6 @@ from typing import List, Optional, Sequence, Tuple
 
 import numpy as np
 
-from capsnmt.errors import not_installed
 from capsnmt.evaluation.bleu_statistics import bleu_of
 from capsnmt.evaluation.seeds import spread
 from capsnmt.evaluation.settings import BOOTSTRAP, SAMPLES, SEED
@@ -53,9 +52,6 @@ def smallest_difference(
         baseline: statistics ``[segments, 10]`` of each output of the baseline, from
             :func:`~capsnmt.evaluation.bleu_statistics.bleu_statistics`.
         system: the same of the other system.
-
-    Raises:
-        ConfigurationError: scipy is not installed.
     """
     of_sentences = (float(np.var(_differences(baseline, system), ddof=1)), math.inf)
     of_seeds = []
@@ -85,10 +81,8 @@ def _differences(baseline: Sequence[np.ndarray], system: Sequence[np.ndarray]) -
 
 def _smallest(parts: Sequence[Tuple[float, float]]) -> float:
     """Return the smallest difference from independent parts (variance, degrees of freedom)."""
-    try:
-        from scipy.stats import t
-    except ImportError as error:
-        raise not_installed(error, "evaluation") from None
+    from scipy.stats import t
+
     variance = sum(part for part, _ in parts)
     if not variance:
         return 0.0

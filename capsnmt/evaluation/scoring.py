@@ -4,21 +4,15 @@ from __future__ import annotations
 
 from typing import Any, Dict, Optional, Sequence
 
-from capsnmt.errors import ConfigurationError, not_installed
+from capsnmt.errors import ConfigurationError
 from capsnmt.evaluation.scores import Score
 from capsnmt.evaluation.text import WITHOUT_SPACES, base_language
 
 
 def import_sacrebleu_metrics() -> Any:
-    """Import ``sacrebleu.metrics``.
+    """Import ``sacrebleu.metrics``."""
+    import sacrebleu.metrics
 
-    Raises:
-        ConfigurationError: sacreBLEU is not installed.
-    """
-    try:
-        import sacrebleu.metrics
-    except ImportError as error:
-        raise not_installed(error, "evaluation") from None
     return sacrebleu.metrics
 
 

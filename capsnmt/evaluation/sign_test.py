@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 
-from capsnmt.errors import not_installed
 from capsnmt.evaluation.bleu_statistics import bleu_of
 from capsnmt.evaluation.scores import SignTest
 
@@ -32,13 +31,10 @@ def sign_test(baseline: np.ndarray, system: np.ndarray) -> SignTest:
         system: statistics of the other system.
 
     Raises:
-        ConfigurationError: scipy is not installed.
         ValueError: the numbers of segments differ.
     """
-    try:
-        from scipy.stats import binomtest
-    except ImportError as error:
-        raise not_installed(error, "evaluation") from None
+    from scipy.stats import binomtest
+
     if baseline.shape != system.shape:
         raise ValueError(f"{len(baseline)} and {len(system)} segments are not a paired test set")
     total = baseline.sum(0)

@@ -6,8 +6,6 @@ import argparse
 import re
 from typing import Callable, Optional
 
-from capsnmt.errors import not_installed
-
 LANGUAGE = re.compile(r"[a-zA-Z]{2,3}([-_][a-zA-Z0-9]+)*")
 # languages that corpora and their tools name by more than one code
 SAME_LANGUAGE = {"zho": "zh", "cmn": "zh", "yue": "zh", "jpn": "ja", "jp": "ja", "kor": "ko"}
@@ -69,14 +67,9 @@ def moses_detokenizer(lang: Optional[str]) -> Callable[[str], str]:
     Args:
         lang: language code; ``None`` and languages without rules of their own use Moses' common
             rules.
-
-    Raises:
-        ConfigurationError: sacremoses is not installed.
     """
-    try:
-        from sacremoses import MosesDetokenizer
-    except ImportError as error:
-        raise not_installed(error, "evaluation") from None
+    from sacremoses import MosesDetokenizer
+
     base = base_language(lang or "")
     moses = MosesDetokenizer(lang=base)
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from importlib import metadata
 from typing import Dict, List, Optional, Sequence
 
-from capsnmt.errors import ConfigurationError, not_installed
+from capsnmt.errors import ConfigurationError
 from capsnmt.evaluation.metrics import COMPOUND_SPLIT, MULTI_BLEU
 from capsnmt.evaluation.outputs import Output
 from capsnmt.evaluation.scores import Score
@@ -86,10 +86,7 @@ def tokens_of(
     lang = base_language(target_lang or "")
     if lang in WITHOUT_SPACES:
         return None
-    try:
-        from sacremoses import MosesTokenizer
-    except ImportError as error:
-        raise not_installed(error, "evaluation") from None
+    from sacremoses import MosesTokenizer
 
     moses = MosesTokenizer(lang=lang)
 

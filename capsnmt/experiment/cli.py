@@ -7,7 +7,7 @@ import sys
 from typing import Optional, Sequence
 
 from capsnmt.arguments import BAD_SETTING, FAILED, INTERRUPTED, describe, quiet, until_pipe_closes
-from capsnmt.errors import ConfigurationError, ExecutionError
+from capsnmt.errors import ConfigurationError, ExecutionError, not_installed, require
 from capsnmt.experiment.arguments import parse
 from capsnmt.experiment.process import Stopped, stoppable
 
@@ -29,9 +29,13 @@ def _main(argv: Sequence[str]) -> int:
         requeues = options.requeue
         with quiet(), stoppable():
             # Importing torch and fairseq takes seconds; --help and a bad flag do not need them.
-            from capsnmt.experiment.launch import launch
+            require("fairseq")
+            try:
+                from capsnmt.experiment.launch import launch
 
-            launch(options, argv)
+                launch(options, argv)
+            except ImportError as error:
+                raise not_installed(error) from None
     except ConfigurationError as error:
         return _end(f"error: {error}", BAD_SETTING)
     except ExecutionError as error:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Dict, List, Sequence
 
 from capsnmt.arguments import check_mirrors
-from capsnmt.errors import ConfigurationError, ExecutionError
+from capsnmt.errors import ConfigurationError, ExecutionError, require
 from capsnmt.experiment import plan, process, slurm
 from capsnmt.experiment.assembly import configure_sweep, make_run, rows, rows_of, tasks_of
 from capsnmt.experiment.config import available
@@ -59,6 +59,8 @@ def launch(options: LaunchOptions, argv: Sequence[str]) -> None:
         if report:
             print(plan.last_step("draw the sweep", report, waits=submits), end="")
         return
+    if report:
+        require("report")
     for number, run in enumerate(runs):
         earlier = [each.folder for each in runs[:number]]
         waits = submits and run.baseline is not None and slurm.alive(run.of(run.baseline))

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Dict, List, Optional, Sequence
 
 from capsnmt.checkpoints.storage import count_parameters
-from capsnmt.errors import ConfigurationError
+from capsnmt.errors import ConfigurationError, require
 from capsnmt.evaluation.text_files import read_lines
 from capsnmt.experiment import flags
 from capsnmt.experiment.devices import Batch, split_batch
@@ -206,16 +206,18 @@ class TranslationRun(Run):
             raise ConfigurationError(f"--data {self.data.local}: is a file: give a folder")
 
     def check_folders(self, together: Sequence[RunFolder], waits: bool) -> None:
-        """Raise unless the data and the baseline's output exist, or will.
+        """Raise unless the data and the baseline's output exist, or will, and so do libraries.
 
         Raises:
-            ConfigurationError: naming the folder or the file.
+            ConfigurationError: naming the folder, the file or the extra.
         """
         if not self.experiment["data.recipe"] and not self.data.manifest.is_file():
             raise ConfigurationError(
                 f"--prepared {self.data.folder}: holds no prepared data (manifest.json): this "
                 f"dataset has no recipe, so prepare it first"
             )
+        # these stages come first and last: a library may not be missing after hours
+        require(*([] if self.data.manifest.is_file() else ["data"]), "evaluation")
         if self.baseline is None:
             return
         if self.baseline == self.experiment.row:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Optional, Sequence
 
 from capsnmt.arguments import OneLineParser, check_output, run_command
+from capsnmt.errors import require
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -35,6 +36,7 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
 
 
 def _run(args: argparse.Namespace) -> None:
+    require("fairseq")
     # after parsing: --help and a mistyped flag do not wait for torch and fairseq
     from capsnmt.checkpoints.storage import load_checkpoint, save_checkpoint
     from capsnmt.export.stock import stock_checkpoint

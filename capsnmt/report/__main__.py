@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Optional, Sequence
 
 from capsnmt.arguments import OneLineParser, at_least, run_command
-from capsnmt.errors import ConfigurationError
+from capsnmt.errors import ConfigurationError, require
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -48,6 +48,7 @@ def _run(argv: Optional[Sequence[str]]) -> None:
     args = build_parser().parse_args(argv)
     if args.output.exists() and not args.output.is_dir():
         raise ConfigurationError(f"--output {args.output} is a file: give a folder")
+    require("report")
 
     # after parsing: --help and a mistyped flag do not wait for matplotlib
     from capsnmt.report.contents import parts

@@ -9,7 +9,6 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any, Dict, Iterable, Iterator, List, Mapping, Optional, Sequence, Tuple
 
-from capsnmt.errors import not_installed
 from capsnmt.evaluation.scores import SourceLengths
 from capsnmt.evaluation.seeds import Spread
 from capsnmt.runs.learning_curve import LearningCurve
@@ -49,16 +48,10 @@ SETTINGS: Dict[Any, Any] = {
 
 
 def figure_of(height: float) -> Any:
-    """Return an empty figure, without pyplot, which keeps global state and may need a display.
+    """Return an empty figure, without pyplot, which keeps global state and may need a display."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
 
-    Raises:
-        ConfigurationError: matplotlib is not installed.
-    """
-    try:
-        from matplotlib.backends.backend_agg import FigureCanvasAgg
-        from matplotlib.figure import Figure
-    except ImportError as error:
-        raise not_installed(error, "demo") from None
     figure = Figure(figsize=(8, height), dpi=150, layout="constrained")
     FigureCanvasAgg(figure)
     return figure
@@ -105,14 +98,9 @@ def drawing(systems: Sequence[str] = ()) -> Iterator[None]:
     Args:
         systems: names of all systems of the page, so that a figure that leaves some out gives the
             others their usual colours.
-
-    Raises:
-        ConfigurationError: matplotlib is not installed.
     """
-    try:
-        import matplotlib
-    except ImportError as error:
-        raise not_installed(error, "demo") from None
+    import matplotlib
+
     token = _systems.set(systems)
     try:
         with matplotlib.rc_context(SETTINGS):
@@ -147,9 +135,6 @@ def learning_curves(curves: Mapping[str, Sequence[LearningCurve]]) -> Any:
 
     Args:
         curves: name of each system -> its curves.
-
-    Raises:
-        ConfigurationError: matplotlib is not installed.
     """
     figure = figure_of(4.5)
     from matplotlib.ticker import StrMethodFormatter
@@ -186,9 +171,6 @@ def bleu_by_length(bleu: Mapping[str, Sequence[Optional[float]]], lengths: Sourc
     Args:
         bleu: name of each system -> BLEU of each bucket.
         lengths: the buckets; empty ones are not drawn.
-
-    Raises:
-        ConfigurationError: matplotlib is not installed.
     """
     figure = figure_of(3.6)
     axes = figure.add_subplot()
@@ -220,9 +202,6 @@ def accuracy_by_operators(
     Args:
         accuracy: name of each system -> number of operators -> accuracy in percent over seeds.
         majority: accuracy of always choosing the most frequent class.
-
-    Raises:
-        ConfigurationError: matplotlib is not installed.
     """
     figure = figure_of(4.5)
     axes = figure.add_subplot()
@@ -264,9 +243,6 @@ def bleu_by_value(
         labels: the values.
         bleu: name of each row -> label of a value -> BLEU over seeds.
         baselines: name of each baseline -> BLEU over seeds, a horizontal line.
-
-    Raises:
-        ConfigurationError: matplotlib is not installed.
     """
     figure = figure_of(3.6)
     axes = figure.add_subplot()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any, Mapping
 
-from capsnmt.errors import not_installed
 from capsnmt.report import elements
 from capsnmt.report.elements import Report, pieces
 
@@ -26,15 +25,10 @@ def render(
         package: the package of the template.
         template: the template; it may extend ``TEMPLATE``.
         values: further values of the template.
-
-    Raises:
-        ConfigurationError: Jinja2 is not installed.
     """
-    try:
-        from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
-        from markupsafe import Markup
-    except ImportError as error:
-        raise not_installed(error, "demo") from None
+    from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
+    from markupsafe import Markup
+
     packages = dict.fromkeys([package, "capsnmt.report"])
     environment = Environment(
         loader=ChoiceLoader([PackageLoader(each, ".") for each in packages]),

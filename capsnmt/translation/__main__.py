@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, Dict, Iterator, List, Optional, Sequence, cast
 
 from capsnmt.arguments import OneLineParser, at_least, positive, quiet, run_command
-from capsnmt.errors import ConfigurationError
+from capsnmt.errors import ConfigurationError, require
 from capsnmt.lines import stream_lines
 
 PRECISIONS = {"fp32": "none", "bf16": "bf16"}
@@ -110,6 +110,7 @@ def overrides(args: argparse.Namespace) -> Dict[str, Any]:
 
 
 def _run(args: argparse.Namespace) -> None:
+    require("fairseq")
     # after parsing: --help and a mistyped flag do not wait for torch and fairseq
     import capsnmt.plugin  # noqa: F401  registers our architectures
     from capsnmt.modules.autocast import bf16_obstacle

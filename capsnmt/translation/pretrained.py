@@ -13,10 +13,11 @@ import torch
 from fairseq import checkpoint_utils, tasks
 
 from capsnmt.checkpoints.storage import load_checkpoint
-from capsnmt.errors import ConfigurationError, not_installed
+from capsnmt.errors import ConfigurationError, require
 from capsnmt.models.config import WITHOUT_TRAINING
 from capsnmt.runs.folder import RunFolder
 from capsnmt.translation.trained import TrainedModel, find_model
+from capsnmt.translation.translator import Translator
 
 # fairseq's default of ``checkpoint_file``
 MODEL_FILE = "model.pt"
@@ -54,6 +55,7 @@ def from_run(
         ConfigurationError: a run, checkpoint or its data cannot be used, runs do not fit together,
             a library is not installed, or there is no GPU.
     """
+    require("data")
     paths = [runs] if isinstance(runs, (str, os.PathLike)) else list(runs)
     place = chosen_device(device)
     found = [find_model(Path(path), None if data is None else Path(data)) for path in paths]
@@ -61,10 +63,6 @@ def from_run(
         _check_ensemble(found[0], other)
     for model in found:
         _check_parameters(model.checkpoint)
-    try:
-        from capsnmt.translation.translator import Translator
-    except ImportError as error:
-        raise not_installed(error, "data") from None
     first = found[0]
     settings = {
         **first.generation,

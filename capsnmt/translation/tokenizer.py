@@ -7,6 +7,7 @@ from typing import Any, Optional
 from fairseq.data.encoders import register_tokenizer
 from fairseq.dataclass import FairseqDataclass
 
+from capsnmt.corpora.text import make_tokeniser
 from capsnmt.errors import ConfigurationError, not_installed
 from capsnmt.evaluation.text import moses_detokenizer
 
@@ -52,14 +53,12 @@ class PreparedTextTokenizer:
                 "--tokenizer capsnmt: needs both languages: give --source-lang and --target-lang"
             )
         try:
-            from capsnmt.corpora.text import make_tokeniser
+            self.encode = make_tokeniser(cfg.source_tokeniser, cfg.source_lang)
+            self.detokenise = (
+                None if cfg.target_tokeniser == "none" else moses_detokenizer(cfg.target_lang)
+            )
         except ImportError as error:
-            raise not_installed(error, "data") from None
-
-        self.encode = make_tokeniser(cfg.source_tokeniser, cfg.source_lang)
-        self.detokenise = (
-            None if cfg.target_tokeniser == "none" else moses_detokenizer(cfg.target_lang)
-        )
+            raise not_installed(error) from None
 
     def decode(self, line: str) -> str:
         """Return a line of tokens as text."""

@@ -9,7 +9,6 @@ from typing import Callable, Dict, Iterable, List, Optional, Sequence, Tuple
 
 from capsnmt.arguments import OneLineParser, comma_list, positive, run_command
 from capsnmt.corpora.manifest import NAME as MANIFEST
-from capsnmt.errors import not_installed
 from capsnmt.files import atomic_writer, write_json
 from capsnmt.sentences.probing.builders import (
     FIRST_RANK,
@@ -90,12 +89,10 @@ def read_sentences(files: Iterable[Path], tokenize: str, language: str) -> List[
         ConfigurationError: a file cannot be read.
     """
     sentences: Dict[str, List[str]] = {}
-    try:
-        from capsnmt.corpora.lines import read_lines
-        from capsnmt.corpora.splitting import sentence_key
-        from capsnmt.corpora.text import make_tokeniser
-    except ImportError as error:
-        raise not_installed(error, "data") from None
+    from capsnmt.corpora.lines import read_lines
+    from capsnmt.corpora.splitting import sentence_key
+    from capsnmt.corpora.text import make_tokeniser
+
     tokenise = make_tokeniser(tokenize, language)
     for path in files:
         for line in read_lines(path):

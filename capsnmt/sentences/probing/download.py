@@ -10,7 +10,7 @@ from typing import Dict, Optional, Sequence
 
 from capsnmt.arguments import OneLineParser, add_mirrors, comma_list, run_command
 from capsnmt.corpora.manifest import NAME as MANIFEST
-from capsnmt.errors import ConfigurationError, ExecutionError, not_installed
+from capsnmt.errors import ConfigurationError, ExecutionError
 from capsnmt.files import read_json_object, sha256, temporary_path, write_json
 from capsnmt.sentences.examples import read_fields
 from capsnmt.sentences.probing.senteval import FIELDS
@@ -50,11 +50,9 @@ def fetch(task: ProbingTask, folder: Path, addresses: Sequence[str]) -> None:
         ConfigurationError: it is not what SentEval publishes.
         ExecutionError: no address has it; the message lists them all.
     """
-    try:
-        import pooch
-        import requests
-    except ImportError as error:
-        raise not_installed(error, "data") from None
+    import pooch
+    import requests
+
     path = folder / task.file
     downloader = pooch.HTTPDownloader(progressbar=sys.stderr.isatty(), timeout=SECONDS_WITHOUT_DATA)
     part = temporary_path(path)
