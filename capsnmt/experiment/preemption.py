@@ -11,7 +11,6 @@ from __future__ import annotations
 import json
 import logging
 import multiprocessing
-import multiprocessing.util
 import signal
 from contextlib import contextmanager
 from multiprocessing import resource_tracker
@@ -195,9 +194,6 @@ def main(cfg: Any) -> None:
         signal.signal(signum, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, ASKING)
     fairseq_train.train, fairseq_train.validate_and_save = train, validate_and_save
-    # Workers put their sockets into the folder that this process has when they start, and removes
-    # when it ends. Those that are killed below would leave folders of their own.
-    multiprocessing.util.get_temp_dir()
     try:
         with shielded_children():
             fairseq_train.main(cfg)
