@@ -59,6 +59,9 @@ REPORT = [
     "jinja2",
     "markupsafe",
     "scikit-learn",  # t-SNE and the silhouette score of an analysis
+    "sacrebleu>=2.3",  # BLEU by length
+    "sacremoses",
+    "scipy",
     "tqdm",
 ]
 DEV = [

@@ -13,7 +13,10 @@ EXTRAS = {
         *("jieba", "numpy", "polib", "pooch", "requests", "sacremoses", "sentencepiece"),
         *("subword_nmt", "tqdm"),
     ),
-    "report": ("jinja2", "markupsafe", "matplotlib", "numpy", "sklearn", "tqdm"),
+    "report": (
+        *("jinja2", "markupsafe", "matplotlib", "numpy", "sacrebleu", "sacremoses", "scipy"),
+        *("sklearn", "tqdm"),
+    ),
 }
 SHOWN = 200  # characters of a value that an error shows
 

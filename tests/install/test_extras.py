@@ -1,0 +1,57 @@
+"""With torch and PyYAML alone, every command names the extra that it needs in one line.
+
+``scripts/extras_test.sh`` installs the wheel with each extra alone, and uses every command.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import List
+
+import pytest
+
+from tests.commands import environment
+
+pytestmark = [pytest.mark.system, pytest.mark.one_host]
+HIDDEN = (
+    *("comet", "compare_mt", "fairseq", "fairseq_cli", "hydra", "jieba", "jinja2", "markupsafe"),
+    *("matplotlib", "numpy", "omegaconf", "polib", "pooch", "requests", "sacrebleu", "sacremoses"),
+    *("scipy", "sentencepiece", "six", "sklearn", "subword_nmt", "tqdm"),
+)
+PROGRAM = (
+    f"import runpy, sys; sys.modules.update(dict.fromkeys({HIDDEN})); sys.argv = sys.argv[1:];"
+    "runpy.run_module(sys.argv[0], run_name='__main__', alter_sys=True)"
+)
+
+
+@pytest.mark.parametrize(
+    ("extra", "command"),
+    [
+        ("evaluation", "capsnmt.evaluation a=text --reference text --input plain"),
+        ("fairseq", "capsnmt.experiment --dataset multi30k --dry-run"),
+        ("fairseq", "capsnmt.experiment --dataset logical_inference --dry-run"),
+        ("fairseq", "capsnmt.translation run"),
+        ("fairseq", "capsnmt.export run --output exported.pt"),
+        ("fairseq", "capsnmt.analysis run --output analysis"),
+        ("report", "capsnmt.report run --output page"),
+        ("data", "capsnmt.corpora catalogues --output prepared"),
+    ],
+)
+def test_a_command_names_the_extra_that_it_lacks(extra: str, command: str, tmp_path: Path) -> None:
+    (tmp_path / "text").write_text("a b c\n", "utf-8")
+    words: List[str] = command.split()
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM, *words],
+        cwd=tmp_path,
+        env=environment(),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    *others, line = done.stderr.splitlines()
+    assert (done.returncode, others) == (2, [])
+    assert line.startswith("error: ")
+    assert line.endswith(f" is not installed: pip install 'capsnmt[{extra}]'")
+    assert [path.name for path in tmp_path.iterdir()] == ["text"]
