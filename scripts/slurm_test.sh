@@ -27,4 +27,5 @@ echo "== run_wmt14.sh --slurm on $(slurmctld -V), two nodes on this machine"
 # Its own folder, because it opens that to munged's user and any other pytest would close it again.
 base=$(mktemp -d)
 trap 'rm -rf "$base"' EXIT
-OMP_NUM_THREADS=1 "$PYTHON" -m pytest tests/slurm/check_slurm.py --basetemp "$base/pytest" "$@"
+# A job that is killed leaves its temporary files.
+TMPDIR=$base OMP_NUM_THREADS=1 "$PYTHON" -m pytest tests/slurm/check_slurm.py --basetemp "$base/pytest" "$@"

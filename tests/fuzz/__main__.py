@@ -205,6 +205,7 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
     )
     args = parser.parse_args(argv)
     work = args.work or Path(tempfile.mkdtemp(prefix="fuzz-"))
+    os.environ["TMPDIR"] = str(work)  # a case that is killed leaves its temporary files
     half = args.cases // 2 if args.optimized else args.cases
     last = args.first + half
     if args.case is not None:

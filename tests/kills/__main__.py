@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import random
 import shutil
 import sys
@@ -121,6 +122,7 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
     parser.add_argument("--kinds", default=",".join(KINDS), help="comma-separated list")
     args = parser.parse_args(argv)
     work = Path(tempfile.mkdtemp(prefix="kills-"))
+    os.environ["TMPDIR"] = str(work)  # what is killed leaves its temporary files
     reference = Reference(work)
     print({name: round(seconds, 2) for name, seconds in reference.seconds.items()})
     wrong = 0

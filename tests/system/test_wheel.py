@@ -1,4 +1,4 @@
-"""The wheel has every file that its commands need; ``scripts/wheel_test.sh`` runs them from it."""
+"""The wheel has every file that its commands need; ``scripts/extras_test.sh`` runs them from it."""
 
 from __future__ import annotations
 
