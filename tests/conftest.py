@@ -86,6 +86,8 @@ def browser() -> Iterator[Any]:
     found = os.environ.get("CAPSNMT_CHROMIUM") or next(iter(installed), None)
     with sync_playwright() as playwright:
         try:
+            if not Path(found or playwright.chromium.executable_path).exists():
+                raise Error("no browser is installed")  # playwright would leave folders of its own
             # no sandbox: tests may run as root, and the page is ours
             started = playwright.chromium.launch(executable_path=found, args=["--no-sandbox"])
         except Error as error:
