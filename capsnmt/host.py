@@ -6,6 +6,7 @@ import functools
 import importlib
 import importlib.util
 import logging
+import multiprocessing.util
 import sys
 from contextlib import contextmanager
 from typing import Any, Iterator
@@ -115,6 +116,10 @@ def keep_batches_when_resuming() -> None:
     def get_batch_iterator(
         self: Any, dataset: Any, *args: Any, epoch: int = 1, **kwargs: Any
     ) -> Any:
+        if kwargs.get("num_workers"):
+            # Workers put their sockets into this folder, which is removed when this process ends.
+            # Many are killed in the end: folders of their own would stay.
+            multiprocessing.util.get_temp_dir()
         rebuilt = (
             kwargs.get("disable_iterator_cache")
             or kwargs.get("update_epoch_batch_itr")

@@ -6,7 +6,6 @@ of them can start several processes on the CPU; :func:`train_on_cpu` does.
 
 from __future__ import annotations
 
-import multiprocessing.util
 import os
 import socket
 import subprocess
@@ -62,10 +61,6 @@ def cli_main(argv: Optional[List[str]] = None) -> None:
         end_with_parent()
     args = options.parse_args_and_arch(options.get_training_parser(), input_args=argv)
     cfg = convert_namespace_to_omegaconf(args)
-    if cfg.dataset.num_workers:
-        # The workers, which are killed in the end, put their sockets into this folder, which is
-        # removed when this process ends, and not into folders of their own, which would stay.
-        multiprocessing.util.get_temp_dir()
     preemption.outlive()
     distributed = cfg.distributed_training
     place = Place.of_step(os.environ)

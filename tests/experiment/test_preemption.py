@@ -24,7 +24,7 @@ from capsnmt.experiment import preemption, training
 from capsnmt.experiment.preemption import ASKING, Request
 from capsnmt.experiment.training import Place
 from tests import forked
-from tests.commands import command, environment
+from tests.commands import command, environment, succeed
 from tests.experiment import preemption_worker, ranks
 from tests.experiment.conftest import EVEN_TOKENS
 from tests.support import PLUGIN
@@ -145,6 +145,8 @@ def test_a_training_leaves_no_temporary_files(
         data = [prepared / "bin", "--save-dir", tmp_path / "checkpoints"]
         done = command("capsnmt.experiment.training", *data, *flags)
         assert (tmp_path / "checkpoints" / LAST).is_file(), done.stderr
+        model = ["--path", tmp_path / "checkpoints" / LAST, "--user-dir", PLUGIN, "--cpu"]
+        succeed("fairseq_cli.generate", data[0], *model, "--num-workers", "1", "--max-len-b", "3")
         assert not list(Path(folder).glob("pymp-*"))
 
 
