@@ -8,17 +8,15 @@
 # Needs an environment whose torch finds the GPU; PYTHON names its interpreter (default python3).
 # Completed steps are skipped: repeat the same command to continue.
 set -euo pipefail
-cd "$(dirname "${BASH_SOURCE[0]}")/.."
+self=$(readlink -f "$0")
+cd "${self%/*}/.."
 # shellcheck source=scripts/flags.sh
 . scripts/flags.sh
+helps "$self" "$@"
 
 output=outputs/speed_gpu page=docs/speed_gpu.md rows="" dry_run="" python=${PYTHON:-python3}
 while [ $# -gt 0 ]; do
   case $1 in
-    -h | --help)
-      sed -n 's/^# \{0,1\}//p' "${BASH_SOURCE[0]}" | sed -n '2,9p'
-      exit 0
-      ;;
     --dry-run)
       dry_run=yes
       shift

@@ -9,8 +9,9 @@
 # --dry-run     print the commands and run nothing
 # Complete steps are skipped and training resumes: repeat the same command to continue.
 set -euo pipefail
+self=$(readlink -f "$0")
 # shellcheck source=scripts/venv.sh
-. "$(dirname "${BASH_SOURCE[0]}")/venv.sh"
+. "${self%/*}/venv.sh"
 
 # D: a fixed number of updates, also for --minutes, and not a time limit: the same flags are the same
 # experiment on every machine, up to the rounding of bf16, which only some have, and a second start knows
@@ -19,17 +20,10 @@ set -euo pipefail
 updates_per_minute=180
 averaged=5
 
-usage() {
-  sed -n 's/^# \{0,1\}//p' "${BASH_SOURCE[0]}" | sed -n '2,10p'
-}
-
+helps "$self" "$@"
 pair=en-de minutes="" max_update="" output="" seed=1 dry_run=""
 while [ $# -gt 0 ]; do
   case $1 in
-    -h | --help)
-      usage
-      exit 0
-      ;;
     --dry-run)
       dry_run=yes
       shift
@@ -60,7 +54,7 @@ esac
 number --seed "$seed" 1
 [ -z "$minutes" ] || [ -z "$max_update" ] || die "--minutes and --max-update exclude each other: give one"
 if [ "$minutes" ]; then
-  number --minutes "$minutes" 1
+  number --minutes "$minutes" 1 1000000
   max_update=$((10#$minutes * updates_per_minute))
 fi
 max_update=${max_update:-1200}

@@ -4,5 +4,5 @@
 # --help lists all flags.
 set -euo pipefail
 # shellcheck source=scripts/python.sh
-. "$(dirname "${BASH_SOURCE[0]}")/python.sh"
+. "$(dirname "$(readlink -f "$0")")/python.sh"
 exec "$PYTHON" -m capsnmt.evaluation "$@"

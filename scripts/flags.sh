@@ -6,10 +6,24 @@ die() {
   exit 1
 }
 
-# number FLAG VALUE [LEAST] : ends with an error unless VALUE is an integer of at least LEAST (default 1)
+# helps SCRIPT WORD... : if --help is among the words, prints the comment at the top of the script and ends
+helps() {
+  local script=$1 word
+  shift
+  for word in "$@"; do
+    case $word in
+      -h | --help)
+        sed -n -e '1d' -e '/^#/!q' -e 's/^# \{0,1\}//p' "$script"
+        exit 0
+        ;;
+    esac
+  done
+}
+
+# number FLAG VALUE [LEAST [MOST]] : ends with an error unless VALUE is an integer, LEAST (default 1) to MOST
 number() {
-  if ! [[ $2 =~ ^[0-9]{1,9}$ ]] || ((10#$2 < ${3:-1})); then
-    die "$1 $2: give a whole number, ${3:-1} or more"
+  if ! [[ $2 =~ ^[0-9]{1,9}$ ]] || ((10#$2 < ${3:-1} || 10#$2 > ${4:-999999999})); then
+    die "$1 $2: give a whole number, ${3:-1} ${4:+to }${4:-or more}"
   fi
 }
 

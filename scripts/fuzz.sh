@@ -4,8 +4,10 @@
 # Default: 1000 cases of seed 1, the second half by python -O. A failing case prints the numbers that
 # repeat it. As root, read-only and full file systems are real mounts, which end with the sweep.
 set -euo pipefail
-cd "$(dirname "$0")/.."
+self=$(readlink -f "$0")
+cd "${self%/*}/.."
 # shellcheck source=scripts/venv.sh
 . scripts/venv.sh
+helps "$self" "$@"
 use_venv main
 OMP_NUM_THREADS=1 exec "$PYTHON" -m tests.fuzz --optimized "$@"

@@ -5,8 +5,10 @@
 # Default: 17 rounds of 6 stages, some 100 faults; half an hour on two cores. Continuous integration
 # runs one round of kills. A failing round prints the numbers that repeat it.
 set -euo pipefail
-cd "$(dirname "$0")/.."
+self=$(readlink -f "$0")
+cd "${self%/*}/.."
 # shellcheck source=scripts/venv.sh
 . scripts/venv.sh
+helps "$self" "$@"
 use_venv main
 OMP_NUM_THREADS=1 exec "$PYTHON" -m tests.kills "$@"

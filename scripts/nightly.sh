@@ -4,9 +4,11 @@
 # two cores.
 #   scripts/nightly.sh
 set -euo pipefail
-cd "$(dirname "$0")/.."
+self=$(readlink -f "$0")
+cd "${self%/*}/.."
 # shellcheck source=scripts/venv.sh
 . scripts/venv.sh
+helps "$self" "$@"
 [ $# = 0 ] || die "$1 is unknown: there are no flags"
 
 bash scripts/test.sh -m nightly

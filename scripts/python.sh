@@ -1,6 +1,7 @@
 # shellcheck shell=bash
 # Sourced by the scripts that run the project from any folder: sets root, PYTHONPATH, and PYTHON,
-# the interpreter: the one that PYTHON names already, else that of .venv, else python3.
+# the interpreter: the one that PYTHON names already, else that of .venv, else python3. Ends with an error
+# if its version is not supported.
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 if [ -z "${PYTHON:-}" ]; then
@@ -8,3 +9,8 @@ if [ -z "${PYTHON:-}" ]; then
   [ -x "$PYTHON" ] || PYTHON=python3
 fi
 export PYTHONPATH=$root${PYTHONPATH:+:$PYTHONPATH}
+"$PYTHON" -c 'import sys; sys.exit(0 if (3, 9) <= sys.version_info < (3, 13) else 3)' 2>/dev/null ||
+  [ $? != 3 ] || {
+  echo "error: PYTHON=$PYTHON: is not Python 3.9 to 3.12: name one, or let scripts/demo.sh make .venv" >&2
+  exit 1
+}

@@ -4,9 +4,11 @@
 #   --data DIR (with propositional_logic and multi30k) [--output DIR] [--dry-run]
 # To continue after a stop, run the same command again.
 set -euo pipefail
-here=$(dirname "${BASH_SOURCE[0]}")
+self=$(readlink -f "$0")
+here=${self%/*}
 # shellcheck source=scripts/venv.sh
 . "$here/venv.sh"
+helps "$self" "$@"
 
 data='' output=runs/classification dry_run=()
 while [ $# -gt 0 ]; do

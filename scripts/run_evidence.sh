@@ -24,19 +24,17 @@
 # --dry-run     print the commands and run nothing
 # Complete runs are skipped and trainings resume: repeat the same command to continue.
 set -euo pipefail
+self=$(readlink -f "$0")
 # shellcheck source=scripts/python.sh
-. "$(dirname "${BASH_SOURCE[0]}")/python.sh"
+. "${self%/*}/python.sh"
 # shellcheck source=scripts/flags.sh
 . "$root/scripts/flags.sh"
+helps "$self" "$@"
 
 dataset=multi30k recipe="" gpu="" seeds=1,2,3 max_update="" data="" output="" jobs="" threads=1 minutes=""
 list="" dry_run=""
 while [ $# -gt 0 ]; do
   case $1 in
-    -h | --help)
-      sed -n '2,/^set /s/^# \{0,1\}//p' "${BASH_SOURCE[0]}"
-      exit 0
-      ;;
     --gpu | --list | --dry-run)
       printf -v "$(tr - _ <<<"${1#--}")" yes
       shift

@@ -2,5 +2,5 @@
 # One experiment from the raw corpus to its scores; --help lists the flags.
 set -euo pipefail
 # shellcheck source=scripts/python.sh
-. "$(dirname "${BASH_SOURCE[0]}")/python.sh"
+. "$(dirname "$(readlink -f "$0")")/python.sh"
 exec "$PYTHON" -m capsnmt.experiment "$@"

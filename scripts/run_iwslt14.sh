@@ -3,4 +3,4 @@
 #   [--config ROW | --rows ROW,ROW|all | --arch ARCH] [--seeds 1,2,3] [--baseline ROW] [--data DIR]
 #   [--output DIR] [--gpus N | --cpu [N]] [--nodes M] [--slurm [PARTITION]] [--dry-run]
 set -euo pipefail
-exec "$(dirname "${BASH_SOURCE[0]}")/run_experiment.sh" --dataset iwslt14_es_en "$@"
+exec "$(dirname "$(readlink -f "$0")")/run_experiment.sh" --dataset iwslt14_es_en "$@"

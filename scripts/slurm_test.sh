@@ -3,9 +3,11 @@
 #   scripts/slurm_test.sh [PYTEST ARGUMENTS...]
 # Without root, apt-get or the packages it prints "NOT TESTED" and succeeds.
 set -euo pipefail
-cd "$(dirname "$0")/.."
+self=$(readlink -f "$0")
+cd "${self%/*}/.."
 # shellcheck source=scripts/venv.sh
 . scripts/venv.sh
+helps "$self" "$@"
 
 skip() {
   echo "!! NOT TESTED on SLURM: $*" >&2

@@ -4,14 +4,12 @@
 # Without -m, tests marked nightly are left out (scripts/nightly.sh runs them), and the stock host leaves
 # out those marked one_host, and packages that need no host, too. It also skips the linters.
 set -euo pipefail
-cd "$(dirname "$0")/.."
+self=$(readlink -f "$0")
+cd "${self%/*}/.."
 # shellcheck source=scripts/venv.sh
 . scripts/venv.sh
 
-usage() {
-  sed -n 's/^#  *//p' "$0" | sed -n '2,3p'
-}
-
+helps "$self" "$@"
 host=main
 while [ $# -gt 0 ]; do
   case $1 in
@@ -19,10 +17,6 @@ while [ $# -gt 0 ]; do
       [ $# -ge 2 ] || die "--host needs a value: main or stock"
       host=$2
       shift 2
-      ;;
-    -h | --help)
-      usage
-      exit 0
       ;;
     *) break ;;
   esac

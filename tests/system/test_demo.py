@@ -46,7 +46,7 @@ def commands(*flags: str, cwd: Path = REPO) -> List[List[str]]:
     [
         (["--pair", "de-en"], "--pair de-en: choose en-de, es-en, en-vi or zh-en"),
         (["--pair"], "--pair needs a value"),
-        (["--minutes", "0"], "--minutes 0: give a whole number, 1 or more"),
+        (["--minutes", "0"], "--minutes 0: give a whole number, 1 to 1000000"),
         (["--minutes", "1.5"], "--minutes 1.5: give a whole number"),
         (["--max-update", "4"], "--max-update 4: give a whole number, 5 or more"),
         (["--max-update", "9", "--minutes", "1"], "exclude each other"),
