@@ -13,6 +13,7 @@ from capsnmt.corpora.prepared import PreparedData
 from capsnmt.errors import ConfigurationError, shown
 from capsnmt.files import check_file_name
 from capsnmt.runs.find import find_runs
+from capsnmt.runs.folder import RunFolder
 
 
 def chosen_analyses(names: Optional[str]) -> Optional[List[str]]:
@@ -41,6 +42,13 @@ def subjects(arguments: Sequence[str], data: Optional[Path]) -> List[Subject]:
             or a checkpoint has no data.
     """
     found: List[Subject] = []
+    folders = [
+        each
+        for each in arguments
+        if Path(each).is_dir() or not (Path(each).exists() or "=" in each)
+    ]
+    runs = {each: find_runs([Path(each)]).finished for each in folders}
+    rows = [run.read_description().row for several in runs.values() for run in several]
     for argument in arguments:
         name, equals, checkpoint = argument.partition("=")
         if equals and not Path(argument).exists():
@@ -50,12 +58,12 @@ def subjects(arguments: Sequence[str], data: Optional[Path]) -> List[Subject]:
                     "binarised data"
                 )
             found.append(Subject(name, Path(checkpoint), data))
-        elif Path(argument).is_file():
+        elif argument in runs:
+            found += [_subject(run, rows, data) for run in runs[argument]]
+        else:
             raise ConfigurationError(
                 f"{shown(argument)}: give NAME=CHECKPOINT, or the folder of a finished run"
             )
-        else:
-            found += _runs(Path(argument), data)
     for subject in found:
         check_file_name(subject.name, "name of a system")
         if [other.name for other in found].count(subject.name) > 1:
@@ -63,20 +71,21 @@ def subjects(arguments: Sequence[str], data: Optional[Path]) -> List[Subject]:
     return found
 
 
-def _runs(folder: Path, data: Optional[Path]) -> List[Subject]:
-    """Return the finished translation runs below a folder, named after row and seed."""
-    subjects = []
-    runs = find_runs([folder]).finished
-    descriptions = [run.read_description() for run in runs]
-    rows = [description.row for description in descriptions]
-    for run, description in zip(runs, descriptions):
-        if description.classifies:
-            raise ConfigurationError(f"{run}: it classifies sentences: give runs that translate")
-        own = PreparedData(Path(description.data)).binarised if description.data else None
-        place = data or own
-        if place is None:
-            raise ConfigurationError(f"{run}: does not say where its data are: give --data")
-        several = rows.count(description.row) > 1
-        name = f"{description.row}-seed-{description.seed}" if several else description.row
-        subjects.append(Subject(name.replace("/", "-"), run.model(description), place))
-    return subjects
+def _subject(run: RunFolder, rows: Sequence[str], data: Optional[Path]) -> Subject:
+    """Return a finished translation run, named after its row, and its seed if a row has several.
+
+    Args:
+        run: the run.
+        rows: the rows of all runs.
+        data: ``--data``.
+    """
+    description = run.read_description()
+    if description.classifies:
+        raise ConfigurationError(f"{run}: it classifies sentences: give runs that translate")
+    own = run.data(description)
+    place = data or (PreparedData(own).binarised if own else None)
+    if place is None:
+        raise ConfigurationError(f"{run}: does not say where its data are: give --data")
+    several = rows.count(description.row) > 1
+    name = f"{description.row}-seed-{description.seed}" if several else description.row
+    return Subject(name.replace("/", "-"), run.model(description), place)

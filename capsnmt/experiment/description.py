@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
-import sys
-from typing import Dict, Mapping, Optional
+from typing import Dict, Mapping, Optional, Sequence
 
 import torch
 
@@ -19,11 +18,14 @@ from capsnmt.runs.records import Description
 from capsnmt.versions import installed_version, own_version
 
 
-def describe(run: Run, vocabulary: Mapping[str, str], checksums: Checksums) -> Description:
+def describe(
+    run: Run, argv: Sequence[str], vocabulary: Mapping[str, str], checksums: Checksums
+) -> Description:
     """Describe a run: its resolved configuration, initial model, device, command and versions.
 
     Args:
         run: the run.
+        argv: the arguments of the launcher.
         vocabulary: checksums that identify the training data.
         checksums: the cache of checksums of the run.
 
@@ -35,7 +37,7 @@ def describe(run: Run, vocabulary: Mapping[str, str], checksums: Checksums) -> D
         seed=run.seed,
         settings=run.experiment.settings,
         task=run.task,
-        data=str(run.data_folder),
+        data=os.path.abspath(run.data_folder),
         vocabulary=dict(vocabulary),
         baseline=run.baseline,
         sweep=run.experiment.point,
@@ -45,7 +47,7 @@ def describe(run: Run, vocabulary: Mapping[str, str], checksums: Checksums) -> D
         if run.device.gpus
         else f"{processor()}, {os.cpu_count()} cores",
         threads=run.device.threads,
-        command=sys.argv,
+        command=["capsnmt-run", *argv],
         versions=versions(),
     )
 

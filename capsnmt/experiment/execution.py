@@ -6,7 +6,7 @@ import math
 import signal
 import sys
 from dataclasses import replace
-from typing import Callable, ContextManager, Dict, Iterable, Optional, TextIO
+from typing import Callable, ContextManager, Dict, Iterable, Optional, Sequence, TextIO
 
 from capsnmt.checkpoints.recovery import STOP_FILE, recover
 from capsnmt.errors import ConfigurationError, ExecutionError
@@ -30,8 +30,8 @@ class StageFailed(ExecutionError):  # noqa: N818
     """A command of a stage ended with an error."""
 
 
-def execute(run: Run) -> None:
-    """Execute a run: every stage that is not complete.
+def execute(run: Run, argv: Sequence[str]) -> None:
+    """Execute a run of the launch with the arguments ``argv``: every stage that is not complete.
 
     Raises:
         ConfigurationError: the folder belongs to other settings or another launcher.
@@ -39,7 +39,7 @@ def execute(run: Run) -> None:
         Stopped: a stop signal arrived; the same call resumes.
     """
     with _alone(run) as lock:
-        _Execution(run, lock).execute()
+        _Execution(run, lock).execute(argv)
 
 
 def prepare(run: Run) -> None:
@@ -73,12 +73,12 @@ class _Execution:
         self.environment: Dict[str, str] = environment(run.device)
         self.done = 0  # updates of the checkpoint that training resumes from
 
-    def execute(self) -> None:
+    def execute(self, argv: Sequence[str]) -> None:
         run = self.run
         say(f"== {run.title}, on {run.device}: {self.folder}")
         self.prepare()
         vocabulary = {path.name: self.checksums.of(path) for path in run.check_data()}
-        description = describe(run, vocabulary, self.checksums)
+        description = describe(run, argv, vocabulary, self.checksums)
         self.checksums.save()
         self.folder.write_description(self.check_unchanged(description))
         with atomic_writer(self.folder.commands) as file:

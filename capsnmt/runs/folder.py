@@ -136,6 +136,13 @@ class RunFolder:
             return self.best_checkpoint
         return self.averaged if description.averages else self.last_checkpoint
 
+    def data(self, description: Description) -> Optional[Path]:
+        """The prepared data: where the run found it, or next to the row if both were moved."""
+        recorded = Path(description.data) if description.data else None
+        beside = self.path.resolve().parents[1] / "data"
+        found = recorded is not None and recorded.is_dir()
+        return beside if not found and beside.is_dir() else recorded
+
     def read_description(self) -> Description:
         """Read ``config.json``.
 

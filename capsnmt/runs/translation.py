@@ -44,10 +44,8 @@ class FinishedTranslation(FinishedRun):
 
     @property
     def data(self) -> Path:
-        """The prepared data: where the run found it, or next to the row if both were moved."""
-        recorded = Path(self.description.data or "data")
-        moved = self.folder.path.resolve().parents[1] / "data"
-        return moved if not recorded.is_dir() and moved.is_dir() else recorded
+        """The prepared data."""
+        return self.folder.data(self.description) or Path("data")
 
     @property
     def configured_updates(self) -> Optional[int]:

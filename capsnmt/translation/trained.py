@@ -90,11 +90,12 @@ def _of_run(folder: RunFolder, data: Optional[Path]) -> TrainedModel:
     if description is not None and description.classifies:
         raise ConfigurationError(f"{folder}: it classifies sentences: give a run that translates")
     require_finished(folder, folder.scores)
-    if description is None or (data is None and description.data is None):
+    place = data or (folder.data(description) if description else None)
+    if description is None or place is None:
         raise ConfigurationError(
             f"{folder}: does not say where its data are: give their folder (--data)"
         )
-    prepared = PreparedData(data or Path(str(description.data)))
+    prepared = PreparedData(place)
     text = read_text_format(prepared, description.languages)
     _check_dictionaries(folder, description, prepared)
     return TrainedModel(folder.model(description), prepared, text, _generation(folder, description))
