@@ -29,7 +29,8 @@ def parse_layers(spec: str, num_layers: int, name: str) -> FrozenSet[int]:
                 f"{flag(name)}: {spec!r} is not a list of layers: give 'all' or 1-based numbers "
                 f"and ranges such as 1,2 or 4-6"
             )
-        layers.update(range(int(first), int(last) + 1))
+        # of a range that is too long, the first layer outside is enough
+        layers.update((int(first), *range(int(first), min(int(last), num_layers + 1) + 1)))
     outside = [layer for layer in sorted(layers) if not 1 <= layer <= num_layers]
     if outside:
         raise ConfigurationError(

@@ -11,6 +11,13 @@ from capsnmt.models.completion import routes_heads
 from capsnmt.models.config import SIDES, flag
 from capsnmt.models.selection import parse_attentions, parse_layers
 
+# **D**: the papers use 3. The gradients need all of them, so that a slip would fill the memory.
+MOST_ITERATIONS = 100
+PROBABILITIES = (
+    *("dropout", "attention_dropout", "activation_dropout", "adaptive_softmax_dropout"),
+    *("encoder_layerdrop", "decoder_layerdrop"),
+)
+
 
 def validate(args: Any) -> None:
     """Refuse settings that cannot work, before anything is built. ``args`` is complete and flat.
@@ -23,9 +30,14 @@ def validate(args: Any) -> None:
             raise ConfigurationError(
                 f"--{side}-xformers-att-config: capsnmt has its own attention: drop the flag"
             )
-    if args.routing_iterations < 1:
+    for name in PROBABILITIES:
+        share = safe_getattr(args, name) or 0
+        if not 0 <= share < 1:
+            raise ConfigurationError(f"{flag(name)}: {share}: give 0 or more, and less than 1")
+    if not 1 <= args.routing_iterations <= MOST_ITERATIONS:
         raise ConfigurationError(
-            f"--routing-iterations: {args.routing_iterations}: give 1 or more (the papers use 3)"
+            f"--routing-iterations: {args.routing_iterations}: give 1 to {MOST_ITERATIONS} (the "
+            f"papers use 3)"
         )
     if args.head_aggregation != "linear":
         _validate_head_aggregation(args)
@@ -102,12 +114,17 @@ def _validate_head_aggregation(args: Any) -> None:
         )
     sides = {"encoder" if attention == "enc-self" else "decoder" for attention in chosen}
     for side in sorted(sides):
-        _validate_layers(args, f"head_aggregation_{side}_layers", side)
+        _validate_layers(args, "head_aggregation", f"head_aggregation_{side}_layers", side)
         _validate_capsules(args, "head_capsules", side)
 
 
-def _validate_layers(args: Any, name: str, side: str) -> None:
-    parse_layers(getattr(args, name), getattr(args, f"{side}_layers"), name)
+def _validate_layers(args: Any, switch: str, name: str, side: str) -> None:
+    layers = getattr(args, f"{side}_layers")
+    if layers < 1:
+        raise ConfigurationError(
+            f"--{side}-layers {layers}: {flag(switch)} needs a layer: give 1 or more, or drop it"
+        )
+    parse_layers(getattr(args, name), layers, name)
     if getattr(args, name) != "all":
         _refuse_pruning(args, side, f"renumbers the layers that {flag(name)} names")
 
@@ -186,7 +203,7 @@ def _validate_capsule_routing(args: Any) -> None:
     for side in ("encoder", "decoder"):
         name = f"capsule_routing_{side}"
         if getattr(args, name) != "none":
-            _validate_layers(args, f"{name}_layers", side)
+            _validate_layers(args, name, f"{name}_layers", side)
     if args.capsule_routing_decoder != "none" and safe_getattr(args, "cross_self_attention", False):
         raise ConfigurationError(
             f"--capsule-routing-decoder {args.capsule_routing_decoder}: the keys of "

@@ -36,7 +36,7 @@ BAD = {
     "range backwards": ((*HEADS, "--head-aggregation-encoder-layers", "2-1"), "'2-1'", "ranges"),
     "not a divisor": ((*HEADS, "--head-capsules", "5"), "5", "1, 2, 4, 8, 16"),
     "negative capsules": ((*HEADS, "--head-capsules", "-4"), "-4", "1, 2, 4, 8, 16"),
-    "no iterations": ((*HEADS, "--routing-iterations", "0"), "0", "1 or more"),
+    "no iterations": ((*HEADS, "--routing-iterations", "0"), "0", "1 to 100"),
     "unknown backend": ((*HEADS, "--routing-backend", "fast"), "'fast'", "auto, eager, compiled"),
     "unknown autocast": (("--autocast", "fp8"), "'fp8'", "none, bf16"),
     **{
