@@ -166,7 +166,11 @@ def _unknown(key: str, section: str, known: Mapping[str, Any], origin: str) -> C
 
 def _check_value(kind: Kind, key: str, value: Any, origin: str) -> None:
     if not kind.fits(value):
-        raise ConfigurationError(f"{origin}: {key}: {shown(value)}: give {kind.allowed}")
+        hint = " in quotes: YAML reads yes, no, on and off as true or false"
+        raise ConfigurationError(
+            f"{origin}: {key}: {shown(value)}: give {kind.allowed}"
+            f"{hint if isinstance(value, bool) and kind is TEXT else ''}"
+        )
 
 
 class _Strict:

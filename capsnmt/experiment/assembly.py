@@ -7,7 +7,7 @@ from typing import List, Optional, Sequence
 
 from capsnmt.errors import ConfigurationError
 from capsnmt.experiment.classification import ClassificationRun
-from capsnmt.experiment.config import Experiment, available, find, load, override, require_complete
+from capsnmt.experiment.config import Experiment, find, load, named_rows, override, require_complete
 from capsnmt.experiment.devices import Device
 from capsnmt.experiment.options import LaunchOptions
 from capsnmt.experiment.run import Run, RunData
@@ -51,10 +51,7 @@ def rows_of(dataset: str) -> List[str]:
     Raises:
         ConfigurationError: there is no such data set.
     """
-    names = [name for name in available() if name.startswith(f"{dataset}/")]
-    if not names:
-        datasets = sorted({name.split("/")[0] for name in available()})
-        raise ConfigurationError(f"--dataset {dataset}: choose from {', '.join(datasets)}")
+    names = named_rows(dataset)
     files = {name.split("/")[1]: read_yaml(find(name)) for name in names}
     extended = {str(settings.get("extends")).rpartition("/")[2] for settings in files.values()}
     return [name for name, settings in files.items() if "paper" in settings or name not in extended]
@@ -76,6 +73,8 @@ def configure(options: LaunchOptions, row: Optional[str]) -> Experiment:
         raise ConfigurationError(
             f"--arch {options.arch}: give --dataset DATASET or --config ROW, too"
         )
+    if options.dataset is not None and not (row and Path(row).is_file()):
+        named_rows(options.dataset)
     path = find(row or ("base" if options.arch else "baseline"), options.dataset)
     named = row or not options.arch
     name = path.stem if named else options.arch

@@ -100,6 +100,19 @@ def available() -> List[str]:
     )
 
 
+def named_rows(dataset: str) -> List[str]:
+    """Return the names ``DATASET/ROW`` of a data set.
+
+    Raises:
+        ConfigurationError: there is no such data set.
+    """
+    names = [name for name in available() if name.startswith(f"{dataset}/")]
+    if not names:
+        datasets = sorted({name.split("/")[0] for name in available()})
+        raise ConfigurationError(f"--dataset {dataset}: choose from {', '.join(datasets)}")
+    return names
+
+
 def find(name: str, dataset: Optional[str] = None, origin: str = "--config") -> Path:
     """Return the file of a configuration given as a path, as ``DATASET/ROW``, or as ``ROW``.
 
@@ -149,6 +162,9 @@ def load(path: Path, row: Optional[str] = None) -> Experiment:
         check_paper(experiment.paper, str(file))
         for key, value in settings.items():
             experiment.put(str(key), value, str(file))
+        recipe = (settings.get("data") or {}).get("recipe")
+        if recipe is not None and recipe.endswith(".yaml"):  # a file beside this one
+            experiment.put("data.recipe", str(file.parent / recipe), str(file))
     return experiment
 
 

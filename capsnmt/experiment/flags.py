@@ -115,10 +115,12 @@ def check_literals(experiment: Experiment) -> None:
             if not isinstance(value, str):
                 continue
             key = f"{section}.{name}"
+            allowed = "a number, or several such as (0.9, 0.98)"
+            if name.endswith("overrides"):
+                allowed = "a dictionary of Python in quotes, such as \"{'autocast': 'none'}\""
             if name in LITERALS and not _is_literal(value):
                 raise ConfigurationError(
-                    f"{experiment.where(key)}: {key}: {shown(value)}: give a number, or several "
-                    f"such as (0.9, 0.98)"
+                    f"{experiment.where(key)}: {key}: {shown(value)}: give {allowed}"
                 )
             if _calls(value):
                 raise ConfigurationError(

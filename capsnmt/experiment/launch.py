@@ -71,7 +71,7 @@ def launch(options: LaunchOptions, argv: Sequence[str]) -> None:
             say(f"when these jobs are finished: {shlex.join(report)}")
         return
     for run in runs:
-        execute(run)
+        execute(run, argv)
     for folder in {run.folder.row: run.folder for run in runs}.values():
         report_means(folder)
     if report:
@@ -94,13 +94,16 @@ def check_places(options: LaunchOptions, runs: Sequence[Run]) -> None:
         run.check_names()
         run.check_local()
         baseline = run.baseline
+        if baseline == run.experiment.row:
+            raise ConfigurationError(f"--baseline {baseline}: is the row itself: name another")
         if baseline is None or baseline in launched or run.of(baseline).row.is_dir():
             continue
         dataset = run.experiment["dataset"]
-        if f"{dataset}/{baseline}" not in available():
-            known = ", ".join(rows_of(dataset))
+        named = [name for name in available() if name.startswith(f"{dataset}/")]
+        if f"{dataset}/{baseline}" not in named:
+            known = f" ({', '.join(rows_of(dataset))})" if named else ""
             raise ConfigurationError(
-                f"--baseline {baseline}: neither a row of {dataset} ({known}) nor a folder "
+                f"--baseline {baseline}: neither a row of {dataset}{known} nor a folder "
                 f"{run.of(baseline).row}: run that row first"
             )
 

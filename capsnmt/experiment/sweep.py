@@ -78,7 +78,7 @@ def parse_values(sweep: Sweep) -> List[SweepValue]:
             )
         if value in values:
             raise ConfigurationError(f"{where}: is given twice")
-        check_file_name(text, where)
+        check_file_name(f"{sweep.flag}-{text}", where)
         values.append(value)
     return values
 

@@ -220,8 +220,6 @@ class TranslationRun(Run):
         require(*([] if self.data.manifest.is_file() else ["data"]), "evaluation")
         if self.baseline is None:
             return
-        if self.baseline == self.experiment.row:
-            raise ConfigurationError(f"--baseline {self.baseline}: is the row itself: name another")
         other = self.of(self.baseline)
         missing = [name for name in self.test_sets if not other.generated(name).is_file()]
         if missing and not waits and other not in together:
