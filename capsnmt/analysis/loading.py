@@ -13,7 +13,7 @@ from fairseq.models.transformer import TransformerModel
 from omegaconf import OmegaConf
 
 import capsnmt.plugin  # noqa: F401  registers our architectures
-from capsnmt.checkpoints.storage import load_checkpoint
+from capsnmt.checkpoints.storage import load_trained
 from capsnmt.errors import ConfigurationError
 from capsnmt.models.architectures import MODEL
 from capsnmt.models.config import WITHOUT_TRAINING
@@ -40,14 +40,12 @@ def load_translation_model(checkpoint: Path, data: Path) -> Tuple[CapsnmtTransfo
         ConfigurationError: the checkpoint cannot be read, its model is another one, or the
             dictionaries do not fit.
     """
-    load_checkpoint(checkpoint)  # refuses a file that could run code; fairseq itself does not
+    load_trained(checkpoint)  # refuses a file that could run code; fairseq itself does not
     state = checkpoint_utils.load_checkpoint_to_cpu(str(checkpoint), {"data": str(data)})
     if state.get("args") is not None:
         cfg = convert_namespace_to_omegaconf(state["args"])
-    elif state.get("cfg") is not None:
-        cfg = state["cfg"]
     else:
-        raise ConfigurationError(f"{checkpoint}: has no settings of its model (args or cfg)")
+        cfg = state["cfg"]
     args = _arguments(cfg.model, checkpoint)
     task = _task(cfg.task, checkpoint, data)
     for side, dictionary in (

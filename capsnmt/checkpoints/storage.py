@@ -188,6 +188,21 @@ def count_parameters(path: PathLike) -> int:
     return sum(learned.values())
 
 
+def load_trained(path: PathLike) -> Dict[str, Any]:
+    """Load a checkpoint with the settings of its model, ``cfg`` or ``args``, not only its weights.
+
+    Raises:
+        CheckpointError: as :func:`load_checkpoint`, or it has no settings.
+    """
+    state = load_checkpoint(path)
+    if state.get("cfg") is None and state.get("args") is None:
+        raise CheckpointError(
+            f"{path}: has no settings of its model (cfg or args), only weights: give a checkpoint "
+            "of fairseq-train"
+        )
+    return state
+
+
 def _complaint(error: Exception) -> str:
     """Return what is wrong with a file for which ``torch.load`` raised ``error``."""
     text = str(error)

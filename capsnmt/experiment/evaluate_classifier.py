@@ -17,7 +17,7 @@ from omegaconf import OmegaConf
 
 import capsnmt.plugin  # noqa: F401  registers the tasks
 from capsnmt.arguments import OneLineParser, comma_list, positive, run_command
-from capsnmt.checkpoints.storage import load_checkpoint
+from capsnmt.checkpoints.storage import load_trained
 from capsnmt.errors import ConfigurationError
 from capsnmt.files import check_output_file, write_json
 from capsnmt.runs.records import ClassifierResult, Measures
@@ -38,7 +38,7 @@ def load_classifier(path: Path, data: Optional[Path] = None) -> Tuple[Any, Class
     Raises:
         ConfigurationError: the file is not a checkpoint, or one of another task.
     """
-    state = load_checkpoint(path)
+    state = load_trained(path)
     cfg = state.get("cfg") or {}
     settings = dict(cfg.get("task") or {})
     if data is not None:

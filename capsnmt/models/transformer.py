@@ -79,6 +79,7 @@ class CapsnmtTransformer(TransformerModel):
             return pretrained.from_run(model_name_or_path, data_name_or_path, **kwargs)
         folder, data = str(model_name_or_path), str(data_name_or_path or ".")
         pretrained.check_checkpoints(folder, checkpoint_file)
+        pretrained.check_settings(kwargs)
         return super().from_pretrained(folder, checkpoint_file, data, **kwargs)
 
     @classmethod

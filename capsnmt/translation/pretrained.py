@@ -5,17 +5,20 @@ from __future__ import annotations
 import io
 import os
 import sys
+from argparse import Namespace
 from contextlib import redirect_stderr
+from difflib import get_close_matches
 from pathlib import Path
-from typing import Any, Dict, Optional, Sequence, Union
+from typing import Any, Collection, Dict, Mapping, Optional, Sequence, Set, Union
 
 import torch
 from fairseq import checkpoint_utils, tasks
 
-from capsnmt.checkpoints.storage import load_checkpoint
-from capsnmt.errors import ConfigurationError, require
+from capsnmt.checkpoints.storage import load_trained
+from capsnmt.errors import ConfigurationError, require, shown
 from capsnmt.models.config import WITHOUT_TRAINING
 from capsnmt.runs.folder import RunFolder
+from capsnmt.runs.records import SENTENCE_TASKS
 from capsnmt.translation.trained import TrainedModel, find_model
 from capsnmt.translation.translator import Translator
 
@@ -61,8 +64,10 @@ def from_run(
     found = [find_model(Path(path), None if data is None else Path(data)) for path in paths]
     for other in found[1:]:
         _check_ensemble(found[0], other)
+    known = {*found[0].text.settings, "autocast"}  # older checkpoints lack it
     for model in found:
-        _check_parameters(model.checkpoint)
+        known.update(_check_parameters(model.checkpoint))
+    check_settings(overrides, known)
     first = found[0]
     settings = {
         **first.generation,
@@ -108,18 +113,44 @@ def _load(found: Sequence[TrainedModel], settings: Dict[str, Any]) -> Any:
         ) from None
 
 
-def _check_parameters(checkpoint: Path) -> None:
-    """Raise unless a checkpoint is safe and its parameters are finite.
+def check_settings(given: Mapping[str, Any], known: Collection[str] = ()) -> None:
+    """Raise unless settings are known, and the beam is one.
+
+    Args:
+        given: the settings.
+        known: the names of all settings; empty for any.
+
+    Raises:
+        ConfigurationError: naming the setting.
+    """
+    for name in given:
+        if known and name not in known:
+            similar = " or ".join(get_close_matches(name, sorted(known))) or "one that fairseq has"
+            raise ConfigurationError(f"{name}: there is no such setting: give {similar}")
+    beam = given.get("beam", 1)
+    if not isinstance(beam, int) or beam < 1:
+        raise ConfigurationError(f"beam: {shown(beam)}: give a whole number, 1 or more")
+
+
+def _check_parameters(checkpoint: Path) -> Set[str]:
+    """Check that a checkpoint is safe and its parameters are finite.
+
+    Returns:
+        The names of its settings.
 
     Raises:
         ConfigurationError: the file could run code, which fairseq would not refuse, or is damaged,
             or a parameter is not finite, with which fairseq's search ends in a traceback.
     """
-    for name, tensor in load_checkpoint(checkpoint)["model"].items():
+    state = _load_translating(checkpoint)
+    for name, tensor in state["model"].items():
         if torch.is_tensor(tensor) and not tensor.isfinite().all():
             raise ConfigurationError(
                 f"{checkpoint}: {name} is not finite: its training diverged: use another checkpoint"
             )
+    groups = state["cfg"].values() if state.get("cfg") else [state["args"]]
+    settings = (vars(group) if isinstance(group, Namespace) else group for group in groups)
+    return {name for group in settings if isinstance(group, Mapping) for name in group}
 
 
 def _check_ensemble(first: TrainedModel, other: TrainedModel) -> None:
@@ -191,4 +222,20 @@ def check_checkpoints(folder: PathLike, checkpoint_file: str) -> None:
     if not os.path.isdir(folder):  # fairseq downloads or unpacks it
         return
     for name in checkpoint_file.split(os.pathsep):
-        load_checkpoint(Path(folder) / name)
+        _load_translating(Path(folder) / name)
+
+
+def _load_translating(path: Path) -> Dict[str, Any]:
+    """Load a checkpoint safely.
+
+    Raises:
+        ConfigurationError: it cannot be loaded, or its model classifies sentences.
+    """
+    state = load_trained(path)
+    task = state["args"].task if state.get("args") else (state["cfg"]["task"] or {}).get("_name")
+    if task in SENTENCE_TASKS:
+        raise ConfigurationError(
+            f"{path}: its task is {task}, not translation: python -m "
+            "capsnmt.experiment.evaluate_classifier evaluates it"
+        )
+    return state
