@@ -9,7 +9,7 @@ import logging
 import os
 import select
 import sys
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Callable, Collection, Iterator, List, NoReturn, Sequence, TextIO
 from urllib.parse import urlsplit
@@ -174,11 +174,20 @@ def until_pipe_closes(command: Callable[[], int]) -> int:
     """Return the exit status of a command, which ends quietly if nobody reads its output.
 
     ``| head`` closes the pipe when it has enough. Python would print a traceback, or another error
-    when it ends and writes the rest of the output.
+    when it ends and writes the rest of the output. An output that is closed from the start is
+    refused.
 
     **D**: a terminal without UTF-8 gets other characters escaped. One with UTF-8 gets the bytes of
     a file's name, which may be any.
     """
+    if sys.stdin is None:
+        os.open(os.devnull, os.O_RDONLY)  # or the next file would become the input
+    if sys.stdout is None or sys.stderr is None:
+        number = 1 if sys.stdout is None else 2
+        text = f"error: standard {'output' if number == 1 else 'error'} is closed: redirect it to a"
+        with suppress(OSError):
+            os.write(3 - number, f"{text} file or to /dev/null\n".encode())
+        return BAD_SETTING
     if isinstance(sys.stdout, io.TextIOWrapper):
         utf8 = codecs.lookup(sys.stdout.encoding).name == "utf-8"
         sys.stdout.reconfigure(errors="surrogateescape" if utf8 else "backslashreplace")

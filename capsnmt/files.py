@@ -43,7 +43,7 @@ def check_file_name(name: str, where: str) -> None:
 
 
 def check_output_folder(path: Path, where: str) -> None:
-    """Raise if a folder cannot be made at ``path`` because it, or one above it, is a file.
+    """Raise if a folder cannot be made at ``path``: it or one above is a file or a dangling link.
 
     Raises:
         ConfigurationError: naming the file.
@@ -53,6 +53,11 @@ def check_output_folder(path: Path, where: str) -> None:
             return
         if place.exists():
             raise ConfigurationError(f"{where} {path}: {place} is a file: give a folder")
+        if place.is_symlink():
+            raise ConfigurationError(
+                f"{where} {path}: {place} is a link to {os.readlink(place)}, which does not exist: "
+                "make that folder, or remove the link"
+            )
 
 
 def check_output_file(path: Path, where: str) -> None:

@@ -56,8 +56,6 @@ def check_host() -> None:
         raise ImportError(
             f"capsnmt: fairseq is not installed: {installer} {wanted}", name="fairseq"
         )
-    # At every import it logs that a package is missing, which nothing here uses.
-    logging.getLogger("fairseq.tasks.text_to_speech").setLevel(logging.WARNING)
     try:
         fairseq = importlib.import_module("fairseq")
     except Exception as error:

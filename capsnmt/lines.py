@@ -8,7 +8,9 @@ byte-order mark at the start of a text is dropped: otherwise it would be part of
 from __future__ import annotations
 
 import gzip
+import sys
 import zlib
+from codecs import BOM_UTF16_BE, BOM_UTF16_LE
 from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO, Callable, Iterator, List, Optional, cast
@@ -55,6 +57,17 @@ def read_lines(path: Path, decode: Optional[Decoder] = None) -> Iterator[str]:
         opener = gzip.open if path.suffix == ".gz" else open
         with opener(path, "rb") as stream:
             yield from stream_lines(cast(BinaryIO, stream), str(path), decode)
+
+
+def standard_input() -> BinaryIO:
+    """Return the standard input.
+
+    Raises:
+        ConfigurationError: it is closed.
+    """
+    if sys.stdin is None:
+        raise ConfigurationError("standard input is closed: give the text by < FILE")
+    return sys.stdin.buffer
 
 
 def stream_lines(stream: BinaryIO, name: str, decode: Optional[Decoder] = None) -> Iterator[str]:
@@ -132,7 +145,8 @@ def _wrong_encoding(data: bytes, name: str, before: int, encoding: str) -> Confi
         except UnicodeDecodeError as error:
             fault = f" ({error.reason} at byte {error.start})"
             break
+    likely = "utf-16" if before == 0 and data.startswith((BOM_UTF16_LE, BOM_UTF16_BE)) else "latin1"
     return ConfigurationError(
         f"{name}, line {number}: not {encoding.upper()}{fault}: convert the file, e.g. iconv -f "
-        f"latin1 -t utf-8, or, of a corpus, name its encoding in the recipe"
+        f"{likely} -t utf-8, or, of a corpus, name its encoding in the recipe"
     )

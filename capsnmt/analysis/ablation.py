@@ -54,6 +54,7 @@ class Ablation(Analysis):
             desc=f"{sample.name}, {self.title.lower()}",
             unit=" sentences",
             mininterval=1,
+            disable=None,  # a log is no terminal
         ) as progress:
             for batch in sample.batches():
                 tokens.append(real_targets(batch, sample.task).sum(1).double().cpu())

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Dict, List, Mapping, Optional, Sequence
+from typing import Any, Dict, List, Mapping, Optional, Sequence
 
 from tqdm import tqdm
 
@@ -118,7 +118,8 @@ def _applicable(system: System, names: Sequence[str], findings: Findings) -> Lis
             print(f"{system.name}: no {name}: {reason}", file=sys.stderr)
             findings.missing.setdefault(name, {})[system.name] = str(reason)
     total = sum(map(len, system.numbers))
-    with tqdm(total=total, desc=system.name, unit=" sentences", mininterval=1) as progress:
+    on_terminal: Dict[str, Any] = {"unit": " sentences", "mininterval": 1, "disable": None}
+    with tqdm(total=total, desc=system.name, **on_terminal) as progress:
         for batch in system.batches():
             observe(system.model, batch, analyses)
             progress.update(len(batch.numbers))

@@ -99,6 +99,7 @@ class LayerAblation(Ablation):
             desc=f"{sample.name}, translations without a layer",
             unit=" sentences",
             mininterval=1,
+            disable=None,  # a log is no terminal
         ) as progress:
             for key in keys:
 

@@ -76,6 +76,9 @@ class Preparation:
             parts, notes = recipe.corpus.parts(sources, *self.languages, self.workers)
             for number, split in enumerate(recipe.splits):
                 written = write_parts(paths[2 * number : 2 * number + 2], parts[split], split)
+                if not written.lines:
+                    names = " and ".join(f"{split}.{language}" for language in self.languages)
+                    raise ConfigurationError(f"{recipe.name}: {names} are empty: give other files")
                 expected = recipe.corpus.lines.get(split, written.lines)
                 if written.lines != expected:
                     say(

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Optional, Sequence
 
-from capsnmt.arguments import LARGEST_SEED, OneLineParser, at_least, positive
+from capsnmt.arguments import LARGEST_SEED, OneLineParser, at_least
 from capsnmt.errors import ConfigurationError
 from capsnmt.evaluation.segment_arguments import (
     add_segment_flags,
@@ -17,6 +17,7 @@ from capsnmt.evaluation.segment_arguments import (
 from capsnmt.evaluation.settings import (
     BOOTSTRAP,
     DETOKENIZE,
+    MOST_SAMPLES,
     RANDOMIZATION,
     REMOVE_BPE,
     SAMPLES,
@@ -109,13 +110,13 @@ def build_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument(
         "--resamples",
-        type=positive,
+        type=at_least(1, MOST_SAMPLES),
         metavar="N",
         help=f"number of bootstrap resamples (default {SAMPLES[BOOTSTRAP]})",
     )
     parser.add_argument(
         "--trials",
-        type=positive,
+        type=at_least(1, MOST_SAMPLES),
         metavar="N",
         help=f"number of trials of approximate randomization (default {SAMPLES[RANDOMIZATION]})",
     )

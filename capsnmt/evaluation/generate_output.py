@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from itertools import islice
 from typing import Dict, Iterable, List, Optional, Tuple
 
 from capsnmt.errors import ConfigurationError
@@ -114,11 +115,12 @@ def _in_order(texts: Dict[int, str], kind: str, name: str, count: int) -> List[s
     Raises:
         ConfigurationError: a sentence is missing.
     """
-    missing = [number for number in range(count) if number not in texts]
+    missing = count - len(texts)
     if missing:
-        shown = ", ".join(map(str, missing[:SHOWN])) + (", ..." if len(missing) > SHOWN else "")
+        numbers = (number for number in range(count) if number not in texts)
+        shown = ", ".join(map(str, islice(numbers, SHOWN))) + (", ..." if missing > SHOWN else "")
         raise ConfigurationError(
-            f"{name}: {len(missing)} of the sentences 0..{count - 1} have no {kind}- line "
+            f"{name}: {missing} of the sentences 0..{count - 1} have no {kind}- line "
             f"({shown}): decode the entire test set, with --required-batch-size-multiple 1 "
             "(without it some fairseqs drop the last batch) and without "
             "--skip-invalid-size-inputs-valid-test"

@@ -13,6 +13,7 @@ DETOKENIZE = ("none", "moses")
 # resamples of the bootstrap, trials of approximate randomization.
 BOOTSTRAP, RANDOMIZATION = "bootstrap", "approximate-randomization"
 SAMPLES = {BOOTSTRAP: 1000, RANDOMIZATION: 10000}
+MOST_SAMPLES = 100000  # D: sacreBLEU keeps a number for each sample and sentence in memory
 SEED = 12345
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import List
 
@@ -23,7 +22,7 @@ def read_lines(path: str) -> List[str]:
     """
     name = "the standard input" if path == STDIN else path
     read = (
-        lines.stream_lines(sys.stdin.buffer, name)
+        lines.stream_lines(lines.standard_input(), name)
         if path == STDIN
         else lines.read_lines(Path(path))
     )

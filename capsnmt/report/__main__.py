@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Optional, Sequence
 
 from capsnmt.arguments import OneLineParser, at_least, run_command
-from capsnmt.errors import ConfigurationError, require
+from capsnmt.errors import require
+from capsnmt.files import check_output_folder
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -46,8 +47,7 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
 
 def _run(argv: Optional[Sequence[str]]) -> None:
     args = build_parser().parse_args(argv)
-    if args.output.exists() and not args.output.is_dir():
-        raise ConfigurationError(f"--output {args.output} is a file: give a folder")
+    check_output_folder(args.output, "--output")
     require("report")
 
     # after parsing: --help and a mistyped flag do not wait for matplotlib

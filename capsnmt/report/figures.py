@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import math
+import os
 import re
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -99,8 +100,12 @@ def drawing(systems: Sequence[str] = ()) -> Iterator[None]:
         systems: names of all systems of the page, so that a figure that leaves some out gives the
             others their usual colours.
     """
-    import matplotlib
-
+    backend = os.environ.pop("MPLBACKEND", None)  # of no use here; matplotlib refuses unknown ones
+    try:
+        import matplotlib
+    finally:
+        if backend is not None:
+            os.environ["MPLBACKEND"] = backend
     token = _systems.set(systems)
     try:
         with matplotlib.rc_context(SETTINGS):

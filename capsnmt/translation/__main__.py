@@ -12,7 +12,7 @@ from typing import Any, BinaryIO, Dict, Iterator, List, Optional, Sequence, cast
 
 from capsnmt.arguments import OneLineParser, at_least, positive, quiet, run_command
 from capsnmt.errors import ConfigurationError, require
-from capsnmt.lines import stream_lines
+from capsnmt.lines import standard_input, stream_lines
 
 PRECISIONS = {"fp32": "none", "bf16": "bf16"}
 
@@ -110,6 +110,7 @@ def overrides(args: argparse.Namespace) -> Dict[str, Any]:
 
 
 def _run(args: argparse.Namespace) -> None:
+    source = standard_input()
     require("fairseq")
     # after parsing: --help and a mistyped flag do not wait for torch and fairseq
     import capsnmt.plugin  # noqa: F401  registers our architectures
@@ -133,8 +134,8 @@ def _run(args: argparse.Namespace) -> None:
         raise ConfigurationError(
             f"--nbest {args.nbest}: the beam has {beam} hypotheses: give --beam {args.nbest}"
         )
-    size = args.buffer_size or (1 if sys.stdin.isatty() else 1000)
-    for text in translated(translator, sys.stdin.buffer, size, args.nbest, args.scores):
+    size = args.buffer_size or (1 if source.isatty() else 1000)
+    for text in translated(translator, source, size, args.nbest, args.scores):
         sys.stdout.buffer.write(text.encode())
         sys.stdout.buffer.flush()
 
