@@ -1,0 +1,272 @@
+"""What a command says about a bad input: one line with the value, what is allowed, and the fix."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import List
+
+import pytest
+
+from tests.commands import environment
+from tests.faults.refusals import Bad, bad, is_refusal, refuses, run
+from tests.support import PLUGIN, REPO
+
+pytestmark = pytest.mark.system
+ROW: List[object] = ["--config", "{world}/tiny.yaml", "--cpu", "--output", "out", "--dry-run"]
+RUN = "{world}/runs/plain/seed-1"
+DATA = "{world}/runs/data"
+HUGE = "1000000000000"
+EVALUATION = ["a=generated", "--baseline", "b=generated"]
+GENERATED = b"".join(b"T-%d\ta b c d e\nH-%d\t-1\ta b c d e\n" % (n, n) for n in range(4))
+# fairseq's own command, which prints where it loads the plugin from and exits as we tell it to
+TRAIN: List[object] = [
+    *(f"{DATA}/bin", "--user-dir", PLUGIN, "--arch", "transformer_em_routing_tiny", "--cpu"),
+    *("--optimizer", "adam", "--max-tokens", "64", "--max-update", "1", "--no-save"),
+]
+ANALYSIS = ["--only", "attention", "--sentences", "2"]
+# every command with an input that lets it end early, if it looks at its streams at all
+SETS = {
+    "prepare": ("capsnmt.corpora", ["{world}/recipe.yaml", "--output", "out", "--local", "none"]),
+    "run": ("capsnmt.experiment", ROW),
+    "evaluate": ("capsnmt.evaluation", ["none"]),
+    "translate": ("capsnmt.translation", ["none"]),
+    "report": ("capsnmt.report", ["none", "--output", "out"]),
+    "analyse": ("capsnmt.analysis", ["none", "--output", "out"]),
+    "average": ("capsnmt.checkpoints.average", ["none", "--output", "out"]),
+    "export": ("capsnmt.export", ["none", "--output", "out"]),
+}
+
+
+def setting(name: str, assignment: str, *words: str, fault: str = "") -> object:
+    """A setting of a row that a plan refuses."""
+    return bad(name, "capsnmt.experiment", [*ROW, "--set", assignment], *words, fault=fault)
+
+
+BAD = [
+    *(
+        bad(
+            f"{name} with a closed {stream}",
+            *SETS[name],
+            *(f"standard {stream} is closed", "/dev/null"),
+            how={"closed": number},
+        )
+        for name in SETS
+        for number, stream in (("1", "output"), ("2", "error"))
+    ),
+    bad(
+        "translate with a closed input",
+        *("capsnmt.translation", [RUN, "--data", DATA], "standard input is closed", "< FILE"),
+        how={"closed": "0"},
+    ),
+    bad(
+        "evaluate with a closed input",
+        *("capsnmt.evaluation", ["a=-"], "standard input is closed", "< FILE"),
+        how={"closed": "0"},
+    ),
+    bad(
+        "resamples that no memory holds",
+        *("capsnmt.evaluation", [*EVALUATION, "--resamples", HUGE]),
+        *("--resamples", HUGE, "100000"),
+        files={"generated": GENERATED},
+    ),
+    bad(
+        "trials that no memory holds",
+        "capsnmt.evaluation",
+        [*EVALUATION, "--significance", "approximate-randomization", "--trials", HUGE],
+        *("--trials", HUGE, "100000"),
+        files={"generated": GENERATED},
+    ),
+    bad(
+        "a sentence number of two billion",
+        *("capsnmt.evaluation", ["a=generated"]),
+        *("1999999996 of the sentences 0..2000000000", "decode the entire test set"),
+        files={"generated": GENERATED + b"H-2000000000\t-1\ta\n"},
+    ),
+    bad(
+        "a range of layers up to two billion",
+        *("fairseq_cli.train", [*TRAIN, "--head-aggregation-encoder-layers", "1-2000000000"]),
+        *("--head-aggregation-encoder-layers", "there is no layer 4", "1 to 3"),
+        status=1,
+    ),
+    bad(
+        "iterations that fill the memory",
+        *("fairseq_cli.train", [*TRAIN, "--routing-iterations", "100000000000"]),
+        *("--routing-iterations", "100000000000", "give 1 to 100"),
+        status=1,
+    ),
+    bad(
+        "head routing without an encoder layer",
+        *("fairseq_cli.train", [*TRAIN, "--encoder-layers", "0"]),
+        *("--encoder-layers 0", "--head-aggregation", "1 or more"),
+        status=1,
+    ),
+    bad(
+        "weights to translate with",
+        *("capsnmt.translation", ["{world}/weights.pt", "--data", DATA]),
+        *("weights.pt", "no settings of its model", "a checkpoint of fairseq-train"),
+    ),
+    bad(
+        "weights to analyse",
+        "capsnmt.analysis",
+        ["a={world}/weights.pt", "--data", f"{DATA}/bin", "--output", "out", *ANALYSIS],
+        *("weights.pt", "no settings of its model", "a checkpoint of fairseq-train"),
+    ),
+    bad(
+        "weights to evaluate as a classifier",
+        *("capsnmt.experiment.evaluate_classifier", ["{world}/weights.pt", "--cpu"]),
+        *("weights.pt", "no settings of its model", "a checkpoint of fairseq-train"),
+    ),
+    bad(
+        "weights to export",
+        *("capsnmt.export", ["{world}/weights.pt", "--output", "out.pt"], "weights.pt"),
+        *("fairseq-train",),
+    ),
+    setting(
+        *("a language that YAML reads as false", "data.target-lang=no", "--set: data.target-lang"),
+        *("False", "a text in quotes", "no"),
+    ),
+    bad(
+        "a sweep below what is allowed",
+        *("capsnmt.experiment", [*ROW, "--sweep", "routing-iterations=1,-2"]),
+        *("--sweep", "--routing-iterations: -2", "give 1 to 100"),
+    ),
+    setting("dropout below 0", "train.dropout=-0.5", "--dropout: -0.5", "0 or more", "less than 1"),
+    setting("dropout above 1", "train.dropout=2", "--dropout: 2", "0 or more", "less than 1"),
+    setting(
+        *("model overrides that are no dictionary", "generate.model-overrides={'a': none}x"),
+        *("--set: generate.model-overrides", "{'a': none}x", "a dictionary"),
+    ),
+    bad(
+        "an output that is a dangling link",
+        *("capsnmt.report", ["{world}/runs/plain", "--output", "dangling"]),
+        *("--output dangling", "a link to nowhere", "does not exist", "make that folder"),
+        links={"dangling": "nowhere"},
+    ),
+]
+
+
+@pytest.mark.parametrize("bad", BAD)
+def test_a_bad_input_is_one_line_and_changes_no_file(bad: Bad, world: Path, tmp_path: Path) -> None:
+    refuses(bad, world, tmp_path)
+
+
+# encoding "": the text is empty
+@pytest.mark.parametrize(
+    ("encoding", "words"),
+    [
+        ("utf-16", ["line 1", "not UTF-8", "iconv -f utf-16 -t utf-8"]),
+        ("utf-16-le", ["line 1", "UTF-16", "convert the file"]),
+        ("", ["train.en and train.de are empty", "give other files"]),
+    ],
+)
+def test_a_training_text_that_is_none_is_refused(
+    encoding: str, words: List[str], world: Path, tmp_path: Path
+) -> None:
+    recipe = (world / "recipe.yaml").read_text("utf-8")
+    corpus = shutil.copytree(world / "corpus", tmp_path / "corpus")
+    for path in corpus.glob("train.*"):
+        old = path.read_bytes()
+        path.write_bytes(old.decode("utf-8").encode(encoding) if encoding else b"")
+        checksums = [hashlib.sha256(content).hexdigest() for content in (old, path.read_bytes())]
+        recipe = recipe.replace(*checksums)
+    (tmp_path / "recipe.yaml").write_text(recipe, "utf-8")
+    argv = ["recipe.yaml", "--output", "out", "--local", "corpus", "--workers", "1"]
+    done = run(tmp_path, "capsnmt.corpora", *argv)
+    *progress, error = done.stderr.splitlines(keepends=True)
+    assert not any("error" in line for line in progress), done.stderr
+    is_refusal(done.returncode, error, "train.", *words)
+    assert not (tmp_path / "out" / "bin").exists()
+
+
+@pytest.mark.parametrize(
+    "argv",
+    [
+        ["capsnmt.export", "none", "--output", "out.pt"],
+        *(
+            pytest.param(argv, marks=pytest.mark.nightly)
+            for argv in (
+                ["capsnmt.sentences.probing.download", "--output", "out", "--offline"],
+                ["capsnmt.sentences.probing.build", "none", "--output", "out"],
+                ["capsnmt.experiment.evaluate_classifier", "none.pt"],
+                ["capsnmt.sentences.logical_inference.generate", "--output", "x", "--train", "0"],
+            )
+        ),
+    ],
+    ids=lambda argv: argv[0],
+)
+def test_nothing_of_fairseq_stands_before_the_error(argv: List[str], tmp_path: Path) -> None:
+    command = [sys.executable, "-W", "ignore", "-m", *argv]  # fairseq's syntax warns once
+    done = subprocess.run(
+        command, cwd=tmp_path, env=environment(), capture_output=True, text=True, check=False
+    )
+    is_refusal(done.returncode, done.stderr)
+
+
+def test_an_analysis_needs_no_backend_and_its_log_has_no_bars(world: Path, tmp_path: Path) -> None:
+    done = run(
+        *(tmp_path, "capsnmt.analysis", world / "runs" / "plain" / "seed-1", "--output", "out"),
+        *("--data", world / "runs" / "data" / "bin", "--device", "cpu", *ANALYSIS),
+        *("--browser-sentences", "0", "--ablation-sentences", "0"),
+        variables={"MPLBACKEND": "nonsense"},
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert list((tmp_path / "out" / "figures").iterdir())
+    # a log is no terminal: no progress bars in it
+    assert "%|" not in done.stderr
+    assert "\r" not in done.stderr
+
+
+def test_the_readme_names_the_error_without_the_plugin(world: Path, tmp_path: Path) -> None:
+    run_folder = world / "runs" / "plain" / "seed-1"
+    done = run(
+        *(tmp_path, "fairseq_cli.generate", world / "runs" / "data" / "bin", "--cpu"),
+        *("--path", run_folder / "checkpoints" / "checkpoint_last.pt"),
+    )
+    assert done.returncode == 1
+    for page in ("README.md", "docs/hosts.md"):
+        (sentence,) = re.findall(r"unrelated error: ([^.]*)\.", (REPO / page).read_text("utf-8"))
+        error = done.stderr.strip().rpartition("\nTraceback")[2]
+        assert any(name in error for name in re.findall(r"`(.*?)`", sentence)), error[-3000:]
+
+
+def test_a_recipe_is_looked_for_beside_its_row(world: Path, tmp_path: Path) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "rows").mkdir()
+    (tmp_path / "rows" / "mine.yaml").write_bytes((world / "recipe.yaml").read_bytes())
+    row = (world / "tiny.yaml").read_text("utf-8").replace(f"{world}/recipe.yaml", "mine.yaml")
+    (tmp_path / "rows" / "tiny.yaml").write_text(row, "utf-8")
+    argv = ["--config", "../rows/tiny.yaml", "--cpu", "--dry-run"]
+    done = run(tmp_path / "elsewhere", "capsnmt.experiment", *argv)
+    assert done.returncode == 0, done.stderr
+    assert "../rows/mine.yaml" in done.stdout
+
+
+def script(path: Path, *argv: str, **variables: str) -> subprocess.CompletedProcess:
+    """Run a script."""
+    return subprocess.run(
+        ["bash", str(path), *argv],
+        env={**os.environ, **variables},
+        cwd=path.parent,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def test_the_demo_names_the_flag_that_was_given() -> None:
+    done = script(REPO / "scripts" / "demo.sh", "--minutes", "999999999", "--dry-run")
+    is_refusal(done.returncode, done.stderr, "--minutes 999999999", "1 to", status=1)
+
+
+@pytest.mark.parametrize("name", ["demo.sh", "run_evidence.sh"])
+def test_a_script_is_reached_by_a_link(name: str, tmp_path: Path) -> None:
+    (tmp_path / "linked").symlink_to(REPO / "scripts" / name)
+    done = script(tmp_path / "linked", "--dry-run", PYTHON=sys.executable)
+    assert done.returncode == 0, done.stderr
+    assert "capsnmt.report" in done.stdout

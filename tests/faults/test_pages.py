@@ -1,0 +1,260 @@
+"""A command does what its page says, from wherever it is called."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import List
+
+import pytest
+
+from tests.commands import environment
+from tests.faults.refusals import Bad, bad, is_refusal, refuses, run
+from tests.support import PLUGIN, REPO
+
+pytestmark = pytest.mark.system
+ROW: List[object] = ["--config", "{world}/tiny.yaml", "--cpu", "--output", "out", "--dry-run"]
+RUN = "{world}/runs/plain/seed-1"
+LIBRARY = "tests.faults.loads"
+
+BAD = [
+    bad(
+        "the row as its own baseline, in a plan",
+        *("capsnmt.experiment", [*ROW, "--baseline", "tiny"]),
+        *("--baseline tiny", "is the row itself", "name another"),
+    ),
+    bad(
+        "an unknown baseline of a user's data set",
+        *("capsnmt.experiment", [*ROW, "--baseline", "nope"]),
+        *("--baseline nope", "a row of tiny", "out/nope", "run that row first"),
+    ),
+    *(
+        bad(
+            f"an unknown data set with {' '.join(given) or 'nothing else'}",
+            *("capsnmt.experiment", ["--dataset", "nope", *given, "--cpu", "--dry-run"]),
+            *("--dataset nope", "choose from", "multi30k"),
+        )
+        for given in ([], ["--config", "em_routing"], ["--arch", "capsnmt_transformer"])
+    ),
+    bad(
+        "an unknown setting of from_pretrained",
+        *(LIBRARY, [RUN, "bean=3"], "bean", "beam"),
+        status=1,
+    ),
+    bad(
+        "a beam of 0 of from_pretrained",
+        *(LIBRARY, [RUN, "beam=0"], "beam", "0", "1 or more"),
+        status=1,
+    ),
+]
+
+
+@pytest.mark.parametrize("bad", BAD)
+def test_a_bad_input_is_one_line_and_changes_no_file(bad: Bad, world: Path, tmp_path: Path) -> None:
+    refuses(bad, world, tmp_path)
+
+
+def test_a_run_with_relative_paths_is_translated_from_any_folder(
+    world: Path, tmp_path: Path
+) -> None:
+    run_folder = world / "runs" / "plain" / "seed-1"
+    done = run(tmp_path, "capsnmt.translation", run_folder, stdin="A man .\n")
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert done.stdout.count("\n") == 1
+
+
+@pytest.mark.parametrize("named", [["plain"], ["plain/seed-1", "plain/seed-2"]], ids=" ".join)
+def test_a_run_with_relative_paths_is_analysed_from_any_folder(
+    named: List[str], world: Path, tmp_path: Path
+) -> None:
+    """Two seeds of a row that are named one by one are analysed as the row is."""
+    done = run(
+        *(tmp_path, "capsnmt.analysis", *(world / "runs" / name for name in named)),
+        *("--output", "out", "--only", "attention", "--sentences", "2", "--device", "cpu"),
+        *("--browser-sentences", "0", "--ablation-sentences", "0"),
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    page = (tmp_path / "out" / "analysis.html").read_text("utf-8")
+    assert {"plain-seed-1", "plain-seed-2"} <= set(re.findall(r"plain-seed-\d", page))
+
+
+@pytest.fixture(scope="module")
+def launched(world: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder in which a program has launched a row, with relative paths."""
+    folder = tmp_path_factory.mktemp("launched")
+    for name in ("tiny.yaml", "corpus"):
+        (folder / name).symlink_to(world / name)
+    argv = [*("--config", "tiny.yaml", "--data", "corpus", "--cpu", "--threads", "1")]
+    argv += ["--prepared", "prepared", "--set", "train.max-update=8"]
+    program = f"import sys; from capsnmt.experiment.cli import main; sys.exit(main({argv}))"
+    done = subprocess.run(
+        [sys.executable, "-c", program, "other", "arguments"],
+        cwd=folder,
+        env=environment(),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    return folder
+
+
+@pytest.mark.nightly  # a launch with all its stages
+def test_a_launch_records_its_data_and_its_own_arguments(launched: Path, tmp_path: Path) -> None:
+    run_folder = launched / "runs" / "tiny" / "tiny" / "seed-1"
+    done = run(tmp_path, "capsnmt.translation", run_folder, stdin="alpha beta\n")
+    assert done.returncode == 0, done.stderr[-3000:]
+    command = json.loads((run_folder / "config.json").read_text("utf-8"))["command"]
+    assert command[1:3] == ["--config", "tiny.yaml"]
+    assert "other" not in command
+
+
+@pytest.mark.parametrize("command", ["fairseq-validate", "from_pretrained", "capsnmt-translate"])
+def test_a_classifier_is_loaded_or_refused_in_one_line(
+    command: str, world: Path, classifier: Path, tmp_path: Path
+) -> None:
+    checkpoint = classifier / "checkpoint_last.pt"
+    if command == "fairseq-validate":
+        done = run(
+            *(tmp_path, "fairseq_cli.validate", classifier / "data", "--user-dir", PLUGIN),
+            *("--task", "logical_inference", "--path", checkpoint, "--cpu", "--batch-size", "8"),
+        )
+        assert "Traceback" not in done.stderr, done.stderr[-3000:]
+        assert done.returncode == 0, done.stderr[-3000:]
+        return
+    if command == "from_pretrained":
+        given = ["checkpoint_file=checkpoint_last.pt", f"data_name_or_path={classifier / 'data'}"]
+        done = run(tmp_path, LIBRARY, classifier, *given)
+    else:
+        done = run(tmp_path, "capsnmt.translation", checkpoint, "--data", world / "runs" / "data")
+    words = ("checkpoint_last.pt", "logical_inference", "evaluate_classifier")
+    status = 1 if command == "from_pretrained" else 2
+    is_refusal(done.returncode, done.stderr, *words, status=status)
+
+
+def test_translation_names_the_library_that_is_missing(world: Path, tmp_path: Path) -> None:
+    broken = "raise ModuleNotFoundError(\"No module named 'sacremoses'\", name='sacremoses')\n"
+    (tmp_path / "sacremoses.py").write_text(broken, "utf-8")
+    done = run(
+        *(tmp_path, "capsnmt.translation", world / "runs" / "plain" / "seed-1"),
+        stdin="A man .\n",
+        variables={"PYTHONPATH": f"{tmp_path}{os.pathsep}{REPO}"},
+    )
+    is_refusal(
+        done.returncode, done.stderr, "sacremoses is not installed", "pip install 'capsnmt[data]'"
+    )
+
+
+def test_hydra_takes_a_switch_as_the_page_spells_it(tmp_path: Path) -> None:
+    page = (REPO / "docs" / "launch.md").read_text("utf-8")
+    (switch,) = re.findall(r"`(\S*model\.head_aggregation=em)`", page)
+    done = run(
+        *(tmp_path, "fairseq_cli.hydra_train", "--config-dir", REPO / "configs" / "hydra"),
+        *("--config-name", "wmt14_en_de_li2019_effective", f"common.user_dir={PLUGIN}"),
+        *("task.data=data", switch, "--cfg", "job"),
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert "head_aggregation: em" in done.stdout
+
+
+def in_a_parent(folder: Path, *argv: str) -> subprocess.CompletedProcess:
+    """Run Python in a folder that holds a checkout named ``capsnmt``, without PYTHONPATH."""
+    (folder / "capsnmt").symlink_to(REPO)
+    variables = {k: v for k, v in environment().items() if k != "PYTHONPATH"}
+    return subprocess.run(
+        [sys.executable, "-W", "ignore", *argv],
+        cwd=folder,
+        env=variables,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+CHECKOUT = (
+    "a checkout named capsnmt, as --user-dir or in the current folder, hides the package: it must "
+    "work, or be refused in one line with what to give; the launcher"
+)
+
+
+@pytest.mark.nightly  # two imports of torch
+@pytest.mark.xfail(strict=True, reason=CHECKOUT)
+@pytest.mark.parametrize("given", ["checkout", "name"])
+def test_the_plugin_is_found_in_a_checkout_of_its_name(given: str, tmp_path: Path) -> None:
+    folder = str(tmp_path / "capsnmt") if given == "checkout" else "capsnmt"
+    done = in_a_parent(
+        *(tmp_path, "-m", "fairseq_cli.train", "data", "--user-dir", folder),
+        *("--arch", "transformer_em_routing"),
+    )
+    last = done.stderr.rstrip().rpartition("\n")[2]  # there are no data
+    assert "invalid choice" not in last, done.stderr[-300:]
+
+
+@pytest.mark.nightly  # an import of torch
+@pytest.mark.xfail(strict=True, reason=CHECKOUT)
+def test_a_command_runs_beside_a_checkout_of_its_name(tmp_path: Path) -> None:
+    """An editable install; a package in the path is not hidden at all."""
+    where = "import capsnmt.experiment; print(capsnmt.experiment.__file__)"
+    (tmp_path / "empty").mkdir()
+    installed = in_a_parent(tmp_path / "empty", "-c", where)
+    if installed.stdout.strip() != str(Path(PLUGIN) / "experiment" / "__init__.py"):
+        pytest.skip("NO EDITABLE INSTALL of this checkout: run scripts/test.sh, which makes one")
+    argv = ["--config", "multi30k/baseline", "--cpu", "--dry-run"]
+    done = in_a_parent(tmp_path, "-m", "capsnmt.experiment", *argv)
+    if done.returncode:
+        is_refusal(done.returncode, done.stderr, str(tmp_path / "capsnmt"))
+
+
+SCRIPTS = sorted(
+    path.stem
+    for path in (REPO / "scripts").glob("*.sh")
+    if path.read_text("utf-8").startswith("#!")
+)
+
+
+@pytest.mark.parametrize("name", SCRIPTS)
+def test_every_script_has_help_and_installs_nothing(name: str, tmp_path: Path) -> None:
+    """It is in a checkout without an environment, and finds neither Python nor apt-get."""
+    (tmp_path / "bin").mkdir()
+    for tool in ("bash", "cat", "dirname", "readlink", "sed"):
+        (tmp_path / "bin" / tool).symlink_to(str(shutil.which(tool)))
+    copied = tmp_path / "checkout" / "scripts"
+    copied.mkdir(parents=True)
+    for path in (REPO / "scripts").glob("*.sh"):
+        (copied / path.name).write_bytes(path.read_bytes())
+        (copied / path.name).chmod(0o755)
+    (copied.parent / "capsnmt").symlink_to(PLUGIN)
+    done = subprocess.run(
+        [str(tmp_path / "bin" / "bash"), str(copied / f"{name}.sh"), "--help"],
+        env={"PATH": str(tmp_path / "bin"), "PYTHON": sys.executable},
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert not done.stderr
+    assert done.stdout.count("\n") > 2, done.stdout
+    assert sorted(path.name for path in copied.parent.iterdir()) == ["capsnmt", "scripts"]
+
+
+@pytest.mark.parametrize("version", ["3.8", "3.13"])
+def test_a_script_refuses_an_unsupported_python(version: str, tmp_path: Path) -> None:
+    python = tmp_path / "python"
+    parts = tuple(map(int, version.split(".")))
+    (tmp_path / "sitecustomize.py").write_text(f"import sys; sys.version_info = {parts}\n")
+    python.write_text(f'#!/bin/sh\nPYTHONPATH="{tmp_path}" exec "{sys.executable}" "$@"\n')
+    python.chmod(0o755)
+    done = subprocess.run(
+        ["bash", str(REPO / "scripts" / "run_multi30k.sh"), "--dry-run"],
+        env={**os.environ, "PYTHON": str(python)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    is_refusal(done.returncode, done.stderr, f"PYTHON={python}", "Python 3.9 to 3.12", status=1)
