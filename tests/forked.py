@@ -9,6 +9,7 @@ of the project at the top, because the forks import it first.
 from __future__ import annotations
 
 import gc
+import importlib
 import logging
 import multiprocessing
 import os
@@ -60,16 +61,24 @@ def start(
 def _run(
     module: str, arguments: List[str], environment: Dict[str, str], streams: List[Path]
 ) -> None:
+    for number, (path, flags) in enumerate(
+        zip(streams, (os.O_RDONLY, os.O_WRONLY | os.O_APPEND, os.O_WRONLY | os.O_APPEND))
+    ):
+        os.dup2(os.open(path, flags), number)
+    become(module, arguments, environment)
+
+
+def become(module: str, arguments: List[str], environment: Dict[str, str]) -> None:
+    """Turn this fork into ``python -m module arguments``; ``module:function`` calls the function.
+
+    Its three streams are those of the descriptors 0, 1 and 2.
+    """
     # as a fresh interpreter, and not that of the first process and of the tests
     tempfile.tempdir = None
     multiprocessing.current_process()._config.pop("tempdir", None)  # type: ignore[attr-defined]
     gc.freeze()  # a full collection would visit all that was imported: 0.3 s a command
     os.environ.clear()
     os.environ.update(environment)
-    for number, (path, flags) in enumerate(
-        zip(streams, (os.O_RDONLY, os.O_WRONLY | os.O_APPEND, os.O_WRONLY | os.O_APPEND))
-    ):
-        os.dup2(os.open(path, flags), number)
     # multiprocessing has closed the input, and the output knew another file
     sys.stdin = open(0, encoding="utf-8", closefd=False)  # noqa: SIM115  lives as long as this
     sys.stdout = open(1, "w", 1, encoding="utf-8", closefd=False)  # noqa: SIM115
@@ -78,7 +87,10 @@ def _run(
     logging.root.setLevel(logging.WARNING)
     sys.argv = [module, *arguments]
     try:
-        runpy.run_module(module, run_name="__main__", alter_sys=True)
+        name, _, function = module.partition(":")
+        if function:  # as the script that pip makes of an entry point
+            sys.exit(getattr(importlib.import_module(name), function)())
+        runpy.run_module(name, run_name="__main__", alter_sys=True)
     except SystemExit:
         raise
     except BaseException:

@@ -1,0 +1,61 @@
+"""``python -m tests.frozen --write [CASE...]``: record what the commands do now."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Callable
+
+from tests.commands import environment
+from tests.frozen import cases  # noqa: F401  registers them
+from tests.frozen.interpreter import serving
+from tests.frozen.kit import CASES, GOLDEN, World, differences, may_write
+
+
+def main() -> int:
+    """Write the goldens of all cases, or of those that are named."""
+    parser = argparse.ArgumentParser(prog="python -m tests.frozen", description=__doc__)
+    parser.add_argument("--write", action="store_true", required=True, help="record")
+    parser.add_argument("cases", nargs="*", metavar="CASE", help="only these (default: all)")
+    args = parser.parse_args()
+    if not may_write():
+        print("error: CI=1: continuous integration compares, it records nothing", file=sys.stderr)
+        return 2
+    if unknown := sorted(set(args.cases) - set(CASES)):
+        print(f"error: {unknown[0]}: no such case: use {', '.join(CASES)}", file=sys.stderr)
+        return 2
+    GOLDEN.mkdir(exist_ok=True)
+    with TemporaryDirectory() as name:
+        folder = Path(name)
+
+        def once(part: str, make: Callable[[Path], None]) -> Path:
+            if not (folder / part).exists():
+                (folder / part).mkdir()
+                make(folder / part)
+            return folder / part
+
+        with serving(folder, environment()) as python:
+            world = World(folder, python, once)
+            for case in CASES.values():
+                if args.cases and case.name not in args.cases:
+                    continue
+                begun = time.time()
+                text = case.text(world)
+                changed = differences(case, text)
+                if changed:
+                    case.path.write_text(text, "utf-8")
+                state = "recorded" if changed else "as before"
+                print(f"{case.name}: {state} ({time.time() - begun:.1f} s)", flush=True)
+    if not args.cases:
+        for path in GOLDEN.iterdir():
+            if path.stem not in CASES:
+                print(f"{path.name}: no case has this name: deleted")
+                path.unlink()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,232 @@
+"""Real launches on small data, and what is made of their runs."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any, Dict, List
+
+import torch
+import yaml
+
+from tests.commands import ON_CPU, TINY
+from tests.frozen.cases import training
+from tests.frozen.cases.preparation import prepared
+from tests.frozen.interpreter import ROOT
+from tests.frozen.kit import World, frozen, load, outline, short, state_of, tree
+from tests.small_row import SMALL
+from tests.support import PLUGIN
+
+LANGUAGES = ["--source-lang", "en", "--target-lang", "vi"]
+# in the records: what the machine, and not the launch, decides
+OF_THE_MACHINE = {"versions", "device-name", "device_name", "peak_memory_gib", "key"}
+
+
+def data(world: World) -> Path:
+    return prepared(world, "iwslt15_en_vi") / "data"
+
+
+def start(world: World) -> Path:
+    """A checkpoint of the row's model with the weights of the formula."""
+
+    def make(folder: Path) -> None:
+        row = yaml.safe_load(SMALL)
+        flags: List[object] = ["--arch", row["arch"], *LANGUAGES, *ON_CPU, "--batch-size", "64"]
+        for key, value in row["train"].items():
+            if key not in ("num-workers", "max-update", "save-interval-updates"):
+                flags += [f"--{key}"] if value is True else [f"--{key}", value]
+        flags += ["--max-update", "1", "--disable-validation", "--save-dir", folder]
+        world.run("fairseq-train", data(world) / "bin", "--user-dir", PLUGIN, *flags)
+        state = load(folder / "checkpoint_last.pt")
+        state["model"] = state_of(state["model"])
+        torch.save(state, folder / "start.pt")
+
+    return world.once("row-start", make) / "start.pt"
+
+
+def row(world: World) -> Dict[str, Any]:
+    """The row that is launched: four updates from ``start.pt``, two checkpoints averaged."""
+    settings: Dict[str, Any] = yaml.safe_load(SMALL)
+    settings["data"].update({"target-lang": "vi", "test-sets": {"test": "test"}})
+    settings["train"].update({"init-from": str(start(world)), "save-interval-updates": 2})
+    settings["train"].update({"keep-interval-updates": 2, "log-interval": 1})
+    settings["batch"] = {"tokens-per-update": 128, "max-tokens": 128}
+    settings.update(average={"last-updates": 2}, generate={"beam": 3, "batch-size": 8})
+    return settings
+
+
+def launched(world: World) -> Path:
+    """A launch, the same again, more updates, and other settings; ``said`` has their output."""
+
+    def make(folder: Path) -> None:
+        (folder / "tiny.yaml").write_text(yaml.safe_dump(row(world)), "utf-8")
+        given = ["--config", folder / "tiny.yaml", "--prepared", data(world), "--cpu"]
+        given += ["--threads", "1", "--output", folder / "runs"]
+        said = []
+        for more in (
+            [],
+            [],
+            ["--max-update", "8"],
+            ["--max-update", "8", "--set", "train.lr=0.01"],
+        ):
+            done = world.start("capsnmt-run", *given, *more)
+            said += [f"== {' '.join(more) or 'the launch'}: status {done.returncode}"]
+            said += [done.stdout, done.stderr]
+        (folder / "said").write_text("\n".join(said), "utf-8")
+
+    return world.once("launched", make)
+
+
+def without_machine(value: Any) -> Any:
+    """A record without what the machine decides."""
+    if isinstance(value, dict):
+        return {k: "..." if k in OF_THE_MACHINE else without_machine(v) for k, v in value.items()}
+    if isinstance(value, list):
+        return [without_machine(each) for each in value]
+    return value
+
+
+def records(world: World, folder: Path) -> List[str]:
+    """All JSON below the folder, except that of checkpoints."""
+    lines = []
+    for name in tree(folder):
+        if name.endswith(".json") and not Path(name).name.startswith("."):
+            value = without_machine(json.loads((folder / name).read_text("utf-8")))
+            text = world.normalise("\n".join(outline(value)))
+            lines += [f"== {name}", re.sub(r"\b[0-9a-f]{64}\b", "HASH", text)]
+    return lines
+
+
+@frozen("a launch says this, leaves these files, and is never repeated or mixed", floats=True)
+def launch(world: World) -> str:
+    folder = launched(world)
+    return "\n".join([
+        re.sub(r"\(\d[^)]*tok/s[^)]*\)", "(SPEED)", (folder / "said").read_text("utf-8")),
+        "== files",
+        *tree(folder / "runs"),
+    ])  # fmt: skip
+
+
+@frozen("a run has these records", floats=True)
+def launch_records(world: World) -> str:
+    return "\n".join(records(world, launched(world) / "runs"))
+
+
+@frozen("a logical-inference row is trained and evaluated with these records")
+def launch_classification(world: World) -> str:
+    def make(folder: Path) -> None:
+        world.run("capsnmt.sentences.logical_inference.generate", "--output", folder / "logic",
+                  "--train", "12", "--test", "4")  # fmt: skip
+        settings = {
+            "task": "logical_inference", "head-aggregation": "em", "encoder-embed-dim": 16,
+            "encoder-ffn-embed-dim": 16, "dropout": 0, "criterion": "sentence_classification",
+            "optimizer": "adam", "lr": 1e-9, "max-update": 2, "num-workers": 0,
+            "no-epoch-checkpoints": True, "log-interval": 1,
+        }  # fmt: skip
+        text = {
+            "dataset": "logic", "arch": "logical_inference_transformer_tiny", "precision": "fp32",
+            "batch": {"sentences-per-update": 32, "max-sentences": 16}, "train": settings,
+        }  # fmt: skip
+        (folder / "logic.yaml").write_text(yaml.safe_dump(text), "utf-8")
+        said = world.run("capsnmt-run", "--config", folder / "logic.yaml", "--data",
+                         folder / "logic", "--cpu", "--threads", "1", "--output",
+                         folder / "runs")  # fmt: skip
+        (folder / "said").write_text(said, "utf-8")
+
+    folder = world.once("classified", make)
+    results = json.loads((folder / "runs/logic/seed-1/results.json").read_text("utf-8"))
+
+    def shape(value: Any) -> Any:
+        # the first weights are random numbers of torch: names, and no accuracies
+        if isinstance(value, dict):
+            return {key: shape(each) for key, each in value.items()}
+        return "number" if isinstance(value, float) else value
+
+    said = re.sub(r"\d+\.\d+", "N", (folder / "said").read_text("utf-8"))
+    return "\n".join([said, "== files", *tree(folder / "runs"), *outline(shape(results))])
+
+
+@frozen("a run translates raw text line by line, the same from a shell, Python and torch.hub", True)
+def translate(world: World) -> str:
+    from capsnmt.models import CapsnmtTransformer
+
+    run = launched(world) / "runs/tiny/seed-1"
+    text = (data(world) / "raw/test.en").read_text("utf-8")
+    printed = world.run("capsnmt-translate", run, "--nbest", "2", "--scores", stdin=text)
+    best = world.run("capsnmt-translate", run, stdin=text).splitlines()
+    lines = text.splitlines()
+    loaded = CapsnmtTransformer.from_pretrained(run).translate(lines)
+    hub = torch.hub.load(str(ROOT), "capsnmt", source="local", run=str(run)).translate(lines)
+    same = f"from_pretrained the same {loaded == best}, torch.hub the same {hub == best}"
+    return "\n".join([printed.rstrip(), "== best", *best, same])
+
+
+@frozen("fairseq-interactive tokenises, translates and detokenises raw text by itself", True)
+def interactive(world: World) -> str:
+    text = (data(world) / "raw/test.en").read_text("utf-8")
+    printed = world.run(
+        *("fairseq-interactive", data(world) / "bin", "--user-dir", PLUGIN, "-s", "en", "-t", "vi"),
+        *("--path", start(world), "--beam", "3", "--tokenizer", "capsnmt", *ON_CPU),
+        *("--bpe", "subword_nmt", "--bpe-codes", data(world) / "bpe/codes"),
+        stdin=text,
+    )
+    return "\n".join(line for line in printed.splitlines() if re.match(r"[SDHPW]-", line))
+
+
+@frozen("the report of a folder of runs says this, in Markdown and in HTML", floats=True)
+def report(world: World) -> str:
+    page = world.folder / "report"
+    said = world.run("capsnmt-report", launched(world) / "runs", "--output", page, "--samples", "2")
+    html = re.sub(
+        r"(?s)<(style|script|svg)\b.*?</\1>", "", (page / "report.html").read_text("utf-8")
+    )
+    words = re.sub(r"\s*\n\s*", "\n", re.sub(r"<[^>]+>", "", html))
+    text = "\n".join([
+        said, *tree(page), "== report.md", (page / "report.md").read_text("utf-8"),
+        "== text of report.html", words.strip(),
+    ])  # fmt: skip
+    return world.normalise(text)
+
+
+def figures(value: str) -> str:
+    """The numbers of a line with four significant digits."""
+    return re.sub(r"-?\d+\.\d+(e-?\d+)?", lambda found: short(float(found[0]), 4), value)
+
+
+@frozen("every analysis of a model gives these numbers and these figures", floats=True)
+def analyse(world: World) -> str:
+    page = world.folder / "analysis"
+    said = world.run(
+        *("capsnmt-analyse", f"it={training.start(world)}", "--data", training.corpus(world)),
+        *("--output", page, "--sentences", "8", "--seed", "1", "--device", "cpu"),
+    )
+    lines = [said, *tree(page)]
+    for path in sorted(page.glob("*.csv")):
+        lines += [f"== {path.name}", figures(path.read_text("utf-8"))]
+    return "\n".join(lines)
+
+
+@frozen("a model without switches becomes fairseq's own transformer, with the same scores", True)
+def export(world: World) -> str:
+    def make(folder: Path) -> None:
+        flags = ["--arch", "capsnmt_transformer_tiny", *TINY, *ON_CPU, "--optimizer", "adam"]
+        flags += ["--encoder-normalize-before", "--decoder-normalize-before"]
+        flags += ["--batch-size", "48", "--max-update", "1", "--disable-validation"]
+        flags += ["--share-all-embeddings", "--save-dir", folder]
+        world.run("fairseq-train", training.corpus(world), "--user-dir", PLUGIN, *flags)
+        state = load(folder / "checkpoint_last.pt")
+        state["model"] = state_of(state["model"])
+        torch.save(state, folder / "plain.pt")
+
+    folder = world.once("exported", make)
+    lines = [world.run("capsnmt-export", folder / "plain.pt", "--output", folder / "stock.pt")]
+    state = load(folder / "stock.pt")
+    lines.append(f"keys: {' '.join(sorted(state))}; of cfg: {' '.join(sorted(state['cfg']))}")
+    lines += [f"{name}: {list(tensor.shape)}" for name, tensor in state["model"].items()]
+    for name, plugin in (("plain.pt", ["--user-dir", PLUGIN]), ("stock.pt", [])):
+        printed = world.run("fairseq-generate", training.corpus(world), "--path", folder / name,
+                            *plugin, *ON_CPU, "--beam", "3")  # fmt: skip
+        found = sorted(line for line in printed.splitlines() if line.startswith("H-"))
+        lines += [f"== translations of {name}", *found]
+    return "\n".join(lines)

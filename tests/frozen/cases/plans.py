@@ -1,0 +1,71 @@
+"""What ``capsnmt-run --dry-run`` prints: the commands of a launch."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import List, Tuple
+
+from tests.frozen.interpreter import ROOT
+from tests.frozen.kit import World, frozen
+
+# configurations that need a folder of data before they can be planned
+NEED_DATA = ("probing_multi30k",)
+
+
+def plan(world: World, arguments: str) -> str:
+    """The plan that is printed in a folder where ``corpus`` and ``d`` are."""
+
+    def make(folder: Path) -> None:
+        for name in ("corpus", "d"):
+            (folder / name).mkdir()
+
+    folder = world.once("plans", make)
+    done = world.call("capsnmt-run", *arguments.split(), "--dry-run", cwd=folder)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.replace("HERE/plans", "HERE")
+
+
+@frozen("a sweep over two seeds of two rows, tested against the baseline, runs these commands")
+def plan_sweep(world: World) -> str:
+    return plan(
+        world,
+        "--dataset wmt14_en_de --rows baseline,dou2019_em_routing --baseline baseline "
+        "--sweep layer-capsules=1,8 --seeds 1,2 --cpu",
+    )
+
+
+@frozen("a row that starts from another row, on SLURM, runs these commands")
+def plan_from_baseline(world: World) -> str:
+    return plan(world, "--config multi30k/dlcl_routing_from_baseline --slurm gpu --gpus 1")
+
+
+@frozen("all rows of probing, two tasks, on SLURM, run these commands")
+def plan_probing(world: World) -> str:
+    return plan(
+        world,
+        "--dataset probing_li2019 --rows all --tasks WC,BShift --data d --slurm gpu --gpus 1",
+    )
+
+
+def configurations() -> List[Tuple[str, str]]:
+    """Data set and row of every configuration that can be trained."""
+    files = sorted((ROOT / "configs").glob("*/*.yaml"))
+    return [(file.parent.name, file.stem) for file in files if file.stem not in ("base", "big")]
+
+
+@frozen("every configuration trains with these flags")
+def configs(world: World) -> str:
+    lines = []
+    for dataset in sorted({dataset for dataset, _ in configurations()} - {"hydra"}):
+        rows = ",".join(row for folder, row in configurations() if folder == dataset)
+        data = " --data d" if dataset in NEED_DATA else ""
+        printed = plan(world, f"--dataset {dataset} --rows {rows} --cpu{data}")
+        trainings = [line for line in printed.splitlines() if " --save-dir " in line]
+        lines += [f"== {dataset}"]
+        for line in trainings:
+            row = re.search(rf"runs/{dataset}/(\S+?)/seed", line)
+            assert row is not None, line
+            flags = re.split(r"(?= --)", line.partition(" --user-dir ")[2])
+            lines += [row[1], *(f"  {flag.strip()}" for flag in sorted(flags[1:]))]
+    return "\n".join(lines)

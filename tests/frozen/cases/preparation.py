@@ -1,0 +1,57 @@
+"""``capsnmt-prepare`` on miniatures of the papers' archives, in their true formats."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Callable
+
+from tests.corpora.miniatures import MINIATURES, recipe_for
+from tests.frozen.kit import World, digest, frozen, tree
+
+
+def prepared(world: World, name: str) -> Path:
+    """A prepared corpus of the name: ``data``, and what the command said the first time."""
+
+    def make(folder: Path) -> None:
+        archives = folder / "archives"
+        archives.mkdir()
+        contents = MINIATURES[name]()
+        for file, content in contents.items():
+            (archives / file).write_bytes(content)
+        # the archives are made now, so that their checksums are those of now
+        recipe_for(name, contents, folder)
+        (folder / "said").write_text(prepare(world, folder, name), "utf-8")
+
+    return world.once(f"prepared-{name}", make)
+
+
+def prepare(world: World, folder: Path, name: str) -> str:
+    done = world.start(
+        *("capsnmt-prepare", folder / f"{name}.yaml", "--local", folder / "archives"),
+        *("--output", folder / "data", "--workers", "1"),
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout + done.stderr
+
+
+def case(name: str) -> Callable[[World], str]:
+    def prepare_corpus(world: World) -> str:
+        folder = prepared(world, name)
+        lines = [(folder / "said").read_text("utf-8"), "== again", prepare(world, folder, name)]
+        lines.append("== files")
+        for path in tree(folder / "data"):
+            content = (folder / "data" / path).read_bytes()
+            if Path(path).name == "manifest.json":
+                manifest = content.decode()
+            elif not Path(path).name.startswith("."):
+                lines.append(f"{path} {len(content)} {digest(content)}")
+        lines.append(re.sub(r"\b([0-9a-f]{16})[0-9a-f]{48}\b", r"\1", world.normalise(manifest)))
+        return "\n".join(lines)
+
+    prepare_corpus.__name__ = f"prepare_{name}"
+    return prepare_corpus
+
+
+for _name in MINIATURES:
+    frozen(f"{_name} is prepared to these bytes, and a second time nothing is done")(case(_name))

@@ -1,0 +1,177 @@
+"""fairseq's commands with the plugin: train, resume, validate, generate, average."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from pathlib import Path
+from typing import Any, Dict, Iterable, List
+
+import torch
+import yaml
+
+from tests.commands import COMPOSED, ON_CPU, TINY
+from tests.frozen.kit import World, frozen, load, short, state_of, tree
+from tests.support import PLUGIN
+from tests.system.conftest import write_corpus
+
+LAST = "checkpoint_last.pt"
+EVERYTHING = ["--arch", "capsnmt_transformer_tiny", *TINY, *COMPOSED]
+OPTIMISED = ["--lr", "0.005", "--dropout", "0", "--share-all-embeddings", "--log-format", "json"]
+MEASURED = {"wps", "ups", "train_wall", "wall", "gb_free", "loss_scale", "valid_wps"}
+
+
+def corpus(world: World) -> Path:
+    """The data-bin of the reversal corpus: 48, 8 and 8 sentences."""
+    return world.once("corpus", write_corpus) / "bin"
+
+
+def start(world: World) -> Path:
+    """A checkpoint of all mechanisms at once, with the weights of the formula."""
+
+    def make(folder: Path) -> None:
+        flags = [*EVERYTHING, "--optimizer", "adam", *OPTIMISED, "--batch-size", "48", *ON_CPU]
+        flags += ["--max-update", "1", "--disable-validation", "--save-dir", folder]
+        world.run("fairseq-train", corpus(world), "--user-dir", PLUGIN, *flags)
+        state = load(folder / LAST)
+        state["model"] = state_of(state["model"])
+        torch.save(state, folder / "start.pt")
+        (folder / LAST).unlink()
+
+    return world.once("start", make) / "start.pt"
+
+
+def lines_of(log: str) -> Iterable[str]:
+    """What fairseq logged of each update and each validation, without what was measured."""
+    for line in log.splitlines():
+        found = re.search(r"(\w+) \| (\{.*\})$", line)
+        if found and found[1] in ("train_inner", "valid", "train"):
+            terms: Dict[str, Any] = yaml.safe_load(found[2])  # one host quotes as Python does
+            named = {key[len("train_") :] if key.startswith("train_") else key: value
+                     for key, value in terms.items() if key not in MEASURED}  # fmt: skip
+            kept = [f"{k} {v}" for k, v in sorted(named.items()) if k not in MEASURED]
+            yield f"{found[1]}: {', '.join(kept)}"
+
+
+def trained(world: World) -> Path:
+    """Six updates of all mechanisms at once from ``start.pt``, over two epochs."""
+
+    def make(folder: Path) -> None:
+        flags = ["--init-from", start(world), "--optimizer", "fused_adam", *OPTIMISED, *ON_CPU]
+        flags += ["--batch-size", "16", "--max-update", "6", "--log-interval", "1"]
+        flags += ["--save-interval-updates", "2", "--keep-best-checkpoints", "2"]
+        log = world.log("fairseq-train", corpus(world), "--user-dir", PLUGIN, *EVERYTHING, *flags,
+                        "--save-dir", folder / "run")  # fmt: skip
+        (folder / "lines").write_text("\n".join(lines_of(log)), "utf-8")
+
+    return world.once("trained", make)
+
+
+@frozen("a training logs these losses, terms and norms, and leaves these files", floats=True)
+def train(world: World) -> str:
+    folder = trained(world)
+    return "\n".join([(folder / "lines").read_text("utf-8"), *tree(folder / "run")])
+
+
+@frozen(
+    "a checkpoint has these settings, weights and counters (the host's own settings are those "
+    "of the main host)",
+    one_host=True,
+)
+def checkpoint(world: World) -> str:
+    state = load(trained(world) / "run" / LAST)
+    settings = state["cfg"]["model"]
+    settings = settings if isinstance(settings, dict) else vars(settings)
+    lines = [f"keys: {' '.join(sorted(state))}", f"extra_state: {sorted(state['extra_state'])}"]
+    lines += [f"cfg.model.{key}: {value}" for key, value in sorted(settings.items())]
+    lines += [f"model {name}: {list(tensor.shape)}" for name, tensor in state["model"].items()]
+    optimizer = state["last_optimizer_state"]
+    lines.append(f"optimizer: {sorted(optimizer)}, {len(optimizer['state'])} states of "
+                 f"{sorted(next(iter(optimizer['state'].values())))}")  # fmt: skip
+    return world.normalise("\n".join(lines))
+
+
+@frozen("a training that was stopped and resumed is the training that was not", floats=True)
+def resume(world: World) -> str:
+    flags = ["--arch", "transformer_em_routing_tiny", *TINY, "--optimizer", "adam", *OPTIMISED]
+    flags += ["--criterion", "chunked_label_smoothed_cross_entropy", "--label-smoothing", "0.1"]
+    flags += ["--update-freq", "2", "--clip-norm", "0.5", "--report-accuracy", *ON_CPU]
+    flags += ["--batch-size", "8", "--max-update", "4", "--log-interval", "1"]
+    flags += ["--save-interval-updates", "2"]
+
+    def make(folder: Path) -> None:
+        start(world)  # its weights, for the names that the models share
+        for place in (folder / "through", folder / "again"):
+            log = world.log("fairseq-train", corpus(world), "--user-dir", PLUGIN, *flags,
+                            "--save-dir", place, "--seed", "3")  # fmt: skip
+            place.with_suffix(".log").write_text("\n".join(lines_of(log)), "utf-8")
+            if place.name == "through":
+                (folder / "again").mkdir()
+                shutil.copy(place / "checkpoint_1_2.pt", folder / "again" / LAST)
+
+    folder = world.once("resumed", make)
+    through, again = (
+        (folder / f"{name}.log").read_text("utf-8").splitlines() for name in ("through", "again")
+    )
+    models = [load(folder / name / LAST)["model"] for name in ("through", "again")]
+    same = all(torch.equal(tensor, models[1][name]) for name, tensor in models[0].items()
+               if not name.endswith("_float_tensor"))  # fmt: skip
+    # the first weights are random numbers of torch: only what follows from the data is kept
+    kept = [re.sub(r"(loss|gnorm|ppl|accuracy|n_correct|clip|best_loss) [\d.]+", r"\1", line)
+            for line in through]  # fmt: skip
+    return "\n".join([
+        *kept,
+        f"resumed from update 2: last lines equal {through[-2:] == again[-2:]}",
+        f"weights equal {same}",
+        *tree(folder / "through"),
+    ])  # fmt: skip
+
+
+@frozen("a checkpoint is validated with these losses and terms", floats=True)
+def validate(world: World) -> str:
+    flags = ["--user-dir", PLUGIN, "--path", start(world), "--task", "translation", *ON_CPU]
+    log = world.log("fairseq-validate", corpus(world), *flags, "--batch-size", "8",
+                    "--log-format", "json")  # fmt: skip
+    return "\n".join(lines_of(log))
+
+
+def generated(world: World, *flags: object) -> List[str]:
+    given = ["--user-dir", PLUGIN, "--path", start(world), *ON_CPU, "--beam", "3", *flags]
+    output = world.run("fairseq-generate", corpus(world), *given)
+    return [line for line in output.splitlines() if re.match(r"[STHDP]-\d", line)]
+
+
+@frozen("a checkpoint has these translations with these scores", floats=True)
+def generate(world: World) -> str:
+    lines = generated(world, "--nbest", "2")
+    return "\n".join(sorted(lines, key=lambda line: int(re.findall(r"\d+", line)[0])))
+
+
+@frozen(
+    "references are scored, a source is masked, and precision and backend are chosen, at "
+    "generation",
+    floats=True,
+)
+def generate_otherwise(world: World) -> str:
+    lines = []
+    for flags in (
+        ["--score-reference"],
+        ["--model-overrides", "{'mlmha_mask_source': 2}"],
+        ["--model-overrides", "{'autocast': 'none', 'routing_backend': 'eager'}"],
+    ):
+        found = [line for line in generated(world, *flags) if line.startswith("H-")]
+        lines += [f"== {' '.join(flags)}", *sorted(found)]
+    return "\n".join(lines)
+
+
+@frozen("an average of checkpoints is the mean of these", floats=True)
+def average(world: World) -> str:
+    run, lines = trained(world) / "run", []
+    for flags in (["--last-updates", "2"], ["--last-epochs", "2"], ["--best", "2"]):
+        output = world.folder / "mean.pt"
+        lines.append(world.run("capsnmt-average", run, *flags, "--output", output).rstrip())
+        state = load(output)
+        norms = [float(tensor.double().norm()) for tensor in state["model"].values()]
+        lines.append(f"  {' '.join(sorted(state))}: {len(norms)} weights of norm "
+                     f"{short(sum(norms), 5)}")  # fmt: skip
+    return "\n".join(lines)

@@ -1,0 +1,112 @@
+"""An interpreter that starts at once: what it is asked to run is forked from a warm process.
+
+Commands of the package start other commands with ``sys.executable``. Here that is a small program
+that passes its arguments, folder, variables and streams to a server and waits. The server has
+imported fairseq, and nothing of the project: every command runs as in a fresh interpreter.
+"""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import os
+import re
+import signal
+import socket
+import sys
+import time
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Dict, Iterator, List
+
+from tests import forked
+
+SERVER = "CAPSNMT_FROZEN_SERVER"
+PROGRAM = f"""#!{{python}} -IS
+import json, os, socket, sys
+with socket.socket(socket.AF_UNIX) as server:
+    server.connect(os.environ["{SERVER}"])
+    request = json.dumps([sys.argv, os.getcwd(), dict(os.environ)]).encode()
+    socket.send_fds(server, [b"%10d" % len(request)], [0, 1, 2])
+    server.sendall(request)
+    status = int(server.recv(16) or -9)
+if status < 0:
+    os.kill(os.getpid(), -status)
+sys.exit(status)
+"""
+ROOT = Path(__file__).resolve().parents[2]
+# command -> module:function, as pip installs it
+COMMANDS: Dict[str, str] = dict(
+    re.findall(r'"(capsnmt-\w+) = (\S+)"', (ROOT / "setup.py").read_text("utf-8"))
+)
+
+
+def words(command: str) -> List[str]:
+    """Return the arguments of the interpreter that run ``capsnmt-NAME`` or ``fairseq-NAME``."""
+    return ["-m", COMMANDS.get(command) or command.replace("fairseq-", "fairseq_cli.")]
+
+
+@contextmanager
+def serving(folder: Path, environment: Dict[str, str]) -> Iterator[Path]:
+    """Start the server; yield the interpreter, which is in the folder."""
+    python = folder / "bin" / "python"
+    if not python.exists():
+        python.parent.mkdir(exist_ok=True)
+        part = python.with_name(f"part-{os.getpid()}")
+        part.write_text(PROGRAM.format(python=sys.executable), "utf-8")
+        part.chmod(0o755)
+        part.rename(python)
+    address, log = folder / f"server-{os.getpid()}", folder / f"server-{os.getpid()}.log"
+    log.touch()
+    streams = [Path(os.devnull), log, log]
+    server = forked.start("tests.frozen.interpreter", [str(address)], environment, streams)
+    os.environ[SERVER] = str(address)
+    try:
+        while not address.exists():
+            assert server.is_alive(), log.read_text("utf-8")
+            time.sleep(0.02)
+        yield python
+    finally:
+        del os.environ[SERVER]
+        server.kill()
+        server.join()
+
+
+def _serve(address: str) -> None:
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(f"{address}.part")
+        listener.listen(64)
+        os.rename(f"{address}.part", address)
+        signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+        while True:
+            connection, _ = listener.accept()
+            if os.fork() == 0:
+                listener.close()
+                signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+                connection.sendall(b"%d" % _answer(connection))
+                os._exit(0)
+            connection.close()
+
+
+def _answer(connection: socket.socket) -> int:
+    size, streams, _, _ = socket.recv_fds(connection, 10, 3)
+    request = connection.recv(int(size), socket.MSG_WAITALL)
+    command = multiprocessing.get_context("fork").Process(target=_run, args=(request, streams))
+    command.start()
+    command.join()
+    assert command.exitcode is not None
+    return command.exitcode
+
+
+def _run(request: bytes, streams: List[int]) -> None:
+    (sys.executable, *arguments), folder, environment = json.loads(request)
+    os.chdir(folder)
+    for number, stream in enumerate(streams):
+        os.dup2(stream, number)
+        os.close(stream)
+    assert arguments[0] == "-m", arguments
+    forked.become(arguments[1], arguments[2:], environment)
+
+
+if __name__ == "__main__":
+    _serve(sys.argv[1])

@@ -1,0 +1,259 @@
+"""The net: what users rely on, as text that is compared with what was recorded.
+
+A case is a function that runs commands in a :class:`World` and returns text. Its promise, one
+sentence, is the first line of its golden, ``golden/NAME.txt``.
+"""
+
+from __future__ import annotations
+
+import difflib
+import hashlib
+import importlib
+import io
+import json
+import math
+import os
+import re
+import subprocess
+import sys
+import zlib
+from contextlib import redirect_stderr, redirect_stdout
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Callable, Dict, Iterable, List, Optional
+
+import torch
+from torch import Tensor
+
+from tests.commands import environment
+from tests.frozen.interpreter import COMMANDS, ROOT, words
+
+GOLDEN = Path(__file__).with_name("golden")
+NUMBER = re.compile(r"(-?\d+\.\d+(?:e[-+]\d+)?)")
+
+
+class World:
+    """A folder that the cases share: what one of them needs is made once.
+
+    Args:
+        folder: an empty folder, or one that another process of the same tests fills.
+        python: the interpreter of the commands.
+        once: ``once(name, make)`` returns the folder ``name``, made by the first who asks.
+    """
+
+    def __init__(
+        self, folder: Path, python: Path, once: Callable[[str, Callable[[Path], None]], Path]
+    ) -> None:
+        self.folder, self.python, self.once = folder, python, once
+
+    def start(
+        self, command: str, *arguments: object, stdin: str = "", raw: bool = False
+    ) -> subprocess.CompletedProcess:
+        """Run ``capsnmt-NAME`` or ``fairseq-NAME``; the output is normalised, unless ``raw``."""
+        done = subprocess.run(
+            [str(self.python), *words(command), *map(str, arguments)],
+            input=stdin,
+            capture_output=True,
+            text=True,
+            encoding="utf-8",
+            cwd=self.folder,
+            env=variables(),
+            check=False,
+        )
+        if not raw:
+            done.stdout, done.stderr = map(self.normalise, (done.stdout, done.stderr))
+        return done
+
+    def call(
+        self, command: str, *arguments: object, cwd: Optional[Path] = None
+    ) -> subprocess.CompletedProcess:
+        """The same in this process, which is faster, for a command that only reads and prints."""
+        module, _, function = COMMANDS[command].partition(":")
+        streams = io.StringIO(), io.StringIO()
+        before = os.getcwd(), sys.argv, sys.executable, dict(os.environ)
+        try:
+            os.chdir(cwd or self.folder)
+            sys.argv, sys.executable = [command, *map(str, arguments)], str(self.python)
+            os.environ.clear()
+            os.environ.update(variables())
+            with redirect_stdout(streams[0]), redirect_stderr(streams[1]):
+                status = getattr(importlib.import_module(module), function)()
+        except SystemExit as end:
+            status = end.code
+        finally:
+            sys.argv, sys.executable = before[1:3]
+            os.environ.clear()
+            os.environ.update(before[3])
+            os.chdir(before[0])
+        texts = [self.normalise(stream.getvalue()) for stream in streams]
+        return subprocess.CompletedProcess([command, *arguments], status, *texts)
+
+    def run(self, command: str, *arguments: object, stdin: str = "") -> str:
+        """Run a command that must succeed; return its normalised output."""
+        done = self.start(command, *arguments, stdin=stdin)
+        assert done.returncode == 0, f"{done.args}\n{done.stdout[-2000:]}{done.stderr[-4000:]}"
+        return done.stdout
+
+    def log(self, command: str, *arguments: object) -> str:
+        """The same, with the standard error: fairseq logs to either."""
+        done = self.start(command, *arguments)
+        assert done.returncode == 0, f"{done.args}\n{done.stdout[-2000:]}{done.stderr[-4000:]}"
+        return done.stdout + done.stderr
+
+    def normalise(self, text: str) -> str:
+        """Replace what depends on the machine, the folder and the time."""
+        for path, name in ((self.python, "python"), (self.folder, "HERE"), (ROOT, "ROOT")):
+            text = text.replace(str(path), name)
+        text = re.sub(r"\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(Z|\+\d\d:\d\d)?", "TIME", text)
+        text = re.sub(r"(version:|sacremoses\.)\d[\w.]*", r"\1V", text)
+        return re.sub(r"\b\d+(\.\d+)? (s|seconds|min)\b", "SECONDS", text)
+
+
+def variables() -> Dict[str, str]:
+    """The variables of the commands: those of a terminal of 100 columns, outside of pytest."""
+    own = {k: v for k, v in environment().items() if not k.startswith(("PYTEST", "SLURM"))}
+    return {**own, "PYTHONHASHSEED": "0", "COLUMNS": "100", "OMP_WAIT_POLICY": "PASSIVE"}
+
+
+@dataclass(frozen=True)
+class Case:
+    """A case: its promise, the function, and how it is compared."""
+
+    name: str
+    promise: str
+    make: Callable[[World], str]
+    floats: bool
+    nightly: bool
+    one_host: bool
+
+    @property
+    def path(self) -> Path:
+        return GOLDEN / f"{self.name}.txt"
+
+    def text(self, world: World) -> str:
+        return f"# {self.promise}\n{self.make(world).rstrip()}\n"
+
+
+CASES: Dict[str, Case] = {}
+
+
+def frozen(
+    promise: str, floats: bool = False, nightly: bool = False, one_host: bool = False
+) -> Callable:
+    """Register a case of the name of the function.
+
+    Args:
+        promise: what a user may rely on.
+        floats: numbers with a point may differ by two units of their last digit.
+        nightly: it takes long.
+        one_host: its golden is that of the main host, for which it says the reason.
+    """
+
+    def register(make: Callable[[World], str]) -> Callable[[World], str]:
+        name = make.__name__
+        CASES[name] = Case(name, promise, make, floats, nightly, one_host)
+        return make
+
+    return register
+
+
+def _same(recorded: str, found: str) -> bool:
+    """Whether two lines are equal up to the last digit of their numbers."""
+    parts, others = NUMBER.split(recorded), NUMBER.split(found)
+    if parts[::2] != others[::2]:
+        return False
+    for part, other in zip(parts[1::2], others[1::2]):
+        mantissa, _, exponent = part.partition("e")
+        unit = 10.0 ** (int(exponent or 0) - len(mantissa.partition(".")[2]))
+        if not math.isclose(float(part), float(other), rel_tol=0, abs_tol=2.01 * unit):
+            return False
+    return True
+
+
+def differences(case: Case, found: str) -> str:
+    """The lines that differ from the golden, or nothing."""
+    recorded = case.path.read_text("utf-8") if case.path.exists() else ""
+    old, new = recorded.splitlines(), found.splitlines()
+    if case.floats and len(old) == len(new):
+        new = [line if _same(line, other) else other for line, other in zip(old, new)]
+    if old == new:
+        return ""
+    diff = difflib.unified_diff(old, new, str(case.path), "now", n=1, lineterm="")
+    return f"{case.promise}\n" + "\n".join(diff)
+
+
+def weight(name: str, shape: Iterable[int]) -> Tensor:
+    """The value of a parameter: no random numbers, so it is the same with every torch.
+
+    **D**: the square keeps a matrix from having rank two, and a gain of a norm is around one.
+    """
+    shape = list(shape)
+    fan_in = math.prod(shape[1:]) if len(shape) > 1 else 10
+    steps = torch.arange(math.prod(shape), dtype=torch.float64)
+    phase = 0.7 * steps + 0.013 * steps**2 + zlib.crc32(name.encode()) % 997
+    values = torch.sin(phase) / math.sqrt(fan_in)
+    return values.reshape(shape) + float(name.endswith("norm.weight"))
+
+
+@torch.no_grad()
+def set_weights(model: torch.nn.Module) -> torch.nn.Module:
+    """Give every parameter the values of its name."""
+    for name, parameter in model.named_parameters():
+        parameter.copy_(weight(name, parameter.shape))
+    return model
+
+
+def state_of(state: Dict[str, Tensor]) -> Dict[str, Tensor]:
+    """The same for a checkpoint's ``model``: tensors of several numbers are parameters."""
+    known: Dict[int, str] = {}  # a shared parameter has the values of its first name
+    return {
+        name: weight(known.setdefault(tensor.data_ptr(), name), tensor.shape).to(tensor)
+        if tensor.numel() > 1
+        else tensor
+        for name, tensor in state.items()
+    }
+
+
+def short(value: float, digits: int = 6) -> str:
+    """A number with so many significant digits, always with a point; zero up to rounding is 0."""
+    if abs(value) < 1e-9:
+        return "0"
+    text = f"{value:#.{digits}g}"
+    return text if "e" in text or not text.endswith(".") else text + "0"
+
+
+def digest(content: Any) -> str:
+    """A short hash of bytes, or of what JSON can hold."""
+    if not isinstance(content, bytes):
+        content = json.dumps(content, sort_keys=True).encode()
+    return hashlib.sha256(content).hexdigest()[:16]
+
+
+def tree(folder: Path) -> List[str]:
+    """The names of all files below a folder, sorted."""
+    files = (path for path in folder.rglob("*") if path.is_file())
+    return sorted(str(path.relative_to(folder)) for path in files)
+
+
+def outline(value: Any, place: str = "") -> List[str]:
+    """A JSON value as lines ``place: value``, with six digits of each number."""
+    if isinstance(value, float):
+        return [f"{place}: {short(value)}"]
+    if not isinstance(value, (dict, list)) or not value:
+        return [f"{place}: {json.dumps(value, ensure_ascii=False)}"]
+    if isinstance(value, list) and not any(isinstance(each, (dict, list)) for each in value):
+        words = (short(each) if isinstance(each, float) else json.dumps(each) for each in value)
+        return [f"{place}: [{', '.join(words)}]"]
+    if isinstance(value, dict):
+        return [line for k in sorted(value) for line in outline(value[k], f"{place}.{k}")]
+    return [line for k, each in enumerate(value) for line in outline(each, f"{place}[{k}]")]
+
+
+def load(path: Path) -> Dict[str, Any]:
+    """Read a checkpoint of our own tests."""
+    return torch.load(path, map_location="cpu", weights_only=False)
+
+
+def may_write() -> bool:
+    """Whether goldens may be recorded here: continuous integration only compares."""
+    return os.environ.get("CI") not in ("1", "true")

@@ -1,0 +1,44 @@
+"""What users rely on is as it was recorded: ``python -m tests.frozen --write`` records."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Callable, Iterator
+
+import pytest
+
+from tests.commands import environment, made_once
+from tests.frozen import cases  # noqa: F401  registers them
+from tests.frozen.interpreter import serving
+from tests.frozen.kit import CASES, GOLDEN, Case, World, differences
+
+pytestmark = pytest.mark.system
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    """The folder that all workers share, and an interpreter for the commands."""
+
+    def once(name: str, make: Callable[[Path], None]) -> Path:
+        return made_once(tmp_path_factory, f"frozen/{name}", make)
+
+    folder = tmp_path_factory.getbasetemp()
+    folder = (folder.parent if "PYTEST_XDIST_WORKER" in os.environ else folder) / "frozen"
+    folder.mkdir(exist_ok=True)
+    with serving(folder, environment()) as python:
+        yield World(folder, python, once)
+
+
+def _marked(case: Case) -> object:
+    marks = [pytest.mark.nightly] * case.nightly + [pytest.mark.one_host] * case.one_host
+    return pytest.param(case, id=case.name, marks=marks)
+
+
+@pytest.mark.parametrize("case", map(_marked, CASES.values()))
+def test_what_users_rely_on_is_as_recorded(case: Case, world: World) -> None:
+    assert not (found := differences(case, case.text(world))), found
+
+
+def test_every_golden_has_a_case() -> None:
+    assert {path.stem for path in GOLDEN.iterdir()} == set(CASES)
