@@ -47,9 +47,12 @@ class World:
         self.folder, self.python, self.once = folder, python, once
 
     def start(
-        self, command: str, *arguments: object, stdin: str = "", raw: bool = False
+        self, command: str, *arguments: object, stdin: str = "", raw: bool = False, **more: str
     ) -> subprocess.CompletedProcess:
-        """Run ``capsnmt-NAME`` or ``fairseq-NAME``; the output is normalised, unless ``raw``."""
+        """Run ``capsnmt-NAME`` or ``fairseq-NAME`` with ``more`` variables.
+
+        The output is normalised, unless ``raw``.
+        """
         done = subprocess.run(
             [str(self.python), *words(command), *map(str, arguments)],
             input=stdin,
@@ -57,7 +60,7 @@ class World:
             text=True,
             encoding="utf-8",
             cwd=self.folder,
-            env=variables(),
+            env={**variables(), **more},
             check=False,
         )
         if not raw:
@@ -88,9 +91,9 @@ class World:
         texts = [self.normalise(stream.getvalue()) for stream in streams]
         return subprocess.CompletedProcess([command, *arguments], status, *texts)
 
-    def run(self, command: str, *arguments: object, stdin: str = "") -> str:
+    def run(self, command: str, *arguments: object, stdin: str = "", **more: str) -> str:
         """Run a command that must succeed; return its normalised output."""
-        done = self.start(command, *arguments, stdin=stdin)
+        done = self.start(command, *arguments, stdin=stdin, **more)
         assert done.returncode == 0, f"{done.args}\n{done.stdout[-2000:]}{done.stderr[-4000:]}"
         return done.stdout
 
@@ -220,6 +223,11 @@ def short(value: float, digits: int = 6) -> str:
         return "0"
     text = f"{value:#.{digits}g}"
     return text if "e" in text or not text.endswith(".") else text + "0"
+
+
+def rounded(text: str, digits: int = 4) -> str:
+    """A text whose numbers have so many significant digits."""
+    return re.sub(r"-?\d+\.\d+(e-?\d+)?", lambda found: short(float(found[0]), digits), text)
 
 
 def digest(content: Any) -> str:

@@ -127,8 +127,8 @@ def restore(world: World, folder: Path) -> None:
     for path in (run / "checkpoints/checkpoint_last.pt", run / "averaged.pt"):
         text = json.loads(filled(DATA / f"{path.stem}.json"))
         torch.save(state if path.stem != "averaged" else from_text(text, {}), path)
-    (folder / "row-start").mkdir()  # the model that the row started from
-    shutil.copy(run / "averaged.pt", folder / "row-start/start.pt")
+    (folder / "start-row").mkdir()  # the model that the row started from
+    shutil.copy(run / "averaged.pt", folder / "start-row/start.pt")
     write_stages(run, data)
 
 

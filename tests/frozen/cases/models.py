@@ -156,11 +156,9 @@ def classifiers_more(_: World) -> str:
 def logged(criterion: Any, model: nn.Module, sample: Dict[str, Any]) -> str:
     """The loss, the size of the sample, and every term of the log."""
     loss, size, output = criterion(model, copy.deepcopy(sample))
-    terms = {key: float(value) for key, value in output.items()}
-    return ", ".join(
-        f"{key} {short(value)}"
-        for key, value in {"objective": loss.item(), "size": float(size), **terms}.items()
-    )
+    terms = {"objective": loss.item(), "size": size, **output}
+    values = {key: torch.as_tensor(value).double().flatten() for key, value in terms.items()}
+    return ", ".join(f"{key} {' '.join(map(short, v.tolist()))}" for key, v in values.items())
 
 
 @frozen("the terms of every criterion stay, for every architecture", floats=True)

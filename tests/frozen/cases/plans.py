@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import List, Tuple
 
 from tests.frozen.interpreter import ROOT
 from tests.frozen.kit import World, frozen
@@ -48,24 +47,19 @@ def plan_probing(world: World) -> str:
     )
 
 
-def configurations() -> List[Tuple[str, str]]:
-    """Data set and row of every configuration that can be trained."""
-    files = sorted((ROOT / "configs").glob("*/*.yaml"))
-    return [(file.parent.name, file.stem) for file in files if file.stem not in ("base", "big")]
-
-
 @frozen("every configuration trains with these flags")
 def configs(world: World) -> str:
     lines = []
-    for dataset in sorted({dataset for dataset, _ in configurations()} - {"hydra"}):
-        rows = ",".join(row for folder, row in configurations() if folder == dataset)
+    for dataset in sorted(path.name for path in (ROOT / "configs").iterdir()):
+        if dataset == "hydra":  # of fairseq-hydra-train
+            continue
         data = " --data d" if dataset in NEED_DATA else ""
-        printed = plan(world, f"--dataset {dataset} --rows {rows} --cpu{data}")
+        printed = plan(world, f"--dataset {dataset} --rows all --cpu{data}")
         trainings = [line for line in printed.splitlines() if " --save-dir " in line]
         lines += [f"== {dataset}"]
         for line in trainings:
             row = re.search(rf"runs/{dataset}/(\S+?)/seed", line)
             assert row is not None, line
-            flags = re.split(r"(?= --)", line.partition(" --user-dir ")[2])
-            lines += [row[1], *(f"  {flag.strip()}" for flag in sorted(flags[1:]))]
+            flags = re.split(r" (?=--)", line.partition(" --user-dir ")[2])
+            lines += [row[1], *(f"  {flag}" for flag in sorted(flags[1:]))]
     return "\n".join(lines)
