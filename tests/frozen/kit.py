@@ -108,7 +108,7 @@ class World:
         for path, name in ((self.python, "python"), (self.folder, "HERE"), (ROOT, "ROOT")):
             text = text.replace(str(path), name)
         text = re.sub(r"\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(Z|\+\d\d:\d\d)?", "TIME", text)
-        text = re.sub(r"(version:|sacremoses\.)\d[\w.]*", r"\1V", text)
+        text = re.sub(r"(version:|sacremoses\.|versions\.[\w-]+: \")\d[\w.]*", r"\1V", text)
         return re.sub(r"\b\d+(\.\d+)? (s|seconds|min)\b", "SECONDS", text)
 
 

@@ -56,10 +56,14 @@ def configs(world: World) -> str:
         data = " --data d" if dataset in NEED_DATA else ""
         printed = plan(world, f"--dataset {dataset} --rows all --cpu{data}")
         trainings = [line for line in printed.splitlines() if " --save-dir " in line]
-        lines += [f"== {dataset}"]
+        flags = {}
         for line in trainings:
             row = re.search(rf"runs/{dataset}/(\S+?)/seed", line)
             assert row is not None, line
-            flags = re.split(r" (?=--)", line.partition(" --user-dir ")[2])
-            lines += [row[1], *(f"  {flag}" for flag in sorted(flags[1:]))]
+            words = line.partition(" --user-dir ")[2].replace(row[1], "ROW")
+            flags[row[1]] = sorted(re.split(r" (?=--)", words)[1:])
+        common = set.intersection(*map(set, flags.values()))
+        lines += [f"== {dataset}, all rows", *(f"  {flag}" for flag in sorted(common))]
+        for name, own in flags.items():
+            lines.append(" ".join([f"{name}:", *(flag for flag in own if flag not in common)]))
     return "\n".join(lines)
