@@ -206,7 +206,7 @@ def analyse(world: World) -> str:
         lines += [f"== {path.name}: {len(rows)} rows", header]
         for row in rows[:: 1 + len(rows) // 200]:  # some of them, where there are thousands
             if path.name == "heads.csv":  # t-SNE draws differently on other machines
-                row = ",".join([*row.split(",")[:6], "x", "y", *row.split(",")[8:]])
+                row = ",".join([*row.split(",")[:6], "x", "y", row.split(",")[8], "of map"])
             lines.append(re.sub(r"-?\d+\.\d+(e-?\d+)?", lambda x: f"{float(x[0]):.4f}", row))
     return "\n".join(lines)
 
@@ -220,7 +220,8 @@ def export(world: World) -> str:
     lines = [world.run("capsnmt-export", plain, "--output", stock)]
     state = load(stock)
     lines.append(f"keys: {' '.join(sorted(state))}; of cfg: {' '.join(sorted(state['cfg']))}")
-    lines += [f"{name}: {list(tensor.shape)}" for name, tensor in state["model"].items()]
+    lines += [f"{name}: {list(tensor.shape)}" for name, tensor in state["model"].items()
+              if not name.endswith("_float_tensor")]  # fmt: skip
     # fairseq cannot load its own checkpoints with a newer torch, unless torch is told to
     without = {"TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD": "1"}
     for path, given, more in ((plain, ["--user-dir", PLUGIN], {}), (stock, [], without)):
