@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import shlex
-import subprocess
 import sys
 from pathlib import Path
 
@@ -16,7 +15,6 @@ from capsnmt.experiment.config import available, find, load
 from capsnmt.experiment.devices import split_batch
 from tests.scripts import launches
 
-GOLDEN = Path(__file__).with_name("golden")
 # The flags that a data set requires.
 NEEDED = {"probing_multi30k": ["--data", __file__]}
 ROOT = Path(capsnmt.__file__).parents[1]
@@ -53,50 +51,6 @@ def test_a_comet_model_of_the_configuration_reads_the_raw_source(
         test_set = re.search(r"raw/(\w+)\.de", line)[1]
         assert f"--comet-source {tmp_path}/data/raw/{test_set}.en" in line
         assert "--comet-model comet22=model.ckpt" in line
-
-
-@pytest.mark.parametrize(
-    ("name", "arguments"),
-    [
-        ("multi30k_em_routing_cpu", "--config multi30k/em_routing --cpu --threads 2"),
-        (
-            "multi30k_em_routing_4_gpus",
-            "--dataset multi30k --config em_routing --gpus 4 --seed 7 --baseline baseline "
-            "--data corpus --output out --set train.lr=0.003 --max-update 4000",
-        ),
-        ("multi30k_baseline_1_gpu", "--dataset multi30k --gpus 1"),
-        (
-            "multi30k_baseline_8_gpus",
-            "--dataset multi30k --gpus 8 --set batch.tokens-per-update=25000",
-        ),
-        ("multi30k_baseline_2_processes", "--dataset multi30k --cpu 2 --threads 1"),
-        (
-            "multi30k_baseline_2_nodes",
-            "--dataset multi30k --slurm gpu --nodes 2 --gpus 8 --seeds 1,2 --prepared data",
-        ),
-    ],
-)
-def test_a_dry_run_prints_exactly_the_commands(
-    capsys, monkeypatch, name: str, arguments: str, tmp_path: Path
-):
-    monkeypatch.delenv("PYTHONPATH", raising=False)
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "corpus").mkdir()
-    plan = dry_run(capsys, *arguments.split())
-    assert plan == (GOLDEN / f"{name}.sh").read_text(encoding="utf-8")
-    script = tmp_path / "plan.sh"
-    script.write_text(plan, encoding="utf-8")
-    subprocess.run(["bash", "-n", str(script)], check=True)
-
-
-# The others hold only settings that rows extend.
-COMPLETE = [name for name in available() if load(find(name))["arch"]]
-
-
-@pytest.mark.parametrize("config", COMPLETE)
-def test_a_configuration_is_complete_and_fairseq_understands_its_flags(capsys, config: str):
-    plan = dry_run(capsys, "--config", config, *NEEDED.get(config.split("/")[0], []), "--cpu")
-    assert "-m capsnmt.experiment.training" in plan
 
 
 @pytest.mark.parametrize("dataset", sorted({row.split("/")[0] for row in available()}))

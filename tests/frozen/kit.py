@@ -160,7 +160,7 @@ def frozen(
     return register
 
 
-def _same(recorded: str, found: str) -> bool:
+def same(recorded: str, found: str) -> bool:
     """Whether two lines are equal up to the last digit of their numbers."""
     parts, others = NUMBER.split(recorded), NUMBER.split(found)
     if parts[::2] != others[::2]:
@@ -178,7 +178,7 @@ def differences(case: Case, found: str) -> str:
     recorded = case.path.read_text("utf-8") if case.path.exists() else ""
     old, new = recorded.splitlines(), found.splitlines()
     if case.floats and len(old) == len(new):
-        new = [line if _same(line, other) else other for line, other in zip(old, new)]
+        new = [line if same(line, other) else other for line, other in zip(old, new)]
     if old == new:
         return ""
     diff = difflib.unified_diff(old, new, str(case.path), "now", n=1, lineterm="")

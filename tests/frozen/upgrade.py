@@ -77,7 +77,8 @@ def restore(world: World, folder: Path) -> None:
     run = folder / "launched/runs/tiny/seed-1"
     (run / "checkpoints").mkdir()
     state = from_text(json.loads(filled(DATA / "checkpoint.json")), {})
-    torch.save(state, run / "checkpoints/checkpoint_last.pt")
+    for name in ("checkpoint_1_4.pt", "checkpoint_2_8.pt", "checkpoint_last.pt"):
+        torch.save(state, run / "checkpoints" / name)
     del state["last_optimizer_state"]
     state["extra_state"]["averaged_checkpoints"] = ["checkpoint_1_4.pt", "checkpoint_2_8.pt"]
     torch.save(state, run / "averaged.pt")

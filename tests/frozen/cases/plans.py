@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+import subprocess
 from pathlib import Path
+from typing import Callable
 
 from tests.frozen.interpreter import ROOT
 from tests.frozen.kit import World, frozen
@@ -25,26 +27,52 @@ def plan(world: World, arguments: str) -> str:
     return done.stdout.replace("HERE/plans", "HERE")
 
 
-@frozen("a sweep over two seeds of two rows, tested against the baseline, runs these commands")
-def plan_sweep(world: World) -> str:
-    return plan(
-        world,
+# name -> what the golden promises: the commands of such a launch; its flags
+PLANS = {
+    "cpu": ("on a CPU with two threads", "--config multi30k/em_routing --cpu --threads 2"),
+    "two_processes": ("of two processes on a CPU", "--dataset multi30k --cpu 2 --threads 1"),
+    "gpu": ("on one GPU", "--dataset multi30k --gpus 1"),
+    "four_gpus": (
+        "on four GPUs with its own corpus, against a baseline",
+        "--dataset multi30k --config em_routing --gpus 4 --seed 7 --baseline baseline "
+        "--data corpus --output out --set train.lr=0.003 --max-update 4000",
+    ),
+    "eight_gpus": (
+        "on eight GPUs with a size of the update that they do not divide",
+        "--dataset multi30k --gpus 8 --set batch.tokens-per-update=25000",
+    ),
+    "two_nodes": (
+        "of two seeds on two nodes of SLURM",
+        "--dataset multi30k --slurm gpu --nodes 2 --gpus 8 --seeds 1,2 --prepared data",
+    ),
+    "sweep": (
+        "of a sweep over two rows and two seeds, tested against the baseline",
         "--dataset wmt14_en_de --rows baseline,dou2019_em_routing --baseline baseline "
         "--sweep layer-capsules=1,8 --seeds 1,2 --cpu",
-    )
-
-
-@frozen("a row that starts from another row, on SLURM, runs these commands")
-def plan_from_baseline(world: World) -> str:
-    return plan(world, "--config multi30k/dlcl_routing_from_baseline --slurm gpu --gpus 1")
-
-
-@frozen("all rows of probing, two tasks, on SLURM, run these commands")
-def plan_probing(world: World) -> str:
-    return plan(
-        world,
+    ),
+    "from_baseline": (
+        "of a row that starts from another row, on SLURM",
+        "--config multi30k/dlcl_routing_from_baseline --slurm gpu --gpus 1",
+    ),
+    "probing": (
+        "of all rows of probing with two tasks, on SLURM",
         "--dataset probing_li2019 --rows all --tasks WC,BShift --data d --slurm gpu --gpus 1",
-    )
+    ),
+}
+
+
+def _case(name: str, flags: str) -> Callable[[World], str]:
+    def print_plan(world: World) -> str:
+        text = plan(world, flags)
+        subprocess.run(["bash", "-n"], input=text, text=True, check=True)
+        return text
+
+    print_plan.__name__ = f"plan_{name}"
+    return print_plan
+
+
+for _name, (_launch, _flags) in PLANS.items():
+    frozen(f"a launch {_launch} runs these commands")(_case(_name, _flags))
 
 
 @frozen("every configuration trains with these flags")
