@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Dict
 
 from tests.evaluation.outputs import REFERENCE, TOKENS, generated, write_lines
-from tests.frozen.kit import World, frozen, outline
+from tests.frozen.kit import World, digest, frozen, outline
 
 SOURCE = ["a b c", "a b c d e f g h i j k", "a " * 23] * 4
 
@@ -35,7 +35,7 @@ def files(world: World) -> Dict[str, Path]:
 
 def scored(world: World, *flags: object) -> str:
     """What the command prints, and its JSON."""
-    document = world.folder / "s.json"
+    document = world.folder / f"{digest(list(map(str, flags)))}.json"
     done = world.call("capsnmt-evaluate", *flags, "--json", document)
     assert done.returncode == 0, done.stderr
     lines = outline(json.loads(document.read_text("utf-8")))
