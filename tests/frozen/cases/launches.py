@@ -107,7 +107,8 @@ def launch_records(world: World) -> str:
     return "\n".join(records(world, launched(world) / "runs"))
 
 
-@frozen("a logical-inference row is trained and evaluated with these records")
+# at night: tests/tasks launches such a row with every commit
+@frozen("a logical-inference row is trained and evaluated with these records", nightly=True)
 def launch_classification(world: World) -> str:
     def make(folder: Path) -> None:
         world.run("capsnmt.sentences.logical_inference.generate", "--output", folder / "logic",

@@ -59,5 +59,8 @@ def case(name: str) -> Callable[[World], str]:
     return prepare_corpus
 
 
+# at night: archives in parts and within archives, which tests/corpora/test_chains.py prepares
+NIGHTLY = ("wmt17_zh_en", "iwslt14_es_en")
 for _name in MINIATURES:
-    frozen(f"{_name} is prepared to these bytes, and a second time nothing is done")(case(_name))
+    _promise = f"{_name} is prepared to these bytes, and a second time nothing is done"
+    frozen(_promise, nightly=_name in NIGHTLY)(case(_name))
