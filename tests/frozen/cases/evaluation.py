@@ -10,7 +10,8 @@ from typing import Dict
 from tests.evaluation.outputs import REFERENCE, TOKENS, generated, write_lines
 from tests.frozen.kit import World, digest, frozen, outline
 
-SOURCE = ["a b c", "a b c d e f g h i j k", "a " * 23] * 4
+# the lengths at which buckets begin, and one below
+SOURCE = ["a " * 9, "a " * 10, "a " * 20] * 4
 
 
 def files(world: World) -> Dict[str, Path]:

@@ -182,7 +182,9 @@ def average(world: World) -> str:
         output = world.folder / "mean.pt"
         lines.append(world.run("capsnmt-average", run, *flags, "--output", output).rstrip())
         state = load(output)
-        norms = [float(tensor.double().norm()) for tensor in state["model"].values()]
+        # one host writes its marker of device and dtype as well
+        weights = [v for name, v in state["model"].items() if not name.endswith("_float_tensor")]
+        norms = [float(tensor.double().norm()) for tensor in weights]
         lines.append(f"  {' '.join(sorted(state))}: {len(norms)} weights of norm "
                      f"{short(sum(norms), 5)}")  # fmt: skip
     return "\n".join(lines)
