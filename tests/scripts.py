@@ -9,7 +9,7 @@ from typing import List, Tuple
 
 from tests.support import REPO
 
-# an interpreter that only writes down the number of its arguments, and these, unless asked who it is
+# an interpreter that writes down the number of its arguments, and these, unless asked who it is
 STUB = """#!/bin/sh
 [ "$1" != -c ] || exit 0
 printf '%s\\0' "$#" "$@" >>"${0%/*}/calls"

@@ -64,7 +64,7 @@ def test_each_pair_of_values_is_that_of_a_system_or_refused_in_one_line() -> Non
             [(one, x) for x in VALUES[one]], [(other, x) for x in VALUES[other]]
         ):
             if pair not in held:
-                with pytest.raises((ConfigurationError, SystemExit), match="^--[^\n]*$"):
+                with pytest.raises((ConfigurationError, SystemExit), match=r"^--[^\n]*$"):
                     build("capsnmt_transformer", *flags_of(dict(pair)))
 
 
