@@ -4,14 +4,10 @@ Importing the package imports nothing else. fairseq imports the ``tasks`` and ``
 a ``--user-dir``; both import :mod:`capsnmt.plugin`, which registers everything.
 """
 
-import logging
 import os
 import sys
 
 __version__ = "0.1.0"
-
-# At every import fairseq advises to install a package that nothing here uses.
-logging.getLogger("fairseq.tasks.text_to_speech").setLevel(logging.WARNING)
 
 
 class _PluginPath(list):

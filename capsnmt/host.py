@@ -56,6 +56,8 @@ def check_host() -> None:
         raise ImportError(
             f"capsnmt: fairseq is not installed: {installer} {wanted}", name="fairseq"
         )
+    # at every import it advises to install a package that nothing here uses
+    logging.getLogger("fairseq.tasks.text_to_speech").setLevel(logging.WARNING)
     try:
         fairseq = importlib.import_module("fairseq")
     except Exception as error:

@@ -4,8 +4,10 @@
 # In each, every command works, or names the extra that it lacks in one line. All wheels are fetched
 # once, into .venv/wheelhouse.
 set -euo pipefail
+self=$(readlink -f "$0")
 # shellcheck source=scripts/venv.sh
-. "$(dirname "${BASH_SOURCE[0]}")/venv.sh"
+. "${self%/*}/venv.sh"
+helps "$self" "$@"
 [ $# = 1 ] && [ -e "$1/em_routing/seed-1/scores.json" ] || die "give DEMO, the folder of a finished demo"
 demo=$(cd "$1" && pwd)
 use_venv main

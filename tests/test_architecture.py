@@ -12,8 +12,8 @@ PACKAGE = Path(capsnmt.__file__).parent
 # From low to high. Parts of one line do not import each other.
 LAYERS: List[Set[str]] = [
     {"__init__", "errors", "machine", "resources", "routing"},
-    {"files", "lines", "arguments", "settings", "versions"},
-    {"checksums"},
+    {"files", "lines", "settings", "versions"},
+    {"arguments", "checksums"},
     {"modules", "checkpoints", "evaluation"},
     {"corpora", "runs"},
     {"translation"},

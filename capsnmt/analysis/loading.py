@@ -13,10 +13,9 @@ from fairseq.models.transformer import TransformerModel
 from omegaconf import OmegaConf
 
 import capsnmt.plugin  # noqa: F401  registers our architectures
-from capsnmt.checkpoints.storage import load_trained
+from capsnmt.checkpoints.storage import WITHOUT_TRAINING, load_trained
 from capsnmt.errors import ConfigurationError
 from capsnmt.models.architectures import MODEL
-from capsnmt.models.config import WITHOUT_TRAINING
 from capsnmt.models.transformer import CapsnmtTransformer
 
 # D: the numbers are those of the model in fp32, whatever its training used.

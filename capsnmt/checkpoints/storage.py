@@ -39,6 +39,14 @@ class CheckpointError(ConfigurationError):
     """A checkpoint that cannot be used; the message names the file, the fault and the fix."""
 
 
+# What only training uses; a trained model is loaded without it.
+WITHOUT_TRAINING: Dict[str, Any] = {
+    "checkpoint_activations": False,
+    "offload_activations": False,
+    "init_from": None,
+}
+
+
 def safe_globals() -> Dict[str, Any]:
     """Return pickled name -> object of everything in fairseq's checkpoints beyond torch's own.
 

@@ -10,12 +10,13 @@ from argparse import Namespace
 from pathlib import Path
 from typing import Any, List, Optional, Sequence, Tuple
 
+import capsnmt.plugin  # noqa: F401  # isort: skip  (registers the tasks, and quietens fairseq)
+
 import numpy as np
 import torch
 from fairseq import tasks, utils
 from omegaconf import OmegaConf
 
-import capsnmt.plugin  # noqa: F401  registers the tasks
 from capsnmt.arguments import OneLineParser, comma_list, positive, run_command
 from capsnmt.checkpoints.storage import load_trained
 from capsnmt.errors import ConfigurationError

@@ -6,6 +6,8 @@ import argparse
 from pathlib import Path
 from typing import Any, Dict, Mapping
 
+import capsnmt.plugin  # noqa: F401  # isort: skip  (quietens fairseq)
+
 from fairseq.models import ARCH_MODEL_NAME_REGISTRY
 
 from capsnmt.checkpoints.storage import CheckpointError

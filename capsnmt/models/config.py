@@ -175,13 +175,6 @@ class InitialisationConfig(FairseqDataclass):
     )
 
 
-# What only training uses; a trained model is loaded without it.
-WITHOUT_TRAINING: Dict[str, Any] = {
-    "checkpoint_activations": False,
-    "offload_activations": False,
-    "init_from": None,
-}
-
 MECHANISMS: Tuple[Type[FairseqDataclass], ...] = (
     RoutingConfig,
     HeadAggregationConfig,

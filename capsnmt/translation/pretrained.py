@@ -14,9 +14,8 @@ from typing import Any, Collection, Dict, Mapping, Optional, Sequence, Set, Unio
 import torch
 from fairseq import checkpoint_utils, tasks
 
-from capsnmt.checkpoints.storage import load_trained
+from capsnmt.checkpoints.storage import WITHOUT_TRAINING, load_trained
 from capsnmt.errors import ConfigurationError, require, shown
-from capsnmt.models.config import WITHOUT_TRAINING
 from capsnmt.runs.folder import RunFolder
 from capsnmt.runs.records import SENTENCE_TASKS
 from capsnmt.translation.trained import TrainedModel, find_model
@@ -85,6 +84,8 @@ def from_run(
     try:
         with redirect_stderr(printed):
             translator = Translator(cfg, task, [model.to(place) for model in models])
+    except ConfigurationError:
+        raise
     except (ValueError, RuntimeError, SystemExit) as error:  # subword-nmt prints, and exits
         fault = " ".join((printed.getvalue() or str(error)).split())[:200]
         raise ConfigurationError(

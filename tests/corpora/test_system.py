@@ -13,8 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.corpora.conftest import REAL_DATA, binarise_by_fork
+from tests.corpora.conftest import binarise_by_fork
 from tests.corpora.miniatures import SPLITS, recipe_for, wmt17_zh_en
+from tests.real_data import real_data
 
 ROOT = Path(__file__).resolve().parents[2]
 HEAD = {"train": 300, "val": 40, "test_2016_flickr": 30, "test_2017_flickr": 20}
@@ -35,9 +36,7 @@ def head(multi30k, tmp_path) -> Path:
 
 
 def test_segmented_text_is_taken_as_it_was_published(run, tmp_path, no_fairseq):
-    published = REAL_DATA / "multi30k_lowercase"
-    if not published.is_dir():
-        pytest.skip(f"REAL DATA MISSING: {published} (set CAPSNMT_DATA)")
+    published = real_data("multi30k_lowercase")
     local, output = tmp_path / "local", tmp_path / "output"
     local.mkdir()
     (local / "code.gz").write_bytes((published / "code.gz").read_bytes())

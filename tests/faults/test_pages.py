@@ -145,9 +145,7 @@ def test_translation_names_the_library_that_is_missing(world: Path, tmp_path: Pa
         stdin="A man .\n",
         variables={"PYTHONPATH": f"{tmp_path}{os.pathsep}{REPO}"},
     )
-    is_refusal(
-        done.returncode, done.stderr, "sacremoses is not installed", "pip install 'capsnmt[data]'"
-    )
+    is_refusal(done.returncode, done.stderr, "sacremoses is not installed: pip install 'capsnmt[")
 
 
 def test_hydra_takes_a_switch_as_the_page_spells_it(tmp_path: Path) -> None:

@@ -25,7 +25,7 @@ REWRITTEN = ("config.json", "commands.sh", "scores.json", "summary.json", "conso
 
 @pytest.fixture(scope="module")
 def old(world: World) -> Iterator[Path]:
-    """The files of 9b8d63a: a prepared corpus, and a finished run with its checkpoints."""
+    """The files of an older version: a prepared corpus, and a finished run with its checkpoints."""
     folder = world.folder / f"old-{os.getpid()}"
     restore(world, folder)
     yield folder

@@ -1,6 +1,6 @@
-"""Checkpoints and run folders of 9b8d63a as text, from which its files are made again.
+"""Checkpoints and run folders of the version that the net begins with, as text.
 
-``data/upgrade`` was written once by that version and is never recorded again: what users have on
+Its files are made again from ``data/upgrade``, which is never recorded again: what users have on
 their disks does not change with the code.
 """
 
@@ -88,7 +88,7 @@ def restore(world: World, folder: Path) -> None:
 
 
 def write_stages(run: Path, data: Path) -> None:
-    """The record of completed stages as 9b8d63a wrote it: a key of command and inputs."""
+    """The record of completed stages as it was: a key of the command's words and of the inputs."""
     model, output = run / "averaged.pt", run / "generate-test.txt"
     last = run / "checkpoints/checkpoint_last.pt"
     files: Dict[str, List[List[Path]]] = {
@@ -105,7 +105,9 @@ def write_stages(run: Path, data: Path) -> None:
     }
     stages = {}
     for name, (inputs, outputs) in files.items():
-        text = json.dumps([commands[name], {str(path): sha256(path) for path in inputs}])
+        words = commands[name][3:]  # without python -m MODULE
+        words = [word for before, word in zip(["", *words], words) if before != "--user-dir"]
+        text = json.dumps([words, {str(path): sha256(path) for path in inputs}])
         stages[name] = {
             "key": hashlib.sha256(text.encode()).hexdigest(),
             "outputs": {str(path): sha256(path) for path in outputs},

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import json
-import os
 from pathlib import Path
 from typing import Dict, List
 
@@ -12,10 +11,10 @@ import pytest
 import sacrebleu
 
 from scripts.results import find_runs, keep
+from tests.real_data import real_data
 from tests.report.finished_runs import TEST_SET, TRANSLATIONS, write_run
 from tests.support import REPO
 
-DATA = Path(os.environ.get("CAPSNMT_DATA", REPO.parent / "shared" / "data"))
 REFERENCES = {
     "multi30k_lowercase/test_2016_flickr": "multi30k_lowercase/test.2016.de.gz",
     "multi30k_lowercase/test_2017_flickr": "multi30k_lowercase/test.2017.de.gz",
@@ -35,9 +34,7 @@ def test_kept_translations_have_the_kept_scores(folder: Path) -> None:
     target = json.loads((folder / "run.json").read_text("utf-8"))["settings"]["data"]["target-lang"]
     assert scores
     for name, document in scores.items():
-        path = DATA / REFERENCES[f"{folder.parts[-3]}/{name}"]
-        if not path.is_file():
-            pytest.skip(f"REAL DATA MISSING: {path} (set CAPSNMT_DATA)")
+        path = real_data(REFERENCES[f"{folder.parts[-3]}/{name}"])
         with gzip.open(path, "rt", encoding="utf-8") as stream:
             reference = [line.rstrip("\n").replace("@@ ", "") for line in stream]
         lines = (folder / f"{name}.{target}").read_text("utf-8").splitlines()

@@ -82,13 +82,13 @@ def configs(world: World) -> str:
         if dataset == "hydra":  # of fairseq-hydra-train
             continue
         data = " --data d" if dataset in NEED_DATA else ""
-        printed = plan(world, f"--dataset {dataset} --rows all --cpu{data}")
+        printed = plan(world, f"--dataset {dataset} --rows all --gpus 1{data}")
         trainings = [line for line in printed.splitlines() if " --save-dir " in line]
         flags = {}
         for line in trainings:
             row = re.search(rf"runs/{dataset}/(\S+?)/seed", line)
             assert row is not None, line
-            words = line.partition(" --user-dir ")[2].replace(row[1], "ROW")
+            words = line.partition(" --user-dir ")[2].replace(f"/{row[1]}/", "/ROW/")
             flags[row[1]] = sorted(re.split(r" (?=--)", words)[1:])
         common = set.intersection(*map(set, flags.values()))
         lines += [f"== {dataset}, all rows", *(f"  {flag}" for flag in sorted(common))]
