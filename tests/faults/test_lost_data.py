@@ -25,6 +25,9 @@ from tests.corpora.conftest import recipe_of
 from tests.small_row import SMALL
 from tests.support import PLUGIN
 
+# the command lines of both hosts are the same code; at night both run them
+pytestmark = pytest.mark.one_host
+
 HANGS = 60.0  # seconds
 SMALL_ENCODER = [
     *("--encoder-embed-dim", "16", "--encoder-ffn-embed-dim", "16"),

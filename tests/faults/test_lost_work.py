@@ -21,6 +21,9 @@ from tests.kills.launch import LAUNCHER, started
 from tests.small_row import SMALL
 from tests.support import PLUGIN
 
+# the command lines of both hosts are the same code; at night both run them
+pytestmark = pytest.mark.one_host
+
 WORDS = ["alpha", "beta", "gamma", "delta", "epsilon", "zeta"]
 LINES = {"train": 400, "valid": 8, "test": 6}
 ASCII = {"LC_ALL": "C", "PYTHONUTF8": "0"}

@@ -17,7 +17,8 @@ from tests.commands import environment
 from tests.faults.refusals import Bad, bad, is_refusal, refuses, run
 from tests.support import PLUGIN, REPO
 
-pytestmark = pytest.mark.system
+# the command lines of both hosts are the same code; at night both run them
+pytestmark = [pytest.mark.system, pytest.mark.one_host]
 ROW: List[object] = ["--config", "{world}/tiny.yaml", "--cpu", "--output", "out", "--dry-run"]
 RUN = "{world}/runs/plain/seed-1"
 DATA = "{world}/runs/data"

@@ -17,6 +17,9 @@ from tests.commands import environment
 from tests.faults.launched import launched
 from tests.report import finished_runs
 
+# the command lines of both hosts are the same code; at night both run them
+pytestmark = pytest.mark.one_host
+
 WITHOUT_TORCH = """
 import sys
 sys.modules["torch"] = None
@@ -26,7 +29,6 @@ sys.exit(main())
 
 
 @pytest.mark.system
-@pytest.mark.one_host
 def test_a_report_needs_neither_torch_nor_checkpoints(
     tmp_path_factory: pytest.TempPathFactory, tmp_path: Path
 ) -> None:
