@@ -11,7 +11,8 @@ from fairseq.tasks import FairseqTask
 from torch import Tensor
 
 from capsnmt.errors import ConfigurationError
-from capsnmt.sentences.examples import ClassificationDataset, Example
+from capsnmt.sentences.dataset import ClassificationDataset
+from capsnmt.sentences.examples import Example
 
 logger = logging.getLogger(__name__)
 

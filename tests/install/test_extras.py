@@ -55,3 +55,18 @@ def test_a_command_names_the_extra_that_it_lacks(extra: str, command: str, tmp_p
     assert line.startswith("error: ")
     assert line.endswith(f" is not installed: pip install 'capsnmt[{extra}]'")
     assert [path.name for path in tmp_path.iterdir()] == ["text"]
+
+
+@pytest.mark.parametrize(
+    "module", ["probing.download", "probing.build", "logical_inference.generate"]
+)
+def test_what_makes_sentences_needs_no_extra(module: str) -> None:
+    words = [f"capsnmt.sentences.{module}", "--help"]
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM, *words],
+        env=environment(),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
