@@ -24,7 +24,7 @@ def dry_run(capsys: pytest.CaptureFixture, *arguments: str) -> str:
     """The plan the launcher prints, with what depends on the machine replaced."""
     assert main([*arguments, "--dry-run"]) == 0
     plan = capsys.readouterr().out
-    plan = plan.replace(sys.executable, "python").replace(str(ROOT), "ROOT")
+    plan = plan.replace(sys.executable, "python").replace(f"{ROOT}/", "ROOT/")
     return plan.replace(str(Path.cwd()), "HERE")
 
 
