@@ -108,7 +108,9 @@ def test_only_our_models_get_our_beam_search() -> None:
     assert type(ours) is not search.BeamSearch
 
 
-@pytest.mark.one_host  # torch 2.2 asks the driver even for fake tensors
+@pytest.mark.skipif(
+    torch.__version__.startswith("2.2."), reason="torch 2.2 asks the driver even for fake tensors"
+)
 @pytest.mark.filterwarnings("error")
 def test_auto_takes_no_kernel_that_no_gpu_has_run() -> None:
     """Fake tensors are on a GPU without one: torch's own operators have results, kernels fail."""

@@ -34,7 +34,8 @@ from tests.commands import (
 from tests.support import PLUGIN, build, forward, half_precision_on_cpu, sentences
 from tests.system.conftest import write_corpus
 
-pytestmark = pytest.mark.system
+# a training of each flag on both hosts takes long: on the second at night
+pytestmark = [pytest.mark.system, pytest.mark.one_host]
 
 LAST = "checkpoint_last.pt"
 TRAINED = object()  # stands for the checkpoint of the system's plain training

@@ -127,7 +127,7 @@ class Case:
     make: Callable[[World], str]
     floats: bool
     nightly: bool
-    one_host: bool
+    main_host: bool
 
     @property
     def path(self) -> Path:
@@ -141,7 +141,7 @@ CASES: Dict[str, Case] = {}
 
 
 def frozen(
-    promise: str, floats: bool = False, nightly: bool = False, one_host: bool = False
+    promise: str, floats: bool = False, nightly: bool = False, main_host: bool = False
 ) -> Callable:
     """Register a case of the name of the function.
 
@@ -149,12 +149,12 @@ def frozen(
         promise: what a user may rely on.
         floats: numbers with a point may differ by two units of their last digit.
         nightly: it takes long.
-        one_host: its golden is that of the main host, for which it says the reason.
+        main_host: its golden is that of the main host, for which it says the reason.
     """
 
     def register(make: Callable[[World], str]) -> Callable[[World], str]:
         name = make.__name__
-        CASES[name] = Case(name, promise, make, floats, nightly, one_host)
+        CASES[name] = Case(name, promise, make, floats, nightly, main_host)
         return make
 
     return register

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from pathlib import Path
 from typing import Callable, Iterator
 
@@ -14,6 +15,9 @@ from tests.frozen.interpreter import serving
 from tests.frozen.kit import CASES, GOLDEN, Case, World, differences
 
 pytestmark = pytest.mark.system
+MAIN_HOST = pytest.mark.skipif(sys.version_info < (3, 11), reason="it is of the main host")
+# the modules of cases that run on both hosts with every commit; the others do so at night
+COMPUTED_BY_THE_HOST = ("models", "training")
 
 
 @pytest.fixture(scope="module")
@@ -31,7 +35,11 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
 
 
 def _marked(case: Case) -> object:
-    marks = [pytest.mark.nightly] * case.nightly + [pytest.mark.one_host] * case.one_host
+    marks = [pytest.mark.nightly] * case.nightly
+    if case.main_host:
+        marks.append(MAIN_HOST)
+    if case.make.__module__.rpartition(".")[2] not in COMPUTED_BY_THE_HOST:
+        marks.append(pytest.mark.one_host)
     return pytest.param(case, id=case.name, marks=marks)
 
 

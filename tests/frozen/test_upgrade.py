@@ -14,7 +14,7 @@ import pytest
 
 from tests.commands import ON_CPU
 from tests.frozen.kit import World, load, same, variables
-from tests.frozen.test_frozen import world
+from tests.frozen.test_frozen import MAIN_HOST, world
 from tests.frozen.upgrade import DATA, restore
 from tests.support import PLUGIN
 
@@ -72,7 +72,7 @@ def test_an_old_run_has_its_translations_and_is_reported(world: World, old: Path
     assert "tiny" in (old / "report/report.md").read_text("utf-8")
 
 
-@pytest.mark.one_host  # checkpoints of both hosts, which differ in a buffer, have no mean
+@MAIN_HOST  # checkpoints of both hosts, which differ in a buffer, have no mean
 def test_an_old_checkpoint_is_validated_averaged_and_trained_on(world: World, old: Path) -> None:
     checkpoints = old / "launched/runs/tiny/seed-1/checkpoints"
     last, mean = checkpoints / "checkpoint_last.pt", old / "mean.pt"

@@ -137,6 +137,7 @@ def _become(
         for number, stream in enumerate(("stdin", "stdout", "stderr")):
             flags = os.O_RDWR | os.O_CREAT
             os.dup2(os.open(streams / stream, flags, 0o644), number)
+        os.environ["TMPDIR"] = str(streams)  # a case that is killed leaves its temporary files
         for variable, value in spoilt.environment.items():
             os.environ.pop(variable, None) if value == "" else os.environ.update({variable: value})
         tempfile.tempdir = None
@@ -205,7 +206,6 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
     )
     args = parser.parse_args(argv)
     work = args.work or Path(tempfile.mkdtemp(prefix="fuzz-"))
-    os.environ["TMPDIR"] = str(work)  # a case that is killed leaves its temporary files
     half = args.cases // 2 if args.optimized else args.cases
     last = args.first + half
     if args.case is not None:

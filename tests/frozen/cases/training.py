@@ -83,7 +83,7 @@ def train(world: World) -> str:
 @frozen(
     "a checkpoint has these settings, weights and counters (the host's own settings are those "
     "of the main host)",
-    one_host=True,
+    main_host=True,
 )
 def checkpoint(world: World) -> str:
     state = load(trained(world) / "run" / LAST)
