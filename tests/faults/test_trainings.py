@@ -92,7 +92,10 @@ TRAININGS: Dict[str, Row] = {
     "adaptive softmax": Row(ADAPTIVE, criterion=True, generates=True),
     "adaptive softmax in bf16": Row((*ADAPTIVE, "--autocast", "bf16"), criterion=True),
     "memory-efficient fp16": Row(
-        ("--memory-efficient-fp16", "--fp16-init-scale", "8"), sign=r"loss_scale[ =]8", half=True
+        ("--memory-efficient-fp16", "--fp16-init-scale", "8"),
+        sign=r"loss_scale[ =]8",
+        half=True,
+        refused=("transformer_dlcl",),  # its gradients exceed the range of fp16
     ),
     "several batches an update": Row(("--update-freq", "2"), sign=r"bsz[ =]16"),
     "no_c10d": Row(
