@@ -7,10 +7,12 @@ import importlib
 import importlib.util
 import logging
 import multiprocessing.util
+import os
 import sys
 from contextlib import contextmanager
 from typing import Any, Iterator
 
+LONGEST_SOCKET = 107  # bytes of the path of an AF_UNIX socket
 PYTHON_SINCE, PYTHON_BEFORE = (3, 9), (3, 13)
 FORK = "ve-fairseq==0.12.3"
 STOCK = "fairseq==0.12.2"
@@ -119,7 +121,11 @@ def keep_batches_when_resuming() -> None:
         if kwargs.get("num_workers"):
             # Workers put their sockets into this folder, which is removed when this process ends.
             # Many are killed in the end: folders of their own would stay.
-            multiprocessing.util.get_temp_dir()
+            folder = multiprocessing.util.get_temp_dir()
+            # **D**: this process loads the data if the path of a socket would be too long: a worker
+            # could not send them, and fairseq would wait for ever.
+            if len(os.fsencode(folder)) + len("/listener-12345678") > LONGEST_SOCKET:
+                kwargs["num_workers"] = 0
         rebuilt = (
             kwargs.get("disable_iterator_cache")
             or kwargs.get("update_epoch_batch_itr")

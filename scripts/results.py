@@ -15,10 +15,9 @@ from pathlib import Path
 from typing import Any, Dict, Iterator, List
 
 from capsnmt.errors import ConfigurationError
-from capsnmt.evaluation.generate_output import parse_generate_output
 from capsnmt.evaluation.metrics import MULTI_BLEU
-from capsnmt.evaluation.text import remove_bpe
-from capsnmt.evaluation.text_files import read_lines
+from capsnmt.evaluation.outputs import read_output
+from capsnmt.evaluation.settings import TextSettings
 from capsnmt.files import atomic_writer, write_json
 from capsnmt.runs.folder import RunFolder
 from capsnmt.runs.learning_curve import LearningCurve
@@ -55,8 +54,8 @@ def facts(description: Description, curve: LearningCurve) -> Dict[str, Any]:
 def translations(output: Path, description: Description) -> List[str]:
     """Return the translations of a test set in its order, as words."""
     how = description.settings["score"].get("remove-bpe", "none")
-    hypotheses = parse_generate_output(read_lines(str(output)), str(output)).hypotheses
-    return [remove_bpe(line, how) for line in hypotheses]
+    settings = TextSettings(remove_bpe=how, detokenize="none")
+    return read_output(str(output), description.row, settings).tokens
 
 
 def write_table(path: Path, points: Dict[int, float]) -> None:

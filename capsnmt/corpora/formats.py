@@ -13,10 +13,10 @@ from pathlib import Path
 
 from capsnmt.corpora.lines import read_lines
 from capsnmt.errors import ConfigurationError
+from capsnmt.evaluation.text import remove_bpe
 
 SEGMENT = re.compile(r"<seg\b[^>]*>(.*?)</seg\s*>", re.IGNORECASE)
 OPENED = re.compile(r"<seg\b", re.IGNORECASE)
-JOINT = re.compile("@@( |$)")  # as fairseq's --remove-bpe
 LONGEST_SEGMENT = 1 << 20  # characters
 # Metadata of a talk in IWSLT's training files, one element a line between the sentences.
 TALK = re.compile(
@@ -43,7 +43,7 @@ def read_moses(lines: Iterable[str], path: Path, column: int, before: int) -> It
 
 def read_subwords(lines: Iterable[str], path: Path, column: int, before: int) -> Iterator[str]:
     """Yield the words of a text that subword-nmt has segmented."""
-    return (JOINT.sub("", line) for line in lines)
+    return (remove_bpe(line, "subword_nmt") for line in lines)
 
 
 def read_segments(lines: Iterable[str], path: Path, column: int, before: int) -> Iterator[str]:

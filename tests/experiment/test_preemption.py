@@ -139,7 +139,7 @@ def test_stopped_three_times_is_bit_for_bit_as_never_stopped(
 def test_a_training_leaves_no_temporary_files(
     prepared: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    with TemporaryDirectory() as folder:  # the path of a socket must be short
+    with TemporaryDirectory() as folder:  # a worker's socket has a short path
         monkeypatch.setenv("TMPDIR", folder)
         flags = [*TINY, *ADAM, "--max-update", "1", "--num-workers", "1"]
         data = [prepared / "bin", "--save-dir", tmp_path / "checkpoints"]
@@ -148,6 +148,10 @@ def test_a_training_leaves_no_temporary_files(
         model = ["--path", tmp_path / "checkpoints" / LAST, "--user-dir", PLUGIN, "--cpu"]
         succeed("fairseq_cli.generate", data[0], *model, "--num-workers", "1", "--max-len-b", "3")
         assert not list(Path(folder).glob("pymp-*"))
+        long = Path(folder) / ("x" * 100)  # too long for a socket: without workers
+        long.mkdir()
+        monkeypatch.setenv("TMPDIR", str(long))
+        succeed("fairseq_cli.generate", data[0], *model, "--num-workers", "1", "--max-len-b", "3")
 
 
 @pytest.mark.system
