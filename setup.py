@@ -21,7 +21,7 @@ def resources(package: str, folder: str) -> dict[str, str]:
 
 
 VERSION = re.search(r'__version__ = "(.+)"', (ROOT / "capsnmt/__init__.py").read_text())[1]
-# A wheel has inside the package what a checkout keeps next to it: see capsnmt/resources.py.
+# A wheel has inside the package what a checkout keeps next to it: see capsnmt/files.py.
 RESOURCES = {
     **resources("capsnmt.configs", "configs"),
     **resources("capsnmt.recipes", "data_prep/recipes"),
@@ -98,7 +98,7 @@ setup(
         "capsnmt.analysis": ["*.j2", "*.js"],
         **{key: ["*.yaml"] for key in RESOURCES},
     },
-    install_requires=["torch>=2.1", "pyyaml"],
+    install_requires=["torch>=2.1", "pyyaml", "msgspec"],
     extras_require={
         "fairseq": FAIRSEQ,
         "data": DATA,
@@ -110,7 +110,7 @@ setup(
     entry_points={
         "console_scripts": [
             "capsnmt-prepare = capsnmt.corpora.__main__:main",
-            "capsnmt-run = capsnmt.experiment.cli:main",
+            "capsnmt-run = capsnmt.launch.cli:main",
             "capsnmt-evaluate = capsnmt.evaluation.__main__:main",
             "capsnmt-translate = capsnmt.translation.__main__:main",
             "capsnmt-report = capsnmt.report.__main__:main",

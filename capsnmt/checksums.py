@@ -7,7 +7,8 @@ import json
 from pathlib import Path
 from typing import Any
 
-from capsnmt.files import hexdigest, write_json
+from capsnmt import records
+from capsnmt.files import hexdigest
 
 NAME = ".checksums.json"
 
@@ -68,7 +69,7 @@ class Checksums:
         """Write the checksums of the files that still exist, if any is new."""
         if self._changed:
             kept = {key: value for key, value in self._stored.items() if self._path(key).exists()}
-            write_json(self.folder / NAME, kept)
+            records.write(self.folder / NAME, kept)
             self._changed = False
 
     def _key(self, path: Path) -> str:

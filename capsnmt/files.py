@@ -1,21 +1,26 @@
-"""Files that are complete or absent, their checksums, and locks."""
+"""Files that are complete or absent, their checksums, locks, and the files of the project."""
 
 from __future__ import annotations
 
 import fcntl
 import hashlib
-import json
 import os
 import shutil
+import subprocess
 import time
 from contextlib import ExitStack, contextmanager, suppress
+from importlib import metadata
 from pathlib import Path
-from typing import Any, Callable, Dict, Iterator, Mapping, Optional, TextIO
+from typing import Callable, Iterator, List, Mapping, Optional, TextIO
 
-from capsnmt.errors import ConfigurationError, shown
+import capsnmt
+from capsnmt.cli import ConfigurationError, shown
 
 BLOCK = 1 << 20  # bytes read at a time
 LONGEST_NAME = 200  # bytes; file systems allow 255, and suffixes are added
+PACKAGE = Path(capsnmt.__file__).resolve().parent
+# Where a checkout keeps what a wheel has inside the package (setup.py maps them).
+IN_CHECKOUT = {"configs": "configs", "recipes": "data_prep/recipes"}
 
 
 def temporary_path(path: Path) -> Path:
@@ -58,19 +63,6 @@ def check_output_folder(path: Path, where: str) -> None:
                 f"{where} {path}: {place} is a link to {os.readlink(place)}, which does not exist: "
                 "make that folder, or remove the link"
             )
-
-
-def check_output_file(path: Path, where: str) -> None:
-    """Raise if something else than a file is at ``path``, which a new file would replace.
-
-    Raises:
-        ConfigurationError: it is a folder, a pipe or a device.
-    """
-    if path.exists() and not path.is_file():
-        raise ConfigurationError(
-            f"{where} {path} must be a file, and is a folder, a pipe or a device: choose another "
-            f"name"
-        )
 
 
 @contextmanager
@@ -128,42 +120,6 @@ def publish(finished: Path, path: Path) -> None:
         # One call cannot replace a folder; whoever needs certainty records that it is complete.
         shutil.rmtree(path)
     os.replace(finished, path)
-
-
-def write_json(path: Path, value: Any) -> None:
-    """Write ``value`` as indented JSON, completely or not at all."""
-    text = json.dumps(value, indent=2, ensure_ascii=False)
-    with atomic_writer(path) as file:
-        # bytes of a file's name that are not UTF-8 become JSON's escapes
-        file.write(text.encode("utf-8", "backslashreplace").decode("utf-8") + "\n")
-
-
-def read_json(path: Path) -> Any:
-    """Read a JSON file.
-
-    Raises:
-        ConfigurationError: the file is missing or not JSON.
-    """
-    try:
-        return json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise ConfigurationError(f"{path}: there is no such file") from None
-    except (ValueError, RecursionError) as error:
-        raise ConfigurationError(f"{path}: not JSON ({error}): delete or restore it") from None
-
-
-def read_json_object(path: Path) -> Dict[str, Any]:
-    """Read a JSON file that holds an object.
-
-    Raises:
-        ConfigurationError: as `read_json`, or it holds something else.
-    """
-    value = read_json(path)
-    if not isinstance(value, dict):
-        raise ConfigurationError(
-            f"{path}: holds {shown(value)}, not a JSON object: delete or restore it"
-        )
-    return value
 
 
 def hexdigest(path: Path, algorithm: str) -> str:
@@ -231,3 +187,40 @@ def locked(
         yield descriptor
     finally:
         os.close(descriptor)
+
+
+def bundled_folder(kind: str) -> Path:
+    """Return the folder of ``configs`` or ``recipes``, in the package or next to it."""
+    installed = PACKAGE / kind
+    return installed if installed.is_dir() else PACKAGE.parent / IN_CHECKOUT[kind]
+
+
+def bundled_names(kind: str) -> List[str]:
+    """Return the names of the YAML files directly in a folder of the project, sorted."""
+    return sorted(path.stem for path in bundled_folder(kind).glob("*.yaml"))
+
+
+def installed_version(distribution: str) -> Optional[str]:
+    """Return the version of a distribution; ``None`` if it is not installed."""
+    try:
+        return metadata.version(distribution)
+    except metadata.PackageNotFoundError:
+        return None
+
+
+def own_version() -> str:
+    """Return our version, with the commit if the package is that of a git checkout."""
+    git = ["git", "-C", str(PACKAGE)]
+    # an environment may lie in the checkout of another project
+    ours = [*git, "ls-files", "--error-unmatch", "__init__.py"]
+    try:
+        subprocess.run(ours, check=True, capture_output=True)
+        described = subprocess.run(
+            [*git, "describe", "--always", "--dirty", "--abbrev=12"],
+            check=True,
+            capture_output=True,
+            text=True,
+        )
+    except (OSError, subprocess.CalledProcessError):
+        return capsnmt.__version__
+    return f"{capsnmt.__version__} (commit {described.stdout.strip()})"

@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO, Callable, Iterator, List, Optional, cast
 
-from capsnmt.errors import ConfigurationError
+from capsnmt.cli import ConfigurationError
 
 # D: of a line, in bytes; without a bound a file without line ends would fill the memory.
 LONGEST = 4 << 20

@@ -12,7 +12,7 @@ with logging_kept():
     keep_last_batch()
     keep_batches_when_resuming()
 
-    from capsnmt.checkpoints.storage import allow_fairseq_checkpoints
+    from capsnmt.checkpoints.load import allow_fairseq_checkpoints
 
     allow_fairseq_checkpoints()
 

@@ -28,7 +28,7 @@ from yaml.composer import Composer
 from yaml.constructor import SafeConstructor
 from yaml.resolver import Resolver
 
-from capsnmt.errors import SHOWN, ConfigurationError, shown
+from capsnmt.cli import SHOWN, ConfigurationError, shown
 
 ENTRIES = re.compile(r"Mapping\[str, (\w+)\]")  # the annotation of a section with free keys
 # What YAML 1.1 reads as octal or in base 60: 010 as 8, 1:30 as 90.

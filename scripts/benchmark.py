@@ -41,11 +41,10 @@ import torch
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from capsnmt.arguments import OneLineParser, positive, run_command
-from capsnmt.errors import ConfigurationError, ExecutionError
-from capsnmt.experiment import process
-from capsnmt.experiment.memory import peak_memory
-from capsnmt.experiment.rows import PAPERS, SUFFIXES, load_rows
+from capsnmt import process
+from capsnmt.cli import ConfigurationError, ExecutionError, OneLineParser, positive, run_command
+from capsnmt.launch.memory import peak_memory
+from capsnmt.launch.rows import PAPERS, SUFFIXES, load_rows
 from scripts.benchmark_end_to_end import compare_trainings
 from scripts.benchmark_report import PhaseResult, Ratio, Report, Result, describe_machine, tables
 from scripts.benchmark_systems import System, different_rows, row_key, system_of

@@ -16,8 +16,8 @@ from tempfile import TemporaryDirectory
 from typing import Any, Dict, Iterator, List
 
 import capsnmt
-from capsnmt.errors import ExecutionError
-from capsnmt.experiment import process
+from capsnmt import process
+from capsnmt.cli import ExecutionError
 from scripts.benchmark_report import PhaseResult, Ratio
 from scripts.benchmark_systems import System
 from scripts.workload import SHARED, Setup, matmul_work

@@ -25,7 +25,7 @@ from torch.utils.benchmark import Timer
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from capsnmt import routing
-from capsnmt.arguments import OneLineParser, positive, run_command
+from capsnmt.cli import OneLineParser, positive, run_command
 from scripts.benchmark_report import machine
 from scripts.workload import DTYPES
 

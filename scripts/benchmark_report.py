@@ -13,9 +13,9 @@ from typing import Any, Dict, List, Mapping, Optional, Sequence
 
 import torch
 
-from capsnmt.errors import ConfigurationError
-from capsnmt.experiment.rows import PAPERS
-from capsnmt.files import check_output_file, read_json, write_json
+from capsnmt import records
+from capsnmt.cli import ConfigurationError, check_output_file
+from capsnmt.launch.rows import PAPERS
 from capsnmt.machine import processor
 
 # Flags that choose rows or name a file; they change no measurement.
@@ -118,7 +118,7 @@ class Report:
     def read(self) -> Dict[str, Result]:
         """Return the results in the file."""
         check_output_file(self.path, "--json")
-        report = read_json(self.path)
+        report = records.load(self.path)
         try:
             settings = report["settings"]
             results = {values["name"]: Result.read(values) for values in report["results"]}
@@ -150,7 +150,7 @@ class Report:
         self.results[result.name] = replace(result, date=today, commit=commit())
         if self.path:
             results = [asdict(result) for result in self.results.values()]
-            write_json(self.path, {"settings": self.settings, "results": results})
+            records.write(self.path, {"settings": self.settings, "results": results})
 
 
 def commit() -> str:

@@ -7,7 +7,7 @@ import difflib
 from dataclasses import dataclass, field
 from typing import Dict, List, Mapping, Optional
 
-from capsnmt.experiment.rows import (
+from capsnmt.launch.rows import (
     PAPERS,
     Row,
     baseline_of,

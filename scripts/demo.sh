@@ -83,8 +83,8 @@ common=(
   # the learning curve needs points, also of a short training
   --set "train.log-interval=$((max_update < 100 ? 1 : 25))"
 )
-baseline=("$PYTHON" -m capsnmt.experiment --config demo/baseline "${common[@]}")
-em_routing=("$PYTHON" -m capsnmt.experiment --config demo/em_routing "${common[@]}")
+baseline=("$PYTHON" -m capsnmt.launch --config demo/baseline "${common[@]}")
+em_routing=("$PYTHON" -m capsnmt.launch --config demo/em_routing "${common[@]}")
 
 # start_em_routing : trains it in the background as soon as the data are prepared
 start_em_routing() {

@@ -30,7 +30,7 @@ import yaml
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
-from capsnmt.arguments import OneLineParser, positive, run_command  # noqa: E402
+from capsnmt.cli import OneLineParser, positive, run_command  # noqa: E402
 from capsnmt.corpora import segmentation  # noqa: E402
 from capsnmt.corpora.blocks import in_parts, write_parts  # noqa: E402
 from capsnmt.corpora.engine import Options, prepare  # noqa: E402

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any, Mapping, Tuple
 
-from capsnmt.experiment.rows import SUFFIXES, Row
+from capsnmt.launch.rows import SUFFIXES, Row
 from capsnmt.models import SIZES
 
 SIDES = {"encoder": 1, "decoder": 1, "both": 2}

@@ -14,11 +14,12 @@ import sys
 from pathlib import Path
 from typing import Any, Dict, Iterator, List
 
-from capsnmt.errors import ConfigurationError
+from capsnmt import records
+from capsnmt.cli import ConfigurationError
 from capsnmt.evaluation.metrics import MULTI_BLEU
 from capsnmt.evaluation.outputs import read_output
 from capsnmt.evaluation.settings import TextSettings
-from capsnmt.files import atomic_writer, write_json
+from capsnmt.files import atomic_writer
 from capsnmt.runs.folder import RunFolder
 from capsnmt.runs.learning_curve import LearningCurve
 from capsnmt.runs.records import Description
@@ -82,7 +83,7 @@ def keep(run: RunFolder, folder: Path) -> None:
     record["command"] = [
         Path(word).name if word.startswith("/") else word for word in record["command"]
     ]
-    write_json(folder / "run.json", {**record, **facts(description, curve)})
+    records.write(folder / "run.json", {**record, **facts(description, curve)})
     write_table(folder / "train-loss.tsv", curve.train)
     write_table(folder / "valid-loss.tsv", curve.valid)
     for test_set in description.test_sets:

@@ -131,7 +131,7 @@ fi
 
 # run ROW SEED : trains and evaluates a row, or prints the command for --dry-run
 run() {
-  local command=("$PYTHON" -m capsnmt.experiment --config "$dataset/$1" --seed "$2" "${settings[@]}")
+  local command=("$PYTHON" -m capsnmt.launch --config "$dataset/$1" --seed "$2" "${settings[@]}")
   [ "$dataset" = logical_inference ] || [ "$1" = baseline ] || command+=(--baseline baseline)
   [ "$1" != output_disagreement_late ] || command+=("${late[@]}")
   if [ "$dry_run" ]; then

@@ -3,4 +3,4 @@
 set -euo pipefail
 # shellcheck source=scripts/python.sh
 . "$(dirname "$(readlink -f "$0")")/python.sh"
-exec "$PYTHON" -m capsnmt.experiment "$@"
+exec "$PYTHON" -m capsnmt.launch "$@"

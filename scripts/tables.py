@@ -17,12 +17,10 @@ from typing import Callable, Dict, List, Mapping, Optional, Sequence
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from capsnmt import resources
-from capsnmt.arguments import OneLineParser
-from capsnmt.errors import ConfigurationError
-from capsnmt.experiment.config import Experiment, load
-from capsnmt.experiment.rows import PAPERS, Row, baseline_of, load_rows, printed_difference
-from capsnmt.files import atomic_writer
+from capsnmt.cli import ConfigurationError, OneLineParser
+from capsnmt.files import atomic_writer, bundled_folder
+from capsnmt.launch.config import Experiment, load
+from capsnmt.launch.rows import PAPERS, Row, baseline_of, load_rows, printed_difference
 from scripts.parameter_formulas import extra_parameters
 
 
@@ -71,7 +69,7 @@ def settings() -> str:
     """Return the settings of each paper, by dataset."""
     cells = [["settings", "tokens per update", "updates", "learning rate", "dropout", "search"]]
     for dataset in dict.fromkeys(row.dataset for row in load_rows().values()):
-        for path in sorted((resources.folder("configs") / dataset).glob("*.yaml")):
+        for path in sorted((bundled_folder("configs") / dataset).glob("*.yaml")):
             found = load(path)
             if not found.paper:
                 cells.append([f"`{dataset}/{path.stem}`", *setting_cells(found)])

@@ -22,7 +22,7 @@ from torch.utils.flop_counter import FlopCounterMode, sdpa_flop_count
 
 import capsnmt.plugin
 from capsnmt.criterions.chunked_cross_entropy import MULTIPLE
-from capsnmt.experiment.rows import SUFFIXES
+from capsnmt.launch.rows import SUFFIXES
 from capsnmt.models import SIZES, CapsnmtTransformer
 from capsnmt.models.layers import learned_parameters
 from capsnmt.modules.beam_search import BeamSearch

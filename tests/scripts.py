@@ -49,7 +49,7 @@ def launches(
     while words:
         end = 1 + int(words[0])
         module, arguments = words[1:3], words[3:end]
-        assert module == ["-m", "capsnmt.experiment"]
+        assert module == ["-m", "capsnmt.launch"]
         started.append(arguments)
         words = words[end:]
     return done, started

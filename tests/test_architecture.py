@@ -11,9 +11,10 @@ import capsnmt
 PACKAGE = Path(capsnmt.__file__).parent
 # From low to high. Parts of one line do not import each other.
 LAYERS: List[Set[str]] = [
-    {"__init__", "errors", "machine", "resources", "routing"},
-    {"files", "lines", "settings", "versions"},
-    {"arguments", "checksums"},
+    {"__init__", "cli", "machine"},
+    {"files", "lines", "process", "routing"},
+    {"records"},
+    {"checksums", "settings", "steps"},
     {"modules", "checkpoints", "evaluation"},
     {"corpora", "runs"},
     {"translation"},
@@ -22,7 +23,7 @@ LAYERS: List[Set[str]] = [
     {"criterions", "optim", "tasks"},
     {"host"},
     {"plugin"},
-    {"experiment", "export", "report"},
+    {"launch", "export", "report"},
     {"analysis"},
 ]
 LEVEL = {part: level for level, parts in enumerate(LAYERS) for part in parts}

@@ -6,8 +6,7 @@ import os
 
 import pytest
 
-from capsnmt.arguments import run_command
-from capsnmt.errors import ConfigurationError
+from capsnmt.cli import ConfigurationError, run_command
 
 
 def test_an_error_of_any_length_is_one_short_line_with_its_fix(capsys: pytest.CaptureFixture):

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from capsnmt.errors import ConfigurationError
+from capsnmt.cli import ConfigurationError
 from capsnmt.files import atomic_writer, check_file_name, check_output_folder, write_all
 
 

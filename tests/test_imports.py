@@ -22,7 +22,7 @@ HOST = ("torch", "fairseq")
 HEAVY = (*HOST, "numpy", "scipy", "sacrebleu", "matplotlib", "jinja2")
 COMMANDS = [
     "capsnmt.corpora",
-    "capsnmt.experiment",
+    "capsnmt.launch",
     "capsnmt.evaluation",
     "capsnmt.report",
     "capsnmt.translation",

@@ -11,7 +11,7 @@ from types import SimpleNamespace
 import pytest
 
 from capsnmt import lines
-from capsnmt.errors import ConfigurationError
+from capsnmt.cli import ConfigurationError
 from capsnmt.evaluation import text_files
 
 # what str.splitlines would also split at

@@ -9,8 +9,8 @@ from typing import Any, Dict, Mapping
 import pytest
 import yaml
 
-from capsnmt import resources
-from capsnmt.errors import ConfigurationError
+from capsnmt.cli import ConfigurationError
+from capsnmt.files import bundled_folder
 from capsnmt.settings import (
     COUNT,
     FLAG,
@@ -154,7 +154,7 @@ def test_a_file_that_cannot_be_read_as_settings_is_one_line(
 
 @pytest.mark.parametrize("loader", LOADERS)
 def test_every_loader_reads_what_the_plain_one_reads(loader: Any):
-    paths = [path for kind in resources.IN_CHECKOUT for path in resources.folder(kind).rglob("*")]
+    paths = [path for kind in ("configs", "recipes") for path in bundled_folder(kind).rglob("*")]
     texts = [path.read_text("utf-8") for path in paths if path.suffix == ".yaml"]
     assert len(texts) > 100
     texts += ["a: [1, 1.5, 1e-3, yes, null, ~, 2026-01-01]", "a: >\n  b\n  c\nd: 'é 漢'", ""]

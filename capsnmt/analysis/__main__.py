@@ -8,8 +8,16 @@ import sys
 from pathlib import Path
 from typing import Optional, Sequence
 
-from capsnmt.arguments import OneLineParser, at_least, positive, quiet, run_command, seed
-from capsnmt.errors import ExecutionError, require
+from capsnmt.cli import (
+    ExecutionError,
+    OneLineParser,
+    at_least,
+    positive,
+    quiet,
+    require,
+    run_command,
+    seed,
+)
 from capsnmt.files import check_output_folder
 
 MOST_BROWSER_SENTENCES = 200

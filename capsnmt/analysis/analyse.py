@@ -14,7 +14,7 @@ from capsnmt.analysis.loading import load_translation_model
 from capsnmt.analysis.observation import observe
 from capsnmt.analysis.registry import ANALYSES
 from capsnmt.analysis.system import Options, System, choose_sentences, load_subset, to_device
-from capsnmt.errors import ConfigurationError
+from capsnmt.cli import ConfigurationError
 
 
 @dataclass(frozen=True)

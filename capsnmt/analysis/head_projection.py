@@ -11,7 +11,7 @@ import torch
 from capsnmt.analysis.attention import positions
 from capsnmt.analysis.base import Analysis, Cell, NotApplicableError, Picture
 from capsnmt.analysis.forward_pass import Attended
-from capsnmt.errors import not_installed
+from capsnmt.cli import not_installed
 from capsnmt.report.figures import figure_of, style
 
 ATTENTION = "enc-self"

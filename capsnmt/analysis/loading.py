@@ -13,8 +13,8 @@ from fairseq.models.transformer import TransformerModel
 from omegaconf import OmegaConf
 
 import capsnmt.plugin  # noqa: F401  registers our architectures
-from capsnmt.checkpoints.storage import WITHOUT_TRAINING, load_trained
-from capsnmt.errors import ConfigurationError
+from capsnmt.checkpoints.load import WITHOUT_TRAINING, load_trained
+from capsnmt.cli import ConfigurationError
 from capsnmt.models.architectures import MODEL
 from capsnmt.models.transformer import CapsnmtTransformer
 

@@ -8,12 +8,13 @@ import json
 from pathlib import Path
 from typing import Any, Dict, List, Mapping, Set
 
+from capsnmt import records
 from capsnmt.analysis.analyse import Findings, in_order
 from capsnmt.analysis.base import Analysis, Cell, Picture
 from capsnmt.analysis.page import render
 from capsnmt.analysis.registry import ANALYSES
-from capsnmt.errors import ConfigurationError
-from capsnmt.files import read_json, write_all
+from capsnmt.cli import ConfigurationError
+from capsnmt.files import write_all
 from capsnmt.report.analysis_section import CAPTIONS, FIGURES, PAGE
 from capsnmt.report.figures import METADATA, drawing, image, svg
 
@@ -92,7 +93,7 @@ def write(findings: Findings, output: Path, command: str = "") -> List[Path]:
 def earlier_files(output: Path) -> Set[Path]:
     """Return the files of the analysis that is in the folder; none if it has no list of them."""
     try:
-        names = read_json(output / FILES)
+        names = records.load(output / FILES)
     except ConfigurationError:
         return set()
     if not isinstance(names, list):

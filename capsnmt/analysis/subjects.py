@@ -8,9 +8,8 @@ from typing import List, Optional, Sequence
 
 from capsnmt.analysis.analyse import Subject
 from capsnmt.analysis.registry import ANALYSES
-from capsnmt.arguments import comma_list
+from capsnmt.cli import ConfigurationError, comma_list, shown
 from capsnmt.corpora.prepared import PreparedData
-from capsnmt.errors import ConfigurationError, shown
 from capsnmt.files import check_file_name
 from capsnmt.runs.find import find_runs
 from capsnmt.runs.folder import RunFolder

@@ -12,7 +12,7 @@ import numpy as np
 from fairseq.utils import move_to_cuda
 
 from capsnmt.analysis.forward_pass import Batch
-from capsnmt.errors import ConfigurationError
+from capsnmt.cli import ConfigurationError
 from capsnmt.models.transformer import CapsnmtTransformer
 from capsnmt.translation.pretrained import chosen_device
 

@@ -14,7 +14,7 @@ import argparse
 from pathlib import Path
 from typing import Optional, Sequence
 
-from capsnmt.arguments import OneLineParser, check_output, positive, run_command
+from capsnmt.cli import OneLineParser, check_output, positive, run_command
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -57,9 +57,9 @@ def _run(argv: Optional[Sequence[str]]) -> None:
     args = build_parser().parse_args(argv)
 
     # after parsing: --help and a mistyped flag do not wait for torch
+    from capsnmt.checkpoints.load import save_checkpoint
     from capsnmt.checkpoints.mean import average_checkpoints
     from capsnmt.checkpoints.selection import select_checkpoints
-    from capsnmt.checkpoints.storage import save_checkpoint
 
     paths = select_checkpoints(
         args.inputs,

@@ -8,7 +8,7 @@ from typing import Any, Dict, Mapping, Sequence, Tuple
 import torch
 from torch import Tensor
 
-from capsnmt.checkpoints.storage import CheckpointError, load_checkpoint
+from capsnmt.checkpoints.load import CheckpointError, load_checkpoint
 
 # fairseq's sinusoidal positions save a buffer of one number that it never sets or reads
 UNINITIALISED = "_float_tensor"

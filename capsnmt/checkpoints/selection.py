@@ -6,8 +6,8 @@ import re
 from pathlib import Path
 from typing import List, Optional, Sequence, Tuple
 
-from capsnmt.checkpoints.storage import CheckpointError, load_checkpoint
-from capsnmt.errors import ConfigurationError
+from capsnmt.checkpoints.load import CheckpointError, load_checkpoint
+from capsnmt.cli import ConfigurationError
 
 # the names that fairseq.checkpoint_utils.save_checkpoint gives; shards of a model match none
 BY_UPDATE = re.compile(r"checkpoint_\d+_(\d+)\.pt")

@@ -9,10 +9,15 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from capsnmt import resources
-from capsnmt.arguments import OneLineParser, add_mirrors, check_mirrors, positive, run_command
-from capsnmt.errors import ConfigurationError, require
-from capsnmt.files import check_output_folder
+from capsnmt.cli import (
+    ConfigurationError,
+    OneLineParser,
+    add_mirrors,
+    positive,
+    require,
+    run_command,
+)
+from capsnmt.files import bundled_names, check_output_folder
 
 CORES = os.cpu_count() or 1
 
@@ -30,7 +35,7 @@ def build_parser() -> OneLineParser:
         description="Prepare a parallel corpus, down to a fairseq data-bin in OUTPUT/bin. "
         "The same command resumes: it repeats only steps that are missing or have changed.",
     )
-    names = ", ".join(resources.names("recipes"))
+    names = ", ".join(bundled_names("recipes"))
     parser.add_argument("recipe", help=f"{names}, or the path of a .yaml")
     parser.add_argument("--output", type=Path, required=True, help="folder for all output")
     parser.add_argument("--pair", help="SOURCE-TARGET, if the recipe offers several")
@@ -69,7 +74,6 @@ def _prepare(given: Sequence[str]) -> None:
     if options.local is not None and not options.local.is_dir():
         raise ConfigurationError(f"--local {options.local}: no such folder")
     check_output_folder(options.output, "--output")
-    check_mirrors(options.mirrors, options.local is None and not options.offline, "--local")
     # Imported here, because tokenisers and models take seconds that --help does not need.
     require("data", "fairseq")
     from capsnmt.corpora.console import say

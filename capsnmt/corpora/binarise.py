@@ -10,7 +10,7 @@ from concurrent.futures import Future, ProcessPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from capsnmt.errors import ExecutionError
+from capsnmt.cli import ExecutionError
 
 PREPROCESS = "fairseq_cli.preprocess"
 

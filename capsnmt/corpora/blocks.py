@@ -11,10 +11,10 @@ from pathlib import Path
 
 import numpy as np
 
+from capsnmt.cli import ConfigurationError
 from capsnmt.corpora.console import watched
 from capsnmt.corpora.lines import text_lines
 from capsnmt.corpora.parallel import map_items
-from capsnmt.errors import ConfigurationError
 from capsnmt.files import BLOCK
 
 LINES = 2000  # of a block: about 250 kB, a tenth of a second of tokenisation

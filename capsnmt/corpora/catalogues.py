@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any, ClassVar
 
+from capsnmt.cli import ConfigurationError
 from capsnmt.corpora.archive import members
 from capsnmt.corpora.blocks import Pair, Part, in_parts
 from capsnmt.corpora.console import watched
@@ -17,7 +18,6 @@ from capsnmt.corpora.message_filter import fault, one_line
 from capsnmt.corpora.packages import fetch_package
 from capsnmt.corpora.sources import SourceFile, Store, check_names, obtain
 from capsnmt.corpora.splitting import PER_MILLE, split_name, unique_pairs
-from capsnmt.errors import ConfigurationError
 
 # Zope programs use identifiers as messages, and a comment holds the English text.
 ESCAPE = re.compile(r"\\(.)")

@@ -11,10 +11,10 @@ import pooch
 import requests
 
 from capsnmt.checksums import has_checksum
+from capsnmt.cli import ConfigurationError
 from capsnmt.corpora.archive import check_complete
 from capsnmt.corpora.console import say
 from capsnmt.corpora.resume import NotThereError, ResumingDownloader
-from capsnmt.errors import ConfigurationError
 from capsnmt.files import BLOCK, publish, remove
 
 RETRIES = 2  # pooch waits 1 s, 2 s, ... between them

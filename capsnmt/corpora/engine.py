@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from capsnmt.cli import ConfigurationError
 from capsnmt.corpora.binarise import fairseq_subsets
 from capsnmt.corpora.console import say
 from capsnmt.corpora.manifest import NAME, Manifest, Step, load
@@ -14,7 +15,6 @@ from capsnmt.corpora.prepared import PreparedData
 from capsnmt.corpora.recipe import Recipe
 from capsnmt.corpora.sources import Store
 from capsnmt.corpora.steps import Preparation
-from capsnmt.errors import ConfigurationError
 from capsnmt.files import locked, publish, remove, temporary_path
 
 

@@ -11,8 +11,8 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
+from capsnmt.cli import ConfigurationError
 from capsnmt.corpora.lines import read_lines
-from capsnmt.errors import ConfigurationError
 from capsnmt.evaluation.text import remove_bpe
 
 SEGMENT = re.compile(r"<seg\b[^>]*>(.*?)</seg\s*>", re.IGNORECASE)

@@ -11,8 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from capsnmt.checksums import Checksums, files_below
-from capsnmt.files import remove, temporary_path
-from capsnmt.versions import installed_version
+from capsnmt.files import installed_version, remove, temporary_path
 
 NAME = "manifest.json"
 # Part of every fingerprint: raise it when the code of a step changes what the step writes.

@@ -8,9 +8,9 @@ import subprocess
 import sys
 from pathlib import Path
 
+from capsnmt.cli import ConfigurationError, ExecutionError
 from capsnmt.corpora.console import say
 from capsnmt.corpora.sources import Store
-from capsnmt.errors import ConfigurationError, ExecutionError
 
 # The wheels are data: no Python imports them, but pip requires a version.
 WHEEL_PYTHON = "3.12"

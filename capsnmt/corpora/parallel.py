@@ -14,7 +14,7 @@ from functools import cache
 from multiprocessing.connection import Connection
 from typing import Any
 
-from capsnmt.errors import ExecutionError
+from capsnmt.cli import ExecutionError
 
 CHUNKS_A_WORKER = 8  # in progress at any time
 

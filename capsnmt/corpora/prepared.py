@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Dict, Mapping, Tuple
 
+from capsnmt import records
+from capsnmt.cli import ConfigurationError
 from capsnmt.corpora.manifest import NAME
-from capsnmt.errors import ConfigurationError
-from capsnmt.files import read_json
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,7 @@ class PreparedData:
         Raises:
             ConfigurationError: it is missing or damaged.
         """
-        value = read_json(self.manifest)
+        value = records.load(self.manifest)
         try:
             steps = value.get("steps", {})
             source, _, target = str(value.get("pair") or "").partition("-")

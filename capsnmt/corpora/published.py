@@ -9,11 +9,11 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, ClassVar
 
+from capsnmt.cli import ConfigurationError, ExecutionError
 from capsnmt.corpora.archive import INSIDE, is_archive, matches
 from capsnmt.corpora.blocks import Block, Part, aligned, cut, encoded, in_parts, map_blocks
 from capsnmt.corpora.formats import FORMATS, LINE_BY_LINE, read_text
 from capsnmt.corpora.sources import CHECKSUM, SourceFile, Store, check_names, obtain
-from capsnmt.errors import ConfigurationError, ExecutionError
 from capsnmt.settings import build
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, ClassVar, Protocol
 
-from capsnmt import resources
+from capsnmt.cli import ConfigurationError, shown
 from capsnmt.corpora.blocks import Part
 from capsnmt.corpora.catalogues import Catalogues
 from capsnmt.corpora.cleaning import Cleaning
@@ -16,7 +16,7 @@ from capsnmt.corpora.published import Published
 from capsnmt.corpora.segmentation import Segmentation
 from capsnmt.corpora.sources import Store
 from capsnmt.corpora.text import TOKENISERS
-from capsnmt.errors import ConfigurationError, shown
+from capsnmt.files import bundled_folder, bundled_names
 from capsnmt.settings import build, read_yaml
 
 PAIR = re.compile("[a-z]{2,3}-[a-z]{2,3}")
@@ -125,8 +125,8 @@ def load_recipe(name: str, pair: str | None = None, corpora: str | None = None) 
     Raises:
         ConfigurationError: there is no such recipe, pair or corpus, or a setting is wrong.
     """
-    known = resources.names("recipes")
-    path = resources.folder("recipes") / f"{name}.yaml" if name in known else Path(name)
+    known = bundled_names("recipes")
+    path = bundled_folder("recipes") / f"{name}.yaml" if name in known else Path(name)
     if path.suffix != ".yaml" or not path.is_file():
         raise ConfigurationError(
             f"recipe {name!r} is unknown: use {', '.join(known)}, or the path of a .yaml"

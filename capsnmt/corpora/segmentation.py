@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 
+from capsnmt.cli import ConfigurationError
 from capsnmt.corpora.blocks import Block, LineFunction, cut
 from capsnmt.corpora.parallel import map_items
-from capsnmt.errors import ConfigurationError
 
 SENTENCES = 10_000_000  # sentences that sentencepiece keeps in memory
 # D: characters of a word; BPE takes seconds for such a word, and hours for one of megabytes.

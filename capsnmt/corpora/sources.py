@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from capsnmt.checksums import has_checksum
+from capsnmt.cli import ConfigurationError, ExecutionError
 from capsnmt.corpora.console import say
-from capsnmt.errors import ConfigurationError, ExecutionError
 from capsnmt.files import BLOCK, temporary_path
 
 CHECKSUM = re.compile("([0-9a-f]{64}|md5:[0-9a-f]{32})?")

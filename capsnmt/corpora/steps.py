@@ -9,6 +9,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
+from capsnmt.cli import ConfigurationError
 from capsnmt.corpora.archive import is_archive, unpack
 from capsnmt.corpora.binarise import binarise, binarise_command
 from capsnmt.corpora.blocks import LineFunction, cut, map_blocks, map_lines, write_parts
@@ -21,7 +22,6 @@ from capsnmt.corpora.parallel import map_items
 from capsnmt.corpora.recipe import Recipe
 from capsnmt.corpora.segmentation import make_segmenter
 from capsnmt.corpora.text import make_tokeniser
-from capsnmt.errors import ConfigurationError
 from capsnmt.files import remove, temporary_path
 from capsnmt.lines import blank_lines
 

@@ -11,7 +11,7 @@ import tempfile
 import unicodedata
 from collections.abc import Callable
 
-from capsnmt.errors import ConfigurationError
+from capsnmt.cli import ConfigurationError
 
 # The blocks that sacreBLEU's `zh` tokeniser separates: ideographs, punctuation, wide forms.
 CHINESE = re.compile(

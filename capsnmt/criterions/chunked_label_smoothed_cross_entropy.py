@@ -17,9 +17,9 @@ from fairseq.distributed import FullyShardedDataParallel
 from fairseq.models.transformer import TransformerDecoderBase, TransformerModelBase
 from torch import Tensor, nn
 
-from capsnmt.checkpoints.interchange import resumes_from
+from capsnmt.checkpoints.compatible import resumes_from
+from capsnmt.cli import ConfigurationError
 from capsnmt.criterions.chunked_cross_entropy import chunked_cross_entropy
-from capsnmt.errors import ConfigurationError
 from capsnmt.modules.autocast import autocast_of
 
 logger = logging.getLogger(__name__)

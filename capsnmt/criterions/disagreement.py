@@ -9,7 +9,7 @@ from typing import Any, ContextManager, Dict, List, Tuple
 from fairseq.logging import metrics
 from torch import Tensor, nn
 
-from capsnmt.errors import ConfigurationError
+from capsnmt.cli import ConfigurationError
 from capsnmt.models.config import ATTENTIONS, flag
 from capsnmt.models.selection import parse_attentions, parse_choices
 from capsnmt.modules.attention import Attention

@@ -15,10 +15,10 @@ from fairseq.dataclass import FairseqDataclass
 from fairseq.logging import metrics
 from torch import Tensor, nn
 
+from capsnmt.cli import ConfigurationError
 from capsnmt.criterions.disagreement import DisagreementPenalty, Measured, log_disagreement
-from capsnmt.errors import ConfigurationError
 from capsnmt.modules.disagreement import TERMS
-from capsnmt.sentences.counts import Counts, accuracy, macro_f1
+from capsnmt.sentences.measures import Counts, accuracy, macro_f1
 
 BUCKET = "bucket_"
 DIGITS = 3  # 0.001 percent is less than one example of any of the test sets

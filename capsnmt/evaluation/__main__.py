@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Optional, Sequence
 
-from capsnmt.arguments import run_command
-from capsnmt.errors import require
+from capsnmt import records
+from capsnmt.cli import require, run_command
 from capsnmt.evaluation.arguments import STDOUT, parse_arguments
 
 
@@ -28,7 +28,6 @@ def _run(argv: Optional[Sequence[str]]) -> None:
     from capsnmt.evaluation.evaluate import check_json_target, evaluate
     from capsnmt.evaluation.outputs import baseline_first
     from capsnmt.evaluation.text_report import as_text, compare_mt_note
-    from capsnmt.files import write_json
 
     settings = arguments.settings
     if settings.compare_mt is not None:
@@ -42,7 +41,7 @@ def _run(argv: Optional[Sequence[str]]) -> None:
         print(json.dumps(to_json(evaluation), indent=2))
         return
     if arguments.json is not None:
-        write_json(Path(arguments.json), to_json(evaluation))
+        records.write(Path(arguments.json), to_json(evaluation))
     print(as_text(evaluation))
     if settings.compare_mt is not None:
         print(compare_mt_note(settings.compare_mt))

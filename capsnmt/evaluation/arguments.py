@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Optional, Sequence
 
-from capsnmt.arguments import LARGEST_SEED, OneLineParser, at_least
-from capsnmt.errors import ConfigurationError
+from capsnmt.cli import LARGEST_SEED, ConfigurationError, OneLineParser, at_least
 from capsnmt.evaluation.segment_arguments import (
     add_segment_flags,
     parse_comet,

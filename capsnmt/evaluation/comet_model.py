@@ -17,13 +17,12 @@ from contextlib import redirect_stdout
 from pathlib import Path
 from typing import Any, Dict, Sequence
 
-from capsnmt.errors import ConfigurationError
+from capsnmt.cli import ConfigurationError
 from capsnmt.evaluation.environment import environment
 from capsnmt.evaluation.outputs import Output
 from capsnmt.evaluation.segment_scores import SegmentScores, check_scores
 from capsnmt.evaluation.settings import Comet
-from capsnmt.files import hexdigest
-from capsnmt.versions import installed_version
+from capsnmt.files import hexdigest, installed_version
 
 PACKAGE = "unbabel-comet"
 OFFLINE = {"HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1", "HF_DATASETS_OFFLINE": "1"}

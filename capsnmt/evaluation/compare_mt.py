@@ -19,9 +19,10 @@ from importlib import metadata
 from pathlib import Path
 from typing import List, Optional, Sequence, Tuple
 
-from capsnmt.errors import ConfigurationError
+from capsnmt import records
+from capsnmt.cli import ConfigurationError
 from capsnmt.evaluation.settings import CompareMT
-from capsnmt.files import read_json, temporary_path, write_json
+from capsnmt.files import temporary_path
 
 NEEDED = ("compare_mt", "six")  # it imports six without declaring it
 PAGE, TEXT, SETTINGS = "index.html", "report.txt", "settings.json"
@@ -56,7 +57,7 @@ def check_folder(folder: Path) -> None:
 
 def _is_ours(folder: Path) -> bool:
     try:
-        return "compare-mt" in read_json(folder / SETTINGS)
+        return "compare-mt" in records.load(folder / SETTINGS)
     except (ConfigurationError, OSError, TypeError):
         return False
 
@@ -110,7 +111,7 @@ def write_report(
             "seed": settings.seed,
             "arguments": arguments,
         }
-        write_json(part / SETTINGS, record)
+        records.write(part / SETTINGS, record)
         if folder.exists():
             shutil.rmtree(folder)
         os.replace(part, folder)

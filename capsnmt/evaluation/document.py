@@ -6,7 +6,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Dict, Mapping, Optional, Tuple
 
-from capsnmt.errors import ConfigurationError
+from capsnmt import records
+from capsnmt.cli import ConfigurationError
 from capsnmt.evaluation.metrics import COMPARABLE, METRICS
 from capsnmt.evaluation.scores import (
     Evaluation,
@@ -19,7 +20,6 @@ from capsnmt.evaluation.scores import (
     SystemScores,
 )
 from capsnmt.evaluation.settings import BOOTSTRAP, RANDOMIZATION, Significance
-from capsnmt.files import read_json
 
 # What a test adds to a score.
 TESTED = ("p_value", "mean", "ci", "delta", "accuracy")
@@ -145,7 +145,7 @@ def read_evaluation(path: Path) -> Evaluation:
     Raises:
         ConfigurationError: the file is missing or holds no such document.
     """
-    return from_json(read_json(path), str(path))
+    return from_json(records.load(path), str(path))
 
 
 def _system_from_json(value: Mapping[str, Any]) -> SystemScores:

@@ -9,7 +9,8 @@ from typing import Dict, Optional, Sequence
 import numpy as np
 
 import capsnmt
-from capsnmt.errors import ConfigurationError
+from capsnmt import records
+from capsnmt.cli import ConfigurationError, check_output_file
 from capsnmt.evaluation import compare_mt
 from capsnmt.evaluation.bleu_statistics import bleu_statistics
 from capsnmt.evaluation.comet_model import PACKAGE as COMET_PACKAGE
@@ -42,8 +43,7 @@ from capsnmt.evaluation.sign_test import sign_test
 from capsnmt.evaluation.text import moses_limits
 from capsnmt.evaluation.thresholds import PACKAGE as THRESHOLDS
 from capsnmt.evaluation.tokenized import tokenized_scores, tokens_of
-from capsnmt.files import check_output_file, read_json
-from capsnmt.versions import installed_version
+from capsnmt.files import installed_version
 
 
 def evaluate(systems: Sequence[str], settings: EvaluationSettings) -> Evaluation:
@@ -156,7 +156,7 @@ def check_json_target(path: Path) -> None:
     if not path.exists():
         return
     try:
-        ours = "systems" in read_json(path)
+        ours = "systems" in records.load(path)
     except (ConfigurationError, OSError, TypeError):
         ours = False
     if not ours:

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Dict, Iterable, List, Optional, Tuple
 
-from capsnmt.errors import ConfigurationError
+from capsnmt.cli import ConfigurationError
 
 RECORD = re.compile(r"([STHD])-(\d+)(?:\t|$)")
 DICTIONARY = re.compile(r"\| \[([^\]\s]+)\] dictionary: \d+ types")

@@ -6,7 +6,7 @@ import os
 from dataclasses import dataclass, replace
 from typing import Callable, List, Optional, Sequence, Tuple
 
-from capsnmt.errors import ConfigurationError
+from capsnmt.cli import ConfigurationError
 from capsnmt.evaluation.generate_output import parse_generate_output
 from capsnmt.evaluation.settings import TextSettings
 from capsnmt.evaluation.text import moses_detokenizer, remove_bpe

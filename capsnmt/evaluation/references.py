@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from typing import List, Optional, Sequence, Tuple
 
-from capsnmt.errors import ConfigurationError
+from capsnmt.cli import ConfigurationError
 from capsnmt.evaluation.outputs import Output, SystemOutputs
 from capsnmt.evaluation.text_files import read_lines
 from capsnmt.lines import blank_lines

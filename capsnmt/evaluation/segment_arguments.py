@@ -6,8 +6,7 @@ import argparse
 from pathlib import Path
 from typing import Dict, List, Optional, Sequence
 
-from capsnmt.arguments import positive
-from capsnmt.errors import ConfigurationError, shown
+from capsnmt.cli import ConfigurationError, positive, shown
 from capsnmt.evaluation.metrics import is_reserved
 from capsnmt.evaluation.outputs import split_name
 from capsnmt.evaluation.settings import Comet, SegmentFiles

@@ -12,11 +12,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Dict, List, Mapping, Sequence
 
-from capsnmt.errors import ConfigurationError, shown
+from capsnmt import records
+from capsnmt.cli import ConfigurationError, shown
 from capsnmt.evaluation.outputs import Output, SystemOutputs, split_paths
 from capsnmt.evaluation.settings import SegmentFiles
 from capsnmt.evaluation.text_files import read_lines
-from capsnmt.files import read_json_object
 
 GIVEN = "scores:given"  # in the signature of scores that were not computed here
 DECIMALS = 9
@@ -198,7 +198,7 @@ def _comet_scores(path: str, output: Output) -> List[Any]:
         ConfigurationError: the file is something else, or has several lists, and none of the file
             of this output.
     """
-    lists = read_json_object(Path(path))
+    lists = records.read(Path(path), dict)
     found = next(iter(lists.values())) if len(lists) == 1 else lists.get(output.path)
     if found is None:
         raise ConfigurationError(

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import List
 
 from capsnmt import lines
-from capsnmt.errors import ConfigurationError
+from capsnmt.cli import ConfigurationError
 
 STDIN = "-"
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from importlib import metadata
 from typing import Dict, List, Optional, Sequence
 
-from capsnmt.errors import ConfigurationError
+from capsnmt.cli import ConfigurationError
 from capsnmt.evaluation.metrics import COMPOUND_SPLIT, MULTI_BLEU
 from capsnmt.evaluation.outputs import Output
 from capsnmt.evaluation.scores import Score

@@ -7,8 +7,7 @@ import sys
 from pathlib import Path
 from typing import Optional, Sequence
 
-from capsnmt.arguments import OneLineParser, check_output, run_command
-from capsnmt.errors import require
+from capsnmt.cli import OneLineParser, check_output, require, run_command
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -38,7 +37,7 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
 def _run(args: argparse.Namespace) -> None:
     require("fairseq")
     # after parsing: --help and a mistyped flag do not wait for torch and fairseq
-    from capsnmt.checkpoints.storage import load_checkpoint, save_checkpoint
+    from capsnmt.checkpoints.load import load_checkpoint, save_checkpoint
     from capsnmt.export.stock import stock_checkpoint
     from capsnmt.runs.finished import evaluated_checkpoint
 

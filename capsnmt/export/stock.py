@@ -10,7 +10,7 @@ import capsnmt.plugin  # noqa: F401  # isort: skip  (quietens fairseq)
 
 from fairseq.models import ARCH_MODEL_NAME_REGISTRY
 
-from capsnmt.checkpoints.storage import CheckpointError
+from capsnmt.checkpoints.load import CheckpointError
 from capsnmt.models.architectures import MODEL
 from capsnmt.models.config import (
     MECHANISMS,
@@ -39,7 +39,7 @@ def stock_checkpoint(state: Mapping[str, Any], path: Path) -> Dict[str, Any]:
     The optimizer's state is dropped, as in an average.
 
     Args:
-        state: what :func:`~capsnmt.checkpoints.storage.load_checkpoint` returns.
+        state: what :func:`~capsnmt.checkpoints.load.load_checkpoint` returns.
         path: where it is from, for messages.
 
     Raises:

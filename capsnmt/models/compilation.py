@@ -15,7 +15,7 @@ from fairseq import utils
 from fairseq.modules import SinusoidalPositionalEmbedding
 from torch import Tensor
 
-from capsnmt.errors import ConfigurationError
+from capsnmt.cli import ConfigurationError
 from capsnmt.modules.observation import open_observer
 from capsnmt.routing.backend import compile_obstacle, is_traced
 from capsnmt.routing.recording import is_recording

@@ -7,7 +7,7 @@ from typing import Any, Dict, Iterator, Tuple
 
 from fairseq.utils import safe_hasattr
 
-from capsnmt.errors import ConfigurationError
+from capsnmt.cli import ConfigurationError
 from capsnmt.models.config import (
     CAPSULE_INPUTS,
     MULTI_LAYER_ATTENTIONS,

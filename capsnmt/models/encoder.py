@@ -10,7 +10,7 @@ import torch.nn as nn
 from fairseq.models.transformer import TransformerEncoderBase
 from torch import Tensor
 
-from capsnmt.errors import ConfigurationError
+from capsnmt.cli import ConfigurationError
 from capsnmt.models.compilation import compiled, make_compilable, require_compiler, runs_compiled
 from capsnmt.models.layers import TransformerEncoderLayer, wrap_layer
 from capsnmt.models.stacks import kept_layers, reads_padding, stack_aggregation, stack_connection

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Collection, FrozenSet, Set, Tuple
 
-from capsnmt.errors import ConfigurationError
+from capsnmt.cli import ConfigurationError
 from capsnmt.models.config import ATTENTIONS, flag
 
 

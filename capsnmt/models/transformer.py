@@ -13,7 +13,7 @@ from fairseq.models.transformer import TransformerModel
 from fairseq.models.transformer.transformer_legacy import base_architecture
 from omegaconf import OmegaConf
 
-from capsnmt.checkpoints.initialisation import initialise_from, resumes
+from capsnmt.checkpoints.initialise import initialise_from, resumes
 from capsnmt.models.completion import complete
 from capsnmt.models.config import MECHANISMS
 from capsnmt.models.decoder import TransformerDecoder

@@ -6,7 +6,7 @@ from typing import Any
 
 from fairseq.utils import safe_getattr
 
-from capsnmt.errors import ConfigurationError
+from capsnmt.cli import ConfigurationError
 from capsnmt.models.completion import routes_heads
 from capsnmt.models.config import SIDES, flag
 from capsnmt.models.selection import parse_attentions, parse_layers

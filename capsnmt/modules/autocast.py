@@ -22,7 +22,7 @@ from typing import Any, Callable, ContextManager, List, Optional
 import torch
 from torch import Tensor, nn
 
-from capsnmt.errors import ConfigurationError
+from capsnmt.cli import ConfigurationError
 
 AUTOCASTS = ("none", "bf16")
 CPU_INFO = Path("/proc/cpuinfo")

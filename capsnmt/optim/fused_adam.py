@@ -16,8 +16,8 @@ from fairseq.optim.adam import FairseqAdam
 from omegaconf import II
 from torch import Tensor, nn
 
-from capsnmt.checkpoints.interchange import resumes_from
-from capsnmt.errors import ConfigurationError
+from capsnmt.checkpoints.compatible import resumes_from
+from capsnmt.cli import ConfigurationError
 
 HALF = (torch.float16, torch.bfloat16)
 # torch 2.2 leaves the function out of its type stubs, so an import statement would not type-check.

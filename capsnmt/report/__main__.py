@@ -7,8 +7,7 @@ import sys
 from pathlib import Path
 from typing import Optional, Sequence
 
-from capsnmt.arguments import OneLineParser, at_least, run_command
-from capsnmt.errors import require
+from capsnmt.cli import OneLineParser, at_least, require, run_command
 from capsnmt.files import check_output_folder
 
 

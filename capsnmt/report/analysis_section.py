@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Dict, Iterator, List
 
-from capsnmt.errors import ConfigurationError
-from capsnmt.files import read_json_object
+from capsnmt import records
+from capsnmt.cli import ConfigurationError
 from capsnmt.report.elements import Element, Figure, Link, Paragraph
 from capsnmt.report.figures import svg
 from capsnmt.report.page import Part
@@ -36,7 +36,7 @@ def analysis(output: Path) -> Iterator[Part]:
 
 
 def _part(output: Path, folder: str) -> Part:
-    captions = read_json_object(output / folder / FIGURES / CAPTIONS)
+    captions = records.read(output / folder / FIGURES / CAPTIONS, dict)
     shown = [name for name in captions if name.startswith(SHOWN)][:MOST]
     elements: List[Element] = [
         Paragraph(

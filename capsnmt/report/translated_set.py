@@ -9,8 +9,8 @@ from typing import Iterable, List, Optional, Sequence
 
 import numpy as np
 
+from capsnmt.cli import ConfigurationError
 from capsnmt.corpora.prepared import PreparedData
-from capsnmt.errors import ConfigurationError
 from capsnmt.evaluation.bleu_statistics import bleu_statistics
 from capsnmt.evaluation.outputs import Output, read_output
 from capsnmt.evaluation.power import SmallestDifference, smallest_difference

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Dict, Iterable, Optional
 
+from capsnmt import records
 from capsnmt.checksums import Checksums
 from capsnmt.evaluation.document import from_json
 from capsnmt.evaluation.scores import Evaluation
-from capsnmt.files import read_json, read_json_object, write_json
 from capsnmt.runs.json_objects import RecordError
 from capsnmt.runs.learning_curve import LearningCurve, read_learning_curve
 from capsnmt.runs.records import ClassifierResult, Description
@@ -149,11 +149,11 @@ class RunFolder:
         Raises:
             ConfigurationError: it is missing or damaged.
         """
-        return Description.from_json(read_json(self.description), self.description)
+        return Description.from_json(records.load(self.description), self.description)
 
     def write_description(self, description: Description) -> None:
         """Write ``config.json``."""
-        write_json(self.description, description.to_json())
+        records.write(self.description, description.to_json())
 
     def read_scores(self) -> Dict[str, Evaluation]:
         """Read ``scores.json``: test set -> evaluation.
@@ -161,7 +161,7 @@ class RunFolder:
         Raises:
             ConfigurationError: it is missing or damaged.
         """
-        scores = read_json(self.scores)
+        scores = records.load(self.scores)
         if not isinstance(scores, dict) or not scores:
             raise RecordError(self.scores, "test sets")
         return {
@@ -175,7 +175,7 @@ class RunFolder:
 
     def write_scores(self, test_sets: Iterable[str]) -> None:
         """Collect the scores of all test sets in ``scores.json``."""
-        write_json(self.scores, {name: read_json(self.scored(name)) for name in test_sets})
+        records.write(self.scores, {name: records.load(self.scored(name)) for name in test_sets})
 
     def read_result(self) -> ClassifierResult:
         """Read the evaluation of a classifier.
@@ -183,7 +183,7 @@ class RunFolder:
         Raises:
             ConfigurationError: it is missing or damaged.
         """
-        return ClassifierResult.from_json(read_json(self.result), self.result)
+        return ClassifierResult.from_json(records.load(self.result), self.result)
 
     def read_learning_curve(self) -> LearningCurve:
         """Read the learning curve in ``train.log``.
@@ -206,8 +206,8 @@ class RunFolder:
 
     def read_job(self) -> Optional[str]:
         """Return the number of the last submitted SLURM job; ``None`` if there was none."""
-        return str(read_json_object(self.job).get("id")) if self.job.exists() else None
+        return str(records.read(self.job, dict).get("id")) if self.job.exists() else None
 
     def write_job(self, job: str) -> None:
         """Record the number of a submitted SLURM job."""
-        write_json(self.job, {"id": job})
+        records.write(self.job, {"id": job})

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import MISSING
 from typing import Any, Dict
 
-from capsnmt.errors import ConfigurationError
+from capsnmt.cli import ConfigurationError
 
 
 class RecordError(ConfigurationError):

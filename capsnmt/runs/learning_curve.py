@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Dict, Iterable, Mapping, Optional
 
-from capsnmt.errors import ConfigurationError
+from capsnmt.cli import ConfigurationError
 
 PEAK_MEMORY = "peak_memory_gib"  # our own statistic, once an epoch
 

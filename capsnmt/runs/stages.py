@@ -8,9 +8,10 @@ import os
 from pathlib import Path
 from typing import Dict, Iterable, Optional, Protocol, Sequence
 
+from capsnmt import records
 from capsnmt.checksums import Checksums
-from capsnmt.errors import ConfigurationError
-from capsnmt.files import read_json_object, sha256, write_json
+from capsnmt.cli import ConfigurationError
+from capsnmt.files import sha256
 from capsnmt.runs.records import StageRecord
 
 # **D**: a file up to this size is identified by its checksum, so that making it again with the same
@@ -55,7 +56,7 @@ class StageRecords:
 
     def reload(self) -> None:
         """Read the file again; another launcher may have written it."""
-        found = read_json_object(self.path) if self.path.exists() else {}
+        found = records.read(self.path, dict) if self.path.exists() else {}
         try:
             self.records = {name: StageRecord(**record) for name, record in found.items()}
         except TypeError:
@@ -87,7 +88,7 @@ class StageRecords:
             self.checksums.save()
 
     def _write(self) -> None:
-        write_json(self.path, {name: vars(record) for name, record in self.records.items()})
+        records.write(self.path, {name: vars(record) for name, record in self.records.items()})
 
     def _record(self, stage: Stage) -> StageRecord:
         # Not the interpreter, the module and the checkout: the same run in another environment, or

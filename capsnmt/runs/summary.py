@@ -6,10 +6,10 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence
 
+from capsnmt import records
 from capsnmt.evaluation.metrics import digits
 from capsnmt.evaluation.scores import common_metrics
 from capsnmt.evaluation.seeds import Spread, spread
-from capsnmt.files import write_json
 from capsnmt.runs.comparison import differences
 from capsnmt.runs.folder import RunFolder
 from capsnmt.runs.json_objects import json_key
@@ -78,7 +78,7 @@ def summarise(reference: RunFolder) -> Summary:
         None if ours.initial is None else ours.initial.row,
         None if ours.initial is None else ours.initial.updates,
     )
-    write_json(reference.summary, summary.to_json())
+    records.write(reference.summary, summary.to_json())
     return summary
 
 

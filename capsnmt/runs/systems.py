@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Dict, List, Optional, Sequence
 
-from capsnmt.errors import ConfigurationError
+from capsnmt.cli import ConfigurationError
 from capsnmt.evaluation.scores import SourceLengths
 from capsnmt.evaluation.seeds import Spread, mean_by_length, spread
 from capsnmt.runs.comparison import differences

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import List, Mapping, Optional, Sequence
 
-from capsnmt.errors import ConfigurationError
+from capsnmt.cli import ConfigurationError
 from capsnmt.evaluation.scores import Evaluation, OutputScores
 from capsnmt.runs.finished import FinishedRun, require_finished
 from capsnmt.runs.folder import RunFolder

@@ -10,7 +10,7 @@ from fairseq.models import BaseFairseqModel, register_model
 from fairseq.models.transformer import TransformerConfig
 from torch import Tensor
 
-from capsnmt.checkpoints.initialisation import initialise_from, resumes
+from capsnmt.checkpoints.initialise import initialise_from, resumes
 from capsnmt.models.encoder import TransformerEncoder
 from capsnmt.models.transformer import CapsnmtTransformer
 from capsnmt.sentences.config import SentenceClassifierConfig

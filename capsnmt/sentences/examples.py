@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Iterator, List, NoReturn, Sequence, Tuple
 
-from capsnmt.errors import ConfigurationError
+from capsnmt.cli import ConfigurationError
 from capsnmt.files import plain_or_gzipped
 from capsnmt.lines import read_lines
 

@@ -11,8 +11,8 @@ from fairseq.models.transformer import TransformerConfig
 from fairseq.models.transformer.transformer_config import EncDecBaseConfig, QuantNoiseConfig
 from fairseq.utils import safe_hasattr
 
-from capsnmt.checkpoints.storage import load_checkpoint
-from capsnmt.errors import ConfigurationError
+from capsnmt.checkpoints.load import load_checkpoint
+from capsnmt.cli import ConfigurationError
 from capsnmt.models.completion import complete
 from capsnmt.models.config import defaults, flag
 from capsnmt.sentences.validation import decoder_options

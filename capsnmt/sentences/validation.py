@@ -11,7 +11,7 @@ from fairseq.models.transformer.transformer_config import DecoderConfig
 from fairseq.models.transformer.transformer_legacy import base_architecture
 from fairseq.utils import safe_hasattr
 
-from capsnmt.errors import ConfigurationError
+from capsnmt.cli import ConfigurationError
 from capsnmt.models.completion import require
 from capsnmt.models.config import MultiLayerAttentionConfig, defaults, flag, switches
 from capsnmt.modules.layer_aggregation import LAYER_AGGREGATIONS

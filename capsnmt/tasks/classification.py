@@ -10,7 +10,7 @@ from fairseq.data import Dictionary
 from fairseq.tasks import FairseqTask
 from torch import Tensor
 
-from capsnmt.errors import ConfigurationError
+from capsnmt.cli import ConfigurationError
 from capsnmt.sentences.dataset import ClassificationDataset
 from capsnmt.sentences.examples import Example
 

@@ -10,10 +10,10 @@ from typing import Any, List, Sequence
 from fairseq.dataclass import FairseqDataclass
 from fairseq.tasks import register_task
 
-from capsnmt.errors import ConfigurationError
+from capsnmt.cli import ConfigurationError
 from capsnmt.sentences.examples import Example
 from capsnmt.sentences.logical_inference.data import MAX_OPERATORS, read_split
-from capsnmt.sentences.logical_inference.propositions import RELATIONS, VARIABLES
+from capsnmt.sentences.logical_inference.logic import RELATIONS, VARIABLES
 from capsnmt.tasks.classification import ClassificationTask
 
 

@@ -13,7 +13,7 @@ from fairseq.data import Dictionary
 from fairseq.dataclass import FairseqDataclass
 from fairseq.tasks import register_task
 
-from capsnmt.errors import ConfigurationError
+from capsnmt.cli import ConfigurationError
 from capsnmt.sentences.examples import Example
 from capsnmt.sentences.probing.senteval import LENGTHS, read_task
 from capsnmt.sentences.probing.tasks import TASKS, require_task

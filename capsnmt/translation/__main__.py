@@ -10,8 +10,15 @@ import warnings
 from pathlib import Path
 from typing import Any, BinaryIO, Dict, Iterator, List, Optional, Sequence, cast
 
-from capsnmt.arguments import OneLineParser, at_least, positive, quiet, run_command
-from capsnmt.errors import ConfigurationError, require
+from capsnmt.cli import (
+    ConfigurationError,
+    OneLineParser,
+    at_least,
+    positive,
+    quiet,
+    require,
+    run_command,
+)
 from capsnmt.lines import standard_input, stream_lines
 
 PRECISIONS = {"fp32": "none", "bf16": "bf16"}

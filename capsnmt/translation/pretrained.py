@@ -14,8 +14,8 @@ from typing import Any, Collection, Dict, Mapping, Optional, Sequence, Set, Unio
 import torch
 from fairseq import checkpoint_utils, tasks
 
-from capsnmt.checkpoints.storage import WITHOUT_TRAINING, load_trained
-from capsnmt.errors import ConfigurationError, require, shown
+from capsnmt.checkpoints.load import WITHOUT_TRAINING, load_trained
+from capsnmt.cli import ConfigurationError, require, shown
 from capsnmt.runs.folder import RunFolder
 from capsnmt.runs.records import SENTENCE_TASKS
 from capsnmt.translation.trained import TrainedModel, find_model
@@ -237,6 +237,6 @@ def _load_translating(path: Path) -> Dict[str, Any]:
     if task in SENTENCE_TASKS:
         raise ConfigurationError(
             f"{path}: its task is {task}, not translation: python -m "
-            "capsnmt.experiment.evaluate_classifier evaluates it"
+            "capsnmt.launch.evaluate_classifier evaluates it"
         )
     return state

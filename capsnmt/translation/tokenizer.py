@@ -7,8 +7,8 @@ from typing import Any, Optional
 from fairseq.data.encoders import register_tokenizer
 from fairseq.dataclass import FairseqDataclass
 
+from capsnmt.cli import ConfigurationError, not_installed
 from capsnmt.corpora.text import make_tokeniser
-from capsnmt.errors import ConfigurationError, not_installed
 from capsnmt.evaluation.text import moses_detokenizer
 
 NAME = "capsnmt"

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Dict, Mapping, Optional, Tuple
 
+from capsnmt.cli import ConfigurationError, shown
 from capsnmt.corpora.prepared import PreparedData
-from capsnmt.errors import ConfigurationError, shown
 from capsnmt.files import sha256
 from capsnmt.lines import read_lines
 from capsnmt.runs.finished import require_finished

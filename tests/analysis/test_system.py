@@ -9,7 +9,7 @@ import pytest
 from fairseq.tasks.translation import TranslationConfig, TranslationTask
 
 from capsnmt.analysis.system import load_subset
-from capsnmt.errors import ConfigurationError
+from capsnmt.cli import ConfigurationError
 from tests.support import TASK
 
 MMAP, CACHED = b"MMIDIDX\x00\x00", b"TNTIDX\x00\x00"

@@ -11,6 +11,7 @@ import pytest
 import torch
 
 from capsnmt.checkpoints.average import main
+from capsnmt.checkpoints.load import CheckpointError, load_checkpoint, save_checkpoint
 from capsnmt.checkpoints.mean import average_checkpoints
 from capsnmt.checkpoints.selection import (
     BY_EPOCH,
@@ -18,8 +19,7 @@ from capsnmt.checkpoints.selection import (
     best_checkpoints,
     last_checkpoints,
 )
-from capsnmt.checkpoints.storage import CheckpointError, load_checkpoint, save_checkpoint
-from capsnmt.errors import ConfigurationError
+from capsnmt.cli import ConfigurationError
 from tests.commands import command, succeed
 from tests.support import PLUGIN
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from capsnmt.errors import ConfigurationError
+from capsnmt.cli import ConfigurationError
 from tests.support import SMALL, build, parse
 
 

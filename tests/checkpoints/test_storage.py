@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 import torch
 
-from capsnmt.checkpoints import storage
-from capsnmt.checkpoints.storage import (
+from capsnmt.checkpoints import load as storage
+from capsnmt.checkpoints.load import (
     CheckpointError,
     load_checkpoint,
     save_checkpoint,

@@ -13,10 +13,10 @@ import pytest
 import torch
 import yaml
 
-from capsnmt.errors import ConfigurationError
-from capsnmt.experiment.config import Experiment, load
-from capsnmt.experiment.flags import argv
-from capsnmt.experiment.rows import (
+from capsnmt.cli import ConfigurationError
+from capsnmt.launch.config import Experiment, load
+from capsnmt.launch.flags import argv
+from capsnmt.launch.rows import (
     PLAIN,
     SUFFIXES,
     Row,

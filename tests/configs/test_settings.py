@@ -15,8 +15,8 @@ from fairseq.optim.lr_scheduler import build_lr_scheduler
 
 from capsnmt.corpora.binarise import fairseq_subsets
 from capsnmt.corpora.recipe import load_recipe
-from capsnmt.experiment.config import Experiment, load
-from capsnmt.experiment.flags import argv
+from capsnmt.launch.config import Experiment, load
+from capsnmt.launch.flags import argv
 from tests.support import PLUGIN, REPO
 
 EN_DE, ZH_EN, ES_EN, EN_VI = "wmt14_en_de", "wmt17_zh_en", "iwslt14_es_en", "iwslt15_en_vi"

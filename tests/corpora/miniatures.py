@@ -10,7 +10,7 @@ from pathlib import Path
 
 import yaml
 
-from capsnmt import resources
+from capsnmt.files import bundled_folder
 
 NOUNS = ["house", "tree", "river", "cat", "road", "book"]
 VERBS = ["sees", "likes", "finds", "knows"]
@@ -222,7 +222,7 @@ SPLITS = {
 def recipe_for(name: str, files: dict[str, bytes], folder: Path, **changes: object) -> Path:
     """The recipe `name` with the checksums of a miniature, and of a miniature's size."""
     recipe = yaml.safe_load(
-        (resources.folder("recipes") / f"{name}.yaml").read_text(encoding="utf-8")
+        (bundled_folder("recipes") / f"{name}.yaml").read_text(encoding="utf-8")
     )
     for file, source in recipe["corpus"]["files"].items():
         if source.get("checksum") and file in files:

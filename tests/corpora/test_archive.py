@@ -4,8 +4,8 @@ import tarfile
 
 import pytest
 
+from capsnmt.cli import ConfigurationError
 from capsnmt.corpora.archive import members
-from capsnmt.errors import ConfigurationError
 from tests.corpora.conftest import WRITERS
 
 

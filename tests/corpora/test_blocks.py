@@ -4,10 +4,10 @@ import random
 
 import pytest
 
+from capsnmt.cli import ConfigurationError
 from capsnmt.corpora import blocks
 from capsnmt.corpora.blocks import cut, in_parts, map_lines, write_parts
 from capsnmt.corpora.lines import read_lines
-from capsnmt.errors import ConfigurationError
 
 
 @pytest.mark.parametrize("size", [1, 2, 7, 1000])

@@ -7,9 +7,9 @@ from collections import Counter
 import polib
 import pytest
 
+from capsnmt.cli import ConfigurationError
 from capsnmt.corpora.catalogues import Catalogues, catalogue_messages
 from capsnmt.corpora.message_filter import fault
-from capsnmt.errors import ConfigurationError
 from tests.corpora.conftest import WRITERS, write_recipe, write_wheel
 
 HEADER = 'msgid ""\nmsgstr "Content-Type: text/plain; charset=UTF-8\\n"\n\n'

@@ -2,13 +2,13 @@ from __future__ import annotations
 
 import pytest
 
+from capsnmt.cli import ConfigurationError
 from capsnmt.corpora import blocks
 from capsnmt.corpora.blocks import cut, map_blocks, write_parts
 from capsnmt.corpora.cleaning import Cleaning, make_cleaner, make_digester, make_limiter
 from capsnmt.corpora.duplicates import mark_repeated
 from capsnmt.corpora.parallel import map_items
 from capsnmt.corpora.segmentation import LONGEST_WORD, make_segmenter
-from capsnmt.errors import ConfigurationError
 
 
 @pytest.mark.parametrize(

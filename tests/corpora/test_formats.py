@@ -4,9 +4,9 @@ import gzip
 
 import pytest
 
+from capsnmt.cli import ConfigurationError
 from capsnmt.corpora.blocks import aligned
 from capsnmt.corpora.formats import LONGEST_SEGMENT, read_text
-from capsnmt.errors import ConfigurationError
 
 
 def _read(path, content, kind, encoding="utf-8", column=1):

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
+from capsnmt.cli import ConfigurationError
 from capsnmt.corpora.lines import read_lines
-from capsnmt.errors import ConfigurationError
 from capsnmt.files import publish
 
 

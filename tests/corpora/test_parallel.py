@@ -6,10 +6,10 @@ from itertools import islice
 
 import pytest
 
+from capsnmt.cli import ConfigurationError
 from capsnmt.corpora import blocks, segmentation
 from capsnmt.corpora.parallel import CHUNKS_A_WORKER, map_items
 from capsnmt.corpora.segmentation import count_words, learn_codes, learn_pieces
-from capsnmt.errors import ConfigurationError
 
 
 def _double():

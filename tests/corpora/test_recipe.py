@@ -3,9 +3,10 @@ from __future__ import annotations
 import pytest
 import yaml
 
+from capsnmt.cli import ConfigurationError
 from capsnmt.corpora.recipe import load_recipe
-from capsnmt.errors import ConfigurationError
-from capsnmt.resources import folder, names
+from capsnmt.files import bundled_folder as folder
+from capsnmt.files import bundled_names as names
 from tests.corpora.conftest import recipe_of, write_recipe
 
 

@@ -8,8 +8,8 @@ import json
 
 import pytest
 
+from capsnmt.cli import ConfigurationError
 from capsnmt.corpora.sources import SourceFile, Store, obtain
-from capsnmt.errors import ConfigurationError
 from tests.corpora.miniatures import MINIATURES, recipe_for, tgz
 from tests.corpora.server import serving
 

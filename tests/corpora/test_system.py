@@ -110,8 +110,8 @@ def test_wmt17_in_parts_and_zips_to_a_data_bin_with_two_dictionaries(tmp_path, r
 
 
 def test_a_failing_fairseq_preprocess_is_one_line(tmp_path):
+    from capsnmt.cli import ExecutionError
     from capsnmt.corpora.binarise import binarise, binarise_command
-    from capsnmt.errors import ExecutionError
 
     command = binarise_command(
         dict.fromkeys(("train", "valid", "test"), tmp_path), ("en", "de"), tmp_path, 1

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from capsnmt.cli import ConfigurationError
 from capsnmt.corpora.text import TOKENISERS, make_tokeniser
-from capsnmt.errors import ConfigurationError
 
 
 @pytest.mark.parametrize(

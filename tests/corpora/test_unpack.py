@@ -8,8 +8,8 @@ import tarfile
 
 import pytest
 
+from capsnmt.cli import ConfigurationError
 from capsnmt.corpora.archive import check_complete, unpack
-from capsnmt.errors import ConfigurationError
 from tests.corpora.conftest import tree
 from tests.corpora.miniatures import tgz, zipped
 

@@ -17,9 +17,9 @@ from fairseq.distributed import ModuleProxyWrapper
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
+from capsnmt.cli import ConfigurationError
 from capsnmt.criterions import ChunkedLabelSmoothedCrossEntropyCriterion
 from capsnmt.criterions.chunked_label_smoothed_cross_entropy import NAME, obstacle
-from capsnmt.errors import ConfigurationError
 from tests.criterions.samples import SAMPLE, gradients, train
 from tests.support import (
     SMALL,

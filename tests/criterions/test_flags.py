@@ -8,7 +8,7 @@ import pytest
 from fairseq.criterions import build_criterion
 from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 
-from capsnmt.errors import ConfigurationError
+from capsnmt.cli import ConfigurationError
 from tests.criterions.samples import NAME, SAMPLE, criterion, train
 from tests.support import TASK, parse
 

@@ -12,10 +12,10 @@ import torch
 from fairseq.logging import metrics
 from torch import Tensor, nn
 
+from capsnmt.cli import ConfigurationError
 from capsnmt.criterions.sentence_classification import SentenceClassificationCriterion
-from capsnmt.errors import ConfigurationError
 from capsnmt.modules.disagreement import record_disagreement
-from capsnmt.sentences.counts import Counts
+from capsnmt.sentences.measures import Counts
 from tests.sentences.systems import build, make_task
 from tests.support import PAD, batch, sentences
 

@@ -18,7 +18,7 @@ from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Sequence
 import pytest
 from fairseq import options
 
-from capsnmt.errors import ConfigurationError
+from capsnmt.cli import ConfigurationError
 from tests.docs.pages import PAGES, REPO, Block, blocks, name
 
 ASSIGNMENT = re.compile(r"[A-Z_]+=\S*")
@@ -165,7 +165,7 @@ def test_the_parser_of_a_module_accepts_it(command: Command) -> None:
         importlib.import_module(module).main(flags)
 
 
-@pytest.mark.one_host  # tests/experiment/test_commands.py plans on both
+@pytest.mark.one_host  # tests/launch/test_commands.py plans on both
 @pytest.mark.parametrize("command", LAUNCHES, ids=str)
 def test_the_launcher_plans_it(
     command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -10,7 +10,7 @@ from typing import Dict, List
 
 import pytest
 
-from capsnmt.errors import ConfigurationError
+from capsnmt.cli import ConfigurationError
 from capsnmt.evaluation import compare_mt
 from capsnmt.evaluation.compare_mt import check_folder, write_report
 from capsnmt.evaluation.salience import salient_ngrams, salient_sentences

@@ -9,7 +9,7 @@ from typing import Any, Dict, List
 
 import pytest
 
-from capsnmt.errors import ConfigurationError
+from capsnmt.cli import ConfigurationError
 from capsnmt.evaluation.__main__ import main as evaluate
 from capsnmt.evaluation.document import from_json, read_evaluation, to_json
 from capsnmt.evaluation.metrics import COMPARABLE, METRICS

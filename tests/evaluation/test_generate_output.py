@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from capsnmt.errors import ConfigurationError
+from capsnmt.cli import ConfigurationError
 from capsnmt.evaluation.generate_output import parse_generate_output
 
 # sentences as fairseq prints them: no line end and no tab inside, everything else may be

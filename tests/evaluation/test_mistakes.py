@@ -10,7 +10,7 @@ from typing import Dict, List, Tuple
 
 import pytest
 
-from capsnmt.arguments import CLOSED_PIPE
+from capsnmt.cli import CLOSED_PIPE
 from capsnmt.evaluation.__main__ import main
 from tests.commands import command
 

@@ -9,7 +9,7 @@ from typing import Dict, List, Optional
 
 import pytest
 
-from capsnmt.errors import ConfigurationError
+from capsnmt.cli import ConfigurationError
 from capsnmt.evaluation.metrics import METRICS
 from capsnmt.evaluation.scoring import build_metrics, score_system
 from capsnmt.evaluation.settings import BOOTSTRAP, RANDOMIZATION, Significance

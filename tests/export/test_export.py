@@ -11,7 +11,7 @@ import pytest
 import torch
 from fairseq.models.transformer import TransformerModel
 
-from capsnmt.checkpoints.storage import load_checkpoint, loads_weights_only, save_checkpoint
+from capsnmt.checkpoints.load import load_checkpoint, loads_weights_only, save_checkpoint
 from capsnmt.export.__main__ import main
 from capsnmt.export.stock import stock_checkpoint
 from capsnmt.models.config import defaults

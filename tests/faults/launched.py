@@ -47,6 +47,6 @@ def launched(factory: pytest.TempPathFactory) -> Path:
     data = prepared(factory)
 
     def launch(folder: Path) -> None:
-        succeed("capsnmt.experiment", *arguments(data, folder))
+        succeed("capsnmt.launch", *arguments(data, folder))
 
     return made_once(factory, "faults-launched", launch)

@@ -13,8 +13,8 @@ import torch
 from fairseq.criterions.adaptive_loss import AdaptiveLoss
 from fairseq.sequence_generator import SequenceGenerator
 
-from capsnmt.errors import ConfigurationError
-from capsnmt.experiment.cli import main
+from capsnmt.cli import ConfigurationError
+from capsnmt.launch.cli import main
 from capsnmt.routing import record_routing
 from tests.commands import command, hypotheses, succeed, train, training
 from tests.criterions.samples import SAMPLE, SOURCES, TARGETS

@@ -120,7 +120,7 @@ def test_the_largest_seed_trains_and_a_checkpoint_in_the_older_format_is_kept(
     """fairseq adds the epoch to the seed, and numpy takes no seed above 2^32 - 1."""
     config = tmp_path / "tiny.yaml"
     config.write_text(CLASSIFIER, "utf-8")
-    refused = command("capsnmt.experiment", "--config", config, "--seed", 10**14)
+    refused = command("capsnmt.launch", "--config", config, "--seed", 10**14)
     assert refused.returncode == 2
     found = re.search(r"is more than (\d+)", refused.stderr)
     assert found, refused.stderr
@@ -141,7 +141,7 @@ def test_the_largest_seed_trains_and_a_checkpoint_in_the_older_format_is_kept(
         torch.save(state, path, _use_new_zipfile_serialization=False)
     before = {path.name: path.read_bytes() for path in checkpoints.iterdir()}
     said = succeed(
-        *("capsnmt.experiment", "--config", config, "--data", texts, "--cpu", "--threads", 1),
+        *("capsnmt.launch", "--config", config, "--data", texts, "--cpu", "--threads", 1),
         *("--output", tmp_path / "runs", "--seed", seed),
     )
     assert "complete at 2 updates" in said
@@ -179,7 +179,7 @@ def test_an_output_that_is_no_file_is_refused_in_one_line(
             *("capsnmt.evaluation", system, "--reference", tmp_path / "text"),
             *("--input", "plain", "--json", output),
         ),
-        "classify": ("capsnmt.experiment.evaluate_classifier", checkpoint, "--json", output),
+        "classify": ("capsnmt.launch.evaluate_classifier", checkpoint, "--json", output),
     }
     module, *words = map(str, commands[name])
     streams = [Path(os.devnull), tmp_path / "output", tmp_path / "errors"]
@@ -220,7 +220,7 @@ def row(tmp_path: Path) -> Path:
 
 
 def dry_run(row: Path, *flags: object) -> Any:
-    return command("capsnmt.experiment", "--config", row, "--cpu", "--dry-run", *flags)
+    return command("capsnmt.launch", "--config", row, "--cpu", "--dry-run", *flags)
 
 
 @pytest.mark.parametrize("dataset", ["../../x", "a/b", ".."])

@@ -16,8 +16,8 @@ import pytest
 import torch
 
 from tests.commands import binarise_reversals, command, draw_sentence, environment, succeed
-from tests.experiment.conftest import Cluster
 from tests.kills.launch import LAUNCHER, started
+from tests.launch.conftest import Cluster
 from tests.small_row import SMALL
 from tests.support import PLUGIN
 

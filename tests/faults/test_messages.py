@@ -34,7 +34,7 @@ ANALYSIS = ["--only", "attention", "--sentences", "2"]
 # every command with an input that lets it end early, if it looks at its streams at all
 SETS = {
     "prepare": ("capsnmt.corpora", ["{world}/recipe.yaml", "--output", "out", "--local", "none"]),
-    "run": ("capsnmt.experiment", ROW),
+    "run": ("capsnmt.launch", ROW),
     "evaluate": ("capsnmt.evaluation", ["none"]),
     "translate": ("capsnmt.translation", ["none"]),
     "report": ("capsnmt.report", ["none", "--output", "out"]),
@@ -46,7 +46,7 @@ SETS = {
 
 def setting(name: str, assignment: str, *words: str, fault: str = "") -> object:
     """A setting of a row that a plan refuses."""
-    return bad(name, "capsnmt.experiment", [*ROW, "--set", assignment], *words, fault=fault)
+    return bad(name, "capsnmt.launch", [*ROW, "--set", assignment], *words, fault=fault)
 
 
 BAD = [
@@ -120,7 +120,7 @@ BAD = [
     ),
     bad(
         "weights to evaluate as a classifier",
-        *("capsnmt.experiment.evaluate_classifier", ["{world}/weights.pt", "--cpu"]),
+        *("capsnmt.launch.evaluate_classifier", ["{world}/weights.pt", "--cpu"]),
         *("weights.pt", "no settings of its model", "a checkpoint of fairseq-train"),
     ),
     bad(
@@ -134,7 +134,7 @@ BAD = [
     ),
     bad(
         "a sweep below what is allowed",
-        *("capsnmt.experiment", [*ROW, "--sweep", "routing-iterations=1,-2"]),
+        *("capsnmt.launch", [*ROW, "--sweep", "routing-iterations=1,-2"]),
         *("--sweep", "--routing-iterations: -2", "give 1 to 100"),
     ),
     setting("dropout below 0", "train.dropout=-0.5", "--dropout: -0.5", "0 or more", "less than 1"),
@@ -194,7 +194,7 @@ def test_a_training_text_that_is_none_is_refused(
             for argv in (
                 ["capsnmt.sentences.probing.download", "--output", "out", "--offline"],
                 ["capsnmt.sentences.probing.build", "none", "--output", "out"],
-                ["capsnmt.experiment.evaluate_classifier", "none.pt"],
+                ["capsnmt.launch.evaluate_classifier", "none.pt"],
                 ["capsnmt.sentences.logical_inference.generate", "--output", "x", "--train", "0"],
             )
         ),
@@ -243,7 +243,7 @@ def test_a_recipe_is_looked_for_beside_its_row(world: Path, tmp_path: Path) -> N
     row = (world / "tiny.yaml").read_text("utf-8").replace(f"{world}/recipe.yaml", "mine.yaml")
     (tmp_path / "rows" / "tiny.yaml").write_text(row, "utf-8")
     argv = ["--config", "../rows/tiny.yaml", "--cpu", "--dry-run"]
-    done = run(tmp_path / "elsewhere", "capsnmt.experiment", *argv)
+    done = run(tmp_path / "elsewhere", "capsnmt.launch", *argv)
     assert done.returncode == 0, done.stderr
     assert "../rows/mine.yaml" in done.stdout
 

@@ -26,18 +26,18 @@ LIBRARY = "tests.faults.loads"
 BAD = [
     bad(
         "the row as its own baseline, in a plan",
-        *("capsnmt.experiment", [*ROW, "--baseline", "tiny"]),
+        *("capsnmt.launch", [*ROW, "--baseline", "tiny"]),
         *("--baseline tiny", "is the row itself", "name another"),
     ),
     bad(
         "an unknown baseline of a user's data set",
-        *("capsnmt.experiment", [*ROW, "--baseline", "nope"]),
+        *("capsnmt.launch", [*ROW, "--baseline", "nope"]),
         *("--baseline nope", "a row of tiny", "out/nope", "run that row first"),
     ),
     *(
         bad(
             f"an unknown data set with {' '.join(given) or 'nothing else'}",
-            *("capsnmt.experiment", ["--dataset", "nope", *given, "--cpu", "--dry-run"]),
+            *("capsnmt.launch", ["--dataset", "nope", *given, "--cpu", "--dry-run"]),
             *("--dataset nope", "choose from", "multi30k"),
         )
         for given in ([], ["--config", "em_routing"], ["--arch", "capsnmt_transformer"])
@@ -92,7 +92,7 @@ def launched(world: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
         (folder / name).symlink_to(world / name)
     argv = [*("--config", "tiny.yaml", "--data", "corpus", "--cpu", "--threads", "1")]
     argv += ["--prepared", "prepared", "--set", "train.max-update=8"]
-    program = f"import sys; from capsnmt.experiment.cli import main; sys.exit(main({argv}))"
+    program = f"import sys; from capsnmt.launch.cli import main; sys.exit(main({argv}))"
     done = subprocess.run(
         [sys.executable, "-c", program, "other", "arguments"],
         cwd=folder,
@@ -198,13 +198,13 @@ def test_the_plugin_is_found_in_a_checkout_of_its_name(given: str, tmp_path: Pat
 @pytest.mark.xfail(strict=True, reason=CHECKOUT)
 def test_a_command_runs_beside_a_checkout_of_its_name(tmp_path: Path) -> None:
     """An editable install; a package in the path is not hidden at all."""
-    where = "import capsnmt.experiment; print(capsnmt.experiment.__file__)"
+    where = "import capsnmt.launch; print(capsnmt.launch.__file__)"
     (tmp_path / "empty").mkdir()
     installed = in_a_parent(tmp_path / "empty", "-c", where)
     if installed.stdout.strip() != str(Path(PLUGIN) / "experiment" / "__init__.py"):
         pytest.skip("NO EDITABLE INSTALL of this checkout: run scripts/test.sh, which makes one")
     argv = ["--config", "multi30k/baseline", "--cpu", "--dry-run"]
-    done = in_a_parent(tmp_path, "-m", "capsnmt.experiment", *argv)
+    done = in_a_parent(tmp_path, "-m", "capsnmt.launch", *argv)
     if done.returncode:
         is_refusal(done.returncode, done.stderr, str(tmp_path / "capsnmt"))
 

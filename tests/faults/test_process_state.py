@@ -15,7 +15,7 @@ from fairseq.dataclass.configs import GenerationConfig
 from fairseq.tasks.translation import TranslationConfig, TranslationTask
 from torch._subclasses import FakeTensorMode
 
-from capsnmt.experiment.cli import main as launch
+from capsnmt.launch.cli import main as launch
 from capsnmt.routing import em_routing
 from capsnmt.translation.__main__ import main as translate
 from tests.commands import command, succeed, training
@@ -127,4 +127,4 @@ def test_a_resume_loads_the_checkpoint_once(
 ) -> None:
     """The launcher does, to see whether it is complete; then the training, another process."""
     row = launched.arguments(prepared, launched.launched(tmp_path_factory))
-    assert observed("capsnmt.experiment", *row)["loads"]["checkpoint_last.pt"] == 1
+    assert observed("capsnmt.launch", *row)["loads"]["checkpoint_last.pt"] == 1

@@ -15,8 +15,8 @@ from capsnmt.analysis.__main__ import main as analyse
 from capsnmt.checkpoints.average import main as average
 from capsnmt.corpora.__main__ import main as prepare
 from capsnmt.evaluation.__main__ import main as evaluate
-from capsnmt.experiment.cli import main as run
 from capsnmt.export.__main__ import main as export
+from capsnmt.launch.cli import main as run
 from capsnmt.report.__main__ import main as report
 from capsnmt.translation.__main__ import main as translate
 from tests.commands import ON_CPU, TINY

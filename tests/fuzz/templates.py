@@ -8,7 +8,7 @@ from pathlib import Path
 import torch
 import yaml
 
-from capsnmt.checkpoints.storage import save_checkpoint
+from capsnmt.checkpoints.load import save_checkpoint
 from tests.commands import TINY
 from tests.corpora.miniatures import MINIATURES, recipe_for
 from tests.evaluation.outputs import write_outputs

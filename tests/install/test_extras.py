@@ -30,8 +30,8 @@ PROGRAM = (
     ("extra", "command"),
     [
         ("evaluation", "capsnmt.evaluation a=text --reference text --input plain"),
-        ("fairseq", "capsnmt.experiment --dataset multi30k --dry-run"),
-        ("fairseq", "capsnmt.experiment --dataset logical_inference --dry-run"),
+        ("fairseq", "capsnmt.launch --dataset multi30k --dry-run"),
+        ("fairseq", "capsnmt.launch --dataset logical_inference --dry-run"),
         ("fairseq", "capsnmt.translation run"),
         ("fairseq", "capsnmt.export run --output exported.pt"),
         ("fairseq", "capsnmt.analysis run --output analysis"),

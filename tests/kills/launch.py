@@ -17,7 +17,7 @@ from typing import Any, Dict, Iterator, List, Optional
 
 import yaml
 
-from capsnmt.checkpoints.storage import load_checkpoint
+from capsnmt.checkpoints.load import load_checkpoint
 from tests import forked
 from tests.commands import draw_sentence, environment
 from tests.corpora.conftest import recipe_of, tree
@@ -26,7 +26,7 @@ from tests.small_row import SMALL
 UPDATES = 40
 WORDS = ["alpha", "beta", "gamma", "delta", "epsilon", "zeta"]
 LINES = {"train": 400, "val": 8, "news": 6}
-LAUNCHER = "capsnmt.experiment"
+LAUNCHER = "capsnmt.launch"
 MARK = "CAPSNMT_TESTED_LAUNCH"
 HANGS = 300.0  # seconds
 

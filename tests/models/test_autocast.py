@@ -8,7 +8,7 @@ import pytest
 import torch
 from fairseq.sequence_generator import SequenceGenerator
 
-from capsnmt.errors import ConfigurationError
+from capsnmt.cli import ConfigurationError
 from capsnmt.modules import autocast
 from tests.models.test_properties import loss_of
 from tests.support import (

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from fairseq.models import ARCH_CONFIG_REGISTRY
 
-from capsnmt.errors import ConfigurationError
+from capsnmt.cli import ConfigurationError
 from capsnmt.models import compilation
 from capsnmt.routing import backend
 from tests.support import CAPSULES, HEADS, LAYERS, SMALL, build, parse

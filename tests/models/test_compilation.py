@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from capsnmt.errors import ConfigurationError
+from capsnmt.cli import ConfigurationError
 from capsnmt.models import compilation
 from capsnmt.modules.disagreement import record_disagreement
 from tests.compiler import needs_compiler

@@ -10,7 +10,7 @@ import pytest
 import torch
 from fairseq.models import ARCH_CONFIG_REGISTRY
 
-from capsnmt.errors import ConfigurationError
+from capsnmt.cli import ConfigurationError
 from capsnmt.models.config import defaults, flag
 from capsnmt.models.transformer import CapsnmtTransformer
 from capsnmt.modules.attention import BlockAttention

@@ -8,7 +8,7 @@ import shlex
 import pytest
 import torch
 
-from capsnmt.experiment.rows import PLAIN, SUFFIXES, load_rows
+from capsnmt.launch.rows import PLAIN, SUFFIXES, load_rows
 from capsnmt.models import PRESETS
 from scripts.parameter_formulas import extra_parameters
 from tests.support import build

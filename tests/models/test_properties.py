@@ -12,7 +12,7 @@ from fairseq.models import ARCH_MODEL_INV_REGISTRY
 from fairseq.sequence_generator import SequenceGenerator
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from capsnmt.errors import ConfigurationError
+from capsnmt.cli import ConfigurationError
 from tests.support import (
     FIRST,
     PAD,

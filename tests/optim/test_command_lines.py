@@ -9,7 +9,7 @@ from typing import Dict, List
 import pytest
 import torch
 
-from capsnmt.checkpoints.storage import load_checkpoint
+from capsnmt.checkpoints.load import load_checkpoint
 from tests.commands import train
 
 pytestmark = pytest.mark.system

@@ -68,7 +68,7 @@ def write_run(output: Path, row: str, baseline: Optional[str] = None, seed: int 
         "row": row, "seed": seed, "vocabulary": {}, "parameters": 6,
         "device": "CPU", "device-name": "x86_64, 2 cores",
         "baseline": baseline, "data": str(data), "settings": settings,
-        "command": ["capsnmt/experiment/__main__.py", "--config", f"lines/{row}"],
+        "command": ["capsnmt/launch/__main__.py", "--config", f"lines/{row}"],
         "versions": {"python": "3.11.7", "torch": "2.13.0"},
     }  # fmt: skip
     (folder / "config.json").write_text(json.dumps(config), "utf-8")

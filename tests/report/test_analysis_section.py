@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from capsnmt.errors import ConfigurationError
+from capsnmt.cli import ConfigurationError
 from capsnmt.report.analysis_section import CAPTIONS, FIGURES, analysis
 from capsnmt.report.figures import drawing, figure_of, image
 from capsnmt.report.page import write_page

@@ -7,7 +7,7 @@ from typing import Any, Dict
 
 import pytest
 
-from capsnmt.files import write_json
+from capsnmt import records
 from capsnmt.report import __main__ as report
 
 
@@ -25,7 +25,7 @@ def measures(accuracy: float, **buckets: float) -> Dict[str, Any]:
 
 def save(folder: Path, row: str, seed: int, found: Dict[str, Any], task: str = "") -> None:
     run = folder / row / task / f"seed-{seed}"
-    write_json(run / "config.json", {"row": row, "seed": seed})
+    records.write(run / "config.json", {"row": row, "seed": seed})
     results = {
         "task": "probing" if task else "logical_inference",
         "probing_task": task or None,
@@ -33,7 +33,7 @@ def save(folder: Path, row: str, seed: int, found: Dict[str, Any], task: str = "
         "parameters": 9,
         "splits": {"test": found},
     }
-    write_json(run / "results.json", results)
+    records.write(run / "results.json", results)
 
 
 @pytest.fixture
@@ -98,8 +98,8 @@ def test_translation_and_classifiers_are_on_one_page(
 
 
 def test_a_damaged_result_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
-    write_json(tmp_path / "config.json", {})
-    write_json(tmp_path / "results.json", {})
+    records.write(tmp_path / "config.json", {})
+    records.write(tmp_path / "results.json", {})
     assert report.main([str(tmp_path), "--output", str(tmp_path / "report")]) == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert "config.json: lacks 'row'" in line

@@ -9,7 +9,7 @@ from typing import Any, Callable, Dict, List, Tuple
 
 import pytest
 
-from capsnmt.errors import ConfigurationError
+from capsnmt.cli import ConfigurationError
 from capsnmt.report import __main__ as report
 from capsnmt.report.elements import Mark, Table, pieces
 from capsnmt.report.result_section import results

@@ -11,7 +11,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from capsnmt.errors import ConfigurationError
+from capsnmt.cli import ConfigurationError
 from capsnmt.evaluation.seeds import Spread
 from capsnmt.report import __main__ as report
 from capsnmt.report.figures import bleu_by_value, drawing, image, svg

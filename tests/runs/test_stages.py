@@ -8,8 +8,8 @@ from typing import List, Sequence, Tuple
 
 import pytest
 
-from capsnmt.errors import ConfigurationError
-from capsnmt.experiment.stage import Stage
+from capsnmt.cli import ConfigurationError
+from capsnmt.launch.stage import Stage
 from capsnmt.runs import stages
 from capsnmt.runs.folder import RunFolder
 from capsnmt.runs.stages import StageRecords

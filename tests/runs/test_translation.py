@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from capsnmt.checkpoints.storage import count_parameters, save_checkpoint
+from capsnmt.checkpoints.load import count_parameters, save_checkpoint
 from tests.support import build_system, every_system
 
 

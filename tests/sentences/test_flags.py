@@ -8,7 +8,7 @@ import pytest
 import torch
 from fairseq.models import ARCH_CONFIG_REGISTRY
 
-from capsnmt.errors import ConfigurationError
+from capsnmt.cli import ConfigurationError
 from tests.sentences.systems import SMALL, build, parse
 
 REFUSED = {

@@ -20,8 +20,8 @@ import pytest
 from fairseq import options
 from fairseq_cli import preprocess
 
-from capsnmt.checkpoints.recovery import LAST, num_updates
-from capsnmt.files import read_json
+from capsnmt import records
+from capsnmt.checkpoints.resume import LAST, num_updates
 from tests.commands import hypotheses
 from tests.real_data import real_data
 from tests.support import REPO
@@ -131,7 +131,7 @@ def stops(run: Path) -> List[str]:
     return re.findall(r"preemption \| stopped by (.*) at \d+ updates", text)
 
 
-# With every commit tests/experiment/test_preemption.py stops and resumes without SLURM.
+# With every commit tests/launch/test_preemption.py stops and resumes without SLURM.
 @pytest.mark.nightly
 def test_a_job_preempted_twice_ends_with_the_results_of_a_run_that_was_not(
     cluster: None, corpus: Path, tmp_path: Path
@@ -169,7 +169,7 @@ def test_a_job_preempted_twice_ends_with_the_results_of_a_run_that_was_not(
     ]
     assert len(translations[0]) == 20
     assert translations[0] == translations[1]
-    assert read_json(run.parent / "summary.json") == read_json(here.parent / "summary.json")
+    assert records.load(run.parent / "summary.json") == records.load(here.parent / "summary.json")
 
 
 def test_a_job_that_its_user_cancels_saves_and_does_not_return(

@@ -10,7 +10,7 @@ from typing import Any, Callable, Dict, List
 import pytest
 
 from capsnmt.analysis.__main__ import main
-from capsnmt.checkpoints.storage import load_checkpoint, save_checkpoint
+from capsnmt.checkpoints.load import load_checkpoint, save_checkpoint
 from tests.commands import command, made_once, train
 
 pytestmark = pytest.mark.system

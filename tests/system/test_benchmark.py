@@ -12,8 +12,8 @@ import pytest
 import torch
 from torch import nn
 
-from capsnmt.errors import ConfigurationError, ExecutionError
-from capsnmt.experiment.rows import PLAIN, load_rows
+from capsnmt.cli import ConfigurationError, ExecutionError
+from capsnmt.launch.rows import PLAIN, load_rows
 from scripts import benchmark, workload
 from scripts.benchmark_report import Result
 from scripts.benchmark_systems import System, system_of

@@ -10,8 +10,8 @@ from typing import List
 
 import pytest
 
-from capsnmt.errors import ConfigurationError, ExecutionError
-from capsnmt.files import read_json
+from capsnmt import records
+from capsnmt.cli import ConfigurationError, ExecutionError
 from scripts import benchmark, benchmark_end_to_end
 from scripts.benchmark_end_to_end import words_per_second
 from tests.commands import TINY, command
@@ -68,7 +68,7 @@ def test_stock_and_ours_train_in_turn(
     assert "--user-dir" not in stock
     assert {"transformer", "adam"} <= {*stock}
     assert {"--user-dir", "capsnmt_transformer_tiny", "fused_adam"} <= {*ours}
-    (result,) = read_json(report)["results"]
+    (result,) = records.load(report)["results"]
     speeds = result["phases"]["train"]["tokens_per_second"]
     assert result["phases"]["train"]["ours"]["median"] == speeds["ours"] / speeds["stock"]
 

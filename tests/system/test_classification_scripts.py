@@ -8,9 +8,9 @@ from typing import List, Tuple
 
 import pytest
 
-from capsnmt.experiment import launch
-from capsnmt.experiment.arguments import parse
-from capsnmt.experiment.cli import main
+from capsnmt.launch import launch
+from capsnmt.launch.arguments import parse
+from capsnmt.launch.cli import main
 from tests.scripts import launches
 
 # plans are text: they are the same on every host
@@ -46,8 +46,8 @@ def test_the_recorded_results_are_four_systems_on_three_tasks_and_with_three_see
     lines = [line.split() for line in capsys.readouterr().out.splitlines() if " -m " in line]
     assert Counter(words[words.index("-m") + 1] for words in lines) == {
         "capsnmt.sentences.probing.build": 4 * 3,
-        "capsnmt.experiment.training": 4 * 3 + 4 * 3,
-        "capsnmt.experiment.evaluate_classifier": 4 * 3 + 4 * 3,
+        "capsnmt.launch.training": 4 * 3 + 4 * 3,
+        "capsnmt.launch.evaluate_classifier": 4 * 3 + 4 * 3,
     }
     assert [path.name for path in here.iterdir()] == ["data"]
 

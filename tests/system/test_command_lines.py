@@ -11,7 +11,7 @@ from typing import Callable, List
 import pytest
 import torch
 
-from capsnmt.checkpoints.storage import load_checkpoint
+from capsnmt.checkpoints.load import load_checkpoint
 from capsnmt.modules.autocast import bf16_obstacle
 from tests.commands import (
     ON_CPU,

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from capsnmt.files import read_json
+from capsnmt import records
 from tests.commands import environment
 from tests.corpora.miniatures import MINIATURES, SPLITS, recipe_for
 from tests.corpora.server import serving
@@ -52,11 +52,11 @@ def test_from_a_mirror_to_scores_and_nothing_twice(tmp_path: Path) -> None:
         run(*flags, "--mirror", f"{server.address}/good")
         assert server.asked["good"] >= 1
     scores = output / "toy" / "seed-1" / "scores.json"
-    first = read_json(scores)
+    first = records.load(scores)
     assert first["test"]["reference"]["segments"] == len(list(SPLITS[DATASET]["test"]))
     made = {path: path.stat().st_mtime_ns for path in output.rglob("*") if path.is_file()}
     scores.unlink()
     run(*flags)  # the mirror has stopped: complete files are not downloaded again
-    assert read_json(scores) == first
+    assert records.load(scores) == first
     again = {path for path in made if path.stat().st_mtime_ns != made[path]}
     assert not [path for path in again if path.suffix in {".pt", ".bin", ".idx"}]

@@ -14,9 +14,9 @@ import pytest
 
 from capsnmt.analysis import __main__ as analysis
 from capsnmt.corpora.recipe import load_recipe
-from capsnmt.experiment import launch
-from capsnmt.experiment.arguments import parse
-from capsnmt.experiment.run import Run
+from capsnmt.launch import launch
+from capsnmt.launch.arguments import parse
+from capsnmt.launch.run import Run
 from capsnmt.report import __main__ as report
 from tests.support import REPO
 
@@ -100,7 +100,7 @@ def test_every_pair_of_the_corpus_is_trained_twice_with_the_same_budget(
     assert compared == [*routed, "--baseline", "baseline"]
     experiments = []
     for command in (baseline, routed):
-        assert command[0] == "capsnmt.experiment"
+        assert command[0] == "capsnmt.launch"
         run = run_of(command)
         run.check_settings()
         experiment = run.experiment

@@ -14,8 +14,8 @@ from typing import Any, Dict, List
 
 import pytest
 
-from capsnmt.experiment import launch
-from capsnmt.experiment.arguments import parse
+from capsnmt.launch import launch
+from capsnmt.launch.arguments import parse
 from tests.support import REPO
 
 # the launcher does the work, and its tests run on both hosts
@@ -71,7 +71,7 @@ PUBLISHED = ["--recipe", "published"]
 def test_it_trains_every_row_and_each_is_accepted(dataset: str, flags: List[str]) -> None:
     chosen = [] if flags == PUBLISHED else ["--dataset", dataset]
     planned = commands(*chosen, *flags, "--max-update", "40")
-    trainings = [command for command in planned if command[0] == "capsnmt.experiment"]
+    trainings = [command for command in planned if command[0] == "capsnmt.launch"]
     *analysis, report = planned[len(trainings) :]
     rows = Counter()
     for _, *arguments in trainings:
@@ -109,7 +109,7 @@ def test_the_baseline_comes_first_and_no_more_run_than_allowed(
         most = max(most, running)
         if "multi30k/baseline " in call:
             baselines += not started
-        elif "capsnmt.experiment" in call:
+        elif "capsnmt.launch" in call:
             assert baselines == 2
     assert (most, running) == (3, 0)
     assert "capsnmt.analysis" in calls[-4]

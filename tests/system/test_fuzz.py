@@ -10,7 +10,7 @@ from typing import List
 
 import pytest
 
-from capsnmt.arguments import run_command
+from capsnmt.cli import run_command
 from tests.fuzz import __main__ as sweep
 from tests.fuzz.commands import COMMANDS
 from tests.fuzz.endings import fault_of

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from capsnmt.errors import ConfigurationError
-from capsnmt.experiment.rows import flag_text, load_rows
+from capsnmt.cli import ConfigurationError
+from capsnmt.launch.rows import flag_text, load_rows
 from scripts import tables
 from scripts.parameter_formulas import extra_parameters
 

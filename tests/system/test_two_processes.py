@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from capsnmt.checkpoints.storage import load_checkpoint
+from capsnmt.checkpoints.load import load_checkpoint
 from tests.commands import SYSTEMS, train, train_in_two
 
 pytestmark = pytest.mark.system

@@ -10,17 +10,16 @@ from typing import Dict
 import pytest
 import torch
 
-from capsnmt.checkpoints.storage import load_checkpoint
-from capsnmt.errors import ConfigurationError
-from capsnmt.experiment import process
-from capsnmt.experiment.cli import main as launch
-from capsnmt.experiment.evaluate_classifier import count, load_classifier
-from capsnmt.experiment.evaluate_classifier import main as evaluate
-from capsnmt.files import read_json
+from capsnmt import process, records
+from capsnmt.checkpoints.load import load_checkpoint
+from capsnmt.cli import ConfigurationError
+from capsnmt.launch.cli import main as launch
+from capsnmt.launch.evaluate_classifier import count, load_classifier
+from capsnmt.launch.evaluate_classifier import main as evaluate
 from capsnmt.sentences.logical_inference.generate import generate
 from capsnmt.sentences.probing.tasks import TASKS
 from tests.commands import ON_CPU, command, in_two, train
-from tests.experiment.conftest import run_forked
+from tests.launch.conftest import run_forked
 from tests.support import PLUGIN
 
 pytestmark = pytest.mark.system
@@ -83,7 +82,7 @@ def test_the_launcher_trains_every_mechanism_stops_early_and_evaluates(
     assert len(valid) == 3
     early = "early stop since valid performance hasn't improved for last 2 runs"
     assert early in (run / "console.log").read_text("utf-8")
-    results = read_json(run / "results.json")
+    results = records.load(run / "results.json")
     for name in ("accuracy", "macro_f1"):
         assert results["splits"]["valid"][name] == pytest.approx(
             float(valid[0][f"valid_{name}"]), abs=2e-3
@@ -93,7 +92,7 @@ def test_the_launcher_trains_every_mechanism_stops_early_and_evaluates(
         assert found["accuracy"] == pytest.approx(logged, abs=2e-3)
     assert all(f"valid_disagreement_{term}" in valid[0] for term in ("subspace", "position"))
     assert set(results["splits"]["test"]["by_bucket"]) == {str(n) for n in range(13)}
-    summary = read_json(run.parent / "summary.json")
+    summary = records.load(run.parent / "summary.json")
     accuracy = results["splits"]["test"]["accuracy"]
     assert summary["scores"]["test"]["accuracy"]["values"] == [accuracy]
     capsys.readouterr()
@@ -150,7 +149,7 @@ def test_a_translation_models_encoder_is_probed_as_it_was_trained(
     probe = str(tmp_path / "probe" / "checkpoint_last.pt")
     evaluate([probe, "--splits", "valid,test", "--json", str(report), "--cpu"])
     assert "majority 60.00  (10 examples)" in capsys.readouterr().out
-    assert read_json(report)["splits"]["test"]["majority"] == 60
+    assert records.load(report)["splits"]["test"]["majority"] == 60
 
 
 def test_bad_data_and_checkpoints_are_one_line(

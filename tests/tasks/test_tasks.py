@@ -10,7 +10,7 @@ import torch
 from fairseq.data import Dictionary
 from omegaconf import OmegaConf
 
-from capsnmt.errors import ConfigurationError
+from capsnmt.cli import ConfigurationError
 from capsnmt.sentences.logical_inference.generate import generate
 from capsnmt.sentences.probing.tasks import TASKS
 from capsnmt.tasks import LogicalInferenceTask, ProbingTask

@@ -11,8 +11,8 @@ import torch
 from fairseq.hub_utils import GeneratorHubInterface
 from fairseq.sequence_generator import SequenceGenerator
 
-from capsnmt.checkpoints.storage import load_checkpoint
-from capsnmt.errors import ConfigurationError
+from capsnmt.checkpoints.load import load_checkpoint
+from capsnmt.cli import ConfigurationError
 from capsnmt.models import CapsnmtTransformer
 from capsnmt.translation.pretrained import from_run
 from tests.support import REPO

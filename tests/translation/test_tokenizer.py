@@ -8,7 +8,7 @@ import pytest
 from fairseq.data import encoders
 
 import capsnmt.plugin  # noqa: F401  registers it
-from capsnmt.errors import ConfigurationError
+from capsnmt.cli import ConfigurationError
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from fairseq.modules import LayerNorm
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from capsnmt.errors import ConfigurationError
+from capsnmt.cli import ConfigurationError
 
 from .base import check_positive
 

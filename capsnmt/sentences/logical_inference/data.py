@@ -10,9 +10,9 @@ import hashlib
 from pathlib import Path
 from typing import List
 
-from capsnmt.errors import ConfigurationError
+from capsnmt.cli import ConfigurationError
 from capsnmt.sentences.examples import Example, existing, read_fields
-from capsnmt.sentences.logical_inference.propositions import RELATIONS, parse
+from capsnmt.sentences.logical_inference.logic import RELATIONS, parse
 
 FIELDS = ("relation", "sentence", "sentence")
 MAX_OPERATORS = 12  # the last file has sentences with 12 or more

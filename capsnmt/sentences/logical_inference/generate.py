@@ -8,11 +8,12 @@ from collections import Counter
 from pathlib import Path
 from typing import Dict, Iterator, List, Optional, Sequence, Set, Tuple
 
-from capsnmt.arguments import OneLineParser, positive, run_command
+from capsnmt import records
+from capsnmt.cli import OneLineParser, positive, run_command
 from capsnmt.corpora.manifest import NAME as MANIFEST
-from capsnmt.files import atomic_writer, write_json
+from capsnmt.files import atomic_writer
 from capsnmt.sentences.logical_inference.data import MAX_OPERATORS
-from capsnmt.sentences.logical_inference.propositions import ALWAYS, VARIABLES, parse, relation
+from capsnmt.sentences.logical_inference.logic import ALWAYS, VARIABLES, parse, relation
 
 Pair = Tuple[str, str, str]
 
@@ -109,7 +110,7 @@ def main(arguments: Optional[Sequence[str]] = None) -> None:
     for name, relations in made.items():
         print(f"{name}: {sum(relations.values()):,} pairs {relations}")
     settings = {name: value for name, value in vars(options).items() if name != "output"}
-    write_json(options.output / MANIFEST, {"settings": settings, "files": made})
+    records.write(options.output / MANIFEST, {"settings": settings, "files": made})
 
 
 if __name__ == "__main__":

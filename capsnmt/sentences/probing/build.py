@@ -7,9 +7,10 @@ from argparse import ArgumentTypeError
 from pathlib import Path
 from typing import Callable, Dict, Iterable, List, Optional, Sequence, Tuple
 
-from capsnmt.arguments import OneLineParser, comma_list, positive, run_command
+from capsnmt import records
+from capsnmt.cli import OneLineParser, comma_list, positive, run_command
 from capsnmt.corpora.manifest import NAME as MANIFEST
-from capsnmt.files import atomic_writer, write_json
+from capsnmt.files import atomic_writer
 from capsnmt.sentences.probing.builders import (
     FIRST_RANK,
     LENGTH_BOUNDS,
@@ -126,7 +127,7 @@ def main(arguments: Optional[Sequence[str]] = None) -> None:
         sizes = {split: len(examples) for split, examples in splits.items()}
         made[name] = {"classes": len({label for label, _ in splits["train"]}), **sizes}
         print(f"{options.output / TASKS[name].file}: {made[name]}")
-    write_json(options.output / MANIFEST, {"arguments": given, "tasks": made})
+    records.write(options.output / MANIFEST, {"arguments": given, "tasks": made})
 
 
 if __name__ == "__main__":

@@ -12,7 +12,7 @@ import random
 from collections import Counter
 from typing import Dict, Iterable, Iterator, List, Sequence, Tuple
 
-from capsnmt.errors import ConfigurationError
+from capsnmt.cli import ConfigurationError
 
 Labelled = Tuple[str, List[str]]
 

@@ -8,10 +8,17 @@ from collections import Counter
 from pathlib import Path
 from typing import Dict, Optional, Sequence
 
-from capsnmt.arguments import OneLineParser, add_mirrors, comma_list, run_command
+from capsnmt import records
+from capsnmt.cli import (
+    ConfigurationError,
+    ExecutionError,
+    OneLineParser,
+    add_mirrors,
+    comma_list,
+    run_command,
+)
 from capsnmt.corpora.manifest import NAME as MANIFEST
-from capsnmt.errors import ConfigurationError, ExecutionError
-from capsnmt.files import read_json_object, sha256, temporary_path, write_json
+from capsnmt.files import sha256, temporary_path
 from capsnmt.sentences.examples import read_fields
 from capsnmt.sentences.probing.senteval import FIELDS
 from capsnmt.sentences.probing.tasks import TASKS, ProbingTask, require_task
@@ -103,7 +110,7 @@ def download(
     folder.mkdir(parents=True, exist_ok=True)
     record = folder / MANIFEST
     checksums: Dict[str, str] = (
-        read_json_object(record).get("sha256", {}) if record.exists() else {}
+        records.read(record, dict).get("sha256", {}) if record.exists() else {}
     )
     for task in tasks:
         path = folder / task.file
@@ -122,7 +129,7 @@ def download(
             )
         checksums[task.file] = found
         print(f"{path}: {', '.join(f'{mark} {n:,}' for mark, n in SIZES.items())}")
-        write_json(record, {"description": DESCRIPTION, "sha256": checksums})
+        records.write(record, {"description": DESCRIPTION, "sha256": checksums})
 
 
 def main(arguments: Optional[Sequence[str]] = None) -> int:

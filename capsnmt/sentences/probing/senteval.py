@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Dict, List, Tuple
 
-from capsnmt.errors import ConfigurationError
+from capsnmt.cli import ConfigurationError
 from capsnmt.sentences.examples import Example, existing, read_fields
 from capsnmt.sentences.probing.tasks import require_task
 

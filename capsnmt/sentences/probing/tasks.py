@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Dict
 
-from capsnmt.errors import ConfigurationError
+from capsnmt.cli import ConfigurationError
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from capsnmt.errors import ConfigurationError
+from capsnmt.cli import ConfigurationError
 from capsnmt.sentences.logical_inference.data import (
     MAX_OPERATORS,
     is_held_out,
@@ -14,7 +14,7 @@ from capsnmt.sentences.logical_inference.data import (
     read_split,
 )
 from capsnmt.sentences.logical_inference.generate import main as generate
-from capsnmt.sentences.logical_inference.propositions import VARIABLES, parse, relation
+from capsnmt.sentences.logical_inference.logic import VARIABLES, parse, relation
 
 
 @pytest.fixture(scope="module")

@@ -9,7 +9,7 @@ from typing import List
 
 import pytest
 
-from capsnmt.errors import ConfigurationError
+from capsnmt.cli import ConfigurationError
 from capsnmt.sentences.probing import build
 from capsnmt.sentences.probing.builders import balance, bigram_shift, sentence_length, word_content
 from capsnmt.sentences.probing.senteval import read_task

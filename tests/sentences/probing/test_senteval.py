@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from capsnmt.errors import ConfigurationError
+from capsnmt.cli import ConfigurationError
 from capsnmt.sentences.probing import download
 from capsnmt.sentences.probing.senteval import read_task
 from capsnmt.sentences.probing.tasks import TASKS, ProbingTask

@@ -1,0 +1,75 @@
+"""Initialising a model from the checkpoint of another (``--init-from``)."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+from typing import Any
+
+import torch.nn as nn
+from omegaconf import OmegaConf
+
+from capsnmt.checkpoints.load import load_checkpoint
+from capsnmt.cli import ConfigurationError
+
+logger = logging.getLogger(__name__)
+
+RESTORED = "checkpoint_last.pt"  # fairseq's default of --restore-file, in --save-dir
+
+
+def resumes(args: Any) -> bool:
+    """Return whether fairseq will load a checkpoint of the training over a new model.
+
+    Args:
+        args: the settings with which a model is built: all arguments of fairseq-train, or the
+            group ``model`` of fairseq-hydra-train.
+    """
+    settings = args
+    if OmegaConf.is_config(args):
+        root = args._get_root()
+        settings = root.checkpoint if "checkpoint" in root else None
+    folder, file = getattr(settings, "save_dir", None), getattr(settings, "restore_file", None)
+    if folder is None or file is None:
+        return False
+    if file != RESTORED:
+        return Path(file).exists()
+    return any(Path(folder).glob("checkpoint_last*.pt"))  # a sharded model has one per shard
+
+
+def initialise_from(model: nn.Module, path: str) -> None:
+    """Load every tensor whose name and shape match, and log the parameters that stay fresh.
+
+    Dou et al. (2019) train their layer aggregation from a trained baseline in this way.
+
+    Args:
+        model: a fairseq model.
+        path: checkpoint of a baseline.
+
+    Raises:
+        ConfigurationError: the file is not a checkpoint, or none of its tensors match.
+    """
+    try:
+        state = load_checkpoint(path)["model"]
+    except (ValueError, KeyError) as error:
+        raise ConfigurationError(f"--init-from: {error}") from None
+    model.upgrade_state_dict(state)
+    own = model.state_dict()
+    matching = {
+        name: tensor
+        for name, tensor in state.items()
+        if name in own and tensor.shape == own[name].shape
+    }
+    learned = [name for name, _ in model.named_parameters()]
+    fresh = [name for name in learned if name not in matching]
+    if len(fresh) == len(learned):
+        raise ConfigurationError(
+            f"--init-from {path}: none of its {len(state)} tensors has the name and shape of a "
+            "tensor of this model: give a Transformer of the same size and dictionary"
+        )
+    # not fairseq's load_state_dict, which does not allow missing tensors
+    nn.Module.load_state_dict(model, matching, strict=False)
+    logger.info(
+        "--init-from %s: %d of %d tensors loaded", path, len(learned) - len(fresh), len(learned)
+    )
+    for name in fresh:
+        logger.info("--init-from: fresh: %s", name)

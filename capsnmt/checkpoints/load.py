@@ -1,0 +1,265 @@
+"""Safe checkpoints: what torch may unpickle, and files that are complete or absent.
+
+A fairseq checkpoint is a pickle that holds more than tensors: an ``argparse.Namespace`` (the
+model's arguments, unless the run was configured by hydra), and numpy arrays and scalars wherever a
+metric logged some (``--eval-bleu`` logs its n-gram counts). torch >= 2.6 refuses both by default;
+older versions unpickle anything, including code. Here all versions do the same: they load
+what torch's own ``weights_only`` allows and :func:`safe_globals`, nothing else.
+"""
+
+from __future__ import annotations
+
+import argparse
+import codecs
+import contextlib
+import os
+import pickle
+import re
+import types
+import zipfile
+from pathlib import Path
+from typing import Any, Dict, Optional, Union
+
+import torch
+
+from capsnmt.cli import ConfigurationError
+
+PathLike = Union[str, "os.PathLike[str]"]
+
+ZIP_MAGIC = b"PK\x03\x04"
+# the pickled torch.serialization.MAGIC_NUMBER, which begins the files of torch < 1.6
+LEGACY_MAGIC = b"\x80\x02\x8a\nl\xfc\x9cF\xf9 j\xa8P\x19."
+# numpy types of the arrays and scalars that metrics leave in a checkpoint
+METRIC_DTYPES = ("int64", "float32", "float64")
+# entries of fairseq's model state that are not learned
+BUFFERS = ("version", "_float_tensor")
+
+
+class CheckpointError(ConfigurationError):
+    """A checkpoint that cannot be used; the message names the file, the fault and the fix."""
+
+
+# What only training uses; a trained model is loaded without it.
+WITHOUT_TRAINING: Dict[str, Any] = {
+    "checkpoint_activations": False,
+    "offload_activations": False,
+    "init_from": None,
+}
+
+
+def safe_globals() -> Dict[str, Any]:
+    """Return pickled name -> object of everything in fairseq's checkpoints beyond torch's own.
+
+    The list was found by training on both hosts, by argparse and by hydra, plain and with
+    ``--eval-bleu``, ``--store-ema`` and ``reduce_lr_on_plateau``. numpy's scalars come from metrics
+    that are means of arrays, such as fairseq's own F1 and Matthews correlation. None of these
+    objects can run code or open a file.
+    """
+    named: Dict[str, Any] = {"argparse.Namespace": argparse.Namespace}
+    try:
+        import numpy as np
+    except ImportError:  # torch works without numpy, and so does a checkpoint without arrays
+        return named
+    named.update({"numpy.ndarray": np.ndarray, "numpy.dtype": np.dtype})
+    for name in METRIC_DTYPES:
+        dtype = type(np.dtype(name))
+        named[f"{dtype.__module__}.{dtype.__qualname__}"] = dtype
+    constructors: Any = (np.zeros(0).__reduce__()[0], np.float64(0).__reduce__()[0])
+    for constructor in constructors:
+        # numpy 2 moved them, and each host must read the checkpoints of the other
+        for package in ("numpy.core", "numpy._core"):
+            named[f"{package}.multiarray.{constructor.__name__}"] = constructor
+    return named
+
+
+def loads_weights_only() -> bool:
+    """Return whether torch loads ``weights_only`` by default, with an allow-list to extend."""
+    return tuple(int(part) for part in torch.__version__.split(".")[:2]) >= (2, 6)
+
+
+def allow_fairseq_checkpoints() -> None:
+    """Let ``torch.load`` read fairseq's checkpoints with safe loading on. Idempotent.
+
+    fairseq calls ``torch.load`` itself, in fairseq-generate and when it resumes. On torch < 2.6
+    there is nothing to allow, because fairseq's own calls unpickle anything.
+    """
+    if loads_weights_only():
+        torch.serialization.add_safe_globals(
+            [(value, name) for name, value in safe_globals().items()]
+        )
+
+
+class _RestrictedUnpickler(pickle.Unpickler):
+    """``weights_only`` loading with our allow-list, for a torch that has no allow-list."""
+
+    def find_class(self, module: str, name: str) -> Any:
+        from torch._weights_only_unpickler import _get_allowed_globals
+
+        allowed = {**_get_allowed_globals(), **safe_globals(), "_codecs.encode": codecs.encode}
+        try:
+            return allowed[f"{module}.{name}"]
+        except KeyError:
+            raise pickle.UnpicklingError(f"unsupported GLOBAL {module}.{name}") from None
+
+
+def _safe_loading() -> Dict[str, Any]:
+    """Return the arguments that make ``torch.load`` safe."""
+    if loads_weights_only():
+        return {"weights_only": True}
+
+    def load(file: Any, **options: Any) -> Any:
+        return _RestrictedUnpickler(file, **options).load()
+
+    module = types.SimpleNamespace(
+        __name__="restricted_pickle", Unpickler=_RestrictedUnpickler, load=load
+    )
+    return {"pickle_module": module, "weights_only": False}
+
+
+def has_container(path: Path) -> bool:
+    """Return whether a file is not obviously truncated.
+
+    A zip archive ends with its directory, so a truncated one is no archive. Of the older format
+    only the beginning can be checked without loading it.
+    """
+    if zipfile.is_zipfile(path):
+        return True
+    with open(path, "rb") as file:
+        return file.read(len(LEGACY_MAGIC)) == LEGACY_MAGIC
+
+
+def _check_container(path: Path) -> None:
+    """Raise if the container of a file shows that it is not a checkpoint."""
+    if path.is_dir():
+        raise CheckpointError(f"{path} is a folder, not a checkpoint: name a file in it")
+    try:
+        with open(path, "rb") as file:
+            opening = file.read(len(LEGACY_MAGIC))
+    except FileNotFoundError:
+        raise CheckpointError(f"{path}: there is no such checkpoint: check the path") from None
+    except OSError as error:
+        raise CheckpointError(f"{path} cannot be read: {error.strerror}") from None
+    if not opening:
+        raise CheckpointError(f"{path} is empty: copy or train it again")
+    if opening.startswith(ZIP_MAGIC):
+        try:
+            with zipfile.ZipFile(path) as archive:
+                files = {name.rpartition("/")[2] for name in archive.namelist()}
+        except (zipfile.BadZipFile, NotImplementedError, ValueError, OSError):
+            raise CheckpointError(
+                f"{path} is truncated or damaged: copy or train it again"
+            ) from None
+        # an older torch.load would hand it to the TorchScript interpreter
+        if "data.pkl" not in files or "constants.pkl" in files:
+            raise CheckpointError(f"{path} is an archive, but not one written by torch.save")
+    elif opening != LEGACY_MAGIC:
+        raise CheckpointError(f"{path} is not a checkpoint written by torch.save")
+
+
+def load_checkpoint(path: PathLike, map_location: Any = "cpu") -> Dict[str, Any]:
+    """Load a fairseq checkpoint. Nothing in the file can run code, with any version of torch.
+
+    Args:
+        path: a file written by ``torch.save`` (zip, or the format of torch < 1.6).
+        map_location: as in ``torch.load``.
+
+    Returns:
+        The checkpoint's dictionary; ``["model"]`` maps parameter names to tensors.
+
+    Raises:
+        CheckpointError: the file is missing, truncated, damaged, not a fairseq checkpoint, or holds
+            a global that is not allowed.
+    """
+    path = Path(path)
+    _check_container(path)
+    allow_fairseq_checkpoints()
+    try:
+        state = torch.load(str(path), map_location=map_location, **_safe_loading())
+    except Exception as error:  # a damaged pickle can raise anything
+        raise CheckpointError(f"{path} {_complaint(error)}") from None
+    if not isinstance(state, dict) or not isinstance(state.get("model"), dict):
+        raise CheckpointError(f"{path} holds no model: not saved by fairseq-train")
+    return state
+
+
+def count_parameters(path: PathLike) -> int:
+    """Count the learned parameters of a checkpoint's model; tied ones count once.
+
+    Raises:
+        CheckpointError: as :func:`load_checkpoint`.
+    """
+    learned: Dict[int, int] = {
+        tensor.data_ptr(): tensor.numel()
+        for name, tensor in load_checkpoint(path)["model"].items()
+        if isinstance(tensor, torch.Tensor) and name.rsplit(".", 1)[-1] not in BUFFERS
+    }
+    return sum(learned.values())
+
+
+def load_trained(path: PathLike) -> Dict[str, Any]:
+    """Load a checkpoint with the settings of its model, ``cfg`` or ``args``, not only its weights.
+
+    Raises:
+        CheckpointError: as :func:`load_checkpoint`, or it has no settings.
+    """
+    state = load_checkpoint(path)
+    if state.get("cfg") is None and state.get("args") is None:
+        raise CheckpointError(
+            f"{path}: has no settings of its model (cfg or args), only weights: give a checkpoint "
+            "of fairseq-train"
+        )
+    return state
+
+
+def _complaint(error: Exception) -> str:
+    """Return what is wrong with a file for which ``torch.load`` raised ``error``."""
+    text = str(error)
+    forbidden = re.search(r"GLOBAL (\S+)", text)
+    if isinstance(error, pickle.UnpicklingError) and forbidden:
+        return (
+            f"holds {forbidden[1]}, which no fairseq checkpoint needs and which could run code: "
+            "it is not loaded; get it from a source you trust"
+        )
+    reason = next((line for line in text.splitlines() if line), "the file ends too early")
+    return f"is truncated or damaged ({reason}): copy or train it again"
+
+
+def save_checkpoint(state: Dict[str, Any], path: PathLike) -> None:
+    """Write a checkpoint that is complete or absent, even if the process is killed.
+
+    Args:
+        state: what :func:`load_checkpoint` returns.
+        path: file to write; an older file is replaced atomically, and kept if writing fails.
+
+    Raises:
+        CheckpointError: the folder is missing or not writable, or the disk is full.
+    """
+    path = Path(path)
+    # with the process number, because two processes may write the same checkpoint
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.part")
+    try:
+        with open(temporary, "wb") as file:
+            torch.save(state, file)
+            file.flush()
+            # otherwise the new name may survive a crash and its content not
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+    except (OSError, RuntimeError) as error:  # torch raises the latter on a full disk
+        raise CheckpointError(f"{path} cannot be written: {_write_fault(error)}") from None
+    finally:
+        with contextlib.suppress(OSError):  # it does not exist after success
+            temporary.unlink()
+
+
+def _write_fault(error: BaseException) -> str:
+    """Return why a file could not be written, from what torch or the system raised."""
+    cause: Optional[BaseException] = error
+    while cause is not None:
+        if isinstance(cause, OSError) and cause.strerror:
+            return cause.strerror
+        cause = cause.__context__
+    text = str(error)
+    if "inline_container" in text or "PytorchStreamWriter" in text:
+        # torch's own writer, which reports neither file nor reason
+        return "the disk is probably full: make room, or choose another folder"
+    return text.splitlines()[0] if text else type(error).__name__

@@ -1,0 +1,263 @@
+"""The parser, argument types, errors and exit statuses of all commands."""
+
+from __future__ import annotations
+
+import argparse
+import codecs
+import importlib.util
+import io
+import logging
+import os
+import sys
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Callable, Collection, Iterator, List, NoReturn
+
+FAILED = 1
+BAD_SETTING = 2
+INTERRUPTED = 130
+CLOSED_PIPE = 141  # as of a program that SIGPIPE ends
+SHOWN = 200  # characters of a value that an error shows
+# D: numpy takes seeds below 2^32, and fairseq adds the epoch and the number of the process.
+LARGEST_SEED = 2**31 - 1
+# What each extra installs and our code imports; of a library in several, the first extra is named.
+EXTRAS = {
+    "fairseq": ("fairseq", "fairseq_cli", "numpy", "omegaconf"),
+    "evaluation": ("numpy", "sacrebleu", "sacremoses", "scipy"),
+    "data": (
+        *("jieba", "numpy", "polib", "pooch", "requests", "sacremoses", "sentencepiece"),
+        *("subword_nmt", "tqdm"),
+    ),
+    "report": (
+        *("jinja2", "markupsafe", "matplotlib", "numpy", "sacrebleu", "sacremoses", "scipy"),
+        *("sklearn", "tqdm"),
+    ),
+}
+
+
+class ConfigurationError(SystemExit, ValueError):
+    """A setting or an input that cannot work; the message names it, what is allowed and the fix.
+
+    It is a ``ValueError`` for library code and a ``SystemExit`` for the command line: fairseq has
+    no place that turns an exception into a message, and a mistyped flag deserves one line, not a
+    traceback through the host. Our own commands exit with status 2.
+    """
+
+
+class ExecutionError(Exception):
+    """A download or another program failed although the settings are valid: exit status 1."""
+
+
+def not_installed(error: ImportError) -> ConfigurationError:
+    """Return the error that a library of an extra is missing.
+
+    Args:
+        error: what importing it raised; raised again if no extra installs the library.
+    """
+    library = (error.name or "").partition(".")[0]
+    extras = [name for name, libraries in EXTRAS.items() if library in libraries]
+    if not extras or not (isinstance(error, ModuleNotFoundError) or not _is_installed(library)):
+        raise error
+    return _missing(error.name or "", extras[0])
+
+
+def require(*extras: str) -> None:
+    """Raise unless extras are installed: a missing library would end a command after hours."""
+    for extra in extras:
+        for library in EXTRAS[extra]:
+            if not _is_installed(library):
+                raise _missing(library, extra)
+
+
+def _missing(library: str, extra: str) -> ConfigurationError:
+    return ConfigurationError(f"{library} is not installed: pip install 'capsnmt[{extra}]'")
+
+
+def _is_installed(library: str) -> bool:
+    return bool(library) and importlib.util.find_spec(library) is not None
+
+
+def shown(value: Any) -> str:
+    """Return a value as an error shows it: its beginning, in one line.
+
+    >>> shown("a\\nb"), shown("x" * 1000)[-7:]
+    ("'a\\\\nb'", 'xxxx...')
+    """
+    text = repr(value)
+    return text if len(text) <= SHOWN else f"{text[:SHOWN]}..."
+
+
+def check_line(text: str, where: str) -> None:
+    """Raise unless a text is one line; in a script, what follows would be a command of its own."""
+    if any(end in text for end in "\0\r\n"):
+        raise ConfigurationError(
+            f"{where}: {shown(text)} has a line end: give printable characters in one line"
+        )
+
+
+class OneLineParser(argparse.ArgumentParser):
+    """A parser that reports a bad flag in one line, without the usage text."""
+
+    def error(self, message: str) -> NoReturn:
+        """Raise the message as a ``ConfigurationError``."""
+        line = " ".join(message.split())  # argparse repeats the values that it does not know
+        if len(line) > 4 * SHOWN:
+            line = f"{line[: 4 * SHOWN]}..."
+        raise ConfigurationError(f"{line} (--help lists the flags)")
+
+
+def at_least(minimum: int, maximum: int = 10**15) -> Callable[[str], int]:
+    """Return the type of a flag that takes a whole number from ``minimum`` to ``maximum``."""
+
+    def parse(text: str) -> int:
+        if text.isascii() and text.isdigit() and minimum <= int(text[: len(str(maximum)) + 1]):
+            if int(text[: len(str(maximum)) + 1]) <= maximum:
+                return int(text)
+            raise argparse.ArgumentTypeError(f"{shown(text)} is more than {maximum}")
+        raise argparse.ArgumentTypeError(
+            f"{shown(text)} is not a whole number of at least {minimum}"
+        )
+
+    return parse
+
+
+positive = at_least(1)
+seed = at_least(0, LARGEST_SEED)
+
+
+def add_mirrors(parser: argparse._ActionsContainer) -> None:
+    """Add ``--mirror`` to a parser or a group of flags."""
+    parser.add_argument(
+        "--mirror",
+        action="append",
+        default=[],
+        dest="mirrors",
+        metavar="URL",
+        help="folder on a server that is tried first for every source file; may be repeated",
+    )
+
+
+def comma_list(allowed: Collection[str] = (), fix: str = "") -> Callable[[str], List[str]]:
+    """Return the type of a flag that takes different names, separated by commas.
+
+    >>> comma_list(["train", "valid"])("valid, train")
+    ['valid', 'train']
+
+    Args:
+        allowed: the allowed names; empty for any.
+        fix: what else to do about another name.
+    """
+
+    def parse(text: str) -> List[str]:
+        names = [name.strip() for name in text.split(",")]
+        for name in names:
+            if allowed and name not in allowed:
+                raise argparse.ArgumentTypeError(f"{name!r}: choose from {', '.join(allowed)}{fix}")
+        if not all(names) or len(set(names)) < len(names):
+            raise argparse.ArgumentTypeError(f"{text!r}: give different names, separated by commas")
+        return names
+
+    return parse
+
+
+def check_output(output: Path, inputs: Collection[Path]) -> None:
+    """Raise unless ``--output`` can be written and is none of the files that are read."""
+    if output.resolve() in {path.resolve() for path in inputs}:
+        raise ConfigurationError(
+            f"--output {output} is a checkpoint that is read: choose another name"
+        )
+    check_output_file(output, "--output")
+    if not output.parent.is_dir():
+        raise ConfigurationError(
+            f"--output {output} must be a file in an existing folder: create the folder, or choose "
+            "another name"
+        )
+
+
+def check_output_file(path: Path, where: str) -> None:
+    """Raise if a folder, a pipe or a device is at ``path``, which a new file would replace."""
+    if path.exists() and not path.is_file():
+        raise ConfigurationError(
+            f"{where} {path} must be a file, and is a folder, a pipe or a device: choose another "
+            f"name"
+        )
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Show no INFO messages inside the block: fairseq logs while its parsers are built."""
+    before = logging.root.manager.disable
+    logging.disable(logging.INFO)
+    try:
+        yield
+    finally:
+        logging.disable(before)
+
+
+def run_command(command: Callable[[], Any], interrupted: str = "interrupted") -> int:
+    """Run the body of a command, print its error as one line, and return the exit status.
+
+    **D**: a terminal without UTF-8 gets other characters escaped. One with UTF-8 gets the bytes of
+    a file's name, which may be any.
+
+    Args:
+        command: the body; what it returns is ignored.
+        interrupted: what to print after Ctrl-C.
+
+    Returns:
+        0; 1 if a download, another program or the file system failed; 2 for a bad setting or a
+        missing extra; 130 after Ctrl-C; 141 if the reader of the output, such as ``| head``, has
+        closed it.
+    """
+    if sys.stdin is None:
+        os.open(os.devnull, os.O_RDONLY)  # or the next file would become the input
+    if sys.stdout is None or sys.stderr is None:
+        number = 1 if sys.stdout is None else 2
+        text = f"error: standard {'output' if number == 1 else 'error'} is closed: redirect it to a"
+        if sys.stdout is not sys.stderr:
+            os.write(3 - number, f"{text} file or to /dev/null\n".encode())
+        return BAD_SETTING
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        utf8 = codecs.lookup(sys.stdout.encoding).name == "utf-8"
+        sys.stdout.reconfigure(errors="surrogateescape" if utf8 else "backslashreplace")
+    try:
+        try:
+            return _status(command, interrupted)
+        finally:
+            sys.stdout.flush()  # also after --help
+    except BrokenPipeError:
+        # Python writes the rest of the output when it ends.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return CLOSED_PIPE
+
+
+def describe(error: OSError) -> str:
+    """Return an error of the file system as one line."""
+    place = f"{error.filename}: " if error.filename else ""
+    return f"{place}{error.strerror or error}"
+
+
+def _status(command: Callable[[], Any], interrupted: str) -> int:
+    try:
+        try:
+            command()
+        except ImportError as error:
+            raise not_installed(error) from None
+    except ConfigurationError as error:
+        return fail(str(error), BAD_SETTING)
+    except ExecutionError as error:
+        return fail(str(error), FAILED)
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        return fail(describe(error), FAILED)
+    except KeyboardInterrupt:
+        return fail(interrupted, INTERRUPTED)
+    return 0
+
+
+def fail(message: str, status: int) -> int:
+    """Print an error as one line and return the exit status."""
+    line = message.replace("\r", "\\r").replace("\n", "\\n")  # of names in files
+    print(f"error: {line}", file=sys.stderr)
+    return status

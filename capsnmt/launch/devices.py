@@ -1,0 +1,165 @@
+"""Devices, and the split of a batch that makes the update the same on all of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import List, Optional
+
+from capsnmt.cli import ConfigurationError
+
+TRAINING = "capsnmt.launch.training"
+
+
+@dataclass(frozen=True)
+class Device:
+    """The GPUs of each node, or (``gpus == 0``) the processes on its CPU.
+
+    Attributes:
+        gpus: GPUs of a node.
+        threads: of each process.
+        nodes: machines; several are those of a SLURM job.
+        processes: on the CPU of a node.
+    """
+
+    gpus: int = 0
+    threads: Optional[int] = None
+    nodes: int = 1
+    processes: int = 1
+
+    @property
+    def workers(self) -> int:
+        """The processes that share one update."""
+        return self.nodes * (self.gpus or self.processes)
+
+    @property
+    def cores(self) -> int:
+        """The cores of a node that are in use.
+
+        **D**: without ``threads``, two for each GPU: one computes, one loads data.
+        """
+        return (self.gpus or self.processes) * (self.threads or (2 if self.gpus else 1))
+
+    def __str__(self) -> str:
+        plural = "" if (self.gpus or self.processes) == 1 else "s"
+        if self.gpus:
+            node = f"{self.gpus} GPU{plural}"
+        else:
+            node = "CPU" if self.processes == 1 else f"CPU ({self.processes} processes)"
+        return node if self.nodes == 1 else f"{self.nodes} nodes x {node}"
+
+
+@dataclass(frozen=True)
+class Batch:
+    """The update of a configuration, split over devices and passes.
+
+    Attributes:
+        per_pass: the most tokens or sentences of one device in one forward pass.
+        update_freq: passes whose gradients are accumulated.
+        workers: devices that share the update.
+        wanted: tokens or sentences per update that the configuration asks for.
+        unit: ``tokens`` or ``sentences``.
+    """
+
+    per_pass: int
+    update_freq: int
+    workers: int
+    wanted: int
+    unit: str = "tokens"
+
+    @property
+    def per_update(self) -> int:
+        """The most tokens or sentences that one update sees, over all devices."""
+        return self.per_pass * self.update_freq * self.workers
+
+    def argv(self) -> List[str]:
+        """The flags of fairseq-train."""
+        size = {"tokens": "--max-tokens", "sentences": "--batch-size"}[self.unit]
+        return [size, str(self.per_pass), "--update-freq", str(self.update_freq)]
+
+    def __str__(self) -> str:
+        rounded = self.wanted - self.per_update
+        text = (
+            f"{self.per_update:,} {self.unit} per update = {self.per_pass:,} {self.unit} x "
+            f"{self.workers} device(s) x {self.update_freq} accumulated"
+        )
+        if not rounded:
+            return text
+        return f"{text}, {rounded:,} fewer than the configured {self.wanted:,}"
+
+
+def choose_device(
+    cpu: Optional[int],
+    gpus: Optional[int],
+    threads: Optional[int],
+    nodes: int = 1,
+    check: bool = True,
+) -> Device:
+    """Return the device that the flags ask for; by default one GPU if there is one, else the CPU.
+
+    Args:
+        cpu: the value of ``--cpu``, the processes on a CPU.
+        gpus: the value of ``--gpus``.
+        threads: the value of ``--threads``.
+        nodes: the value of ``--nodes``.
+        check: whether this machine must have the GPUs; a dry run or a job may be for another one.
+
+    Raises:
+        ConfigurationError: more GPUs than there are.
+    """
+    import torch
+
+    found = torch.cuda.device_count()
+    if cpu:
+        return Device(0, threads, nodes, int(cpu))
+    if gpus is None:
+        return Device(min(1, found), threads, nodes)
+    if check and gpus > found:
+        fix = f"give --gpus 1..{found} or --cpu" if found else "give --cpu"
+        raise ConfigurationError(
+            f"--gpus {gpus}: this machine has {found or 'none'} that torch can use: {fix}"
+        )
+    return Device(gpus, threads, nodes)
+
+
+def split_batch(per_update: int, most: int, workers: int, unit: str = "tokens") -> Batch:
+    """Split an update over devices: the fewest passes that fit, all of the same size.
+
+    **D**: where the number of devices does not divide the batch, the update is smaller by less
+    than one token (or sentence) a device and pass, never larger.
+
+    >>> split_batch(4096, 4096, 1).update_freq, split_batch(4096, 4096, 2).per_pass
+    (1, 2048)
+    >>> split_batch(25000, 4096, 2).update_freq
+    4
+    >>> print(split_batch(25000, 4096, 7))
+    24,997 tokens per update = 3,571 tokens x 7 device(s) x 1 accumulated, 3 fewer than the \
+configured 25,000
+
+    Args:
+        per_update: tokens or sentences of an update.
+        most: the most of one device in one pass.
+        workers: the number of devices.
+        unit: ``tokens`` or ``sentences``.
+
+    Raises:
+        ConfigurationError: there are more devices than tokens or sentences.
+    """
+    if per_update < workers:
+        raise ConfigurationError(
+            f"{per_update} {unit} per update cannot be split over {workers} devices: use fewer"
+        )
+    passes = -(-per_update // (workers * most))
+    return Batch(per_update // (workers * passes), passes, workers, per_update, unit)
+
+
+def train_prefix(device: Device, python: str) -> List[str]:
+    """Return the program and the first arguments that start a training on the device."""
+    training = ["-m", TRAINING]
+    if device.nodes > 1:
+        # D: one task a node, which starts its own processes: as fairseq does on SLURM.
+        step = [f"--nodes={device.nodes}", f"--ntasks={device.nodes}", "--ntasks-per-node=1"]
+        return ["srun", *step, "--kill-on-bad-exit=1", python, *training]
+    if device.gpus > 1:
+        workers = ["--standalone", f"--nproc_per_node={device.gpus}"]
+        return [python, "-m", "torch.distributed.run", *workers, *training]
+    return [python, *training]

@@ -1,0 +1,153 @@
+"""Evaluate a checkpoint of a sentence classifier.
+
+The command is ``python -m capsnmt.launch.evaluate_classifier CHECKPOINT``.
+"""
+
+from __future__ import annotations
+
+import sys
+from argparse import Namespace
+from pathlib import Path
+from typing import Any, List, Optional, Sequence, Tuple
+
+from capsnmt import records
+
+import capsnmt.plugin  # noqa: F401  # isort: skip  (registers the tasks, and quietens fairseq)
+
+import numpy as np
+import torch
+from fairseq import tasks, utils
+from omegaconf import OmegaConf
+
+from capsnmt.checkpoints.load import load_trained
+from capsnmt.cli import (
+    ConfigurationError,
+    OneLineParser,
+    check_output_file,
+    comma_list,
+    positive,
+    run_command,
+)
+from capsnmt.runs.records import ClassifierResult, Measures
+from capsnmt.sentences.measures import Counts
+from capsnmt.tasks.classification import SPLITS, ClassificationTask
+
+
+def load_classifier(path: Path, data: Optional[Path] = None) -> Tuple[Any, ClassificationTask, int]:
+    """Load a classifier.
+
+    Args:
+        path: a checkpoint.
+        data: the folder with the data, if it is not the one of the training.
+
+    Returns:
+        The model in evaluation mode, its task, and its number of updates.
+
+    Raises:
+        ConfigurationError: the file is not a checkpoint, or one of another task.
+    """
+    state = load_trained(path)
+    cfg = state.get("cfg") or {}
+    settings = dict(cfg.get("task") or {})
+    if data is not None:
+        settings["data"] = str(data)
+    name = settings.get("_name")
+    if not issubclass(tasks.TASK_REGISTRY.get(name, object), ClassificationTask):
+        raise ConfigurationError(
+            f"{path}: a checkpoint of --task {name}, not of a sentence classifier: give one of "
+            f"--task probing or --task logical_inference"
+        )
+    task = tasks.setup_task(OmegaConf.create(settings))
+    task.load_state_dict(state.get("task_state") or {})
+    args = cfg["model"]
+    model = task.build_model(Namespace(**args) if isinstance(args, dict) else args)
+    model.load_state_dict(state["model"], strict=True)
+    updates = (state.get("optimizer_history") or [{}])[-1].get("num_updates", 0)
+    return model.eval(), task, int(updates)
+
+
+def count(model: Any, task: ClassificationTask, split: str, max_tokens: int) -> Counts:
+    """Count what the model predicts on a split, on the device of its parameters.
+
+    Raises:
+        ConfigurationError: the split is missing or malformed.
+    """
+    task.load_dataset(split)
+    dataset = task.dataset(split)
+    device = next(model.parameters()).device
+    outcomes: List[Any] = []
+    with torch.no_grad():
+        for rows in dataset.batch_by_size(dataset.ordered_indices(), max_tokens=max_tokens):
+            sample = dataset.collater([dataset[row] for row in rows])
+            if device.type == "cuda":
+                sample = utils.move_to_cuda(sample, device)
+            predicted = model(**sample["net_input"]).argmax(-1)
+            outcomes.append(torch.stack([predicted, sample["target"], sample["bucket"]]).cpu())
+    return Counts.of(np.concatenate(outcomes, axis=1), task.num_classes)
+
+
+def evaluate(
+    path: Path, splits: Sequence[str], data: Optional[Path], max_tokens: int, cpu: bool
+) -> ClassifierResult:
+    """Compute all measures of a checkpoint on each of the splits.
+
+    Raises:
+        ConfigurationError: see :func:`load_classifier` and :func:`count`.
+    """
+    model, task, updates = load_classifier(path, data)
+    if torch.cuda.is_available() and not cpu:
+        model.cuda()
+    classes = task.state.classes
+
+    def measures(split: str) -> Measures:
+        return Measures.from_json(count(model, task, split, max_tokens).measures(classes), path)
+
+    return ClassifierResult(
+        task=task.cfg._name,
+        probing_task=getattr(task.cfg, "probing_task", None),
+        updates=updates,
+        parameters=sum(parameter.numel() for parameter in model.parameters()),
+        splits={split: measures(split) for split in splits},
+    )
+
+
+def describe(measures: Measures) -> str:
+    """Return the measures of a split as text: a line for all examples, and one for each bucket."""
+    lines = [
+        f"accuracy {measures.accuracy:.2f}  macro-F1 {measures.macro_f1:.2f}  "
+        f"majority {measures.majority:.2f}  ({measures.examples:,} examples)"
+    ]
+    for number, bucket in measures.by_bucket.items():
+        lines.append(f"  {number:>3}  {bucket.accuracy:6.2f}  ({bucket.examples:,})")
+    return "\n".join(lines)
+
+
+def main(arguments: Optional[Sequence[str]] = None) -> None:
+    """Run the command line.
+
+    Raises:
+        ConfigurationError: a flag or an input is wrong.
+    """
+    parser = OneLineParser(prog="python -m capsnmt.launch.evaluate_classifier", description=__doc__)
+    parser.add_argument("checkpoint", type=Path, help="a checkpoint of probing, logical_inference")
+    parser.add_argument(
+        "--data", type=Path, help="folder with the data (default: that of the training)"
+    )
+    parser.add_argument("--splits", type=comma_list(SPLITS), default=["test"], help="comma list")
+    parser.add_argument("--json", type=Path, help="write all measures to this file")
+    parser.add_argument("--max-tokens", type=positive, default=8192, help="tokens of a batch")
+    parser.add_argument("--cpu", action="store_true", help="use the CPU even if there is a GPU")
+    options = parser.parse_args(arguments)
+    if options.json is not None:
+        check_output_file(options.json, "--json")
+    result = evaluate(
+        options.checkpoint, options.splits, options.data, options.max_tokens, options.cpu
+    )
+    for split, measures in result.splits.items():
+        print(f"{split}: {describe(measures)}")
+    if options.json is not None:
+        records.write(options.json, result.to_json())
+
+
+if __name__ == "__main__":
+    sys.exit(run_command(main))

@@ -1,0 +1,201 @@
+"""Typed records: read from YAML and JSON files, checked against a class, written as JSON.
+
+Settings, recipes, manifests and the records of runs are subclasses of `Record`; what a key may hold
+stands in its annotation, and msgspec checks it. An error is one line with the file, the dotted key,
+the value and what is allowed.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import (
+    Annotated,
+    Any,
+    Dict,
+    Hashable,
+    List,
+    Type,
+    TypeVar,
+    Union,
+    get_args,
+    get_origin,
+)
+
+import msgspec
+import yaml
+from msgspec import structs
+
+from capsnmt.cli import ConfigurationError, shown
+from capsnmt.files import atomic_writer
+
+T = TypeVar("T")
+_NONE = type(None)
+# What YAML 1.1 reads as octal or in base 60: 010 as 8, 1:30 as 90.
+OTHER_BASE = re.compile(r"[-+]?(0[0-9_]+|[0-9][0-9_]*(:[0-9_]+)+(\.[0-9_]*)?)")
+
+
+class Record(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A record with the fields of a subclass; a key that is none of them is an error."""
+
+
+class RecordError(ConfigurationError):
+    """A file or a value that is no record of its class."""
+
+
+class _Loader(yaml.SafeLoader):
+    """A loader that refuses repeated keys, of which YAML takes the last, and keys without a value.
+
+    **D**: a number in another base is a text, which keys that take numbers refuse, and in which
+    fairseq reads the decimal number.
+    """
+
+    def resolve(self, kind: Any, value: Any, implicit: Any) -> Any:
+        if kind is yaml.ScalarNode and implicit[0] and OTHER_BASE.fullmatch(value):
+            return "tag:yaml.org,2002:str"
+        return super().resolve(kind, value, implicit)
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> Dict[Hashable, Any]:
+        seen: List[Any] = []
+        for key, value in node.value:
+            name, problem = self.construct_object(key), ""
+            if name in seen:
+                problem = "is repeated"
+            elif not isinstance(name, str):
+                problem = "is not text: put it in quotes"
+            elif value.tag == "tag:yaml.org,2002:null" and not value.value:
+                problem = "has no value: write null to unset it"
+            if problem:
+                raise yaml.constructor.ConstructorError(
+                    problem=f"the key {shown(name)} {problem}", problem_mark=key.start_mark
+                )
+            seen.append(name)
+        return super().construct_mapping(node, deep)
+
+
+def parse_yaml(text: str, source: object) -> Any:
+    """Return the value of a YAML text, such as the value of a flag; ``source`` is for errors.
+
+    Raises:
+        RecordError: it is not valid YAML, repeats a key, or has a key that is not text.
+    """
+    try:
+        return yaml.load(text, Loader=_Loader)
+    except (
+        yaml.YAMLError,
+        ValueError,
+        RecursionError,
+    ) as error:  # the second: month 13
+        mark = getattr(error, "problem_mark", None)
+        line = f" line {mark.line + 1}:" if mark else ""
+        problem = getattr(error, "problem", None) or " ".join(str(error).split())
+        raise RecordError(f"{source}:{line} not valid YAML: {problem}") from None
+
+
+def load(path: Path) -> Any:
+    """Return the content of a YAML or JSON file; of an empty YAML file, an empty mapping.
+
+    Raises:
+        RecordError: it cannot be read, or is not valid.
+    """
+    try:
+        text = path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise RecordError(f"{path}: cannot be read: {error.strerror}") from None
+    except UnicodeDecodeError as error:
+        raise RecordError(f"{path}: not UTF-8 at byte {error.start}: convert the file") from None
+    if path.suffix != ".json":
+        value = parse_yaml(text, path)
+        return {} if value is None else value
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise RecordError(f"{path}: not JSON ({error}): delete or restore it") from None
+
+
+def read(path: Path, kind: Type[T]) -> T:
+    """Read a record from a YAML or JSON file.
+
+    Raises:
+        RecordError: it cannot be read, or is no record of the class.
+    """
+    return build(load(path), kind, path)
+
+
+def build(value: Any, kind: Type[T], source: object) -> T:
+    """Return a record, made of a value of mappings and lists; ``source`` is for errors.
+
+    >>> class Batch(Record):
+    ...     tokens: int
+    >>> build({"tokens": "x"}, Batch, "a.yaml")
+    Traceback (most recent call last):
+    capsnmt.records.RecordError: a.yaml: tokens: 'x': expected int, got str
+
+    Raises:
+        RecordError: naming the key, its value and what is allowed.
+    """
+    try:
+        return msgspec.convert(value, kind)
+    except msgspec.ValidationError as error:
+        problem, _, path = str(error).partition(" - at ")
+        raise RecordError(f"{source}: {_explain(problem, path.strip('`'), value, kind)}") from None
+
+
+def plain(record: Any) -> Any:
+    """Return a record as mappings, lists, texts and numbers."""
+    return msgspec.to_builtins(record, enc_hook=str)
+
+
+def write(path: Path, record: Any) -> None:
+    """Write a record as indented JSON, completely or not at all."""
+    text = json.dumps(plain(record), indent=2, ensure_ascii=False)
+    with atomic_writer(path) as file:
+        # bytes of a file's name that are not UTF-8 become JSON's escapes
+        file.write(text.encode("utf-8", "backslashreplace").decode("utf-8") + "\n")
+
+
+def _explain(problem: str, path: str, value: Any, kind: Any) -> str:
+    """Return msgspec's problem with the dotted key, the value and what is allowed there."""
+    keys: List[str] = []
+    for key in re.findall(r"[^.\[\]$]+|\.\.\.", path):
+        kind = _inner(kind, key)
+        if key == "...":  # msgspec does not say which entry of a mapping it is
+            key = next(name for name, item in value.items() if not _fits(item, kind))
+        value = value[int(key)] if isinstance(value, (list, tuple)) else value[key]
+        keys.append(key)
+    name = ".".join(keys) or "the file"
+    problem = problem[0].lower() + problem[1:].replace("`", "").replace("object", "a mapping")
+    if "unknown field" in problem:
+        known = ", ".join(field.encode_name for field in structs.fields(_plain_type(kind)))
+        return f"{name}: unknown key {problem.split()[-1]}: choose from {known}"
+    if "missing" in problem:
+        return f"{name}: the key {problem.split()[-1]} is missing"
+    if "enum" in problem:
+        problem = f"choose from {', '.join(map(str, get_args(_plain_type(kind))))}"
+    hint = " (YAML reads yes, no, on and off as true or false)" if isinstance(value, bool) else ""
+    return f"{name}: {shown(value)}: {problem}{hint}"
+
+
+def _plain_type(kind: Any) -> Any:
+    """Return a type without ``Optional`` and ``Annotated``."""
+    while get_origin(kind) is Annotated or (get_origin(kind) is Union and _NONE in get_args(kind)):
+        kind = next(each for each in get_args(kind) if each is not _NONE)
+    return kind
+
+
+def _inner(kind: Any, key: str) -> Any:
+    """Return the type of an entry of a mapping, a list or a record."""
+    kind = _plain_type(kind)
+    if isinstance(kind, type) and issubclass(kind, msgspec.Struct):
+        return next(each.type for each in structs.fields(kind) if each.encode_name == key)
+    entries = [each for each in get_args(kind) if each is not Ellipsis]
+    return entries[-1] if entries else Any
+
+
+def _fits(value: Any, kind: Any) -> bool:
+    try:
+        msgspec.convert(value, kind)
+    except msgspec.ValidationError:
+        return False
+    return True

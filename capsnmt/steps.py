@@ -1,0 +1,196 @@
+"""The engine of steps: a command or a function with the files it reads and writes.
+
+A step is complete if its outputs exist and the record of its folder has the same command, settings
+and inputs, all files unchanged: make's rule, and the command. Data preparation and runs use it.
+"""
+
+from __future__ import annotations
+
+import shlex
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
+
+from capsnmt import records
+from capsnmt.cli import ExecutionError
+from capsnmt.files import publish, remove, sha256, temporary_path
+
+# **D**: a file up to this size is identified by its checksum, so that making it again with the same
+# content changes nothing; a larger file, such as a checkpoint, by its size and time.
+CHECKSUM_BYTES = 1 << 24
+
+
+@dataclass(frozen=True)
+class Step:
+    """One step: a command, or a function of the outputs' temporary paths.
+
+    Attributes:
+        name: unique in its folder.
+        outputs: the files and folders that it writes.
+        inputs: the files that the outputs depend on; the step runs again when one has changed.
+        program: what starts the command: the interpreter and the module, or a launcher of several.
+        arguments: the words of the command after that.
+        function: instead of a command: writes each output to the path it is given, and may return
+            notes for the record (JSON).
+        settings: what else the outputs of a function depend on (JSON).
+        to_file: whether the standard output of the command is the only output.
+    """
+
+    name: str
+    outputs: Tuple[Path, ...]
+    inputs: Tuple[Path, ...] = ()
+    program: Tuple[str, ...] = ()
+    arguments: Tuple[str, ...] = ()
+    function: Optional[Callable[[List[Path]], Any]] = None
+    settings: Any = None
+    to_file: bool = False
+
+    @property
+    def argv(self) -> Tuple[str, ...]:
+        """The complete command."""
+        return self.program + self.arguments
+
+    def shell(self) -> str:
+        """Return the command as a line for a shell."""
+        line = shlex.join(self.argv)
+        if not self.to_file:
+            return line
+        path = self.outputs[0]
+        part, output = shlex.quote(str(temporary_path(path))), shlex.quote(str(path))
+        return f"{line} >{part} && mv {part} {output}"
+
+
+class StepRecord(records.Record, frozen=True):
+    """What a complete step was made of and made.
+
+    Attributes:
+        command: the words of its command, or the settings of its function.
+        inputs: file -> its signature; paths below the folder of the record are relative to it.
+        outputs: the same of its outputs.
+        notes: what its function returned.
+    """
+
+    command: Any
+    inputs: Dict[str, str]
+    outputs: Dict[str, str]
+    notes: Any = None
+
+
+class StepRecords:
+    """The records of complete steps, a JSON file.
+
+    Args:
+        path: the file. Names of files below its folder are kept relative to it, so that a folder
+            can be moved.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.reload()
+
+    def reload(self) -> None:
+        """Read the file again; another process may have written it."""
+        found = records.load(self.path) if self.path.exists() else {}
+        self.records = records.build(found, Dict[str, StepRecord], self.path)
+
+    def complete(self, step: Step) -> bool:
+        """Return whether a step is complete, with this command and these inputs."""
+        record = self.records.get(step.name)
+        if record is None or not all(path.exists() for path in step.outputs):
+            return False
+        # notes are made by the step, not compared
+        return record == self._record(step, record.notes)
+
+    def record(self, step: Step, notes: Any = None) -> None:
+        """Record that a step has just been completed."""
+        self.records[step.name] = self._record(step, notes)
+        records.write(self.path, self.records)
+
+    def forget(self, name: str) -> None:
+        """Drop the record of a step, so that it runs again."""
+        if self.records.pop(name, None) is not None:
+            records.write(self.path, self.records)
+
+    def _record(self, step: Step, notes: Any) -> StepRecord:
+        # Not the interpreter, the module and the checkout: the same step in another environment, or
+        # after a module was renamed, is the same.
+        words = zip(("", *step.arguments), step.arguments)
+        command = [self._relative(word) for before, word in words if before != "--user-dir"]
+        return StepRecord(
+            command=command if step.function is None else records.plain(step.settings),
+            inputs={self._relative(str(path)): _signature(path) for path in step.inputs},
+            outputs={self._relative(str(path)): _signature(path) for path in step.outputs},
+            notes=notes,
+        )
+
+    def _relative(self, word: str) -> str:
+        """An argument, ``PATH`` or ``NAME=PATH``, relative to the folder if it is below that."""
+        name, equals, path = word.rpartition("=")
+        folder = self.path.parent
+        for form in (folder, folder.absolute(), folder.resolve()):
+            if path == str(form) or path.startswith(f"{form}/"):
+                return f"{name}{equals}./{path[len(str(form)) + 1 :]}"
+        return word
+
+
+def run_steps(
+    steps: Sequence[Step],
+    done: StepRecords,
+    say: Callable[[str], None],
+    start: Optional[Callable[[Step], None]] = None,
+) -> None:
+    """Run the steps that are not complete, in their order; record each as soon as it is done.
+
+    Args:
+        steps: the steps.
+        done: the records of their folder.
+        say: reports each step.
+        start: runs the command of a step, and raises if it fails.
+
+    Raises:
+        ExecutionError: a command did not write an output.
+    """
+    for number, step in enumerate(steps, 1):
+        complete = done.complete(step)
+        say(f"[{number}/{len(steps)}] {step.name}{': complete, skipped' if complete else ''}")
+        if complete:
+            continue
+        notes = None
+        for output in step.outputs:
+            output.parent.mkdir(parents=True, exist_ok=True)
+        if step.function is not None:
+            notes = _call(step.function, step.outputs)
+        elif start is not None:
+            start(step)
+        missing = [str(output) for output in step.outputs if not output.exists()]
+        if missing:
+            raise ExecutionError(f"{step.name}: ended without writing {', '.join(missing)}")
+        done.record(step, notes)
+
+
+def _call(function: Callable[[List[Path]], Any], outputs: Sequence[Path]) -> Any:
+    """Let a function write the outputs under temporary names, and rename them when it is done."""
+    unfinished = [temporary_path(path) for path in outputs]
+    try:
+        for path in unfinished:
+            remove(path)
+        notes = function(unfinished)
+        for path, output in zip(unfinished, outputs):
+            publish(path, output)
+        return notes
+    finally:
+        for path in unfinished:
+            remove(path)
+
+
+def _signature(path: Path) -> str:
+    """Return what identifies the content of a file, or of a folder's files."""
+    if path.is_dir():
+        files = sorted(file for file in path.rglob("*") if file.is_file())
+        return " ".join(f"{file.relative_to(path)}={_signature(file)}" for file in files)
+    if not path.exists():
+        return ""
+    status = path.stat()
+    if status.st_size > CHECKSUM_BYTES:
+        return f"{status.st_size} bytes, {status.st_mtime_ns} ns"
+    return sha256(path)
