@@ -3,68 +3,29 @@
 from __future__ import annotations
 
 import argparse
-import ast
 import difflib
-import re
 from pathlib import Path
-from typing import Any, Callable, Dict, List, Mapping, NoReturn, Sequence
+from typing import Any, Callable, List, Mapping, NoReturn, Sequence
 
 from capsnmt.cli import ConfigurationError, shown
-from capsnmt.evaluation.arguments import parse_arguments
-from capsnmt.evaluation.comet_model import check_comet
-from capsnmt.launch.config import Experiment
+from capsnmt.launch.settings import Settings
 
-# Flags that the launcher sets itself -> what to do instead.
-OWNED: Dict[str, str] = {
-    "arch": "set arch",
-    "save-dir": "give --output",
-    "restore-file": "drop it: training resumes by itself; --init-from starts from a checkpoint",
-    **dict.fromkeys(
-        ("reset-optimizer", "reset-lr-scheduler", "reset-dataloader", "reset-meters"),
-        "drop it: it would reset at every resume",
-    ),
-    "optimizer-overrides": "drop it: it would override at every resume",
-    **dict.fromkeys(
-        ("no-save", "no-last-checkpoints", "no-save-optimizer-state"),
-        "drop it: the training could not resume, nor be evaluated",
-    ),
-    "seed": "give --seed",
-    "user-dir": "drop it: it is this plugin",
-    "max-tokens": "set batch.max-tokens",
-    "probing-task": "give --tasks",
-    "update-freq": "set batch.tokens-per-update",
-    "log-format": "drop it: the launcher reads the log",
-    "log-file": "drop it: the log is train.log in the run's folder",
-    "source-lang": "set data.source-lang",
-    "target-lang": "set data.target-lang",
-    "fp16": "set precision",
-    "bf16": "set precision",
-    "autocast": "set precision",
-    "cpu": "give --cpu",
-    "distributed-world-size": "give --gpus or --cpu N, and --nodes",
-    "distributed-rank": "drop it: the launcher starts every process",
-    "distributed-init-method": "drop it: the launcher starts every process",
-    "distributed-port": "drop it: it comes from the number of the job",
-    "path": "drop it: it is the averaged checkpoint",
-    "gen-subset": "set data.test-sets",
-    "results-path": "give --output",
-    "num-shards": "drop it: every sentence is evaluated",
-    "quiet": "drop it: the output would hold no translation",
+# What the launcher decides, by other settings and flags of its own.
+OWNED = {
+    *("arch", "autocast", "bf16", "cpu", "fp16", "log-file", "log-format", "max-tokens"),
+    *("batch-size", "probing-task", "save-dir", "seed", "source-lang", "target-lang"),
+    *("update-freq", "user-dir", "distributed-world-size", "distributed-rank"),
+    *("distributed-init-method", "distributed-port", "gen-subset", "num-shards", "path"),
+    *("quiet", "results-path"),
+}
+# What would change a training at each resume, or leave nothing to resume from.
+HARMFUL = {
+    *("restore-file", "reset-optimizer", "reset-lr-scheduler", "reset-dataloader"),
+    *("reset-meters", "optimizer-overrides", "no-save", "no-last-checkpoints"),
+    "no-save-optimizer-state",
 }
 
-# Flags whose text fairseq's translation trainings evaluate as Python, some only when they begin.
-LITERALS = {
-    "lr",
-    "update-freq",
-    "adam-betas",
-    "adamax-betas",
-    "lamb-betas",
-    "adafactor-eps",
-    "optimizer-overrides",
-    "model-overrides",
-}
-
-# Which flag of fairseq-train keeps the checkpoints of each way to average; -1 or none: all.
+# Which flag of fairseq-train keeps the checkpoints of each way to average; -1: all.
 KEPT_BY = {
     "last-updates": "keep-interval-updates",
     "last-epochs": "keep-last-epochs",
@@ -87,156 +48,67 @@ def argv(flags: Mapping[str, Any]) -> List[str]:
     return arguments
 
 
-def check_owned(experiment: Experiment) -> None:
-    """Raise if a configuration sets a flag that the launcher decides.
+def training(settings: Settings) -> List[str]:
+    """Return the flags of fairseq-train; it keeps the checkpoints that are averaged."""
+    flags = dict(settings.train)
+    if settings.average is not None and settings.average.chosen is not None:
+        how, count = settings.average.chosen
+        kept = flags.get(KEPT_BY[how])
+        if not isinstance(kept, int) or -1 < kept < count:
+            flags[KEPT_BY[how]] = count
+    return argv(flags)
+
+
+def check_settings(settings: Settings, row: str) -> None:
+    """Raise if a flag is the launcher's, or if the training has too few updates for its average.
 
     Raises:
-        ConfigurationError: naming the flag and what to do instead.
+        ConfigurationError: naming the flag.
     """
-    for section in ("train", "generate"):
-        for name in experiment[section] or {}:
-            # The batch size at generation does not change the result.
-            if name in OWNED and not (section == "generate" and name == "max-tokens"):
-                key = f"{section}.{name}"
-                raise ConfigurationError(f"{experiment.where(key)}: {key}: {OWNED[name]}")
-
-
-def check_literals(experiment: Experiment) -> None:
-    """Raise if a text that fairseq evaluates is more than numbers, strings, lists or mappings.
-
-    Otherwise a configuration could run code. fairseq evaluates the texts of dozens of other flags
-    of its architectures, tasks and criterions, so no text may be an expression with a call.
-
-    Raises:
-        ConfigurationError: naming the flag, its value and its origin.
-    """
-    for section in ("train", "generate"):
-        for name, value in (experiment[section] or {}).items():
-            if not isinstance(value, str):
-                continue
-            key = f"{section}.{name}"
-            allowed = "a number, or several such as (0.9, 0.98)"
-            if name.endswith("overrides"):
-                allowed = "a dictionary of Python in quotes, such as \"{'autocast': 'none'}\""
-            if name in LITERALS and not _is_literal(value):
+    for section, flags in (("train", settings.train), ("generate", settings.generate)):
+        for name in flags:
+            # the batch size at generation does not change the result
+            if name in OWNED and (section, name) not in (
+                ("generate", "max-tokens"),
+                ("generate", "batch-size"),
+            ):
                 raise ConfigurationError(
-                    f"{experiment.where(key)}: {key}: {shown(value)}: give {allowed}"
+                    f"{row}: {section}.{name}: is decided by other settings and by the flags of "
+                    f"capsnmt-run (docs/configurations.md): drop it"
                 )
-            if _calls(value):
+            if name in HARMFUL:
                 raise ConfigurationError(
-                    f"{experiment.where(key)}: {key}: {shown(value)}: is a call in Python, which "
-                    f"fairseq might run: give a text without parentheses after a name"
+                    f"{row}: {section}.{name}: would act at each resume, or leave nothing to "
+                    f"resume from: drop it"
                 )
-
-
-def _is_literal(text: str) -> bool:
-    """Return whether a text is a Python literal."""
-    try:
-        ast.literal_eval(text)
-    except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
-        return False
-    return True
-
-
-def _calls(text: str) -> bool:
-    """Return whether ``eval`` of a text would call something."""
-    try:
-        # eval, too, ignores spaces and tabs at the start
-        nodes = ast.walk(ast.parse(text.lstrip(" \t"), mode="eval"))
-        return any(isinstance(node, ast.Call) for node in nodes)
-    except (ValueError, SyntaxError):
-        return False
-    except (MemoryError, RecursionError):
-        return True
-
-
-def check_average(experiment: Experiment) -> None:
-    """Raise if training will not keep the checkpoints that are to be averaged.
-
-    Raises:
-        ConfigurationError: naming both settings.
-    """
-    train = experiment["train"]
-    for how, count in (experiment["average"] or {}).items():
-        keeps = KEPT_BY[how]
-        kept = train.get(keeps, -1)
-        # Only the best checkpoints are not kept unless asked for.
-        if -1 < kept < count or (how == "best" and kept < count):
+    updates, interval = settings.train.get("max-update"), settings.train.get("save-interval-updates")
+    count = None if settings.average is None else settings.average.last_updates
+    if count is not None and isinstance(updates, int) and isinstance(interval or 0, int):
+        if not 0 < int(interval or 0) * count <= updates:
             raise ConfigurationError(
-                f"{experiment.where('average.' + how)}: average.{how}: {count} checkpoints, but "
-                f"train.{keeps} is {kept}: set it to {count} or more"
-            )
-        interval, updates = train.get("save-interval-updates", 0), train["max-update"]
-        if how == "last-updates" and updates < count:
-            raise ConfigurationError(
-                f"{experiment.where('average.' + how)}: average.{how}: {count} checkpoints, but "
-                f"train.max-update is {updates}: give --max-update {count} or more, or --set "
-                f"average.{how}={updates} with train.save-interval-updates=1"
-            )
-        if how == "last-updates" and not 0 < interval * count <= updates:
-            raise ConfigurationError(
-                f"{experiment.where('average.' + how)}: average.{how}: {count} checkpoints, one "
-                f"every {interval} updates, need {interval * count} updates, but train.max-update "
-                f"is {updates}: set train.save-interval-updates to {max(1, updates // count)}"
+                f"{row}: average.last-updates: {count} checkpoints, one every {interval} updates, "
+                f"do not fit into train.max-update {updates}: set train.save-interval-updates to "
+                f"{max(1, updates // count)}"
             )
 
 
-def check_score(arguments: Sequence[str]) -> None:
-    """Parse the arguments of ``capsnmt-evaluate`` as it will.
-
-    Raises:
-        ConfigurationError: a value is wrong, a flag has no effect, or COMET or its model is
-            missing.
-    """
-    try:
-        settings = parse_arguments(arguments).settings
-        if settings.comet is not None:
-            check_comet(settings.comet)
-    except ConfigurationError as error:
-        raise ConfigurationError(f"score: {error}") from None
-
-
-def check_arch(experiment: Experiment) -> None:
-    """Raise unless the architecture is registered.
-
-    Raises:
-        ConfigurationError: naming the architectures of this plugin.
-    """
-    from fairseq.models import ARCH_MODEL_REGISTRY
-
-    import capsnmt.plugin  # noqa: F401  registers ours
-
-    ours = [
-        arch
-        for arch, model in ARCH_MODEL_REGISTRY.items()
-        if model.__module__.startswith("capsnmt.")
-    ]
-    if experiment["arch"] not in ARCH_MODEL_REGISTRY:
-        raise ConfigurationError(
-            f"{experiment.where('arch')}: arch: {shown(experiment['arch'])} is not registered: "
-            f"choose from {', '.join(sorted(ours))} or an architecture of fairseq"
-        )
-
-
-def check_train(experiment: Experiment, arguments: Sequence[str]) -> argparse.Namespace:
+def check_train(row: str, arguments: Sequence[str]) -> argparse.Namespace:
     """Parse the arguments of fairseq-train as fairseq will, and return them.
 
-    Args:
-        experiment: the configuration, for the origin of a bad flag.
-        arguments: what follows the program.
-
     Raises:
-        ConfigurationError: a flag is unknown or its value wrong; the message names its origin.
+        ConfigurationError: a flag is unknown or its value wrong.
     """
     from fairseq import options
 
-    parsed = _check(experiment, "train", options.get_training_parser, arguments)
+    import capsnmt.plugin  # noqa: F401  registers ours
+
+    parsed = _check(row, "train", options.get_training_parser(), arguments)
     if not all(rate >= 0 for rate in parsed.lr):
-        raise _refused(experiment, "train.lr", "give 0 or more")
+        raise ConfigurationError(f"{row}: train.lr: {shown(parsed.lr)}: give 0 or more")
     return parsed
 
 
-def check_generate(experiment: Experiment, arguments: Sequence[str]) -> None:
+def check_generate(row: str, arguments: Sequence[str]) -> None:
     """Parse the arguments of fairseq-generate as fairseq will, and check what it checks later.
 
     Raises:
@@ -244,7 +116,7 @@ def check_generate(experiment: Experiment, arguments: Sequence[str]) -> None:
     """
     from fairseq import options
 
-    args = _check(experiment, "generate", options.get_generation_parser, arguments)
+    args = _check(row, "generate", options.get_generation_parser(), arguments)
     kinds = (args.sampling, args.match_source_len, args.diverse_beam_groups > 0)
     for name, fails, fix in (
         ("beam", args.beam < 1, "give 1 or more"),
@@ -262,41 +134,53 @@ def check_generate(experiment: Experiment, arguments: Sequence[str]) -> None:
         ("lm-path", args.lm_path and not Path(args.lm_path).is_file(), "there is no such file"),
     ):  # fmt: skip
         if fails:
-            raise _refused(experiment, f"generate.{name}", fix)
+            value = getattr(args, name.replace("-", "_"))
+            raise ConfigurationError(f"{row}: generate.{name}: {shown(value)}: {fix}")
 
 
-def _refused(experiment: Experiment, key: str, fix: str) -> ConfigurationError:
-    return ConfigurationError(f"{experiment.where(key)}: {key}: {shown(experiment[key])}: {fix}")
+def check_score(row: str, arguments: Sequence[str]) -> None:
+    """Parse the arguments of ``capsnmt-evaluate`` as it will.
+
+    Raises:
+        ConfigurationError: a value is wrong, a flag has no effect, or COMET or its model is
+            missing.
+    """
+    from capsnmt.evaluation.arguments import parse_arguments
+    from capsnmt.evaluation.comet_model import check_comet
+
+    try:
+        settings = parse_arguments(arguments).settings
+        if settings.comet is not None:
+            check_comet(settings.comet)
+    except ConfigurationError as error:
+        raise ConfigurationError(f"{row}: score: {error}") from None
 
 
 def _check(
-    experiment: Experiment,
-    section: str,
-    make_parser: Callable[[], argparse.ArgumentParser],
-    arguments: Sequence[str],
+    row: str, section: str, parser: argparse.ArgumentParser, arguments: Sequence[str]
 ) -> argparse.Namespace:
     from fairseq import options
 
-    parser = make_parser()
-
     def refuse(message: str) -> NoReturn:
-        flag = re.search(r"--([\w-]+)", message)
-        key = f"{section}.{flag.group(1)}" if flag else section
-        raise ConfigurationError(f"{experiment.where(key)}: {key}: {message}")
+        raise ConfigurationError(f"{row}: {section}: {message}")
 
     parser.error = refuse  # type: ignore[method-assign]
-    parsed, unknown = options.parse_args_and_arch(parser, list(arguments), parse_known=True)
+    try:
+        parsed, unknown = options.parse_args_and_arch(parser, list(arguments), parse_known=True)
+    except ConfigurationError:
+        raise
+    except (ValueError, SyntaxError, NameError, TypeError) as error:  # fairseq evaluates some texts
+        raise ConfigurationError(f"{row}: {section}: a value is wrong: {error}") from None
     for name in (argument[2:] for argument in unknown if argument.startswith("--")):
         known = [option[2:] for option in parser._option_string_actions if option[:2] == "--"]
         similar = difflib.get_close_matches(name, known)
         hint = f"did you mean --{' or --'.join(similar)}?" if similar else "see its --help"
-        key = f"{section}.{name}"
         raise ConfigurationError(
-            f"{experiment.where(key)}: {key}: fairseq-{section} has no flag --{name}: {hint}"
+            f"{row}: {section}.{name}: fairseq-{section} has no flag --{name}: {hint}"
         )
     if unknown:
         raise ConfigurationError(
-            f"{experiment.row}: {section}: fairseq-{section} does not understand {unknown[0]!r}: a "
-            f"flag without a value is written as true"
+            f"{row}: {section}: fairseq-{section} does not understand {unknown[0]!r}: a flag "
+            f"without a value is written as true"
         )
     return parsed

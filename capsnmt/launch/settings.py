@@ -1,0 +1,343 @@
+"""Settings: small YAML files that extend one another, and what the command line overrides.
+
+Each file is checked as it is read, so that an error names the file and the key. Files and flags are
+merged as mappings; ``null`` removes a key.
+"""
+
+from __future__ import annotations
+
+import difflib
+from pathlib import Path
+from typing import Annotated, Any, Dict, Iterator, List, Literal, Mapping, Optional, Tuple, Union
+
+from msgspec import Meta
+
+from capsnmt import records
+from capsnmt.cli import ConfigurationError, check_line, shown
+from capsnmt.files import bundled_folder, check_file_name
+from capsnmt.records import Record
+from capsnmt.runs.records import SENTENCE_TASKS
+
+HYDRA = "hydra"  # files for fairseq-hydra-train
+LISTED = 8  # names that fit into one line of an error
+Count = Annotated[int, Meta(ge=1)]
+Flag = Union[str, int, float, bool, None]
+
+
+class Data(Record, frozen=True, kw_only=True, rename="kebab", omit_defaults=True):
+    """What is read.
+
+    Attributes:
+        recipe: of `capsnmt-prepare`, or the command that makes the data of a sentence classifier.
+        corpora: the corpora of the recipe that are trained on; all by default.
+        test_sets: name -> fairseq subset.
+        tasks: the probing tasks, separated by commas; all by default.
+        options: flags of the command that makes the data of a sentence classifier.
+    """
+
+    recipe: Optional[str] = None
+    corpora: Optional[str] = None
+    source_lang: Optional[str] = None
+    target_lang: Optional[str] = None
+    test_sets: Dict[str, Optional[str]] = {}
+    tasks: Optional[str] = None
+    options: Dict[str, Flag] = {}
+
+
+class Batch(Record, frozen=True, kw_only=True, rename="kebab", omit_defaults=True):
+    """The size of an update, over all devices, and what one device takes at a time."""
+
+    tokens_per_update: Optional[Count] = None
+    max_tokens: Optional[Count] = None
+    sentences_per_update: Optional[Count] = None
+    max_sentences: Optional[Count] = None
+
+
+class Average(Record, frozen=True, kw_only=True, rename="kebab", omit_defaults=True):
+    """How many checkpoints are averaged; at most one of them is set."""
+
+    last_updates: Optional[Count] = None
+    last_epochs: Optional[Count] = None
+    best: Optional[Count] = None
+
+    @property
+    def chosen(self) -> Optional[Tuple[str, int]]:
+        """The flag of ``capsnmt-average`` and its value; ``None`` for no average."""
+        return next(iter(records.plain(self).items()), None)
+
+
+class Score(Record, frozen=True, kw_only=True, rename="kebab", omit_defaults=True):
+    """Flags of ``capsnmt-evaluate``; the last three need a baseline.
+
+    Attributes:
+        tokenized: whether the text is published as tokens, which are scored as they are.
+    """
+
+    remove_bpe: Optional[str] = None
+    detokenize: Optional[str] = None
+    tokenized: Optional[bool] = None
+    comet_model: Optional[str] = None
+    significance: Optional[str] = None
+    resamples: Optional[Count] = None
+    trials: Optional[Count] = None
+
+
+class Settings(Record, frozen=True, kw_only=True, rename="kebab", omit_defaults=True):
+    """The settings of a row.
+
+    Attributes:
+        dataset: names the folder of the runs.
+        arch: of ``fairseq-train``.
+        init_from: the row whose model the training starts from.
+        train: flags of ``fairseq-train``.
+        generate: flags of ``fairseq-generate``.
+    """
+
+    dataset: Optional[str] = None
+    arch: Optional[str] = None
+    init_from: Optional[str] = None
+    precision: Optional[Literal["fp32", "fp16", "bf16", "auto"]] = None
+    data: Data = Data()
+    batch: Batch = Batch()
+    train: Dict[str, Flag] = {}
+    average: Optional[Average] = None
+    generate: Dict[str, Flag] = {}
+    score: Optional[Score] = None
+
+    @property
+    def classifies(self) -> bool:
+        """Whether the row trains a sentence classifier; otherwise it translates."""
+        return self.train.get("task") in SENTENCE_TASKS
+
+
+class SettingsFile(Settings, frozen=True, kw_only=True, rename="kebab", omit_defaults=True):
+    """A file of settings.
+
+    Attributes:
+        extends: the file that it changes: a sibling, or ``DATASET/ROW``.
+        paper: the values that papers report of the row, which no run depends on.
+    """
+
+    extends: Optional[str] = None
+    paper: Optional[Dict[str, Any]] = None
+
+
+def load(path: Path) -> Dict[str, Any]:
+    """Return the settings in ``path`` on top of all it extends, as a mapping.
+
+    Raises:
+        ConfigurationError: a file is missing or wrong; the message names it and the key.
+    """
+    merged: Dict[str, Any] = {}
+    for file, settings in reversed(_lineage(path)):
+        recipe = (settings.get("data") or {}).get("recipe")
+        if recipe is not None and recipe.endswith(".yaml"):  # a file beside this one
+            settings["data"]["recipe"] = str(file.parent / recipe)
+        merge(merged, settings)
+    return merged
+
+
+def merge(settings: Dict[str, Any], changes: Mapping[str, Any]) -> None:
+    """Merge changes into settings; ``None`` removes a key."""
+    for key, value in changes.items():
+        if isinstance(value, dict):
+            inner = settings.setdefault(key, {})
+            merge(inner, value)
+        elif value is None:
+            settings.pop(key, None)
+        else:
+            settings[key] = value
+
+
+def override(settings: Dict[str, Any], key: str, value: Any, origin: str) -> None:
+    """Set a dotted key.
+
+    >>> settings = {"train": {"lr": 0.005}}
+    >>> override(settings, "train.lr", 0.003, "--set")
+    >>> settings
+    {'train': {'lr': 0.003}}
+
+    Raises:
+        ConfigurationError: there is no such key, or the value is not allowed.
+    """
+    changes = value
+    for part in reversed(key.split(".")):
+        changes = {part: changes}
+    records.build(changes, Settings, origin)
+    _check_lines(changes, origin)
+    merge(settings, changes)
+
+
+def assign(settings: Dict[str, Any], assignment: str) -> None:
+    """Apply ``KEY=VALUE`` of ``--set``; the value is YAML, ``null`` removes the key.
+
+    Raises:
+        ConfigurationError: it is malformed, there is no such key, or the value is not allowed.
+    """
+    key, equals, text = assignment.partition("=")
+    if not key or not equals or not text.strip():  # such as a variable of the shell that is not set
+        raise ConfigurationError(
+            f"--set {shown(assignment)[1:-1]}: give KEY=VALUE, for example --set train.lr=0.003; "
+            f"null removes the key"
+        )
+    try:
+        value = records.parse_yaml(text, "--set")
+    except records.RecordError:  # a text such as @name, which YAML reserves
+        value = text
+    override(settings, key, value, "--set")
+
+
+def complete(settings: Mapping[str, Any], row: str) -> Settings:
+    """Return the settings of a row.
+
+    Raises:
+        ConfigurationError: what a run needs is not set, or two settings exclude each other.
+    """
+    made = records.build(settings, Settings, row)
+    needed = {"dataset": made.dataset, "arch": made.arch, "precision": made.precision}
+    if made.classifies:
+        needed["batch.sentences-per-update"] = made.batch.sentences_per_update
+        needed["batch.max-sentences"] = made.batch.max_sentences
+    else:
+        needed["data.source-lang"] = made.data.source_lang
+        needed["data.target-lang"] = made.data.target_lang
+        needed["data.test-sets"] = made.data.test_sets or None
+        needed["batch.tokens-per-update"] = made.batch.tokens_per_update
+        needed["batch.max-tokens"] = made.batch.max_tokens
+        needed["train.max-update"] = made.train.get("max-update")
+    for key, value in needed.items():
+        if value is None:
+            raise ConfigurationError(
+                f"{row}: {key} is not set: add it to the configuration or give --set {key}=VALUE"
+            )
+    if made.data.source_lang is not None and made.data.source_lang == made.data.target_lang:
+        raise ConfigurationError(
+            f"{row}: data.target-lang: {made.data.target_lang}: is the source language, too: give "
+            f"two languages"
+        )
+    averages = list(records.plain(made.average or Average()))
+    if len(averages) > 1:
+        raise ConfigurationError(
+            f"{row}: average: {', '.join(averages)}: choose one of them and set the others to null"
+        )
+    check_file_name(str(made.dataset), f"{row}: dataset")
+    for name in made.data.test_sets:
+        check_file_name(name, f"{row}: data.test-sets.{name}")
+    return made
+
+
+def configuration_folders() -> List[Path]:
+    """Return the folders of named configurations: the user's ``./configs``, then the project's."""
+    folders = [Path("configs"), bundled_folder("configs")]
+    if folders[0].is_dir() and folders[0].resolve() != folders[1].resolve():
+        return folders
+    return folders[1:]
+
+
+def available(dataset: Optional[str] = None) -> List[str]:
+    """Return the names ``DATASET/ROW`` of all configurations, or of a data set.
+
+    Raises:
+        ConfigurationError: there is no such data set.
+    """
+    every = sorted(
+        {
+            path.relative_to(folder).with_suffix("").as_posix()
+            for folder in configuration_folders()
+            for path in folder.glob("*/*.yaml")
+            if path.parent.name != HYDRA
+        }
+    )
+    names = [name for name in every if dataset is None or name.startswith(f"{dataset}/")]
+    if not names:
+        datasets = sorted({name.split("/")[0] for name in every})
+        raise ConfigurationError(f"--dataset {dataset}: choose from {', '.join(datasets)}")
+    return names
+
+
+def rows_of(dataset: str) -> List[str]:
+    """Return the rows of a data set: its configurations, except those that only others extend.
+
+    Raises:
+        ConfigurationError: there is no such data set.
+    """
+    files = {name.split("/")[1]: read(find(name)) for name in available(dataset)}
+    extended = {str(settings.get("extends")).rpartition("/")[2] for settings in files.values()}
+    return [name for name, settings in files.items() if "paper" in settings or name not in extended]
+
+
+def find(name: str, dataset: Optional[str] = None) -> Path:
+    """Return the file of a configuration given as a path, as ``DATASET/ROW``, or as ``ROW``.
+
+    Raises:
+        ConfigurationError: there is none; the message lists the most similar names.
+    """
+    for path in _candidates(name, dataset):
+        if path.is_file():
+            return path
+    valid = [row for row in available() if not dataset or row.startswith(f"{dataset}/")]
+    similar = difflib.get_close_matches(name, valid or available(), LISTED, cutoff=0)
+    raise ConfigurationError(
+        f"--config {name}: there is no such configuration: give the path of a YAML file or one of "
+        f"the {len(valid or available())} in {' and '.join(map(str, configuration_folders()))}, "
+        f"such as {', '.join(similar)}"
+    )
+
+
+def read(path: Path) -> Dict[str, Any]:
+    """Return the content of a file of settings, checked.
+
+    Raises:
+        ConfigurationError: it cannot be read, or a key or a value is not allowed.
+    """
+    settings = records.load(path)
+    records.build(settings, SettingsFile, path)
+    _check_lines(settings, str(path))
+    return dict(settings)
+
+
+def _candidates(name: str, dataset: Optional[str]) -> Iterator[Path]:
+    if name.endswith((".yaml", ".yml")):
+        yield Path(name)
+    for full_name in [f"{dataset}/{name}", name] if dataset else [name]:
+        for folder in configuration_folders():
+            yield folder / f"{full_name}.yaml"
+
+
+def _lineage(path: Path) -> List[Tuple[Path, Dict[str, Any]]]:
+    """Return the file and all it extends, the farthest ancestor last."""
+    lineage: List[Tuple[Path, Dict[str, Any]]] = []
+    while True:
+        settings = read(path)
+        settings.pop("paper", None)
+        parent = settings.pop("extends", None)
+        lineage.append((path, settings))
+        if parent is None:
+            return lineage
+        path = _ancestor(parent, [file for file, _ in lineage])
+
+
+def _ancestor(name: str, lineage: List[Path]) -> Path:
+    """Return the file that the last one of ``lineage`` extends: a sibling, or ``DATASET/ROW``."""
+    path, seen = lineage[-1], [file.resolve() for file in lineage]
+    candidates = [folder / f"{name}.yaml" for folder in (path.parent, *configuration_folders())]
+    found = [candidate for candidate in candidates if candidate.is_file()]
+    # ./configs/multi30k/base.yaml may extend the multi30k/base of the project.
+    for candidate in found:
+        if candidate.resolve() not in seen:
+            return candidate
+    problem = f"{found[0]} extends itself" if found else f"there is no {candidates[0]}"
+    siblings = sorted(other.stem for other in path.parent.glob("*.yaml") if other != path)
+    raise ConfigurationError(
+        f"{path}: extends: {name}: {problem}: give DATASET/ROW or one of {', '.join(siblings)}"
+    )
+
+
+def _check_lines(settings: Any, origin: str) -> None:
+    """Raise if a key or a value has a line end: they become words of a script."""
+    if isinstance(settings, dict):
+        for key, value in settings.items():
+            check_line(key, origin)
+            _check_lines(value, f"{origin}: {key}")
+    elif isinstance(settings, str):
+        check_line(settings, origin)
