@@ -136,7 +136,7 @@ def build(value: Any, kind: Type[T], source: object) -> T:
         RecordError: naming the key, its value and what is allowed.
     """
     try:
-        return msgspec.convert(value, kind)
+        return msgspec.convert(value, kind, str_keys=True)
     except msgspec.ValidationError as error:
         problem, _, path = str(error).partition(" - at ")
         raise RecordError(f"{source}: {_explain(problem, path.strip('`'), value, kind)}") from None
@@ -195,7 +195,7 @@ def _inner(kind: Any, key: str) -> Any:
 
 def _fits(value: Any, kind: Any) -> bool:
     try:
-        msgspec.convert(value, kind)
+        msgspec.convert(value, kind, str_keys=True)
     except msgspec.ValidationError:
         return False
     return True

@@ -1,21 +1,38 @@
-"""The records in a run's folder as dataclasses."""
+"""The records in a run's folder."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import Any, Dict, Mapping, Optional, Sequence, Tuple, Union
+from typing import Annotated, Any, Dict, Literal, Mapping, Optional, Tuple, Union
 
-from capsnmt.files import check_file_name
-from capsnmt.runs.initial_model import InitialModel
-from capsnmt.runs.json_objects import RecordError, json_key, known_fields, whole_number
+from msgspec import Meta
 
-# The values of train.task (and, in older runs, of dataset) that train a sentence classifier.
+
+from capsnmt.records import Record
+
+# The values of train.task that train a sentence classifier.
 SENTENCE_TASKS = ("probing", "logical_inference")
 SweepValue = Union[bool, int, float, str]
+# A part of the names of a row's folder and of the figures of a sweep.
+FlagName = Annotated[str, Meta(pattern=r"^\w[\w-]*$", max_length=200)]
 
 
-@dataclass(frozen=True)
-class SweepPoint:
+class Device(Record, frozen=True, kw_only=True):
+    """The GPUs of each node, or (``gpus == 0``) the processes on its CPU.
+
+    Attributes:
+        gpus: GPUs of a node.
+        processes: on the CPU of a node.
+        nodes: machines; several are those of a SLURM job.
+        threads: of each process.
+    """
+
+    gpus: int = 0
+    processes: int = 1
+    nodes: int = 1
+    threads: Optional[int] = None
+
+
+class SweepPoint(Record, frozen=True, kw_only=True):
     """One value of a sweep, which launches a row with several values of one flag.
 
     Attributes:
@@ -25,7 +42,7 @@ class SweepPoint:
     """
 
     row: str
-    flag: str
+    flag: FlagName
     value: SweepValue
 
     @property
@@ -37,62 +54,44 @@ class SweepPoint:
     def name(self) -> str:
         """The name of the row with this value.
 
-        >>> SweepPoint("em_routing", "head-capsules", 8).name
+        >>> SweepPoint(row="em_routing", flag="head-capsules", value=8).name
         'em_routing_head-capsules-8'
         """
         return f"{self.row}_{self.flag}-{self.label}"
 
-    @classmethod
-    def from_json(cls, value: Any, source: object) -> SweepPoint:
-        """Read the content of ``sweep`` in ``config.json``.
 
-        Raises:
-            ConfigurationError: a key is missing, or a value is not allowed.
-        """
-        known = known_fields(cls, value, source)
-        if not isinstance(known["row"], str) or not isinstance(known["flag"], str):
-            raise RecordError(source, "a text as row and flag of sweep")
-        if not isinstance(known["value"], (bool, int, float, str)):
-            raise RecordError(source, "a value of sweep")
-        check_file_name(known["flag"], f"{source}: sweep.flag")  # part of the names of figures
-        return cls(**known)
-
-
-@dataclass(frozen=True)
-class Description:
-    """What a run is and what it was made with: ``config.json``.
+class RunConfig(Record, frozen=True, kw_only=True):
+    """What a run is: ``config.json``, complete before anything runs.
 
     Attributes:
+        version: of the format.
         row: the name of the configuration.
         seed: the seed of the training.
         settings: the resolved configuration.
         task: the probing task, if it is one.
-        data: the folder of the prepared data.
-        vocabulary: checksums of the files that identify the training data.
-        baseline: the row that this run was tested against.
+        data: the folder of the prepared data, absolute.
+        sources: the folder of the raw data that the user has, absolute.
+        mirrors: URLs that are tried when the source of a file is down.
+        device: the device of the training.
+        baseline: the row that this run is tested against.
         sweep: the point of a sweep, if the run belongs to one.
-        initial: the model that the training started from, if it is one of another row.
-        parameters: the number of learned parameters of a finished translation run.
-        device, device_name, threads: the device of the training.
+        initial: the row that the training starts from, if it is another one.
         command: the command line of the launcher.
-        versions: package -> version.
     """
 
+    version: Literal[2] = 2
     row: str
     seed: int
-    settings: Mapping[str, Any] = field(default_factory=dict)
+    settings: Dict[str, Any]
     task: Optional[str] = None
-    data: Optional[str] = None
-    vocabulary: Mapping[str, str] = field(default_factory=dict)
+    data: str
+    sources: Optional[str] = None
+    mirrors: Tuple[str, ...] = ()
+    device: Device = Device()
     baseline: Optional[str] = None
     sweep: Optional[SweepPoint] = None
-    initial: Optional[InitialModel] = None
-    parameters: Optional[int] = None
-    device: Optional[str] = None
-    device_name: Optional[str] = None
-    threads: Optional[int] = None
-    command: Sequence[str] = ()
-    versions: Mapping[str, str] = field(default_factory=dict)
+    initial: Optional[str] = None
+    command: Tuple[str, ...] = ()
 
     @property
     def dataset(self) -> Optional[str]:
@@ -112,8 +111,6 @@ class Description:
     @property
     def fairseq_task(self) -> str:
         """The value of ``--task``: ``translation``, ``probing`` or ``logical_inference``."""
-        if self.dataset in SENTENCE_TASKS:  # in older runs
-            return str(self.dataset)
         return str(self.train.get("task", "translation"))
 
     @property
@@ -137,51 +134,53 @@ class Description:
         """Whether an average of checkpoints is evaluated; otherwise the last checkpoint."""
         return bool(self.settings.get("average"))
 
-    def to_json(self) -> Dict[str, Any]:
-        """The content of ``config.json``."""
-        parts = {"sweep": self.sweep, "initial": self.initial}
-        inner = {name: None if part is None else vars(part) for name, part in parts.items()}
-        return {json_key(name): value for name, value in {**vars(self), **inner}.items()}
 
-    @classmethod
-    def from_json(cls, value: Any, source: object) -> Description:
-        """Read the content of ``config.json``; unknown keys are ignored.
+class InitialModel(Record, frozen=True, kw_only=True):
+    """The checkpoint of another row that a training started from.
 
-        Args:
-            value: the parsed JSON.
-            source: the name of the file, for an error.
+    Attributes:
+        row: the other row.
+        checkpoint: the file.
+        checksum: its SHA-256.
+        updates: the updates that it was trained for, including those of its own initial model.
+    """
 
-        Raises:
-            RecordError: a key is missing or a value has the wrong type.
-        """
-        known = known_fields(cls, value, source)
-        known["row"], known["seed"] = str(known["row"]), whole_number(known["seed"], "seed", source)
-        for name in ("settings", "vocabulary", "versions"):
-            if not isinstance(known.get(name) or {}, dict):
-                raise RecordError(source, name)
-            known[name] = known.get(name) or {}
-        for name in ("task", "data", "baseline", "device"):
-            if not isinstance(known.get(name), (str, type(None))):
-                raise RecordError(source, f"a text as {name}")
-        if known.get("sweep") is not None:
-            known["sweep"] = SweepPoint.from_json(known["sweep"], source)
-        if known.get("initial") is not None:
-            known["initial"] = InitialModel.from_json(known["initial"], source)
-        if known.get("parameters") is not None:
-            known["parameters"] = whole_number(known["parameters"], "parameters", source)
-        return cls(**known)
+    row: str
+    checkpoint: str
+    checksum: str
+    updates: int
+
+    def __str__(self) -> str:
+        return f"{self.row} ({self.updates:,} updates)"
 
 
-@dataclass(frozen=True)
-class Bucket:
+class TrainingRecord(Record, frozen=True, kw_only=True, rename="kebab"):
+    """What a run was trained with: ``training.json``, written when the training starts.
+
+    Attributes:
+        vocabulary: checksums of the files that identify the training data.
+        device, device_name: the device of the training in words, and the name of the hardware.
+        versions: package -> version.
+        initial: the model that the training started from, if it is one of another row.
+        parameters: the number of learned parameters; ``None`` until the run is finished.
+    """
+
+    vocabulary: Dict[str, str]
+    device: str
+    device_name: str
+    versions: Dict[str, str]
+    initial: Optional[InitialModel] = None
+    parameters: Optional[int] = None
+
+
+class Bucket(Record, frozen=True, kw_only=True):
     """A part of the examples of a split: accuracy in percent."""
 
     examples: int
     accuracy: float
 
 
-@dataclass(frozen=True)
-class Measures:
+class Measures(Record, frozen=True, kw_only=True):
     """The measures of a classifier on one split; accuracies and F1 in percent.
 
     Attributes:
@@ -196,31 +195,11 @@ class Measures:
     accuracy: float
     macro_f1: float
     majority: float
-    f1_by_class: Mapping[str, float] = field(default_factory=dict)
-    by_bucket: Mapping[int, Bucket] = field(default_factory=dict)
-
-    def to_json(self) -> Dict[str, Any]:
-        """The measures as JSON."""
-        buckets = {str(number): vars(bucket) for number, bucket in self.by_bucket.items()}
-        return {**vars(self), "by_bucket": buckets}
-
-    @classmethod
-    def from_json(cls, value: Any, source: object) -> Measures:
-        """Read :meth:`to_json`.
-
-        Raises:
-            RecordError: a key is missing or a value has the wrong type.
-        """
-        known = known_fields(cls, value, source)
-        buckets = {
-            whole_number(name, "by_bucket", source): Bucket(**known_fields(Bucket, bucket, source))
-            for name, bucket in known.get("by_bucket", {}).items()
-        }
-        return cls(**{**known, "by_bucket": buckets})
+    f1_by_class: Dict[str, float] = {}
+    by_bucket: Dict[int, Bucket] = {}
 
 
-@dataclass(frozen=True)
-class ClassifierResult:
+class ClassifierResult(Record, frozen=True, kw_only=True):
     """The evaluation of a sentence classifier: ``results.json``.
 
     Attributes:
@@ -235,38 +214,9 @@ class ClassifierResult:
     probing_task: Optional[str]
     updates: int
     parameters: int
-    splits: Mapping[str, Measures]
+    splits: Dict[str, Measures]
 
     @property
     def test(self) -> Measures:
         """The measures of the test split."""
         return self.splits["test"]
-
-    def to_json(self) -> Dict[str, Any]:
-        """The content of ``results.json``."""
-        splits = {split: measures.to_json() for split, measures in self.splits.items()}
-        return {**vars(self), "splits": splits}
-
-    @classmethod
-    def from_json(cls, value: Any, source: object) -> ClassifierResult:
-        """Read the content of ``results.json``.
-
-        Raises:
-            RecordError: a key or the test split is missing, or a value has the wrong type.
-        """
-        known = known_fields(cls, value, source)
-        if not isinstance(known["splits"], dict) or "test" not in known["splits"]:
-            raise RecordError(source, "the split 'test'")
-        splits = {
-            split: Measures.from_json(measures, source)
-            for split, measures in known["splits"].items()
-        }
-        return cls(**{**known, "splits": splits})
-
-
-@dataclass(frozen=True)
-class StageRecord:
-    """A completed stage: a digest of its command and inputs, and the signatures of its outputs."""
-
-    key: str
-    outputs: Mapping[str, str]
