@@ -110,7 +110,7 @@ setup(
     entry_points={
         "console_scripts": [
             "capsnmt-prepare = capsnmt.corpora.__main__:main",
-            "capsnmt-run = capsnmt.launch.cli:main",
+            "capsnmt-run = capsnmt.launch.__main__:main",
             "capsnmt-evaluate = capsnmt.evaluation.__main__:main",
             "capsnmt-translate = capsnmt.translation.__main__:main",
             "capsnmt-report = capsnmt.report.__main__:main",

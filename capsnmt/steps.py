@@ -9,7 +9,7 @@ from __future__ import annotations
 import shlex
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
 
 from capsnmt import records
 from capsnmt.cli import ExecutionError
@@ -65,7 +65,7 @@ class StepRecord(records.Record, frozen=True):
 
     Attributes:
         command: the words of its command, or the settings of its function.
-        inputs: file -> its signature; paths below the folder of the record are relative to it.
+        inputs: file -> its signature.
         outputs: the same of its outputs.
         notes: what its function returned.
     """
@@ -80,12 +80,14 @@ class StepRecords:
     """The records of complete steps, a JSON file.
 
     Args:
-        path: the file. Names of files below its folder are kept relative to it, so that a folder
-            can be moved.
+        path: the file.
+        places: name -> folder, such as that of the data. Files below it, and below the folder of
+            the record, are kept relative to it: folders may be moved, and named in any way.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, places: Optional[Mapping[str, Path]] = None) -> None:
         self.path = path
+        self.places = {".": path.parent, **(places or {})}
         self.reload()
 
     def reload(self) -> None:
@@ -124,12 +126,12 @@ class StepRecords:
         )
 
     def _relative(self, word: str) -> str:
-        """An argument, ``PATH`` or ``NAME=PATH``, relative to the folder if it is below that."""
+        """An argument, ``PATH`` or ``NAME=PATH``, relative to the first place that holds it."""
         name, equals, path = word.rpartition("=")
-        folder = self.path.parent
-        for form in (folder, folder.absolute(), folder.resolve()):
-            if path == str(form) or path.startswith(f"{form}/"):
-                return f"{name}{equals}./{path[len(str(form)) + 1 :]}"
+        for place, folder in self.places.items():
+            for form in (folder, folder.absolute(), folder.resolve()):
+                if path == str(form) or path.startswith(f"{form}/"):
+                    return f"{name}{equals}{place}{path[len(str(form)) :]}"
         return word
 
 

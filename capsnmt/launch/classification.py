@@ -1,167 +1,198 @@
-"""Sentence classification: prepare, train, evaluate the checkpoint of the best validation accuracy.
+"""The steps of a sentence classifier: prepare, train, evaluate the best checkpoint.
 
 ``train.task`` is ``probing``, with the probing task as a further axis, or ``logical_inference``.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
-from typing import List, Optional, Sequence
+from typing import Dict, List, Optional
 
+from capsnmt import records
 from capsnmt.cli import ConfigurationError
 from capsnmt.files import plain_or_gzipped
 from capsnmt.launch import flags
 from capsnmt.launch.devices import Batch, split_batch
-from capsnmt.launch.recipes import SENTENCE_RECIPES, describe_sentences, sentence_data
-from capsnmt.launch.run import USER_DIR, Run
-from capsnmt.launch.stage import Stage, python
-from capsnmt.runs.folder import RunFolder
+from capsnmt.launch.run import USER_DIR, Run, python, train_step
 from capsnmt.sentences.logical_inference.data import MAX_OPERATORS
 from capsnmt.sentences.probing.tasks import require_task
-
-# Sections of a configuration that only translation has.
-TRANSLATION_ONLY = ("average", "generate", "score")
+from capsnmt.steps import Step
 
 
-class ClassificationRun(Run):
-    """A sentence classifier."""
+@dataclass(frozen=True)
+class Recipe:
+    """A command that makes the data of a sentence classifier.
 
-    @property
-    def model(self) -> Path:
-        """The checkpoint that is evaluated.
+    Attributes:
+        module: the module to run.
+        takes_files: whether ``--data`` names the finished files, which then need no preparation;
+            otherwise it names the text that they are built from.
+        fetches: whether it uses the network.
+        fix: what to do when a file is missing.
+    """
 
-        **D**: that with the best validation accuracy.
-        """
-        return self.folder.best_checkpoint
+    module: str
+    takes_files: bool
+    fetches: bool
+    fix: str
 
-    @property
-    def batch(self) -> Batch:
-        """The sentences of an update, split over the run's devices."""
-        batch = self.experiment["batch"]
-        return split_batch(
-            batch["sentences-per-update"],
-            batch["max-sentences"],
-            self.device.workers,
-            unit="sentences",
+
+RECIPES: Dict[str, Recipe] = {
+    "senteval": Recipe(
+        "capsnmt.sentences.probing.download",
+        takes_files=True,
+        fetches=True,
+        fix="give --data DIR with SentEval's files, or no --data to download them",
+    ),
+    "probing_from_text": Recipe(
+        "capsnmt.sentences.probing.build",
+        takes_files=False,
+        fetches=False,
+        fix="it is not among the tasks that can be built: give other --tasks",
+    ),
+    "propositions": Recipe(
+        "capsnmt.sentences.logical_inference.generate",
+        takes_files=True,
+        fetches=False,
+        fix="give --data DIR with train0 .. train12 and test0 .. test12, or no --data to "
+        "generate them",
+    ),
+}
+
+
+def reads_sources(recipe: Optional[str]) -> bool:
+    """Return whether the files of ``--data`` are read as they are."""
+    return recipe not in RECIPES or RECIPES[recipe].takes_files
+
+
+def batch(run: Run) -> Batch:
+    """The sentences of an update, split over the run's devices."""
+    wanted = run.settings.batch
+    sentences, most = wanted.sentences_per_update or 0, wanted.max_sentences or 1
+    return split_batch(sentences, most, run.device.workers, unit="sentences")
+
+
+def warning(run: Run) -> Optional[str]:
+    """Nothing: no sentence is too long."""
+    return None
+
+
+def results(run: Run) -> List[Path]:
+    """The measures of the run, and the means over its seeds."""
+    return [run.folder.result, run.folder.summary]
+
+
+def prepare(run: Run) -> Optional[Step]:
+    """Download, build or generate the files; ``None`` if the user provides them.
+
+    Raises:
+        ConfigurationError: there is no such recipe, or a flag is missing or has no effect.
+    """
+    data = run.settings.data
+    if data.recipe is None or run.data.folder == run.sources:
+        return None
+    if data.recipe not in RECIPES:
+        raise ConfigurationError(
+            f"{run.config.row}: data.recipe: {data.recipe}: choose from {', '.join(RECIPES)}"
         )
-
-    @property
-    def results(self) -> Sequence[Path]:
-        """The measures of the run, and the means over its seeds."""
-        return [self.folder.result, self.folder.summary]
-
-    @property
-    def data_folder(self) -> Path:
-        """The folder with the files of the task: the prepared data, or the user's own files."""
-        own = self.data.local
-        recipe = SENTENCE_RECIPES.get(self.experiment["data.recipe"])
-        if own is not None and (recipe is None or recipe.takes_files):
-            return own
-        return self.data.folder
-
-    @property
-    def data_files(self) -> List[Path]:
-        """The files that the classifier is trained and tested on, plain or gzipped."""
-        if self.task is not None:
-            names = [require_task(self.task).file]
-        else:
-            numbers = range(MAX_OPERATORS + 1)
-            names = [f"{part}{number}" for part in ("train", "test") for number in numbers]
-        return [plain_or_gzipped(self.data_folder / name) for name in names]
-
-    def prepare(self) -> Optional[Stage]:
-        """Download, build or generate the files; ``None`` if the user provides them."""
-        recipe = SENTENCE_RECIPES.get(self.experiment["data.recipe"])
-        if self.data_folder != self.data.folder or self.experiment["data.recipe"] is None:
-            return None
-        # Data that was built from the user's text needs the text no more.
-        if self.data.local is None and recipe and not recipe.takes_files and self.is_prepared:
-            return None
-        return sentence_data(self.experiment, self.data)
-
-    @property
-    def is_prepared(self) -> bool:
-        """Whether the data is complete."""
-        return self.data.manifest.is_file() and all(path.is_file() for path in self.data_files)
-
-    def data_steps(self) -> List[str]:
-        """What the preparation does, in short lines for the plan."""
-        return describe_sentences(self.experiment, self.data.folder)
-
-    def common_arguments(self) -> List[str]:
-        """The arguments of fairseq's commands that describe data and task."""
-        probing = ["--probing-task", self.task] if self.task else []
-        every_batch = ["--required-batch-size-multiple", "1"]
-        user_dir = ["--user-dir", str(USER_DIR)]
-        return [str(self.data_folder), *user_dir, *probing, *self.cpu(), *every_batch]
-
-    def evaluation(self) -> List[Stage]:
-        """All measures of the model, on validation and test."""
-        program = python("capsnmt.launch.evaluate_classifier")
-        arguments = (
-            str(self.model),
-            *("--data", str(self.data_folder), "--splits", "valid,test"),
-            *("--json", str(self.folder.result), *self.cpu()),
+    recipe, text = RECIPES[data.recipe], []
+    if not recipe.takes_files:
+        if run.sources is None:
+            if run.data.manifest.is_file():  # built before; the text is needed no more
+                return None
+            raise ConfigurationError(
+                f"{run.settings.dataset}: builds its tasks from text: give --data FILE, or the "
+                f"folder that holds train.en"
+            )
+        text = [str(run.sources)]
+    mirrors = [word for mirror in run.config.mirrors for word in ("--mirror", mirror)]
+    if mirrors and not recipe.fetches:
+        raise ConfigurationError(
+            f"--mirror {mirrors[1]}: has no effect on {run.settings.dataset}, which downloads "
+            f"nothing: drop it"
         )
-        inputs = (self.model, *self.data_files)
-        return [Stage("evaluate", program, arguments, inputs, (self.folder.result,))]
+    arguments = (*text, "--output", str(run.data.folder), *flags.argv(data.options), *mirrors)
+    return Step("prepare", (run.data.manifest,), (), python(recipe.module), arguments)
 
-    def check_settings(self) -> None:
-        """Raise unless fairseq will understand every flag.
 
-        Raises:
-            ConfigurationError: naming the flag and its origin.
-        """
-        experiment = self.experiment
-        for section in TRANSLATION_ONLY:
-            if experiment[section]:
-                key = f"{section}.{next(iter(experiment[section]))}"
-                raise ConfigurationError(
-                    f"{experiment.where(key)}: {section}: has no effect on a sentence classifier: "
-                    f"drop it"
-                )
-        if self.baseline is not None:
+def train(run: Run) -> Step:
+    """The training."""
+    probing = ["--probing-task", run.config.task] if run.config.task else []
+    every_batch = ["--required-batch-size-multiple", "1"]
+    user_dir = ["--user-dir", str(USER_DIR)]
+    arguments = [str(run.data.folder), *user_dir, *probing, *run.cpu(), *every_batch]
+    return train_step(run, arguments, batch(run))
+
+
+def evaluation(run: Run) -> List[Step]:
+    """All measures of the model, on validation and test."""
+    arguments = (
+        str(run.model),
+        *("--data", str(run.data.folder), "--splits", "valid,test"),
+        *("--json", str(run.folder.result), *run.cpu()),
+    )
+    program = python("capsnmt.launch.evaluate_classifier")
+    return [Step("evaluate", (run.folder.result,), (run.model, *_files(run)), program, arguments)]
+
+
+def check_settings(run: Run) -> None:
+    """Raise unless fairseq will understand each flag.
+
+    Raises:
+        ConfigurationError: naming the flag.
+    """
+    config, settings = run.config, run.settings
+    others = {"average": settings.average, "generate": settings.generate, "score": settings.score}
+    for section, value in others.items():
+        if records.plain(value):
             raise ConfigurationError(
-                f"--baseline {self.baseline}: has no effect on sentence classifiers, which are not "
-                f"tested for significance: drop it"
+                f"{config.row}: {section}: has no effect on a sentence classifier: drop it"
             )
-        if experiment["train.batch-size"] is not None:
-            raise ConfigurationError(
-                f"{experiment.where('train.batch-size')}: train.batch-size: set "
-                f"batch.sentences-per-update"
-            )
-        if self.task is not None and experiment["train.task"] != "probing":
-            raise ConfigurationError(
-                f"--tasks {self.task}: {experiment.row} is not a probing experiment: drop it"
-            )
-        if self.task is not None:
-            require_task(self.task)
-        flags.check_owned(experiment)
-        flags.check_literals(experiment)
-        flags.check_arch(experiment)
-        flags.check_train(experiment, self.train().arguments)
+    if config.baseline is not None:
+        raise ConfigurationError(
+            f"--baseline {config.baseline}: has no effect on sentence classifiers, which are not "
+            f"tested for significance: drop it"
+        )
+    if config.task is not None and settings.train.get("task") != "probing":
+        raise ConfigurationError(
+            f"--tasks {config.task}: {config.row} is not a probing experiment: drop it"
+        )
+    if config.task is not None:
+        require_task(config.task)
+    flags.check_settings(settings, config.row)
+    flags.check_train(config.row, train(run).arguments)
 
-    def check_folders(self, together: Sequence[RunFolder], waits: bool) -> None:
-        """Raise unless the user's data exists.
 
-        Raises:
-            ConfigurationError: naming the folder or the file.
-        """
-        if self.data_folder == self.data.local:
-            self.check_data()
+def check_ready(run: Run) -> None:
+    """Raise unless the user's data exists.
 
-    def check_data(self) -> List[Path]:
-        """Check that all files of the task exist, and return them.
+    Raises:
+        ConfigurationError: naming the first file that is missing.
+    """
+    if prepare(run) is None:
+        check_data(run)
 
-        Raises:
-            ConfigurationError: naming the first that is missing.
-        """
-        for path in self.data_files:
-            if not path.is_file():
-                recipe = self.experiment["data.recipe"]
-                raise ConfigurationError(
-                    f"{path}: is missing: {SENTENCE_RECIPES[recipe].fix}"
-                    if recipe
-                    else f"{path}: is missing: give another --data"
-                )
-        return self.data_files
+
+def check_data(run: Run) -> List[Path]:
+    """Check that all files of the task exist, and return them.
+
+    Raises:
+        ConfigurationError: naming the first that is missing.
+    """
+    for path in _files(run):
+        if not path.is_file():
+            recipe = RECIPES.get(run.settings.data.recipe or "")
+            fix = "give another --data" if recipe is None else recipe.fix
+            raise ConfigurationError(f"{path}: is missing: {fix}")
+    return _files(run)
+
+
+def _files(run: Run) -> List[Path]:
+    """The files that the classifier is trained and tested on, plain or gzipped."""
+    if run.config.task is not None:
+        names = [require_task(run.config.task).file]
+    else:
+        numbers = range(MAX_OPERATORS + 1)
+        names = [f"{part}{number}" for part in ("train", "test") for number in numbers]
+    return [plain_or_gzipped(run.data.folder / name) for name in names]

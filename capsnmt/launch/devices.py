@@ -6,46 +6,7 @@ from dataclasses import dataclass
 from typing import List, Optional
 
 from capsnmt.cli import ConfigurationError
-
-TRAINING = "capsnmt.launch.training"
-
-
-@dataclass(frozen=True)
-class Device:
-    """The GPUs of each node, or (``gpus == 0``) the processes on its CPU.
-
-    Attributes:
-        gpus: GPUs of a node.
-        threads: of each process.
-        nodes: machines; several are those of a SLURM job.
-        processes: on the CPU of a node.
-    """
-
-    gpus: int = 0
-    threads: Optional[int] = None
-    nodes: int = 1
-    processes: int = 1
-
-    @property
-    def workers(self) -> int:
-        """The processes that share one update."""
-        return self.nodes * (self.gpus or self.processes)
-
-    @property
-    def cores(self) -> int:
-        """The cores of a node that are in use.
-
-        **D**: without ``threads``, two for each GPU: one computes, one loads data.
-        """
-        return (self.gpus or self.processes) * (self.threads or (2 if self.gpus else 1))
-
-    def __str__(self) -> str:
-        plural = "" if (self.gpus or self.processes) == 1 else "s"
-        if self.gpus:
-            node = f"{self.gpus} GPU{plural}"
-        else:
-            node = "CPU" if self.processes == 1 else f"CPU ({self.processes} processes)"
-        return node if self.nodes == 1 else f"{self.nodes} nodes x {node}"
+from capsnmt.runs.records import Device
 
 
 @dataclass(frozen=True)
@@ -88,20 +49,13 @@ class Batch:
 
 
 def choose_device(
-    cpu: Optional[int],
-    gpus: Optional[int],
-    threads: Optional[int],
-    nodes: int = 1,
-    check: bool = True,
+    cpu: Optional[int], gpus: Optional[int], threads: Optional[int], nodes: int, here: bool
 ) -> Device:
     """Return the device that the flags ask for; by default one GPU if there is one, else the CPU.
 
     Args:
-        cpu: the value of ``--cpu``, the processes on a CPU.
-        gpus: the value of ``--gpus``.
-        threads: the value of ``--threads``.
-        nodes: the value of ``--nodes``.
-        check: whether this machine must have the GPUs; a dry run or a job may be for another one.
+        cpu, gpus, threads, nodes: the values of the flags.
+        here: whether this machine must have the GPUs; a dry run or a job may be for another one.
 
     Raises:
         ConfigurationError: more GPUs than there are.
@@ -110,15 +64,13 @@ def choose_device(
 
     found = torch.cuda.device_count()
     if cpu:
-        return Device(0, threads, nodes, int(cpu))
-    if gpus is None:
-        return Device(min(1, found), threads, nodes)
-    if check and gpus > found:
+        return Device(processes=cpu, threads=threads, nodes=nodes)
+    if here and gpus is not None and gpus > found:
         fix = f"give --gpus 1..{found} or --cpu" if found else "give --cpu"
         raise ConfigurationError(
             f"--gpus {gpus}: this machine has {found or 'none'} that torch can use: {fix}"
         )
-    return Device(gpus, threads, nodes)
+    return Device(gpus=min(1, found) if gpus is None else gpus, threads=threads, nodes=nodes)
 
 
 def split_batch(per_update: int, most: int, workers: int, unit: str = "tokens") -> Batch:
@@ -154,7 +106,7 @@ configured 25,000
 
 def train_prefix(device: Device, python: str) -> List[str]:
     """Return the program and the first arguments that start a training on the device."""
-    training = ["-m", TRAINING]
+    training = ["-m", "capsnmt.launch.training"]
     if device.nodes > 1:
         # D: one task a node, which starts its own processes: as fairseq does on SLURM.
         step = [f"--nodes={device.nodes}", f"--ntasks={device.nodes}", "--ntasks-per-node=1"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import difflib
 from pathlib import Path
-from typing import Any, Callable, List, Mapping, NoReturn, Sequence
+from typing import Any, List, Mapping, NoReturn, Sequence
 
 from capsnmt.cli import ConfigurationError, shown
 from capsnmt.launch.settings import Settings
@@ -81,15 +81,15 @@ def check_settings(settings: Settings, row: str) -> None:
                     f"{row}: {section}.{name}: would act at each resume, or leave nothing to "
                     f"resume from: drop it"
                 )
-    updates, interval = settings.train.get("max-update"), settings.train.get("save-interval-updates")
     count = None if settings.average is None else settings.average.last_updates
-    if count is not None and isinstance(updates, int) and isinstance(interval or 0, int):
-        if not 0 < int(interval or 0) * count <= updates:
-            raise ConfigurationError(
-                f"{row}: average.last-updates: {count} checkpoints, one every {interval} updates, "
-                f"do not fit into train.max-update {updates}: set train.save-interval-updates to "
-                f"{max(1, updates // count)}"
-            )
+    updates = int(settings.train.get("max-update") or 0)
+    interval = int(settings.train.get("save-interval-updates") or 0)
+    if count is not None and not 0 < interval * count <= updates:
+        raise ConfigurationError(
+            f"{row}: average.last-updates: {count} checkpoints, one every {interval} updates, do "
+            f"not fit into train.max-update {updates}: set train.save-interval-updates to "
+            f"{max(1, updates // count)}"
+        )
 
 
 def check_train(row: str, arguments: Sequence[str]) -> argparse.Namespace:

@@ -1,59 +1,46 @@
-"""What the launcher is asked to do."""
+"""The flags of ``capsnmt-run``."""
 
 from __future__ import annotations
 
+import argparse
+import re
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Optional, Sequence, Tuple
+from typing import List, Optional, Sequence, Tuple
+
+from capsnmt import records
+from capsnmt.cli import (
+    ConfigurationError,
+    OneLineParser,
+    add_mirrors,
+    check_line,
+    comma_list,
+    positive,
+    seed,
+    shown,
+)
+from capsnmt.evaluation.text import language
+from capsnmt.files import check_file_name
+from capsnmt.runs.records import SweepValue
+from capsnmt.sentences.probing.tasks import TASKS
+
+PARTITION = re.compile(r"[A-Za-z0-9_][\w.+-]*(,[A-Za-z0-9_][\w.+-]*)*", re.ASCII)
 
 
 @dataclass(frozen=True)
 class Sweep:
-    """A flag of fairseq-train and its values, as they are typed.
-
-    Attributes:
-        flag: the flag, without dashes.
-        values: its values; only one for a point of a sweep.
-    """
+    """A flag of fairseq-train, without dashes, and its values, each a row."""
 
     flag: str
-    values: Tuple[str, ...]
-
-    @property
-    def origin(self) -> str:
-        """The launcher's flag that gives it."""
-        return "--sweep" if len(self.values) > 1 else "--point"
+    values: Tuple[SweepValue, ...]
 
 
 @dataclass(frozen=True)
-class LaunchOptions:
-    """The options of a launch; :mod:`capsnmt.launch.arguments` reads them from flags.
+class Options:
+    """What a launch is asked to do; `build_parser` describes each flag.
 
     Attributes:
-        config: ``DATASET/ROW``, ``ROW`` or a YAML file.
-        dataset: the data set of ``config``, ``rows`` and ``arch``.
-        rows: several rows of ``dataset``, or ``all``.
-        tasks: probing tasks; ``None`` for those of the data.
-        arch: the architecture, instead of that of the configuration.
-        assignments: texts ``KEY=VALUE`` that override the configuration.
-        pair: source and target language.
-        sweep: a flag and its values, each a row.
-        max_update: the updates of the training.
-        name: the name of the row.
-        baseline: the row to test the significance against.
-        seeds: the seeds, each a run.
-        output: the folder of all rows.
-        data: the raw data, if the user has it.
-        mirrors: addresses to try first.
-        prepared: the folder of the prepared data.
-        offline: whether the network must not be used.
-        gpus: GPUs of each node.
-        cpu: processes of each node, without GPUs.
-        nodes: machines.
-        threads: threads of each process.
         slurm: the partition to submit to; empty for the default, ``None`` to run here.
-        dry_run: whether only to print the plan.
-        requeue: whether to requeue the batch job when it is preempted or its time is over.
     """
 
     config: Optional[str] = None
@@ -72,20 +59,169 @@ class LaunchOptions:
     data: Optional[Path] = None
     mirrors: Sequence[str] = ()
     prepared: Optional[Path] = None
-    offline: bool = False
     gpus: Optional[int] = None
     cpu: Optional[int] = None
     nodes: int = 1
     threads: Optional[int] = None
+    jobs: int = 1
     slurm: Optional[str] = None
     dry_run: bool = False
-    requeue: bool = False
+    write_config: Optional[Path] = None
+    resume: Optional[Path] = None
 
 
-def of_data(assignment: str) -> bool:
-    """Return whether a text ``KEY=VALUE`` sets what data is read.
+def parse(argv: Sequence[str]) -> Options:
+    """Parse the flags.
 
-    >>> of_data("data.recipe=null"), of_data("train.lr=0.1")
-    (True, False)
+    Raises:
+        ConfigurationError: a flag is unknown, its value is wrong, or it has a line end.
     """
-    return assignment.partition("=")[0].partition(".")[0] == "data"
+    for flag, value in zip(("capsnmt-run", *argv), argv):
+        check_line(value, flag)
+    options = Options(**vars(build_parser().parse_args(list(argv))))
+    if options.resume is not None and options != Options(resume=options.resume):
+        raise ConfigurationError(
+            f"--resume {options.resume}: takes no other flag: all that the run is stands in its "
+            f"config.json"
+        )
+    return options
+
+
+def build_parser() -> OneLineParser:
+    """Return the launcher's parser; a bad flag raises a ``ConfigurationError`` of one line."""
+    parser = OneLineParser(
+        prog="capsnmt-run",
+        description="Prepare data, train, and evaluate rows of a table: translation, probing or "
+        "logical inference. Completed steps are skipped and training resumes: to continue, run "
+        "the same command again.",
+        allow_abbrev=False,
+    )
+    what = parser.add_argument_group("what to run")
+    what.add_argument("--config", metavar="ROW", help="DATASET/ROW or a YAML file")
+    what.add_argument(
+        "--dataset",
+        help="the data set of --config, --rows and --arch; alone: its row 'baseline'",
+    )
+    what.add_argument(
+        "--arch",
+        help="the architecture; alone: with the settings of the data set, or of --prepared data",
+    )
+    what.add_argument(
+        "--rows", type=comma_list(), metavar="ROW,ROW|all", help="several rows of --dataset"
+    )
+    what.add_argument(
+        "--tasks",
+        type=comma_list(TASKS),
+        metavar="TASK,TASK",
+        help="probing tasks (default: all of the data)",
+    )
+    what.add_argument(
+        "--set",
+        action="append",
+        default=[],
+        dest="assignments",
+        metavar="KEY=VALUE",
+        help="e.g. train.lr=0.003",
+    )
+    what.add_argument("--max-update", type=positive, metavar="N", help="updates of the training")
+    what.add_argument("--pair", type=_pair, metavar="SRC-TGT", help="languages, e.g. es-en")
+    what.add_argument("--name", help="name of the row (default: of the configuration or --arch)")
+    what.add_argument(
+        "--baseline",
+        metavar="ROW",
+        help="test the significance against this row; with --arch and --prepared data alone, an "
+        "architecture, which is trained as well",
+    )
+    what.add_argument(
+        "--sweep",
+        type=_sweep,
+        metavar="FLAG=V,V,...",
+        help="a row for each value of a flag, e.g. layer-capsules=1,8,64,512, and a figure of BLEU "
+        "over the values; the row of --baseline is not changed",
+    )
+    seeds = what.add_mutually_exclusive_group()
+    seeds.add_argument(
+        "--seed", type=_seeds, default=[1], dest="seeds", metavar="S", help="default 1"
+    )
+    seeds.add_argument("--seeds", type=_seeds, default=[1], metavar="S,S,...", help="several seeds")
+    what.add_argument(
+        "--write-config", type=Path, metavar="FILE", help="write the settings as YAML, to edit"
+    )
+    what.add_argument("--resume", type=Path, metavar="DIR", help="a run, as its config.json says")
+    where = parser.add_argument_group("where")
+    where.add_argument("--output", type=Path, metavar="DIR", help="default runs/DATASET")
+    where.add_argument("--data", type=Path, metavar="DIR", help="the raw data, if you have it")
+    add_mirrors(where)
+    where.add_argument(
+        "--prepared", type=Path, metavar="DIR", help="the prepared data (default OUTPUT/data)"
+    )
+    device = parser.add_argument_group("device (default: one GPU if there is one, else the CPU)")
+    kind = device.add_mutually_exclusive_group()
+    kind.add_argument("--gpus", type=positive, metavar="N", help="GPUs of each node")
+    kind.add_argument(
+        "--cpu", nargs="?", const=1, type=positive, metavar="N", help="no GPU; N processes a node"
+    )
+    device.add_argument(
+        "--nodes",
+        type=positive,
+        default=1,
+        metavar="N",
+        help="machines: of the job that --slurm submits, or of the SLURM allocation you are in",
+    )
+    device.add_argument("--threads", type=positive, metavar="N", help="OMP_NUM_THREADS")
+    device.add_argument(
+        "--jobs", type=positive, default=1, metavar="N", help="runs side by side on this machine"
+    )
+    device.add_argument(
+        "--slurm",
+        nargs="?",
+        const="",
+        type=_partition,
+        metavar="PARTITION",
+        help="submit a job for each run; sbatch takes other options from variables such as "
+        "SBATCH_TIMELIMIT, SBATCH_ACCOUNT and SBATCH_QOS",
+    )
+    parser.add_argument(
+        "--dry-run", action="store_true", help="print the plan, as a script, and run nothing"
+    )
+    return parser
+
+
+def _sweep(text: str) -> Sweep:
+    flag, _, listed = text.partition("=")
+    flag = flag.strip().lstrip("-").replace("_", "-")
+    texts = [value.strip() for value in listed.split(",")]
+    if not flag or not all(texts) or len(set(texts)) < len(texts):
+        raise argparse.ArgumentTypeError(
+            f"{shown(text)}: give a flag and different values, such as layer-capsules=1,8,64,512"
+        )
+    values = [records.parse_yaml(value, "--sweep") for value in texts]
+    for value in values:
+        if not isinstance(value, (bool, int, float, str)):
+            raise argparse.ArgumentTypeError(f"{shown(text)}: give numbers, words, true or false")
+        check_file_name(f"{flag}-{value}", "--sweep")
+    return Sweep(flag, tuple(values))
+
+
+def _pair(text: str) -> List[str]:
+    languages = text.split("-")
+    if len(languages) != 2 or not all(languages) or languages[0] == languages[1]:
+        raise argparse.ArgumentTypeError(
+            f"{shown(text)}: give SOURCE-TARGET, two languages, for example en-de"
+        )
+    return [language(code) for code in languages]
+
+
+def _partition(text: str) -> str:
+    if text and not PARTITION.fullmatch(text):
+        raise argparse.ArgumentTypeError(
+            f"{shown(text)} is not a partition: give a name, or several separated by commas"
+        )
+    return text
+
+
+def _seeds(text: str) -> List[int]:
+    seeds = [seed(part) for part in text.split(",")]
+    if len(set(seeds)) < len(seeds):
+        raise argparse.ArgumentTypeError(f"{text!r}: a seed is given twice")
+    return seeds

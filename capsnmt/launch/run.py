@@ -1,242 +1,160 @@
-"""One run: a row of a table with one seed. Its stages depend on its kind.
+"""One run: a row of a table with one seed. Its folder's ``config.json`` says all that it is.
 
-:class:`~capsnmt.launch.translation.TranslationRun` and
-:class:`~capsnmt.launch.classification.ClassificationRun` describe their stages. Both train by
-the command that is built here. Nothing in these modules runs anything.
+The steps of its kind are in `translation` and `classification`; both train by the command that is
+built here. Nothing in these modules runs anything.
 """
 
 from __future__ import annotations
 
+import argparse
 import os
 import sys
 import sysconfig
-from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Dict, List, Mapping, Optional, Sequence, Tuple
+from typing import Dict, List, Mapping, Optional
 
 import capsnmt
+from capsnmt import records
 from capsnmt.cli import ConfigurationError
 from capsnmt.corpora.prepared import PreparedData
-from capsnmt.files import check_file_name
 from capsnmt.launch import flags
-from capsnmt.launch.config import Experiment
-from capsnmt.launch.devices import Batch, Device, train_prefix
-from capsnmt.launch.precision import precision_flags
-from capsnmt.launch.stage import Stage
+from capsnmt.launch.devices import Batch, train_prefix
+from capsnmt.launch.settings import Settings
 from capsnmt.runs.folder import RunFolder
+from capsnmt.runs.records import Device, RunConfig
+from capsnmt.steps import Step
 
 USER_DIR = Path(capsnmt.__file__).parent
 
 
 @dataclass(frozen=True)
-class RunData(PreparedData):
-    """The folder of the prepared data, and where its sources come from.
+class Run:
+    """A run.
 
     Attributes:
-        local: the raw data, if the user has it.
-        offline: whether the network must not be used.
-        mirrors: addresses to try first.
+        config: what it is.
+        settings: those of the configuration.
+        folder: its folder.
     """
 
-    local: Optional[Path] = None
-    offline: bool = False
-    mirrors: Tuple[str, ...] = ()
+    config: RunConfig
+    settings: Settings
+    folder: RunFolder
 
-    @property
-    def stages(self) -> Path:
-        """The record of the completed preparation."""
-        return self.folder / ".stages.json"
+    @classmethod
+    def read(cls, path: Path) -> Run:
+        """Read the run of a folder.
 
-    @property
-    def lock(self) -> Path:
-        """The lock of a preparation, which all runs on the data share."""
-        return self.folder.with_name(self.folder.name + ".lock")
-
-
-@dataclass(frozen=True)
-class Run(ABC):
-    """One training and what follows it.
-
-    Attributes:
-        experiment: the configuration.
-        data: the prepared data.
-        output: the folder of all rows.
-        device: what to train on.
-        seed: the seed of the training.
-        baseline: the row to test against.
-        task: the probing task, if it is one.
-        initial: the run whose model the training starts from.
-        file: the configuration, if only ``init-from`` of another row names it.
-    """
-
-    experiment: Experiment
-    data: RunData
-    output: Path
-    device: Device
-    seed: int
-    baseline: Optional[str] = None
-    task: Optional[str] = None
-    initial: Optional[Run] = None
-    file: Optional[Path] = None
+        Raises:
+            ConfigurationError: it holds no run, or that of another version.
+        """
+        folder = RunFolder(path)
+        if not folder.exists:
+            raise ConfigurationError(
+                f"--resume {path}: holds no run (config.json): give OUTPUT/ROW/seed-S"
+            )
+        config = folder.read_config()
+        return cls(config, records.build(config.settings, Settings, folder.config), folder)
 
     @property
     def title(self) -> str:
         """The run in words."""
-        parts = [self.experiment.row, *([self.task] if self.task else []), f"seed {self.seed}"]
-        return ", ".join(parts)
+        config = self.config
+        return ", ".join(
+            [config.row, *([config.task] if config.task else []), f"seed {config.seed}"]
+        )
 
     @property
-    def folder(self) -> RunFolder:
-        """The folder of this run."""
-        return self.of(self.experiment.row)
+    def output(self) -> Path:
+        """The folder of all rows."""
+        return self.folder.row.parent.parent if self.config.task else self.folder.row.parent
+
+    @property
+    def device(self) -> Device:
+        """What it is trained on."""
+        return self.config.device
+
+    @property
+    def data(self) -> PreparedData:
+        """The prepared data."""
+        return PreparedData(shortest(self.folder.data(self.config)))
+
+    @property
+    def sources(self) -> Optional[Path]:
+        """The raw data, if the user has it."""
+        return None if self.config.sources is None else shortest(Path(self.config.sources))
+
+    @property
+    def model(self) -> Path:
+        """The checkpoint that is evaluated."""
+        return self.folder.model(self.config)
+
+    @property
+    def initial(self) -> Optional[RunFolder]:
+        """The run whose model the training starts from."""
+        return None if self.config.initial is None else self.of(self.config.initial)
 
     def of(self, row: str) -> RunFolder:
         """The folder of another row with the same task and seed."""
-        parts = [row, *([self.task] if self.task else []), f"seed-{self.seed}"]
-        return RunFolder(self.output.joinpath(*parts))
+        task = [self.config.task] if self.config.task else []
+        return RunFolder(self.output.joinpath(row, *task, self.folder.path.name))
 
     @property
     def total_updates(self) -> Optional[int]:
         """The updates of the complete training; ``None`` if epochs or patience end it."""
-        return self.experiment["train.max-update"]
-
-    @property
-    def data_folder(self) -> Path:
-        """The folder of the data that the run reads."""
-        return self.data.folder
-
-    @property
-    @abstractmethod
-    def model(self) -> Path:
-        """The checkpoint that is evaluated."""
-
-    @property
-    @abstractmethod
-    def batch(self) -> Batch:
-        """The update of the configuration, split over the run's devices."""
-
-    @property
-    def warning(self) -> Optional[str]:
-        """A warning about the batch for the user, if there is any."""
-        return None
-
-    @property
-    @abstractmethod
-    def results(self) -> Sequence[Path]:
-        """The files with the scores of the run."""
-
-    @abstractmethod
-    def prepare(self) -> Optional[Stage]:
-        """The stage that prepares the data; ``None`` if the user has done it."""
-
-    @abstractmethod
-    def data_steps(self) -> List[str]:
-        """What the preparation does, in short lines for the plan."""
-
-    @abstractmethod
-    def common_arguments(self) -> List[str]:
-        """The arguments of fairseq's commands that describe data and task."""
-
-    @abstractmethod
-    def evaluation(self) -> List[Stage]:
-        """The stages after the training."""
-
-    @abstractmethod
-    def check_settings(self) -> None:
-        """Raise unless the configuration is complete and fairseq understands its flags.
-
-        Raises:
-            ConfigurationError: naming the flag and its origin.
-        """
-
-    @abstractmethod
-    def check_data(self) -> Sequence[Path]:
-        """Check that the prepared data is what the run needs.
-
-        Returns:
-            The files that identify the training data.
-
-        Raises:
-            ConfigurationError: naming what is missing or different.
-        """
-
-    @abstractmethod
-    def check_folders(self, together: Sequence[RunFolder], waits: bool) -> None:
-        """Raise unless everything exists that must exist before the first stage.
-
-        Args:
-            together: the runs that are started together with this one, in their order.
-            waits: whether the job of the baseline is in SLURM's queue.
-
-        Raises:
-            ConfigurationError: naming the folder or the file.
-        """
-
-    def check_names(self) -> None:
-        """Raise unless the names in the run can be those of files.
-
-        Raises:
-            ConfigurationError: naming the flag or the key.
-        """
-        check_file_name(self.experiment["dataset"], f"{self.experiment.where('dataset')}: dataset")
-        check_file_name(self.experiment.row, "--name")
-        if self.baseline is not None:
-            check_file_name(self.baseline, "--baseline")
-        for name in self.experiment["data.test-sets"] or {}:
-            check_file_name(name, self.experiment.where(f"data.test-sets.{name}"))
-
-    def check_local(self) -> None:
-        """Raise unless the raw data that the user has exist.
-
-        Raises:
-            ConfigurationError: they do not.
-        """
-        if self.data.local is not None and not self.data.local.exists():
-            raise ConfigurationError(f"--data {self.data.local}: there is no such folder")
-
-    def finish(self) -> None:  # noqa: B027  most kinds have nothing to collect
-        """Collect the results after the last stage."""
-
-    def train(self) -> Stage:
-        """The training, on the device of the run."""
-        experiment, device, folder = self.experiment, self.device, self.folder
-        # By default the first process sends the checkpoint to the others in a form that torch
-        # >= 2.6 does not load, so training on several GPUs could not resume.
-        several = ["--load-checkpoint-on-all-dp-ranks"] if device.workers > 1 else []
-        # Not an input of the stage: the record of the run refuses another checkpoint.
-        start = [] if self.initial is None else ["--init-from", str(self.initial.model)]
-        by_gloo = ["--distributed-backend", "gloo", "--ddp-backend", "legacy_ddp"]
-        arguments = [
-            *self.common_arguments(),
-            *("--arch", experiment["arch"]),
-            *flags.argv(experiment["train"]),
-            *start,
-            *self.batch.argv(),
-            # Without a world size fairseq takes every GPU it sees.
-            *("--distributed-world-size", str(device.workers)),
-            *several,
-            *(by_gloo if not device.gpus and device.workers > 1 else []),
-            *precision_flags(experiment, device),
-            *("--seed", str(self.seed), "--save-dir", str(folder.checkpoints)),
-            *("--log-format", "json"),
-        ]
-        program = tuple(train_prefix(device, sys.executable))
-        return Stage("train", program, tuple(arguments), outputs=(folder.last_checkpoint,))
-
-    @property
-    def is_finished(self) -> bool:
-        """Whether the run is finished and its model still exists."""
-        return self.folder.is_finished and self.model.is_file()
-
-    def stages(self) -> List[Stage]:
-        """All stages in their order."""
-        prepare = self.prepare()
-        return [*([] if prepare is None else [prepare]), self.train(), *self.evaluation()]
+        updates = self.settings.train.get("max-update")
+        return updates if isinstance(updates, int) else None
 
     def cpu(self) -> List[str]:
         """The flag that prevents fairseq from using a GPU in a run on the CPU."""
         return [] if self.device.gpus else ["--cpu"]
+
+
+def train_step(run: Run, arguments: List[str], batch: Batch) -> Step:
+    """Return the training, on the device of a run.
+
+    Args:
+        run: the run.
+        arguments: those of data and task.
+        batch: the update, split over the devices.
+    """
+    device, folder = run.device, run.folder
+    # By default the first process sends the checkpoint to the others in a form that torch >= 2.6
+    # does not load, so training on several GPUs could not resume.
+    several = ["--load-checkpoint-on-all-dp-ranks"] if device.workers > 1 else []
+    # Not an input of the step: the record of the training refuses another checkpoint.
+    start = []
+    if run.initial is not None:
+        start = ["--init-from", str(run.initial.model(run.config))]
+    by_gloo = ["--distributed-backend", "gloo", "--ddp-backend", "legacy_ddp"]
+    words = [
+        *arguments,
+        *("--arch", str(run.settings.arch)),
+        *flags.training(run.settings),
+        *start,
+        *batch.argv(),
+        # Without a world size fairseq takes every GPU it sees.
+        *("--distributed-world-size", str(device.workers)),
+        *several,
+        *(by_gloo if not device.gpus and device.workers > 1 else []),
+        *precision_flags(run),
+        *("--seed", str(run.config.seed), "--save-dir", str(folder.checkpoints)),
+        *("--log-format", "json"),
+    ]
+    program = tuple(train_prefix(device, sys.executable))
+    return Step("train", (folder.last_checkpoint,), program=program, arguments=tuple(words))
+
+
+def python(module: str) -> tuple[str, ...]:
+    """Return the program that runs a module with this interpreter."""
+    return (sys.executable, "-m", module)
+
+
+def shortest(path: Path) -> Path:
+    """Return a path relative to the current folder, if it is below that."""
+    here = Path.cwd()
+    return path.relative_to(here) if path.is_relative_to(here) else path
 
 
 def environment(device: Device) -> Dict[str, str]:
@@ -260,3 +178,66 @@ def python_path(folder: Path, variables: Mapping[str, str]) -> Dict[str, str]:
         return {}
     folders = [str(folder), *variables.get("PYTHONPATH", "").split(os.pathsep)]
     return {"PYTHONPATH": os.pathsep.join(dict.fromkeys(filter(None, folders)))}
+
+
+def precision_flags(run: Run) -> List[str]:
+    """Return the flags of the precision that the settings ask for.
+
+    **D**: ``fp16`` is for GPUs; on a CPU it is fp32. ``auto`` is fp16 on a GPU, bf16 for a model
+    that overflows it, if the GPU has it. On a CPU it is bf16 if that has the instructions
+    (docs/precision.md has the measurements), for the architectures that have the switch; otherwise
+    fp32. The checkpoint has the setting of ``bf16``, so the later steps need no flag.
+
+    Raises:
+        ConfigurationError: the model overflows the fp16 that the settings ask for.
+    """
+    import torch
+    from fairseq.models import ARCH_MODEL_REGISTRY
+
+    import capsnmt.plugin  # noqa: F401  registers our architectures
+    from capsnmt.modules.autocast import bf16_obstacle
+
+    precision, arch = run.settings.precision, str(run.settings.arch)
+    if precision == "auto" and run.device.gpus:
+        # a plan may be made on another machine
+        obstacle = bf16_obstacle("cuda") if torch.cuda.is_available() else None
+        precision = "fp16" if not _overflows_fp16(run.settings) else "fp32" if obstacle else "bf16"
+    elif precision == "auto":
+        model = ARCH_MODEL_REGISTRY.get(arch)
+        ours = model is not None and model.__module__.startswith("capsnmt.")
+        precision = "bf16" if ours and bf16_obstacle("cpu") is None else "fp32"
+    if precision == "bf16":
+        return ["--autocast", "bf16"]
+    if precision != "fp16" or not run.device.gpus:
+        return []
+    if _overflows_fp16(run.settings):
+        raise ConfigurationError(
+            f"{run.config.row}: precision: fp16: --layer-aggregation dlcl and dense overflow it: "
+            f"set bf16, fp32 or auto"
+        )
+    return ["--fp16"]
+
+
+def _overflows_fp16(settings: Settings) -> bool:
+    """Return whether ``--layer-aggregation``, of the row or of its preset, cannot train in fp16."""
+    from fairseq.models import ARCH_CONFIG_REGISTRY
+
+    from capsnmt.modules.layer_aggregation import CONNECTIONS
+
+    preset = argparse.Namespace()
+    ARCH_CONFIG_REGISTRY.get(str(settings.arch), vars)(preset)
+    chosen = settings.train.get("layer-aggregation", getattr(preset, "layer_aggregation", "none"))
+    return chosen in CONNECTIONS
+
+
+def check_precision(run: Run) -> None:
+    """Raise if this machine has no bf16 and the settings ask for it.
+
+    Raises:
+        ConfigurationError: naming the obstacle.
+    """
+    from capsnmt.modules.autocast import bf16_obstacle
+
+    obstacle = bf16_obstacle("cuda" if run.device.gpus else "cpu")
+    if run.settings.precision == "bf16" and obstacle is not None:
+        raise ConfigurationError(f"{run.config.row}: precision: bf16: {obstacle}: set fp32 or auto")

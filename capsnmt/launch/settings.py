@@ -10,7 +10,7 @@ import difflib
 from pathlib import Path
 from typing import Annotated, Any, Dict, Iterator, List, Literal, Mapping, Optional, Tuple, Union
 
-from msgspec import Meta
+from msgspec import Meta, field
 
 from capsnmt import records
 from capsnmt.cli import ConfigurationError, check_line, shown
@@ -39,9 +39,9 @@ class Data(Record, frozen=True, kw_only=True, rename="kebab", omit_defaults=True
     corpora: Optional[str] = None
     source_lang: Optional[str] = None
     target_lang: Optional[str] = None
-    test_sets: Dict[str, Optional[str]] = {}
+    test_sets: Dict[str, Optional[str]] = field(default_factory=dict)
     tasks: Optional[str] = None
-    options: Dict[str, Flag] = {}
+    options: Dict[str, Flag] = field(default_factory=dict)
 
 
 class Batch(Record, frozen=True, kw_only=True, rename="kebab", omit_defaults=True):
@@ -99,9 +99,9 @@ class Settings(Record, frozen=True, kw_only=True, rename="kebab", omit_defaults=
     precision: Optional[Literal["fp32", "fp16", "bf16", "auto"]] = None
     data: Data = Data()
     batch: Batch = Batch()
-    train: Dict[str, Flag] = {}
+    train: Dict[str, Flag] = field(default_factory=dict)
     average: Optional[Average] = None
-    generate: Dict[str, Flag] = {}
+    generate: Dict[str, Flag] = field(default_factory=dict)
     score: Optional[Score] = None
 
     @property
@@ -194,7 +194,11 @@ def complete(settings: Mapping[str, Any], row: str) -> Settings:
         ConfigurationError: what a run needs is not set, or two settings exclude each other.
     """
     made = records.build(settings, Settings, row)
-    needed = {"dataset": made.dataset, "arch": made.arch, "precision": made.precision}
+    needed: Dict[str, Any] = {
+        "dataset": made.dataset,
+        "arch": made.arch,
+        "precision": made.precision,
+    }
     if made.classifies:
         needed["batch.sentences-per-update"] = made.batch.sentences_per_update
         needed["batch.max-sentences"] = made.batch.max_sentences

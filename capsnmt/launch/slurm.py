@@ -1,40 +1,55 @@
-"""Jobs on SLURM: the batch script, its submission, and requeueing after a preemption."""
+"""Jobs on SLURM: the batch script of a run, and its submission."""
 
 from __future__ import annotations
 
 import shlex
 import shutil
 import subprocess
-import sys
 from pathlib import Path
-from typing import Callable, List, Mapping, Optional, Sequence, Set, Tuple
+from typing import List, Mapping, Optional, Tuple
 
+from capsnmt import records
 from capsnmt.cli import ConfigurationError
 from capsnmt.files import atomic_writer
-from capsnmt.launch import plan
-from capsnmt.launch.arguments import for_initial_run, without_submission
-from capsnmt.launch.run import Run
+from capsnmt.launch.execute import prepare
+from capsnmt.launch.plan import kind
+from capsnmt.launch.run import Run, python
+from capsnmt.launch.script import exports, header
 from capsnmt.runs.folder import RunFolder
 
 # Long enough for a large model to finish its update and save on a busy file system.
 SECONDS_TO_SAVE = 120
+# Two minutes before the end of its time a job saves and comes again. After SIGTERM (preempted or
+# cancelled) the launcher saves, and the shell waits for it; SLURM requeues what it preempts.
+WAIT = """\
+save_and_come_again() {{
+  touch {stop}
+  for _ in {{1..90}}; do kill -0 $pid 2>/dev/null || break; sleep 1; done
+  scontrol requeue "$SLURM_JOB_ID"
+}}
+trap save_and_come_again USR1
+trap 'kill -TERM $pid' TERM
+{command} &
+pid=$! status=0
+while kill -0 $pid 2>/dev/null; do
+  wait $pid && status=0 || status=$?
+done
+exit $status
+"""
 
 
-def job_script(run: Run, argv: Sequence[str], partition: str) -> str:
-    """Return the batch script of a run: the launcher itself, in a job that SLURM may preempt.
-
-    ``exec`` replaces the shell, which gets the signal (``B:``), by the launcher.
+def job_script(run: Run, partition: str) -> str:
+    """Return the batch script of a run: the launcher, on the run's folder.
 
     Args:
-        run: one seed.
-        argv: the flags of the launcher.
+        run: the run.
         partition: where to run; empty for the cluster's default.
     """
-    device, experiment, point = run.device, run.experiment, run.experiment.point
-    name = "-".join([experiment.row, *([run.task] if run.task else []), str(run.seed)])
+    device, config = run.device, run.config
+    path = run.folder.path.resolve()
+    name = "-".join([config.row, *([config.task] if config.task else []), str(config.seed)])
     # In the name of a log, % begins a pattern.
-    folder = RunFolder(Path(str(run.folder.path.resolve()).replace("%", "%%")))
-    log = folder.job_log("%j")
+    log = RunFolder(Path(str(path).replace("%", "%%"))).job_log("%j")
     # D: --gres and not --gpus-per-node, which old SLURMs and other schedulers' plugins lack.
     options = [
         f"--job-name={name}",
@@ -49,80 +64,58 @@ def job_script(run: Run, argv: Sequence[str], partition: str) -> str:
         f"--output={log}",
         f"--chdir={Path.cwd()}",
     ]
-    # Without --gpus the job would use a GPU or the CPU, depending on what its node has.
-    gpu = ["--gpus", "1"] if device.gpus == 1 and not {"--gpus"} & _names(argv) else []
-    row = experiment.row if point is None else point.row
-    which = ["--config", f"{experiment['dataset']}/{row}"] if {"--rows"} & _names(argv) else []
-    common = without_submission(argv)
-    if run.file is not None:
-        which, common = ["--config", str(run.file)], for_initial_run(common)
-    arguments = [
-        *common,
-        *which,
-        *(["--tasks", run.task] if run.task else []),
-        *([] if point is None else ["--point", f"{point.flag}={point.label}"]),
-        # With --rows, the baseline is not compared with itself.
-        *(["--baseline", run.baseline] if run.baseline else []),
-        *gpu,
-        *("--seed", str(run.seed), "--requeue"),
-    ]
+    resume = shlex.join([*python("capsnmt.launch"), "--resume", str(path)])
+    stop = shlex.quote(str(RunFolder(path).checkpoints / "stop"))
     lines = [
         "#!/usr/bin/env bash",
         *(f"#SBATCH {shlex.quote(option)}" for option in options),
-        "set -euo pipefail",
-        *plan.exports(run),
+        *exports(run),
         # since SLURM 22.05 srun does not inherit it from the job
         'export SRUN_CPUS_PER_TASK="$SLURM_CPUS_PER_TASK"',
-        f"exec {shlex.join([sys.executable, '-m', 'capsnmt.launch', *arguments])}",
+        WAIT.format(command=resume, stop=stop),
     ]
-    return "\n".join(lines) + "\n"
+    return "\n".join(lines)
 
 
-def submission(run: Run, argv: Sequence[str], partition: str) -> str:
+def submission(run: Run, partition: str) -> str:
     """Return the commands of ``--slurm`` as a script, with those of the job as comments."""
-    job, prepare = run.folder.job_script, run.prepare()
-    lines = ["#!/usr/bin/env bash", *plan.header(run), "set -euo pipefail", *plan.exports(run)]
-    if prepare is not None:
-        lines += ["", "# prepare, here: nodes of a cluster often have no network"]
-        lines += [*plan.data_steps(run), prepare.shell()]
+    job, first = run.folder.job_script, kind(run).prepare(run)
+    lines = ["#!/usr/bin/env bash", *header(run), "set -euo pipefail", *exports(run)]
+    if first is not None:
+        lines += ["", "# prepare, here: nodes of a cluster often have no network", first.shell()]
     lines += [
         *("", "# submit", f"mkdir -p {shlex.quote(str(run.folder))}"),
         f"cat >{shlex.quote(str(job))} <<'JOB'",
-        job_script(run, argv, partition) + "JOB",
-        *_waits(run),
+        job_script(run, partition) + "JOB",
+        *(f"# after the job of {run.of(row).path}" for row in _earlier(run)),
         f"sbatch {shlex.quote(str(job))}",
         *("", "# The job then runs, unless they are complete, and again after a preemption:"),
     ]
-    for stage in [run.train(), *run.evaluation()]:
-        lines += [f"# {stage.name}", f"#   {stage.shell()}"]
+    for step in [kind(run).train(run), *kind(run).evaluation(run)]:
+        lines += [f"# {step.name}", f"#   {step.shell()}"]
     return "\n".join(lines) + "\n"
 
 
-def _waits(run: Run) -> List[str]:
-    """Return a comment about the job that must end first, if there is one."""
-    if run.initial is None or run.initial.is_finished:
-        return []
-    return [f"# with --dependency=afterok:JOB, the job of {run.initial.title}"]
-
-
-def submit(run: Run, argv: Sequence[str], partition: str) -> str:
+def submit(run: Run, partition: str) -> str:
     """Submit a run and return the number of its job.
 
-    It waits for the jobs of the run that it starts from and of its baseline.
+    The data is prepared here. The job waits for those of the run that it starts from and of its
+    baseline.
 
     Raises:
         ConfigurationError: there is no SLURM here, or it refuses the job.
     """
-    path = run.folder.job_script
-    with atomic_writer(path) as file:
-        file.write(job_script(run, argv, partition))
-    earlier = [] if run.initial is None else [run.initial.folder]
-    earlier += [run.of(run.baseline)] if run.baseline else []
-    after = dict.fromkeys(queued[0] for queued in map(alive, earlier) if queued)
+    prepare(run)
+    records.write(run.folder.config, run.config)
+    with atomic_writer(run.folder.job_script) as file:
+        file.write(job_script(run, partition))
+    queued = [alive(run.of(row)) for row in _earlier(run)]
+    after = dict.fromkeys(job for job, _ in filter(None, queued))
     # If an earlier job fails, this one leaves the queue, so that the same command submits both.
     waits = [f"--dependency=afterok:{':'.join(after)}", "--kill-on-invalid-dep=yes"]
-    job = _run("sbatch", "--parsable", *(waits if after else []), str(path)).partition(";")[0]
-    run.folder.write_job(job)
+    words = ["--parsable", *(waits if after else []), str(run.folder.job_script)]
+    job = _run("sbatch", *words).partition(";")[0]
+    records.write(run.folder.job, {"id": job})
     return job
 
 
@@ -133,9 +126,16 @@ def alive(folder: RunFolder) -> Optional[Tuple[str, str]]:
         ConfigurationError: ``squeue`` cannot answer; the job may be there, so that another one
             would train in the same folder.
     """
-    job = folder.read_job()
-    state = _state(job) if job else ""
-    return (str(job), state.lower()) if state else None
+    if not folder.job.exists():
+        return None
+    job = str(records.read(folder.job, dict).get("id"))
+    try:
+        state = _run("squeue", "--noheader", "--jobs", job, "--format", "%T")
+    except ConfigurationError as error:
+        if "Invalid job id" in str(error):  # it ended minutes ago
+            return None
+        raise ConfigurationError(f"{error}: run the same command when it answers") from None
+    return (job, state.lower()) if state else None
 
 
 def check_commands() -> None:
@@ -149,36 +149,13 @@ def check_commands() -> None:
             raise _missing(command)
 
 
-def requeue(variables: Mapping[str, str], report: Callable[[str], object]) -> None:
-    """Requeue the current job, and report the outcome.
-
-    **D**: only a job in the state RUNNING is requeued. A job that the user cancelled must not
-    return, and SLURM itself requeues a job that it preempts.
-    """
-    job = variables["SLURM_JOB_ID"]
-    try:
-        state = _state(job)
-    except ConfigurationError as error:
-        report(f"{error}: not requeued")
-        return
-    if state != "RUNNING":
-        report(f"job {job} is {(state or 'gone').lower()}: not requeued")
-        return
-    report(f"job {job} is requeued")  # first: SLURM ends this process at once
-    _run("scontrol", "requeue", job)
-
-
-def check_job(nodes: int, requeues: bool, variables: Mapping[str, str]) -> None:
-    """Raise unless this process runs in the SLURM job that the flags need.
+def check_nodes(nodes: int, variables: Mapping[str, str]) -> None:
+    """Raise unless this process runs in a SLURM job of enough nodes.
 
     Raises:
         ConfigurationError: it runs in none, or in one of too few nodes.
     """
     job = variables.get("SLURM_JOB_ID")
-    if requeues and job is None:
-        raise ConfigurationError(
-            "--requeue: this is not a SLURM job: drop it, or submit by --slurm"
-        )
     have = int(variables.get("SLURM_JOB_NUM_NODES", 1)) if job else 1
     if nodes > have:
         where = f"job {job} has {have}" if job else "this is not a SLURM job"
@@ -188,18 +165,9 @@ def check_job(nodes: int, requeues: bool, variables: Mapping[str, str]) -> None:
         )
 
 
-def _names(argv: Sequence[str]) -> Set[str]:
-    return {argument.partition("=")[0] for argument in argv}
-
-
-def _state(job: str) -> str:
-    """Return PENDING, RUNNING, ...; empty if the job is not in the queue."""
-    try:
-        return _run("squeue", "--noheader", "--jobs", job, "--format", "%T")
-    except ConfigurationError as error:
-        if "Invalid job id" in str(error):  # it ended minutes ago
-            return ""
-        raise ConfigurationError(f"{error}: run the same command when it answers") from None
+def _earlier(run: Run) -> List[str]:
+    """The rows that a run starts from and is tested against."""
+    return [row for row in (run.config.initial, run.config.baseline) if row is not None]
 
 
 def _missing(command: str) -> ConfigurationError:
@@ -217,6 +185,6 @@ def _run(*command: str) -> str:
     except FileNotFoundError:
         raise _missing(command[0]) from None
     if done.returncode:
-        lines: List[str] = done.stderr.strip().splitlines() or ["no reason given"]
+        lines = done.stderr.strip().splitlines() or ["no reason given"]
         raise ConfigurationError(f"--slurm: {shlex.join(command)}: {lines[-1]}")
     return done.stdout.strip()

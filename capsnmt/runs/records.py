@@ -31,6 +31,27 @@ class Device(Record, frozen=True, kw_only=True):
     nodes: int = 1
     threads: Optional[int] = None
 
+    @property
+    def workers(self) -> int:
+        """The processes that share one update."""
+        return self.nodes * (self.gpus or self.processes)
+
+    @property
+    def cores(self) -> int:
+        """The cores of a node that are in use.
+
+        **D**: without ``threads``, two for each GPU: one computes, one loads data.
+        """
+        return (self.gpus or self.processes) * (self.threads or (2 if self.gpus else 1))
+
+    def __str__(self) -> str:
+        plural = "" if (self.gpus or self.processes) == 1 else "s"
+        if self.gpus:
+            node = f"{self.gpus} GPU{plural}"
+        else:
+            node = "CPU" if self.processes == 1 else f"CPU ({self.processes} processes)"
+        return node if self.nodes == 1 else f"{self.nodes} nodes x {node}"
+
 
 class SweepPoint(Record, frozen=True, kw_only=True):
     """One value of a sweep, which launches a row with several values of one flag.
@@ -162,6 +183,7 @@ class TrainingRecord(Record, frozen=True, kw_only=True, rename="kebab"):
         device, device_name: the device of the training in words, and the name of the hardware.
         versions: package -> version.
         initial: the model that the training started from, if it is one of another row.
+        updates: of the finished training; ``None`` until it is finished.
         parameters: the number of learned parameters; ``None`` until the run is finished.
     """
 
@@ -170,6 +192,7 @@ class TrainingRecord(Record, frozen=True, kw_only=True, rename="kebab"):
     device_name: str
     versions: Dict[str, str]
     initial: Optional[InitialModel] = None
+    updates: Optional[int] = None
     parameters: Optional[int] = None
 
 

@@ -78,7 +78,7 @@ for _name, (_launch, _flags) in PLANS.items():
 @frozen("every configuration trains with these flags")
 def configs(world: World) -> str:
     lines = []
-    for dataset in sorted(path.name for path in (ROOT / "configs").iterdir()):
+    for dataset in sorted(path.name for path in (ROOT / "configs").iterdir() if path.is_dir()):
         if dataset == "hydra":  # of fairseq-hydra-train
             continue
         data = " --data d" if dataset in NEED_DATA else ""

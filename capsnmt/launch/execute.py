@@ -1,0 +1,306 @@
+"""Execute a run as its ``config.json`` says: skip completed steps, and resume training."""
+
+from __future__ import annotations
+
+import os
+import platform
+import signal
+import subprocess
+import sys
+import time
+from typing import Callable, Dict, Iterable, Optional, Sequence, TextIO
+
+import msgspec
+import torch
+
+from capsnmt import process, records
+from capsnmt.checkpoints.load import count_parameters
+from capsnmt.checkpoints.resume import STOP_FILE, num_updates, recover
+from capsnmt.cli import ConfigurationError, ExecutionError
+from capsnmt.files import atomic_writer, installed_version, locked, own_version, sha256
+from capsnmt.launch.plan import kind
+from capsnmt.launch.progress import TrainingProgress, say
+from capsnmt.launch.run import Run, environment, python
+from capsnmt.launch.script import script
+from capsnmt.machine import processor
+from capsnmt.process import Stopped
+from capsnmt.runs.folder import RunFolder
+from capsnmt.runs.records import InitialModel, TrainingRecord
+from capsnmt.runs.seeds import training_differences
+from capsnmt.steps import Step, StepRecords
+
+ENDS = ("max-epoch", "max-update")  # flags that end a training and may change when it resumes
+
+
+class StepFailed(ExecutionError):  # noqa: N818
+    """A command of a step ended with an error."""
+
+
+def execute(run: Run) -> None:
+    """Execute every step of a run that is not complete.
+
+    Raises:
+        ConfigurationError: the folder belongs to other settings or another launcher.
+        StepFailed: a command failed.
+        Stopped: a stop signal arrived; the same call resumes.
+    """
+    busy = f"{run.folder}: another launcher, or its training, is still running here: wait for it"
+    with locked(run.folder.lock, busy) as lock:
+        _Execution(run, lock).execute()
+
+
+def prepare(run: Run) -> None:
+    """Only prepare the data of a run, and check it.
+
+    Raises:
+        ConfigurationError, StepFailed, Stopped: as :func:`execute`.
+    """
+    busy = f"{run.folder}: another launcher is running here: wait for it"
+    with locked(run.folder.lock, busy) as lock:
+        _Execution(run, lock).prepare()
+
+
+def execute_side_by_side(runs: Sequence[Run], jobs: int) -> None:
+    """Execute runs in processes of their own, several at a time; the output of each in its folder.
+
+    Raises:
+        ExecutionError: a run failed; the others are finished first.
+        Stopped: a stop signal arrived; all processes have ended.
+    """
+    waiting, failed = list(runs), []
+    running: Dict[Run, subprocess.Popen[bytes]] = {}
+    try:
+        while waiting or running:
+            unfinished = {str(run.folder) for run in [*waiting, *running]}
+            for run in list(waiting):
+                earlier = [run.of(row) for row in (run.config.initial, run.config.baseline) if row]
+                if len(running) < jobs and not unfinished & set(map(str, earlier)):
+                    waiting.remove(run)
+                    log = run.folder.path / "launch.log"
+                    say(f"== {run.title}, on {run.device}: started, {log}")
+                    command = [*python("capsnmt.launch"), "--resume", str(run.folder)]
+                    with open(log, "ab") as output:
+                        running[run] = subprocess.Popen(command, stdout=output, stderr=output)
+            for run in [each for each, child in running.items() if child.poll() is not None]:
+                status = running.pop(run).returncode
+                failed += [run.title] if status else []
+                say(f"== {run.title}: {f'failed with exit status {status}' if status else 'done'}")
+            time.sleep(0.1)
+    finally:
+        for child in running.values():
+            child.terminate()
+        for child in running.values():
+            child.wait()
+    if failed:
+        raise ExecutionError(f"{'; '.join(failed)}: failed: see launch.log in the run's folder")
+
+
+class _Execution:
+    def __init__(self, run: Run, lock: int) -> None:
+        self.run, self.folder, self.lock = run, run.folder, lock
+        self.kind = kind(run)
+        places = {"data": run.data.folder, "..": run.output}
+        self.steps = StepRecords(self.folder.steps, places)
+        self.environment = environment(run.device)
+        self.done = 0  # updates of the checkpoint that training resumes from
+
+    def execute(self) -> None:
+        say(f"== {self.run.title}, on {self.run.device}: {self.folder}")
+        self.prepare()
+        record = self.check_unchanged()
+        records.write(self.folder.config, self.run.config)
+        records.write(self.folder.training, record)
+        with atomic_writer(self.folder.commands) as file:
+            file.write(script(self.run))
+        if record.updates is not None:
+            say(f"-- train: complete at {self.done:,} updates")
+        else:
+            self.train()
+            record = msgspec.structs.replace(
+                record, updates=num_updates(self.folder.last_checkpoint)
+            )
+            records.write(self.folder.training, record)
+        for step in self.kind.evaluation(self.run):
+            self.step(step)
+        if record.parameters is None:
+            counted = count_parameters(self.run.model)
+            records.write(self.folder.training, msgspec.structs.replace(record, parameters=counted))
+        if not self.run.settings.classifies:
+            scored = {name: self.folder.scored(name) for name in self.run.settings.data.test_sets}
+            scores = {name: records.load(path) for name, path in scored.items()}
+            records.write(self.folder.scores, scores)
+
+    def prepare(self) -> None:
+        step = self.kind.prepare(self.run)
+        if step is not None:
+            self.step(step)
+        self.vocabulary = {path.name: sha256(path) for path in self.kind.check_data(self.run)}
+
+    def check_unchanged(self) -> TrainingRecord:
+        """Raise if the checkpoints in the folder are from other settings or a longer training.
+
+        Returns:
+            The record of the training; that of a finished training keeps its device and versions.
+        """
+        self.done, recovered = recover(self.folder.checkpoints)
+        if recovered:
+            say(f"warning: {recovered}")
+        done, total, config = self.done, self.run.total_updates, self.run.config
+        now = self.describe()
+        if not done or not self.folder.exists or not self.folder.training.is_file():
+            return now
+        old, before = self.folder.read_config(), self.folder.read_training()
+        fix = "give another --name or --output, or delete the folder"
+        changes = training_differences(old, config, before.vocabulary, now.vocabulary)
+        for key, was, new in changes:
+            raise ConfigurationError(
+                f"{self.folder}: was trained with {key} {was}, not {new}: {fix}"
+            )
+        used, found = before.initial, now.initial
+        if used is not None and found is not None and used.checksum != found.checksum:
+            raise ConfigurationError(
+                f"{self.folder}: was initialised from {used}, but {found.checkpoint} has changed "
+                f"since: {fix}"
+            )
+        if total is not None and done > total:
+            raise ConfigurationError(
+                f"{self.folder}: already has {done:,} updates, more than the {total:,} asked for: "
+                f"give --max-update {done} or more, or another --output"
+            )
+        same_end = all(old.train.get(flag) == config.train.get(flag) for flag in ENDS)
+        # fairseq makes one update too many when it resumes a finished training
+        complete = done == total or (same_end and before.updates == done)
+        return msgspec.structs.replace(before, updates=done) if complete else now
+
+    def describe(self) -> TrainingRecord:
+        """Return what the training is made with."""
+        device = self.run.device
+        names = {name: installed_version(name) for name in ("ve-fairseq", "fairseq")}
+        fairseq = ", ".join(f"{name} {version}" for name, version in names.items() if version)
+        return TrainingRecord(
+            vocabulary=self.vocabulary,
+            device=str(device),
+            device_name=torch.cuda.get_device_name(0)
+            if device.gpus
+            else f"{processor()}, {os.cpu_count()} cores",
+            versions={
+                "python": platform.python_version(),
+                "torch": torch.__version__,
+                "fairseq": fairseq or "unknown",
+                "capsnmt": own_version(),
+            },
+            initial=None if self.run.initial is None else self.initial(self.run.initial),
+        )
+
+    def initial(self, other: RunFolder) -> InitialModel:
+        """Return the record of the model that the run starts from."""
+        trained, model = other.read_training(), other.model(other.read_config())
+        if trained.vocabulary != self.vocabulary:
+            raise ConfigurationError(
+                f"{other}: was trained on other data than {self.run.data.folder}, so that "
+                f"{self.run.config.row} cannot start from it: give another --output"
+            )
+        earlier = 0 if trained.initial is None else trained.initial.updates
+        return InitialModel(
+            row=str(self.run.config.initial),
+            checkpoint=str(model),
+            checksum=sha256(model),
+            updates=num_updates(model) + earlier,
+        )
+
+    def train(self) -> None:
+        run, folder, step = self.run, self.folder, self.kind.train(self.run)
+        done, total = self.done, run.total_updates
+        # Scores of fewer updates must not be mistaken for those of the finished training.
+        for path in (folder.scores, folder.result):
+            path.unlink(missing_ok=True)
+        budget = "by epochs" if total is None else f"{total:,} updates"
+        resuming = f"resuming at {done:,} of " if total is not None else f"resuming at {done:,}, "
+        say(f"-- train: {resuming if done else ''}{budget}")
+        say(f"   {self.kind.batch(run)}")
+        warning = self.kind.warning(run)
+        if warning:
+            say(f"warning: {warning}")
+        request = folder.checkpoints / STOP_FILE
+        with open(folder.train_log, "a", encoding="utf-8") as log, self.console() as console:
+            progress = TrainingProgress(total, log, console, say)
+
+            def ask() -> bool:
+                if progress.begun:
+                    request.touch()
+                return progress.begun
+
+            try:
+                request.unlink(missing_ok=True)
+                status = self.start(step, progress, ask=ask)
+            finally:
+                request.unlink(missing_ok=True)
+        if progress.stopped:  # by a request that only the training received
+            raise Stopped(signal.SIGTERM)
+        self.check(step, status, progress.tail)
+        if not folder.last_checkpoint.exists():
+            raise StepFailed(f"train: no checkpoint in {folder.checkpoints}")
+
+    def step(self, step: Step) -> None:
+        """Run a step unless it is complete."""
+        complete = self.steps.complete(step)
+        say(f"-- {step.name}{': complete' if complete else ''}")
+        if complete:
+            return
+        if step.to_file:
+            self.generate(step)
+        else:
+            status = self.start(step, lambda line: print(line, end="", flush=True))
+            self.check(step, status, where="the lines above")
+        missing = [str(output) for output in step.outputs if not output.exists()]
+        if missing:
+            raise StepFailed(f"{step.name}: ended without writing {', '.join(missing)}")
+        self.steps.record(step)
+
+    def generate(self, step: Step) -> None:
+        """Run fairseq-generate, write its output to a file, and show the progress."""
+        done = 0
+        with atomic_writer(step.outputs[0]) as output, self.console() as console:
+
+            def keep(line: str) -> None:
+                nonlocal done
+                output.write(line)
+                done += line.startswith("H-")
+                if line.startswith("H-") and done % 500 == 0:
+                    say(f"  {done:,} sentences")
+
+            self.check(step, self.start(step, keep, errors=console))
+
+    def start(
+        self,
+        step: Step,
+        on_line: Callable[[str], None],
+        errors: Optional[TextIO] = None,
+        ask: Optional[Callable[[], bool]] = None,
+    ) -> int:
+        return process.run(step.argv, self.environment, on_line, errors, self.lock, ask)
+
+    def console(self) -> TextIO:
+        """The open log of all output that the user is not shown."""
+        return open(self.folder.console_log, "a", encoding="utf-8", errors="surrogateescape")
+
+    def check(
+        self, step: Step, status: int, tail: Iterable[str] = (), where: Optional[str] = None
+    ) -> None:
+        """Raise if the command failed.
+
+        Args:
+            step: the step.
+            status: its exit status.
+            tail: the last lines of its output, if the user has not seen them.
+            where: where all of its output is; in the console log by default.
+        """
+        if not status:
+            return
+        for line in tail:
+            print(line, file=sys.stderr)
+        ended = f"exit status {status}" if status > 0 else f"signal {-status}"
+        raise StepFailed(
+            f"{step.name} failed with {ended}: see {where or self.folder.console_log}; fix the "
+            f"cause and run the same command again to resume"
+        )

@@ -1,0 +1,123 @@
+"""Settings for data of one's own: ``capsnmt-run --prepared DIR --arch ARCH``, without a file.
+
+They are those of configs/own.yaml, with the languages and test sets of the data. What depends on
+the number of sentence pairs is chosen here and said in one line.
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any, Dict, List, Tuple
+
+from capsnmt.cli import ConfigurationError
+from capsnmt.corpora.prepared import PreparedData
+from capsnmt.files import bundled_folder
+from capsnmt.launch import settings
+from capsnmt.launch.options import Options
+
+# Sentence pairs, up to which -> updates, tokens per update, dropout. **D**: about 100 epochs of
+# 2,000 pairs, 70 of 30,000 (the known recipe of Multi30k), 50 of 160,000 (IWSLT), and the 100,000
+# updates of Vaswani et al. from a million pairs on.
+BUDGETS: List[Tuple[float, int, int, float]] = [
+    (1e4, 2_000, 4_096, 0.3),
+    (1e5, 8_000, 4_096, 0.3),
+    (1e6, 50_000, 4_096, 0.3),
+    (float("inf"), 100_000, 32_768, 0.1),
+]
+LEAST_WARMUP, MOST_WARMUP = 2_000, 4_000
+SAVES, AVERAGED = 80, 10  # over the training, as of Multi30k's recipe
+
+
+def applies(options: Options) -> bool:
+    """Return whether a launch names data and an architecture, and no settings."""
+    named = (options.config, options.dataset, options.rows)
+    return options.prepared is not None and options.arch is not None and not any(named)
+
+
+def rows(options: Options) -> List[Tuple[str, Dict[str, Any]]]:
+    """Return name and settings of the architecture, and of the baseline before it.
+
+    Raises:
+        ConfigurationError: the folder holds no prepared data, or an architecture is unknown.
+    """
+    from fairseq.models import ARCH_CONFIG_REGISTRY
+
+    import capsnmt.plugin  # noqa: F401  registers ours
+
+    assert options.prepared is not None
+    data = PreparedData(options.prepared)
+    if not data.manifest.is_file():
+        raise ConfigurationError(
+            f"--prepared {options.prepared}: holds no prepared data (manifest.json): prepare it by "
+            f"capsnmt-prepare first"
+        )
+    found = []
+    for flag, arch in (("--baseline", options.baseline), ("--arch", options.arch)):
+        if arch is None:
+            continue
+        if arch not in ARCH_CONFIG_REGISTRY:
+            ours = sorted(name for name in ARCH_CONFIG_REGISTRY if name.startswith("capsnmt"))
+            raise ConfigurationError(
+                f"{flag} {arch}: is no architecture: choose from {', '.join(ours)}, ..."
+            )
+        preset = argparse.Namespace()
+        ARCH_CONFIG_REGISTRY[arch](preset)
+        merged = settings.load(bundled_folder("configs") / "own.yaml")
+        source, target = data.languages
+        settings.merge(
+            merged,
+            {
+                "dataset": options.prepared.resolve().name,
+                "arch": arch,
+                "data": {
+                    "source-lang": source,
+                    "target-lang": target,
+                    "test-sets": dict(data.test_sets),
+                },
+            },
+        )
+        budget = _budget(data.pairs, options.max_update, preset)
+        settings.merge(merged, budget)
+        name = options.name if options.name and flag == "--arch" else arch
+        found.append((name, merged))
+    return found
+
+
+def describe(options: Options) -> str:
+    """Return what was chosen by the number of pairs, in one line."""
+    pairs = PreparedData(options.prepared or Path()).pairs
+    chosen = rows(options)[-1][1]
+    train, batch = chosen["train"], chosen["batch"]
+    return (
+        f"{pairs:,} sentence pairs: {train['max-update']:,} updates of "
+        f"{batch['tokens-per-update']:,} tokens, warm-up {train['warmup-updates']:,}, learning "
+        f"rate {train['lr']}, dropout {train['dropout']} (--max-update and --set change them, "
+        f"--write-config FILE writes them)"
+    )
+
+
+def _budget(pairs: int, max_update: Any, preset: argparse.Namespace) -> Dict[str, Any]:
+    """Return the settings that depend on the number of sentence pairs.
+
+    The learning rate is Vaswani et al.'s: its peak is (d warmup)^-0.5. **D**: with at least
+    `LEAST_WARMUP`, as a short warm-up would make it large.
+    """
+    most = next(each for each in BUDGETS if pairs <= each[0])
+    updates = max_update or most[1]
+    warmup = max(1, min(MOST_WARMUP, updates // 4))
+    width = int(getattr(preset, "encoder_embed_dim", 512))
+    rate = (width * max(warmup, LEAST_WARMUP)) ** -0.5
+    interval = max(1, updates // SAVES)
+    return {
+        "batch": {"tokens-per-update": most[2], "max-tokens": 4096},
+        "train": {
+            "lr": float(f"{rate:.2g}"),
+            "warmup-updates": warmup,
+            "dropout": most[3],
+            "max-update": updates,
+            "save-interval-updates": interval,
+            "log-interval": min(100, max(1, updates // 40)),
+        },
+        "average": {"last-updates": min(AVERAGED, updates // interval)},
+    }
