@@ -20,31 +20,33 @@ from capsnmt.evaluation.metrics import MULTI_BLEU
 from capsnmt.evaluation.outputs import read_output
 from capsnmt.evaluation.settings import TextSettings
 from capsnmt.files import atomic_writer
+from capsnmt.runs.finished import FinishedRun
 from capsnmt.runs.folder import RunFolder
-from capsnmt.runs.learning_curve import LearningCurve
-from capsnmt.runs.records import Description
+from capsnmt.runs.learning_curve import LearningCurve, read_learning_curve
+from capsnmt.runs.records import RunConfig
 
 
 def find_runs(folder: Path) -> Iterator[RunFolder]:
     """Yield the started runs below a folder, in the order of their names."""
-    for description in sorted(folder.glob("*/seed-*/config.json")):
-        yield RunFolder(description.parent)
+    for config in sorted(folder.glob("*/seed-*/config.json")):
+        yield RunFolder(config.parent)
 
 
-def reason_of_end(description: Description, curve: LearningCurve) -> str:
+def reason_of_end(config: RunConfig, curve: LearningCurve) -> str:
     """Return why a finished training ended."""
-    most, patience = description.train.get("max-update"), description.train.get("patience")
+    most, patience = config.train.get("max-update"), config.train.get("patience")
     if most is not None and curve.updates >= most:
         return f"max-update {most}"
     return f"patience {patience}" if patience else "max-epoch"
 
 
-def facts(description: Description, curve: LearningCurve) -> Dict[str, Any]:
+def facts(run: FinishedRun) -> Dict[str, Any]:
     """Return what a reader asks about a finished training."""
+    curve = run.curve
     best = min(curve.valid, key=curve.valid.__getitem__)
     return {
         "updates": curve.updates,
-        "ended-by": reason_of_end(description, curve),
+        "ended-by": reason_of_end(run.config, curve),
         "seconds": curve.training_seconds,
         "words-per-second": curve.tokens_per_second,
         "peak-memory-gib": curve.peak_memory,
@@ -52,11 +54,11 @@ def facts(description: Description, curve: LearningCurve) -> Dict[str, Any]:
     }
 
 
-def translations(output: Path, description: Description) -> List[str]:
+def translations(output: Path, config: RunConfig) -> List[str]:
     """Return the translations of a test set in its order, as words."""
-    how = description.settings["score"].get("remove-bpe", "none")
+    how = config.settings["score"].get("remove-bpe", "none")
     settings = TextSettings(remove_bpe=how, detokenize="none")
-    return read_output(str(output), description.row, settings).tokens
+    return read_output(str(output), config.row, settings).tokens
 
 
 def write_table(path: Path, points: Dict[int, float]) -> None:
@@ -66,7 +68,7 @@ def write_table(path: Path, points: Dict[int, float]) -> None:
         file.writelines(f"{update}\t{loss}\n" for update, loss in sorted(points.items()))
 
 
-def keep(run: RunFolder, folder: Path) -> None:
+def keep(run: FinishedRun, folder: Path) -> None:
     """Write the results of a finished run to a folder.
 
     Args:
@@ -76,32 +78,31 @@ def keep(run: RunFolder, folder: Path) -> None:
     Raises:
         ConfigurationError: a record of the run is missing or damaged.
     """
-    description, curve = run.read_description(), run.read_learning_curve()
     folder.mkdir(parents=True, exist_ok=True)
-    record = {key: value for key, value in description.to_json().items() if key != "data"}
     # the folders of one machine tell nobody anything
-    record["command"] = [
-        Path(word).name if word.startswith("/") else word for word in record["command"]
-    ]
-    records.write(folder / "run.json", {**record, **facts(description, curve)})
-    write_table(folder / "train-loss.tsv", curve.train)
-    write_table(folder / "valid-loss.tsv", curve.valid)
-    for test_set in description.test_sets:
-        with atomic_writer(folder / f"{test_set}.{description.languages[1]}") as file:
-            lines = translations(run.generated(test_set), description)
+    command = [Path(word).name if word.startswith("/") else word for word in run.config.command]
+    config = {**records.plain(run.config), "command": command}
+    del config["data"], config["sources"]
+    trained = records.plain(run.training)
+    records.write(folder / "run.json", {**config, **trained, **facts(run)})
+    write_table(folder / "train-loss.tsv", run.curve.train)
+    write_table(folder / "valid-loss.tsv", run.curve.valid)
+    for test_set in run.config.test_sets:
+        with atomic_writer(folder / f"{test_set}.{run.config.languages[1]}") as file:
+            lines = translations(run.folder.generated(test_set), run.config)
             file.writelines(f"{line}\n" for line in lines)
-    for path in (run.train_log, run.scores):
+    for path in (run.folder.train_log, run.folder.scores):
         shutil.copyfile(path, folder / path.name)
 
 
-def state(run: RunFolder) -> str:
+def state(folder: RunFolder) -> str:
     """Return how far a run is, in words."""
-    if run.is_finished:
-        scores = run.read_scores().items()
+    if folder.is_finished:
+        scores = FinishedRun(folder.path).scores.items()
         bleu = [f"{name} {each.systems[0].spread(MULTI_BLEU).mean:.2f}" for name, each in scores]
         return f"finished, tokenised BLEU: {', '.join(bleu)}"
     try:
-        return f"at update {run.read_learning_curve().updates:,}"
+        return f"at update {read_learning_curve(folder.train_log).updates:,}"
     except ConfigurationError:  # before the first entry of its log
         return "begun"
 
@@ -113,12 +114,12 @@ def main() -> int:
     parser.add_argument("--keep", type=Path, metavar="DIR", help="where results are kept")
     options = parser.parse_args()
     try:
-        for run in find_runs(options.runs):
-            description = run.read_description()
-            print(f"{description.row}, seed {description.seed}: {state(run)}")
-            if options.keep is not None and run.is_finished:
-                dataset = str(description.dataset)
-                keep(run, options.keep / dataset / description.row / f"seed-{description.seed}")
+        for folder in find_runs(options.runs):
+            config = folder.read_config()
+            print(f"{config.row}, seed {config.seed}: {state(folder)}")
+            if options.keep is not None and folder.is_finished:
+                place = options.keep / str(config.dataset) / config.row / f"seed-{config.seed}"
+                keep(FinishedRun(folder.path), place)
     except ConfigurationError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2

@@ -11,8 +11,7 @@ from capsnmt.analysis.registry import ANALYSES
 from capsnmt.cli import ConfigurationError, comma_list, shown
 from capsnmt.corpora.prepared import PreparedData
 from capsnmt.files import check_file_name
-from capsnmt.runs.find import find_runs
-from capsnmt.runs.folder import RunFolder
+from capsnmt.runs.finished import FinishedRun, find_runs
 
 
 def chosen_analyses(names: Optional[str]) -> Optional[List[str]]:
@@ -47,7 +46,7 @@ def subjects(arguments: Sequence[str], data: Optional[Path]) -> List[Subject]:
         if Path(each).is_dir() or not (Path(each).exists() or "=" in each)
     ]
     runs = {each: find_runs([Path(each)]).finished for each in folders}
-    rows = [run.read_description().row for several in runs.values() for run in several]
+    rows = [run.row for several in runs.values() for run in several]
     for argument in arguments:
         name, equals, checkpoint = argument.partition("=")
         if equals and not Path(argument).exists():
@@ -70,7 +69,7 @@ def subjects(arguments: Sequence[str], data: Optional[Path]) -> List[Subject]:
     return found
 
 
-def _subject(run: RunFolder, rows: Sequence[str], data: Optional[Path]) -> Subject:
+def _subject(run: FinishedRun, rows: Sequence[str], data: Optional[Path]) -> Subject:
     """Return a finished translation run, named after its row, and its seed if a row has several.
 
     Args:
@@ -78,13 +77,8 @@ def _subject(run: RunFolder, rows: Sequence[str], data: Optional[Path]) -> Subje
         rows: the rows of all runs.
         data: ``--data``.
     """
-    description = run.read_description()
-    if description.classifies:
-        raise ConfigurationError(f"{run}: it classifies sentences: give runs that translate")
-    own = run.data(description)
-    place = data or (PreparedData(own).binarised if own else None)
-    if place is None:
-        raise ConfigurationError(f"{run}: does not say where its data are: give --data")
-    several = rows.count(description.row) > 1
-    name = f"{description.row}-seed-{description.seed}" if several else description.row
-    return Subject(name.replace("/", "-"), run.model(description), place)
+    if run.config.classifies:
+        raise ConfigurationError(f"{run.folder}: it classifies sentences: give runs that translate")
+    name = f"{run.row}-seed-{run.seed}" if rows.count(run.row) > 1 else run.row
+    data = data or PreparedData(run.data).binarised
+    return Subject(name.replace("/", "-"), run.model, data)

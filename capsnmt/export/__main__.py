@@ -39,9 +39,9 @@ def _run(args: argparse.Namespace) -> None:
     # after parsing: --help and a mistyped flag do not wait for torch and fairseq
     from capsnmt.checkpoints.load import load_checkpoint, save_checkpoint
     from capsnmt.export.stock import stock_checkpoint
-    from capsnmt.runs.finished import evaluated_checkpoint
+    from capsnmt.runs.finished import FinishedRun
 
-    path = args.model if args.model.is_file() else evaluated_checkpoint(args.model)
+    path = args.model if args.model.is_file() else FinishedRun(args.model).model
     check_output(args.output, [path])
     save_checkpoint(stock_checkpoint(load_checkpoint(path), path), args.output)
     print(f"{args.output}: the model in {path} as fairseq's own transformer")

@@ -100,7 +100,9 @@ def evaluate(
     classes = task.state.classes
 
     def measures(split: str) -> Measures:
-        return Measures.from_json(count(model, task, split, max_tokens).measures(classes), path)
+        return records.build(
+            count(model, task, split, max_tokens).measures(classes), Measures, path
+        )
 
     return ClassifierResult(
         task=task.cfg._name,
@@ -146,7 +148,7 @@ def main(arguments: Optional[Sequence[str]] = None) -> None:
     for split, measures in result.splits.items():
         print(f"{split}: {describe(measures)}")
     if options.json is not None:
-        records.write(options.json, result.to_json())
+        records.write(options.json, result)
 
 
 if __name__ == "__main__":

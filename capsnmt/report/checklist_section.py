@@ -12,7 +12,7 @@ from capsnmt.evaluation.scores import common_metrics
 from capsnmt.evaluation.segment_scores import GIVEN
 from capsnmt.report.elements import Element, Listing, Paragraph, Strong
 from capsnmt.report.score_section import signatures_of
-from capsnmt.runs.translation import FinishedTranslation
+from capsnmt.runs.finished import FinishedRun
 
 YES, NO, NONE = "yes", "no", "does not apply"
 # They agree with human judgement better than BLEU (Kocmi et al. 2021); TER does not.
@@ -26,7 +26,7 @@ class Answer(NamedTuple):
     evidence: str
 
 
-def checklist(runs: Sequence[FinishedTranslation], names: Sequence[str]) -> Iterator[Element]:
+def checklist(runs: Sequence[FinishedRun], names: Sequence[str]) -> Iterator[Element]:
     """Yield the questions with their answers.
 
     Args:
@@ -54,7 +54,7 @@ def checklist(runs: Sequence[FinishedTranslation], names: Sequence[str]) -> Iter
     )
 
 
-def better_metric(runs: Sequence[FinishedTranslation]) -> Answer:
+def better_metric(runs: Sequence[FinishedRun]) -> Answer:
     """Answer whether every test set has a metric that agrees with human judgement better."""
     found: List[List[str]] = []
     for test_set in runs[0].scores:
@@ -73,7 +73,7 @@ def better_metric(runs: Sequence[FinishedTranslation]) -> Answer:
     return Answer(YES, f"{', '.join(common)}; no human evaluation is recorded")
 
 
-def tested(runs: Sequence[FinishedTranslation], names: Sequence[str]) -> Answer:
+def tested(runs: Sequence[FinishedRun], names: Sequence[str]) -> Answer:
     """Answer whether every system was tested against the first on every test set."""
     baseline = runs[0].row
     others = [(run, name) for run, name in zip(runs, names) if run.row != baseline]
@@ -91,7 +91,7 @@ def tested(runs: Sequence[FinishedTranslation], names: Sequence[str]) -> Answer:
     return Answer(YES, "; ".join(sorted(tests)))
 
 
-def computed(runs: Sequence[FinishedTranslation]) -> Answer:
+def computed(runs: Sequence[FinishedRun]) -> Answer:
     """Answer whether the scores of every metric were computed here, in the same way."""
     missing, evidence = [], {}
     for test_set in runs[0].scores:
@@ -117,18 +117,18 @@ def computed(runs: Sequence[FinishedTranslation]) -> Answer:
     )
 
 
-def same_data(runs: Sequence[FinishedTranslation], names: Sequence[str]) -> Answer:
+def same_data(runs: Sequence[FinishedRun], names: Sequence[str]) -> Answer:
     """Answer whether all systems were trained on and scored with the same files."""
     if len({run.row for run in runs}) == 1:
         return Answer(NONE, "one system: nothing is compared")
-    unknown = [name for run, name in zip(runs, names) if not run.description.vocabulary]
+    unknown = [name for run, name in zip(runs, names) if not run.training.vocabulary]
     if unknown:
         return Answer(NO, f"no checksums of the dictionaries are recorded: {', '.join(unknown)}")
     first, *others = runs
     for run, name in zip(others, names[1:]):
-        if run.description.vocabulary != first.description.vocabulary:
+        if run.training.vocabulary != first.training.vocabulary:
             return Answer(NO, f"{name} and {names[0]} have different dictionaries")
         if run.data.resolve() != first.data.resolve():
             return Answer(NO, f"{name} and {names[0]} have data of different folders")
-    dictionaries = ", ".join(sorted(first.description.vocabulary))
+    dictionaries = ", ".join(sorted(first.training.vocabulary))
     return Answer(YES, f"one folder of prepared data; equal checksums of {dictionaries}")

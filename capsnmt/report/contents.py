@@ -10,9 +10,7 @@ from capsnmt.report.analysis_section import analysis
 from capsnmt.report.classification import classification
 from capsnmt.report.page import Part
 from capsnmt.report.translation import translation
-from capsnmt.runs.classification import load_classifier
-from capsnmt.runs.find import find_runs
-from capsnmt.runs.translation import check_comparable, load_translation
+from capsnmt.runs.finished import check_comparable, find_runs
 
 
 def parts(folders: Sequence[Path], samples: int, output: Path) -> Iterator[Part]:
@@ -29,12 +27,11 @@ def parts(folders: Sequence[Path], samples: int, output: Path) -> Iterator[Part]
     found = find_runs(folders)
     for folder in found.unfinished:
         print(f"warning: {folder} is not finished and is left out", file=sys.stderr)
-    classifiers = [folder for folder in found.finished if folder.result.is_file()]
-    translators = [folder for folder in found.finished if folder not in classifiers]
+    translators = [run for run in found.finished if not run.config.classifies]
+    classifiers = [run for run in found.finished if run.config.classifies]
     if translators:
-        runs = [load_translation(folder) for folder in translators]
-        check_comparable(runs)
-        yield translation(runs, samples)
+        check_comparable(translators)
+        yield translation(translators, samples)
     if classifiers:
-        yield classification([load_classifier(folder) for folder in classifiers])
+        yield classification(classifiers)
     yield from analysis(output)

@@ -6,7 +6,7 @@ from typing import Iterator, Sequence
 
 from capsnmt.report.cells import NONE
 from capsnmt.report.elements import Element, Figure, Heading, Paragraph, Table
-from capsnmt.runs.systems import System, source_lengths
+from capsnmt.runs.seeds import TrainedRow, source_lengths
 
 
 def figure_name(test_set: str) -> str:
@@ -14,7 +14,7 @@ def figure_name(test_set: str) -> str:
     return f"bleu_by_length-{test_set}"
 
 
-def lengths(test_set: str, systems: Sequence[System]) -> Iterator[Element]:
+def lengths(test_set: str, systems: Sequence[TrainedRow]) -> Iterator[Element]:
     """Yield BLEU by source length on one test set, as the runs' records have it."""
     source = source_lengths(systems, test_set)
     yield Heading(test_set)

@@ -10,8 +10,7 @@ from capsnmt.corpora.prepared import DataManifest
 from capsnmt.report.cells import NONE
 from capsnmt.report.elements import Code, Element, Heading, Paragraph, Preformatted, Table
 from capsnmt.runs.finished import FinishedRun
-from capsnmt.runs.records import Description
-from capsnmt.runs.translation import FinishedTranslation
+from capsnmt.runs.records import RunConfig
 
 
 def data(manifest: DataManifest, languages: Sequence[str]) -> Iterator[Element]:
@@ -34,30 +33,29 @@ def commands(runs: Sequence[FinishedRun], names: Sequence[str]) -> Iterator[Elem
     """Yield all commands of every run, ready to copy."""
     for run, name in zip(runs, names):
         yield Heading(name)
-        initial = run.description.initial
+        initial = run.training.initial
         if initial is not None:
             yield Paragraph([f"Initialised from {initial}: ", Code(initial.checkpoint), "."])
-        if run.description.command:
+        if run.config.command:
             yield Paragraph("One command runs everything:")
-            yield Preformatted(launcher_command(run.description), "bash")
+            yield Preformatted(launcher_command(run.config), "bash")
             yield Paragraph("It runs:")
-        script = run.folder.read_commands()
-        yield Preformatted(script, "bash", folded=f"{run.folder.commands.name} of {name}")
+        yield Preformatted(run.script, "bash", folded=f"{run.folder.commands.name} of {name}")
 
 
 def launcher_commands(runs: Sequence[FinishedRun]) -> Iterator[Element]:
     """Yield the launcher's commands that started the runs, and their initial models, each once."""
-    started = [(run.row, run.description.initial) for run in runs]
+    started = [(run.row, run.training.initial) for run in runs]
     for row, initial in dict.fromkeys((row, str(each)) for row, each in started if each):
         yield Paragraph(f"{row}: initialised from {initial}.")
-    found = [launcher_command(run.description) for run in runs if run.description.command]
+    found = [launcher_command(run.config) for run in runs if run.config.command]
     if found:
         yield Preformatted("\n".join(dict.fromkeys(found)), "bash")
 
 
-def launcher_command(description: Description) -> str:
+def launcher_command(config: RunConfig) -> str:
     """Return the command line of the launcher that started a run."""
-    return shlex.join(["capsnmt-run", *map(str, description.command[1:])])
+    return shlex.join(["capsnmt-run", *config.command[1:]])
 
 
 def versions(
@@ -79,8 +77,7 @@ def versions(
         ["package", *header],
         [[package, *(each.get(package, NONE) for each, _ in columns)] for package in packages],
     )
-    descriptions = [run.description for run in runs]
-    devices = {str(each.device): each.device_name or "not recorded" for each in descriptions}
+    devices = {run.training.device: run.training.device_name for run in runs}
     trained_on = "; ".join(f"{device} ({name})" for device, name in sorted(devices.items()))
     yield Paragraph(f"Trained on: {trained_on}.")
     made_on = "; ".join(f"{key} {value}" for key, value in machine.items())
@@ -90,7 +87,7 @@ def versions(
 def versions_of(run: FinishedRun) -> Dict[str, str]:
     """Return the versions of the evaluation and, where they differ, those of the training."""
     evaluated: Mapping[str, object] = {}
-    if isinstance(run, FinishedTranslation):
+    if not run.config.classifies:
         evaluated = next(iter(run.scores.values())).versions
     used = {package: str(version) for package, version in evaluated.items() if version}
-    return {**used, **run.description.versions}
+    return {**used, **run.training.versions}

@@ -7,8 +7,8 @@ from typing import Iterator, List, Sequence
 from capsnmt.evaluation.scores import Evaluation
 from capsnmt.report.cells import NONE, deviation_note, difference_cell, mean_cell
 from capsnmt.report.elements import Element, Listing, Mark, Paragraph, Strong, Table, Text
-from capsnmt.runs.systems import LEVELS, System, p_of
-from capsnmt.runs.translation import FinishedTranslation
+from capsnmt.runs.finished import FinishedRun
+from capsnmt.runs.seeds import LEVELS, TrainedRow
 
 SIGNIFICANT = 0.05
 
@@ -20,7 +20,7 @@ ONE_SEED = (
 )
 
 
-def caveats(runs: Sequence[FinishedTranslation]) -> Iterator[Element]:
+def caveats(runs: Sequence[FinishedRun]) -> Iterator[Element]:
     """Yield what a reader must know before the results."""
     updates = {run.curve.updates for run in runs}
     if len(updates) > 1:
@@ -32,7 +32,7 @@ def caveats(runs: Sequence[FinishedTranslation]) -> Iterator[Element]:
         yield Paragraph([Strong("One seed proves nothing."), ONE_SEED])
 
 
-def results(systems: Sequence[System]) -> Iterator[Element]:
+def results(systems: Sequence[TrainedRow]) -> Iterator[Element]:
     """Yield the table of the papers: parameters, training speed, BLEU and its difference."""
     baseline, *others = systems
     test_sets = list(baseline.runs[0].scores)
@@ -68,7 +68,7 @@ def results(systems: Sequence[System]) -> Iterator[Element]:
     yield Paragraph(_legend(systems, test_sets))
 
 
-def _legend(systems: Sequence[System], test_sets: Sequence[str]) -> str:
+def _legend(systems: Sequence[TrainedRow], test_sets: Sequence[str]) -> str:
     baseline, *others = systems
     levels = ", ".join(f"{mark}: p < {level}" for mark, level in reversed(LEVELS.items()))
     tests = {
@@ -94,7 +94,7 @@ def _legend(systems: Sequence[System], test_sets: Sequence[str]) -> str:
     return f"{sentence}."
 
 
-def _parameters_cell(system: System, baseline: System) -> str:
+def _parameters_cell(system: TrainedRow, baseline: TrainedRow) -> str:
     difference = system.parameters - baseline.parameters
     total = f"{system.parameters / 1e6:.2f}M"
     if system is baseline:
@@ -103,7 +103,7 @@ def _parameters_cell(system: System, baseline: System) -> str:
     return f"{total} ({difference:+,})" if small else f"{total} ({difference / 1e6:+.2f}M)"
 
 
-def _speed_cell(system: System, baseline: System) -> str:
+def _speed_cell(system: TrainedRow, baseline: TrainedRow) -> str:
     own = system.tokens_per_second
     if own is None:
         return NONE
@@ -111,7 +111,7 @@ def _speed_cell(system: System, baseline: System) -> str:
     return f"{own:,.0f}/s" if ratio is None else f"{own:,.0f}/s ({ratio:.2f}×)"
 
 
-def _bleu_cells(system: System, baseline: System, test_set: str) -> List[Text]:
+def _bleu_cells(system: TrainedRow, baseline: TrainedRow, test_set: str) -> List[Text]:
     """BLEU, and its difference to the baseline with the mark of its significance."""
     own, other = system.score(test_set), baseline.score(test_set)
     if system is baseline:
@@ -122,7 +122,7 @@ def _bleu_cells(system: System, baseline: System, test_set: str) -> List[Text]:
     return [mean_cell(own), marked]
 
 
-def comparisons(runs: Sequence[FinishedTranslation], names: Sequence[str]) -> Iterator[Element]:
+def comparisons(runs: Sequence[FinishedRun], names: Sequence[str]) -> Iterator[Element]:
     """Yield the results in words, each run against its baseline."""
     sentences = [
         _comparison(run, name, test_set, scores)
@@ -134,12 +134,12 @@ def comparisons(runs: Sequence[FinishedTranslation], names: Sequence[str]) -> It
         yield Listing(sentences)
 
 
-def _comparison(run: FinishedTranslation, name: str, test_set: str, scores: Evaluation) -> str:
+def _comparison(run: FinishedRun, name: str, test_set: str, scores: Evaluation) -> str:
     baseline = scores.systems[0]
     one, other = run.output(test_set).score("bleu").score, baseline.spread("bleu").mean
     difference = round(one, 2) - round(other, 2)
     distance = f"{abs(difference):.2f} {'above' if difference > 0 else 'below'}"
-    p_value = p_of(run, test_set)
+    p_value = run.output(test_set).score("bleu").p_value
     sentence = (
         f"{test_set}: {name} scores {one:.2f} BLEU, "
         f"{distance if difference else 'the same as'} {baseline.name} ({other:.2f})"

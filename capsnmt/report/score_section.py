@@ -9,14 +9,12 @@ from capsnmt.evaluation.metrics import COMPARABLE
 from capsnmt.evaluation.scores import common_metrics
 from capsnmt.report.cells import MINUS, NONE, difference_cell, p_cell, score_cell
 from capsnmt.report.elements import Code, Element, Heading, Inline, Listing, Paragraph, Table, Text
-from capsnmt.runs.translation import FinishedTranslation
+from capsnmt.runs.finished import FinishedRun
 
 TEST = re.compile(r"(bs|ar):\d+\|seed:\d+\|")
 
 
-def scores(
-    runs: Sequence[FinishedTranslation], names: Sequence[str], test_set: str
-) -> Iterator[Element]:
+def scores(runs: Sequence[FinishedRun], names: Sequence[str], test_set: str) -> Iterator[Element]:
     """Yield the scores of every run on one test set."""
     outputs = [run.output(test_set) for run in runs]
     title = f"{test_set}: {runs[0].scores[test_set].reference.segments:,} sentences"
@@ -37,7 +35,7 @@ def scores(
 
 
 def _differences(
-    runs: Sequence[FinishedTranslation],
+    runs: Sequence[FinishedRun],
     names: Sequence[str],
     test_set: str,
     metrics: Mapping[str, str],
@@ -81,7 +79,7 @@ def _differences(
     yield Paragraph(note)
 
 
-def signatures_of(runs: Sequence[FinishedTranslation], test_set: str, metric: str) -> Set[str]:
+def signatures_of(runs: Sequence[FinishedRun], test_set: str, metric: str) -> Set[str]:
     """Return the signatures of a metric, without the test.
 
     The test does not affect the score, and the baseline has none.
@@ -90,7 +88,7 @@ def signatures_of(runs: Sequence[FinishedTranslation], test_set: str, metric: st
 
 
 def _signatures(
-    runs: Sequence[FinishedTranslation],
+    runs: Sequence[FinishedRun],
     test_set: str,
     metrics: Mapping[str, str],
     kinds: Sequence[str],

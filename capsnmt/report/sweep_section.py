@@ -10,8 +10,8 @@ from typing import Any, Callable, Dict, Iterator, List, Sequence, Tuple
 from capsnmt.report.cells import NONE, deviation_note, mean_cell
 from capsnmt.report.elements import Code, Element, Figure, Heading, Paragraph, Table
 from capsnmt.report.figures import bleu_by_value
+from capsnmt.runs.seeds import TrainedRow
 from capsnmt.runs.sweeps import FinishedSweep
-from capsnmt.runs.systems import System
 
 COLUMNS = ("system", "test_set", "value", "seed", "bleu", "tokens_per_second", "parameters")
 
@@ -28,7 +28,6 @@ def table_name(sweep: FinishedSweep) -> str:
 
 def sweep_elements(sweep: FinishedSweep, test_sets: Sequence[str]) -> Iterator[Element]:
     """Yield figure and table of a sweep for each test set."""
-    curves = {curve.name: curve.systems for curve in sweep.curves}
     baselines = {system.name: dict.fromkeys(sweep.labels, system) for system in sweep.baselines}
     seeds = max(len(system.runs) for _, _, system in _systems(sweep))
     for test_set in test_sets:
@@ -52,7 +51,7 @@ def sweep_elements(sweep: FinishedSweep, test_sets: Sequence[str]) -> Iterator[E
                         for label in sweep.labels
                     ),
                 ]
-                for name, systems in {**baselines, **curves}.items()
+                for name, systems in {**baselines, **sweep.curves}.items()
             ],
             numeric=1,
         )
@@ -73,10 +72,8 @@ def sweep_figures(sweep: FinishedSweep, test_sets: Sequence[str]) -> Dict[str, C
             f"--{sweep.flag}",
             sweep.labels,
             {
-                curve.name: {
-                    label: system.score(test_set) for label, system in curve.systems.items()
-                }
-                for curve in sweep.curves
+                name: {label: row.score(test_set) for label, row in rows.items()}
+                for name, rows in sweep.curves.items()
             },
             {system.name: system.score(test_set) for system in sweep.baselines},
         )
@@ -102,7 +99,7 @@ def sweep_table(sweep: FinishedSweep, test_sets: Sequence[str]) -> str:
     return file.getvalue()
 
 
-def _systems(sweep: FinishedSweep) -> List[Tuple[str, str, System]]:
+def _systems(sweep: FinishedSweep) -> List[Tuple[str, str, TrainedRow]]:
     """Return name, label of the value, and system; a baseline has no label."""
-    swept = [(curve.name, *each) for curve in sweep.curves for each in curve.systems.items()]
+    swept = [(name, *each) for name, rows in sweep.curves.items() for each in rows.items()]
     return [*((system.name, "", system) for system in sweep.baselines), *swept]

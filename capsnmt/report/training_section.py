@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import Iterator, Mapping, Optional, Sequence
 
 from capsnmt.report.cells import NONE
-from capsnmt.report.elements import Code, Element, Figure, Paragraph, Strong, Table
+from capsnmt.report.elements import Code, Element, Figure, Paragraph, Table
+from capsnmt.runs.finished import FinishedRun
 from capsnmt.runs.learning_curve import clock
-from capsnmt.runs.translation import FinishedTranslation
 
 CURVES = "learning_curve"
 
 
-def training(runs: Sequence[FinishedTranslation], names: Sequence[str]) -> Iterator[Element]:
+def training(runs: Sequence[FinishedRun], names: Sequence[str]) -> Iterator[Element]:
     """Yield what was trained, for how long, and the learning curves."""
     yield Table(
         "Trained systems",
@@ -20,7 +20,7 @@ def training(runs: Sequence[FinishedTranslation], names: Sequence[str]) -> Itera
         [
             [
                 name,
-                Code(run.description.architecture),
+                Code(run.config.architecture),
                 str(run.seed),
                 f"{run.parameters:,}",
                 _updates(run),
@@ -45,16 +45,6 @@ def training(runs: Sequence[FinishedTranslation], names: Sequence[str]) -> Itera
         "ends where the curves begin to differ.",
     )
     for run, name in zip(runs, names):
-        if run.lacks_updates:
-            yield Paragraph(
-                [
-                    Strong("Fewer updates than configured:"),
-                    f" {name}: ",
-                    Code(run.folder.train_log.name),
-                    f" ends at update {_updates(run)}: the log is incomplete, or the training "
-                    "ended early.",
-                ]
-            )
         if not run.curve.valid:
             yield Paragraph(f"{name} was never validated: its curve shows the training loss only.")
         if run.curve.unreadable:
@@ -67,9 +57,9 @@ def training(runs: Sequence[FinishedTranslation], names: Sequence[str]) -> Itera
             )
 
 
-def _updates(run: FinishedTranslation) -> str:
+def _updates(run: FinishedRun) -> str:
     """Return the updates in the log, and those that the configuration asks for."""
-    configured = run.configured_updates
+    configured = run.config.train.get("max-update")
     return f"{run.curve.updates:,}" + (f" of {configured:,}" if configured else "")
 
 

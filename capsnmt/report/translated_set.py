@@ -20,8 +20,8 @@ from capsnmt.evaluation.settings import TextSettings
 from capsnmt.evaluation.text_files import read_lines
 from capsnmt.evaluation.tokenized import tokens_of
 from capsnmt.report.elements import Translations
-from capsnmt.runs.systems import System
-from capsnmt.runs.translation import FinishedTranslation
+from capsnmt.runs.finished import FinishedRun
+from capsnmt.runs.seeds import TrainedRow
 
 SEED = 1
 
@@ -130,7 +130,7 @@ def draw_numbers(sentences: int, samples: int, seed: int = SEED) -> List[int]:
     return sorted(random.Random(seed).sample(range(sentences), min(samples, sentences)))
 
 
-def read_translated_set(systems: Sequence[System], name: str) -> TranslatedSet:
+def read_translated_set(systems: Sequence[TrainedRow], name: str) -> TranslatedSet:
     """Read a test set and the translations of all systems.
 
     Args:
@@ -141,7 +141,7 @@ def read_translated_set(systems: Sequence[System], name: str) -> TranslatedSet:
         ConfigurationError: a file is missing or damaged, or its length is not the reference's.
     """
     first = systems[0].runs[0]
-    languages = first.description.languages
+    languages = first.config.languages
     data = PreparedData(first.data)
     raw = [str(data.raw(name, language)) for language in languages]
     source, reference = (read_lines(path) for path in raw)
@@ -153,18 +153,18 @@ def read_translated_set(systems: Sequence[System], name: str) -> TranslatedSet:
     return TranslatedSet(name, languages, source, reference, outputs)
 
 
-def read_translations(run: FinishedTranslation, test_set: str) -> Output:
+def read_translations(run: FinishedRun, test_set: str) -> Output:
     """Read the translations of a run, as the text that was scored.
 
     Raises:
         ConfigurationError: the output is missing or damaged.
     """
-    score = run.description.settings.get("score") or {}
+    score = run.config.settings.get("score") or {}
     settings = TextSettings(
         "generate",
         score.get("remove-bpe", TextSettings.remove_bpe),
         score.get("detokenize", TextSettings.detokenize),
-        run.description.languages[1],
+        run.config.languages[1],
     )
     path = run.folder.generated(test_set)
     if not path.is_file():

@@ -20,12 +20,12 @@ from capsnmt.report.score_section import scores
 from capsnmt.report.sweep_section import sweep_elements, sweep_figures, sweep_table, table_name
 from capsnmt.report.training_section import CURVES, training
 from capsnmt.report.translated_set import read_translated_set
+from capsnmt.runs.finished import FinishedRun, distinct_names
+from capsnmt.runs.seeds import group, source_lengths
 from capsnmt.runs.sweeps import find_sweeps
-from capsnmt.runs.systems import group, source_lengths
-from capsnmt.runs.translation import FinishedTranslation, distinct_names
 
 
-def translation(runs: Sequence[FinishedTranslation], sample_count: int = 20) -> Part:
+def translation(runs: Sequence[FinishedRun], sample_count: int = 20) -> Part:
     """Build the part about translation runs.
 
     Args:
@@ -36,7 +36,7 @@ def translation(runs: Sequence[FinishedTranslation], sample_count: int = 20) -> 
         ConfigurationError: a file of a run is missing or damaged.
     """
     systems = group(runs)
-    description, scored = runs[0].description, list(runs[0].scores)
+    config, scored = runs[0].config, list(runs[0].scores)
     sweeps = find_sweeps(runs)
     test_sets = [read_translated_set(systems, name) for name in scored]
     names, run_names = [system.name for system in systems], distinct_names(runs)
@@ -58,7 +58,7 @@ def translation(runs: Sequence[FinishedTranslation], sample_count: int = 20) -> 
         heading = f"Sample translations of {test_set.name}"
         sections[heading] = list(samples(test_set, names, sample_count))
     manifest = PreparedData(runs[0].data).read_manifest()
-    sections["Data"] = list(data(manifest, description.languages))
+    sections["Data"] = list(data(manifest, config.languages))
     sections["Commands"] = list(commands(runs, run_names))
     sections["Versions and machine"] = list(versions(runs, run_names, describe_machine()))
     curves = {system.name: [run.curve for run in system.runs] for system in systems}
@@ -71,6 +71,6 @@ def translation(runs: Sequence[FinishedTranslation], sample_count: int = 20) -> 
     for each in sweeps:
         figures.update(sweep_figures(each, scored))
     tables = {table_name(each): sweep_table(each, scored) for each in sweeps}
-    source, target = description.languages
-    title = f"{description.dataset or 'Experiment'}, {source} to {target}"
+    source, target = config.languages
+    title = f"{config.dataset or 'Experiment'}, {source} to {target}"
     return Part(title, list(caveats(runs)), sections, figures, tables)

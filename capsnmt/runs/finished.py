@@ -3,64 +3,212 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
+from typing import Dict, List, Sequence, Set, Tuple
 
+from capsnmt import records
 from capsnmt.cli import ConfigurationError
+from capsnmt.evaluation.document import from_json
+from capsnmt.evaluation.scores import Evaluation, OutputScores
+from capsnmt.records import RecordError
 from capsnmt.runs.folder import RunFolder
-from capsnmt.runs.records import Description
+from capsnmt.runs.learning_curve import LearningCurve, read_learning_curve
+from capsnmt.runs.records import ClassifierResult, Measures, TrainingRecord
 
 
-@dataclass(frozen=True)
 class FinishedRun:
-    """A finished run.
+    """A finished run, which translates or classifies sentences.
 
-    Attributes:
-        folder: its folder.
-        description: its ``config.json``.
+    A record is read, and an error in it raised, when it is first needed.
+
+    Args:
+        path: ``OUTPUT/ROW/seed-S``.
+
+    Raises:
+        ConfigurationError: there is no finished run, or its ``config.json`` is damaged.
     """
 
-    folder: RunFolder
-    description: Description
+    def __init__(self, path: Path) -> None:
+        self.folder = folder = RunFolder(path)
+        if not path.is_dir():
+            raise ConfigurationError(
+                f"{path}: there is no such folder: give OUTPUT, OUTPUT/ROW or OUTPUT/ROW/seed-S"
+            )
+        missing = folder.config
+        if folder.exists:
+            self.config = folder.read_config()
+            missing = folder.result if self.config.classifies else folder.scores
+        if not missing.is_file():
+            raise ConfigurationError(
+                f"{path}: no finished run, {missing.name} is missing: give OUTPUT/ROW/seed-S, "
+                "or run the launcher's command again to resume the run"
+            )
 
     @property
     def row(self) -> str:
         """The name of the configuration."""
-        return self.description.row
+        return self.config.row
 
     @property
     def seed(self) -> int:
         """The seed of the training."""
-        return self.description.seed
+        return self.config.seed
+
+    @property
+    def model(self) -> Path:
+        """The checkpoint that was evaluated."""
+        return self.folder.model(self.config)
+
+    @property
+    def data(self) -> Path:
+        """The prepared data."""
+        return self.folder.data(self.config)
+
+    @cached_property
+    def training(self) -> TrainingRecord:
+        """What it was trained with."""
+        return self.folder.read_training()
+
+    @property
+    def parameters(self) -> int:
+        """The number of learned parameters.
+
+        Raises:
+            RecordError: it is not recorded.
+        """
+        if self.training.parameters is None:
+            raise RecordError(
+                f"{self.folder}: its number of parameters is not recorded: run the launcher's "
+                "command again"
+            )
+        return self.training.parameters
+
+    @cached_property
+    def curve(self) -> LearningCurve:
+        """Its learning curve."""
+        return read_learning_curve(self.folder.train_log)
+
+    @property
+    def script(self) -> str:
+        """Its commands."""
+        path = self.folder.commands
+        try:
+            return path.read_text(encoding="utf-8", errors="backslashreplace")
+        except OSError as error:
+            raise RecordError(f"{path}: cannot be read: {error.strerror}") from None
+
+    @cached_property
+    def scores(self) -> Dict[str, Evaluation]:
+        """The scores of a translation run: test set -> evaluation."""
+        path = self.folder.scores
+        found = records.read(path, dict)
+        if not found:
+            raise RecordError(f"{path}: lacks test sets: delete it and run the launcher again")
+        return {name: from_json(value, f"{path}: {name}") for name, value in found.items()}
+
+    def output(self, test_set: str) -> OutputScores:
+        """The scores of this run on a test set.
+
+        Raises:
+            RecordError: the test set was not scored, or not with this run.
+        """
+        try:
+            return self.scores[test_set].system(self.row).outputs[0]
+        except LookupError:
+            raise RecordError(
+                f"{self.folder.scores}: lacks the scores of {self.row} on {test_set}: delete it "
+                "and run the launcher again"
+            ) from None
+
+    @cached_property
+    def result(self) -> ClassifierResult:
+        """The evaluation of a classification run."""
+        return records.read(self.folder.result, ClassifierResult)
+
+    @property
+    def measures(self) -> Measures:
+        """The measures of a classification run on the test split.
+
+        Raises:
+            RecordError: it was not evaluated on it.
+        """
+        if "test" not in self.result.splits:
+            raise RecordError(f"{self.folder.result}: lacks the split 'test': evaluate it again")
+        return self.result.splits["test"]
 
 
-def require_finished(folder: RunFolder, results: Path) -> None:
-    """Raise unless a folder holds a finished run.
+@dataclass(frozen=True)
+class FoundRuns:
+    """The finished runs in the order of a report, and the others."""
+
+    finished: List[FinishedRun]
+    unfinished: List[RunFolder]
+
+
+def find_runs(folders: Sequence[Path]) -> FoundRuns:
+    """Find the runs below some folders.
+
+    Of the rows below a folder, the baselines of other rows come first, then the others by name.
 
     Args:
-        folder: the folder.
-        results: the record that the run's last stage writes.
+        folders: ``OUTPUT/ROW/seed-S``, ``OUTPUT/ROW``, ``OUTPUT``, or a folder of several outputs.
 
     Raises:
-        ConfigurationError: the folder or one of its records is missing.
+        ConfigurationError: there is no such folder, none of the runs in it is finished, or a folder
+            that is itself a run is not.
     """
-    if not folder.path.is_dir():
-        raise ConfigurationError(f"{folder}: there is no such folder: give OUTPUT/ROW/seed-S")
-    for path in (folder.description, results):
-        if not path.is_file():
+    runs: List[FinishedRun] = []
+    unfinished: List[RunFolder] = []
+    for folder in folders:
+        below = [RunFolder(path.parent) for path in sorted(folder.glob("**/seed-*/config.json"))]
+        if RunFolder(folder).exists or not below:
+            runs.append(FinishedRun(folder))
+            continue
+        finished = [FinishedRun(run.path) for run in below if run.is_finished]
+        if not finished:
             raise ConfigurationError(
-                f"{folder}: holds no finished run, {path.name} is missing: give OUTPUT/ROW/seed-S, "
-                f"or run the launcher's command again to resume the run"
+                f"{folder}: none of its {len(below)} run(s) is finished: run the launcher's "
+                "command again to resume them"
             )
+        baselines = {run.config.baseline for run in finished}
+        runs += sorted(finished, key=lambda run: (run.row not in baselines, *_order(run)))
+        unfinished += [run for run in below if not run.is_finished]
+    return FoundRuns(runs, unfinished)
 
 
-def evaluated_checkpoint(path: Path) -> Path:
-    """Return the checkpoint that a finished run was evaluated with.
+def _order(run: FinishedRun) -> Tuple[str, int, str]:
+    return str(run.folder.row), run.seed, str(run.folder)
+
+
+def distinct_names(runs: Sequence[FinishedRun]) -> List[str]:
+    """The shortest names that differ: the rows, rows with seeds, or the folders."""
+    candidates = (
+        [run.row for run in runs],
+        [f"{run.row}, seed {run.seed}" for run in runs],
+        [str(run.folder) for run in runs],
+    )
+    return next((names for names in candidates if len(set(names)) == len(runs)), candidates[-1])
+
+
+def check_comparable(runs: Sequence[FinishedRun]) -> None:
+    """Raise unless all runs are different ones that translated the same test sets.
 
     Raises:
-        ConfigurationError: the folder holds no finished run.
+        ConfigurationError: naming the two folders and what differs.
     """
-    folder = RunFolder(path)
-    description = folder.read_description() if folder.exists else None
-    classifies = description is not None and description.classifies
-    require_finished(folder, folder.result if classifies else folder.scores)
-    return folder.model(folder.read_description())
+    first = runs[0]
+    seen: Set[Path] = set()
+    for run in runs:
+        for what, one, other in (
+            ("languages", first.config.languages, run.config.languages),
+            ("test sets", list(first.scores), list(run.scores)),
+        ):
+            if one != other:
+                raise ConfigurationError(
+                    f"{run.folder}: has the {what} {', '.join(other)}, but {first.folder} has "
+                    f"{', '.join(one)}: report them separately"
+                )
+        if run.folder.path.resolve() in seen:
+            raise ConfigurationError(f"{run.folder}: is given twice: name each run once")
+        seen.add(run.folder.path.resolve())

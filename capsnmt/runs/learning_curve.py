@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Dict, Iterable, Mapping, Optional
+from typing import Any, Dict, Iterable, Optional
 
 from capsnmt.cli import ConfigurationError
 
@@ -65,7 +65,26 @@ class LearningCurve:
                 del points[number]
 
 
-def parse_train_log(lines: Iterable[str], name: str = "train.log") -> LearningCurve:
+def read_learning_curve(path: Path) -> LearningCurve:
+    """Read the learning curve in a run's ``train.log``.
+
+    Raises:
+        ConfigurationError: the file cannot be read, or holds no training loss.
+    """
+    try:
+        with open(path, encoding="utf-8", errors="replace") as file:
+            curve = parse_train_log(file)
+    except OSError as error:
+        raise ConfigurationError(f"{path}: cannot be read: {error.strerror}") from None
+    if not curve.train:
+        raise ConfigurationError(
+            f"{path}: holds no training loss: it is not a training log, or the training stopped "
+            f"before its first entry: run the launcher's command again"
+        )
+    return curve
+
+
+def parse_train_log(lines: Iterable[str]) -> LearningCurve:
     """Parse the JSON lines of a training log; the last entry of a repeated update counts.
 
     >>> log = ['{"loss": "9.0", "num_updates": "10", "wall": "5"}',
@@ -74,81 +93,39 @@ def parse_train_log(lines: Iterable[str], name: str = "train.log") -> LearningCu
     ...        '{"valid_loss": "8.1", "valid_num_updates": "20"}']
     >>> parse_train_log(log).train, parse_train_log(log).valid
     ({10: 9.0, 20: 8.5}, {20: 8.1})
-
-    Args:
-        lines: the log.
-        name: the name of the log in an error.
-
-    Raises:
-        ConfigurationError: no line has a training loss.
     """
     curve = LearningCurve()
     for line in lines:
-        stats = _statistics(line)
-        curve.unreadable += stats is None and bool(line.strip())
-        loss, update = _number(stats, "loss"), _number(stats, "num_updates")
-        valid_loss, valid_update = _number(stats, "valid_loss"), _number(stats, "valid_num_updates")
-        if loss is not None and update is not None:
+        try:
+            entry = json.loads(line)
+        except ValueError:
+            entry = None
+        if not isinstance(entry, dict):
+            curve.unreadable += bool(line.strip())
+            continue
+        stats = {key: number for key in entry if (number := _number(entry[key])) is not None}
+        update, valid_update = stats.get("num_updates"), stats.get("valid_num_updates")
+        if update is not None and "loss" in stats:
             curve.forget_from(int(update))
-            seconds = _seconds_per_update(stats)
-            if seconds is not None:
+            # fairseq's wall would be more direct, but stays 0 in some resumed trainings; ups has
+            # only two decimals.
+            if "wpb" in stats and stats.get("wps"):
                 made = update - max(curve.train, default=0)
-                curve.seconds[int(update)] = made * seconds
-                curve.words[int(update)] = made * (_number(stats, "wpb") or 0.0)
-            curve.train[int(update)] = loss
-        elif valid_loss is not None and valid_update is not None:
-            curve.valid[int(valid_update)] = valid_loss
-        peak = _number(stats, PEAK_MEMORY)
-        if peak is not None:
-            curve.peak_memory = max(peak, curve.peak_memory or 0)
-    if not curve.train:
-        raise ConfigurationError(
-            f"{name}: holds no training loss: it is not a training log, or the training stopped "
-            f"before its first entry: run the launcher's command again"
-        )
+                curve.seconds[int(update)] = made * (stats["wpb"] / stats["wps"])
+                curve.words[int(update)] = made * stats["wpb"]
+            curve.train[int(update)] = stats["loss"]
+        elif valid_update is not None and "valid_loss" in stats:
+            curve.valid[int(valid_update)] = stats["valid_loss"]
+        if PEAK_MEMORY in stats:
+            curve.peak_memory = max(stats[PEAK_MEMORY], curve.peak_memory or 0)
     return curve
 
 
-def read_learning_curve(path: Path) -> LearningCurve:
-    """Read the learning curve in a run's ``train.log``.
-
-    Raises:
-        ConfigurationError: the file is missing, cannot be read or holds no training loss.
-    """
-    try:
-        with open(path, encoding="utf-8", errors="replace") as file:
-            return parse_train_log(file, str(path))
-    except FileNotFoundError:
-        raise ConfigurationError(
-            f"{path}: there is no such file: give the folder of a run of the launcher"
-        ) from None
-    except OSError as error:
-        raise ConfigurationError(f"{path}: cannot be read: {error.strerror}") from None
-
-
-def _statistics(line: str) -> Optional[Dict[str, Any]]:
-    try:
-        stats = json.loads(line)
-    except ValueError:
-        return None
-    return stats if isinstance(stats, dict) else None
-
-
-def _seconds_per_update(stats: Optional[Mapping[str, Any]]) -> Optional[float]:
-    """Return the words per update divided by the words per second of an entry.
-
-    fairseq's ``wall`` would be more direct, but stays 0 in some resumed trainings; ``ups`` has only
-    two decimals.
-    """
-    words, speed = _number(stats, "wpb"), _number(stats, "wps")
-    return words / speed if words is not None and speed else None
-
-
-def _number(stats: Optional[Mapping[str, Any]], key: str) -> Optional[float]:
+def _number(value: Any) -> Optional[float]:
     """Return the finite number that fairseq printed as text; ``None`` for anything else."""
     try:
-        number = float((stats or {})[key])
-    except (KeyError, TypeError, ValueError):
+        number = float(value)
+    except (OverflowError, TypeError, ValueError):
         return None
     return number if abs(number) < float("inf") else None
 

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Dict, Literal, Mapping, Optional, Tuple, Union
 
-from msgspec import Meta
+from msgspec import Meta, field
 
-
-from capsnmt.records import Record
+from capsnmt.records import Record, RecordError
 
 # The values of train.task that train a sentence classifier.
 SENTENCE_TASKS = ("probing", "logical_inference")
@@ -122,7 +121,7 @@ class RunConfig(Record, frozen=True, kw_only=True):
     @property
     def architecture(self) -> str:
         """The value of ``--arch``."""
-        return str(self.settings["arch"])
+        return str(self._setting("arch"))
 
     @property
     def train(self) -> Mapping[str, Any]:
@@ -142,18 +141,31 @@ class RunConfig(Record, frozen=True, kw_only=True):
     @property
     def languages(self) -> Tuple[str, str]:
         """Source and target language of a translation run."""
-        data = self.settings["data"]
-        return str(data["source-lang"]), str(data["target-lang"])
+        return (
+            str(self._setting("data", "source-lang")),
+            str(self._setting("data", "target-lang")),
+        )
 
     @property
     def test_sets(self) -> Mapping[str, str]:
         """Name of each test set of a translation run -> its fairseq subset."""
-        return self.settings["data"]["test-sets"]
+        return self._setting("data", "test-sets")
 
     @property
     def averages(self) -> bool:
         """Whether an average of checkpoints is evaluated; otherwise the last checkpoint."""
         return bool(self.settings.get("average"))
+
+    def _setting(self, *keys: str) -> Any:
+        value: Any = self.settings
+        try:
+            for key in keys:
+                value = value[key]
+        except (KeyError, TypeError):
+            raise RecordError(
+                f"config.json of {self.row}, seed {self.seed}: lacks settings.{'.'.join(keys)}"
+            ) from None
+        return value
 
 
 class InitialModel(Record, frozen=True, kw_only=True):
@@ -218,8 +230,8 @@ class Measures(Record, frozen=True, kw_only=True):
     accuracy: float
     macro_f1: float
     majority: float
-    f1_by_class: Dict[str, float] = {}
-    by_bucket: Dict[int, Bucket] = {}
+    f1_by_class: Dict[str, float] = field(default_factory=dict)
+    by_bucket: Dict[int, Bucket] = field(default_factory=dict)
 
 
 class ClassifierResult(Record, frozen=True, kw_only=True):
@@ -238,8 +250,3 @@ class ClassifierResult(Record, frozen=True, kw_only=True):
     updates: int
     parameters: int
     splits: Dict[str, Measures]
-
-    @property
-    def test(self) -> Measures:
-        """The measures of the test split."""
-        return self.splits["test"]

@@ -11,9 +11,7 @@ from capsnmt.cli import ConfigurationError, shown
 from capsnmt.corpora.prepared import PreparedData
 from capsnmt.files import sha256
 from capsnmt.lines import read_lines
-from capsnmt.runs.finished import require_finished
-from capsnmt.runs.folder import RunFolder
-from capsnmt.runs.records import Description
+from capsnmt.runs.finished import FinishedRun
 from capsnmt.translation.tokenizer import NAME
 
 # method of data preparation -> fairseq's name of it, and of the option for the model
@@ -82,23 +80,18 @@ def find_model(path: Path, data: Optional[Path] = None) -> TrainedModel:
         ConfigurationError: there is no such run or checkpoint, the run is not finished or does not
             translate, or the data are missing or others.
     """
-    return _of_run(RunFolder(path), data) if not path.is_file() else _of_checkpoint(path, data)
+    return _of_checkpoint(path, data) if path.is_file() else _of_run(FinishedRun(path), data)
 
 
-def _of_run(folder: RunFolder, data: Optional[Path]) -> TrainedModel:
-    description = folder.read_description() if folder.exists else None
-    if description is not None and description.classifies:
-        raise ConfigurationError(f"{folder}: it classifies sentences: give a run that translates")
-    require_finished(folder, folder.scores)
-    place = data or (folder.data(description) if description else None)
-    if description is None or place is None:
+def _of_run(run: FinishedRun, data: Optional[Path]) -> TrainedModel:
+    if run.config.classifies:
         raise ConfigurationError(
-            f"{folder}: does not say where its data are: give their folder (--data)"
+            f"{run.folder}: it classifies sentences: give a run that translates"
         )
-    prepared = PreparedData(place)
-    text = read_text_format(prepared, description.languages)
-    _check_dictionaries(folder, description, prepared)
-    return TrainedModel(folder.model(description), prepared, text, _generation(folder, description))
+    prepared = PreparedData(data or run.data)
+    text = read_text_format(prepared, run.config.languages)
+    _check_dictionaries(run, prepared)
+    return TrainedModel(run.model, prepared, text, _generation(run))
 
 
 def _of_checkpoint(path: Path, data: Optional[Path]) -> TrainedModel:
@@ -154,26 +147,25 @@ def read_text_format(data: PreparedData, languages: Optional[Tuple[str, str]] = 
     return TextFormat((source, target), tokenisers, manifest.method, model)
 
 
-def _check_dictionaries(folder: RunFolder, description: Description, data: PreparedData) -> None:
+def _check_dictionaries(run: FinishedRun, data: PreparedData) -> None:
     """Raise if a dictionary is not that of the training."""
-    for language in description.languages:
+    for language in run.config.languages:
         dictionary = data.dictionary(language)
-        recorded = description.vocabulary.get(dictionary.name)
-        if recorded is not None and recorded != sha256(dictionary):
+        if run.training.vocabulary.get(dictionary.name) != sha256(dictionary):
             raise ConfigurationError(
-                f"{dictionary}: is not the dictionary that {folder} was trained with: give the "
+                f"{dictionary}: is not the dictionary that {run.folder} was trained with: give the "
                 "data of the training (--data)"
             )
 
 
-def _generation(folder: RunFolder, description: Description) -> Dict[str, Any]:
+def _generation(run: FinishedRun) -> Dict[str, Any]:
     """Return the run's settings of fairseq-generate as fairseq names them in Python."""
-    flags = dict(description.settings.get("generate") or {})
+    flags = dict(run.config.settings.get("generate") or {})
     overrides = flags.pop("model-overrides", "{}")
     try:
         changes = ast.literal_eval(overrides)
         return {**{name.replace("-", "_"): value for name, value in flags.items()}, **changes}
     except (SyntaxError, TypeError, ValueError):
         raise ConfigurationError(
-            f"{folder.description}: generate.model-overrides: {shown(overrides)} is no dictionary"
+            f"{run.folder.config}: generate.model-overrides: {shown(overrides)} is no dictionary"
         ) from None

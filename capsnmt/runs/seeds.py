@@ -1,0 +1,284 @@
+"""Rows of the papers' tables: the runs of a row with different seeds, and their means."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from operator import attrgetter
+from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
+
+from capsnmt import records
+from capsnmt.cli import ConfigurationError
+from capsnmt.evaluation.metrics import digits
+from capsnmt.evaluation.scores import SourceLengths, common_metrics
+from capsnmt.evaluation.seeds import Spread, mean_by_length, spread
+from capsnmt.records import Record
+from capsnmt.runs.finished import FinishedRun, distinct_names
+from capsnmt.runs.folder import RunFolder
+from capsnmt.runs.records import Measures, RunConfig
+
+# The marks of Ampomah et al. 2020: p below 0.05, below 0.01.
+LEVELS = {"‡": 0.01, "†": 0.05}
+MEASURES = ("accuracy", "macro_f1")  # of sentence classifiers
+# Flags of fairseq-train that may change when a training resumes: they change no update.
+FREE_FLAGS = frozenset(
+    {
+        "keep-best-checkpoints",
+        "keep-interval-updates",
+        "keep-last-epochs",
+        "log-interval",
+        "max-epoch",
+        "max-update",
+        "no-epoch-checkpoints",
+        "num-workers",
+        "save-interval",
+        "save-interval-updates",
+        "validate-interval",
+        "validate-interval-updates",
+    }
+)
+
+
+def training_differences(
+    before: RunConfig,
+    now: RunConfig,
+    data_before: Optional[Mapping[str, str]] = None,
+    data_now: Optional[Mapping[str, str]] = None,
+) -> Iterator[Tuple[str, Any, Any]]:
+    """Yield key, old value and new value of each setting that makes two trainings different.
+
+    Settings that may change when a training resumes are not compared: ``FREE_FLAGS``, the device
+    (the update is the same on every device), generation and scoring.
+
+    Args:
+        before, now: the two runs.
+        data_before, data_now: the checksums of their training data.
+    """
+    old, new = _training(before, data_before), _training(now, data_now)
+    for key in sorted({*old, *new}):
+        if old.get(key) != new.get(key):
+            yield key, old.get(key), new.get(key)
+
+
+def _training(config: RunConfig, data: Optional[Mapping[str, str]]) -> Dict[str, Any]:
+    batch = config.settings.get("batch") or {}
+    return {
+        "arch": config.settings.get("arch"),
+        "data": dict(data or {}),
+        "init-from": config.settings.get("init-from"),
+        "seed": config.seed,
+        "task": config.task,
+        **{f"batch.{key}": value for key, value in batch.items() if key.endswith("-per-update")},
+        **{f"train.{key}": value for key, value in config.train.items() if key not in FREE_FLAGS},
+    }
+
+
+def _differences_of(one: FinishedRun, other: FinishedRun) -> List[Tuple[str, Any, Any]]:
+    """Return the differences between two trainings, the seed apart."""
+    vocabularies = one.training.vocabulary, other.training.vocabulary
+    found = training_differences(one.config, other.config, *vocabularies)
+    return [each for each in found if each[0] != "seed"]
+
+
+@dataclass(frozen=True)
+class TrainedRow:
+    """A row of a table: all its runs, in the order of their seeds."""
+
+    name: str
+    runs: Sequence[FinishedRun]
+
+    @property
+    def parameters(self) -> int:
+        """The number of learned parameters."""
+        return self.runs[0].parameters
+
+    def score(self, test_set: str, metric: str = "bleu") -> Spread:
+        """Mean and standard deviation (n - 1) over the seeds."""
+        return spread([run.output(test_set).score(metric).score for run in self.runs])
+
+    def measure(self, value: Callable[[Measures], Optional[float]]) -> Optional[Spread]:
+        """The same of a measure of classifiers; ``None`` if no run has it."""
+        values = [value(run.measures) for run in self.runs]
+        present = [number for number in values if number is not None]
+        return spread(present) if present else None
+
+    def by_length(self, test_set: str) -> List[Optional[float]]:
+        """BLEU of each bucket of source lengths, averaged over the seeds."""
+        rows = [run.output(test_set).by_length for run in self.runs]
+        return mean_by_length([row for row in rows if row is not None])
+
+    @property
+    def tokens_per_second(self) -> Optional[float]:
+        """Target tokens per second of training, averaged over the seeds."""
+        found = [run.curve.tokens_per_second for run in self.runs]
+        measured = [speed for speed in found if speed is not None]
+        return spread(measured).mean if len(measured) == len(found) else None
+
+    def speed_against(self, baseline: TrainedRow) -> Optional[float]:
+        """Training speed relative to the baseline's.
+
+        **D**: ``None`` unless all runs had the same device and number of threads: any other ratio
+        compares machines, not models.
+        """
+        machines = {
+            (run.training.device, run.training.device_name, run.config.device.threads)
+            for run in [*self.runs, *baseline.runs]
+        }
+        own, other = self.tokens_per_second, baseline.tokens_per_second
+        if len(machines) > 1 or own is None or not other:
+            return None
+        return own / other
+
+    def p_values(self, test_set: str, baseline: TrainedRow) -> Optional[List[float]]:
+        """The p-value (BLEU) of each seed against a baseline; ``None`` unless all were tested."""
+        tests = [run.scores[test_set].test for run in self.runs]
+        if {None if test is None else test.baseline for test in tests} != {baseline.runs[0].row}:
+            return None
+        found = [run.output(test_set).score("bleu").p_value for run in self.runs]
+        measured = [value for value in found if value is not None]
+        return measured if len(measured) == len(found) else None
+
+    def mark(self, test_set: str, baseline: TrainedRow) -> str:
+        """The mark of a significant difference from the baseline; empty if there is none.
+
+        **D**: over several seeds the largest p-value decides: the difference is marked only if it
+        is significant for each of them.
+        """
+        p_values = self.p_values(test_set, baseline) or [1.0]
+        return next((mark for mark, level in LEVELS.items() if max(p_values) < level), "")
+
+
+def source_lengths(rows: Sequence[TrainedRow], test_set: str) -> Optional[SourceLengths]:
+    """Return the buckets of source lengths that all rows were scored with.
+
+    **D**: a length is that of the source as a system reads it. ``None`` for systems with different
+    subwords: their buckets hold different sentences.
+    """
+    first, *others = [run.scores[test_set].lengths for row in rows for run in row.runs]
+    return first if all(lengths == first for lengths in others) else None
+
+
+def group(runs: Sequence[FinishedRun]) -> List[TrainedRow]:
+    """Group runs into rows, in the order of the first run of each.
+
+    Several runs of a row with the same seed are different experiments and remain separate.
+
+    Raises:
+        ConfigurationError: runs of one row were trained with different settings, so that a mean
+            over their seeds has no meaning.
+    """
+    rows: Dict[str, List[Tuple[str, FinishedRun]]] = {}
+    for name, run in zip(distinct_names(runs), runs):
+        rows.setdefault(run.row, []).append((name, run))
+    found: List[TrainedRow] = []
+    for row, members in rows.items():
+        first, *others = seeds = sorted((run for _, run in members), key=lambda run: run.seed)
+        if len({run.seed for run in seeds}) < len(seeds):
+            found += [TrainedRow(name, [run]) for name, run in members]
+            continue
+        for run in others:
+            for key, one, other in _differences_of(first, run):
+                raise ConfigurationError(
+                    f"{run.folder}: was trained with {key} {other}, but {first.folder}, another "
+                    f"seed of {row}, with {one}: report them separately"
+                )
+        found.append(TrainedRow(row, seeds))
+    return found
+
+
+@dataclass(frozen=True)
+class MeanScore(Spread):
+    """A score over the seeds of a row, with its signature if sacreBLEU computed it."""
+
+    signature: Optional[str] = None
+
+
+class Summary(Record, frozen=True, kw_only=True, rename="kebab"):
+    """Means over the seeds of a row: ``summary.json``.
+
+    Attributes:
+        row: the name of the configuration.
+        seeds: the finished seeds.
+        left_out_seeds: finished seeds that were trained with other settings.
+        scores: test set (or split) -> metric -> score.
+        task: the probing task, if it is one.
+        updates: the updates that the row's own training asks for; ``None`` if epochs end it.
+        init_from: the row that it starts from, if there is one.
+        initial_updates: the updates of that row, which come on top.
+    """
+
+    row: str
+    seeds: List[int]
+    left_out_seeds: List[int]
+    scores: Dict[str, Dict[str, MeanScore]]
+    task: Optional[str] = None
+    updates: Optional[int] = None
+    init_from: Optional[str] = None
+    initial_updates: Optional[int] = None
+
+
+def summarise(folder: RunFolder) -> Summary:
+    """Write ``summary.json`` over all finished seeds of a row, and return it.
+
+    Args:
+        folder: the run of one seed; seeds trained with other settings are left out.
+    """
+    ours = FinishedRun(folder.path)
+    paths = [path for path in folder.row.glob("seed-*") if RunFolder(path).is_finished]
+    finished = {run.seed: run for run in map(FinishedRun, paths)}
+    seeds = sorted(seed for seed, run in finished.items() if _same_training(ours, run))
+    initial = ours.training.initial
+    summary = Summary(
+        row=ours.row,
+        seeds=seeds,
+        left_out_seeds=sorted({*finished} - {*seeds}),
+        scores=_means(TrainedRow(ours.row, [finished[seed] for seed in seeds])),
+        task=ours.config.task,
+        updates=ours.config.train.get("max-update"),
+        init_from=None if initial is None else initial.row,
+        initial_updates=None if initial is None else initial.updates,
+    )
+    records.write(folder.summary, summary)
+    return summary
+
+
+def lines(summary: Summary) -> Iterator[str]:
+    """Yield the summary as text: the training if it had an initial model, then each test set."""
+    if summary.init_from is not None:
+        own = "" if summary.updates is None else f", trained for {summary.updates:,} more"
+        yield f"initialised from {summary.init_from} ({summary.initial_updates:,} updates){own}"
+    for test_set, metrics in summary.scores.items():
+        texts = []
+        for metric, score in metrics.items():
+            decimals = 2 if metric in MEASURES else digits(metric)
+            deviation = "" if score.std is None else f" +- {score.std:.{decimals}f}"
+            texts.append(f"{metric} {score.mean:.{decimals}f}{deviation}")
+        yield f"{test_set}: {', '.join(texts)} ({len(summary.seeds)} seed(s))"
+
+
+def _same_training(ours: FinishedRun, other: FinishedRun) -> bool:
+    return not _differences_of(ours, other) and _budget(ours) == _budget(other)
+
+
+def _budget(run: FinishedRun) -> List[Any]:
+    """Return the settings that may change when a training resumes, but not within a mean."""
+    train, initial = run.config.train, run.training.initial
+    test_sets = None if run.config.classifies else run.config.test_sets
+    before = None if initial is None else initial.updates
+    return [train.get("max-update"), train.get("max-epoch"), test_sets, before]
+
+
+def _means(row: TrainedRow) -> Dict[str, Dict[str, MeanScore]]:
+    first = row.runs[0]
+    if first.config.classifies:
+        found = {name: row.measure(attrgetter(name)) for name in MEASURES}
+        return {"test": {name: MeanScore(**vars(each)) for name, each in found.items() if each}}
+    return {
+        test_set: {
+            metric: MeanScore(
+                **vars(row.score(test_set, metric)),
+                signature=first.output(test_set).score(metric).signature,
+            )
+            for metric in common_metrics([run.output(test_set) for run in row.runs])
+        }
+        for test_set in first.config.test_sets
+    }
