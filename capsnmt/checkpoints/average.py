@@ -11,10 +11,150 @@ checkpoints on torch >= 2.6.
 from __future__ import annotations
 
 import argparse
+import re
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Optional, Sequence
+from typing import TYPE_CHECKING, Any, Dict, List, Optional, Sequence, Tuple
 
-from capsnmt.cli import OneLineParser, check_output, positive, run_command
+from capsnmt.cli import ConfigurationError, OneLineParser, check_output, positive, run_command
+
+if TYPE_CHECKING:  # --help and a mistyped flag do not wait for torch
+    from torch import Tensor
+
+# The names that fairseq.checkpoint_utils.save_checkpoint gives; shards of a model match none.
+# **D**: as in fairseq's script, "by update" means the files named by update. If an epoch ends at a
+# multiple of --save-interval-updates, fairseq names that checkpoint by epoch only.
+NAMES = {
+    "last-updates": re.compile(r"checkpoint_\d+_(?P<number>\d+)\.pt"),
+    "last-epochs": re.compile(r"checkpoint(?P<number>\d+)\.pt"),
+    "best": re.compile(r"checkpoint\.best_(?P<metric>.+)_(?P<number>-?\d+\.\d+)\.pt"),
+}
+HELP = {
+    "last-updates": ("N", "the last N checkpoint_EPOCH_UPDATE.pt"),
+    "last-epochs": ("N", "the last N checkpointEPOCH.pt"),
+    "best": ("K", "the best K checkpoint.best_METRIC_VALUE.pt"),
+}
+# fairseq's sinusoidal positions save a buffer of one number that it never sets or reads
+UNINITIALISED = "_float_tensor"
+
+
+@dataclass(frozen=True)
+class Selection:
+    """Which checkpoints of a run to average.
+
+    Attributes:
+        kind: how they are named, a key of ``NAMES``.
+        count: how many, the last or the best.
+        upper_bound: no later update or epoch than this.
+    """
+
+    kind: str
+    count: int
+    upper_bound: Optional[int] = None
+
+    def choose(self, folder: Path) -> List[Path]:
+        """Return the checkpoints in ``--save-dir``, the last or the best one last.
+
+        Raises:
+            ConfigurationError: there are fewer, or they are ranked by several metrics.
+        """
+        found = [(NAMES[self.kind].fullmatch(path.name), path) for path in folder.iterdir()]
+        matches = [(match, path) for match, path in found if match]
+        ranked = sorted((float(match["number"]), path) for match, path in matches)
+        if self.upper_bound is not None:
+            ranked = [(number, path) for number, path in ranked if number <= self.upper_bound]
+        if self.kind == "best" and ranked:
+            metrics = sorted({match["metric"] for match, _ in matches})
+            if len(metrics) > 1:
+                raise ConfigurationError(
+                    f"{folder} has best checkpoints by {' and '.join(metrics)}, which cannot be "
+                    "compared: name the files to average"
+                )
+            if not _maximises(ranked[0][1]):
+                ranked.reverse()
+        if len(ranked) < self.count:
+            bound = "" if self.upper_bound is None else f" up to {self.upper_bound}"
+            raise ConfigurationError(
+                f"{folder} has {len(ranked)} checkpoints for --{self.kind} {self.count}{bound}: "
+                "ask for fewer, or keep more when training (--keep-interval-updates, "
+                "--keep-last-epochs, --keep-best-checkpoints)"
+            )
+        return [path for _, path in ranked[-self.count :]]
+
+
+def _maximises(path: Path) -> bool:
+    """Return whether the run that wrote a checkpoint considers the highest metric the best."""
+    from capsnmt.checkpoints.load import CheckpointError, load_checkpoint
+
+    state = load_checkpoint(path)
+    try:
+        settings = state["cfg"]["checkpoint"] if state.get("cfg") else vars(state["args"])
+        return bool(settings["maximize_best_checkpoint_metric"])
+    except (KeyError, TypeError):
+        raise CheckpointError(
+            f"{path} does not say whether its metric is maximised: name the files to average"
+        ) from None
+
+
+def average_checkpoints(paths: Sequence[Path]) -> Dict[str, Any]:
+    """Return the last checkpoint with its parameters replaced by ``(1/n) sum_i theta_i``.
+
+    The sum is computed in fp64, and the mean is rounded once, to the dtype of the last checkpoint.
+    Integers and other entries are those of the last checkpoint. One checkpoint and the sum are in
+    memory at a time.
+
+    **D**: the optimizer's state and the moving average of the weights belong to one checkpoint, so
+    the result does not have them. All other entries of the last checkpoint are kept.
+
+    Args:
+        paths: at least one checkpoint of the same model.
+
+    Raises:
+        CheckpointError: a checkpoint cannot be loaded, has other parameters or shapes, or has NaN
+            or infinite weights.
+    """
+    import torch
+
+    from capsnmt.checkpoints.load import CheckpointError, load_checkpoint
+
+    sums: Dict[str, Tensor] = {}
+    shapes: Dict[str, Tuple[int, ...]] = {}
+    state: Dict[str, Any] = {}
+    for path in paths:
+        state = {}  # frees the previous checkpoint before the next is loaded
+        state = load_checkpoint(path)
+        found = {key: tuple(getattr(each, "shape", ())) for key, each in state["model"].items()}
+        shapes = shapes or found
+        for key in sorted(shapes.keys() | found.keys()):
+            if shapes.get(key) != found.get(key):
+                raise CheckpointError(
+                    f"{path}: {_in_words(key, found)}, but {paths[0]}: {_in_words(key, shapes)}: "
+                    "they are different models"
+                )
+        for key, value in state["model"].items():
+            if not isinstance(value, torch.Tensor) or not value.is_floating_point():
+                continue
+            if not key.endswith(UNINITIALISED) and not torch.isfinite(value).all():
+                raise CheckpointError(
+                    f"{path}: {key} has NaN or infinite weights: training diverged: average "
+                    "earlier checkpoints, or train again with a lower learning rate"
+                )
+            if key not in sums:
+                sums[key] = torch.zeros(value.shape, dtype=torch.float64)
+            sums[key] += value
+    for key, total in sums.items():
+        # in place, so that tied parameters stay one tensor in the file
+        state["model"][key].copy_(total / len(paths))
+    state.pop("last_optimizer_state", None)
+    extra_state = dict(state.get("extra_state") or {})
+    for of_one_checkpoint in ("ema", "ema_fp32_params"):
+        extra_state.pop(of_one_checkpoint, None)
+    extra_state["averaged_checkpoints"] = [path.name for path in paths]
+    return {**state, "extra_state": extra_state}
+
+
+def _in_words(key: str, shapes: Dict[str, Tuple[int, ...]]) -> str:
+    return f"{key} has shape {list(shapes[key])}" if key in shapes else f"no {key}"
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -30,15 +170,8 @@ def build_parser() -> argparse.ArgumentParser:
         "--output", required=True, type=Path, metavar="FILE", help="the averaged checkpoint"
     )
     choice = parser.add_mutually_exclusive_group()
-    choice.add_argument(
-        "--last-updates", type=positive, metavar="N", help="the last N checkpoint_EPOCH_UPDATE.pt"
-    )
-    choice.add_argument(
-        "--last-epochs", type=positive, metavar="N", help="the last N checkpointEPOCH.pt"
-    )
-    choice.add_argument(
-        "--best", type=positive, metavar="K", help="the best K checkpoint.best_METRIC_VALUE.pt"
-    )
+    for kind, (metavar, text) in HELP.items():
+        choice.add_argument(f"--{kind}", type=positive, metavar=metavar, help=text)
     parser.add_argument(
         "--upper-bound",
         type=positive,
@@ -48,6 +181,36 @@ def build_parser() -> argparse.ArgumentParser:
     return parser
 
 
+def chosen_paths(args: argparse.Namespace) -> List[Path]:
+    """Return the checkpoints that the arguments name or choose.
+
+    Raises:
+        ConfigurationError: a folder without a choice, or a choice without effect.
+    """
+    counts = {kind: getattr(args, kind.replace("-", "_")) for kind in NAMES}
+    given = [(kind, count) for kind, count in counts.items() if count is not None]
+    inputs: List[Path] = args.inputs
+    if args.upper_bound is not None and (args.best is not None or not given):
+        raise ConfigurationError(
+            "--upper-bound has no effect without --last-updates or --last-epochs: drop it"
+        )
+    if given:
+        if len(inputs) > 1 or not inputs[0].is_dir():
+            raise ConfigurationError(
+                f"--{given[0][0]} chooses checkpoints from one folder, and the input is "
+                f"{' '.join(map(str, inputs))}: give one folder, or drop the flag"
+            )
+        return Selection(*given[0], args.upper_bound).choose(inputs[0])
+    if inputs[0].is_dir():
+        raise ConfigurationError(
+            f"{inputs[0]} is a folder: choose its checkpoints by --last-updates N, --last-epochs N "
+            "or --best K"
+        )
+    if len({path.resolve() for path in inputs}) < len(inputs):
+        raise ConfigurationError("a checkpoint is given twice: name each once")
+    return inputs
+
+
 def main(argv: Optional[Sequence[str]] = None) -> int:
     """Run ``capsnmt-average`` and return the exit status."""
     return run_command(lambda: _run(argv))
@@ -55,20 +218,11 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
 
 def _run(argv: Optional[Sequence[str]]) -> None:
     args = build_parser().parse_args(argv)
-
-    # after parsing: --help and a mistyped flag do not wait for torch
-    from capsnmt.checkpoints.load import save_checkpoint
-    from capsnmt.checkpoints.mean import average_checkpoints
-    from capsnmt.checkpoints.selection import select_checkpoints
-
-    paths = select_checkpoints(
-        args.inputs,
-        last_updates=args.last_updates,
-        last_epochs=args.last_epochs,
-        best=args.best,
-        upper_bound=args.upper_bound,
-    )
+    paths = chosen_paths(args)
     check_output(args.output, paths)  # before the work, not after
+
+    from capsnmt.checkpoints.load import save_checkpoint
+
     save_checkpoint(average_checkpoints(paths), args.output)
     names = " ".join(path.name for path in paths)
     print(f"{args.output}: the mean of {len(paths)} checkpoints, all weights finite: {names}")

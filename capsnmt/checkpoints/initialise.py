@@ -40,13 +40,6 @@ def initialise_from(model: nn.Module, path: str) -> None:
     """Load every tensor whose name and shape match, and log the parameters that stay fresh.
 
     Dou et al. (2019) train their layer aggregation from a trained baseline in this way.
-
-    Args:
-        model: a fairseq model.
-        path: checkpoint of a baseline.
-
-    Raises:
-        ConfigurationError: the file is not a checkpoint, or none of its tensors match.
     """
     try:
         state = load_checkpoint(path)["model"]

@@ -11,14 +11,13 @@ from __future__ import annotations
 
 import argparse
 import codecs
-import contextlib
 import os
 import pickle
 import re
 import types
 import zipfile
 from pathlib import Path
-from typing import Any, Dict, Optional, Union
+from typing import Any, Dict, Union
 
 import torch
 
@@ -129,31 +128,20 @@ def has_container(path: Path) -> bool:
 
 
 def _check_container(path: Path) -> None:
-    """Raise if the container of a file shows that it is not a checkpoint."""
-    if path.is_dir():
-        raise CheckpointError(f"{path} is a folder, not a checkpoint: name a file in it")
-    try:
-        with open(path, "rb") as file:
-            opening = file.read(len(LEGACY_MAGIC))
-    except FileNotFoundError:
-        raise CheckpointError(f"{path}: there is no such checkpoint: check the path") from None
-    except OSError as error:
-        raise CheckpointError(f"{path} cannot be read: {error.strerror}") from None
-    if not opening:
-        raise CheckpointError(f"{path} is empty: copy or train it again")
+    """Raise unless a file has the format of torch.save, of torch >= 1.6 or before.
+
+    An older torch.load also opens the formats of other writers: it would hand a TorchScript archive
+    to the interpreter, which runs code.
+    """
+    with open(path, "rb") as file:
+        opening = file.read(len(LEGACY_MAGIC))
     if opening.startswith(ZIP_MAGIC):
-        try:
-            with zipfile.ZipFile(path) as archive:
-                files = {name.rpartition("/")[2] for name in archive.namelist()}
-        except (zipfile.BadZipFile, NotImplementedError, ValueError, OSError):
-            raise CheckpointError(
-                f"{path} is truncated or damaged: copy or train it again"
-            ) from None
-        # an older torch.load would hand it to the TorchScript interpreter
-        if "data.pkl" not in files or "constants.pkl" in files:
-            raise CheckpointError(f"{path} is an archive, but not one written by torch.save")
-    elif opening != LEGACY_MAGIC:
-        raise CheckpointError(f"{path} is not a checkpoint written by torch.save")
+        archive: Any = torch._C.PyTorchFileReader(str(path))
+        if "constants.pkl" not in archive.get_all_records():
+            return
+    elif opening == LEGACY_MAGIC:
+        return
+    raise CheckpointError(f"{path} is not a checkpoint written by torch.save: check the path")
 
 
 def load_checkpoint(path: PathLike, map_location: Any = "cpu") -> Dict[str, Any]:
@@ -171,10 +159,14 @@ def load_checkpoint(path: PathLike, map_location: Any = "cpu") -> Dict[str, Any]
             a global that is not allowed.
     """
     path = Path(path)
-    _check_container(path)
     allow_fairseq_checkpoints()
     try:
+        _check_container(path)
         state = torch.load(str(path), map_location=map_location, **_safe_loading())
+    except CheckpointError:
+        raise
+    except FileNotFoundError:
+        raise CheckpointError(f"{path}: there is no such checkpoint: check the path") from None
     except Exception as error:  # a damaged pickle can raise anything
         raise CheckpointError(f"{path} {_complaint(error)}") from None
     if not isinstance(state, dict) or not isinstance(state.get("model"), dict):
@@ -182,12 +174,23 @@ def load_checkpoint(path: PathLike, map_location: Any = "cpu") -> Dict[str, Any]
     return state
 
 
-def count_parameters(path: PathLike) -> int:
-    """Count the learned parameters of a checkpoint's model; tied ones count once.
+def _complaint(error: Exception) -> str:
+    """Return what is wrong with a file for which ``torch.load`` raised ``error``."""
+    forbidden = re.search(r"GLOBAL (\S+)", str(error))
+    if isinstance(error, pickle.UnpicklingError) and forbidden:
+        return (
+            f"holds {forbidden[1]}, which no fairseq checkpoint needs and which could run code: "
+            "it is not loaded; get it from a source you trust"
+        )
+    return f"cannot be loaded ({_first_line(error)}): copy or train it again"
 
-    Raises:
-        CheckpointError: as :func:`load_checkpoint`.
-    """
+
+def _first_line(error: Exception) -> str:
+    return next((line for line in str(error).splitlines() if line), type(error).__name__)
+
+
+def count_parameters(path: PathLike) -> int:
+    """Count the learned parameters of a checkpoint's model; tied ones count once."""
     learned: Dict[int, int] = {
         tensor.data_ptr(): tensor.numel()
         for name, tensor in load_checkpoint(path)["model"].items()
@@ -197,11 +200,7 @@ def count_parameters(path: PathLike) -> int:
 
 
 def load_trained(path: PathLike) -> Dict[str, Any]:
-    """Load a checkpoint with the settings of its model, ``cfg`` or ``args``, not only its weights.
-
-    Raises:
-        CheckpointError: as :func:`load_checkpoint`, or it has no settings.
-    """
+    """Load a checkpoint that has the settings of its model, ``cfg`` or ``args``."""
     state = load_checkpoint(path)
     if state.get("cfg") is None and state.get("args") is None:
         raise CheckpointError(
@@ -211,28 +210,10 @@ def load_trained(path: PathLike) -> Dict[str, Any]:
     return state
 
 
-def _complaint(error: Exception) -> str:
-    """Return what is wrong with a file for which ``torch.load`` raised ``error``."""
-    text = str(error)
-    forbidden = re.search(r"GLOBAL (\S+)", text)
-    if isinstance(error, pickle.UnpicklingError) and forbidden:
-        return (
-            f"holds {forbidden[1]}, which no fairseq checkpoint needs and which could run code: "
-            "it is not loaded; get it from a source you trust"
-        )
-    reason = next((line for line in text.splitlines() if line), "the file ends too early")
-    return f"is truncated or damaged ({reason}): copy or train it again"
-
-
 def save_checkpoint(state: Dict[str, Any], path: PathLike) -> None:
     """Write a checkpoint that is complete or absent, even if the process is killed.
 
-    Args:
-        state: what :func:`load_checkpoint` returns.
-        path: file to write; an older file is replaced atomically, and kept if writing fails.
-
-    Raises:
-        CheckpointError: the folder is missing or not writable, or the disk is full.
+    An older file is replaced atomically, and kept if writing fails.
     """
     path = Path(path)
     # with the process number, because two processes may write the same checkpoint
@@ -245,21 +226,9 @@ def save_checkpoint(state: Dict[str, Any], path: PathLike) -> None:
             os.fsync(file.fileno())
         os.replace(temporary, path)
     except (OSError, RuntimeError) as error:  # torch raises the latter on a full disk
-        raise CheckpointError(f"{path} cannot be written: {_write_fault(error)}") from None
+        raise CheckpointError(
+            f"{path} cannot be written ({_first_line(error)}): make room on the disk, or choose "
+            "another folder"
+        ) from None
     finally:
-        with contextlib.suppress(OSError):  # it does not exist after success
-            temporary.unlink()
-
-
-def _write_fault(error: BaseException) -> str:
-    """Return why a file could not be written, from what torch or the system raised."""
-    cause: Optional[BaseException] = error
-    while cause is not None:
-        if isinstance(cause, OSError) and cause.strerror:
-            return cause.strerror
-        cause = cause.__context__
-    text = str(error)
-    if "inline_container" in text or "PytorchStreamWriter" in text:
-        # torch's own writer, which reports neither file nor reason
-        return "the disk is probably full: make room, or choose another folder"
-    return text.splitlines()[0] if text else type(error).__name__
+        temporary.unlink(missing_ok=True)

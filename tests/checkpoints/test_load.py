@@ -1,0 +1,169 @@
+"""Checkpoints: what loads, what is refused, and that writing leaves a complete file or none."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import pickle
+import zipfile
+from pathlib import Path
+from typing import Any, Dict
+
+import numpy as np
+import pytest
+import torch
+
+from capsnmt.checkpoints import load
+from capsnmt.checkpoints.load import CheckpointError, load_checkpoint, save_checkpoint
+
+
+def fairseq_like() -> Dict[str, Any]:
+    """Every kind of entry found in fairseq's checkpoints, small."""
+    return {
+        "args": None,
+        "cfg": {"model": argparse.Namespace(arch="transformer", lr=[0.1]), "task": {"data": "x"}},
+        "model": {"w": torch.arange(6.0).view(2, 3), "half": torch.ones(2, dtype=torch.bfloat16)},
+        "extra_state": {"bleu": np.array([3, 2, 1, 0]), "val_loss": np.float64(1.5)},
+        "last_optimizer_state": {"state": {0: {"step": 1, "exp_avg": torch.zeros(2)}}},
+    }
+
+
+def assert_fairseq_like(state: Dict[str, Any]) -> None:
+    expected = fairseq_like()
+    assert state.keys() == expected.keys()
+    assert state["cfg"] == expected["cfg"]
+    assert all(torch.equal(state["model"][k], v) for k, v in expected["model"].items())
+    assert state["extra_state"]["bleu"].tolist() == [3, 2, 1, 0]
+    assert state["extra_state"]["val_loss"] == 1.5
+
+
+class Call:
+    """Pickled, it is a call."""
+
+    def __init__(self, function: Any, argument: str):
+        self.call = function, (argument,)
+
+    def __reduce__(self):
+        return self.call
+
+
+def refused(path: Path) -> str:
+    """The line that refuses a file; it names the file."""
+    with pytest.raises(CheckpointError) as caught:
+        load_checkpoint(path)
+    (line,) = str(caught.value).splitlines()
+    assert str(path) in line
+    return line
+
+
+both_formats = pytest.mark.parametrize("zipped", [True, False], ids=["zip", "legacy"])
+
+
+@both_formats
+def test_loading_returns_what_was_saved(tmp_path: Path, zipped: bool) -> None:
+    torch.save(fairseq_like(), tmp_path / "a.pt", _use_new_zipfile_serialization=zipped)
+    assert_fairseq_like(load_checkpoint(tmp_path / "a.pt"))
+
+
+@pytest.mark.parametrize("package", [b"numpy.core", b"numpy._core"])
+def test_checkpoints_of_either_numpy_load(tmp_path: Path, package: bytes) -> None:
+    """numpy 2 renamed the package of its constructors."""
+    ours, theirs = tmp_path / "ours.pt", tmp_path / "theirs.pt"
+    torch.save(fairseq_like(), ours)
+    named = b"numpy._core" if int(np.__version__.split(".")[0]) >= 2 else b"numpy.core"
+    old, new = (name + b".multiarray\n" for name in (named, package))
+    with zipfile.ZipFile(ours) as archive, zipfile.ZipFile(theirs, "w") as written:
+        for name in archive.namelist():
+            content = archive.read(name)
+            if name.endswith("data.pkl"):
+                assert old in content
+                content = content.replace(old, new)
+            written.writestr(name, content)
+    assert_fairseq_like(load_checkpoint(theirs))
+
+
+@both_formats
+@pytest.mark.parametrize("function", [os.mkdir, eval], ids=["mkdir", "eval"])
+def test_code_in_a_checkpoint_is_refused_by_name_and_never_runs(
+    tmp_path: Path, function: Any, zipped: bool
+) -> None:
+    path, made = tmp_path / "evil.pt", tmp_path / "made"
+    argument = str(made) if function is os.mkdir else f"__import__('os').mkdir('{made}')"
+    state = {**fairseq_like(), "extra_state": Call(function, argument)}
+    torch.save(state, path, _use_new_zipfile_serialization=zipped)
+    assert f"{function.__name__}, which no fairseq checkpoint needs" in refused(path)
+    assert not made.exists()
+
+
+@both_formats
+@pytest.mark.parametrize("kept", [0.02, 0.3, 0.9, 0.999])
+def test_a_truncated_checkpoint_is_one_line(tmp_path: Path, kept: float, zipped: bool) -> None:
+    path = tmp_path / "a.pt"
+    torch.save(fairseq_like(), path, _use_new_zipfile_serialization=zipped)
+    content = path.read_bytes()
+    path.write_bytes(content[: int(len(content) * kept)])
+    # a legacy file cut inside the name of a global holds, to the reader, another global
+    line = refused(path)
+    assert "copy or train it again" in line or "not a checkpoint" in line or "holds torch." in line
+
+
+@pytest.mark.parametrize(
+    ("kind", "complaint"),
+    [
+        ("text", "is not a checkpoint"),
+        ("empty", "is not a checkpoint"),
+        ("pickle", "is not a checkpoint"),
+        ("zip", "cannot be loaded"),
+        ("list", "holds no model"),
+        # whose code torch before 2.6 would run
+        ("script", "is not a checkpoint"),
+        ("folder", "cannot be loaded"),
+        ("missing", "no such checkpoint"),
+    ],
+)
+def test_a_file_that_is_not_a_checkpoint_is_one_line(
+    tmp_path: Path, kind: str, complaint: str
+) -> None:
+    files = {name: tmp_path / name for name in ("text", "empty", "pickle", "zip", "list", "script")}
+    files["text"].write_text("H-0\t-0.1\tthis is no checkpoint\n")
+    files["empty"].touch()
+    files["pickle"].write_bytes(pickle.dumps({"model": {}}))
+    with zipfile.ZipFile(files["zip"], "w") as archive:
+        archive.writestr("readme", "hello")
+    torch.save([1, 2], files["list"])
+    torch.jit.script(torch.nn.Linear(1, 1)).save(str(files["script"]))
+    files.update(folder=tmp_path, missing=tmp_path / "missing")
+    assert complaint in refused(files[kind])
+
+
+def not_picklable(_: pytest.MonkeyPatch) -> Any:
+    return lambda: None
+
+
+def full_disk(monkeypatch: pytest.MonkeyPatch) -> Any:
+    write = open
+    monkeypatch.setattr(load, "open", lambda _, mode: write("/dev/full", mode), raising=False)
+    return torch.zeros(1 << 20)
+
+
+@pytest.mark.parametrize("fault", [not_picklable, full_disk])
+def test_failing_to_save_keeps_the_older_checkpoint_and_leaves_no_remains(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fault: Any
+) -> None:
+    path = tmp_path / "a.pt"
+    save_checkpoint(fairseq_like(), path)
+    entry = fault(monkeypatch)
+    errors = CheckpointError, AttributeError, pickle.PicklingError
+    with pytest.raises(errors) as caught:
+        save_checkpoint({"model": {"w": entry}}, path)
+    monkeypatch.undo()
+    if fault is full_disk:
+        assert f"{path} cannot be written" in str(caught.value)
+        assert "\n" not in str(caught.value)
+    assert [each.name for each in tmp_path.iterdir()] == ["a.pt"]
+    assert_fairseq_like(load_checkpoint(path))
+
+
+def test_saving_into_a_missing_folder_names_the_file(tmp_path: Path) -> None:
+    with pytest.raises(CheckpointError, match=r"missing/a\.pt cannot be written"):
+        save_checkpoint(fairseq_like(), tmp_path / "missing" / "a.pt")
