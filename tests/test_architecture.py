@@ -29,8 +29,8 @@ LAYERS: List[Set[str]] = [
 LEVEL = {part: level for level, parts in enumerate(LAYERS) for part in parts}
 # fairseq imports these folders of a --user-dir, and each must register everything.
 ENTRANCES = {("models", "plugin"), ("tasks", "plugin"), ("__init__", "plugin")}
-# the command runs fairseq in its own process
-ENTRANCES |= {("translation", "plugin")}
+# these commands run fairseq in their own process
+ENTRANCES |= {("translation", "plugin"), ("sentences", "plugin")}
 
 
 class Import(NamedTuple):

@@ -15,8 +15,8 @@ from capsnmt.files import plain_or_gzipped
 from capsnmt.launch import flags
 from capsnmt.launch.devices import Batch, split_batch
 from capsnmt.launch.run import USER_DIR, Run, python, train_step
-from capsnmt.sentences.logical_inference.data import MAX_OPERATORS
-from capsnmt.sentences.probing.tasks import require_task
+from capsnmt.sentences.logical_inference import MAX_OPERATORS
+from capsnmt.sentences.senteval import require_task
 from capsnmt.steps import Step
 
 
@@ -40,19 +40,19 @@ class Recipe:
 
 RECIPES: Dict[str, Recipe] = {
     "senteval": Recipe(
-        "capsnmt.sentences.probing.download",
+        "capsnmt.sentences.senteval",
         takes_files=True,
         fetches=True,
         fix="give --data DIR with SentEval's files, or no --data to download them",
     ),
     "probing_from_text": Recipe(
-        "capsnmt.sentences.probing.build",
+        "capsnmt.sentences.build",
         takes_files=False,
         fetches=False,
         fix="it is not among the tasks that can be built: give other --tasks",
     ),
     "propositions": Recipe(
-        "capsnmt.sentences.logical_inference.generate",
+        "capsnmt.sentences.logical_inference",
         takes_files=True,
         fetches=False,
         fix="give --data DIR with train0 .. train12 and test0 .. test12, or no --data to "
@@ -132,7 +132,7 @@ def evaluation(run: Run) -> List[Step]:
         *("--data", str(run.data.folder), "--splits", "valid,test"),
         *("--json", str(run.folder.result), *run.cpu()),
     )
-    program = python("capsnmt.launch.evaluate_classifier")
+    program = python("capsnmt.sentences.evaluate")
     return [Step("evaluate", (run.folder.result,), (run.model, *_files(run)), program, arguments)]
 
 

@@ -22,7 +22,7 @@ from capsnmt.cli import (
 from capsnmt.evaluation.text import language
 from capsnmt.files import check_file_name
 from capsnmt.runs.records import SweepValue
-from capsnmt.sentences.probing.tasks import TASKS
+from capsnmt.sentences.senteval import TASKS
 
 PARTITION = re.compile(r"[A-Za-z0-9_][\w.+-]*(,[A-Za-z0-9_][\w.+-]*)*", re.ASCII)
 

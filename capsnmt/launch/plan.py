@@ -14,7 +14,7 @@ from capsnmt.launch.run import Run
 from capsnmt.launch.settings import Settings
 from capsnmt.runs.folder import RunFolder
 from capsnmt.runs.records import Device, RunConfig, SweepPoint
-from capsnmt.sentences.probing.tasks import TASKS
+from capsnmt.sentences.senteval import TASKS
 
 ALL = "all"
 

@@ -21,7 +21,7 @@ from capsnmt.report.record_sections import launcher_commands, versions
 from capsnmt.runs.finished import FinishedRun
 from capsnmt.runs.records import Measures
 from capsnmt.runs.seeds import TrainedRow
-from capsnmt.sentences.probing.tasks import TASKS
+from capsnmt.sentences.senteval import TASKS
 
 # the systems of Li et al. 2021, then those of Li et al. 2019
 ROWS = ("baseline", "disagreement", "aggregation", "both", "simple", "em")

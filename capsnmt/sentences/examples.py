@@ -10,6 +10,9 @@ from capsnmt.cli import ConfigurationError
 from capsnmt.files import plain_or_gzipped
 from capsnmt.lines import read_lines
 
+SPLITS = ("train", "valid", "test")
+MANIFEST = "manifest.json"  # what a command that makes data writes last, with its settings
+
 
 @dataclass(frozen=True)
 class Example:
@@ -35,11 +38,7 @@ class Example:
 
 
 def existing(path: Path, missing: str) -> Path:
-    """Return the path of the file, or of its gzipped version if only that exists.
-
-    Raises:
-        ConfigurationError: neither exists; ``missing`` says what to do.
-    """
+    """Return the file, or its gzipped version; if there is neither, ``missing`` says what to do."""
     found = plain_or_gzipped(path)
     if not found.is_file():
         raise ConfigurationError(f"{path}: there is no such file, nor {path.name}.gz: {missing}")

@@ -7,6 +7,8 @@ from typing import Any, Dict, Sequence
 
 import numpy as np
 
+from capsnmt.runs.records import Bucket, Measures
+
 
 @dataclass
 class Counts:
@@ -49,23 +51,20 @@ class Counts:
         """The number of examples."""
         return int(self.classes[2].sum())
 
-    def measures(self, class_names: Sequence[str]) -> Dict[str, Any]:
-        """Return all metrics for a JSON file; accuracy and F1 in percent.
-
-        ``majority`` is the accuracy of always predicting the most frequent true class.
-        """
+    def measures(self, class_names: Sequence[str]) -> Measures:
+        """Return all measures; ``majority`` is that of predicting the most frequent true class."""
         f1 = f1_scores(self.classes)
-        return {
-            "examples": self.total,
-            "accuracy": accuracy(self.right, self.total),
-            "macro_f1": macro_f1(self.classes),
-            "majority": accuracy(int(self.classes[2].max()), self.total),
-            "f1_by_class": {name: float(x) for name, x in zip(class_names, f1)},
-            "by_bucket": {
-                str(b): {"examples": int(n), "accuracy": accuracy(int(right), int(n))}
+        return Measures(
+            examples=self.total,
+            accuracy=accuracy(self.right, self.total),
+            macro_f1=macro_f1(self.classes),
+            majority=accuracy(int(self.classes[2].max()), self.total),
+            f1_by_class={name: float(x) for name, x in zip(class_names, f1)},
+            by_bucket={
+                b: Bucket(examples=int(n), accuracy=accuracy(int(right), int(n)))
                 for b, (right, n) in sorted(self.buckets.items())
             },
-        }
+        )
 
 
 def accuracy(right: float, total: float) -> float:

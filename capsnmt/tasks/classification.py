@@ -12,11 +12,9 @@ from torch import Tensor
 
 from capsnmt.cli import ConfigurationError
 from capsnmt.sentences.dataset import ClassificationDataset
-from capsnmt.sentences.examples import Example
+from capsnmt.sentences.examples import SPLITS, Example
 
 logger = logging.getLogger(__name__)
-
-SPLITS = ("train", "valid", "test")
 
 
 class ClassificationTask(FairseqTask):

@@ -12,8 +12,8 @@ from fairseq.tasks import register_task
 
 from capsnmt.cli import ConfigurationError
 from capsnmt.sentences.examples import Example
-from capsnmt.sentences.logical_inference.data import MAX_OPERATORS, read_split
-from capsnmt.sentences.logical_inference.logic import RELATIONS, VARIABLES
+from capsnmt.sentences.logic import RELATIONS, VARIABLES
+from capsnmt.sentences.logical_inference import MAX_OPERATORS, read_split
 from capsnmt.tasks.classification import ClassificationTask
 
 

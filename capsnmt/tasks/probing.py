@@ -15,8 +15,7 @@ from fairseq.tasks import register_task
 
 from capsnmt.cli import ConfigurationError
 from capsnmt.sentences.examples import Example
-from capsnmt.sentences.probing.senteval import LENGTHS, read_task
-from capsnmt.sentences.probing.tasks import TASKS, require_task
+from capsnmt.sentences.senteval import LENGTHS, TASKS, read_task, require_task
 from capsnmt.tasks.classification import ClassificationTask
 
 

@@ -237,6 +237,6 @@ def _load_translating(path: Path) -> Dict[str, Any]:
     if task in SENTENCE_TASKS:
         raise ConfigurationError(
             f"{path}: its task is {task}, not translation: python -m "
-            "capsnmt.launch.evaluate_classifier evaluates it"
+            "capsnmt.sentences.evaluate evaluates it"
         )
     return state

@@ -45,7 +45,7 @@ def classifier(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of a trained classifier of logical inference, ``checkpoint_last.pt``."""
     folder = tmp_path_factory.mktemp("classifier")
     succeed(
-        "capsnmt.sentences.logical_inference.generate",
+        "capsnmt.sentences.logical_inference",
         *("--output", folder / "data", "--train", "12", "--test", "4"),
     )
     succeed(

@@ -126,7 +126,7 @@ def test_the_largest_seed_trains_and_a_checkpoint_in_the_older_format_is_kept(
     assert found, refused.stderr
     seed, texts = found[1], tmp_path / "texts"
     sizes = ("--train", 26, "--test", 13)
-    succeed("capsnmt.sentences.logical_inference.generate", "--output", texts, *sizes)
+    succeed("capsnmt.sentences.logical_inference", "--output", texts, *sizes)
     checkpoints = tmp_path / "runs" / "tiny" / f"seed-{seed}" / "checkpoints"
     succeed(
         *("fairseq_cli.train", texts, "--user-dir", PLUGIN, "--task", "logical_inference", *ON_CPU),
@@ -179,7 +179,7 @@ def test_an_output_that_is_no_file_is_refused_in_one_line(
             *("capsnmt.evaluation", system, "--reference", tmp_path / "text"),
             *("--input", "plain", "--json", output),
         ),
-        "classify": ("capsnmt.launch.evaluate_classifier", checkpoint, "--json", output),
+        "classify": ("capsnmt.sentences.evaluate", checkpoint, "--json", output),
     }
     module, *words = map(str, commands[name])
     streams = [Path(os.devnull), tmp_path / "output", tmp_path / "errors"]
@@ -202,7 +202,7 @@ def test_probing_tasks_are_written_together_or_not_at_all(tmp_path: Path) -> Non
     sentences = [" ".join(["word"] * (5 + number % 20) + [str(number)]) for number in range(400)]
     (tmp_path / "text").write_text("\n".join(sentences) + "\n", "utf-8")
     made = command(
-        *("capsnmt.sentences.probing.build", tmp_path / "text", "--output", tmp_path / "tasks"),
+        *("capsnmt.sentences.build", tmp_path / "text", "--output", tmp_path / "tasks"),
         *("--tasks", "SentLen,WC"),
     )
     assert made.returncode == 2
@@ -210,7 +210,7 @@ def test_probing_tasks_are_written_together_or_not_at_all(tmp_path: Path) -> Non
     assert not (tmp_path / "tasks").exists()
     # alone, it can be made
     alone = ("--output", tmp_path / "tasks", "--tasks", "SentLen")
-    succeed("capsnmt.sentences.probing.build", tmp_path / "text", *alone)
+    succeed("capsnmt.sentences.build", tmp_path / "text", *alone)
 
 
 @pytest.fixture

@@ -120,7 +120,7 @@ BAD = [
     ),
     bad(
         "weights to evaluate as a classifier",
-        *("capsnmt.launch.evaluate_classifier", ["{world}/weights.pt", "--cpu"]),
+        *("capsnmt.sentences.evaluate", ["{world}/weights.pt", "--cpu"]),
         *("weights.pt", "no settings of its model", "a checkpoint of fairseq-train"),
     ),
     bad(
@@ -192,10 +192,10 @@ def test_a_training_text_that_is_none_is_refused(
         *(
             pytest.param(argv, marks=pytest.mark.nightly)
             for argv in (
-                ["capsnmt.sentences.probing.download", "--output", "out", "--offline"],
-                ["capsnmt.sentences.probing.build", "none", "--output", "out"],
-                ["capsnmt.launch.evaluate_classifier", "none.pt"],
-                ["capsnmt.sentences.logical_inference.generate", "--output", "x", "--train", "0"],
+                ["capsnmt.sentences.senteval", "--output", "out", "--offline"],
+                ["capsnmt.sentences.build", "none", "--output", "out"],
+                ["capsnmt.sentences.evaluate", "none.pt"],
+                ["capsnmt.sentences.logical_inference", "--output", "x", "--train", "0"],
             )
         ),
     ],

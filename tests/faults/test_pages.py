@@ -133,7 +133,7 @@ def test_a_classifier_is_loaded_or_refused_in_one_line(
         done = run(tmp_path, LIBRARY, classifier, *given)
     else:
         done = run(tmp_path, "capsnmt.translation", checkpoint, "--data", world / "runs" / "data")
-    words = ("checkpoint_last.pt", "logical_inference", "evaluate_classifier")
+    words = ("checkpoint_last.pt", "logical_inference", "capsnmt.sentences.evaluate")
     status = 1 if command == "from_pretrained" else 2
     is_refusal(done.returncode, done.stderr, *words, status=status)
 

@@ -57,9 +57,7 @@ def test_a_command_names_the_extra_that_it_lacks(extra: str, command: str, tmp_p
     assert [path.name for path in tmp_path.iterdir()] == ["text"]
 
 
-@pytest.mark.parametrize(
-    "module", ["probing.download", "probing.build", "logical_inference.generate"]
-)
+@pytest.mark.parametrize("module", ["senteval", "build", "logical_inference"])
 def test_what_makes_sentences_needs_no_extra(module: str) -> None:
     words = [f"capsnmt.sentences.{module}", "--help"]
     done = subprocess.run(

@@ -14,7 +14,7 @@ from capsnmt import files, process, records
 from capsnmt.launch.cli import main
 from capsnmt.launch.config import available
 from capsnmt.runs.folder import RunFolder
-from capsnmt.sentences.probing.tasks import TASKS
+from capsnmt.sentences.senteval import TASKS
 from tests.report.test_classification import measures
 
 DATASETS = sorted({row.split("/")[0] for row in available() if row[:7] in ("probing", "logical")})
@@ -93,7 +93,7 @@ def test_every_row_task_and_seed_is_trained_and_evaluated_seed_by_seed_and_then_
     # only what was lost is made again
     (project / "runs/em/WC/seed-2/results.json").unlink()
     assert main([*GIVEN, "--seeds", "1,2"]) == 0
-    assert [command[2] for command in commands[16:]] == ["capsnmt.launch.evaluate_classifier"]
+    assert [command[2] for command in commands[16:]] == ["capsnmt.sentences.evaluate"]
 
 
 def test_a_training_by_epochs_is_complete_when_it_is_recorded(
@@ -114,7 +114,7 @@ def test_a_finished_training_without_a_record_makes_no_further_update(
 ) -> None:
     save(RunFolder(project / "runs/baseline/WC/seed-1").checkpoints)
     assert main([*GIVEN, "--rows", "baseline", "--tasks", "WC"]) == 0
-    assert [command[2] for command in commands] == ["capsnmt.launch.evaluate_classifier"]
+    assert [command[2] for command in commands] == ["capsnmt.sentences.evaluate"]
 
 
 def test_other_settings_in_a_folder_that_has_a_run_are_refused(
@@ -218,19 +218,19 @@ def test_each_data_set_is_downloaded_built_generated_or_given(
 ) -> None:
     senteval = ["--dataset", "probing_li2019", "--tasks", "WC"]
     for given in (["--mirror", "http://l/"], ["--offline"]):
-        download = ["capsnmt.sentences.probing.download", "--output", "runs/probing_li2019/data"]
+        download = ["capsnmt.sentences.senteval", "--output", "runs/probing_li2019/data"]
         assert prepare_commands(capsys, *senteval, *given) == [*download, *given]
     assert not prepare_commands(capsys, *senteval, "--data", str(tmp_path))
     built = prepare_commands(capsys, "--dataset", "probing_multi30k", "--data", __file__)
     assert built[:4] == [
-        *("capsnmt.sentences.probing.build", __file__),
+        *("capsnmt.sentences.build", __file__),
         *("--output", "runs/probing_multi30k/data"),
     ]
     assert built[4:] == [
         *("--tokenize", "moses", "--length-bounds", "5,9,13,17,21,26"),
         *("--first-rank", "200", "--words", "200"),
     ]
-    generated = ["capsnmt.sentences.logical_inference.generate", "--output"]
+    generated = ["capsnmt.sentences.logical_inference", "--output"]
     for dataset in ("logical_inference", "logical_inference_cpu"):
         found = prepare_commands(capsys, "--dataset", dataset)
         assert found == [*generated, f"runs/{dataset}/data"]

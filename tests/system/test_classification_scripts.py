@@ -45,9 +45,9 @@ def test_the_recorded_results_are_four_systems_on_three_tasks_and_with_three_see
         assert main(arguments) == 0
     lines = [line.split() for line in capsys.readouterr().out.splitlines() if " -m " in line]
     assert Counter(words[words.index("-m") + 1] for words in lines) == {
-        "capsnmt.sentences.probing.build": 4 * 3,
+        "capsnmt.sentences.build": 4 * 3,
         "capsnmt.launch.training": 4 * 3 + 4 * 3,
-        "capsnmt.launch.evaluate_classifier": 4 * 3 + 4 * 3,
+        "capsnmt.sentences.evaluate": 4 * 3 + 4 * 3,
     }
     assert [path.name for path in here.iterdir()] == ["data"]
 

@@ -111,7 +111,7 @@ def launch_records(world: World) -> str:
 @frozen("a logical-inference row is trained and evaluated with these records", nightly=True)
 def launch_classification(world: World) -> str:
     def make(folder: Path) -> None:
-        world.run("capsnmt.sentences.logical_inference.generate", "--output", folder / "logic",
+        world.run("capsnmt.sentences.logical_inference", "--output", folder / "logic",
                   "--train", "12", "--test", "4")  # fmt: skip
         settings = {
             "task": "logical_inference", "head-aggregation": "em", "encoder-embed-dim": 16,

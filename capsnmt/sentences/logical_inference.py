@@ -1,7 +1,13 @@
-"""Make data for logical inference: ``python -m capsnmt.sentences.logical_inference.generate``."""
+"""The data of logical inference (Bowman et al. 2015), read, or made by this command.
+
+``python -m capsnmt.sentences.logical_inference --output DIR`` makes files ``train0..12`` and
+``test0..12``, one per number of operators. Each line is ``relation TAB sentence TAB sentence``.
+"""
 
 from __future__ import annotations
 
+import functools
+import hashlib
 import random
 import sys
 from collections import Counter
@@ -9,16 +15,77 @@ from pathlib import Path
 from typing import Dict, Iterator, List, Optional, Sequence, Set, Tuple
 
 from capsnmt import records
-from capsnmt.cli import OneLineParser, positive, run_command
-from capsnmt.corpora.manifest import NAME as MANIFEST
+from capsnmt.cli import ConfigurationError, OneLineParser, positive, run_command
 from capsnmt.files import atomic_writer
-from capsnmt.sentences.logical_inference.data import MAX_OPERATORS
-from capsnmt.sentences.logical_inference.logic import ALWAYS, VARIABLES, parse, relation
+from capsnmt.sentences.examples import MANIFEST, Example, existing, read_fields
+from capsnmt.sentences.logic import ALWAYS, RELATIONS, VARIABLES, parse, relation
 
 Pair = Tuple[str, str, str]
 
+FIELDS = ("relation", "sentence", "sentence")
+MAX_OPERATORS = 12  # the last file has sentences with 12 or more
+HELD_OUT = 10  # one in ten training pairs is for validation
 PER_PAIR = 4  # at most so many different variables in a pair: Bowman et al. 2015, section 4.1
 FUTILE = 2000  # draws in a row without a new pair, after which the search ends
+
+
+@functools.cache  # training and validation read the same files
+def read_file(folder: Path, part: str, operators: int) -> List[Example]:
+    """Return the pairs of ``trainN`` or ``testN``, plain or gzipped.
+
+    Raises:
+        ConfigurationError: the file is missing, or a line is not a relation and two sentences of
+            the grammar, or has another number of operators.
+    """
+    path = existing(
+        folder / f"{part}{operators}",
+        f"a data folder has {part}0 to {part}{MAX_OPERATORS}; python -m "
+        f"capsnmt.sentences.logical_inference makes one",
+    )
+    examples = []
+    for number, (label, *sentences) in read_fields(path, FIELDS):
+        example = Example(tuple(sentences), label, operators, path, number)
+        if label not in RELATIONS:
+            example.reject(f"unknown relation {label!r}: choose from {' '.join(RELATIONS)}")
+        try:
+            longest = max(parse(sentence).operators for sentence in sentences)
+        except ValueError as error:
+            example.reject(str(error))
+        if min(longest, MAX_OPERATORS) != operators:
+            example.reject(
+                f"{longest} operators in the longer sentence, but the file is for {operators}"
+            )
+        examples.append(example)
+    return examples
+
+
+def is_held_out(example: Example) -> bool:
+    """Return whether a pair of the training files is for validation.
+
+    **D**: the paper splits 0.8/0.1/0.1, but the data have no validation set. We hold out a tenth of
+    the training pairs, chosen by a hash of the two sentences in either order: the choice is the
+    same in every run, and a pair and its mirror image are in the same split.
+    """
+    digest = hashlib.sha256("\t".join(sorted(example.sentences)).encode("utf-8")).digest()
+    return int.from_bytes(digest[:8], "big") % HELD_OUT == 0
+
+
+def read_split(folder: Path, split: str, max_operators: int) -> List[Example]:
+    """Return the pairs of a split; training and validation have at most ``max_operators``.
+
+    Raises:
+        ConfigurationError: a file is missing or malformed, or the split is empty.
+    """
+    if split == "test":
+        return [e for n in range(MAX_OPERATORS + 1) for e in read_file(folder, "test", n)]
+    files = [e for n in range(max_operators + 1) for e in read_file(folder, "train", n)]
+    examples = [e for e in files if is_held_out(e) == (split == "valid")]
+    if not examples:
+        raise ConfigurationError(
+            f"{folder}: the {split} split is empty: train0 to train{max_operators} have only "
+            f"{len(files)} pairs"
+        )
+    return examples
 
 
 def draw_sentence(operators: int, variables: Sequence[str], draw: random.Random) -> str:
@@ -67,11 +134,6 @@ def generate(output: Path, train: int, test: int, seed: int) -> Dict[str, Dict[s
     No pair of a test file, nor its mirror image, is in any training file. If there are fewer pairs
     than asked for, they are split in proportion.
 
-    Args:
-        output: the folder.
-        train, test: the number of pairs in a file.
-        seed: another seed gives other pairs.
-
     Returns:
         File -> relation -> number of pairs.
     """
@@ -92,14 +154,14 @@ def generate(output: Path, train: int, test: int, seed: int) -> Dict[str, Dict[s
     return counted
 
 
-def main(arguments: Optional[Sequence[str]] = None) -> None:
-    """Run the command line.
+def main(arguments: Optional[Sequence[str]] = None) -> int:
+    """Run the command line and return the exit status."""
+    return run_command(lambda: _run(arguments))
 
-    Raises:
-        ConfigurationError: a flag or an input is wrong.
-    """
+
+def _run(arguments: Optional[Sequence[str]]) -> None:
     parser = OneLineParser(
-        prog="python -m capsnmt.sentences.logical_inference.generate", description=__doc__
+        prog="python -m capsnmt.sentences.logical_inference", description=__doc__
     )
     parser.add_argument("--output", type=Path, required=True, help="folder for the files")
     parser.add_argument("--train", type=positive, default=20000, help="pairs of a training file")
@@ -114,4 +176,4 @@ def main(arguments: Optional[Sequence[str]] = None) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(run_command(main))
+    sys.exit(main())

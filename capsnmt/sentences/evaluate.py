@@ -1,7 +1,4 @@
-"""Evaluate a checkpoint of a sentence classifier.
-
-The command is ``python -m capsnmt.launch.evaluate_classifier CHECKPOINT``.
-"""
+"""Evaluate a sentence classifier: ``python -m capsnmt.sentences.evaluate CHECKPOINT``."""
 
 from __future__ import annotations
 
@@ -10,8 +7,6 @@ from argparse import Namespace
 from pathlib import Path
 from typing import Any, List, Optional, Sequence, Tuple
 
-from capsnmt import records
-
 import capsnmt.plugin  # noqa: F401  # isort: skip  (registers the tasks, and quietens fairseq)
 
 import numpy as np
@@ -19,6 +14,7 @@ import torch
 from fairseq import tasks, utils
 from omegaconf import OmegaConf
 
+from capsnmt import records
 from capsnmt.checkpoints.load import load_trained
 from capsnmt.cli import (
     ConfigurationError,
@@ -28,20 +24,17 @@ from capsnmt.cli import (
     positive,
     run_command,
 )
-from capsnmt.runs.records import ClassifierResult, Measures
+from capsnmt.runs.records import SENTENCE_TASKS, ClassifierResult, Measures
+from capsnmt.sentences.examples import SPLITS
 from capsnmt.sentences.measures import Counts
-from capsnmt.tasks.classification import SPLITS, ClassificationTask
 
 
-def load_classifier(path: Path, data: Optional[Path] = None) -> Tuple[Any, ClassificationTask, int]:
-    """Load a classifier.
+def load_classifier(path: Path, data: Optional[Path] = None) -> Tuple[Any, Any, int]:
+    """Return a classifier in evaluation mode, its task, and its number of updates.
 
     Args:
         path: a checkpoint.
         data: the folder with the data, if it is not the one of the training.
-
-    Returns:
-        The model in evaluation mode, its task, and its number of updates.
 
     Raises:
         ConfigurationError: the file is not a checkpoint, or one of another task.
@@ -52,7 +45,7 @@ def load_classifier(path: Path, data: Optional[Path] = None) -> Tuple[Any, Class
     if data is not None:
         settings["data"] = str(data)
     name = settings.get("_name")
-    if not issubclass(tasks.TASK_REGISTRY.get(name, object), ClassificationTask):
+    if name not in SENTENCE_TASKS:
         raise ConfigurationError(
             f"{path}: a checkpoint of --task {name}, not of a sentence classifier: give one of "
             f"--task probing or --task logical_inference"
@@ -66,12 +59,8 @@ def load_classifier(path: Path, data: Optional[Path] = None) -> Tuple[Any, Class
     return model.eval(), task, int(updates)
 
 
-def count(model: Any, task: ClassificationTask, split: str, max_tokens: int) -> Counts:
-    """Count what the model predicts on a split, on the device of its parameters.
-
-    Raises:
-        ConfigurationError: the split is missing or malformed.
-    """
+def count(model: Any, task: Any, split: str, max_tokens: int) -> Counts:
+    """Count what the model predicts on a split, on the device of its parameters."""
     task.load_dataset(split)
     dataset = task.dataset(split)
     device = next(model.parameters()).device
@@ -86,33 +75,6 @@ def count(model: Any, task: ClassificationTask, split: str, max_tokens: int) -> 
     return Counts.of(np.concatenate(outcomes, axis=1), task.num_classes)
 
 
-def evaluate(
-    path: Path, splits: Sequence[str], data: Optional[Path], max_tokens: int, cpu: bool
-) -> ClassifierResult:
-    """Compute all measures of a checkpoint on each of the splits.
-
-    Raises:
-        ConfigurationError: see :func:`load_classifier` and :func:`count`.
-    """
-    model, task, updates = load_classifier(path, data)
-    if torch.cuda.is_available() and not cpu:
-        model.cuda()
-    classes = task.state.classes
-
-    def measures(split: str) -> Measures:
-        return records.build(
-            count(model, task, split, max_tokens).measures(classes), Measures, path
-        )
-
-    return ClassifierResult(
-        task=task.cfg._name,
-        probing_task=getattr(task.cfg, "probing_task", None),
-        updates=updates,
-        parameters=sum(parameter.numel() for parameter in model.parameters()),
-        splits={split: measures(split) for split in splits},
-    )
-
-
 def describe(measures: Measures) -> str:
     """Return the measures of a split as text: a line for all examples, and one for each bucket."""
     lines = [
@@ -124,13 +86,13 @@ def describe(measures: Measures) -> str:
     return "\n".join(lines)
 
 
-def main(arguments: Optional[Sequence[str]] = None) -> None:
-    """Run the command line.
+def main(arguments: Optional[Sequence[str]] = None) -> int:
+    """Run the command line and return the exit status."""
+    return run_command(lambda: _run(arguments))
 
-    Raises:
-        ConfigurationError: a flag or an input is wrong.
-    """
-    parser = OneLineParser(prog="python -m capsnmt.launch.evaluate_classifier", description=__doc__)
+
+def _run(arguments: Optional[Sequence[str]]) -> None:
+    parser = OneLineParser(prog="python -m capsnmt.sentences.evaluate", description=__doc__)
     parser.add_argument("checkpoint", type=Path, help="a checkpoint of probing, logical_inference")
     parser.add_argument(
         "--data", type=Path, help="folder with the data (default: that of the training)"
@@ -142,8 +104,19 @@ def main(arguments: Optional[Sequence[str]] = None) -> None:
     options = parser.parse_args(arguments)
     if options.json is not None:
         check_output_file(options.json, "--json")
-    result = evaluate(
-        options.checkpoint, options.splits, options.data, options.max_tokens, options.cpu
+    model, task, updates = load_classifier(options.checkpoint, options.data)
+    if torch.cuda.is_available() and not options.cpu:
+        model.cuda()
+    splits = {
+        split: count(model, task, split, options.max_tokens).measures(task.state.classes)
+        for split in options.splits
+    }
+    result = ClassifierResult(
+        task=task.cfg._name,
+        probing_task=getattr(task.cfg, "probing_task", None),
+        updates=updates,
+        parameters=sum(parameter.numel() for parameter in model.parameters()),
+        splits=splits,
     )
     for split, measures in result.splits.items():
         print(f"{split}: {describe(measures)}")
@@ -152,4 +125,4 @@ def main(arguments: Optional[Sequence[str]] = None) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(run_command(main))
+    sys.exit(main())

@@ -1,0 +1,250 @@
+"""Make SentLen, WC or BShift from text: ``python -m capsnmt.sentences.build TEXT``.
+
+These three probing tasks need no parser (Conneau et al. 2018). A function for each takes tokenised
+sentences and yields (label, tokens) for those that qualify; :func:`balance` balances the classes
+and splits the data, in the same way for all.
+"""
+
+from __future__ import annotations
+
+import bisect
+import hashlib
+import random
+import sys
+import unicodedata
+from argparse import ArgumentTypeError
+from collections import Counter
+from pathlib import Path
+from typing import Callable, Dict, Iterable, Iterator, List, Optional, Sequence, Tuple
+
+from capsnmt import records
+from capsnmt.cli import ConfigurationError, OneLineParser, comma_list, positive, run_command
+from capsnmt.files import atomic_writer
+from capsnmt.lines import read_lines
+from capsnmt.sentences.examples import MANIFEST
+from capsnmt.sentences.senteval import SPLITS, TASKS
+
+BUILT = ("SentLen", "WC", "BShift")
+OTHERS = (
+    "; the other tasks need a parser: fetch SentEval's files with python -m "
+    "capsnmt.sentences.senteval"
+)
+
+Labelled = Tuple[str, List[str]]
+
+# SentEval's classes of lengths: 5-8, 9-12, 13-16, 17-20, 21-25, 26-28 tokens
+LENGTH_BOUNDS = (5, 9, 13, 17, 21, 26, 29)
+# the words of SentEval's WC: ranks 2,000 to 2,999 by frequency
+FIRST_RANK, NUM_WORDS = 2000, 1000
+HELD_OUT = 10  # one in ten examples is for validation, and one for testing
+FEWEST = HELD_OUT  # examples per class, so that every split has every class
+
+
+def sentence_length(
+    sentences: Iterable[List[str]], bounds: Sequence[int] = LENGTH_BOUNDS
+) -> Iterator[Labelled]:
+    """Yield examples of SentLen: classify the number of tokens.
+
+    Class c has ``bounds[c]`` to ``bounds[c + 1] - 1`` tokens; other sentences are left out.
+
+    >>> list(sentence_length([["a"] * 9], (5, 9, 13)))[0][0]
+    '1'
+    """
+    for tokens in sentences:
+        number = bisect.bisect_right(bounds, len(tokens)) - 1
+        if 0 <= number < len(bounds) - 1:
+            yield str(number), tokens
+
+
+def word_content(
+    sentences: Sequence[List[str]], first_rank: int = FIRST_RANK, num_words: int = NUM_WORDS
+) -> Iterator[Labelled]:
+    """Yield examples of WC: classify which word of medium frequency a sentence contains.
+
+    Only sentences with exactly one such word qualify.
+
+    **D**: words of equal frequency are ranked alphabetically. A sentence with the same word twice
+    does not qualify. Words are tokens with a letter, as in SentEval; a comma is not content.
+    """
+    counts = Counter(token for tokens in sentences for token in tokens)
+    ranked = sorted(counts, key=lambda word: (-counts[word], word))
+    ranked = [word for word in ranked if any(map(str.isalpha, word))]
+    words = set(ranked[first_rank : first_rank + num_words])
+    if len(words) < num_words:
+        raise ConfigurationError(
+            f"--first-rank {first_rank} --words {num_words}: the text has {len(ranked)} different "
+            f"words: give smaller numbers (SentEval: {FIRST_RANK} and {NUM_WORDS})"
+        )
+    for tokens in sentences:
+        found = [token for token in tokens if token in words]
+        if len(found) == 1:
+            yield found[0], tokens
+
+
+def bigram_shift(sentences: Iterable[List[str]], seed: int = 1) -> Iterator[Labelled]:
+    """Yield examples of BShift: classify whether two adjacent tokens are inverted (I) or not (O).
+
+    A random half of the sentences have one pair inverted; each sentence occurs in one form only.
+
+    **D**: the two tokens differ, so that the sentence changes; all such pairs are equally likely.
+    """
+    for tokens in sentences:
+        draw = random.Random(f"{seed} {' '.join(tokens)}")
+        pairs = [i for i in range(len(tokens) - 1) if tokens[i] != tokens[i + 1]]
+        if not pairs:
+            continue
+        if draw.random() < 0.5:
+            yield "O", tokens
+        else:
+            i = draw.choice(pairs)
+            yield "I", [*tokens[:i], tokens[i + 1], tokens[i], *tokens[i + 2 :]]
+
+
+def balance(
+    examples: Iterable[Labelled], per_class: int = 0, seed: int = 1
+) -> Dict[str, List[Tuple[str, str]]]:
+    """Split examples into train, valid and test with equally many examples per class.
+
+    A hash of the sentence decides which examples are used and in which split, so the same text
+    gives the same files. The splits are disjoint if the sentences are distinct.
+
+    Args:
+        examples: (label, tokens).
+        per_class: examples per class; 0 means as many as the rarest class has.
+        seed: another seed gives another selection.
+
+    Returns:
+        (label, sentence) by split, in random order: 8 of 10 for training, 1 each for validation
+        and testing.
+    """
+
+    def by_chance(example: Tuple[str, str]) -> bytes:
+        return hashlib.sha256(f"{seed}\t{example[1]}".encode()).digest()
+
+    classes: Dict[str, List[Tuple[str, str]]] = {}
+    for label, tokens in examples:
+        classes.setdefault(label, []).append((label, " ".join(tokens)))
+    if len(classes) < 2:
+        raise ConfigurationError(
+            f"the text has examples of {len(classes)} classes, a probing task needs two or more: "
+            f"give more text"
+        )
+    rarest = min(classes, key=lambda label: len(classes[label]))
+    most = len(classes[rarest])
+    if most < max(FEWEST, per_class):
+        raise ConfigurationError(
+            f"class {rarest!r} has {most} sentences but needs {max(FEWEST, per_class)}: give more "
+            f"text, a smaller --per-class, other --length-bounds or a lower --first-rank"
+        )
+    size = per_class or most
+    held_out = size // HELD_OUT
+    splits: Dict[str, List[Tuple[str, str]]] = {"train": [], "valid": [], "test": []}
+    for members in classes.values():
+        members = sorted(members, key=by_chance)[:size]
+        splits["test"] += members[:held_out]
+        splits["valid"] += members[held_out : 2 * held_out]
+        splits["train"] += members[2 * held_out :]
+    return {name: sorted(split, key=by_chance) for name, split in splits.items()}
+
+
+def bounds(text: str) -> Tuple[int, ...]:
+    """Parse a comma list of rising numbers of tokens."""
+    try:
+        numbers = tuple(int(part) for part in text.split(","))
+    except ValueError:
+        numbers = ()
+    if len(numbers) < 3 or any(a >= b for a, b in zip((0, *numbers), numbers)):
+        raise ArgumentTypeError(
+            f"{text!r} is not a rising list of 3 or more numbers such as 5,9,13"
+        )
+    return numbers
+
+
+def build_parser() -> OneLineParser:
+    """The parser of the command line."""
+    parser = OneLineParser(prog="python -m capsnmt.sentences.build", description=__doc__)
+    parser.add_argument("text", type=Path, nargs="+", help="one sentence a line, plain or gzipped")
+    parser.add_argument("--output", type=Path, required=True, help="folder for the tasks' files")
+    parser.add_argument(
+        "--tasks",
+        type=comma_list(BUILT, OTHERS),
+        default=list(BUILT),
+        help=f"comma list of {', '.join(BUILT)} (default: all)",
+    )
+    parser.add_argument(
+        "--tokenize", choices=("moses", "none"), default="none", help="default: none"
+    )
+    parser.add_argument("--lang", default="en", help="language of --tokenize moses (default: en)")
+    parser.add_argument(
+        "--per-class", type=positive, default=0, help="examples of a class (default: all)"
+    )
+    parser.add_argument(
+        "--length-bounds",
+        type=bounds,
+        default=LENGTH_BOUNDS,
+        help="SentLen: lower bounds of the classes, then the upper bound (default: SentEval's)",
+    )
+    parser.add_argument(
+        "--first-rank", type=positive, default=FIRST_RANK, help="WC: rank of the first word"
+    )
+    parser.add_argument("--words", type=positive, default=NUM_WORDS, help="WC: number of words")
+    parser.add_argument("--seed", type=int, default=1, help="seed of the selection and of BShift")
+    return parser
+
+
+def sentence_key(sentence: str) -> str:
+    """Return a key that ignores case, space and punctuation."""
+    folded = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", sentence).casefold())
+    return "".join(filter(str.isalnum, folded)) or folded.strip()
+
+
+def read_sentences(files: Iterable[Path], tokenize: str, language: str) -> List[List[str]]:
+    """Read the sentences of all files as tokens, each once.
+
+    Sentences that differ only in case, space or punctuation count as one: otherwise one could be in
+    training and the other in the test.
+    """
+    from capsnmt.corpora.text import make_tokeniser
+
+    sentences: Dict[str, List[str]] = {}
+    tokenise = make_tokeniser(tokenize, language)
+    for path in files:
+        for line in read_lines(path):
+            tokens = tokenise(line).split()
+            if tokens:
+                sentences.setdefault(sentence_key(" ".join(tokens)), tokens)
+    return list(sentences.values())
+
+
+def main(arguments: Optional[Sequence[str]] = None) -> int:
+    """Run the command line and return the exit status."""
+    return run_command(lambda: _run(list(sys.argv[1:] if arguments is None else arguments)))
+
+
+def _run(given: List[str]) -> None:
+    options = build_parser().parse_args(given)
+    sentences = read_sentences(options.text, options.tokenize, options.lang)
+    builders: Dict[str, Callable[[], Iterable[Labelled]]] = {
+        "SentLen": lambda: sentence_length(sentences, options.length_bounds),
+        "WC": lambda: word_content(sentences, options.first_rank, options.words),
+        "BShift": lambda: bigram_shift(sentences, options.seed),
+    }
+    tasks = {
+        name: balance(builders[name](), options.per_class, options.seed) for name in options.tasks
+    }
+    made = {}
+    for name, splits in tasks.items():
+        with atomic_writer(options.output / TASKS[name].file) as file:
+            file.writelines(
+                f"{SPLITS[split]}\t{label}\t{sentence}\n"
+                for split in SPLITS
+                for label, sentence in splits[split]
+            )
+        sizes = {split: len(examples) for split, examples in splits.items()}
+        made[name] = {"classes": len({label for label, _ in splits["train"]}), **sizes}
+        print(f"{options.output / TASKS[name].file}: {made[name]}")
+    records.write(options.output / MANIFEST, {"arguments": given, "tasks": made})
+
+
+if __name__ == "__main__":
+    sys.exit(main())

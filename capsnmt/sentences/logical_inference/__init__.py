@@ -1,1 +1,0 @@
-"""Logical inference between propositions (Bowman et al. 2015): data files and a generator."""

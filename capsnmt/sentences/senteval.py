@@ -1,0 +1,222 @@
+"""SentEval's ten probing tasks (Conneau et al. 2018): their files, and the command that gets them.
+
+``python -m capsnmt.sentences.senteval --output DIR`` downloads them.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Dict, List, Optional, Sequence
+
+from capsnmt import records
+from capsnmt.cli import (
+    ConfigurationError,
+    ExecutionError,
+    OneLineParser,
+    add_mirrors,
+    comma_list,
+    run_command,
+)
+from capsnmt.files import sha256, temporary_path
+from capsnmt.sentences.examples import MANIFEST, Example, existing, read_fields
+
+DESCRIPTION = "SentEval's probing tasks (Conneau et al. 2018)"
+ADDRESS = "https://raw.githubusercontent.com/facebookresearch/SentEval/main/data/probing/"
+RETRIES = 2
+SECONDS_WITHOUT_DATA = 30
+FIELDS = ("tr, va or te", "label", "sentence")
+SPLITS = {"train": "tr", "valid": "va", "test": "te"}
+# lines of each split, in every one of the ten files (Conneau et al. 2018, section 2)
+SIZES = {"tr": 100_000, "va": 10_000, "te": 10_000}
+# lower bounds of the sentence lengths for which accuracy is reported
+LENGTHS = (1, 9, 13, 17, 21, 26)
+
+
+@dataclass(frozen=True)
+class ProbingTask:
+    """A probing task.
+
+    Attributes:
+        file: name of its file in SentEval.
+        classes: number of classes.
+        paper: name in the papers' tables.
+        kind: kind of linguistic property, as in the papers.
+    """
+
+    file: str
+    classes: int
+    paper: str
+    kind: str
+
+
+# in the order of Li et al. 2019, Table 1, and Li et al. 2021, Table 7
+TASKS: Dict[str, ProbingTask] = {
+    "SentLen": ProbingTask("sentence_length.txt", 6, "SeLen", "Surface"),
+    "WC": ProbingTask("word_content.txt", 1000, "WC", "Surface"),
+    "TreeDepth": ProbingTask("tree_depth.txt", 7, "TrDep", "Syntactic"),
+    "TopConst": ProbingTask("top_constituents.txt", 20, "ToCo", "Syntactic"),
+    "BShift": ProbingTask("bigram_shift.txt", 2, "BShif", "Syntactic"),
+    "Tense": ProbingTask("past_present.txt", 2, "Tense", "Semantic"),
+    "SubjNum": ProbingTask("subj_number.txt", 2, "SubNm", "Semantic"),
+    "ObjNum": ProbingTask("obj_number.txt", 2, "ObjNm", "Semantic"),
+    "SOMO": ProbingTask("odd_man_out.txt", 2, "SOMO", "Semantic"),
+    "CoordInv": ProbingTask("coordination_inversion.txt", 2, "CoIn", "Semantic"),
+}
+
+
+def require_task(name: str) -> ProbingTask:
+    """Return the task of this name."""
+    if name not in TASKS:
+        raise ConfigurationError(f"--probing-task: {name!r}: choose from {', '.join(TASKS)}")
+    return TASKS[name]
+
+
+def length_class(sentence: str) -> int:
+    """Return the lower bound of the group of lengths to which a sentence belongs.
+
+    >>> length_class("a b c d e f g h i j")
+    9
+    """
+    length = len(sentence.split())
+    return max(bound for bound in LENGTHS if bound <= length)
+
+
+def read_task(folder: Path, name: str) -> Dict[str, List[Example]]:
+    """Return the examples of each split of a task in the order of the file.
+
+    Raises:
+        ConfigurationError: the file or a split is missing, or a line is not in SentEval's format.
+    """
+    path = existing(
+        folder / require_task(name).file,
+        f"fetch SentEval's with python -m capsnmt.sentences.senteval --tasks {name} --output "
+        f"{folder}, or make your own with python -m capsnmt.sentences.build",
+    )
+    splits: Dict[str, List[Example]] = {split: [] for split in SPLITS}
+    of_mark = {mark: split for split, mark in SPLITS.items()}
+    for number, (mark, label, sentence) in read_fields(path, FIELDS):
+        example = Example((sentence,), label, length_class(sentence), path, number)
+        if mark not in of_mark:
+            example.reject(f"unknown split {mark!r}: give {FIELDS[0]}")
+        splits[of_mark[mark]].append(example)
+    for split, examples in splits.items():
+        if not examples:
+            raise ConfigurationError(
+                f"{path}: no {split} split: no line begins with {SPLITS[split]}"
+            )
+    return splits
+
+
+def fetch(urls: Sequence[str], path: Path, checksum: Optional[str]) -> None:
+    """Download a file from the first URL that has it; it gets its name when it is complete.
+
+    Args:
+        urls: where to look, in this order.
+        path: the file.
+        checksum: its SHA-256, if it is known.
+
+    Raises:
+        ExecutionError: no URL has it; the message lists them all.
+    """
+    import pooch
+    import requests
+
+    downloader = pooch.HTTPDownloader(progressbar=sys.stderr.isatty(), timeout=SECONDS_WITHOUT_DATA)
+    part = temporary_path(path)
+    failures = []
+    for url in urls:
+        part.unlink(missing_ok=True)
+        print(f"fetch {url}", flush=True)
+        try:
+            pooch.create(
+                path=path.parent,
+                base_url="",
+                registry={part.name: checksum},
+                urls={part.name: url},
+                retry_if_failed=RETRIES,
+            ).fetch(part.name, downloader=downloader)
+        except (requests.RequestException, ValueError) as error:
+            part.unlink(missing_ok=True)
+            failures.append(f"{url} ({type(error).__name__})")
+            continue
+        os.replace(part, path)
+        return
+    raise ExecutionError(
+        f"{', '.join(failures)}: cannot be downloaded: try again, or put the file into "
+        f"{path.parent} by other means"
+    )
+
+
+def check_published(path: Path, task: ProbingTask) -> None:
+    """Raise unless the file has the form of a published one.
+
+    **D**: SentEval publishes no checksums, so lines, splits and classes are checked. The SHA-256 of
+    a downloaded file is recorded, and checked from then on.
+    """
+    rows = [(mark, label) for _, (mark, label, _) in read_fields(path, FIELDS)]
+    sizes = Counter(mark for mark, _ in rows)
+    classes = len({label for _, label in rows})
+    if sizes != SIZES or classes != task.classes:
+        raise ConfigurationError(
+            f"{path}: {dict(sizes)} lines and {classes} classes, where SentEval's {task.file} has "
+            f"{SIZES} and {task.classes}: fetch it again"
+        )
+
+
+def download(
+    names: Sequence[str], folder: Path, addresses: Sequence[str], offline: bool = False
+) -> None:
+    """Download the files of some tasks; those that are in the folder are checked only.
+
+    Raises:
+        ConfigurationError: a file is missing and the network must not be used, is not what SentEval
+            publishes, or has changed since it was downloaded.
+        ExecutionError: a file cannot be downloaded.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    record = folder / MANIFEST
+    known: Dict[str, str] = records.read(record, dict).get("sha256", {}) if record.exists() else {}
+    for task in map(require_task, names):
+        path, part = folder / task.file, temporary_path(folder / task.file)
+        if not path.exists():
+            if offline:
+                raise ConfigurationError(
+                    f"--offline: {path} is missing: put it there by other means"
+                )
+            fetch([address + task.file for address in addresses], part, known.get(task.file))
+            check_published(part, task)
+            os.replace(part, path)
+        elif task.file not in known:  # brought by other means
+            check_published(path, task)
+        found = sha256(path)
+        if known.setdefault(task.file, found) != found:
+            raise ConfigurationError(
+                f"{path} has changed since it was downloaded: delete it and download it again"
+            )
+        print(f"{path}: {', '.join(f'{mark} {n:,}' for mark, n in SIZES.items())}")
+        records.write(record, {"description": DESCRIPTION, "sha256": known})
+
+
+def main(arguments: Optional[Sequence[str]] = None) -> int:
+    """Run the command line and return the exit status."""
+    return run_command(lambda: _run(arguments))
+
+
+def _run(arguments: Optional[Sequence[str]]) -> None:
+    parser = OneLineParser(prog="python -m capsnmt.sentences.senteval", description=__doc__)
+    parser.add_argument("--output", type=Path, required=True, help="folder for the files")
+    parser.add_argument(
+        "--tasks", type=comma_list(TASKS), default=list(TASKS), help="comma list (default: all ten)"
+    )
+    add_mirrors(parser)
+    parser.add_argument("--offline", action="store_true", help="do not use the network")
+    options = parser.parse_args(arguments)
+    download(options.tasks, options.output, [*options.mirrors, ADDRESS], options.offline)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
