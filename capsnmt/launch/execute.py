@@ -8,7 +8,8 @@ import signal
 import subprocess
 import sys
 import time
-from typing import Callable, Dict, Iterable, Optional, Sequence, TextIO
+from pathlib import Path
+from typing import Callable, ContextManager, Dict, Iterable, Optional, Sequence, TextIO
 
 import msgspec
 import torch
@@ -44,20 +45,23 @@ def execute(run: Run) -> None:
         StepFailed: a command failed.
         Stopped: a stop signal arrived; the same call resumes.
     """
-    busy = f"{run.folder}: another launcher, or its training, is still running here: wait for it"
-    with locked(run.folder.lock, busy) as lock:
+    with _alone(run) as lock:
         _Execution(run, lock).execute()
 
 
-def prepare(run: Run) -> None:
-    """Only prepare the data of a run, and check it.
+def record(run: Run) -> None:
+    """Prepare the data of a run and write its ``config.json``, for whoever executes it.
 
     Raises:
         ConfigurationError, StepFailed, Stopped: as :func:`execute`.
     """
-    busy = f"{run.folder}: another launcher is running here: wait for it"
-    with locked(run.folder.lock, busy) as lock:
-        _Execution(run, lock).prepare()
+    with _alone(run) as lock:
+        _Execution(run, lock).record()
+
+
+def _alone(run: Run) -> ContextManager[int]:
+    busy = f"{run.folder}: another launcher, or its training, is still running here: wait for it"
+    return locked(run.folder.lock, busy)
 
 
 def execute_side_by_side(runs: Sequence[Run], jobs: int) -> None:
@@ -68,23 +72,29 @@ def execute_side_by_side(runs: Sequence[Run], jobs: int) -> None:
         Stopped: a stop signal arrived; all processes have ended.
     """
     waiting, failed = list(runs), []
-    running: Dict[Run, subprocess.Popen[bytes]] = {}
+    running: Dict[Path, subprocess.Popen[bytes]] = {}
+    titles = {run.folder.path: run.title for run in runs}
     try:
         while waiting or running:
-            unfinished = {str(run.folder) for run in [*waiting, *running]}
+            unfinished = {*running, *(run.folder.path for run in waiting)}
             for run in list(waiting):
                 earlier = [run.of(row) for row in (run.config.initial, run.config.baseline) if row]
-                if len(running) < jobs and not unfinished & set(map(str, earlier)):
-                    waiting.remove(run)
-                    log = run.folder.path / "launch.log"
-                    say(f"== {run.title}, on {run.device}: started, {log}")
-                    command = [*python("capsnmt.launch"), "--resume", str(run.folder)]
-                    with open(log, "ab") as output:
-                        running[run] = subprocess.Popen(command, stdout=output, stderr=output)
-            for run in [each for each, child in running.items() if child.poll() is not None]:
-                status = running.pop(run).returncode
-                failed += [run.title] if status else []
-                say(f"== {run.title}: {f'failed with exit status {status}' if status else 'done'}")
+                if len(running) == jobs or any(each.path in unfinished for each in earlier):
+                    continue
+                waiting.remove(run)
+                record(run)
+                log = run.folder.path / "launch.log"
+                say(f"== {run.title}, on {run.device}: started, {log}")
+                command = [*python("capsnmt.launch"), "--resume", str(run.folder)]
+                with open(log, "ab") as output:
+                    child = subprocess.Popen(command, stdout=output, stderr=output)
+                running[run.folder.path] = child
+            for path in [path for path, child in running.items() if child.poll() is not None]:
+                status = running.pop(path).returncode
+                failed += [titles[path]] if status else []
+                say(
+                    f"== {titles[path]}: {f'ended with exit status {status}' if status else 'done'}"
+                )
             time.sleep(0.1)
     finally:
         for child in running.values():
@@ -106,12 +116,8 @@ class _Execution:
 
     def execute(self) -> None:
         say(f"== {self.run.title}, on {self.run.device}: {self.folder}")
-        self.prepare()
-        record = self.check_unchanged()
-        records.write(self.folder.config, self.run.config)
+        record = self.record()
         records.write(self.folder.training, record)
-        with atomic_writer(self.folder.commands) as file:
-            file.write(script(self.run))
         if record.updates is not None:
             say(f"-- train: complete at {self.done:,} updates")
         else:
@@ -130,11 +136,21 @@ class _Execution:
             scores = {name: records.load(path) for name, path in scored.items()}
             records.write(self.folder.scores, scores)
 
-    def prepare(self) -> None:
+    def record(self) -> TrainingRecord:
+        """Prepare the data, compare with what was trained here, and write what the run is.
+
+        Returns:
+            What the training is, or was, made with.
+        """
         step = self.kind.prepare(self.run)
         if step is not None:
             self.step(step)
         self.vocabulary = {path.name: sha256(path) for path in self.kind.check_data(self.run)}
+        found = self.check_unchanged()
+        records.write(self.folder.config, self.run.config)
+        with atomic_writer(self.folder.commands) as file:
+            file.write(script(self.run))
+        return found
 
     def check_unchanged(self) -> TrainingRecord:
         """Raise if the checkpoints in the folder are from other settings or a longer training.

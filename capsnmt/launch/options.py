@@ -78,8 +78,10 @@ def parse(argv: Sequence[str]) -> Options:
     """
     for flag, value in zip(("capsnmt-run", *argv), argv):
         check_line(value, flag)
-    options = Options(**vars(build_parser().parse_args(list(argv))))
-    if options.resume is not None and options != Options(resume=options.resume):
+    parser = build_parser()
+    options = Options(**vars(parser.parse_args(list(argv))))
+    alone = {**vars(parser.parse_args([])), "resume": options.resume}
+    if options.resume is not None and vars(options) != alone:
         raise ConfigurationError(
             f"--resume {options.resume}: takes no other flag: all that the run is stands in its "
             f"config.json"

@@ -11,7 +11,7 @@ from typing import List, Mapping, Optional, Tuple
 from capsnmt import records
 from capsnmt.cli import ConfigurationError
 from capsnmt.files import atomic_writer
-from capsnmt.launch.execute import prepare
+from capsnmt.launch.execute import record
 from capsnmt.launch.plan import kind
 from capsnmt.launch.run import Run, python
 from capsnmt.launch.script import exports, header
@@ -105,8 +105,7 @@ def submit(run: Run, partition: str) -> str:
     Raises:
         ConfigurationError: there is no SLURM here, or it refuses the job.
     """
-    prepare(run)
-    records.write(run.folder.config, run.config)
+    record(run)
     with atomic_writer(run.folder.job_script) as file:
         file.write(job_script(run, partition))
     queued = [alive(run.of(row)) for row in _earlier(run)]
