@@ -68,16 +68,17 @@ def write_table(path: Path, points: Dict[int, float]) -> None:
         file.writelines(f"{update}\t{loss}\n" for update, loss in sorted(points.items()))
 
 
-def keep(run: FinishedRun, folder: Path) -> None:
+def keep(place: RunFolder, folder: Path) -> None:
     """Write the results of a finished run to a folder.
 
     Args:
-        run: the run.
+        place: the folder of the run.
         folder: where to.
 
     Raises:
         ConfigurationError: a record of the run is missing or damaged.
     """
+    run = FinishedRun(place.path)
     folder.mkdir(parents=True, exist_ok=True)
     # the folders of one machine tell nobody anything
     command = [Path(word).name if word.startswith("/") else word for word in run.config.command]
@@ -119,7 +120,7 @@ def main() -> int:
             print(f"{config.row}, seed {config.seed}: {state(folder)}")
             if options.keep is not None and folder.is_finished:
                 place = options.keep / str(config.dataset) / config.row / f"seed-{config.seed}"
-                keep(FinishedRun(folder.path), place)
+                keep(folder, place)
     except ConfigurationError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2

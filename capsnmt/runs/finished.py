@@ -32,17 +32,15 @@ class FinishedRun:
     def __init__(self, path: Path) -> None:
         self.folder = folder = RunFolder(path)
         if not path.is_dir():
-            raise ConfigurationError(
-                f"{path}: there is no such folder: give OUTPUT, OUTPUT/ROW or OUTPUT/ROW/seed-S"
-            )
+            raise ConfigurationError(f"{path}: there is no such folder: give OUTPUT/ROW/seed-S")
         missing = folder.config
         if folder.exists:
             self.config = folder.read_config()
             missing = folder.result if self.config.classifies else folder.scores
         if not missing.is_file():
             raise ConfigurationError(
-                f"{path}: no finished run, {missing.name} is missing: give OUTPUT/ROW/seed-S, "
-                "or run the launcher's command again to resume the run"
+                f"{path}: holds no finished run, {missing.name} is missing: give OUTPUT/ROW/seed-S,"
+                " or run the launcher's command again to resume the run"
             )
 
     @property

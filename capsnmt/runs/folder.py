@@ -80,8 +80,8 @@ class RunFolder:
         value = records.load(self.config)
         if isinstance(value, dict) and value.get("version") != 2:
             raise RecordError(
-                f"{self.config}: made by another version of capsnmt: give another --output, or "
-                f"delete the folder"
+                f"{self.config}: made by another version of capsnmt: launch the row again with "
+                "another --output, or delete the folder"
             )
         return records.build(value, RunConfig, self.config)
 

@@ -1,26 +1,27 @@
-"""What an older version left on a disk is read, finished and continued by this one."""
+"""What an older version left on a disk: checkpoints are used on, run folders refused."""
 
 from __future__ import annotations
 
 import os
-import re
+import shlex
 import shutil
-import subprocess
-from itertools import zip_longest
 from pathlib import Path
-from typing import Dict, Iterator, List
+from typing import Iterator
 
 import pytest
 
 from tests.commands import ON_CPU
-from tests.frozen.kit import World, load, same, variables
+from tests.frozen.kit import World, load, same
 from tests.frozen.test_frozen import MAIN_HOST, world
 from tests.frozen.upgrade import DATA, restore
 from tests.support import PLUGIN
 
 __all__ = ["world"]
 pytestmark = pytest.mark.system
-REWRITTEN = ("config.json", "commands.sh", "scores.json", "summary.json", "console.log")
+REFUSED = (
+    "config.json: made by another version of capsnmt: launch the row again with another --output, "
+    "or delete the folder"
+)
 
 
 @pytest.fixture(scope="module")
@@ -32,58 +33,52 @@ def old(world: World) -> Iterator[Path]:
     shutil.rmtree(folder)
 
 
-def launch(folder: Path, *more: str) -> List[str]:
-    """The arguments of the launch that made the run."""
-    launched, data = folder / "launched", folder / "prepared-iwslt15_en_vi/data"
-    given = ["--config", launched / "tiny.yaml", "--prepared", data, "--cpu", "--threads", "1"]
-    return [*map(str, given), "--output", str(launched / "runs"), "--max-update", "8", *more]
+def test_an_old_run_is_refused_in_one_line_that_says_what_to_do(world: World, old: Path) -> None:
+    launched, data = old / "launched", old / "prepared-iwslt15_en_vi/data"
+    run, page = launched / "runs/tiny/seed-1", old / "page"
+    before = {path: path.stat().st_mtime_ns for path in run.rglob("*") if path.name[0] != "."}
+    for command, *arguments in (
+        ("capsnmt-run", "--config", launched / "tiny.yaml", "--prepared", data, "--cpu",
+         "--threads", "1", "--output", launched / "runs", "--max-update", "8"),
+        ("capsnmt-report", launched / "runs", "--output", page),
+        ("capsnmt-analyse", run, "--output", page),
+        ("capsnmt-translate", run),
+    ):  # fmt: skip
+        done = world.start(command, *arguments)
+        assert done.returncode == 2, done.stderr
+        *_, line = done.stderr.splitlines()
+        assert line.startswith("error: ")
+        assert line.endswith(REFUSED)
+    assert not page.exists()
+    now = {path: path.stat().st_mtime_ns for path in run.rglob("*") if path.name[0] != "."}
+    assert now == before
 
 
-def times(run: Path) -> Dict[str, int]:
-    files = [path for path in run.rglob("*") if path.is_file() and path.name not in REWRITTEN]
-    return {path.name: path.stat().st_mtime_ns for path in files if path.name[0] != "."}
-
-
-def test_an_old_run_is_complete_and_its_job_starts(world: World, old: Path) -> None:
-    run = old / "launched/runs/tiny/seed-1"
-    before = times(run)
-    said = world.run("capsnmt-run", *launch(old))
-    assert said.count(": complete") == 4, said
-    job = subprocess.run(
-        ["bash", str(run / "job.sh")],
-        env={**variables(), "SLURM_JOB_ID": "1", "SLURM_CPUS_PER_TASK": "1"},
-        capture_output=True,
-        text=True,
-        check=False,
+def test_an_old_checkpoint_has_its_translations(world: World, old: Path) -> None:
+    said = world.run(
+        *("fairseq-generate", old / "prepared-iwslt15_en_vi/data/bin", "--user-dir", PLUGIN),
+        *("--path", old / "launched/runs/tiny/seed-1/averaged.pt", "--gen-subset", "test"),
+        *("--beam", "3", "--nbest", "2", "--max-len-b", "8", "--post-process", "subword_nmt"),
+        *("--required-batch-size-multiple", "1", *ON_CPU),
     )
-    assert job.returncode == 0, job.stderr
-    assert job.stdout.count(": complete") == 4, job.stdout
-    assert times(run) == before
-
-
-def test_an_old_run_has_its_translations_and_is_reported(world: World, old: Path) -> None:
-    run = old / "launched/runs/tiny/seed-1"
-    source = (old / "prepared-iwslt15_en_vi/data/raw/test.en").read_text("utf-8")
-    said = world.run("capsnmt-translate", run, "--nbest", "2", "--scores", stdin=source)
-    before = (DATA / "translated.txt").read_text("utf-8")
-    for old_line, line in zip_longest(before.splitlines(), said.splitlines(), fillvalue=""):
-        assert same(old_line, line)
-    world.run("capsnmt-report", old / "launched/runs", "--output", old / "report")
-    assert "tiny" in (old / "report/report.md").read_text("utf-8")
+    found = [line.split("\t") for line in said.splitlines() if line.startswith("D-")]
+    found.sort(key=lambda parts: int(parts[0][2:]))  # stable: the better one stays first
+    lines = [f"{int(name[2:]) + 1}\t{float(score):.4f}\t{text}" for name, score, text in found]
+    before = (DATA / "translated.txt").read_text("utf-8").splitlines()
+    assert len(lines) == len(before)
+    assert all(map(same, before, lines)), lines
 
 
 @MAIN_HOST  # checkpoints of both hosts, which differ in a buffer, have no mean
 def test_an_old_checkpoint_is_validated_averaged_and_trained_on(world: World, old: Path) -> None:
-    checkpoints = old / "launched/runs/tiny/seed-1/checkpoints"
-    last, mean = checkpoints / "checkpoint_last.pt", old / "mean.pt"
+    run, mean = old / "launched/runs/tiny/seed-1", old / "mean.pt"
+    last = run / "checkpoints/checkpoint_last.pt"
     flags = ["--user-dir", PLUGIN, "--path", last, "--task", "translation", *ON_CPU]
     data = old / "prepared-iwslt15_en_vi/data/bin"
     assert "loss" in world.log("fairseq-validate", data, *flags, "--batch-size", "8")
     world.run("capsnmt-average", last, "--output", mean)
     assert load(mean)["model"].keys() == load(last)["model"].keys()
-    resumed = shutil.copytree(old / "launched", old / "resumed")
-    arguments = [word.replace(f"{old}/launched/runs", f"{resumed}/runs") for word in launch(old)]
-    said = world.run("capsnmt-run", *arguments, "--max-update", "10")
-    assert re.search(r"resuming at 8 of 10 updates", said), said
-    state = load(resumed / "runs/tiny/seed-1/checkpoints/checkpoint_last.pt")
-    assert state["optimizer_history"][-1]["num_updates"] == 10
+    trained = (run / "commands.sh").read_text("utf-8").partition("# train\n")[2].splitlines()[0]
+    words = shlex.split(trained)[3:]  # without python -m MODULE
+    world.run("fairseq-train", *words, "--max-update", "10")
+    assert load(last)["optimizer_history"][-1]["num_updates"] == 10

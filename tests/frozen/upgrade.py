@@ -7,12 +7,10 @@ their disks does not change with the code.
 from __future__ import annotations
 
 import argparse
-import hashlib
 import json
-import shlex
 import shutil
 from pathlib import Path
-from typing import Any, Dict, List
+from typing import Any, Dict
 
 import torch
 from torch import Tensor
@@ -49,10 +47,6 @@ def from_text(value: Any, made: Dict[str, Tensor], place: str = "") -> Any:
     return {key: from_text(each, made, f"{place}.{key}") for key, each in value.items()}
 
 
-def sha256(path: Path) -> str:
-    return hashlib.sha256(path.read_bytes()).hexdigest()
-
-
 def restore(world: World, folder: Path) -> None:
     """Make the files of the old version in a folder: data, a finished run, its records."""
 
@@ -84,32 +78,3 @@ def restore(world: World, folder: Path) -> None:
     torch.save(state, run / "averaged.pt")
     (folder / "start-row").mkdir()  # the model that the row started from
     shutil.copy(run / "averaged.pt", folder / "start-row/start.pt")
-    write_stages(run, data)
-
-
-def write_stages(run: Path, data: Path) -> None:
-    """The record of completed stages as it was: a key of the command's words and of the inputs."""
-    model, output = run / "averaged.pt", run / "generate-test.txt"
-    last = run / "checkpoints/checkpoint_last.pt"
-    files: Dict[str, List[List[Path]]] = {
-        "train": [[], [last]],
-        "average": [[last], [model]],
-        "generate test": [[model, data / "manifest.json"], [output]],
-        "score test": [[output, data / "raw/test.vi"], [run / "scores-test.json"]],
-    }
-    lines = (run / "commands.sh").read_text("utf-8").splitlines()
-    commands = {
-        title[2:]: shlex.split(line.partition(" >")[0])
-        for title, line in zip(lines, lines[1:])
-        if title[2:] in files
-    }
-    stages = {}
-    for name, (inputs, outputs) in files.items():
-        words = commands[name][3:]  # without python -m MODULE
-        words = [word for before, word in zip(["", *words], words) if before != "--user-dir"]
-        text = json.dumps([words, {str(path): sha256(path) for path in inputs}])
-        stages[name] = {
-            "key": hashlib.sha256(text.encode()).hexdigest(),
-            "outputs": {str(path): sha256(path) for path in outputs},
-        }
-    (run / "stages.json").write_text(json.dumps(stages, indent=2), "utf-8")

@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
-from typing import List, Optional
+from tempfile import TemporaryDirectory
+from typing import Any, Callable, List, Optional, Sequence
 
+from capsnmt import records
 from capsnmt.evaluation.__main__ import main as evaluate
+from capsnmt.report import __main__ as report
+from capsnmt.runs.folder import RunFolder
+from capsnmt.runs.records import RunConfig, TrainingRecord
 
 SENTENCES = 30
 SOURCES = [f"line {number} | with *marks*" for number in range(SENTENCES)]
@@ -50,11 +56,12 @@ def write_generated(path: Path, translations: List[str]) -> None:
 
 def write_run(output: Path, row: str, baseline: Optional[str] = None, seed: int = 1) -> Path:
     """A finished run's folder; its scores are those of the real scoring command."""
-    folder, data = output / row / f"seed-{seed}", output / "data"
-    folder.mkdir(parents=True)
+    folder, data = RunFolder(output / row / f"seed-{seed}"), output / "data"
+    folder.path.mkdir(parents=True)
     if not data.exists():
         write_data(data)
-    write_generated(folder / f"generate-{TEST_SET}.txt", TRANSLATIONS[row])
+    generated = folder.generated(TEST_SET)
+    write_generated(generated, TRANSLATIONS[row])
     settings = {
         "dataset": "lines",
         "arch": "capsnmt_transformer_tiny",
@@ -64,25 +71,28 @@ def write_run(output: Path, row: str, baseline: Optional[str] = None, seed: int 
         "average": {"last-updates": 2},
         "score": {"remove-bpe": "subword_nmt", "detokenize": "moses"},
     }
-    config = {
-        "row": row, "seed": seed, "vocabulary": {}, "parameters": 6,
-        "device": "CPU", "device-name": "x86_64, 2 cores",
-        "baseline": baseline, "data": str(data), "settings": settings,
-        "command": ["capsnmt/launch/__main__.py", "--config", f"lines/{row}"],
-        "versions": {"python": "3.11.7", "torch": "2.13.0"},
-    }  # fmt: skip
-    (folder / "config.json").write_text(json.dumps(config), "utf-8")
-    (folder / "commands.sh").write_text(f"#!/usr/bin/env bash\ntrain '{row}'\n", "utf-8")
-    write_log(folder / "train.log")
-    against = output / f"{baseline}/seed-{seed}/generate-{TEST_SET}.txt"
-    arguments = [f"{row}={folder / f'generate-{TEST_SET}.txt'}"]
+    command = ("capsnmt-run", "--config", f"lines/{row}")
+    config = RunConfig(row=row, seed=seed, baseline=baseline, data=str(data), settings=settings,
+                       command=command)  # fmt: skip
+    write_records(folder, config, parameters=6)
+    folder.commands.write_text(f"#!/usr/bin/env bash\ntrain '{row}'\n", "utf-8")
+    write_log(folder.train_log)
+    against = RunFolder(output / f"{baseline}/seed-{seed}").generated(TEST_SET)
+    arguments = [f"{row}={generated}"]
     arguments += ["--baseline", f"{baseline}={against}", "--resamples", "20"] if baseline else []
     arguments += ["--reference", str(data / "raw" / f"{TEST_SET}.de"), "--target-lang", "de"]
-    status = evaluate([*arguments, "--json", str(folder / "scores-test.json")])
+    status = evaluate([*arguments, "--json", str(folder.scored(TEST_SET))])
     assert status == 0  # python -O drops what an assertion computes
-    scores = json.loads((folder / "scores-test.json").read_text("utf-8"))
-    (folder / "scores.json").write_text(json.dumps({TEST_SET: scores}), "utf-8")
-    return folder
+    records.write(folder.scores, {TEST_SET: records.load(folder.scored(TEST_SET))})
+    return folder.path
+
+
+def write_records(folder: RunFolder, config: RunConfig, **trained: Any) -> None:
+    """What a run is, and what it was trained with."""
+    given = {"vocabulary": {}, "device": "CPU", "device_name": "x86_64, 2 cores"}
+    given["versions"] = {"python": "3.11.7", "torch": "2.13.0"}
+    records.write(folder.config, config)
+    records.write(folder.training, TrainingRecord(**{**given, **trained}))
 
 
 def write_log(path: Path, valid: bool = True) -> None:
@@ -102,3 +112,25 @@ def write_log(path: Path, valid: bool = True) -> None:
 def runs(output: Path) -> List[str]:
     """The folders of both runs below an output folder."""
     return [str(output / row / "seed-1") for row in TRANSLATIONS]
+
+
+def edit(path: Path, change: Callable[[Any], None]) -> None:
+    """Change a record on the disk."""
+    value = json.loads(path.read_text("utf-8"))
+    change(value)
+    path.write_text(json.dumps(value), "utf-8")
+
+
+def page(folders: Sequence[object], *flags: str) -> str:
+    """The report of some runs in Markdown, as the command writes it, without samples."""
+    with TemporaryDirectory() as folder:
+        given = [*map(str, folders), "--output", folder, "--samples", "0", *flags]
+        assert report.main(given) == 0, given
+        return (Path(folder) / "report.md").read_text("utf-8")
+
+
+def rows_of(content: str, first: str) -> List[List[str]]:
+    """The cells of the table whose header begins with a cell; the header first."""
+    table = content[content.index(f"| {first} |") :].split("\n\n")[0]
+    header, _, *rows = (re.split(r"(?<!\\) ?\| ?", line)[1:-1] for line in table.splitlines())
+    return [header, *rows]

@@ -10,8 +10,7 @@ import pytest
 
 from capsnmt.report.checklist_section import checklist
 from capsnmt.report.elements import Listing, Paragraph, pieces
-from capsnmt.runs.folder import RunFolder
-from capsnmt.runs.translation import load_translation
+from capsnmt.runs.finished import FinishedRun
 
 ROWS = ("baseline", "em_routing")
 
@@ -24,7 +23,7 @@ def edit(path: Path, change: Callable[[Any], Any]) -> None:
 
 def answers(output: Path, rows: tuple = ROWS) -> List[List[str]]:
     """Answer and evidence of each question."""
-    runs = [load_translation(RunFolder(output / row / "seed-1")) for row in rows]
+    runs = [FinishedRun(output / row / "seed-1") for row in rows]
     note, listing = checklist(runs, list(rows))
     assert isinstance(note, Paragraph)
     assert isinstance(listing, Listing)

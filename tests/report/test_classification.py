@@ -9,6 +9,9 @@ import pytest
 
 from capsnmt import records
 from capsnmt.report import __main__ as report
+from capsnmt.runs.folder import RunFolder
+from capsnmt.runs.records import RunConfig
+from tests.report.finished_runs import write_records
 
 
 def measures(accuracy: float, **buckets: float) -> Dict[str, Any]:
@@ -24,16 +27,18 @@ def measures(accuracy: float, **buckets: float) -> Dict[str, Any]:
 
 
 def save(folder: Path, row: str, seed: int, found: Dict[str, Any], task: str = "") -> None:
-    run = folder / row / task / f"seed-{seed}"
-    records.write(run / "config.json", {"row": row, "seed": seed})
+    run = RunFolder(folder / row / task / f"seed-{seed}")
+    kind = "probing" if task else "logical_inference"
+    settings = {"train": {"task": kind}}
+    write_records(run, RunConfig(row=row, seed=seed, settings=settings, data="data"))
     results = {
-        "task": "probing" if task else "logical_inference",
+        "task": kind,
         "probing_task": task or None,
         "updates": 7,
         "parameters": 9,
         "splits": {"test": found},
     }
-    records.write(run / "results.json", results)
+    records.write(run.result, results)
 
 
 @pytest.fixture
@@ -98,9 +103,8 @@ def test_translation_and_classifiers_are_on_one_page(
 
 
 def test_a_damaged_result_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
-    records.write(tmp_path / "config.json", {})
-    records.write(tmp_path / "results.json", {})
+    save(tmp_path, "both", 1, {"examples": 100})
     assert report.main([str(tmp_path), "--output", str(tmp_path / "report")]) == 2
     (line,) = capsys.readouterr().err.splitlines()
-    assert "config.json: lacks 'row'" in line
+    assert "results.json: splits.test: the key accuracy is missing" in line
     assert not (tmp_path / "report").exists()

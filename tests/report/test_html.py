@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import html
-import json
 import re
 import shlex
 import shutil
@@ -15,7 +14,7 @@ import pytest
 from capsnmt.evaluation import compare_mt
 from capsnmt.report import __main__ as report
 from tests.html_pages import Page, contrast, luminance
-from tests.report.finished_runs import SENTENCES, SOURCES, TRANSLATIONS, write_generated
+from tests.report.finished_runs import SENTENCES, SOURCES, TRANSLATIONS, edit, write_generated
 
 EVIL = "</code><script>alert(1)</script><img src=http://evil.example/x> & \"'"
 
@@ -33,10 +32,9 @@ def folder(finished: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     shutil.copytree(finished, output)
     translations = [EVIL, *TRANSLATIONS["em_routing"][1:]]
     write_generated(output / "em_routing/seed-1/generate-test.txt", translations)
-    config = json.loads((output / "em_routing/seed-1/config.json").read_text("utf-8"))
-    config["command"] = ["x", EVIL]
-    config["device-name"] = EVIL
-    (output / "em_routing/seed-1/config.json").write_text(json.dumps(config), "utf-8")
+    run = output / "em_routing/seed-1"
+    edit(run / "config.json", lambda config: config.update(command=["x", EVIL]))
+    edit(run / "training.json", lambda training: training.update({"device-name": EVIL}))
     return write(output, "--title", EVIL, "--samples", str(SENTENCES)).parent
 
 

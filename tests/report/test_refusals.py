@@ -12,7 +12,7 @@ from typing import Any, List
 import pytest
 
 from capsnmt.report import __main__ as report
-from tests.report.finished_runs import TRANSLATIONS, runs
+from tests.report.finished_runs import TRANSLATIONS, edit, runs
 
 
 def remove(path: Path) -> None:
@@ -20,7 +20,7 @@ def remove(path: Path) -> None:
 
 
 def change(path: Path, key: str, value: Any) -> None:
-    path.write_text(json.dumps({**json.loads(path.read_text("utf-8")), key: value}), "utf-8")
+    edit(path, lambda record: record.update({key: value}))
 
 
 def without_metric(path: Path) -> None:
@@ -35,12 +35,34 @@ DAMAGES = {
     "unfinished": (lambda output: remove(output / RUN / "scores.json"), "scores.json is missing"),
     "no config": (lambda output: remove(output / RUN / "config.json"), "config.json is missing"),
     "half a config": (lambda output: (output / RUN / "config.json").write_text("{"), "not JSON"),
-    "config of others": (lambda output: (output / RUN / "config.json").write_text("{}"), "lacks"),
-    "scores of others": (lambda output: (output / RUN / "scores.json").write_text("[]"), "lacks"),
+    "config of others": (
+        lambda output: (output / RUN / "config.json").write_text("{}"),
+        "config.json: made by another version of capsnmt: launch the row again with another",
+    ),
+    "no row": (lambda output: edit(output / RUN / "config.json", lambda c: c.pop("row")), "row"),
+    "a seed in words": (
+        lambda output: change(output / RUN / "config.json", "seed", "one"),
+        "config.json: seed: 'one': expected int",
+    ),
+    "no languages": (
+        lambda output: edit(output / RUN / "config.json", lambda c: c["settings"].pop("data")),
+        "lacks settings.data",
+    ),
+    "a flag that is a path": (
+        lambda output: change(
+            output / RUN / "config.json", "sweep", {"row": "a", "flag": "../b", "value": 1}
+        ),
+        "config.json: sweep.flag: '../b'",
+    ),
+    "no training": (lambda output: remove(output / RUN / "training.json"), "training.json"),
+    "scores of others": (
+        lambda output: (output / RUN / "scores.json").write_text("[]"),
+        "scores.json: the file: []: expected",
+    ),
     "a metric less": (lambda output: without_metric(output / RUN / "scores.json"), "lacks 'bleu'"),
     "no log": (lambda output: remove(output / RUN / "train.log"), "train.log"),
     "no parameters": (
-        lambda output: change(output / RUN / "config.json", "parameters", None),
+        lambda output: change(output / RUN / "training.json", "parameters", None),
         "its number of parameters is not recorded: run the launcher's command again",
     ),
     "no output": (lambda output: remove(output / RUN / "generate-test.txt"), "generate-test.txt"),

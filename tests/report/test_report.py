@@ -5,21 +5,22 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
-from typing import Dict, List
+from typing import Dict
 
 import pytest
 
 from capsnmt.evaluation.metrics import METRICS
 from capsnmt.machine import processor
 from capsnmt.report import __main__ as report
-from capsnmt.report.contents import parts
-from capsnmt.report.elements import Report
-from capsnmt.report.markdown import code, render, text
+from capsnmt.report.markdown import code, text
 from capsnmt.report.translated_set import draw_numbers
 from tests.report.finished_runs import (
     REFERENCES,
     SENTENCES,
     TRANSLATIONS,
+    edit,
+    page,
+    rows_of,
     runs,
     write_generated,
     write_log,
@@ -32,8 +33,8 @@ FILES = [
 ]
 
 
-def page(output: Path, *flags: str) -> str:
-    """The page of both runs, as the command writes it."""
+def written(output: Path, *flags: str) -> str:
+    """The page of both runs, written beside its figures."""
     folder = output / "report"
     assert report.main([*runs(output), "--output", str(folder), *flags]) == 0
     assert sorted(path.name for path in folder.iterdir()) == FILES
@@ -41,21 +42,14 @@ def page(output: Path, *flags: str) -> str:
 
 
 def markdown(output: Path, samples: int = 0) -> str:
-    """The page of both runs without writing it, which draws no figure."""
-    (part,) = parts([Path(run) for run in runs(output)], samples, output)
-    return render(Report(part.title, part.summary, part.sections))
+    """The page of both runs."""
+    return page(runs(output), "--samples", str(samples))
 
 
 @pytest.fixture(scope="module")
 def content(finished: Path) -> str:
     """The page of the unchanged runs, with every sentence."""
     return markdown(finished, SENTENCES)
-
-
-def rows_of(content: str, first: str) -> List[List[str]]:
-    """The cells of the table whose header begins with a cell."""
-    table = content[content.index(f"| {first} |") :].split("\n\n")[0]
-    return [re.split(r"(?<!\\) ?\| ?", line)[1:-1] for line in table.splitlines()]
 
 
 def scores_of(content: str) -> str:
@@ -66,7 +60,7 @@ def scores_of(content: str) -> str:
 def test_the_table_holds_the_scores_of_scores_json(finished: Path, content: str) -> None:
     rows = rows_of(scores_of(content), "system")
     assert rows[0][: 1 + len(METRICS)] == ["system", *METRICS.values()]
-    for row, name in zip(rows[2:], ("baseline", "em_routing")):
+    for row, name in zip(rows[1:], ("baseline", "em_routing")):
         scores = json.loads((finished / name / "seed-1" / "scores.json").read_text("utf-8"))["test"]
         system = next(each for each in scores["systems"] if each["name"] == name)
         expected = [f"{system[metric]['score']:.2f}" for metric in METRICS]
@@ -83,9 +77,9 @@ def test_the_baseline_has_no_p_value_and_the_other_has_that_of_scores_json(
     scores = json.loads((finished / "em_routing/seed-1/scores.json").read_text("utf-8"))["test"]
     p_value = scores["systems"][1]["significance"]["bleu"]["p_value"]
     rows = rows_of(scores_of(content), "difference")
-    assert {row[0] for row in rows[2:]} == {"em\\_routing − baseline"}
+    assert {row[0] for row in rows[1:]} == {"em\\_routing − baseline"}
     delta = scores["systems"][1]["bleu"]["score"] - scores["systems"][0]["bleu"]["score"]
-    assert rows[2][1:4] == ["BLEU", f"{delta:+.2f}".replace("-", "−"), f"{p_value:.3f}"]
+    assert rows[1][1:4] == ["BLEU", f"{delta:+.2f}".replace("-", "−"), f"{p_value:.3f}"]
     assert f"p = {p_value:.3f}" in content
 
 
@@ -99,7 +93,7 @@ def test_means_of_segment_scores_are_columns_and_differences(output: Path) -> No
         system.setdefault("significance", {})["COMET"] = tested
         path.write_text(json.dumps(scores), "utf-8")
     content = scores_of(markdown(output))
-    header, _, *rows = rows_of(content, "system")
+    header, *rows = rows_of(content, "system")
     column = header.index("COMET")
     assert [row[column] for row in rows] == ["0.7500", "0.5000"]
     rows = rows_of(content, "difference")
@@ -125,7 +119,7 @@ def test_a_difference_that_rounds_to_nothing_is_none(output: Path) -> None:
 
 def test_training_is_reported_by_the_log_of_the_final_model(content: str) -> None:
     rows = rows_of(content[content.index("## Training") :], "system")
-    assert rows[2] == [
+    assert rows[1] == [
         "baseline",
         "`capsnmt_transformer_tiny`",
         "1",
@@ -140,20 +134,9 @@ def test_training_is_reported_by_the_log_of_the_final_model(content: str) -> Non
 
 def test_the_row_that_a_run_was_initialised_from_is_reported(output: Path, content: str) -> None:
     assert "Initialised from" not in content
-    path = output / "em_routing/seed-1/config.json"
-    config = json.loads(path.read_text("utf-8"))
-    config["initial"] = {"row": "baseline", "checkpoint": "a.pt", "checksum": "0", "updates": 8000}
-    path.write_text(json.dumps(config), "utf-8")
+    initial = {"row": "baseline", "checkpoint": "a.pt", "checksum": "0", "updates": 8000}
+    edit(output / "em_routing/seed-1/training.json", lambda t: t.update(initial=initial))
     assert "Initialised from baseline (8,000 updates): `a.pt`." in markdown(output)
-
-
-def test_a_log_that_was_cut_is_reported(output: Path, content: str) -> None:
-    assert "Fewer updates than configured" not in content
-    log = output / "baseline/seed-1/train.log"
-    log.write_text("".join(log.read_text("utf-8").splitlines(keepends=True)[:4]), "utf-8")
-    assert "baseline: `train.log` ends at update 30 of 40: the log is incomplete" in markdown(
-        output
-    )
 
 
 def test_a_run_that_was_never_validated_is_reported_as_such(output: Path) -> None:
@@ -173,19 +156,19 @@ def test_different_budgets_are_reported(output: Path, content: str) -> None:
 def test_samples_show_the_same_sentences_of_all_as_detokenised_text(content: str) -> None:
     rows = rows_of(content, "no.")
     assert rows[0] == ["no.", "source (en)", "reference (de)", "baseline", "em\\_routing"]
-    assert [row[0] for row in rows[2:]] == [str(number) for number in range(SENTENCES)]
-    assert rows[2][4] == "*(empty)*"
-    assert rows[9] == [
+    assert [row[0] for row in rows[1:]] == [str(number) for number in range(SENTENCES)]
+    assert rows[1][4] == "*(empty)*"
+    assert rows[8] == [
         "7", "line 7 \\| with \\*marks\\*", "Zeile 7 ist schön und gut .", "Zeile 7 ist schön.",
         "Zeile 7 ist gut 漢字 \\|",
     ]  # fmt: skip
 
 
 def test_the_sentences_shown_do_not_depend_on_what_was_translated(output: Path) -> None:
-    shown = [row[0] for row in rows_of(markdown(output, 5), "no.")[2:]]
+    shown = [row[0] for row in rows_of(markdown(output, 5), "no.")[1:]]
     for row in TRANSLATIONS:
         write_generated(output / row / "seed-1/generate-test.txt", REFERENCES)
-    assert [row[0] for row in rows_of(markdown(output, 5), "no.")[2:]] == shown
+    assert [row[0] for row in rows_of(markdown(output, 5), "no.")[1:]] == shown
     assert shown == [str(number) for number in draw_numbers(SENTENCES, 5)]
 
 
@@ -194,7 +177,7 @@ def test_no_samples_is_a_report_without_them(finished: Path) -> None:
 
 
 def test_the_page_holds_exact_commands_versions_machine_and_data(output: Path) -> None:
-    content = page(output, "--title", "A <title>")
+    content = written(output, "--title", "A <title>")
     assert content.startswith("# A \\<title\\>\n")
     for expected in (
         "train 'baseline'", "train 'em_routing'", "python -m capsnmt.corpora lines",
@@ -207,7 +190,7 @@ def test_the_page_holds_exact_commands_versions_machine_and_data(output: Path) -
 
 def test_the_same_runs_give_the_same_bytes(output: Path) -> None:
     def content() -> Dict[str, bytes]:
-        page(output)
+        written(output)
         return {path.name: path.read_bytes() for path in (output / "report").iterdir()}
 
     assert content() == content()
@@ -215,9 +198,7 @@ def test_the_same_runs_give_the_same_bytes(output: Path) -> None:
 
 def test_data_that_moved_along_with_the_runs_is_found(output: Path) -> None:
     for row in TRANSLATIONS:
-        path = output / row / "seed-1/config.json"
-        config = {**json.loads(path.read_text("utf-8")), "data": "gone/data"}
-        path.write_text(json.dumps(config), "utf-8")
+        edit(output / row / "seed-1/config.json", lambda config: config.update(data="gone/data"))
     assert "Sample translations" in markdown(output, 1)
 
 

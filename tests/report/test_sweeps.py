@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import json
 import shutil
 from pathlib import Path
 from typing import Any, Dict, List
@@ -11,15 +10,10 @@ from xml.etree import ElementTree
 
 import pytest
 
-from capsnmt.cli import ConfigurationError
 from capsnmt.evaluation.seeds import Spread
 from capsnmt.report import __main__ as report
 from capsnmt.report.figures import bleu_by_value, drawing, image, svg
-from capsnmt.runs.find import find_runs
-from capsnmt.runs.folder import RunFolder
-from capsnmt.runs.records import Description
-from capsnmt.runs.sweeps import FinishedSweep, find_sweeps
-from capsnmt.runs.translation import load_translation
+from tests.report.finished_runs import edit, page, rows_of
 
 FLAG = "layer-capsules"
 
@@ -29,14 +23,17 @@ def add_point(output: Path, value: Any, seed: int, bleu: float, row: str = "em_r
     name = f"{row}_{FLAG}-{value}"
     folder = output / name / f"seed-{seed}"
     shutil.copytree(output / "em_routing" / "seed-1", folder)
-    config = json.loads((folder / "config.json").read_text("utf-8"))
-    config.update(row=name, seed=seed, sweep={"row": row, "flag": FLAG, "value": value})
-    config["settings"]["train"][FLAG] = value
-    (folder / "config.json").write_text(json.dumps(config), "utf-8")
-    scores = json.loads((folder / "scores.json").read_text("utf-8"))
-    system = scores["test"]["systems"][-1]
-    system["name"], system["bleu"]["score"] = name, bleu
-    (folder / "scores.json").write_text(json.dumps(scores), "utf-8")
+
+    def sweep(config: Dict[str, Any]) -> None:
+        config.update(row=name, seed=seed, sweep={"row": row, "flag": FLAG, "value": value})
+        config["settings"]["train"][FLAG] = value
+
+    def score(scores: Dict[str, Any]) -> None:
+        system = scores["test"]["systems"][-1]
+        system["name"], system["bleu"]["score"] = name, bleu
+
+    edit(folder / "config.json", sweep)
+    edit(folder / "scores.json", score)
     return folder
 
 
@@ -50,26 +47,22 @@ def swept(output: Path) -> Path:
     return output
 
 
-def sweeps_of(*folders: Path) -> List[FinishedSweep]:
-    return find_sweeps([load_translation(run) for run in find_runs(folders).finished])
+def sweep_of(*folders: Path) -> List[List[str]]:
+    """The table of the sweep."""
+    return rows_of(page(folders).partition("## Sweeps")[2], "system")
 
 
 def test_values_are_in_rising_order_with_their_seeds_and_the_baseline(swept: Path) -> None:
-    (sweep,) = sweeps_of(swept)
-    assert (sweep.flag, list(sweep.labels)) == (FLAG, ["8", "64", "512"])
-    (curve,) = sweep.curves
-    assert curve.name == "em_routing"
-    means = {label: system.score("test").mean for label, system in curve.systems.items()}
-    assert means == pytest.approx({"8": 21.58, "64": 22.14, "512": 26.62})
-    assert [system.name for system in sweep.baselines] == ["baseline"]
+    header, baseline, row = sweep_of(swept)
+    assert header == ["system", "8", "64", "512"]
+    assert (baseline[0], len(set(baseline[1:]))) == ("baseline", 1)
+    assert row == ["em\\_routing", "21.58 ± 0.71", "22.14 ± 0.71", "26.62 ± 0.71"]
 
 
 def test_the_command_writes_figure_and_numbers_beside_the_page(swept: Path) -> None:
     folder = swept / "report"
     assert report.main([str(swept), "--output", str(folder), "--samples", "0"]) == 0
-    page = (folder / "report.md").read_text("utf-8")
-    assert f"(sweep-{FLAG}-test.png)" in page
-    assert "| em\\_routing | 21.58 ± 0.71 | 22.14 ± 0.71 | 26.62 ± 0.71 |" in page
+    assert f"(sweep-{FLAG}-test.png)" in (folder / "report.md").read_text("utf-8")
     assert (folder / f"sweep-{FLAG}-test.png").read_bytes().startswith(b"\x89PNG")
     ElementTree.parse(folder / f"sweep-{FLAG}-test.svg")
     assert f"sweep-{FLAG}-test" in (folder / "report.html").read_text("utf-8")
@@ -91,43 +84,20 @@ def test_a_report_without_a_sweep_has_no_section(output: Path) -> None:
 
 
 def test_rows_are_curves_and_a_row_in_two_outputs_is_two(swept: Path, tmp_path: Path) -> None:
-    shutil.copytree(swept, tmp_path / "again")
-    (sweep,) = sweeps_of(swept, tmp_path / "again")
-    assert [curve.name for curve in sweep.curves] == [
-        f"em_routing ({swept})",
-        f"em_routing ({tmp_path / 'again'})",
-    ]
-    assert all(len(curve.systems) == 3 for curve in sweep.curves)
+    again = shutil.copytree(swept, tmp_path / "again")
+    names = [row[0].replace("\\_", "_") for row in sweep_of(swept, again)]
+    assert names[-2:] == [f"em_routing ({swept})", f"em_routing ({again})"]
 
 
 def test_a_baseline_that_was_not_tested_against_is_the_first_row(swept: Path) -> None:
     for path in swept.glob("em_routing_*/seed-*/config.json"):
-        config = {**json.loads(path.read_text("utf-8")), "baseline": None}
-        path.write_text(json.dumps(config), "utf-8")
-    (sweep,) = sweeps_of(swept / "baseline", *sorted(swept.glob("em_routing_*")))
-    assert [system.name for system in sweep.baselines] == ["baseline"]
-    (sweep,) = sweeps_of(*sorted(swept.glob("em_routing_*")))
-    assert sweep.baselines == []
-
-
-@pytest.mark.parametrize(
-    "damage",
-    [{"sweep": 1}, {"sweep": {"row": "a"}}, {"sweep": {"row": "a", "flag": "b", "value": [1]}},
-     {"sweep": {"row": "a", "flag": "../b", "value": 1}}],
-)  # fmt: skip
-def test_a_damaged_description_of_a_sweep_is_one_line(damage: Dict[str, Any]) -> None:
-    value = {"row": "a_b-1", "seed": 1, **damage}
-    with pytest.raises(ConfigurationError) as error:
-        Description.from_json(value, "config.json")
-    assert str(error.value).startswith("config.json: ")
-
-
-def test_a_description_keeps_its_point_and_older_ones_have_none(output: Path) -> None:
-    folder = RunFolder(add_point(output, 8, 1, 20.0))
-    description = folder.read_description()
-    folder.write_description(description)
-    assert folder.read_description() == description
-    assert RunFolder(output / "baseline" / "seed-1").read_description().sweep is None
+        edit(path, lambda config: config.update(baseline=None))
+    rows = sorted(swept.glob("em_routing_*"))
+    assert [row[0] for row in sweep_of(swept / "baseline", *rows)][1:] == [
+        "baseline",
+        "em\\_routing",
+    ]
+    assert [row[0] for row in sweep_of(*rows)][1:] == ["em\\_routing"]
 
 
 def test_the_figure_has_every_value_seed_and_baseline() -> None:

@@ -11,10 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from capsnmt.cli import ConfigurationError
-from capsnmt.runs.learning_curve import (
-    parse_train_log,
-    read_learning_curve,
-)
+from capsnmt.runs.learning_curve import parse_train_log, read_learning_curve
 
 SAVED_EVERY = 3  # entries between two checkpoints
 
@@ -104,5 +101,5 @@ def test_a_log_without_training_loss_is_one_error_that_names_it(
 
 
 def test_a_missing_log_is_named(tmp_path: Path) -> None:
-    with pytest.raises(ConfigurationError, match=r"train\.log: there is no such file"):
+    with pytest.raises(ConfigurationError, match=r"train\.log: cannot be read: No such file"):
         read_learning_curve(tmp_path / "train.log")

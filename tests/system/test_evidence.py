@@ -127,7 +127,7 @@ def test_the_published_recipe_finishes_a_row_before_the_next() -> None:
 def test_the_list_says_how_far_each_training_is(tmp_path: Path) -> None:
     run = tmp_path / "baseline" / "seed-1"
     run.mkdir(parents=True)
-    config = {"row": "baseline", "seed": 1, "settings": {"arch": "capsnmt_transformer_tiny"}}
+    config = {"version": 2, "row": "baseline", "seed": 1, "settings": {}, "data": "/data"}
     (run / "config.json").write_text(json.dumps(config), "utf-8")
     (run / "train.log").write_text('{"loss": "8", "num_updates": "1200"}\n', "utf-8")
     listed = script(*PUBLISHED, "--seeds", "1,2", "--list", "--output", str(tmp_path))

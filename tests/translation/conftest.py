@@ -13,10 +13,11 @@ from capsnmt.corpora.__main__ import main as prepare
 from capsnmt.corpora.prepared import PreparedData
 from capsnmt.files import sha256
 from capsnmt.runs.folder import RunFolder
-from capsnmt.runs.records import Description
+from capsnmt.runs.records import RunConfig
 from tests.commands import ON_CPU, made_once, succeed
 from tests.corpora.conftest import binarise_by_fork, recipe_of
 from tests.corpora.miniatures import lines
+from tests.report.finished_runs import write_records
 from tests.support import PLUGIN
 
 SPLITS = {"train": range(0, 120), "val": range(120, 126), "test": range(200, 212)}
@@ -71,12 +72,10 @@ def finish_run(folder: Path, name: str, row: Row, updates: int, *extra: str) -> 
         "arch": row.arch,
         "generate": GENERATE,
     }
-    run.write_description(
-        Description(
-            *(name, 1, settings),
-            data=str(data.folder),
-            vocabulary={path.name: sha256(path) for path in dictionaries},
-        )
+    write_records(
+        run,
+        RunConfig(row=name, seed=1, settings=settings, data=str(data.folder)),
+        vocabulary={path.name: sha256(path) for path in dictionaries},
     )
     run.scores.write_text("{}", encoding="utf-8")
     return run

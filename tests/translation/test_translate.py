@@ -172,6 +172,7 @@ def test_a_mistake_is_one_line(
     classifier = copied(
         run, tmp_path / "b", edit=('"settings": {', '"settings": {"train": {"task": "probing"},')
     )
+    (classifier / "results.json").write_text("{}", "utf-8")
     for arguments, message in (
         ([tmp_path / "no"], "there is no such folder: give OUTPUT/ROW/seed-S"),
         ([copied(run, tmp_path / "a", "scores.json")], "holds no finished run, scores.json is"),
