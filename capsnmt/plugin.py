@@ -19,10 +19,10 @@ with logging_kept():
     from capsnmt import criterions, models, optim, tasks
     from capsnmt.models.inference import search_faster
     from capsnmt.modules.kept_memory import keep_memory_while_training
-    from capsnmt.sentences import architectures as sentence_architectures
+    from capsnmt.sentences import classifier
     from capsnmt.translation import tokenizer
 
     keep_memory_while_training()
     search_faster()
 
-__all__ = ["criterions", "models", "optim", "sentence_architectures", "tasks", "tokenizer"]
+__all__ = ["classifier", "criterions", "models", "optim", "tasks", "tokenizer"]

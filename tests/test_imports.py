@@ -13,7 +13,7 @@ from typing import Any, List
 import pytest
 
 from capsnmt.models import PRESETS, SIZES
-from capsnmt.sentences.architectures import SENTENCE_PRESETS
+from capsnmt.sentences.classifier import SENTENCE_PRESETS
 from tests.commands import environment, succeed
 from tests.registrations import registered
 from tests.support import PLUGIN, REPO

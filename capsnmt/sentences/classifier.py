@@ -1,23 +1,64 @@
-"""A classifier of sentences or sentence pairs over the translation model's encoder."""
+"""A classifier of sentences or sentence pairs over the translation model's encoder; its presets.
 
-from __future__ import annotations
+No postponed annotations: fairseq reads the types of the dataclass fields at run time.
+"""
 
-from typing import Any, Dict, List
+from argparse import Namespace
+from dataclasses import dataclass, field
+from typing import Any, Callable, Dict, List, Optional
 
 import torch.nn as nn
+from fairseq.dataclass import FairseqDataclass
 from fairseq.dataclass.utils import gen_parser_from_dataclass
-from fairseq.models import BaseFairseqModel, register_model
+from fairseq.models import BaseFairseqModel, register_model, register_model_architecture
 from fairseq.models.transformer import TransformerConfig
+from fairseq.models.transformer.transformer_legacy import base_architecture
+from fairseq.utils import safe_getattr, safe_hasattr
 from torch import Tensor
 
 from capsnmt.checkpoints.initialise import initialise_from, resumes
+from capsnmt.cli import ConfigurationError
+from capsnmt.models.completion import complete, require
+from capsnmt.models.config import flag, switches
 from capsnmt.models.encoder import TransformerEncoder
 from capsnmt.models.transformer import CapsnmtTransformer
-from capsnmt.sentences.config import SentenceClassifierConfig
-from capsnmt.sentences.pooling import MeanPooling, QueryPooling
-from capsnmt.sentences.probed_encoder import load_encoder
+from capsnmt.models.validation import validate
+from capsnmt.sentences.pooling import POOLINGS, MeanPooling, QueryPooling
+from capsnmt.sentences.probed_encoder import adopt_encoder, load_encoder, refuse_decoder
+
+Preset = Dict[str, Any]
 
 MODEL = "sentence_classifier"
+
+
+@dataclass
+class SentenceClassifierConfig(FairseqDataclass):
+    """The switches of a sentence classifier, in addition to those of its encoder."""
+
+    pooling: str = field(
+        default="mean",
+        metadata={"help": f"pooling of a sentence into one vector: {', '.join(POOLINGS)}"},
+    )
+    pooling_queries: int = field(
+        default=2, metadata={"help": "k, the number of trainable queries of --pooling queries"}
+    )
+    classifier_layers: int = field(
+        default=2,
+        metadata={"help": "linear maps of the classifier, separated by relu and dropout"},
+    )
+    classifier_dim: int = field(
+        default=0, metadata={"help": "hidden width of the classifier; 0 means the encoder's"}
+    )
+    freeze_encoder: bool = field(
+        default=False, metadata={"help": "train only the pooling and the classifier"}
+    )
+    probe_checkpoint: Optional[str] = field(
+        default=None,
+        metadata={
+            "help": "checkpoint of a translation model: use its encoder, settings and parameters, "
+            "and freeze it; give its dictionary by --dictionary"
+        },
+    )
 
 
 def multilayer_perceptron(widths: List[int], dropout: float) -> nn.Sequential:
@@ -68,7 +109,7 @@ class SentenceClassifier(BaseFairseqModel):
         gen_parser_from_dataclass(parser, SentenceClassifierConfig(), delete_default=True)
 
     @classmethod
-    def build_model(cls, args: Any, task: Any) -> SentenceClassifier:
+    def build_model(cls, args: Any, task: Any) -> "SentenceClassifier":
         """Build the classifier for a ``ClassificationTask``."""
         cfg = TransformerConfig.from_namespace(args)
         dictionary, width = task.source_dictionary, cfg.encoder.embed_dim
@@ -95,7 +136,7 @@ class SentenceClassifier(BaseFairseqModel):
         args.init_from = args.probe_checkpoint = None
         return model
 
-    def train(self, mode: bool = True) -> SentenceClassifier:
+    def train(self, mode: bool = True) -> "SentenceClassifier":
         """Set the training mode; a frozen encoder stays in evaluation mode, without dropout."""
         super().train(mode)
         if self.frozen:
@@ -131,3 +172,82 @@ class SentenceClassifier(BaseFairseqModel):
     def upgrade_state_dict_named(self, state_dict: Dict[str, Any], name: str) -> None:
         """Update the parameter names of an older checkpoint as the encoder does."""
         self.encoder.upgrade_state_dict_named(state_dict, f"{name}.encoder" if name else "encoder")
+
+
+def _encoder(layers: int, width: int, ffn: int, heads: int, **others: Any) -> Preset:
+    return {
+        "encoder_layers": layers,
+        "encoder_embed_dim": width,
+        "encoder_ffn_embed_dim": ffn,
+        "encoder_attention_heads": heads,
+        **others,
+    }
+
+
+# Li et al. 2021, section 4.3.2: two queries, a classifier of three layers, dropout 0.2.
+# **D**: it does not give the width of the feed-forward network and the number of heads: four times
+# the model's width, and 8, as in Transformer-Base.
+LOGICAL_INFERENCE = {
+    "dropout": 0.2,
+    "pooling": "queries",
+    "pooling_queries": 2,
+    "classifier_layers": 3,
+}
+# Li et al. 2019, section 5.1: 3 layers of Transformer-Base; Li et al. 2021, section 4.2.2: 6.
+SENTENCE_PRESETS: Dict[str, Preset] = {
+    "probing_transformer": _encoder(3, 512, 2048, 8),
+    "probing_transformer_deep": _encoder(6, 512, 2048, 8),
+    "probing_transformer_tiny": _encoder(3, 128, 256, 4),
+    "logical_inference_transformer": _encoder(2, 256, 1024, 8, **LOGICAL_INFERENCE),
+    "logical_inference_transformer_tiny": _encoder(2, 64, 128, 4, **LOGICAL_INFERENCE),
+}
+
+
+def sentence_architecture(name: str) -> Callable[[Namespace], None]:
+    """Return the function that completes and checks the arguments of one architecture."""
+
+    def configure(args: Namespace) -> None:
+        preset = SENTENCE_PRESETS[name]
+        # without a decoder, layers are aggregated in the encoder only
+        mechanisms: Preset = {"layer_aggregation_side": "encoder"}
+        if safe_getattr(args, "probe_checkpoint"):
+            mechanisms = adopt_encoder(args)
+        for option, value in preset.items():
+            if not safe_hasattr(args, option):
+                setattr(args, option, value)
+        refuse_decoder(args)
+        base_architecture(args)
+        complete(args, mechanisms)
+        complete_classifier(args, preset)
+        validate(args)
+
+    return configure
+
+
+def complete_classifier(args: Namespace, preset: Preset) -> None:
+    """Set missing switches of the classifier from the preset or their default; check all."""
+    given = {name for name in switches(SentenceClassifierConfig) if safe_hasattr(args, name)}
+    for name, default in switches(SentenceClassifierConfig).items():
+        if name not in given:
+            setattr(args, name, preset.get(name, default))
+    require(args, "pooling", POOLINGS)
+    default = switches(SentenceClassifierConfig)["pooling_queries"]
+    if args.pooling == "mean":
+        if "pooling_queries" in given and args.pooling_queries != default:
+            raise ConfigurationError(
+                f"--pooling-queries {args.pooling_queries} has no effect because --pooling is "
+                f"mean: drop it or give --pooling queries"
+            )
+        args.pooling_queries = default
+    for name, least in (("pooling_queries", 1), ("classifier_layers", 1), ("classifier_dim", 0)):
+        if getattr(args, name) < least:
+            raise ConfigurationError(f"{flag(name)}: {getattr(args, name)}: give {least} or more")
+    if args.classifier_layers == 1 and args.classifier_dim:
+        raise ConfigurationError(
+            f"--classifier-dim {args.classifier_dim} has no effect because --classifier-layers is "
+            f"1: drop it or give 2 or more layers"
+        )
+
+
+for _name in SENTENCE_PRESETS:
+    register_model_architecture(MODEL, _name)(sentence_architecture(_name))

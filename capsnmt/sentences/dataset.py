@@ -15,13 +15,6 @@ class ClassificationDataset(FairseqDataset):
 
     The ``src_tokens`` of a batch are ``[n B, L]``: the first sentences of all examples, then the
     second ones, padded on the left like the source of a translation in fairseq.
-
-    Args:
-        sentences: the token indices of the sentences of each example.
-        labels: the class index of each example.
-        buckets: the bucket of each example.
-        pad: the index of the padding symbol.
-        shuffle: change the order of the examples in every epoch.
     """
 
     def __init__(

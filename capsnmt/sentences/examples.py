@@ -22,8 +22,7 @@ class Example:
         sentences: its sentences, tokens separated by spaces.
         label: the name of its class.
         bucket: the group for which accuracy is reported: a length or a number of operators.
-        path: the file.
-        line: the line number, from 1.
+        path, line: the file, and the number of the line in it, from 1.
     """
 
     sentences: Tuple[str, ...]

@@ -30,13 +30,10 @@ class Proposition:
 
 
 def parse(sentence: str) -> Proposition:
-    """Parse a sentence.
+    """Parse a sentence; a ``ValueError`` names the token that is not in the grammar.
 
     >>> parse("( a ( and ( not b ) ) )").operators
     2
-
-    Raises:
-        ValueError: it is not in the grammar; the message names the token and the problem.
     """
     tokens = sentence.split()
     proposition, end = _parse(tokens, 0)

@@ -1,37 +1,84 @@
-"""Probing the encoder of a trained translation model (``--probe-checkpoint``)."""
+"""The encoder of a classifier: no flag of a decoder, and that of a trained model to be probed."""
 
 from __future__ import annotations
 
 from argparse import Namespace
 from dataclasses import fields
-from typing import Any, Dict
+from typing import Any, Dict, Iterator
 
 import torch.nn as nn
 from fairseq.models.transformer import TransformerConfig
-from fairseq.models.transformer.transformer_config import EncDecBaseConfig, QuantNoiseConfig
+from fairseq.models.transformer.transformer_config import (
+    DecoderConfig,
+    EncDecBaseConfig,
+    QuantNoiseConfig,
+)
+from fairseq.models.transformer.transformer_legacy import base_architecture
 from fairseq.utils import safe_hasattr
 
 from capsnmt.checkpoints.load import load_checkpoint
 from capsnmt.cli import ConfigurationError
 from capsnmt.models.completion import complete
-from capsnmt.models.config import defaults, flag
-from capsnmt.sentences.validation import decoder_options
+from capsnmt.models.config import MultiLayerAttentionConfig, defaults, flag, switches
+from capsnmt.modules.layer_aggregation import LAYER_AGGREGATIONS
 
 # options of training, without effect in a frozen encoder, and options of other parts
 NOT_OF_THE_ENCODER = {
     *("dropout", "attention_dropout", "activation_dropout", "relu_dropout", "encoder_layerdrop"),
     *("encoder_embed_path", "checkpoint_activations", "offload_activations", "init_from"),
-    *(
-        "min_params_to_wrap",
-        "routing_backend",
-        "autocast",
-        "encoder",
-        "decoder",
-        "quant_noise",
-        "export",
-    ),
-    *("encoder_layers_to_keep", "char_inputs"),
+    *("min_params_to_wrap", "routing_backend", "autocast", "encoder", "decoder", "quant_noise"),
+    *("export", "encoder_layers_to_keep", "char_inputs"),
 }
+# fairseq's options of the decoder without "decoder" at the start of their names
+OF_THE_DECODER = (
+    *("max_target_positions", "share_decoder_input_output_embed", "share_all_embeddings"),
+    *("merge_src_tgt_embed", "adaptive_input", "adaptive_softmax_cutoff"),
+    *("adaptive_softmax_dropout", "adaptive_softmax_factor", "tie_adaptive_weights"),
+    *("tie_adaptive_proj", "no_cross_attention", "cross_self_attention", "no_decoder_final_norm"),
+    *("base_layers", "base_sublayers", "base_shuffle"),
+)
+
+
+def decoder_options() -> Dict[str, Any]:
+    """Return all options that have no effect without a decoder, with their defaults."""
+    options = {f"decoder_{option.name}": option.default for option in fields(DecoderConfig)}
+    shared = {option.name: option.default for option in fields(TransformerConfig)}
+    options.update({name: shared[name] for name in OF_THE_DECODER if name in shared})
+    idle = [*switches(MultiLayerAttentionConfig), "head_aggregation_decoder_layers"]
+    idle += [name for name in defaults() if name.startswith("capsule_routing_decoder")]
+    options.update({name: defaults()[name] for name in idle})
+    return options
+
+
+def refuse_decoder(args: Namespace) -> None:
+    """Refuse every setting of a decoder; ``args`` may also be complete, with every option set."""
+    idle = decoder_options()
+    expected = Namespace(**{k: v for k, v in vars(args).items() if k not in idle})
+    base_architecture(expected)
+    for name, default in idle.items():
+        allowed = (default, getattr(expected, name, default))
+        if safe_hasattr(args, name) and getattr(args, name) not in allowed:
+            raise ConfigurationError(
+                f"{flag(name)} {getattr(args, name)} has no effect: a sentence classifier has no "
+                f"decoder: drop it"
+            )
+    for name, word in _decoder_choices(args):
+        raise ConfigurationError(
+            f"{flag(name)} {getattr(args, name)}: a sentence classifier has no decoder: give "
+            f"{word} or drop the flag"
+        )
+
+
+def _decoder_choices(args: Namespace) -> Iterator[Any]:
+    """Yield each switch of a mechanism whose value needs a decoder, with an allowed value."""
+    aggregation = getattr(args, "layer_aggregation", "none")
+    if getattr(args, "head_aggregation_attention", "enc-self") != "enc-self":
+        yield "head_aggregation_attention", "enc-self"
+    if aggregation == "transparent":
+        others = (mode for mode in LAYER_AGGREGATIONS if mode not in ("none", "transparent"))
+        yield "layer_aggregation", ", ".join(others)
+    if aggregation != "none" and getattr(args, "layer_aggregation_side", "encoder") != "encoder":
+        yield "layer_aggregation_side", "encoder"
 
 
 def encoder_options() -> Dict[str, Any]:
@@ -45,11 +92,7 @@ def encoder_options() -> Dict[str, Any]:
 
 
 def trained_arguments(path: str) -> Namespace:
-    """Return the model's arguments in a translation checkpoint.
-
-    Raises:
-        ConfigurationError: the file is not a checkpoint, or its model is not a Transformer.
-    """
+    """Return the model's arguments in a checkpoint of ``--probe-checkpoint``."""
     try:
         state = load_checkpoint(path)
     except ValueError as error:
@@ -71,9 +114,6 @@ def adopt_encoder(args: Namespace) -> Dict[str, Any]:
 
     Returns:
         The mechanisms of the encoder, as a preset.
-
-    Raises:
-        ConfigurationError: the checkpoint cannot be used, or a flag contradicts its encoder.
     """
     trained = trained_arguments(args.probe_checkpoint)
     values = {name: getattr(trained, name, default) for name, default in encoder_options().items()}
@@ -104,11 +144,7 @@ def adopt_encoder(args: Namespace) -> Dict[str, Any]:
 
 
 def load_encoder(encoder: nn.Module, path: str) -> None:
-    """Load all parameters of the encoder from a translation checkpoint.
-
-    Raises:
-        ConfigurationError: a tensor is missing or has another shape.
-    """
+    """Load all parameters of the encoder from a translation checkpoint."""
     state = load_checkpoint(path)["model"]
     encoder.upgrade_state_dict_named(state, "encoder")
     own = encoder.state_dict()

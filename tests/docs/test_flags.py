@@ -20,7 +20,7 @@ from capsnmt.criterions.sentence_classification import SentenceClassificationCri
 from capsnmt.models import config
 from capsnmt.models.completion import CHOICES
 from capsnmt.modules.disagreement import TERMS
-from capsnmt.sentences.config import SentenceClassifierConfig
+from capsnmt.sentences.classifier import SentenceClassifierConfig
 from capsnmt.sentences.pooling import POOLINGS
 from capsnmt.tasks.logical_inference import LogicalInferenceConfig
 from capsnmt.tasks.probing import ProbingConfig

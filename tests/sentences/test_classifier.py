@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from fairseq.models import ARCH_MODEL_INV_REGISTRY
 
 from capsnmt.models.layers import learned_parameters
-from capsnmt.sentences.architectures import SENTENCE_PRESETS
+from capsnmt.sentences.classifier import SENTENCE_PRESETS
 from capsnmt.sentences.pooling import MeanPooling, QueryPooling
 from tests.sentences.systems import (
     SENTENCE_SYSTEMS,
