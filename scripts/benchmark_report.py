@@ -15,8 +15,8 @@ import torch
 
 from capsnmt import records
 from capsnmt.cli import ConfigurationError, check_output_file
-from capsnmt.launch.rows import PAPERS
 from capsnmt.machine import processor
+from scripts.paper_rows import PAPERS
 
 # Flags that choose rows or name a file; they change no measurement.
 NO_SETTINGS = ("rows", "paper", "system", "json", "peak_memory_of", "words", "threads")

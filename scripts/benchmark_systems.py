@@ -7,9 +7,9 @@ import difflib
 from dataclasses import dataclass, field
 from typing import Dict, List, Mapping, Optional
 
-from capsnmt.launch.rows import (
+from scripts.paper_rows import (
     PAPERS,
-    Row,
+    PaperRow,
     baseline_of,
     flag_text,
     load_rows,
@@ -40,7 +40,7 @@ class System:
     paper_speed: Mapping[str, float] = field(default_factory=dict)
 
 
-def system_of(row: Row, size: Optional[str] = None) -> System:
+def system_of(row: PaperRow, size: Optional[str] = None) -> System:
     """Return a row as a system, in its own or another size."""
     rows = load_rows()
     stock = [stock_flags(size or row.size), flag_text(baseline_of(row, rows).flags)]
@@ -49,14 +49,14 @@ def system_of(row: Row, size: Optional[str] = None) -> System:
     return System(row.key, row.command(size), " ".join(stock).strip(), row.paper, printed)
 
 
-def different_rows() -> List[Row]:
+def different_rows() -> List[PaperRow]:
     """Return one row for each model and loss, by paper.
 
     Rows that differ only in their data or their settings are one. The one with a printed speed
     stands for them.
     """
     rows = load_rows()
-    found: Dict[str, Row] = {}
+    found: Dict[str, PaperRow] = {}
     for row in sorted(rows.values(), key=_paper_order):
         known = found.setdefault(row.command(), row)
         if relative_speed(row, rows, "training") and not relative_speed(known, rows, "training"):
@@ -64,7 +64,7 @@ def different_rows() -> List[Row]:
     return list(found.values())
 
 
-def _paper_order(row: Row) -> int:
+def _paper_order(row: PaperRow) -> int:
     return [*PAPERS, row.paper].index(row.paper)
 
 

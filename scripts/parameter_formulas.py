@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import Any, Mapping, Tuple
 
-from capsnmt.launch.rows import SUFFIXES, Row
 from capsnmt.models import SIZES
+from scripts.paper_rows import SUFFIXES, PaperRow
 
 SIDES = {"encoder": 1, "decoder": 1, "both": 2}
 
@@ -22,7 +22,7 @@ def dimensions(size: str) -> Tuple[int, int, int, int]:
     return width, ffn, heads, layers
 
 
-def extra_parameters(row: Row) -> int:
+def extra_parameters(row: PaperRow) -> int:
     """Return the number of parameters that a row adds to the Transformer of its size."""
     flags, size = row.flags, row.size
     mechanisms = (

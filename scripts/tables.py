@@ -20,7 +20,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from capsnmt.cli import ConfigurationError, OneLineParser
 from capsnmt.files import atomic_writer, bundled_folder
 from capsnmt.launch.config import Experiment, load
-from capsnmt.launch.rows import PAPERS, Row, baseline_of, load_rows, printed_difference
+from scripts.paper_rows import PAPERS, PaperRow, baseline_of, load_rows, reported_difference
 from scripts.parameter_formulas import extra_parameters
 
 
@@ -32,21 +32,21 @@ def parameters() -> str:
     for paper in dict.fromkeys([*PAPERS, *(row.paper for row in rows.values())]):
         cells = [["row", "table", "flags", "printed", "exact"]]
         for row in rows.values():
-            if row.paper == paper and row.printed.baseline:
+            if row.paper == paper and row.reported.baseline:
                 cells.append(parameter_cells(row, notes))
         lines += [f"### {PAPERS.get(paper, paper)}", "", markdown(cells), ""]
     reasons = [f"{number}. {note[0].upper()}{note[1:]}." for note, number in notes.items()]
     return "\n".join([*lines, *reasons])
 
 
-def parameter_cells(row: Row, notes: Dict[str, int]) -> List[str]:
+def parameter_cells(row: PaperRow, notes: Dict[str, int]) -> List[str]:
     """Return one line of a table of parameters; ``notes`` are numbered as they appear."""
-    difference, note = printed_difference(row, load_rows()), row.printed.note
+    difference, note = reported_difference(row, load_rows()), row.reported.note
     mark = f" ({notes.setdefault(note, len(notes) + 1)})" if note else ""
     flags = row.command().replace("--arch capsnmt_transformer ", "")
     return [
         f"`{row.key}`",
-        row.printed.table,
+        row.reported.table,
         f"`{flags}`",
         difference.text if difference else "",
         f"{extra_parameters(row):+,}{mark}",
@@ -60,7 +60,7 @@ def configurations() -> str:
     for dataset in dict.fromkeys(row.dataset for row in rows.values()):
         cells = [["row", "table", "name there", "BLEU", "baseline"]]
         for row in (row for row in rows.values() if row.dataset == dataset):
-            cells.append([f"`{row.name}`", place(row), row.printed.name, *bleu(row, rows)])
+            cells.append([f"`{row.name}`", place(row), row.reported.name, *bleu(row, rows)])
         lines += [f"### {dataset}", "", markdown(cells), ""]
     return "\n".join(lines[:-1])
 
@@ -92,14 +92,14 @@ def setting_cells(found: Experiment) -> List[str]:
     ]
 
 
-def place(row: Row) -> str:
+def place(row: PaperRow) -> str:
     """Return where the row is printed first."""
-    return f"{PAPERS.get(row.paper, row.paper)}, {row.printed.table}"
+    return f"{PAPERS.get(row.paper, row.paper)}, {row.reported.table}"
 
 
-def bleu(row: Row, rows: Mapping[str, Row]) -> List[str]:
+def bleu(row: PaperRow, rows: Mapping[str, PaperRow]) -> List[str]:
     """Return the printed BLEU, and the baseline with its own, on the same set."""
-    ours, theirs = row.printed, baseline_of(row, rows).papers[row.paper]
+    ours, theirs = row.reported, baseline_of(row, rows).papers[row.paper]
     test = ours.bleu is not None
     score, reference = (
         (ours.bleu, theirs.bleu) if test else (ours.validation_bleu, theirs.validation_bleu)

@@ -22,12 +22,12 @@ from torch.utils.flop_counter import FlopCounterMode, sdpa_flop_count
 
 import capsnmt.plugin
 from capsnmt.criterions.chunked_cross_entropy import MULTIPLE
-from capsnmt.launch.rows import SUFFIXES
 from capsnmt.models import SIZES, CapsnmtTransformer
 from capsnmt.models.layers import learned_parameters
 from capsnmt.modules.beam_search import BeamSearch
 from capsnmt.modules.head_aggregation import HeadRouting
 from capsnmt.modules.layer_aggregation import LayerRouting
+from scripts.paper_rows import SUFFIXES
 
 PHASES = ("train", "forward", "decode")
 DTYPES = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}

@@ -16,16 +16,16 @@ import yaml
 from capsnmt.cli import ConfigurationError
 from capsnmt.launch.config import Experiment, load
 from capsnmt.launch.flags import argv
-from capsnmt.launch.rows import (
+from capsnmt.modules.layer_aggregation import CONNECTIONS
+from scripts.paper_rows import (
     PLAIN,
     SUFFIXES,
-    Row,
+    PaperRow,
     baseline_of,
     load_rows,
-    printed_difference,
     relative_speed,
+    reported_difference,
 )
-from capsnmt.modules.layer_aggregation import CONNECTIONS
 from scripts.parameter_formulas import extra_parameters
 from tests.support import REPO, TASK, parse
 
@@ -36,7 +36,7 @@ CONFIGURATIONS = [
     for dataset in DATASETS
     for path in sorted((REPO / "configs" / dataset).glob("*.yaml"))
 ]
-COMPARED = [key for key, row in ROWS.items() if row.printed.baseline]
+COMPARED = [key for key, row in ROWS.items() if row.reported.baseline]
 # The same model and loss on other data has the same parameters.
 DISTINCT = list({ROWS[key].command(): key for key in reversed(COMPARED)}.values())
 
@@ -50,11 +50,11 @@ def experiment(key: str) -> Experiment:
     return load(path_of(key))
 
 
-def is_connected(row: Row) -> bool:
+def is_connected(row: PaperRow) -> bool:
     return row.flags.get("layer-aggregation") in CONNECTIONS
 
 
-def settings_of(row: Row) -> str:
+def settings_of(row: PaperRow) -> str:
     """The settings a row is trained with: its paper's own, or those after Vaswani et al."""
     size = "_big" if row.size == "big" else ""
     own = f"{row.dataset}/{row.paper}{size}"
@@ -126,7 +126,7 @@ def test_a_baseline_is_the_transformer() -> None:
     heads = {"encoder-attention-heads": 8, "decoder-attention-heads": 8}
     for key, row in ROWS.items():
         assert row.arch == PLAIN + SUFFIXES[row.size], key
-        if row.printed.baseline is None:
+        if row.reported.baseline is None:
             assert row.flags == (heads if key.endswith("8_heads") else {}), key
 
 
@@ -184,10 +184,10 @@ def test_a_count_is_the_printed_one_to_its_rounding_or_has_a_note() -> None:
     """A row cannot silently join the exceptions."""
     exceptions = {}
     for key, row in ROWS.items():
-        printed, extra = printed_difference(row, ROWS), extra_parameters(row)
+        printed, extra = reported_difference(row, ROWS), extra_parameters(row)
         if printed and abs(extra - printed.parameters) > printed.rounding * (1 + 1e-9):
             exceptions[key] = (printed.text, round(extra / 1e6, 1))
-    assert {key for key, row in ROWS.items() if row.printed.note} == {*exceptions}
+    assert {key for key, row in ROWS.items() if row.reported.note} == {*exceptions}
     assert exceptions == {
         "wmt14_en_de/dou2019_linear": ("+14.7M", 3.1),
         "wmt14_en_de/dou2019_em_routing": ("+56.8M", 56.6),
@@ -213,7 +213,7 @@ def test_a_printed_speed_is_compared_with_the_baseline_of_the_same_paper() -> No
 
 BASELINE = "paper: {a2020: {table: Table 1, name: base}}"
 REFUSED = {
-    "paper: {a2020: {table: Table 1}}": "paper.a2020.name is not set",
+    "paper: {a2020: {table: Table 1}}": "a2020: the key name is missing",
     "paper: {a2020: {table: Table 1, name: row, baseline: other}}": "other is not a baseline of",
     "paper: {b2020: {table: Table 1, name: row, baseline: base}}": "base is not a baseline of b",
     "paper: {a2020: {table: Table 1, name: row, baseline: row}}": "row is not a baseline of a2020",

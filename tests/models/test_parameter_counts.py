@@ -8,8 +8,8 @@ import shlex
 import pytest
 import torch
 
-from capsnmt.launch.rows import PLAIN, SUFFIXES, load_rows
 from capsnmt.models import PRESETS
+from scripts.paper_rows import PLAIN, SUFFIXES, load_rows
 from scripts.parameter_formulas import extra_parameters
 from tests.support import build
 

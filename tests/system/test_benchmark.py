@@ -13,10 +13,10 @@ import torch
 from torch import nn
 
 from capsnmt.cli import ConfigurationError, ExecutionError
-from capsnmt.launch.rows import PLAIN, load_rows
 from scripts import benchmark, workload
 from scripts.benchmark_report import Result
 from scripts.benchmark_systems import System, system_of
+from scripts.paper_rows import PLAIN, load_rows
 from tests.commands import command
 from tests.compiler import needs_compiler
 

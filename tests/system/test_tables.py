@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from capsnmt.cli import ConfigurationError
-from capsnmt.launch.rows import flag_text, load_rows
 from scripts import tables
+from scripts.paper_rows import flag_text, load_rows
 from scripts.parameter_formulas import extra_parameters
 
 START, END = tables.markers("parameters")
@@ -31,7 +31,7 @@ def test_every_row_has_one_line_with_its_count_and_flags() -> None:
     lines = tables.parameters().splitlines()
     for row in load_rows().values():
         found = [line for line in lines if line.startswith(f"| `{row.key}` |")]
-        assert len(found) == bool(row.printed.baseline)
+        assert len(found) == bool(row.reported.baseline)
         for line in found:
             assert f" {extra_parameters(row):+,}" in line
             assert all(flag_text({name: value}) in line for name, value in row.flags.items())
@@ -40,13 +40,13 @@ def test_every_row_has_one_line_with_its_count_and_flags() -> None:
 def test_every_count_that_is_not_the_printed_one_has_its_reason_below() -> None:
     table = tables.parameters()
     for row in load_rows().values():
-        assert row.printed.note[1:] in table
+        assert row.reported.note[1:] in table
 
 
 def test_every_row_has_one_line_with_its_printed_score() -> None:
     lines = tables.configurations().splitlines()
     for row in load_rows().values():
-        score = row.printed.bleu or row.printed.validation_bleu
+        score = row.reported.bleu or row.reported.validation_bleu
         same = [line for line in lines if line.startswith(f"| `{row.name}` |")]
         assert len(same) == sum(row.name == other.name for other in load_rows().values())
         assert score is None or any(f" {score:.2f} " in line for line in same)

@@ -9,15 +9,15 @@ from typing import Dict
 
 import pytest
 import torch
+from capsnmt.launch.evaluate_classifier import count, load_classifier
+from capsnmt.launch.evaluate_classifier import main as evaluate
+from capsnmt.sentences.logical_inference.generate import generate
+from capsnmt.sentences.probing.tasks import TASKS
 
 from capsnmt import process, records
 from capsnmt.checkpoints.load import load_checkpoint
 from capsnmt.cli import ConfigurationError
 from capsnmt.launch.cli import main as launch
-from capsnmt.launch.evaluate_classifier import count, load_classifier
-from capsnmt.launch.evaluate_classifier import main as evaluate
-from capsnmt.sentences.logical_inference.generate import generate
-from capsnmt.sentences.probing.tasks import TASKS
 from tests.commands import ON_CPU, command, in_two, train
 from tests.launch.conftest import run_forked
 from tests.support import PLUGIN

@@ -7,12 +7,12 @@ from typing import Any, List
 
 import pytest
 import torch
+from capsnmt.sentences.logical_inference.generate import generate
+from capsnmt.sentences.probing.tasks import TASKS
 from fairseq.data import Dictionary
 from omegaconf import OmegaConf
 
 from capsnmt.cli import ConfigurationError
-from capsnmt.sentences.logical_inference.generate import generate
-from capsnmt.sentences.probing.tasks import TASKS
 from capsnmt.tasks import LogicalInferenceTask, ProbingTask
 from capsnmt.tasks.logical_inference import LogicalInferenceConfig
 from capsnmt.tasks.probing import ProbingConfig, cached_task

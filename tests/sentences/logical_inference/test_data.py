@@ -5,8 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-
-from capsnmt.cli import ConfigurationError
 from capsnmt.sentences.logical_inference.data import (
     MAX_OPERATORS,
     is_held_out,
@@ -15,6 +13,8 @@ from capsnmt.sentences.logical_inference.data import (
 )
 from capsnmt.sentences.logical_inference.generate import main as generate
 from capsnmt.sentences.logical_inference.logic import VARIABLES, parse, relation
+
+from capsnmt.cli import ConfigurationError
 
 
 @pytest.fixture(scope="module")

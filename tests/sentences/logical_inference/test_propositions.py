@@ -8,9 +8,9 @@ import re
 from typing import Dict
 
 import pytest
-
 from capsnmt.sentences.logical_inference.data import bucket
 from capsnmt.sentences.logical_inference.logic import RELATIONS, VARIABLES, parse, relation
+
 from tests.real_data import real_data
 
 BRACKET = re.compile(r"\( (?:not )?(True|False) (?:\( (and|or) (True|False) \) )?\)")

@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import List
 
 import pytest
-
-from capsnmt.cli import ConfigurationError
 from capsnmt.sentences.probing import build
 from capsnmt.sentences.probing.builders import balance, bigram_shift, sentence_length, word_content
 from capsnmt.sentences.probing.senteval import read_task
 from capsnmt.sentences.probing.tasks import TASKS
+
+from capsnmt.cli import ConfigurationError
 
 WORDS = [f"w{number}" for number in range(40)]
 

@@ -6,11 +6,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
-from capsnmt.cli import ConfigurationError
 from capsnmt.sentences.probing import download
 from capsnmt.sentences.probing.senteval import read_task
 from capsnmt.sentences.probing.tasks import TASKS, ProbingTask
+
+from capsnmt.cli import ConfigurationError
 
 LINES = ["tr\tNN\tIt works .", "va\tNNS\tThey work .", "te\tNN\tWorks ."]
 
