@@ -111,22 +111,14 @@ def test_the_two_sentences_of_a_pair_are_distinguished_and_share_the_encoder() -
     torch.testing.assert_close(classify(model, FIRST, SECOND), swapped)
 
 
-def test_mean_pooling_is_the_mean_of_the_real_positions() -> None:
+def test_pooling_is_a_mean_or_attention_over_the_real_positions() -> None:
     states, padding = torch.randn(4, 2, 3), torch.tensor([[True, True, False, False], [False] * 4])
-    pooled = MeanPooling(3)(states, padding)
-    torch.testing.assert_close(pooled[0], states[2:, 0].mean(0))
-    torch.testing.assert_close(pooled[1], states[:, 1].mean(0))
-
-
-def test_query_pooling_is_attention_of_each_query_to_the_real_positions() -> None:
-    states, padding = torch.randn(3, 1, 4), torch.tensor([[False, False, True]])
-    pooling = QueryPooling(4, 2)
-    pooled = pooling(states, padding)[0]
-    for number, query in enumerate(pooling.queries):
-        scores = [float(query.detach() @ states[place, 0]) / 2 for place in range(2)]
-        weights = torch.tensor(scores).softmax(0)
-        expected = weights[0] * states[0, 0] + weights[1] * states[1, 0]
-        torch.testing.assert_close(pooled[4 * number : 4 * number + 4], expected)
+    pooling = QueryPooling(3, 2)
+    mean, attention = (module(states, padding) for module in (MeanPooling(3), pooling))
+    for line, real in enumerate((states[2:, 0], states[:, 1])):
+        torch.testing.assert_close(mean[line], real.mean(0))
+        weights = torch.softmax(pooling.queries @ real.t() / 3**0.5, dim=-1)
+        torch.testing.assert_close(attention[line], (weights @ real).flatten())
 
 
 def test_a_frozen_encoder_is_a_fixed_function_and_only_the_rest_learns() -> None:
@@ -155,4 +147,5 @@ def test_the_presets_are_the_papers_settings() -> None:
     }
     model = build(arch="logical_inference_transformer")
     assert model.pooling.queries.shape == (2, 16)
-    assert [m.in_features for m in model.classifier if hasattr(m, "in_features")] == [64, 16, 16]
+    widths = [p.size(1) for name, p in model.classifier.named_parameters() if "weight" in name]
+    assert widths == [64, 16, 16]

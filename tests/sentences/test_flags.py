@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-from argparse import Namespace
-
 import pytest
 import torch
-from fairseq.models import ARCH_CONFIG_REGISTRY
 
 from capsnmt.cli import ConfigurationError
 from tests.sentences.systems import SMALL, build, parse
 
 REFUSED = {
     "--decoder-layers 2": "--decoder-layers 2 has no effect: .*no decoder",
-    "--decoder-normalize-before": "--decoder-normalize-before True has no effect",
     "--share-all-embeddings": "--share-all-embeddings True has no effect",
-    "--max-target-positions 10": "--max-target-positions 10 has no effect",
     "--mlmha M-10": "--mlmha M-10 has no effect",
     "--capsule-routing-decoder horizontal": "--capsule-routing-decoder horizontal has no effect",
     "--head-aggregation em --head-aggregation-decoder-layers 1": (
@@ -33,8 +28,6 @@ REFUSED = {
     "--pooling queries --pooling-queries 0": "--pooling-queries: 0: give 1 or more",
     "--classifier-layers 0": "--classifier-layers: 0: give 1 or more",
     "--classifier-layers 1 --classifier-dim 8": "--classifier-dim 8 has no effect",
-    "--head-capsules 4": "--head-capsules 4 has no effect because --head-aggregation is linear",
-    "--head-aggregation em --head-capsules 5": "--head-capsules: 5 does not divide",
     "--compile --criterion sentence_classification --disagreement output": (
         "--compile and --disagreement output, which reads every layer on the way: drop one of them"
     ),
@@ -47,16 +40,6 @@ def test_a_bad_setting_is_one_line_before_anything_is_built(flags: str) -> None:
     with pytest.raises(ConfigurationError, match=REFUSED[flags]) as error:
         parse("probing_transformer", *SMALL, *flags.split())
     assert "\n" not in str(error.value)
-
-
-def test_completing_completed_arguments_changes_nothing() -> None:
-    """fairseq completes the arguments of a checkpoint again when it is loaded."""
-    given = ("--head-aggregation", "em", "--layer-aggregation", "linear", "--pooling", "queries")
-    for flags in ((), given):
-        args = parse("logical_inference_transformer", *flags)
-        again = Namespace(**vars(args))
-        ARCH_CONFIG_REGISTRY["logical_inference_transformer"](again)
-        assert vars(again) == vars(args)
 
 
 def test_the_flags_reach_the_model() -> None:

@@ -107,7 +107,7 @@ def launch_records(world: World) -> str:
     return "\n".join(records(world, launched(world) / "runs"))
 
 
-# at night: tests/tasks launches such a row with every commit
+# at night: tests/sentences launches such a row with every commit
 @frozen("a logical-inference row is trained and evaluated with these records", nightly=True)
 def launch_classification(world: World) -> str:
     def make(folder: Path) -> None:

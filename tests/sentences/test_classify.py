@@ -1,0 +1,162 @@
+"""Probing and logical inference as a researcher runs them: real command lines on small data."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, Dict
+
+import pytest
+import torch
+
+from tests.commands import ON_CPU, command, environment, in_two, succeed, train
+from tests.frozen.interpreter import serving
+from tests.support import PLUGIN
+
+pytestmark = pytest.mark.system
+
+EVALUATE = "capsnmt.sentences.evaluate"
+SMALL = {"encoder-embed-dim": 16, "encoder-ffn-embed-dim": 16, "dropout": 0}
+# every mechanism of the encoder at once
+EVERYTHING = {
+    "head-aggregation": "em",
+    "layer-aggregation": "em-routing",
+    "capsule-routing-encoder": "both",
+    "disagreement": "subspace,position,output",
+}
+
+
+@pytest.fixture(scope="module")
+def logic(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("logic")
+    made = ["--output", folder, "--train", 12, "--test", 4]
+    succeed("capsnmt.sentences.logical_inference", *made)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def senteval(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """BShift-like lines, in the words of the corpus of the system tests."""
+    folder = tmp_path_factory.mktemp("senteval")
+    lines = [f"{mark}\tO\tparts vote for wholes" for mark in ("tr", "va", "te") for _ in range(6)]
+    lines += [f"{mark}\tI\tvote parts for wholes" for mark in ("tr", "va", "te") for _ in range(4)]
+    (folder / "bigram_shift.txt").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return folder
+
+
+def read(path: Path) -> Any:
+    return json.loads(path.read_text("utf-8"))
+
+
+def test_the_launcher_trains_every_mechanism_stops_early_and_evaluates(
+    logic: Path, tmp_path: Path
+) -> None:
+    settings = {
+        **{"task": "logical_inference", **EVERYTHING, **SMALL},
+        **{"criterion": "sentence_classification", "optimizer": "adam", "lr": 1e-9},
+        **{"max-epoch": 9, "patience": 2, "num-workers": 0},
+        **{"best-checkpoint-metric": "accuracy", "maximize-best-checkpoint-metric": True},
+        **{"no-epoch-checkpoints": True, "log-interval": 1},
+    }
+    row = {
+        **{"dataset": "logic", "arch": "logical_inference_transformer_tiny", "precision": "fp32"},
+        **{"batch": {"sentences-per-update": 32, "max-sentences": 16}, "train": settings},
+    }
+    (tmp_path / "everything.yaml").write_text(json.dumps(row), encoding="utf-8")
+    given = ["--config", tmp_path / "everything.yaml", "--data", logic, "--threads", "1"]
+    given += ["--output", tmp_path / "runs", "--cpu"]
+    with TemporaryDirectory() as folder, serving(Path(folder), environment()) as python:
+        said = [succeed("capsnmt.launch", *given, python=str(python)) for _ in range(2)]
+    assert said[1].count(": complete") == 2, "no stage ran again"
+    run = tmp_path / "runs" / "everything" / "seed-1"
+    lines = map(json.loads, (run / "train.log").read_text("utf-8").splitlines())
+    valid = [found for found in lines if "valid_loss" in found]
+    # nothing is learned at this rate: the first epoch is the best, and two more were no better
+    assert len(valid) == 3
+    assert "hasn't improved for last 2 runs" in (run / "console.log").read_text("utf-8")
+    splits = read(run / "results.json")["splits"]
+    measured = {f"valid_{name}": splits["valid"][name] for name in ("accuracy", "macro_f1")}
+    for bucket, found in splits["valid"]["by_bucket"].items():
+        measured[f"valid_accuracy_bucket_{bucket}"] = found["accuracy"]
+    logged = {name: float(valid[0][name]) for name in measured}
+    assert logged == pytest.approx(measured, abs=2e-3)
+    assert {"valid_disagreement_subspace", "valid_disagreement_position"} <= valid[0].keys()
+    assert set(splits["test"]["by_bucket"]) == {str(n) for n in range(13)}
+    scores = read(run.parent / "summary.json")["scores"]["test"]
+    assert scores["accuracy"]["values"] == [splits["test"]["accuracy"]]
+
+
+@pytest.mark.one_host  # tests/system/test_two_processes.py trains with two on both
+def test_two_processes_log_the_measures_of_all_examples(logic: Path, tmp_path: Path) -> None:
+    small = [word for name, n in SMALL.items() for word in (f"--{name}", n)]
+    arguments = [
+        *(logic, "--user-dir", PLUGIN, "--task", "logical_inference", *small, *ON_CPU),
+        *("--arch", "logical_inference_transformer_tiny", "--max-update", 2, "--lr", 0.01),
+        *("--criterion", "sentence_classification", "--optimizer", "adam", "--batch-size", 4),
+        *("--disagreement", "output", "--save-dir", tmp_path, "--log-format", "simple"),
+        "--no-epoch-checkpoints",
+    ]
+    log = in_two("fairseq_cli.train", arguments, tmp_path)
+    (line,) = [line for line in log.splitlines() if "valid on" in line or "| valid |" in line]
+    logged: Dict[str, str] = dict(re.findall(r"(\w+)[ =]([\d.]+)", line))
+    report = tmp_path / "scores.json"
+    trained = [tmp_path / "checkpoint_last.pt", "--cpu"]
+    succeed(EVALUATE, *trained, "--splits", "valid", "--json", report, "--max-tokens", 1000)
+    result = read(report)
+    assert result["updates"] == 2
+    for name in ("accuracy", "macro_f1"):
+        assert float(logged[name]) == pytest.approx(result["splits"]["valid"][name], abs=2e-3)
+
+
+@pytest.mark.one_host  # test_classifier.py takes an encoder over on both
+def test_a_translation_models_encoder_is_probed_as_it_was_trained(
+    corpus: Path, senteval: Path, tmp_path: Path
+) -> None:
+    mechanisms = ["--head-aggregation", "em", "--mlmha", "M-10"]
+    train(corpus / "bin", tmp_path / "nmt", "capsnmt_transformer_tiny", 2, *mechanisms)
+    source, probe = (tmp_path / name / "checkpoint_last.pt" for name in ("nmt", "probe"))
+    succeed(
+        *("fairseq_cli.train", senteval, "--user-dir", PLUGIN, *ON_CPU),
+        *("--task", "probing", "--probing-task", "BShift"),
+        *("--arch", "probing_transformer", "--criterion", "sentence_classification"),
+        *("--probe-checkpoint", source, "--dictionary", corpus / "bin" / "dict.en.txt"),
+        *("--optimizer", "adam", "--lr", 0.01, "--batch-size", 4, "--max-update", 3),
+        *("--save-dir", probe.parent, "--no-epoch-checkpoints", "--dropout", "0.3"),
+    )
+    states = [torch.load(path, weights_only=False)["model"] for path in (source, probe)]
+    # stock fairseq has an uninitialised buffer there
+    encoder = [n for n in states[1] if n.startswith("encoder.") and "_float_tensor" not in n]
+    assert "encoder.layers.0.self_attn.out_proj.beta_a" in encoder
+    for name in encoder:
+        assert torch.equal(states[0][name], states[1][name]), name
+    # the probe does not depend on the checkpoint that it was made from
+    source.unlink()
+    report = tmp_path / "scores.json"
+    said = succeed(EVALUATE, probe, "--splits", "valid,test", "--json", report, "--cpu")
+    assert "majority 60.00  (10 examples)" in said
+    assert read(report)["splits"]["test"]["majority"] == 60
+
+
+def test_bad_data_and_checkpoints_are_one_line(senteval: Path, tmp_path: Path) -> None:
+    for flags, message in (
+        ([], "no such checkpoint"),
+        (["--splits", "dev"], "'dev': choose from train, valid, test"),
+    ):
+        done = command(EVALUATE, tmp_path / "none.pt", *flags)
+        (line,) = done.stderr.splitlines()
+        assert done.returncode == 2
+        assert message in line
+    path = senteval / "past_present.txt"
+    path.write_text("tr\tPAST\tit ran\ntr\tPRES\tit runs\nva PRES it runs\n", encoding="utf-8")
+    done = command(
+        "fairseq_cli.train",
+        *(senteval, "--user-dir", PLUGIN, "--task", "probing", "--probing-task", "Tense", *ON_CPU),
+        *("--arch", "probing_transformer", "--criterion", "sentence_classification"),
+        *("--optimizer", "adam", "--batch-size", 4, "--save-dir", tmp_path / "save"),
+    )
+    assert done.returncode == 1
+    assert done.stderr.splitlines()[-1].startswith(f"{path}, line 3: 0 tabs: a line is")
+    assert "Traceback" not in done.stderr
+    assert not list((tmp_path / "save").glob("*"))

@@ -1,0 +1,191 @@
+"""The commands that make or fetch the data of sentence classifiers, and files that are wrong."""
+
+from __future__ import annotations
+
+import functools
+import http.server
+import threading
+from collections import Counter
+from pathlib import Path
+from typing import Any, Dict, List, Tuple
+
+import pytest
+
+from capsnmt.cli import ConfigurationError
+from capsnmt.sentences import build, logical_inference, senteval
+from capsnmt.sentences.logic import parse, relation
+from capsnmt.sentences.senteval import TASKS
+from tests.sentences.test_logic_and_probing import corpus
+
+SIZES = ["--train", "40", "--test", "10"]
+
+
+def contents(folder: Path) -> Dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+def lines(path: Path) -> List[Tuple[str, ...]]:
+    return [tuple(line.split("\t")) for line in path.read_text("utf-8").splitlines()]
+
+
+@pytest.fixture(scope="module")
+def logic(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("logic")
+    assert logical_inference.main(["--output", str(path), *SIZES]) == 0
+    return path
+
+
+def test_generated_pairs_agree_with_their_files_and_labels(logic: Path, tmp_path: Path) -> None:
+    seen = {}
+    for part, size in (("train", 40), ("test", 10)):
+        files = [lines(logic / f"{part}{number}") for number in range(13)]
+        for number, found in enumerate(files):
+            assert len(found) == size or number == 0
+            for label, *pair in found:
+                left, right = map(parse, pair)
+                assert relation(left, right) == label
+                assert max(left.operators, right.operators) == number
+                assert len(left.variables | right.variables) <= 4
+        seen[part] = {frozenset(pair) for found in files for _, *pair in found}
+    assert seen["train"].isdisjoint(seen["test"]), "in either order"
+    # words alone: 6 * 7 / 2 pairs, which are all there are
+    assert sum(len(lines(logic / f"{part}0")) for part in seen) == 21
+    for seed in ("1", "2"):
+        logical_inference.main(["--output", str(tmp_path / seed), *SIZES, "--seed", seed])
+    assert contents(tmp_path / "1") == contents(logic)
+    assert contents(tmp_path / "2")["train5"] != contents(logic)["train5"]
+
+
+def test_splits_are_disjoint_and_training_has_at_most_six_operators(logic: Path) -> None:
+    splits = {
+        split: logical_inference.read_split(logic, split, 6) for split in ("train", "valid", "test")
+    }
+    pairs = {split: {frozenset(e.sentences) for e in found} for split, found in splits.items()}
+    assert pairs["train"].isdisjoint(pairs["valid"])
+    assert pairs["test"].isdisjoint(pairs["train"] | pairs["valid"])
+    assert {e.bucket for e in splits["train"]} == set(range(7))
+    assert {e.bucket for e in splits["test"]} == set(range(13))
+    assert 0.02 < len(splits["valid"]) / len(splits["train"]) < 0.25
+
+
+def test_built_tasks_have_senteval_files_that_the_task_reads(tmp_path: Path) -> None:
+    text = tmp_path / "text"
+    text.write_text("\n".join(" ".join(s) for s in corpus()) + "\n", encoding="utf-8")
+    options = ["--length-bounds", "4,7,10,13", "--first-rank", "10", "--words", "3"]
+    for name in ("one", "two"):
+        assert build.main([str(text), "--output", str(tmp_path / name), *options]) == 0
+    for name in build.BUILT:
+        splits = senteval.read_task(tmp_path / "one", name)
+        sentences = [e.sentences[0] for examples in splits.values() for e in examples]
+        assert len(set(sentences)) == len(sentences) >= 40
+        counts = Counter(example.label for example in splits["train"])
+        assert len(counts) > 1
+        assert len(set(counts.values())) == 1
+        file = TASKS[name].file
+        assert contents(tmp_path / "one")[file] == contents(tmp_path / "two")[file]
+
+
+def test_a_bad_flag_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    for flag, value, message in (
+        ("--tasks", "Tense", "'Tense': choose from SentLen, WC, BShift"),
+        ("--length-bounds", "9,5,3", "'9,5,3' is not a rising list"),
+    ):
+        assert build.main(["text", "--output", str(tmp_path / "out"), flag, value]) == 2
+        (line,) = capsys.readouterr().err.splitlines()
+        assert message in line
+    assert not (tmp_path / "out").exists()
+
+
+TEXT = "tr\tNN\tIt works .\nva\tNNS\tThey work .\nte\tNN\tWorks .\n"
+
+
+# name of a file, its text, and the message after its name
+BAD: List[Tuple[str, Any, str]] = [
+    ("subj_number.txt", f"{TEXT}tr NN no tabs\n", "line 4: 0 tabs: a line is tr, va or te TAB"),
+    ("subj_number.txt", f"{TEXT}tr\tNN\t \n", "line 4: the sentence is empty"),
+    ("subj_number.txt", f"{TEXT}tr\t\tIt .\n", "line 4: the label is empty"),
+    ("subj_number.txt", f"{TEXT}dev\tNN\tIt .\n", "line 4: unknown split 'dev': give tr, va or te"),
+    ("subj_number.txt", "tr\tNN\tIt .\nva\tNN\tI .\n", "no test split: no line begins with te"),
+    ("subj_number.txt", None, "there is no such file, nor subj_number.txt.gz"),
+    ("subj_number.txt", b"tr\ta\tb\ntr\ta\t\xff\n", "line 2: not UTF-8"),
+    ("subj_number.txt.gz", b"no gzip", "not a complete gzip file"),
+    ("train0", "=\ta\n", "line 1: 1 tabs: a line is relation TAB sentence TAB sentence"),
+    ("train0", "=\ta\ta\n?\ta\tb\n", "line 2: unknown relation '?': choose from < > ="),
+    ("train0", "=\ta\ta\n#\t( not a\tb\n", "line 2: a parenthesis is not closed"),
+    ("train0", "<\t( a ( and b ) )\ta\n", "line 1: 1 operators in the longer sentence, but"),
+    ("train0", None, "there is no such file, nor train0.gz: a data folder has train0 to"),
+]
+
+
+@pytest.mark.parametrize(("name", "text", "message"), BAD)
+def test_a_bad_file_is_one_line_with_its_name(
+    name: str, text: Any, message: str, tmp_path: Path
+) -> None:
+    if text is not None:
+        (tmp_path / name).write_bytes(text if isinstance(text, bytes) else text.encode())
+    logic = name == "train0"
+    read: Any = logical_inference.read_split if logic else senteval.read_task
+    with pytest.raises(ConfigurationError) as error:
+        read(tmp_path, *(("train", 0) if logic else ("SubjNum",)))
+    (line,) = str(error.value).splitlines()
+    assert str(tmp_path / name) in line
+    assert message in line
+
+
+class Quiet(http.server.SimpleHTTPRequestHandler):
+    def log_message(self, *_: Any) -> None:
+        pass
+
+
+@pytest.fixture
+def published(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """A folder that is served at the address of SentEval, with a task of three lines."""
+    pytest.importorskip("pooch", reason="the extra 'data' is not installed here")
+    monkeypatch.setattr(senteval, "SIZES", {"tr": 1, "va": 1, "te": 1})
+    monkeypatch.setattr(senteval, "RETRIES", 0)
+    folder = tmp_path / "published"
+    folder.mkdir()
+    (folder / "subj_number.txt").write_text(TEXT, "utf-8")
+    handler = functools.partial(Quiet, directory=str(folder))
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        monkeypatch.setattr(senteval, "ADDRESS", f"http://127.0.0.1:{server.server_port}/")
+        yield folder
+        server.shutdown()
+        thread.join()
+
+
+def test_a_file_is_downloaded_once_and_a_change_is_detected(
+    published: Path, tmp_path: Path, capsys: pytest.CaptureFixture
+) -> None:
+    folder = tmp_path / "data"
+    arguments = ["--tasks", "SubjNum", "--output", str(folder)]
+    assert senteval.main([*arguments, "--offline"]) == 2
+    assert "--offline: " in capsys.readouterr().err
+    assert senteval.main([*arguments, "--mirror", f"{senteval.ADDRESS}absent/"]) == 0
+    assert senteval.read_task(folder, "SubjNum")["train"][0].label == "NN"
+    (published / "subj_number.txt").unlink()
+    assert senteval.main([*arguments, "--offline"]) == 0
+    (folder / "subj_number.txt").write_text(f"{TEXT}te\tNN\tMore .\n", "utf-8")
+    assert senteval.main(arguments) == 2
+    assert "has changed since it was downloaded" in capsys.readouterr().err
+
+
+def test_a_failed_download_and_another_file_leave_nothing(
+    published: Path, tmp_path: Path, capsys: pytest.CaptureFixture
+) -> None:
+    folder = tmp_path / "data"
+    arguments = ["--tasks", "SubjNum", "--output", str(folder)]
+    (published / "subj_number.txt").write_text("tr\tNN\tIt .\n", "utf-8")
+    assert senteval.main(arguments) == 2
+    assert "where SentEval's subj_number.txt has" in capsys.readouterr().err
+    assert not (folder / "subj_number.txt").exists()
+    (published / "subj_number.txt").unlink()
+    mirror = f"{senteval.ADDRESS}mirror/"
+    assert senteval.main([*arguments, "--mirror", mirror]) == 1
+    error = capsys.readouterr().err.splitlines()[-1]
+    urls = [f"{address}subj_number.txt" for address in (mirror, senteval.ADDRESS)]
+    assert all(url in error for url in urls)
+    assert "cannot be downloaded" in error
+    assert not (folder / "subj_number.txt").exists()
