@@ -173,7 +173,9 @@ def _explain(problem: str, path: str, value: Any, kind: Any) -> str:
         return f"{name}: the key {problem.split()[-1]} is missing"
     if "enum" in problem:
         problem = f"choose from {', '.join(map(str, get_args(_plain_type(kind))))}"
-    hint = " (YAML reads yes, no, on and off as true or false)" if isinstance(value, bool) else ""
+    hint = ""
+    if isinstance(value, bool) and "str" in problem:
+        hint = ": give a text in quotes, as YAML reads yes, no, on and off as true or false"
     return f"{name}: {shown(value)}: {problem}{hint}"
 
 

@@ -17,9 +17,10 @@ from typing import Callable, Dict, List, Mapping, Optional, Sequence
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
+from capsnmt.launch.config import Experiment, load
+
 from capsnmt.cli import ConfigurationError, OneLineParser
 from capsnmt.files import atomic_writer, bundled_folder
-from capsnmt.launch.config import Experiment, load
 from scripts.paper_rows import PAPERS, PaperRow, baseline_of, load_rows, reported_difference
 from scripts.parameter_formulas import extra_parameters
 

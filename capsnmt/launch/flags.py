@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import ast
 import difflib
 from pathlib import Path
 from typing import Any, List, Mapping, NoReturn, Sequence
@@ -131,6 +132,8 @@ def check_generate(row: str, arguments: Sequence[str]) -> None:
         ("replace-unk", args.replace_unk is not None, "drop it: the data are binarised"),
         ("batch-size", (args.batch_size or 1) < 1, "give 1 or more"),
         ("max-tokens", (args.max_tokens or 1) < 1, "give 1 or more"),
+        ("model-overrides", not _is_dictionary(args.model_overrides),
+         "give a dictionary of Python in quotes, such as \"{'autocast': 'none'}\""),
         ("lm-path", args.lm_path and not Path(args.lm_path).is_file(), "there is no such file"),
     ):  # fmt: skip
         if fails:
@@ -154,6 +157,14 @@ def check_score(row: str, arguments: Sequence[str]) -> None:
             check_comet(settings.comet)
     except ConfigurationError as error:
         raise ConfigurationError(f"{row}: score: {error}") from None
+
+
+def _is_dictionary(text: str) -> bool:
+    """Return whether a text, which fairseq evaluates, is a dictionary of literals."""
+    try:
+        return isinstance(ast.literal_eval(text), dict)
+    except (ValueError, SyntaxError):
+        return False
 
 
 def _check(

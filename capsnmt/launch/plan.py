@@ -62,6 +62,8 @@ def configure(options: Options) -> List[Tuple[str, Settings]]:
         return [(name, _finish(options, name, merged)) for name, merged in own_data.rows(options)]
     rows = []
     for row in _names(options):
+        if options.dataset is not None and not (row and Path(row).is_file()):
+            settings.available(options.dataset)
         path = settings.find(row or ("base" if options.arch else "baseline"), options.dataset)
         merged = settings.load(path)
         if options.dataset and merged.get("dataset", options.dataset) != options.dataset:
@@ -92,7 +94,12 @@ def check(runs: Sequence[Run]) -> None:
             raise ConfigurationError(
                 f"--baseline {run.config.baseline}: is the row itself: name another"
             )
-        kind(run).check_settings(run)
+        try:
+            kind(run).check_settings(run)
+        except ConfigurationError as error:
+            if run.config.sweep is None:
+                raise
+            raise ConfigurationError(f"--sweep {run.config.sweep.flag}: {error}") from None
 
 
 def check_before(run: Run, planned: Sequence[Path]) -> None:
@@ -117,8 +124,8 @@ def check_before(run: Run, planned: Sequence[Path]) -> None:
     for test_set in run.settings.data.test_sets:
         if not run.of(baseline).generated(test_set).is_file():
             raise ConfigurationError(
-                f"--baseline {baseline}: there is no {run.of(baseline).generated(test_set)}: "
-                f"launch both, by --rows {baseline},{run.config.row}"
+                f"--baseline {baseline}: there is no {run.of(baseline).generated(test_set)}: run "
+                f"that row first, or both by --rows {baseline},{run.config.row}"
             )
 
 

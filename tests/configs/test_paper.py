@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from capsnmt.launch.config import Experiment, load, override
 
 from capsnmt.cli import ConfigurationError
-from capsnmt.launch.config import Experiment, load, override
 
 ENTRY = "paper: {li2019: {table: Table 2, name: EM, bleu: 28.28, parameters: +12.6M}}\n"
 

@@ -12,9 +12,9 @@ import fairseq.models
 import pytest
 import torch
 import yaml
+from capsnmt.launch.config import Experiment, load
 
 from capsnmt.cli import ConfigurationError
-from capsnmt.launch.config import Experiment, load
 from capsnmt.launch.flags import argv
 from capsnmt.modules.layer_aggregation import CONNECTIONS
 from scripts.paper_rows import (

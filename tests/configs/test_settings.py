@@ -9,13 +9,13 @@ from typing import Any, Dict
 
 import pytest
 import torch
+from capsnmt.launch.config import Experiment, load
 from fairseq import options
 from fairseq.optim import build_optimizer
 from fairseq.optim.lr_scheduler import build_lr_scheduler
 
 from capsnmt.corpora.binarise import fairseq_subsets
 from capsnmt.corpora.recipe import load_recipe
-from capsnmt.launch.config import Experiment, load
 from capsnmt.launch.flags import argv
 from tests.support import PLUGIN, REPO
 

@@ -141,7 +141,7 @@ BAD = [
     setting("dropout above 1", "train.dropout=2", "--dropout: 2", "0 or more", "less than 1"),
     setting(
         *("model overrides that are no dictionary", "generate.model-overrides={'a': none}x"),
-        *("--set: generate.model-overrides", "{'a': none}x", "a dictionary"),
+        *("generate.model-overrides", "{'a': none}x", "a dictionary"),
     ),
     bad(
         "an output that is a dangling link",

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 import torch
-
 from capsnmt.launch.cli import main
 
 ROW = ["--config", "multi30k/baseline", "--cpu"]

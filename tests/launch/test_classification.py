@@ -9,10 +9,10 @@ from typing import Any, Dict, List
 
 import pytest
 import torch
-
-from capsnmt import files, process, records
 from capsnmt.launch.cli import main
 from capsnmt.launch.config import available
+
+from capsnmt import files, process, records
 from capsnmt.runs.folder import RunFolder
 from capsnmt.sentences.senteval import TASKS
 from tests.report.test_classification import measures

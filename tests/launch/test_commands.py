@@ -8,10 +8,10 @@ import sys
 from pathlib import Path
 
 import pytest
-
-import capsnmt
 from capsnmt.launch.cli import main
 from capsnmt.launch.config import available, find, load
+
+import capsnmt
 from capsnmt.launch.devices import split_batch
 from tests.scripts import launches
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from capsnmt.launch.config import available, find, load, override, require_complete
 
 from capsnmt.cli import ConfigurationError
-from capsnmt.launch.config import available, find, load, override, require_complete
 
 
 @pytest.fixture

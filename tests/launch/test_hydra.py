@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 import torch
+from capsnmt.launch.arguments import parse
 from fairseq import checkpoint_utils
 
 from capsnmt.checkpoints.resume import LAST
 from capsnmt.launch import launch, training
-from capsnmt.launch.arguments import parse
 from tests.commands import succeed
 from tests.support import PLUGIN, REPO
 

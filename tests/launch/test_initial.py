@@ -14,11 +14,11 @@ from typing import Dict, List, Tuple
 
 import pytest
 import torch
+from capsnmt.launch.cli import main
 
 from capsnmt import process
 from capsnmt.checkpoints.load import load_checkpoint
 from capsnmt.files import locked, sha256
-from capsnmt.launch.cli import main
 from capsnmt.launch.devices import choose_device
 from capsnmt.launch.run import environment
 from capsnmt.runs.folder import RunFolder

@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Dict
 
 import pytest
+from capsnmt.launch.cli import main
 
 from capsnmt import process
 from capsnmt.checkpoints.resume import LAST, num_updates
 from capsnmt.evaluation.metrics import METRICS
-from capsnmt.launch.cli import main
 from tests.kills.launch import LAUNCHER, UPDATES, command, started, write_sources
 from tests.launch.conftest import run_forked
 from tests.small_row import SMALL

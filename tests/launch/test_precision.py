@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import List
 
 import pytest
-
 from capsnmt.launch.cli import main
+
 from capsnmt.launch.devices import TRAINING
 from capsnmt.modules import autocast
 

@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import List
 
 import pytest
+from capsnmt.launch.cli import main
 
 from capsnmt.cli import ConfigurationError
 from capsnmt.launch import slurm
-from capsnmt.launch.cli import main
 from tests.launch.conftest import Cluster
 
 

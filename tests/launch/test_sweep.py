@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any, Dict, List
 
 import pytest
+from capsnmt.launch.cli import main
 
 from capsnmt import process
-from capsnmt.launch.cli import main
 from capsnmt.runs.folder import RunFolder
 from capsnmt.runs.records import SweepPoint
 from tests.launch.conftest import Cluster, plan, run_without_generation

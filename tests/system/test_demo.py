@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import List
 
 import pytest
+from capsnmt.launch.arguments import parse
 
 from capsnmt.analysis import __main__ as analysis
 from capsnmt.corpora.recipe import load_recipe
 from capsnmt.launch import launch
-from capsnmt.launch.arguments import parse
 from capsnmt.launch.run import Run
 from capsnmt.report import __main__ as report
 from tests.support import REPO

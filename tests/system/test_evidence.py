@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any, Dict, List
 
 import pytest
+from capsnmt.launch.arguments import parse
 
 from capsnmt.launch import launch
-from capsnmt.launch.arguments import parse
 from tests.support import REPO
 
 # the launcher does the work, and its tests run on both hosts
