@@ -13,14 +13,13 @@ from __future__ import annotations
 import argparse
 import sys
 from pathlib import Path
-from typing import Callable, Dict, List, Mapping, Optional, Sequence
+from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from capsnmt.launch.config import Experiment, load
-
 from capsnmt.cli import ConfigurationError, OneLineParser
 from capsnmt.files import atomic_writer, bundled_folder
+from capsnmt.launch.settings import load, read
 from scripts.paper_rows import PAPERS, PaperRow, baseline_of, load_rows, reported_difference
 from scripts.parameter_formulas import extra_parameters
 
@@ -71,13 +70,12 @@ def settings() -> str:
     cells = [["settings", "tokens per update", "updates", "learning rate", "dropout", "search"]]
     for dataset in dict.fromkeys(row.dataset for row in load_rows().values()):
         for path in sorted((bundled_folder("configs") / dataset).glob("*.yaml")):
-            found = load(path)
-            if not found.paper:
-                cells.append([f"`{dataset}/{path.stem}`", *setting_cells(found)])
+            if not read(path).get("paper"):
+                cells.append([f"`{dataset}/{path.stem}`", *setting_cells(load(path))])
     return markdown(cells)
 
 
-def setting_cells(found: Experiment) -> List[str]:
+def setting_cells(found: Mapping[str, Any]) -> List[str]:
     """Return one line of the table of settings."""
     train, generate = found["train"], found["generate"]
     shape = {
@@ -85,7 +83,7 @@ def setting_cells(found: Experiment) -> List[str]:
         "cosine": f"cosine, {train['lr']} to {train.get('min-lr')}",
     }[train["lr-scheduler"]]
     return [
-        f"{found['batch.tokens-per-update']:,}",
+        f"{found['batch']['tokens-per-update']:,}",
         f"{train['max-update']:,}",
         f"{shape}, warm-up {train['warmup-updates']:,}",
         f"{train['dropout']}",

@@ -5,8 +5,11 @@ from __future__ import annotations
 import os
 import subprocess
 from pathlib import Path
-from typing import List, Tuple
+from typing import List, Sequence, Tuple
 
+from capsnmt.launch import options, plan
+from capsnmt.launch.run import Run
+from capsnmt.runs.records import Device
 from tests.support import REPO
 
 # an interpreter that writes down the number of its arguments, and these, unless asked who it is
@@ -53,3 +56,10 @@ def launches(
         started.append(arguments)
         words = words[end:]
     return done, started
+
+
+def planned(arguments: Sequence[str]) -> List[Run]:
+    """Return the runs of a start of the launcher, on the CPU; their settings are checked."""
+    runs = plan.resolve(options.parse(arguments), Device(), arguments)
+    plan.check(runs)
+    return runs

@@ -10,11 +10,11 @@ from typing import Any, Dict, List, Tuple
 
 import pytest
 import torch
-from capsnmt.launch.cli import main
 from fairseq.criterions.adaptive_loss import AdaptiveLoss
 from fairseq.sequence_generator import SequenceGenerator
 
 from capsnmt.cli import ConfigurationError
+from capsnmt.launch.__main__ import main
 from capsnmt.routing import record_routing
 from tests.commands import command, hypotheses, succeed, train, training
 from tests.criterions.samples import SAMPLE, SOURCES, TARGETS

@@ -92,7 +92,7 @@ def launched(world: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
         (folder / name).symlink_to(world / name)
     argv = [*("--config", "tiny.yaml", "--data", "corpus", "--cpu", "--threads", "1")]
     argv += ["--prepared", "prepared", "--set", "train.max-update=8"]
-    program = f"import sys; from capsnmt.launch.cli import main; sys.exit(main({argv}))"
+    program = f"import sys; from capsnmt.launch.__main__ import main; sys.exit(main({argv}))"
     done = subprocess.run(
         [sys.executable, "-c", program, "other", "arguments"],
         cwd=folder,

@@ -10,12 +10,12 @@ from typing import Any, Dict, List
 
 import pytest
 import torch
-from capsnmt.launch.cli import main as launch
 from fairseq import search
 from fairseq.dataclass.configs import GenerationConfig
 from fairseq.tasks.translation import TranslationConfig, TranslationTask
 from torch._subclasses import FakeTensorMode
 
+from capsnmt.launch.__main__ import main as launch
 from capsnmt.routing import em_routing
 from capsnmt.translation.__main__ import main as translate
 from tests.commands import command, succeed, training

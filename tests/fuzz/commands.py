@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Callable, Dict, List, Tuple
 
-from capsnmt.launch.cli import main as run
 from fairseq_cli import generate as fairseq_generate
 from fairseq_cli import train as fairseq_train
 
@@ -17,6 +16,7 @@ from capsnmt.checkpoints.average import main as average
 from capsnmt.corpora.__main__ import main as prepare
 from capsnmt.evaluation.__main__ import main as evaluate
 from capsnmt.export.__main__ import main as export
+from capsnmt.launch.__main__ import main as run
 from capsnmt.report.__main__ import main as report
 from capsnmt.translation.__main__ import main as translate
 from tests.commands import ON_CPU, TINY

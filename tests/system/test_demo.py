@@ -11,13 +11,12 @@ from pathlib import Path
 from typing import List
 
 import pytest
-from capsnmt.launch.arguments import parse
 
 from capsnmt.analysis import __main__ as analysis
 from capsnmt.corpora.recipe import load_recipe
-from capsnmt.launch import launch
 from capsnmt.launch.run import Run
 from capsnmt.report import __main__ as report
+from tests.scripts import planned
 from tests.support import REPO
 
 pytestmark = pytest.mark.system
@@ -84,8 +83,7 @@ def test_the_plan_does_not_depend_on_what_exists(tmp_path: Path) -> None:
 
 def run_of(command: List[str]) -> Run:
     """The run of a command of the launcher."""
-    device = launch.choose_device(1, None, None)
-    (run,) = launch.make_runs(parse(command[1:]), device)
+    (run,) = planned(command[1:])
     return run
 
 
@@ -98,22 +96,18 @@ def test_every_pair_of_the_corpus_is_trained_twice_with_the_same_budget(
         *("--pair", pair, "--seed", "3"), cwd=tmp_path
     )
     assert compared == [*routed, "--baseline", "baseline"]
-    experiments = []
+    runs = []
     for command in (baseline, routed):
         assert command[0] == "capsnmt.launch"
         run = run_of(command)
-        run.check_settings()
-        experiment = run.experiment
-        experiments.append(experiment)
-        assert f"{experiment['data.source-lang']}-{experiment['data.target-lang']}" == pair
-        assert run.seed == 3
-    assert [each["arch"] for each in experiments] == [
-        "capsnmt_transformer_tiny", "transformer_em_routing_tiny",
-    ]  # fmt: skip
-    assert {**experiments[0].settings, "arch": ""} == {**experiments[1].settings, "arch": ""}
+        runs.append(run)
+        assert "-".join(run.config.languages) == pair
+        assert run.config.seed == 3
+    architectures = ["capsnmt_transformer_tiny", "transformer_em_routing_tiny"]
+    assert [run.config.architecture for run in runs] == architectures
+    assert {**runs[0].config.settings, "arch": ""} == {**runs[1].config.settings, "arch": ""}
     assert page[0] == "capsnmt.report"
-    output = parse(baseline[1:]).output
-    rows = [output / each.row / "seed-3" for each in experiments]
+    output, rows = runs[0].output, [run.folder.path for run in runs]
     assert report.build_parser().parse_args(page[1:]).runs == rows
     assert analysed[0] == "capsnmt.analysis"
     of_analysis = analysis.build_parser().parse_args(analysed[1:])
@@ -125,22 +119,20 @@ def test_every_pair_of_the_corpus_is_trained_twice_with_the_same_budget(
 @pytest.mark.parametrize("updates", [5, 99, 100, 1000])
 def test_any_budget_leaves_the_checkpoints_that_are_averaged(updates: int) -> None:
     for command in commands("--max-update", str(updates))[:2]:
-        experiment = run_of(command).experiment
-        saved = updates // experiment["train.save-interval-updates"]
-        assert saved >= experiment["average.last-updates"]
-        assert experiment["train.max-update"] == updates
+        run = run_of(command)
+        saved = updates // int(run.config.train["save-interval-updates"])
+        assert saved >= run.config.settings["average"]["last-updates"]
+        assert run.total_updates == updates
 
 
 def test_minutes_are_a_number_of_updates_that_grows_with_them() -> None:
-    budgets = [
-        run_of(commands("--minutes", minutes)[0]).experiment["train.max-update"]
-        for minutes in ("1", "3")
-    ]
-    assert budgets[1] == 3 * budgets[0]
+    one, three = (run_of(commands("--minutes", minutes)[0]).total_updates for minutes in ("1", "3"))
+    assert one is not None
+    assert three == 3 * one
 
 
 def test_without_a_budget_it_is_that_of_the_configuration() -> None:
     for command in commands()[:2]:
-        experiment = run_of(command).experiment
-        bare = run_of(["", "--config", f"demo/{experiment.row}"]).experiment
-        assert experiment.settings == bare.settings
+        config = run_of(command).config
+        bare = run_of(["", "--config", f"demo/{config.row}"]).config
+        assert config.settings == bare.settings

@@ -13,9 +13,8 @@ from pathlib import Path
 from typing import Any, Dict, List
 
 import pytest
-from capsnmt.launch.arguments import parse
 
-from capsnmt.launch import launch
+from tests.scripts import planned
 from tests.support import REPO
 
 # the launcher does the work, and its tests run on both hosts
@@ -70,18 +69,16 @@ PUBLISHED = ["--recipe", "published"]
 )
 def test_it_trains_every_row_and_each_is_accepted(dataset: str, flags: List[str]) -> None:
     chosen = [] if flags == PUBLISHED else ["--dataset", dataset]
-    planned = commands(*chosen, *flags, "--max-update", "40")
-    trainings = [command for command in planned if command[0] == "capsnmt.launch"]
-    *analysis, report = planned[len(trainings) :]
+    started = commands(*chosen, *flags, "--max-update", "2000")
+    trainings = [command for command in started if command[0] == "capsnmt.launch"]
+    *analysis, report = started[len(trainings) :]
     rows = Counter()
     for _, *arguments in trainings:
-        options = parse(arguments)
-        # CPU: a plan with a GPU needs one
-        (run,) = launch.make_runs(options, launch.choose_device(1, None, None))
-        assert run.evaluation()
-        assert arguments[:2] == ["--config", f"{dataset}/{run.experiment.row}"]
-        rows[run.experiment.row] += 1
-        tested = dataset != "logical_inference" and run.experiment.row != "baseline"
+        (run,) = planned(arguments)
+        row = run.config.row
+        assert arguments[:2] == ["--config", f"{dataset}/{row}"]
+        rows[row] += 1
+        tested = dataset != "logical_inference" and row != "baseline"
         assert ("--baseline" in arguments) == tested
     assert set(rows) == {path.stem for path in (REPO / "configs" / dataset).glob("*.yaml")} - {
         "base"
@@ -118,16 +115,16 @@ def test_the_baseline_comes_first_and_no_more_run_than_allowed(
 
 
 def test_the_published_recipe_finishes_a_row_before_the_next() -> None:
-    planned = [shlex.join(command) for command in commands(*PUBLISHED, "--seeds", "4,5")]
-    assert ["em_routing --seed 4" in planned[2], "em_routing --seed 5" in planned[3]] == [True] * 2
-    assert all("--threads 1" in command for command in planned[:4])
+    started = [shlex.join(command) for command in commands(*PUBLISHED, "--seeds", "4,5")]
+    assert ["em_routing --seed 4" in started[2], "em_routing --seed 5" in started[3]] == [True] * 2
+    assert all("--threads 1" in command for command in started[:4])
     assert "--threads 2" in shlex.join(commands(*PUBLISHED, "--threads", "2")[0])
 
 
 def test_the_list_says_how_far_each_training_is(tmp_path: Path) -> None:
     run = tmp_path / "baseline" / "seed-1"
     run.mkdir(parents=True)
-    config = {"version": 2, "row": "baseline", "seed": 1, "settings": {}, "data": "/data"}
+    config = {"version": 2, "row": "baseline", "seed": 1, "data": "data", "settings": {}}
     (run / "config.json").write_text(json.dumps(config), "utf-8")
     (run / "train.log").write_text('{"loss": "8", "num_updates": "1200"}\n', "utf-8")
     listed = script(*PUBLISHED, "--seeds", "1,2", "--list", "--output", str(tmp_path))
