@@ -1,0 +1,306 @@
+"""What ``--dry-run`` prints: the commands of every row, seed and value of a sweep."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import subprocess
+from pathlib import Path
+from typing import List
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from capsnmt.launch.__main__ import main
+from capsnmt.launch.devices import split_batch
+from capsnmt.modules import autocast
+from tests.launch.conftest import Launch
+from tests.scripts import launches
+from tests.support import REPO
+
+MULTI30K = ["--dataset", "multi30k", "--cpu", "--output", "runs"]
+DOU = ["--dataset", "wmt14_en_de", "--cpu", "--output", "runs"]
+INITIALISED = "dlcl_routing_from_baseline"
+DATASETS = sorted({path.parent.name for path in REPO.glob("configs/*/baseline.yaml")})
+
+
+def commands(text: str, module: str) -> List[List[str]]:
+    """The arguments of each start of a module in a plan."""
+    words = [shlex.split(line) for line in text.splitlines() if f" -m {module} " in line]
+    return [line[line.index(module) + 1 :] for line in words]
+
+
+def trainings(text: str) -> List[str]:
+    """The training commands of a plan."""
+    return [line for line in text.splitlines() if "--save-dir" in line and line[0] != "#"]
+
+
+def folders(text: str) -> List[str]:
+    """The runs of a plan, in its order."""
+    return [re.findall(r"--save-dir runs/(\S+)/checkpoints", line)[0] for line in trainings(text)]
+
+
+def test_the_plan_of_rows_and_seeds_is_that_of_each_of_them_seed_by_seed(plan: Launch) -> None:
+    rows = ["--rows", "em_routing,baseline", "--baseline", "baseline"]
+    each = []
+    for seed in (1, 22):
+        each.append(plan(*MULTI30K, "--config", "baseline", "--seed", seed))
+        each.append(plan(*MULTI30K, "--config", "em_routing", "--seed", seed, *rows[2:]))
+    assert plan(*MULTI30K, *rows, "--seeds", "1,22") == "".join(each)
+
+
+def test_the_plan_of_a_sweep_is_that_of_the_row_with_each_value(
+    plan: Launch, tmp_path: Path
+) -> None:
+    rows = ["--rows", "baseline,dou2019_em_routing", "--baseline", "baseline"]
+    ours = plan(*DOU, *rows, "--sweep", "layer-capsules=1,8", "--seeds", "1,2")
+    each = []
+    names = [f"dou2019_em_routing_layer-capsules-{value}" for value in (1, 8)]
+    for seed in (1, 2):
+        each.append(plan(*DOU, "--config", "baseline", "--seed", seed))
+        for name, value in zip(names, (1, 8)):
+            given = ["--config", "dou2019_em_routing", "--name", name, "--seed", seed, *rows[2:]]
+            each.append(plan(*DOU, *given, "--set", f"train.layer-capsules={value}"))
+    *plans, report = ours.rpartition("\n# report\n")
+    assert "".join(plans[:1]) == "".join(each)
+    shown = [f"runs/{row}" for row in ("baseline", *names)]
+    output = ["--output", "runs/sweep-layer-capsules"]
+    assert commands(report, "capsnmt.report") == [[*shown, *output]]
+    (tmp_path / "plan.sh").write_text(ours, "utf-8")
+    subprocess.run(["bash", "-n", tmp_path / "plan.sh"], check=True)
+
+
+@pytest.mark.parametrize(
+    ("sweep", "expected"),
+    [
+        ("mlmha=M-00,M-11", ["--mlmha M-00", "--mlmha M-11"]),
+        ("head_capsule_norm=true,false", ["--head-capsule-norm ", ""]),
+        ("disagreement-weight=0,0.5", ["--disagreement-weight 0 ", "--disagreement-weight 0.5 "]),
+        ("lr=1e-3,0.01", ["--lr 1e-3 ", "--lr 0.01 "]),
+    ],
+)
+def test_a_sweep_takes_any_flag(plan: Launch, sweep: str, expected: List[str]) -> None:
+    found = trainings(plan("--config", "wmt14_en_de/li2021_both", "--cpu", "--sweep", sweep))
+    flag = sweep.partition("=")[0].replace("_", "-")
+    assert len(found) == 2
+    for line, value, words in zip(found, sweep.partition("=")[2].split(","), expected):
+        assert f"/li2021_both_{flag}-{value}" in line.replace("0.001", "1e-3")
+        assert words in line.replace("0.001", "1e-3")
+        assert words or f"--{flag}" not in line
+
+
+def test_a_row_follows_the_row_that_it_starts_from(plan: Launch) -> None:
+    text = plan(*MULTI30K, "--rows", f"{INITIALISED},baseline", "--max-update", "2000")
+    assert folders(text) == ["baseline/seed-1", f"{INITIALISED}/seed-1"]
+    one, other = trainings(text)
+    assert "--init-from" not in one
+    assert "--init-from runs/baseline/seed-1/averaged.pt " in other
+    assert "--max-update 2000 " in one
+    assert "--max-update 2000 " in other
+    started = plan(*MULTI30K, "--config", "em_routing", "--set", "init-from=baseline")
+    assert "# start     runs/baseline/seed-1/averaged.pt\n" in started
+    assert "--init-from runs/baseline/seed-1/averaged.pt " in started
+
+
+def test_all_values_of_a_sweep_start_from_one_run(plan: Launch) -> None:
+    row = ["--config", "dou2019_em_routing_from_baseline", "--sweep", "layer-capsules=1,8"]
+    start = "--init-from runs/baseline/seed-1/checkpoints/checkpoint_last.pt "
+    assert [start in line for line in trainings(plan(*DOU, *row))] == [True, True]
+
+
+@pytest.mark.parametrize("dataset", DATASETS)
+def test_an_architecture_alone_is_the_base_of_the_dataset_with_it(
+    plan: Launch, dataset: str
+) -> None:
+    data = ["--data", __file__] if dataset == "probing_multi30k" else []
+    row = plan("--dataset", dataset, *data, "--cpu")
+    (arch,) = set(re.findall(r"--arch (\S+)", row))
+    assert plan("--dataset", dataset, *data, "--cpu", "--arch", arch) == row.replace(
+        "baseline", arch
+    )
+
+
+def test_a_pair_sets_both_languages_everywhere(plan: Launch) -> None:
+    text = plan("--config", "multi30k/baseline", "--pair", "de-en", "--cpu")
+    assert set(re.findall(r"--(?:source|target)-lang \S+", text)) == {
+        *("--source-lang de", "--target-lang en")
+    }
+    assert "--pair de-en" in text
+    assert "--reference runs/multi30k/data/raw/test_2016_flickr.en" in text
+
+
+def test_where_the_corpus_comes_from_reaches_its_preparation(
+    plan: Launch, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "archives").mkdir()
+    row = ["--dataset", "wmt17_zh_en", "--cpu", "--set", "data.corpora=news-commentary-v12"]
+    mirrors = ["--mirror", "http://lab/a", "--mirror", "http://lab/b"]
+    (found,) = commands(plan(*row, "--data", "archives", *mirrors), "capsnmt.corpora")
+    where = ["--output", "runs/wmt17_zh_en/data", "--data", "archives"]
+    pair = ["wmt17_zh_en", "--pair", "zh-en"]
+    assert found == [*pair, *where, "--corpora", "news-commentary-v12", *mirrors]
+
+
+def test_only_a_row_with_a_baseline_is_tested_for_significance(plan: Launch) -> None:
+    settings = ["--set", "score.significance=approximate-randomization", "--set", "score.trials=99"]
+    rows = ["--rows", "baseline,em_routing", "--baseline", "baseline"]
+    flags = ["--significance approximate-randomization" in shlex.join(words)
+             and "--trials 99" in shlex.join(words)
+             for words in commands(plan(*MULTI30K, *rows, *settings), "capsnmt.evaluation")
+             if "--baseline" in words]  # fmt: skip
+    assert flags == [True, True]
+    alone = plan(*MULTI30K, *settings)
+    assert "--trials" not in alone
+    assert "--significance" not in alone
+
+
+def test_comet_reads_the_raw_source(plan: Launch, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("capsnmt.evaluation.comet_model.check_comet", lambda settings: None)
+    text = plan(*MULTI30K, "--set", "score.comet-model=comet22=model.ckpt")
+    scored = commands(text, "capsnmt.evaluation")
+    assert scored
+    for words in scored:
+        reference = words[words.index("--reference") + 1]
+        assert words[words.index("--comet-source") + 1] == reference.replace(".de", ".en")
+        assert words[words.index("--comet-model") + 1] == "comet22=model.ckpt"
+
+
+@pytest.mark.parametrize(
+    ("average", "kept", "expected"),
+    [
+        ("last-updates: 4", None, "--keep-interval-updates 4"),
+        ("last-updates: 4", 3, "--keep-interval-updates 4"),
+        ("last-updates: 4", 9, "--keep-interval-updates 9"),
+        ("last-updates: 4", -1, "--keep-interval-updates -1"),
+        ("last-epochs: 5", None, "--keep-last-epochs 5"),
+        ("best: 3", None, "--keep-best-checkpoints 3"),
+    ],
+)
+def test_the_training_keeps_what_is_averaged(
+    plan: Launch, tmp_path: Path, average: str, kept: object, expected: str
+) -> None:
+    flag = expected.split()[0].lstrip("-")
+    own = "" if kept is None else f"train: {{{flag}: {kept}}}\n"
+    for name, text in (
+        ("none", "extends: wmt14_en_de/baseline\naverage: null\n"),
+        ("row", f"extends: none\naverage: {{{average}}}\n{own}"),
+    ):
+        (tmp_path / f"{name}.yaml").write_text(text, "utf-8")
+    text = plan("--config", tmp_path / "row.yaml", "--cpu")
+    assert f" {expected} " in trainings(text)[0]
+    assert f"--{average.replace(':', '')}" in text
+    assert expected not in plan("--config", tmp_path / "none.yaml", "--cpu")
+
+
+@given(st.integers(1, 10**5), st.integers(1, 9000), st.integers(1, 64))
+def test_the_update_has_the_same_tokens_on_any_number_of_devices(
+    tokens: int, most: int, workers: int
+) -> None:
+    if tokens < workers:
+        return
+    batch = split_batch(tokens, most, workers)
+    assert 1 <= batch.per_pass <= most
+    assert tokens - workers * batch.update_freq < batch.per_update <= tokens
+    fewer_passes = most * workers * (batch.update_freq - 1)
+    assert fewer_passes < tokens, "more passes than the memory of the devices asks for"
+
+
+def precision(text: str) -> List[str]:
+    """The flags of precision of the training."""
+    return re.findall(r" --(fp16|autocast \S+)", trainings(text)[0])
+
+
+@pytest.mark.usefixtures("bf16_machine")
+@pytest.mark.parametrize(
+    ("chosen", "on_cpu", "on_gpu"),
+    [
+        ("fp32", [], []),
+        ("fp16", [], ["fp16"]),
+        ("bf16", ["autocast bf16"], ["autocast bf16"]),
+        ("auto", ["autocast bf16"], ["fp16"]),
+    ],
+)
+def test_the_precision_reaches_the_training(
+    plan: Launch, chosen: str, on_cpu: List[str], on_gpu: List[str]
+) -> None:
+    row = ["--config", "multi30k/em_routing", "--set", f"precision={chosen}"]
+    assert precision(plan(*row, "--cpu")) == on_cpu
+    assert precision(plan(*row, "--gpus", "1")) == on_gpu
+
+
+@pytest.mark.usefixtures("bf16_machine")
+def test_without_bf16_auto_is_fp32_and_bf16_is_refused_before_anything_is_written(
+    plan: Launch,
+    capsys: pytest.CaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+) -> None:
+    row = ["--config", "multi30k/em_routing", "--cpu"]
+    stock = ["--arch", "transformer_tiny", "--set", "train.head-aggregation=null"]
+    assert precision(plan(*row, "--set", "precision=auto", *stock)) == []
+    monkeypatch.setattr(autocast, "cpu_flags", list)
+    autocast.bf16_obstacle.cache_clear()
+    assert precision(plan(*row, "--set", "precision=auto")) == []
+    monkeypatch.chdir(tmp_path)
+    assert main([*row, "--set", "precision=bf16"]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("error: em_routing: precision: bf16: this CPU (")
+    assert line.endswith("has no bf16 instructions: set fp32 or auto")
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_users_configurations_add_to_ours_and_come_first(
+    plan: Launch, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own = tmp_path / "configs" / "multi30k"
+    own.mkdir(parents=True)
+    monkeypatch.chdir(tmp_path)
+    (own / "mine.yaml").write_text("extends: multi30k/baseline\ntrain: {lr: 0.5}\n")
+    (own / "child.yaml").write_text("extends: mine\ntrain: {dropout: 0, clip-norm: null}\n")
+    (line,) = trainings(plan("--config", "multi30k/child", "--cpu", "--set", "train.seed=null"))
+    assert "--save-dir runs/multi30k/child/" in line
+    assert "--lr 0.5 " in line
+    assert "--dropout 0 " in line
+    assert "--optimizer fused_adam " in line
+    assert len(trainings(plan(*MULTI30K, "--rows", "child,em_routing"))) == 2
+    (own / "baseline.yaml").write_text("extends: multi30k/baseline\ntrain: {lr: 0.25}\n")
+    assert "--lr 0.25 " in trainings(plan("--config", "multi30k/baseline", "--cpu"))[0]
+
+
+def test_an_override_takes_precedence_and_null_removes(plan: Launch) -> None:
+    row = ["--config", "multi30k/baseline", "--cpu", "--set", "train.lr=0.003"]
+    row += ["--set", "train.label-smoothing=null", "--set", "train.layernorm-embedding=true"]
+    (line,) = trainings(plan(*row))
+    assert "--lr 0.003 " in line
+    assert "--label-smoothing" not in line
+    assert "--layernorm-embedding " in line
+
+
+@pytest.mark.one_host  # a plan starts no fairseq
+def test_the_script_prints_the_plan_of_the_baseline_from_an_empty_folder(
+    capsys: pytest.CaptureFixture, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    empty, stub = tmp_path / "empty", tmp_path / "stub"
+    empty.mkdir()
+    stub.mkdir()
+    done, (given,) = launches("run_wmt14.sh", "--dry-run", "--gpus", "3", cwd=empty, stub=stub)
+    assert done.returncode == 0, done.stderr
+    monkeypatch.chdir(empty)
+    assert main(given) == 0
+    text = capsys.readouterr().out
+    assert "# baseline, seed 1, 3 GPUs" in text
+    assert (
+        "32,760 tokens per update = 3,640 tokens x 3 device(s) x 3 accumulated, 8 fewer than the "
+        "configured 32,768"
+    ) in text
+    assert list(empty.iterdir()) == []
+
+
+def test_every_script_of_a_dataset_names_one_that_has_rows() -> None:
+    scripts = [path.read_text("utf-8") for path in (REPO / "scripts").glob("run_*.sh")]
+    calls = [re.findall(r"^(?!#).* --dataset (\w+)", text, re.MULTILINE) for text in scripts]
+    named = {dataset for datasets in calls for dataset in datasets}
+    assert len(named) > 5
+    assert named <= set(DATASETS)
