@@ -100,7 +100,7 @@ configured 25,000
         raise ConfigurationError(
             f"{per_update} {unit} per update cannot be split over {workers} devices: use fewer"
         )
-    passes = -(-per_update // (workers * most))
+    passes = min(-(-per_update // (workers * most)), per_update // workers)
     return Batch(per_update // (workers * passes), passes, workers, per_update, unit)
 
 
