@@ -6,9 +6,9 @@ import argparse
 import ast
 import difflib
 from pathlib import Path
-from typing import Any, List, Mapping, NoReturn, Sequence
+from typing import Any, List, Mapping, NoReturn, Sequence, Tuple
 
-from capsnmt.cli import ConfigurationError, shown
+from capsnmt.cli import SHOWN, ConfigurationError, shown
 from capsnmt.launch.settings import Settings
 
 # What the launcher decides, by other settings and flags of its own.
@@ -82,6 +82,10 @@ def check_settings(settings: Settings, row: str) -> None:
                     f"{row}: {section}.{name}: would act at each resume, or leave nothing to "
                     f"resume from: drop it"
                 )
+    if settings.init_from is not None and "init-from" in settings.train:
+        raise ConfigurationError(
+            f"{row}: init-from: {settings.init_from}: train.init-from is set, too: drop one of them"
+        )
     count = None if settings.average is None else settings.average.last_updates
     updates = int(settings.train.get("max-update") or 0)
     interval = int(settings.train.get("save-interval-updates") or 0)
@@ -173,7 +177,8 @@ def _check(
     from fairseq import options
 
     def refuse(message: str) -> NoReturn:
-        raise ConfigurationError(f"{row}: {section}: {message}")
+        line = message if len(message) <= 2 * SHOWN else f"{message[: 2 * SHOWN]}..."
+        raise ConfigurationError(f"{row}: {section}: {line}")
 
     parser.error = refuse  # type: ignore[method-assign]
     try:
@@ -181,7 +186,10 @@ def _check(
     except ConfigurationError:
         raise
     except (ValueError, SyntaxError, NameError, TypeError) as error:  # fairseq evaluates some texts
-        raise ConfigurationError(f"{row}: {section}: a value is wrong: {error}") from None
+        flag, value = _unreadable(parser, arguments)
+        raise ConfigurationError(
+            f"{row}: {section}.{flag}: {shown(value)}: fairseq cannot read it: {error}"
+        ) from None
     for name in (argument[2:] for argument in unknown if argument.startswith("--")):
         known = [option[2:] for option in parser._option_string_actions if option[:2] == "--"]
         similar = difflib.get_close_matches(name, known)
@@ -195,3 +203,15 @@ def _check(
             f"without a value is written as true"
         )
     return parsed
+
+
+def _unreadable(parser: argparse.ArgumentParser, arguments: Sequence[str]) -> Tuple[str, str]:
+    """Return the flag, and its value, of which the type raises what argparse does not expect."""
+    for flag, value in zip(arguments, arguments[1:]):
+        action = parser._option_string_actions.get(flag)
+        try:
+            if action is not None and callable(action.type):
+                action.type(value)
+        except Exception:
+            return flag[2:], value
+    return "flags", " ".join(arguments)

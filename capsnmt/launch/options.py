@@ -20,7 +20,6 @@ from capsnmt.cli import (
     shown,
 )
 from capsnmt.evaluation.text import language
-from capsnmt.files import check_file_name
 from capsnmt.runs.records import SweepValue
 from capsnmt.sentences.senteval import TASKS
 
@@ -80,8 +79,8 @@ def parse(argv: Sequence[str]) -> Options:
         check_line(value, flag)
     parser = build_parser()
     options = Options(**vars(parser.parse_args(list(argv))))
-    alone = {**vars(parser.parse_args([])), "resume": options.resume}
-    if options.resume is not None and vars(options) != alone:
+    alone = parser.parse_args(["--resume", str(options.resume)])
+    if options.resume is not None and options != Options(**vars(alone)):
         raise ConfigurationError(
             f"--resume {options.resume}: takes no other flag: all that the run is stands in its "
             f"config.json"
@@ -197,11 +196,12 @@ def _sweep(text: str) -> Sweep:
         raise argparse.ArgumentTypeError(
             f"{shown(text)}: give a flag and different values, such as layer-capsules=1,8,64,512"
         )
-    values = [records.parse_yaml(value, "--sweep") for value in texts]
-    for value in values:
-        if not isinstance(value, (bool, int, float, str)):
-            raise argparse.ArgumentTypeError(f"{shown(text)}: give numbers, words, true or false")
-        check_file_name(f"{flag}-{value}", "--sweep")
+    try:
+        values = [records.parse_yaml(value, "--sweep") for value in texts]
+    except records.RecordError:  # such as [1
+        values = [None]
+    if not all(isinstance(value, (bool, int, float, str)) for value in values):
+        raise argparse.ArgumentTypeError(f"{shown(text)}: give numbers, words, true or false")
     return Sweep(flag, tuple(values))
 
 

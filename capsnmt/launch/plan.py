@@ -42,6 +42,8 @@ def resolve(options: Options, device: Device, argv: Sequence[str]) -> List[Run]:
             check_output_folder(path, flag)
     if options.data is not None and not options.data.exists():
         raise ConfigurationError(f"--data {options.data}: there is no such folder")
+    if options.baseline is not None:
+        check_file_name(options.baseline, "--baseline")
     rows = [point for row in configure(options) for point in _swept(options, *row)]
     runs = [
         _run(options, name, chosen, point, device, seed, task, argv)
@@ -62,8 +64,6 @@ def configure(options: Options) -> List[Tuple[str, Settings]]:
         return [(name, _finish(options, name, merged)) for name, merged in own_data.rows(options)]
     rows = []
     for row in _names(options):
-        if options.dataset is not None and not (row and Path(row).is_file()):
-            settings.available(options.dataset)
         path = settings.find(row or ("base" if options.arch else "baseline"), options.dataset)
         merged = settings.load(path)
         if options.dataset and merged.get("dataset", options.dataset) != options.dataset:
@@ -94,12 +94,12 @@ def check(runs: Sequence[Run]) -> None:
             raise ConfigurationError(
                 f"--baseline {run.config.baseline}: is the row itself: name another"
             )
-        try:
-            kind(run).check_settings(run)
-        except ConfigurationError as error:
-            if run.config.sweep is None:
-                raise
-            raise ConfigurationError(f"--sweep {run.config.sweep.flag}: {error}") from None
+        if run.config.initial == run.config.row:
+            raise ConfigurationError(
+                f"{run.config.row}: init-from: {run.config.initial}: is the row itself: name "
+                f"another"
+            )
+        kind(run).check_settings(run)
 
 
 def check_before(run: Run, planned: Sequence[Path]) -> None:
@@ -124,8 +124,8 @@ def check_before(run: Run, planned: Sequence[Path]) -> None:
     for test_set in run.settings.data.test_sets:
         if not run.of(baseline).generated(test_set).is_file():
             raise ConfigurationError(
-                f"--baseline {baseline}: there is no {run.of(baseline).generated(test_set)}: run "
-                f"that row first, or both by --rows {baseline},{run.config.row}"
+                f"--baseline {baseline}: there is no {run.of(baseline).generated(test_set)}: "
+                f"launch both, by --rows {baseline},{run.config.row}"
             )
 
 
@@ -184,6 +184,7 @@ def _swept(
         merged = records.plain(chosen)
         settings.override(merged, f"train.{sweep.flag}", value, "--sweep")
         point = SweepPoint(row=name, flag=sweep.flag, value=value)
+        check_file_name(point.name, "--sweep")
         rows.append((point.name, settings.complete(merged, point.name), point))
     return rows
 

@@ -77,7 +77,7 @@ class Score(Record, frozen=True, kw_only=True, rename="kebab", omit_defaults=Tru
     detokenize: Optional[str] = None
     tokenized: Optional[bool] = None
     comet_model: Optional[str] = None
-    significance: Optional[str] = None
+    significance: Optional[Literal["bootstrap", "approximate-randomization"]] = None
     resamples: Optional[Count] = None
     trials: Optional[Count] = None
 
@@ -279,11 +279,11 @@ def find(name: str, dataset: Optional[str] = None) -> Path:
     for path in _candidates(name, dataset):
         if path.is_file():
             return path
-    valid = [row for row in available() if not dataset or row.startswith(f"{dataset}/")]
-    similar = difflib.get_close_matches(name, valid or available(), LISTED, cutoff=0)
+    valid = available(dataset)
+    similar = difflib.get_close_matches(name, valid, LISTED, cutoff=0)
     raise ConfigurationError(
         f"--config {name}: there is no such configuration: give the path of a YAML file or one of "
-        f"the {len(valid or available())} in {' and '.join(map(str, configuration_folders()))}, "
+        f"the {len(valid)} in {' and '.join(map(str, configuration_folders()))}, "
         f"such as {', '.join(similar)}"
     )
 

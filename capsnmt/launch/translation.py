@@ -132,6 +132,8 @@ def check_settings(run: Run) -> None:
         raise ConfigurationError(
             f"--tasks {run.config.task}: {row} is not a probing experiment: drop it"
         )
+    if run.sources is not None and run.sources.is_file():
+        raise ConfigurationError(f"--data {run.sources}: is a file: give a folder")
     flags.check_settings(run.settings, row)
     test_set = next(iter(run.settings.data.test_sets))
     flags.check_train(row, train(run).arguments)
