@@ -99,7 +99,12 @@ def check(runs: Sequence[Run]) -> None:
                 f"{run.config.row}: init-from: {run.config.initial}: is the row itself: name "
                 f"another"
             )
-        kind(run).check_settings(run)
+        try:
+            kind(run).check_settings(run)
+        except ConfigurationError as error:
+            if run.config.sweep is None:
+                raise
+            raise ConfigurationError(f"--sweep {run.config.sweep.flag}: {error}") from None
 
 
 def check_before(run: Run, planned: Sequence[Path]) -> None:
@@ -124,8 +129,8 @@ def check_before(run: Run, planned: Sequence[Path]) -> None:
     for test_set in run.settings.data.test_sets:
         if not run.of(baseline).generated(test_set).is_file():
             raise ConfigurationError(
-                f"--baseline {baseline}: there is no {run.of(baseline).generated(test_set)}: "
-                f"launch both, by --rows {baseline},{run.config.row}"
+                f"--baseline {baseline}: there is no {run.of(baseline).generated(test_set)}: run "
+                f"that row first, or both by --rows {baseline},{run.config.row}"
             )
 
 
