@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Dict, List, Sequence, Set, Tuple
+from typing import Dict, List, Sequence, Tuple
 
 from capsnmt import records
 from capsnmt.cli import ConfigurationError
@@ -43,25 +43,9 @@ class FinishedRun:
                 " or run the launcher's command again to resume the run"
             )
 
-    @property
-    def row(self) -> str:
-        """The name of the configuration."""
-        return self.config.row
-
-    @property
-    def seed(self) -> int:
-        """The seed of the training."""
-        return self.config.seed
-
-    @property
-    def model(self) -> Path:
-        """The checkpoint that was evaluated."""
-        return self.folder.model(self.config)
-
-    @property
-    def data(self) -> Path:
-        """The prepared data."""
-        return self.folder.data(self.config)
+        self.row, self.seed = self.config.row, self.config.seed
+        self.model = folder.model(self.config)  # the checkpoint that was evaluated
+        self.data = folder.data(self.config)  # the prepared data
 
     @cached_property
     def training(self) -> TrainingRecord:
@@ -195,8 +179,7 @@ def check_comparable(runs: Sequence[FinishedRun]) -> None:
     Raises:
         ConfigurationError: naming the two folders and what differs.
     """
-    first = runs[0]
-    seen: Set[Path] = set()
+    first, seen = runs[0], set()
     for run in runs:
         for what, one, other in (
             ("languages", first.config.languages, run.config.languages),
@@ -207,6 +190,7 @@ def check_comparable(runs: Sequence[FinishedRun]) -> None:
                     f"{run.folder}: has the {what} {', '.join(other)}, but {first.folder} has "
                     f"{', '.join(one)}: report them separately"
                 )
-        if run.folder.path.resolve() in seen:
+        place = run.folder.path.resolve()
+        if place in seen:
             raise ConfigurationError(f"{run.folder}: is given twice: name each run once")
-        seen.add(run.folder.path.resolve())
+        seen.add(place)

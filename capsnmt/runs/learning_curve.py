@@ -19,24 +19,19 @@ PEAK_MEMORY = "peak_memory_gib"  # our own statistic, once an epoch
 
 @dataclass
 class LearningCurve:
-    """The curves of one training, as its log has them.
+    """The curves of one training, as its log has them; each maps updates to values.
 
-    Attributes:
-        train: updates -> training loss per target token, in bits (fairseq's ``loss``: with label
-            smoothing, averaged since the previous entry).
-        valid: updates -> validation loss per target token, in bits.
-        seconds: updates -> wall-clock seconds since the previous entry, including validation.
-        words: updates -> target tokens since the previous entry.
-        peak_memory: GiB, of the largest process, or of its GPU; ``None`` if the log does not say.
-        unreadable: lines that are not JSON, such as one that a kill cut off.
+    Losses are per target token, in bits; the training loss (with label smoothing) is the mean since
+    the previous entry.
     """
 
     train: Dict[int, float] = field(default_factory=dict)
     valid: Dict[int, float] = field(default_factory=dict)
+    # wall-clock seconds, including validation, and target tokens since the previous entry
     seconds: Dict[int, float] = field(default_factory=dict)
     words: Dict[int, float] = field(default_factory=dict)
-    peak_memory: Optional[float] = None
-    unreadable: int = 0
+    peak_memory: Optional[float] = None  # GiB, of the largest process, or of its GPU
+    unreadable: int = 0  # lines that are not JSON, such as one that a kill cut off
 
     @property
     def updates(self) -> int:

@@ -16,19 +16,12 @@ FlagName = Annotated[str, Meta(pattern=r"^\w[\w-]*$", max_length=200)]
 
 
 class Device(Record, frozen=True, kw_only=True):
-    """The GPUs of each node, or (``gpus == 0``) the processes on its CPU.
+    """The GPUs of each node, or (``gpus == 0``) the processes on its CPU."""
 
-    Attributes:
-        gpus: GPUs of a node.
-        processes: on the CPU of a node.
-        nodes: machines; several are those of a SLURM job.
-        threads: of each process.
-    """
-
-    gpus: int = 0
-    processes: int = 1
-    nodes: int = 1
-    threads: Optional[int] = None
+    gpus: int = 0  # of a node
+    processes: int = 1  # on the CPU of a node
+    nodes: int = 1  # several are those of a SLURM job
+    threads: Optional[int] = None  # of each process
 
     @property
     def workers(self) -> int:
@@ -53,16 +46,10 @@ class Device(Record, frozen=True, kw_only=True):
 
 
 class SweepPoint(Record, frozen=True, kw_only=True):
-    """One value of a sweep, which launches a row with several values of one flag.
+    """One value of a sweep, which launches a row with several values of one flag."""
 
-    Attributes:
-        row: the row that is swept.
-        flag: the flag of fairseq-train, without dashes.
-        value: its value.
-    """
-
-    row: str
-    flag: FlagName
+    row: str  # that is swept
+    flag: FlagName  # of fairseq-train, without dashes
     value: SweepValue
 
     @property
@@ -81,37 +68,21 @@ class SweepPoint(Record, frozen=True, kw_only=True):
 
 
 class RunConfig(Record, frozen=True, kw_only=True):
-    """What a run is: ``config.json``, complete before anything runs.
+    """What a run is: ``config.json``, complete before anything runs."""
 
-    Attributes:
-        version: of the format.
-        row: the name of the configuration.
-        seed: the seed of the training.
-        settings: the resolved configuration.
-        task: the probing task, if it is one.
-        data: the folder of the prepared data, absolute.
-        sources: the folder of the raw data that the user has, absolute.
-        mirrors: URLs that are tried when the source of a file is down.
-        device: the device of the training.
-        baseline: the row that this run is tested against.
-        sweep: the point of a sweep, if the run belongs to one.
-        initial: the row that the training starts from, if it is another one.
-        command: the command line of the launcher.
-    """
-
-    version: Literal[2] = 2
-    row: str
+    version: Literal[2] = 2  # of the format
+    row: str  # the name of the configuration
     seed: int
-    settings: Dict[str, Any]
-    task: Optional[str] = None
-    data: str
-    sources: Optional[str] = None
-    mirrors: Tuple[str, ...] = ()
+    settings: Dict[str, Any]  # the resolved configuration
+    task: Optional[str] = None  # the probing task, if it is one
+    data: str  # the folder of the prepared data, absolute
+    sources: Optional[str] = None  # the folder of raw data that the user has, absolute
+    mirrors: Tuple[str, ...] = ()  # URLs that are tried when a file's own source is down
     device: Device = Device()
-    baseline: Optional[str] = None
+    baseline: Optional[str] = None  # the row that this run is tested against
     sweep: Optional[SweepPoint] = None
-    initial: Optional[str] = None
-    command: Tuple[str, ...] = ()
+    initial: Optional[str] = None  # the row that the training starts from
+    command: Tuple[str, ...] = ()  # of the launcher
 
     @property
     def dataset(self) -> Optional[str]:
@@ -169,43 +140,27 @@ class RunConfig(Record, frozen=True, kw_only=True):
 
 
 class InitialModel(Record, frozen=True, kw_only=True):
-    """The checkpoint of another row that a training started from.
-
-    Attributes:
-        row: the other row.
-        checkpoint: the file.
-        checksum: its SHA-256.
-        updates: the updates that it was trained for, including those of its own initial model.
-    """
+    """The checkpoint of another row that a training started from."""
 
     row: str
     checkpoint: str
-    checksum: str
-    updates: int
+    checksum: str  # SHA-256
+    updates: int  # that it was trained for, including those of its own initial model
 
     def __str__(self) -> str:
         return f"{self.row} ({self.updates:,} updates)"
 
 
 class TrainingRecord(Record, frozen=True, kw_only=True, rename="kebab"):
-    """What a run was trained with: ``training.json``, written when the training starts.
+    """What a run was trained with: ``training.json``, written when the training starts."""
 
-    Attributes:
-        vocabulary: checksums of the files that identify the training data.
-        device, device_name: the device of the training in words, and the name of the hardware.
-        versions: package -> version.
-        initial: the model that the training started from, if it is one of another row.
-        updates: of the finished training; ``None`` until it is finished.
-        parameters: the number of learned parameters; ``None`` until the run is finished.
-    """
-
-    vocabulary: Dict[str, str]
-    device: str
-    device_name: str
-    versions: Dict[str, str]
+    vocabulary: Dict[str, str]  # checksums of the files that identify the training data
+    device: str  # in words
+    device_name: str  # of the hardware
+    versions: Dict[str, str]  # package -> version
     initial: Optional[InitialModel] = None
-    updates: Optional[int] = None
-    parameters: Optional[int] = None
+    updates: Optional[int] = None  # of the finished training; None until then
+    parameters: Optional[int] = None  # learned ones; None until the run is finished
 
 
 class Bucket(Record, frozen=True, kw_only=True):
@@ -216,37 +171,22 @@ class Bucket(Record, frozen=True, kw_only=True):
 
 
 class Measures(Record, frozen=True, kw_only=True):
-    """The measures of a classifier on one split; accuracies and F1 in percent.
-
-    Attributes:
-        examples: the size of the split.
-        accuracy, macro_f1: of the classifier.
-        majority: the accuracy of always predicting the most frequent class.
-        f1_by_class: class -> F1.
-        by_bucket: minimal length (probing) or number of operators (logical inference) -> accuracy.
-    """
+    """The measures of a classifier on one split; accuracies and F1 in percent."""
 
     examples: int
     accuracy: float
     macro_f1: float
-    majority: float
+    majority: float  # the accuracy of always predicting the most frequent class
     f1_by_class: Dict[str, float] = field(default_factory=dict)
+    # by minimal length (probing) or number of operators (logical inference)
     by_bucket: Dict[int, Bucket] = field(default_factory=dict)
 
 
 class ClassifierResult(Record, frozen=True, kw_only=True):
-    """The evaluation of a sentence classifier: ``results.json``.
+    """The evaluation of a sentence classifier: ``results.json``."""
 
-    Attributes:
-        task: ``probing`` or ``logical_inference``.
-        probing_task: the probing task, if it is one.
-        updates: the updates of the evaluated checkpoint.
-        parameters: the number of parameters of the model.
-        splits: split -> measures.
-    """
-
-    task: str
+    task: str  # probing or logical_inference
     probing_task: Optional[str]
-    updates: int
+    updates: int  # of the evaluated checkpoint
     parameters: int
     splits: Dict[str, Measures]

@@ -193,27 +193,16 @@ class MeanScore(Spread):
 
 
 class Summary(Record, frozen=True, kw_only=True, rename="kebab"):
-    """Means over the seeds of a row: ``summary.json``.
-
-    Attributes:
-        row: the name of the configuration.
-        seeds: the finished seeds.
-        left_out_seeds: finished seeds that were trained with other settings.
-        scores: test set (or split) -> metric -> score.
-        task: the probing task, if it is one.
-        updates: the updates that the row's own training asks for; ``None`` if epochs end it.
-        init_from: the row that it starts from, if there is one.
-        initial_updates: the updates of that row, which come on top.
-    """
+    """Means over the seeds of a row: ``summary.json``."""
 
     row: str
-    seeds: List[int]
-    left_out_seeds: List[int]
-    scores: Dict[str, Dict[str, MeanScore]]
-    task: Optional[str] = None
-    updates: Optional[int] = None
-    init_from: Optional[str] = None
-    initial_updates: Optional[int] = None
+    seeds: List[int]  # the finished ones
+    left_out_seeds: List[int]  # finished ones that were trained with other settings
+    scores: Dict[str, Dict[str, MeanScore]]  # test set (or split) -> metric -> score
+    task: Optional[str] = None  # the probing task, if it is one
+    updates: Optional[int] = None  # that the row's own training asks for; None: epochs end it
+    init_from: Optional[str] = None  # the row that it starts from
+    initial_updates: Optional[int] = None  # of that row, which come on top
 
 
 def summarise(folder: RunFolder) -> Summary:
