@@ -51,7 +51,6 @@ EVALUATION = [
     "scipy",  # the sign test
     "compare-mt==0.2.10",
     "six",  # compare-mt imports it without declaring it
-    'mt-thresholds; python_version >= "3.10"',  # one module without dependencies
 ]
 REPORT = [
     "numpy",

@@ -41,7 +41,6 @@ from capsnmt.evaluation.segment_scores import SegmentMean, read_segment_scores
 from capsnmt.evaluation.settings import EvaluationSettings
 from capsnmt.evaluation.sign_test import sign_test
 from capsnmt.evaluation.text import moses_limits
-from capsnmt.evaluation.thresholds import PACKAGE as THRESHOLDS
 from capsnmt.evaluation.tokenized import tokenized_scores, tokens_of
 from capsnmt.files import installed_version
 
@@ -136,7 +135,6 @@ def versions(settings: EvaluationSettings) -> Dict[str, Optional[str]]:
     """Return the versions that determine scores; ``None`` for a package that is not installed."""
     packages = ["sacrebleu", "sacremoses"]
     packages += [] if settings.comet is None else [COMET_PACKAGE]
-    packages += [THRESHOLDS] if settings.significance and installed_version(THRESHOLDS) else []
     return {
         "capsnmt": capsnmt.__version__,  # a checkout used by path has no metadata
         "python": platform.python_version(),

@@ -11,7 +11,6 @@ from capsnmt.evaluation.scores import Score
 from capsnmt.evaluation.scoring import score_system
 from capsnmt.evaluation.settings import Significance
 from capsnmt.evaluation.significance import paired_test
-from capsnmt.evaluation.thresholds import estimated_accuracy
 
 
 def score_outputs(
@@ -57,7 +56,7 @@ def score_outputs(
         scores[first.label] = baseline_scores
         for output, own in zip(against, others_scores):
             scores[output.label] = {
-                metric: _with_delta(metric, score, baseline_scores[metric])
+                metric: replace(score, delta=score.score - baseline_scores[metric].score)
                 for metric, score in own.items()
             }
         for output in against:
@@ -66,8 +65,3 @@ def score_outputs(
                 equal = f"{output.label} equals {first.label} in every sentence"
                 warn(f"{of}{equal}: ignore its p-value")
     return scores
-
-
-def _with_delta(metric: str, score: Score, baseline: Score) -> Score:
-    delta = score.score - baseline.score
-    return replace(score, delta=delta, accuracy=estimated_accuracy(metric, delta))

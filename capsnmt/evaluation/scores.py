@@ -32,8 +32,6 @@ class Score:
         mean: mean over the bootstrap resamples; ``None`` without a bootstrap.
         ci: half the width of the 95% confidence interval; ``None`` without a bootstrap.
         delta: difference to the baseline; ``None`` for the baseline and where nothing was tested.
-        accuracy: how often, in percent, people agree with the sign of such a difference, as
-            mt-thresholds estimates (Kocmi et al. 2024); ``None`` without an estimate.
     """
 
     score: float
@@ -42,7 +40,6 @@ class Score:
     mean: Optional[float] = None
     ci: Optional[float] = None
     delta: Optional[float] = None
-    accuracy: Optional[float] = None
 
 
 @dataclass(frozen=True)

@@ -69,22 +69,17 @@ def _score_table(
 
 
 def _rows(name: str, width: int, scores: Mapping[str, Score]) -> Iterator[str]:
-    """The scores of an output and, after a test, intervals, differences, p-values, accuracies."""
+    """The scores of an output and, after a test, intervals, differences, p-values."""
     yield _row(name, width, _numbers({key: score.score for key, score in scores.items()}))
     intervals = {key: score.ci for key, score in scores.items()}
     deltas = {key: score.delta for key, score in scores.items()}
     p_values = [score.p_value for score in scores.values()]
-    accuracies = [score.accuracy for score in scores.values()]
     if None not in intervals.values():
         yield _row("  95%", width, _numbers(intervals, "± "))
     if None not in deltas.values():
         yield _row("  Δ", width, _numbers(deltas, sign="+"))
     if None not in p_values:
         yield _row("  p", width, (f"{p_value:.4f}" for p_value in p_values))
-    if any(accuracies):
-        yield _row(
-            "  acc.", width, ("–" if each is None else f"{each:.0f}%" for each in accuracies)
-        )
 
 
 def _numbers(
@@ -116,13 +111,6 @@ def _tests(systems: Sequence[SystemScores], test: PairedTest, width: int) -> Ite
         f"p, the primary test: {test}, against {test.baseline}; the probability of a difference at "
         f"least this large if there is none. Δ: the difference to {test.baseline}"
     )
-    outputs = [output for system in systems for output in system.outputs]
-    if any(score.accuracy for output in outputs for score in output.all_scores.values()):
-        yield ""
-        yield (
-            "acc.: how often people agree, at such a difference, which system is better; estimated "
-            "by mt-thresholds (Kocmi et al. 2024)"
-        )
     yield ""
     yield (
         f"sign test (Collins et al. 2005) against {test.baseline}, on BLEU: sentences that raise "

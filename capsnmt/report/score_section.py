@@ -42,7 +42,7 @@ def _differences(
 ) -> Iterator[Element]:
     """Yield the difference of every tested run to its baseline, by each metric."""
     rows: List[List[Text]] = []
-    tests, sign_tests, estimates = set(), False, False
+    tests, sign_tests = set(), False
     for run, name in zip(runs, names):
         test, output = run.scores[test_set].test, run.output(test_set)
         if test is None or test.baseline == run.row:
@@ -51,31 +51,18 @@ def _differences(
         pair = f"{name} {MINUS} {test.baseline}"
         for key, metric in metrics.items():
             score = output.score(key)
-            accuracy = NONE if score.accuracy is None else f"{score.accuracy:.0f}%"
-            estimates = estimates or score.accuracy is not None
             delta = difference_cell(score.delta, key)
-            rows.append([pair, metric, delta, p_cell(score.p_value), accuracy])
+            rows.append([pair, metric, delta, p_cell(score.p_value)])
         if output.sign_test is not None:
             sign_tests = True
             p_value = p_cell(output.sign_test.p_value)
-            rows.append([pair, "BLEU, sign test", NONE, p_value, NONE])
+            rows.append([pair, "BLEU, sign test", NONE, p_value])
     if not rows:
         return
-    header = ["difference", "metric", "Δ", "p", *(["accuracy"] if estimates else [])]
-    yield Table(
-        f"Differences on {test_set}",
-        header,
-        [row[: len(header)] for row in rows],
-        numeric=2,
-    )
+    yield Table(f"Differences on {test_set}", ["difference", "metric", "Δ", "p"], rows, numeric=2)
     note = f"p: {' and '.join(sorted(tests))}; this is the primary test. Lower TER is better."
     if sign_tests:
         note += " Sign test: Collins et al. 2005, on BLEU, two-sided."
-    if estimates:
-        note += (
-            " Accuracy: how often people agree, at such a difference, which system is better; "
-            "estimated by mt-thresholds (Kocmi et al. 2024)."
-        )
     yield Paragraph(note)
 
 
