@@ -60,7 +60,6 @@ REPORT = [
     "scikit-learn",  # t-SNE and the silhouette score of an analysis
     "sacrebleu>=2.3",  # BLEU by length
     "sacremoses",
-    "scipy",
     "tqdm",
 ]
 DEV = [

@@ -29,8 +29,8 @@ EXTRAS = {
         *("subword_nmt", "tqdm"),
     ),
     "report": (
-        *("jinja2", "markupsafe", "matplotlib", "numpy", "sacrebleu", "sacremoses", "scipy"),
-        *("sklearn", "tqdm"),
+        *("jinja2", "markupsafe", "matplotlib", "numpy", "sacrebleu", "sacremoses", "sklearn"),
+        "tqdm",
     ),
 }
 

@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-import functools
 import random
 from dataclasses import dataclass
 from typing import Iterable, List, Optional, Sequence
 
-import numpy as np
-
 from capsnmt.cli import ConfigurationError
 from capsnmt.corpora.prepared import PreparedData
-from capsnmt.evaluation.bleu_statistics import bleu_statistics
 from capsnmt.evaluation.outputs import Output, read_output
-from capsnmt.evaluation.power import SmallestDifference, smallest_difference
 from capsnmt.evaluation.references import check_count
 from capsnmt.evaluation.salience import SalientNgrams, salient_ngrams, salient_sentences
 from capsnmt.evaluation.settings import TextSettings
@@ -75,22 +70,6 @@ class TranslatedSet:
             )
             for number in numbers
         ]
-
-    @functools.cached_property
-    def statistics(self) -> List[List[np.ndarray]]:
-        """BLEU's statistics ``[segments, 10]`` of each output of each system."""
-        return [
-            [
-                bleu_statistics(self.languages[1], output.hypotheses, self.reference)
-                for output in seeds
-            ]
-            for seeds in self.outputs
-        ]
-
-    def smallest_differences(self) -> List[SmallestDifference]:
-        """Estimate the smallest difference of each other system to the first."""
-        baseline, *others = self.statistics
-        return [smallest_difference(baseline, system) for system in others]
 
     def salient(self, left: int, right: int, ngrams: int, sentences: int) -> Optional[Salient]:
         """Find what distinguishes the first seeds of two systems, by compare-mt.

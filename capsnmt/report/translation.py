@@ -12,7 +12,6 @@ from capsnmt.report.elements import Element
 from capsnmt.report.figures import bleu_by_length, learning_curves
 from capsnmt.report.length_section import figure_name, lengths
 from capsnmt.report.page import Part
-from capsnmt.report.power_section import power
 from capsnmt.report.record_sections import commands, data, versions
 from capsnmt.report.result_section import caveats, comparisons, results
 from capsnmt.report.sample_section import samples
@@ -44,7 +43,6 @@ def translation(runs: Sequence[FinishedRun], sample_count: int = 20) -> Part:
         "Results": [
             *results(systems),
             *comparisons(runs, run_names),
-            *power(names, {each.name: each.smallest_differences() for each in test_sets}),
         ],
         "Sweeps": [element for each in sweeps for element in sweep_elements(each, scored)],
         "Scores": [element for name in scored for element in scores(runs, run_names, name)],
