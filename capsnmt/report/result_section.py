@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Iterator, List, Sequence
 
-from capsnmt.evaluation.scores import Evaluation
+from capsnmt.evaluation.scores import Evaluation, common_metrics
 from capsnmt.report.cells import NONE, deviation_note, difference_cell, mean_cell
 from capsnmt.report.elements import Element, Listing, Mark, Paragraph, Strong, Table, Text
+from capsnmt.report.score_section import signatures_of
 from capsnmt.runs.finished import FinishedRun
 from capsnmt.runs.seeds import LEVELS, TrainedRow
 
@@ -30,6 +31,21 @@ def caveats(runs: Sequence[FinishedRun]) -> Iterator[Element]:
         )
     if len({(run.row, run.seed) for run in runs}) == len({run.row for run in runs}):
         yield Paragraph([Strong("One seed proves nothing."), ONE_SEED])
+    different = ", ".join(_differing(runs))
+    if different:
+        yield Paragraph([Strong("Not comparable:"), f" the systems have different {different}."])
+
+
+def _differing(runs: Sequence[FinishedRun]) -> Iterator[str]:
+    """Yield what must be equal for a comparison (Marie et al. 2021), and is not."""
+    for test_set in runs[0].scores:
+        for key, name in common_metrics([run.output(test_set) for run in runs]).items():
+            if len(signatures_of(runs, test_set, key)) > 1:
+                yield f"signatures of {name} on {test_set}"
+        if len({run.scores[test_set].reference.source for run in runs}) > 1:
+            yield f"references of {test_set}"
+    if any(run.training.vocabulary != runs[0].training.vocabulary for run in runs):
+        yield "dictionaries"
 
 
 def results(systems: Sequence[TrainedRow]) -> Iterator[Element]:

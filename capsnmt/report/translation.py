@@ -7,7 +7,6 @@ from typing import Any, Callable, Dict, List, Sequence
 
 from capsnmt.corpora.prepared import PreparedData
 from capsnmt.machine import describe_machine
-from capsnmt.report.checklist_section import checklist
 from capsnmt.report.elements import Element
 from capsnmt.report.figures import bleu_by_length, learning_curves
 from capsnmt.report.length_section import figure_name, lengths
@@ -46,7 +45,6 @@ def translation(runs: Sequence[FinishedRun], sample_count: int = 20) -> Part:
         ],
         "Sweeps": [element for each in sweeps for element in sweep_elements(each, scored)],
         "Scores": [element for name in scored for element in scores(runs, run_names, name)],
-        "Checklist": list(checklist(runs, run_names)),
         "Training": list(training(runs, run_names)),
         "Length of the source": [element for name in scored for element in lengths(name, systems)],
     }
