@@ -87,21 +87,21 @@ def test_counts_equal_a_loop_over_the_examples() -> None:
     draw = random.Random(0)
     rows = [(draw.randrange(4), draw.randrange(3), draw.randrange(2)) for _ in range(50)]
     measures = Counts.of(np.array(rows).T, 5).measures("abcde")
-    assert measures["accuracy"] == pytest.approx(100 * np.mean([p == t for p, t, _ in rows]))
+    assert measures.accuracy == pytest.approx(100 * np.mean([p == t for p, t, _ in rows]))
     scores = []
     for label in range(4):
         hits = sum(p == t == label for p, t, _ in rows)
         precision = hits / max(1, sum(p == label for p, _, _ in rows))
         recall = hits / max(1, sum(t == label for _, t, _ in rows))
         scores.append(100 * 2 * precision * recall / max(precision + recall, 1e-12))
-    assert list(measures["f1_by_class"].values()) == pytest.approx([*scores, 0])
+    assert list(measures.f1_by_class.values()) == pytest.approx([*scores, 0])
     # the fifth class never occurs, and the fourth is only predicted
-    assert measures["macro_f1"] == pytest.approx(sum(scores) / 4)
+    assert measures.macro_f1 == pytest.approx(sum(scores) / 4)
     truths = [t for _, t, _ in rows]
-    assert measures["majority"] == pytest.approx(100 * max(map(truths.count, range(3))) / 50)
-    for bucket, found in measures["by_bucket"].items():
-        part = [p == t for p, t, b in rows if b == int(bucket)]
-        assert found == {"examples": len(part), "accuracy": pytest.approx(100 * np.mean(part))}
+    assert measures.majority == pytest.approx(100 * max(map(truths.count, range(3))) / 50)
+    for bucket, found in measures.by_bucket.items():
+        part = [p == t for p, t, b in rows if b == bucket]
+        assert (found.examples, found.accuracy) == (len(part), pytest.approx(100 * np.mean(part)))
 
 
 def mean_of(record: Any, term: str, real: Tensor) -> Tensor:
