@@ -54,18 +54,6 @@ def test_it_chooses_what_fairseq_chooses(
         assert ours[possible].equal(theirs[possible])
 
 
-def test_it_reads_few_words_only(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Test that fairseq's function is given 11 of 1,000 words, and all of a few words."""
-    given = []
-    stock = STOCK.step
-    monkeypatch.setattr(
-        STOCK, "step", lambda self, step, x, *rest: given.append(x) or stock(self, step, x, *rest)
-    )
-    for words in (1000, 100):
-        BeamSearch(dictionary(words)).step(1, log_probabilities(2, 5, words), torch.zeros(2, 5, 1))
-    assert [tuple(x.shape) for x in given] == [(2, 5, 11), (2, 5, 100)]
-
-
 @pytest.mark.parametrize("words", [9, 10, 64, 1013])
 @pytest.mark.parametrize("k", [1, 2, 3])
 def test_the_best_words_are_in_order(words: int, k: int) -> None:

@@ -131,22 +131,6 @@ def test_a_position_is_aggregated_independently(setting: dict, leading: tuple) -
     torch.testing.assert_close(output[last], module([layer[last] for layer in layers]))
 
 
-@every_routing
-def test_own_capsules_are_made_from_their_own_layer_alone(mode: str) -> None:
-    own, shared = (aggregation(mode=mode, own=flag) for flag in (True, False))
-    layers = layers_of()
-    changed = [layers[0], layers[1] + 1, layers[2]]
-
-    def votes(module: nn.Module, states: List[Tensor]) -> Tensor:
-        hidden = torch.relu(module.hidden(module.concatenate(states)))
-        return module.split(module.votes(hidden))
-
-    difference = (votes(own, layers) - votes(own, changed)).abs().amax(-1)
-    assert difference[1] > 0
-    assert (difference[[0, 2]] == 0).all()
-    assert ((votes(shared, layers) - votes(shared, changed)).abs().amax(-1) > 0).all()
-
-
 @every_mode
 def test_one_layer_is_aggregated_too(mode: str) -> None:
     module, (layer,) = aggregation(mode=mode, num_layers=1), layers_of(3, num_layers=1)

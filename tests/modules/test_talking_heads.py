@@ -6,7 +6,6 @@ import pytest
 import torch
 from torch import Tensor
 
-from capsnmt.modules.capsule_attention import CapsuleAttention
 from capsnmt.modules.disagreement import mean_cosine, mean_overlap, record_disagreement
 from capsnmt.modules.head_aggregation import HeadMixing
 from tests.modules.attention_oracle import HEADS, PADDINGS, WIDTH, attention, set_kind
@@ -50,28 +49,6 @@ def test_a_term_of_disagreement_reads_distributions_and_the_heads_as_they_are_us
     O = torch.einsum("gh,bhlk->bglk", module.weight_mixing.weight, A) @ v
     torch.testing.assert_close(record.values["enc-self", "position"], [mean_overlap(A)])
     torch.testing.assert_close(record.values["enc-self", "output"], [mean_cosine(O)])
-
-
-def test_routed_scores_are_mixed_as_the_softmax_reads_them(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """Immediately before the softmax: after the routing of scores, before the mask."""
-    torch.manual_seed(0)
-    module = CapsuleAttention(WIDTH, HEADS, vertical=True, horizontal=True)
-    set_kind(module, "talking")
-    module = module.double()
-    for parameter in module.parameters():
-        torch.nn.init.normal_(parameter, std=0.5)
-    x, routed = inputs(), []
-    original = module.route_scores
-    monkeypatch.setattr(
-        module, "route_scores", lambda *args: routed.append(original(*args)) or routed[0]
-    )
-    _, weights = module(x, x, x, PADDINGS["right"], need_head_weights=True)
-    scores = torch.einsum("gh,bhlk->bglk", module.score_mixing.weight, routed[0])
-    hidden = PADDINGS["right"][:, None, None]
-    expected = scores.masked_fill(hidden, -torch.inf).softmax(-1)
-    torch.testing.assert_close(weights.transpose(0, 1), expected)
 
 
 def test_dropout_is_applied_to_the_weights_that_multiply_the_values() -> None:
