@@ -31,8 +31,8 @@ self=$(readlink -f "$0")
 . "$root/scripts/flags.sh"
 helps "$self" "$@"
 
-dataset=multi30k recipe="" gpu="" seeds=1,2,3 max_update="" data="" output="" jobs="" threads=1 minutes=""
-list="" dry_run=""
+words=("$@") dataset=multi30k recipe="" gpu="" seeds=1,2,3 max_update="" data="" output="" jobs=""
+threads=1 minutes="" list="" dry_run=""
 while [ $# -gt 0 ]; do
   case $1 in
     --gpu | --list | --dry-run)
@@ -49,42 +49,39 @@ while [ $# -gt 0 ]; do
   shift 2
 done
 [[ $seeds =~ ^[0-9]+(,[0-9]+)*$ ]] || die "--seeds $seeds: give whole numbers separated by commas"
-[ -z "$(tr , '\n' <<<"$seeds" | sort | uniq -d)" ] || die "--seeds $seeds: gives a seed twice: give each once"
 [ -z "$data" ] || [ -d "$data" ] || die "--data $data: is no folder"
+for flag in ${jobs:+jobs} threads ${max_update:+max-update} ${minutes:+minutes}; do
+  variable=${flag//-/_}
+  number "--$flag" "${!variable}"
+done
+if [ "$minutes" ] && [ -z "${dry_run}${list}${TIMED:-}" ]; then
+  exec env TIMED=yes timeout --signal=TERM $((10#$minutes * 60)) bash "$self" "${words[@]}"
+fi
 
-case $recipe in
-  "") ;;
-  published)
-    [ "$dataset" = multi30k ] || die "--recipe published: is of multi30k: leave out --dataset $dataset"
-    dataset=multi30k_lowercase
-    ;;
-  *) die "--recipe $recipe: choose published, or leave it out" ;;
-esac
-
-case $dataset in
-  multi30k_lowercase)
-    title="Multi30k, published recipe" folder=runs/evidence_published updates=""
+case $dataset:$recipe in
+  multi30k:published)
+    dataset=multi30k_lowercase title="Multi30k, published recipe" folder=runs/evidence_published updates=""
     several=(
       em_routing shazeer2020_talking pagliardini2024_dense mlmha
       em_routing_output_disagreement capsule
     )
     others=() smaller=()
     ;;
-  multi30k)
+  multi30k:)
     title=Multi30k folder=runs/evidence updates=2000
     # Baseline, head routing, disagreement and both: the tables of Li et al. 2021.
     several=(em_routing output_disagreement em_routing_output_disagreement)
     others=(
-      dlcl_routing mlmha capsule                                 # the other presets
-      output_disagreement_late output_disagreement_from_baseline # disagreement that starts later
-      dlcl_routing_from_baseline baseline_continued              # as Dou et al. 2019 trained, and its control
+      dlcl_routing mlmha capsule                    # the other presets
+      output_disagreement_from_baseline             # disagreement that starts later
+      baseline_continued dlcl_routing_from_baseline # as Dou et al. 2019 trained, and its control
       depth_attention wang2019_dlcl pagliardini2024_dense qiu2025_gated shazeer2020_talking
     )
     # D: a quarter of the recipe's tokens makes four times the updates of the same time, at a learning
     # rate that suits them.
     smaller=(--set batch.tokens-per-update=1024 --set batch.max-tokens=1024 --set train.lr=0.003)
     ;;
-  logical_inference)
+  logical_inference:)
     title="Logical inference" folder=runs/evidence_logical_inference updates=4000
     several=(disagreement aggregation both)
     others=()
@@ -97,7 +94,9 @@ case $dataset in
       --set train.optimizer=fused_adam # the same numbers
     )
     ;;
-  *) die "--dataset $dataset: choose multi30k or logical_inference" ;;
+  *:published) die "--recipe published: is of multi30k: leave out --dataset $dataset" ;;
+  *:) die "--dataset $dataset: choose multi30k or logical_inference" ;;
+  *) die "--recipe $recipe: choose published, or leave it out" ;;
 esac
 
 if [ "$gpu" ]; then
@@ -110,16 +109,13 @@ else
   max_update=${max_update:-$updates} output=${output:-$folder} jobs=${jobs:-$(env -u OMP_NUM_THREADS nproc)}
   settings=(--cpu --threads "$threads" --set precision=auto "${smaller[@]}")
 fi
-for flag in jobs threads ${max_update:+max-update} ${minutes:+minutes}; do
-  variable=${flag//-/_}
-  number "--$flag" "${!variable}"
-done
-jobs=$((10#$jobs))
-settings+=(--output "$output" ${data:+--data "$data"})
+settings+=(--output "$output" --jobs "$((10#$jobs))" ${data:+--data "$data"})
 if [ "$max_update" ]; then
   max_update=$((10#$max_update))
   settings+=(--max-update "$max_update")
 fi
+[ "$dataset" = logical_inference ] || settings+=(--baseline baseline)
+late=()
 if [ "$dataset" = multi30k ]; then
   # the recipe's warm-up takes a quarter of its updates, and late disagreement starts after it
   settings+=(--set "train.warmup-updates=$((max_update < 4 ? 1 : max_update / 4))")
@@ -129,102 +125,42 @@ if [ "$dataset" = multi30k ]; then
   )
 fi
 
-# run ROW SEED : trains and evaluates a row, or prints the command for --dry-run
-run() {
-  local command=("$PYTHON" -m capsnmt.launch --config "$dataset/$1" --seed "$2" "${settings[@]}")
-  [ "$dataset" = logical_inference ] || [ "$1" = baseline ] || command+=(--baseline baseline)
-  [ "$1" != output_disagreement_late ] || command+=("${late[@]}")
-  if [ "$dry_run" ]; then
-    show "${command[@]}"
-    return
-  fi
-  mkdir -p "$output"
-  echo "-- $1, seed $2: see $output/$1-$2.log"
-  exec "${command[@]}" >>"$output/$1-$2.log" 2>&1
+# launch ROW,ROW SEED,SEED FLAG... : trains and evaluates rows, as many at a time as --jobs says
+launch() {
+  show "$PYTHON" -m capsnmt.launch --dataset "$dataset" --rows "$1" --seeds "$2" "${settings[@]}" "${@:3}"
 }
 
-# stop : saves and ends all trainings
-stop() {
-  trap - TERM INT
-  echo "== stopping: repeat the same command to continue"
-  # shellcheck disable=SC2046  # a list of processes
-  kill $(jobs -p) 2>/dev/null || true
-  wait
-  exit 1
-}
-trap stop TERM INT
-timer=""
-if [ "$minutes" ] && [ -z "$dry_run" ]; then
-  (
-    exec >/dev/null 2>&1 # a pipe must not wait for it
-    trap 'kill $!' TERM
-    sleep $((10#$minutes * 60)) &
-    wait $! && kill -TERM $$
-  ) &
-  timer=$!
-  # also after a failure: the number of this process may soon be another's
-  trap 'kill "$timer" 2>/dev/null || true' EXIT
-fi
-
-failed=0
-# pool ROW:SEED... : runs them, no more than --jobs at a time
-pool() {
-  local each running=0
-  for each in "$@"; do
-    if [ "$dry_run" ]; then
-      run "${each%:*}" "${each#*:}"
-      continue
-    fi
-    if ((running == jobs)); then
-      one_ended
-      running=$((running - 1))
-    fi
-    run "${each%:*}" "${each#*:}" &
-    running=$((running + 1))
-  done
-  while ((running > 0)); do
-    one_ended
-    running=$((running - 1))
-  done
+# all ROW... : the rows, separated by commas
+all() {
+  local IFS=,
+  echo "$*"
 }
 
-# one_ended : waits for one training; the timer never ends before them
-one_ended() {
-  wait -n || failed=$((failed + 1))
-  [ -z "$recipe" ] || "$PYTHON" -m scripts.results "$output" --keep "$root/results"
-}
-
-firsts=() seconds=()
-for seed in ${seeds//,/ }; do firsts+=("baseline:$seed"); done
-if [ "$recipe" ]; then
-  for row in "${several[@]}"; do
-    for seed in ${seeds//,/ }; do seconds+=("$row:$seed"); done
-  done
-else # each seed is a table of its own if the training is stopped
-  for seed in ${seeds//,/ }; do
-    for row in "${several[@]}"; do seconds+=("$row:$seed"); done
-  done
-fi
-for row in "${others[@]}"; do seconds+=("$row:${seeds%%,*}"); done
+first=${seeds%%,*}
 if [ "$list" ]; then
-  "$PYTHON" -m scripts.results "$output"
-  for each in "${firsts[@]}" "${seconds[@]}"; do
-    [ -e "$output/${each%:*}/seed-${each#*:}" ] || echo "${each%:*}, seed ${each#*:}: not started"
+  show "$PYTHON" -m scripts.results "$output"
+  for row in baseline "${several[@]}" "${others[@]}"; do
+    for seed in ${seeds//,/ }; do
+      [ -e "$output/$row/seed-$seed" ] || echo "$row, seed $seed: not started"
+    done
   done
   exit
 fi
-if [ "$dataset" != logical_inference ]; then # the other rows are tested against the baseline, and some start from it
-  pool "${firsts[@]}"
-  [ "$failed" = 0 ] || die "$failed training(s) of the baseline failed: see $output/*.log"
-  firsts=()
+if [ "$recipe" ]; then # a machine that is lost costs one row
+  for row in baseline "${several[@]}"; do
+    launch "$row" "$seeds"
+    show "$PYTHON" -m scripts.results "$output" --keep "$root/results"
+  done
+else
+  launch "$(all baseline "${several[@]}")" "$seeds"
+  [ ${#others[@]} = 0 ] || launch "$(all "${others[@]}")" "$first"
+  [ ${#late[@]} = 0 ] || launch output_disagreement_late "$([ "$gpu" ] && echo "$seeds" || echo "$first")" "${late[@]}"
 fi
-pool "${firsts[@]}" "${seconds[@]}"
-[ "$failed" = 0 ] || die "$failed run(s) failed: see $output/*.log"
-[ -z "$timer" ] || kill "$timer" 2>/dev/null || true
 
-rows=("$output/baseline") firsts=()
-for row in "${several[@]}" "${others[@]}"; do rows+=("$output/$row"); done
-for row in "${rows[@]}"; do firsts+=("$row/seed-${seeds%%,*}"); done
+rows=() firsts=()
+for row in baseline "${several[@]}" "${others[@]}" ${late:+output_disagreement_late}; do
+  rows+=("$output/$row") firsts+=("$output/$row/seed-$first")
+done
 if [ "$dataset" != logical_inference ]; then
   show "$PYTHON" -m capsnmt.analysis "${firsts[@]}" --output "$output/analysis"
 fi

@@ -87,7 +87,10 @@ def execute_side_by_side(runs: Sequence[Run], jobs: int) -> None:
                 say(f"== {run.title}, on {run.device}: started, {log}")
                 command = [*python("capsnmt.launch"), "--resume", str(run.folder)]
                 with open(log, "ab") as output:
-                    child = subprocess.Popen(command, stdout=output, stderr=output)
+                    # Ctrl-C in the terminal is passed on below, once.
+                    child = subprocess.Popen(
+                        command, stdout=output, stderr=output, start_new_session=True
+                    )
                 running[run.folder.path] = child
             for path in [path for path, child in running.items() if child.poll() is not None]:
                 status = running.pop(path).returncode

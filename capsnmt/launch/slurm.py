@@ -28,7 +28,7 @@ save_and_come_again() {{
   scontrol requeue "$SLURM_JOB_ID"
 }}
 trap save_and_come_again USR1
-trap 'kill -TERM $pid' TERM
+trap : TERM # SLURM sends it to the launcher, too: stay until that has saved
 {command} &
 pid=$! status=0
 while kill -0 $pid 2>/dev/null; do
