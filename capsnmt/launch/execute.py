@@ -166,9 +166,12 @@ class _Execution:
             say(f"warning: {recovered}")
         done, total, config = self.done, self.run.total_updates, self.run.config
         now = self.describe()
-        if not done or not self.folder.exists or not self.folder.training.is_file():
+        if not done or not self.folder.exists:
             return now
-        old, before = self.folder.read_config(), self.folder.read_training()
+        old = self.folder.read_config()
+        if not self.folder.training.is_file():
+            return now
+        before = self.folder.read_training()
         fix = "give another --name or --output, or delete the folder"
         changes = training_differences(old, config, before.vocabulary, now.vocabulary)
         for key, was, new in changes:

@@ -78,12 +78,12 @@ class Run:
     @property
     def data(self) -> PreparedData:
         """The prepared data."""
-        return PreparedData(shortest(self.folder.data(self.config)))
+        return PreparedData(self.shown(self.folder.data(self.config)))
 
     @property
     def sources(self) -> Optional[Path]:
         """The raw data, if the user has it."""
-        return None if self.config.sources is None else shortest(Path(self.config.sources))
+        return None if self.config.sources is None else self.shown(Path(self.config.sources))
 
     @property
     def model(self) -> Path:
@@ -105,6 +105,12 @@ class Run:
         """The updates of the complete training; ``None`` if epochs or patience end it."""
         updates = self.settings.train.get("max-update")
         return updates if isinstance(updates, int) else None
+
+    def shown(self, path: Path) -> Path:
+        """Return a path as the commands have it: relative if the folder of the run is."""
+        here = Path.cwd()
+        relative = not self.folder.path.is_absolute() and path.is_relative_to(here)
+        return path.relative_to(here) if relative else path
 
     def cpu(self) -> List[str]:
         """The flag that prevents fairseq from using a GPU in a run on the CPU."""
@@ -149,12 +155,6 @@ def train_step(run: Run, arguments: List[str], batch: Batch) -> Step:
 def python(module: str) -> tuple[str, ...]:
     """Return the program that runs a module with this interpreter."""
     return (sys.executable, "-m", module)
-
-
-def shortest(path: Path) -> Path:
-    """Return a path relative to the current folder, if it is below that."""
-    here = Path.cwd()
-    return path.relative_to(here) if path.is_relative_to(here) else path
 
 
 def environment(device: Device) -> Dict[str, str]:
