@@ -87,9 +87,13 @@ def execute_side_by_side(runs: Sequence[Run], jobs: int) -> None:
                 say(f"== {run.title}, on {run.device}: started, {log}")
                 command = [*python("capsnmt.launch"), "--resume", str(run.folder)]
                 with open(log, "ab") as output:
-                    # Ctrl-C in the terminal is passed on below, once.
                     child = subprocess.Popen(
-                        command, stdout=output, stderr=output, start_new_session=True
+                        command,
+                        env={**os.environ, **environment(run.device)},
+                        stdin=subprocess.DEVNULL,
+                        stdout=output,
+                        stderr=output,
+                        start_new_session=True,  # Ctrl-C in the terminal is passed on below, once
                     )
                 running[run.folder.path] = child
             for path in [path for path, child in running.items() if child.poll() is not None]:
@@ -116,10 +120,12 @@ class _Execution:
         self.steps = StepRecords(self.folder.steps, places)
         self.environment = environment(run.device)
         self.done = 0  # updates of the checkpoint that training resumes from
+        self.before: Optional[TrainingRecord] = None  # what was trained here, if it is this run
 
     def execute(self) -> None:
         say(f"== {self.run.title}, on {self.run.device}: {self.folder}")
-        record = self.record()
+        self.record()
+        record = self.before or self.describe()
         records.write(self.folder.training, record)
         if record.updates is not None:
             say(f"-- train: complete at {self.done:,} updates")
@@ -139,39 +145,25 @@ class _Execution:
             scores = {name: records.load(path) for name, path in scored.items()}
             records.write(self.folder.scores, scores)
 
-    def record(self) -> TrainingRecord:
-        """Prepare the data, compare with what was trained here, and write what the run is.
-
-        Returns:
-            What the training is, or was, made with.
-        """
+    def record(self) -> None:
+        """Prepare the data, compare with what was trained here, and write what the run is."""
         step = self.kind.prepare(self.run)
         if step is not None:
             self.step(step)
         self.vocabulary = {path.name: sha256(path) for path in self.kind.check_data(self.run)}
-        found = self.check_unchanged()
-        records.write(self.folder.config, self.run.config)
-        with atomic_writer(self.folder.commands) as file:
-            file.write(script(self.run))
-        return found
-
-    def check_unchanged(self) -> TrainingRecord:
-        """Raise if the checkpoints in the folder are from other settings or a longer training.
-
-        Returns:
-            The record of the training; that of a finished training keeps its device and versions.
-        """
         self.done, recovered = recover(self.folder.checkpoints)
         if recovered:
             say(f"warning: {recovered}")
+        if self.done and self.folder.exists:
+            self.check_unchanged(self.folder.read_config())
+        records.write(self.folder.config, self.run.config)
+        with atomic_writer(self.folder.commands) as file:
+            file.write(script(self.run))
+
+    def check_unchanged(self, old: RunConfig) -> None:
+        """Raise if the checkpoints in the folder are from other settings or a longer training."""
         done, total, config = self.done, self.run.total_updates, self.run.config
-        now = self.describe()
-        if not done or not self.folder.exists:
-            return now
-        old = self.folder.read_config()
-        if not self.folder.training.is_file():
-            return now
-        before = self.folder.read_training()
+        before, now = self.folder.read_training(), self.describe()
         fix = "give another --name or --output, or delete the folder"
         changes = training_differences(old, config, before.vocabulary, now.vocabulary)
         for key, was, new in changes:
@@ -191,8 +183,8 @@ class _Execution:
             )
         same_end = all(old.train.get(flag) == config.train.get(flag) for flag in ENDS)
         # fairseq makes one update too many when it resumes a finished training
-        complete = done == total or (same_end and before.updates == done)
-        return msgspec.structs.replace(before, updates=done) if complete else now
+        if done == total or (same_end and before.updates == done):
+            self.before = msgspec.structs.replace(before, updates=done)
 
     def describe(self) -> TrainingRecord:
         """Return what the training is made with."""
