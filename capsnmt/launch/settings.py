@@ -19,6 +19,7 @@ from capsnmt.records import Record
 from capsnmt.runs.records import SENTENCE_TASKS
 
 HYDRA = "hydra"  # files for fairseq-hydra-train
+MAPPINGS = ("data", "batch", "train", "generate", "test-sets", "options")
 LISTED = 8  # names that fit into one line of an error
 Count = Annotated[int, Meta(ge=1)]
 Flag = Union[str, int, float, bool, None]
@@ -163,7 +164,7 @@ def override(settings: Dict[str, Any], key: str, value: Any, origin: str) -> Non
     changes = value
     for part in reversed(key.split(".")):
         changes = {part: changes}
-    records.build(changes, Settings, origin)
+    records.build(_without_removed(changes), Settings, origin)
     _check_lines(changes, origin)
     merge(settings, changes)
 
@@ -295,7 +296,7 @@ def read(path: Path) -> Dict[str, Any]:
         ConfigurationError: it cannot be read, or a key or a value is not allowed.
     """
     settings = records.load(path)
-    records.build(settings, SettingsFile, path)
+    records.build(_without_removed(settings), SettingsFile, path)
     _check_lines(settings, str(path))
     return dict(settings)
 
@@ -335,6 +336,17 @@ def _ancestor(name: str, lineage: List[Path]) -> Path:
     raise ConfigurationError(
         f"{path}: extends: {name}: {problem}: give DATASET/ROW or one of {', '.join(siblings)}"
     )
+
+
+def _without_removed(settings: Any) -> Any:
+    """Return settings without the mappings that ``null`` removes: their classes allow no null."""
+    if not isinstance(settings, dict):
+        return settings
+    return {
+        key: _without_removed(value) if key == "data" else value
+        for key, value in settings.items()
+        if value is not None or key not in MAPPINGS
+    }
 
 
 def _check_lines(settings: Any, origin: str) -> None:
