@@ -84,8 +84,8 @@ def launch(options: Options, argv: Sequence[str]) -> None:
     folders = [run.folder.path for run in runs]
     if options.slurm is not None:
         slurm.check_commands()
-        queued = [run.of(run.config.baseline) for run in runs if run.config.baseline]
-        folders += [folder.path for folder in queued if slurm.alive(folder)]
+        queued = {each.path: each for run in runs for each in slurm.earlier(run)}
+        folders += [path for path, folder in queued.items() if slurm.alive(folder)]
     else:
         slurm.check_nodes(options.nodes, os.environ)
     for number, run in enumerate(runs):

@@ -30,11 +30,9 @@ save_and_come_again() {{
 trap save_and_come_again USR1
 trap : TERM # SLURM sends it to the launcher, too: stay until that has saved
 {command} &
-pid=$! status=0
-while kill -0 $pid 2>/dev/null; do
-  wait $pid && status=0 || status=$?
-done
-exit $status
+pid=$!
+while kill -0 $pid 2>/dev/null; do wait $pid; done  # a signal ends a wait
+wait $pid
 """
 
 
@@ -87,7 +85,7 @@ def submission(run: Run, partition: str) -> str:
         *("", "# submit", f"mkdir -p {shlex.quote(str(run.folder))}"),
         f"cat >{shlex.quote(str(job))} <<'JOB'",
         job_script(run, partition) + "JOB",
-        *(f"# after the job of {run.of(row).path}" for row in _earlier(run)),
+        *(f"# after the job of {folder}" for folder in earlier(run)),
         f"sbatch {shlex.quote(str(job))}",
         *("", "# The job then runs, unless they are complete, and again after a preemption:"),
     ]
@@ -108,7 +106,7 @@ def submit(run: Run, partition: str) -> str:
     record(run)
     with atomic_writer(run.folder.job_script) as file:
         file.write(job_script(run, partition))
-    queued = [alive(run.of(row)) for row in _earlier(run)]
+    queued = [alive(folder) for folder in earlier(run)]
     after = dict.fromkeys(job for job, _ in filter(None, queued))
     # If an earlier job fails, this one leaves the queue, so that the same command submits both.
     waits = [f"--dependency=afterok:{':'.join(after)}", "--kill-on-invalid-dep=yes"]
@@ -137,6 +135,11 @@ def alive(folder: RunFolder) -> Optional[Tuple[str, str]]:
     return (job, state.lower()) if state else None
 
 
+def earlier(run: Run) -> List[RunFolder]:
+    """Return the runs that a run starts from and is tested against."""
+    return [run.of(row) for row in (run.config.initial, run.config.baseline) if row is not None]
+
+
 def check_commands() -> None:
     """Raise unless SLURM's commands are here.
 
@@ -162,11 +165,6 @@ def check_nodes(nodes: int, variables: Mapping[str, str]) -> None:
             f"--nodes {nodes}: {where}: give --slurm to submit a job of {nodes} nodes, or start "
             f"this in an allocation (salloc --nodes={nodes})"
         )
-
-
-def _earlier(run: Run) -> List[str]:
-    """The rows that a run starts from and is tested against."""
-    return [row for row in (run.config.initial, run.config.baseline) if row is not None]
 
 
 def _missing(command: str) -> ConfigurationError:
