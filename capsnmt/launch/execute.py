@@ -26,7 +26,7 @@ from capsnmt.launch.script import script
 from capsnmt.machine import processor
 from capsnmt.process import Stopped
 from capsnmt.runs.folder import RunFolder
-from capsnmt.runs.records import InitialModel, TrainingRecord
+from capsnmt.runs.records import InitialModel, RunConfig, TrainingRecord
 from capsnmt.runs.seeds import training_differences
 from capsnmt.steps import Step, StepRecords
 
@@ -100,7 +100,7 @@ def execute_side_by_side(runs: Sequence[Run], jobs: int) -> None:
                 status = running.pop(path).returncode
                 failed += [titles[path]] if status else []
                 say(
-                    f"== {titles[path]}: {f'ended with exit status {status}' if status else 'done'}"
+                    f"== {titles[path]}: {f'failed with exit status {status}' if status else 'done'}"
                 )
             time.sleep(0.1)
     finally:

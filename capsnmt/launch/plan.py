@@ -130,7 +130,7 @@ def check_before(run: Run, planned: Sequence[Path]) -> None:
         if not run.of(baseline).generated(test_set).is_file():
             raise ConfigurationError(
                 f"--baseline {baseline}: there is no {run.of(baseline).generated(test_set)}: run "
-                f"that row first, or both by --rows {baseline},{run.config.row}"
+                f"that row first, or launch both by --rows {baseline},{run.config.row}"
             )
 
 

@@ -1,98 +1,280 @@
-"""The launcher's requests to SLURM, and its use of the answers; tests/slurm runs a real SLURM."""
+"""Jobs: what is submitted, in which order, and what the batch script does with signals.
+
+Stand-ins for SLURM's commands answer by job; tests/slurm runs a real SLURM.
+"""
 
 from __future__ import annotations
 
 import json
+import os
+import signal
+import subprocess
+import sys
+import time
 from pathlib import Path
-from typing import List
+from typing import Callable, Dict, List
 
 import pytest
-from capsnmt.launch.cli import main
 
-from capsnmt.cli import ConfigurationError
-from capsnmt.launch import slurm
-from tests.launch.conftest import Cluster
+from capsnmt.launch.__main__ import main
+from tests.launch.conftest import Launch
+from tests.small_row import SMALL
+
+SBATCH = """#!/bin/sh
+here=${0%/*}
+if test -e "$here/refuses"; then cat "$here/refuses" >&2; exit 1; fi
+job=$(($(cat "$here/jobs" 2>/dev/null || echo 0) + 1))
+echo $job >"$here/jobs"
+printf '%s|' "$@" >>"$here/submitted"
+echo >>"$here/submitted"
+echo PENDING >"$here/state-$job"
+echo "$job;cluster"
+"""
+SQUEUE = """#!/bin/sh
+here=${0%/*}
+if test -e "$here/silent"; then echo "slurm_load_jobs error: Unable to contact" >&2; exit 1; fi
+while test "$1" != --jobs; do shift; done
+cat "$here/state-$2" 2>/dev/null || { echo "slurm_load_jobs error: Invalid job id" >&2; exit 1; }
+"""
+SCONTROL = """#!/bin/sh
+echo "$@" >>"${0%/*}/controlled"
+"""
+
+
+class Cluster:
+    """SLURM's commands, of which the jobs stay in the queue until `end`."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        folder.mkdir()
+        for name, text in (("sbatch", SBATCH), ("squeue", SQUEUE), ("scontrol", SCONTROL)):
+            (folder / name).write_text(text, "utf-8")
+            (folder / name).chmod(0o755)
+
+    def end(self, job: int) -> None:
+        (self.folder / f"state-{job}").unlink()
+
+    def read(self, name: str) -> List[str]:
+        path = self.folder / name
+        return path.read_text("utf-8").splitlines() if path.exists() else []
+
+    @property
+    def submitted(self) -> List[List[str]]:
+        """The arguments of each submission, but for the first, --parsable."""
+        calls = [line.split("|")[:-1] for line in self.read("submitted")]
+        assert all(call[0] == "--parsable" for call in calls)
+        return [call[1:] for call in calls]
 
 
 @pytest.fixture
-def submission(prepared: Path, tmp_path: Path) -> List[str]:
-    flags = ["--config", "multi30k/baseline", "--slurm", "--set", "data.recipe=null"]
-    flags += ["--set", "data.test-sets=null", "--set", "data.test-sets.news=test"]
-    return [*flags, "--prepared", str(prepared), "--output", str(tmp_path / "100% runs")]
+def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Cluster:
+    cluster = Cluster(tmp_path / "bin")
+    monkeypatch.setenv("PATH", f"{cluster.folder}:{os.environ['PATH']}")
+    return cluster
 
 
-def test_each_seed_is_a_job_and_the_same_command_submits_it_once(
-    cluster: Cluster, submission: List[str], tmp_path: Path, capsys: pytest.CaptureFixture
-):
-    row = tmp_path / "100% runs" / "baseline"
-    scripts = [row / f"seed-{seed}" / "job.sh" for seed in (1, 2)]
-    assert main([*submission, "--seeds", "1,2"]) == 0, capsys.readouterr().err
-    assert cluster.called("sbatch") == [f"--parsable {script}" for script in scripts]
-    assert json.loads((row / "seed-2" / "job.json").read_text()) == {"id": "7"}
-    job = scripts[1].read_text(encoding="utf-8")
-    assert "--seed 2 --requeue" in job
-    assert "--gres=gpu:1" in job
-    assert "--gpus 1 " in job, "without it a node that lacks its GPU would train on the CPU"
-    assert "--slurm" not in job
-    assert f"{tmp_path}/100%% runs/baseline/seed-2/slurm-%j.log" in job, "% is a pattern"
-
-    cluster.answers("squeue", "PENDING")
-    assert main([*submission, "--seeds", "1,2"]) == 0
-    assert len(cluster.called("sbatch")) == 2
-    assert "seed 2, on 1 GPU: job 7 (pending), log " in capsys.readouterr().out
+@pytest.fixture
+def output(tmp_path: Path) -> Path:
+    return tmp_path / "100% of 'my' runs"
 
 
-def test_a_row_waits_for_the_job_of_its_baseline(
-    cluster: Cluster, submission: List[str], capsys: pytest.CaptureFixture
-):
-    row = [*submission, "--name", "other", "--baseline", "baseline"]
-    assert main(row) == 2
-    assert "run that row first" in capsys.readouterr().err
-    assert main(submission) == 0
-    cluster.answers("squeue", "RUNNING")
-    # the stand-in for the queue answers the same for every job, so this one gets another number
-    cluster.answers("sbatch", "8")
-    assert main(row) == 0
-    assert cluster.called("sbatch")[-1].startswith("--parsable --dependency=afterok:7 ")
+@pytest.fixture
+def submission(prepared: Path, output: Path) -> List[str]:
+    data = ["--set", "data.recipe=null", "--set", "data.test-sets=null"]
+    data += ["--set", "data.test-sets.news=test", "--prepared", str(prepared)]
+    return ["--dataset", "multi30k", *data, "--output", str(output), "--slurm"]
 
 
-def test_without_slurm_the_flag_is_refused_in_one_line(
-    submission: List[str], monkeypatch, capsys: pytest.CaptureFixture, tmp_path: Path
-):
-    monkeypatch.setenv("PATH", str(tmp_path))
-    assert main(submission) == 2
-    message = capsys.readouterr().err
-    assert message.count("\n") == 1
-    assert "--slurm: sbatch is not on PATH" in message
+def test_each_seed_is_a_job_until_it_ends(
+    cluster: Cluster, submission: List[str], output: Path, launch: Launch
+) -> None:
+    scripts = [output / "baseline" / f"seed-{seed}" / "job.sh" for seed in (1, 2)]
+    said = launch(*submission, "--seeds", "1,2")
+    assert cluster.submitted == [[str(script)] for script in scripts]
+    assert json.loads(scripts[1].with_name("job.json").read_text("utf-8")) == {"id": "2"}
+    assert f"seed 2, on 1 GPU: job 2 (submitted), log {scripts[1].parent}/slurm-2.log" in said
+
+    (cluster.folder / "state-2").write_text("RUNNING\n", "utf-8")
+    again = launch(*submission, "--seeds", "1,2")
+    assert "job 1 (pending)" in again
+    assert "job 2 (running)" in again
+    cluster.end(1)
+    launch(*submission, "--seeds", "1,2")
+    assert cluster.submitted == [[str(script)] for script in (*scripts, scripts[0])]
 
 
-def test_a_job_that_slurm_refuses_is_reported_with_its_reason(
-    cluster: Cluster, submission: List[str], capsys: pytest.CaptureFixture, tmp_path: Path
-):
-    cluster.answers("sbatch", "sbatch: error: invalid partition specified: nowhere", "fails")
-    assert main([*submission, "--slurm", "nowhere"]) == 2
-    assert "invalid partition specified: nowhere" in capsys.readouterr().err
-    assert not list((tmp_path / "100% runs").rglob("job.json"))
+def options(script: Path) -> Dict[str, str]:
+    """The options of a batch script, as bash reads their quotes."""
+    lines = [line for line in script.read_text("utf-8").splitlines() if line[:8] == "#SBATCH "]
+    text = subprocess.run(
+        ["bash", "-c", "\n".join(f"echo {line[8:]}" for line in lines)],
+        check=True,
+        capture_output=True,
+        text=True,
+    ).stdout
+    return dict(line[2:].partition("=")[::2] for line in text.splitlines())
 
 
-@pytest.mark.parametrize("state", ["RUNNING", "COMPLETING", "CANCELLED", ""])
-def test_only_a_running_job_is_requeued(cluster: Cluster, state: str):
-    cluster.answers("squeue", state)
-    outcomes, requeued = [], state == "RUNNING"
+def test_the_script_asks_for_what_the_run_needs(
+    cluster: Cluster, submission: List[str], output: Path, launch: Launch
+) -> None:
+    nodes = ["--nodes", "2", "--gpus", "4", "--threads", "3"]
+    launch(*submission, "long,short", *nodes)
+    script = output / "baseline" / "seed-1" / "job.sh"
+    subprocess.run(["bash", "-n", str(script)], check=True)
+    found = options(script)
+    log = f"{output}/baseline/seed-1/slurm-%j.log".replace("100%", "100%%")
+    assert found == {
+        **{"job-name": "baseline-1", "partition": "long,short", "nodes": "2"},
+        **{"ntasks-per-node": "1", "cpus-per-task": "12", "gres": "gpu:4", "requeue": ""},
+        **{"open-mode": "append", "signal": "B:USR1@120", "output": log},
+        "chdir": str(Path.cwd()),
+    }
+    text = script.read_text("utf-8")
+    assert "export OMP_NUM_THREADS=3\n" in text
+    launch(*submission, "--cpu", "2", "--name", "on-cpu")
+    found = options(output / "on-cpu" / "seed-1" / "job.sh")
+    assert found["cpus-per-task"] == "2"
+    assert not {"gres", "partition"} & set(found)
 
-    def report(outcome: str) -> None:
-        assert not cluster.called("scontrol"), "SLURM may end this process before the report"
-        outcomes.append(outcome)
 
-    slurm.requeue({"SLURM_JOB_ID": "7"}, report)
-    assert cluster.called("scontrol") == (["requeue 7"] if requeued else [])
-    assert ["not requeued" in outcome for outcome in outcomes] == [not requeued]
+def test_a_row_waits_for_the_jobs_of_its_baseline_and_its_start(
+    cluster: Cluster, submission: List[str], output: Path, launch: Launch
+) -> None:
+    row = [*submission, "--config", "em_routing", "--baseline", "baseline"]
+    assert "launch both" in launch(*row, status=2)
+    launch(*submission)
+    launch(*row)
+    started = ["--set", "init-from=em_routing", "--name", "started"]
+    launch(*row, *started)
+    waits = [call[:-1] for call in cluster.submitted]
+    again = "--kill-on-invalid-dep=yes"
+    assert waits == [
+        [],
+        ["--dependency=afterok:1", again],
+        ["--dependency=afterok:2:1", again],
+    ]
+    # both named, in either order
+    cluster.end(1)
+    cluster.end(2)
+    rows = ["--rows", "dlcl_routing_from_baseline,baseline", "--max-update", "2000"]
+    launch(*submission, *rows)
+    assert [call[:-1] for call in cluster.submitted[3:]] == [
+        [],
+        ["--dependency=afterok:4", again],
+    ]
+    plan = launch(*submission, *rows, "--dry-run")
+    assert f"# after the job of {output}/baseline/seed-1\n" in plan
 
 
-def test_the_nodes_asked_for_must_be_those_of_the_job():
-    job = {"SLURM_JOB_ID": "7", "SLURM_JOB_NUM_NODES": "2"}
-    slurm.check_job(2, True, job)
-    with pytest.raises(ConfigurationError, match="--nodes 3: job 7 has 2"):
-        slurm.check_job(3, False, job)
-    with pytest.raises(ConfigurationError, match="--requeue: this is not a SLURM job"):
-        slurm.check_job(1, True, {})
+def test_a_submission_that_slurm_refuses_is_one_line(
+    cluster: Cluster, submission: List[str], output: Path, launch: Launch
+) -> None:
+    (cluster.folder / "refuses").write_text("sbatch: error: invalid partition: nowhere\n")
+    said = launch(*submission, "nowhere", status=2)
+    assert "sbatch --parsable" in said
+    assert "invalid partition: nowhere" in said
+    assert not list(output.rglob("job.json"))
+    (cluster.folder / "refuses").unlink()
+    launch(*submission)
+    (cluster.folder / "silent").touch()
+    said = launch(*submission, status=2)
+    assert "Unable to contact" in said
+    assert "run the same command when it answers" in said
+    assert len(cluster.submitted) == 1
+
+
+# an interpreter of the job that writes down what it is asked to run and which signals it gets
+JOB = """#!/bin/bash
+printf '%s|' "$@" >"${0%/*}/asked"
+trap 'echo TERM >"${0%/*}/got"; exit 143' TERM
+echo $$ >"${0%/*}/ready"
+for _ in {1..600}; do
+  test ! -e "STOP" || { echo stopped >"${0%/*}/got"; exit 0; }
+  sleep 0.05
+done
+"""
+
+
+@pytest.fixture
+def job(
+    cluster: Cluster,
+    submission: List[str],
+    output: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture,
+) -> Callable[[], subprocess.Popen]:
+    """Start the batch script of a run; its folder and its interpreter have odd names."""
+    python = tmp_path / "an env" / "python"
+    python.parent.mkdir()
+    stop = output / "baseline" / "seed-1" / "checkpoints" / "stop"
+    python.write_text(JOB.replace("STOP", str(stop)), "utf-8")
+    python.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(python))
+    assert main(submission) == 0, capsys.readouterr().err
+    stop.parent.mkdir()
+
+    def start() -> subprocess.Popen:
+        (python.parent / "ready").unlink(missing_ok=True)
+        script = output / "baseline" / "seed-1" / "job.sh"
+        variables = {**os.environ, "SLURM_JOB_ID": "7", "SLURM_CPUS_PER_TASK": "1"}
+        started = subprocess.Popen(["bash", str(script)], env=variables, start_new_session=True)
+        deadline = time.monotonic() + 60
+        while not (python.parent / "ready").exists():
+            assert started.poll() is None
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+        return started
+
+    return start
+
+
+def test_a_job_whose_time_is_over_saves_and_comes_again(
+    job: Callable[[], subprocess.Popen], cluster: Cluster, output: Path, tmp_path: Path
+) -> None:
+    started = job()
+    started.send_signal(signal.SIGUSR1)
+    assert started.wait(60) == 0
+    run = output / "baseline" / "seed-1"
+    asked = (tmp_path / "an env" / "asked").read_text("utf-8")
+    assert asked.split("|") == ["-m", "capsnmt.launch", "--resume", str(run), ""]
+    assert (tmp_path / "an env" / "got").read_text("utf-8") == "stopped\n"
+    assert cluster.read("controlled") == ["requeue 7"]
+
+
+def test_a_cancelled_or_preempted_job_saves_and_leaves_the_queue_to_slurm(
+    job: Callable[[], subprocess.Popen], cluster: Cluster, tmp_path: Path
+) -> None:
+    started = job()
+    os.killpg(started.pid, signal.SIGTERM)  # as SLURM does
+    assert started.wait(60) == 143
+    assert (tmp_path / "an env" / "got").read_text("utf-8") == "TERM\n"
+    assert cluster.read("controlled") == []
+
+
+@pytest.mark.system
+@pytest.mark.one_host  # tests/launch/test_execute.py trains
+def test_a_job_runs_what_was_submitted_whatever_is_edited_since(
+    cluster: Cluster, prepared: Path, output: Path, tmp_path: Path, launch: Launch
+) -> None:
+    row = tmp_path / "tiny.yaml"
+    row.write_text(SMALL, "utf-8")
+    words = ["--config", row, "--prepared", prepared, "--output", output, "--cpu"]
+    launch(*words, "--threads", "1", "--slurm")
+    row.write_text(SMALL.replace("lr: 0.005", "lr: 0.5"), "utf-8")
+    run = output / "tiny" / "seed-1"
+    done = subprocess.run(
+        ["bash", str(run / "job.sh")],
+        env={**os.environ, "SLURM_JOB_ID": "1", "SLURM_CPUS_PER_TASK": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "--lr 0.005 " in (run / "commands.sh").read_text("utf-8")
+    assert json.loads((run / "scores.json").read_text("utf-8"))
+    cluster.end(1)
+    said = launch(*words, "--threads", "1", "--slurm", status=2)
+    assert "was trained with train.lr 0.005, not 0.5" in said
+    assert len(cluster.submitted) == 1
