@@ -1,0 +1,140 @@
+"""Data of one's own: ``--prepared DIR --arch ARCH`` needs no file of settings."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from pathlib import Path
+from typing import Dict, List
+
+import pytest
+import yaml
+
+from tests.launch.conftest import Launch
+
+ARCH = "transformer_em_routing_tiny"
+BASELINE = "capsnmt_transformer_tiny"
+
+
+def trainings(text: str) -> List[str]:
+    return [line for line in text.splitlines() if "--save-dir" in line and line[0] != "#"]
+
+
+def flags(line: str) -> Dict[str, str]:
+    """Flag -> value of a command."""
+    return dict(re.findall(r" --([\w-]+) ([^-]\S*)", line))
+
+
+@pytest.fixture
+def corpus(prepared: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Prepared data with the name of a corpus, in the current folder."""
+    monkeypatch.chdir(tmp_path)
+    shutil.copytree(prepared, tmp_path / "mine")
+    return tmp_path / "mine"
+
+
+def with_pairs(corpus: Path, pairs: int) -> None:
+    manifest = json.loads((corpus / "manifest.json").read_text("utf-8"))
+    (corpus / "manifest.json").write_text(json.dumps({**manifest, "pairs": pairs}), "utf-8")
+
+
+def test_languages_and_test_sets_are_those_of_the_data(plan: Launch, corpus: Path) -> None:
+    text = plan("--prepared", "mine", "--arch", ARCH, "--baseline", BASELINE, "--cpu")
+    assert [re.findall(r"--save-dir (\S+)/seed", line)[0] for line in trainings(text)] == [
+        *(f"runs/mine/{BASELINE}", f"runs/mine/{ARCH}")
+    ]
+    for arch, line in zip((BASELINE, ARCH), trainings(text)):
+        assert line.partition(" mine/bin ")[1]
+        assert f"--arch {arch} " in line
+        assert "--source-lang en --target-lang de " in line
+    generated = re.findall(r"fairseq_cli.generate .*--gen-subset (\S+) .*>(\S+)\.part", text)
+    assert [subset for subset, _ in generated] == ["test", "test"]
+    assert "generate-news.txt" in generated[0][1]
+    scored = [line for line in text.splitlines() if " -m capsnmt.evaluation " in line]
+    assert ["--baseline" in line for line in scored] == [False, True]
+    assert "--reference mine/raw/news.de" in scored[1]
+    report = text.splitlines()[-1]
+    assert f"capsnmt.report runs/mine/{BASELINE} runs/mine/{ARCH} --output runs/mine" in report
+    assert "capsnmt.corpora" not in text
+    alone = plan("--prepared", "mine", "--arch", ARCH, "--name", "first", "--cpu")
+    assert "--save-dir runs/mine/first/seed-1/" in alone
+
+
+def test_more_pairs_are_trained_for_longer(plan: Launch, corpus: Path) -> None:
+    found = []
+    for pairs in (1, 10**4, 10**4 + 1, 30_000, 160_000, 10**6, 4_500_000, 10**9):
+        with_pairs(corpus, pairs)
+        text = plan("--prepared", corpus, "--arch", ARCH, "--cpu")
+        chosen = flags(trainings(text)[0])
+        updates, interval = int(chosen["max-update"]), int(chosen["save-interval-updates"])
+        averaged = int(re.findall(r"--last-updates (\d+)", text)[0])
+        assert averaged * interval <= updates
+        assert averaged == int(chosen["keep-interval-updates"])
+        assert int(chosen["warmup-updates"]) < updates
+        assert 1e-4 < float(chosen["lr"]) < 1e-2
+        tokens = int(re.findall(r"# ([\d,]+) tokens per update", text)[0].replace(",", ""))
+        found.append((updates, tokens, -float(chosen["dropout"])))
+    assert found == sorted(found)
+    assert len(set(found)) == 4
+    assert found[-1] == (100_000, 32_768, -0.1)  # Vaswani et al. 2017
+
+
+@pytest.mark.parametrize("updates", [1, 2, 79, 81, 1000])
+def test_fewer_updates_have_their_own_schedule(plan: Launch, corpus: Path, updates: int) -> None:
+    text = plan("--prepared", corpus, "--arch", ARCH, "--cpu", "--max-update", updates)
+    chosen = flags(trainings(text)[0])
+    averaged = int(re.findall(r"--last-updates (\d+)", text)[0])
+    assert chosen["max-update"] == str(updates)
+    assert averaged * int(chosen["save-interval-updates"]) <= updates
+    assert int(chosen["warmup-updates"]) <= updates
+
+
+def test_the_settings_are_written_to_be_edited(
+    plan: Launch, launch: Launch, corpus: Path, tmp_path: Path
+) -> None:
+    own = ["--prepared", "mine", "--arch", ARCH, "--cpu"]
+    said = launch(*own, "--set", "train.lr=0.002", "--write-config", "row.yaml")
+    assert said == "row.yaml: edit it, and run: capsnmt-run --config row.yaml --prepared mine\n"
+    assert [path.name for path in tmp_path.iterdir() if path != corpus] == ["row.yaml"]
+    settings = yaml.safe_load((tmp_path / "row.yaml").read_text("utf-8"))
+    assert settings["train"]["lr"] == 0.002
+    same = plan("--config", "row.yaml", "--prepared", "mine", "--cpu")
+    expected = plan(*own, "--set", "train.lr=0.002", "--name", "row").partition("\n# report")[0]
+    assert same.strip() == expected.strip()
+
+
+@pytest.mark.parametrize(
+    ("given", "parts"),
+    [
+        (["--prepared", "nothing", "--arch", ARCH], ["--prepared nothing", "capsnmt-prepare"]),
+        (["--prepared", "mine", "--arch", "transfromer"], ["--arch transfromer", "choose from"]),
+        (
+            ["--prepared", "mine", "--arch", ARCH, "--baseline", "nope"],
+            ["--baseline nope", "choose from"],
+        ),
+        (["--prepared", "mine"], ["--prepared DIR with --arch ARCH"]),
+    ],
+)
+def test_what_is_missing_is_one_line(
+    launch: Launch, corpus: Path, given: List[str], parts: List[str]
+) -> None:
+    said = launch(*given, "--cpu", status=2)
+    assert all(part in said for part in parts), said
+    assert not Path("runs").exists()
+
+
+@pytest.mark.system
+@pytest.mark.one_host
+@pytest.mark.nightly  # two trainings and a page
+def test_a_system_and_its_baseline_are_trained_compared_and_reported(
+    launch: Launch, corpus: Path
+) -> None:
+    small = ["--max-update", "12", "--cpu", "--threads", "1", "--set", "generate.beam=1"]
+    # fairseq saves no checkpoint of an update that ends an epoch: there are several in each
+    small += ["--set", "batch.tokens-per-update=512", "--set", "train.num-workers=0"]
+    said = launch("--prepared", "mine", "--arch", ARCH, "--baseline", BASELINE, *small)
+    assert "400 sentence pairs: 12 updates of 4,096 tokens" in said
+    scores = json.loads(Path(f"runs/mine/{ARCH}/seed-1/scores.json").read_text("utf-8"))
+    assert BASELINE in json.dumps(scores["news"])
+    assert ARCH in Path("runs/mine/report.md").read_text("utf-8")
