@@ -30,7 +30,8 @@ def test_a_prepared_model_computes_the_same(name: str) -> None:
     assert maps
     assert all(module.weight.stride(0) == 1 for module in maps)
     for (key, ours), theirs in zip(prepared.state_dict().items(), model.state_dict().values()):
-        assert ours.equal(theirs), key
+        # fairseq never sets this number, which may be none
+        assert key.endswith("_float_tensor") or ours.equal(theirs), key
     with torch.no_grad():
         found, expected = (forward(each, SOURCES, TARGETS) for each in (prepared, model))
     torch.testing.assert_close(found, expected, atol=1e-4, rtol=1e-4)
