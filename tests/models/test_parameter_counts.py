@@ -8,7 +8,6 @@ import shlex
 import pytest
 import torch
 
-from capsnmt.models import PRESETS
 from scripts.paper_rows import PLAIN, SUFFIXES, load_rows
 from scripts.parameter_formulas import extra_parameters
 from tests.support import build
@@ -42,10 +41,6 @@ def test_a_preset_is_its_row(preset: str, size: str) -> None:
     suffix = SUFFIXES[size]
     extra = parameters(f"--arch {preset}{suffix}") - parameters(f"--arch {PLAIN}{suffix}")
     assert extra == extra_parameters(load_rows()[NAMED[preset, size]])
-
-
-def test_every_preset_is_a_row() -> None:
-    assert {preset for preset, _ in NAMED} == set(PRESETS)
 
 
 def test_the_number_of_heads_changes_no_parameters() -> None:
