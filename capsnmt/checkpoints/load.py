@@ -144,12 +144,8 @@ def _check_container(path: Path) -> None:
     raise CheckpointError(f"{path} is not a checkpoint written by torch.save: check the path")
 
 
-def load_checkpoint(path: PathLike, map_location: Any = "cpu") -> Dict[str, Any]:
+def load_checkpoint(path: PathLike) -> Dict[str, Any]:
     """Load a fairseq checkpoint. Nothing in the file can run code, with any version of torch.
-
-    Args:
-        path: a file written by ``torch.save`` (zip, or the format of torch < 1.6).
-        map_location: as in ``torch.load``.
 
     Returns:
         The checkpoint's dictionary; ``["model"]`` maps parameter names to tensors.
@@ -162,7 +158,7 @@ def load_checkpoint(path: PathLike, map_location: Any = "cpu") -> Dict[str, Any]
     allow_fairseq_checkpoints()
     try:
         _check_container(path)
-        state = torch.load(str(path), map_location=map_location, **_safe_loading())
+        state = torch.load(str(path), map_location="cpu", **_safe_loading())
     except CheckpointError:
         raise
     except FileNotFoundError:
