@@ -31,18 +31,13 @@ SAMPLE_RATIO = 0.5
 FIXED = {"PYTHONUTF8": "1", "PYTHONHASHSEED": "0"}
 
 
-def is_installed() -> bool:
-    """Return whether compare-mt and what it needs can be imported."""
-    return all(importlib.util.find_spec(package) for package in NEEDED)
-
-
 def check_folder(folder: Path) -> None:
     """Raise unless compare-mt is installed and the folder is free or holds an earlier report.
 
     Raises:
         ConfigurationError: compare-mt is missing, or the folder holds something else.
     """
-    if not is_installed():
+    if not all(importlib.util.find_spec(package) for package in NEEDED):
         raise ConfigurationError(
             "--compare-mt needs compare-mt and six: pip install 'capsnmt[evaluation]'"
         )

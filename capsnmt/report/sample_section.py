@@ -1,64 +1,83 @@
-"""Sample translations, and what compare-mt finds characteristic of each system."""
+"""Sample translations of a test set."""
 
 from __future__ import annotations
 
-from typing import Iterator, Sequence
+import random
+from typing import Iterator, List, Sequence
 
-from capsnmt.evaluation import compare_mt
-from capsnmt.report.elements import Aside, Code, Element, Heading, Paragraph, Samples, Table
-from capsnmt.report.translated_set import SEED, TranslatedSet
+from capsnmt.cli import ConfigurationError
+from capsnmt.corpora.prepared import PreparedData
+from capsnmt.evaluation.outputs import Output, read_output
+from capsnmt.evaluation.references import check_count
+from capsnmt.evaluation.settings import TextSettings
+from capsnmt.evaluation.text_files import read_lines
+from capsnmt.report.elements import Element, Paragraph, Samples, Translations
+from capsnmt.runs.finished import FinishedRun
+from capsnmt.runs.seeds import TrainedRow
 
-NGRAMS, SENTENCES = 8, 3  # shown for each side
+SEED = 1
 
 
-def samples(test_set: TranslatedSet, names: Sequence[str], count: int) -> Iterator[Element]:
-    """Yield random sentences of a test set as every system translated them."""
-    drawn = test_set.samples(count)
-    several = any(len(seeds) > 1 for seeds in test_set.outputs)
+def samples(systems: Sequence[TrainedRow], test_set: str, count: int) -> Iterator[Element]:
+    """Yield random sentences of a test set as the first seed of every system translated them.
+
+    Raises:
+        ConfigurationError: a file is missing or damaged, or its length is not the reference's.
+    """
+    firsts = [system.runs[0] for system in systems]
+    languages, data = firsts[0].config.languages, PreparedData(firsts[0].data)
+    raw = [str(data.raw(test_set, language)) for language in languages]
+    source, reference = (read_lines(path) for path in raw)
+    check_count(raw[1], len(reference), raw[0], len(source))
+    outputs = [read_translations(run, test_set) for run in firsts]
+    for output in outputs:
+        check_count(raw[1], len(reference), output.label, len(output.hypotheses))
+    numbers = draw_numbers(len(reference), count)
     yield Paragraph(
-        f"{len(drawn)} sentences drawn at random with the fixed seed {SEED}, not selected by hand. "
-        "The number is the position in the test set, from 0."
-        + (" Translations are those of the first seed." if several else "")
+        f"{len(numbers)} sentences drawn at random with the fixed seed {SEED}, not selected by "
+        "hand. The number is the position in the test set, from 0."
+        + (
+            " Translations are those of the first seed."
+            if any(len(system.runs) > 1 for system in systems)
+            else ""
+        )
     )
-    yield Samples(test_set.languages, list(names), drawn)
-    yield from _salient(test_set, names)
+    sentences = [
+        Translations(i, source[i], reference[i], [output.hypotheses[i] for output in outputs])
+        for i in numbers
+    ]
+    yield Samples(languages, [system.name for system in systems], sentences)
 
 
-def _salient(test_set: TranslatedSet, names: Sequence[str]) -> Iterator[Element]:
-    if len(names) < 2:
-        return
-    if not compare_mt.is_installed():
-        yield Paragraph(
-            [
-                Aside("No salient differences: "),
-                "compare-mt is not installed where this report was made (",
-                Code("pip install 'capsnmt[evaluation]'"),
-                ").",
-            ]
-        )
-        return
-    for number, name in enumerate(names[1:], 1):
-        found = test_set.salient(0, number, NGRAMS, SENTENCES)
-        if found is None:
-            yield Paragraph(
-                "No salient differences: the target language does not separate words by spaces."
-            )
-            return
-        pairs = [*found.ngrams.right, *found.ngrams.left]
-        yield Heading(f"What {name} gets right more or less often than {names[0]}")
-        yield Table(
-            f"n-grams of the reference that distinguish {name} from {names[0]}, by compare-mt",
-            ["n-gram", f"matched by {names[0]}", f"matched by {name}"],
-            [[ngram, str(one), str(two)] for ngram, one, two in pairs],
-            numeric=1,
-        )
-        pair = [names[0], name]
-        for better, sentences in ((name, found.right), (names[0], found.left)):
-            if sentences:
-                yield Paragraph(f"Selected: the sentences on which {better} gains most.")
-                yield Samples(test_set.languages, pair, sentences)
-    yield Paragraph(
-        "By compare-mt: n-grams (n = 1..4) by their matches with the reference, with add-one "
-        "smoothing; sentences by sentence BLEU. They were selected because they differ, and prove "
-        "nothing."
+def draw_numbers(sentences: int, count: int, seed: int = SEED) -> List[int]:
+    """Draw sentences without replacement, and return them in the order of the test set.
+
+    **D**: the draw depends only on the size of the test set, never on the translations, so nobody
+    can choose the sentences.
+
+    >>> draw_numbers(3, 20)
+    [0, 1, 2]
+    """
+    return sorted(random.Random(seed).sample(range(sentences), min(count, sentences)))
+
+
+def read_translations(run: FinishedRun, test_set: str) -> Output:
+    """Read the translations of a run, as the text that was scored.
+
+    Raises:
+        ConfigurationError: the output is missing or damaged.
+    """
+    score = run.config.settings.get("score") or {}
+    settings = TextSettings(
+        "generate",
+        score.get("remove-bpe", TextSettings.remove_bpe),
+        score.get("detokenize", TextSettings.detokenize),
+        run.config.languages[1],
     )
+    path = run.folder.generated(test_set)
+    if not path.is_file():
+        raise ConfigurationError(
+            f"{path}: there is no such file: run the launcher's command again, which decodes the "
+            "test set again"
+        )
+    return read_output(str(path), str(run.folder), settings)

@@ -17,7 +17,6 @@ from capsnmt.report.sample_section import samples
 from capsnmt.report.score_section import scores
 from capsnmt.report.sweep_section import sweep_elements, sweep_figures, sweep_table, table_name
 from capsnmt.report.training_section import CURVES, training
-from capsnmt.report.translated_set import read_translated_set
 from capsnmt.runs.finished import FinishedRun, distinct_names
 from capsnmt.runs.seeds import group, source_lengths
 from capsnmt.runs.sweeps import find_sweeps
@@ -36,8 +35,7 @@ def translation(runs: Sequence[FinishedRun], sample_count: int = 20) -> Part:
     systems = group(runs)
     config, scored = runs[0].config, list(runs[0].scores)
     sweeps = find_sweeps(runs)
-    test_sets = [read_translated_set(systems, name) for name in scored]
-    names, run_names = [system.name for system in systems], distinct_names(runs)
+    run_names = distinct_names(runs)
     sections: Dict[str, List[Element]] = {
         "Results": [
             *results(systems),
@@ -50,9 +48,8 @@ def translation(runs: Sequence[FinishedRun], sample_count: int = 20) -> Part:
     }
     if not sweeps:
         del sections["Sweeps"]
-    for test_set in test_sets if sample_count else ():
-        heading = f"Sample translations of {test_set.name}"
-        sections[heading] = list(samples(test_set, names, sample_count))
+    for name in scored if sample_count else ():
+        sections[f"Sample translations of {name}"] = list(samples(systems, name, sample_count))
     manifest = PreparedData(runs[0].data).read_manifest()
     sections["Data"] = list(data(manifest, config.languages))
     sections["Commands"] = list(commands(runs, run_names))

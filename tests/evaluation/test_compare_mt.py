@@ -13,7 +13,6 @@ import pytest
 from capsnmt.cli import ConfigurationError
 from capsnmt.evaluation import compare_mt
 from capsnmt.evaluation.compare_mt import check_folder, write_report
-from capsnmt.evaluation.salience import salient_ngrams, salient_sentences
 from capsnmt.evaluation.settings import CompareMT
 
 SIZE, RESAMPLES = 40, 10
@@ -36,7 +35,7 @@ def report(folder: Path, texts: Dict[str, List[str]]) -> str:
 
 @pytest.mark.system
 @pytest.mark.one_host  # compare-mt needs neither torch nor fairseq
-def test_the_report_is_seeded_complete_and_has_our_ngrams(
+def test_the_report_is_seeded_complete_and_has_ngrams(
     texts: Dict[str, List[str]], tmp_path: Path
 ) -> None:
     folder = tmp_path / "report"
@@ -54,17 +53,7 @@ def test_the_report_is_seeded_complete_and_has_our_ngrams(
     assert "<unk>" not in page
     assert "&lt;two&gt;" in page
     # "my 0.8 (sys1=3, sys2=0)" for each n-gram it finds characteristic
-    printed = re.findall(r"^(\S.*)\t\d\S* \(sys1=(\d+), sys2=(\d+)\)$", text, re.MULTILINE)
-    assert printed
-    counts = {ngram: (int(one), int(two)) for ngram, one, two in printed}
-    ours = salient_ngrams(texts["reference"], texts["sys1"], texts["sys2"], 10)
-    assert len(ours.left) == len(ours.right) == 10
-    for ngram, one, two in [*ours.left, *ours.right]:
-        assert counts.get(ngram, (one, two)) == (one, two)
-    # equal ranks are in another order there, the first rank is the same
-    ranks = [(one + 1) / (one + two + 2) for one, two in counts.values()]
-    assert max(ranks) == pytest.approx((ours.left[0][1] + 1) / (sum(ours.left[0][1:]) + 2))
-    assert min(ranks) == pytest.approx((ours.right[0][1] + 1) / (sum(ours.right[0][1:]) + 2))
+    assert re.search(r"^\S.*\t\d\S* \(sys1=\d+, sys2=\d+\)$", text, re.MULTILINE)
 
 
 @pytest.mark.system
@@ -72,21 +61,6 @@ def test_the_report_is_seeded_complete_and_has_our_ngrams(
 @pytest.mark.nightly  # the test above shows that compare-mt is given the seed
 def test_the_report_is_the_same_again(texts: Dict[str, List[str]], tmp_path: Path) -> None:
     assert report(tmp_path / "report", texts) == report(tmp_path / "report", texts)
-
-
-def test_salient_ngrams_favour_the_side_that_matches_more_often() -> None:
-    ngrams = salient_ngrams(["a b"] * 3, ["a x", "a x", "x b"], ["x b", "x b", "x b"], 5)
-    assert ngrams.left == [("a", 2, 0)]
-    assert ngrams.right == [("b", 1, 3)]
-
-
-def test_salient_sentences_are_those_of_the_greatest_gain_and_never_a_tie() -> None:
-    reference = ["a b c d e f"] * 5
-    left = ["a b c d e f", "x y", "a b c d e f", "x y", "a b c d e x"]
-    right = ["x y", "a b c d e f", "a b c d e f", "a b c d x y", "a b c d e f"]
-    better, worse = salient_sentences(reference, left, right, 2)
-    assert better == [0]
-    assert worse == [1, 3]
 
 
 def test_a_folder_of_other_things_is_never_replaced(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from capsnmt.evaluation.metrics import METRICS
 from capsnmt.machine import processor
 from capsnmt.report import __main__ as report
 from capsnmt.report.markdown import code, text
-from capsnmt.report.translated_set import draw_numbers
+from capsnmt.report.sample_section import draw_numbers
 from tests.report.finished_runs import (
     REFERENCES,
     SENTENCES,
