@@ -106,24 +106,6 @@ def test_the_products_are_bf16_and_the_rest_is_not() -> None:
         assert set(dtypes[name]) == {torch.bfloat16}, name
 
 
-@pytest.mark.parametrize("flags", [BF16, ()])
-def test_the_input_of_several_linear_maps_is_converted_once(flags: tuple) -> None:
-    model = build("capsnmt_transformer", *flags)
-    inputs: dict = {}
-    for name, module in model.named_modules():
-        if name.endswith(("q_proj", "k_proj", "v_proj")):
-            module.register_forward_pre_hook(
-                lambda _, args, name=name: inputs.setdefault(name, args[0])
-            )
-    forward(model, SOURCES, TARGETS)
-    expected = torch.bfloat16 if flags else torch.float32
-    for layer in ("encoder.layers.0.self_attn", "decoder.layers.1.self_attn"):
-        q, k, v = (inputs[f"{layer}.{x}_proj"] for x in "qkv")
-        assert (q.dtype, k.data_ptr(), v.data_ptr()) == (expected, q.data_ptr(), q.data_ptr())
-    k, v = (inputs[f"decoder.layers.1.encoder_attn.{x}_proj"] for x in "kv")
-    assert (k.dtype, k.data_ptr()) == (expected, v.data_ptr())
-
-
 def test_double_precision_is_left_alone() -> None:
     models = [build("transformer_em_routing", *flags).double() for flags in ((), BF16)]
     models[1].make_generation_fast_(need_attn=True)

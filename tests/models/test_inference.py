@@ -4,21 +4,12 @@ from __future__ import annotations
 
 import copy
 
-import pytest
 import torch
 from torch import nn
 
-from capsnmt.models.inference import CACHE_LINE, linear_maps, stored_by_input
+from capsnmt.models.inference import linear_maps
 from tests.models.test_autocast import SOURCES, TARGETS
 from tests.support import build, build_system, every_system, forward
-
-
-@pytest.mark.parametrize("shape", [(5, 3), (16, 16), (1, 7)])
-def test_the_weights_of_an_input_lie_side_by_side(shape: tuple) -> None:
-    weight = torch.randn(shape)
-    stored = stored_by_input(weight)
-    assert stored.equal(weight)
-    assert stored.stride() == (1, shape[0] + CACHE_LINE)
 
 
 @every_system

@@ -12,7 +12,7 @@ import pytest
 import torch
 from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 from fairseq.optim import FP16Optimizer, MemoryEfficientFP16Optimizer, build_optimizer
-from torch import Tensor, nn
+from torch import nn
 
 from capsnmt.cli import ConfigurationError
 from capsnmt.optim.fused_adam import has_fused_kernel
@@ -207,23 +207,6 @@ def test_the_wrapper_with_fp32_copies_works_the_same() -> None:
         results[name] = params, made.state_dict()
     torch.testing.assert_close(results["fused_adam"][0], results["adam"][0])
     assert_same_state(results["fused_adam"][1], results["adam"][1])
-
-
-def test_all_parameters_are_one_operation_where_torch_has_it(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    calls = []
-
-    def spy(params: List[Tensor], *_: Any, fused: bool, foreach: bool, **__: Any) -> None:
-        calls.append((len(params), fused, foreach))
-
-    monkeypatch.setattr("capsnmt.optim.fused_adam.adamw", spy)
-    params = parameters()
-    put_gradients(params, 0)
-    optimizer("fused_adam", params).step()
-    fused = has_fused_kernel(torch.device("cpu"))
-    assert calls == [(len(params), fused, not fused)]
-    assert fused == (tuple(map(int, torch.__version__.split(".")[:2])) >= (2, 4))
 
 
 @pytest.mark.cuda
