@@ -99,9 +99,8 @@ def execute_side_by_side(runs: Sequence[Run], jobs: int) -> None:
             for path in [path for path, child in running.items() if child.poll() is not None]:
                 status = running.pop(path).returncode
                 failed += [titles[path]] if status else []
-                say(
-                    f"== {titles[path]}: {f'failed with exit status {status}' if status else 'done'}"
-                )
+                ended = f"failed with exit status {status}" if status else "done"
+                say(f"== {titles[path]}: {ended}")
             time.sleep(0.1)
     finally:
         for child in running.values():

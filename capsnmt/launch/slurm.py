@@ -26,13 +26,16 @@ save_and_come_again() {{
   touch {stop}
   for _ in {{1..90}}; do kill -0 $pid 2>/dev/null || break; sleep 1; done
   scontrol requeue "$SLURM_JOB_ID"
+  exit 0
 }}
 trap save_and_come_again USR1
 trap : TERM # SLURM sends it to the launcher, too: stay until that has saved
 {command} &
-pid=$!
-while kill -0 $pid 2>/dev/null; do wait $pid; done  # a signal ends a wait
-wait $pid
+pid=$! status=0
+while kill -0 $pid 2>/dev/null; do # a signal ends a wait
+  wait $pid && status=0 || status=$?
+done
+exit $status
 """
 
 

@@ -221,7 +221,8 @@ def job(
         variables = {**os.environ, "SLURM_JOB_ID": "7", "SLURM_CPUS_PER_TASK": "1"}
         started = subprocess.Popen(["bash", str(script)], env=variables, start_new_session=True)
         deadline = time.monotonic() + 60
-        while not (python.parent / "ready").exists():
+        ready = python.parent / "ready"
+        while not (ready.exists() and ready.stat().st_size):
             assert started.poll() is None
             assert time.monotonic() < deadline
             time.sleep(0.02)
