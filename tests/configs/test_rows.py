@@ -6,16 +6,15 @@ import collections
 import dataclasses
 import functools
 from pathlib import Path
-from typing import Any
+from typing import Any, Dict
 
 import fairseq.models
 import pytest
 import torch
-import yaml
-from capsnmt.launch.config import Experiment, load
 
 from capsnmt.cli import ConfigurationError
 from capsnmt.launch.flags import argv
+from capsnmt.launch.settings import complete, load, read
 from capsnmt.modules.layer_aggregation import CONNECTIONS
 from scripts.paper_rows import (
     PLAIN,
@@ -46,7 +45,7 @@ def path_of(key: str) -> Path:
 
 
 @functools.cache
-def experiment(key: str) -> Experiment:
+def settings(key: str) -> Dict[str, Any]:
     return load(path_of(key))
 
 
@@ -80,13 +79,13 @@ def test_no_row_of_the_papers_is_missing() -> None:
 
 
 def test_a_configuration_is_a_row_or_settings() -> None:
-    settings = {f"{dataset}/base" for dataset in DATASETS} | {*map(settings_of, ROWS.values())}
-    assert {*CONFIGURATIONS} == {*ROWS} | settings
-    assert not settings & {*ROWS}
+    shared = {f"{dataset}/base" for dataset in DATASETS} | {*map(settings_of, ROWS.values())}
+    assert {*CONFIGURATIONS} == {*ROWS} | shared
+    assert not shared & {*ROWS}
 
 
 def test_a_row_sets_training_flags_only() -> None:
-    keys = {key: {*yaml.safe_load(path_of(key).read_text("utf-8"))} for key in ROWS}
+    keys = {key: {*read(path_of(key))} for key in ROWS}
     allowed = {"extends", "init-from", "train", "paper"}
     more = {key: found - allowed for key, found in keys.items() if found - allowed}
     # connected layers overflow the fp16 of their papers' settings
@@ -101,18 +100,19 @@ def test_a_row_sets_training_flags_only() -> None:
 def test_a_row_is_its_papers_settings_with_its_own_flags(dataset: str) -> None:
     for key, row in ROWS.items():
         if row.dataset == dataset:
-            settings = experiment(settings_of(row)).settings
+            shared = settings(settings_of(row))
             start = {} if row.init_from is None else {"init-from": row.init_from}
             if is_connected(row):
                 start["precision"] = "auto"
-            expected = {**settings, **start, "train": {**settings["train"], **row.flags}}
-            assert experiment(key).settings == expected, key
+            expected = {**shared, **start, "train": {**shared["train"], **row.flags}}
+            assert settings(key) == expected, key
+            complete(settings(key), row.name)
 
 
 @pytest.mark.parametrize("dataset", DATASETS)
 def test_no_two_rows_of_a_dataset_are_the_same_training(dataset: str) -> None:
     rows = [key for key, row in ROWS.items() if row.dataset == dataset]
-    trainings = {key: str(sorted_items(experiment(key).settings)) for key in rows}
+    trainings = {key: str(sorted_items(settings(key))) for key in rows}
     assert len({*trainings.values()}) == len(rows)
 
 
@@ -141,7 +141,7 @@ def test_a_row_is_compared_with_the_transformer_of_the_same_training(key: str) -
 @functools.cache
 def parameters(key: str) -> int:
     """The parameters of a configuration's model, which takes no memory."""
-    chosen = experiment(key)
+    chosen = settings(key)
     args = parse(chosen["arch"], *argv(chosen["train"]))
     with torch.device("meta"):
         model = fairseq.models.build_model(args, TASK)
@@ -212,7 +212,14 @@ def test_a_printed_speed_is_compared_with_the_baseline_of_the_same_paper() -> No
 
 
 BASELINE = "paper: {a2020: {table: Table 1, name: base}}"
+ENTRY = "paper: {{a2020: {{table: Table 1, name: row, {}}}}}".format
 REFUSED = {
+    "paper: 3": "paper: the file: 3: expected a mapping",
+    ENTRY("blue: 28"): "unknown key blue: choose from table, name",
+    ENTRY("bleu: high"): "bleu: 'high': expected float",
+    ENTRY("bleu: -1"): "bleu: -1",
+    ENTRY("parameters: 12.6"): "parameters: 12.6: expected str",
+    ENTRY("parameters: 12.6 million"): "parameters: '12.6 million'",
     "paper: {a2020: {table: Table 1}}": "a2020: the key name is missing",
     "paper: {a2020: {table: Table 1, name: row, baseline: other}}": "other is not a baseline of",
     "paper: {b2020: {table: Table 1, name: row, baseline: base}}": "base is not a baseline of b",
