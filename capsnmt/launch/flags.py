@@ -90,10 +90,11 @@ def check_settings(settings: Settings, row: str) -> None:
     updates = int(settings.train.get("max-update") or 0)
     interval = int(settings.train.get("save-interval-updates") or 0)
     if count is not None and not 0 < interval * count <= updates:
+        fix = f"train.save-interval-updates to {updates // count}"
         raise ConfigurationError(
             f"{row}: average.last-updates: {count} checkpoints, one every {interval} updates, do "
-            f"not fit into train.max-update {updates}: set train.save-interval-updates to "
-            f"{max(1, updates // count)}"
+            f"not fit into train.max-update {updates}: set "
+            f"{fix if updates >= count else 'average to null'}"
         )
 
 
