@@ -138,8 +138,8 @@ def build(value: Any, kind: Type[T], source: object) -> T:
     try:
         return msgspec.convert(value, kind, str_keys=True)
     except msgspec.ValidationError as error:
-        problem, _, path = str(error).partition(" - at ")
-        raise RecordError(f"{source}: {_explain(problem, path.strip('`'), value, kind)}") from None
+        problem, _, path = str(error).replace("`", "").partition(" - at ")
+        raise RecordError(f"{source}: {_explain(problem, path, value, kind)}") from None
 
 
 def plain(record: Any) -> Any:
@@ -158,6 +158,7 @@ def write(path: Path, record: Any) -> None:
 def _explain(problem: str, path: str, value: Any, kind: Any) -> str:
     """Return msgspec's problem with the dotted key, the value and what is allowed there."""
     keys: List[str] = []
+    _, of_key, path = path.rpartition("key in ")  # a key of a mapping, not a value, is wrong
     for key in re.findall(r"[^.\[\]$]+|\.\.\.", path):
         kind = _inner(kind, key)
         if key == "...":  # msgspec does not say which entry of a mapping it is
@@ -165,7 +166,9 @@ def _explain(problem: str, path: str, value: Any, kind: Any) -> str:
         value = value[int(key)] if isinstance(value, (list, tuple)) else value[key]
         keys.append(key)
     name = ".".join(keys) or "the file"
-    problem = problem[0].lower() + problem[1:].replace("`", "").replace("object", "a mapping")
+    problem = problem[0].lower() + problem[1:].replace("object", "a mapping")
+    if of_key:
+        return f"{name}: a key: {problem}"
     if "unknown field" in problem:
         known = ", ".join(field.encode_name for field in structs.fields(_plain_type(kind)))
         return f"{name}: unknown key {problem.split()[-1]}: choose from {known}"
