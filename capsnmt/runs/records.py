@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Dict, Literal, Mapping, Optional, Tuple, Union
+from typing import Annotated, Any, Dict, Literal, Optional, Tuple, Union
 
 from msgspec import Meta, field
 
-from capsnmt.records import Record, RecordError
+from capsnmt import records
+from capsnmt.records import Record
 
 # The values of train.task that train a sentence classifier.
 SENTENCE_TASKS = ("probing", "logical_inference")
@@ -92,12 +93,17 @@ class RunConfig(Record, frozen=True, kw_only=True):
     @property
     def architecture(self) -> str:
         """The value of ``--arch``."""
-        return str(self._setting("arch"))
+        return self._setting("arch", str)
 
     @property
-    def train(self) -> Mapping[str, Any]:
+    def train(self) -> Dict[str, Any]:
         """The flags of fairseq-train."""
-        return self.settings.get("train") or {}
+        return self._setting("train", Dict[str, Any], {})
+
+    @property
+    def batch(self) -> Dict[str, Any]:
+        """The size of an update."""
+        return self._setting("batch", Dict[str, Any], {})
 
     @property
     def fairseq_task(self) -> str:
@@ -112,31 +118,25 @@ class RunConfig(Record, frozen=True, kw_only=True):
     @property
     def languages(self) -> Tuple[str, str]:
         """Source and target language of a translation run."""
-        return (
-            str(self._setting("data", "source-lang")),
-            str(self._setting("data", "target-lang")),
-        )
+        return self._setting("data.source-lang", str), self._setting("data.target-lang", str)
 
     @property
-    def test_sets(self) -> Mapping[str, str]:
+    def test_sets(self) -> Dict[str, str]:
         """Name of each test set of a translation run -> its fairseq subset."""
-        return self._setting("data", "test-sets")
+        return self._setting("data.test-sets", Dict[str, str])
 
     @property
     def averages(self) -> bool:
         """Whether an average of checkpoints is evaluated; otherwise the last checkpoint."""
         return bool(self.settings.get("average"))
 
-    def _setting(self, *keys: str) -> Any:
+    def _setting(self, name: str, kind: Any, default: Any = None) -> Any:
         value: Any = self.settings
-        try:
-            for key in keys:
-                value = value[key]
-        except (KeyError, TypeError):
-            raise RecordError(
-                f"config.json of {self.row}, seed {self.seed}: lacks settings.{'.'.join(keys)}"
-            ) from None
-        return value
+        for key in name.split("."):
+            value = value.get(key) if isinstance(value, dict) else None
+        found = {name: default if value is None else value}
+        source = f"config.json of {self.row}, seed {self.seed}: settings"
+        return records.build(found, Dict[str, kind], source)[name]
 
 
 class InitialModel(Record, frozen=True, kw_only=True):

@@ -20,22 +20,11 @@ from capsnmt.runs.records import Measures, RunConfig
 LEVELS = {"‡": 0.01, "†": 0.05}
 MEASURES = ("accuracy", "macro_f1")  # of sentence classifiers
 # Flags of fairseq-train that may change when a training resumes: they change no update.
-FREE_FLAGS = frozenset(
-    {
-        "keep-best-checkpoints",
-        "keep-interval-updates",
-        "keep-last-epochs",
-        "log-interval",
-        "max-epoch",
-        "max-update",
-        "no-epoch-checkpoints",
-        "num-workers",
-        "save-interval",
-        "save-interval-updates",
-        "validate-interval",
-        "validate-interval-updates",
-    }
-)
+FREE_FLAGS = {
+    *("keep-best-checkpoints", "keep-interval-updates", "keep-last-epochs", "log-interval"),
+    *("max-epoch", "max-update", "no-epoch-checkpoints", "num-workers", "save-interval"),
+    *("save-interval-updates", "validate-interval", "validate-interval-updates"),
+}
 
 
 def training_differences(
@@ -60,14 +49,13 @@ def training_differences(
 
 
 def _training(config: RunConfig, data: Optional[Mapping[str, str]]) -> Dict[str, Any]:
-    batch = config.settings.get("batch") or {}
     return {
         "arch": config.settings.get("arch"),
         "data": dict(data or {}),
         "init-from": config.settings.get("init-from"),
         "seed": config.seed,
         "task": config.task,
-        **{f"batch.{key}": value for key, value in batch.items() if key.endswith("-per-update")},
+        **{f"batch.{key}": value for key, value in config.batch.items() if "-per-update" in key},
         **{f"train.{key}": value for key, value in config.train.items() if key not in FREE_FLAGS},
     }
 

@@ -9,7 +9,6 @@ from typing import Any, Dict
 
 import pytest
 import torch
-from capsnmt.launch.config import Experiment, load
 from fairseq import options
 from fairseq.optim import build_optimizer
 from fairseq.optim.lr_scheduler import build_lr_scheduler

@@ -39,14 +39,13 @@ DAMAGES = {
         lambda output: (output / RUN / "config.json").write_text("{}"),
         "config.json: made by another version of capsnmt: launch the row again with another",
     ),
-    "no row": (lambda output: edit(output / RUN / "config.json", lambda c: c.pop("row")), "row"),
     "a seed in words": (
         lambda output: change(output / RUN / "config.json", "seed", "one"),
         "config.json: seed: 'one': expected int",
     ),
     "no languages": (
         lambda output: edit(output / RUN / "config.json", lambda c: c["settings"].pop("data")),
-        "lacks settings.data",
+        "settings: data.source-lang: None: expected str",
     ),
     "a flag that is a path": (
         lambda output: change(

@@ -45,12 +45,6 @@ def test_a_training_killed_anywhere_has_the_curve_of_an_uninterrupted_one(kills:
     assert curve.updates == end
 
 
-def test_a_repeated_update_counts_once_with_its_second_result() -> None:
-    first = ['{"loss": "9", "num_updates": "10"}', '{"loss": "8", "num_updates": "20"}']
-    second = ['{"loss": "7.5", "num_updates": "20"}']
-    assert parse_train_log(first + second).train == {10: 9.0, 20: 7.5}
-
-
 def test_the_peak_memory_is_that_of_the_largest_process() -> None:
     log = ['{"loss": "9", "num_updates": "10"}', '{"peak_memory_gib": 1.25}']
     assert parse_train_log(log).peak_memory == 1.25
@@ -98,8 +92,3 @@ def test_a_log_without_training_loss_is_one_error_that_names_it(
         read_learning_curve(path)
     assert str(path) in str(error.value)
     assert "\n" not in str(error.value)
-
-
-def test_a_missing_log_is_named(tmp_path: Path) -> None:
-    with pytest.raises(ConfigurationError, match=r"train\.log: cannot be read: No such file"):
-        read_learning_curve(tmp_path / "train.log")
