@@ -106,7 +106,7 @@ configured 25,000
 
 def train_prefix(device: Device, python: str) -> List[str]:
     """Return the program and the first arguments that start a training on the device."""
-    training = ["-m", "capsnmt.launch.training"]
+    training = ["-m", "capsnmt.launch.train"]
     if device.nodes > 1:
         # D: one task a node, which starts its own processes: as fairseq does on SLURM.
         step = [f"--nodes={device.nodes}", f"--ntasks={device.nodes}", "--ntasks-per-node=1"]

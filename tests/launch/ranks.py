@@ -1,4 +1,4 @@
-"""``capsnmt.launch.training``, whose processes on the CPU are forks of it.
+"""``capsnmt.launch.train``, whose processes on the CPU are forks of it.
 
 They save the seconds in which fresh interpreters import torch and fairseq.
 """
@@ -9,7 +9,7 @@ import functools
 
 import torch.multiprocessing
 
-from capsnmt.launch import training
+from capsnmt.launch import train as training
 
 if __name__ == "__main__":
     torch.multiprocessing.spawn = functools.partial(

@@ -20,9 +20,10 @@ from fairseq import checkpoint_utils
 
 from capsnmt.checkpoints.load import load_checkpoint
 from capsnmt.checkpoints.resume import LAST, STOP_FILE, num_updates
-from capsnmt.launch import preemption, training
+from capsnmt.launch import preemption
+from capsnmt.launch import train as training
 from capsnmt.launch.preemption import ASKING, Request
-from capsnmt.launch.training import Place
+from capsnmt.launch.train import Place
 from tests import forked
 from tests.commands import command, environment, succeed
 from tests.launch import preemption_worker, ranks
@@ -143,7 +144,7 @@ def test_a_training_leaves_no_temporary_files(
         monkeypatch.setenv("TMPDIR", folder)
         flags = [*TINY, *ADAM, "--max-update", "1", "--num-workers", "1"]
         data = [prepared / "bin", "--save-dir", tmp_path / "checkpoints"]
-        done = command("capsnmt.launch.training", *data, *flags)
+        done = command("capsnmt.launch.train", *data, *flags)
         assert (tmp_path / "checkpoints" / LAST).is_file(), done.stderr
         model = ["--path", tmp_path / "checkpoints" / LAST, "--user-dir", PLUGIN, "--cpu"]
         succeed("fairseq_cli.generate", data[0], *model, "--num-workers", "1", "--max-len-b", "3")

@@ -8,8 +8,10 @@ from typing import List, Tuple
 
 import pytest
 
-from capsnmt.launch.__main__ import main
-from tests.scripts import launches, planned
+from capsnmt.launch import launch
+from capsnmt.launch.arguments import parse
+from capsnmt.launch.cli import main
+from tests.scripts import launches
 
 # plans are text: they are the same on every host
 pytestmark = [pytest.mark.system, pytest.mark.one_host]
@@ -43,9 +45,9 @@ def test_the_recorded_results_are_four_systems_on_three_tasks_and_with_three_see
         assert main(arguments) == 0
     lines = [line.split() for line in capsys.readouterr().out.splitlines() if " -m " in line]
     assert Counter(words[words.index("-m") + 1] for words in lines) == {
-        "capsnmt.sentences.build": 4 * 3,
-        "capsnmt.launch.training": 4 * 3 + 4 * 3,
-        "capsnmt.sentences.evaluate": 4 * 3 + 4 * 3,
+        "capsnmt.sentences.probing.build": 4 * 3,
+        "capsnmt.launch.train": 4 * 3 + 4 * 3,
+        "capsnmt.launch.evaluate_classifier": 4 * 3 + 4 * 3,
     }
     assert [path.name for path in here.iterdir()] == ["data"]
 
@@ -59,8 +61,11 @@ def test_the_recorded_results_are_four_systems_on_three_tasks_and_with_three_see
     ],
 )
 def test_all_rows_are_the_papers_systems(flags: List[str], systems: int) -> None:
-    runs = planned([*flags, "--rows", "all"])
+    options = parse([*flags, "--rows", "all"])
+    runs = launch.make_runs(options, launch.choose_device(1, None, None))
     assert len({run.folder.path for run in runs}) == len(runs) == systems
+    for run in runs:
+        assert [stage.name for stage in run.evaluation()] == ["evaluate"]
 
 
 def test_an_unknown_data_set_is_one_line_with_the_known_ones(

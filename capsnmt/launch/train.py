@@ -1,4 +1,4 @@
-"""``python -m capsnmt.launch.training``: fairseq-train that stops on request, on any device.
+"""``python -m capsnmt.launch.train``: fairseq-train that stops on request, on any device.
 
 The flags are those of fairseq-train. fairseq, torchrun or SLURM start the processes of GPUs. None
 of them can start several processes on the CPU; :func:`train_on_cpu` does.
