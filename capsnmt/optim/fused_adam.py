@@ -232,7 +232,8 @@ class Adam(torch.optim.Optimizer):
         divisor = None
         if isinstance(factor, Tensor) or factor != 1:
             if fused and all(g.dtype == torch.float32 for g in grads):
-                divisor = torch.ones((), device=device) / factor
+                # in several processes fairseq's factor is in fp64, which the kernel refuses
+                divisor = (torch.ones((), device=device) / factor).float()
             else:
                 torch._foreach_mul_(grads, factor)
         adamw(
