@@ -1,14 +1,13 @@
-"""Where a stopped training resumes: which of its checkpoints are complete."""
+"""Where a stopped training resumes: from its last checkpoint that can be read."""
 
 from __future__ import annotations
 
 import os
 import shutil
-import zipfile
 from pathlib import Path
-from typing import List, Optional, Tuple
+from typing import Optional, Tuple
 
-from capsnmt.checkpoints.load import CheckpointError, has_container, load_checkpoint
+from capsnmt.checkpoints.load import CheckpointError, load_checkpoint
 from capsnmt.files import temporary_path
 
 LAST = "checkpoint_last.pt"
@@ -33,58 +32,38 @@ def num_updates(path: Path) -> int:
 
 
 def recover(folder: Path) -> Tuple[int, Optional[str]]:
-    """Make ``checkpoint_last.pt`` a complete checkpoint.
+    """Replace a ``checkpoint_last.pt`` that cannot be read by the newest checkpoint that can.
 
     fairseq saves to a temporary file and renames it, but then *copies* it to
-    ``checkpoint_last.pt`` and ``checkpoint_best.pt``. A kill during the copy leaves a truncated
-    file, which fairseq refuses to load and never replaces. Damaged files are renamed, not deleted.
+    ``checkpoint_last.pt``. A kill during the copy leaves a truncated file, which fairseq refuses to
+    load. The file is renamed, not deleted.
 
     Args:
         folder: ``--save-dir`` of the training.
 
     Returns:
-        The updates of that checkpoint, 0 without one; and a sentence for the user if something was
-        repaired or lost, else ``None``.
+        The updates of ``checkpoint_last.pt``, 0 without one; and a sentence for the user if it was
+        replaced or lost, else ``None``.
     """
-    for leftover in [*folder.glob("*.pt.tmp"), *folder.glob(temporary_path(Path("*.pt")).name)]:
-        leftover.unlink()
-    # The content is checked only of the file that is used.
-    damaged = [path for path in folder.glob("*.pt") if not has_container(path)]
     last = folder / LAST
-    candidates = [path for path in folder.glob("*.pt") if path not in damaged]
-    # checkpoint_last.pt first, then the newest.
-    candidates.sort(key=lambda path: (path != last, -path.stat().st_mtime_ns))
-    source, done = None, 0
-    for path in candidates:
-        updates = _updates_if_complete(path)
-        if updates is not None:
-            source, done = path, updates
-            break
-        damaged.append(path)
-    for path in damaged:
-        os.replace(path, path.with_name(path.name + ".damaged"))
-    cause = f"{_names(damaged)} damaged and renamed" if damaged else f"{LAST} is missing"
-    if source is None:
-        lost = f"{cause}, no complete checkpoint is left: training starts again"
-        return 0, lost if damaged else None
-    if source == last:
-        return done, cause if damaged else None
-    shutil.copyfile(source, temporary_path(last))
-    os.replace(temporary_path(last), last)
-    return done, f"{cause}: resuming from {source.name} at {done:,} updates"
+    found = sorted(folder.glob("*.pt"), key=lambda path: path.stat().st_mtime_ns, reverse=True)
+    for path in sorted(found, key=lambda path: path != last):
+        try:
+            updates = num_updates(path)
+        except CheckpointError:
+            continue
+        if path == last:
+            return updates, None
+        _set_aside(last)
+        shutil.copyfile(path, temporary_path(last))
+        os.replace(temporary_path(last), last)
+        return updates, (
+            f"{LAST} is missing or damaged: resuming from {path.name} at {updates:,} updates"
+        )
+    _set_aside(last)
+    return 0, "no checkpoint can be read: the training starts again" if found else None
 
 
-def _updates_if_complete(path: Path) -> Optional[int]:
-    try:
-        if zipfile.is_zipfile(path):
-            # torch does not verify the checksums of its archives
-            with zipfile.ZipFile(path) as archive:
-                if archive.testzip() is not None:
-                    return None
-        return num_updates(path)
-    except (CheckpointError, zipfile.BadZipFile):
-        return None
-
-
-def _names(paths: List[Path]) -> str:
-    return ", ".join(sorted(path.name for path in paths))
+def _set_aside(damaged: Path) -> None:
+    if damaged.exists():
+        os.replace(damaged, damaged.with_name(damaged.name + ".damaged"))

@@ -3,46 +3,33 @@
 from __future__ import annotations
 
 import json
-import re
 import time
 from collections import deque
 from typing import Any, Callable, Deque, Dict, Optional, TextIO
 
 from capsnmt.runs.learning_curve import clock
 
-BEGUN = "Start iterating over samples"
-STOPPED = re.compile(r"\| capsnmt\.experiment\.preemption \| stopped by ")
-LINE = re.compile(r"^\S+ \S+ \| INFO \| (?P<tag>\S+) \| (?P<stats>\{.*\})\s*$")
+STOPPED_BY = "stopped_by"  # our own statistic: what has asked the training to stop
 
 
 class TrainingProgress:
-    """Handle fairseq-train's output line by line.
+    """Handle the output of a training line by line.
 
-    Statistics go to ``log`` as JSON lines (fairseq's ``--log-file`` would repeat each of them every
-    epoch), all output goes to ``console``, and ``show`` gets short lines: updates, loss, perplexity
-    or accuracy, speed, remaining time.
+    All output goes to ``console``, and ``show`` gets short lines: updates, loss, perplexity or
+    accuracy, speed, remaining time.
 
     Attributes:
-        tail: the last lines that are not statistics.
-        begun: whether the training has started to make updates.
-        stopped: whether it ended because it was asked to.
-
-    Args:
         total: the updates of the complete training; ``None`` if epochs or patience end it.
-        log, console: open files.
-        show: called with each short line.
+        tail: the last lines that are not statistics.
+        stopped: whether it ended because it was asked to.
     """
 
     def __init__(
-        self,
-        total: Optional[int],
-        log: TextIO,
-        console: TextIO,
-        show: Callable[[str], None] = print,
+        self, total: Optional[int], console: TextIO, show: Callable[[str], None] = print
     ) -> None:
-        self.total, self.log, self.console, self.show = total, log, console, show
+        self.total, self.console, self.show = total, console, show
         self.tail: Deque[str] = deque(maxlen=20)
-        self.begun = self.stopped = False
+        self.stopped = False
         self.first: Optional[int] = None
         self.started = time.monotonic()
 
@@ -50,19 +37,14 @@ class TrainingProgress:
         """Handle one line of output."""
         self.console.write(line)
         self.console.flush()
-        stats = parse(line)
+        stats = _statistics(line)
         if stats is None:
-            self.begun = self.begun or BEGUN in line
-            self.stopped = self.stopped or STOPPED.search(line) is not None
             self.tail.append(line.rstrip("\n"))
             return
-        self.log.write(json.dumps(stats) + "\n")
-        self.log.flush()
+        self.stopped = self.stopped or STOPPED_BY in stats
         if "valid_loss" in stats:
-            self.show(
-                f"  epoch {stats.get('epoch')}  valid loss {stats['valid_loss']}"
-                f"{_quality(stats, 'valid_')}"
-            )
+            epoch, loss = stats.get("epoch"), stats["valid_loss"]
+            self.show(f"  epoch {epoch}  valid loss {loss}{_quality(stats, 'valid_')}")
         elif "loss" in stats and "num_updates" in stats:
             self.show(self._update(stats))
 
@@ -82,25 +64,15 @@ class TrainingProgress:
 
 def _quality(stats: Dict[str, Any], prefix: str = "") -> str:
     """Return the perplexity of a translation model, or the accuracy of a classifier."""
-    for key, name in (("ppl", "ppl"), ("accuracy", "accuracy")):
-        if prefix + key in stats:
-            return f"  {name} {stats[prefix + key]}"
-    return ""
+    found = [name for name in ("ppl", "accuracy") if prefix + name in stats]
+    return f"  {found[0]} {stats[prefix + found[0]]}" if found else ""
 
 
-def parse(line: str) -> Optional[Dict[str, Any]]:
-    """Return the statistics in a line of fairseq's log; ``None`` if it holds none.
-
-    >>> parse('2026-01-01 00:00:00 | INFO | train_inner | {"epoch": 1, "loss": "9.1"}')
-    {'epoch': 1, 'loss': '9.1'}
-    >>> parse('2026-01-01 00:00:00 | INFO | fairseq.trainer | begin training epoch 1')
-    """
-    match = LINE.match(line)
-    if match is None:
-        return None
+def _statistics(line: str) -> Optional[Dict[str, Any]]:
+    """Return the statistics in a line of fairseq's log: ``TIME | INFO | valid | {"epoch": 1}``."""
     try:
-        stats = json.loads(match["stats"])
-    except ValueError:  # fairseq also prints its configuration in braces
+        stats = json.loads(line.split(" | ", 3)[3])
+    except (IndexError, ValueError):  # fairseq also prints its configuration in braces
         return None
     return stats if isinstance(stats, dict) else None
 

@@ -1,105 +1,165 @@
 """``python -m capsnmt.launch.train``: fairseq-train that stops on request, on any device.
 
-The flags are those of fairseq-train. fairseq, torchrun or SLURM start the processes of GPUs. None
-of them can start several processes on the CPU; :func:`train_on_cpu` does.
+The flags are those of fairseq-train, which saves at fixed updates only, and which a signal kills.
+Here a file named ``stop`` in the folder of the checkpoints, SIGTERM and SIGUSR1 are requests: the
+training finishes its update, saves and ends with 0. It does not validate at this save, so that the
+result does not depend on when it was interrupted. ``--log-file`` gets each of fairseq's statistics
+once, as a line of JSON; fairseq itself would repeat them with every epoch.
 """
 
 from __future__ import annotations
 
+import functools
+import json
+import logging
+import multiprocessing
 import os
-import socket
+import resource
+import signal
 import subprocess
-from dataclasses import dataclass
-from typing import Any, List, Mapping, Optional
+from pathlib import Path
+from types import FrameType
+from typing import Any, List, Optional, Tuple
 
 import capsnmt.plugin  # noqa: F401  # isort: skip  (first: fairseq opens the root logger)
 
+import fairseq_cli.train as fairseq_train
 import torch
-from fairseq import options
+from fairseq import checkpoint_utils, options
 from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 from fairseq.distributed import utils as distributed_utils
 
-from capsnmt.launch import preemption
-from capsnmt.process import end_with_parent
+from capsnmt.checkpoints.resume import STOP_FILE
+from capsnmt.launch.progress import STOPPED_BY
+from capsnmt.runs.learning_curve import PEAK_MEMORY
 
+logger = logging.getLogger("capsnmt.launch.train")
+
+SIGNALS = (signal.SIGTERM, signal.SIGUSR1)
+BY_FILE = int(signal.NSIG)  # a cause is a number, which processes can compare
 PORTS = range(10000, 60000)
 
 
-@dataclass(frozen=True)
-class Place:
-    """The node of this process among the nodes that train together."""
+class StopRequest:
+    """Whether this training has been asked to stop."""
 
-    node: int = 0
-    nodes: int = 1
-    host: str = "127.0.0.1"
-    port: int = 0
+    signum = 0
 
-    @classmethod
-    def of_step(cls, variables: Mapping[str, str]) -> Place:
-        """Return the place of this task in its ``srun`` step; outside a step there is one node.
+    def __init__(self, folder: Path) -> None:
+        self.file = folder / STOP_FILE
+        for signum in SIGNALS:
+            signal.signal(signum, self._note)
 
-        **D**: the port is derived from the number of the job: every node knows it, and jobs on one
-        machine have different ones.
+    def _note(self, signum: int, _: Optional[FrameType]) -> None:
+        self.signum = signum
+
+    def cause(self, trainer: Any) -> int:
+        """Return the number of a signal, ``BY_FILE``, or 0 for no request to any process.
+
+        All processes must stop after the same update.
         """
-        nodes = int(variables.get("SLURM_STEP_NUM_NODES", 1))
-        if nodes == 1:
-            return cls()
-        hosts = subprocess.run(
-            ["scontrol", "show", "hostnames", variables["SLURM_STEP_NODELIST"]],
-            stdout=subprocess.PIPE,
-            check=True,
-            text=True,
-        ).stdout.split()
-        port = PORTS[int(variables["SLURM_JOB_ID"]) % len(PORTS)]
-        return cls(int(variables["SLURM_NODEID"]), nodes, hosts[0], port)
+        cause = self.signum or (BY_FILE if self.file.exists() else 0)
+        if trainer.data_parallel_world_size == 1:
+            return cause
+        shared = torch.tensor(cause, device=trainer.device)
+        distributed_utils.all_reduce(shared, group=trainer.data_parallel_process_group, op="max")
+        return int(shared.item())
+
+
+def ignore_stops(_: int = 0) -> None:
+    """Ignore the signals in this process: SLURM sends them to every process of a job.
+
+    In a process that loads data they would end the training: torch lets SIGTERM kill it.
+    """
+    for signum in SIGNALS:
+        signal.signal(signum, signal.SIG_IGN)
+
+
+def peak_memory(device: torch.device) -> float:
+    """Return the peak in GiB: of the tensors on a GPU, otherwise of this whole process."""
+    if device.type == "cuda":
+        return torch.cuda.max_memory_allocated(device) / 2**30
+    status = Path("/proc/self/status")
+    if not status.is_file():  # macOS, in bytes
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**30
+    # not that of getrusage, which could be the peak of the parent when it started this process
+    return int(status.read_text("utf-8").partition("VmHWM:")[2].split()[0]) / 2**20
+
+
+def main(cfg: Any) -> None:
+    """Train in one process with fairseq's configuration, and stop on request."""
+    request = StopRequest(Path(cfg.checkpoint.save_dir))
+    log_file, cfg.common.log_file = cfg.common.log_file, None
+    if log_file is not None:
+        statistics = logging.FileHandler(log_file, encoding="utf-8", delay=True)
+        statistics.addFilter(lambda record: record.getMessage().startswith('{"'))
+        logging.getLogger().addHandler(statistics)
+    after_update = fairseq_train.validate_and_save
+    # The workers of a killed torchrun would go on without the lock, and overwrite checkpoints.
+    parent = os.getppid() if "TORCHELASTIC_RUN_ID" in os.environ else None
+
+    def validate_and_save(
+        cfg: Any, trainer: Any, task: Any, epoch_itr: Any, subsets: List[str], end_of_epoch: bool
+    ) -> Tuple[List[Any], bool]:
+        if parent not in (None, os.getppid()):
+            raise SystemExit("torchrun has been killed")
+        losses, ended = after_update(cfg, trainer, task, epoch_itr, subsets, end_of_epoch)
+        cause = 0 if ended else request.cause(trainer)
+        if cause:
+            checkpoint_utils.save_checkpoint(cfg.checkpoint, trainer, epoch_itr, None)
+        if not trainer.is_data_parallel_master:
+            return losses, ended or bool(cause)
+        if cause:
+            asker = str(request.file) if cause == BY_FILE else signal.Signals(cause).name
+            logger.info(json.dumps({STOPPED_BY: asker, "updates": trainer.get_num_updates()}))
+        if ended or cause:
+            request.file.unlink(missing_ok=True)
+        if ended or cause or end_of_epoch:
+            logger.info(json.dumps({PEAK_MEMORY: round(peak_memory(trainer.device), 3)}))
+        return losses, ended or bool(cause)
+
+    fairseq_train.validate_and_save = validate_and_save
+    torch.utils.data.DataLoader = functools.partial(
+        torch.utils.data.DataLoader, worker_init_fn=ignore_stops
+    )
+    try:
+        fairseq_train.main(cfg)
+    finally:
+        # On exit Python sends the workers that load data SIGTERM, which they ignore, and waits.
+        for worker in multiprocessing.active_children():
+            worker.kill()
+
+
+def find_place(distributed: Any, cpu: bool) -> None:
+    """Tell fairseq the place of this process, which it cannot infer on a CPU.
+
+    torchrun has started the processes of one node. On several nodes srun has started one for each
+    process on a CPU, or one a node, where fairseq starts a process for each GPU.
+    """
+    method, rank = "env://", os.environ.get("RANK")
+    if rank is None and "SLURM_STEP_NODELIST" in os.environ:
+        # **D**: every node knows the number of the job, and jobs on one machine have different ones
+        distributed.distributed_port = PORTS[int(os.environ["SLURM_JOB_ID"]) % len(PORTS)]
+        show = ["scontrol", "show", "hostnames", os.environ["SLURM_STEP_NODELIST"]]
+        hosts = subprocess.run(show, stdout=subprocess.PIPE, check=True, text=True).stdout.split()
+        method = f"tcp://{hosts[0]}:{distributed.distributed_port}"
+        rank = os.environ["SLURM_PROCID"]
+        if not cpu:
+            ignore_stops()  # the processes that fairseq starts handle them
+    if cpu and rank is not None:
+        os.environ["CUDA_VISIBLE_DEVICES"] = ""  # or fairseq would connect the processes by a GPU
+        distributed.distributed_init_method, distributed.distributed_rank = method, int(rank)
+        distributed.distributed_no_spawn = True
 
 
 def cli_main(argv: Optional[List[str]] = None) -> None:
     """Train with the flags of fairseq-train."""
-    if "TORCHELASTIC_RUN_ID" in os.environ:
-        # Otherwise the workers outlive a killed torchrun, and overwrite later checkpoints.
-        end_with_parent()
     args = options.parse_args_and_arch(options.get_training_parser(), input_args=argv)
     cfg = convert_namespace_to_omegaconf(args)
-    preemption.outlive()
     distributed = cfg.distributed_training
-    place = Place.of_step(os.environ)
-    alone = distributed.distributed_world_size == 1
-    if cfg.common.cpu and not alone and distributed.distributed_init_method is None:
-        train_on_cpu(cfg, place)
-        return
-    if place.nodes > 1:
-        distributed.distributed_port = place.port
-    distributed_utils.call_main(cfg, preemption.main)
-
-
-def train_on_cpu(cfg: Any, place: Place) -> None:
-    """Train with explicit ranks over gloo, ``world size / nodes`` processes on this node.
-
-    Args:
-        cfg: fairseq's configuration; its world size is that over all nodes.
-        place: this node.
-    """
-    # fairseq would ask CUDA for the number of processes, and use a GPU to connect them.
-    os.environ["CUDA_VISIBLE_DEVICES"] = ""
-    distributed = cfg.distributed_training
-    processes = distributed.distributed_world_size // place.nodes
-    distributed.distributed_init_method = f"tcp://{place.host}:{place.port or _free_port()}"
-    distributed.distributed_backend = "gloo"
-    distributed.ddp_backend = "legacy_ddp"
-    distributed.distributed_no_spawn = True
-    torch.multiprocessing.spawn(_rank, (cfg, place.node * processes), processes)
-
-
-def _rank(process: int, cfg: Any, first: int) -> None:
-    cfg.distributed_training.distributed_rank = first + process
-    distributed_utils.distributed_main(process, preemption.main, cfg, {})
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+    if distributed.distributed_world_size > 1 and distributed.distributed_init_method is None:
+        find_place(distributed, cfg.common.cpu)
+    distributed_utils.call_main(cfg, main)
 
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ ALLOWED = (0, 1, 2)  # success, failed work, bad setting
 RECORD = "manifest.json.part"  # of a preparation's completed steps; it resumes from there
 LONGEST = 3000  # characters of an error: it names a value and a fix, not a file's content
 # Frames of our code. Those of the patches of the host are in every call of what they wrap.
-OURS = re.compile(r'File "[^"]*/capsnmt/(?!host\.py|experiment/preemption\.py)[^"]*\.py", line \d+')
+OURS = re.compile(r'File "[^"]*/capsnmt/(?!host\.py|launch/train\.py)[^"]*\.py", line \d+')
 
 
 def fault_of(wait_status: int, errors: str, folder: Path, is_fairseqs: bool = False) -> str:

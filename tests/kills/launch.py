@@ -6,7 +6,6 @@ import os
 import random
 import re
 import resource
-import signal
 import threading
 import time
 import uuid
@@ -68,7 +67,6 @@ class Launch:
         process: the process.
         lines: what it has printed so far, without line ends.
         times: when it printed each line.
-        last: number and command line of the last process that ended after it was killed.
     """
 
     def __init__(self, module: str, arguments: List[str], folder: Path) -> None:
@@ -78,7 +76,6 @@ class Launch:
         self.lines: List[str] = []
         self.times: List[float] = []
         self.errors: List[str] = []
-        self.last = (0, "")
         self.readers = [
             threading.Thread(target=self._read, args=(output, self.lines, self.times), daemon=True),
             threading.Thread(target=self._read, args=(self.error_file, self.errors), daemon=True),
@@ -134,17 +131,6 @@ class Launch:
             reader.join(HANGS)
         return self.process.exitcode
 
-    def kill(self) -> float:
-        """Kill it; return the seconds until the last process that it has started ends."""
-        self.send(signal.SIGKILL)
-        self.process.join()
-        killed = time.monotonic()
-        while survivors := self.started():
-            assert time.monotonic() < killed + HANGS, survivors
-            self.last = survivors[-1], _command_line(survivors[-1])
-            time.sleep(0.02)
-        return time.monotonic() - killed
-
     def fill_disk(self) -> None:
         """Let every write to a file fail, of it and of all processes that it starts."""
         assert self.process.pid is not None
@@ -169,14 +155,6 @@ class Launch:
             if state != "Z":  # nobody reaps it in a container
                 found.append(int(folder.name))
         return found
-
-
-def _command_line(pid: int) -> str:
-    """Return the command line of a process; empty if it has just ended."""
-    try:
-        return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode()[:300]
-    except OSError:
-        return ""
 
 
 @contextmanager

@@ -128,10 +128,10 @@ def stops(run: Path) -> List[str]:
     """What stopped the training, each time it saved."""
     path = run / "console.log"
     text = path.read_text(encoding="utf-8") if path.exists() else ""
-    return re.findall(r"preemption \| stopped by (.*) at \d+ updates", text)
+    return re.findall(r'"stopped_by": "([^"]*)"', text)
 
 
-# With every commit tests/launch/test_preemption.py stops and resumes without SLURM.
+# With every commit tests/faults/test_preemption.py stops and resumes without SLURM.
 @pytest.mark.nightly
 def test_a_job_preempted_twice_ends_with_the_results_of_a_run_that_was_not(
     cluster: None, corpus: Path, tmp_path: Path

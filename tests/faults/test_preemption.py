@@ -1,0 +1,223 @@
+"""A training that is stopped on request, or damaged, and resumed ends as an uninterrupted one."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import time
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, Dict, List
+
+import pytest
+import torch
+
+from tests.commands import command, in_two, made_once, succeed, training
+from tests.faults import launched
+from tests.faults.test_lost_data import children
+from tests.kills.launch import HANGS, LAUNCHER, Launch, started
+from tests.support import PLUGIN
+from tests.system.conftest import write_corpus
+
+pytestmark = pytest.mark.system
+
+TRAIN = "capsnmt.launch.train"
+LAST = "checkpoint_last.pt"
+UPDATES = 100  # enough that a signal arrives before the last
+OPTIMIZERS = pytest.mark.parametrize(
+    "optimizer", ["fused_adam", pytest.param("adam", marks=pytest.mark.nightly)]
+)
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return made_once(tmp_path_factory, "corpus", write_corpus) / "bin"
+
+
+def arguments(data: Path, save: Path, updates: int, *flags: object) -> List[str]:
+    """Return the arguments of a training: 6 updates an epoch, saved inside epochs as well."""
+    flags = ("--no-epoch-checkpoints", "--log-format", "json", *flags)
+    often = ("--save-interval", 4, "--validate-interval", 4)
+    flags = (*flags, *often, "--save-interval-updates", updates // 3 + 1)
+    return [str(each) for each in training(data, save, "capsnmt_transformer_tiny", updates, *flags)]
+
+
+def content(checkpoint: Path) -> Dict[str, Any]:
+    """Return the updates, the tensors of model and optimizer, and where the training resumes."""
+    state = torch.load(checkpoint, weights_only=False)
+    moments = state["last_optimizer_state"]["state"]
+    iterator = state["extra_state"]["train_iterator"]
+    return {
+        "updates": state["optimizer_history"][-1]["num_updates"],
+        "position": (iterator["epoch"], iterator["iterations_in_epoch"]),
+        "best": state["extra_state"].get("best"),
+        **{f"moment {index}": moments[index]["exp_avg_sq"] for index in moments},
+        # uninitialised memory in fairseq 0.12.2
+        **{name: each for name, each in state["model"].items() if "_float_tensor" not in name},
+    }
+
+
+def assert_same(folder: Path, expected: Path) -> None:
+    """Check that two trainings have saved the same checkpoints, bit for bit."""
+    names = sorted(path.name for path in expected.glob("*.pt"))
+    assert sorted(path.name for path in folder.glob("*.pt")) == names
+    assert len(names) > 3
+    for name in names:
+        ours, theirs = content(folder / name), content(expected / name)
+        assert ours.keys() == theirs.keys()
+        for key, value in theirs.items():
+            same = torch.equal(ours[key], value) if torch.is_tensor(value) else ours[key] == value
+            assert same, (name, key)
+
+
+def wait_for(text: str, running: Launch) -> None:
+    """Wait until a process prints a line with the text."""
+    deadline = time.monotonic() + HANGS
+    while not any(text in line for line in running.lines):
+        assert running.process.is_alive(), (running.lines, running.errors)
+        assert time.monotonic() < deadline, running.lines
+        time.sleep(0.005)
+
+
+@OPTIMIZERS
+def test_stopped_three_times_is_bit_for_bit_as_never_stopped(
+    data: Path, tmp_path: Path, optimizer: str
+):
+    """A process loads the data, and SLURM sends its signal to all: it must neither end nor stay."""
+    uninterrupted, stopped = tmp_path / "uninterrupted", tmp_path / "stopped"
+    flags = ["--optimizer", optimizer]
+    succeed(TRAIN, *arguments(data, uninterrupted, UPDATES, *flags))
+
+    line = arguments(data, stopped, UPDATES, *flags, "--num-workers", 1)
+    stopped.mkdir()
+    (stopped / "stop").touch()
+    said = succeed(TRAIN, *line)
+    assert f'"stopped_by": "{stopped}/stop", "updates": 1}}' in said
+    assert '"peak_memory_gib": 0.' in said
+    assert not (stopped / "stop").exists()
+    done = content(stopped / LAST)["updates"]
+    assert done == 1
+    for signum in (signal.SIGUSR1, signal.SIGTERM):
+        with started(TRAIN, line) as running:
+            wait_for(f'"num_updates": "{done + 3}"', running)
+            loads = children(running.process.pid)
+            assert loads
+            for process in (*loads, running.process.pid):
+                os.kill(process, signum)
+            assert running.end() == 0, running.errors
+            assert not [pid for pid in loads if Path(f"/proc/{pid}").exists()]
+        before, done = done, content(stopped / LAST)["updates"]
+        assert before + 3 <= done < UPDATES
+        wait_for(f'"stopped_by": "{signal.Signals(signum).name}", "updates": {done}}}', running)
+    succeed(TRAIN, *line)
+    assert_same(stopped, uninterrupted)
+
+
+@OPTIMIZERS
+@pytest.mark.one_host
+def test_two_processes_stopped_are_bit_for_bit_as_never_stopped(
+    data: Path, tmp_path: Path, optimizer: str
+):
+    uninterrupted, stopped = tmp_path / "uninterrupted", tmp_path / "stopped"
+    # torch >= 2.6 does not load what the first process would send to the other
+    flags = ["--batch-size", 4, "--optimizer", optimizer, "--load-checkpoint-on-all-dp-ranks"]
+    for folder in (uninterrupted, stopped):
+        folder.mkdir()
+    (stopped / "stop").touch()
+    line = arguments(data, stopped, 12, *flags)
+    assert '"updates": 1}' in in_two(TRAIN, line, stopped)
+    assert content(stopped / LAST)["updates"] == 1
+    in_two(TRAIN, line, stopped)
+    in_two(TRAIN, arguments(data, uninterrupted, 12, *flags), uninterrupted)
+    assert_same(stopped, uninterrupted)
+
+
+@pytest.mark.one_host  # Python makes the folders
+def test_a_training_leaves_no_temporary_files(
+    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    with TemporaryDirectory() as folder:  # a worker's socket has a short path
+        monkeypatch.setenv("TMPDIR", folder)
+        succeed(TRAIN, *arguments(data, tmp_path, 1, "--num-workers", 1))
+        model = ["--path", tmp_path / LAST, "--user-dir", PLUGIN, "--cpu"]
+        generate = ["fairseq_cli.generate", data, *model, "--num-workers", 1, "--max-len-b", 3]
+        succeed(*generate)
+        assert not list(Path(folder).glob("pymp-*"))
+        long = Path(folder) / ("x" * 100)  # too long for a socket: without workers
+        long.mkdir()
+        monkeypatch.setenv("TMPDIR", str(long))
+        succeed(*generate)
+
+
+# --- by the launcher
+
+
+@pytest.fixture(scope="module")
+def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return launched.prepared(tmp_path_factory)
+
+
+def row(prepared: Path, folder: Path, *flags: str) -> List[str]:
+    """Return the arguments of the launcher for the row, below a folder."""
+    return [*map(str, launched.arguments(prepared, folder)), *flags]
+
+
+def rank(running: Launch, number: int) -> int:
+    """Return the process of torchrun that has a rank."""
+    return next(
+        pid
+        for pid in running.started()
+        if f"\0RANK={number}\0" in Path(f"/proc/{pid}/environ").read_text("utf-8")
+    )
+
+
+@pytest.mark.one_host
+def test_two_processes_by_torchrun_stop_when_one_is_asked_and_end_with_torchrun(
+    prepared: Path, tmp_path: Path
+):
+    updates = ["--max-update", "400", "--set", "train.save-interval-updates=300", "--cpu", "2"]
+    line = row(prepared, tmp_path, *updates)
+    last = tmp_path / "runs" / "row" / "seed-1" / "checkpoints" / LAST
+    with started(LAUNCHER, line) as running:
+        reported = running.updates(2)
+        os.kill(rank(running, 1), signal.SIGUSR1)
+        assert running.end() == 128 + signal.SIGTERM
+        assert running.errors[-1] == "stopped by SIGTERM: the same command resumes"
+    done = content(last)["updates"]
+    assert reported <= done < 400
+    with started(LAUNCHER, line) as running:
+        running.updates(done + 1)
+        os.kill(int(Path(f"/proc/{rank(running, 0)}/stat").read_text().split()[3]), signal.SIGKILL)
+        assert running.end() == 1
+        assert "train failed with signal 9" in running.errors[-1]
+        deadline = time.monotonic() + HANGS
+        while running.started():
+            assert time.monotonic() < deadline, "the workers of torchrun outlive it"
+            time.sleep(0.05)
+
+
+@pytest.mark.one_host
+def test_a_damaged_checkpoint_is_replaced_by_the_newest_that_is_not(
+    prepared: Path, tmp_path_factory: pytest.TempPathFactory, tmp_path: Path
+):
+    shutil.copytree(launched.launched(tmp_path_factory), tmp_path / "launched")
+    line = row(prepared, tmp_path / "launched")
+    folder = tmp_path / "launched" / "runs" / "row" / "seed-1" / "checkpoints"
+    names = (LAST, "checkpoint_best.pt", "checkpoint_2_4.pt")
+    last, best, saved = (folder / name for name in names)
+    os.utime(best)  # the newest, and damaged as well
+    for damaged in (best, last):
+        os.truncate(damaged, damaged.stat().st_size // 2)
+    done = command(LAUNCHER, *line)
+    assert f"{LAST} is missing or damaged: resuming from {saved.name} at 4 updates" in done.stdout
+    assert last.read_bytes() == saved.read_bytes()
+    assert (folder / f"{LAST}.damaged").is_file()
+    last.unlink()
+    assert f"resuming from {saved.name} at 4 updates" in command(LAUNCHER, *line).stdout
+    for path in folder.glob("*.pt"):
+        path.write_bytes(b"")
+    done = command(LAUNCHER, *line)
+    assert "no checkpoint can be read: the training starts again" in done.stdout
+    assert done.returncode == 0, done.stderr
+    assert content(last)["updates"] == 4

@@ -1,0 +1,134 @@
+"""The launcher and what it starts: signals, a killed launcher, two launchers at once."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import List
+
+import pytest
+
+from tests.commands import environment
+from tests.faults import launched
+from tests.kills.launch import HANGS, LAUNCHER, Launch, started
+
+# the command lines of both hosts are the same code; at night both run them
+pytestmark = [pytest.mark.system, pytest.mark.one_host]
+
+UPDATES = 400  # enough that a signal arrives before the last
+WAITING = "waiting for another launcher, or for the training of one that was killed"
+
+
+@pytest.fixture(scope="module")
+def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return launched.prepared(tmp_path_factory)
+
+
+def row(prepared: Path, folder: Path, updates: int = UPDATES) -> List[str]:
+    """Return the arguments of the launcher for a row that saves once in 100 updates."""
+    saving = ["--set", "train.save-interval-updates=100", "--set", "train.log-interval=1"]
+    folder.mkdir(exist_ok=True)
+    line = [*map(str, launched.arguments(prepared, folder)), *saving]
+    return [*line, "--max-update", str(updates)]
+
+
+def training_of(launch: Launch) -> int:
+    """Return the process of the training that a launch has started."""
+    commands = {pid: Path(f"/proc/{pid}/cmdline").read_bytes() for pid in launch.started()}
+    return next(pid for pid, words in commands.items() if b"capsnmt.launch.train" in words)
+
+
+def wait_for_end(launch: Launch) -> None:
+    """Wait until all that a launch has started has ended."""
+    deadline = time.monotonic() + HANGS
+    while launch.started():
+        assert time.monotonic() < deadline, launch.started()
+        time.sleep(0.02)
+
+
+def test_a_stop_signal_saves_and_a_second_one_kills(prepared: Path, tmp_path: Path):
+    line = row(prepared, tmp_path)
+    last = tmp_path / "runs" / "row" / "seed-1" / "checkpoints" / "checkpoint_last.pt"
+    with started(LAUNCHER, line) as launch:
+        launch.updates(2)
+        launch.send(signal.SIGTERM)
+        assert launch.end() == 128 + signal.SIGTERM
+        assert launch.errors[-1] == "stopped by SIGTERM: the same command resumes"
+        assert not launch.started()
+    saved = last.read_bytes()
+    with started(LAUNCHER, line) as launch:
+        launch.updates(2)
+        assert any(text.startswith("-- train: resuming at ") for text in launch.lines)
+        os.kill(training_of(launch), signal.SIGSTOP)  # it does not listen
+        for _ in range(2):
+            launch.send(signal.SIGINT)
+            time.sleep(0.2)  # or the two would be one
+        assert launch.end() == 128 + signal.SIGINT
+        assert not launch.started()
+    assert last.read_bytes() == saved
+
+
+def test_under_nohup_a_launch_outlives_its_terminal(prepared: Path, tmp_path: Path):
+    words = ["nohup", sys.executable, "-m", LAUNCHER, *row(prepared, tmp_path, 100)]
+    with subprocess.Popen(
+        words, stdout=subprocess.PIPE, text=True, env={**environment(), "PYTHONUNBUFFERED": "1"}
+    ) as launch:
+        assert launch.stdout is not None
+        next(line for line in launch.stdout if line.startswith("  update "))
+        launch.send_signal(signal.SIGHUP)
+        launch.stdout.read()
+    assert launch.returncode == 0
+    assert (tmp_path / "runs" / "row" / "summary.json").is_file()
+
+
+def test_the_training_of_a_killed_launcher_goes_on_and_the_next_launch_after_it(
+    prepared: Path, tmp_path: Path
+):
+    line = row(prepared, tmp_path)
+    with started(LAUNCHER, line) as killed:
+        killed.updates(2)
+        killed.send(signal.SIGKILL)
+        killed.end()
+        training = training_of(killed)
+        with started(LAUNCHER, line) as launch:
+            assert launch.reaches(WAITING)
+            assert len(launch.lines) == 1
+            os.kill(training, 0)
+            assert launch.end() == 0, launch.errors
+        assert f"-- train: complete at {UPDATES} updates" in launch.lines
+    assert (tmp_path / "runs" / "row" / "summary.json").is_file()
+
+
+def test_of_two_launchers_at_once_the_second_waits_and_finds_the_run_complete(
+    prepared: Path, tmp_path: Path
+):
+    line = row(prepared, tmp_path, 100)
+    with started(LAUNCHER, line) as first:
+        first.updates(2)
+        with started(LAUNCHER, line) as stopped, started(LAUNCHER, line) as second:
+            assert stopped.reaches(WAITING)
+            assert second.reaches(WAITING)
+            stopped.send(signal.SIGINT)
+            assert stopped.end() == 128 + signal.SIGINT
+            assert first.end() == 0, first.errors
+            assert second.end() == 0, second.errors
+    assert "-- train: complete at 100 updates" in second.lines
+    assert [
+        text for text in second.lines if text.startswith("-- ") and "complete" not in text
+    ] == []
+
+
+def test_a_stop_file_left_behind_stops_no_later_launch(prepared: Path, tmp_path: Path):
+    shutil.copytree(prepared, tmp_path / "data")
+    line = row(tmp_path / "data", tmp_path, 4)
+    checkpoints = tmp_path / "runs" / "row" / "seed-1" / "checkpoints"
+    checkpoints.mkdir(parents=True)
+    (checkpoints / "stop").touch()
+    with started(LAUNCHER, line) as launch:
+        assert launch.end() == 0, launch.errors
+    assert not (checkpoints / "stop").exists()
