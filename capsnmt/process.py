@@ -37,6 +37,7 @@ class _Child:
     """The running child, and how to stop it."""
 
     process: Optional[subprocess.Popen[str]] = None
+    starting = False
     signum = 0
 
     def __init__(self, ask: Optional[Callable[[], bool]] = None) -> None:
@@ -52,9 +53,11 @@ class _Child:
         if signum == signal.SIGHUP:
             for terminal in self.terminals:
                 os.dup2(os.open(os.devnull, os.O_WRONLY), terminal)
-        if self.process is None:
+        if self.process is None and not self.starting:
             raise Stopped(signum)
         first, self.signum = not self.signum, self.signum or signum
+        if self.process is None:
+            return
         if first and self.ask is not None and self.ask():
             signal.alarm(ASKED_SECONDS)
             return
@@ -101,6 +104,7 @@ def run(
     """
     with stoppable(ask) as child:
         sys.stdout.flush()
+        child.starting = True
         with subprocess.Popen(
             argv,
             env={**os.environ, **environment, **INTERPRETER},
@@ -113,6 +117,8 @@ def run(
             pass_fds=() if lock is None else (lock,),
         ) as process:
             child.process = process
+            if child.signum:  # it has done nothing yet
+                child.stop(child.signum)
             assert process.stdout is not None
             try:
                 for line in process.stdout:

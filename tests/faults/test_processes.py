@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -73,7 +72,27 @@ def test_a_stop_signal_saves_and_a_second_one_kills(prepared: Path, tmp_path: Pa
     assert last.read_bytes() == saved
 
 
+def test_a_training_that_is_stopped_while_it_starts_makes_one_update(
+    prepared: Path, tmp_path: Path
+):
+    run = tmp_path / "runs" / "row" / "seed-1"
+    with started(LAUNCHER, row(prepared, tmp_path)) as launch:
+        assert launch.reaches("-- train")
+        console = run / "console.log"
+        while not (console.exists() and console.stat().st_size):
+            time.sleep(0.005)
+        launch.send(signal.SIGINT)
+        assert launch.end() == 128 + signal.SIGINT
+    assert (run / "checkpoints" / "checkpoint_last.pt").is_file()
+    logged = (run / "train.log").read_text("utf-8")
+    assert f'"stopped_by": "{run}/checkpoints/stop", "updates": 1}}' in logged
+
+
+@pytest.mark.nightly
 def test_under_nohup_a_launch_outlives_its_terminal(prepared: Path, tmp_path: Path):
+    left = tmp_path / "runs" / "row" / "seed-1" / "checkpoints" / "stop"
+    left.parent.mkdir(parents=True)
+    left.touch()  # by whoever stopped an earlier launch
     words = ["nohup", sys.executable, "-m", LAUNCHER, *row(prepared, tmp_path, 100)]
     with subprocess.Popen(
         words, stdout=subprocess.PIPE, text=True, env={**environment(), "PYTHONUNBUFFERED": "1"}
@@ -83,6 +102,7 @@ def test_under_nohup_a_launch_outlives_its_terminal(prepared: Path, tmp_path: Pa
         launch.send_signal(signal.SIGHUP)
         launch.stdout.read()
     assert launch.returncode == 0
+    assert not left.exists()
     assert (tmp_path / "runs" / "row" / "summary.json").is_file()
 
 
@@ -121,14 +141,3 @@ def test_of_two_launchers_at_once_the_second_waits_and_finds_the_run_complete(
     assert [
         text for text in second.lines if text.startswith("-- ") and "complete" not in text
     ] == []
-
-
-def test_a_stop_file_left_behind_stops_no_later_launch(prepared: Path, tmp_path: Path):
-    shutil.copytree(prepared, tmp_path / "data")
-    line = row(tmp_path / "data", tmp_path, 4)
-    checkpoints = tmp_path / "runs" / "row" / "seed-1" / "checkpoints"
-    checkpoints.mkdir(parents=True)
-    (checkpoints / "stop").touch()
-    with started(LAUNCHER, line) as launch:
-        assert launch.end() == 0, launch.errors
-    assert not (checkpoints / "stop").exists()
