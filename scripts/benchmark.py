@@ -41,9 +41,10 @@ import torch
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
+from capsnmt.launch.rows import PAPERS, SUFFIXES, load_rows
+
 from capsnmt import process
 from capsnmt.cli import ConfigurationError, ExecutionError, OneLineParser, positive, run_command
-from capsnmt.launch.rows import PAPERS, SUFFIXES, load_rows
 from capsnmt.launch.train import peak_memory
 from scripts.benchmark_end_to_end import compare_trainings
 from scripts.benchmark_report import PhaseResult, Ratio, Report, Result, describe_machine, tables

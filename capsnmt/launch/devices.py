@@ -107,11 +107,16 @@ configured 25,000
 def train_prefix(device: Device, python: str) -> List[str]:
     """Return the program and the first arguments that start a training on the device."""
     training = ["-m", "capsnmt.launch.train"]
+    processes = device.gpus or device.processes
     if device.nodes > 1:
-        # D: one task a node, which starts its own processes: as fairseq does on SLURM.
-        step = [f"--nodes={device.nodes}", f"--ntasks={device.nodes}", "--ntasks-per-node=1"]
+        # D: with GPUs one task a node, which starts its own processes: as fairseq does on SLURM.
+        tasks = 1 if device.gpus else device.processes
+        step = [f"--nodes={device.nodes}", f"--ntasks={device.nodes * tasks}"]
+        step += [f"--ntasks-per-node={tasks}"]
+        # the job has all cores of a node for one task
+        step += [f"--cpus-per-task={device.threads or 1}"] if tasks > 1 else []
         return ["srun", *step, "--kill-on-bad-exit=1", python, *training]
-    if device.gpus > 1:
-        workers = ["--standalone", f"--nproc_per_node={device.gpus}"]
+    if processes > 1:
+        workers = ["--standalone", f"--nproc_per_node={processes}"]
         return [python, "-m", "torch.distributed.run", *workers, *training]
     return [python, *training]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import platform
 import signal
@@ -60,8 +61,12 @@ def record(run: Run) -> None:
 
 
 def _alone(run: Run) -> ContextManager[int]:
-    busy = f"{run.folder}: another launcher, or its training, is still running here: wait for it"
-    return locked(run.folder.lock, busy)
+    # A killed launcher leaves its training, which holds the lock.
+    waiting = (
+        f"waiting for another launcher, or for the training of one that was killed, in "
+        f"{run.folder}: touch {run.folder.checkpoints / STOP_FILE} to stop it"
+    )
+    return locked(run.folder.lock, "", math.inf, waiting, say)
 
 
 def execute_side_by_side(runs: Sequence[Run], jobs: int) -> None:
@@ -234,14 +239,14 @@ class _Execution:
         warning = self.kind.warning(run)
         if warning:
             say(f"warning: {warning}")
+        folder.checkpoints.mkdir(parents=True, exist_ok=True)
         request = folder.checkpoints / STOP_FILE
-        with open(folder.train_log, "a", encoding="utf-8") as log, self.console() as console:
-            progress = TrainingProgress(total, log, console, say)
+        with self.console() as console:
+            progress = TrainingProgress(total, console, say)
 
             def ask() -> bool:
-                if progress.begun:
-                    request.touch()
-                return progress.begun
+                request.touch()
+                return True
 
             try:
                 request.unlink(missing_ok=True)

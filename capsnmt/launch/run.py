@@ -133,6 +133,8 @@ def train_step(run: Run, arguments: List[str], batch: Batch) -> Step:
     start = []
     if run.initial is not None:
         start = ["--init-from", str(run.initial.model(run.config))]
+    # D: on a CPU the training loads its data itself, without processes that compete with it.
+    chosen = bool(device.gpus) or "num-workers" in run.settings.train
     by_gloo = ["--distributed-backend", "gloo", "--ddp-backend", "legacy_ddp"]
     words = [
         *arguments,
@@ -144,9 +146,10 @@ def train_step(run: Run, arguments: List[str], batch: Batch) -> Step:
         *("--distributed-world-size", str(device.workers)),
         *several,
         *(by_gloo if not device.gpus and device.workers > 1 else []),
+        *([] if chosen else ["--num-workers", "0"]),
         *precision_flags(run),
         *("--seed", str(run.config.seed), "--save-dir", str(folder.checkpoints)),
-        *("--log-format", "json"),
+        *("--log-format", "json", "--log-file", str(folder.train_log)),
     ]
     program = tuple(train_prefix(device, sys.executable))
     return Step("train", (folder.last_checkpoint,), program=program, arguments=tuple(words))

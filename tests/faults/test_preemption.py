@@ -114,6 +114,25 @@ def test_stopped_three_times_is_bit_for_bit_as_never_stopped(
     assert_same(stopped, uninterrupted)
 
 
+@pytest.mark.one_host  # the count is ours, not the host's
+def test_an_interruption_does_not_reset_the_patience(data: Path, tmp_path: Path) -> None:
+    """Nothing is learned: the training ends when two validations have found nothing better."""
+    flags = ["--optimizer", "sgd", "--lr", "1e-9", "--dropout", "0", "--patience", "2"]
+    each_epoch = ["--save-interval", "1", "--validate-interval", "1"]
+    uninterrupted, stopped = tmp_path / "uninterrupted", tmp_path / "stopped"
+    succeed(TRAIN, *arguments(data, uninterrupted, UPDATES, *flags), *each_epoch)
+    end = content(uninterrupted / LAST)["updates"]
+    assert end < UPDATES
+    line = [*arguments(data, stopped, UPDATES, *flags), *each_epoch]
+    succeed(TRAIN, *line, "--max-epoch", 2)
+    (stopped / "stop").touch()  # one update into the last epoch
+    succeed(TRAIN, *line)
+    assert content(stopped / LAST)["updates"] == 2 * end // 3 + 1
+    for _ in range(2):
+        succeed(TRAIN, *line)
+        assert content(stopped / LAST)["updates"] == end
+
+
 @OPTIMIZERS
 @pytest.mark.one_host
 def test_two_processes_stopped_are_bit_for_bit_as_never_stopped(

@@ -10,10 +10,10 @@ from tempfile import TemporaryDirectory
 from typing import Any, Callable, List, Mapping, Sequence
 
 import pytest
+from capsnmt.launch.cli import main
 from fairseq import options
 from fairseq_cli import preprocess
 
-from capsnmt.launch.cli import main
 from capsnmt.launch.translation import GENERATE
 from tests import forked
 

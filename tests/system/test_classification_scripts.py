@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import List, Tuple
 
 import pytest
-
-from capsnmt.launch import launch
 from capsnmt.launch.arguments import parse
 from capsnmt.launch.cli import main
+
+from capsnmt.launch import launch
 from tests.scripts import launches
 
 # plans are text: they are the same on every host
