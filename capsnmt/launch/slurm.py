@@ -25,17 +25,17 @@ WAIT = """\
 save_and_come_again() {{
   touch {stop}
   for _ in {{1..90}}; do kill -0 $pid 2>/dev/null || break; sleep 1; done
-  scontrol requeue "$SLURM_JOB_ID"
-  exit 0
+  scontrol requeue "$SLURM_JOB_ID" && exit 0
 }}
 trap save_and_come_again USR1
 trap : TERM # SLURM sends it to the launcher, too: stay until that has saved
 {command} &
-pid=$! status=0
-while kill -0 $pid 2>/dev/null; do # a signal ends a wait
-  wait $pid && status=0 || status=$?
+pid=$!
+while :; do
+  wait $pid
+  status=$?
+  kill -0 $pid 2>/dev/null || exit $status # else a signal has ended the wait
 done
-exit $status
 """
 
 

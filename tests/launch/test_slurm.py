@@ -190,6 +190,7 @@ printf '%s|' "$@" >"${0%/*}/asked"
 trap 'echo TERM >"${0%/*}/got"; exit 143' TERM
 echo $$ >"${0%/*}/ready"
 for _ in {1..600}; do
+  test ! -e "${0%/*}/end" || exit 3
   test ! -e "STOP" || { echo stopped >"${0%/*}/got"; exit 0; }
   sleep 0.05
 done
@@ -229,6 +230,14 @@ def job(
         return started
 
     return start
+
+
+def test_a_job_ends_with_the_status_of_the_launcher(
+    job: Callable[[], subprocess.Popen], tmp_path: Path
+) -> None:
+    started = job()
+    (tmp_path / "an env" / "end").touch()
+    assert started.wait(60) == 3
 
 
 def test_a_job_whose_time_is_over_saves_and_comes_again(
