@@ -143,8 +143,14 @@ def build(value: Any, kind: Type[T], source: object) -> T:
 
 
 def plain(record: Any) -> Any:
-    """Return a record as mappings, lists, texts and numbers."""
-    return msgspec.to_builtins(record, enc_hook=str)
+    """Return a record as mappings, lists, texts and numbers, as they are read from JSON."""
+    return _without_tuples(msgspec.to_builtins(record, enc_hook=str))
+
+
+def _without_tuples(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _without_tuples(item) for key, item in value.items()}
+    return [_without_tuples(item) for item in value] if isinstance(value, (list, tuple)) else value
 
 
 def write(path: Path, record: Any) -> None:
@@ -183,10 +189,14 @@ def _explain(problem: str, path: str, value: Any, kind: Any) -> str:
 
 
 def _plain_type(kind: Any) -> Any:
-    """Return a type without ``Optional`` and ``Annotated``."""
-    while get_origin(kind) is Annotated or (get_origin(kind) is Union and _NONE in get_args(kind)):
-        kind = next(each for each in get_args(kind) if each is not _NONE)
-    return kind
+    """Return a type without ``Optional`` and ``Annotated``; of several, the one with entries."""
+    if get_origin(kind) is Annotated:
+        return _plain_type(get_args(kind)[0])
+    if get_origin(kind) is not Union:
+        return kind
+    kinds = [_plain_type(each) for each in get_args(kind) if each is not _NONE]
+    nested = [each for each in kinds if hasattr(each, "__struct_fields__") or get_args(each)]
+    return (nested or kinds)[0]
 
 
 def _inner(kind: Any, key: str) -> Any:
