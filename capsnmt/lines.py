@@ -17,8 +17,6 @@ from typing import BinaryIO, Callable, Iterator, List, Optional, cast
 
 from capsnmt.cli import ConfigurationError
 
-# D: of a line, in bytes; without a bound a file without line ends would fill the memory.
-LONGEST = 4 << 20
 BLOCK = 1 << 20  # bytes read at a time
 # The bytes of some lines, the name of their file, and the number of lines before -> the lines.
 Decoder = Callable[[bytes, str, int], List[str]]
@@ -80,8 +78,6 @@ def stream_lines(stream: BinaryIO, name: str, decode: Optional[Decoder] = None) 
             lines = decode(head + end, name, number)
             yield from lines
             number += len(lines)
-        if len(rest) > LONGEST:
-            raise _too_long(name, number + 1)
     if rest:
         yield from decode(rest, name, number)
 
@@ -96,8 +92,7 @@ def decode_lines(data: bytes, name: str, before: int = 0, encoding: str = "utf-8
         encoding: of the text.
 
     Raises:
-        ConfigurationError: they are in another encoding, hold a NUL, or one has more than
-            `LONGEST` bytes.
+        ConfigurationError: they are in another encoding, or hold a NUL.
     """
     try:
         text = data.decode(encoding)
@@ -112,10 +107,6 @@ def decode_lines(data: bytes, name: str, before: int = 0, encoding: str = "utf-8
             "convert the file"
         )
     lines = (text[:-1] if text.endswith("\n") else text).split("\n")
-    if len(data) > LONGEST:
-        for number, sentence in enumerate(lines, before + 1):
-            if len(sentence) > LONGEST:
-                raise _too_long(name, number)
     return [line.rstrip("\r") for line in lines] if "\r" in text else lines
 
 
@@ -129,12 +120,6 @@ def blank_lines(lines: List[str], name: str) -> int:
     if lines and blank == len(lines):
         raise ConfigurationError(f"{name}: all {blank:,} lines are blank: give another file")
     return blank
-
-
-def _too_long(name: str, number: int) -> ConfigurationError:
-    return ConfigurationError(
-        f"{name}, line {number}: longer than {LONGEST:,} bytes: give one sentence per line"
-    )
 
 
 def _wrong_encoding(data: bytes, name: str, before: int, encoding: str) -> ConfigurationError:

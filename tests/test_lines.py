@@ -58,8 +58,6 @@ def test_a_dash_is_the_standard_input(monkeypatch: pytest.MonkeyPatch) -> None:
         ("no.gz", b"plain text", "not a complete gzip file"),
         ("cut.gz", gzip.compress(b"a\n" * 999, mtime=0)[:-9], "not a complete gzip file"),
         ("nul", b"a\nb\n\nc\0\n", "line 4: holds a NUL"),
-        ("endless", b"a\n" + b"b" * 99, "line 2: longer than 60 bytes"),
-        ("long", b"a\n" + b"b" * 99 + b"\nc", "line 2: longer than 60 bytes"),
     ],
 )
 @pytest.mark.parametrize("block", [7, lines.BLOCK])
@@ -72,7 +70,6 @@ def test_what_cannot_be_read_is_named_in_one_line(
     block: int,
 ) -> None:
     monkeypatch.setattr(lines, "BLOCK", block)
-    monkeypatch.setattr(lines, "LONGEST", 60)
     if content is not None:
         (tmp_path / name).write_bytes(content)
     with pytest.raises(ConfigurationError, match=complaint) as caught:
