@@ -39,7 +39,6 @@ DATA = [
     "subword-nmt>=0.3.8",
     "sentencepiece",
     "pooch",
-    "polib",
     "tqdm",
     "requests",
     "numpy",
@@ -62,6 +61,8 @@ REPORT = [
     "sacremoses",
     "tqdm",
 ]
+# data_prep/catalogues.py reads catalogues
+DEMO = [*DATA, *EVALUATION, *REPORT, "polib"]
 DEV = [
     "setuptools>=70.1",  # builds the wheel without downloading it
     "pytest",
@@ -102,7 +103,7 @@ setup(
         "data": DATA,
         "evaluation": EVALUATION,
         "report": REPORT,
-        "demo": DATA + EVALUATION + REPORT,
+        "demo": DEMO,
         "dev": DEV,
     },
     entry_points={

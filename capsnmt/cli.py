@@ -25,8 +25,8 @@ EXTRAS = {
     "fairseq": ("fairseq", "fairseq_cli", "numpy", "omegaconf"),
     "evaluation": ("numpy", "sacrebleu", "sacremoses", "scipy"),
     "data": (
-        *("jieba", "numpy", "polib", "pooch", "requests", "sacremoses", "sentencepiece"),
-        *("subword_nmt", "tqdm"),
+        *("jieba", "numpy", "pooch", "requests", "sacremoses", "sentencepiece", "subword_nmt"),
+        "tqdm",
     ),
     "report": (
         *("jinja2", "markupsafe", "matplotlib", "numpy", "sacrebleu", "sacremoses", "sklearn"),

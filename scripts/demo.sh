@@ -73,12 +73,20 @@ else
 fi
 export PYTHONPATH=$REPO${PYTHONPATH:+:$PYTHONPATH}
 
+# Two files of text for each set, prepared as a user's own.
+text=$output/text
+source=${pair%-*} target=${pair#*-}
+show "$PYTHON" "$REPO/data_prep/catalogues.py" --pair "$pair" --output "$text"
+show "$PYTHON" -m capsnmt.corpora --train "$text/train."{"$source","$target"} \
+  --valid "$text/valid."{"$source","$target"} --test "$text/test."{"$source","$target"} \
+  --vocabulary 4000 --output "$output/data"
+
 # D: the CPU even if there is a GPU, so that the demo is the same on every machine. One thread for each
 # system, both at the same time: a model of this size gains little from a second thread, and two
 # threads wait for each other whenever another process uses a core.
 common=(
-  --output "$output" --seed "$seed" --cpu --threads 1 --max-update "$max_update"
-  --set "data.source-lang=${pair%-*}" --set "data.target-lang=${pair#*-}"
+  --prepared "$output/data" --output "$output" --seed "$seed" --cpu --threads 1
+  --max-update "$max_update" --set "data.source-lang=$source" --set "data.target-lang=$target"
   --set "train.save-interval-updates=$((max_update / (max_update < 100 ? averaged : 12)))"
   # the learning curve needs points, also of a short training
   --set "train.log-interval=$((max_update < 100 ? 1 : 25))"
@@ -86,17 +94,13 @@ common=(
 baseline=("$PYTHON" -m capsnmt.launch --config demo/baseline "${common[@]}")
 em_routing=("$PYTHON" -m capsnmt.launch --config demo/em_routing "${common[@]}")
 
-# start_em_routing : trains it in the background as soon as the data are prepared
+# start_em_routing : trains it in the background
 start_em_routing() {
   if [ "$dry_run" ]; then
     show "${em_routing[@]}" | sed 's/$/\&/'
     return
   fi
-  mkdir -p "$output"
-  (
-    until [ -e "$output/data/manifest.json" ]; do sleep 1; done
-    exec "${em_routing[@]}"
-  ) >"$output/em_routing.log" 2>&1 &
+  "${em_routing[@]}" >"$output/em_routing.log" 2>&1 &
   trap 'kill '$!' 2>/dev/null; wait' EXIT
   echo "== em_routing trains at the same time: see $output/em_routing.log"
 }

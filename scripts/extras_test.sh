@@ -78,10 +78,10 @@ lacks fairseq translate "$run"
 lacks fairseq export "$run" --output exported.pt
 lacks fairseq analyse "$run" --output analysis
 lacks report report "$run" --output page
-lacks data prepare catalogues --output prepared
+lacks data prepare multi30k --output prepared
 
 with data core "[data]"
-lacks fairseq prepare catalogues --output prepared
+lacks fairseq prepare multi30k --output prepared
 with report core "[report]"
 capsnmt report "$demo" --output page
 capsnmt "${evaluation[@]}"

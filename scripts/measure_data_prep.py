@@ -3,13 +3,12 @@
 ``python scripts/measure_data_prep.py --lines 1000000 --workers 2`` prepares Chinese-English text
 of WMT17's shape and prints a Markdown table, with an estimate of the time for WMT17's 20.6M pairs
 on more cores. The estimate uses processor time, which other work on the machine does not change. It
-assumes that a step that runs on all cores scales with them. The merges of BPE, one process for
-each language, do not grow with the number of lines: they depend on the vocabulary.
+assumes that a step that runs on all cores scales with them. Learning BPE, one process for each
+language, does not grow with the number of lines: it depends on the vocabulary.
 """
 
 from __future__ import annotations
 
-import json
 import os
 import platform
 import random
@@ -21,7 +20,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -31,14 +30,13 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
 from capsnmt.cli import OneLineParser, positive, run_command  # noqa: E402
-from capsnmt.corpora import segmentation  # noqa: E402
-from capsnmt.corpora.blocks import in_parts, write_parts  # noqa: E402
-from capsnmt.corpora.engine import Options, prepare  # noqa: E402
-from capsnmt.corpora.manifest import Manifest, Step  # noqa: E402
+from capsnmt.corpora.prepare import STEPS, Preparation  # noqa: E402
 from capsnmt.corpora.recipe import load_recipe  # noqa: E402
+from capsnmt.steps import Step, StepRecords, run_steps  # noqa: E402
 
 WMT17_LINES = 20_600_000
-PARALLEL = ("raw", "tokenise", "clean", "count", "segment", "binarise")
+PARALLEL = ("tokenise", "clean", "segment", "binarise")
+LEARNED = "learn subwords"
 SECONDS_BETWEEN_SAMPLES = 0.2
 WORDS, CHARACTERS = 200_000, 5_000
 MEAN_WORDS = 24
@@ -127,8 +125,10 @@ def write_corpus(folder: Path, lines: int) -> Path:
     """Write an archive of `lines` pairs, and the recipe that prepares it as WMT17's is."""
     sizes = {"train": lines, "valid": 2000, "test": 2000}
     for seed, (split, size) in enumerate(sizes.items(), 1):
-        paths = [folder / f"{split}.{side}" for side in ("zh", "en")]
-        write_parts(paths, in_parts(synthetic_pairs(size, seed)), split)
+        pairs = list(synthetic_pairs(size, seed))
+        for side, sentences in zip(("zh", "en"), zip(*pairs)):
+            text = "".join(f"{sentence}\n" for sentence in sentences)
+            (folder / f"{split}.{side}").write_text(text, encoding="utf-8")
     with tarfile.open(folder / "corpus.tgz", "w:gz", compresslevel=6) as tar:
         for split in sizes:
             for side in ("zh", "en"):
@@ -137,16 +137,12 @@ def write_corpus(folder: Path, lines: int) -> Path:
     recipe = {
         "description": f"{lines:,} synthetic pairs",
         "pair": "zh-en",
-        "corpus": {
-            "kind": "published",
-            "files": {"corpus.tgz": {}},
-            "splits": {
-                split: [{"file": "corpus.tgz", "members": f"{split}.{{language}}"}]
-                for split in sizes
-            },
+        "files": {"corpus.tgz": ""},
+        "splits": {
+            split: [{"file": "corpus.tgz", "members": f"{split}.{{language}}"}] for split in sizes
         },
         "tokenisers": {"zh": "jieba", "en": "moses"},
-        "cleaning": {"max_length": 49, "deduplicate": True},
+        "cleaning": {"max-length": 49, "deduplicate": True},
         "segmentation": {"size": 32000, "joint": False},
     }
     path = folder / "synthetic.yaml"
@@ -154,67 +150,25 @@ def write_corpus(folder: Path, lines: int) -> Path:
     return path
 
 
-@contextmanager
-def replaced(owner: Any, name: str, value: Any) -> Iterator[None]:
-    """Replace an attribute of `owner` during the block."""
-    old = getattr(owner, name)
-    setattr(owner, name, value)
-    try:
-        yield
-    finally:
-        setattr(owner, name, old)
-
-
 def measured_steps(recipe: Path, folder: Path, workers: int) -> list[Measurement]:
     """Prepare `recipe` and return the cost of each of its larger steps, in order."""
     measurements: list[Measurement] = []
-    is_complete, count = Manifest.is_complete, segmentation.count_words
-    learn = segmentation.learn_merges
-    counting = Measurement("count words")
-    merge_times = folder.parent / "merges"
-    merge_times.mkdir()
 
-    def measure(manifest: Manifest, step: Step) -> bool:
-        run = step.run
+    def timed(step: Step) -> Step:
+        function = step.function
+        assert function is not None
 
-        def timed(paths: list[Path]) -> object:
+        def run(paths: list[Path]) -> Any:
             measurements.append(one := Measurement(step.name))
             with measured(one):
-                return run(paths)
+                return function(paths)
 
-        object.__setattr__(step, "run", timed)
-        return is_complete(manifest, step)
+        return replace(step, function=run)
 
-    def merge(words: Any, codes: Path, merges: int) -> None:
-        """Learn the merges of one language in its own process."""
-        start, before = time.monotonic(), time.process_time()
-        learn(words, codes, merges)
-        taken = time.monotonic() - start, time.process_time() - before
-        (merge_times / codes.name).write_text(json.dumps(taken))
-
-    def counted(texts: list[Path], workers: int) -> Any:
-        one = Measurement("count words")
-        with measured(one):
-            words = count(texts, workers)
-        counting.seconds += one.seconds
-        counting.processor += one.processor
-        counting.peak = max(counting.peak, one.peak)
-        return words
-
-    with (
-        replaced(Manifest, "is_complete", measure),
-        replaced(segmentation, "count_words", counted),
-        replaced(segmentation, "learn_merges", merge),
-    ):
-        prepare(load_recipe(str(recipe)), folder, Options(local=recipe.parent, workers=workers))
-    # The remainder is the transfer of counted words to the processes that merge them.
-    both = next(one for one in measurements if one.name == "learn subwords")
-    taken = [json.loads(path.read_text()) for path in merge_times.iterdir()]
-    others = sum(processor for _, processor in taken) - max(processor for _, processor in taken)
-    measurements.insert(measurements.index(both), counting)
-    both.name = "merges of BPE"
-    both.seconds -= counting.seconds
-    both.processor -= counting.processor + others
+    preparation = Preparation(
+        load_recipe(str(recipe)), folder, local=recipe.parent, workers=workers
+    )
+    run_steps([timed(step) for step in preparation.steps()], StepRecords(folder / STEPS), print)
     return [one for one in measurements if "valid" not in one.name and "test" not in one.name]
 
 
@@ -228,14 +182,14 @@ def table(measurements: list[Measurement], lines: int, cores: int) -> Iterator[s
     total = 0.0
     for one in measurements:
         parallel = one.name.startswith(PARALLEL)
-        merges = one.name.startswith("merges")
-        growth = 1.0 if merges else WMT17_LINES / lines
+        learned = one.name == LEARNED
+        growth = 1.0 if learned else WMT17_LINES / lines
         minutes = one.processor / 60 * growth / (cores if parallel else 1)
         total += minutes
         yield (
-            f"| {one.name} | {'all' if parallel else 'one each' if merges else 'one'} "
-            f"| {f'({one.seconds:,.0f} s)' if merges else f'{lines / one.seconds:,.0f}'} "
-            f"| {f'({one.processor:,.0f} s)' if merges else f'{lines / one.processor:,.0f}'} "
+            f"| {one.name} | {'all' if parallel else 'one each' if learned else 'one'} "
+            f"| {f'({one.seconds:,.0f} s)' if learned else f'{lines / one.seconds:,.0f}'} "
+            f"| {f'({one.processor:,.0f} s)' if learned else f'{lines / one.processor:,.0f}'} "
             f"| {one.peak / 2**20:,.0f} MiB | {minutes:,.1f} min |"
         )
     peak = max(one.peak for one in measurements)

@@ -1,13 +1,14 @@
-"""The command ``capsnmt-prepare RECIPE --output DIR``."""
+"""The command ``capsnmt-prepare``: from a recipe or from text of the user to a data-bin."""
 
 from __future__ import annotations
 
 import os
 import shlex
 import sys
-from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
+from typing import Dict, List, Optional, Sequence
+
+from msgspec.structs import replace
 
 from capsnmt.cli import (
     ConfigurationError,
@@ -22,7 +23,7 @@ from capsnmt.files import bundled_names, check_output_folder
 CORES = os.cpu_count() or 1
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
+def main(arguments: Optional[Sequence[str]] = None) -> int:
     """Run the command line and return its exit status."""
     given = list(sys.argv[1:] if arguments is None else arguments)
     return run_command(lambda: _prepare(given), interrupted="stopped: the same command resumes")
@@ -36,16 +37,45 @@ def build_parser() -> OneLineParser:
         "The same command resumes: it repeats only steps that are missing or have changed.",
     )
     names = ", ".join(bundled_names("recipes"))
-    parser.add_argument("recipe", help=f"{names}, or the path of a .yaml")
+    parser.add_argument("recipe", nargs="?", help=f"{names}, or the path of a .yaml")
     parser.add_argument("--output", type=Path, required=True, help="folder for all output")
-    parser.add_argument("--pair", help="SOURCE-TARGET, if the recipe offers several")
-    parser.add_argument(
-        "--corpora", help="NAME,NAME...: training corpora of the recipe to use (default: all)"
-    )
+    parser.add_argument("--pair", help="SOURCE-TARGET, where the names of files do not say it")
     parser.add_argument(
         "--deduplicate", action="store_true", help="drop repeated training pairs, as tokenised"
     )
     parser.add_argument(
+        "--workers",
+        type=positive,
+        default=CORES,
+        help="processes, at most one for each core (default: all)",
+    )
+    parser.add_argument("--dry-run", action="store_true", help="list the steps and do nothing")
+    own = parser.add_argument_group("text of your own, in place of a recipe")
+    files = "plain or .gz, paired by their suffixes, as a.en a.de; or .tsv with source and target"
+    own.add_argument("--train", nargs="+", metavar="FILE", help=f"training pairs: {files}")
+    own.add_argument(
+        "--valid", nargs="+", metavar="FILE", help="validation pairs (default: drawn from --train)"
+    )
+    own.add_argument(
+        "--test",
+        nargs="+",
+        action="append",
+        default=[],
+        metavar="[NAME=]FILE",
+        help="test pairs (default: drawn from --train); several sets are repeated with names",
+    )
+    own.add_argument("--lowercase", action="store_true", help="lower-case all text")
+    own.add_argument(
+        "--vocabulary",
+        type=positive,
+        metavar="N",
+        help="merge operations of BPE (default: by the number of pairs)",
+    )
+    published = parser.add_argument_group("recipes")
+    published.add_argument(
+        "--corpora", help="NAME,NAME...: training corpora of the recipe to use (default: all)"
+    )
+    published.add_argument(
         "--local",
         "--data",
         dest="local",
@@ -53,45 +83,84 @@ def build_parser() -> OneLineParser:
         metavar="DIR",
         help="folder that holds the source files; nothing is fetched",
     )
-    add_mirrors(parser)
-    parser.add_argument("--offline", action="store_true", help="never use the network")
-    parser.add_argument(
-        "--workers",
-        type=positive,
-        default=CORES,
-        help="processes, at most one for each core (default: all)",
-    )
-    parser.add_argument(
-        "--verify",
-        action="store_true",
-        help="read every file again, not only changed ones",
-    )
+    add_mirrors(published)
     return parser
 
 
 def _prepare(given: Sequence[str]) -> None:
     options = build_parser().parse_args(given)
+    own = [
+        name
+        for name in ("train", "valid", "test", "lowercase", "vocabulary")
+        if vars(options)[name]
+    ]
+    if options.recipe is None and not options.train:
+        raise ConfigurationError("give a recipe, or --train with files of your own")
+    for name in own if options.recipe is not None else ():
+        raise ConfigurationError(
+            f"{options.recipe} --{name}: a recipe has its own text and settings: give one or the "
+            f"other"
+        )
+    for name in ("corpora", "local", "mirrors") if options.train else ():
+        if vars(options)[name]:
+            raise ConfigurationError(f"--{name}: is for recipes: leave it out beside --train")
+    for mirror in options.mirrors:
+        if not mirror.startswith(("http://", "https://")):
+            raise ConfigurationError(f"--mirror {mirror!r}: give the http:// or https:// URL")
+        if options.local is not None:
+            raise ConfigurationError(
+                f"--mirror {mirror}: nothing is fetched with --local: leave one out"
+            )
     if options.local is not None and not options.local.is_dir():
         raise ConfigurationError(f"--local {options.local}: no such folder")
     check_output_folder(options.output, "--output")
     # Imported here, because tokenisers and models take seconds that --help does not need.
     require("data", "fairseq")
     from capsnmt.corpora.console import say
-    from capsnmt.corpora.engine import Options, prepare
+    from capsnmt.corpora.own import own_recipe
+    from capsnmt.corpora.prepare import Preparation
     from capsnmt.corpora.recipe import load_recipe
 
-    recipe = load_recipe(options.recipe, options.pair, options.corpora)
+    if options.train:
+        files = {"train": options.train, **_named(options.valid, options.test)}
+        recipe = own_recipe(files, options.pair, options.lowercase, options.vocabulary)
+    else:
+        recipe = load_recipe(options.recipe, options.pair)
+        if options.corpora is not None:
+            complete, recipe = recipe, recipe.choose(options.corpora.split(","))
+            chosen = recipe.training_corpora()
+            others = [name for name in complete.training_corpora() if name not in chosen]
+            if others:
+                say(f"WARNING: without {', '.join(others)}, on which the papers train, too")
     if options.deduplicate:
         recipe = replace(recipe, cleaning=replace(recipe.cleaning, deduplicate=True))
-    how = Options(
-        local=options.local,
-        offline=options.offline,
-        mirrors=options.mirrors,
+    preparation = Preparation(
+        recipe,
+        options.output,
+        local=Path("/") if options.train else options.local,
+        mirrors=tuple(options.mirrors),
         workers=min(options.workers, CORES),
         command=shlex.join(["python", "-m", "capsnmt.corpora", *given]),
-        verify=options.verify,
     )
-    say(f"data-bin: {prepare(recipe, options.output, how)}")
+    if options.dry_run:
+        print("\n".join(preparation.script()))
+    else:
+        say(f"data-bin: {preparation.run()}")
+
+
+def _named(valid: Optional[List[str]], tests: List[List[str]]) -> Dict[str, List[str]]:
+    """Return the files of the validation set and of each test set, by name."""
+    splits = {"valid": valid} if valid else {}
+    for files in tests:
+        name, equals, first = files[0].partition("=")
+        name, files = (name, [first, *files[1:]]) if equals else ("test", files)
+        if name in ("train", *splits) or not name.isidentifier():
+            raise ConfigurationError(
+                f"--test {' '.join(files)}: the name {name!r} is taken, or is not of letters, "
+                f"digits and _: give each set another, --test NAME=FILE ..."
+            )
+        splits[name] = files
+    return splits
 
 
 if __name__ == "__main__":

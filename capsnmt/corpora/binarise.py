@@ -15,13 +15,6 @@ from capsnmt.cli import ExecutionError
 PREPROCESS = "fairseq_cli.preprocess"
 
 
-def fairseq_subsets(splits: list[str]) -> dict[str, str]:
-    """Return the fairseq subset of every split: train, valid, then test, test1, test2, ..."""
-    tests = [split for split in splits if split not in {"train", "valid"}]
-    names = ["test", *(f"test{number}" for number in range(1, len(tests)))]
-    return {"train": "train", "valid": "valid", **dict(zip(tests, names))}
-
-
 def binarise_command(
     prefixes: dict[str, Path],
     languages: tuple[str, str],

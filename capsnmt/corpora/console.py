@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator
-from typing import TypeVar
+from typing import Callable, Iterable, Iterator, Optional, TypeVar
 
 T = TypeVar("T")
 SECONDS_BETWEEN_LINES = 10.0
@@ -20,42 +19,40 @@ def say(message: str) -> None:
 
 
 def watched(
-    items: Iterable[T], label: str, unit: str = "lines", size: Callable[[T], int] = lambda item: 1
+    items: Iterable[T],
+    label: str,
+    unit: str,
+    size: Callable[[T], int],
+    start: int = 0,
+    total: Optional[int] = None,
 ) -> Iterator[T]:
-    """Yield ``items`` and show how many were consumed; each counts for ``size(item)``."""
-    if sys.stderr.isatty():
-        from tqdm import tqdm
+    """Yield ``items`` and show how many units have been consumed, of ``total`` if it is known.
 
-        with tqdm(desc=f"  {label}", unit=f" {unit}", unit_scale=True, leave=False) as bar:
-            for item in items:
-                yield item
-                bar.update(size(item))
-        return
-    due = time.monotonic() + SECONDS_BETWEEN_LINES
-    count = 0
-    for item in items:
-        yield item
-        count += size(item)
-        if time.monotonic() >= due:
-            say(f"  {label}: {count:,} {unit}")
-            due = time.monotonic() + SECONDS_BETWEEN_LINES
+    Args:
+        items: the items.
+        label: what is shown before the number.
+        unit: what is counted.
+        size: the number of units of an item.
+        start: the number at the start.
+        total: the number at the end.
+    """
+    from tqdm import tqdm
 
-
-def watched_bytes(blocks: Iterable[bytes], start: int, total: int | None) -> Iterator[bytes]:
-    """Yield ``blocks`` and show how many bytes of ``total`` have arrived, starting at ``start``."""
-    if sys.stderr.isatty():
-        from tqdm import tqdm
-
-        units = {"unit": "B", "unit_scale": True, "unit_divisor": 1024, "leave": False}
-        with tqdm(total=total, initial=start, desc="  fetch", **units) as bar:  # type: ignore[call-overload]
-            for block in blocks:
-                yield block
-                bar.update(len(block))
-        return
-    due = time.monotonic() + SECONDS_BETWEEN_LINES
-    for block in blocks:
-        yield block
-        start += len(block)
-        if time.monotonic() >= due:
-            say(f"  fetched {start:,} of {f'{total:,}' if total else 'unknown'} bytes")
-            due = time.monotonic() + SECONDS_BETWEEN_LINES
+    shown = sys.stderr.isatty()
+    due, count = time.monotonic() + SECONDS_BETWEEN_LINES, start
+    with tqdm(
+        desc=f"  {label}",
+        unit=unit,
+        unit_scale=True,
+        leave=False,
+        initial=start,
+        total=total,
+        disable=not shown,
+    ) as bar:
+        for item in items:
+            yield item
+            bar.update(size(item))
+            count += size(item)
+            if not shown and time.monotonic() >= due:
+                say(f"  {label}: {count:,}{f' of {total:,}' if total else ''} {unit}")
+                due = time.monotonic() + SECONDS_BETWEEN_LINES

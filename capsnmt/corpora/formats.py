@@ -1,20 +1,25 @@
 """Readers of the formats of parallel corpora: each yields the sentences of one language.
 
-A reader takes the lines of a file, its path, the column of a table, and the number of lines before
-these; path and number are for errors.
+A reader takes the lines of a file, its name for errors, and the column of a table.
 """
 
 from __future__ import annotations
 
+import gzip
 import html
 import re
-from collections.abc import Callable, Iterable, Iterator
+from functools import partial
+from itertools import zip_longest
 from pathlib import Path
+from typing import BinaryIO, Callable, Dict, Iterable, Iterator, List, Tuple, cast
 
+from capsnmt import lines
 from capsnmt.cli import ConfigurationError
-from capsnmt.corpora.lines import read_lines
+from capsnmt.corpora.archives import Text
 from capsnmt.evaluation.text import remove_bpe
 
+# Some programs end a line at these, which would shift one side of a corpus.
+FALSE_ENDS = re.compile("[\r\v\f\x1c-\x1e\x85\u2028\u2029]")
 SEGMENT = re.compile(r"<seg\b[^>]*>(.*?)</seg\s*>", re.IGNORECASE)
 OPENED = re.compile(r"<seg\b", re.IGNORECASE)
 LONGEST_SEGMENT = 1 << 20  # characters
@@ -24,29 +29,29 @@ TALK = re.compile(
     r"|refset|srcset|mteval)\b",
     re.IGNORECASE,
 )
-Reader = Callable[[Iterable[str], Path, int, int], Iterator[str]]
+Reader = Callable[[Iterable[str], str, int], Iterator[str]]
 
 
-def read_plain(lines: Iterable[str], path: Path, column: int, before: int) -> Iterator[str]:
+def read_plain(text: Iterable[str], name: str, column: int) -> Iterator[str]:
     """Yield the lines of a text file, as Moses and OPUS align them: one sentence a line."""
-    return iter(lines)
+    return iter(text)
 
 
-def read_moses(lines: Iterable[str], path: Path, column: int, before: int) -> Iterator[str]:
+def read_moses(text: Iterable[str], name: str, column: int) -> Iterator[str]:
     """Yield the lines of a text that Moses' tokeniser has escaped, without the escapes.
 
     D: ``&apos;`` and the like become characters again: an evaluation would count them as words.
     """
     # Moses writes pipe and brackets as numeric references, which html.unescape decodes too.
-    return map(html.unescape, lines)
+    return map(html.unescape, text)
 
 
-def read_subwords(lines: Iterable[str], path: Path, column: int, before: int) -> Iterator[str]:
+def read_subwords(text: Iterable[str], name: str, column: int) -> Iterator[str]:
     """Yield the words of a text that subword-nmt has segmented."""
-    return (remove_bpe(line, "subword_nmt") for line in lines)
+    return (remove_bpe(line, "subword_nmt") for line in text)
 
 
-def read_segments(lines: Iterable[str], path: Path, column: int, before: int) -> Iterator[str]:
+def read_segments(text: Iterable[str], name: str, column: int) -> Iterator[str]:
     """Yield the ``<seg>`` elements of NIST's SGM or of IWSLT's XML.
 
     D: no XML parser, because not all of these files are well-formed (some have a bare ``&``).
@@ -57,7 +62,7 @@ def read_segments(lines: Iterable[str], path: Path, column: int, before: int) ->
         ConfigurationError: the file has no segment, or one without an end.
     """
     pending, segments = "", 0
-    for line in lines:
+    for line in text:
         pending = f"{pending} {line}" if pending else line
         end = 0
         for match in SEGMENT.finditer(pending):
@@ -70,37 +75,37 @@ def read_segments(lines: Iterable[str], path: Path, column: int, before: int) ->
             break
     if pending or not segments:
         what = f"segment {segments + 1} does not end" if pending else "no <seg> element"
-        raise ConfigurationError(f"{path}: {what}: it is damaged, or not SGM or IWSLT XML")
+        raise ConfigurationError(f"{name}: {what}: it is damaged, or not SGM or IWSLT XML")
 
 
-def read_talks(lines: Iterable[str], path: Path, column: int, before: int) -> Iterator[str]:
+def read_talks(text: Iterable[str], name: str, column: int) -> Iterator[str]:
     """Yield the sentences of IWSLT's ``train.tags`` files.
 
     D: lines that begin with a tag (``<url>``, ``<keywords>``, ``<title>``, ...) describe the talk
     and are dropped; fairseq's script keeps the text of titles and descriptions.
     """
-    return (line.strip() for line in lines if not TALK.match(line))
+    return (line.strip() for line in text if not TALK.match(line))
 
 
-def read_columns(lines: Iterable[str], path: Path, column: int, before: int) -> Iterator[str]:
+def read_columns(text: Iterable[str], name: str, column: int) -> Iterator[str]:
     """Yield one column, counted from 1, of a tab-separated file such as News Commentary v14.
 
     Raises:
         ConfigurationError: a line has fewer columns.
     """
-    for number, line in enumerate(lines, before + 1):
+    for number, line in enumerate(text, 1):
         columns = line.split("\t")
         if not line.strip():  # between two articles
             columns = [""] * column
         if len(columns) < column:
             raise ConfigurationError(
-                f"{path}, line {number}: {len(columns)} columns, column {column} is needed: "
-                f"it is not the recipe's TSV, or damaged"
+                f"{name}, line {number}: {len(columns)} column{'s' * (len(columns) > 1)}, column "
+                f"{column} is needed: separate the sentences of a pair by a tab"
             )
         yield columns[column - 1]
 
 
-FORMATS: dict[str, Reader] = {
+FORMATS: Dict[str, Reader] = {
     "plain": read_plain,
     "moses": read_moses,
     "subwords": read_subwords,
@@ -109,20 +114,59 @@ FORMATS: dict[str, Reader] = {
     "iwslt-tags": read_talks,
     "tsv": read_columns,
 }
-# Formats that can be read line by line, without the context of other lines.
-LINE_BY_LINE = {"plain", "moses", "subwords", "tsv"}
 
 
-def read_text(path: Path, kind: str, encoding: str, column: int) -> Iterator[str]:
-    """Yield the sentences of a file.
+def read_lines(path: Path, encoding: str = "utf-8", name: str = "") -> Iterator[str]:
+    r"""Yield the lines of a plain or gzipped text file, as `capsnmt.lines.read_lines` does.
 
-    Args:
-        path: the file, plain or gzipped.
-        kind: its format, a key of `FORMATS`.
-        encoding: the encoding of the text.
-        column: the column of a ``tsv``, counted from 1.
+    Any ``\r`` inside a line and Unicode's other line ends become spaces: programs that end a line
+    there would shift the two sides of a corpus against each other. So does a stray NUL, because a
+    user cannot edit a published corpus; with one in its first line, a file is UTF-16.
+
+    Raises:
+        ConfigurationError: the file cannot be read, or is not text in this encoding.
+    """
+    name = name or str(path)
+    with lines.one_line_errors(path):
+        opener = gzip.open if name.endswith(".gz") else open
+        with opener(path, "rb") as stream:
+            decode = partial(_decode, encoding=encoding)
+            yield from lines.stream_lines(cast(BinaryIO, stream), name, decode)
+
+
+def _decode(data: bytes, name: str, before: int, encoding: str) -> List[str]:
+    if b"\0" in data and (before or b"\0" not in data.partition(b"\n")[0]):
+        data = data.replace(b"\0", b" ")
+    decoded = lines.decode_lines(data, name, before, encoding)
+    if any(map(FALSE_ENDS.search, decoded)):
+        decoded = [FALSE_ENDS.sub(" ", line) for line in decoded]
+    return decoded
+
+
+def read_text(text: Text, kind: str, encoding: str, column: int) -> Iterator[str]:
+    """Yield the sentences of a file in a format of `FORMATS`.
 
     Raises:
         ConfigurationError: the file is missing, damaged, or in another format or encoding.
     """
-    return FORMATS[kind](read_lines(path, encoding), path, column, 0)
+    return FORMATS[kind](read_lines(text.path, encoding, text.name), text.name, column)
+
+
+def aligned(
+    source: Iterable[str], target: Iterable[str], names: Tuple[object, object]
+) -> Iterator[Tuple[str, str]]:
+    """Yield the sentence pairs of two line-aligned streams, which errors call ``names``.
+
+    Raises:
+        ConfigurationError: one has more lines than the other.
+    """
+    both = zip_longest(source, target)
+    for number, (left, right) in enumerate(both):
+        if left is None or right is None:
+            shorter, longer = names if left is None else names[::-1]
+            raise ConfigurationError(
+                f"{shorter} has {number:,} lines but {longer} has "
+                f"{number + 1 + sum(1 for _ in both):,}: a parallel corpus needs as many lines on "
+                f"both sides: give two files of one version"
+            )
+        yield left, right

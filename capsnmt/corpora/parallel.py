@@ -1,4 +1,4 @@
-"""Apply a function to many items on several cores, in order and in bounded memory."""
+"""Apply a function to the chunks of a text on several cores, in order and in bounded memory."""
 
 from __future__ import annotations
 
@@ -7,73 +7,76 @@ import os
 import signal
 import threading
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from functools import cache
-from multiprocessing.connection import Connection
-from typing import Any
+from contextlib import ExitStack
+from itertools import islice
+from pathlib import Path
+from typing import Any, Callable, Deque, Iterable, Iterator, Tuple
 
 from capsnmt.cli import ExecutionError
 
+LINES = 2000  # of a chunk: about 250 kB, a tenth of a second of tokenisation
 CHUNKS_A_WORKER = 8  # in progress at any time
 
-_function: Callable[[], Callable[[Any], Any]]
+
+def read_chunks(*paths: Path) -> Iterator[Tuple[bytes, ...]]:
+    """Yield the same lines of line-aligned files, `LINES` at a time."""
+    with ExitStack() as stack:
+        streams = [stack.enter_context(path.open("rb")) for path in paths]
+        while True:
+            chunk = tuple(b"".join(islice(stream, LINES)) for stream in streams)
+            if not any(chunk):
+                return
+            yield chunk
 
 
-def _end_with(parent: Connection) -> None:
-    # It never sends anything, but closes its end of the pipe, at the latest when it is killed.
-    parent.poll(None)
-    os._exit(1)
+def lines_of(chunk: bytes) -> list[str]:
+    """Return the lines of a chunk, each without its end."""
+    return chunk.decode("utf-8").split("\n")[:-1]
 
 
-def _start(
-    make: Callable[..., Callable[[Any], Any]],
-    arguments: tuple,
-    parent: Connection,
-    others: Connection,
-) -> None:
+def chunk_of(lines: Iterable[str]) -> bytes:
+    """Return lines as a chunk."""
+    return "".join(f"{line}\n" for line in lines).encode("utf-8")
+
+
+def _start() -> None:
     # Ctrl-C reaches the process group; only the parent handles it.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    others.close()  # otherwise this copy would keep the pipe open
-    threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
-    global _function
-    _function = cache(lambda: make(*arguments))  # called by the first item, whose error is reported
+    threading.Thread(target=_end_with_parent, daemon=True).start()
 
 
-def _apply(item: Any) -> Any:
-    return _function()(item)
+def _end_with_parent() -> None:
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(1)
 
 
-def map_items(
-    make: Callable[..., Callable[[Any], Any]],
-    arguments: tuple,
-    items: Sequence[Any],
-    workers: int,
+def map_chunks(
+    function: Callable[..., Any], chunks: Iterable[Tuple[Any, ...]], workers: int
 ) -> Iterator[Any]:
-    """Yield ``make(*arguments)(item)`` for every item, in the order of ``items``.
+    """Yield ``function(*chunk)`` for every chunk, in order.
+
+    **D**: not joblib's generator, which starts all chunks however slowly its results are taken.
 
     Args:
-        make: a module-level function; each worker calls it once, so that models and tables
-            need not be sent between processes.
-        arguments: the arguments of ``make``.
-        items: the items; only a few for each worker are started before they are consumed.
-        workers: number of processes, at most one for each item; 1 uses this process.
+        function: a function of a module; what it needs for every chunk it keeps by itself.
+        chunks: taken only when a worker is about to need them.
+        workers: number of processes; 1 uses this process.
 
     Raises:
         ExecutionError: a worker was killed.
     """
-    workers = min(workers, len(items))
-    if workers <= 1:
-        yield from map(make(*arguments), items)
+    if workers == 1:
+        yield from (function(*chunk) for chunk in chunks)
         return
-    parent, alive = multiprocessing.Pipe(duplex=False)
-    initial = (make, arguments, parent, alive)
-    with parent, alive, ProcessPoolExecutor(workers, None, _start, initial) as pool:
-        begun: deque[Future[Any]] = deque()
+    with ProcessPoolExecutor(workers, initializer=_start) as pool:
+        begun: Deque[Future[Any]] = deque()
         try:
-            for item in items:
-                begun.append(pool.submit(_apply, item))
+            for chunk in chunks:
+                begun.append(pool.submit(function, *chunk))
                 if len(begun) == workers * CHUNKS_A_WORKER:
                     yield begun.popleft().result()
             while begun:
@@ -83,6 +86,7 @@ def map_items(
                 f"one of {workers} workers was killed, perhaps because memory is short: the same "
                 f"command resumes; fewer --workers need less memory"
             ) from None
-        except BaseException:  # an item's error, or Ctrl-C
-            alive.close()  # the workers end, also in the middle of an item
+        except BaseException:  # an error, or Ctrl-C: do not wait for what is in progress
+            for child in multiprocessing.active_children():
+                child.terminate()
             raise

@@ -2,216 +2,284 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+import codecs
 from pathlib import Path
-from typing import Any, ClassVar, Protocol
+from typing import Annotated, Any, Dict, List, Literal, Mapping, Optional, Tuple, Union
 
-from capsnmt.cli import ConfigurationError, shown
-from capsnmt.corpora.blocks import Part
-from capsnmt.corpora.catalogues import Catalogues
-from capsnmt.corpora.cleaning import Cleaning
-from capsnmt.corpora.published import Published
-from capsnmt.corpora.segmentation import Segmentation
-from capsnmt.corpora.sources import Store
+from msgspec import Meta, field
+from msgspec.structs import replace
+
+from capsnmt import records
+from capsnmt.cli import ConfigurationError
+from capsnmt.corpora.formats import FORMATS
 from capsnmt.corpora.text import TOKENISERS
 from capsnmt.files import bundled_folder, bundled_names
-from capsnmt.settings import build, read_yaml
 
-PAIR = re.compile("[a-z]{2,3}-[a-z]{2,3}")
-
-
-class Corpus(Protocol):
-    """The interface of a kind of corpus."""
-
-    tools: ClassVar[tuple[str, ...]]
-
-    @property
-    def splits(self) -> Mapping[str, Any]:
-        """Return the splits, by name."""
-
-    @property
-    def lines(self) -> Mapping[str, int]:
-        """Return the number of lines of each split in the papers, if known."""
-
-    @property
-    def codes(self) -> str:
-        """Return the file that holds the merges of BPE; empty if they are learned."""
-
-    def check(self, language: str, where: str) -> None:
-        """Raise a ConfigurationError, starting with ``where``, if a language is missing."""
-
-    def settings(self) -> dict[str, Any]:
-        """Return everything that determines the pairs except the sources' contents."""
-
-    def fetch(self, store: Store, languages: tuple[str, str]) -> dict[str, Path]:
-        """Return the files of the corpus by name; fetch those that the store lacks."""
-
-    def members(self, name: str, languages: tuple[str, str]) -> list[str]:
-        """Return the patterns of members to unpack from a file; empty if it is not an archive."""
-
-    def warning(self) -> str:
-        """Return a warning about training on this corpus; usually empty."""
-
-    def parts(
-        self, sources: Mapping[str, Path], source: str, target: str, workers: int
-    ) -> tuple[Mapping[str, Iterable[Part]], Mapping[str, Any]]:
-        """Return the pairs of raw lines of each split, and notes for the manifest."""
+Whole = Annotated[int, Meta(ge=0)]
+Positive = Annotated[int, Meta(ge=1)]
+Url = Annotated[str, Meta(pattern="^https?://")]
+Checksum = Annotated[str, Meta(pattern="^([0-9a-f]{64}|md5:[0-9a-f]{32})?$")]
+FileName = Annotated[str, Meta(pattern=r"^(?!\.)[^/]+$")]
+SplitName = Annotated[str, Meta(pattern="^[A-Za-z_][A-Za-z0-9_]*$")]
+Pair = Annotated[str, Meta(pattern="^[a-z]{2,3}-[a-z]{2,3}$")]
+NOT_TESTS = ("train", "valid")
+# where text comes from and what is said about it
+NOT_DECISIVE = ("files", "mirrors", "lines", "description")
 
 
-def _catalogues(values: Any, origin: str, section: str) -> Catalogues:
-    return build(Catalogues, values, origin, section)
+class Source(records.Record, frozen=True, kw_only=True, omit_defaults=True):
+    """A published file.
+
+    Attributes:
+        urls: its URLs, tried in this order; an entry that is a list gives the parts of the file.
+        checksum: its SHA-256, or ``md5:`` and its MD5 if no SHA-256 is published. If it is empty,
+            what arrives must be readable to its end.
+        repacked: URLs of archives with the same text, tried last; they have no checksum.
+    """
+
+    urls: Tuple[Union[Url, Tuple[Url, ...]], ...] = ()
+    checksum: Checksum = ""
+    repacked: Tuple[Url, ...] = ()
 
 
-CORPORA: dict[str, Callable[[Any, str, str], Any]] = {
-    "published": Published.parse,
-    "catalogues": _catalogues,
-}
+class Piece(records.Record, frozen=True, kw_only=True, omit_defaults=True):
+    """A part of a split, in two files or in members of archives.
+
+    Attributes:
+        file: name of the file, in which ``{language}`` is replaced by each language, or language
+            -> name.
+        members: pattern of the members of an archive, or language -> pattern; see
+            `capsnmt.corpora.archives.matches`. Several members are read in the order of their
+            names.
+        format: a key of `capsnmt.corpora.formats.FORMATS`.
+        encoding: the encoding of the text.
+        columns: language -> column of a ``tsv``, counted from 1.
+        name: its name for ``--corpora``.
+    """
+
+    file: Union[str, Dict[str, str]]
+    members: Union[str, Dict[str, str]] = ""
+    format: str = "plain"
+    encoding: str = "utf-8"
+    columns: Dict[str, Positive] = field(default_factory=dict)
+    name: str = ""
+
+    def source(self, language: str) -> str:
+        """Return the name of the file with the side in ``language``."""
+        if isinstance(self.file, dict):
+            return self.file[language]
+        return self.file.replace("{language}", language)
+
+    def pattern(self, language: str) -> str:
+        """Return the pattern of the members with the side in ``language``.
+
+        An archive in place of a plain file has a member with the name of that file.
+        """
+        if not self.members:
+            return self.source(language)
+        pattern = self.members if isinstance(self.members, str) else self.members[language]
+        return pattern.replace("{language}", language)
 
 
-@dataclass(frozen=True)
-class Recipe:
+class Segmentation(records.Record, frozen=True, kw_only=True):
+    """How words are split into subwords.
+
+    Attributes:
+        size: merge operations of ``bpe``; pieces of ``sentencepiece``.
+        method: subword-nmt's BPE, or that of sentencepiece.
+        joint: one model and one dictionary for both languages, or one for each.
+    """
+
+    size: Positive
+    method: Literal["bpe", "sentencepiece"] = "bpe"
+    joint: bool = True
+
+    def model(self, language: str) -> str:
+        """Return the file name of the model for a language."""
+        name = {"bpe": "codes", "sentencepiece": "sentencepiece.model"}[self.method]
+        return name + ("" if self.joint else f".{language}")
+
+
+class Cleaning(records.Record, frozen=True, kw_only=True, rename="kebab", omit_defaults=True):
+    """The limits of Moses' ``clean-corpus-n.perl``, and two more; for training data only.
+
+    Attributes:
+        max_length: maximal number of tokens on either side.
+        max_ratio: maximal ratio of the two sides' numbers of tokens.
+        max_subwords: maximal number of subwords on either side; 0 for no limit.
+        deduplicate: whether pairs that repeat an earlier one, as tokenised, are dropped.
+    """
+
+    max_length: Positive = 250
+    max_ratio: Annotated[float, Meta(ge=1)] = 9.0
+    max_subwords: Whole = 0
+    deduplicate: bool = False
+
+
+class Recipe(records.Record, frozen=True, kw_only=True, rename="kebab", omit_defaults=True):
     """A corpus and its preparation.
 
     Attributes:
-        name: the file's name, without ``.yaml``.
-        description: one line for the user.
         pair: SOURCE-TARGET, ISO 639-1.
-        corpus: the source of the raw pairs.
+        files: name -> source; a text is a checksum without URLs.
+        splits: split -> its pieces; a text is one plain file.
         tokenisers: language -> key of `TOKENISERS`.
         segmentation: how words are split into subwords.
         cleaning: limits for training pairs.
+        name: by default the file's name, without ``.yaml``.
+        description: one line for the user.
+        mirrors: URLs of folders that have the files by their names.
+        lines: split -> number of lines in the papers; any other number causes a warning.
+        codes: the file with the merges of subword-nmt that are published with the text; empty if
+            they are to be learned.
+        held_out: split -> number of pairs that are drawn from the training set for it.
+        lowercase: whether all text is lower-cased, also that to score against.
     """
 
-    name: str
-    description: str
-    pair: str
-    corpus: Corpus
-    tokenisers: Mapping[str, str]
+    pair: Pair
+    files: Dict[FileName, Union[Checksum, Source]]
+    splits: Dict[SplitName, Union[str, Tuple[Piece, ...]]]
+    tokenisers: Dict[str, str]
     segmentation: Segmentation
-    cleaning: Cleaning = field(default_factory=Cleaning)
+    cleaning: Cleaning = Cleaning()
+    name: str = ""
+    description: str = ""
+    mirrors: Tuple[Url, ...] = ()
+    lines: Dict[str, Whole] = field(default_factory=dict)
+    codes: str = ""
+    held_out: Dict[SplitName, Positive] = field(default_factory=dict)
+    lowercase: bool = False
 
     @property
-    def source(self) -> str:
-        """Return the source language."""
-        return self.pair.split("-")[0]
-
-    @property
-    def target(self) -> str:
-        """Return the target language."""
-        return self.pair.split("-")[1]
-
-    @property
-    def languages(self) -> tuple[str, str]:
+    def languages(self) -> Tuple[str, str]:
         """Return source and target."""
-        return self.source, self.target
+        source, target = self.pair.split("-")
+        return source, target
 
     @property
-    def splits(self) -> list[str]:
-        """Return train, valid and the test sets, in this order."""
-        tests = [split for split in self.corpus.splits if split not in {"train", "valid"}]
-        return ["train", "valid", *tests]
+    def test_sets(self) -> List[str]:
+        """Return the names of the test sets, in order."""
+        return [split for split in (*self.splits, *self.held_out) if split not in NOT_TESTS]
+
+    @property
+    def subsets(self) -> Dict[str, str]:
+        """Return the fairseq subset of every split: train, valid, then test, test1, test2, ..."""
+        names = ["test", *(f"test{number}" for number in range(1, len(self.test_sets)))]
+        return {"train": "train", "valid": "valid", **dict(zip(self.test_sets, names))}
+
+    def decisive(self) -> Dict[str, Any]:
+        """Return what decides what is made of the sources: what makes it another recipe."""
+        content = records.plain(self)
+        return {key: content[key] for key in content if key not in NOT_DECISIVE}
+
+    def source(self, name: str) -> Source:
+        """Return where a file of the recipe comes from."""
+        found = self.files[name]
+        return Source(checksum=found) if isinstance(found, str) else found
+
+    def pieces(self, split: str) -> Tuple[Piece, ...]:
+        """Return the pieces of a split that is not held out."""
+        found = self.splits[split]
+        return (Piece(file=found),) if isinstance(found, str) else found
+
+    def needed(self) -> Dict[str, List[str]]:
+        """Return the files that the splits need -> the patterns of the members of each."""
+        needed: Dict[str, List[str]] = {self.codes: [self.codes]} if self.codes else {}
+        for split in self.splits:
+            for piece in self.pieces(split):
+                for language in self.languages:
+                    patterns = needed.setdefault(piece.source(language), [])
+                    patterns.append(piece.pattern(language))
+        return {name: list(dict.fromkeys(patterns)) for name, patterns in needed.items()}
+
+    def training_corpora(self) -> List[str]:
+        """Return the names of the training corpora."""
+        return list(dict.fromkeys(each.name for each in self.pieces("train") if each.name))
+
+    def choose(self, names: List[str]) -> Recipe:
+        """Return the recipe with only some of its training corpora.
+
+        Raises:
+            ConfigurationError: one is unknown.
+        """
+        known = self.training_corpora()
+        for name in names:
+            if name not in known:
+                raise ConfigurationError(
+                    f"--corpora {name}: the recipe's training corpora are "
+                    f"{', '.join(known) or 'one, without a name'}"
+                )
+        kept = tuple(piece for piece in self.pieces("train") if piece.name in names)
+        return replace(self, splits={**self.splits, "train": kept})
 
 
-def load_recipe(name: str, pair: str | None = None, corpora: str | None = None) -> Recipe:
+def load_recipe(name: str, pair: Optional[str] = None) -> Recipe:
     """Load a recipe.
 
     Args:
         name: the name of a recipe of the project, or the path of a ``.yaml``.
-        pair: SOURCE-TARGET, for recipes that offer several; None for the recipe's first.
-        corpora: names of the training corpora to use, separated by commas; None for all.
+        pair: SOURCE-TARGET as the user expects it.
 
     Raises:
-        ConfigurationError: there is no such recipe, pair or corpus, or a setting is wrong.
+        ConfigurationError: there is no such recipe, it is for another pair, or a setting is wrong.
     """
     known = bundled_names("recipes")
     path = bundled_folder("recipes") / f"{name}.yaml" if name in known else Path(name)
     if path.suffix != ".yaml" or not path.is_file():
         raise ConfigurationError(
-            f"recipe {name!r} is unknown: use {', '.join(known)}, or the path of a .yaml"
+            f"recipe {name!r} is unknown: use {', '.join(known)}, the path of a .yaml, or --train "
+            f"with files of your own"
         )
-    origin = str(path)
-    values = _choose_pair(read_yaml(path), pair, origin)
-    corpus = values.get("corpus")
-    if not isinstance(corpus, Mapping):
-        raise ConfigurationError(f"{origin}: corpus: {shown(corpus)}: give a mapping")
-    corpus = dict(corpus)
-    kind = corpus.pop("kind", None)
-    if not isinstance(kind, str) or kind not in CORPORA:
+    recipe = records.read(path, Recipe)
+    _check(recipe, path)
+    if pair not in (None, recipe.pair):
+        raise ConfigurationError(f"--pair {pair}: {path} is of {recipe.pair}")
+    return replace(recipe, name=recipe.name or path.stem)
+
+
+def _check(recipe: Recipe, path: Path) -> None:
+    """Raise unless the parts of a recipe fit together."""
+    splits = {*recipe.splits, *recipe.held_out}
+    if not {*NOT_TESTS} < splits or "train" not in recipe.splits:
         raise ConfigurationError(
-            f"{origin}: corpus.kind: {shown(kind)}: give {' or '.join(CORPORA)}"
+            f"{path}: splits {', '.join(recipe.splits)}: train, valid and at least one test are "
+            f"needed"
         )
-    values["corpus"] = CORPORA[kind](corpus, origin, "corpus")
-    values["cleaning"] = build(Cleaning, values.get("cleaning", {}), origin, "cleaning")
-    if "segmentation" in values:
-        values["segmentation"] = build(Segmentation, values["segmentation"], origin, "segmentation")
-    recipe = build(Recipe, values, origin, name=path.stem)
-    _check(recipe, origin)
-    return recipe if corpora is None else _choose_corpora(recipe, corpora.split(","))
-
-
-def _merged(base: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
-    merged = dict(base)
-    for key, value in changes.items():
-        nested = isinstance(value, Mapping) and isinstance(base.get(key), Mapping)
-        merged[key] = _merged(base[key], value) if nested else value
-    return merged
-
-
-def _choose_pair(values: dict[str, Any], pair: str | None, origin: str) -> dict[str, Any]:
-    """Apply the changes under ``pairs`` for the chosen pair; the first is the default."""
-    if "pairs" in values:
-        pairs = values.pop("pairs")
-    elif isinstance(values.get("pair"), str):
-        pairs = {values["pair"]: {}}
-    else:
+    if recipe.codes and not (recipe.segmentation.method == "bpe" and recipe.segmentation.joint):
         raise ConfigurationError(
-            f"{origin}: pair: {shown(values.get('pair'))}: give SOURCE-TARGET, e.g. en-de"
-        )
-    mappings = isinstance(pairs, dict) and all(isinstance(each, dict) for each in pairs.values())
-    if not pairs or not mappings:
-        raise ConfigurationError(f"{origin}: pairs: {shown(pairs)}: give a mapping of mappings")
-    chosen = pair or next(iter(pairs))
-    if chosen not in pairs:
-        raise ConfigurationError(f"--pair {chosen}: {origin} has {', '.join(map(str, pairs))}")
-    return _merged(values, {**pairs[chosen], "pair": chosen})
-
-
-def _choose_corpora(recipe: Recipe, names: list[str]) -> Recipe:
-    if not isinstance(recipe.corpus, Published):
-        raise ConfigurationError(
-            f"--corpora {','.join(names)}: recipe {recipe.name} has one training corpus only: "
-            f"leave it out"
-        )
-    return replace(recipe, corpus=recipe.corpus.choose(names))
-
-
-def _check(recipe: Recipe, origin: str) -> None:
-    source, _, target = recipe.pair.partition("-")
-    if not PAIR.fullmatch(recipe.pair) or source == target:
-        raise ConfigurationError(f"{origin}: pair {recipe.pair!r}: give SOURCE-TARGET, e.g. en-de")
-    if any(not split.isidentifier() for split in recipe.corpus.splits):
-        raise ConfigurationError(
-            f"{origin}: splits {', '.join(recipe.corpus.splits)}: letters, digits and _ only"
-        )
-    for language in recipe.pair.split("-"):
-        recipe.corpus.check(language, origin)
-    splits = list(recipe.corpus.splits)
-    if not {"train", "valid"} < set(splits):
-        raise ConfigurationError(
-            f"{origin}: splits {', '.join(splits)}: train, valid and at least one test are needed"
-        )
-    segmentation = recipe.segmentation
-    segmentation.check(origin)
-    if recipe.corpus.codes and not (segmentation.method == "bpe" and segmentation.joint):
-        raise ConfigurationError(
-            f"{origin}: codes {recipe.corpus.codes}: are of one BPE for both languages: set "
+            f"{path}: codes {recipe.codes}: are of one BPE for both languages: set "
             f"segmentation.method bpe and segmentation.joint true"
         )
-    for language in recipe.pair.split("-"):
-        tokeniser = recipe.tokenisers.get(language)
-        if tokeniser not in TOKENISERS:
-            raise ConfigurationError(
-                f"{origin}: tokeniser {tokeniser!r} of {language}: use {', '.join(TOKENISERS)}"
-            )
+    if recipe.languages[0] == recipe.languages[1]:
+        raise ConfigurationError(f"{path}: pair {recipe.pair!r}: give two languages, e.g. en-de")
+    for language in recipe.languages:
+        _choice(recipe.tokenisers, language, TOKENISERS, f"{path}: tokenisers")
+    for split in recipe.splits:
+        for number, piece in enumerate(recipe.pieces(split)):
+            _check_piece(piece, recipe, f"{path}: splits.{split}.{number}")
+    for name in recipe.needed():
+        if name not in recipe.files:
+            raise ConfigurationError(f"{path}: no file {name}: add it to files, or correct splits")
+
+
+def _check_piece(piece: Piece, recipe: Recipe, where: str) -> None:
+    _choice({"format": piece.format}, "format", FORMATS, where)
+    for language in recipe.languages:
+        for key, names in (("file", piece.file), ("members", piece.members)):
+            if isinstance(names, dict) and language not in names:
+                raise ConfigurationError(f"{where}.{key}: none for {language}")
+        if piece.format == "tsv" and language not in piece.columns:
+            raise ConfigurationError(f"{where}.columns: give {language} a column, from 1")
+    try:
+        codecs.lookup(piece.encoding)
+    except LookupError:
+        raise ConfigurationError(
+            f"{where}: encoding {piece.encoding!r} is unknown to Python"
+        ) from None
+
+
+def _choice(values: Mapping[str, str], key: str, allowed: Mapping[str, object], where: str) -> None:
+    if values.get(key) not in allowed:
+        raise ConfigurationError(
+            f"{where}: {key}: {values.get(key)!r}: choose from {', '.join(allowed)}"
+        )

@@ -1,217 +1,161 @@
-"""Source files: cached, in a folder of the user, or fetched from a mirror."""
+"""Source files: downloads that resume, are checked, and are complete or absent."""
 
 from __future__ import annotations
 
+import hashlib
 import os
-import re
 import shutil
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+import time
 from pathlib import Path
-from typing import Any
+from typing import NamedTuple, Sequence, Tuple
 
-from capsnmt.checksums import has_checksum
+import requests
+
 from capsnmt.cli import ConfigurationError, ExecutionError
-from capsnmt.corpora.console import say
-from capsnmt.files import BLOCK, temporary_path
+from capsnmt.corpora.archives import check_complete
+from capsnmt.corpora.console import say, watched
+from capsnmt.files import BLOCK, hexdigest
 
-CHECKSUM = re.compile("([0-9a-f]{64}|md5:[0-9a-f]{32})?")
-PART = re.compile(r"\.\d\d")
+ATTEMPTS = 3
+SECONDS_WITHOUT_DATA = 30
+PIECE = 1 << 16  # the most bytes that a cut connection loses
 
 
-@dataclass(frozen=True)
-class SourceFile:
-    """A published file.
+class Address(NamedTuple):
+    """Where a file may be: its URL, or those of its parts, and its checksum there, if known."""
 
-    Attributes:
-        urls: its URLs, tried in this order; an entry that is a list gives the parts of the file.
-        checksum: its SHA-256, or ``md5:`` and its MD5 if no SHA-256 is published. If empty, the
-            first download is trusted and recorded.
-        otherwise: another file of the recipe, with the same text in another packing. If it is an
-            archive and this file is not, the archive's member has this file's name.
-    """
-
-    urls: tuple[Any, ...] = ()
+    urls: Tuple[str, ...]
     checksum: str = ""
-    otherwise: str = ""
 
 
-@dataclass(frozen=True)
-class Store:
-    """Where source files come from and where they are kept.
-
-    Attributes:
-        folder: the cache.
-        local: a folder of the user that holds the files; nothing is fetched then.
-        offline: use the cache only.
-        mirrors: URLs of folders that are tried first, for every file.
-        first_use: file -> SHA-256 at its first download, for files without a known checksum.
-        note: called with each file of the cache and whether the recipe has its checksum.
-        match: returns whether a file has a checksum.
-    """
-
-    folder: Path
-    local: Path | None = None
-    offline: bool = False
-    mirrors: Sequence[str] = ()
-    first_use: Mapping[str, str] = field(default_factory=dict)
-    note: Callable[[Path, bool], None] = lambda path, known: None
-    match: Callable[[Path, str], bool] = has_checksum
-
-    def has(self, name: str, expected: str) -> bool:
-        """Return whether the cache has the file ``name`` undamaged.
-
-        Args:
-            name: the file's name.
-            expected: its checksum. If empty, an existing file is complete: files enter the cache
-                by one rename.
-        """
-        path = self.folder / name
-        return path.is_file() and (not expected or self.match(path, expected))
-
-    def check_online(self, name: str) -> None:
-        """Raise if the file ``name``, which the cache lacks, may not be fetched.
-
-        Raises:
-            ConfigurationError: ``offline`` is set.
-        """
-        path = self.folder / name
-        if self.offline:
-            raise ConfigurationError(
-                f"--offline: {path} is {'damaged' if path.exists() else 'missing'}: run once "
-                f"without --offline, or give the folder that has {name} with --local"
-            )
+class _RefusedError(Exception):
+    """One address does not provide the file."""
 
 
-def check_names(files: Iterable[str]) -> None:
-    """Raise unless each of ``files`` is a plain file name, so that nothing leaves the cache.
+def has_checksum(path: Path, expected: str) -> bool:
+    """Return whether a file has the checksum ``expected``: a SHA-256, or ``md5:`` and an MD5."""
+    algorithm, _, digest = expected.rpartition(":")
+    return hexdigest(path, algorithm or "sha256") == digest
+
+
+def local_file(folder: Path, name: str) -> Path:
+    """Return the path of a file in the user's folder, plain or gzipped.
 
     Raises:
-        ConfigurationError: one has a folder in its name.
+        ConfigurationError: it is missing.
     """
-    for name in files:
-        if Path(name).name != name:
-            raise ConfigurationError(f"{name!r}: a plain file name is needed, without folders")
+    other = f"{name}.gz" if not name.endswith(".gz") else name[: -len(".gz")]
+    for path in (folder / name, folder / other):
+        if path.is_file():
+            return path
+    raise ConfigurationError(
+        f"--local {folder}: {name} or {other} is missing; put it there, or leave out --local to "
+        f"fetch what is missing"
+    )
 
 
-def obtain(
-    name: str, files: Mapping[str, SourceFile], mirrors: Sequence[str], store: Store
-) -> Path:
-    """Return the path of the published file ``name``, or of its other packing.
+def download(path: Path, name: str, addresses: Sequence[Address], fix: str) -> None:
+    """Fetch a file from the first address that provides it.
+
+    What has arrived stays next to ``path`` after a cut connection or a kill; the next call requests
+    only the rest.
 
     Args:
-        name: a key of ``files``.
-        files: the recipe's files.
-        mirrors: the recipe's URLs of folders that have its files.
-        store: where to look and what to fetch to.
+        path: where to write it.
+        name: what errors call it.
+        addresses: tried in order. Without a checksum, an archive or gzip file must be readable to
+            its end, and any other file must not be a web page.
+        fix: what else the user can do.
 
     Raises:
-        ConfigurationError: it is missing where nothing may be fetched.
-        ExecutionError: no mirror provides it; the message lists every URL tried.
+        ExecutionError: no address provides it; the message lists every URL tried.
     """
-    packings = [name, files[name].otherwise] if files[name].otherwise else [name]
-    if store.local is not None:
-        return _local(packings, files, store.local, store)
-    path = _cached(packings, files, store) or _fetched(packings, files, mirrors, store)
-    store.note(path, bool(files[path.name].checksum))
-    return path
-
-
-def _expected(name: str, files: Mapping[str, SourceFile], store: Store) -> str:
-    return files[name].checksum or store.first_use.get(name, "")
-
-
-def _cached(packings: Sequence[str], files: Mapping[str, SourceFile], store: Store) -> Path | None:
-    for packing in packings:
-        if store.has(packing, _expected(packing, files, store)):
-            return store.folder / packing
-    store.check_online(packings[0])
-    return None
-
-
-def _fetched(
-    packings: Sequence[str],
-    files: Mapping[str, SourceFile],
-    mirrors: Sequence[str],
-    store: Store,
-) -> Path:
-    from capsnmt.corpora.download import UnavailableError, download
-
-    answers: list[str] = []
-    for packing in packings:
-        expected = _expected(packing, files, store)
-        addresses = list(_addresses(packing, files[packing], store.mirrors, mirrors))
+    answers = []
+    for address in addresses:
         try:
-            return download(packing, expected, addresses, store.folder)
-        except UnavailableError as error:
-            answers += error.answers
-    changed = ""
-    if any(packing in store.first_use and not files[packing].checksum for packing in packings):
-        changed = (
-            "that checksum was recorded at its first download: for another version give another "
-            "--output; "
-        )
+            parts = [_fetch(url, path) for url in address.urls]
+            os.replace(parts[0], path)
+            with path.open("ab") as whole:
+                for part in parts[1:]:
+                    with part.open("rb") as stream:
+                        shutil.copyfileobj(stream, whole, BLOCK)
+                    part.unlink()
+            _check(path, address)
+            return
+        except _RefusedError as refused:
+            answers.append(str(refused))
     tried = f"tried {'; '.join(answers)}" if answers else "the recipe has no address of it"
-    raise ExecutionError(
-        f"{packings[0]} could not be fetched: {tried}; {changed}"
-        f"fetch it by other means and give its folder with --local"
-    )
+    raise ExecutionError(f"{name} could not be fetched: {tried}; {fix}")
 
 
-def _addresses(
-    name: str, file: SourceFile, first: Sequence[str], last: Sequence[str]
-) -> Iterable[list[str]]:
-    """Yield the addresses of a file, each a list of its parts."""
-    parts = max((len(url) for url in file.urls if isinstance(url, list)), default=0)
-    for mirror in first:
-        yield [f"{mirror.rstrip('/')}/{name}"]
-        if parts:
-            yield [f"{mirror.rstrip('/')}/{name}.{part:02d}" for part in range(parts)]
-    for url in file.urls:
-        yield url if isinstance(url, list) else [url]
-    for mirror in last:
-        yield [f"{mirror.rstrip('/')}/{name}"]
+def _check(path: Path, address: Address) -> None:
+    url = address.urls[0] + (" ..." if len(address.urls) > 1 else "")
+    if address.checksum and not has_checksum(path, address.checksum):
+        raise _RefusedError(f"{url} (its checksum is not {address.checksum})")
+    if not address.checksum:
+        try:
+            check_complete(path)
+        except ConfigurationError as error:
+            raise _RefusedError(f"{url} ({str(error).replace(f'{path}: ', '')})") from None
 
 
-def _local(
-    packings: Sequence[str], files: Mapping[str, SourceFile], folder: Path, store: Store
-) -> Path:
-    looked_for: list[str] = []
-    for packing in packings:
-        names = [packing]
-        if packing.endswith(".gz") and not packing.endswith(".tar.gz"):
-            names.append(packing[: -len(".gz")])
-        elif not packing.endswith((".gz", ".tgz", ".zip")):
-            names.append(f"{packing}.gz")
-        for path in (folder / name for name in names):
-            if path.is_file():
-                expected = files[packing].checksum
-                # D: other versions are allowed, but are never passed off as the published one.
-                if expected and path.name == packing and not store.match(path, expected):
-                    say(f"  note: {path} is not the published file (checksum differs); used as is")
-                return path
-        parts = sorted(part for part in folder.glob(f"{packing}.*") if PART.fullmatch(part.suffix))
-        if parts:
-            return _joined(parts, store.folder / packing)
-        looked_for += names
-    raise ConfigurationError(
-        f"--local {folder}: {' or '.join(looked_for)} is missing; put it there, "
-        f"or leave out --local to fetch what is missing"
-    )
+def _fetch(url: str, path: Path) -> Path:
+    """Return the file of a URL, next to ``path``."""
+    whole = path.with_name(f".{path.name}.{hashlib.sha256(url.encode()).hexdigest()[:8]}")
+    partial, answer = whole.with_name(f"{whole.name}.partial"), ""
+    if whole.is_file():  # one of several parts, fetched before a kill
+        return whole
+    say(f"  fetch {url}")
+    for attempt in range(ATTEMPTS):
+        time.sleep(attempt)
+        try:
+            _transfer(url, partial)
+            os.replace(partial, whole)
+            return whole
+        except requests.HTTPError as error:
+            status = error.response.status_code
+            answer = f"HTTP status {status}"
+            if status == requests.codes.requested_range_not_satisfiable:
+                partial.unlink()  # nothing is left to ask for: start again
+            elif status < requests.codes.server_error:
+                break
+        except requests.RequestException as error:
+            answer = type(error).__name__
+    if not _version(partial).is_file():  # it cannot be resumed
+        partial.unlink(missing_ok=True)
+    raise _RefusedError(f"{url} ({answer})")
 
 
-def _joined(parts: Sequence[Path], path: Path) -> Path:
-    """Return the file made of ``parts``, joined again only if one is newer."""
-    newest = max(part.stat().st_mtime_ns for part in parts)
-    size = sum(part.stat().st_size for part in parts)
-    if path.is_file() and (path.stat().st_size, path.stat().st_mtime_ns) == (size, newest):
-        return path
-    say(f"  join {', '.join(part.name for part in parts)}")
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with temporary_path(path).open("wb") as joined:
-        for part in parts:
-            with part.open("rb") as stream:
-                shutil.copyfileobj(stream, joined, BLOCK)
-    os.utime(temporary_path(path), ns=(newest, newest))
-    os.replace(temporary_path(path), path)
-    return path
+def _version(partial: Path) -> Path:
+    """The file with the server's identifier of the version that has arrived in part."""
+    return partial.with_name(f"{partial.name}.version")
+
+
+def _transfer(url: str, partial: Path) -> None:
+    """Request what is missing, with ``Range`` and ``If-Range`` (RFC 9110, 13.1.5 and 14.2).
+
+    A server that cannot continue the version that has arrived sends the complete file.
+    """
+    version, headers, start = _version(partial), {"Accept-Encoding": "identity"}, 0
+    if version.is_file() and partial.is_file() and partial.stat().st_size:
+        start = partial.stat().st_size
+        headers.update({"Range": f"bytes={start}-", "If-Range": version.read_text("utf-8")})
+    timeout = (SECONDS_WITHOUT_DATA, SECONDS_WITHOUT_DATA)
+    with requests.get(url, headers=headers, stream=True, timeout=timeout) as response:
+        response.raise_for_status()
+        if response.status_code != requests.codes.partial_content:
+            start = 0
+            partial.unlink(missing_ok=True)  # before the identifier of the new version is written
+        # A weak ETag may stay the same when the bytes change.
+        etag = response.headers.get("ETag", "")
+        known = response.headers.get("Last-Modified", "") if etag[:2] in ("", "W/") else etag
+        version.unlink(missing_ok=True)
+        if known:
+            version.write_text(known, "utf-8")
+        length = response.headers.get("Content-Length", "")
+        total = start + int(length) if length.isdecimal() else None
+        arriving = response.iter_content(PIECE)
+        with partial.open("ab") as stream:
+            for piece in watched(arriving, "fetch", "bytes", len, start, total):
+                stream.write(piece)
+    version.unlink(missing_ok=True)

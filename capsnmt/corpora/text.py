@@ -5,11 +5,12 @@ sacremoses and jieba are imported where they are used: the plan of a launch need
 
 from __future__ import annotations
 
+import functools
 import logging
 import re
 import tempfile
 import unicodedata
-from collections.abc import Callable
+from typing import Callable, Dict
 
 from capsnmt.cli import ConfigurationError
 
@@ -21,6 +22,8 @@ CHINESE = re.compile(
 BETWEEN_CHINESE = re.compile(rf"(?<={CHINESE.pattern[1:-1]})\s+(?={CHINESE.pattern[1:-1]})")
 # Characters that end a line for some of fairseq, Python and Unix tools, and not for others.
 CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f\x85\u2028\u2029\ufeff]")
+
+LOWERCASE = "lowercase"
 
 LineFunction = Callable[[str], str]
 
@@ -61,14 +64,24 @@ def _none(language: str) -> LineFunction:
     return lambda line: " ".join(line.split())
 
 
-TOKENISERS: dict[str, Callable[[str], LineFunction]] = {
+def _lowercase(make: Callable[[str], LineFunction], language: str) -> LineFunction:
+    tokenise = make(language)
+    return lambda line: tokenise(line.lower())
+
+
+CASED: Dict[str, Callable[[str], LineFunction]] = {
     "moses": _moses,
     "characters": _characters,
     "jieba": _jieba,
     "none": _none,
 }
+TOKENISERS: Dict[str, Callable[[str], LineFunction]] = {
+    **CASED,
+    **{f"{name}-{LOWERCASE}": functools.partial(_lowercase, CASED[name]) for name in CASED},
+}
 
 
+@functools.cache
 def make_tokeniser(name: str, language: str) -> LineFunction:
     """Return the function that maps a raw line to its tokens, separated by single spaces.
 
@@ -85,3 +98,9 @@ def make_tokeniser(name: str, language: str) -> LineFunction:
         raise ConfigurationError(f"tokeniser {name!r} is unknown: use {', '.join(TOKENISERS)}")
     tokenise = TOKENISERS[name](language)
     return lambda line: tokenise(CONTROL.sub(" ", unicodedata.normalize("NFC", line)))
+
+
+def sentence_key(sentence: str) -> str:
+    """Return a key that ignores case, space and punctuation."""
+    folded = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", sentence).casefold())
+    return "".join(filter(str.isalnum, folded)) or folded.strip()

@@ -8,7 +8,7 @@ from typing import Any, Dict, List, Optional, Sequence, Union
 
 from fairseq.hub_utils import GeneratorHubInterface
 
-from capsnmt.corpora.segmentation import LONGEST_WORD, has_long_word
+from capsnmt.corpora.subwords import LONGEST_WORD, has_long_word
 from capsnmt.translation.segments import cut_words, split_subwords
 
 

@@ -60,8 +60,8 @@ def test_the_settings_of_a_dataset_are_those_of_its_recipe(dataset: str, name: s
     assert found["dataset"] == dataset
     assert found["data"] == {"recipe": dataset, **languages, "test-sets": {"test": "test"}}
     recipe = load_recipe(dataset)
-    assert (recipe.source, recipe.target) == (source, target)
-    assert "test" in recipe.splits
+    assert recipe.languages == (source, target)
+    assert recipe.subsets.get("test") == "test"
     # output is detokenised where the recipe tokenised it
     assert found["score"]["detokenize"] == recipe.tokenisers[target]
 

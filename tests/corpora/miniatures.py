@@ -123,7 +123,6 @@ def wmt14_en_de() -> dict[str, bytes]:
 
 
 def wmt17_zh_en() -> dict[str, bytes]:
-    united = tgz(both("en-zh/UNv1.0.en-zh.{}", range(20, 40), "zh en"))
     books = {}
     for book in (1, 2, 10):
         books[f"datum2017/Book{book}_en.txt"] = lines(range(book * 50, book * 50 + 3), "en")
@@ -156,8 +155,7 @@ def wmt17_zh_en() -> dict[str, bytes]:
         "training-parallel-nc-v12.tgz": tgz(
             both("training/news-commentary-v12.zh-en.{}", range(0, 20), "zh en")
         ),
-        "UNv1.0.en-zh.tar.gz.00": united[:100],
-        "UNv1.0.en-zh.tar.gz.01": united[100:],
+        "UNv1.0.en-zh.tar.gz": tgz(both("en-zh/UNv1.0.en-zh.{}", range(20, 40), "zh en")),
         **packed,
     }
 
@@ -224,7 +222,7 @@ def recipe_for(name: str, files: dict[str, bytes], folder: Path, **changes: obje
     recipe = yaml.safe_load(
         (bundled_folder("recipes") / f"{name}.yaml").read_text(encoding="utf-8")
     )
-    for file, source in recipe["corpus"]["files"].items():
+    for file, source in recipe["files"].items():
         if source.get("checksum") and file in files:
             kind = "md5" if source["checksum"].startswith("md5:") else "sha256"
             digest = hashlib.new(kind, files[file]).hexdigest()

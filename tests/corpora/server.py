@@ -5,8 +5,28 @@ from __future__ import annotations
 import http.server
 import threading
 from collections import Counter
-from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Counter as Counts
+from typing import Dict, Iterator, List, Optional
+
+
+class Server(http.server.ThreadingHTTPServer):
+    """The server.
+
+    Attributes:
+        files: what it has, by name.
+        version: of the files, for ``If-Range``.
+        asked: number of requests of each kind of mirror.
+        ranges: the ``Range`` of each request.
+        address: its URL.
+    """
+
+    def __init__(self, files: Dict[str, bytes]) -> None:
+        super().__init__(("127.0.0.1", 0), Handler)
+        self.files, self.version = files, "1"
+        self.asked: Counts[str] = Counter()
+        self.ranges: List[Optional[str]] = []
+        self.address = f"http://127.0.0.1:{self.server_port}"
 
 
 class Handler(http.server.BaseHTTPRequestHandler):
@@ -49,11 +69,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
 
 
 @contextmanager
-def serving(files: dict[str, bytes]) -> Iterator[http.server.ThreadingHTTPServer]:
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        server.files, server.version = files, "1"
-        server.asked, server.ranges = Counter(), []
-        server.address = f"http://127.0.0.1:{server.server_port}"
+def serving(files: Dict[str, bytes]) -> Iterator[Server]:
+    with Server(files) as server:
         threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
         try:
             yield server

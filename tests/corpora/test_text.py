@@ -1,11 +1,90 @@
+"""Readers of formats, tokenisers and subwords: pure functions of text."""
+
 from __future__ import annotations
+
+import gzip
+import io
+from collections import Counter
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from capsnmt.cli import ConfigurationError
-from capsnmt.corpora.text import TOKENISERS, make_tokeniser
+from capsnmt.corpora import parallel, subwords
+from capsnmt.corpora.archives import Text
+from capsnmt.corpora.formats import LONGEST_SEGMENT, read_lines, read_text
+from capsnmt.corpora.parallel import CHUNKS_A_WORKER, map_chunks
+from capsnmt.corpora.text import TOKENISERS, make_tokeniser, sentence_key
+
+
+def _read(path, content, kind, encoding="utf-8", column=1):
+    path.write_bytes(content if isinstance(content, bytes) else content.encode(encoding))
+    return list(read_text(Text(path, str(path)), kind, encoding, column))
+
+
+SGM = (
+    '<srcset setid="x">\n<doc docid="1">\n<url>http://x</url>\n<title>no sentence</title>\n'
+    '<hl><seg id="1"> One &amp; two </seg></hl>\r\n<p><seg id="2">over\n\ntwo lines</seg>'
+    '<SEG id=3>A & B</SEG>\n<seg id="4"></seg>\n</p></doc></srcset>\n'
+)
+SEGMENTS = ["One & two", "over two lines", "A & B", ""]
+TALKS = (
+    "<url>http://x</url>\n<keywords>a, b</keywords>\n<speaker>S</speaker>\n<talkid>1</talkid>\n"
+    "<title>T</title>\n<description>D</description>\n First one. \n2 < 3 & <b>bold</b>\n"
+    "<translator href='x'>T</translator>\n<reviewer>R</reviewer>\n<urls are words>\nLast.\n"
+)
+TABLE = gzip.compress("one\t一\n\t\ntwo\t二\textra\n\nthree\t三\n".encode())
+ESCAPED = "Tom &amp; Ann &#124; &lt;b&gt; &apos;s &quot; &#91; x &#93;\n"
+
+
+@pytest.mark.parametrize(
+    ("kind", "content", "lines"),
+    [
+        ("plain", "schön\r\nStraße\r\n\r\nohne Ende", ["schön", "Straße", "", "ohne Ende"]),
+        ("plain", "one\0two\n".join(["", "a\n"]), ["one two", "a"]),
+        ("moses", ESCAPED, ["Tom & Ann | <b> 's \" [ x ]"]),
+        ("subwords", "ab@@ c d@@\n", ["abc d"]),
+        ("sgm", SGM, SEGMENTS),
+        ("iwslt-xml", SGM, SEGMENTS),
+        ("iwslt-tags", TALKS, ["First one.", "2 < 3 & <b>bold</b>", "<urls are words>", "Last."]),
+        ("tsv", TABLE, ["一", "", "二", "", "三"]),
+    ],
+)
+def test_each_format_has_its_sentences(tmp_path, kind, content, lines):
+    name = "a.gz" if content is TABLE else "a"
+    if "\0" in str(content):
+        content = "first\n" + content
+        lines = ["first", *lines]
+    assert _read(tmp_path / name, content, kind, column=2) == lines
+
+
+def test_another_encoding_is_read_if_it_is_named(tmp_path):
+    assert _read(tmp_path / "a", "schön\n", "plain", "latin-1") == ["schön"]
+
+
+@pytest.mark.parametrize("separator", "\r\v\f\x1c\x1d\x1e\x85\u2028\u2029")
+def test_no_other_separator_ends_a_line_or_stays_in_it(tmp_path, separator):
+    read = _read(tmp_path / "a", f"\ufeffone{separator}line\nnext\n", "plain")
+    assert read == ["one line", "next"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "content", "message"),
+    [
+        ("plain", "good\nschön\n".encode("latin-1"), "a, line 2: not UTF-8"),
+        ("plain", "one two\n".encode("utf-16-le"), "a, line 1: holds a NUL character"),
+        ("sgm", "just text\n", "no <seg> element"),
+        ("sgm", "", "no <seg> element"),
+        ("sgm", '<seg id="1">a</seg>\n<seg id="2">cut of', "segment 2 does not end"),
+        ("sgm", f"<seg>{'x' * LONGEST_SEGMENT}\n" * 3, "segment 1 does not end"),
+        ("tsv", "one\t1\nno tab\n", "a, line 2: 1 column, column 2 is needed"),
+    ],
+)
+def test_what_is_not_of_the_format_is_one_line(tmp_path, kind, content, message):
+    with pytest.raises(ConfigurationError, match=message) as error:
+        _read(tmp_path / "a", content, kind, column=2)
+    assert "\n" not in str(error.value)
 
 
 @pytest.mark.parametrize(
@@ -14,6 +93,8 @@ from capsnmt.corpora.text import TOKENISERS, make_tokeniser
         ("moses", "de", "Der „Hund“ (z.B. Max) läuft…", 'Der " Hund " ( z.B. Max ) läuft ...'),
         ("moses", "en", "It's R&D, isn't it?", "It 's R & D , isn 't it ?"),
         ("moses", "es", "¿Qué tal?", "¿ Qué tal ?"),
+        ("moses", "vi", "Viê\u0323t Nam", "Việt Nam"),
+        ("moses-lowercase", "de", "Der Hund.", "der hund ."),
         ("characters", "zh", "打开 Git 仓库。", "打 开 Git 仓 库 。"),
         ("jieba", "zh", "我们开始翻译", "我们 开始 翻译"),
         ("none", "vi", " Khoa học   đằng sau ", "Khoa học đằng sau"),
@@ -23,14 +104,9 @@ def test_tokeniser_gives_the_expected_tokens(name, language, line, tokens):
     assert make_tokeniser(name, language)(line) == tokens
 
 
-def test_both_unicode_compositions_give_the_same_tokens():
-    tokenise = make_tokeniser("moses", "vi")
-    assert tokenise("Viê\u0323t Nam") == tokenise("Việt Nam")
-
-
 @settings(max_examples=30, deadline=None)
 @given(line=st.text(alphabet=st.characters(codec="utf-8", exclude_characters="\n")))
-@pytest.mark.parametrize("name", [name for name in TOKENISERS if name != "jieba"])
+@pytest.mark.parametrize("name", [name for name in TOKENISERS if "jieba" not in name])
 def test_a_line_stays_one_line_of_single_spaced_tokens(name, line):
     tokens = make_tokeniser(name, "en")(line)
     assert tokens == " ".join(tokens.split())
@@ -38,7 +114,100 @@ def test_a_line_stays_one_line_of_single_spaced_tokens(name, line):
 
 
 def test_unknown_tokeniser_lists_the_known():
-    with pytest.raises(
-        ConfigurationError, match=r"spacy' is unknown: use moses, characters, jieba"
-    ):
+    with pytest.raises(ConfigurationError, match=r"spacy' is unknown: use moses, characters"):
         make_tokeniser("spacy", "en")
+
+
+def test_sentences_that_differ_in_case_space_and_punctuation_have_one_key():
+    same = ["Save the file.", "save  the ﬁle", "SAVE THE FILE!", " Save, the file…"]
+    assert {sentence_key(sentence) for sentence in same} == {"savethefile"}
+    assert sentence_key("?") != sentence_key("!")
+
+
+# subwords and chunks
+
+
+@pytest.fixture
+def corpus(tmp_path, monkeypatch):
+    monkeypatch.setattr(parallel, "LINES", 100)
+    path = tmp_path / "text"
+    words = [f"wörd{number % 37} 词{number % 5}语 x" for number in range(400)]
+    path.write_text("".join(f"{line}\n" for line in words), encoding="utf-8")
+    return path
+
+
+def test_codes_are_those_of_subword_nmt_on_the_complete_text_with_any_number_of_workers(
+    corpus, tmp_path
+):
+    from subword_nmt.learn_bpe import learn_bpe
+
+    other = tmp_path / "other"
+    other.write_text("other words, otherwise worded\n" * 3, encoding="utf-8")
+    models = {tmp_path / "codes": [corpus, corpus], tmp_path / "codes.other": [corpus, other]}
+    expected = []
+    for texts in models.values():
+        lines = [line for path in texts for line in path.open(encoding="utf-8")]
+        learn_bpe(lines, stream := io.StringIO(), 50)
+        expected.append(stream.getvalue())
+    for workers in (1, 2):
+        subwords.learn("bpe", 50, models, workers)
+        assert [path.read_text(encoding="utf-8") for path in models] == expected
+        assert subwords.count_words([corpus, corpus], workers) == Counter(
+            2 * corpus.read_text(encoding="utf-8").split()
+        )
+
+
+def test_pieces_do_not_depend_on_the_number_of_threads(corpus, tmp_path):
+    line = corpus.read_bytes().splitlines(keepends=True)[0]
+    made = []
+    for workers in (1, 2):
+        model = tmp_path / f"model{workers}"
+        subwords.learn("sentencepiece", 50, {model: [corpus]}, workers)
+        made.append(subwords.segment(line, "sentencepiece", str(model), 0))
+    assert made[0] == made[1]
+    joined = made[0].decode("utf-8").replace(" ", "").replace("▁", " ").strip()
+    assert joined == line.decode("utf-8").strip()
+
+
+@pytest.mark.parametrize("method", ["bpe", "sentencepiece"])
+def test_too_small_a_text_is_one_line(tmp_path, method):
+    (tmp_path / "text").write_text("a b c\n")
+    with pytest.raises(ConfigurationError, match="can be learned") as error:
+        subwords.learn(method, 9000, {tmp_path / "codes": [tmp_path / "text"]}, 1)
+    assert "\n" not in str(error.value)
+
+
+def test_a_word_that_bpe_would_take_hours_for_is_refused(tmp_path):
+    (tmp_path / "codes").write_text("#version: 0.2\na b</w>\n", encoding="utf-8")
+    how = ("bpe", str(tmp_path / "codes"), 0)
+    assert subwords.segment(b"ab c\n", *how) == b"ab c\n"
+    with pytest.raises(ConfigurationError, match="a word of more than 10,000 characters"):
+        subwords.segment(b"ab " + b"c" * 10_001 + b"\n", *how)
+
+
+def _double(number):
+    if number == 450:
+        raise ConfigurationError("line 451: not UTF-8")
+    return 2 * number
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_chunks_come_back_in_order_and_few_are_read_before_they_are_needed(workers):
+    read = []
+
+    def chunks():
+        for number in range(1000):
+            read.append(number)
+            yield (number,)
+
+    results = map_chunks(_double, chunks(), workers)
+    for number in range(450):
+        assert next(results) == 2 * number
+        assert len(read) <= number + workers * CHUNKS_A_WORKER + 1
+    with pytest.raises(ConfigurationError, match="line 451: not UTF-8"):
+        next(results)
+
+
+def test_lines_are_read_from_a_plain_or_gzipped_file(tmp_path):
+    (tmp_path / "a.gz").write_bytes(gzip.compress(b"one\n\ntwo"))
+    assert list(read_lines(tmp_path / "a.gz")) == ["one", "", "two"]

@@ -36,7 +36,7 @@ PROGRAM = (
         ("fairseq", "capsnmt.export run --output exported.pt"),
         ("fairseq", "capsnmt.analysis run --output analysis"),
         ("report", "capsnmt.report run --output page"),
-        ("data", "capsnmt.corpora catalogues --output prepared"),
+        ("data", "capsnmt.corpora multi30k --output prepared"),
     ],
 )
 def test_a_command_names_the_extra_that_it_lacks(extra: str, command: str, tmp_path: Path) -> None:

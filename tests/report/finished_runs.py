@@ -31,11 +31,11 @@ def write_data(folder: Path) -> None:
     for language, lines in (("en", SOURCES), ("de", REFERENCES)):
         path = folder / "raw" / f"{TEST_SET}.{language}"
         path.write_text("".join(f"{line}\n" for line in lines), "utf-8")
-        files[f"raw/{path.name}"] = {"bytes": 1, "sha256": "0", "lines": len(lines), "tokens": 1}
+        files[f"raw/{path.name}"] = {"sha256": "0", "lines": len(lines), "tokens": 1}
     manifest = {
         "description": "Sentences about lines",
         "command": "python -m capsnmt.corpora lines",
-        "steps": {"raw": {"files": files}},
+        "files": files,
     }
     (folder / "manifest.json").write_text(json.dumps(manifest), "utf-8")
 

@@ -13,7 +13,7 @@ from typing import List
 import pytest
 
 from capsnmt.analysis import __main__ as analysis
-from capsnmt.corpora.recipe import load_recipe
+from capsnmt.corpora import __main__ as preparation
 from capsnmt.launch.run import Run
 from capsnmt.report import __main__ as report
 from tests.scripts import planned
@@ -91,10 +91,12 @@ def run_of(command: List[str]) -> Run:
 def test_every_pair_of_the_corpus_is_trained_twice_with_the_same_budget(
     pair: str, tmp_path: Path
 ) -> None:
-    assert load_recipe("catalogues", pair).pair == pair
-    routed, baseline, compared, analysed, page = commands(
+    data, routed, baseline, compared, analysed, page = commands(
         *("--pair", pair, "--seed", "3"), cwd=tmp_path
     )
+    assert data[0] == "capsnmt.corpora"
+    prepared = preparation.build_parser().parse_args(data[1:])
+    assert [Path(name).name for name in prepared.train] == [f"train.{x}" for x in pair.split("-")]
     assert compared == [*routed, "--baseline", "baseline"]
     runs = []
     for command in (baseline, routed):
@@ -103,6 +105,7 @@ def test_every_pair_of_the_corpus_is_trained_twice_with_the_same_budget(
         runs.append(run)
         assert "-".join(run.config.languages) == pair
         assert run.config.seed == 3
+        assert tmp_path / run.data.folder == tmp_path / prepared.output
     architectures = ["capsnmt_transformer_tiny", "transformer_em_routing_tiny"]
     assert [run.config.architecture for run in runs] == architectures
     assert {**runs[0].config.settings, "arch": ""} == {**runs[1].config.settings, "arch": ""}
@@ -118,7 +121,7 @@ def test_every_pair_of_the_corpus_is_trained_twice_with_the_same_budget(
 
 @pytest.mark.parametrize("updates", [5, 99, 100, 1000])
 def test_any_budget_leaves_the_checkpoints_that_are_averaged(updates: int) -> None:
-    for command in commands("--max-update", str(updates))[:2]:
+    for command in commands("--max-update", str(updates))[1:3]:
         run = run_of(command)
         saved = updates // int(run.config.train["save-interval-updates"])
         assert saved >= run.config.settings["average"]["last-updates"]
@@ -126,13 +129,13 @@ def test_any_budget_leaves_the_checkpoints_that_are_averaged(updates: int) -> No
 
 
 def test_minutes_are_a_number_of_updates_that_grows_with_them() -> None:
-    one, three = (run_of(commands("--minutes", minutes)[0]).total_updates for minutes in ("1", "3"))
+    one, three = (run_of(commands("--minutes", minutes)[1]).total_updates for minutes in ("1", "3"))
     assert one is not None
     assert three == 3 * one
 
 
 def test_without_a_budget_it_is_that_of_the_configuration() -> None:
-    for command in commands()[:2]:
+    for command in commands()[1:3]:
         config = run_of(command).config
         bare = run_of(["", "--config", f"demo/{config.row}"]).config
         assert config.settings == bare.settings

@@ -89,16 +89,14 @@ def _prepare(folder: Path, row: Row) -> PreparedData:
         for language in row.languages.split():
             (corpus / f"{split}.{language}").write_bytes(lines(numbers, language))
     recipe = recipe_of(corpus)
-    recipe["corpus"]["files"] = {
-        path.name: recipe["corpus"]["files"].get(path.name, {}) for path in corpus.iterdir()
-    }
+    recipe["files"] = {path.name: recipe["files"].get(path.name, "") for path in corpus.iterdir()}
     recipe.update(pair="-".join(row.languages.split()), tokenisers=row.tokenisers)
     recipe["segmentation"] = row.segmentation
     path = corpus / "tiny.yaml"
     path.write_text(yaml.safe_dump(recipe, sort_keys=False), encoding="utf-8")
     arguments = [path, "--output", folder, "--local", corpus, "--workers", "1"]
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr("capsnmt.corpora.steps.binarise", binarise_by_fork)
+        patched.setattr("capsnmt.corpora.binarise.binarise", binarise_by_fork)
         status = prepare([str(argument) for argument in arguments])
         assert status == 0  # python -O drops what an assertion computes
     return PreparedData(folder)

@@ -1,0 +1,181 @@
+"""The user's own parallel text as a recipe: ``capsnmt-prepare --train a.en a.de``."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Dict, List, Mapping, Optional, Sequence, Tuple, Union
+
+from sacremoses.corpus import NonbreakingPrefixes
+
+from capsnmt.cli import ConfigurationError
+from capsnmt.corpora.archives import Text
+from capsnmt.corpora.console import say
+from capsnmt.corpora.formats import aligned, read_text
+from capsnmt.corpora.recipe import NOT_TESTS, Piece, Recipe, Segmentation
+from capsnmt.files import bundled_names
+
+# ISO 639-1, without the codes that were withdrawn
+CODES = (
+    "aa ab ae af ak am an ar as av ay az ba be bg bi bm bn bo br bs ca ce ch co cr cs cu cv cy da "
+    "de dv dz ee el en eo es et eu fa ff fi fj fo fr fy ga gd gl gn gu gv ha he hi ho hr ht hu hy "
+    "hz ia id ie ig ii ik io is it iu ja jv ka kg ki kj kk kl km kn ko kr ks ku kv kw ky la lb lg "
+    "li ln lo lt lu lv mg mh mi mk ml mn mr ms mt my na nb nd ne ng nl nn no nr nv ny oc oj om or "
+    "os pa pi pl ps pt qu rm rn ro ru rw sa sc sd se sg si sk sl sm sn so sq sr ss st su sv sw ta "
+    "te tg th ti tk tl tn to tr ts tt tw ty ug uk ur uz ve vi vo wa wo xh yi yo za zh zu "
+)
+LANGUAGES = frozenset(CODES.split())
+# D: merges for corpora of fewer pairs than this; little text has no use for rare subwords. They are
+# those of published recipes: 10,000 for Multi30k (29,000 pairs), 32,000 for WMT's millions.
+MERGES = ((5_000, 1_000), (20_000, 4_000), (500_000, 10_000), (2_000_000, 16_000))
+MOST_MERGES = 32_000
+# What is held out: one pair in SHARE, at most MOST, of at least FEWEST pairs.
+SHARE, MOST, FEWEST = 20, 2_000, 20
+TSV = (".tsv", ".tsv.gz")
+PAIR = re.compile("[a-z]{2,3}-[a-z]{2,3}")
+
+
+def vocabulary_size(pairs: int) -> int:
+    """Return the merge operations for a corpus of so many training pairs.
+
+    >>> [vocabulary_size(pairs) for pairs in (4_999, 29_000, 4_500_000)]
+    [1000, 10000, 32000]
+    """
+    return next((merges for limit, merges in MERGES if pairs < limit), MOST_MERGES)
+
+
+def language_of(name: str) -> str:
+    """Return the language that a file is named after: its last suffix before ``.gz``.
+
+    >>> language_of("corpora/news.en-de.de.gz"), language_of("news")
+    ('de', '')
+    """
+    return Path(name[: -len(".gz")] if name.endswith(".gz") else name).suffix[1:]
+
+
+def own_recipe(
+    given: Mapping[str, Sequence[str]],
+    pair: Optional[str] = None,
+    lowercase: bool = False,
+    vocabulary: Optional[int] = None,
+) -> Recipe:
+    """Read the user's files, to check and count them, and return their recipe.
+
+    Args:
+        given: split -> its files, ``train`` first: of the two languages, or tables of two columns.
+            A validation or test set that is missing is drawn from the training set.
+        pair: SOURCE-TARGET; by default the suffixes of the training files, in their order.
+        lowercase: whether all text is lower-cased.
+        vocabulary: merge operations; by default those that suit the number of pairs.
+
+    Raises:
+        ConfigurationError: a file is missing, empty or no text, two files differ in length, or a
+            language is unknown.
+    """
+    languages = _languages(given["train"], pair)
+    splits: Dict[str, Union[str, Tuple[Piece, ...]]] = {}
+    pairs: Dict[str, int] = {}
+    files: List[str] = []
+    for name, words in given.items():
+        pieces = splits[name] = _pieces(f"--{name}", words, languages)
+        pairs[name] = _count(name, pieces, languages)
+        files += [piece.source(side) for piece in pieces for side in languages]
+    held_out = _held_out(pairs)
+    pairs["train"] -= sum(held_out.values())
+    sizes = ", ".join(f"{name} {count:,}" for name, count in {**pairs, **held_out}.items())
+    drawn = " and ".join(held_out)
+    say(f"pairs: {sizes}{f' ({drawn} drawn from --train)' if held_out else ''}")
+    size = vocabulary or vocabulary_size(pairs["train"])
+    say(f"subwords: {size:,} merge operations of BPE, one vocabulary for both languages")
+    for language in languages:
+        if language not in NonbreakingPrefixes().available_langs:
+            say(
+                f"{language}: Moses has no rules of its own for it: it is tokenised by those of "
+                f"English, and a word is what spaces separate"
+            )
+    return Recipe(
+        name="own",
+        description=f"text of {', '.join(Path(name).name for name in given['train'])}",
+        pair="-".join(languages),
+        files=dict.fromkeys(files, ""),
+        splits=splits,
+        held_out=held_out,
+        tokenisers={side: "characters" if side == "zh" else "moses" for side in languages},
+        segmentation=Segmentation(size=size),
+        lowercase=lowercase,
+    )
+
+
+def _languages(files: Sequence[str], pair: Optional[str]) -> Tuple[str, str]:
+    """Return source and target."""
+    flag = f"--train {' '.join(files)}"
+    if len(files) == 1 and files[0] in bundled_names("recipes"):
+        raise ConfigurationError(
+            f"{flag}: is a recipe, not a file: capsnmt-prepare {files[0]} prepares it"
+        )
+    if pair is None and files[0].endswith(TSV):
+        raise ConfigurationError(f"{flag}: does not name its languages: give --pair SOURCE-TARGET")
+    if pair is not None and not (PAIR.fullmatch(pair) and len(set(pair.split("-"))) == 2):
+        raise ConfigurationError(f"--pair {pair}: give two languages, SOURCE-TARGET, e.g. en-de")
+    found = pair.split("-") if pair else list(dict.fromkeys(map(language_of, files)))
+    if len(found) != 2:
+        raise ConfigurationError(
+            f"{flag}: the names end in {', '.join(found) or 'no language'}: name the files "
+            f"*.SOURCE and *.TARGET, or give --pair"
+        )
+    for language in found:
+        if language not in LANGUAGES and not re.fullmatch("[a-z]{3}", language):
+            raise ConfigurationError(
+                f"{flag if pair is None else f'--pair {pair}'}: {language!r} is no language: give "
+                f"two letters of ISO 639-1 or three of ISO 639-3"
+            )
+    return found[0], found[1]
+
+
+def _pieces(flag: str, files: Sequence[str], languages: Tuple[str, str]) -> Tuple[Piece, ...]:
+    """Return the pieces of a split: tables, files paired by their suffixes, or two files."""
+    paths = [str(Path(name).absolute()) for name in files]
+    if all(name.endswith(TSV) for name in files):
+        columns = {side: number for number, side in enumerate(languages, 1)}
+        return tuple(Piece(file=path, format="tsv", columns=columns) for path in paths)
+    sides = [[path for path in paths if language_of(path) == side] for side in languages]
+    if len(paths) == 2 and sides == [[], []]:
+        sides = [[paths[0]], [paths[1]]]
+    if len(sides[0]) != len(sides[1]) or len(paths) != len(sides[0]) + len(sides[1]):
+        raise ConfigurationError(
+            f"{flag} {' '.join(files)}: {len(sides[0])} of {len(paths)} files end in "
+            f".{languages[0]} and {len(sides[1])} in .{languages[1]}: give as many of each, or "
+            f"tables that end in .tsv"
+        )
+    return tuple(Piece(file=dict(zip(languages, both))) for both in zip(*sides))
+
+
+def _count(split: str, pieces: Sequence[Piece], languages: Tuple[str, str]) -> int:
+    """Return the number of pairs of a split."""
+    count = 0
+    for piece in pieces:
+        names = [piece.source(side) for side in languages]
+        streams = [
+            read_text(Text(Path(name), name), piece.format, "utf-8", piece.columns.get(side, 1))
+            for name, side in zip(names, languages)
+        ]
+        pairs = sum(1 for _ in aligned(streams[0], streams[1], (names[0], names[1])))
+        if not pairs:
+            raise ConfigurationError(
+                f"--{split} {names[0]}: is empty: give one sentence a line, or leave it out"
+            )
+        count += pairs
+    return count
+
+
+def _held_out(pairs: Mapping[str, int]) -> Dict[str, int]:
+    """Return the number of training pairs to draw for each split that is missing."""
+    missing: List[str] = [] if "valid" in pairs else ["valid"]
+    if not set(pairs) - set(NOT_TESTS):
+        missing.append("test")
+    if missing and pairs["train"] < FEWEST:
+        raise ConfigurationError(
+            f"--train: {pairs['train']:,} pairs are too few to draw {' and '.join(missing)} from: "
+            f"give {' and '.join(f'--{name}' for name in missing)}, or at least {FEWEST} pairs"
+        )
+    return dict.fromkeys(missing, max(1, min(MOST, pairs["train"] // SHARE)))

@@ -1,0 +1,187 @@
+"""``capsnmt-prepare --train``: text of the user's own, as a new user types it."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import subprocess
+import sys
+from itertools import islice
+from pathlib import Path
+
+import pytest
+
+from capsnmt.corpora.prepared import PreparedData
+from tests.commands import environment
+from tests.corpora.conftest import text, tree
+from tests.corpora.miniatures import lines
+from tests.real_data import real_data
+
+PAIRS = 2000
+
+
+@pytest.fixture(scope="module")
+def talks(tmp_path_factory):
+    """2,000 pairs of TED talks in Slovak and English, a pair without a recipe."""
+    folder = tmp_path_factory.mktemp("talks")
+    for name, side in (("ted.orig.slk.gz", "sk"), ("ted.ref.detok.eng.gz", "en")):
+        with gzip.open(real_data("significance") / name, "rb") as stream:
+            (folder / f"ted.{side}").write_bytes(b"".join(islice(stream, PAIRS)))
+    return folder
+
+
+@pytest.mark.system
+def test_two_files_become_a_data_bin(talks, tmp_path):
+    words = "--train ted.sk ted.en --lowercase --output"
+    command = [sys.executable, "-W", "ignore", "-m", "capsnmt.corpora", *words.split()]
+    done = subprocess.run(
+        [*command, str(tmp_path / "out")],
+        cwd=talks,
+        env=environment(),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    said = done.stderr.splitlines()
+    assert said[0] == "pairs: train 1,800, valid 100, test 100 (valid and test drawn from --train)"
+    assert said[1].startswith("subwords: 1,000 merge operations of BPE")
+    assert said[-1] == f"data-bin: {tmp_path / 'out/bin'}"
+    data = PreparedData(tmp_path / "out")
+    assert data.languages == ("sk", "en")
+    assert data.test_sets == {"test": "test"}
+    drawn = {split: set(zip(*(text(data.raw(split, side)) for side in data.languages)))
+             for split in ("train", "valid", "test")}  # fmt: skip
+    given = [text(talks / f"ted.{side}") for side in data.languages]
+    assert drawn["train"] | drawn["valid"] | drawn["test"] == {
+        (source.lower(), target.lower()) for source, target in zip(*given)
+    }
+    assert not drawn["train"] & (drawn["valid"] | drawn["test"])
+    assert len(text(data.raw("test", "en"))) == 100
+    assert data.pairs == len(text(data.folder / "clean/train.en"))
+    for side in data.languages:
+        assert data.dictionary(side).is_file()
+        assert (data.binarised / f"train.sk-en.{side}.idx").is_file()
+    assert data.read_manifest().tokenisers["sk"] == "moses-lowercase"
+    # again: the same pairs are drawn, and nothing is left to do
+    again = subprocess.run(
+        [*command, str(tmp_path / "out")],
+        cwd=talks,
+        env=environment(),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert again.stderr.splitlines() == [*said[:2], said[-1]]
+
+
+@pytest.fixture
+def files(tmp_path, monkeypatch, no_fairseq):
+    """Files of some languages in the working folder."""
+    monkeypatch.chdir(tmp_path)
+    for name, numbers in (("a", range(0, 60)), ("b", range(60, 90)), ("v", range(90, 96))):
+        for side in ("en", "de", "zh"):
+            Path(f"{name}.{side}").write_bytes(lines(numbers, side))
+    Path("b.de.gz").write_bytes(gzip.compress(Path("b.de").read_bytes()))
+    sides = (Path(f"a.{side}").read_text("utf-8").splitlines() for side in ("en", "de"))
+    Path("a.tsv").write_text("".join("\t".join(pair) + "\n" for pair in zip(*sides)), "utf-8")
+    Path("one.tsv").write_text("no tab\n" * 60, "utf-8")
+    Path("empty.en").touch()
+    Path("empty.de").touch()
+    Path("short.de").write_bytes(lines(range(0, 59), "de"))
+    Path("few.en").write_bytes(lines(range(0, 19), "en"))
+    Path("few.de").write_bytes(lines(range(0, 19), "de"))
+    for side in ("en", "xx"):
+        Path(f"x.{side}").write_bytes(lines(range(0, 60), "en"))
+    Path("latin.en").write_bytes("schön\n".encode("latin-1") * 60)
+    return tmp_path
+
+
+SMALL = ["--vocabulary", "30", "--output", "out"]
+
+
+@pytest.mark.parametrize(
+    ("words", "pair", "train", "sets"),
+    [
+        ("--train a.de a.en", "de-en", 54, {"test": "test"}),
+        ("--train a.en a.de --pair de-en", "de-en", 54, {"test": "test"}),
+        ("--train a.en b.en a.de b.de.gz", "en-de", 82, {"test": "test"}),
+        ("--train a.tsv --pair en-de", "en-de", 54, {"test": "test"}),
+        ("--train a.zh a.en --test v.zh v.en", "zh-en", 57, {"test": "test"}),
+        (
+            "--train a.en a.de --valid v.en v.de --test x=v.en v.de --test y=b.en b.de",
+            "en-de",
+            60,
+            {"x": "test", "y": "test1"},
+        ),
+    ],
+)
+def test_files_name_their_languages_by_suffix_or_pair(files, run, words, pair, train, sets):
+    status, printed = run(*words.split(), *SMALL)
+    assert status == 0, printed
+    data = PreparedData(Path("out"))
+    assert "-".join(data.languages) == pair
+    assert data.test_sets == sets
+    assert len(text(data.raw("train", "en"))) == train
+    english = Path("a.en").read_text("utf-8").splitlines()
+    if train >= 60:
+        assert text(data.raw("train", "en"))[:54] == english[:54] or "b.en" in words
+    manifest = json.loads(data.manifest.read_text("utf-8"))
+    assert manifest["command"] == f"python -m capsnmt.corpora {words} {' '.join(SMALL)} --workers 1"
+    kept = Path("out/bpe/codes").read_text("utf-8").count("\n")
+    assert kept <= 31
+
+
+def test_a_language_without_rules_of_its_own_is_said(files, run):
+    Path("a.vi").write_bytes(lines(range(60), "vi"))
+    status, printed = run("--train", "a.en", "a.vi", *SMALL)
+    assert status == 0
+    assert [line[:3] for line in printed.splitlines() if "Moses has no rules" in line] == ["vi:"]
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ("--train a.en short.de", "short.de has 59 lines but"),
+        ("--train empty.en empty.de", "empty.en: is empty"),
+        ("--train a.en none.de", "none.de: there is no such file"),
+        ("--train x.en x.xx", "'xx' is no language"),
+        ("--train latin.en a.de", "latin.en, line 1: not UTF-8"),
+        ("--train one.tsv --pair en-de", "one.tsv, line 1: 1 column, column 2 is needed"),
+        ("--train a.tsv", "--train a.tsv: does not name its languages: give --pair"),
+        ("--train a.en", "the names end in en: name the files *.SOURCE and *.TARGET"),
+        ("--train a.en a.de a.zh", "the names end in en, de, zh"),
+        ("--train a.en b.en a.de", "2 of 3 files end in .en and 1 in .de"),
+        ("--train a.en a.de --pair en-en", "--pair en-en: give two languages"),
+        ("--train a.en a.de --pair english", "--pair english: give two languages"),
+        ("--train few.en few.de", "19 pairs are too few to draw valid and test from"),
+        ("--train multi30k", "--train multi30k: is a recipe, not a file"),
+        ("multi30k --train a.en a.de", "multi30k --train: a recipe has its own text"),
+        ("--train a.en a.de --corpora x", "--corpora: is for recipes"),
+        ("--train a.en a.de --test v.en v.de --test v.en v.de", "the name 'test' is taken"),
+        ("--train a.en a.de --test train=v.en v.de", "the name 'train' is taken"),
+        ("--train a.en a.de --valid v.en", "--valid v.en: 1 of 1 files end in .en and 0 in .de"),
+        ("--train a.en a.de --vocabulary 0", "--vocabulary: '0' is not a whole number"),
+    ],
+)
+def test_what_cannot_be_a_corpus_is_one_line_and_writes_nothing(files, run, words, message):
+    status, printed = run(*words.split(), "--output", "out")
+    assert status == 2
+    *said, error = printed.splitlines()
+    assert error.startswith("error: ")
+    assert message in error
+    assert not said
+    assert not Path("out").exists()
+
+
+def test_a_folder_of_another_text_is_refused(files, run):
+    words = ["--train", "a.en", "a.de", *SMALL]
+    assert run(*words)[0] == 0
+    before = tree(Path("out"))
+    for other in (["--train", "b.en", "b.de", *SMALL], [*words, "--lowercase"]):
+        status, printed = run(*other)
+        assert status == 2
+        assert "error: --output out holds own en-de with another recipe or text" in printed
+    Path("a.en").write_bytes(lines(range(60, 120), "en"))
+    assert "(the content of a.en differs)" in run(*words)[1].replace(f"{files}/", "")
+    assert tree(Path("out")) == before

@@ -1,0 +1,373 @@
+"""The papers' four corpora at miniature size, and a plain one, by the command."""
+
+from __future__ import annotations
+
+import fcntl
+import gzip
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+from itertools import islice
+
+import pytest
+
+from capsnmt.corpora.__main__ import main
+from tests.commands import environment
+from tests.corpora.conftest import recipe_of, text, tree, write_recipe
+from tests.corpora.miniatures import MINIATURES, SPLITS, lines, recipe_for, sentence, sgm, tgz
+from tests.real_data import real_data
+
+STEPS = 17
+
+
+class Killed(BaseException):
+    """An exception that no handler of the program catches."""
+
+
+@pytest.fixture
+def chain(server, tmp_path, no_fairseq):
+    """The command line that prepares a miniature from the server."""
+
+    def chain(name, **changes):
+        files = MINIATURES[name]()
+        server.files.update(files)
+        recipe = recipe_for(name, files, tmp_path, **changes)
+        return recipe, "--mirror", f"{server.address}/good", "--output", tmp_path / "prepared"
+
+    return chain
+
+
+def manifest(folder):
+    return json.loads((folder / "manifest.json").read_text("utf-8"))
+
+
+@pytest.mark.parametrize("name", list(MINIATURES))
+def test_every_split_has_the_published_sentences_in_order(chain, run, tmp_path, name):
+    arguments = chain(name)
+    status, printed = run(*arguments)
+    assert status == 0, printed
+    folder = tmp_path / "prepared"
+    for split, numbers in SPLITS[name].items():
+        for side in manifest(folder)["pair"].split("-"):
+            made = text(folder / "raw" / f"{split}.{side}")
+            expected = [sentence(number, side) for number in numbers]
+            if name == "iwslt15_en_vi":
+                expected = [line.replace(".", " .") for line in expected]
+            if name == "wmt17_zh_en" and side == "zh" and split == "train":
+                made = [line.replace(" ", "") for line in made]
+            assert made == expected, (split, side)
+    papers = {"wmt14_en_de": "3,000", "wmt17_zh_en": "2,002", "iwslt14_es_en": "5,593"}
+    papers["iwslt15_en_vi"] = "1,553"
+    warning = f"WARNING: valid has {len(SPLITS[name]['valid'])} pairs, and {papers[name]} in the"
+    assert warning in printed
+    # complete data need their sources no more, and nothing is done
+    shutil.rmtree(folder / "sources")
+    before = {path: path.stat().st_mtime_ns for path in folder.rglob("*") if path.name != ".lock"}
+    assert run(arguments[0], "--output", folder) == (0, f"data-bin: {folder / 'bin'}\n")
+    after = {path: path.stat().st_mtime_ns for path in folder.rglob("*") if path.name != ".lock"}
+    assert after == before
+
+
+def test_killed_at_any_file_the_same_command_ends_with_the_same_bytes(
+    chain, run, tmp_path, monkeypatch
+):
+    """Every file gets its name by one rename: the first that it has not seen yet kills it."""
+    arguments = chain("wmt17_zh_en", cleaning={"max-subwords": 100})  # every kind of archive
+    folder, seen = tmp_path / "prepared", set()
+    assert run(*arguments)[0] == 0
+    expected = tree(folder)
+    shutil.rmtree(folder)
+
+    def replace(part, path, replace=os.replace):
+        if path not in seen:
+            seen.add(path)
+            raise Killed
+        replace(part, path)
+
+    monkeypatch.setattr("os.replace", replace)
+    while True:
+        try:
+            status, printed = run(*arguments)
+            break
+        except Killed:
+            assert not (folder / "manifest.json").exists()
+    assert status == 0, printed
+    assert len(seen) > 50
+    made = tree(folder)
+    assert [name for name in {**made, **expected} if made.get(name) != expected.get(name)] == []
+
+
+def test_a_killed_process_leaves_what_the_next_one_continues(recipe_file, corpus, tmp_path):
+    def prepare(folder):
+        words = ["-m", "capsnmt.corpora", recipe_file, "--local", corpus, "--output", folder]
+        command = [sys.executable, "-W", "ignore", *map(str, words), "--workers", "2"]
+        return subprocess.Popen(command, env=environment(), stderr=subprocess.PIPE, text=True)
+
+    folder = tmp_path / "prepared"
+    with prepare(folder) as process:
+        for line in process.stderr:
+            if "learn subwords" in line:
+                process.kill()
+    assert not (folder / "manifest.json").exists()
+    with prepare(folder) as process:
+        printed = process.stderr.read()
+    assert process.returncode == 0, printed
+    assert printed.count("complete, skipped") >= 8
+    with prepare(tmp_path / "whole") as process:
+        process.stderr.read()
+    whole = {name: made for name, made in tree(tmp_path / "whole").items() if name[-5:] != ".json"}
+    assert {name: made for name, made in tree(folder).items() if name[-5:] != ".json"} == whole
+
+
+def test_some_training_corpora_are_chosen_with_a_warning(chain, run, server, tmp_path):
+    status, printed = run(*chain("wmt17_zh_en"), "--corpora", "news-commentary-v12")
+    assert status == 0, printed
+    assert "WARNING: without un-v1.0, cwmt" in printed
+    assert len(text(tmp_path / "prepared" / "raw" / "train.zh")) == 20
+    assert not list((tmp_path / "prepared" / "sources").glob("UN*"))
+
+
+def test_cleaning_counts_what_it_drops(chain, run, server, tmp_path):
+    cleaning = {"max-length": 49, "max-ratio": 3, "deduplicate": True}
+    arguments = chain("iwslt15_en_vi", cleaning=cleaning)
+    server.files["train.en"] += b"w " * 49 + b"\n" + b"w " * 50 + b"\n\na b c d\na b c d\n"
+    server.files["train.vi"] += b"w " * 49 + b"\n" + b"w " * 50 + b"\nx\na\na b\n"
+    for side in ("en", "vi"):
+        server.files[f"train.{side}"] += server.files[f"train.{side}"]
+        server.files[f"train.{side}"] += b"a" * 10_001 + b"\n"
+    assert run(*arguments)[0] == 0
+    folder = tmp_path / "prepared"
+    kept = text(folder / "clean" / "train.en")
+    assert len(kept) == len(set(kept)) == 42
+    reasons = {"duplicate": 42, "empty": 2, "kept": 42, "length": 2, "ratio": 2, "word": 1}
+    assert manifest(folder)["dropped"] == {"clean train": reasons}
+    assert manifest(folder)["pairs"] == 42
+
+
+def test_subwords_are_limited_in_training_only(chain, run, tmp_path):
+    assert run(*chain("iwslt15_en_vi", cleaning={"max-subwords": 16}))[0] == 0
+    folder = tmp_path / "prepared"
+    lengths = {
+        name: [len(line.split()) for line in text(folder / name)]
+        for name in ("bpe/train.en", "limited/train.en", "bpe/test.en")
+    }
+    assert max(lengths["bpe/train.en"]) > 16 >= max(lengths["limited/train.en"])
+    assert max(lengths["bpe/test.en"]) > 16
+    assert manifest(folder)["pairs"] == len(lengths["limited/train.en"])
+
+
+def test_sentencepiece_in_place_of_bpe_for_each_language(chain, run, tmp_path):
+    segmentation = {"size": 60, "method": "sentencepiece", "joint": False}
+    status, printed = run(*chain("iwslt15_en_vi", segmentation=segmentation))
+    assert status == 0, printed
+    folder = tmp_path / "prepared"
+    assert manifest(folder)["models"]["vi"] == "bpe/sentencepiece.model.vi"
+    for side in ("en", "vi"):
+        segmented = text(folder / "bpe" / f"test.{side}")
+        joined = [line.replace(" ", "").replace("▁", " ").strip() for line in segmented]
+        assert joined == text(folder / "tokenised" / f"test.{side}")
+
+
+@pytest.mark.parametrize("workers", [2, 3])
+def test_any_number_of_workers_makes_the_same_bytes(
+    workers, recipe_file, corpus, run, tmp_path, no_fairseq, monkeypatch
+):
+    monkeypatch.setattr("capsnmt.corpora.parallel.LINES", 3)
+    monkeypatch.setattr("capsnmt.corpora.__main__.CORES", workers)
+    given = [recipe_file, "--local", corpus, "--deduplicate"]
+    assert run(*given, "--output", tmp_path / "one")[0] == 0
+    words = [*given, "--output", tmp_path / "more", "--workers", workers]
+    assert main(list(map(str, words))) == 0
+    made = [tree(tmp_path / name) for name in ("one", "more")]
+    for each in made:
+        del each["manifest.json"]  # the command
+    assert made[0] == made[1]
+
+
+@pytest.mark.system
+def test_text_that_is_published_in_subwords_has_a_data_bin(run, tmp_path):
+    """The real text and merges of a published recipe, and fairseq-preprocess itself."""
+    published, local = real_data("multi30k_lowercase"), tmp_path / "local"
+    local.mkdir()
+    (local / "code.gz").write_bytes((published / "code.gz").read_bytes())
+    for path in published.glob("*.*.gz"):
+        with gzip.open(path, "rb") as stream:
+            (local / path.stem).write_bytes(b"".join(islice(stream, 200)))
+    output = tmp_path / "out"
+    status, printed = run("multi30k_lowercase", "--local", local, "--output", output)
+    assert status == 0, printed
+    assert "note:" in printed  # they are heads of the published files
+    for split, stem in (("train", "train"), ("valid", "valid"), ("test_2016_flickr", "test.2016")):
+        assert text(output / "bpe" / f"{split}.de") == text(local / f"{stem}.de")
+        assert "@@" not in (output / "raw" / f"{split}.de").read_text("utf-8")
+    assert {path.name for path in (output / "bin").glob("*.de.idx")} == {
+        f"{subset}.en-de.de.idx" for subset in ("train", "valid", "test", "test1")
+    }
+    assert manifest(output)["subsets"]["test_2017_flickr"] == "test1"
+    words = [(output / "bin" / f"dict.{side}.txt").read_bytes() for side in ("en", "de")]
+    assert words[0] == words[1]
+
+
+def test_a_complete_folder_is_of_one_recipe_and_one_text(
+    recipe_file, corpus, run, tmp_path, no_fairseq
+):
+    folder = tmp_path / "prepared"
+    given = ("--local", corpus, "--output", folder)
+    assert run(recipe_file, *given)[0] == 0
+    complete = tree(folder)
+    other = write_recipe(tmp_path / "other.yaml", recipe_of(corpus))
+    for arguments, word in (
+        ([other, *given], "name"),
+        ([recipe_file, *given, "--deduplicate"], "cleaning"),
+    ):
+        status, printed = run(*arguments)
+        assert status == 2
+        assert printed.startswith(f"error: --output {folder} holds tiny en-de with another")
+        assert f"({word} differs)" in printed
+    (corpus / "test.de").write_text("anders\n" * 4, "utf-8")
+    status, printed = run(recipe_file, *given)
+    assert status == 2
+    assert "(the content of test.de differs)" in printed
+    assert tree(folder) == complete
+    (folder / "manifest.json").unlink()  # then only what has changed is made again
+    status, printed = run(recipe_file, *given)
+    assert status == 0
+    redone = [line for line in printed.splitlines() if line[0] == "[" and "skipped" not in line]
+    assert [line.partition("] ")[2] for line in redone] == [
+        "raw", "tokenise test.de", "segment test.de", "binarise",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "name", ["raw/valid.de", "clean/train.en", "bpe/codes", "bin/train.en.bin"]
+)
+def test_without_its_manifest_a_damaged_output_is_made_again(
+    recipe_file, corpus, run, tmp_path, no_fairseq, name
+):
+    folder = tmp_path / "prepared"
+    given = (recipe_file, "--local", corpus, "--output", folder)
+    assert run(*given)[0] == 0
+    complete = tree(folder)
+    (folder / name).write_bytes(complete[name][:-2] + b"?\n")
+    (folder / "manifest.json").unlink()
+    status, printed = run(*given)
+    assert status == 0, printed
+    # the steps after the damaged one find their inputs unchanged
+    assert printed.count("complete, skipped") == STEPS - 2
+    assert tree(folder) == complete
+
+
+STEM = "training/europarl-v7.de-en"
+EUROPARL, TEST = "training-parallel-europarl-v7.tgz", "test-full.tgz"
+GOOD = {side: lines(range(20), side) for side in ("en", "de")}
+
+
+def _europarl(english: bytes, german: bytes) -> dict:
+    return {EUROPARL: tgz({f"{STEM}.en": english, f"{STEM}.de": german})}
+
+
+def _test_set(english: bytes, german: bytes) -> dict:
+    stem = "test-full/newstest2014-deen"
+    return {TEST: tgz({f"{stem}-src.en.sgm": english, f"{stem}-ref.de.sgm": german})}
+
+
+@pytest.mark.parametrize(
+    ("spoilt", "message"),
+    [
+        (_europarl(GOOD["en"], lines(range(19), "de")), "europarl-v7.de-en.de has 19 lines but"),
+        (
+            _test_set(sgm(range(6), "en", "src"), sgm(range(5), "de", "ref")),
+            "newstest2014-deen-ref.de.sgm has 5 lines but",
+        ),
+        (
+            _europarl(GOOD["en"], "schön\n".encode("latin-1") * 20),
+            "europarl-v7.de-en.de, line 1: not UTF-8",
+        ),
+        ({EUROPARL: _europarl(GOOD["en"], b"")[EUROPARL][:-30]}, "damaged"),
+        ({EUROPARL: b"<html>Please log in</html>"}, f"{EUROPARL}: a damaged archive"),
+        (
+            {EUROPARL: tgz({"training/europarl-v9.de-en.en": b""})},
+            "has no member europarl-v7.de-en.en, but training/europarl-v9.de-en.",
+        ),
+        (_test_set(b"<srcset></srcset>", b"<refset></refset>"), "no <seg> element"),
+        (_test_set(b" \n", b" \n"), "no <seg> element"),
+        ({EUROPARL: None}, f"{EUROPARL}.gz is missing; put it there"),
+        (_europarl(b"\n" * 20, b"\n" * 20), None),
+    ],
+)
+def test_spoilt_text_is_one_line_and_leaves_no_partial_file(
+    run, tmp_path, no_fairseq, spoilt, message
+):
+    local, output = tmp_path / "local", tmp_path / "out"
+    local.mkdir()
+    for name, content in {**MINIATURES["wmt14_en_de"](), **spoilt}.items():
+        if content is not None:
+            (local / name).write_bytes(content)
+    recipe = recipe_for("wmt14_en_de", {}, tmp_path)
+    status, printed = run(recipe, "--local", local, "--output", output)
+    if message is None:  # blank lines of the training text are dropped
+        assert status == 0, printed
+        assert manifest(output)["dropped"]["clean train"]["empty"] == 20
+        return
+    assert status == 2
+    errors = [line for line in printed.splitlines() if line.startswith("error: ")]
+    assert printed.splitlines()[-1:] == errors
+    assert message in errors[0]
+    assert tree(output) == {}
+
+
+def test_a_second_process_waits_for_the_first(recipe_file, corpus, tmp_path):
+    folder = tmp_path / "prepared"
+    folder.mkdir()
+    words = ["-m", "capsnmt.corpora", recipe_file, "--local", corpus, "--output", folder]
+    with (folder / ".lock").open("w") as first:
+        fcntl.flock(first, fcntl.LOCK_EX)
+        second = subprocess.Popen(
+            [sys.executable, "-W", "ignore", *map(str, words)],
+            env=environment(),
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        assert second.stderr.readline().startswith("waiting for another process that prepares")
+        time.sleep(0.2)
+        assert [path.name for path in folder.iterdir()] == [".lock"]
+    _, printed = second.communicate()
+    assert second.returncode == 0, printed
+    assert (folder / "manifest.json").is_file()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["nonsense"], "recipe 'nonsense' is unknown: use iwslt14_es_en, "),
+        ([], "give a recipe, or --train with files of your own"),
+        (["multi30k", "--local", "none"], "--local none: no such folder"),
+        (["multi30k", "--pair", "de-en"], "--pair de-en: "),
+        (["multi30k", "--corpora", "x"], "are one, without a name"),
+        (["wmt17_zh_en", "--corpora", "nope"], "are news-commentary-v12, un-v1.0, cwmt"),
+        (["multi30k", "--mirror", "/some/folder"], "'/some/folder': give the http:// or https://"),
+        (["multi30k", "--mirror", "http://a", "--local", "."], "nothing is fetched with --local"),
+        (["multi30k", "--lowercase"], "multi30k --lowercase: a recipe has its own text"),
+        (["multi30k", "--workers", "0"], "--workers: '0' is not a whole number"),
+    ],
+)
+def test_a_wrong_command_line_is_one_line(run, tmp_path, monkeypatch, arguments, message):
+    monkeypatch.chdir(tmp_path)
+    status, printed = run(*arguments, "--output", "x")
+    assert status == 2
+    assert message in printed
+    assert printed.count("\n") == 1
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_dry_run_lists_the_steps_and_does_nothing(run, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    assert main(["wmt14_en_de", "--output", "x", "--dry-run"]) == 0
+    printed = capsys.readouterr().out.splitlines()
+    assert printed[0].startswith("# wmt14_en_de en-de: ")
+    assert "[1] fetch training-parallel-europarl-v7.tgz -> x/sources/training-" in printed[1]
+    assert printed[-1].endswith("binarise -> x/bin")
+    assert not list(tmp_path.iterdir())
