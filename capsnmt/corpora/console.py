@@ -26,16 +26,7 @@ def watched(
     start: int = 0,
     total: Optional[int] = None,
 ) -> Iterator[T]:
-    """Yield ``items`` and show how many units have been consumed, of ``total`` if it is known.
-
-    Args:
-        items: the items.
-        label: what is shown before the number.
-        unit: what is counted.
-        size: the number of units of an item.
-        start: the number at the start.
-        total: the number at the end.
-    """
+    """Yield ``items``, and show how many units of ``total`` have been consumed since ``start``."""
     from tqdm import tqdm
 
     shown = sys.stderr.isatty()

@@ -3,37 +3,32 @@
 from __future__ import annotations
 
 import functools
-import hashlib
 import math
-import random
-from collections import Counter
 from dataclasses import dataclass
-from itertools import chain, islice
+from itertools import chain
 from pathlib import Path
-from typing import Any, Callable, Dict, Iterable, Iterator, List, Mapping, Optional, Tuple
+from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
 
-import numpy as np
+from msgspec.structs import replace
 
 from capsnmt import records
 from capsnmt.cli import ConfigurationError
 from capsnmt.corpora import binarise as fairseq
 from capsnmt.corpora import subwords
-from capsnmt.corpora.archives import Text, copy_texts
+from capsnmt.corpora.cleaning import fault_of, too_long, write_kept
 from capsnmt.corpora.console import say, watched
-from capsnmt.corpora.formats import aligned, read_lines, read_text
-from capsnmt.corpora.parallel import LINES, chunk_of, lines_of, map_chunks, read_chunks
+from capsnmt.corpora.formats import read_lines
+from capsnmt.corpora.parallel import chunk_of, lines_of, map_chunks, read_chunks
 from capsnmt.corpora.prepared import DataManifest, FileRecord, PreparedData
-from capsnmt.corpora.recipe import Cleaning, Piece, Recipe
+from capsnmt.corpora.raw import write_raw
+from capsnmt.corpora.recipe import Cleaning, Recipe
 from capsnmt.corpora.sources import Address, download, has_checksum, local_file
 from capsnmt.corpora.text import LOWERCASE, make_tokeniser
 from capsnmt.files import installed_version, locked, remove, sha256, temporary_path
-from capsnmt.lines import blank_lines
 from capsnmt.steps import Step, StepRecords, run_steps
 
 TOOLS = ("sacremoses", "jieba", "subword-nmt", "sentencepiece", "fairseq", "ve-fairseq", "torch")
 STEPS = ".steps.json"
-SEED = 1  # of the pairs that are held out
-SentencePairs = Iterator[Tuple[str, str]]
 
 
 @dataclass(frozen=True)
@@ -106,113 +101,24 @@ class Preparation:
 
     def _raw(self) -> Step:
         """Read the sources: every split as two line-aligned files of text."""
-        recipe, scratch = self.recipe, temporary_path(self.folder / "unpacked")
-        splits = list(recipe.subsets)
-        needed = recipe.needed()
+        sources = {name: self.source(name) for name in self.recipe.needed()}
+        scratch = temporary_path(self.folder / "unpacked")
 
-        def run(paths: List[Path]) -> Dict[str, int]:
+        def run(paths: List[Path]) -> None:
             remove(scratch)
             try:
-                texts = self._texts(scratch)
-                pairs = {name: self._split(name, texts) for name in recipe.splits}
-                if recipe.held_out:
-                    pairs.update(self._hold_out(lambda: self._split("train", texts)))
-                return {
-                    split: self._write_split(split, paths[2 * number : 2 * number + 2], pairs)
-                    for number, split in enumerate(splits)
-                }
+                write_raw(self.recipe, sources, paths, scratch, self.workers)
             finally:
                 remove(scratch)
 
-        what = ("pair", "splits", "held-out", "lowercase")
+        recipe = self.recipe.decisive()
         return Step(
             "raw",
-            tuple(path for split in splits for path in self._files("raw", split)),
-            tuple(self.source(name) for name in needed),
+            tuple(path for split in self.recipe.subsets for path in self._files("raw", split)),
+            tuple(sources.values()),
             function=run,
-            settings={key: records.plain(recipe).get(key) for key in what},
+            settings=[recipe.get(key) for key in ("pair", "splits", "held-out", "lowercase")],
         )
-
-    def _texts(self, scratch: Path) -> Dict[Tuple[str, str], List[Text]]:
-        """Return the texts of the sources, by file and pattern; archives are read in parallel."""
-        jobs = [
-            (self.source(name), name, patterns, scratch / str(number))
-            for number, (name, patterns) in enumerate(self.recipe.needed().items())
-        ]
-        made = map_chunks(copy_texts, jobs, min(self.workers, len(jobs)))
-        return {
-            (name, pattern): texts
-            for (_, name, _, _), found in zip(jobs, made)
-            for pattern, texts in found.items()
-        }
-
-    def _split(self, split: str, texts: Mapping[Tuple[str, str], List[Text]]) -> SentencePairs:
-        """Yield the sentence pairs of a split."""
-        return chain.from_iterable(self._piece(each, texts) for each in self.recipe.pieces(split))
-
-    def _piece(self, piece: Piece, texts: Mapping[Tuple[str, str], List[Text]]) -> SentencePairs:
-        languages = self.recipe.languages
-        patterns = [piece.pattern(language) for language in languages]
-        sides = [texts[piece.source(side), pattern] for side, pattern in zip(languages, patterns)]
-        if len(sides[0]) != len(sides[1]):
-            raise ConfigurationError(
-                f"{piece.file}: {len(sides[0])} members match {patterns[0]} but {len(sides[1])} "
-                f"match {patterns[1]}: it is not the recipe's version"
-            )
-        for both in zip(*sides):
-            streams = [
-                read_text(text, piece.format, piece.encoding, piece.columns.get(language, 1))
-                for text, language in zip(both, languages)
-            ]
-            yield from aligned(streams[0], streams[1], (both[0].name, both[1].name))
-
-    def _hold_out(self, read: Callable[[], SentencePairs]) -> Dict[str, SentencePairs]:
-        """Draw the pairs that are held out from the training pairs.
-
-        **D**: a training pair that is equal to one of them goes, too: it is known to the model.
-        """
-        number = sum(1 for _ in read())
-        splits = self.recipe.held_out
-        drawn = random.Random(SEED).sample(range(number), sum(splits.values()))
-        chosen, places = set(drawn), iter(drawn)
-        found = {place: pair for place, pair in enumerate(read()) if place in chosen}
-        held_out = {
-            name: [found[place] for place in sorted(islice(places, count))]
-            for name, count in splits.items()
-        }
-        known = set(found.values())
-        return {
-            "train": (pair for pair in read() if pair not in known),
-            **{name: iter(pairs) for name, pairs in held_out.items()},
-        }
-
-    def _write_split(
-        self, split: str, paths: List[Path], pairs: Mapping[str, SentencePairs]
-    ) -> int:
-        """Write a split, and return its number of pairs."""
-        recipe, lines = self.recipe, 0
-        stream = pairs[split]
-        if recipe.lowercase:
-            stream = ((source.lower(), target.lower()) for source, target in stream)
-        with paths[0].open("wb") as source, paths[1].open("wb") as target:
-            chunks = iter(lambda: list(islice(stream, LINES)), [])
-            for chunk in watched(chunks, split, "lines", len):
-                source.write(chunk_of(left for left, _ in chunk))
-                target.write(chunk_of(right for _, right in chunk))
-                lines += len(chunk)
-        if not lines:
-            names = " and ".join(f"{split}.{language}" for language in recipe.languages)
-            raise ConfigurationError(f"{recipe.name}: {names} are empty: give other files")
-        expected = recipe.lines.get(split, lines)
-        if lines != expected:
-            say(f"  WARNING: {split} has {lines:,} pairs, and {expected:,} in the papers")
-        if split != "train":  # cleaning drops blank lines of the training set
-            for path, language in zip(paths, recipe.languages):
-                name = f"{split}.{language}"
-                blank = blank_lines([*read_lines(path)], f"{recipe.name}: {name}")
-                if blank:
-                    say(f"  WARNING: {blank:,} lines of {name} are blank")
-        return lines
 
     # what each line becomes
 
@@ -221,82 +127,75 @@ class Preparation:
         name = self.recipe.tokenisers[language]
         return f"{name}-{LOWERCASE}" if self.recipe.lowercase else name
 
-    def _tokenise(self, split: str, language: str) -> Step:
-        """Normalise and tokenise one file."""
-        file, tokeniser = f"{split}.{language}", self.tokeniser(language)
-        path = self.folder / "raw" / file
+    def _each_chunk(
+        self,
+        name: str,
+        files: Tuple[str, str],
+        function: Callable[..., bytes],
+        arguments: Callable[[], Tuple[Any, ...]],
+        models: Tuple[Path, ...] = (),
+        settings: Any = None,
+    ) -> Step:
+        """Return a step that writes ``function(chunk, *arguments())`` for every chunk of a file."""
+        read, written = (self.folder / file for file in files)
 
         def run(paths: List[Path]) -> None:
-            chunks = ((chunk, tokeniser, language) for (chunk,) in read_chunks(path))
-            self._write(paths[0], map_chunks(_tokenise, chunks, self.workers), f"tokenise {file}")
+            rest = arguments()
+            chunks = ((chunk, *rest) for (chunk,) in read_chunks(read))
+            made = map_chunks(function, chunks, self.workers)
+            with paths[0].open("wb") as stream:
+                for chunk in watched(made, name, "lines", lambda chunk: chunk.count(b"\n")):
+                    stream.write(chunk)
 
-        return Step(
-            f"tokenise {file}",
-            (self.folder / "tokenised" / file,),
-            (path,),
-            function=run,
-            settings={"tokeniser": tokeniser, "language": language},
-        )
+        return Step(name, (written,), (read, *models), function=run, settings=settings)
 
-    def _write(self, path: Path, chunks: Iterable[bytes], label: str) -> None:
-        with path.open("wb") as stream:
-            for chunk in watched(chunks, label, "lines", lambda chunk: chunk.count(b"\n")):
-                stream.write(chunk)
+    def _tokenise(self, split: str, language: str) -> Step:
+        """Normalise and tokenise one file."""
+        file, how = f"{split}.{language}", (self.tokeniser(language), language)
+        files = (f"raw/{file}", f"tokenised/{file}")
+        return self._each_chunk(f"tokenise {file}", files, _tokenise, lambda: how, settings=how)
+
+    def _segment(self, split: str, language: str) -> Step:
+        """Segment one file."""
+        file, model = f"{split}.{language}", self.folder / self.models()[language]
+        method = self.recipe.segmentation.method
+        files = (f"{'clean' if split == 'train' else 'tokenised'}/{file}", f"bpe/{file}")
+
+        def arguments() -> Tuple[Any, ...]:
+            return method, str(model), model.stat().st_mtime_ns
+
+        return self._each_chunk(f"segment {file}", files, subwords.segment, arguments, (model,))
+
+    # which training pairs are kept
 
     def _clean(self) -> Step:
         """Drop useless training pairs; the validation and test sets stay unchanged."""
-        read, limits = self._files("tokenised", "train"), self.recipe.cleaning
-
-        def chunks() -> Iterator[Tuple[Any, ...]]:
-            firsts = _first_of_equals(read, self.workers) if limits.deduplicate else None
-            before = 0
-            for chunk in read_chunks(*read):
-                lines = chunk[0].count(b"\n")
-                mask = None if firsts is None else firsts[before : before + lines]
-                yield (chunk, functools.partial(_fault, limits), mask)
-                before += lines
-
-        settings = {**records.plain(limits), "max-subwords": 0}
-        return self._keep("clean train", "clean", read, chunks, settings)
+        limits = replace(self.recipe.cleaning, max_subwords=0)
+        fault = functools.partial(fault_of, limits)
+        return self._keep("clean train", ("tokenised", "clean"), fault, limits)
 
     def _limit(self) -> Step:
         """Drop training pairs with too many subwords."""
-        read, most = self._files("bpe", "train"), self.recipe.cleaning.max_subwords
-
-        def chunks() -> Iterator[Tuple[Any, ...]]:
-            fault = functools.partial(_too_long, most)
-            return ((chunk, fault, None) for chunk in read_chunks(*read))
-
-        return self._keep("limit train", "limited", read, chunks, {"max-subwords": most})
+        limits = Cleaning(max_subwords=self.recipe.cleaning.max_subwords)
+        fault = functools.partial(too_long, limits.max_subwords)
+        return self._keep("limit train", ("bpe", "limited"), fault, limits)
 
     def _keep(
-        self,
-        name: str,
-        stage: str,
-        read: Tuple[Path, Path],
-        chunks: Callable[[], Iterator[Tuple[Any, ...]]],
-        settings: Any,
+        self, name: str, stages: Tuple[str, str], fault: Callable[..., Any], limits: Cleaning
     ) -> Step:
-        """Return a step that keeps some training pairs, and counts the others by reason."""
+        """Return a step that keeps the training pairs without fault, and counts the others."""
+        read, written = (self._files(stage, "train") for stage in stages)
 
         def run(paths: List[Path]) -> Dict[str, int]:
-            counts: Counter[str] = Counter()
-            kept = map_chunks(_keep_pairs, chunks(), self.workers)
-            with paths[0].open("wb") as source, paths[1].open("wb") as target:
-                for left, right, some in watched(
-                    kept, name, "lines", lambda made: sum(made[2].values())
-                ):
-                    source.write(left)
-                    target.write(right)
-                    counts.update(some)
-            if not counts["kept"]:
+            counts = write_kept(read, paths, fault, limits.deduplicate, name, self.workers)
+            if "kept" not in counts:
                 raise ConfigurationError(
-                    f"cleaning leaves no training pair of {self.recipe.name}: {dict(counts)} with "
+                    f"cleaning leaves no training pair of {self.recipe.name}: {counts} with "
                     f"{records.plain(self.recipe.cleaning)}: widen the limits or give more data"
                 )
-            return dict(sorted(counts.items()))
+            return counts
 
-        return Step(name, self._files(stage, "train"), read, function=run, settings=settings)
+        return Step(name, written, read, function=run, settings=limits)
 
     # subwords and data-bin
 
@@ -318,9 +217,7 @@ class Preparation:
                 "take subwords",
                 outputs,
                 (codes,),
-                function=lambda paths: self._write(
-                    paths[0], [chunk_of(read_lines(codes))], "take subwords"
-                ),
+                function=lambda paths: paths[0].write_bytes(chunk_of(read_lines(codes))),
             )
         return Step(
             "learn subwords",
@@ -334,20 +231,6 @@ class Preparation:
             ),
             settings=segmentation,
         )
-
-    def _segment(self, split: str, language: str) -> Step:
-        """Segment one file."""
-        file, model = f"{split}.{language}", self.folder / self.models()[language]
-        path = self.folder / ("clean" if split == "train" else "tokenised") / file
-
-        def run(paths: List[Path]) -> None:
-            how = (self.recipe.segmentation.method, str(model), model.stat().st_mtime_ns)
-            chunks = ((chunk, *how) for (chunk,) in read_chunks(path))
-            made = map_chunks(subwords.segment, chunks, self.workers)
-            self._write(paths[0], made, f"segment {file}")
-
-        outputs = (self.folder / "bpe" / file,)
-        return Step(f"segment {file}", outputs, (path, model), function=run)
 
     def _binarise(self) -> Step:
         """Make the fairseq data-bin."""
@@ -391,9 +274,8 @@ class Preparation:
         """Prepare the corpus, or what is missing of it, and return the data-bin.
 
         Raises:
-            ConfigurationError: bad input, or the folder holds another corpus; no partial output
-                remains.
-            ExecutionError: a download or fairseq-preprocess failed; no partial output remains.
+            ConfigurationError: bad input, or the folder holds another corpus.
+            ExecutionError: a download or fairseq-preprocess failed.
         """
         prepared = PreparedData(self.folder)
         waiting = f"waiting for another process that prepares {self.folder}"
@@ -478,59 +360,3 @@ def _describe(path: Path) -> FileRecord:
 
 def _tokenise(chunk: bytes, tokeniser: str, language: str) -> bytes:
     return chunk_of(map(make_tokeniser(tokeniser, language), lines_of(chunk)))
-
-
-def _fault(limits: Cleaning, source: str, target: str) -> Optional[str]:
-    """Return the reason to drop a tokenised pair, or None."""
-    lengths = len(source.split()), len(target.split())
-    if not all(lengths):
-        return "empty"
-    if max(lengths) > limits.max_length:
-        return "length"
-    if max(lengths) > limits.max_ratio * min(lengths):
-        return "ratio"
-    if subwords.has_long_word(source) or subwords.has_long_word(target):
-        return "word"
-    return None
-
-
-def _too_long(most: int, source: str, target: str) -> Optional[str]:
-    return "subwords" if max(len(source.split()), len(target.split())) > most else None
-
-
-def _keep_pairs(
-    chunk: Tuple[bytes, bytes],
-    fault: Callable[[str, str], Optional[str]],
-    firsts: Optional[np.ndarray],
-) -> Tuple[bytes, bytes, Counter[str]]:
-    """Return the pairs without fault, and their numbers by reason.
-
-    Args:
-        chunk: the two sides.
-        fault: returns the reason to drop a pair, or None.
-        firsts: whether each pair is the first of those that are equal; None to keep all.
-    """
-    kept: List[Tuple[str, str]] = []
-    counts: Counter[str] = Counter()
-    for number, pair in enumerate(zip(*map(lines_of, chunk))):
-        reason = fault(*pair)
-        if reason is None and firsts is not None and not firsts[number]:
-            reason = "duplicate"
-        counts[reason or "kept"] += 1
-        if reason is None:
-            kept.append(pair)
-    return chunk_of(left for left, _ in kept), chunk_of(right for _, right in kept), counts
-
-
-def _digests(source: bytes, target: bytes) -> bytes:
-    pairs = zip(source.split(b"\n")[:-1], target.split(b"\n")[:-1])
-    return b"".join(hashlib.blake2b(b"\n".join(pair), digest_size=8).digest() for pair in pairs)
-
-
-def _first_of_equals(paths: Tuple[Path, Path], workers: int) -> np.ndarray:
-    """Return whether each pair is the first of those that are equal, by a digest of 8 bytes."""
-    digests = b"".join(map_chunks(_digests, read_chunks(*paths), workers))
-    numbers = np.frombuffer(digests, "<u8")
-    firsts = np.zeros(len(numbers), bool)
-    firsts[np.unique(numbers, return_index=True)[1]] = True
-    return firsts

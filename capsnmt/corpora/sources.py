@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import glob
 import hashlib
 import os
 import shutil
@@ -81,6 +82,8 @@ def download(path: Path, name: str, addresses: Sequence[Address], fix: str) -> N
                         shutil.copyfileobj(stream, whole, BLOCK)
                     part.unlink()
             _check(path, address)
+            for left in path.parent.glob(f".{glob.escape(path.name)}.*"):
+                left.unlink()  # what had arrived from other addresses
             return
         except _RefusedError as refused:
             answers.append(str(refused))

@@ -85,14 +85,19 @@ def test_a_later_run_resumes_unless_the_version_is_another(
     assert made.read_bytes() == server.files["train.en"]
 
 
-def test_parts_are_joined(prepare, server, corpus):
+def test_parts_are_joined(prepare, server):
     content = server.files.pop("train.en")
     server.files.update({"train.en.0": content[:50], "train.en.1": content[50:]})
     parts = [f"{server.address}/good/train.en.{part}" for part in range(2)]
     checksum = hashlib.sha256(content).hexdigest()
-    assert prepare("good", **{"train.en": {"urls": [parts], "checksum": checksum}})[0] == 0
-    other = {"urls": [parts[::-1]], "checksum": checksum}
-    assert "another recipe" in prepare("good", **{"train.en": other})[1]
+    source = {"urls": [parts[::-1]], "checksum": checksum}
+    status, printed = prepare("good", **{"train.en": source})
+    assert status == 1
+    assert f"train.en.1 ... (its checksum is not {checksum})" in printed
+    source["urls"].append(parts)
+    assert prepare("good", **{"train.en": source})[0] == 0
+    source["urls"] = ["http://127.0.0.1:9/moved"]  # an address makes no other recipe
+    assert prepare("good", **{"train.en": source})[1].startswith("data-bin: ")
 
 
 @pytest.mark.parametrize("kind", ["page", "short"])

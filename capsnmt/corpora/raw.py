@@ -1,0 +1,131 @@
+"""The raw text of a corpus: the sources as line-aligned files, one pair of files for each split."""
+
+from __future__ import annotations
+
+import random
+from itertools import chain, islice
+from pathlib import Path
+from typing import Dict, Iterator, List, Mapping, Sequence, Tuple
+
+from capsnmt.cli import ConfigurationError
+from capsnmt.corpora.archives import Text, copy_texts
+from capsnmt.corpora.console import say, watched
+from capsnmt.corpora.formats import aligned, read_lines, read_text
+from capsnmt.corpora.parallel import LINES, chunk_of, map_chunks
+from capsnmt.corpora.recipe import Piece, Recipe
+from capsnmt.lines import blank_lines
+
+SEED = 1  # of the pairs that are held out
+SentencePairs = Iterator[Tuple[str, str]]
+
+
+def write_raw(
+    recipe: Recipe,
+    sources: Mapping[str, Path],
+    paths: Sequence[Path],
+    scratch: Path,
+    workers: int,
+) -> None:
+    """Write every split.
+
+    Args:
+        recipe: the corpus.
+        sources: name of a source file -> its path.
+        paths: of the source and of the target of each split, in the order of ``recipe.subsets``.
+        scratch: a folder to make for the members of archives, which are copied in parallel.
+        workers: number of processes.
+
+    Raises:
+        ConfigurationError: a source is damaged or of another version, or a split is empty.
+    """
+    needed = recipe.needed()
+    jobs = [
+        (sources[name], name, patterns, scratch / str(number))
+        for number, (name, patterns) in enumerate(needed.items())
+    ]
+    texts = dict(zip(needed, map_chunks(copy_texts, jobs, min(workers, len(jobs)))))
+    pairs = {split: _read(recipe, split, texts) for split in recipe.splits}
+    if recipe.held_out:
+        pairs.update(_hold_out(recipe, texts))
+    for split, source, target in zip(recipe.subsets, paths[::2], paths[1::2]):
+        _write(recipe, split, pairs[split], (source, target))
+
+
+def _read(recipe: Recipe, split: str, texts: Mapping[str, Dict[str, List[Text]]]) -> SentencePairs:
+    """Yield the sentence pairs of a split, from file -> pattern -> texts."""
+    return chain.from_iterable(_read_piece(recipe, each, texts) for each in recipe.pieces(split))
+
+
+def _read_piece(
+    recipe: Recipe, piece: Piece, texts: Mapping[str, Dict[str, List[Text]]]
+) -> SentencePairs:
+    patterns = [piece.pattern(language) for language in recipe.languages]
+    sources, targets = (
+        texts[piece.source(language)][pattern]
+        for language, pattern in zip(recipe.languages, patterns)
+    )
+    if len(sources) != len(targets):
+        raise ConfigurationError(
+            f"{piece.file}: {len(sources)} members match {patterns[0]} but {len(targets)} match "
+            f"{patterns[1]}: it is not the recipe's version"
+        )
+    for both in zip(sources, targets):
+        left, right = (
+            read_text(text, piece.format, piece.encoding, piece.columns.get(language, 1))
+            for text, language in zip(both, recipe.languages)
+        )
+        yield from aligned(left, right, (both[0].name, both[1].name))
+
+
+def _hold_out(
+    recipe: Recipe, texts: Mapping[str, Dict[str, List[Text]]]
+) -> Dict[str, SentencePairs]:
+    """Draw the pairs that are held out from the training pairs.
+
+    **D**: a training pair that is equal to one of them goes, too: it is known to the model.
+    """
+    number = sum(1 for _ in _read(recipe, "train", texts))
+    total = sum(recipe.held_out.values())
+    if total >= number:
+        raise ConfigurationError(
+            f"{recipe.name}: held-out {recipe.held_out}: there are {number:,} training pairs: give "
+            f"smaller numbers"
+        )
+    places = random.Random(SEED).sample(range(number), total)
+    chosen, drawn = set(places), iter(places)
+    found = {
+        place: pair for place, pair in enumerate(_read(recipe, "train", texts)) if place in chosen
+    }
+    pairs: Dict[str, SentencePairs] = {
+        split: iter([found[place] for place in sorted(islice(drawn, count))])
+        for split, count in recipe.held_out.items()
+    }
+    known = set(found.values())
+    pairs["train"] = (pair for pair in _read(recipe, "train", texts) if pair not in known)
+    return pairs
+
+
+def _write(recipe: Recipe, split: str, pairs: SentencePairs, paths: Tuple[Path, Path]) -> None:
+    """Write a split, and warn of blank lines and of another number of lines than the papers'."""
+    if recipe.lowercase:
+        pairs = ((source.lower(), target.lower()) for source, target in pairs)
+    lines = 0
+    with paths[0].open("wb") as source, paths[1].open("wb") as target:
+        chunks = iter(lambda: list(islice(pairs, LINES)), [])
+        for chunk in watched(chunks, split, "lines", len):
+            source.write(chunk_of(left for left, _ in chunk))
+            target.write(chunk_of(right for _, right in chunk))
+            lines += len(chunk)
+    names = [f"{split}.{language}" for language in recipe.languages]
+    if not lines:
+        raise ConfigurationError(
+            f"{recipe.name}: {' and '.join(names)} are empty: give other files"
+        )
+    expected = recipe.lines.get(split, lines)
+    if lines != expected:
+        say(f"  WARNING: {split} has {lines:,} pairs, and {expected:,} in the papers")
+    if split != "train":  # cleaning drops blank lines of the training set
+        for path, name in zip(paths, names):
+            blank = blank_lines([*read_lines(path)], f"{recipe.name}: {name}")
+            if blank:
+                say(f"  WARNING: {blank:,} lines of {name} are blank")
