@@ -112,8 +112,7 @@ def _members(stream: IO[bytes]) -> Iterator[Tuple[str, Callable[[], Any]]]:
         for member in tar:
             if member.isfile():  # links and devices are not data
                 yield member.name, partial(tar.extractfile, member)
-    while content.read(BLOCK):
-        pass
+    _drain(content)
 
 
 def copy_texts(
@@ -189,17 +188,17 @@ def check_complete(path: Path) -> None:
         ConfigurationError: it is damaged, or a web page that a server sent instead of the file.
     """
     with path.open("rb") as stream, _damage_is_one_line(path):
-        start = stream.read(512).lstrip().lower()
-        if start.startswith((b"<!doctype html", b"<html")):
+        if stream.read(512).lstrip().lower().startswith((b"<!doctype html", b"<html")):
             raise ConfigurationError(f"{path}: a web page, not {path.name}")
         stream.seek(0)
-        if is_archive(path):
-            for _, opener in _members(stream):
-                if zipfile.is_zipfile(path):
-                    with opener() as content:
-                        while content.read(BLOCK):
-                            pass
-        else:
-            content = _content(stream)
-            while content.read(BLOCK):
-                pass
+        if not is_archive(path):
+            _drain(_content(stream))
+            return
+        for _, opener in _members(stream):
+            with opener() as content:
+                _drain(content)
+
+
+def _drain(stream: Any) -> None:
+    while stream.read(BLOCK):
+        pass

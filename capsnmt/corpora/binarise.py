@@ -5,51 +5,26 @@ from __future__ import annotations
 import multiprocessing
 import subprocess
 import sys
-from collections.abc import Callable
 from concurrent.futures import Future, ProcessPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import Any, Callable, Dict, List, Optional
 
 from capsnmt.cli import ExecutionError
 
-PREPROCESS = "fairseq_cli.preprocess"
 
-
-def binarise_command(
-    prefixes: dict[str, Path],
-    languages: tuple[str, str],
-    destination: Path,
-    workers: int,
-    joined: bool = True,
-) -> list[str]:
-    """Return the fairseq-preprocess command.
-
-    Args:
-        prefixes: split -> path of its two files without ``.LANGUAGE``; the splits in order.
-        languages: source and target.
-        destination: the data-bin.
-        workers: number of processes.
-        joined: one dictionary for both languages, or one for each.
-    """
-    tests = [str(path) for split, path in prefixes.items() if split not in {"train", "valid"}]
-    command = [sys.executable, "-m", PREPROCESS]
-    command += ["--joined-dictionary"] if joined else []
-    command += ["--source-lang", languages[0], "--target-lang", languages[1]]
-    command += ["--trainpref", str(prefixes["train"]), "--validpref", str(prefixes["valid"])]
-    command += ["--testpref", ",".join(tests)]
-    return [*command, "--destdir", str(destination), "--workers", str(workers)]
-
-
-def binarise(command: list[str], destination: Path) -> None:
-    """Run ``command``, which writes the data-bin ``destination``.
+def binarise(arguments: List[str], destination: Path) -> None:
+    """Run fairseq-preprocess, which writes the data-bin ``destination``.
 
     Raises:
-        ExecutionError: fairseq-preprocess failed; the message quotes its last line.
+        ExecutionError: it failed; the message quotes its last line.
     """
     # Input is closed and output captured: the step prints nothing but its error.
-    ours = ["capsnmt.corpora.binarise" if word == PREPROCESS else word for word in command]
     finished = subprocess.run(
-        ours, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False
+        [sys.executable, "-m", "capsnmt.corpora.binarise", *arguments],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=False,
     )
     if finished.returncode != 0:
         output = (finished.stderr or finished.stdout).strip().splitlines() or ["no error message"]
@@ -66,7 +41,7 @@ class BreakingPool(ProcessPoolExecutor):
     """What fairseq-preprocess uses of `multiprocessing.Pool`, which waits for killed workers."""
 
     def apply_async(
-        self, function: Callable[..., Any], args: tuple = (), kwds: dict[str, Any] | None = None
+        self, function: Callable[..., Any], args: tuple = (), kwds: Optional[Dict[str, Any]] = None
     ) -> Future[Any]:
         """Start a call; the result's ``get`` raises if a worker was killed."""
         future = self.submit(function, *args, **(kwds or {}))

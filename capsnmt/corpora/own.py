@@ -81,19 +81,8 @@ def own_recipe(
         pairs[name] = _count(name, pieces, languages)
         files += [piece.source(side) for piece in pieces for side in languages]
     held_out = _held_out(pairs)
-    pairs["train"] -= sum(held_out.values())
-    sizes = ", ".join(f"{name} {count:,}" for name, count in {**pairs, **held_out}.items())
-    drawn = " and ".join(held_out)
-    say(f"pairs: {sizes}{f' ({drawn} drawn from --train)' if held_out else ''}")
-    size = vocabulary or vocabulary_size(pairs["train"])
-    say(f"subwords: {size:,} merge operations of BPE, one vocabulary for both languages")
-    for language in languages:
-        if language not in NonbreakingPrefixes().available_langs:
-            say(
-                f"{language}: Moses has no rules of its own for it: it is tokenised by those of "
-                f"English, and a word is what spaces separate"
-            )
-    return Recipe(
+    pairs.update(held_out, train=pairs["train"] - sum(held_out.values()))
+    recipe = Recipe(
         name="own",
         description=f"text of {', '.join(Path(name).name for name in given['train'])}",
         pair="-".join(languages),
@@ -101,9 +90,20 @@ def own_recipe(
         splits=splits,
         held_out=held_out,
         tokenisers={side: "characters" if side == "zh" else "moses" for side in languages},
-        segmentation=Segmentation(size=size),
+        segmentation=Segmentation(size=vocabulary or vocabulary_size(pairs["train"])),
         lowercase=lowercase,
     )
+    drawn = f" ({' and '.join(held_out)} drawn from --train)" if held_out else ""
+    say(f"pairs: {', '.join(f'{name} {pairs[name]:,}' for name in recipe.subsets)}{drawn}")
+    size = recipe.segmentation.size
+    say(f"subwords: {size:,} merge operations of BPE, one vocabulary for both languages")
+    for language in languages:
+        if language not in NonbreakingPrefixes().available_langs:
+            say(
+                f"{language}: Moses has no rules of its own for it: it is tokenised by those of "
+                f"English, and a word is what spaces separate"
+            )
+    return recipe
 
 
 def _languages(files: Sequence[str], pair: Optional[str]) -> Tuple[str, str]:

@@ -237,20 +237,19 @@ class Preparation:
         stages = dict.fromkeys(self.recipe.subsets, "bpe")
         if self.recipe.cleaning.max_subwords:
             stages["train"] = "limited"
-        joint = self.recipe.segmentation.joint
-
-        def run(paths: List[Path]) -> None:
-            prefixes = {split: self.folder / stage / split for split, stage in stages.items()}
-            languages = self.recipe.languages
-            command = fairseq.binarise_command(prefixes, languages, paths[0], self.workers, joint)
-            fairseq.binarise(command, paths[0])
-
+        prefixes = {split: str(self.folder / stage / split) for split, stage in stages.items()}
+        source, target = self.recipe.languages
+        tests = ",".join(prefixes[name] for name in self.recipe.test_sets)
+        joint = ["--joined-dictionary"] if self.recipe.segmentation.joint else []
+        arguments = [*joint, "--source-lang", source, "--target-lang", target]
+        arguments += ["--trainpref", prefixes["train"], "--validpref", prefixes["valid"]]
+        arguments += ["--testpref", tests, "--workers", str(self.workers), "--destdir"]
         return Step(
             "binarise",
             (self.folder / "bin",),
             tuple(path for split in stages for path in self._files(stages[split], split)),
-            function=run,
-            settings={"joined_dictionary": joint},
+            function=lambda paths: fairseq.binarise([*arguments, str(paths[0])], paths[0]),
+            settings=joint,
         )
 
     def steps(self) -> List[Step]:

@@ -55,7 +55,9 @@ class PreparedTextTokenizer:
         try:
             self.encode = make_tokeniser(cfg.source_tokeniser, cfg.source_lang)
             self.detokenise = (
-                None if cfg.target_tokeniser == "none" else moses_detokenizer(cfg.target_lang)
+                None
+                if cfg.target_tokeniser.startswith("none")
+                else moses_detokenizer(cfg.target_lang)
             )
         except ImportError as error:
             raise not_installed(error) from None

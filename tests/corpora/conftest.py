@@ -99,17 +99,17 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
 def no_fairseq(monkeypatch: pytest.MonkeyPatch) -> None:
     """Put the segmented text itself in the data-bin, because fairseq takes seconds to start."""
 
-    def binarise(command: List[str], destination: Path) -> None:
+    def binarise(arguments: List[str], destination: Path) -> None:
         destination.mkdir()
-        text = Path(command[command.index("--trainpref") + 1])
+        text = Path(arguments[arguments.index("--trainpref") + 1])
         for side in ("--source-lang", "--target-lang"):
-            language = command[command.index(side) + 1]
+            language = arguments[arguments.index(side) + 1]
             content = text.with_name(f"train.{language}").read_bytes()
             (destination / f"train.{language}.bin").write_bytes(content)
 
     monkeypatch.setattr("capsnmt.corpora.binarise.binarise", binarise)
 
 
-def binarise_by_fork(command: List[str], destination: Path) -> None:
+def binarise_by_fork(arguments: List[str], destination: Path) -> None:
     """Run fairseq-preprocess as a fork, which does not wait for the imports."""
-    succeed(*command[2:])
+    succeed("fairseq_cli.preprocess", *arguments)

@@ -59,7 +59,7 @@ def case(name: str) -> Callable[[World], str]:
     return prepare_corpus
 
 
-# at night: archives in parts and within archives, which tests/corpora/test_chains.py prepares
+# at night: archives within archives, which tests/corpora/test_prepare.py prepares
 NIGHTLY = ("wmt17_zh_en", "iwslt14_es_en")
 for _name in MINIATURES:
     _promise = f"{_name} is prepared to these bytes, and a second time nothing is done"
