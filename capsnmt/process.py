@@ -93,11 +93,11 @@ def run(
     Args:
         argv: the program and its arguments; no shell is involved.
         environment: variables to set in addition to those of this process.
-        on_line: called with each line of standard output, its newline included.
+        on_line: gets each line with its end.
         errors: where standard error goes; ``None`` merges it into the output.
         lock: a descriptor that the child inherits, so that it holds the lock while it runs.
-        ask: asks the child to end without a signal, and returns whether that is possible. It runs
-            inside a signal handler.
+        ask: asks the child to end without a signal; whether that is possible. It runs inside a
+            signal handler.
 
     Raises:
         Stopped: a stop signal arrived; the child has ended.

@@ -36,34 +36,25 @@ def recover(folder: Path) -> Tuple[int, Optional[str]]:
 
     fairseq saves to a temporary file and renames it, but then *copies* it to
     ``checkpoint_last.pt``. A kill during the copy leaves a truncated file, which fairseq refuses to
-    load. The file is renamed, not deleted.
-
-    Args:
-        folder: ``--save-dir`` of the training.
+    load. It is renamed, not deleted.
 
     Returns:
         The updates of ``checkpoint_last.pt``, 0 without one; and a sentence for the user if it was
         replaced or lost, else ``None``.
     """
     last = folder / LAST
-    found = sorted(folder.glob("*.pt"), key=lambda path: path.stat().st_mtime_ns, reverse=True)
-    for path in sorted(found, key=lambda path: path != last):
+    found = [(path == last, path.stat().st_mtime_ns, path) for path in folder.glob("*.pt")]
+    for is_last, _, path in sorted(found, reverse=True):
         try:
             updates = num_updates(path)
         except CheckpointError:
+            if is_last:
+                os.replace(path, path.with_name(f"{LAST}.damaged"))
             continue
-        if path == last:
+        if is_last:
             return updates, None
-        _set_aside(last)
         shutil.copyfile(path, temporary_path(last))
         os.replace(temporary_path(last), last)
-        return updates, (
-            f"{LAST} is missing or damaged: resuming from {path.name} at {updates:,} updates"
-        )
-    _set_aside(last)
+        resuming = f"resuming from {path.name} at {updates:,} updates"
+        return updates, f"{LAST} is missing or damaged: {resuming}"
     return 0, "no checkpoint can be read: the training starts again" if found else None
-
-
-def _set_aside(damaged: Path) -> None:
-    if damaged.exists():
-        os.replace(damaged, damaged.with_name(damaged.name + ".damaged"))
