@@ -8,13 +8,13 @@ import pytest
 import torch
 from fairseq import checkpoint_utils
 
-from capsnmt.checkpoints.resume import LAST
-from capsnmt.launch import launch
-from capsnmt.launch.arguments import parse
 from tests.commands import succeed
+from tests.launch.conftest import Launch, interpreter, launch, prepared
 from tests.support import PLUGIN, REPO
 
+__all__ = ["interpreter", "launch", "prepared"]  # fixtures
 ROW = "li2019_effective"
+LAST = "checkpoints/checkpoint_last.pt"
 # The row, as small as a test needs it: each setting as hydra's and as the row's.
 SMALL = {
     "optimization.max_update": ("train.max-update", 3),
@@ -30,7 +30,9 @@ SMALL = {
 
 @pytest.mark.system
 @pytest.mark.nightly  # with every commit, test_imports registers every name under hydra
-def test_the_yaml_trains_bit_for_bit_what_the_row_trains(prepared: Path, tmp_path: Path):
+def test_the_yaml_trains_bit_for_bit_what_the_row_trains(
+    prepared: Path, tmp_path: Path, launch: Launch
+) -> None:
     succeed(
         "fairseq_cli.hydra_train",
         *("--config-dir", REPO / "configs" / "hydra", "--config-name", f"wmt14_en_de_{ROW}"),
@@ -38,16 +40,15 @@ def test_the_yaml_trains_bit_for_bit_what_the_row_trains(prepared: Path, tmp_pat
         *("common.cpu=true", "common.fp16=false", f"hydra.run.dir={tmp_path / 'hydra'}"),
         *(f"{key}={value}" for key, (_, value) in SMALL.items()),
     )
-    hydra = tmp_path / "hydra" / "checkpoints" / LAST
-
-    arguments = ["--dataset", "wmt14_en_de", "--config", ROW, "--cpu", "--prepared", str(prepared)]
-    arguments += ["--output", str(tmp_path / "runs"), "--set", "batch.tokens-per-update=512"]
+    arguments = ["--dataset", "wmt14_en_de", "--config", ROW, "--cpu", "--prepared", prepared]
+    arguments += ["--output", tmp_path / "runs", "--set", "batch.tokens-per-update=512"]
+    for setting in ("data.recipe=null", "data.test-sets=null", "data.test-sets.news=test"):
+        arguments += ["--set", setting]
     for key, value in SMALL.values():
         arguments += ["--set", f"{key}={value}"]
-    (run,) = launch.make_runs(parse(arguments), launch.choose_device(1, None, None))
-    succeed("capsnmt.launch.train", *run.train().arguments)
+    launch(*arguments)
 
-    paths = [str(hydra), str(run.folder.last_checkpoint)]
+    paths = [str(tmp_path / "hydra" / LAST), str(tmp_path / "runs" / ROW / "seed-1" / LAST)]
     (one, other), _, _ = checkpoint_utils.load_model_ensemble_and_task(paths)
     parameters = dict(other.named_parameters())
     assert "encoder.layers.0.self_attn.out_proj.beta_u" in parameters, "the preset is the row's"
