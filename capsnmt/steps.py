@@ -108,11 +108,6 @@ class StepRecords:
         self.records[step.name] = self._record(step, notes)
         records.write(self.path, self.records)
 
-    def forget(self, name: str) -> None:
-        """Drop the record of a step, so that it runs again."""
-        if self.records.pop(name, None) is not None:
-            records.write(self.path, self.records)
-
     def _record(self, step: Step, notes: Any) -> StepRecord:
         # Not the interpreter, the module and the checkout: the same step in another environment, or
         # after a module was renamed, is the same.

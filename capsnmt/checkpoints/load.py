@@ -15,7 +15,6 @@ import os
 import pickle
 import re
 import types
-import zipfile
 from pathlib import Path
 from typing import Any, Dict, Union
 
@@ -113,18 +112,6 @@ def _safe_loading() -> Dict[str, Any]:
         __name__="restricted_pickle", Unpickler=_RestrictedUnpickler, load=load
     )
     return {"pickle_module": module, "weights_only": False}
-
-
-def has_container(path: Path) -> bool:
-    """Return whether a file is not obviously truncated.
-
-    A zip archive ends with its directory, so a truncated one is no archive. Of the older format
-    only the beginning can be checked without loading it.
-    """
-    if zipfile.is_zipfile(path):
-        return True
-    with open(path, "rb") as file:
-        return file.read(len(LEGACY_MAGIC)) == LEGACY_MAGIC
 
 
 def _check_container(path: Path) -> None:
