@@ -122,12 +122,14 @@ def _check_container(path: Path) -> None:
     """
     with open(path, "rb") as file:
         opening = file.read(len(LEGACY_MAGIC))
-    if opening.startswith(ZIP_MAGIC):
-        archive: Any = torch._C.PyTorchFileReader(str(path))
-        if "constants.pkl" not in archive.get_all_records():
+        if opening.startswith(ZIP_MAGIC):
+            # the open file: torch takes no name that is not UTF-8
+            file.seek(0)
+            archive: Any = torch._C.PyTorchFileReader(file)
+            if "constants.pkl" not in archive.get_all_records():
+                return
+        elif opening == LEGACY_MAGIC:
             return
-    elif opening == LEGACY_MAGIC:
-        return
     raise CheckpointError(f"{path} is not a checkpoint written by torch.save: check the path")
 
 
