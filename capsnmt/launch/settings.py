@@ -20,6 +20,7 @@ from capsnmt.runs.records import SENTENCE_TASKS
 
 HYDRA = "hydra"  # files for fairseq-hydra-train
 MAPPINGS = ("data", "batch", "train", "generate", "test-sets", "options")
+COUNTS = ("max-update", "max-epoch", "save-interval-updates")  # flags that are reckoned with
 LISTED = 8  # names that fit into one line of an error
 Count = Annotated[int, Meta(ge=1)]
 Flag = Union[str, int, float, bool, None]
@@ -220,6 +221,10 @@ def complete(settings: Mapping[str, Any], row: str) -> Settings:
             f"{row}: data.target-lang: {made.data.target_lang}: is the source language, too: give "
             f"two languages"
         )
+    for flag in COUNTS:
+        value = made.train.get(flag)
+        if value is not None and type(value) is not int:
+            raise ConfigurationError(f"{row}: train.{flag}: {shown(value)}: give a whole number")
     averages = list(records.plain(made.average or Average()))
     if len(averages) > 1:
         raise ConfigurationError(

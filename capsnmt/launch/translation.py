@@ -177,7 +177,10 @@ def check_data(run: Run) -> List[Path]:
                 f"data.test-sets.{test_set}: there is no {reference}: the data has "
                 f"{', '.join(subsets) or 'no test sets'}"
             )
-        blank_lines(list(read_lines(reference)), str(reference))
+        lines = list(read_lines(reference))
+        if not lines:
+            raise ConfigurationError(f"data.test-sets.{test_set}: {reference} is empty")
+        blank_lines(lines, str(reference))
     dictionaries = [run.data.dictionary(language) for language in languages]
     for dictionary in dictionaries:
         if not dictionary.is_file():
