@@ -31,7 +31,7 @@ BAD = [
     ),
     bad(
         "an unknown baseline of a user's data set",
-        *("capsnmt.launch", [*ROW, "--baseline", "nope"]),
+        *("capsnmt.launch", [*ROW[:-1], "--baseline", "nope"]),
         *("--baseline nope", "out/nope", "run that row first"),
     ),
     *(
@@ -177,7 +177,7 @@ def in_a_parent(folder: Path, *argv: str) -> subprocess.CompletedProcess:
 
 CHECKOUT = (
     "a checkout named capsnmt, as --user-dir or in the current folder, hides the package: it must "
-    "work, or be refused in one line with what to give; the launcher"
+    "work, or be refused in one line with what to give; the layout of the checkout"
 )
 
 
@@ -201,7 +201,7 @@ def test_a_command_runs_beside_a_checkout_of_its_name(tmp_path: Path) -> None:
     where = "import capsnmt.launch; print(capsnmt.launch.__file__)"
     (tmp_path / "empty").mkdir()
     installed = in_a_parent(tmp_path / "empty", "-c", where)
-    if installed.stdout.strip() != str(Path(PLUGIN) / "experiment" / "__init__.py"):
+    if installed.stdout.strip() != str(Path(PLUGIN) / "launch" / "__init__.py"):
         pytest.skip("NO EDITABLE INSTALL of this checkout: run scripts/test.sh, which makes one")
     argv = ["--config", "multi30k/baseline", "--cpu", "--dry-run"]
     done = in_a_parent(tmp_path, "-m", "capsnmt.launch", *argv)
