@@ -41,14 +41,13 @@ import torch
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from capsnmt.launch.rows import PAPERS, SUFFIXES, load_rows
-
 from capsnmt import process
 from capsnmt.cli import ConfigurationError, ExecutionError, OneLineParser, positive, run_command
 from capsnmt.launch.train import peak_memory
 from scripts.benchmark_end_to_end import compare_trainings
 from scripts.benchmark_report import PhaseResult, Ratio, Report, Result, describe_machine, tables
 from scripts.benchmark_systems import System, different_rows, row_key, system_of
+from scripts.paper_rows import PAPERS, SUFFIXES, load_rows
 from scripts.workload import (
     DTYPES,
     PHASES,

@@ -7,11 +7,9 @@ from pathlib import Path
 from typing import List, Tuple
 
 import pytest
-from capsnmt.launch.arguments import parse
-from capsnmt.launch.cli import main
 
-from capsnmt.launch import launch
-from tests.scripts import launches
+from capsnmt.launch.__main__ import main
+from tests.scripts import launches, planned
 
 # plans are text: they are the same on every host
 pytestmark = [pytest.mark.system, pytest.mark.one_host]
@@ -45,9 +43,9 @@ def test_the_recorded_results_are_four_systems_on_three_tasks_and_with_three_see
         assert main(arguments) == 0
     lines = [line.split() for line in capsys.readouterr().out.splitlines() if " -m " in line]
     assert Counter(words[words.index("-m") + 1] for words in lines) == {
-        "capsnmt.sentences.probing.build": 4 * 3,
+        "capsnmt.sentences.build": 4 * 3,
         "capsnmt.launch.train": 4 * 3 + 4 * 3,
-        "capsnmt.launch.evaluate_classifier": 4 * 3 + 4 * 3,
+        "capsnmt.sentences.evaluate": 4 * 3 + 4 * 3,
     }
     assert [path.name for path in here.iterdir()] == ["data"]
 
@@ -61,11 +59,8 @@ def test_the_recorded_results_are_four_systems_on_three_tasks_and_with_three_see
     ],
 )
 def test_all_rows_are_the_papers_systems(flags: List[str], systems: int) -> None:
-    options = parse([*flags, "--rows", "all"])
-    runs = launch.make_runs(options, launch.choose_device(1, None, None))
+    runs = planned([*flags, "--rows", "all"])
     assert len({run.folder.path for run in runs}) == len(runs) == systems
-    for run in runs:
-        assert [stage.name for stage in run.evaluation()] == ["evaluate"]
 
 
 def test_an_unknown_data_set_is_one_line_with_the_known_ones(
