@@ -21,6 +21,8 @@ from capsnmt.cli import (
 from capsnmt.files import bundled_names, check_output_folder
 
 CORES = os.cpu_count() or 1
+OF_OWN = ("train", "valid", "test", "lowercase", "vocabulary")
+OF_RECIPES = ("corpora", "local", "mirrors")
 
 
 def main(arguments: Optional[Sequence[str]] = None) -> int:
@@ -89,21 +91,12 @@ def build_parser() -> OneLineParser:
 
 def _prepare(given: Sequence[str]) -> None:
     options = build_parser().parse_args(given)
-    own = [
-        name
-        for name in ("train", "valid", "test", "lowercase", "vocabulary")
-        if vars(options)[name]
-    ]
-    if options.recipe is None and not options.train:
+    if not (options.recipe or options.train):
         raise ConfigurationError("give a recipe, or --train with files of your own")
-    for name in own if options.recipe is not None else ():
-        raise ConfigurationError(
-            f"{options.recipe} --{name}: a recipe has its own text and settings: give one or the "
-            f"other"
-        )
-    for name in ("corpora", "local", "mirrors") if options.train else ():
+    given_to, others = (options.recipe, OF_OWN) if options.recipe else ("--train", OF_RECIPES)
+    for name in others:
         if vars(options)[name]:
-            raise ConfigurationError(f"--{name}: is for recipes: leave it out beside --train")
+            raise ConfigurationError(f"--{name}: is not for {given_to}: leave one of the two out")
     for mirror in options.mirrors:
         if not mirror.startswith(("http://", "https://")):
             raise ConfigurationError(f"--mirror {mirror!r}: give the http:// or https:// URL")
@@ -127,11 +120,11 @@ def _prepare(given: Sequence[str]) -> None:
     else:
         recipe = load_recipe(options.recipe, options.pair)
         if options.corpora is not None:
-            complete, recipe = recipe, recipe.choose(options.corpora.split(","))
-            chosen = recipe.training_corpora()
-            others = [name for name in complete.training_corpora() if name not in chosen]
-            if others:
-                say(f"WARNING: without {', '.join(others)}, on which the papers train, too")
+            chosen = options.corpora.split(",")
+            left_out = [name for name in recipe.training_corpora() if name not in chosen]
+            recipe = recipe.choose(chosen)
+            if left_out:
+                say(f"WARNING: without {', '.join(left_out)}, on which the papers train, too")
     if options.deduplicate:
         recipe = replace(recipe, cleaning=replace(recipe.cleaning, deduplicate=True))
     preparation = Preparation(
@@ -154,7 +147,7 @@ def _named(valid: Optional[List[str]], tests: List[List[str]]) -> Dict[str, List
     for files in tests:
         name, equals, first = files[0].partition("=")
         name, files = (name, [first, *files[1:]]) if equals else ("test", files)
-        if name in ("train", *splits) or not name.isidentifier():
+        if name in ("train", "valid", *splits) or not name.isidentifier():
             raise ConfigurationError(
                 f"--test {' '.join(files)}: the name {name!r} is taken, or is not of letters, "
                 f"digits and _: give each set another, --test NAME=FILE ..."

@@ -80,12 +80,15 @@ def _read_piece(
 def _hold_out(
     recipe: Recipe, texts: Mapping[str, Dict[str, List[Text]]]
 ) -> Dict[str, SentencePairs]:
-    """Draw the pairs that are held out from the training pairs.
+    """Draw the pairs that are held out from the training pairs without blank lines.
 
     **D**: a training pair that is equal to one of them goes, too: it is known to the model.
     """
-    number = sum(1 for _ in _read(recipe, "train", texts))
-    total = sum(recipe.held_out.values())
+
+    def usable() -> SentencePairs:
+        return (each for each in _read(recipe, "train", texts) if all(map(str.strip, each)))
+
+    number, total = sum(1 for _ in usable()), sum(recipe.held_out.values())
     if total >= number:
         raise ConfigurationError(
             f"{recipe.name}: held-out {recipe.held_out}: there are {number:,} training pairs: give "
@@ -93,9 +96,7 @@ def _hold_out(
         )
     places = random.Random(SEED).sample(range(number), total)
     chosen, drawn = set(places), iter(places)
-    found = {
-        place: pair for place, pair in enumerate(_read(recipe, "train", texts)) if place in chosen
-    }
+    found = {place: pair for place, pair in enumerate(usable()) if place in chosen}
     pairs: Dict[str, SentencePairs] = {
         split: iter([found[place] for place in sorted(islice(drawn, count))])
         for split, count in recipe.held_out.items()

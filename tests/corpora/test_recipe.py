@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-import yaml
 
 from capsnmt.cli import ConfigurationError
 from capsnmt.corpora.recipe import load_recipe
@@ -89,4 +88,9 @@ def test_pairs_are_held_out_by_a_recipe_too(corpus, tmp_path, run, no_fairseq):
     (held_out,) = (tmp_path / "out/raw/valid.de").read_text("utf-8").splitlines()
     left = (tmp_path / "out/raw/train.de").read_text("utf-8").splitlines()
     assert left == [line for line in text if line != held_out]
-    assert yaml.safe_load(path.read_text("utf-8"))["held-out"] == {"valid": 1}
+    recipe["held-out"] = {"valid": 20}
+    status, printed = run(
+        write_recipe(path, recipe), "--local", corpus, "--output", tmp_path / "more"
+    )
+    assert status == 2
+    assert "there are 20 training pairs: give smaller numbers" in printed
