@@ -13,11 +13,7 @@ from capsnmt.cli import ExecutionError
 
 
 def binarise(arguments: List[str], destination: Path) -> None:
-    """Run fairseq-preprocess, which writes the data-bin ``destination``.
-
-    Raises:
-        ExecutionError: it failed; the message quotes its last line.
-    """
+    """Run fairseq-preprocess, which writes the data-bin ``destination``."""
     # Input is closed and output captured: the step prints nothing but its error.
     finished = subprocess.run(
         [sys.executable, "-m", "capsnmt.corpora.binarise", *arguments],

@@ -88,11 +88,7 @@ def read_talks(text: Iterable[str], name: str, column: int) -> Iterator[str]:
 
 
 def read_columns(text: Iterable[str], name: str, column: int) -> Iterator[str]:
-    """Yield one column, counted from 1, of a tab-separated file such as News Commentary v14.
-
-    Raises:
-        ConfigurationError: a line has fewer columns.
-    """
+    """Yield one column, counted from 1, of a tab-separated file such as News Commentary v14."""
     for number, line in enumerate(text, 1):
         columns = line.split("\t")
         if not line.strip():  # between two articles
@@ -122,9 +118,6 @@ def read_lines(path: Path, encoding: str = "utf-8", name: str = "") -> Iterator[
     Any ``\r`` inside a line and Unicode's other line ends become spaces: programs that end a line
     there would shift the two sides of a corpus against each other. So does a stray NUL, because a
     user cannot edit a published corpus; with one in its first line, a file is UTF-16.
-
-    Raises:
-        ConfigurationError: the file cannot be read, or is not text in this encoding.
     """
     name = name or str(path)
     with lines.one_line_errors(path):
@@ -144,22 +137,14 @@ def _decode(data: bytes, name: str, before: int, encoding: str) -> List[str]:
 
 
 def read_text(text: Text, kind: str, encoding: str, column: int) -> Iterator[str]:
-    """Yield the sentences of a file in a format of `FORMATS`.
-
-    Raises:
-        ConfigurationError: the file is missing, damaged, or in another format or encoding.
-    """
+    """Yield the sentences of a file in a format of `FORMATS`."""
     return FORMATS[kind](read_lines(text.path, encoding, text.name), text.name, column)
 
 
 def aligned(
     source: Iterable[str], target: Iterable[str], names: Tuple[object, object]
 ) -> Iterator[Tuple[str, str]]:
-    """Yield the sentence pairs of two line-aligned streams, which errors call ``names``.
-
-    Raises:
-        ConfigurationError: one has more lines than the other.
-    """
+    """Yield the sentence pairs of two line-aligned streams, which errors call ``names``."""
     both = zip_longest(source, target)
     for number, (left, right) in enumerate(both):
         if left is None or right is None:

@@ -67,10 +67,6 @@ def own_recipe(
         pair: SOURCE-TARGET; by default the suffixes of the training files, in their order.
         lowercase: whether all text is lower-cased.
         vocabulary: merge operations; by default those that suit the number of pairs.
-
-    Raises:
-        ConfigurationError: a file is missing, empty or no text, two files differ in length, or a
-            language is unknown.
     """
     languages = _languages(given["train"], pair)
     splits: Dict[str, Union[str, Tuple[Piece, ...]]] = {}

@@ -270,12 +270,7 @@ class Preparation:
     # the whole
 
     def run(self) -> Path:
-        """Prepare the corpus, or what is missing of it, and return the data-bin.
-
-        Raises:
-            ConfigurationError: bad input, or the folder holds another corpus.
-            ExecutionError: a download or fairseq-preprocess failed.
-        """
+        """Prepare the corpus, or what is missing of it, and return the data-bin."""
         prepared = PreparedData(self.folder)
         waiting = f"waiting for another process that prepares {self.folder}"
         with locked(self.folder / ".lock", "", math.inf, waiting, say):

@@ -34,9 +34,6 @@ def write_raw(
         paths: of the source and of the target of each split, in the order of ``recipe.subsets``.
         scratch: a folder to make for the members of archives, which are copied in parallel.
         workers: number of processes.
-
-    Raises:
-        ConfigurationError: a source is damaged or of another version, or a split is empty.
     """
     needed = recipe.needed()
     jobs = [

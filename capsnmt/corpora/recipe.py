@@ -197,11 +197,7 @@ class Recipe(records.Record, frozen=True, kw_only=True, rename="kebab", omit_def
         return list(dict.fromkeys(each.name for each in self.pieces("train") if each.name))
 
     def choose(self, names: List[str]) -> Recipe:
-        """Return the recipe with only some of its training corpora.
-
-        Raises:
-            ConfigurationError: one is unknown.
-        """
+        """Return the recipe with only some of its training corpora."""
         known = self.training_corpora()
         for name in names:
             if name not in known:

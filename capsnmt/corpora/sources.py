@@ -40,11 +40,7 @@ def has_checksum(path: Path, expected: str) -> bool:
 
 
 def local_file(folder: Path, name: str) -> Path:
-    """Return the path of a file in the user's folder, plain or gzipped.
-
-    Raises:
-        ConfigurationError: it is missing.
-    """
+    """Return the path of a file in the user's folder, plain or gzipped."""
     other = f"{name}.gz" if not name.endswith(".gz") else name[: -len(".gz")]
     for path in (folder / name, folder / other):
         if path.is_file():

@@ -28,9 +28,6 @@ def learn(method: str, size: int, models: Mapping[Path, List[Path]], workers: in
         size: merge operations of ``bpe``; pieces of ``sentencepiece``.
         models: model -> its texts.
         workers: number of processes.
-
-    Raises:
-        ConfigurationError: the texts are too short.
     """
     {"bpe": _learn_codes, "sentencepiece": _learn_pieces}[method](models, size, workers)
 
@@ -116,9 +113,6 @@ def segment(chunk: bytes, method: str, model: str, changed: int) -> bytes:
         method: ``bpe`` or ``sentencepiece``.
         model: the file with the model.
         changed: when it was changed: a process reads it once.
-
-    Raises:
-        ConfigurationError: a word has more than `LONGEST_WORD` characters.
     """
     lines = lines_of(chunk)
     for line in lines:

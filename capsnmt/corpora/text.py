@@ -90,9 +90,6 @@ def make_tokeniser(name: str, language: str) -> LineFunction:
     Args:
         name: a key of `TOKENISERS`; ``none`` for tokenised text.
         language: ISO 639-1 code, which selects the rules of ``moses``.
-
-    Raises:
-        ConfigurationError: the tokeniser is unknown.
     """
     if name not in TOKENISERS:
         raise ConfigurationError(f"tokeniser {name!r} is unknown: use {', '.join(TOKENISERS)}")
