@@ -241,6 +241,8 @@ def _check(recipe: Recipe, path: Path) -> None:
             f"{path}: splits {', '.join(recipe.splits)}: train, valid and at least one test are "
             f"needed"
         )
+    for name in {*recipe.splits} & {*recipe.held_out}:
+        raise ConfigurationError(f"{path}: held-out.{name}: splits has {name}, too: drop one")
     if recipe.codes and not (recipe.segmentation.method == "bpe" and recipe.segmentation.joint):
         raise ConfigurationError(
             f"{path}: codes {recipe.codes}: are of one BPE for both languages: set "

@@ -52,6 +52,7 @@ def _piece(**values):
         (_set(pair=["en", "de"]), "pair: ['en', 'de']: expected str"),
         (lambda r: r["splits"].pop("valid"), "train, valid and at least one test"),
         (lambda r: r["splits"].pop("test"), "train, valid and at least one test"),
+        (_set(**{"held-out": {"test": 1}}), "held-out.test: splits has test, too"),
         (_piece(file="nope.{language}"), "no file nope.en: add it to files"),
         (_piece(file="train.en", format="xml"), "splits.test2.0: format: 'xml': choose from plain"),
         (_piece(file="train.en", encoding="utf8x"), "encoding 'utf8x' is unknown to Python"),
