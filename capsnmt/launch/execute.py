@@ -130,6 +130,8 @@ class _Execution:
         say(f"== {self.run.title}, on {self.run.device}: {self.folder}")
         self.record()
         record = self.before or self.describe()
+        if self.done and self.done == self.run.total_updates:  # also of fairseq-train alone
+            record = msgspec.structs.replace(record, updates=self.done)
         records.write(self.folder.training, record)
         if record.updates is not None:
             say(f"-- train: complete at {self.done:,} updates")
