@@ -1,4 +1,4 @@
-"""A real SLURM runs ``run_wmt14.sh --slurm``, preempts it; no result differs.
+"""A real SLURM runs ``run_wmt14.sh --slurm``, ends its time, preempts it; no result differs.
 
 Not collected with the other tests: it needs root, Debian's slurm-wlm and munge, and some minutes.
 ``scripts/slurm_test.sh`` installs them and runs it.
@@ -92,21 +92,30 @@ def run_wmt14(corpus: Path, output: Path, *flags: str) -> str:
     return done.stdout
 
 
-def submit(corpus: Path, output: Path, seed: int) -> str:
+def submit(corpus: Path, output: Path, seed: int, *flags: str) -> str:
     """Submit the row; return the number of its job."""
-    printed = run_wmt14(
-        corpus, output, "--slurm", "--nodes", "2", "--cpu", "1", "--seed", str(seed)
-    )
+    device = ["--slurm", "--nodes", "2", "--cpu", "1"]
+    printed = run_wmt14(corpus, output, *device, "--seed", str(seed), *flags)
     job = re.search(r": job (\d+) ", printed)
     assert job is not None, printed
     return job[1]
 
 
 def state(job: str) -> str:
-    shown = subprocess.run(
+    return shown(job, "JobState")
+
+
+def shown(job: str, field: str) -> str:
+    text = subprocess.run(
         ["scontrol", "show", "job", job], stdout=subprocess.PIPE, text=True, check=True
     ).stdout
-    return shown.partition("JobState=")[2].split()[0]
+    return text.partition(f"{field}=")[2].split()[0]
+
+
+def limit(job: str, time_limit: str) -> None:
+    """Change the time of a job."""
+    words = ["scontrol", "update", f"JobId={job}", f"TimeLimit={time_limit}"]
+    subprocess.run(words, check=True)
 
 
 def wait_until(happened: Callable[[], bool], run: Path, what: str) -> None:
@@ -133,15 +142,17 @@ def stops(run: Path) -> List[str]:
 
 # With every commit tests/faults/test_preemption.py stops and resumes without SLURM.
 @pytest.mark.nightly
-def test_a_job_preempted_twice_ends_with_the_results_of_a_run_that_was_not(
+def test_a_job_whose_time_ends_and_that_is_preempted_ends_with_the_results_of_a_run_that_was_not(
     cluster: None, corpus: Path, tmp_path: Path
 ):
     run = tmp_path / "slurm runs" / "tiny" / "seed-1"
     job = submit(corpus, tmp_path / "slurm runs", 1)
 
     wait_until(lambda: bool(updates_logged(run)), run, "first updates")
-    subprocess.run(["scancel", "--signal=USR1", "--batch", job], check=True)
-    wait_until(lambda: len(stops(run)) == 1, run, "a save after SIGUSR1")
+    limit(job, "2")  # its last two minutes have begun
+    wait_until(lambda: len(stops(run)) == 1, run, "a save before the end of the time")
+    wait_until(lambda: state(job) == "PENDING", run, "the job in the queue again")
+    limit(job, "UNLIMITED")
     first = num_updates(run / "checkpoints" / LAST)
     assert 0 < first < UPDATES
 
@@ -180,7 +191,6 @@ def test_a_job_that_its_user_cancels_saves_and_does_not_return(
     assert again == job, "the same command submits nothing twice"
     wait_until(lambda: bool(updates_logged(run)), run, "first updates")
     subprocess.run(["scancel", job], check=True)
-    # by the signal, or by the file that the launcher writes when it gets the signal first
     wait_until(lambda: len(stops(run)) == 1, run, "a save after scancel")
     assert 0 < num_updates(run / "checkpoints" / LAST) < UPDATES
     wait_until(lambda: state(job) == "CANCELLED", run, "the end of the job")
@@ -189,3 +199,19 @@ def test_a_job_that_its_user_cancels_saves_and_does_not_return(
     console = (run / "console.log").read_text(encoding="utf-8")
     assert console.count("training on 2 devices") == 1
     assert "(rank 1): tcp://127.0.0.1:" in console
+
+
+def test_a_row_waits_for_the_job_of_its_baseline(
+    cluster: None, corpus: Path, tmp_path: Path
+) -> None:
+    output = tmp_path / "runs"
+    short = ["--max-update", "20", "--set", "train.save-interval-updates=20"]
+    first = submit(corpus, output, 3, *short)
+    other = submit(corpus, output, 3, *short, "--name", "other", "--baseline", "tiny")
+    if state(first) != "COMPLETED":
+        assert shown(other, "Dependency").startswith(f"afterok:{first}")
+        assert state(other) == "PENDING"
+    run = output / "other" / "seed-3"
+    wait_until(lambda: state(other) == "COMPLETED", run, "the end of the second job")
+    assert state(first) == "COMPLETED"
+    assert '"tiny"' in (run / "scores.json").read_text(encoding="utf-8")
