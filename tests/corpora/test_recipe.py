@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
+from msgspec.structs import fields
 
 from capsnmt.cli import ConfigurationError
-from capsnmt.corpora.recipe import load_recipe
+from capsnmt.corpora.recipe import Cleaning, Piece, Recipe, Segmentation, Source, load_recipe
 from capsnmt.corpora.sources import has_checksum
 from capsnmt.files import bundled_names
 from tests.corpora.conftest import recipe_of, write_recipe
 from tests.real_data import real_data
+from tests.support import REPO
 
 
 @pytest.mark.parametrize("name", bundled_names("recipes"))
@@ -26,6 +30,17 @@ def test_the_recipe_knows_the_published_files():
     recipe = load_recipe("multi30k")
     for name in recipe.needed():
         assert has_checksum(published / name, recipe.source(name).checksum)
+
+
+def test_the_documented_recipe_is_complete_and_every_key_is_documented(tmp_path):
+    page = (REPO / "data_prep/README.md").read_text("utf-8")
+    (example,) = re.findall(r"```yaml\n(.*?)```", page, re.DOTALL)
+    (tmp_path / "town.yaml").write_text(example, "utf-8")
+    recipe = load_recipe(str(tmp_path / "town.yaml"))
+    assert (recipe.name, recipe.languages, recipe.test_sets) == ("town", ("de", "en"), ["test"])
+    for kind in (Recipe, Source, Piece, Segmentation, Cleaning):
+        for field in fields(kind):
+            assert f"`{field.encode_name}`" in page, field.encode_name
 
 
 def _set(**values):
