@@ -26,6 +26,7 @@ BUDGETS: List[Tuple[float, int, int, float]] = [
     (float("inf"), 100_000, 32_768, 0.1),
 ]
 LEAST_WARMUP, MOST_WARMUP = 2_000, 4_000
+FEW = 1_000  # pairs, below which the last checkpoint is evaluated
 SAVES, AVERAGED = 80, 10  # over the training, as of Multi30k's recipe
 
 
@@ -119,5 +120,6 @@ def _budget(pairs: int, max_update: Any, preset: argparse.Namespace) -> Dict[str
             "save-interval-updates": interval,
             "log-interval": min(100, max(1, updates // 40)),
         },
-        "average": {"last-updates": min(AVERAGED, updates // interval)},
+        # fairseq leaves no checkpoint of an update that ends an epoch, and here each may end one
+        "average": None if pairs < FEW else {"last-updates": min(AVERAGED, updates // interval)},
     }
