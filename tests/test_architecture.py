@@ -14,7 +14,7 @@ LAYERS: List[Set[str]] = [
     {"__init__", "cli", "machine"},
     {"files", "lines", "process", "routing"},
     {"records"},
-    {"checksums", "settings", "steps"},
+    {"steps"},
     {"modules", "checkpoints", "evaluation"},
     {"corpora", "runs"},
     {"translation"},
