@@ -165,7 +165,7 @@ def test_the_parser_of_a_module_accepts_it(command: Command) -> None:
         importlib.import_module(module).main(flags)
 
 
-@pytest.mark.one_host  # tests/launch/test_commands.py plans on both
+@pytest.mark.one_host  # tests/launch/test_plan.py plans on both
 @pytest.mark.parametrize("command", LAUNCHES, ids=str)
 def test_the_launcher_plans_it(
     command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -175,6 +175,10 @@ def test_the_launcher_plans_it(
     program, *flags = runs(command)
     if "--data" in flags:
         (tmp_path / flags[flags.index("--data") + 1]).mkdir(parents=True)
+    if "--prepared" in flags:
+        manifest = tmp_path / flags[flags.index("--prepared") + 1] / "manifest.json"
+        manifest.parent.mkdir(parents=True)
+        manifest.write_text('{"pair": "en-de", "pairs": 9, "subsets": {"test": "test"}}', "utf-8")
     assert main_of(program)([*flags, "--dry-run"]) == 0
 
 
