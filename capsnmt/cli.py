@@ -18,6 +18,7 @@ BAD_SETTING = 2
 INTERRUPTED = 130
 CLOSED_PIPE = 141  # as of a program that SIGPIPE ends
 SHOWN = 200  # characters of a value that an error shows
+LONGEST = 1000  # characters of an error; argparse repeats the values that it does not know
 # D: numpy takes seeds below 2^32, and fairseq adds the epoch and the number of the process.
 LARGEST_SEED = 2**31 - 1
 # What each extra installs and our code imports; of a library in several, the first extra is named.
@@ -100,10 +101,7 @@ class OneLineParser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         """Raise the message as a ``ConfigurationError``."""
-        line = " ".join(message.split())  # argparse repeats the values that it does not know
-        if len(line) > 4 * SHOWN:
-            line = f"{line[: 4 * SHOWN]}..."
-        raise ConfigurationError(f"{line} (--help lists the flags)")
+        raise ConfigurationError(f"{' '.join(message.split())} (--help lists the flags)")
 
 
 def at_least(minimum: int, maximum: int = 10**15) -> Callable[[str], int]:
@@ -259,5 +257,7 @@ def _status(command: Callable[[], Any], interrupted: str) -> int:
 def fail(message: str, status: int) -> int:
     """Print an error as one line and return the exit status."""
     line = message.replace("\r", "\\r").replace("\n", "\\n")  # of names in files
+    if len(line) > LONGEST:  # a value in a file may have any length; the fix comes last
+        line = f"{line[: LONGEST // 2]} ... {line[-LONGEST // 4 :]}"
     print(f"error: {line}", file=sys.stderr)
     return status

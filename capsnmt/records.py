@@ -174,7 +174,9 @@ def _explain(problem: str, path: str, value: Any, kind: Any) -> str:
     name = ".".join(keys) or "the file"
     problem = problem[0].lower() + problem[1:].replace("object", "a mapping")
     if of_key:
-        return f"{name}: a key: {problem}"
+        allowed = get_args(_plain_type(kind))[0]
+        wrong = next(key for key in value if not _fits(key, allowed))
+        return f"{name}: the key {shown(wrong)}: {problem}"
     if "unknown field" in problem:
         known = ", ".join(field.encode_name for field in structs.fields(_plain_type(kind)))
         return f"{name}: unknown key {problem.split()[-1]}: choose from {known}"

@@ -8,7 +8,7 @@ import difflib
 from pathlib import Path
 from typing import Any, List, Mapping, NoReturn, Sequence, Tuple
 
-from capsnmt.cli import SHOWN, ConfigurationError, shown
+from capsnmt.cli import ConfigurationError, shown
 from capsnmt.launch.settings import Settings
 
 # What the launcher decides, by other settings and flags of its own.
@@ -178,8 +178,7 @@ def _check(
     from fairseq import options
 
     def refuse(message: str) -> NoReturn:
-        line = message if len(message) <= 2 * SHOWN else f"{message[: 2 * SHOWN]}..."
-        raise ConfigurationError(f"{row}: {section}: {line}")
+        raise ConfigurationError(f"{row}: {section}: {message}")
 
     parser.error = refuse  # type: ignore[method-assign]
     try:

@@ -76,7 +76,7 @@ def _piece(**values):
         (_piece(file="train.en", member="x"), "unknown key member"),
         (_piece(members="x"), "the key file is missing"),
         (lambda r: r["splits"].update(test=3), "splits.test: 3: expected"),
-        (lambda r: r["files"].update({"../x.en": ""}), "files: {"),
+        (lambda r: r["files"].update({"../x.en": ""}), "files: the key '../x.en'"),
         (lambda r: r["files"].update(x="1f"), "files.x: '1f': expected str matching"),
         (lambda r: r["files"].update(x={"urls": [["ftp://h/x"]]}), "'ftp://h/x': expected str"),
         (_set(codes="train.en", segmentation={"size": 1, "joint": False}), "are of one BPE"),

@@ -186,7 +186,7 @@ def refused(capsys: pytest.CaptureFixture, folder: Path, arguments: List[str]) -
     assert not printed.out
     assert printed.err.startswith("error: ")
     assert printed.err.count("\n") == 1
-    assert len(printed.err) < 600
+    assert len(printed.err) < 800
     assert sorted(folder.rglob("*")) == before
     return printed.err
 

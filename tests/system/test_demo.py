@@ -32,12 +32,16 @@ def demo(*flags: str, cwd: Path = REPO) -> subprocess.CompletedProcess:
 
 
 def commands(*flags: str, cwd: Path = REPO) -> List[List[str]]:
-    """The commands of the demo, without the interpreter and ``-m``; the first in the background."""
+    """The commands of the demo after the text is written, without the interpreter and ``-m``.
+
+    The data come first, then a training in the background.
+    """
     done = demo("--dry-run", *flags, cwd=cwd)
     assert done.returncode == 0, done.stderr
-    first, second, wait, *others = done.stdout.splitlines()
+    text, data, first, second, wait, *others = done.stdout.splitlines()
+    assert "data_prep/catalogues.py" in text
     assert (first[-2:], wait) == (" &", "wait")
-    return [shlex.split(line)[2:] for line in (first[:-2], second, *others)]
+    return [shlex.split(line)[2:] for line in (data, first[:-2], second, *others)]
 
 
 @pytest.mark.parametrize(
