@@ -38,7 +38,6 @@ DATA = [
     "jieba",
     "subword-nmt>=0.3.8",
     "sentencepiece",
-    "pooch",
     "tqdm",
     "requests",
     "numpy",

@@ -26,7 +26,7 @@ EXTRAS = {
     "fairseq": ("fairseq", "fairseq_cli", "numpy", "omegaconf"),
     "evaluation": ("numpy", "sacrebleu", "sacremoses", "scipy"),
     "data": (
-        *("jieba", "numpy", "pooch", "requests", "sacremoses", "sentencepiece", "subword_nmt"),
+        *("jieba", "numpy", "requests", "sacremoses", "sentencepiece", "subword_nmt"),
         "tqdm",
     ),
     "report": (

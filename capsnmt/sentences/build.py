@@ -11,7 +11,6 @@ import bisect
 import hashlib
 import random
 import sys
-import unicodedata
 from argparse import ArgumentTypeError
 from collections import Counter
 from pathlib import Path
@@ -192,19 +191,13 @@ def build_parser() -> OneLineParser:
     return parser
 
 
-def sentence_key(sentence: str) -> str:
-    """Return a key that ignores case, space and punctuation."""
-    folded = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", sentence).casefold())
-    return "".join(filter(str.isalnum, folded)) or folded.strip()
-
-
 def read_sentences(files: Iterable[Path], tokenize: str, language: str) -> List[List[str]]:
     """Read the sentences of all files as tokens, each once.
 
     Sentences that differ only in case, space or punctuation count as one: otherwise one could be in
     training and the other in the test.
     """
-    from capsnmt.corpora.text import make_tokeniser
+    from capsnmt.corpora.text import make_tokeniser, sentence_key
 
     sentences: Dict[str, List[str]] = {}
     tokenise = make_tokeniser(tokenize, language)

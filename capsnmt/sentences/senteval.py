@@ -15,7 +15,6 @@ from typing import Dict, List, Optional, Sequence
 from capsnmt import records
 from capsnmt.cli import (
     ConfigurationError,
-    ExecutionError,
     OneLineParser,
     add_mirrors,
     comma_list,
@@ -26,8 +25,6 @@ from capsnmt.sentences.examples import MANIFEST, Example, existing, read_fields
 
 DESCRIPTION = "SentEval's probing tasks (Conneau et al. 2018)"
 ADDRESS = "https://raw.githubusercontent.com/facebookresearch/SentEval/main/data/probing/"
-RETRIES = 2
-SECONDS_WITHOUT_DATA = 30
 FIELDS = ("tr, va or te", "label", "sentence")
 SPLITS = {"train": "tr", "valid": "va", "test": "te"}
 # lines of each split, in every one of the ten files (Conneau et al. 2018, section 2)
@@ -111,46 +108,6 @@ def read_task(folder: Path, name: str) -> Dict[str, List[Example]]:
     return splits
 
 
-def fetch(urls: Sequence[str], path: Path, checksum: Optional[str]) -> None:
-    """Download a file from the first URL that has it; it gets its name when it is complete.
-
-    Args:
-        urls: where to look, in this order.
-        path: the file.
-        checksum: its SHA-256, if it is known.
-
-    Raises:
-        ExecutionError: no URL has it; the message lists them all.
-    """
-    import pooch
-    import requests
-
-    downloader = pooch.HTTPDownloader(progressbar=sys.stderr.isatty(), timeout=SECONDS_WITHOUT_DATA)
-    part = temporary_path(path)
-    failures = []
-    for url in urls:
-        part.unlink(missing_ok=True)
-        print(f"fetch {url}", flush=True)
-        try:
-            pooch.create(
-                path=path.parent,
-                base_url="",
-                registry={part.name: checksum},
-                urls={part.name: url},
-                retry_if_failed=RETRIES,
-            ).fetch(part.name, downloader=downloader)
-        except (requests.RequestException, ValueError) as error:
-            part.unlink(missing_ok=True)
-            failures.append(f"{url} ({type(error).__name__})")
-            continue
-        os.replace(part, path)
-        return
-    raise ExecutionError(
-        f"{', '.join(failures)}: cannot be downloaded: try again, or put the file into "
-        f"{path.parent} by other means"
-    )
-
-
 def check_published(path: Path, task: ProbingTask) -> None:
     """Raise unless the file has the form of a published one.
 
@@ -167,33 +124,34 @@ def check_published(path: Path, task: ProbingTask) -> None:
         )
 
 
-def download(
-    names: Sequence[str], folder: Path, addresses: Sequence[str], offline: bool = False
-) -> None:
+def download(names: Sequence[str], folder: Path, addresses: Sequence[str]) -> None:
     """Download the files of some tasks; those that are in the folder are checked only.
 
     Raises:
-        ConfigurationError: a file is missing and the network must not be used, is not what SentEval
-            publishes, or has changed since it was downloaded.
+        ConfigurationError: a file is not what SentEval publishes, or has changed since it was
+            downloaded.
         ExecutionError: a file cannot be downloaded.
     """
+    from capsnmt.corpora import sources
+
+    fix = f"try again, or put it into {folder} by other means"
     folder.mkdir(parents=True, exist_ok=True)
     record = folder / MANIFEST
     known: Dict[str, str] = records.read(record, dict).get("sha256", {}) if record.exists() else {}
     for task in map(require_task, names):
         path, part = folder / task.file, temporary_path(folder / task.file)
         if not path.exists():
-            if offline:
-                raise ConfigurationError(
-                    f"--offline: {path} is missing: put it there by other means"
-                )
-            fetch([address + task.file for address in addresses], part, known.get(task.file))
+            found = [
+                sources.Address((address + task.file,), known.get(task.file, ""))
+                for address in addresses
+            ]
+            sources.download(part, task.file, found, fix)
             check_published(part, task)
             os.replace(part, path)
         elif task.file not in known:  # brought by other means
             check_published(path, task)
-        found = sha256(path)
-        if known.setdefault(task.file, found) != found:
+        checksum = sha256(path)
+        if known.setdefault(task.file, checksum) != checksum:
             raise ConfigurationError(
                 f"{path} has changed since it was downloaded: delete it and download it again"
             )
@@ -213,9 +171,8 @@ def _run(arguments: Optional[Sequence[str]]) -> None:
         "--tasks", type=comma_list(TASKS), default=list(TASKS), help="comma list (default: all ten)"
     )
     add_mirrors(parser)
-    parser.add_argument("--offline", action="store_true", help="do not use the network")
     options = parser.parse_args(arguments)
-    download(options.tasks, options.output, [*options.mirrors, ADDRESS], options.offline)
+    download(options.tasks, options.output, [*options.mirrors, ADDRESS])
 
 
 if __name__ == "__main__":

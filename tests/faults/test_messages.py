@@ -192,7 +192,7 @@ def test_a_training_text_that_is_none_is_refused(
         *(
             pytest.param(argv, marks=pytest.mark.nightly)
             for argv in (
-                ["capsnmt.sentences.senteval", "--output", "out", "--offline"],
+                ["capsnmt.sentences.senteval", "--output", "out", "--tasks", "none"],
                 ["capsnmt.sentences.build", "none", "--output", "out"],
                 ["capsnmt.sentences.evaluate", "none.pt"],
                 ["capsnmt.sentences.logical_inference", "--output", "x", "--train", "0"],
