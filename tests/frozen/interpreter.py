@@ -15,17 +15,17 @@ import signal
 import socket
 import sys
 import time
+import zlib
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Dict, Iterator, List
 
 from tests import forked
 
-SERVER = "CAPSNMT_FROZEN_SERVER"
-PROGRAM = f"""#!{{python}} -IS
+PROGRAM = """#!{python} -IS
 import json, os, socket, sys
 with socket.socket(socket.AF_UNIX) as server:
-    server.connect(os.environ["{SERVER}"])
+    server.connect(os.environ["{server}"])
     request = json.dumps([sys.argv, os.getcwd(), dict(os.environ)]).encode()
     socket.send_fds(server, [b"%10d" % len(request)], [0, 1, 2])
     server.sendall(request)
@@ -50,24 +50,26 @@ def words(command: str) -> List[str]:
 def serving(folder: Path, environment: Dict[str, str]) -> Iterator[Path]:
     """Start the server; yield the interpreter, which is in the folder."""
     python = folder / "bin" / "python"
+    # one process may have several servers
+    variable = f"CAPSNMT_SERVER_{zlib.crc32(bytes(folder))}"
     if not python.exists():
         python.parent.mkdir(exist_ok=True)
         part = python.with_name(f"part-{os.getpid()}")
-        part.write_text(PROGRAM.format(python=sys.executable), "utf-8")
+        part.write_text(PROGRAM.format(python=sys.executable, server=variable), "utf-8")
         part.chmod(0o755)
         part.rename(python)
     address, log = folder / f"server-{os.getpid()}", folder / f"server-{os.getpid()}.log"
     log.touch()
     streams = [Path(os.devnull), log, log]
     server = forked.start("tests.frozen.interpreter", [str(address)], environment, streams)
-    os.environ[SERVER] = str(address)
+    os.environ[variable] = str(address)
     try:
         while not address.exists():
             assert server.is_alive(), log.read_text("utf-8")
             time.sleep(0.02)
         yield python
     finally:
-        del os.environ[SERVER]
+        del os.environ[variable]
         server.kill()
         server.join()
 
