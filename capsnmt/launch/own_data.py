@@ -109,7 +109,7 @@ def _budget(pairs: int, max_update: Any, preset: argparse.Namespace) -> Dict[str
     warmup = max(1, min(MOST_WARMUP, updates // 4))
     width = int(getattr(preset, "encoder_embed_dim", 512))
     rate = (width * max(warmup, LEAST_WARMUP)) ** -0.5
-    interval = max(1, updates // SAVES)
+    interval = _prime_up_to(max(1, updates // SAVES))
     return {
         "batch": {"tokens-per-update": most[2], "max-tokens": 4096},
         "train": {
@@ -120,6 +120,17 @@ def _budget(pairs: int, max_update: Any, preset: argparse.Namespace) -> Dict[str
             "save-interval-updates": interval,
             "log-interval": min(100, max(1, updates // 40)),
         },
-        # fairseq leaves no checkpoint of an update that ends an epoch, and here each may end one
+        # of so few pairs, each update may end an epoch
         "average": None if pairs < FEW else {"last-updates": min(AVERAGED, updates // interval)},
     }
+
+
+def _prime_up_to(number: int) -> int:
+    """Return the largest prime number up to ``number``, or 1.
+
+    fairseq saves no checkpoint of an update that ends an epoch. If the epochs had as many updates
+    as lie between two saves, or a divisor of that number, nothing would be left to average.
+    """
+    while any(number % divisor == 0 for divisor in range(2, int(number**0.5) + 1)):
+        number -= 1
+    return number
