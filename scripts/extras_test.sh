@@ -115,8 +115,10 @@ with all README "[fairseq,demo]"
 export PATH=$bin:$PATH
 mkdir -p configs/demo
 echo 'extends: demo/em_routing' >configs/demo/mine.yaml
+capsnmt prepare --train "$demo"/text/train.{en,de} --valid "$demo"/text/valid.{en,de} \
+  --test "$demo"/text/test.{en,de} --vocabulary 4000 --output prepared
 capsnmt run --config demo/mine --cpu --threads 1 --max-update 2 --output runs --prepared prepared \
-  --data "$demo/data/sources" --set train.save-interval-updates=1 --set train.log-interval=1 \
+  --set train.save-interval-updates=1 --set train.log-interval=1 \
   --set average.last-updates=2 --set generate.max-len-a=0 --set generate.max-len-b=5
 capsnmt translate runs/mine/seed-1 <source >translated
 test "$(wc -l <translated)" = 20

@@ -193,9 +193,10 @@ def rank(running: Launch, number: int) -> int:
 
 @pytest.mark.one_host
 def test_two_processes_by_torchrun_stop_when_one_is_asked_and_end_with_torchrun(
-    prepared: Path, tmp_path: Path
+    prepared: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     updates = ["--max-update", "400", "--set", "train.save-interval-updates=300", "--cpu", "2"]
+    monkeypatch.setenv("TMPDIR", str(tmp_path))  # a killed torchrun leaves a folder
     line = row(prepared, tmp_path, *updates)
     last = tmp_path / "runs" / "row" / "seed-1" / "checkpoints" / LAST
     with started(LAUNCHER, line) as running:

@@ -186,13 +186,14 @@ def test_a_job_that_its_user_cancels_saves_and_does_not_return(
     cluster: None, corpus: Path, tmp_path: Path
 ):
     run = tmp_path / "slurm runs" / "tiny" / "seed-2"
-    job = submit(corpus, tmp_path / "slurm runs", 2)
-    again = submit(corpus, tmp_path / "slurm runs", 2)
+    long = ["--max-update", str(100 * UPDATES)]  # on a busy machine scancel takes its time
+    job = submit(corpus, tmp_path / "slurm runs", 2, *long)
+    again = submit(corpus, tmp_path / "slurm runs", 2, *long)
     assert again == job, "the same command submits nothing twice"
     wait_until(lambda: bool(updates_logged(run)), run, "first updates")
     subprocess.run(["scancel", job], check=True)
     wait_until(lambda: len(stops(run)) == 1, run, "a save after scancel")
-    assert 0 < num_updates(run / "checkpoints" / LAST) < UPDATES
+    assert 0 < num_updates(run / "checkpoints" / LAST) < 100 * UPDATES
     wait_until(lambda: state(job) == "CANCELLED", run, "the end of the job")
     log = (run / f"slurm-{job}.log").read_text(encoding="utf-8")
     assert "stopped by SIGTERM: the same command resumes" in log
