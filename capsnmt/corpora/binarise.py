@@ -24,11 +24,7 @@ def binarise(arguments: List[str], destination: Path) -> None:
     )
     if finished.returncode != 0:
         output = (finished.stderr or finished.stdout).strip().splitlines() or ["no error message"]
-        fix = f" (install fairseq for {sys.executable}: see the documentation of hosts)"
-        raise ExecutionError(
-            f"fairseq-preprocess ended with {finished.returncode}: {output[-1]}"
-            f"{fix if 'No module named' in output[-1] else ''}"
-        )
+        raise ExecutionError(f"fairseq-preprocess ended with {finished.returncode}: {output[-1]}")
     # The log repeats the command line and would make equal data-bins differ.
     (destination / "preprocess.log").unlink(missing_ok=True)
 

@@ -5,9 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections import Counter
 from pathlib import Path
-from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Tuple
-
-import numpy as np
+from typing import Callable, Dict, List, Optional, Sequence, Set, Tuple
 
 from capsnmt.corpora.console import watched
 from capsnmt.corpora.parallel import chunk_of, lines_of, map_chunks, read_chunks
@@ -54,50 +52,34 @@ def write_kept(
         label: of the progress.
         workers: number of processes.
     """
-    firsts = _first_of_equals(read, workers) if deduplicate else None
-
-    def chunks() -> Iterator[Tuple[Any, ...]]:
-        begin = 0
-        for chunk in read_chunks(*read):
-            end = begin + chunk[0].count(b"\n")
-            yield chunk, fault, None if firsts is None else firsts[begin:end]
-            begin = end
-
     counts: Counter[str] = Counter()
-    kept = map_chunks(_keep, chunks(), workers)
+    seen: Set[bytes] = set()
+    chunks = ((*chunk, fault) for chunk in read_chunks(*read))
+    kept = map_chunks(_keep, chunks, workers)
     with written[0].open("wb") as source, written[1].open("wb") as target:
-        for left, right, some in watched(kept, label, "lines", lambda made: sum(made[2].values())):
-            source.write(left)
-            target.write(right)
+        for pairs, some in watched(kept, label, "lines", lambda made: sum(made[1].values())):
+            if deduplicate:
+                unseen = [pair for pair in pairs if _is_first(pair, seen)]
+                some.update(kept=len(unseen) - len(pairs), duplicate=len(pairs) - len(unseen))
+                pairs = unseen
+            source.write(chunk_of(left for left, _ in pairs))
+            target.write(chunk_of(right for _, right in pairs))
             counts.update(some)
-    return dict(sorted(counts.items()))
+    return {reason: number for reason, number in sorted(counts.items()) if number}
 
 
-def _keep(
-    chunk: Tuple[bytes, bytes], fault: Fault, firsts: Optional[np.ndarray]
-) -> Tuple[bytes, bytes, Counter[str]]:
-    """Return the pairs without fault, and the numbers of all; ``firsts`` marks those to keep."""
-    kept: List[Tuple[str, str]] = []
-    counts: Counter[str] = Counter()
-    for number, pair in enumerate(zip(*map(lines_of, chunk))):
-        reason = fault(*pair)
-        if reason is None and firsts is not None and not firsts[number]:
-            reason = "duplicate"
-        counts[reason or "kept"] += 1
-        if reason is None:
-            kept.append(pair)
-    return chunk_of(left for left, _ in kept), chunk_of(right for _, right in kept), counts
+def _keep(source: bytes, target: bytes, fault: Fault) -> Tuple[List[Tuple[str, str]], Counter[str]]:
+    """Return the pairs without fault, and the number of all by reason."""
+    pairs = list(zip(lines_of(source), lines_of(target)))
+    reasons = [fault(*pair) or "kept" for pair in pairs]
+    kept = [pair for pair, reason in zip(pairs, reasons) if reason == "kept"]
+    return kept, Counter(reasons)
 
 
-def _digests(source: bytes, target: bytes) -> bytes:
-    pairs = zip(source.split(b"\n")[:-1], target.split(b"\n")[:-1])
-    return b"".join(hashlib.blake2b(b"\n".join(pair), digest_size=8).digest() for pair in pairs)
-
-
-def _first_of_equals(paths: Tuple[Path, Path], workers: int) -> np.ndarray:
-    """Return whether each pair is the first of those that are equal, by a digest of 8 bytes."""
-    digests = b"".join(map_chunks(_digests, read_chunks(*paths), workers))
-    numbers = np.frombuffer(digests, "<u8")
-    firsts = np.zeros(len(numbers), bool)
-    firsts[np.unique(numbers, return_index=True)[1]] = True
-    return firsts
+def _is_first(pair: Tuple[str, str], seen: Set[bytes]) -> bool:
+    """Return whether a pair is not among those ``seen``, by a digest, and add it to them."""
+    digest = hashlib.blake2b("\n".join(pair).encode(), digest_size=8).digest()
+    if digest in seen:
+        return False
+    seen.add(digest)
+    return True
