@@ -120,11 +120,7 @@ def _prepare(given: Sequence[str]) -> None:
     else:
         recipe = load_recipe(options.recipe, options.pair)
         if options.corpora is not None:
-            chosen = options.corpora.split(",")
-            left_out = [name for name in recipe.training_corpora() if name not in chosen]
-            recipe = recipe.choose(chosen)
-            if left_out:
-                say(f"WARNING: without {', '.join(left_out)}, on which the papers train, too")
+            recipe = recipe.choose(options.corpora.split(","))
     if options.deduplicate:
         recipe = replace(recipe, cleaning=replace(recipe.cleaning, deduplicate=True))
     preparation = Preparation(

@@ -1,17 +1,15 @@
-"""Messages and progress: a bar on a terminal, plain lines everywhere else."""
+"""Messages and progress, on standard error."""
 
 from __future__ import annotations
 
 import sys
-import time
 from typing import Callable, Iterable, Iterator, Optional, TypeVar
 
 T = TypeVar("T")
-SECONDS_BETWEEN_LINES = 10.0
 
 
 def say(message: str) -> None:
-    """Print a message to standard error, without breaking a progress bar."""
+    """Print a message, without breaking a progress bar."""
     from tqdm import tqdm
 
     tqdm.write(message, file=sys.stderr)
@@ -26,11 +24,12 @@ def watched(
     start: int = 0,
     total: Optional[int] = None,
 ) -> Iterator[T]:
-    """Yield ``items``, and show how many units of ``total`` have been consumed since ``start``."""
+    """Yield ``items``; on a terminal, a bar shows how many units of ``total`` have been consumed.
+
+    ``start`` of them were consumed before.
+    """
     from tqdm import tqdm
 
-    shown = sys.stderr.isatty()
-    due, count = time.monotonic() + SECONDS_BETWEEN_LINES, start
     with tqdm(
         desc=f"  {label}",
         unit=unit,
@@ -38,12 +37,8 @@ def watched(
         leave=False,
         initial=start,
         total=total,
-        disable=not shown,
+        disable=None,  # but on a terminal
     ) as bar:
         for item in items:
             yield item
             bar.update(size(item))
-            count += size(item)
-            if not shown and time.monotonic() >= due:
-                say(f"  {label}: {count:,}{f' of {total:,}' if total else ''} {unit}")
-                due = time.monotonic() + SECONDS_BETWEEN_LINES

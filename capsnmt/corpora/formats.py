@@ -22,7 +22,6 @@ from capsnmt.evaluation.text import remove_bpe
 FALSE_ENDS = re.compile("[\r\v\f\x1c-\x1e\x85\u2028\u2029]")
 SEGMENT = re.compile(r"<seg\b[^>]*>(.*?)</seg\s*>", re.IGNORECASE)
 OPENED = re.compile(r"<seg\b", re.IGNORECASE)
-LONGEST_SEGMENT = 1 << 20  # characters
 # Metadata of a talk in IWSLT's training files, one element a line between the sentences.
 TALK = re.compile(
     r"\s*</?(?:url|keywords|speaker|talkid|title|description|reviewer|translator|doc|transcript"
@@ -71,8 +70,6 @@ def read_segments(text: Iterable[str], name: str, column: int) -> Iterator[str]:
             yield " ".join(html.unescape(match[1]).split())
         opened = OPENED.search(pending, end)
         pending = pending[opened.start() :] if opened else ""
-        if len(pending) > LONGEST_SEGMENT:
-            break
     if pending or not segments:
         what = f"segment {segments + 1} does not end" if pending else "no <seg> element"
         raise ConfigurationError(f"{name}: {what}: it is damaged, or not SGM or IWSLT XML")

@@ -11,20 +11,9 @@ from sacremoses.corpus import NonbreakingPrefixes
 from capsnmt.cli import ConfigurationError
 from capsnmt.corpora.archives import Text
 from capsnmt.corpora.console import say
-from capsnmt.corpora.formats import aligned, read_text
+from capsnmt.corpora.raw import read_pairs
 from capsnmt.corpora.recipe import NOT_TESTS, Piece, Recipe, Segmentation
-from capsnmt.files import bundled_names
 
-# ISO 639-1, without the codes that were withdrawn
-CODES = (
-    "aa ab ae af ak am an ar as av ay az ba be bg bi bm bn bo br bs ca ce ch co cr cs cu cv cy da "
-    "de dv dz ee el en eo es et eu fa ff fi fj fo fr fy ga gd gl gn gu gv ha he hi ho hr ht hu hy "
-    "hz ia id ie ig ii ik io is it iu ja jv ka kg ki kj kk kl km kn ko kr ks ku kv kw ky la lb lg "
-    "li ln lo lt lu lv mg mh mi mk ml mn mr ms mt my na nb nd ne ng nl nn no nr nv ny oc oj om or "
-    "os pa pi pl ps pt qu rm rn ro ru rw sa sc sd se sg si sk sl sm sn so sq sr ss st su sv sw ta "
-    "te tg th ti tk tl tn to tr ts tt tw ty ug uk ur uz ve vi vo wa wo xh yi yo za zh zu "
-)
-LANGUAGES = frozenset(CODES.split())
 # D: merges for corpora of fewer pairs than this; little text has no use for rare subwords. They are
 # those of published recipes: 10,000 for Multi30k (29,000 pairs), 32,000 for WMT's millions.
 MERGES = ((5_000, 1_000), (20_000, 4_000), (500_000, 10_000), (2_000_000, 16_000))
@@ -32,7 +21,7 @@ MOST_MERGES = 32_000
 # What is held out: one pair in SHARE, at most MOST, of at least FEWEST pairs.
 SHARE, MOST, FEWEST = 20, 2_000, 20
 TSV = (".tsv", ".tsv.gz")
-PAIR = re.compile("[a-z]{2,3}-[a-z]{2,3}")
+LANGUAGE = re.compile("[a-z]{2,3}")  # ISO 639-1 or 639-3
 
 
 def vocabulary_size(pairs: int) -> int:
@@ -74,8 +63,14 @@ def own_recipe(
     files: List[str] = []
     for name, words in given.items():
         pieces = splits[name] = _pieces(f"--{name}", words, languages)
-        pairs[name] = _count(name, pieces, languages)
-        files += [piece.source(side) for piece in pieces for side in languages]
+        own = [piece.source(side) for piece in pieces for side in languages]
+        texts = {path: {path: [Text(Path(path), path)]} for path in own}
+        pairs[name] = sum(1 for _ in read_pairs(pieces, languages, texts))
+        if not pairs[name]:
+            raise ConfigurationError(
+                f"--{name} {' '.join(words)}: is empty: give one sentence a line, or leave it out"
+            )
+        files += own
     held_out = _held_out(pairs)
     pairs.update(held_out, train=pairs["train"] - sum(held_out.values()))
     recipe = Recipe(
@@ -104,27 +99,13 @@ def own_recipe(
 
 def _languages(files: Sequence[str], pair: Optional[str]) -> Tuple[str, str]:
     """Return source and target."""
-    flag = f"--train {' '.join(files)}"
-    if len(files) == 1 and files[0] in bundled_names("recipes"):
-        raise ConfigurationError(
-            f"{flag}: is a recipe, not a file: capsnmt-prepare {files[0]} prepares it"
-        )
-    if pair is None and files[0].endswith(TSV):
-        raise ConfigurationError(f"{flag}: does not name its languages: give --pair SOURCE-TARGET")
-    if pair is not None and not (PAIR.fullmatch(pair) and len(set(pair.split("-"))) == 2):
-        raise ConfigurationError(f"--pair {pair}: give two languages, SOURCE-TARGET, e.g. en-de")
     found = pair.split("-") if pair else list(dict.fromkeys(map(language_of, files)))
-    if len(found) != 2:
+    if len(set(found)) != 2 or not all(map(LANGUAGE.fullmatch, found)):
+        names = f"--train {' '.join(files)}: the names end in {', '.join(found) or 'no language'}"
         raise ConfigurationError(
-            f"{flag}: the names end in {', '.join(found) or 'no language'}: name the files "
-            f"*.SOURCE and *.TARGET, or give --pair"
+            f"{f'--pair {pair}' if pair else names}: give two languages, by the suffixes of the "
+            f"files, as *.en *.de, or by --pair, as en-de"
         )
-    for language in found:
-        if language not in LANGUAGES and not re.fullmatch("[a-z]{3}", language):
-            raise ConfigurationError(
-                f"{flag if pair is None else f'--pair {pair}'}: {language!r} is no language: give "
-                f"two letters of ISO 639-1 or three of ISO 639-3"
-            )
     return found[0], found[1]
 
 
@@ -144,24 +125,6 @@ def _pieces(flag: str, files: Sequence[str], languages: Tuple[str, str]) -> Tupl
             f"tables that end in .tsv"
         )
     return tuple(Piece(file=dict(zip(languages, both))) for both in zip(*sides))
-
-
-def _count(split: str, pieces: Sequence[Piece], languages: Tuple[str, str]) -> int:
-    """Return the number of pairs of a split."""
-    count = 0
-    for piece in pieces:
-        names = [piece.source(side) for side in languages]
-        streams = [
-            read_text(Text(Path(name), name), piece.format, "utf-8", piece.columns.get(side, 1))
-            for name, side in zip(names, languages)
-        ]
-        pairs = sum(1 for _ in aligned(streams[0], streams[1], (names[0], names[1])))
-        if not pairs:
-            raise ConfigurationError(
-                f"--{split} {names[0]}: is empty: give one sentence a line, or leave it out"
-            )
-        count += pairs
-    return count
 
 
 def _held_out(pairs: Mapping[str, int]) -> Dict[str, int]:

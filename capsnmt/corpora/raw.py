@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from itertools import chain, islice
 from pathlib import Path
-from typing import Dict, Iterator, List, Mapping, Sequence, Tuple
+from typing import Dict, Iterator, Mapping, Sequence, Tuple
 
 from capsnmt.cli import ConfigurationError
 from capsnmt.corpora.archives import Text, copy_texts
@@ -17,6 +17,7 @@ from capsnmt.lines import blank_lines
 
 SEED = 1  # of the pairs that are held out
 SentencePairs = Iterator[Tuple[str, str]]
+Texts = Mapping[str, Mapping[str, Sequence[Text]]]  # file -> pattern -> its texts
 
 
 def write_raw(
@@ -41,25 +42,24 @@ def write_raw(
         for number, (name, patterns) in enumerate(needed.items())
     ]
     texts = dict(zip(needed, map_chunks(copy_texts, jobs, min(workers, len(jobs)))))
-    pairs = {split: _read(recipe, split, texts) for split in recipe.splits}
+    pairs = {
+        split: read_pairs(recipe.pieces(split), recipe.languages, texts) for split in recipe.splits
+    }
     if recipe.held_out:
         pairs.update(_hold_out(recipe, texts))
     for split, source, target in zip(recipe.subsets, paths[::2], paths[1::2]):
         _write(recipe, split, pairs[split], (source, target))
 
 
-def _read(recipe: Recipe, split: str, texts: Mapping[str, Dict[str, List[Text]]]) -> SentencePairs:
-    """Yield the sentence pairs of a split, from file -> pattern -> texts."""
-    return chain.from_iterable(_read_piece(recipe, each, texts) for each in recipe.pieces(split))
+def read_pairs(pieces: Sequence[Piece], languages: Tuple[str, str], texts: Texts) -> SentencePairs:
+    """Yield the sentence pairs of the pieces of a split."""
+    return chain.from_iterable(_read_piece(piece, languages, texts) for piece in pieces)
 
 
-def _read_piece(
-    recipe: Recipe, piece: Piece, texts: Mapping[str, Dict[str, List[Text]]]
-) -> SentencePairs:
-    patterns = [piece.pattern(language) for language in recipe.languages]
+def _read_piece(piece: Piece, languages: Tuple[str, str], texts: Texts) -> SentencePairs:
+    patterns = [piece.pattern(language) for language in languages]
     sources, targets = (
-        texts[piece.source(language)][pattern]
-        for language, pattern in zip(recipe.languages, patterns)
+        texts[piece.source(language)][pattern] for language, pattern in zip(languages, patterns)
     )
     if len(sources) != len(targets):
         raise ConfigurationError(
@@ -69,21 +69,22 @@ def _read_piece(
     for both in zip(sources, targets):
         left, right = (
             read_text(text, piece.format, piece.encoding, piece.columns.get(language, 1))
-            for text, language in zip(both, recipe.languages)
+            for text, language in zip(both, languages)
         )
         yield from aligned(left, right, (both[0].name, both[1].name))
 
 
-def _hold_out(
-    recipe: Recipe, texts: Mapping[str, Dict[str, List[Text]]]
-) -> Dict[str, SentencePairs]:
+def _hold_out(recipe: Recipe, texts: Texts) -> Dict[str, SentencePairs]:
     """Draw the pairs that are held out from the training pairs without blank lines.
 
     **D**: a training pair that is equal to one of them goes, too: it is known to the model.
     """
 
+    def everything() -> SentencePairs:
+        return read_pairs(recipe.pieces("train"), recipe.languages, texts)
+
     def usable() -> SentencePairs:
-        return (each for each in _read(recipe, "train", texts) if all(map(str.strip, each)))
+        return (pair for pair in everything() if all(map(str.strip, pair)))
 
     number, total = sum(1 for _ in usable()), sum(recipe.held_out.values())
     if total >= number:
@@ -99,7 +100,7 @@ def _hold_out(
         for split, count in recipe.held_out.items()
     }
     known = set(found.values())
-    pairs["train"] = (pair for pair in _read(recipe, "train", texts) if pair not in known)
+    pairs["train"] = (pair for pair in everything() if pair not in known)
     return pairs
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import codecs
 from pathlib import Path
-from typing import Annotated, Any, Dict, List, Literal, Mapping, Optional, Tuple, Union
+from typing import Annotated, Any, Dict, List, Literal, Optional, Tuple, Union
 
 from msgspec import Meta, field
 from msgspec.structs import replace
@@ -21,7 +21,9 @@ Url = Annotated[str, Meta(pattern="^https?://")]
 Checksum = Annotated[str, Meta(pattern="^([0-9a-f]{64}|md5:[0-9a-f]{32})?$")]
 FileName = Annotated[str, Meta(pattern=r"^(?!\.)[^/]+$")]
 SplitName = Annotated[str, Meta(pattern="^[A-Za-z_][A-Za-z0-9_]*$")]
-Pair = Annotated[str, Meta(pattern="^[a-z]{2,3}-[a-z]{2,3}$")]
+Pair = Annotated[str, Meta(pattern=r"^([a-z]{2,3})-(?!\1$)[a-z]{2,3}$")]
+Format = Annotated[str, Meta(pattern=f"^({'|'.join(FORMATS)})$")]
+Tokeniser = Annotated[str, Meta(pattern=f"^({'|'.join(TOKENISERS)})$")]
 NOT_TESTS = ("train", "valid")
 # where text comes from and what is said about it
 NOT_DECISIVE = ("files", "mirrors", "lines", "description")
@@ -59,7 +61,7 @@ class Piece(records.Record, frozen=True, kw_only=True, omit_defaults=True):
 
     file: Union[str, Dict[str, str]]
     members: Union[str, Dict[str, str]] = ""
-    format: str = "plain"
+    format: Format = "plain"
     encoding: str = "utf-8"
     columns: Dict[str, Positive] = field(default_factory=dict)
     name: str = ""
@@ -139,7 +141,7 @@ class Recipe(records.Record, frozen=True, kw_only=True, rename="kebab", omit_def
     pair: Pair
     files: Dict[FileName, Union[Checksum, Source]]
     splits: Dict[SplitName, Union[str, Tuple[Piece, ...]]]
-    tokenisers: Dict[str, str]
+    tokenisers: Dict[str, Tokeniser]
     segmentation: Segmentation
     cleaning: Cleaning = Cleaning()
     name: str = ""
@@ -248,36 +250,23 @@ def _check(recipe: Recipe, path: Path) -> None:
             f"{path}: codes {recipe.codes}: are of one BPE for both languages: set "
             f"segmentation.method bpe and segmentation.joint true"
         )
-    if recipe.languages[0] == recipe.languages[1]:
-        raise ConfigurationError(f"{path}: pair {recipe.pair!r}: give two languages, e.g. en-de")
-    for language in recipe.languages:
-        _choice(recipe.tokenisers, language, TOKENISERS, f"{path}: tokenisers")
+    needed: Dict[str, object] = {"tokenisers": recipe.tokenisers}
     for split in recipe.splits:
         for number, piece in enumerate(recipe.pieces(split)):
-            _check_piece(piece, recipe, f"{path}: splits.{split}.{number}")
+            where = f"splits.{split}.{number}"
+            needed[f"{where}.file"], needed[f"{where}.members"] = piece.file, piece.members
+            if piece.format == "tsv":
+                needed[f"{where}.columns"] = piece.columns
+            try:
+                codecs.lookup(piece.encoding)
+            except LookupError:
+                raise ConfigurationError(
+                    f"{path}: {where}.encoding: {piece.encoding!r} is unknown to Python"
+                ) from None
+    for key, value in needed.items():
+        for language in recipe.languages:
+            if isinstance(value, dict) and language not in value:
+                raise ConfigurationError(f"{path}: {key}: none for {language}: give it, too")
     for name in recipe.needed():
         if name not in recipe.files:
             raise ConfigurationError(f"{path}: no file {name}: add it to files, or correct splits")
-
-
-def _check_piece(piece: Piece, recipe: Recipe, where: str) -> None:
-    _choice({"format": piece.format}, "format", FORMATS, where)
-    for language in recipe.languages:
-        for key, names in (("file", piece.file), ("members", piece.members)):
-            if isinstance(names, dict) and language not in names:
-                raise ConfigurationError(f"{where}.{key}: none for {language}")
-        if piece.format == "tsv" and language not in piece.columns:
-            raise ConfigurationError(f"{where}.columns: give {language} a column, from 1")
-    try:
-        codecs.lookup(piece.encoding)
-    except LookupError:
-        raise ConfigurationError(
-            f"{where}: encoding {piece.encoding!r} is unknown to Python"
-        ) from None
-
-
-def _choice(values: Mapping[str, str], key: str, allowed: Mapping[str, object], where: str) -> None:
-    if values.get(key) not in allowed:
-        raise ConfigurationError(
-            f"{where}: {key}: {values.get(key)!r}: choose from {', '.join(allowed)}"
-        )

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from capsnmt.cli import ConfigurationError
 from capsnmt.corpora import parallel, subwords
 from capsnmt.corpora.archives import Text
-from capsnmt.corpora.formats import LONGEST_SEGMENT, read_lines, read_text
+from capsnmt.corpora.formats import read_lines, read_text
 from capsnmt.corpora.parallel import CHUNKS_A_WORKER, map_chunks
 from capsnmt.corpora.text import TOKENISERS, make_tokeniser, sentence_key
 
@@ -77,7 +77,6 @@ def test_no_other_separator_ends_a_line_or_stays_in_it(tmp_path, separator):
         ("sgm", "just text\n", "no <seg> element"),
         ("sgm", "", "no <seg> element"),
         ("sgm", '<seg id="1">a</seg>\n<seg id="2">cut of', "segment 2 does not end"),
-        ("sgm", f"<seg>{'x' * LONGEST_SEGMENT}\n" * 3, "segment 1 does not end"),
         ("tsv", "one\t1\nno tab\n", "a, line 2: 1 column, column 2 is needed"),
     ],
 )
