@@ -13,22 +13,16 @@ import zlib
 from codecs import BOM_UTF16_BE, BOM_UTF16_LE
 from contextlib import contextmanager
 from pathlib import Path
-from typing import BinaryIO, Callable, Iterator, List, Optional, cast
+from typing import BinaryIO, Callable, Iterator, List, cast
 
 from capsnmt.cli import ConfigurationError
 
 BLOCK = 1 << 20  # bytes read at a time
-# The bytes of some lines, the name of their file, and the number of lines before -> the lines.
-Decoder = Callable[[bytes, str, int], List[str]]
 
 
 @contextmanager
 def one_line_errors(path: Path) -> Iterator[None]:
-    """Raise a ``ConfigurationError`` for a text file that cannot be read.
-
-    Raises:
-        ConfigurationError: the file is missing, not readable, or not a complete gzip file.
-    """
+    """Raise a ``ConfigurationError`` for a text file that cannot be read."""
     try:
         yield
     except FileNotFoundError:
@@ -41,45 +35,19 @@ def one_line_errors(path: Path) -> Iterator[None]:
         raise ConfigurationError(f"{path}: cannot be read: {error.strerror or error}") from None
 
 
-def read_lines(path: Path, decode: Optional[Decoder] = None) -> Iterator[str]:
-    """Yield the lines of a text file, plain or ``.gz``, without their ends.
-
-    Args:
-        path: the file.
-        decode: a function like `decode_lines`, which is the default.
-
-    Raises:
-        ConfigurationError: the file cannot be read, or ``decode`` refuses it.
-    """
+def read_lines(path: Path) -> Iterator[str]:
+    """Yield the lines of a UTF-8 text file, plain or ``.gz``, without their ends."""
     with one_line_errors(path):
         opener = gzip.open if path.suffix == ".gz" else open
         with opener(path, "rb") as stream:
-            yield from stream_lines(cast(BinaryIO, stream), str(path), decode)
+            yield from stream_lines(cast(BinaryIO, stream), str(path))
 
 
 def standard_input() -> BinaryIO:
-    """Return the standard input.
-
-    Raises:
-        ConfigurationError: it is closed.
-    """
+    """Return the standard input; if it is closed, that is a ``ConfigurationError``."""
     if sys.stdin is None:
         raise ConfigurationError("standard input is closed: give the text by < FILE")
     return sys.stdin.buffer
-
-
-def stream_lines(stream: BinaryIO, name: str, decode: Optional[Decoder] = None) -> Iterator[str]:
-    """Yield the lines of an open binary stream, as `read_lines` does; ``name`` is for errors."""
-    decode = decode or decode_lines
-    number, rest = 0, b""
-    for block in iter(lambda: stream.read(BLOCK), b""):
-        head, end, rest = (rest + block).rpartition(b"\n")
-        if end:
-            lines = decode(head + end, name, number)
-            yield from lines
-            number += len(lines)
-    if rest:
-        yield from decode(rest, name, number)
 
 
 def decode_lines(data: bytes, name: str, before: int = 0, encoding: str = "utf-8") -> List[str]:
@@ -90,14 +58,18 @@ def decode_lines(data: bytes, name: str, before: int = 0, encoding: str = "utf-8
         name: the name of the file for errors.
         before: number of lines of the file before these.
         encoding: of the text.
-
-    Raises:
-        ConfigurationError: they are in another encoding, or hold a NUL.
     """
     try:
         text = data.decode(encoding)
-    except UnicodeDecodeError:
-        raise _wrong_encoding(data, name, before, encoding) from None
+    except UnicodeDecodeError as error:
+        line = before + 1 + data.count(b"\n", 0, error.start)
+        place = error.start - 1 - data.rfind(b"\n", 0, error.start)
+        wide = before == 0 and data.startswith((BOM_UTF16_LE, BOM_UTF16_BE))
+        raise ConfigurationError(
+            f"{name}, line {line}: not {encoding.upper()} ({error.reason} at byte {place}): "
+            f"convert the file, e.g. iconv -f {'utf-16' if wide else 'latin1'} -t utf-8, or, of a "
+            f"corpus, name its encoding in the recipe"
+        ) from None
     if before == 0 and text.startswith("\ufeff"):
         text = text[1:]
     if "\0" in text:
@@ -110,28 +82,24 @@ def decode_lines(data: bytes, name: str, before: int = 0, encoding: str = "utf-8
     return [line.rstrip("\r") for line in lines] if "\r" in text else lines
 
 
-def blank_lines(lines: List[str], name: str) -> int:
-    """Count the blank lines of a text.
+def stream_lines(
+    stream: BinaryIO, name: str, decode: Callable[[bytes, str, int], List[str]] = decode_lines
+) -> Iterator[str]:
+    """Yield the lines of an open binary stream, as `read_lines` does; ``name`` is for errors."""
+    number, rest = 0, b""
+    for block in iter(lambda: stream.read(BLOCK), b""):
+        head, end, rest = (rest + block).rpartition(b"\n")
+        if end:
+            lines = decode(head + end, name, number)
+            yield from lines
+            number += len(lines)
+    if rest:
+        yield from decode(rest, name, number)
 
-    Raises:
-        ConfigurationError: all lines are blank.
-    """
+
+def blank_lines(lines: List[str], name: str) -> int:
+    """Count the blank lines of a text; if all are, that is a ``ConfigurationError``."""
     blank = sum(not line.strip() for line in lines)
     if lines and blank == len(lines):
         raise ConfigurationError(f"{name}: all {blank:,} lines are blank: give another file")
     return blank
-
-
-def _wrong_encoding(data: bytes, name: str, before: int, encoding: str) -> ConfigurationError:
-    fault, number = "", before
-    for number, line in enumerate(data.split(b"\n"), before + 1):  # noqa: B007
-        try:
-            line.decode(encoding)
-        except UnicodeDecodeError as error:
-            fault = f" ({error.reason} at byte {error.start})"
-            break
-    likely = "utf-16" if before == 0 and data.startswith((BOM_UTF16_LE, BOM_UTF16_BE)) else "latin1"
-    return ConfigurationError(
-        f"{name}, line {number}: not {encoding.upper()}{fault}: convert the file, e.g. iconv -f "
-        f"{likely} -t utf-8, or, of a corpus, name its encoding in the recipe"
-    )
