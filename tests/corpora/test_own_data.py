@@ -13,7 +13,7 @@ import pytest
 
 from capsnmt.corpora.prepared import PreparedData
 from tests.commands import environment
-from tests.corpora.conftest import text, tree
+from tests.corpora.conftest import text
 from tests.corpora.miniatures import lines
 from tests.real_data import real_data
 
@@ -172,16 +172,3 @@ def test_what_cannot_be_a_corpus_is_one_line_and_writes_nothing(files, run, word
     assert message in error
     assert not said
     assert not Path("out").exists()
-
-
-def test_a_folder_of_another_text_is_refused(files, run):
-    words = ["--train", "a.en", "a.de", *SMALL]
-    assert run(*words)[0] == 0
-    before = tree(Path("out"))
-    for other in (["--train", "b.en", "b.de", *SMALL], [*words, "--lowercase"]):
-        status, printed = run(*other)
-        assert status == 2
-        assert "error: --output out holds own en-de with another recipe or text" in printed
-    Path("a.en").write_bytes(lines(range(60, 120), "en"))
-    assert "(the content of a.en differs)" in run(*words)[1].replace(f"{files}/", "")
-    assert tree(Path("out")) == before

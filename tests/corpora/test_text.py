@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from capsnmt.cli import ConfigurationError
 from capsnmt.corpora import parallel, subwords
 from capsnmt.corpora.archives import Text
-from capsnmt.corpora.formats import read_lines, read_text
+from capsnmt.corpora.formats import read_text
 from capsnmt.corpora.parallel import CHUNKS_A_WORKER, map_chunks
 from capsnmt.corpora.text import TOKENISERS, make_tokeniser, sentence_key
 
@@ -205,8 +205,3 @@ def test_chunks_come_back_in_order_and_few_are_read_before_they_are_needed(worke
         assert len(read) <= number + workers * CHUNKS_A_WORKER + 1
     with pytest.raises(ConfigurationError, match="line 451: not UTF-8"):
         next(results)
-
-
-def test_lines_are_read_from_a_plain_or_gzipped_file(tmp_path):
-    (tmp_path / "a.gz").write_bytes(gzip.compress(b"one\n\ntwo"))
-    assert list(read_lines(tmp_path / "a.gz")) == ["one", "", "two"]
