@@ -126,10 +126,6 @@ def copy_texts(
         patterns: of the members, see `matches`; ``OUTER!/INNER`` selects ``INNER`` in the archive
             that is the member ``OUTER``.
         folder: the copies have names of our own, so that no member's name can lead out of it.
-
-    Raises:
-        ConfigurationError: the archive is damaged, a pattern matches nothing, or a member that
-            matches occurs twice.
     """
     if list(patterns) == [name] and not is_archive(path):
         return {name: [Text(path, str(path))]}
@@ -182,11 +178,7 @@ def _copy_texts(
 
 
 def check_complete(path: Path) -> None:
-    """Read an archive or a gzip file to its end; check that any other file is not a web page.
-
-    Raises:
-        ConfigurationError: it is damaged, or a web page that a server sent instead of the file.
-    """
+    """Read an archive or a gzip file to its end; check that any other file is not a web page."""
     with path.open("rb") as stream, _damage_is_one_line(path):
         if stream.read(512).lstrip().lower().startswith((b"<!doctype html", b"<html")):
             raise ConfigurationError(f"{path}: a web page, not {path.name}")

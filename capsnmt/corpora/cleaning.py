@@ -12,7 +12,7 @@ from capsnmt.corpora.parallel import chunk_of, lines_of, map_chunks, read_chunks
 from capsnmt.corpora.recipe import Cleaning
 from capsnmt.corpora.subwords import has_long_word
 
-Fault = Callable[[str, str], Optional[str]]
+Fault = Callable[[str, str], Optional[str]]  # of a pair: the reason to drop it, or None
 
 
 def fault_of(limits: Cleaning, source: str, target: str) -> Optional[str]:
@@ -42,16 +42,7 @@ def write_kept(
     label: str,
     workers: int,
 ) -> Dict[str, int]:
-    """Write the pairs without fault; return the number of pairs kept and dropped, by reason.
-
-    Args:
-        read: the two sides.
-        written: where to write them.
-        fault: returns the reason to drop a pair, or None.
-        deduplicate: whether pairs that repeat an earlier one are dropped.
-        label: of the progress.
-        workers: number of processes.
-    """
+    """Write the pairs without fault; return the number of pairs kept and dropped, by reason."""
     counts: Counter[str] = Counter()
     seen: Set[bytes] = set()
     chunks = ((*chunk, fault) for chunk in read_chunks(*read))

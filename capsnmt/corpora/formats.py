@@ -56,9 +56,6 @@ def read_segments(text: Iterable[str], name: str, column: int) -> Iterator[str]:
     D: no XML parser, because not all of these files are well-formed (some have a bare ``&``).
     Entities become characters, as in mteval-v13a and in the training text. A segment may span
     lines.
-
-    Raises:
-        ConfigurationError: the file has no segment, or one without an end.
     """
     pending, segments = "", 0
     for line in text:

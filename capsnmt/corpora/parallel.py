@@ -65,9 +65,6 @@ def map_chunks(
         function: a function of a module; what it needs for every chunk it keeps by itself.
         chunks: taken only when a worker is about to need them.
         workers: number of processes; 1 uses this process.
-
-    Raises:
-        ExecutionError: a worker was killed.
     """
     if workers == 1:
         yield from (function(*chunk) for chunk in chunks)

@@ -115,11 +115,7 @@ class PreparedData:
         return self.read_manifest().pairs
 
     def read_manifest(self) -> DataManifest:
-        """Read the manifest.
-
-        Raises:
-            ConfigurationError: it is missing, damaged, or of another version of capsnmt.
-        """
+        """Read the manifest."""
         try:
             return records.read(self.manifest, DataManifest)
         except records.RecordError as error:

@@ -217,9 +217,6 @@ def load_recipe(name: str, pair: Optional[str] = None) -> Recipe:
     Args:
         name: the name of a recipe of the project, or the path of a ``.yaml``.
         pair: SOURCE-TARGET as the user expects it.
-
-    Raises:
-        ConfigurationError: there is no such recipe, it is for another pair, or a setting is wrong.
     """
     known = bundled_names("recipes")
     path = bundled_folder("recipes") / f"{name}.yaml" if name in known else Path(name)

@@ -63,9 +63,6 @@ def download(path: Path, name: str, addresses: Sequence[Address], fix: str) -> N
         addresses: tried in order. Without a checksum, an archive or gzip file must be readable to
             its end, and any other file must not be a web page.
         fix: what else the user can do.
-
-    Raises:
-        ExecutionError: no address provides it; the message lists every URL tried.
     """
     answers = []
     for address in addresses:

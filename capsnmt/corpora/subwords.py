@@ -21,14 +21,7 @@ LONGEST_WORD = 10_000
 
 
 def learn(method: str, size: int, models: Mapping[Path, List[Path]], workers: int) -> None:
-    """Learn each of ``models`` from all its texts together.
-
-    Args:
-        method: ``bpe`` or ``sentencepiece``.
-        size: merge operations of ``bpe``; pieces of ``sentencepiece``.
-        models: model -> its texts.
-        workers: number of processes.
-    """
+    """Learn each of ``models`` from all its texts together; ``size`` is as in a recipe."""
     {"bpe": _learn_codes, "sentencepiece": _learn_pieces}[method](models, size, workers)
 
 
@@ -106,14 +99,7 @@ def _learn_pieces(models: Mapping[Path, List[Path]], pieces: int, workers: int) 
 
 
 def segment(chunk: bytes, method: str, model: str, changed: int) -> bytes:
-    """Segment a chunk of tokenised lines.
-
-    Args:
-        chunk: the lines.
-        method: ``bpe`` or ``sentencepiece``.
-        model: the file with the model.
-        changed: when it was changed: a process reads it once.
-    """
+    """Segment a chunk of tokenised lines by a model, which a process reads once a change."""
     lines = lines_of(chunk)
     for line in lines:
         if has_long_word(line):

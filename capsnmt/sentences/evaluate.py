@@ -35,9 +35,6 @@ def load_classifier(path: Path, data: Optional[Path] = None) -> Tuple[Any, Any, 
     Args:
         path: a checkpoint.
         data: the folder with the data, if it is not the one of the training.
-
-    Raises:
-        ConfigurationError: the file is not a checkpoint, or one of another task.
     """
     state = load_trained(path)
     cfg = state.get("cfg") or {}

@@ -45,12 +45,7 @@ def existing(path: Path, missing: str) -> Path:
 
 
 def read_fields(path: Path, fields: Sequence[str]) -> Iterator[Tuple[int, List[str]]]:
-    """Yield the number and fields of each line of a plain or gzipped table without header.
-
-    Raises:
-        ConfigurationError: the file cannot be read, or a line has a wrong number of fields or an
-            empty one.
-    """
+    """Yield the number and fields of each line of a plain or gzipped table without header."""
     for number, line in enumerate(read_lines(path), 1):
         values = line.split("\t")
         if len(values) != len(fields):

@@ -8,7 +8,7 @@ The grammar is that of the data of Bowman, Potts and Manning (2015); every brack
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Dict, FrozenSet, List, Tuple
+from typing import Dict, List, Tuple
 
 VARIABLES = "abcdef"
 # a truth table is a number with one bit per assignment, 2^6 bits
@@ -22,11 +22,10 @@ RELATIONS = ("<", ">", "=", "^", "|", "v", "#")
 
 @dataclass(frozen=True)
 class Proposition:
-    """A parsed sentence: truth table, number of operators, variables."""
+    """A parsed sentence: its truth table and number of operators."""
 
     table: int
     operators: int
-    variables: FrozenSet[str]
 
 
 def parse(sentence: str) -> Proposition:
@@ -54,13 +53,12 @@ def _expect(tokens: List[str], place: int, allowed: Tuple[str, ...]) -> str:
 def _parse(tokens: List[str], place: int) -> Tuple[Proposition, int]:
     """Return the proposition that starts at a token, and the index of the token after it."""
     if _expect(tokens, place, (*VARIABLES, "(")) != "(":
-        name = tokens[place]
-        return Proposition(TABLES[name], 0, frozenset(name)), place + 1
+        return Proposition(TABLES[tokens[place]], 0), place + 1
     if tokens[place + 1 : place + 2] == ["not"]:
         inner, place = _parse(tokens, place + 2)
         _expect(tokens, place, (")",))
         table = ALWAYS & ~inner.table
-        return Proposition(table, inner.operators + 1, inner.variables), place + 1
+        return Proposition(table, inner.operators + 1), place + 1
     left, place = _parse(tokens, place + 1)
     _expect(tokens, place, ("(",))
     operator = _expect(tokens, place + 1, ("and", "or"))
@@ -68,8 +66,7 @@ def _parse(tokens: List[str], place: int) -> Tuple[Proposition, int]:
     _expect(tokens, place, (")",))
     _expect(tokens, place + 1, (")",))
     table = left.table & right.table if operator == "and" else left.table | right.table
-    operators = left.operators + right.operators + 1
-    return Proposition(table, operators, left.variables | right.variables), place + 2
+    return Proposition(table, left.operators + right.operators + 1), place + 2
 
 
 def relation(left: Proposition, right: Proposition) -> str:

@@ -31,12 +31,7 @@ FUTILE = 2000  # draws in a row without a new pair, after which the search ends
 
 @functools.cache  # training and validation read the same files
 def read_file(folder: Path, part: str, operators: int) -> List[Example]:
-    """Return the pairs of ``trainN`` or ``testN``, plain or gzipped.
-
-    Raises:
-        ConfigurationError: the file is missing, or a line is not a relation and two sentences of
-            the grammar, or has another number of operators.
-    """
+    """Return the pairs of ``trainN`` or ``testN``, plain or gzipped."""
     path = existing(
         folder / f"{part}{operators}",
         f"a data folder has {part}0 to {part}{MAX_OPERATORS}; python -m "
@@ -71,11 +66,7 @@ def is_held_out(example: Example) -> bool:
 
 
 def read_split(folder: Path, split: str, max_operators: int) -> List[Example]:
-    """Return the pairs of a split; training and validation have at most ``max_operators``.
-
-    Raises:
-        ConfigurationError: a file is missing or malformed, or the split is empty.
-    """
+    """Return the pairs of a split; training and validation have at most ``max_operators``."""
     if split == "test":
         return [e for n in range(MAX_OPERATORS + 1) for e in read_file(folder, "test", n)]
     files = [e for n in range(max_operators + 1) for e in read_file(folder, "train", n)]

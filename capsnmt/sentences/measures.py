@@ -41,28 +41,19 @@ class Counts:
             },
         )
 
-    @property
-    def right(self) -> int:
-        """The number of correct examples."""
-        return int(self.classes[0].sum())
-
-    @property
-    def total(self) -> int:
-        """The number of examples."""
-        return int(self.classes[2].sum())
-
     def measures(self, class_names: Sequence[str]) -> Measures:
         """Return all measures; ``majority`` is that of predicting the most frequent true class."""
         f1 = f1_scores(self.classes)
+        right, _, total = map(int, self.classes.sum(1))
         return Measures(
-            examples=self.total,
-            accuracy=accuracy(self.right, self.total),
+            examples=total,
+            accuracy=accuracy(right, total),
             macro_f1=macro_f1(self.classes),
-            majority=accuracy(int(self.classes[2].max()), self.total),
+            majority=accuracy(int(self.classes[2].max()), total),
             f1_by_class={name: float(x) for name, x in zip(class_names, f1)},
             by_bucket={
-                b: Bucket(examples=int(n), accuracy=accuracy(int(right), int(n)))
-                for b, (right, n) in sorted(self.buckets.items())
+                b: Bucket(examples=int(n), accuracy=accuracy(int(correct), int(n)))
+                for b, (correct, n) in sorted(self.buckets.items())
             },
         )
 

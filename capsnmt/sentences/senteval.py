@@ -83,11 +83,7 @@ def length_class(sentence: str) -> int:
 
 
 def read_task(folder: Path, name: str) -> Dict[str, List[Example]]:
-    """Return the examples of each split of a task in the order of the file.
-
-    Raises:
-        ConfigurationError: the file or a split is missing, or a line is not in SentEval's format.
-    """
+    """Return the examples of each split of a task in the order of the file."""
     path = existing(
         folder / require_task(name).file,
         f"fetch SentEval's with python -m capsnmt.sentences.senteval --tasks {name} --output "
@@ -125,13 +121,7 @@ def check_published(path: Path, task: ProbingTask) -> None:
 
 
 def download(names: Sequence[str], folder: Path, addresses: Sequence[str]) -> None:
-    """Download the files of some tasks; those that are in the folder are checked only.
-
-    Raises:
-        ConfigurationError: a file is not what SentEval publishes, or has changed since it was
-            downloaded.
-        ExecutionError: a file cannot be downloaded.
-    """
+    """Download the files of some tasks; those that are in the folder are checked only."""
     from capsnmt.corpora import sources
 
     fix = f"try again, or put it into {folder} by other means"
