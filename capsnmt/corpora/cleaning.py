@@ -29,9 +29,10 @@ def fault_of(limits: Cleaning, source: str, target: str) -> Optional[str]:
     return None
 
 
-def too_long(most: int, source: str, target: str) -> Optional[str]:
-    """Return the reason to drop a pair with more than ``most`` subwords on a side, or None."""
-    return "subwords" if max(len(source.split()), len(target.split())) > most else None
+def too_long(limits: Cleaning, source: str, target: str) -> Optional[str]:
+    """Return the reason to drop a pair with too many subwords on a side, or None."""
+    longest = max(len(source.split()), len(target.split()))
+    return "subwords" if longest > limits.max_subwords else None
 
 
 def write_kept(

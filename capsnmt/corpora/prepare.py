@@ -171,20 +171,19 @@ class Preparation:
     def _clean(self) -> Step:
         """Drop useless training pairs; the validation and test sets stay unchanged."""
         limits = replace(self.recipe.cleaning, max_subwords=0)
-        fault = functools.partial(fault_of, limits)
-        return self._keep("clean train", ("tokenised", "clean"), fault, limits)
+        return self._keep("clean train", ("tokenised", "clean"), fault_of, limits)
 
     def _limit(self) -> Step:
         """Drop training pairs with too many subwords."""
         limits = Cleaning(max_subwords=self.recipe.cleaning.max_subwords)
-        fault = functools.partial(too_long, limits.max_subwords)
-        return self._keep("limit train", ("bpe", "limited"), fault, limits)
+        return self._keep("limit train", ("bpe", "limited"), too_long, limits)
 
     def _keep(
-        self, name: str, stages: Tuple[str, str], fault: Callable[..., Any], limits: Cleaning
+        self, name: str, stages: Tuple[str, str], reason: Callable[..., Any], limits: Cleaning
     ) -> Step:
         """Return a step that keeps the training pairs without fault, and counts the others."""
         read, written = (self._files(stage, "train") for stage in stages)
+        fault = functools.partial(reason, limits)
 
         def run(paths: List[Path]) -> Dict[str, int]:
             counts = write_kept(read, paths, fault, limits.deduplicate, name, self.workers)

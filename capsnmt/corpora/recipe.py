@@ -125,7 +125,7 @@ class Recipe(records.Record, frozen=True, kw_only=True, rename="kebab", omit_def
         pair: SOURCE-TARGET, ISO 639-1.
         files: name -> source; a text is a checksum without URLs.
         splits: split -> its pieces; a text is one plain file.
-        tokenisers: language -> key of `TOKENISERS`.
+        tokenisers: language -> one of `TOKENISERS`.
         segmentation: how words are split into subwords.
         cleaning: limits for training pairs.
         name: by default the file's name, without ``.yaml``.

@@ -64,21 +64,13 @@ def _none(language: str) -> LineFunction:
     return lambda line: " ".join(line.split())
 
 
-def _lowercase(make: Callable[[str], LineFunction], language: str) -> LineFunction:
-    tokenise = make(language)
-    return lambda line: tokenise(line.lower())
-
-
-CASED: Dict[str, Callable[[str], LineFunction]] = {
+MAKERS: Dict[str, Callable[[str], LineFunction]] = {
     "moses": _moses,
     "characters": _characters,
     "jieba": _jieba,
     "none": _none,
 }
-TOKENISERS: Dict[str, Callable[[str], LineFunction]] = {
-    **CASED,
-    **{f"{name}-{LOWERCASE}": functools.partial(_lowercase, CASED[name]) for name in CASED},
-}
+TOKENISERS = (*MAKERS, *(f"{name}-{LOWERCASE}" for name in MAKERS))
 
 
 @functools.cache
@@ -88,13 +80,19 @@ def make_tokeniser(name: str, language: str) -> LineFunction:
     Text is first normalised to Unicode NFC: Vietnamese is published composed and decomposed.
 
     Args:
-        name: a key of `TOKENISERS`; ``none`` for tokenised text.
+        name: one of `TOKENISERS`; ``none`` for tokenised text.
         language: ISO 639-1 code, which selects the rules of ``moses``.
     """
     if name not in TOKENISERS:
         raise ConfigurationError(f"tokeniser {name!r} is unknown: use {', '.join(TOKENISERS)}")
-    tokenise = TOKENISERS[name](language)
-    return lambda line: tokenise(CONTROL.sub(" ", unicodedata.normalize("NFC", line)))
+    base, lower, _ = name.partition(f"-{LOWERCASE}")
+    tokenise = MAKERS[base](language)
+
+    def tokens(line: str) -> str:
+        line = CONTROL.sub(" ", unicodedata.normalize("NFC", line))
+        return tokenise(line.lower() if lower else line)
+
+    return tokens
 
 
 def sentence_key(sentence: str) -> str:
