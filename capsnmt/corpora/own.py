@@ -22,6 +22,15 @@ MOST_MERGES = 32_000
 SHARE, MOST, FEWEST = 20, 2_000, 20
 TSV = (".tsv", ".tsv.gz")
 LANGUAGE = re.compile("[a-z]{2,3}")  # ISO 639-1 or 639-3
+# ISO 639-1, without the codes that were withdrawn
+TWO_LETTERS = (
+    "aa ab ae af ak am an ar as av ay az ba be bg bi bm bn bo br bs ca ce ch co cr cs cu cv cy da "
+    "de dv dz ee el en eo es et eu fa ff fi fj fo fr fy ga gd gl gn gu gv ha he hi ho hr ht hu hy "
+    "hz ia id ie ig ii ik io is it iu ja jv ka kg ki kj kk kl km kn ko kr ks ku kv kw ky la lb lg "
+    "li ln lo lt lu lv mg mh mi mk ml mn mr ms mt my na nb nd ne ng nl nn no nr nv ny oc oj om or "
+    "os pa pi pl ps pt qu rm rn ro ru rw sa sc sd se sg si sk sl sm sn so sq sr ss st su sv sw ta "
+    "te tg th ti tk tl tn to tr ts tt tw ty ug uk ur uz ve vi vo wa wo xh yi yo za zh zu "
+)
 
 
 def vocabulary_size(pairs: int) -> int:
@@ -106,6 +115,12 @@ def _languages(files: Sequence[str], pair: Optional[str]) -> Tuple[str, str]:
             f"{f'--pair {pair}' if pair else names}: give two languages, by the suffixes of the "
             f"files, as *.en *.de, or by --pair, as en-de"
         )
+    for code in found:
+        if len(code) == 2 and f"{code} " not in TWO_LETTERS:
+            raise ConfigurationError(
+                f"--train {' '.join(files)}: {code!r} is no language of ISO 639-1: name the files "
+                f"*.SOURCE and *.TARGET, or give --pair"
+            )
     return found[0], found[1]
 
 
