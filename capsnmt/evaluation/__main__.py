@@ -22,7 +22,6 @@ def _run(argv: Optional[Sequence[str]]) -> None:
     # after parsing: --help and a mistyped flag do not wait for sacreBLEU
     import json
 
-    from capsnmt.evaluation.comet_model import check_comet
     from capsnmt.evaluation.compare_mt import check_folder
     from capsnmt.evaluation.document import to_json
     from capsnmt.evaluation.evaluate import check_json_target, evaluate
@@ -32,8 +31,6 @@ def _run(argv: Optional[Sequence[str]]) -> None:
     settings = arguments.settings
     if settings.compare_mt is not None:
         check_folder(settings.compare_mt.folder)
-    if settings.comet is not None:
-        check_comet(settings.comet)
     if arguments.json not in (None, STDOUT):
         check_json_target(Path(str(arguments.json)))
     evaluation = evaluate(baseline_first(arguments.systems, arguments.baseline), settings)

@@ -8,11 +8,7 @@ from pathlib import Path
 from typing import Optional, Sequence
 
 from capsnmt.cli import LARGEST_SEED, ConfigurationError, OneLineParser, at_least
-from capsnmt.evaluation.segment_arguments import (
-    add_segment_flags,
-    parse_comet,
-    parse_segment_files,
-)
+from capsnmt.evaluation.segment_arguments import add_segment_flags, parse_segment_files
 from capsnmt.evaluation.settings import (
     BOOTSTRAP,
     DETOKENIZE,
@@ -152,14 +148,12 @@ def parse_arguments(argv: Optional[Sequence[str]] = None) -> Arguments:
     _check_effect(args)
     if args.reference is None and args.input == "plain":
         raise ConfigurationError("--input plain has no T- lines: give --reference FILE")
-    segment_files = parse_segment_files(args.segment_scores)
     settings = EvaluationSettings(
         text=_text_settings(args),
         reference=args.reference,
         tokenized_reference=args.tokenized_reference,
         source=args.source,
-        segment_files=segment_files,
-        comet=parse_comet(args, [each.metric for each in segment_files]),
+        segment_files=parse_segment_files(args.segment_scores),
         significance=_significance(args),
         compare_mt=_compare_mt(args),
     )

@@ -13,8 +13,6 @@ from capsnmt import records
 from capsnmt.cli import ConfigurationError, check_output_file
 from capsnmt.evaluation import compare_mt
 from capsnmt.evaluation.bleu_statistics import bleu_statistics
-from capsnmt.evaluation.comet_model import PACKAGE as COMET_PACKAGE
-from capsnmt.evaluation.comet_model import comet_scores
 from capsnmt.evaluation.lengths import BUCKETS, bleu_by_length, bucket_of, counts
 from capsnmt.evaluation.outputs import Output, SystemOutputs, outputs_of, read_systems
 from capsnmt.evaluation.paired_scores import score_outputs
@@ -24,7 +22,6 @@ from capsnmt.evaluation.references import (
     common_language,
     reference_of,
     source_of,
-    source_text,
     warn,
 )
 from capsnmt.evaluation.scores import (
@@ -77,9 +74,6 @@ def evaluate(systems: Sequence[str], settings: EvaluationSettings) -> Evaluation
     by_segment = [
         read_segment_scores(given, read, len(reference)) for given in settings.segment_files
     ]
-    if settings.comet is not None:
-        raw_source = source_text("--comet-source", settings.comet.source, len(reference))
-        by_segment.append(comet_scores(settings.comet, raw_source, reference, outputs))
     hypotheses = {each.label: each.hypotheses for each in outputs}
     metrics = build_metrics(target_lang, reference)
     scores = score_outputs(read, hypotheses, metrics, significance)
@@ -123,7 +117,7 @@ def evaluate(systems: Sequence[str], settings: EvaluationSettings) -> Evaluation
         systems=scored,
         lengths=_source_lengths(unit, buckets),
         test=None if significance is None else PairedTest(read[0].name, significance),
-        versions=versions(settings),
+        versions=versions(),
     )
 
 
@@ -131,14 +125,12 @@ def _source_lengths(unit: str, buckets: Optional[np.ndarray]) -> Optional[Source
     return None if buckets is None else SourceLengths(unit, BUCKETS, counts(buckets))
 
 
-def versions(settings: EvaluationSettings) -> Dict[str, Optional[str]]:
+def versions() -> Dict[str, Optional[str]]:
     """Return the versions that determine scores; ``None`` for a package that is not installed."""
-    packages = ["sacrebleu", "sacremoses"]
-    packages += [] if settings.comet is None else [COMET_PACKAGE]
     return {
         "capsnmt": capsnmt.__version__,  # a checkout used by path has no metadata
         "python": platform.python_version(),
-        **{package: installed_version(package) for package in packages},
+        **{package: installed_version(package) for package in ("sacrebleu", "sacremoses")},
     }
 
 

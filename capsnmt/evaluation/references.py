@@ -106,27 +106,13 @@ def source_of(
         if source is None and any(output.sources for output in outputs):
             warn("the systems' S- lines differ (another BPE?): BLEU by length needs --source FILE")
         return "the tokens of the S- lines", source
-    return f"the tokens of {path}", source_text("--source", path, segments)
-
-
-def source_text(flag: str, path: str, segments: int) -> List[str]:
-    """Read a source.
-
-    Args:
-        flag: the flag that names the file.
-        path: the file.
-        segments: number of segments of the reference.
-
-    Raises:
-        ConfigurationError: the file has another number of lines than the reference.
-    """
     source = read_lines(path)
     if len(source) != segments:
         raise ConfigurationError(
-            f"{flag} {path} has {len(source)} segments, but the reference has {segments}: give "
+            f"--source {path} has {len(source)} segments, but the reference has {segments}: give "
             "the source of the same test set"
         )
-    return source
+    return f"the tokens of {path}", source
 
 
 def common_sources(outputs: Sequence[Output]) -> Optional[List[str]]:

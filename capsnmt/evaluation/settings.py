@@ -78,25 +78,6 @@ class SegmentFiles:
 
 
 @dataclass(frozen=True)
-class Comet:
-    """A COMET model to run.
-
-    Attributes:
-        metric: name of the metric.
-        model: checkpoint file of the model.
-        source: file with the raw source.
-        gpu: whether it runs on a GPU.
-        batch_size: number of segments that are scored at a time.
-    """
-
-    metric: str
-    model: Path
-    source: str
-    gpu: bool = False
-    batch_size: int = 16
-
-
-@dataclass(frozen=True)
 class EvaluationSettings:
     """Everything about an evaluation but its systems.
 
@@ -107,7 +88,6 @@ class EvaluationSettings:
             both sides with Moses.
         source: file with source tokens, for BLEU by length; ``None`` takes the ``S-`` lines.
         segment_files: scores of every segment that another program computed.
-        comet: COMET model to run; ``None`` for none.
         significance: how to test every system against the first; ``None`` for no test.
         compare_mt: compare-mt's report; ``None`` for no report.
     """
@@ -117,6 +97,5 @@ class EvaluationSettings:
     tokenized_reference: Optional[str] = None
     source: Optional[str] = None
     segment_files: Sequence[SegmentFiles] = ()
-    comet: Optional[Comet] = None
     significance: Optional[Significance] = None
     compare_mt: Optional[CompareMT] = None

@@ -150,16 +150,12 @@ def check_score(row: str, arguments: Sequence[str]) -> None:
     """Parse the arguments of ``capsnmt-evaluate`` as it will.
 
     Raises:
-        ConfigurationError: a value is wrong, a flag has no effect, or COMET or its model is
-            missing.
+        ConfigurationError: a value is wrong, or a flag has no effect.
     """
     from capsnmt.evaluation.arguments import parse_arguments
-    from capsnmt.evaluation.comet_model import check_comet
 
     try:
-        settings = parse_arguments(arguments).settings
-        if settings.comet is not None:
-            check_comet(settings.comet)
+        parse_arguments(arguments)
     except ConfigurationError as error:
         raise ConfigurationError(f"{row}: score: {error}") from None
 

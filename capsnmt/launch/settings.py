@@ -78,7 +78,6 @@ class Score(Record, frozen=True, kw_only=True, rename="kebab", omit_defaults=Tru
     remove_bpe: Optional[str] = None
     detokenize: Optional[str] = None
     tokenized: Optional[bool] = None
-    comet_model: Optional[str] = None
     significance: Optional[Literal["bootstrap", "approximate-randomization"]] = None
     resamples: Optional[Count] = None
     trials: Optional[Count] = None

@@ -94,7 +94,7 @@ def generate(run: Run, test_set: str) -> Step:
 
 def score(run: Run, test_set: str) -> Step:
     """The metrics of one test set, with the significance against the baseline's output."""
-    baseline, (source, target) = run.config.baseline, _languages(run)
+    baseline, target = run.config.baseline, _languages(run)[1]
     output, reference = run.folder.generated(test_set), run.data.raw(test_set, target)
     inputs = [output, reference]
     against: List[str] = []
@@ -106,9 +106,6 @@ def score(run: Run, test_set: str) -> Step:
         settings = {key: value for key, value in settings.items() if key not in SIGNIFICANCE}
     if settings.pop("tokenized", False):
         against += ["--tokenized-reference", str(reference)]
-    if settings.get("comet-model"):
-        inputs.append(run.data.raw(test_set, source))
-        against += ["--comet-source", str(inputs[-1])]
     arguments = (
         f"{run.config.row}={output}",
         *against,

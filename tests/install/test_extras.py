@@ -16,7 +16,7 @@ from tests.commands import environment
 
 pytestmark = [pytest.mark.system, pytest.mark.one_host]
 HIDDEN = (
-    *("comet", "compare_mt", "fairseq", "fairseq_cli", "hydra", "jieba", "jinja2", "markupsafe"),
+    *("compare_mt", "fairseq", "fairseq_cli", "hydra", "jieba", "jinja2", "markupsafe"),
     *("matplotlib", "numpy", "omegaconf", "polib", "requests", "sacrebleu", "sacremoses"),
     *("scipy", "sentencepiece", "six", "sklearn", "subword_nmt", "tqdm"),
 )

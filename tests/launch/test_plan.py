@@ -156,17 +156,6 @@ def test_only_a_row_with_a_baseline_is_tested_for_significance(plan: Launch) -> 
     assert "--significance" not in alone
 
 
-def test_comet_reads_the_raw_source(plan: Launch, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("capsnmt.evaluation.comet_model.check_comet", lambda settings: None)
-    text = plan(*MULTI30K, "--set", "score.comet-model=comet22=model.ckpt")
-    scored = commands(text, "capsnmt.evaluation")
-    assert scored
-    for words in scored:
-        reference = words[words.index("--reference") + 1]
-        assert words[words.index("--comet-source") + 1] == reference.replace(".de", ".en")
-        assert words[words.index("--comet-model") + 1] == "comet22=model.ckpt"
-
-
 @pytest.mark.parametrize(
     ("average", "kept", "expected"),
     [

@@ -95,7 +95,6 @@ COMMANDS: Dict[str, Tuple[str, List[str]]] = {
         "--config multi30k/em_routing --cpu --baseline baseline --set score.trials=9 --dry-run",
         ["score: --trials", "--significance bootstrap"],
     ),
-    "no COMET": (f"{ROW} --set score.comet-model=/no/model.ckpt", ["score: --comet-model"]),
     "two averages": (f"{ROW} --set average.best=3", ["average", "choose one"]),
     "fewer updates than are averaged": (
         f"{ROW} --max-update 50",
