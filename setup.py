@@ -46,7 +46,6 @@ EVALUATION = [
     "numpy",
     "sacrebleu>=2.3",
     "sacremoses",
-    "scipy",  # the sign test
     "compare-mt==0.2.10",
     "six",  # compare-mt imports it without declaring it
 ]

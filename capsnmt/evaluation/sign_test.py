@@ -33,8 +33,6 @@ def sign_test(baseline: np.ndarray, system: np.ndarray) -> SignTest:
     Raises:
         ValueError: the numbers of segments differ.
     """
-    from scipy.stats import binomtest
-
     if baseline.shape != system.shape:
         raise ValueError(f"{len(baseline)} and {len(system)} segments are not a paired test set")
     total = baseline.sum(0)
@@ -42,6 +40,19 @@ def sign_test(baseline: np.ndarray, system: np.ndarray) -> SignTest:
     changed = np.flatnonzero((baseline != system).any(1))
     after = np.array([bleu_of(total - baseline[i] + system[i]) for i in changed])
     better, worse = int((after > before).sum()), int((after < before).sum())
+    ties = len(baseline) - better - worse
+    return SignTest(better, worse, ties, two_sided(better, worse))
+
+
+def two_sided(better: int, worse: int) -> float:
+    """Return P(X <= min(better, worse)) + P(X >= max(better, worse)), X binomial with p = 1/2.
+
+    >>> two_sided(6, 0), two_sided(3, 3), two_sided(0, 0)
+    (0.03125, 1.0, 1.0)
+    """
     decided = better + worse
-    p_value = float(binomtest(better, decided, 0.5).pvalue) if decided else 1.0
-    return SignTest(better, worse, len(baseline) - decided, p_value)
+    ways, tail = 1, 0  # to choose k sentences; to choose at most k
+    for k in range(min(better, worse) + 1):
+        tail += ways
+        ways = ways * (decided - k) // (k + 1)
+    return min(1.0, 2 * tail / 2**decided)
