@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import gzip
-import io
-import sys
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
@@ -41,11 +38,6 @@ def test_lines_end_at_newlines_alone(
         file.write(content.encode())
     assert [*lines.read_lines(tmp_path / "a")] == expected
     assert [*lines.read_lines(tmp_path / "a.gz")] == expected
-
-
-def test_a_dash_is_the_standard_input(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=io.BytesIO("ä\n".encode())))
-    assert text_files.read_lines("-") == ["ä"]
 
 
 @pytest.mark.parametrize(

@@ -54,8 +54,7 @@ def build_parser() -> argparse.ArgumentParser:
         "systems",
         nargs="+",
         metavar="SYSTEM",
-        help="PATH or NAME=PATH; NAME=PATH,PATH,... for the outputs of several seeds; "
-        "- is the standard input",
+        help="PATH or NAME=PATH; NAME=PATH,PATH,... for the outputs of several seeds",
     )
     parser.add_argument(
         "--baseline",

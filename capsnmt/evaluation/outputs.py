@@ -10,7 +10,7 @@ from capsnmt.cli import ConfigurationError
 from capsnmt.evaluation.generate_output import parse_generate_output
 from capsnmt.evaluation.settings import TextSettings
 from capsnmt.evaluation.text import moses_detokenizer, remove_bpe
-from capsnmt.evaluation.text_files import STDIN, read_lines
+from capsnmt.evaluation.text_files import read_lines
 
 
 @dataclass(frozen=True)
@@ -89,10 +89,9 @@ def read_systems(arguments: Sequence[str], settings: TextSettings) -> List[Syste
     """Read all systems.
 
     Raises:
-        ConfigurationError: a system cannot be read, has an empty name or that of another one, or
-            the standard input is named twice.
+        ConfigurationError: a system cannot be read, or has an empty name or that of another one.
     """
-    names, paths = zip(*map(split_name, arguments))
+    names = [split_name(argument)[0] for argument in arguments]
     for name in names:
         if not name.strip() or not name.isprintable():
             raise ConfigurationError(
@@ -102,8 +101,6 @@ def read_systems(arguments: Sequence[str], settings: TextSettings) -> List[Syste
             raise ConfigurationError(
                 f"two systems are called {name!r}: give them different names by NAME=PATH"
             )
-    if [each for path in paths for each in split_paths(path)].count(STDIN) > 1:
-        raise ConfigurationError("only one system can come from the standard input (-)")
     return [read_system(argument, settings) for argument in arguments]
 
 

@@ -36,7 +36,6 @@ MISTAKES: Dict[str, Tuple[List[str], str]] = {
     "two languages": (["{good}", "{german}"], "translate into de and en"),
     "no name": (["={good}"], "a system is called ''"),
     "one name": (["x={good}", "x={half}"], "two systems are called 'x'"),
-    "input twice": (["a=-", "b=-"], "only one system can come from the standard input"),
     "baseline alone": (["x={good}", "--baseline", "x"], "is the only system"),
     "seed alone": (["{good}", "--seed", "3"], "--seed has no effect without --baseline"),
     "resamples alone": (["{good}", "--resamples", "3"], "--resamples has no effect"),

@@ -66,11 +66,6 @@ BAD = [
         how={"closed": "0"},
     ),
     bad(
-        "evaluate with a closed input",
-        *("capsnmt.evaluation", ["a=-"], "standard input is closed", "< FILE"),
-        how={"closed": "0"},
-    ),
-    bad(
         "resamples that no memory holds",
         *("capsnmt.evaluation", [*EVALUATION, "--resamples", HUGE]),
         *("--resamples", HUGE, "100000"),
