@@ -22,9 +22,9 @@ from typing import List, Optional, Sequence, Tuple
 from capsnmt import records
 from capsnmt.cli import ConfigurationError
 from capsnmt.evaluation.settings import CompareMT
-from capsnmt.files import temporary_path
 
 NEEDED = ("compare_mt", "six")  # it imports six without declaring it
+OUTPUT = "report"  # its folder, where it runs
 PAGE, TEXT, SETTINGS = "index.html", "report.txt", "settings.json"
 SAMPLE_RATIO = 0.5
 # the order of its tables is the order of Python sets
@@ -32,29 +32,17 @@ FIXED = {"PYTHONUTF8": "1", "PYTHONHASHSEED": "0"}
 
 
 def check_folder(folder: Path) -> None:
-    """Raise unless compare-mt is installed and the folder is free or holds an earlier report.
+    """Raise unless compare-mt is installed and the folder is new or empty.
 
     Raises:
-        ConfigurationError: compare-mt is missing, or the folder holds something else.
+        ConfigurationError: compare-mt is missing, or the folder holds something.
     """
     if not all(importlib.util.find_spec(package) for package in NEEDED):
         raise ConfigurationError(
             "--compare-mt needs compare-mt and six: pip install 'capsnmt[evaluation]'"
         )
-    if not folder.exists() or (folder.is_dir() and not any(folder.iterdir())):
-        return
-    if not folder.is_dir() or not _is_ours(folder):
-        raise ConfigurationError(
-            f"--compare-mt {folder} exists and is not a report of compare-mt by this command: "
-            "name another folder"
-        )
-
-
-def _is_ours(folder: Path) -> bool:
-    try:
-        return "compare-mt" in records.load(folder / SETTINGS)
-    except (ConfigurationError, OSError, TypeError):
-        return False
+    if folder.exists() and not (folder.is_dir() and not any(folder.iterdir())):
+        raise ConfigurationError(f"--compare-mt {folder}: is not an empty folder: name another")
 
 
 def write_report(
@@ -63,11 +51,10 @@ def write_report(
     systems: Sequence[Tuple[str, Sequence[str]]],
     source: Optional[Sequence[str]],
 ) -> None:
-    """Write compare-mt's report into a folder, completely or not at all.
+    """Write compare-mt's report into a folder, which passes :func:`check_folder`.
 
     Args:
-        settings: settings of the report. Its folder passes :func:`check_folder`; an earlier report
-            is replaced.
+        settings: settings of the report.
         reference: tokens of each segment, separated by spaces.
         systems: (name, tokens of each segment); the others are compared with the first.
         source: tokens of each segment, or ``None``.
@@ -76,28 +63,23 @@ def write_report(
         ConfigurationError: compare-mt failed; the message ends with its last line.
     """
     folder = settings.folder
-    part = temporary_path(folder)
-    shutil.rmtree(part, ignore_errors=True)
-    part.mkdir(parents=True)
-    try:
-        with tempfile.TemporaryDirectory() as scratch:
-            arguments = _arguments(
-                Path(scratch), part.resolve(), reference, systems, source, settings
-            )
-            # in the scratch folder, because it may write to the folder it runs in
-            done = subprocess.run(
-                [sys.executable, "-m", "compare_mt.compare_mt_main", *arguments],
-                cwd=scratch,
-                env={**os.environ, **FIXED, "PYTHONWARNINGS": "ignore"},
-                capture_output=True,
-                text=True,
-                encoding="utf-8",
-                check=False,
-            )
-        if done.returncode or not (part / PAGE).is_file():
+    with tempfile.TemporaryDirectory() as scratch:
+        arguments = _arguments(Path(scratch), reference, systems, source, settings)
+        # in the scratch folder, because it may write to the folder it runs in
+        done = subprocess.run(
+            [sys.executable, "-m", "compare_mt.compare_mt_main", *arguments],
+            cwd=scratch,
+            env={**os.environ, **FIXED, "PYTHONWARNINGS": "ignore"},
+            capture_output=True,
+            text=True,
+            encoding="utf-8",
+            check=False,
+        )
+        report = Path(scratch, OUTPUT)
+        if done.returncode or not (report / PAGE).is_file():
             last = (done.stderr.strip() or "it wrote no page").splitlines()[-1]
             raise ConfigurationError(f"--compare-mt {folder}: compare-mt failed: {last}")
-        (part / TEXT).write_text(done.stdout, "utf-8")
+        (report / TEXT).write_text(done.stdout, "utf-8")
         record = {
             "compare-mt": metadata.version("compare-mt"),
             "systems": [name for name, _ in systems],
@@ -106,17 +88,12 @@ def write_report(
             "seed": settings.seed,
             "arguments": arguments,
         }
-        records.write(part / SETTINGS, record)
-        if folder.exists():
-            shutil.rmtree(folder)
-        os.replace(part, folder)
-    finally:
-        shutil.rmtree(part, ignore_errors=True)
+        records.write(report / SETTINGS, record)
+        shutil.copytree(report, folder, dirs_exist_ok=True)
 
 
 def _arguments(
     scratch: Path,
-    output: Path,
     reference: Sequence[str],
     systems: Sequence[Tuple[str, Sequence[str]]],
     source: Optional[Sequence[str]],
@@ -146,7 +123,7 @@ def _arguments(
         ),
         *("--compare_ngrams", f"compare_type=match{against[0]}"),
         *("--compare_sentence_examples", f"score_type=sentbleu{against[0]}"),
-        *("--seed", str(settings.seed), "--output_directory", str(output)),
+        *("--seed", str(settings.seed), "--output_directory", OUTPUT),
     ]
     if source is not None:
         arguments += ["--src_file", write("source", source)]

@@ -57,7 +57,7 @@ MISTAKES: Dict[str, Tuple[List[str], str]] = {
         ["x={good},{half},{third}", "--baseline", "b={half},{good}"],
         "x has 3 outputs, but the baseline b has 2",
     ),
-    "folder of others": (["{good}", "--compare-mt", "{folder}"], "is not a report of compare-mt"),
+    "folder of others": (["{good}", "--compare-mt", "{folder}"], "is not an empty folder"),
     "no words to compare": (
         ["{good}", "--target-lang", "zh", "--compare-mt", "{folder}/new"],
         "compares words, and this target language",
