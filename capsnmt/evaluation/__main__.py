@@ -23,7 +23,6 @@ def _run(argv: Optional[Sequence[str]]) -> None:
     import json
 
     from capsnmt.evaluation.compare_mt import check_folder
-    from capsnmt.evaluation.document import to_json
     from capsnmt.evaluation.evaluate import check_json_target, evaluate
     from capsnmt.evaluation.outputs import baseline_first
     from capsnmt.evaluation.text_report import as_text, compare_mt_note
@@ -35,10 +34,10 @@ def _run(argv: Optional[Sequence[str]]) -> None:
         check_json_target(Path(str(arguments.json)))
     evaluation = evaluate(baseline_first(arguments.systems, arguments.baseline), settings)
     if arguments.json == STDOUT:
-        print(json.dumps(to_json(evaluation), indent=2))
+        print(json.dumps(records.plain(evaluation), indent=2))
         return
     if arguments.json is not None:
-        records.write(Path(arguments.json), to_json(evaluation))
+        records.write(Path(arguments.json), evaluation)
     print(as_text(evaluation))
     if settings.compare_mt is not None:
         print(compare_mt_note(settings.compare_mt))

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import platform
 from pathlib import Path
-from typing import Dict, Optional, Sequence
-
-import numpy as np
+from typing import Any, Dict, List, Mapping, Optional, Sequence
 
 import capsnmt
 from capsnmt import records
@@ -14,6 +12,7 @@ from capsnmt.cli import ConfigurationError, check_output_file
 from capsnmt.evaluation import compare_mt
 from capsnmt.evaluation.bleu_statistics import bleu_statistics
 from capsnmt.evaluation.lengths import BUCKETS, bleu_by_length, bucket_of, counts
+from capsnmt.evaluation.metrics import COMPARABLE
 from capsnmt.evaluation.outputs import Output, SystemOutputs, outputs_of, read_systems
 from capsnmt.evaluation.paired_scores import score_outputs
 from capsnmt.evaluation.references import (
@@ -25,17 +24,19 @@ from capsnmt.evaluation.references import (
     warn,
 )
 from capsnmt.evaluation.scores import (
+    Difference,
     Evaluation,
     OutputScores,
-    PairedTest,
     Reference,
     Score,
     SourceLengths,
     SystemScores,
+    Value,
 )
 from capsnmt.evaluation.scoring import build_metrics
+from capsnmt.evaluation.seeds import mean_by_length, spread
 from capsnmt.evaluation.segment_scores import SegmentMean, read_segment_scores
-from capsnmt.evaluation.settings import EvaluationSettings
+from capsnmt.evaluation.settings import BOOTSTRAP, RANDOMIZATION, EvaluationSettings, Significance
 from capsnmt.evaluation.sign_test import sign_test
 from capsnmt.evaluation.text import moses_limits
 from capsnmt.evaluation.tokenized import tokenized_scores, tokens_of
@@ -89,20 +90,29 @@ def evaluate(systems: Sequence[str], settings: EvaluationSettings) -> Evaluation
     buckets = None if source is None else bucket_of(source)
 
     def score_output(system: SystemOutputs, number: int, output: Output) -> OutputScores:
-        own, test = statistics[output.label], None
-        if baseline is not None and system is not baseline:
-            test = sign_test(statistics[baseline_output(baseline, number).label], own)
+        own, primary = statistics[output.label], scores[output.label]
+        tests: Dict[str, Any] = {}
+        if baseline is not None:
+            tested = {**primary, **means[output.label]}
+            tests["significance"] = {key: _difference(score) for key, score in tested.items()}
+            tests["sign_test"] = None
+            if system is not baseline:
+                against = baseline_output(baseline, number).label
+                tests["sign_test"] = sign_test(statistics[against], own)
         return OutputScores(
             path=output.path,
-            scores=scores[output.label],
-            tokenized=tokenized_scores(tokens, output.label, target_lang),
-            segment_means=means[output.label],
+            bleu=_value(primary["bleu"]),
+            chrf=_value(primary["chrf"]),
+            chrf_with_words=_value(primary["chrf++"]),
+            ter=_value(primary["ter"]),
+            tokenized=_values(tokenized_scores(tokens, output.label, target_lang)),
+            segment_means=_values(means[output.label]),
             by_length=None if buckets is None else bleu_by_length(own, buckets),
-            sign_test=test,
+            **tests,
         )
 
     scored = [
-        SystemScores(
+        system_scores(
             system.name,
             [score_output(system, number, output) for number, output in enumerate(system.outputs)],
         )
@@ -115,14 +125,59 @@ def evaluate(systems: Sequence[str], settings: EvaluationSettings) -> Evaluation
         reference=Reference(name, settings.reference is not None, len(reference)),
         target_lang=target_lang,
         systems=scored,
-        lengths=_source_lengths(unit, buckets),
-        test=None if significance is None else PairedTest(read[0].name, significance),
+        tokenized=COMPARABLE,
+        lengths=None if buckets is None else SourceLengths(unit, BUCKETS, counts(buckets)),
+        baseline=None if baseline is None else baseline.name,
+        test=None if significance is None else significance.method,
+        resamples=_samples(significance, BOOTSTRAP),
+        trials=_samples(significance, RANDOMIZATION),
+        seed=None if significance is None else significance.seed,
         versions=versions(),
     )
 
 
-def _source_lengths(unit: str, buckets: Optional[np.ndarray]) -> Optional[SourceLengths]:
-    return None if buckets is None else SourceLengths(unit, BUCKETS, counts(buckets))
+def _samples(significance: Optional[Significance], method: str) -> Optional[int]:
+    if significance is None or significance.method != method:
+        return None
+    return significance.samples
+
+
+def _value(score: Score) -> Value:
+    return Value(score=score.score, signature=score.signature)
+
+
+def _values(scores: Mapping[str, Score]) -> Dict[str, Value]:
+    return {key: _value(score) for key, score in scores.items()}
+
+
+def _difference(score: Score) -> Difference:
+    return Difference(p_value=score.p_value, mean=score.mean, ci=score.ci, delta=score.delta)
+
+
+def system_scores(name: str, outputs: List[OutputScores]) -> SystemScores:
+    """Return the scores of a system, which are means if it has several outputs."""
+    first, *others = outputs
+    if not others:
+        fields = {key: getattr(first, key) for key in first.__struct_fields__}
+        return SystemScores(name=name, **fields)
+
+    def mean(metric: str) -> Value:
+        found = spread([output.score(metric).score for output in outputs])
+        signature = first.score(metric).signature
+        return Value(score=found.mean, std=found.std, values=[*found.values], signature=signature)
+
+    by_length = [each.by_length for each in outputs if each.by_length is not None]
+    return SystemScores(
+        name=name,
+        bleu=mean("bleu"),
+        chrf=mean("chrf"),
+        chrf_with_words=mean("chrf++"),
+        ter=mean("ter"),
+        tokenized={kind: mean(kind) for kind in first.tokenized},
+        segment_means={metric: mean(metric) for metric in first.segment_means},
+        by_length=mean_by_length(by_length) if by_length else None,
+        several=outputs,
+    )
 
 
 def versions() -> Dict[str, Optional[str]]:

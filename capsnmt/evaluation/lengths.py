@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import List, Optional, Sequence
+from typing import List, Optional, Sequence, Tuple
 
 import numpy as np
 
@@ -30,9 +30,9 @@ def bucket_of(sources: Sequence[str]) -> np.ndarray:
     return np.digitize([len(line.split()) for line in sources], EDGES)
 
 
-def counts(buckets: np.ndarray) -> List[int]:
+def counts(buckets: np.ndarray) -> Tuple[int, ...]:
     """Return the number of segments in each bucket."""
-    return [int(number) for number in np.bincount(buckets, minlength=len(BUCKETS))]
+    return tuple(int(number) for number in np.bincount(buckets, minlength=len(BUCKETS)))
 
 
 def bleu_by_length(statistics: np.ndarray, buckets: np.ndarray) -> List[Optional[float]]:

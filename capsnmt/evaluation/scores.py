@@ -1,17 +1,21 @@
-"""The scores of some systems on a test set, as records.
+"""The scores of some systems on a test set: the record that ``capsnmt-evaluate --json`` writes.
 
-A system has one output for each seed. Its scores are means; they are computed from its outputs and
-never stored in a record.
+A system with one output *is* that output in the JSON. A system with one for each seed holds them as
+``outputs``; its own scores are their means.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import Dict, List, Mapping, Optional, Sequence
+from dataclasses import dataclass
+from typing import Dict, List, Optional, Sequence, Tuple, Union
+
+import msgspec
+from msgspec import UNSET, UnsetType
 
 from capsnmt.evaluation.metrics import METRICS
-from capsnmt.evaluation.seeds import Spread, mean_by_length, spread
-from capsnmt.evaluation.settings import BOOTSTRAP, RANDOMIZATION, Significance
+from capsnmt.evaluation.seeds import Spread, spread
+from capsnmt.evaluation.settings import BOOTSTRAP, RANDOMIZATION
+from capsnmt.records import Record
 
 DESCRIPTIONS = {
     BOOTSTRAP: "paired bootstrap resampling (Koehn 2004), {:,} resamples",
@@ -42,8 +46,25 @@ class Score:
     delta: Optional[float] = None
 
 
-@dataclass(frozen=True)
-class SignTest:
+class Value(Record, frozen=True, kw_only=True, omit_defaults=True):
+    """What is recorded of a score: of several outputs the mean, with ``std`` (n - 1)."""
+
+    score: float
+    signature: str
+    std: Optional[float] = None
+    values: Optional[List[float]] = None
+
+
+class Difference(Record, frozen=True, kw_only=True):
+    """How a score compares with the baseline's, as in :class:`Score`; of the baseline, nulls."""
+
+    p_value: Optional[float] = None
+    mean: Optional[float] = None
+    ci: Optional[float] = None
+    delta: Optional[float] = None
+
+
+class SignTest(Record, frozen=True):
     """How many sentences a system translates better and worse than the baseline.
 
     Attributes:
@@ -57,59 +78,69 @@ class SignTest:
     p_value: float
 
 
-@dataclass(frozen=True)
-class OutputScores:
+class OutputScores(Record, frozen=True, kw_only=True):
     """The scores of one output.
 
     Attributes:
         path: the file of the output.
-        scores: key of ``METRICS`` -> score.
         tokenized: key of ``COMPARABLE`` -> tokenised BLEU; empty where the target language does
             not separate words by spaces.
         segment_means: name of a metric of segments -> the mean of their scores.
         by_length: BLEU of each bucket of source lengths; ``None`` without a source.
-        sign_test: test against the baseline; ``None`` for the baseline and where nothing was
-            tested.
+        significance: metric -> test against the baseline; absent where nothing was tested.
+        sign_test: ``None`` for the baseline; absent where nothing was tested.
     """
 
-    path: str
-    scores: Mapping[str, Score]
-    tokenized: Mapping[str, Score] = field(default_factory=dict)
-    segment_means: Mapping[str, Score] = field(default_factory=dict)
-    by_length: Optional[Sequence[Optional[float]]] = None
-    sign_test: Optional[SignTest] = None
+    path: Union[str, UnsetType] = UNSET
+    bleu: Value
+    chrf: Value
+    chrf_with_words: Value = msgspec.field(name="chrf++")
+    ter: Value
+    tokenized: Dict[str, Value]
+    segment_means: Dict[str, Value]
+    by_length: Optional[List[Optional[float]]]
+    significance: Union[Dict[str, Difference], UnsetType] = UNSET
+    sign_test: Union[SignTest, UnsetType, None] = UNSET
 
     @property
-    def all_scores(self) -> Mapping[str, Score]:
-        """Every score, by a key of ``METRICS``, ``COMPARABLE`` or ``segment_means``."""
-        return {**self.scores, **self.tokenized, **self.segment_means}
+    def primary(self) -> Dict[str, Value]:
+        """The scores by a key of ``METRICS``."""
+        return dict(zip(METRICS, (self.bleu, self.chrf, self.chrf_with_words, self.ter)))
 
-    def score(self, metric: str) -> Score:
-        """Return a score by its key in ``all_scores``.
+    def score(self, metric: str) -> Value:
+        """Return a score by a key of ``METRICS``, ``tokenized`` or ``segment_means``.
 
         Raises:
             KeyError: this output has no such score.
         """
-        return self.all_scores[metric]
+        return {**self.primary, **self.tokenized, **self.segment_means}[metric]
+
+    def difference(self, metric: str) -> Difference:
+        """Return how a score compares with the baseline's, all ``None`` if nothing was tested."""
+        tests = {} if self.significance is UNSET else self.significance
+        return tests.get(metric, Difference())
 
 
 def common_metrics(outputs: Sequence[OutputScores]) -> Dict[str, str]:
-    """Return key and name of the metrics that all outputs were scored with, in their order.
+    """Return key and name of the metrics of all outputs; those of segments come last."""
+    means = [
+        name
+        for name in outputs[0].segment_means
+        if all(name in each.segment_means for each in outputs)
+    ]
+    return {**METRICS, **dict(zip(means, means))}
 
-    Outputs that an earlier version scored lack the metrics that were added since. The means of
-    segment scores come last.
-    """
-    names = {**METRICS, **{name: name for output in outputs for name in output.segment_means}}
-    scored = [{*output.scores, *output.segment_means} for output in outputs]
-    return {key: name for key, name in names.items() if all(key in each for each in scored)}
 
-
-@dataclass(frozen=True)
-class SystemScores:
-    """The scores of a system, one output for each seed."""
+class SystemScores(OutputScores, frozen=True, kw_only=True):
+    """The scores of a system: of its output, or means over its outputs, one for each seed."""
 
     name: str
-    outputs: Sequence[OutputScores]
+    several: Union[List[OutputScores], UnsetType] = msgspec.field(name="outputs", default=UNSET)
+
+    @property
+    def outputs(self) -> Sequence[OutputScores]:
+        """The scores of each output."""
+        return [self] if self.several is UNSET else self.several
 
     def spread(self, metric: str) -> Spread:
         """Mean and standard deviation of a score over the outputs."""
@@ -117,19 +148,12 @@ class SystemScores:
 
     def mean_delta(self, metric: str) -> Optional[float]:
         """Mean difference to the baseline; ``None`` unless all outputs were tested."""
-        deltas = [output.score(metric).delta for output in self.outputs]
+        deltas = [output.difference(metric).delta for output in self.outputs]
         found = [delta for delta in deltas if delta is not None]
         return spread(found).mean if found and len(found) == len(deltas) else None
 
-    @property
-    def by_length(self) -> Optional[List[Optional[float]]]:
-        """BLEU by source length, averaged over the outputs."""
-        found = [each.by_length for each in self.outputs if each.by_length is not None]
-        return mean_by_length(found) if found else None
 
-
-@dataclass(frozen=True)
-class Reference:
+class Reference(Record, frozen=True):
     """The reference of a test set.
 
     Attributes:
@@ -143,8 +167,7 @@ class Reference:
     segments: int
 
 
-@dataclass(frozen=True)
-class SourceLengths:
+class SourceLengths(Record, frozen=True):
     """The buckets of source lengths.
 
     Attributes:
@@ -153,48 +176,46 @@ class SourceLengths:
         segments: number of sentences in each bucket.
     """
 
-    unit: str
-    buckets: Sequence[str]
-    segments: Sequence[int]
+    unit: str = msgspec.field(name="of")
+    buckets: Tuple[str, ...]
+    segments: Tuple[int, ...]
 
 
-@dataclass(frozen=True)
-class PairedTest:
-    """The test of all systems against the first.
-
-    Attributes:
-        baseline: name of the first system.
-        significance: the test, its number of samples and its seed.
-    """
-
-    baseline: str
-    significance: Significance
-
-    def __str__(self) -> str:
-        """Describe the test."""
-        method, samples = self.significance.method, self.significance.samples
-        return f"{DESCRIPTIONS[method].format(samples)}, seed {self.significance.seed}"
-
-
-@dataclass(frozen=True)
-class Evaluation:
+class Evaluation(Record, frozen=True, kw_only=True):
     """The scores of some systems on one test set.
 
     Attributes:
         reference: what the systems were scored against.
         target_lang: language code; ``None`` if unknown.
         systems: the systems; the baseline comes first.
+        tokenized: key of each tokenised BLEU -> what it is comparable with.
         lengths: the buckets of ``by_length``; ``None`` without a source.
-        test: the test of significance; ``None`` where nothing was tested.
+        baseline: name of the first system, if the others are tested against it.
+        test: the test of significance, a key of ``DESCRIPTIONS``.
+        resamples, trials: its number of samples, as the bootstrap and as randomization call it.
+        seed: its seed.
         versions: package -> version, of the packages that determine scores.
     """
 
     reference: Reference
     target_lang: Optional[str]
-    systems: Sequence[SystemScores]
-    lengths: Optional[SourceLengths] = None
-    test: Optional[PairedTest] = None
-    versions: Mapping[str, Optional[str]] = field(default_factory=dict)
+    systems: List[SystemScores]
+    tokenized: Dict[str, str]
+    lengths: Optional[SourceLengths]
+    baseline: Optional[str]
+    test: Optional[str]
+    resamples: Optional[int]
+    trials: Optional[int]
+    seed: Optional[int]
+    versions: Dict[str, Optional[str]]
+
+    @property
+    def test_in_words(self) -> Optional[str]:
+        """The test of significance, its number of samples and its seed."""
+        if self.test is None:
+            return None
+        samples = DESCRIPTIONS[self.test].format(self.resamples or self.trials)
+        return f"{samples}, seed {self.seed}"
 
     def system(self, name: str) -> SystemScores:
         """Return the scores of a system.

@@ -6,7 +6,7 @@ from typing import Iterable, Iterator, List, Mapping, Optional, Sequence
 
 from capsnmt.evaluation.compare_mt import PAGE, SAMPLE_RATIO
 from capsnmt.evaluation.metrics import COMPARABLE, METRICS, digits
-from capsnmt.evaluation.scores import Evaluation, PairedTest, Score, SourceLengths, SystemScores
+from capsnmt.evaluation.scores import Evaluation, OutputScores, SourceLengths, SystemScores
 from capsnmt.evaluation.settings import CompareMT
 
 
@@ -17,8 +17,8 @@ def as_text(evaluation: Evaluation) -> str:
     lines = [f"{reference.segments:,} segments, reference: {reference.source}", ""]
     lines += _score_table(evaluation.systems, METRICS, width)
     first = evaluation.systems[0].outputs[0]
-    lines += ["", *(f"{name:<8}{first.scores[key].signature}" for key, name in METRICS.items())]
-    if "tok:13a" in first.scores["bleu"].signature:
+    lines += ["", *(f"{name:<8}{first.score(key).signature}" for key, name in METRICS.items())]
+    if "tok:13a" in first.bleu.signature:
         lines.append("BLEU is also that of mteval-v13a.pl -c: same tokeniser and smoothing")
     if first.tokenized:
         lines += ["", "tokenised BLEU, not comparable with the scores above:", ""]
@@ -34,7 +34,7 @@ def as_text(evaluation: Evaluation) -> str:
     if evaluation.lengths is not None:
         lines += ["", *_length_table(evaluation.systems, evaluation.lengths, width)]
     if evaluation.test is not None:
-        lines += ["", *_tests(evaluation.systems, evaluation.test, width)]
+        lines += ["", *_tests(evaluation, width)]
     return "\n".join(lines)
 
 
@@ -53,8 +53,8 @@ def _score_table(
     """Systems by metrics; for several outputs means and deviations first, then each output."""
     lines = [_row("system", width, metrics.values())]
     for system in systems:
-        rows = [{key: output.score(key) for key in metrics} for output in system.outputs]
-        if len(rows) > 1:
+        several = len(system.outputs) > 1
+        if several:
             spreads = {key: system.spread(key) for key in metrics}
             means = {key: each.mean for key, each in spreads.items()}
             deviations = {key: each.std for key, each in spreads.items()}
@@ -63,17 +63,18 @@ def _score_table(
             deltas = {key: system.mean_delta(key) for key in metrics}
             if None not in deltas.values():
                 lines.append(_row("  Δ", width, _numbers(deltas, sign="+")))
-        for number, scores in enumerate(rows, 1):
-            lines += _rows(f"  {number}" if len(rows) > 1 else system.name, width, scores)
+        for number, output in enumerate(system.outputs, 1):
+            lines += _rows(f"  {number}" if several else system.name, width, output, metrics)
     return lines
 
 
-def _rows(name: str, width: int, scores: Mapping[str, Score]) -> Iterator[str]:
+def _rows(name: str, width: int, output: OutputScores, metrics: Iterable[str]) -> Iterator[str]:
     """The scores of an output and, after a test, intervals, differences, p-values."""
-    yield _row(name, width, _numbers({key: score.score for key, score in scores.items()}))
-    intervals = {key: score.ci for key, score in scores.items()}
-    deltas = {key: score.delta for key, score in scores.items()}
-    p_values = [score.p_value for score in scores.values()]
+    yield _row(name, width, _numbers({key: output.score(key).score for key in metrics}))
+    tests = {key: output.difference(key) for key in metrics}
+    intervals = {key: test.ci for key, test in tests.items()}
+    deltas = {key: test.delta for key, test in tests.items()}
+    p_values = [test.p_value for test in tests.values()]
     if None not in intervals.values():
         yield _row("  95%", width, _numbers(intervals, "± "))
     if None not in deltas.values():
@@ -106,23 +107,25 @@ def _length_table(
         yield f"{system.name:<{width}}" + "".join(f"{cell:>9}" for cell in cells)
 
 
-def _tests(systems: Sequence[SystemScores], test: PairedTest, width: int) -> Iterator[str]:
+def _tests(evaluation: Evaluation, width: int) -> Iterator[str]:
+    baseline = evaluation.baseline
     yield (
-        f"p, the primary test: {test}, against {test.baseline}; the probability of a difference at "
-        f"least this large if there is none. Δ: the difference to {test.baseline}"
+        f"p, the primary test: {evaluation.test_in_words}, against {baseline}; the probability of "
+        "a difference at least this large if there is none. Δ: the difference to "
+        f"{baseline}"
     )
     yield ""
     yield (
-        f"sign test (Collins et al. 2005) against {test.baseline}, on BLEU: sentences that raise "
+        f"sign test (Collins et al. 2005) against {baseline}, on BLEU: sentences that raise "
         "or lower the corpus BLEU of the baseline when they replace its own; ties count for "
         "neither side; two-sided"
     )
     yield ""
     yield f"{'system':<{width}}{'better':>9}{'worse':>9}{'ties':>9}{'p':>9}"
-    for system in systems:
+    for system in evaluation.systems:
         for number, output in enumerate(system.outputs, 1):
             sign = output.sign_test
-            if sign is not None:
+            if sign:
                 name = f"{system.name} {number}" if len(system.outputs) > 1 else system.name
                 p_value = "<0.0001" if sign.p_value < 0.00005 else f"{sign.p_value:.4f}"
                 yield (

@@ -88,7 +88,7 @@ def _legend(systems: Sequence[TrainedRow], test_sets: Sequence[str]) -> str:
     baseline, *others = systems
     levels = ", ".join(f"{mark}: p < {level}" for mark, level in reversed(LEVELS.items()))
     tests = {
-        str(run.scores[test_set].test)
+        str(run.scores[test_set].test_in_words)
         for system in others
         for run in system.runs
         for test_set in test_sets
@@ -144,7 +144,7 @@ def comparisons(runs: Sequence[FinishedRun], names: Sequence[str]) -> Iterator[E
         _comparison(run, name, test_set, scores)
         for run, name in zip(runs, names)
         for test_set, scores in run.scores.items()
-        if scores.test is not None and scores.test.baseline != run.row
+        if scores.baseline not in (None, run.row)
     ]
     if sentences:
         yield Listing(sentences)
@@ -155,7 +155,7 @@ def _comparison(run: FinishedRun, name: str, test_set: str, scores: Evaluation) 
     one, other = run.output(test_set).score("bleu").score, baseline.spread("bleu").mean
     difference = round(one, 2) - round(other, 2)
     distance = f"{abs(difference):.2f} {'above' if difference > 0 else 'below'}"
-    p_value = run.output(test_set).score("bleu").p_value
+    p_value = run.output(test_set).difference("bleu").p_value
     sentence = (
         f"{test_set}: {name} scores {one:.2f} BLEU, "
         f"{distance if difference else 'the same as'} {baseline.name} ({other:.2f})"

@@ -44,16 +44,16 @@ def _differences(
     rows: List[List[Text]] = []
     tests, sign_tests = set(), False
     for run, name in zip(runs, names):
-        test, output = run.scores[test_set].test, run.output(test_set)
-        if test is None or test.baseline == run.row:
+        scores, output = run.scores[test_set], run.output(test_set)
+        if scores.baseline in (None, run.row):
             continue
-        tests.add(str(test))
-        pair = f"{name} {MINUS} {test.baseline}"
+        tests.add(str(scores.test_in_words))
+        pair = f"{name} {MINUS} {scores.baseline}"
         for key, metric in metrics.items():
-            score = output.score(key)
-            delta = difference_cell(score.delta, key)
-            rows.append([pair, metric, delta, p_cell(score.p_value)])
-        if output.sign_test is not None:
+            test = output.difference(key)
+            delta = difference_cell(test.delta, key)
+            rows.append([pair, metric, delta, p_cell(test.p_value)])
+        if output.sign_test:
             sign_tests = True
             p_value = p_cell(output.sign_test.p_value)
             rows.append([pair, "BLEU, sign test", NONE, p_value])

@@ -9,7 +9,6 @@ from typing import Dict, List, Sequence, Tuple
 
 from capsnmt import records
 from capsnmt.cli import ConfigurationError
-from capsnmt.evaluation.document import from_json
 from capsnmt.evaluation.scores import Evaluation, OutputScores
 from capsnmt.records import RecordError
 from capsnmt.runs.folder import RunFolder
@@ -84,10 +83,10 @@ class FinishedRun:
     def scores(self) -> Dict[str, Evaluation]:
         """The scores of a translation run: test set -> evaluation."""
         path = self.folder.scores
-        found = records.read(path, dict)
+        found = records.read(path, Dict[str, Evaluation])
         if not found:
             raise RecordError(f"{path}: lacks test sets: delete it and run the launcher again")
-        return {name: from_json(value, f"{path}: {name}") for name, value in found.items()}
+        return found
 
     def output(self, test_set: str) -> OutputScores:
         """The scores of this run on a test set.

@@ -118,10 +118,9 @@ class TrainedRow:
 
     def p_values(self, test_set: str, baseline: TrainedRow) -> Optional[List[float]]:
         """The p-value (BLEU) of each seed against a baseline; ``None`` unless all were tested."""
-        tests = [run.scores[test_set].test for run in self.runs]
-        if {None if test is None else test.baseline for test in tests} != {baseline.runs[0].row}:
+        if {run.scores[test_set].baseline for run in self.runs} != {baseline.runs[0].row}:
             return None
-        found = [run.output(test_set).score("bleu").p_value for run in self.runs]
+        found = [run.output(test_set).difference("bleu").p_value for run in self.runs]
         measured = [value for value in found if value is not None]
         return measured if len(measured) == len(found) else None
 

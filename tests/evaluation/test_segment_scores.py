@@ -9,8 +9,9 @@ from typing import Any, Callable, Dict, List
 import numpy as np
 import pytest
 
+from capsnmt import records
 from capsnmt.evaluation.__main__ import main
-from capsnmt.evaluation.document import from_json, to_json
+from capsnmt.evaluation.scores import Evaluation
 from tests.evaluation.outputs import write_lines
 
 SEGMENTS = 12
@@ -100,7 +101,7 @@ def test_means_are_tested_as_defined_and_printed_with_their_signature(
     assert good["significance"]["COMET"]["p_value"] == pytest.approx(p_value)
     assert base["significance"]["COMET"]["p_value"] is None
     assert good["segment_means"]["COMET"]["signature"].startswith(signature)
-    assert to_json(from_json(document, "x")) == document
+    assert records.plain(records.build(document, Evaluation, "x")) == document
     assert main([*arguments, *flags, "--seed", "7"]) == 0
     table = capsys.readouterr().out.split("means of the scores of all segments")[1]
     assert f"{np.mean(GOOD):.4f}" in table
@@ -153,7 +154,7 @@ def test_seeds_have_mean_and_deviation_and_are_tested_one_by_one(
     # the second seed was given the scores of the baseline
     assert "M: x (" in printed.err
     assert "equals b in every sentence: ignore its p-value" in printed.err
-    assert to_json(from_json(document, "x")) == document
+    assert records.plain(records.build(document, Evaluation, "x")) == document
 
 
 MISTAKES: Dict[str, Any] = {

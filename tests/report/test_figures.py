@@ -103,7 +103,7 @@ def test_the_names_of_many_systems_cover_no_line(count: int, length: int) -> Non
 
 
 def test_lengths_without_a_sentence_are_not_drawn() -> None:
-    lengths = SourceLengths("words", BUCKETS, [7, 0, 2, 0, 0, 0])
+    lengths = SourceLengths("words", BUCKETS, (7, 0, 2, 0, 0, 0))
     with drawing():
         picture = svg(
             image(bleu_by_length({"a": [20.0, None, 10.0, *[None] * 3]}, lengths), "svg"), "x"

@@ -58,7 +58,10 @@ DAMAGES = {
         lambda output: (output / RUN / "scores.json").write_text("[]"),
         "scores.json: the file: []: expected",
     ),
-    "a metric less": (lambda output: without_metric(output / RUN / "scores.json"), "lacks 'bleu'"),
+    "a metric less": (
+        lambda output: without_metric(output / RUN / "scores.json"),
+        "scores.json: test.systems.1: the key bleu is missing",
+    ),
     "no log": (lambda output: remove(output / RUN / "train.log"), "train.log"),
     "no parameters": (
         lambda output: change(output / RUN / "training.json", "parameters", None),
