@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import platform
 from pathlib import Path
-from typing import Any, Dict, List, Mapping, Optional, Sequence
+from typing import Any, Dict, List, Mapping, Optional
 
 import capsnmt
 from capsnmt import records
@@ -36,24 +36,20 @@ from capsnmt.evaluation.scores import (
 from capsnmt.evaluation.scoring import build_metrics
 from capsnmt.evaluation.seeds import mean_by_length, spread
 from capsnmt.evaluation.segment_scores import SegmentMean, read_segment_scores
-from capsnmt.evaluation.settings import BOOTSTRAP, RANDOMIZATION, EvaluationSettings, Significance
+from capsnmt.evaluation.settings import BOOTSTRAP, RANDOMIZATION, Settings, Significance
 from capsnmt.evaluation.sign_test import sign_test
 from capsnmt.evaluation.text import moses_limits
 from capsnmt.evaluation.tokenized import tokenized_scores, tokens_of
 from capsnmt.files import installed_version
 
 
-def evaluate(systems: Sequence[str], settings: EvaluationSettings) -> Evaluation:
+def evaluate(settings: Settings) -> Evaluation:
     """Read, score and test some systems.
-
-    Args:
-        systems: ``PATH`` or ``NAME=PATH[,PATH...]`` of each system, the baseline first.
-        settings: reference, text processing, tests.
 
     Raises:
         ConfigurationError: a file cannot be read, or the files do not fit together.
     """
-    read = read_systems(systems, settings.text)
+    read = read_systems(settings.systems, settings.text)
     outputs = outputs_of(read)
     target_lang = common_language(outputs)
     limits = moses_limits(target_lang) if settings.text.detokenize == "moses" else None
@@ -73,7 +69,8 @@ def evaluate(systems: Sequence[str], settings: EvaluationSettings) -> Evaluation
         )
 
     by_segment = [
-        read_segment_scores(given, read, len(reference)) for given in settings.segment_files
+        read_segment_scores(metric, files, read, len(reference))
+        for metric, files in settings.segment_scores.items()
     ]
     hypotheses = {each.label: each.hypotheses for each in outputs}
     metrics = build_metrics(target_lang, reference)

@@ -15,7 +15,6 @@ from typing import Any, Dict, List, Mapping, Sequence
 from capsnmt import records
 from capsnmt.cli import ConfigurationError, shown
 from capsnmt.evaluation.outputs import Output, SystemOutputs, split_paths
-from capsnmt.evaluation.settings import SegmentFiles
 from capsnmt.evaluation.text_files import read_lines
 
 GIVEN = "scores:given"  # in the signature of scores that were not computed here
@@ -100,12 +99,13 @@ class Signature:
 
 
 def read_segment_scores(
-    given: SegmentFiles, systems: Sequence[SystemOutputs], segments: int
+    metric: str, files: Mapping[str, str], systems: Sequence[SystemOutputs], segments: int
 ) -> SegmentScores:
     """Read the scores of all outputs by one metric.
 
     Args:
-        given: name of the metric, and the files of each system.
+        metric: its name.
+        files: name of each system -> ``FILE[,FILE...]``, one for each output.
         systems: all systems.
         segments: number of segments of the reference.
 
@@ -113,20 +113,20 @@ def read_segment_scores(
         ConfigurationError: a system or an output has no file, a file is not needed, or a file has
             something else than one finite number for each segment.
     """
-    flag = f"--segment-scores {given.metric}"
+    flag = f"--segment-scores {metric}"
     names = [system.name for system in systems]
-    for name in given.files:
+    for name in files:
         if name not in names:
             raise ConfigurationError(
                 f"{flag} {name}=...: there is no such system: choose from {', '.join(names)}"
             )
     values: Dict[str, Sequence[float]] = {}
     for system in systems:
-        if system.name not in given.files:
+        if system.name not in files:
             raise ConfigurationError(
                 f"{flag}: has no scores of {system.name}: give {system.name}=FILE too"
             )
-        paths = split_paths(given.files[system.name])
+        paths = split_paths(files[system.name])
         if len(paths) != len(system.outputs):
             raise ConfigurationError(
                 f"{flag}: {system.name} has {len(system.outputs)} outputs, but "
@@ -134,7 +134,7 @@ def read_segment_scores(
             )
         for path, output in zip(paths, system.outputs):
             values[output.label] = check_scores(_read(path, output), path, segments)
-    return SegmentScores(given.metric, f"nsegs:{segments}|aggregate:mean|{GIVEN}", values)
+    return SegmentScores(metric, f"nsegs:{segments}|aggregate:mean|{GIVEN}", values)
 
 
 def check_scores(found: Sequence[Any], name: str, segments: int) -> List[float]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Mapping, Optional, Sequence
 
@@ -65,37 +65,29 @@ class CompareMT:
 
 
 @dataclass(frozen=True)
-class SegmentFiles:
-    """The files with the scores of every segment by one metric.
+class Settings:
+    """Everything about an evaluation.
 
     Attributes:
-        metric: name of the metric.
-        files: name of each system -> ``FILE[,FILE...]``, one for each output.
-    """
-
-    metric: str
-    files: Mapping[str, str]
-
-
-@dataclass(frozen=True)
-class EvaluationSettings:
-    """Everything about an evaluation but its systems.
-
-    Attributes:
+        systems: ``PATH`` or ``NAME=PATH[,PATH...]`` of each system, the baseline first.
         text: how the files of the systems become text.
         reference: file with the raw reference; ``None`` takes the ``T-`` lines.
         tokenized_reference: file for tokenised BLEU of the tokens as decoded; ``None`` tokenises
             both sides with Moses.
         source: file with source tokens, for BLEU by length; ``None`` takes the ``S-`` lines.
-        segment_files: scores of every segment that another program computed.
+        segment_scores: metric -> system -> ``FILE[,FILE...]``, one for each output: scores of
+            every segment that another program computed.
         significance: how to test every system against the first; ``None`` for no test.
         compare_mt: compare-mt's report; ``None`` for no report.
+        json: file for the record, or ``-`` for the standard output.
     """
 
-    text: TextSettings = field(default_factory=TextSettings)
-    reference: Optional[str] = None
-    tokenized_reference: Optional[str] = None
-    source: Optional[str] = None
-    segment_files: Sequence[SegmentFiles] = ()
-    significance: Optional[Significance] = None
-    compare_mt: Optional[CompareMT] = None
+    systems: Sequence[str]
+    text: TextSettings
+    reference: Optional[str]
+    tokenized_reference: Optional[str]
+    source: Optional[str]
+    segment_scores: Mapping[str, Mapping[str, str]]
+    significance: Optional[Significance]
+    compare_mt: Optional[CompareMT]
+    json: Optional[str]

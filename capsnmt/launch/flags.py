@@ -152,7 +152,7 @@ def check_score(row: str, arguments: Sequence[str]) -> None:
     Raises:
         ConfigurationError: a value is wrong, or a flag has no effect.
     """
-    from capsnmt.evaluation.arguments import parse_arguments
+    from capsnmt.evaluation.__main__ import parse_arguments
 
     try:
         parse_arguments(arguments)
