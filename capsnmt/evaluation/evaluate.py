@@ -14,7 +14,6 @@ from capsnmt.evaluation.bleu_statistics import bleu_statistics
 from capsnmt.evaluation.lengths import BUCKETS, bleu_by_length, bucket_of, counts
 from capsnmt.evaluation.metrics import COMPARABLE
 from capsnmt.evaluation.outputs import Output, SystemOutputs, outputs_of, read_systems
-from capsnmt.evaluation.paired_scores import score_outputs
 from capsnmt.evaluation.references import (
     baseline_output,
     check_pairs,
@@ -37,7 +36,7 @@ from capsnmt.evaluation.scoring import build_metrics
 from capsnmt.evaluation.seeds import mean_by_length, spread
 from capsnmt.evaluation.segment_scores import SegmentMean, read_segment_scores
 from capsnmt.evaluation.settings import BOOTSTRAP, RANDOMIZATION, Settings, Significance
-from capsnmt.evaluation.sign_test import sign_test
+from capsnmt.evaluation.significance import score_outputs, sign_test
 from capsnmt.evaluation.text import moses_limits
 from capsnmt.evaluation.tokenized import tokenized_scores, tokens_of
 from capsnmt.files import installed_version

@@ -11,7 +11,7 @@ from scipy.stats import binom
 from capsnmt.evaluation.bleu_statistics import bleu_of, bleu_statistics
 from capsnmt.evaluation.lengths import BUCKETS, bleu_by_length, bucket_of, counts
 from capsnmt.evaluation.scoring import build_metrics
-from capsnmt.evaluation.sign_test import sign_test
+from capsnmt.evaluation.significance import sign_test
 
 SIZE = 600
 
