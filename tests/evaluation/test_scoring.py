@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 from pathlib import Path
-from typing import Dict, List, Optional
+from typing import Any, Dict, List, Optional
 
 import pytest
 
-from capsnmt.cli import ConfigurationError
-from capsnmt.evaluation.metrics import METRICS
-from capsnmt.evaluation.scoring import build_metrics, score_system
-from capsnmt.evaluation.settings import BOOTSTRAP, RANDOMIZATION, Significance
-from capsnmt.evaluation.significance import SEED_VARIABLE, paired_test
+from capsnmt.evaluation.__main__ import main
 from tests.commands import succeed
 from tests.evaluation.outputs import write_lines
 
+SEED_VARIABLE = "SACREBLEU_SEED"
 DIGITS = 12
 
 
@@ -43,135 +41,98 @@ def cells(table: str, system: str) -> List[List[str]]:
     return [re.findall(r"\d+\.\d+", cell) for cell in row.split("&")[1:]]
 
 
-def printed(value: Optional[float], digits: int = DIGITS) -> str:
+def printed(value: float, digits: int = DIGITS) -> str:
     return f"{value:.{digits}f}"
 
 
+def evaluated(folder: Path, texts: Dict[str, List[str]], *flags: object) -> List[Dict[str, Any]]:
+    """What the command writes about ``sys1`` and ``sys2``."""
+    files = {name: write_lines(folder / name, lines) for name, lines in texts.items()}
+    arguments = [f"sys1={files['sys1']}", f"sys2={files['sys2']}", "--input", "plain"]
+    arguments += ["--reference", str(files["reference"]), *map(str, flags)]
+    assert main([*arguments, "--json", str(folder / "scores.json")]) == 0
+    return json.loads((folder / "scores.json").read_text("utf-8"))["systems"]
+
+
+METRIC_SETS = [["bleu", "chrf", "ter"], ["chrf++"]]
+
+
 @pytest.mark.parametrize(
-    ("segments", "metrics", "method", "samples"),
+    ("segments", "metric_sets", "method", "samples"),
     [
-        (60, ["bleu", "chrf", "ter"], BOOTSTRAP, 200),
-        (60, ["chrf++"], BOOTSTRAP, 200),
-        (60, ["bleu", "chrf", "ter"], RANDOMIZATION, 200),
+        (60, METRIC_SETS, "bs", 200),
+        (60, METRIC_SETS[:1], "ar", 200),
         # the same with the numbers of a real test set
-        pytest.param(None, ["bleu"], BOOTSTRAP, 1000, marks=pytest.mark.nightly),
-        pytest.param(None, ["bleu"], RANDOMIZATION, 1000, marks=pytest.mark.nightly),
+        pytest.param(None, [["bleu"]], "bs", 1000, marks=pytest.mark.nightly),
+        pytest.param(None, [["bleu"]], "ar", 1000, marks=pytest.mark.nightly),
     ],
 )
 def test_scores_and_significance_are_those_of_the_sacrebleu_command(
     ted: Dict[str, List[str]],
     tmp_path: Path,
     segments: Optional[int],
-    metrics: List[str],
+    metric_sets: List[List[str]],
     method: str,
     samples: int,
 ) -> None:
     texts = {name: lines[:segments] for name, lines in ted.items()}
-    flag = {BOOTSTRAP: "--paired-bs", RANDOMIZATION: "--paired-ar"}[method]
-    table = sacrebleu(tmp_path, texts, *flags(metrics), flag, f"{flag}-n", samples)
-    built = build_metrics("en", texts["reference"])
-    scores = paired_test(
-        [(name, texts[name]) for name in ("sys1", "sys2")],
-        {key: built[key] for key in metrics},
-        Significance(method, samples),
-    )
-    for name, ours in zip(("sys1", "sys2"), scores):
-        assert len(ours) == len(metrics)
-        for score, theirs in zip(ours.values(), cells(table, name)):
-            intervals = (score.mean, score.ci) if method == BOOTSTRAP else ()
-            expected = [printed(x) for x in (score.score, *intervals)]
-            if name == "sys2":
-                expected.append(printed(score.p_value, 4))
-            assert theirs == expected
-            assert score.signature in table
+    ours = {
+        "bs": ["--resamples", samples],
+        "ar": ["--significance", "approximate-randomization", "--trials", samples],
+    }[method]
+    systems = evaluated(tmp_path, texts, "--baseline", "sys1", "--target-lang", "en", *ours)
+    for metrics in metric_sets:
+        flag = f"--paired-{method}"
+        table = sacrebleu(tmp_path, texts, *flags(metrics), flag, f"{flag}-n", samples)
+        for system in systems:
+            for metric, theirs in zip(metrics, cells(table, system["name"])):
+                test = system["significance"][metric]
+                intervals = (test["mean"], test["ci"]) if method == "bs" else ()
+                expected = [printed(x) for x in (system[metric]["score"], *intervals)]
+                if system["name"] == "sys2":
+                    expected.append(printed(test["p_value"], 4))
+                assert theirs == expected
+                assert system[metric]["signature"] in table
 
 
-@pytest.mark.parametrize("names", [[m for m in METRICS if m != "chrf++"], ["chrf++"]])
+@pytest.mark.parametrize("metrics", METRIC_SETS)
 def test_scores_without_a_test_are_those_of_the_sacrebleu_command(
-    ted: Dict[str, List[str]], tmp_path: Path, names: List[str]
+    ted: Dict[str, List[str]], tmp_path: Path, metrics: List[str]
 ) -> None:
     texts = {name: lines[:40] for name, lines in ted.items()}
-    table = sacrebleu(tmp_path, texts, *flags(names))
-    built = build_metrics(None, texts["reference"])
-    metrics = {name: built[name] for name in names}
-    for name in ("sys1", "sys2"):
-        ours = score_system(metrics, texts[name])
-        assert cells(table, name) == [[printed(score.score)] for score in ours.values()]
-        assert all(score.signature in table for score in ours.values())
-        assert all(score.p_value is None for score in ours.values())
+    table = sacrebleu(tmp_path, texts, *flags(metrics))
+    for system in evaluated(tmp_path, texts):
+        scores = [[printed(system[metric]["score"])] for metric in metrics]
+        assert cells(table, system["name"]) == scores
+        assert all(system[metric]["signature"] in table for metric in metrics)
+        assert "significance" not in system
 
 
-def test_the_test_of_systems_scores_as_scoring_alone(ted: Dict[str, List[str]]) -> None:
-    texts = {name: lines[:20] for name, lines in ted.items()}
-    metrics = build_metrics("en", texts["reference"])
-    pair = [("a", texts["sys1"]), ("b", texts["sys2"])]
-    tested = paired_test(pair, metrics, Significance(samples=2))
-    for name, scores in zip(("sys1", "sys2"), tested):
-        alone = score_system(metrics, texts[name])
-        assert {k: v.score for k, v in scores.items()} == {k: v.score for k, v in alone.items()}
-
-
-def bleu_p_value(
-    texts: Dict[str, List[str]], system: str, seed: int = 12345, method: str = BOOTSTRAP
-) -> float:
-    metrics = {"bleu": build_metrics("en", texts["reference"])["bleu"]}
-    pair = [("sys1", texts["sys1"]), (system, texts[system])]
-    value = paired_test(pair, metrics, Significance(method, 50, seed))[1]["bleu"].p_value
-    assert value is not None
-    return value
-
-
-@pytest.mark.parametrize("method", [BOOTSTRAP, RANDOMIZATION])
+@pytest.mark.parametrize("method", ["bootstrap", "approximate-randomization"])
 def test_the_seed_decides_and_the_environment_does_not(
-    ted: Dict[str, List[str]], method: str, monkeypatch: pytest.MonkeyPatch
+    ted: Dict[str, List[str]], tmp_path: Path, method: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    texts = {name: lines[:60] for name, lines in ted.items()}
-    values = [bleu_p_value(texts, "sys2", seed, method) for seed in (1, 2, 3, 4)]
-    assert len(set(values)) > 1
+    texts = {name: lines[:30] for name, lines in ted.items()}
+    count = {"bootstrap": "--resamples", "approximate-randomization": "--trials"}[method]
+
+    def p_values(seed: int) -> List[float]:
+        flags = ["--baseline", "sys1", "--significance", method, count, 50, "--seed", seed]
+        tests = evaluated(tmp_path, texts, *flags)[1]["significance"]
+        return [test["p_value"] for test in tests.values()]
+
+    found = [p_values(seed) for seed in (1, 2)]
+    assert found[0] != found[1]
     monkeypatch.setenv(SEED_VARIABLE, "999")
-    assert bleu_p_value(texts, "sys2", 1, method) == values[0]
+    assert p_values(1) == found[0]
     assert os.environ[SEED_VARIABLE] == "999"
     monkeypatch.delenv(SEED_VARIABLE)
-    assert bleu_p_value(texts, "sys2", 1, method) == values[0]
+    assert p_values(1) == found[0]
     assert SEED_VARIABLE not in os.environ
 
 
-def test_few_resamples_bound_the_p_value_and_a_similar_system_does_not_reach_it(
-    ted: Dict[str, List[str]],
+def test_a_missing_tokeniser_is_one_line(
+    files: Dict[str, str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
 ) -> None:
-    texts = {name: lines[:60] for name, lines in ted.items()}
-    texts["like"] = [*texts["sys1"][:58], *texts["sys2"][58:]]
-    assert bleu_p_value(texts, "reference") == 1 / 51
-    assert bleu_p_value(texts, "like") > 0.1
-
-
-def test_no_seed_is_refused(ted: Dict[str, List[str]]) -> None:
-    texts = {name: lines[:2] for name, lines in ted.items()}
-    with pytest.raises(ValueError, match="seed 0"):
-        bleu_p_value(texts, "sys2", seed=0)
-
-
-@pytest.mark.parametrize(
-    ("lang", "bleu", "ter"),
-    [
-        (None, "tok:13a", "norm:no|punct:yes|asian:no"),
-        ("de", "tok:13a", "norm:no|punct:yes|asian:no"),
-        ("zh_CN", "tok:zh", "norm:yes|punct:yes|asian:yes"),
-    ],
-)
-def test_tokenisers_follow_the_target_language(lang: Optional[str], bleu: str, ter: str) -> None:
-    scores = score_system(build_metrics(lang, ["我们去公园。", "a b"]), ["我们去公园。", "a c"])
-    assert bleu in scores["bleu"].signature
-    assert ter in scores["ter"].signature
-
-
-def test_chinese_ter_counts_characters() -> None:
-    # one of six characters is wrong; by words the entire sentence would be wrong
-    scores = score_system(build_metrics("zh", ["我们去公园。"]), ["我们去学园。"])
-    assert scores["ter"].score == pytest.approx(100 / 6)
-
-
-def test_a_missing_tokeniser_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sacrebleu.tokenizers.tokenizer_ja_mecab.MeCab", None)
-    with pytest.raises(ConfigurationError, match=r"pip install 'sacrebleu\[ja\]'$"):
-        build_metrics("ja", ["私は学生です。"])
+    assert main([files["good"], "--target-lang", "ja"]) == 2
+    assert capsys.readouterr().err.endswith("pip install 'sacrebleu[ja]'\n")
