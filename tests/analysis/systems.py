@@ -1,8 +1,9 @@
-"""Small models as systems under analysis, with sentences in memory."""
+"""Small models as systems under analysis, and what they compute of each sentence alone."""
 
 from __future__ import annotations
 
-from typing import Any, List, Tuple, Type
+import functools
+from typing import Any, Dict, Iterable, List, Sequence, Tuple, Type
 
 import torch
 from fairseq.data import LanguagePairDataset
@@ -11,22 +12,34 @@ from torch import Tensor
 from capsnmt.analysis.base import Analysis
 from capsnmt.analysis.observation import observe
 from capsnmt.analysis.system import System
+from capsnmt.modules.attention import Attention
+from capsnmt.routing.recording import RoutingRecord, record_routing
 from tests.support import TASK, build, sentences, shifted
 
 LENGTHS = (5, 2, 7, 4, 3)
 BATCHES = ((0, 1, 2), (3, 4))
 
 
-def system_of(model: Any, left_pad: bool = True, name: str = "system") -> System:
+def system_of(
+    model: Any,
+    left_pad: bool = True,
+    name: str = "system",
+    numbers: Sequence[Sequence[int]] = BATCHES,
+    seed: int = 0,
+    **settings: Any,
+) -> System:
     """Return a model as a system, with five sentences in two batches that need padding.
 
     Args:
         model: the model, in evaluation mode.
         left_pad: pad the sources on the left, as fairseq does by default, or on the right.
         name: its name.
+        numbers: the sentences of each batch.
+        seed: of the sentences.
+        settings: other fields of the system.
     """
     dictionary = TASK.source_dictionary
-    sources, targets = corpus()
+    sources, targets = corpus(seed)
     dataset = LanguagePairDataset(
         *(sources, [len(line) for line in sources], dictionary),
         *(targets, [len(line) for line in targets], dictionary),
@@ -34,12 +47,12 @@ def system_of(model: Any, left_pad: bool = True, name: str = "system") -> System
         left_pad_target=False,
         shuffle=False,
     )
-    return System(name, model, TASK, dataset, BATCHES)
+    return System(name, model, TASK, dataset, numbers, **settings)
 
 
-def corpus() -> Tuple[List[Tensor], List[Tensor]]:
+def corpus(seed: int = 0) -> Tuple[List[Tensor], List[Tensor]]:
     """Return the sources and the targets."""
-    return sentences(*LENGTHS), sentences(*LENGTHS[::-1], seed=1)
+    return sentences(*LENGTHS, seed=seed), sentences(*LENGTHS[::-1], seed=seed + 1)
 
 
 def analysed(kind: Type[Analysis], system: System) -> Any:
@@ -62,6 +75,13 @@ def precise(arch: str, *flags: str, seed: int = 1) -> Any:
 
 
 @torch.no_grad()
+def logits_of_each_sentence(model: Any) -> Iterable[Tensor]:
+    """Yield the logits ``[T, V]`` of each sentence, computed alone and without padding."""
+    for source, target in zip(*corpus()):
+        yield model(source[None], torch.tensor([len(source)]), shifted(target[None]))[0][0]
+
+
+@torch.no_grad()
 def states_of_each_sentence(model: Any, stack: str) -> List[List[Tensor]]:
     """Return H^0..H^L ``[tokens, d]`` of each sentence, computed alone and without padding."""
     found = []
@@ -78,12 +98,42 @@ def states_of_each_sentence(model: Any, stack: str) -> List[List[Tensor]]:
     return found
 
 
-@torch.no_grad()
+def couplings_of_each_sentence(model: Any) -> Iterable[List[RoutingRecord]]:
+    """Yield the calls of routing operators that each sentence makes alone."""
+    logits = iter(logits_of_each_sentence(model))
+    for _ in LENGTHS:
+        with record_routing() as records:
+            next(logits)
+        yield records
+
+
+def weights_of_each_sentence(model: Any) -> Iterable[Dict[Tuple[str, int], Tensor]]:
+    """Yield the weights ``[H, L, K]`` that each attention returns, by role and layer."""
+    found: Dict[Tuple[str, int], Tensor] = {}
+    attentions = [module for module in model.modules() if isinstance(module, Attention)]
+
+    def asking(attention: Attention, *args: Any, **kwargs: Any) -> Any:
+        kwargs.update(need_weights=True, need_head_weights=True)
+        output, weights = Attention.forward(attention, *args, **kwargs)
+        layer = 1 + sum(role == attention.role for role, _ in found)
+        found[attention.role, layer] = weights[:, 0]
+        return output, weights
+
+    logits = iter(logits_of_each_sentence(model))
+    for _ in LENGTHS:
+        found.clear()
+        for attention in attentions:
+            attention.forward = functools.partial(asking, attention)
+        next(logits)
+        for attention in attentions:
+            del attention.forward
+        yield dict(found)
+
+
 def loss_of_each_sentence(model: Any) -> List[float]:
     """Return the cross-entropy of each sentence, computed alone and without padding."""
     found = []
-    for source, target in zip(*corpus()):
-        logits = model(source[None], torch.tensor([len(source)]), shifted(target[None]))[0][0]
+    for logits, target in zip(logits_of_each_sentence(model), corpus()[1]):
         scores = zip(logits, target.tolist())
         found.append(sum((row.logsumexp(0) - row[word]).item() for row, word in scores))
     return found

@@ -6,13 +6,15 @@ import base64
 import csv
 import hashlib
 import html
+import json
 import re
+from dataclasses import replace
 from pathlib import Path
 
 from capsnmt.analysis.analyse import Findings
+from capsnmt.analysis.output import write
 from capsnmt.analysis.page import render
-from tests.analysis.conftest import NAMES, OTHER
-from tests.analysis.kept_sentences import EVIL
+from tests.analysis.conftest import EVIL, NAMES, OTHER
 from tests.html_pages import Page
 
 
@@ -74,3 +76,22 @@ def test_an_analysis_without_sentences_has_no_script(findings: Findings) -> None
     assert page.all("script") == page.all("select") == []
     assert "script-src" not in content
     assert "Agreement of routing" in content
+
+
+def test_a_second_analysis_into_the_folder_removes_the_files_of_the_first_one_only(
+    findings: Findings, tmp_path: Path
+) -> None:
+    """The list of the first one's files may be damaged, and cannot reach out of the folder."""
+    output = tmp_path / "analysis"
+    first = set(write(findings, output))
+    outside = [tmp_path / "outside.csv", output / "notes.csv", output / "figures" / "mine.png"]
+    for path in outside:
+        path.touch()
+    one = replace(findings, of={"agreement": findings.of["agreement"]})
+    second = set(write(one, output))
+    assert output / "sentences.csv" in first - second
+    listed = ["../outside.csv", str(outside[0]), "figures/../../outside.csv", "figures", "", 3]
+    for text in (json.dumps([*listed, "absent.csv"]), "{", '{"a": 1}'):
+        (output / "figures" / "files.json").write_text(text, "utf-8")
+        assert set(write(one, output)) == second
+        assert {path for path in tmp_path.rglob("*") if path.is_file()} == {*second, *outside}
