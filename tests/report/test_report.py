@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 from pathlib import Path
-from typing import Any, Callable, Dict
+from typing import Any, Callable, Dict, List, Sequence
 
 import pytest
 
 from capsnmt.evaluation.metrics import METRICS
 from capsnmt.machine import processor
 from capsnmt.report import __main__ as report
-from capsnmt.report.markdown import code, text
-from capsnmt.report.sample_section import draw_numbers
 from tests.report.finished_runs import (
     REFERENCES,
     SENTENCES,
@@ -24,9 +23,9 @@ from tests.report.finished_runs import (
     runs,
     write_generated,
     write_log,
-    write_run,
 )
 
+RUN = "em_routing/seed-1"
 FILES = [
     *("bleu_by_length-test.png", "bleu_by_length-test.svg", "learning_curve.png"),
     *("learning_curve.svg", "report.html", "report.md"),
@@ -57,62 +56,52 @@ def scores_of(content: str) -> str:
     return content[content.index("## Scores") :]
 
 
-def test_the_table_holds_the_scores_of_scores_json(finished: Path, content: str) -> None:
+def read(output: Path, row: str) -> Any:
+    """The scores of a run on its test set."""
+    return json.loads((output / row / "seed-1/scores.json").read_text("utf-8"))["test"]
+
+
+def test_the_scores_are_those_of_scores_json(finished: Path, content: str) -> None:
     rows = rows_of(scores_of(content), "system")
     assert rows[0][: 1 + len(METRICS)] == ["system", *METRICS.values()]
     for row, name in zip(rows[1:], ("baseline", "em_routing")):
-        scores = json.loads((finished / name / "seed-1" / "scores.json").read_text("utf-8"))["test"]
-        system = next(each for each in scores["systems"] if each["name"] == name)
+        system = next(s for s in read(finished, name)["systems"] if s["name"] == name)
         expected = [f"{system[metric]['score']:.2f}" for metric in METRICS]
-        assert row[: 1 + len(METRICS)] == [text(name), *expected]
+        assert row[: 1 + len(METRICS)] == [name.replace("_", "\\_"), *expected]
     # that of the baseline, which was not resampled, is the signature of both
-    baseline = json.loads((finished / "baseline/seed-1/scores.json").read_text("utf-8"))["test"]
     for metric, label in METRICS.items():
-        assert f"- {label}: `{baseline['systems'][0][metric]['signature']}`\n" in content
+        signature = read(finished, "baseline")["systems"][0][metric]["signature"]
+        assert f"- {label}: `{signature}`\n" in content
 
 
-def test_the_baseline_has_no_p_value_and_the_other_has_that_of_scores_json(
-    finished: Path, content: str
-) -> None:
-    scores = json.loads((finished / "em_routing/seed-1/scores.json").read_text("utf-8"))["test"]
-    p_value = scores["systems"][1]["significance"]["bleu"]["p_value"]
+def test_the_other_system_has_the_p_value_of_scores_json(finished: Path, content: str) -> None:
+    base, routed = read(finished, "em_routing")["systems"]
+    p_value = routed["significance"]["bleu"]["p_value"]
     rows = rows_of(scores_of(content), "difference")
     assert {row[0] for row in rows[1:]} == {"em\\_routing − baseline"}
-    delta = scores["systems"][1]["bleu"]["score"] - scores["systems"][0]["bleu"]["score"]
+    delta = routed["bleu"]["score"] - base["bleu"]["score"]
     assert rows[1][1:4] == ["BLEU", f"{delta:+.2f}".replace("-", "−"), f"{p_value:.3f}"]
     assert f"p = {p_value:.3f}" in content
-
-
-def test_means_of_segment_scores_are_columns_and_differences(output: Path) -> None:
-    for row, mean in zip(("baseline", "em_routing"), (0.75, 0.5)):
-        path = output / row / "seed-1/scores.json"
-        scores = json.loads(path.read_text("utf-8"))
-        system = scores["test"]["systems"][-1]
-        system["segment_means"] = {"COMET": {"score": mean, "signature": "nsegs:30|scores:given"}}
-        tested = {"p_value": 0.02, "delta": -0.25}
-        system.setdefault("significance", {})["COMET"] = tested
-        path.write_text(json.dumps(scores), "utf-8")
-    content = scores_of(markdown(output))
-    header, *rows = rows_of(content, "system")
-    column = header.index("COMET")
-    assert [row[column] for row in rows] == ["0.7500", "0.5000"]
-    rows = rows_of(content, "difference")
-    comet = next(row for row in rows if row[1] == "COMET")
-    assert comet[2:] == ["−0.2500", "0.020"]
-
-
-def test_a_result_against_the_mechanism_is_reported_in_the_same_words(content: str) -> None:
     assert re.search(r"em\\_routing scores [\d.]+ BLEU, [\d.]+ below baseline", content)
     assert "One seed proves nothing" in content
 
 
-def test_a_difference_that_rounds_to_nothing_is_none(output: Path) -> None:
-    path = output / "em_routing/seed-1/scores.json"
-    scores = json.loads(path.read_text("utf-8"))
-    for system, score in zip(scores["test"]["systems"], (20.001, 20.004)):
-        system["bleu"]["score"] = score
-    path.write_text(json.dumps(scores), "utf-8")
-    assert "the same as baseline (20.00)" in markdown(output)
+def test_means_of_segment_scores_are_columns_and_differences(output: Path) -> None:
+    for row, mean in zip(("baseline", "em_routing"), (0.75, 0.5)):
+
+        def change(scores: Any, mean: float = mean) -> None:
+            system = scores["test"]["systems"][-1]
+            given = {"score": mean, "signature": "nsegs:30|scores:given"}
+            system["segment_means"] = {"COMET": given}
+            tested = {"p_value": 0.02, "delta": -0.25}
+            system.setdefault("significance", {})["COMET"] = tested
+
+        edit(output / row / "seed-1/scores.json", change)
+    content = scores_of(markdown(output))
+    header, *rows = rows_of(content, "system")
+    assert [row[header.index("COMET")] for row in rows] == ["0.7500", "0.5000"]
+    (comet,) = [row for row in rows_of(content, "difference") if row[1] == "COMET"]
+    assert comet[2:] == ["−0.2500", "0.020"]
 
 
 def test_training_is_reported_by_the_log_of_the_final_model(content: str) -> None:
@@ -130,57 +119,62 @@ def test_training_is_reported_by_the_log_of_the_final_model(content: str) -> Non
     assert "1 unreadable line(s)" in content
 
 
-def test_the_row_that_a_run_was_initialised_from_is_reported(output: Path, content: str) -> None:
-    assert "Initialised from" not in content
-    initial = {"row": "baseline", "checkpoint": "a.pt", "checksum": "0", "updates": 8000}
-    edit(output / "em_routing/seed-1/training.json", lambda t: t.update(initial=initial))
-    assert "Initialised from baseline (8,000 updates): `a.pt`." in markdown(output)
+def rename(output: Path) -> None:
+    edit(output / RUN / "scores.json", lambda s: s["test"]["reference"].update(source="x"))
 
 
-def test_a_run_that_was_never_validated_is_reported_as_such(output: Path) -> None:
-    write_log(output / "baseline/seed-1/train.log", valid=False)
-    assert "baseline was never validated" in markdown(output)
-
-
-def test_different_budgets_are_reported(output: Path, content: str) -> None:
-    assert "Not the same budget" not in content
-    with open(output / "baseline/seed-1/train.log", "a", encoding="utf-8") as log:
-        log.write('{"loss": "6", "num_updates": "50", "wall": "60"}\n')
-    assert "**Not the same budget:** the systems were trained for 40 and 50 updates" in markdown(
-        output
-    )
-
-
-def retokenize(run: Path) -> None:
+def retokenize(output: Path) -> None:
     def change(scores: Any) -> None:
         bleu = scores["test"]["systems"][-1]["bleu"]
         bleu["signature"] = bleu["signature"].replace("tok:13a", "tok:none")
 
-    edit(run / "scores.json", change)
+    edit(output / RUN / "scores.json", change)
 
 
-def rename_reference(run: Path) -> None:
-    edit(run / "scores.json", lambda scores: scores["test"]["reference"].update(source="x"))
+def tie(output: Path) -> None:
+    def change(scores: Any) -> None:
+        for system, score in zip(scores["test"]["systems"], (20.001, 20.004)):
+            system["bleu"]["score"] = score
+
+    edit(output / RUN / "scores.json", change)
 
 
-def change_dictionary(run: Path) -> None:
-    edit(run / "training.json", lambda training: training["vocabulary"].update(x="1"))
+def train_longer(output: Path) -> None:
+    with open(output / "baseline/seed-1/train.log", "a", encoding="utf-8") as log:
+        log.write('{"loss": "6", "num_updates": "50", "wall": "60"}\n')
 
 
-@pytest.mark.parametrize(
-    ("change", "what"),
-    [
-        (retokenize, "signatures of BLEU on test"),
-        (rename_reference, "references of test"),
-        (change_dictionary, "dictionaries"),
-    ],
-)
-def test_what_makes_systems_incomparable_is_reported(
-    output: Path, content: str, change: Callable[[Path], None], what: str
+INITIAL = {"row": "baseline", "checkpoint": "a.pt", "checksum": "0", "updates": 8000}
+CHANGES: Dict[str, Callable[[Path], Any]] = {
+    "the same as baseline (20.00)": tie,
+    "Initialised from baseline (8,000 updates): `a.pt`.": lambda output: edit(
+        output / RUN / "training.json", lambda training: training.update(initial=INITIAL)
+    ),
+    "baseline was never validated": lambda output: write_log(
+        output / "baseline/seed-1/train.log", valid=False
+    ),
+    "**Not the same budget:** the systems were trained for 40 and 50 updates": train_longer,
+    "**Not comparable:** the systems have different signatures of BLEU on test.": retokenize,
+    "**Not comparable:** the systems have different references of test.": rename,
+    "**Not comparable:** the systems have different dictionaries.": lambda output: edit(
+        output / RUN / "training.json", lambda training: training["vocabulary"].update(x="1")
+    ),
+    "not tested (em\\_routing: ": lambda output: edit(
+        output / RUN / "scores.json", lambda scores: scores["test"].update(baseline="other")
+    ),
+}
+
+
+@pytest.mark.parametrize("expected", CHANGES)
+def test_what_a_reader_must_know_is_said_where_it_is_so(
+    output: Path, content: str, expected: str
 ) -> None:
-    assert "Not comparable" not in content
-    change(output / "em_routing/seed-1")
-    assert f"**Not comparable:** the systems have different {what}." in markdown(output)
+    assert expected not in content
+    CHANGES[expected](output)
+    changed = markdown(output)
+    assert expected in changed
+    if "not tested" in expected:
+        assert not set("†‡") & set("".join(rows_of(changed, "system")[2]))
 
 
 def test_samples_show_the_same_sentences_of_all_as_detokenised_text(content: str) -> None:
@@ -199,11 +193,8 @@ def test_the_sentences_shown_do_not_depend_on_what_was_translated(output: Path) 
     for row in TRANSLATIONS:
         write_generated(output / row / "seed-1/generate-test.txt", REFERENCES)
     assert [row[0] for row in rows_of(markdown(output, 5), "no.")[1:]] == shown
-    assert shown == [str(number) for number in draw_numbers(SENTENCES, 5)]
-
-
-def test_no_samples_is_a_report_without_them(finished: Path) -> None:
-    assert "Sample translations" not in markdown(finished, 0)
+    assert len(shown) == 5
+    assert "Sample translations" not in markdown(output, 0)
 
 
 def test_the_page_holds_exact_commands_versions_machine_and_data(output: Path) -> None:
@@ -213,7 +204,7 @@ def test_the_page_holds_exact_commands_versions_machine_and_data(output: Path) -
         "train 'baseline'", "train 'em_routing'", "python -m capsnmt.corpora lines",
         "capsnmt-run --config lines/em_routing", "| torch | 2.13.0 |",
         "| sacrebleu | ", f"| `raw/test` | {SENTENCES} |", "Sentences about lines.",
-        text("x86_64, 2 cores"), text(processor()),
+        "x86\\_64, 2 cores", re.sub(r"([_*|<>\[\]])", r"\\\1", processor()),
     ):  # fmt: skip
         assert expected in content, expected
 
@@ -232,15 +223,121 @@ def test_data_that_moved_along_with_the_runs_is_found(output: Path) -> None:
     assert "Sample translations" in markdown(output, 1)
 
 
-def test_seeds_of_one_row_are_distinguished(output: Path) -> None:
-    other = write_run(output, "baseline", seed=2)
-    folder = output / "report"
-    assert report.main([runs(output)[0], str(other), "--output", str(folder)]) == 0
-    content = (folder / "report.md").read_text("utf-8")
-    assert "| baseline, seed 1 |" in content
-    assert "| baseline, seed 2 |" in content
-    assert "One seed proves nothing" not in content
+def set_seed(folder: Path, seed: int, bleu: float, p_value: float) -> None:
+    """Give a run another seed and other numbers."""
+    edit(folder / "config.json", lambda config: config.update(seed=seed))
+
+    def change(scores: Dict[str, Any]) -> None:
+        system = scores["test"]["systems"][-1]
+        system["bleu"]["score"] = bleu
+        if "significance" in system:
+            system["significance"]["bleu"]["p_value"] = p_value
+
+    edit(folder / "scores.json", change)
 
 
-def test_a_fence_is_longer_than_any_in_the_code() -> None:
-    assert code("````") == "`````\n````\n`````"
+def seeds(output: Path, row: str, bleu: List[float], p_values: List[float]) -> List[Path]:
+    """A row trained with several seeds."""
+    folders = [output / row / f"seed-{seed}" for seed in range(1, len(bleu) + 1)]
+    for folder in folders[1:]:
+        shutil.copytree(folders[0], folder)
+    for seed, (folder, *numbers) in enumerate(zip(folders, bleu, p_values), 1):
+        set_seed(folder, seed, *numbers)
+    return folders
+
+
+def table(folders: Sequence[Path]) -> List[List[str]]:
+    """The cells of the results."""
+    return [[cell.replace("\\_", "_") for cell in row] for row in rows_of(page(folders), "system")][
+        1:
+    ]
+
+
+def test_seeds_are_one_row_with_mean_deviation_and_difference(output: Path) -> None:
+    folders = seeds(output, "baseline", [20.0, 22.0, 24.0], [1, 1, 1])
+    folders += seeds(output, "em_routing", [23.0, 24.0, 25.0], [0.2, 0.001, 0.001])
+    assert table(folders) == [
+        ["baseline", "0.00M", "57/s", "22.00 ± 2.00", "–"],
+        ["em_routing", "0.00M (+0)", "57/s (1.00×)", "24.00 ± 1.00", "+2.00"],
+    ]
+
+
+@pytest.mark.parametrize(
+    ("p_values", "mark"),
+    [([0.04, 0.001], "†"), ([0.009, 0.001], "‡"), ([0.05, 0.001], ""), ([0.001], "‡")],
+)
+def test_a_difference_is_marked_by_its_largest_p_value(
+    output: Path, p_values: List[float], mark: str
+) -> None:
+    base = seeds(output, "baseline", [20.0] * len(p_values), [1] * len(p_values))
+    rows = table([*base, *seeds(output, "em_routing", [19.0] * len(p_values), p_values)])
+    assert rows[1][-1] == f"−1.00{mark}"
+
+
+@pytest.mark.parametrize("key", ["device", "device-name", "threads"])
+def test_speeds_of_different_machines_have_no_ratio(output: Path, key: str) -> None:
+    run = output / "em_routing/seed-1"
+    assert table([output])[1][2] == "57/s (1.00×)"
+    if key == "threads":
+        edit(run / "config.json", lambda config: config["device"].update(threads=2))
+    else:
+        edit(run / "training.json", lambda training: training.update({key: "other"}))
+    assert table([output])[1][2] == "57/s"
+
+
+def test_a_log_without_times_has_no_speed(output: Path) -> None:
+    folders = [output / "baseline/seed-1", output / "em_routing/seed-1"]
+    write_log(folders[1] / "train.log")
+    log = (folders[1] / "train.log").read_text("utf-8").replace('"wps"', '"-"')
+    (folders[1] / "train.log").write_text(log, "utf-8")
+    assert [row[2] for row in table(folders)] == ["57/s", "–"]
+
+
+def test_seeds_with_other_settings_have_no_mean(
+    output: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    folder = seeds(output, "baseline", [20.0, 22.0], [1, 1])[1]
+    edit(folder / "config.json", lambda config: config["settings"]["train"].update(lr=0.5))
+    assert report.main([str(output / "baseline"), "--output", str(output / "report")]) == 2
+    assert f"{folder}: was trained with train.lr 0.5, but" in capfd.readouterr().err
+
+
+def test_one_seed_twice_is_two_experiments(output: Path) -> None:
+    first, copy = output / "baseline/seed-1", output / "again/baseline/seed-1"
+    shutil.copytree(first, copy)
+    assert [row[0] for row in table([first, copy])] == [str(first), str(copy)]
+
+
+def test_a_folder_gives_its_rows_with_their_seeds_the_baseline_first(
+    output: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    for path in output.glob("*/seed-1/*.json"):
+        text = path.read_text("utf-8").replace(': "baseline"', ': "z"')
+        path.write_text(text, "utf-8")
+    for seed in (2, 10):
+        folder = output / f"em_routing/seed-{seed}"
+        shutil.copytree(output / "em_routing/seed-1", folder)
+        edit(folder / "config.json", lambda config, seed=seed: config.update(seed=seed))
+    (output / "em_routing/seed-2/scores.json").unlink()
+    trained = page([output]).partition("## Training")[2]
+    names = [row[0].replace("\\_", "_") for row in rows_of(trained, "system")]
+    assert names == ["system", "z, seed 1", "em_routing, seed 1", "em_routing, seed 10"]
+    left_out = f"warning: {output / 'em_routing/seed-2'} is not finished and is left out\n"
+    assert capfd.readouterr().err == left_out
+
+
+def test_a_folder_without_a_finished_run_is_one_line(
+    output: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    (output / "baseline/seed-1/scores.json").unlink()
+    (output / "nothing").mkdir()
+    for folder, expected in (
+        (output / "baseline", "none of its 1 run(s) is finished"),
+        (output / "nothing", "config.json is missing"),
+        (output / "absent", "there is no such folder"),
+    ):
+        capfd.readouterr()
+        assert report.main([str(folder), "--output", str(output / "report")]) == 2
+        error = capfd.readouterr().err
+        assert (error.count("\n"), expected in error, str(folder) in error) == (1, True, True)
+    assert not (output / "report").exists()

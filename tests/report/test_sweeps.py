@@ -10,9 +10,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from capsnmt.evaluation.seeds import Spread
 from capsnmt.report import __main__ as report
-from capsnmt.report.figures import bleu_by_value, drawing, image, svg
 from tests.report.finished_runs import edit, page, rows_of
 
 FLAG = "layer-capsules"
@@ -98,24 +96,3 @@ def test_a_baseline_that_was_not_tested_against_is_the_first_row(swept: Path) ->
         "em\\_routing",
     ]
     assert [row[0] for row in sweep_of(*rows)][1:] == ["em\\_routing"]
-
-
-def test_the_figure_has_every_value_seed_and_baseline() -> None:
-    curve = {"1": Spread(20.0, 1.0, [19.0, 21.0]), "512": Spread(25.0, None, [25.0])}
-    with drawing():
-        figure = bleu_by_value(
-            "--layer-capsules",
-            ["1", "8", "512"],
-            {"one": curve, "other": {"8": Spread(22.0, None, [22.0])}},
-            {"baseline": Spread(18.0, 0.5, [17.5, 18.5])},
-        )
-        picture = svg(image(figure, "svg"), "x")
-    (axes,) = figure.axes
-    assert [text.get_text() for text in axes.get_xticklabels()] == ["1", "8", "512"]
-    assert [text.get_text() for text in axes.get_legend().get_texts()] == [
-        *("baseline", "one", "other")
-    ]
-    (low, high), *_ = [line.get_ydata() for line in axes.lines if line.get_linestyle() == "None"
-                       and len(line.get_ydata()) == 2 and line.get_marker() == "."]  # fmt: skip
-    assert (low, high) == (19.0, 21.0)
-    assert "--layer-capsules" in picture

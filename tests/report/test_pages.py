@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import html
+import io
+import json
 import re
 import shlex
 import shutil
@@ -84,8 +87,9 @@ def test_every_link_and_label_has_its_target_once(content: str) -> None:
     assert len(identifiers) == len(set(identifiers))
     wanted = [str(each["href"])[1:] for each in page.all("a")]
     wanted += [str(each["aria-labelledby"]) for each in page.all("section")]
-    assert set(wanted) <= set(identifiers)
     assert wanted
+    wanted += re.findall(r'(?:href="#|url\(#)([^")]+)', content)
+    assert set(wanted) <= set(identifiers)
 
 
 def test_the_page_and_the_markdown_hold_the_same_numbers(folder: Path, content: str) -> None:
@@ -95,6 +99,46 @@ def test_the_page_and_the_markdown_hold_the_same_numbers(folder: Path, content: 
     numbers = {cell for row in cells for cell in row if re.fullmatch(r"[+−]?\d+\.\d\d[†‡]?", cell)}
     assert len(numbers) > 5
     assert all(number.rstrip("†‡") in markdown for number in numbers)
+
+
+def test_figures_take_the_pages_ink_and_keep_names_as_text(content: str) -> None:
+    """Learning curves have both systems; a length that no sentence has is not drawn."""
+    curves, lengths = re.findall(r"<svg .*?</svg>", content, re.DOTALL)
+    for picture in (curves, lengths):
+        assert "currentColor" in picture
+        assert not re.search("#010203|#ffffff", picture)  # the page may be dark
+        texts = re.findall(r"<text[^>]*>([^<]*)</text>", picture)
+        assert {"baseline", "em_routing"} <= set(texts)
+    assert "&lt;10" in lengths
+    assert "10-20" not in lengths
+
+
+NAMES = ("distance", "agreement-em-1", "attention-sentence-em")
+
+
+@pytest.mark.parametrize("place", ["", "analysis/"])
+def test_the_maps_of_an_analysis_in_the_folder_are_in_the_report(output: Path, place: str) -> None:
+    figures = output / "report" / place / "figures"
+    figures.mkdir(parents=True)
+    (figures.parent / "analysis.html").write_text("the page", "utf-8")
+    captions = {name: {"alt": f"alt of {name}", "caption": f"caption of {name}"} for name in NAMES}
+    (figures / "captions.json").write_text(json.dumps(captions), "utf-8")
+    for name in NAMES:
+        drawn = f'<svg width="9pt" height="9pt"><text>text of {name}</text></svg>'
+        (figures / f"{name}.svg").write_text(drawn, "utf-8")
+    content = write(output).read_text("utf-8")
+    assert f"{place}analysis.html" in [each["href"] for each in Page(content).all("a")]
+    for name in NAMES[1:]:
+        assert f">text of {name}</text>" in content
+        assert f">caption of {name}</figcaption>" in content
+    assert "text of distance" not in content
+    markdown = (output / "report" / "report.md").read_text("utf-8")
+    assert f"[page of the analysis]({place}analysis.html)" in markdown
+    assert f"![alt of agreement-em-1]({place}figures/agreement-em-1.png)" in markdown
+    (figures / "agreement-em-1.svg").unlink()
+    with contextlib.redirect_stderr(io.StringIO()) as said:
+        assert report.main([str(output), "--output", str(output / "report")]) == 2
+    assert re.fullmatch(r"error: .*agreement-em-1.*run capsnmt-analyse again\n", said.getvalue())
 
 
 @pytest.mark.system
