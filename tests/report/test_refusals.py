@@ -7,7 +7,7 @@ import re
 import shutil
 import sys
 from pathlib import Path
-from typing import Any, List
+from typing import Any, Callable, List
 
 import pytest
 
@@ -79,73 +79,83 @@ DAMAGES = {
 }  # fmt: skip
 
 
+@pytest.fixture
+def refused(output: Path, capfd: pytest.CaptureFixture[str]) -> Callable[..., str]:
+    """Report on some runs, which is refused in one line without a file; return the line."""
+
+    def run(*given: object) -> str:
+        before = {path: path.read_bytes() for path in output.rglob("*") if path.is_file()}
+        capfd.readouterr()
+        assert report.main([*map(str, given), "--output", str(output / "report")]) == 2
+        error = capfd.readouterr().err
+        assert error.startswith("error: ")
+        assert error.count("\n") == 1
+        assert {path: path.read_bytes() for path in output.rglob("*") if path.is_file()} == before
+        return error
+
+    return run
+
+
 @pytest.mark.parametrize("damage", DAMAGES)
 def test_a_broken_run_is_one_line_that_names_it_and_nothing_is_written(
-    output: Path, damage: str, capfd: pytest.CaptureFixture[str]
+    output: Path, damage: str, refused: Callable[..., str]
 ) -> None:
     harm, expected = DAMAGES[damage]
     harm(output)
-    capfd.readouterr()
-    assert report.main([*runs(output), "--output", str(output / "report")]) == 2
-    error = capfd.readouterr().err
-    assert error.startswith("error: ")
-    assert error.count("\n") == 1
+    error = refused(*runs(output))
     assert expected in error
     assert "em_routing" in error
     assert not (output / "report").exists()
 
 
-def test_missing_data_is_one_line_and_nothing_is_written(
-    output: Path, capfd: pytest.CaptureFixture[str]
+def test_a_report_that_fails_leaves_the_earlier_one_as_it_was(
+    output: Path, refused: Callable[..., str]
 ) -> None:
+    assert report.main([*runs(output), "--output", str(output / "report")]) == 0
+    remove(output / RUN / "generate-test.txt")
+    refused(*runs(output))
+
+
+def test_missing_data_is_one_line(output: Path, refused: Callable[..., str]) -> None:
     for row in TRANSLATIONS:
         change(output / row / "seed-1/config.json", "data", str(output / "data"))
     remove(output / "data" / "raw")
-    assert report.main([*runs(output), "--output", str(output / "report")]) == 2
-    assert re.fullmatch(
-        r"error: \S*raw/test\.en: there is no such file.*\n", capfd.readouterr().err
-    )
-    assert not (output / "report").exists()
+    assert re.match(r"error: \S*raw/test\.en: there is no such file", refused(*runs(output)))
+
+
+def test_a_missing_library_is_one_line(
+    output: Path, refused: Callable[..., str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    assert refused(*runs(output)).startswith("error: matplotlib.figure is not installed: pip")
 
 
 @pytest.mark.parametrize(
-    ("flags", "expected"),
+    ("given", "expected"),
     [
-        (["--samples", "-1"], "'-1' is not a whole number of at least 0"),
-        (["--samples", "many"], "'many'"),
-        (["--unknown"], "--unknown"),
-        (["--output", "runs.txt"], "runs.txt"),
+        (["baseline", "--samples", "-1"], "'-1' is not a whole number of at least 0"),
+        (["baseline", "--samples", "many"], "'many'"),
+        (["baseline", "--unknown"], "--unknown"),
+        (["baseline", "--output", "runs.txt"], "runs.txt"),
+        (["baseline/seed-1", "baseline/seed-1"], "is given twice"),
+        (["unfinished"], "none of its 1 run(s) is finished"),
+        (["nothing"], "config.json is missing"),
+        (["absent"], "there is no such folder"),
     ],
 )
-def test_a_bad_flag_is_one_line(
-    output: Path, flags: List[str], expected: str, capfd: pytest.CaptureFixture[str],
+def test_a_bad_command_line_is_one_line(
+    output: Path,
+    given: List[str],
+    expected: str,
+    capfd: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
-) -> None:  # fmt: skip
+) -> None:
     monkeypatch.chdir(output)
-    (output / "runs.txt").write_text("a file")
-    assert report.main([*runs(output), "--output", "report", *flags]) == 2
+    shutil.copytree("baseline", "unfinished")
+    Path("unfinished/seed-1/scores.json").unlink()
+    Path("nothing").mkdir()
+    Path("runs.txt").write_text("a file")
+    assert report.main(["--output", "report", *given]) == 2
     error = capfd.readouterr().err
     assert (error.count("\n"), expected in error) == (1, True), error
-    assert not (output / "report").exists()
-
-
-def test_a_run_given_twice_is_refused(output: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    assert report.main([runs(output)[0]] * 2 + ["--output", str(output / "report")]) == 2
-    assert "is given twice" in capfd.readouterr().err
-
-
-def test_without_matplotlib_one_line_names_it_and_nothing_is_written(
-    output: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
-    assert report.main([*runs(output), "--output", str(output / "report")]) == 2
-    assert capfd.readouterr().err.startswith("error: matplotlib.figure is not installed: pip")
-    assert not any((output / "report").glob("*"))
-
-
-def test_a_report_that_fails_leaves_the_earlier_one_as_it_was(output: Path) -> None:
-    assert report.main([*runs(output), "--output", str(output / "report")]) == 0
-    before = {path: path.read_bytes() for path in (output / "report").iterdir()}
-    remove(output / RUN / "generate-test.txt")
-    assert report.main([*runs(output), "--output", str(output / "report")]) == 2
-    assert {path: path.read_bytes() for path in (output / "report").iterdir()} == before
+    assert not Path("report").exists()

@@ -324,20 +324,3 @@ def test_a_folder_gives_its_rows_with_their_seeds_the_baseline_first(
     assert names == ["system", "z, seed 1", "em_routing, seed 1", "em_routing, seed 10"]
     left_out = f"warning: {output / 'em_routing/seed-2'} is not finished and is left out\n"
     assert capfd.readouterr().err == left_out
-
-
-def test_a_folder_without_a_finished_run_is_one_line(
-    output: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
-    (output / "baseline/seed-1/scores.json").unlink()
-    (output / "nothing").mkdir()
-    for folder, expected in (
-        (output / "baseline", "none of its 1 run(s) is finished"),
-        (output / "nothing", "config.json is missing"),
-        (output / "absent", "there is no such folder"),
-    ):
-        capfd.readouterr()
-        assert report.main([str(folder), "--output", str(output / "report")]) == 2
-        error = capfd.readouterr().err
-        assert (error.count("\n"), expected in error, str(folder) in error) == (1, True, True)
-    assert not (output / "report").exists()
