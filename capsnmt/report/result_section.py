@@ -1,17 +1,15 @@
-"""The results: caveats, comparisons in words, and the table of the papers."""
+"""The results: caveats, and the table of the papers."""
 
 from __future__ import annotations
 
 from typing import Iterator, List, Sequence
 
-from capsnmt.evaluation.scores import Evaluation, common_metrics
+from capsnmt.evaluation.scores import common_metrics
 from capsnmt.report.cells import NONE, deviation_note, difference_cell, mean_cell
-from capsnmt.report.elements import Element, Listing, Mark, Paragraph, Strong, Table, Text
+from capsnmt.report.elements import Element, Mark, Paragraph, Strong, Table, Text
 from capsnmt.report.score_section import signatures_of
 from capsnmt.runs.finished import FinishedRun
 from capsnmt.runs.seeds import LEVELS, TrainedRow
-
-SIGNIFICANT = 0.05
 
 ONE_SEED = (
     " Every system was trained once. Two trainings of one system that differ only in the seed "
@@ -136,31 +134,3 @@ def _bleu_cells(system: TrainedRow, baseline: TrainedRow, test_set: str) -> List
     mark = system.mark(test_set, baseline)
     marked: Text = [difference, Mark(mark, f"p < {LEVELS[mark]}")] if mark else difference
     return [mean_cell(own), marked]
-
-
-def comparisons(runs: Sequence[FinishedRun], names: Sequence[str]) -> Iterator[Element]:
-    """Yield the results in words, each run against its baseline."""
-    sentences = [
-        _comparison(run, name, test_set, scores)
-        for run, name in zip(runs, names)
-        for test_set, scores in run.scores.items()
-        if scores.baseline not in (None, run.row)
-    ]
-    if sentences:
-        yield Listing(sentences)
-
-
-def _comparison(run: FinishedRun, name: str, test_set: str, scores: Evaluation) -> str:
-    baseline = scores.systems[0]
-    one, other = run.output(test_set).score("bleu").score, baseline.spread("bleu").mean
-    difference = round(one, 2) - round(other, 2)
-    distance = f"{abs(difference):.2f} {'above' if difference > 0 else 'below'}"
-    p_value = run.output(test_set).difference("bleu").p_value
-    sentence = (
-        f"{test_set}: {name} scores {one:.2f} BLEU, "
-        f"{distance if difference else 'the same as'} {baseline.name} ({other:.2f})"
-    )
-    if p_value is None:
-        return f"{sentence}; the difference was not tested."
-    verdict = "significant" if p_value < SIGNIFICANT else "not significant"
-    return f"{sentence}; p = {p_value:.3f}, {verdict} at {SIGNIFICANT}."

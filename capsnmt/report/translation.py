@@ -12,7 +12,7 @@ from capsnmt.report.figures import bleu_by_length, learning_curves
 from capsnmt.report.length_section import figure_name, lengths
 from capsnmt.report.page import Part
 from capsnmt.report.record_sections import commands, data, versions
-from capsnmt.report.result_section import caveats, comparisons, results
+from capsnmt.report.result_section import caveats, results
 from capsnmt.report.sample_section import samples
 from capsnmt.report.score_section import scores
 from capsnmt.report.sweep_section import sweep_elements, sweep_figures, sweep_table, table_name
@@ -37,10 +37,7 @@ def translation(runs: Sequence[FinishedRun], sample_count: int = 20) -> Part:
     sweeps = find_sweeps(runs)
     run_names = distinct_names(runs)
     sections: Dict[str, List[Element]] = {
-        "Results": [
-            *results(systems),
-            *comparisons(runs, run_names),
-        ],
+        "Results": list(results(systems)),
         "Sweeps": [element for each in sweeps for element in sweep_elements(each, scored)],
         "Scores": [element for name in scored for element in scores(runs, run_names, name)],
         "Training": list(training(runs, run_names)),

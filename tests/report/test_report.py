@@ -81,8 +81,6 @@ def test_the_other_system_has_the_p_value_of_scores_json(finished: Path, content
     assert {row[0] for row in rows[1:]} == {"em\\_routing − baseline"}
     delta = routed["bleu"]["score"] - base["bleu"]["score"]
     assert rows[1][1:4] == ["BLEU", f"{delta:+.2f}".replace("-", "−"), f"{p_value:.3f}"]
-    assert f"p = {p_value:.3f}" in content
-    assert re.search(r"em\\_routing scores [\d.]+ BLEU, [\d.]+ below baseline", content)
     assert "One seed proves nothing" in content
 
 
@@ -131,14 +129,6 @@ def retokenize(output: Path) -> None:
     edit(output / RUN / "scores.json", change)
 
 
-def tie(output: Path) -> None:
-    def change(scores: Any) -> None:
-        for system, score in zip(scores["test"]["systems"], (20.001, 20.004)):
-            system["bleu"]["score"] = score
-
-    edit(output / RUN / "scores.json", change)
-
-
 def train_longer(output: Path) -> None:
     with open(output / "baseline/seed-1/train.log", "a", encoding="utf-8") as log:
         log.write('{"loss": "6", "num_updates": "50", "wall": "60"}\n')
@@ -146,7 +136,6 @@ def train_longer(output: Path) -> None:
 
 INITIAL = {"row": "baseline", "checkpoint": "a.pt", "checksum": "0", "updates": 8000}
 CHANGES: Dict[str, Callable[[Path], Any]] = {
-    "the same as baseline (20.00)": tie,
     "Initialised from baseline (8,000 updates): `a.pt`.": lambda output: edit(
         output / RUN / "training.json", lambda training: training.update(initial=INITIAL)
     ),
