@@ -34,7 +34,7 @@ TALKS = (
     "<title>T</title>\n<description>D</description>\n First one. \n2 < 3 & <b>bold</b>\n"
     "<translator href='x'>T</translator>\n<reviewer>R</reviewer>\n<urls are words>\nLast.\n"
 )
-TABLE = gzip.compress("one\t一\n\t\ntwo\t二\textra\n\nthree\t三\n".encode())
+TABLE = gzip.compress("one\t一\n\t\ntwo\t二\textra\n\nthree\t三\n".encode(), mtime=0)
 ESCAPED = "Tom &amp; Ann &#124; &lt;b&gt; &apos;s &quot; &#91; x &#93;\n"
 
 
