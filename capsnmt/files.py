@@ -7,7 +7,6 @@ import hashlib
 import os
 import shutil
 import subprocess
-import time
 from contextlib import ExitStack, contextmanager, suppress
 from importlib import metadata
 from pathlib import Path
@@ -148,42 +147,22 @@ def plain_or_gzipped(path: Path) -> Path:
 
 
 @contextmanager
-def locked(
-    path: Path,
-    busy: str,
-    patience: float = 10.0,
-    waiting: Optional[str] = None,
-    say: Callable[[str], None] = print,
-) -> Iterator[int]:
+def locked(path: Path, waiting: str, say: Callable[[str], None] = print) -> Iterator[int]:
     """Hold the lock ``path``; child processes that inherit the descriptor hold it as well.
-
-    A launcher that was killed leaves a child that needs a moment to end, hence the patience.
 
     Args:
         path: the lock file; created if it does not exist.
-        busy: the error message if another process holds it.
-        patience: seconds to wait for it.
-        waiting: what to report while waiting, if anything.
+        waiting: what to report, once, while another process holds it.
         say: how to report it.
-
-    Raises:
-        ConfigurationError: it is still held after ``patience`` seconds.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
-    deadline = time.monotonic() + patience
     try:
-        while True:
-            try:
-                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
-            except BlockingIOError:
-                if time.monotonic() > deadline:
-                    raise ConfigurationError(busy) from None
-                if waiting is not None:
-                    say(waiting)
-                    waiting = None
-                time.sleep(0.1)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            say(waiting)
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
         yield descriptor
     finally:
         os.close(descriptor)

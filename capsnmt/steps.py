@@ -88,12 +88,8 @@ class StepRecords:
     def __init__(self, path: Path, places: Optional[Mapping[str, Path]] = None) -> None:
         self.path = path
         self.places = {".": path.parent, **(places or {})}
-        self.reload()
-
-    def reload(self) -> None:
-        """Read the file again; another process may have written it."""
-        found = records.load(self.path) if self.path.exists() else {}
-        self.records = records.build(found, Dict[str, StepRecord], self.path)
+        found = records.load(path) if path.exists() else {}
+        self.records = records.build(found, Dict[str, StepRecord], path)
 
     def complete(self, step: Step) -> bool:
         """Return whether a step is complete, with this command and these inputs."""
@@ -130,39 +126,46 @@ class StepRecords:
         return word
 
 
-def run_steps(
-    steps: Sequence[Step],
+def run_steps(steps: Sequence[Step], done: StepRecords, say: Callable[[str], None]) -> None:
+    """Run steps that are functions, in their order, as `run_step` does."""
+    for number, step in enumerate(steps, 1):
+        run_step(step, done, say, f"[{number}/{len(steps)}]")
+
+
+def run_step(
+    step: Step,
     done: StepRecords,
     say: Callable[[str], None],
+    label: str,
     start: Optional[Callable[[Step], None]] = None,
 ) -> None:
-    """Run the steps that are not complete, in their order; record each as soon as it is done.
+    """Run a step unless it is complete, and record it as soon as it is done.
 
     Args:
-        steps: the steps.
-        done: the records of their folder.
-        say: reports each step.
+        step: the step.
+        done: the records of its folder.
+        say: reports it.
+        label: what the report begins with.
         start: runs the command of a step, and raises if it fails.
 
     Raises:
         ExecutionError: a command did not write an output.
     """
-    for number, step in enumerate(steps, 1):
-        complete = done.complete(step)
-        say(f"[{number}/{len(steps)}] {step.name}{': complete, skipped' if complete else ''}")
-        if complete:
-            continue
-        notes = None
-        for output in step.outputs:
-            output.parent.mkdir(parents=True, exist_ok=True)
-        if step.function is not None:
-            notes = _call(step.function, step.outputs)
-        elif start is not None:
-            start(step)
-        missing = [str(output) for output in step.outputs if not output.exists()]
-        if missing:
-            raise ExecutionError(f"{step.name}: ended without writing {', '.join(missing)}")
-        done.record(step, notes)
+    complete = done.complete(step)
+    say(f"{label} {step.name}{': complete' if complete else ''}")
+    if complete:
+        return
+    notes = None
+    for output in step.outputs:
+        output.parent.mkdir(parents=True, exist_ok=True)
+    if step.function is not None:
+        notes = _call(step.function, step.outputs)
+    elif start is not None:
+        start(step)
+    missing = [str(output) for output in step.outputs if not output.exists()]
+    if missing:
+        raise ExecutionError(f"{step.name}: ended without writing {', '.join(missing)}")
+    done.record(step, notes)
 
 
 def _call(function: Callable[[List[Path]], Any], outputs: Sequence[Path]) -> Any:

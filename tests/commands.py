@@ -188,7 +188,7 @@ def made_once(factory: pytest.TempPathFactory, name: str, make: Callable[[Path],
     if "PYTEST_XDIST_WORKER" in os.environ:
         folder = folder.parent
     folder = folder / name
-    with locked(folder.with_suffix(".lock"), busy=f"{name} is never made", patience=300):
+    with locked(folder.with_suffix(".lock"), waiting=f"waiting for {name}"):
         if not (folder / "made").exists():
             folder.mkdir(exist_ok=True)
             make(folder)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import math
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
@@ -272,7 +271,7 @@ class Preparation:
         """Prepare the corpus, or what is missing of it, and return the data-bin."""
         prepared = PreparedData(self.folder)
         waiting = f"waiting for another process that prepares {self.folder}"
-        with locked(self.folder / ".lock", "", math.inf, waiting, say):
+        with locked(self.folder / ".lock", waiting, say):
             if prepared.manifest.exists():
                 self._check_unchanged(prepared.read_manifest())
                 return prepared.binarised

@@ -84,7 +84,7 @@ def launch(options: Options, argv: Sequence[str]) -> None:
     folders = [run.folder.path for run in runs]
     if options.slurm is not None:
         slurm.check_commands()
-        queued = {each.path: each for run in runs for each in slurm.earlier(run)}
+        queued = {each.path: each for run in runs for each in run.earlier()}
         folders += [path for path, folder in queued.items() if slurm.alive(folder)]
     else:
         slurm.check_nodes(options.nodes, os.environ)
@@ -139,8 +139,8 @@ def summarise(runs: Sequence[Run]) -> None:
     from capsnmt.runs.seeds import lines, summarise
 
     for folder in {run.folder.row: run.folder for run in runs}.values():
-        lock = folder.row / ".lock"
-        with locked(lock, f"{lock}: another launcher still writes {folder.summary.name}"):
+        waiting = f"waiting for another launcher that writes {folder.summary}"
+        with locked(folder.row / ".lock", waiting, say):
             summary = summarise(folder)
         task = f", {summary.task}" if summary.task else ""
         say(f"== {summary.row}{task}: {folder.summary}")

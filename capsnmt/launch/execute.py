@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 import platform
 import signal
@@ -10,7 +9,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import Callable, ContextManager, Dict, Iterable, Optional, Sequence, TextIO
+from typing import Callable, ContextManager, Dict, Iterable, List, Optional, Sequence, TextIO
 
 import msgspec
 import torch
@@ -29,13 +28,9 @@ from capsnmt.process import Stopped
 from capsnmt.runs.folder import RunFolder
 from capsnmt.runs.records import InitialModel, RunConfig, TrainingRecord
 from capsnmt.runs.seeds import training_differences
-from capsnmt.steps import Step, StepRecords
+from capsnmt.steps import Step, StepRecords, run_step
 
 ENDS = ("max-epoch", "max-update")  # flags that end a training and may change when it resumes
-
-
-class StepFailed(ExecutionError):  # noqa: N818
-    """A command of a step ended with an error."""
 
 
 def execute(run: Run) -> None:
@@ -43,7 +38,7 @@ def execute(run: Run) -> None:
 
     Raises:
         ConfigurationError: the folder belongs to other settings or another launcher.
-        StepFailed: a command failed.
+        ExecutionError: a command failed.
         Stopped: a stop signal arrived; the same call resumes.
     """
     with _alone(run) as lock:
@@ -54,7 +49,7 @@ def record(run: Run) -> None:
     """Prepare the data of a run and write its ``config.json``, for whoever executes it.
 
     Raises:
-        ConfigurationError, StepFailed, Stopped: as :func:`execute`.
+        ConfigurationError, ExecutionError, Stopped: as :func:`execute`.
     """
     with _alone(run) as lock:
         _Execution(run, lock).record()
@@ -66,7 +61,7 @@ def _alone(run: Run) -> ContextManager[int]:
         f"waiting for another launcher, or for the training of one that was killed, in "
         f"{run.folder}: touch {run.folder.checkpoints / STOP_FILE} to stop it"
     )
-    return locked(run.folder.lock, "", math.inf, waiting, say)
+    return locked(run.folder.lock, waiting, say)
 
 
 def execute_side_by_side(runs: Sequence[Run], jobs: int) -> None:
@@ -76,15 +71,22 @@ def execute_side_by_side(runs: Sequence[Run], jobs: int) -> None:
         ExecutionError: a run failed; the others are finished first.
         Stopped: a stop signal arrived; all processes have ended.
     """
-    waiting, failed = list(runs), []
+    waiting = list(runs)
     running: Dict[Path, subprocess.Popen[bytes]] = {}
     titles = {run.folder.path: run.title for run in runs}
+    failed: List[Path] = []
     try:
         while waiting or running:
             unfinished = {*running, *(run.folder.path for run in waiting)}
             for run in list(waiting):
-                earlier = [run.of(row) for row in (run.config.initial, run.config.baseline) if row]
-                if len(running) == jobs or any(each.path in unfinished for each in earlier):
+                earlier = {folder.path for folder in run.earlier()}
+                lost = [titles[path] for path in failed if path in earlier]
+                if lost:
+                    waiting.remove(run)
+                    failed.append(run.folder.path)
+                    say(f"== {run.title}: not started, as {lost[0]} failed")
+                    continue
+                if len(running) == jobs or earlier & unfinished:
                     continue
                 waiting.remove(run)
                 record(run)
@@ -103,7 +105,7 @@ def execute_side_by_side(runs: Sequence[Run], jobs: int) -> None:
                 running[run.folder.path] = child
             for path in [path for path, child in running.items() if child.poll() is not None]:
                 status = running.pop(path).returncode
-                failed += [titles[path]] if status else []
+                failed += [path] if status else []
                 ended = f"failed with exit status {status}" if status else "done"
                 say(f"== {titles[path]}: {ended}")
             time.sleep(0.1)
@@ -113,7 +115,8 @@ def execute_side_by_side(runs: Sequence[Run], jobs: int) -> None:
         for child in running.values():
             child.wait()
     if failed:
-        raise ExecutionError(f"{'; '.join(failed)}: failed: see launch.log in the run's folder")
+        names = "; ".join(titles[path] for path in failed)
+        raise ExecutionError(f"{names}: failed: see launch.log in the run's folder")
 
 
 class _Execution:
@@ -259,23 +262,16 @@ class _Execution:
             raise Stopped(signal.SIGTERM)
         self.check(step, status, progress.tail)
         if not folder.last_checkpoint.exists():
-            raise StepFailed(f"train: no checkpoint in {folder.checkpoints}")
+            raise ExecutionError(f"train: no checkpoint in {folder.checkpoints}")
 
     def step(self, step: Step) -> None:
         """Run a step unless it is complete."""
-        complete = self.steps.complete(step)
-        say(f"-- {step.name}{': complete' if complete else ''}")
-        if complete:
-            return
-        if step.to_file:
-            self.generate(step)
-        else:
-            status = self.start(step, lambda line: print(line, end="", flush=True))
-            self.check(step, status, where="the lines above")
-        missing = [str(output) for output in step.outputs if not output.exists()]
-        if missing:
-            raise StepFailed(f"{step.name}: ended without writing {', '.join(missing)}")
-        self.steps.record(step)
+        run_step(step, self.steps, say, "--", self.generate if step.to_file else self.show)
+
+    def show(self, step: Step) -> None:
+        """Run a command whose output is for the user."""
+        status = self.start(step, lambda line: print(line, end="", flush=True))
+        self.check(step, status, where="the lines above")
 
     def generate(self, step: Step) -> None:
         """Run fairseq-generate, write its output to a file, and show the progress."""
@@ -320,7 +316,7 @@ class _Execution:
         for line in tail:
             print(line, file=sys.stderr)
         ended = f"exit status {status}" if status > 0 else f"signal {-status}"
-        raise StepFailed(
+        raise ExecutionError(
             f"{step.name} failed with {ended}: see {where or self.folder.console_log}; fix the "
             f"cause and run the same command again to resume"
         )

@@ -8,7 +8,7 @@ from typing import Any, Dict, List, Optional, Sequence, Tuple
 from capsnmt import records
 from capsnmt.cli import ConfigurationError
 from capsnmt.files import check_file_name, check_output_folder
-from capsnmt.launch import classification, own_data, settings, translation
+from capsnmt.launch import classification, configurations, own_data, settings, translation
 from capsnmt.launch.options import Options
 from capsnmt.launch.run import Run
 from capsnmt.launch.settings import Settings
@@ -64,8 +64,8 @@ def configure(options: Options) -> List[Tuple[str, Settings]]:
         return [(name, _finish(options, name, merged)) for name, merged in own_data.rows(options)]
     rows = []
     for row in _names(options):
-        path = settings.find(row or ("base" if options.arch else "baseline"), options.dataset)
-        merged = settings.load(path)
+        path = configurations.find(row or ("base" if options.arch else "baseline"), options.dataset)
+        merged = configurations.load(path)
         if options.dataset and merged.get("dataset", options.dataset) != options.dataset:
             raise ConfigurationError(
                 f"--config {row}: is for {merged['dataset']}, not {options.dataset}"
@@ -149,7 +149,7 @@ def _names(options: Options) -> List[Optional[str]]:
             raise ConfigurationError(f"--rows and --{flag} exclude each other: give one of them")
     if options.dataset is None:
         raise ConfigurationError(f"--rows {','.join(options.rows)}: give --dataset DATASET, too")
-    known = settings.rows_of(options.dataset)
+    known = configurations.rows_of(options.dataset)
     for row in options.rows:
         if row not in [ALL, *known]:
             raise ConfigurationError(

@@ -100,6 +100,11 @@ class Run:
         task = [self.config.task] if self.config.task else []
         return RunFolder(self.output.joinpath(row, *task, self.folder.path.name))
 
+    def earlier(self) -> List[RunFolder]:
+        """The runs that this one starts from and is tested against."""
+        rows = (self.config.initial, self.config.baseline)
+        return [self.of(row) for row in rows if row is not None]
+
     @property
     def total_updates(self) -> Optional[int]:
         """The updates of the complete training; ``None`` if epochs or patience end it."""

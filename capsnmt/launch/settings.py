@@ -1,4 +1,4 @@
-"""Settings: small YAML files that extend one another, and what the command line overrides.
+"""Settings: what a row sets in its files, and what the command line overrides.
 
 Each file is checked as it is read, so that an error names the file and the key. Files and flags are
 merged as mappings; ``null`` removes a key.
@@ -6,22 +6,19 @@ merged as mappings; ``null`` removes a key.
 
 from __future__ import annotations
 
-import difflib
 from pathlib import Path
-from typing import Annotated, Any, Dict, Iterator, List, Literal, Mapping, Optional, Tuple, Union
+from typing import Annotated, Any, Dict, Literal, Mapping, Optional, Tuple, Union
 
 from msgspec import Meta, field
 
 from capsnmt import records
 from capsnmt.cli import ConfigurationError, check_line, shown
-from capsnmt.files import bundled_folder, check_file_name
+from capsnmt.files import check_file_name
 from capsnmt.records import Record
 from capsnmt.runs.records import SENTENCE_TASKS
 
-HYDRA = "hydra"  # files for fairseq-hydra-train
 MAPPINGS = ("data", "batch", "train", "generate", "test-sets", "options")
 COUNTS = ("max-update", "max-epoch", "save-interval-updates")  # flags that are reckoned with
-LISTED = 8  # names that fit into one line of an error
 Count = Annotated[int, Meta(ge=1)]
 Flag = Union[str, int, float, bool, None]
 
@@ -123,21 +120,6 @@ class SettingsFile(Settings, frozen=True, kw_only=True, rename="kebab", omit_def
     paper: Optional[Dict[str, Any]] = None
 
 
-def load(path: Path) -> Dict[str, Any]:
-    """Return the settings in ``path`` on top of all it extends, as a mapping.
-
-    Raises:
-        ConfigurationError: a file is missing or wrong; the message names it and the key.
-    """
-    merged: Dict[str, Any] = {}
-    for file, settings in reversed(_lineage(path)):
-        recipe = (settings.get("data") or {}).get("recipe")
-        if recipe is not None and recipe.endswith(".yaml"):  # a file beside this one
-            settings["data"]["recipe"] = str(file.parent / recipe)
-        merge(merged, settings)
-    return merged
-
-
 def merge(settings: Dict[str, Any], changes: Mapping[str, Any]) -> None:
     """Merge changes into settings; ``None`` removes a key."""
     for key, value in changes.items():
@@ -235,64 +217,6 @@ def complete(settings: Mapping[str, Any], row: str) -> Settings:
     return made
 
 
-def configuration_folders() -> List[Path]:
-    """Return the folders of named configurations: the user's ``./configs``, then the project's."""
-    folders = [Path("configs"), bundled_folder("configs")]
-    if folders[0].is_dir() and folders[0].resolve() != folders[1].resolve():
-        return folders
-    return folders[1:]
-
-
-def available(dataset: Optional[str] = None) -> List[str]:
-    """Return the names ``DATASET/ROW`` of all configurations, or of a data set.
-
-    Raises:
-        ConfigurationError: there is no such data set.
-    """
-    every = sorted(
-        {
-            path.relative_to(folder).with_suffix("").as_posix()
-            for folder in configuration_folders()
-            for path in folder.glob("*/*.yaml")
-            if path.parent.name != HYDRA
-        }
-    )
-    names = [name for name in every if dataset is None or name.startswith(f"{dataset}/")]
-    if not names:
-        datasets = sorted({name.split("/")[0] for name in every})
-        raise ConfigurationError(f"--dataset {dataset}: choose from {', '.join(datasets)}")
-    return names
-
-
-def rows_of(dataset: str) -> List[str]:
-    """Return the rows of a data set: its configurations, except those that only others extend.
-
-    Raises:
-        ConfigurationError: there is no such data set.
-    """
-    files = {name.split("/")[1]: read(find(name)) for name in available(dataset)}
-    extended = {str(settings.get("extends")).rpartition("/")[2] for settings in files.values()}
-    return [name for name, settings in files.items() if "paper" in settings or name not in extended]
-
-
-def find(name: str, dataset: Optional[str] = None) -> Path:
-    """Return the file of a configuration given as a path, as ``DATASET/ROW``, or as ``ROW``.
-
-    Raises:
-        ConfigurationError: there is none; the message lists the most similar names.
-    """
-    for path in _candidates(name, dataset):
-        if path.is_file():
-            return path
-    valid = available(dataset)
-    similar = difflib.get_close_matches(name, valid, LISTED, cutoff=0)
-    raise ConfigurationError(
-        f"--config {name}: there is no such configuration: give the path of a YAML file or one of "
-        f"the {len(valid)} in {' and '.join(map(str, configuration_folders()))}, "
-        f"such as {', '.join(similar)}"
-    )
-
-
 def read(path: Path) -> Dict[str, Any]:
     """Return the content of a file of settings, checked.
 
@@ -303,43 +227,6 @@ def read(path: Path) -> Dict[str, Any]:
     records.build(_without_removed(settings), SettingsFile, path)
     _check_lines(settings, str(path))
     return dict(settings)
-
-
-def _candidates(name: str, dataset: Optional[str]) -> Iterator[Path]:
-    if name.endswith((".yaml", ".yml")):
-        yield Path(name)
-    for full_name in [f"{dataset}/{name}", name] if dataset else [name]:
-        for folder in configuration_folders():
-            yield folder / f"{full_name}.yaml"
-
-
-def _lineage(path: Path) -> List[Tuple[Path, Dict[str, Any]]]:
-    """Return the file and all it extends, the farthest ancestor last."""
-    lineage: List[Tuple[Path, Dict[str, Any]]] = []
-    while True:
-        settings = read(path)
-        settings.pop("paper", None)
-        parent = settings.pop("extends", None)
-        lineage.append((path, settings))
-        if parent is None:
-            return lineage
-        path = _ancestor(parent, [file for file, _ in lineage])
-
-
-def _ancestor(name: str, lineage: List[Path]) -> Path:
-    """Return the file that the last one of ``lineage`` extends: a sibling, or ``DATASET/ROW``."""
-    path, seen = lineage[-1], [file.resolve() for file in lineage]
-    candidates = [folder / f"{name}.yaml" for folder in (path.parent, *configuration_folders())]
-    found = [candidate for candidate in candidates if candidate.is_file()]
-    # ./configs/multi30k/base.yaml may extend the multi30k/base of the project.
-    for candidate in found:
-        if candidate.resolve() not in seen:
-            return candidate
-    problem = f"{found[0]} extends itself" if found else f"there is no {candidates[0]}"
-    siblings = sorted(other.stem for other in path.parent.glob("*.yaml") if other != path)
-    raise ConfigurationError(
-        f"{path}: extends: {name}: {problem}: give DATASET/ROW or one of {', '.join(siblings)}"
-    )
 
 
 def _without_removed(settings: Any) -> Any:

@@ -6,9 +6,10 @@ import shlex
 import shutil
 import subprocess
 from pathlib import Path
-from typing import List, Mapping, Optional, Tuple
+from typing import Mapping, Optional, Tuple
 
 from capsnmt import records
+from capsnmt.checkpoints.resume import STOP_FILE
 from capsnmt.cli import ConfigurationError
 from capsnmt.files import atomic_writer
 from capsnmt.launch.execute import record
@@ -66,7 +67,7 @@ def job_script(run: Run, partition: str) -> str:
         f"--chdir={Path.cwd()}",
     ]
     resume = shlex.join([*python("capsnmt.launch"), "--resume", str(path)])
-    stop = shlex.quote(str(RunFolder(path).checkpoints / "stop"))
+    stop = shlex.quote(str(RunFolder(path).checkpoints / STOP_FILE))
     lines = [
         "#!/usr/bin/env bash",
         *(f"#SBATCH {shlex.quote(option)}" for option in options),
@@ -88,7 +89,7 @@ def submission(run: Run, partition: str) -> str:
         *("", "# submit", f"mkdir -p {shlex.quote(str(run.folder))}"),
         f"cat >{shlex.quote(str(job))} <<'JOB'",
         job_script(run, partition) + "JOB",
-        *(f"# after the job of {folder}" for folder in earlier(run)),
+        *(f"# after the job of {folder}" for folder in run.earlier()),
         f"sbatch {shlex.quote(str(job))}",
         *("", "# The job then runs, unless they are complete, and again after a preemption:"),
     ]
@@ -109,7 +110,7 @@ def submit(run: Run, partition: str) -> str:
     record(run)
     with atomic_writer(run.folder.job_script) as file:
         file.write(job_script(run, partition))
-    queued = [alive(folder) for folder in earlier(run)]
+    queued = [alive(folder) for folder in run.earlier()]
     after = dict.fromkeys(job for job, _ in filter(None, queued))
     # If an earlier job fails, this one leaves the queue, so that the same command submits both.
     waits = [f"--dependency=afterok:{':'.join(after)}", "--kill-on-invalid-dep=yes"]
@@ -136,11 +137,6 @@ def alive(folder: RunFolder) -> Optional[Tuple[str, str]]:
             return None
         raise ConfigurationError(f"{error}: run the same command when it answers") from None
     return (job, state.lower()) if state else None
-
-
-def earlier(run: Run) -> List[RunFolder]:
-    """Return the runs that a run starts from and is tested against."""
-    return [run.of(row) for row in (run.config.initial, run.config.baseline) if row is not None]
 
 
 def check_commands() -> None:

@@ -161,7 +161,7 @@ def check_data(run: Run) -> List[Path]:
         ConfigurationError: naming the test set or the file, which may be missing or blank.
     """
     manifest, languages = run.data.manifest, _languages(run)
-    subsets = records.read(manifest, dict).get("subsets", {})
+    subsets = run.data.read_manifest().subsets
     for test_set, subset in run.settings.data.test_sets.items():
         if subsets.get(test_set, subset) != subset:
             raise ConfigurationError(

@@ -13,8 +13,9 @@ import pytest
 import torch
 
 from capsnmt.cli import ConfigurationError
+from capsnmt.launch.configurations import load
 from capsnmt.launch.flags import argv
-from capsnmt.launch.settings import complete, load, read
+from capsnmt.launch.settings import complete, read
 from capsnmt.modules.layer_aggregation import CONNECTIONS
 from scripts.paper_rows import (
     PLAIN,

@@ -173,6 +173,13 @@ def test_runs_side_by_side_are_those_of_one_after_another(
     assert read(tmp_path / "runs" / "other" / "summary.json")["seeds"] == [1, 2]
     assert launch(*words).count(": complete") == 3 * 4
 
+    # what is tested against a run that failed is not trained for nothing
+    lost = [*words, "--output", tmp_path / "lost", "--set", "train.valid-subset=nothing"]
+    said = launch(*lost, "--jobs", "2", status=1)
+    for seed in (1, 2):
+        assert f"== other, seed {seed}: not started, as baseline, seed {seed} failed" in said
+    assert not (tmp_path / "lost" / "other").exists()
+
     # the others end before the launch does
     failing = [*words[:2], "--config", "other", "--seeds", "1,2", *given, "--name", "failing"]
     failing += ["--set", "train.valid-subset=nothing", "--jobs", "2"]
