@@ -10,9 +10,13 @@ import os
 import signal
 import subprocess
 import sys
+import sysconfig
 from contextlib import contextmanager, suppress
+from pathlib import Path
 from types import FrameType
-from typing import Callable, Iterator, Mapping, Optional, Sequence, TextIO
+from typing import Callable, Dict, Iterator, Mapping, Optional, Sequence, TextIO
+
+from capsnmt.cli import ConfigurationError
 
 # SIGUSR1 comes from SLURM, shortly before the time of a job ends.
 STOPPING = {signal.SIGINT, signal.SIGTERM, signal.SIGUSR1}
@@ -23,6 +27,31 @@ GRACE_SECONDS = 30
 ASKED_SECONDS = 90
 # Whatever the locale, children read and write UTF-8; fairseq saves checkpoints inside an assert.
 INTERPRETER = {"PYTHONUNBUFFERED": "1", "PYTHONUTF8": "1", "PYTHONOPTIMIZE": ""}
+
+
+def package_path() -> Dict[str, str]:
+    """Return the variables by which ``python -m`` imports this package in a child.
+
+    An installed package needs no path, and its folder could hide modules of the standard library.
+
+    Raises:
+        ConfigurationError: a package in the current folder hides this one.
+    """
+    package = Path(__file__).parent
+    here = Path(package.name)
+    variables = {}
+    if (here / "__init__.py").exists() and not here.samefile(package):
+        if sys.version_info < (3, 11):
+            raise ConfigurationError(
+                f"./{here}: hides the package {package}, which runs: run the command in another "
+                f"folder, or with Python 3.11 or later"
+            )
+        variables["PYTHONSAFEPATH"] = "1"
+    installed = {Path(sysconfig.get_path(kind)).resolve() for kind in ("purelib", "platlib")}
+    if package.parent.resolve() not in installed:
+        folders = [str(package.parent), *os.environ.get("PYTHONPATH", "").split(os.pathsep)]
+        variables["PYTHONPATH"] = os.pathsep.join(dict.fromkeys(filter(None, folders)))
+    return variables
 
 
 class Stopped(Exception):  # noqa: N818  it is not an error

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import multiprocessing
+import os
 import subprocess
 import sys
 from concurrent.futures import Future, ProcessPoolExecutor
@@ -10,6 +11,7 @@ from pathlib import Path
 from typing import Any, Callable, Dict, List, Optional
 
 from capsnmt.cli import ExecutionError
+from capsnmt.process import package_path
 
 
 def binarise(arguments: List[str], destination: Path) -> None:
@@ -17,6 +19,7 @@ def binarise(arguments: List[str], destination: Path) -> None:
     # Input is closed and output captured: the step prints nothing but its error.
     finished = subprocess.run(
         [sys.executable, "-m", "capsnmt.corpora.binarise", *arguments],
+        env={**os.environ, **package_path()},
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,

@@ -12,6 +12,7 @@ from capsnmt.launch import classification, configurations, own_data, settings, t
 from capsnmt.launch.options import Options
 from capsnmt.launch.run import Run
 from capsnmt.launch.settings import Settings
+from capsnmt.process import package_path
 from capsnmt.runs.folder import RunFolder
 from capsnmt.runs.records import Device, RunConfig, SweepPoint
 from capsnmt.sentences.senteval import TASKS
@@ -84,8 +85,9 @@ def check(runs: Sequence[Run]) -> None:
     The first run of each row and task is checked: other seeds have the same flags.
 
     Raises:
-        ConfigurationError: naming the row and the flag.
+        ConfigurationError: naming the row and the flag, or the package that hides this one.
     """
+    package_path()
     firsts: Dict[Path, Run] = {}
     for run in runs:
         firsts.setdefault(run.folder.row, run)

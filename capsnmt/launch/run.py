@@ -9,10 +9,9 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-import sysconfig
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Dict, List, Mapping, Optional
+from typing import Dict, List, Optional
 
 import capsnmt
 from capsnmt import records
@@ -21,6 +20,7 @@ from capsnmt.corpora.prepared import PreparedData
 from capsnmt.launch import flags
 from capsnmt.launch.devices import Batch, train_prefix
 from capsnmt.launch.settings import Settings
+from capsnmt.process import package_path
 from capsnmt.runs.folder import RunFolder
 from capsnmt.runs.records import Device, RunConfig
 from capsnmt.steps import Step
@@ -167,25 +167,13 @@ def python(module: str) -> tuple[str, ...]:
 
 def environment(device: Device) -> Dict[str, str]:
     """Return the variables that the commands need in addition to those of the user."""
-    variables = python_path(USER_DIR.parent, os.environ)
+    variables = package_path()
     if device.threads:
         variables["OMP_NUM_THREADS"] = str(device.threads)
     if not device.gpus:
         # Threads that spin while they wait slow training down tenfold on cores that are shared.
         variables["OMP_WAIT_POLICY"] = os.environ.get("OMP_WAIT_POLICY", "PASSIVE")
     return variables
-
-
-def python_path(folder: Path, variables: Mapping[str, str]) -> Dict[str, str]:
-    """Return the variable that lets the commands import the package from ``folder``.
-
-    An installed package needs none, and its folder could hide modules of the standard library.
-    """
-    installed = {Path(sysconfig.get_path(kind)).resolve() for kind in ("purelib", "platlib")}
-    if folder.resolve() in installed:
-        return {}
-    folders = [str(folder), *variables.get("PYTHONPATH", "").split(os.pathsep)]
-    return {"PYTHONPATH": os.pathsep.join(dict.fromkeys(filter(None, folders)))}
 
 
 def precision_flags(run: Run) -> List[str]:

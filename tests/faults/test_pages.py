@@ -14,6 +14,7 @@ from typing import List
 import pytest
 
 from tests.commands import environment
+from tests.faults import launched as small_row
 from tests.faults.refusals import Bad, bad, is_refusal, refuses, run
 from tests.support import PLUGIN, REPO
 
@@ -207,6 +208,31 @@ def test_a_command_runs_beside_a_checkout_of_its_name(tmp_path: Path) -> None:
     done = in_a_parent(tmp_path, "-m", "capsnmt.launch", *argv)
     if done.returncode:
         is_refusal(done.returncode, done.stderr, str(tmp_path / "capsnmt"))
+
+
+def test_the_installed_package_runs_in_a_checkout(
+    tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """The current folder holds another ``capsnmt``, as a clone does after ``pip install .``."""
+    (tmp_path / "clone" / "capsnmt").mkdir(parents=True)
+    (tmp_path / "clone" / "capsnmt" / "__init__.py").write_text("raise ImportError('hidden')\n")
+    installed = tmp_path / "capsnmt-run"
+    installed.write_text("import sys\nfrom capsnmt.launch.__main__ import main\nsys.exit(main())\n")
+    row = small_row.arguments(small_row.prepared(tmp_path_factory), tmp_path)
+    done = subprocess.run(
+        [sys.executable, str(installed), *map(str, row)],
+        cwd=tmp_path / "clone",
+        env=environment(),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if sys.version_info < (3, 11):  # it cannot leave the current folder out
+        is_refusal(done.returncode, done.stderr, "./capsnmt", "in another folder")
+        assert not (tmp_path / "runs").exists()
+        return
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert "BLEU" in done.stdout
 
 
 SCRIPTS = sorted(
