@@ -106,9 +106,9 @@ def _run(argv: Optional[Sequence[str]]) -> None:
 
     # after parsing: --help and a mistyped flag do not wait for torch and fairseq
     from capsnmt.analysis.analyse import analyse
+    from capsnmt.analysis.model import Options
     from capsnmt.analysis.output import write
     from capsnmt.analysis.subjects import chosen_analyses, subjects
-    from capsnmt.analysis.system import Options
 
     findings = analyse(
         subjects(args.systems, args.data),

@@ -8,10 +8,10 @@ import torch
 from torch import Tensor
 
 from capsnmt.analysis.base import Analysis, Cell, NotApplicableError, Picture
-from capsnmt.analysis.drawing import heat_maps
 from capsnmt.analysis.forward_pass import Routed
-from capsnmt.analysis.observation import routes
-from capsnmt.analysis.sums import Sums
+from capsnmt.analysis.hooks import routes
+from capsnmt.analysis.means import Sums
+from capsnmt.analysis.plots import heat_maps
 from capsnmt.modules.disagreement import LENGTH_FLOOR
 
 ROUTED_BY = (

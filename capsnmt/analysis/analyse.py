@@ -10,10 +10,10 @@ from typing import Any, Dict, List, Mapping, Optional, Sequence
 from tqdm import tqdm
 
 from capsnmt.analysis.base import Analysis, NotApplicableError
+from capsnmt.analysis.hooks import observe
 from capsnmt.analysis.loading import load_translation_model
-from capsnmt.analysis.observation import observe
+from capsnmt.analysis.model import Options, System, choose_sentences, load_subset, to_device
 from capsnmt.analysis.registry import ANALYSES
-from capsnmt.analysis.system import Options, System, choose_sentences, load_subset, to_device
 from capsnmt.cli import ConfigurationError
 
 

@@ -7,9 +7,9 @@ from typing import Any, List, Mapping, Sequence, Tuple
 import torch.nn.functional as F
 
 from capsnmt.analysis.base import Analysis, Cell, Picture
-from capsnmt.analysis.drawing import Points, points_by_layer
 from capsnmt.analysis.forward_pass import Stacks
-from capsnmt.analysis.sums import Sums
+from capsnmt.analysis.means import Sums
+from capsnmt.analysis.plots import Points, points_by_layer
 
 NAMES = {
     "encoder": "states of the encoder",

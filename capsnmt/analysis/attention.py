@@ -8,9 +8,9 @@ import torch
 from torch import Tensor
 
 from capsnmt.analysis.base import Analysis, Cell, Picture
-from capsnmt.analysis.drawing import NAMES, Points, points_by_layer
 from capsnmt.analysis.forward_pass import Attended
-from capsnmt.analysis.sums import Sums
+from capsnmt.analysis.means import Sums
+from capsnmt.analysis.plots import NAMES, Points, points_by_layer
 from capsnmt.models.config import ATTENTIONS
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Callable, ClassVar, Dict, List, Mapping, 
 from capsnmt.analysis.forward_pass import Aggregated, Attended, Routed, Stacks
 
 if TYPE_CHECKING:
-    from capsnmt.analysis.system import System
+    from capsnmt.analysis.model import System
 
 Cell = Union[str, int, float, None]
 

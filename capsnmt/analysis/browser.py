@@ -6,7 +6,7 @@ import json
 import sys
 from typing import Any, Dict, List, Mapping
 
-from capsnmt.analysis.drawing import NAMES
+from capsnmt.analysis.plots import NAMES
 from capsnmt.analysis.sentences import COEFFICIENT_UNIT, WEIGHT_UNIT, Coupling, Sentence, Sentences
 from capsnmt.models.config import ATTENTIONS
 

@@ -6,7 +6,7 @@ from typing import Any, List, Sequence, Tuple
 
 from capsnmt.analysis.base import Analysis, Cell
 from capsnmt.analysis.forward_pass import Attended
-from capsnmt.analysis.sums import Sums
+from capsnmt.analysis.means import Sums
 from capsnmt.models.config import ATTENTIONS
 from capsnmt.modules.disagreement import TERMS, DisagreementRecord
 

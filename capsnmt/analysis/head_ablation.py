@@ -9,9 +9,9 @@ from torch import Tensor
 
 from capsnmt.analysis.ablation import INTACT, MEASURES, Ablation, Key, method_replaced
 from capsnmt.analysis.base import Picture
-from capsnmt.analysis.drawing import NAMES, Points, points_by_layer
 from capsnmt.analysis.forward_pass import Attended, Batch
-from capsnmt.analysis.observation import attentions
+from capsnmt.analysis.hooks import attentions
+from capsnmt.analysis.plots import NAMES, Points, points_by_layer
 from capsnmt.models.config import ATTENTIONS
 from capsnmt.modules.attention import Attention
 

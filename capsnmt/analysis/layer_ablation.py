@@ -10,10 +10,10 @@ from tqdm import tqdm
 
 from capsnmt.analysis.ablation import INTACT, MEASURES, Ablation, Key, method_replaced
 from capsnmt.analysis.base import Cell, NotApplicableError, Picture, Table
-from capsnmt.analysis.drawing import Points, points_by_layer
 from capsnmt.analysis.forward_pass import Batch, Stacks
-from capsnmt.analysis.sums import Sums
-from capsnmt.analysis.translation_scores import tokenised_bleu, translate
+from capsnmt.analysis.layer_bleu import tokenised_bleu, translate
+from capsnmt.analysis.means import Sums
+from capsnmt.analysis.plots import Points, points_by_layer
 from capsnmt.evaluation.scores import Score
 
 REPLACEMENTS = ("zeros", "mean")

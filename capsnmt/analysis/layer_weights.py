@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any, List, Mapping, Optional, Sequence, Tuple
 
 from capsnmt.analysis.base import Analysis, Cell, NotApplicableError, Picture
-from capsnmt.analysis.drawing import Points, points_by_layer
 from capsnmt.analysis.forward_pass import Aggregated
-from capsnmt.analysis.observation import places
-from capsnmt.analysis.sums import Sums
+from capsnmt.analysis.hooks import places
+from capsnmt.analysis.means import Sums
+from capsnmt.analysis.plots import Points, points_by_layer
 from capsnmt.modules.layer_aggregation import LayerConnection, SumAggregation, TransparentMixture
 
 SUMS = (SumAggregation, LayerConnection, TransparentMixture)

@@ -10,7 +10,7 @@ from capsnmt.analysis.attention import AttentionStatistics
 from capsnmt.analysis.base import Analysis
 from capsnmt.analysis.disagreement import Disagreement
 from capsnmt.analysis.head_ablation import HeadAblation
-from capsnmt.analysis.head_projection import HeadProjection
+from capsnmt.analysis.head_tsne import HeadProjection
 from capsnmt.analysis.layer_ablation import LayerAblation
 from capsnmt.analysis.layer_weights import LayerWeights
 from capsnmt.analysis.sentences import Sentences

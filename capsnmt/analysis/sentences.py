@@ -11,8 +11,8 @@ from torch import Tensor
 
 from capsnmt.analysis.agreement import by_strongest_input
 from capsnmt.analysis.base import Analysis, Cell, NotApplicableError, Picture, Table
-from capsnmt.analysis.drawing import NAMES, attention_of_heads
 from capsnmt.analysis.forward_pass import Attended, Routed, Stacks
+from capsnmt.analysis.plots import NAMES, attention_of_heads
 
 WEIGHT_UNIT = 1000  # attention weights are kept as whole thousandths
 COEFFICIENT_UNIT = 100_000  # C is small where there are many output capsules
@@ -27,7 +27,7 @@ class Coupling:
     """C of one place and layer for one sentence.
 
     Attributes:
-        place: as in :class:`~capsnmt.analysis.observation.Routed`.
+        place: as in :class:`~capsnmt.analysis.hooks.Routed`.
         layer: from 1.
         maps: C in units of ``1 / COEFFICIENT_UNIT``, ``[T, choices, rows, columns]``. Rows are
             input capsules and columns output capsules. The first choice is the mean over tokens,

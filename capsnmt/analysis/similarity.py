@@ -9,9 +9,9 @@ import torch
 from torch import Tensor
 
 from capsnmt.analysis.base import Analysis, Cell, Picture
-from capsnmt.analysis.drawing import heat_maps
 from capsnmt.analysis.forward_pass import Stacks
-from capsnmt.analysis.sums import Sums
+from capsnmt.analysis.means import Sums
+from capsnmt.analysis.plots import heat_maps
 
 STACKS = ("encoder", "decoder")
 ROUNDING = 1e-12  # of the second moments: a smaller covariance is the error of its difference

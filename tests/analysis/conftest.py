@@ -12,9 +12,9 @@ import pytest
 
 from capsnmt.analysis.agreement import Agreement
 from capsnmt.analysis.analyse import Findings, Subject
+from capsnmt.analysis.model import Options, System
 from capsnmt.analysis.output import write
 from capsnmt.analysis.sentences import Sentences
-from capsnmt.analysis.system import Options, System
 from tests.analysis.systems import analysed, system_of
 from tests.support import FIRST, TASK, build
 

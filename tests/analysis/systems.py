@@ -10,8 +10,8 @@ from fairseq.data import LanguagePairDataset
 from torch import Tensor
 
 from capsnmt.analysis.base import Analysis
-from capsnmt.analysis.observation import observe
-from capsnmt.analysis.system import System
+from capsnmt.analysis.hooks import observe
+from capsnmt.analysis.model import System
 from capsnmt.modules.attention import Attention
 from capsnmt.routing.recording import RoutingRecord, record_routing
 from tests.support import TASK, build, sentences, shifted

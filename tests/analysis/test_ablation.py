@@ -17,16 +17,16 @@ from torch import Tensor
 from capsnmt.analysis.ablation import INTACT
 from capsnmt.analysis.base import NotApplicableError
 from capsnmt.analysis.head_ablation import HeadAblation, zeroed_head
+from capsnmt.analysis.hooks import attentions
 from capsnmt.analysis.layer_ablation import LayerAblation
-from capsnmt.analysis.observation import attentions
-from capsnmt.analysis.system import Options, System
-from capsnmt.analysis.translation_scores import (
+from capsnmt.analysis.layer_bleu import (
     GENERATION,
     Translations,
     subword_marks,
     tokenised_bleu,
     translate,
 )
+from capsnmt.analysis.model import Options, System
 from capsnmt.evaluation.tokenized import multi_bleu
 from tests.analysis.systems import (
     LENGTHS,

@@ -12,8 +12,8 @@ from torch import Tensor
 from capsnmt.analysis import sentences as module
 from capsnmt.analysis.base import NotApplicableError, Table
 from capsnmt.analysis.browser import browser_data
+from capsnmt.analysis.model import Options
 from capsnmt.analysis.sentences import MOST_COLUMNS, Sentences, columns_of
-from capsnmt.analysis.system import Options
 from tests.analysis.conftest import EVIL, hostile
 from tests.analysis.systems import (
     LENGTHS,

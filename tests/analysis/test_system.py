@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from fairseq.tasks.translation import TranslationConfig, TranslationTask
 
-from capsnmt.analysis.system import load_subset
+from capsnmt.analysis.model import load_subset
 from capsnmt.cli import ConfigurationError
 from tests.support import TASK
 

@@ -11,9 +11,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from capsnmt.analysis import head_projection
+from capsnmt.analysis import head_tsne
 from capsnmt.analysis.base import NotApplicableError
-from capsnmt.analysis.head_projection import HeadProjection, project, silhouette
+from capsnmt.analysis.head_tsne import HeadProjection, project, silhouette
 from tests.analysis.systems import LENGTHS, analysed, corpus, precise, system_of
 
 MODELS = {
@@ -54,7 +54,7 @@ def test_it_keeps_the_outputs_of_the_heads_of_real_tokens(
 
 
 def test_a_row_is_one_head_of_one_token(sklearn: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(head_projection, "TOKENS", 6)
+    monkeypatch.setattr(head_tsne, "TOKENS", 6)
     system = system_of(precise("capsnmt_transformer"))
     analysis = analysed(HeadProjection, system)
     rows = analysis.rows()
@@ -69,7 +69,7 @@ def test_a_row_is_one_head_of_one_token(sklearn: Any, monkeypatch: pytest.Monkey
 
 def test_every_token_has_the_same_chance(sklearn: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """10 of 26 tokens, 60 times: within five standard deviations of 60 * 10 / 26 = 23."""
-    monkeypatch.setattr(head_projection, "TOKENS", 10)
+    monkeypatch.setattr(head_tsne, "TOKENS", 10)
     monkeypatch.setattr(HeadProjection, "finish", lambda self: None)
     system = system_of(precise("capsnmt_transformer"))
     count: Counter = Counter()

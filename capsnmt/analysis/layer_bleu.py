@@ -9,7 +9,7 @@ import torch
 from fairseq.sequence_generator import SequenceGenerator
 from fairseq.utils import strip_pad
 
-from capsnmt.analysis.system import System
+from capsnmt.analysis.model import System
 from capsnmt.evaluation.scores import Score
 from capsnmt.evaluation.scoring import import_sacrebleu_metrics
 from capsnmt.evaluation.settings import Significance
