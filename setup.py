@@ -104,6 +104,9 @@ setup(
         "demo": DEMO,
         "dev": DEV,
     },
+    # An editable install is a line in sys.path. A finder, which setuptools would choose here, comes
+    # after it, and so the folder of a checkout named capsnmt hides the package from its parent.
+    options={"editable_wheel": {"mode": "compat"}},
     entry_points={
         "console_scripts": [
             "capsnmt-prepare = capsnmt.corpora.__main__:main",

@@ -176,14 +176,7 @@ def in_a_parent(folder: Path, *argv: str) -> subprocess.CompletedProcess:
     )
 
 
-CHECKOUT = (
-    "a checkout named capsnmt, as --user-dir or in the current folder, hides the package: it must "
-    "work, or be refused in one line with what to give; the layout of the checkout"
-)
-
-
 @pytest.mark.nightly  # two imports of torch
-@pytest.mark.xfail(strict=True, reason=CHECKOUT)
 @pytest.mark.parametrize("given", ["checkout", "name"])
 def test_the_plugin_is_found_in_a_checkout_of_its_name(given: str, tmp_path: Path) -> None:
     folder = str(tmp_path / "capsnmt") if given == "checkout" else "capsnmt"
@@ -191,12 +184,12 @@ def test_the_plugin_is_found_in_a_checkout_of_its_name(given: str, tmp_path: Pat
         *(tmp_path, "-m", "fairseq_cli.train", "data", "--user-dir", folder),
         *("--arch", "transformer_em_routing"),
     )
-    last = done.stderr.rstrip().rpartition("\n")[2]  # there are no data
-    assert "invalid choice" not in last, done.stderr[-300:]
+    last = done.stderr.rstrip().rpartition("\n")[2]
+    # Installed in editable mode it works, and misses the data; else it says what to give.
+    assert "batch size" in last or str(Path(PLUGIN)) in last, done.stderr[-300:]
 
 
 @pytest.mark.nightly  # an import of torch
-@pytest.mark.xfail(strict=True, reason=CHECKOUT)
 def test_a_command_runs_beside_a_checkout_of_its_name(tmp_path: Path) -> None:
     """An editable install; a package in the path is not hidden at all."""
     where = "import capsnmt.launch; print(capsnmt.launch.__file__)"
