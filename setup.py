@@ -53,6 +53,7 @@ REPORT = [
     "numpy",
     "matplotlib",
     "jinja2",
+    "markdown-it-py",
     "markupsafe",
     "scikit-learn",  # t-SNE and the silhouette score of an analysis
     "sacrebleu>=2.3",  # BLEU by length
@@ -91,6 +92,7 @@ setup(
     packages=[*find_packages(include=["capsnmt", "capsnmt.*"]), *RESOURCES],
     package_dir=RESOURCES,
     package_data={
+        "capsnmt.pages": ["*.j2"],
         "capsnmt.report": ["*.j2"],
         "capsnmt.analysis": ["*.j2", "*.js"],
         **{key: ["*.yaml"] for key in RESOURCES},

@@ -15,7 +15,7 @@ LAYERS: List[Set[str]] = [
     {"files", "lines", "process", "routing"},
     {"records"},
     {"steps"},
-    {"modules", "checkpoints", "evaluation"},
+    {"modules", "checkpoints", "evaluation", "pages"},
     {"corpora", "runs"},
     {"translation"},
     {"models"},

@@ -1,0 +1,220 @@
+"""A page from one Markdown template: the Markdown, and HTML that is made from it.
+
+A template holds the headings, the sentences and the places of tables and figures, in the order in
+which they are read:
+
+    ## Training
+
+    {{ trained }}
+
+    {{ picture("learning_curve", "Loss over updates.") }}
+    *Loss over updates: validation solid, training dotted.*
+
+Whatever it prints is escaped, unless it is Markdown already: a `Table`, `code(text)`,
+`block(text)` or `picture(name, alt)`. In HTML the figure itself stands at the place of its picture.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import html
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Callable, Dict, Iterator, Mapping, Sequence
+from urllib.parse import quote, unquote
+
+from capsnmt.files import write_all
+from capsnmt.pages.plots import drawing, images, inline_svg
+
+SPECIAL = re.compile(r"([\\`*_{}\[\]#|~$])")
+PAGE = "page.html.j2"
+
+
+class Markdown(str):
+    """Text that is Markdown already."""
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table; the first cell of a row is its heading."""
+
+    header: Sequence[object]
+    rows: Sequence[Sequence[object]]
+    numeric: int = 0  # the first column that is aligned right; 0 for none
+
+    def __str__(self) -> str:
+        rules = [":--", "--:"]
+        aligned = [rules[0 < self.numeric <= column] for column in range(len(self.header))]
+        lines = [map(_cell, self.header), aligned, *(map(_cell, row) for row in self.rows)]
+        return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def _cell(value: object) -> str:
+    return re.sub(r"(?<!\\)\|", r"\\|", escape(value))  # the | of code, too, would end the cell
+
+
+def escape(value: object) -> Markdown:
+    """Escape text, so that Markdown shows it unchanged, in one line.
+
+    **D**: HTML's own characters become entities, so that text is no HTML either where a template
+    puts it into an element such as ``<summary>``.
+
+    >>> print(escape("a|b <i> *c*\\n"), escape(code("*c*")))
+    a\\|b &lt;i&gt; \\*c\\* `*c*`
+    """
+    if isinstance(value, (Markdown, Table)):
+        return Markdown(value)
+    text = SPECIAL.sub(r"\\\1", " ".join(str(value).split()))
+    return Markdown(html.escape(text, quote=False))
+
+
+def code(text: str) -> Markdown:
+    """Return text as code in a line.
+
+    >>> code("a"), code("`b`")
+    ('`a`', '`` `b` ``')
+    """
+    ticks = _longer_than_any(text, 1)
+    space = " " if "`" in text else ""
+    return Markdown(f"{ticks}{space}{' '.join(text.split())}{space}{ticks}")
+
+
+def block(text: str, language: str = "bash") -> Markdown:
+    """Return text as a block of code."""
+    fence = _longer_than_any(text, 3)
+    return Markdown(f"{fence}{language}\n{text.rstrip()}\n{fence}")
+
+
+def _longer_than_any(text: str, least: int) -> str:
+    return "`" * max(least, 1 + max(map(len, re.findall("`+", text)), default=0))
+
+
+def picture(name: str, alt: str) -> Markdown:
+    """Return a figure of the page, with a description for readers who do not see it."""
+    return Markdown(f"![{escape(alt)}]({quote(name)}.png)")
+
+
+def write_page(
+    template: Path,
+    folder: Path,
+    context: Mapping[str, Any],
+    figures: Mapping[str, Callable[[], Any]],
+    files: Mapping[str, str],
+    extra: str = "",
+    script: str = "",
+) -> Path:
+    """Write a page as Markdown and as HTML, with its figures as PNG and SVG, or nothing.
+
+    The HTML is one file that loads nothing.
+
+    Args:
+        template: ``NAME.md.j2``, which becomes ``NAME.md`` and ``NAME.html``.
+        folder: where to.
+        context: the values of the template.
+        figures: name of each figure, which may begin with a folder -> function that draws it.
+        files: name of each further file -> its text.
+        extra: HTML that follows the last section.
+        script: JavaScript, the only one that the page may run.
+
+    Returns:
+        The HTML file.
+    """
+    contents: Dict[Path, bytes] = {}
+    pictures: Dict[str, str] = {}
+    with drawing():
+        for name, draw in figures.items():
+            for suffix, image in images(draw()).items():
+                contents[folder / f"{name}.{suffix}"] = image
+            pictures[name] = inline_svg(contents[folder / f"{name}.svg"], name)
+    text = render_markdown(template, context)
+    page = folder / template.name.replace(".md.j2", ".html")
+    texts = {
+        **{folder / name: content for name, content in files.items()},
+        page.with_suffix(".md"): text,
+        page: render_html(text, pictures, extra, script),
+    }
+    contents.update({path: each.encode("utf-8", "replace") for path, each in texts.items()})
+    write_all(contents)
+    return page
+
+
+def render_markdown(template: Path, context: Mapping[str, Any]) -> str:
+    """Fill in a template."""
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+    environment = Environment(
+        loader=FileSystemLoader(template.parent),
+        finalize=escape,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+    environment.globals.update(block=block, code=code, picture=picture)
+    return environment.get_template(template.name).render(context)
+
+
+def render_html(text: str, pictures: Mapping[str, str], extra: str = "", script: str = "") -> str:
+    """Make the HTML page of Markdown, of which the first heading is the title.
+
+    Args:
+        text: the Markdown.
+        pictures: name of each figure -> its SVG element.
+        extra: HTML that follows the last section.
+        script: JavaScript, the only one that the page may run.
+    """
+    from jinja2 import Environment, FileSystemLoader
+    from markdown_it import MarkdownIt
+    from markupsafe import Markup
+
+    parser = MarkdownIt("commonmark").enable("table")
+    parser.add_render_rule("image", lambda _, tokens, at, *others: _image(tokens[at], pictures))
+    tokens = list(_accessible(parser.parse(text)))
+    body = parser.renderer.render(tokens, parser.options, {}) + extra
+    environment = Environment(loader=FileSystemLoader(Path(__file__).parent), autoescape=True)
+    return environment.get_template(PAGE).render(
+        title=_text(tokens[1]),
+        sections=[map(Markup, each) for each in re.findall(r'<h2 id="(.*?)">(.*?)</h2>', body)],
+        body=Markup(body),
+        script=Markup(script),
+        script_hash=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
+    )
+
+
+def _image(token: Any, pictures: Mapping[str, str]) -> str:
+    label = html.escape(_text(token))
+    drawn = pictures[unquote(token.attrs["src"]).rpartition(".")[0]]
+    return f'<span class="figure" role="img" aria-label="{label}">{drawn}</span>'
+
+
+def _accessible(tokens: Sequence[Any]) -> Iterator[Any]:
+    """Yield the tokens of a page with what links, keyboards and screen readers need."""
+    from markdown_it.token import Token
+
+    heading, sections = "", 0
+    for at, token in enumerate(tokens):
+        if token.type == "heading_open":
+            heading = _text(tokens[at + 1])
+            if token.tag == "h2":
+                sections += 1
+                token.attrSet("id", f"section-{sections}")
+        elif token.type == "th_open":
+            token.attrSet("scope", "col")
+        elif token.type == "tr_open" and tokens[at + 1].type == "td_open":
+            first, _, end = tokens[at + 1 : at + 4]
+            first.tag = end.tag = "th"
+            first.attrSet("scope", "row")
+        elif token.type == "fence":
+            token.attrSet("tabindex", "0")
+        elif token.type == "table_open":
+            label = f'role="region" aria-label="{html.escape(heading)}" tabindex="0"'
+            yield Token("html_block", "", 0, content=f'<div class="scroll" {label}>\n')
+        yield token
+        if token.type == "table_close":
+            yield Token("html_block", "", 0, content="</div>\n")
+
+
+def _text(token: Any) -> str:
+    return "".join(child.content for child in token.children)

@@ -1,0 +1,116 @@
+"""What all figures of a page share: size, colours, files, and their place in the page."""
+
+from __future__ import annotations
+
+import io
+import math
+import os
+import re
+from contextlib import contextmanager
+from typing import Any, Dict, Iterable, Iterator
+
+# Legible with a colour vision deficiency (Okabe and Ito 2008). None is black, because the page may
+# be dark.
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#8C6BB1")
+MARKERS = "osD^vPX"
+INK = "#010203"  # stands for the page's text colour; no line of data has it
+MOST_NAMES_INSIDE = 8  # in the corner of a figure; more would cover the lines
+WIDTH = 8  # inches
+# Each kind of file -> its metadata: without dates and versions, so that the bytes stay the same.
+KINDS: Dict[str, Dict[str, None]] = {
+    "png": {"Software": None},
+    "svg": dict.fromkeys(("Creator", "Date", "Format", "Type")),
+}
+SETTINGS: Dict[Any, Any] = {
+    "svg.fonttype": "none",
+    "svg.hashsalt": "capsnmt",  # so that the same figure gives the same bytes
+    "font.family": "sans-serif",
+    "text.parse_math": False,  # a name or subword may hold dollars
+    "text.color": INK,
+    "axes.labelcolor": INK,
+    "axes.edgecolor": INK,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "xtick.color": INK,
+    "ytick.color": INK,
+    "grid.color": INK,
+    "axes.facecolor": "none",
+    "figure.facecolor": "none",
+}
+
+
+def figure_of(height: float) -> Any:
+    """Return an empty figure, without pyplot, which keeps global state and may need a display."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(WIDTH, height), dpi=300, layout="constrained")
+    FigureCanvasAgg(figure)
+    return figure
+
+
+@contextmanager
+def drawing() -> Iterator[None]:
+    """Draw with the settings of our figures inside the ``with`` block."""
+    backend = os.environ.pop("MPLBACKEND", None)  # of no use here; matplotlib refuses unknown ones
+    try:
+        import matplotlib
+    finally:
+        if backend is not None:
+            os.environ["MPLBACKEND"] = backend
+    with matplotlib.rc_context(SETTINGS):
+        yield
+
+
+def images(figure: Any) -> Dict[str, bytes]:
+    """Return the files of a figure on white, by suffix; the same figure gives the same bytes."""
+    files = {}
+    for kind, metadata in KINDS.items():
+        content = io.BytesIO()
+        figure.savefig(content, format=kind, facecolor="white", metadata=metadata)
+        figure.set_layout_engine("none")  # the axes stay where they are: the next file is faster
+        files[kind] = content.getvalue()
+    return files
+
+
+def inline_svg(content: bytes, name: str) -> str:
+    """Return an SVG file as an element of a page, in the page's text colour.
+
+    Args:
+        content: the file of a figure.
+        name: prefix of every identifier, which must be unique in a page.
+    """
+    text = content.decode("utf-8")
+    text = text[text.index("<svg ") :].replace(INK, "currentColor")
+    prefix = re.sub(r"\W", "-", name)
+    return re.sub(r'(\bid="|href="#|url\(#)', rf"\1{prefix}-", text)
+
+
+def styles(names: Iterable[str]) -> Dict[str, Dict[str, str]]:
+    """Return colour and marker of each system of a page, by its place; 49 differ.
+
+    >>> of = styles("abcdefgh")
+    >>> of["a"]["color"] == of["h"]["color"], of["a"]["marker"] == of["h"]["marker"]
+    (True, False)
+    """
+    found = {}
+    for place, name in enumerate(dict.fromkeys(names)):
+        rounds, colour = divmod(place, len(COLOURS))
+        marker = MARKERS[(place + rounds) % len(MARKERS)]
+        found[name] = {"color": COLOURS[colour], "marker": marker}
+    return found
+
+
+def finish(axes: Any) -> None:
+    """Add the grid, and the legend where it covers no line."""
+    axes.grid(alpha=0.2)
+    handles, names = axes.get_legend_handles_labels()
+    if len(names) <= MOST_NAMES_INSIDE:
+        axes.legend(frameon=False)
+        return
+    figure = axes.figure
+    columns = max(1, min(3, 110 // (8 + max(map(len, names)))))  # 110 letters fit
+    figure.set_figheight(figure.get_figheight() + 0.2 * math.ceil(len(names) / columns))
+    figure.legend(
+        handles, names, loc="outside lower center", ncols=columns, fontsize="small", frameon=False
+    )

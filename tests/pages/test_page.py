@@ -1,0 +1,192 @@
+"""A page shows every text as it is, loads nothing, is accessible, and works in a browser."""
+
+from __future__ import annotations
+
+import html
+import re
+from pathlib import Path
+from typing import Any, List
+from xml.etree import ElementTree
+
+import pytest
+
+from capsnmt.pages.page import Markdown, Table, code, escape, write_page
+from capsnmt.pages.plots import figure_of, finish, styles
+from tests.html_pages import Page, contrast, luminance
+
+EVIL = "</code></summary><script>alert(1)</script><img src=http://x.example> & \"'`` | *b* $x_1$"
+TEMPLATE = """\
+# {{ evil }}
+
+{{ evil }} and {{ code(evil) }}
+
+## First of {{ evil }}
+
+{{ table }}
+
+{{ picture("one", evil) }}
+*A caption of {{ evil }}.*
+
+{{ picture("folder/other", "The same again, in another file.") }}
+
+<details><summary>{{ evil }}</summary>
+
+{{ block(evil ~ "\n" ~ "`" * 5) }}
+
+</details>
+
+## Second
+
+### Part
+
+- {{ evil }}
+"""
+SCRIPT = "document.title += ' & script'"
+
+
+def draw() -> Any:
+    figure = figure_of(3)
+    axes = figure.add_subplot()
+    for name, style in styles([EVIL, "other"]).items():
+        axes.plot([1, 2], [3, 4], label=name, **style)
+    finish(axes)
+    return figure
+
+
+def write(folder: Path, script: str = "") -> Path:
+    template = folder / "test.md.j2"
+    template.write_text(TEMPLATE, "utf-8")
+    table = Table([EVIL, "number"], [[EVIL, 1.5], [code(EVIL), Markdown("**2**")]], numeric=1)
+    extra = '<section aria-labelledby="s"><h2 id="s">Extra</h2></section>'
+    return write_page(
+        template,
+        folder / "page",
+        {"evil": EVIL, "table": table},
+        {"one": draw, "folder/other": draw},
+        {"numbers.csv": "1\n"},
+        extra,
+        script,
+    )
+
+
+@pytest.fixture(scope="module")
+def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write(tmp_path_factory.mktemp("page"))
+
+
+@pytest.fixture(scope="module")
+def content(path: Path) -> str:
+    return path.read_text("utf-8")
+
+
+def test_all_files_are_written_the_same_each_time(path: Path, tmp_path: Path) -> None:
+    def files(folder: Path) -> Any:
+        return {
+            each.relative_to(folder).as_posix(): each.read_bytes()
+            for each in folder.rglob("*")
+            if each.is_file()
+        }
+
+    found = files(path.parent)
+    assert found == files(write(tmp_path).parent)
+    assert sorted(found) == [
+        *("folder/other.png", "folder/other.svg", "numbers.csv", "one.png", "one.svg"),
+        *("test.html", "test.md"),
+    ]
+    assert found["one.png"].startswith(b"\x89PNG")
+    ElementTree.fromstring(found["one.svg"])
+
+
+def test_the_page_loads_nothing_and_runs_nothing(content: str) -> None:
+    page = Page(content)
+    assert page.all("script") == page.all("img") == page.all("iframe") == []
+    (policy,) = [each["content"] for each in page.all("meta") if "http-equiv" in each]
+    assert str(policy).startswith("default-src 'none'; style-src")
+    for _, attributes in page.elements:
+        for name, value in attributes.items():
+            assert not name.startswith("on")
+            if name in ("href", "src", "xlink:href"):
+                assert str(value).startswith(("#", "data:,"))
+    assert "url(http" not in content
+    assert "@import" not in content
+
+
+def test_every_text_is_shown_as_it_is(content: str) -> None:
+    """In the title, headings, navigation, text, code, table, caption, summary and list."""
+    svg = re.sub(r"(?s)<svg.*?</svg>", "", content)
+    shown = html.unescape(re.sub(r"<[^>]*>", "", svg)).replace("\\", "")
+    assert shown.count(EVIL) == 13
+    for label in re.findall('aria-label="([^"]*)"', content)[1:3]:
+        assert EVIL in html.unescape(label)
+    texts = re.findall(r"<text[^>]*>([^<]*)</text>", content)
+    assert html.unescape(" ".join(texts)).count(EVIL) == 2
+
+
+def test_the_markdown_has_the_same_table_and_figures(path: Path) -> None:
+    text = path.with_suffix(".md").read_text("utf-8")
+    assert f"\n| {escape(EVIL)} | number |\n| :-- | --: |\n| {escape(EVIL)} | 1.5 |\n" in text
+    assert "](one.png)" in text
+    assert "](folder/other.png)" in text
+
+
+def test_the_page_works_with_a_screen_reader(content: str) -> None:
+    page = Page(content)
+    assert page.all("html")[0]["lang"] == "en"
+    assert [cell["scope"] for cell in page.all("th")] == ["col", "col", "row", "row"]
+    regions = [each for each in page.all("div") if each.get("role") == "region"]
+    assert [each["aria-label"] for each in regions] == [f"First of {EVIL}"]
+    pictures = [each for each in page.all("span") if each.get("role") == "img"]
+    assert [each["aria-label"] for each in pictures] == [EVIL, "The same again, in another file."]
+    headings = [int(tag[1]) for tag, _ in page.elements if re.fullmatch("h[1-6]", tag)]
+    assert headings == [1, 2, 2, 3, 2]
+    scrolling = [*regions, *(each for each in page.all("code") if "class" in each)]
+    assert [each["tabindex"] for each in scrolling] == ["0", "0"]
+
+
+def test_every_link_has_its_target_once(content: str) -> None:
+    page = Page(content)
+    identifiers = [str(each["id"]) for _, each in page.elements if "id" in each]
+    assert len(identifiers) == len(set(identifiers))
+    sections = [str(each["href"])[1:] for each in page.all("a")]
+    assert sections == ["section-1", "section-2", "s"]
+    wanted = re.findall(r'(?:href="#|url\(#)([^")]+)', content)
+    assert set(sections) < set(wanted) <= set(identifiers)
+
+
+@pytest.mark.system
+@pytest.mark.one_host  # the page is the same on both
+@pytest.mark.parametrize("script", ["", SCRIPT])
+def test_a_browser_shows_the_page_without_an_error_or_an_outside_request(
+    script: str, tmp_path: Path, browser: Any
+) -> None:
+    path = write(tmp_path, script)
+    messages: List[str] = []
+    requests: List[str] = []
+    page = browser.new_page(viewport={"width": 390, "height": 800})
+    page.on("console", lambda message: messages.append(message.text))
+    page.on("pageerror", lambda error: messages.append(str(error)))
+    page.on("dialog", lambda dialog: messages.append(dialog.message) or dialog.dismiss())
+    page.on("request", lambda request: requests.append(request.url))
+    page.goto(path.as_uri())
+    page.wait_for_load_state("networkidle")
+    assert page.title() == (f"{EVIL} & script" if script else EVIL)
+    # elements wider than a telephone scroll by themselves
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+    boxes = page.locator(".figure svg").all()
+    assert len(boxes) == 2
+    for box in boxes:
+        size = box.bounding_box()
+        assert size["width"] > 300
+        assert size["height"] > 100
+    for scheme in ("light", "dark"):
+        page.emulate_media(color_scheme=scheme)
+        ink, paper = page.evaluate(
+            "[getComputedStyle(document.querySelector('.figure svg text')).fill,"
+            " getComputedStyle(document.body).backgroundColor]"
+        )
+        assert contrast(ink, paper) > 7
+        assert (luminance(paper) < 0.5) == (scheme == "dark")
+        assert not page.locator(".figure svg [id$='patch_1']").first.is_visible()
+    assert messages == []
+    assert requests == [path.as_uri()]
+    page.close()
