@@ -83,10 +83,6 @@ class CompilablePositions(SinusoidalPositionalEmbedding):
             weights = self.get_embedding(highest, self.embedding_dim, self.padding_idx).to(weights)
         return weights[utils.make_positions(input, self.padding_idx)].detach()
 
-    def __prepare_scriptable__(self) -> SinusoidalPositionalEmbedding:
-        """Return the host's module: TorchScript does not know ours, and compiles nothing."""
-        return same_positions(self, SinusoidalPositionalEmbedding)
-
 
 def same_positions(positions: nn.Module, kind: Type[_Positions]) -> _Positions:
     """Return the same sinusoidal positions as a module of another class."""

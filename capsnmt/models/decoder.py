@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 from typing import Any, Dict, List, Optional, Tuple
 
-import torch
 import torch.nn as nn
 from fairseq.models.transformer import TransformerDecoderBase
 from torch import Tensor
@@ -51,16 +50,6 @@ class TransformerDecoder(TransformerDecoderBase):
         return_all_hiddens: bool = False,
     ) -> Tuple[Tensor, Dict[str, List[Optional[Tensor]]]]:
         """Decode under ``--autocast``; it includes the output projection."""
-        if torch.jit.is_scripting():  # in which there is no super()
-            x, extra = self.extract_features(
-                prev_output_tokens,
-                encoder_out,
-                incremental_state,
-                full_context_alignment,
-                alignment_layer,
-                alignment_heads,
-            )
-            return x if features_only else self.output_layer(x), extra
         decode = TransformerDecoderBase.forward
         if runs_compiled(self):
             length = prev_output_tokens.size(1)

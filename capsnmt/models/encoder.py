@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from typing import Any, Dict, List, Optional, cast
+from typing import Any, Dict, List, Optional
 
 import torch
 import torch.nn as nn
@@ -31,8 +31,6 @@ class TransformerEncoder(TransformerEncoderBase):
     **D**: where the stack ends with a LayerNorm (pre-norm), it is applied to each layer's output.
     """
 
-    host_reorder = TransformerEncoderBase.reorder_encoder_out  # TorchScript has no super()
-
     def __init__(self, cfg: Any, *args: Any, **kwargs: Any) -> None:
         self.numbers = itertools.count(1)
         super().__init__(cfg, *args, **kwargs)
@@ -40,7 +38,7 @@ class TransformerEncoder(TransformerEncoderBase):
         self.autocast: str = cfg.autocast
         self.routing_backend: str = cfg.routing_backend
         self.layer_aggregation = stack_aggregation(cfg, "encoder")
-        self.transparent = cast("Optional[nn.Module]", None)
+        self.transparent: Optional[TransparentMixture] = None
         if cfg.layer_aggregation == "transparent":
             self.transparent = TransparentMixture(cfg.encoder.layers + 1, cfg.decoder.layers)
         self.num_sources = 1
@@ -91,8 +89,6 @@ class TransformerEncoder(TransformerEncoderBase):
         token_embeddings: Optional[Tensor] = None,
     ) -> Dict[str, List[Tensor]]:
         """Encode under ``--autocast``; the output is as precise as the embedding."""
-        if torch.jit.is_scripting():
-            return self.encode(src_tokens, False, token_embeddings)
         encode = TransformerEncoder.encode
         if runs_compiled(self):
             encode = compiled(encode)
@@ -109,7 +105,7 @@ class TransformerEncoder(TransformerEncoderBase):
         """Encode as the host's ``forward_scriptable``, with what the decoder reads.
 
         The host's asks before every layer whether there is padding, for which a GPU must wait each
-        time, and no graph can be compiled; and in TorchScript it keeps no output of a layer.
+        time, and no graph can be compiled.
 
         A dropped layer (``--encoder-layerdrop``) is the identity: where the outputs of all layers
         are read, its output is its input.
@@ -118,7 +114,8 @@ class TransformerEncoder(TransformerEncoderBase):
         mask = padding if reads_padding(padding) else None
         x, embedding = self.forward_embedding(src_tokens, token_embeddings)
         x = (x * (1 - padding.unsqueeze(-1).type_as(x))).transpose(0, 1)
-        states, fc_results = [x], torch.jit.annotate(List[Tensor], [])
+        states: List[Tensor] = [x]
+        fc_results: List[Optional[Tensor]] = []
         below: List[Tensor] = []
         if self.connection is not None:
             x = self.connection.follow(x, below)
@@ -126,16 +123,14 @@ class TransformerEncoder(TransformerEncoderBase):
         for number, layer in enumerate(self.layers):
             if kept[number]:
                 x = layer(x, mask)
-                if not torch.jit.is_scripting() and self.return_fc:
+                if self.return_fc:
                     x, fc_result = x
                     fc_results.append(fc_result)
             if self.connection is not None:
                 x = self.connection.follow(x, below)
             if not (return_all_hiddens or self.reads_all_layers):
                 states.clear()
-            # in TorchScript, a connected layer's features stand at the end of its output
-            width = self.embed_tokens.embedding_dim
-            states.append(x[:, :, -width:] if torch.jit.is_scripting() else x)
+            states.append(x)
         return {
             "encoder_out": [self.hand_over(states)],
             "encoder_padding_mask": [padding],
@@ -146,7 +141,6 @@ class TransformerEncoder(TransformerEncoderBase):
             "src_lengths": [(~padding).sum(dim=1, dtype=torch.int32).reshape(-1, 1)],
         }
 
-    @torch.jit.export
     def reorder_encoder_out(
         self, encoder_out: Dict[str, List[Tensor]], new_order: Tensor
     ) -> Dict[str, List[Tensor]]:
@@ -179,7 +173,7 @@ class TransformerEncoder(TransformerEncoderBase):
                 )
         if stays(order, sentences):
             return encoder_out
-        reordered = self.host_reorder(encoder_out, order)
+        reordered = super().reorder_encoder_out(encoder_out, order)
         if "beam" in encoder_out:
             reordered["beam"] = encoder_out["beam"]
         return reordered

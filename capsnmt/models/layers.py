@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from typing import Any, Dict, Optional
+from typing import Any, Dict
 
 import torch.nn as nn
 from fairseq.distributed import fsdp_wrap
@@ -90,8 +90,6 @@ class TransformerEncoderLayer(TransformerEncoderLayerBase):
     # fairseq 0.12.2 would copy the weights for its fast path here, from an out_proj.weight that a
     # routed layer does not have. Without the copies the fast path stays off.
     _load_from_state_dict = nn.Module._load_from_state_dict
-    # its switch: TorchScript leaves out what a constant switches off
-    __constants__ = ["BT_version"]  # noqa: RUF012
 
     def __init__(self, cfg: Any, number: int, return_fc: bool = False) -> None:
         self.number = number
@@ -121,10 +119,6 @@ class TransformerDecoderLayer(TransformerDecoderLayerBase):
         finish_attention(self.self_attn, cfg, "dec-self", number)
         if self.encoder_attn is not None:
             finish_attention(self.encoder_attn, cfg, "enc-dec", number)
-
-    def make_generation_fast_(self, need_attn: Optional[bool] = False, **kwargs: Any) -> None:
-        """Keep ``need_attn`` a bool: without ``--print-alignment`` it is None, not scriptable."""
-        super().make_generation_fast_(need_attn=bool(need_attn), **kwargs)
 
     def build_self_attention(
         self, embed_dim: int, cfg: Any, add_bias_kv: bool = False, add_zero_attn: bool = False

@@ -35,10 +35,7 @@ def reads_padding(padding: Tensor) -> bool:
 
     A GPU has to wait for the answer: ask once for a stack, not before every layer.
     """
-    traced = False
-    if not torch.jit.is_scripting():
-        traced = is_traced()
-    return traced or bool(padding.any())
+    return is_traced() or bool(padding.any())
 
 
 def stack_aggregation(cfg: Any, side: str) -> Optional[nn.Module]:

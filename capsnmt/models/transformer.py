@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import copy
 from typing import Any, Optional
 
 import torch.nn as nn
@@ -21,7 +20,6 @@ from capsnmt.models.encoder import TransformerEncoder
 from capsnmt.models.inference import prepare_linear_maps
 from capsnmt.models.validation import validate
 from capsnmt.modules.kept_memory import keep_freed_memory
-from capsnmt.modules.scripted_connection import scripted_layers
 
 
 @register_model("capsnmt_transformer")
@@ -99,19 +97,6 @@ class CapsnmtTransformer(TransformerModel):
             # Only a training's first start reads it. Later the model gets its own checkpoint,
             # perhaps on a machine without this one.
             saved.init_from = None
-        return model
-
-    def __prepare_scriptable__(self) -> CapsnmtTransformer:
-        """Return the model for ``torch.jit.script``: a copy, if its layers are connected."""
-        stacks = (self.encoder, self.decoder)
-        if all(stack.connection is None for stack in stacks):
-            return self
-        model = copy.deepcopy(self)
-        for stack in (model.encoder, model.decoder):
-            if stack.connection is not None:
-                decoder = stack is model.decoder
-                stack.layers = scripted_layers(stack.layers.children(), stack.connection, decoder)
-                stack.connection = None
         return model
 
     def make_generation_fast_(self, **kwargs: Any) -> None:

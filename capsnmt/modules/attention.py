@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict, Optional, Tuple, cast
+from typing import Any, Dict, Optional, Tuple
 
 import torch
 import torch.nn.functional as F
@@ -13,7 +13,6 @@ from capsnmt.modules.autocast import convert_once
 from capsnmt.modules.head_aggregation import HeadGate, HeadMixing
 from capsnmt.modules.observation import observe, reads_weights
 from capsnmt.modules.plain_attention import plain_is_faster
-from capsnmt.routing.numerics import lowest_number
 
 IncrementalState = Dict[str, Dict[str, Optional[Tensor]]]
 
@@ -45,7 +44,7 @@ def additive_mask(
         key_padding_mask: ``[B, K]``, nonzero at padding.
         like: a tensor of the scores' dtype and device.
     """
-    lowest = lowest_number(like) / 2
+    lowest = torch.finfo(like.dtype).min / 2
     mask: Optional[Tensor] = None
     if attn_mask is not None:
         mask = attn_mask.to(like).clamp(min=lowest)[None, None]
@@ -81,8 +80,6 @@ class Attention(MultiheadAttention):
     Attention weights are computed only when something reads them, or in training when that is
     faster (:func:`plain_is_faster`); otherwise the fused ``scaled_dot_product_attention`` runs.
 
-    In TorchScript nothing observes the attention, and plain products run only for the weights.
-
     Attributes, all set when the layer is built:
         role: ``enc-self``, ``enc-dec`` or ``dec-self``.
         head_gate: scales the heads before ``out_proj``; ``None`` unless they are gated.
@@ -90,16 +87,14 @@ class Attention(MultiheadAttention):
         weight_mixing: mixes the weights over the heads; ``None`` unless heads talk.
     """
 
-    # no annotations of attributes: TorchScript cannot read postponed ones
-    __constants__ = ["reads_scores"]  # noqa: RUF012
     role = ""
     reads_scores = False  # whether route_scores() changes the scores
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self.head_gate = cast("Optional[HeadGate]", None)
-        self.score_mixing = cast("Optional[HeadMixing]", None)
-        self.weight_mixing = cast("Optional[HeadMixing]", None)
+        self.head_gate: Optional[HeadGate] = None
+        self.score_mixing: Optional[HeadMixing] = None
+        self.weight_mixing: Optional[HeadMixing] = None
 
     def forward(
         self,
@@ -138,14 +133,11 @@ class Attention(MultiheadAttention):
             query, key, value, key_padding_mask, incremental_state, static_kv
         )
         returns_weights = need_weights or need_head_weights
-        computes_weights = returns_weights
-        if not torch.jit.is_scripting():
-            computes_weights = returns_weights or reads_weights(self.role)
+        computes_weights = returns_weights or reads_weights(self.role)
         heads, weights = self.attend(
             q, k, v, attn_mask, key_padding_mask, incremental_state, computes_weights
         )
-        if not torch.jit.is_scripting():
-            observe(self.role, v, weights, heads)
+        observe(self.role, v, weights, heads)
         if self.head_gate is not None:
             heads = self.head_gate(query, heads)
         output = self.out_proj(self.join_heads(heads))
@@ -201,7 +193,7 @@ class Attention(MultiheadAttention):
         once for all of its hypotheses: ``B = B' * beam``. In incremental decoding the cache is read
         and written here, in the host's layout.
         """
-        if not torch.jit.is_scripting() and query is key and key is value:
+        if query is key and key is value:
             query = key = value = convert_once(query)
         q = self.split_heads(self.q_proj(query))
         saved: Dict[str, Optional[Tensor]] = {}
@@ -283,9 +275,8 @@ class Attention(MultiheadAttention):
         dropout = self.dropout_module
         weights: Optional[Tensor] = None
         plain = need_weights or self.reads_scores or self.score_mixing is not None
-        if not torch.jit.is_scripting():
-            # not by gradients: a checkpointed layer runs without them first, and must run the same
-            plain = plain or (self.training and plain_is_faster(q, k))
+        # not by gradients: a checkpointed layer runs without them first, and must run the same
+        plain = plain or (self.training and plain_is_faster(q, k))
         if plain:
             scores = torch.matmul(q * self.scaling, k.transpose(-1, -2))
             scores = self.route_scores(scores, attn_mask, key_padding_mask, incremental_state)

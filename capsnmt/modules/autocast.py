@@ -114,8 +114,6 @@ def convert_once(x: Tensor) -> Tensor:
 
     **D**: the gradients of the maps are then added in bf16, in which each of them is computed.
     """
-    if torch.jit.is_scripting():
-        return x
     dtype = autocast_dtype(x.device.type)
     return x if dtype is None else x.to(dtype)
 

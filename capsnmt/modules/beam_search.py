@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import math
 from typing import Any, Tuple
 
@@ -39,12 +38,6 @@ class BeamSearch(search.BeamSearch):
         words = best_words(lprobs, width)
         chosen, place, beams = super().step(step, lprobs.gather(-1, words), *context, **more)
         return chosen, words.flatten(1).gather(1, beams * width + place), beams
-
-    def __prepare_scriptable__(self) -> search.BeamSearch:
-        """Return fairseq's own for ``torch.jit.script``, which has no ``super()``."""
-        plain = copy.copy(self)
-        plain.__class__ = BeamSearch.__base__
-        return plain
 
 
 def best_words(lprobs: Tensor, k: int) -> Tensor:

@@ -60,8 +60,6 @@ class CapsuleAttention(Attention):
         qn_block_size: block size of the quantisation noise.
     """
 
-    __constants__ = ["horizontal", "reads_scores", "vertical"]  # noqa: RUF012
-
     def __init__(
         self,
         embed_dim: int,
@@ -137,8 +135,6 @@ class CapsuleAttention(Attention):
         """
         backend = usable_backend(self.backend, e, self.training)
         omega, b = vertical_routing(e, self.iterations, real, real, backend=backend)
-        if torch.jit.is_scripting():
-            return self.weigh_heads(b)[:, :, None, None] * omega[:, None]
         with torch.autocast(e.device.type, enabled=False):
             head_weights = self.weigh_heads(b)
         return head_weights[:, :, None, None] * omega[:, None]

@@ -30,10 +30,9 @@ class Dropout(FairseqDropout):
         """Drop features of ``x`` in training, as the host's function does."""
         if not (self.p > 0 and (self.training or self.apply_during_inference)):
             return x
-        if not torch.jit.is_scripting():
-            dropped = round(self.p * VALUES)
-            if x.device.type == "cpu" and 0 < dropped < VALUES and not is_traced():
-                return cast(Tensor, Dropped.apply(x, dropped))
+        dropped = round(self.p * VALUES)
+        if x.device.type == "cpu" and 0 < dropped < VALUES and not is_traced():
+            return cast(Tensor, Dropped.apply(x, dropped))
         return F.dropout(x, p=self.p, training=True, inplace=inplace)
 
 

@@ -95,10 +95,7 @@ def usable_backend(name: str, votes: Tensor, training: bool) -> str:
 
     A trained model keeps the backend of its training, and runs on other machines, too.
     """
-    if not torch.jit.is_scripting():  # noqa: SIM102  TorchScript would compile all of an "and"
-        if not training and backend_obstacle(name, votes.device.type):
-            return "auto"
-    return name
+    return "auto" if not training and backend_obstacle(name, votes.device.type) else name
 
 
 @contextmanager
@@ -231,14 +228,14 @@ def run_operator(
 
 
 def is_traced() -> bool:
-    """Return whether a caller's ``torch.compile``, ``export`` or ``jit.trace`` records this call.
+    """Return whether a caller's ``torch.compile`` or ``torch.export`` records this call.
 
     What it records serves batches of any size. ``torch.compiler.is_compiling`` would be true in
     every thread while one of them compiles.
     """
     is_compiling = getattr(torch.compiler, "is_dynamo_compiling", bool)  # torch < 2.3 has none
     is_exporting = getattr(torch.compiler, "is_exporting", bool)  # nor has torch < 2.7
-    return torch.jit.is_tracing() or bool(is_compiling()) or bool(is_exporting())
+    return bool(is_compiling()) or bool(is_exporting())
 
 
 def choose(

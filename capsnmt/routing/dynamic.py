@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from typing import List, Optional, Tuple
 
-import torch
 from torch import Tensor
 
 from . import fused
 from .agreement import agreement, route_by_agreement
 from .backend import full_precision, run_operator
 from .checks import check_iterations, check_mask, check_votes, flatten_leading
-from .numerics import compute_dtype, pair_mask_of
+from .numerics import pair_mask_of
 
 
 def dynamic_routing(
@@ -56,10 +55,6 @@ def dynamic_routing(
     tensor([[4.8077, 0.2357],
             [4.8077, 0.2357]])
     """
-    if torch.jit.is_scripting():  # no backends
-        wide = votes.to(compute_dtype(votes))
-        out, b = dynamic_kernel(wide, input_mask, output_mask, iterations)
-        return out.to(votes.dtype), b.to(votes.dtype)
     check_votes(votes)
     check_iterations(iterations)
     check_mask("input_mask", input_mask, votes.shape[:-2], "[..., I]")

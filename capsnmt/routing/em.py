@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import List, Optional
 
-import torch
 from torch import Tensor
 from torch.nn import functional as F
 
@@ -21,7 +20,6 @@ from .checks import (
 from .numerics import (
     VARIANCE_FLOOR,
     bound_gradient,
-    compute_dtype,
     inverse_temperature,
     sum_over_inputs,
     sum_over_width,
@@ -90,10 +88,6 @@ def em_routing(
 
     (mu = 2, 4; var = 1, 0; r = 1; chi = 1.4189, log(1e-3) + 1.4189; A = 0.1948, 0.9959.)
     """
-    if torch.jit.is_scripting():
-        return scripted_em_routing(
-            votes, beta_a, beta_u, iterations, input_activation, variance_floor
-        )
     check_votes(votes)
     check_betas(votes, beta_a, beta_u)
     check_iterations(iterations)
@@ -124,7 +118,6 @@ def em_kernel(
     trace: Optional[List[Tensor]] = None,
 ) -> Tensor:
     """Compute ``em_routing`` on ``[..., I, N, D]``, activation ``[..., I, N or 1]``, in fp32."""
-    logit_A, mu = beta_a, votes  # TorchScript needs values before the loop
     C = uniform_coefficients(votes)
     for t in range(iterations):
         if trace is not None:
@@ -149,27 +142,3 @@ def em_kernel(
 
 
 precise_em_kernel = full_precision(em_kernel)
-
-
-def scripted_em_routing(
-    votes: Tensor,
-    beta_a: Tensor,
-    beta_u: Tensor,
-    iterations: int,
-    input_activation: Optional[Tensor],
-    variance_floor: float,
-) -> Tensor:
-    """Compute ``em_routing`` in TorchScript, which has no backends."""
-    dtype = compute_dtype(votes)
-    activation = check_activation(votes, input_activation)
-    if activation is not None:
-        activation = activation.to(dtype)
-    capsules = em_kernel(
-        votes.to(dtype),
-        activation,
-        beta_a.to(dtype),
-        beta_u.to(dtype),
-        iterations,
-        variance_floor,
-    )
-    return capsules.to(votes.dtype)

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from typing import List, Optional
 
-import torch
 from torch import Tensor
 
 from .backend import full_precision, run_operator
 from .checks import check_iterations, check_score_masks, check_scores
-from .numerics import bound_gradient, compute_dtype, pair_mask_of
+from .numerics import bound_gradient, pair_mask_of
 from .squash import squash
 
 
@@ -66,10 +65,6 @@ def horizontal_routing(
              [[ 0.5000],
               [-0.8000]]]])
     """
-    if torch.jit.is_scripting():  # no backends
-        wide = scores.to(compute_dtype(scores))
-        omega = horizontal_kernel(wide, query_mask, key_mask, iterations, causal, newest_only)
-        return omega.to(scores.dtype)
     check_scores(scores)
     check_iterations(iterations)
     check_score_masks(scores, query_mask, key_mask)

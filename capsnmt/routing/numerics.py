@@ -48,29 +48,13 @@ def bound_gradient(x: Tensor) -> Tensor:
     one operation later. A bound between iterations keeps it finite; gradients this large are left
     to gradient clipping. The fourth root leaves room for three factors of the same size within one
     iteration.
-
-    TorchScript has no such functions: a scripted or traced operator has the true gradient.
     """
-    if torch.jit.is_scripting() or torch.jit.is_tracing():
-        return x
     return _BoundGradient.apply(x) if x.requires_grad else x
 
 
 def compute_dtype(votes: Tensor) -> torch.dtype:
     """Return the dtype of the inner arithmetic: fp64 for fp64 votes, else fp32."""
     return torch.promote_types(votes.dtype, torch.float32)
-
-
-def lowest_number(x: Tensor) -> float:
-    """Return the lowest finite number of the dtype of x."""
-    if not torch.jit.is_scripting():
-        return torch.finfo(x.dtype).min
-    # TorchScript knows no finfo
-    if x.dtype == torch.float64:
-        return -1.7976931348623157e308
-    if x.dtype == torch.bfloat16:
-        return -3.3895313892515355e38
-    return -65504.0 if x.dtype == torch.float16 else -3.4028234663852886e38
 
 
 def sum_over_inputs(weights: Tensor, votes: Tensor) -> Tensor:
@@ -97,7 +81,7 @@ def softmax_over_outputs(b: Tensor, pair_mask: Optional[Tensor] = None) -> Tenso
         return b.softmax(-1)
     masked = ~pair_mask
     # Not -inf but the lowest finite number: a fully masked row must not become NaN.
-    return b.masked_fill(masked, lowest_number(b)).softmax(-1).masked_fill(masked, 0.0)
+    return b.masked_fill(masked, torch.finfo(b.dtype).min).softmax(-1).masked_fill(masked, 0.0)
 
 
 def pair_mask_of(input_mask: Optional[Tensor], output_mask: Optional[Tensor]) -> Optional[Tensor]:

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from typing import List, Optional
 
-import torch
 from torch import Tensor
 
 from . import fused
 from .agreement import route_by_agreement
 from .backend import full_precision, run_operator
 from .checks import check_iterations, check_votes, flatten_leading
-from .numerics import compute_dtype
 
 
 def simple_routing(votes: Tensor, iterations: int = 3, backend: Optional[str] = None) -> Tensor:
@@ -41,8 +39,6 @@ def simple_routing(votes: Tensor, iterations: int = 3, backend: Optional[str] = 
     tensor([[0.5769, 0.7692],
             [0.2357, 0.2357]])
     """
-    if torch.jit.is_scripting():  # no backends
-        return simple_kernel(votes.to(compute_dtype(votes)), iterations).to(votes.dtype)
     check_votes(votes)
     check_iterations(iterations)
     return run_operator(

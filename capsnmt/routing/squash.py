@@ -28,6 +28,5 @@ def squash(s: Tensor) -> Tensor:
     """
     wide = s.to(compute_dtype(s))
     squared_length = (wide * wide).sum(-1, keepdim=True)
-    tiny = 2.0**-1022 if wide.dtype == torch.float64 else 2.0**-126
-    length = (squared_length + tiny).sqrt()
+    length = (squared_length + torch.finfo(wide.dtype).tiny).sqrt()
     return (wide * (length / (1 + squared_length))).to(s.dtype)

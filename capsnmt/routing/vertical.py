@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from typing import List, Optional, Tuple
 
-import torch
 from torch import Tensor
 
 from . import fused
 from .backend import full_precision, run_operator
 from .checks import check_iterations, check_score_masks, check_scores
 from .dynamic import dynamic_kernel
-from .numerics import compute_dtype
 
 
 def vertical_routing(
@@ -59,10 +57,6 @@ def vertical_routing(
     tensor([[[4.8077, 0.2357],
              [4.8077, 0.2357]]])
     """
-    if torch.jit.is_scripting():  # no backends
-        wide = scores.to(compute_dtype(scores))
-        omega, b = vertical_kernel(wide, query_mask, key_mask, iterations)
-        return omega.to(scores.dtype), b.to(scores.dtype)
     check_scores(scores)
     check_iterations(iterations)
     check_score_masks(scores, query_mask, key_mask)

@@ -59,12 +59,3 @@ def test_it_chooses_what_fairseq_chooses(
 def test_the_best_words_are_in_order(words: int, k: int) -> None:
     lprobs = log_probabilities(7, 2, words)
     assert best_words(lprobs, k).equal(lprobs.topk(k).indices)
-
-
-def test_torchscript_gets_fairseqs_own() -> None:
-    ours = BeamSearch(dictionary(200))
-    scripted = torch.jit.script(ours)
-    given = (1, log_probabilities(2, 5, 200), torch.zeros(2, 5, 1))
-    for found, expected in zip(scripted.step(*given), ours.step(*given)):
-        assert found.equal(expected)
-    assert type(ours) is BeamSearch

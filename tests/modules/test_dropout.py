@@ -100,16 +100,6 @@ def test_it_rests_in_evaluation_unless_it_is_retained() -> None:
     assert Dropout(0.0)(x) is x
 
 
-def test_scripted_and_traced_it_is_torchs() -> None:
-    x = torch.ones(1000)
-    torch.manual_seed(3)
-    expected = F.dropout(x, 0.5)
-    for record in (torch.jit.script, lambda module: torch.jit.trace(module, x, check_trace=False)):
-        recorded = record(Dropout(0.5))
-        torch.manual_seed(3)
-        assert recorded(x).equal(expected)
-
-
 def test_a_model_has_no_other_dropout() -> None:
     drops = ("--dropout", "0.3", "--attention-dropout", "0.1", "--activation-dropout", "0.2")
     model = build("capsnmt_transformer", *drops, *HEADS)

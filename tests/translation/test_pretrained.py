@@ -9,7 +9,6 @@ from typing import Any, Dict
 import pytest
 import torch
 from fairseq.hub_utils import GeneratorHubInterface
-from fairseq.sequence_generator import SequenceGenerator
 
 from capsnmt.checkpoints.load import load_checkpoint
 from capsnmt.cli import ConfigurationError
@@ -34,24 +33,6 @@ def test_a_run_is_enough(runs: Dict[str, Path]) -> None:
     assert translator.sample(lines[0], sampling=True, sampling_topk=1, beam=1)
     encoded = translator.encode(lines[0])
     assert translator.decode(translator.generate(encoded, beam=3)[0]["tokens"]) == best[0]
-
-
-def test_a_scripted_search_of_a_loaded_model_translates_the_same(
-    runs: Dict[str, Path], tmp_path: Path
-) -> None:
-    """As docs/using_models.md shows; tests/models scripts the search of every architecture."""
-    run = runs["plain"]
-    translator = CapsnmtTransformer.from_pretrained(run)
-    generation, dictionary = translator.cfg.generation, translator.task.target_dictionary
-    settings = {"beam_size": generation.beam, "len_penalty": 0.6, "max_len_b": 20}
-    search = SequenceGenerator([translator.models[0]], dictionary, **settings)
-    torch.jit.script(search).save(str(tmp_path / "search.pt"))
-    loaded = torch.jit.load(str(tmp_path / "search.pt"))
-    for line in source(run).splitlines()[:3]:
-        tokens = translator.encode(line)[None]
-        lengths = torch.tensor([tokens.size(1)])
-        found = loaded({"net_input": {"src_tokens": tokens, "src_lengths": lengths}})
-        assert translator.decode(found[0][0]["tokens"]) == translator.translate(line)
 
 
 def test_torch_hub_loads_it(runs: Dict[str, Path]) -> None:

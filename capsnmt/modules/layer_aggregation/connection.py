@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, List, Optional, Sequence, Tuple
+from typing import Any, List, Sequence, Tuple
 
 import torch
 import torch.nn as nn
@@ -101,7 +101,7 @@ class LayerConnection(nn.Module):
     def forward(self, states: Sequence[Tensor]) -> Tensor:
         """Return x_{l+1} ``[..., d]`` of the l + 1 states ``[..., d]`` that were added."""
         weights = self.row(len(states))
-        if torch.is_grad_enabled() and not torch.jit.is_tracing():
+        if torch.is_grad_enabled():
             return WeightedSum.apply(weights, *states)
         return weighted_sum(weights, states)
 
@@ -109,21 +109,10 @@ class LayerConnection(nn.Module):
         """Return w_{l,k} y_k of every state, ``[..., l + 1, d]``."""
         return self.row(len(states)).unsqueeze(-1) * torch.stack(tuple(states), dim=-2)
 
-    def link(self, number: int) -> Tuple[Optional[nn.Module], Tensor, Optional[nn.Module]]:
-        """Return what makes x_{l+1}: the norm of y_l, the weights w_l, the norm of the sum."""
-        return None, self.row(number + 1), None
-
     def follow(self, y: Tensor, states: List[Tensor]) -> Tensor:
         """Add the output y_l ``[..., d]`` of layer l (y_0 is the embedding); return x_{l+1}."""
         self.add(y, states)
         return self(states)
-
-    def __prepare_scriptable__(self) -> LayerConnection:
-        """Refuse ``torch.jit.script`` of a stack alone: only its model has a form for it."""
-        raise ConfigurationError(
-            "torch.jit.script: a stack with --layer-aggregation dlcl or dense is scripted as a "
-            "part of its model: script the model, or use torch.jit.trace"
-        )
 
 
 class DLCL(LayerConnection):
@@ -159,13 +148,6 @@ class DLCL(LayerConnection):
             return x
         return self.norms[len(states) - 2](x)
 
-    def link(self, number: int) -> Tuple[Optional[nn.Module], Tensor, Optional[nn.Module]]:
-        """Return the same, with the normalisation of the stack's order."""
-        weights = self.row(number + 1)
-        if self.normalize_before:
-            return self.norms[number], weights, None
-        return None, weights, self.norms[number - 1] if number else None
-
 
 class DepthWeightedAverage(LayerConnection):
     r"""Depth-weighted average of DenseFormer (Pagliardini et al. 2024), without dilation.
@@ -189,10 +171,6 @@ class DepthWeightedAverage(LayerConnection):
     def forward(self, states: Sequence[Tensor]) -> Tensor:
         """Return x_{l+1} ``[..., d]``; x_1 is the embedding itself."""
         return states[0] if len(states) == 1 else super().forward(states)
-
-    def link(self, number: int) -> Tuple[Optional[nn.Module], Tensor, Optional[nn.Module]]:
-        """Return the same; the weight of the embedding alone is 1."""
-        return super().link(number) if number else (None, torch.ones(1), None)
 
 
 def layer_connection(
