@@ -52,7 +52,7 @@ def launch(options: Options, argv: Sequence[str]) -> None:
     from capsnmt.launch.devices import choose_device
     from capsnmt.launch.execute import execute, execute_side_by_side
     from capsnmt.launch.progress import say
-    from capsnmt.launch.run import Run, check_precision
+    from capsnmt.launch.run import Run
     from capsnmt.launch.script import script
 
     if options.resume is not None:
@@ -90,8 +90,6 @@ def launch(options: Options, argv: Sequence[str]) -> None:
         slurm.check_nodes(options.nodes, os.environ)
     for number, run in enumerate(runs):
         plan.check_before(run, folders if options.slurm is not None else folders[:number])
-        if here:
-            check_precision(run)
     if options.slurm is not None:
         for run in runs:
             job, state = slurm.alive(run.folder) or (slurm.submit(run, options.slurm), "submitted")

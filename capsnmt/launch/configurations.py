@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 from pathlib import Path
-from typing import Any, Dict, Iterator, List, Optional, Tuple
+from typing import Any, Dict, List, Optional, Tuple
 
 from capsnmt.cli import ConfigurationError
 from capsnmt.files import bundled_folder
@@ -14,19 +14,42 @@ HYDRA = "hydra"  # files for fairseq-hydra-train
 LISTED = 8  # names that fit into one line of an error
 
 
-def load(path: Path) -> Dict[str, Any]:
+def load(path: Path, children: Tuple[Path, ...] = ()) -> Dict[str, Any]:
     """Return the settings in ``path`` on top of all it extends, as a mapping.
+
+    Args:
+        path: the file.
+        children: the files that extend it, each the next.
 
     Raises:
         ConfigurationError: a file is missing or wrong; the message names it and the key.
     """
-    merged: Dict[str, Any] = {}
-    for file, settings in reversed(_lineage(path)):
-        recipe = (settings.get("data") or {}).get("recipe")
-        if recipe is not None and recipe.endswith(".yaml"):  # a file beside this one
-            settings["data"]["recipe"] = str(file.parent / recipe)
-        merge(merged, settings)
+    settings = read(path)
+    settings.pop("paper", None)
+    parent = settings.pop("extends", None)
+    recipe = (settings.get("data") or {}).get("recipe")
+    if recipe is not None and recipe.endswith(".yaml"):  # a file beside this one
+        settings["data"]["recipe"] = str(path.parent / recipe)
+    family = (*children, path)
+    merged = {} if parent is None else load(_parent(parent, family), family)
+    merge(merged, settings)
     return merged
+
+
+def _parent(name: str, family: Tuple[Path, ...]) -> Path:
+    """Return the file that the last one of ``family`` extends: a sibling, or ``DATASET/ROW``."""
+    path = family[-1]
+    folders = (path.parent, *configuration_folders())
+    found = [file for file in (folder / f"{name}.yaml" for folder in folders) if file.is_file()]
+    for file in found:
+        # ./configs/multi30k/base.yaml may extend the multi30k/base of the project.
+        if not any(file.samefile(each) for each in family):
+            return file
+    problem = f"{found[0]} extends itself" if found else f"there is no {folders[0] / name}.yaml"
+    siblings = sorted(other.stem for other in path.parent.glob("*.yaml") if other != path)
+    raise ConfigurationError(
+        f"{path}: extends: {name}: {problem}: give DATASET/ROW or one of {', '.join(siblings)}"
+    )
 
 
 def configuration_folders() -> List[Path]:
@@ -37,21 +60,40 @@ def configuration_folders() -> List[Path]:
     return folders[1:]
 
 
+def find(name: str, dataset: Optional[str] = None) -> Path:
+    """Return the file of a configuration given as a path, as ``DATASET/ROW``, or as ``ROW``.
+
+    Raises:
+        ConfigurationError: there is none; the message lists the most similar names.
+    """
+    paths = [Path(name)] if name.endswith((".yaml", ".yml")) else []
+    for full_name in [f"{dataset}/{name}", name] if dataset else [name]:
+        paths += [folder / f"{full_name}.yaml" for folder in configuration_folders()]
+    for path in paths:
+        if path.is_file():
+            return path
+    valid = available(dataset)
+    similar = difflib.get_close_matches(name, valid, LISTED, cutoff=0)
+    raise ConfigurationError(
+        f"--config {name}: there is no such configuration: give the path of a YAML file or one of "
+        f"the {len(valid)} in {' and '.join(map(str, configuration_folders()))}, "
+        f"such as {', '.join(similar)}"
+    )
+
+
 def available(dataset: Optional[str] = None) -> List[str]:
     """Return the names ``DATASET/ROW`` of all configurations, or of a data set.
 
     Raises:
         ConfigurationError: there is no such data set.
     """
-    every = sorted(
-        {
-            path.relative_to(folder).with_suffix("").as_posix()
-            for folder in configuration_folders()
-            for path in folder.glob("*/*.yaml")
-            if path.parent.name != HYDRA
-        }
-    )
-    names = [name for name in every if dataset is None or name.startswith(f"{dataset}/")]
+    every = {
+        path.relative_to(folder).with_suffix("").as_posix()
+        for folder in configuration_folders()
+        for path in folder.glob("*/*.yaml")
+        if path.parent.name != HYDRA
+    }
+    names = sorted(name for name in every if dataset is None or name.startswith(f"{dataset}/"))
     if not names:
         datasets = sorted({name.split("/")[0] for name in every})
         raise ConfigurationError(f"--dataset {dataset}: choose from {', '.join(datasets)}")
@@ -67,58 +109,3 @@ def rows_of(dataset: str) -> List[str]:
     files = {name.split("/")[1]: read(find(name)) for name in available(dataset)}
     extended = {str(settings.get("extends")).rpartition("/")[2] for settings in files.values()}
     return [name for name, settings in files.items() if "paper" in settings or name not in extended]
-
-
-def find(name: str, dataset: Optional[str] = None) -> Path:
-    """Return the file of a configuration given as a path, as ``DATASET/ROW``, or as ``ROW``.
-
-    Raises:
-        ConfigurationError: there is none; the message lists the most similar names.
-    """
-    for path in _candidates(name, dataset):
-        if path.is_file():
-            return path
-    valid = available(dataset)
-    similar = difflib.get_close_matches(name, valid, LISTED, cutoff=0)
-    raise ConfigurationError(
-        f"--config {name}: there is no such configuration: give the path of a YAML file or one of "
-        f"the {len(valid)} in {' and '.join(map(str, configuration_folders()))}, "
-        f"such as {', '.join(similar)}"
-    )
-
-
-def _candidates(name: str, dataset: Optional[str]) -> Iterator[Path]:
-    if name.endswith((".yaml", ".yml")):
-        yield Path(name)
-    for full_name in [f"{dataset}/{name}", name] if dataset else [name]:
-        for folder in configuration_folders():
-            yield folder / f"{full_name}.yaml"
-
-
-def _lineage(path: Path) -> List[Tuple[Path, Dict[str, Any]]]:
-    """Return the file and all it extends, the farthest ancestor last."""
-    lineage: List[Tuple[Path, Dict[str, Any]]] = []
-    while True:
-        settings = read(path)
-        settings.pop("paper", None)
-        parent = settings.pop("extends", None)
-        lineage.append((path, settings))
-        if parent is None:
-            return lineage
-        path = _ancestor(parent, [file for file, _ in lineage])
-
-
-def _ancestor(name: str, lineage: List[Path]) -> Path:
-    """Return the file that the last one of ``lineage`` extends: a sibling, or ``DATASET/ROW``."""
-    path, seen = lineage[-1], [file.resolve() for file in lineage]
-    candidates = [folder / f"{name}.yaml" for folder in (path.parent, *configuration_folders())]
-    found = [candidate for candidate in candidates if candidate.is_file()]
-    # ./configs/multi30k/base.yaml may extend the multi30k/base of the project.
-    for candidate in found:
-        if candidate.resolve() not in seen:
-            return candidate
-    problem = f"{found[0]} extends itself" if found else f"there is no {candidates[0]}"
-    siblings = sorted(other.stem for other in path.parent.glob("*.yaml") if other != path)
-    raise ConfigurationError(
-        f"{path}: extends: {name}: {problem}: give DATASET/ROW or one of {', '.join(siblings)}"
-    )

@@ -19,6 +19,7 @@ from capsnmt.checkpoints.load import count_parameters
 from capsnmt.checkpoints.resume import STOP_FILE, num_updates, recover
 from capsnmt.cli import ConfigurationError, ExecutionError
 from capsnmt.files import atomic_writer, installed_version, locked, own_version, sha256
+from capsnmt.launch import training
 from capsnmt.launch.plan import kind
 from capsnmt.launch.progress import TrainingProgress, say
 from capsnmt.launch.run import Run, environment, python
@@ -232,7 +233,7 @@ class _Execution:
         )
 
     def train(self) -> None:
-        run, folder, step = self.run, self.folder, self.kind.train(self.run)
+        run, folder, step = self.run, self.folder, training.train(self.run)
         done, total = self.done, run.total_updates
         # Scores of fewer updates must not be mistaken for those of the finished training.
         for path in (folder.scores, folder.result):
@@ -240,8 +241,8 @@ class _Execution:
         budget = "by epochs" if total is None else f"{total:,} updates"
         resuming = f"resuming at {done:,} of " if total is not None else f"resuming at {done:,}, "
         say(f"-- train: {resuming if done else ''}{budget}")
-        say(f"   {self.kind.batch(run)}")
-        warning = self.kind.warning(run)
+        say(f"   {training.batch(run)}")
+        warning = training.warning(run)
         if warning:
             say(f"warning: {warning}")
         folder.checkpoints.mkdir(parents=True, exist_ok=True)

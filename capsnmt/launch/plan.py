@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, Dict, List, Optional, Sequence, Tuple
+from typing import Any, Dict, Iterator, List, Optional, Sequence, Tuple
 
 from capsnmt import records
 from capsnmt.cli import ConfigurationError
 from capsnmt.files import check_file_name, check_output_folder
-from capsnmt.launch import classification, configurations, own_data, settings, translation
+from capsnmt.launch import (
+    classification,
+    configurations,
+    flags,
+    own_data,
+    settings,
+    training,
+    translation,
+)
 from capsnmt.launch.options import Options
 from capsnmt.launch.run import Run
 from capsnmt.launch.settings import Settings
@@ -18,6 +26,7 @@ from capsnmt.runs.records import Device, RunConfig, SweepPoint
 from capsnmt.sentences.senteval import TASKS
 
 ALL = "all"
+Row = Tuple[str, Settings, Optional[SweepPoint]]  # with its name
 
 
 def kind(run: Run) -> Any:
@@ -45,12 +54,12 @@ def resolve(options: Options, device: Device, argv: Sequence[str]) -> List[Run]:
         raise ConfigurationError(f"--data {options.data}: there is no such folder")
     if options.baseline is not None:
         check_file_name(options.baseline, "--baseline")
-    rows = [point for row in configure(options) for point in _swept(options, *row)]
+    rows = [row for name, chosen in configure(options) for row in _swept(options, name, chosen)]
     runs = [
-        _run(options, name, chosen, point, device, seed, task, argv)
+        _run(options, row, device, seed, task, argv)
         for seed in options.seeds
-        for name, chosen, point in rows
-        for task in _tasks(chosen, options.tasks)
+        for row in rows
+        for task in _tasks(options, row)
     ]
     return _in_order(runs)
 
@@ -61,21 +70,16 @@ def configure(options: Options) -> List[Tuple[str, Settings]]:
     Raises:
         ConfigurationError: as :func:`resolve`.
     """
-    if own_data.applies(options):
-        return [(name, _finish(options, name, merged)) for name, merged in own_data.rows(options)]
     rows = []
-    for row in _names(options):
-        path = configurations.find(row or ("base" if options.arch else "baseline"), options.dataset)
-        merged = configurations.load(path)
-        if options.dataset and merged.get("dataset", options.dataset) != options.dataset:
-            raise ConfigurationError(
-                f"--config {row}: is for {merged['dataset']}, not {options.dataset}"
-            )
-        if options.arch is not None:
-            settings.override(merged, "arch", options.arch, "--arch")
-        named = path.stem if row or not options.arch else options.arch
-        name = named if options.name is None else options.name
-        rows.append((name, _finish(options, name, merged)))
+    for name, merged in own_data.rows(options) if own_data.applies(options) else _rows(options):
+        for key, code in zip(("data.source-lang", "data.target-lang"), options.pair or ()):
+            settings.override(merged, key, code, "--pair")
+        for assignment in options.assignments:
+            settings.assign(merged, assignment)
+        if options.max_update is not None:
+            settings.override(merged, "train.max-update", options.max_update, "--max-update")
+        check_file_name(name, "--name")
+        rows.append((name, settings.complete(merged, name)))
     return rows
 
 
@@ -92,21 +96,14 @@ def check(runs: Sequence[Run]) -> None:
     for run in runs:
         firsts.setdefault(run.folder.row, run)
     for run in firsts.values():
-        if run.config.baseline == run.config.row:
-            raise ConfigurationError(
-                f"--baseline {run.config.baseline}: is the row itself: name another"
-            )
-        if run.config.initial == run.config.row:
-            raise ConfigurationError(
-                f"{run.config.row}: init-from: {run.config.initial}: is the row itself: name "
-                f"another"
-            )
         try:
             kind(run).check_settings(run)
+            flags.check_owned(run.settings)
+            flags.check_training(run.settings, training.train(run).arguments)
         except ConfigurationError as error:
-            if run.config.sweep is None:
-                raise
-            raise ConfigurationError(f"--sweep {run.config.sweep.flag}: {error}") from None
+            sweep = run.config.sweep
+            at = "" if sweep is None else f"--sweep {sweep.flag}: "
+            raise ConfigurationError(f"{at}{run.config.row}: {error}") from None
 
 
 def check_before(run: Run, planned: Sequence[Path]) -> None:
@@ -136,88 +133,86 @@ def check_before(run: Run, planned: Sequence[Path]) -> None:
             )
 
 
-def _names(options: Options) -> List[Optional[str]]:
-    """Return the rows to run, the baseline first; ``None`` for that of the data set."""
+def _rows(options: Options) -> Iterator[Tuple[str, Dict[str, Any]]]:
+    """Yield name and settings of the configurations that a launch names, the baseline first."""
     if options.rows is None:
         if options.config is None and options.dataset is None:
-            alone = f"--arch {options.arch}: " if options.arch else ""
             raise ConfigurationError(
-                f"{alone}give --config ROW, --dataset DATASET, or --prepared DIR with --arch ARCH"
+                "give --config ROW, --dataset DATASET, or --prepared DIR with --arch ARCH"
             )
-        return [options.config]
-    exclusive = {"config": options.config, "arch": options.arch, "name": options.name}
-    for flag, value in exclusive.items():
-        if value is not None:
-            raise ConfigurationError(f"--rows and --{flag} exclude each other: give one of them")
-    if options.dataset is None:
-        raise ConfigurationError(f"--rows {','.join(options.rows)}: give --dataset DATASET, too")
-    known = configurations.rows_of(options.dataset)
-    for row in options.rows:
-        if row not in [ALL, *known]:
+        names = [options.config or ("base" if options.arch else "baseline")]
+    else:
+        exclusive = {"config": options.config, "arch": options.arch, "name": options.name}
+        for flag, value in exclusive.items():
+            if value is not None:
+                raise ConfigurationError(
+                    f"--rows and --{flag} exclude each other: give one of them"
+                )
+        if options.dataset is None:
+            raise ConfigurationError(f"--rows {','.join(options.rows)}: give --dataset DATASET")
+        every = ALL in options.rows
+        names = [*(configurations.rows_of(options.dataset) if every else options.rows)]
+        names.sort(key=lambda row: row != options.baseline)
+    for row in names:
+        path = configurations.find(row, options.dataset)
+        merged = configurations.load(path)
+        if options.dataset and merged.get("dataset", options.dataset) != options.dataset:
             raise ConfigurationError(
-                f"--rows: {options.dataset} has no row {row!r}: choose from {', '.join(known)} or "
-                f"all"
+                f"--config {row}: is for {merged['dataset']}, not {options.dataset}"
             )
-    chosen = known if ALL in options.rows else options.rows
-    return sorted(chosen, key=lambda row: row != options.baseline)
+        if options.arch is not None:
+            settings.override(merged, "arch", options.arch, "--arch")
+        of_arch = options.arch if options.config is None else None
+        yield options.name if options.name is not None else of_arch or path.stem, merged
 
 
-def _finish(options: Options, name: str, merged: Dict[str, Any]) -> Settings:
-    """Apply the flags that override settings."""
-    for key, code in zip(("data.source-lang", "data.target-lang"), options.pair or ()):
-        settings.override(merged, key, code, "--pair")
-    for assignment in options.assignments:
-        settings.assign(merged, assignment)
-    if options.max_update is not None:
-        settings.override(merged, "train.max-update", options.max_update, "--max-update")
-    check_file_name(name, "--name")
-    return settings.complete(merged, name)
-
-
-def _swept(
-    options: Options, name: str, chosen: Settings
-) -> List[Tuple[str, Settings, Optional[SweepPoint]]]:
-    """Return a row for each value of a sweep; with several rows, the baseline only once."""
+def _swept(options: Options, name: str, chosen: Settings) -> Iterator[Row]:
+    """Yield a row for each value of a sweep; with several rows, the baseline only once."""
     sweep = options.sweep
     if sweep is None or (options.rows is not None and name == options.baseline):
-        return [(name, chosen, None)]
+        yield name, chosen, None
+        return
     if chosen.classifies:
         raise ConfigurationError(
             f"--sweep {sweep.flag}: {name} is a sentence classifier, and a sweep shows BLEU: give "
             f"a row of translation"
         )
-    rows: List[Tuple[str, Settings, Optional[SweepPoint]]] = []
     for value in sweep.values:
         merged = records.plain(chosen)
         settings.override(merged, f"train.{sweep.flag}", value, "--sweep")
         point = SweepPoint(row=name, flag=sweep.flag, value=value)
         check_file_name(point.name, "--sweep")
-        rows.append((point.name, settings.complete(merged, point.name), point))
-    return rows
+        yield point.name, settings.complete(merged, point.name), point
 
 
-def _tasks(chosen: Settings, wanted: Optional[Sequence[str]]) -> List[Optional[str]]:
+def _tasks(options: Options, row: Row) -> Sequence[Optional[str]]:
     """Return the probing tasks of a row; ``[None]`` if it has none."""
-    if wanted or chosen.train.get("task") != "probing":
-        return [*wanted] if wanted else [None]
-    own = chosen.data.tasks
-    return [name.strip() for name in own.split(",")] if own else list(TASKS)
+    name, chosen, _ = row
+    if chosen.train.get("task") == "probing":
+        own = chosen.data.tasks
+        return options.tasks or ([task.strip() for task in own.split(",")] if own else [*TASKS])
+    if options.tasks:
+        raise ConfigurationError(
+            f"--tasks {','.join(options.tasks)}: {name} is not a probing experiment: drop it"
+        )
+    return [None]
 
 
 def _run(
     options: Options,
-    name: str,
-    chosen: Settings,
-    point: Optional[SweepPoint],
+    row: Row,
     device: Device,
     seed: int,
     task: Optional[str],
     argv: Sequence[str],
 ) -> Run:
+    name, chosen, point = row
     output = options.output or Path("runs") / str(chosen.dataset)
     data = options.prepared or output / "data"
-    if chosen.classifies and options.data and classification.reads_sources(chosen.data.recipe):
+    if chosen.classifies and options.data and chosen.data.recipe != classification.FROM_TEXT:
         data = options.data
+    # With several rows, --baseline applies to all but the baseline itself.
+    several = options.rows is not None or own_data.applies(options)
     config = RunConfig(
         row=name,
         seed=seed,
@@ -227,10 +222,7 @@ def _run(
         sources=None if options.data is None else str(options.data.absolute()),
         mirrors=tuple(options.mirrors),
         device=device,
-        # With several rows, --baseline applies to all but the baseline itself.
-        baseline=None
-        if name == options.baseline and (options.rows or own_data.applies(options))
-        else options.baseline,
+        baseline=None if several and name == options.baseline else options.baseline,
         sweep=point,
         initial=None if chosen.init_from is None else Path(chosen.init_from).stem,
         command=("capsnmt-run", *argv),
@@ -244,16 +236,17 @@ def _in_order(runs: Sequence[Run]) -> List[Run]:
     named = {run.folder.path: run for run in runs}
     ordered: Dict[Path, Run] = {}
 
-    def add(run: Run, after: Tuple[str, ...] = ()) -> None:
-        if run.config.row in after:
+    def add(run: Run, later: Tuple[Path, ...] = ()) -> None:
+        path = run.folder.path
+        if path in later:
             raise ConfigurationError(
-                f"init-from: {' starts from '.join([*after, run.config.row])}: name a row that "
-                f"does not start from this one"
+                f"{run.config.row}: starts from itself, or is tested against itself: name another "
+                f"row by init-from or --baseline"
             )
-        for row in (run.config.initial, run.config.baseline):
-            if row is not None and run.of(row).path in named and row != run.config.row:
-                add(named[run.of(row).path], (*after, run.config.row))
-        ordered.setdefault(run.folder.path, run)
+        for folder in run.earlier():
+            if folder.path in named:
+                add(named[folder.path], (*later, path))
+        ordered.setdefault(path, run)
 
     for run in runs:
         add(run)

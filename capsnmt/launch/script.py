@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 from typing import Dict, List
 
+from capsnmt.launch import training
 from capsnmt.launch.plan import kind
 from capsnmt.launch.run import Run, environment
 from capsnmt.steps import Step
@@ -13,7 +14,7 @@ from capsnmt.steps import Step
 def steps(run: Run) -> List[Step]:
     """Return all steps of a run in their order."""
     first = kind(run).prepare(run)
-    return [*([] if first is None else [first]), kind(run).train(run), *kind(run).evaluation(run)]
+    return [*([] if first is None else [first]), training.train(run), *kind(run).evaluation(run)]
 
 
 def script(run: Run) -> str:
@@ -26,18 +27,18 @@ def script(run: Run) -> str:
 
 def header(run: Run) -> List[str]:
     """Return the run, the split of its update and the places of its files, as comments."""
-    warning = kind(run).warning(run)
+    warning = training.warning(run)
     files: Dict[str, str] = {
         "data": f"{run.data.folder} (manifest.json says how each file was made)",
         **({} if run.initial is None else {"start": str(run.initial.model(run.config))}),
         "training": f"{run.folder.checkpoints}, {run.folder.train_log.name}",
         "model": str(run.model),
-        "results": ", ".join(map(str, kind(run).results(run))),
+        "results": f"{run.result}, {run.folder.summary}",
     }
     width = max(map(len, files))
     return [
         f"# {run.title}, {run.device}",
-        f"# {kind(run).batch(run)}",
+        f"# {training.batch(run)}",
         *([f"# {warning}"] if warning else []),
         *(f"# {what:{width}}  {where}" for what, where in files.items()),
     ]

@@ -7,18 +7,24 @@ merged as mappings; ``null`` removes a key.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any, Dict, Literal, Mapping, Optional, Tuple, Union
+from typing import Annotated, Any, Dict, Literal, Mapping, Optional, Union
 
 from msgspec import Meta, field
 
 from capsnmt import records
-from capsnmt.cli import ConfigurationError, check_line, shown
+from capsnmt.cli import ConfigurationError, shown
 from capsnmt.files import check_file_name
 from capsnmt.records import Record
 from capsnmt.runs.records import SENTENCE_TASKS
 
-MAPPINGS = ("data", "batch", "train", "generate", "test-sets", "options")
-COUNTS = ("max-update", "max-epoch", "save-interval-updates")  # flags that are reckoned with
+MAPPINGS = ("data", "batch", "train", "average", "generate", "test-sets", "options")
+# What a row cannot do without.
+NEEDED = ("dataset", "arch", "precision")
+BY_A_CLASSIFIER = ("batch.sentences-per-update", "batch.max-sentences")
+BY_A_TRANSLATION = (
+    *("data.source-lang", "data.target-lang", "data.test-sets"),
+    *("batch.tokens-per-update", "batch.max-tokens", "train.max-update"),
+)
 Count = Annotated[int, Meta(ge=1)]
 Flag = Union[str, int, float, bool, None]
 
@@ -52,19 +58,6 @@ class Batch(Record, frozen=True, kw_only=True, rename="kebab", omit_defaults=Tru
     max_sentences: Optional[Count] = None
 
 
-class Average(Record, frozen=True, kw_only=True, rename="kebab", omit_defaults=True):
-    """How many checkpoints are averaged; at most one of them is set."""
-
-    last_updates: Optional[Count] = None
-    last_epochs: Optional[Count] = None
-    best: Optional[Count] = None
-
-    @property
-    def chosen(self) -> Optional[Tuple[str, int]]:
-        """The flag of ``capsnmt-average`` and its value; ``None`` for no average."""
-        return next(iter(records.plain(self).items()), None)
-
-
 class Score(Record, frozen=True, kw_only=True, rename="kebab", omit_defaults=True):
     """Flags of ``capsnmt-evaluate``; the last three need a baseline.
 
@@ -88,6 +81,7 @@ class Settings(Record, frozen=True, kw_only=True, rename="kebab", omit_defaults=
         arch: of ``fairseq-train``.
         init_from: the row whose model the training starts from.
         train: flags of ``fairseq-train``.
+        average: how many checkpoints are averaged; at most one of the ways.
         generate: flags of ``fairseq-generate``.
     """
 
@@ -98,7 +92,9 @@ class Settings(Record, frozen=True, kw_only=True, rename="kebab", omit_defaults=
     data: Data = Data()
     batch: Batch = Batch()
     train: Dict[str, Flag] = field(default_factory=dict)
-    average: Optional[Average] = None
+    average: Dict[Literal["last-updates", "last-epochs", "best"], Optional[Count]] = field(
+        default_factory=dict
+    )
     generate: Dict[str, Flag] = field(default_factory=dict)
     score: Optional[Score] = None
 
@@ -147,7 +143,6 @@ def override(settings: Dict[str, Any], key: str, value: Any, origin: str) -> Non
     for part in reversed(key.split(".")):
         changes = {part: changes}
     records.build(_without_removed(changes), Settings, origin)
-    _check_lines(changes, origin)
     merge(settings, changes)
 
 
@@ -177,39 +172,21 @@ def complete(settings: Mapping[str, Any], row: str) -> Settings:
         ConfigurationError: what a run needs is not set, or two settings exclude each other.
     """
     made = records.build(settings, Settings, row)
-    needed: Dict[str, Any] = {
-        "dataset": made.dataset,
-        "arch": made.arch,
-        "precision": made.precision,
-    }
-    if made.classifies:
-        needed["batch.sentences-per-update"] = made.batch.sentences_per_update
-        needed["batch.max-sentences"] = made.batch.max_sentences
-    else:
-        needed["data.source-lang"] = made.data.source_lang
-        needed["data.target-lang"] = made.data.target_lang
-        needed["data.test-sets"] = made.data.test_sets or None
-        needed["batch.tokens-per-update"] = made.batch.tokens_per_update
-        needed["batch.max-tokens"] = made.batch.max_tokens
-        needed["train.max-update"] = made.train.get("max-update")
-    for key, value in needed.items():
-        if value is None:
+    for key in (*NEEDED, *(BY_A_CLASSIFIER if made.classifies else BY_A_TRANSLATION)):
+        section, _, name = key.rpartition(".")
+        if not (settings.get(section, {}) if section else settings).get(name):
             raise ConfigurationError(
                 f"{row}: {key} is not set: add it to the configuration or give --set {key}=VALUE"
             )
-    if made.data.source_lang is not None and made.data.source_lang == made.data.target_lang:
+    if not made.classifies and made.data.source_lang == made.data.target_lang:
         raise ConfigurationError(
             f"{row}: data.target-lang: {made.data.target_lang}: is the source language, too: give "
             f"two languages"
         )
-    for flag in COUNTS:
-        value = made.train.get(flag)
-        if value is not None and type(value) is not int:
-            raise ConfigurationError(f"{row}: train.{flag}: {shown(value)}: give a whole number")
-    averages = list(records.plain(made.average or Average()))
-    if len(averages) > 1:
+    if len(made.average) > 1:
         raise ConfigurationError(
-            f"{row}: average: {', '.join(averages)}: choose one of them and set the others to null"
+            f"{row}: average: {', '.join(made.average)}: choose one of them and set the others to "
+            f"null"
         )
     check_file_name(str(made.dataset), f"{row}: dataset")
     for name in made.data.test_sets:
@@ -225,7 +202,6 @@ def read(path: Path) -> Dict[str, Any]:
     """
     settings = records.load(path)
     records.build(_without_removed(settings), SettingsFile, path)
-    _check_lines(settings, str(path))
     return dict(settings)
 
 
@@ -234,17 +210,6 @@ def _without_removed(settings: Any) -> Any:
     if not isinstance(settings, dict):
         return settings
     return {
-        key: _without_removed(value) if key == "data" else value
+        key: {} if value is None and key in MAPPINGS else _without_removed(value)
         for key, value in settings.items()
-        if value is not None or key not in MAPPINGS
     }
-
-
-def _check_lines(settings: Any, origin: str) -> None:
-    """Raise if a key or a value has a line end: they become words of a script."""
-    if isinstance(settings, dict):
-        for key, value in settings.items():
-            check_line(key, origin)
-            _check_lines(value, f"{origin}: {key}")
-    elif isinstance(settings, str):
-        check_line(settings, origin)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 import shutil
 import subprocess
+import textwrap
 from pathlib import Path
 from typing import Mapping, Optional, Tuple
 
@@ -12,6 +13,7 @@ from capsnmt import records
 from capsnmt.checkpoints.resume import STOP_FILE
 from capsnmt.cli import ConfigurationError
 from capsnmt.files import atomic_writer
+from capsnmt.launch import training
 from capsnmt.launch.execute import record
 from capsnmt.launch.plan import kind
 from capsnmt.launch.run import Run, python
@@ -93,8 +95,9 @@ def submission(run: Run, partition: str) -> str:
         f"sbatch {shlex.quote(str(job))}",
         *("", "# The job then runs, unless they are complete, and again after a preemption:"),
     ]
-    for step in [kind(run).train(run), *kind(run).evaluation(run)]:
-        lines += [f"# {step.name}", f"#   {step.shell()}"]
+    for step in [training.train(run), *kind(run).evaluation(run)]:
+        # a word may have several lines
+        lines += [f"# {step.name}", textwrap.indent(step.shell(), "#   ")]
     return "\n".join(lines) + "\n"
 
 

@@ -134,10 +134,6 @@ BAD = [
     ),
     setting("dropout below 0", "train.dropout=-0.5", "--dropout: -0.5", "0 or more", "less than 1"),
     setting("dropout above 1", "train.dropout=2", "--dropout: 2", "0 or more", "less than 1"),
-    setting(
-        *("model overrides that are no dictionary", "generate.model-overrides={'a': none}x"),
-        *("generate.model-overrides", "{'a': none}x", "a dictionary"),
-    ),
     bad(
         "an output that is a dangling link",
         *("capsnmt.report", ["{world}/runs/plain", "--output", "dangling"]),
