@@ -26,42 +26,33 @@ class DataManifest(records.Record, frozen=True, kw_only=True):
     """What data preparation recorded about a corpus.
 
     It holds nothing that differs between two runs of one command: no time, no host.
-
-    Attributes:
-        recipe: what decides what is made of the sources, see `capsnmt.corpora.recipe.Recipe`.
-        description: the corpus in words.
-        command: command that prepares the corpus.
-        pair: SOURCE-TARGET.
-        pairs: number of training pairs in the data-bin.
-        subsets: split -> fairseq subset.
-        tokenisers: language -> tokeniser.
-        segmentation: how words were split into subwords: ``method``, ``size``, ``joint``.
-        models: language -> file of the subword model, relative to the folder.
-        dropped: step -> number of training pairs kept, and dropped by reason.
-        tools: distribution -> version.
-        sources: name of a source file -> its SHA-256.
-        files: file, relative to the folder -> its record.
     """
 
+    # what decides what is made of the sources, see capsnmt.corpora.recipe.Recipe
     recipe: Dict[str, Any] = field(default_factory=dict)
     description: str = ""
     command: str = ""
-    pair: str = ""
-    pairs: int = 0
-    subsets: Dict[str, str] = field(default_factory=dict)
-    tokenisers: Dict[str, str] = field(default_factory=dict)
-    segmentation: Dict[str, Any] = field(default_factory=dict)
-    models: Dict[str, str] = field(default_factory=dict)
-    dropped: Dict[str, Dict[str, int]] = field(default_factory=dict)
-    tools: Dict[str, str] = field(default_factory=dict)
-    sources: Dict[str, str] = field(default_factory=dict)
-    files: Dict[str, FileRecord] = field(default_factory=dict)
+    pair: str = ""  # SOURCE-TARGET
+    pairs: int = 0  # of the training set in the data-bin
+    subsets: Dict[str, str] = field(default_factory=dict)  # split -> fairseq subset
+    tokenisers: Dict[str, str] = field(default_factory=dict)  # language -> tokeniser
+    segmentation: Dict[str, Any] = field(default_factory=dict)  # method, size, joint
+    models: Dict[str, str] = field(default_factory=dict)  # language -> file of the subword model
+    dropped: Dict[str, Dict[str, int]] = field(default_factory=dict)  # step -> pairs by verdict
+    tools: Dict[str, str] = field(default_factory=dict)  # distribution -> version
+    sources: Dict[str, str] = field(default_factory=dict)  # source file -> SHA-256
+    files: Dict[str, FileRecord] = field(default_factory=dict)  # relative to the folder
 
     @property
     def languages(self) -> Tuple[str, str]:
         """Source and target."""
         source, _, target = self.pair.partition("-")
         return source, target
+
+    @property
+    def test_sets(self) -> Dict[str, str]:
+        """Test set -> its fairseq subset."""
+        return {name: subset for name, subset in self.subsets.items() if subset.startswith("test")}
 
     @property
     def method(self) -> str:
@@ -97,22 +88,6 @@ class PreparedData:
     def raw(self, split: str, language: str) -> Path:
         """The text of a split as it was published, to score against."""
         return self.folder / "raw" / f"{split}.{language}"
-
-    @property
-    def languages(self) -> Tuple[str, str]:
-        """Source and target."""
-        return self.read_manifest().languages
-
-    @property
-    def test_sets(self) -> Dict[str, str]:
-        """Test set -> its fairseq subset."""
-        subsets = self.read_manifest().subsets
-        return {name: subset for name, subset in subsets.items() if subset.startswith("test")}
-
-    @property
-    def pairs(self) -> int:
-        """The number of training pairs."""
-        return self.read_manifest().pairs
 
     def read_manifest(self) -> DataManifest:
         """Read the manifest."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import codecs
 from pathlib import Path
-from typing import Annotated, Any, Dict, List, Literal, Optional, Tuple, Union
+from typing import Annotated, Any, Dict, Iterator, List, Literal, Optional, Tuple, Union
 
 from msgspec import Meta, field
 from msgspec.structs import replace
@@ -30,34 +30,18 @@ NOT_DECISIVE = ("files", "mirrors", "lines", "description")
 
 
 class Source(records.Record, frozen=True, kw_only=True, omit_defaults=True):
-    """A published file.
+    """A published file: where it is, and its SHA-256, or ``md5:`` and its MD5.
 
-    Attributes:
-        urls: its URLs, tried in this order; an entry that is a list gives the parts of the file.
-        checksum: its SHA-256, or ``md5:`` and its MD5 if no SHA-256 is published. If it is empty,
-            what arrives must be readable to its end.
-        repacked: URLs of archives with the same text, tried last; they have no checksum.
+    Without a checksum, what arrives must be readable to its end.
     """
 
-    urls: Tuple[Union[Url, Tuple[Url, ...]], ...] = ()
+    urls: Tuple[Union[Url, Tuple[Url, ...]], ...] = ()  # an entry may be the parts of the file
     checksum: Checksum = ""
     repacked: Tuple[Url, ...] = ()
 
 
 class Piece(records.Record, frozen=True, kw_only=True, omit_defaults=True):
-    """A part of a split, in two files or in members of archives.
-
-    Attributes:
-        file: name of the file, in which ``{language}`` is replaced by each language, or language
-            -> name.
-        members: pattern of the members of an archive, or language -> pattern; see
-            `capsnmt.corpora.archives.matches`. Several members are read in the order of their
-            names.
-        format: a key of `capsnmt.corpora.formats.FORMATS`.
-        encoding: the encoding of the text.
-        columns: language -> column of a ``tsv``, counted from 1.
-        name: its name for ``--corpora``.
-    """
+    """A part of a split, in two files or in members of archives."""
 
     file: Union[str, Dict[str, str]]
     members: Union[str, Dict[str, str]] = ""
@@ -68,33 +52,26 @@ class Piece(records.Record, frozen=True, kw_only=True, omit_defaults=True):
 
     def source(self, language: str) -> str:
         """Return the name of the file with the side in ``language``."""
-        if isinstance(self.file, dict):
-            return self.file[language]
-        return self.file.replace("{language}", language)
+        return _of_language(self.file, language)
 
     def pattern(self, language: str) -> str:
         """Return the pattern of the members with the side in ``language``.
 
         An archive in place of a plain file has a member with the name of that file.
         """
-        if not self.members:
-            return self.source(language)
-        pattern = self.members if isinstance(self.members, str) else self.members[language]
-        return pattern.replace("{language}", language)
+        return _of_language(self.members or self.file, language)
+
+
+def _of_language(names: Union[str, Dict[str, str]], language: str) -> str:
+    return names.replace("{language}", language) if isinstance(names, str) else names[language]
 
 
 class Segmentation(records.Record, frozen=True, kw_only=True):
-    """How words are split into subwords.
+    """How words are split into subwords: by subword-nmt's BPE, or by that of sentencepiece."""
 
-    Attributes:
-        size: merge operations of ``bpe``; pieces of ``sentencepiece``.
-        method: subword-nmt's BPE, or that of sentencepiece.
-        joint: one model and one dictionary for both languages, or one for each.
-    """
-
-    size: Positive
+    size: Positive  # merge operations of bpe; pieces of sentencepiece
     method: Literal["bpe", "sentencepiece"] = "bpe"
-    joint: bool = True
+    joint: bool = True  # one model and one dictionary for both languages, or one for each
 
     def model(self, language: str) -> str:
         """Return the file name of the model for a language."""
@@ -103,40 +80,16 @@ class Segmentation(records.Record, frozen=True, kw_only=True):
 
 
 class Cleaning(records.Record, frozen=True, kw_only=True, rename="kebab", omit_defaults=True):
-    """The limits of Moses' ``clean-corpus-n.perl``, and two more; for training data only.
+    """The limits of Moses' ``clean-corpus-n.perl``, and two more; for training data only."""
 
-    Attributes:
-        max_length: maximal number of tokens on either side.
-        max_ratio: maximal ratio of the two sides' numbers of tokens.
-        max_subwords: maximal number of subwords on either side; 0 for no limit.
-        deduplicate: whether pairs that repeat an earlier one, as tokenised, are dropped.
-    """
-
-    max_length: Positive = 250
-    max_ratio: Annotated[float, Meta(ge=1)] = 9.0
-    max_subwords: Whole = 0
-    deduplicate: bool = False
+    max_length: Positive = 250  # tokens on either side
+    max_ratio: Annotated[float, Meta(ge=1)] = 9.0  # of the two sides' numbers of tokens
+    max_subwords: Whole = 0  # on either side; 0 for no limit
+    deduplicate: bool = False  # drop pairs that repeat an earlier one, as tokenised
 
 
 class Recipe(records.Record, frozen=True, kw_only=True, rename="kebab", omit_defaults=True):
-    """A corpus and its preparation.
-
-    Attributes:
-        pair: SOURCE-TARGET, ISO 639-1.
-        files: name -> source; a text is a checksum without URLs.
-        splits: split -> its pieces; a text is one plain file.
-        tokenisers: language -> one of `TOKENISERS`.
-        segmentation: how words are split into subwords.
-        cleaning: limits for training pairs.
-        name: by default the file's name, without ``.yaml``.
-        description: one line for the user.
-        mirrors: URLs of folders that have the files by their names.
-        lines: split -> number of lines in the papers; any other number causes a warning.
-        codes: the file with the merges of subword-nmt that are published with the text; empty if
-            they are to be learned.
-        held_out: split -> number of pairs that are drawn from the training set for it.
-        lowercase: whether all text is lower-cased, also that to score against.
-    """
+    """A corpus and its preparation; data_prep/README.md explains the keys."""
 
     pair: Pair
     files: Dict[FileName, Union[Checksum, Source]]
@@ -212,11 +165,9 @@ class Recipe(records.Record, frozen=True, kw_only=True, rename="kebab", omit_def
 
 
 def load_recipe(name: str, pair: Optional[str] = None) -> Recipe:
-    """Load a recipe.
+    """Load a recipe of the project by its name, or any by the path of its ``.yaml``.
 
-    Args:
-        name: the name of a recipe of the project, or the path of a ``.yaml``.
-        pair: SOURCE-TARGET as the user expects it.
+    An expected ``pair``, SOURCE-TARGET, is checked.
     """
     known = bundled_names("recipes")
     path = bundled_folder("recipes") / f"{name}.yaml" if name in known else Path(name)
@@ -226,44 +177,39 @@ def load_recipe(name: str, pair: Optional[str] = None) -> Recipe:
             f"with files of your own"
         )
     recipe = records.read(path, Recipe)
-    _check(recipe, path)
+    for problem in _problems(recipe):
+        raise ConfigurationError(f"{path}: {problem}")
     if pair not in (None, recipe.pair):
         raise ConfigurationError(f"--pair {pair}: {path} is of {recipe.pair}")
     return replace(recipe, name=recipe.name or path.stem)
 
 
-def _check(recipe: Recipe, path: Path) -> None:
-    """Raise unless the parts of a recipe fit together."""
-    splits = {*recipe.splits, *recipe.held_out}
-    if not {*NOT_TESTS} < splits or "train" not in recipe.splits:
-        raise ConfigurationError(
-            f"{path}: splits {', '.join(recipe.splits)}: train, valid and at least one test are "
-            f"needed"
-        )
-    for name in {*recipe.splits} & {*recipe.held_out}:
-        raise ConfigurationError(f"{path}: held-out.{name}: splits has {name}, too: drop one")
+def _problems(recipe: Recipe) -> Iterator[str]:
+    """Yield what does not fit together in a recipe."""
+    if not {*NOT_TESTS} < {*recipe.splits, *recipe.held_out} or "train" not in recipe.splits:
+        yield f"splits {', '.join(recipe.splits)}: train, valid and at least one test are needed"
+    for split in {*recipe.splits} & {*recipe.held_out}:
+        yield f"held-out.{split}: splits has {split}, too: drop one"
     if recipe.codes and not (recipe.segmentation.method == "bpe" and recipe.segmentation.joint):
-        raise ConfigurationError(
-            f"{path}: codes {recipe.codes}: are of one BPE for both languages: set "
-            f"segmentation.method bpe and segmentation.joint true"
+        yield (
+            f"codes {recipe.codes}: are of one BPE for both languages: set segmentation.method bpe "
+            f"and segmentation.joint true"
         )
-    needed: Dict[str, object] = {"tokenisers": recipe.tokenisers}
+    of_languages: Dict[str, object] = {"tokenisers": recipe.tokenisers}
     for split in recipe.splits:
         for number, piece in enumerate(recipe.pieces(split)):
             where = f"splits.{split}.{number}"
-            needed[f"{where}.file"], needed[f"{where}.members"] = piece.file, piece.members
+            of_languages.update({f"{where}.file": piece.file, f"{where}.members": piece.members})
             if piece.format == "tsv":
-                needed[f"{where}.columns"] = piece.columns
+                of_languages[f"{where}.columns"] = piece.columns
             try:
                 codecs.lookup(piece.encoding)
             except LookupError:
-                raise ConfigurationError(
-                    f"{path}: {where}.encoding: {piece.encoding!r} is unknown to Python"
-                ) from None
-    for key, value in needed.items():
+                yield f"{where}.encoding: {piece.encoding!r} is unknown to Python"
+    for key, value in of_languages.items():
         for language in recipe.languages:
             if isinstance(value, dict) and language not in value:
-                raise ConfigurationError(f"{path}: {key}: none for {language}: give it, too")
+                yield f"{key}: none for {language}: give it, too"
     for name in recipe.needed():
         if name not in recipe.files:
-            raise ConfigurationError(f"{path}: no file {name}: add it to files, or correct splits")
+            yield f"no file {name}: add it to files, or correct splits"

@@ -54,7 +54,7 @@ def rows(options: Options) -> List[Tuple[str, Dict[str, Any]]]:
             f"--prepared {options.prepared}: holds no prepared data (manifest.json): prepare it by "
             f"capsnmt-prepare first"
         )
-    found = []
+    manifest, found = data.read_manifest(), []
     for flag, arch in (("--baseline", options.baseline), ("--arch", options.arch)):
         if arch is None:
             continue
@@ -66,7 +66,7 @@ def rows(options: Options) -> List[Tuple[str, Dict[str, Any]]]:
         preset = argparse.Namespace()
         ARCH_CONFIG_REGISTRY[arch](preset)
         merged = configurations.load(bundled_folder("configs") / "own.yaml")
-        source, target = data.languages
+        source, target = manifest.languages
         settings.merge(
             merged,
             {
@@ -75,11 +75,11 @@ def rows(options: Options) -> List[Tuple[str, Dict[str, Any]]]:
                 "data": {
                     "source-lang": source,
                     "target-lang": target,
-                    "test-sets": dict(data.test_sets),
+                    "test-sets": manifest.test_sets,
                 },
             },
         )
-        budget = _budget(data.pairs, options.max_update, preset)
+        budget = _budget(manifest.pairs, options.max_update, preset)
         settings.merge(merged, budget)
         name = options.name if options.name and flag == "--arch" else arch
         found.append((name, merged))
@@ -88,7 +88,7 @@ def rows(options: Options) -> List[Tuple[str, Dict[str, Any]]]:
 
 def describe(options: Options) -> str:
     """Return what was chosen by the number of pairs, in one line."""
-    pairs = PreparedData(options.prepared or Path()).pairs
+    pairs = PreparedData(options.prepared or Path()).read_manifest().pairs
     chosen = rows(options)[-1][1]
     train, batch = chosen["train"], chosen["batch"]
     return (

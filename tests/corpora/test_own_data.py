@@ -48,21 +48,22 @@ def test_two_files_become_a_data_bin(talks, tmp_path):
     assert said[1].startswith("subwords: 1,000 merge operations of BPE")
     assert said[-1] == f"data-bin: {tmp_path / 'out/bin'}"
     data = PreparedData(tmp_path / "out")
-    assert data.languages == ("sk", "en")
-    assert data.test_sets == {"test": "test"}
-    drawn = {split: set(zip(*(text(data.raw(split, side)) for side in data.languages)))
+    manifest = data.read_manifest()
+    assert manifest.languages == ("sk", "en")
+    assert manifest.test_sets == {"test": "test"}
+    drawn = {split: set(zip(*(text(data.raw(split, side)) for side in manifest.languages)))
              for split in ("train", "valid", "test")}  # fmt: skip
-    given = [text(talks / f"ted.{side}") for side in data.languages]
+    given = [text(talks / f"ted.{side}") for side in manifest.languages]
     assert drawn["train"] | drawn["valid"] | drawn["test"] == {
         (source.lower(), target.lower()) for source, target in zip(*given)
     }
     assert not drawn["train"] & (drawn["valid"] | drawn["test"])
     assert len(text(data.raw("test", "en"))) == 100
-    assert data.pairs == len(text(data.folder / "clean/train.en"))
-    for side in data.languages:
+    assert manifest.pairs == len(text(data.folder / "clean/train.en"))
+    for side in manifest.languages:
         assert data.dictionary(side).is_file()
         assert (data.binarised / f"train.sk-en.{side}.idx").is_file()
-    assert data.read_manifest().tokenisers["sk"] == "moses-lowercase"
+    assert manifest.tokenisers["sk"] == "moses-lowercase"
     # again: the same pairs are drawn, and nothing is left to do
     again = subprocess.run(
         [*command, str(tmp_path / "out")],
@@ -118,8 +119,8 @@ def test_files_name_their_languages_by_suffix_or_pair(files, run, words, pair, t
     status, printed = run(*words.split(), *SMALL)
     assert status == 0, printed
     data = PreparedData(Path("out"))
-    assert "-".join(data.languages) == pair
-    assert data.test_sets == sets
+    assert data.read_manifest().pair == pair
+    assert data.read_manifest().test_sets == sets
     assert len(text(data.raw("train", "en"))) == train
     english = Path("a.en").read_text("utf-8").splitlines()
     if train >= 60:
