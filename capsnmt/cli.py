@@ -254,6 +254,11 @@ def _status(command: Callable[[], Any], interrupted: str) -> int:
     return 0
 
 
+def say(message: str) -> None:
+    """Print a message on standard error."""
+    print(message, file=sys.stderr, flush=True)
+
+
 def fail(message: str, status: int) -> int:
     """Print an error as one line and return the exit status."""
     line = message.replace("\r", "\\r").replace("\n", "\\n")  # of names in files

@@ -17,6 +17,7 @@ from capsnmt.cli import (
     positive,
     require,
     run_command,
+    say,
 )
 from capsnmt.files import bundled_names, check_output_folder
 
@@ -53,8 +54,13 @@ def build_parser() -> OneLineParser:
     )
     parser.add_argument("--dry-run", action="store_true", help="list the steps and do nothing")
     own = parser.add_argument_group("text of your own, in place of a recipe")
-    files = "plain or .gz, paired by their suffixes, as a.en a.de; or .tsv with source and target"
-    own.add_argument("--train", nargs="+", metavar="FILE", help=f"training pairs: {files}")
+    own.add_argument(
+        "--train",
+        nargs="+",
+        metavar="FILE",
+        help="training pairs: plain or .gz, paired by their suffixes, as a.en a.de; or .tsv with "
+        "source and target",
+    )
     own.add_argument(
         "--valid", nargs="+", metavar="FILE", help="validation pairs (default: drawn from --train)"
     )
@@ -77,7 +83,8 @@ def build_parser() -> OneLineParser:
     published.add_argument(
         "--corpora", help="NAME,NAME...: training corpora of the recipe to use (default: all)"
     )
-    published.add_argument(
+    files = published.add_mutually_exclusive_group()
+    files.add_argument(
         "--local",
         "--data",
         dest="local",
@@ -85,7 +92,7 @@ def build_parser() -> OneLineParser:
         metavar="DIR",
         help="folder that holds the source files; nothing is fetched",
     )
-    add_mirrors(published)
+    add_mirrors(files)
     return parser
 
 
@@ -97,19 +104,11 @@ def _prepare(given: Sequence[str]) -> None:
     for name in others:
         if vars(options)[name]:
             raise ConfigurationError(f"--{name}: is not for {given_to}: leave one of the two out")
-    for mirror in options.mirrors:
-        if not mirror.startswith(("http://", "https://")):
-            raise ConfigurationError(f"--mirror {mirror!r}: give the http:// or https:// URL")
-        if options.local is not None:
-            raise ConfigurationError(
-                f"--mirror {mirror}: nothing is fetched with --local: leave one out"
-            )
     if options.local is not None and not options.local.is_dir():
         raise ConfigurationError(f"--local {options.local}: no such folder")
     check_output_folder(options.output, "--output")
     # Imported here, because tokenisers and models take seconds that --help does not need.
     require("data", "fairseq")
-    from capsnmt.corpora.console import say
     from capsnmt.corpora.own import own_recipe
     from capsnmt.corpora.prepare import Preparation
     from capsnmt.corpora.recipe import load_recipe

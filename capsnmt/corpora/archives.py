@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import bz2
 import difflib
 import gzip
 import lzma
@@ -11,22 +10,16 @@ import tarfile
 import zipfile
 import zlib
 from contextlib import contextmanager
-from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import partial
 from pathlib import Path, PurePosixPath
-from typing import IO, Any, Callable, Dict, Iterator, List, Sequence, Tuple
+from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Sequence, Tuple
 
 from capsnmt.cli import ConfigurationError
 from capsnmt.files import BLOCK
 
 INSIDE = "!/"  # OUTER!/INNER is the member INNER of the archive that is the member OUTER
-ZIP = b"PK\x03\x04"
-COMPRESSIONS: Dict[bytes, Callable[..., Any]] = {
-    b"\x1f\x8b": gzip.open,
-    b"BZh": bz2.open,
-    b"\xfd7zXZ": lzma.open,
-}
+ZIP, GZIP = b"PK\x03\x04", b"\x1f\x8b"
 DAMAGES = (
     zipfile.BadZipFile,
     tarfile.TarError,
@@ -38,14 +31,8 @@ DAMAGES = (
 )
 
 
-@dataclass(frozen=True)
-class Text:
-    """A file of text.
-
-    Attributes:
-        path: the file.
-        name: what errors call it, such as ``ARCHIVE!/MEMBER``; a name in ``.gz`` is compressed.
-    """
+class Text(NamedTuple):
+    """A file of text, and what errors call it; if that ends in ``.gz``, it is compressed."""
 
     path: Path
     name: str
@@ -71,123 +58,88 @@ def _damage_is_one_line(name: object) -> Iterator[None]:
     except (*DAMAGES, OSError) as error:
         if getattr(error, "errno", None) is not None:  # of the file system, such as a full disk
             raise
-        raise ConfigurationError(f"{name}: a damaged archive ({error}): fetch it again") from None
+        problem = " ".join(str(error).split())
+        raise ConfigurationError(f"{name}: a damaged archive ({problem}): fetch it again") from None
 
 
-def _content(stream: IO[bytes]) -> Any:
-    """Return the stream without its compression, by its first bytes."""
-    start = stream.read(6)
-    stream.seek(0)
-    found = [opener for magic, opener in COMPRESSIONS.items() if start.startswith(magic)]
-    return found[0](stream, "rb") if found else stream
+def _starts_with(path: Path, magic: bytes) -> bool:
+    with path.open("rb") as stream:
+        return stream.read(len(magic)) == magic
 
 
 def is_archive(path: Path) -> bool:
     """Return whether a file is a zip or a tar, by its content; a damaged one may count as none."""
-    with path.open("rb") as stream:
-        if stream.read(4) == ZIP:
-            return True
-        stream.seek(0)
-        try:
-            return bool(_content(stream).read(262)[257:] == b"ustar")
-        except (*DAMAGES, OSError):
-            return False
+    try:
+        return _starts_with(path, ZIP) or tarfile.is_tarfile(path)
+    except (*DAMAGES, OSError):
+        return False
 
 
-def _members(stream: IO[bytes]) -> Iterator[Tuple[str, Callable[[], Any]]]:
-    """Yield name and opener of every file in an open archive, in its order.
-
-    A tar is read once, from beginning to end, so that any damage is found.
-    """
-    if stream.read(4) == ZIP:
-        with zipfile.ZipFile(stream) as opened:
-            for entry in opened.infolist():
+def _members(path: Path) -> Iterator[Tuple[str, Callable[[], Any]]]:
+    """Yield name and opener of every file in an archive, in its order."""
+    if _starts_with(path, ZIP):
+        with zipfile.ZipFile(path) as archive:
+            for entry in archive.infolist():
                 if not entry.is_dir():
-                    yield entry.filename, partial(opened.open, entry)
+                    yield str(PurePosixPath(entry.filename)), partial(archive.open, entry)
         return
-    stream.seek(0)
-    content = _content(stream)
-    # tarfile accepts a compressed file that ends early, between two members.
-    with tarfile.open(fileobj=content, mode="r|", bufsize=BLOCK) as tar:
+    with tarfile.open(path) as tar:
         for member in tar:
             if member.isfile():  # links and devices are not data
-                yield member.name, partial(tar.extractfile, member)
-    _drain(content)
+                yield str(PurePosixPath(member.name)), partial(tar.extractfile, member)
+        # tarfile accepts a compressed file that ends early, between two members
+        _drain(tar.fileobj)
 
 
-def copy_texts(
-    path: Path, name: str, patterns: Sequence[str], folder: Path
-) -> Dict[str, List[Text]]:
-    """Copy members of an archive into ``folder``, which is created, and return them by pattern.
+def copy_texts(archive: Text, patterns: Sequence[str], folder: Path) -> Dict[str, List[Text]]:
+    """Copy members of an archive into a new folder, in one pass, and return them by pattern.
 
-    Args:
-        path: the archive, or a plain file.
-        name: its name in the recipe; if that is the only pattern, a plain file is returned.
-        patterns: of the members, see `matches`; ``OUTER!/INNER`` selects ``INNER`` in the archive
-            that is the member ``OUTER``.
-        folder: the copies have names of our own, so that no member's name can lead out of it.
+    The copies have names of our own, so that no member's name can lead out of the folder. See
+    `matches`; ``OUTER!/INNER`` selects ``INNER`` in the archive that is the member ``OUTER``.
     """
-    if list(patterns) == [name] and not is_archive(path):
-        return {name: [Text(path, str(path))]}
     folder.mkdir(parents=True)
-    with path.open("rb") as stream:
-        return _copy_texts(path, stream, patterns, folder)
-
-
-def _copy_texts(
-    archive: Path, stream: IO[bytes], patterns: Sequence[str], folder: Path
-) -> Dict[str, List[Text]]:
-    copies: Dict[str, Path] = {}
-    seen: List[str] = []
-    texts: Dict[str, List[Text]] = {}
     outer = {pattern: pattern.partition(INSIDE)[0] for pattern in patterns}
-    with _damage_is_one_line(archive):
-        for name, opener in _members(stream):
-            clean = str(PurePosixPath(name))
-            seen.append(clean)
-            if not any(matches(clean, pattern) for pattern in outer.values()):
+    copies: Dict[str, Text] = {}
+    others: List[str] = []
+    with _damage_is_one_line(archive.name):
+        for name, opener in _members(archive.path):
+            if not any(matches(name, pattern) for pattern in outer.values()):
+                others.append(name)
                 continue
-            if clean in copies:
-                raise ConfigurationError(
-                    f"{archive}: has member {clean!r} twice, and nothing says which is right: "
-                    f"fetch it again, or pack it again"
-                )
-            copies[clean] = folder / str(len(copies))
-            with opener() as content, copies[clean].open("wb") as written:
+            copy = Text(folder / str(len(copies)), f"{archive.name}{INSIDE}{name}")
+            copies[name] = copy
+            with opener() as content, copy.path.open("wb") as written:
                 shutil.copyfileobj(content, written, BLOCK)
+    texts = {}
     for pattern, first in outer.items():
-        found = sorted(name for name in copies if matches(name, first))
-        if not found:
-            similar = difflib.get_close_matches(first, seen, n=3, cutoff=0) or ["nothing"]
+        texts[pattern] = [copies[name] for name in sorted(copies) if matches(name, first)]
+        if not texts[pattern]:
+            similar = difflib.get_close_matches(first, others, n=3, cutoff=0)
             raise ConfigurationError(
-                f"{archive}: has no member {first}, but {', '.join(similar)} and "
-                f"{max(0, len(seen) - len(similar))} more: it is not the recipe's archive or "
-                f"version"
+                f"{archive.name}: has no member {first}, but {', '.join(similar) or 'no other'}: "
+                f"it is not the recipe's archive or version"
             )
-        texts[pattern] = [Text(copies[name], f"{archive}{INSIDE}{name}") for name in found]
-    for name, copy in copies.items():
-        inner = [each for each in patterns if INSIDE in each and matches(name, outer[each])]
-        if inner:
-            rest = [pattern.partition(INSIDE)[2] for pattern in inner]
-            nested = folder / f"{copy.name}.members"
-            nested.mkdir()
-            with copy.open("rb") as stream:
-                made = _copy_texts(archive / name, stream, rest, nested)
-            texts.update(zip(inner, (made[pattern] for pattern in rest)))
+    nested = [pattern for pattern in patterns if INSIDE in pattern]
+    for first in {outer[pattern] for pattern in nested}:
+        rest = {each: each.partition(INSIDE)[2] for each in nested if outer[each] == first}
+        inner = texts[next(iter(rest))][0]
+        made = copy_texts(inner, list(rest.values()), inner.path.with_suffix(".members"))
+        texts.update((pattern, made[name]) for pattern, name in rest.items())
     return texts
 
 
 def check_complete(path: Path) -> None:
     """Read an archive or a gzip file to its end; check that any other file is not a web page."""
-    with path.open("rb") as stream, _damage_is_one_line(path):
+    with path.open("rb") as stream:
         if stream.read(512).lstrip().lower().startswith((b"<!doctype html", b"<html")):
             raise ConfigurationError(f"{path}: a web page, not {path.name}")
-        stream.seek(0)
-        if not is_archive(path):
-            _drain(_content(stream))
-            return
-        for _, opener in _members(stream):
-            with opener() as content:
+    with _damage_is_one_line(path):
+        if is_archive(path):
+            for _, opener in _members(path):
+                with opener() as content:
+                    _drain(content)
+        elif _starts_with(path, GZIP):
+            with gzip.open(path) as content:
                 _drain(content)
 
 

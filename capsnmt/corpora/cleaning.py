@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
+from functools import partial
 from pathlib import Path
-from typing import Callable, Dict, List, Optional, Sequence, Set, Tuple
+from typing import Callable, Dict, List, Sequence, Set, Tuple
 
-from capsnmt.corpora.console import watched
-from capsnmt.corpora.parallel import chunk_of, lines_of, map_chunks, read_chunks
+from capsnmt.corpora.parallel import chunk_of, lines_of, map_chunks, read_chunks, with_progress
 from capsnmt.corpora.recipe import Cleaning
 from capsnmt.corpora.subwords import has_long_word
 
-Fault = Callable[[str, str], Optional[str]]  # of a pair: the reason to drop it, or None
+Pairs = List[Tuple[str, str]]
+Verdict = Callable[[Cleaning, str, str], str]  # of a pair: "kept", or the reason to drop it
 
 
-def fault_of(limits: Cleaning, source: str, target: str) -> Optional[str]:
-    """Return the reason to drop a tokenised pair, or None."""
+def judge(limits: Cleaning, source: str, target: str) -> str:
+    """Return ``kept``, or the reason to drop a tokenised pair."""
     lengths = len(source.split()), len(target.split())
     if not all(lengths):
         return "empty"
@@ -24,48 +25,47 @@ def fault_of(limits: Cleaning, source: str, target: str) -> Optional[str]:
         return "length"
     if max(lengths) > limits.max_ratio * min(lengths):
         return "ratio"
-    if has_long_word(source) or has_long_word(target):
-        return "word"
-    return None
+    return "word" if has_long_word(source) or has_long_word(target) else "kept"
 
 
-def too_long(limits: Cleaning, source: str, target: str) -> Optional[str]:
-    """Return the reason to drop a pair with too many subwords on a side, or None."""
+def judge_subwords(limits: Cleaning, source: str, target: str) -> str:
+    """Return ``kept``, or ``subwords`` for a pair with too many subwords on a side."""
     longest = max(len(source.split()), len(target.split()))
-    return "subwords" if longest > limits.max_subwords else None
+    return "subwords" if longest > limits.max_subwords else "kept"
 
 
 def write_kept(
-    read: Tuple[Path, Path],
+    read: Sequence[Path],
     written: Sequence[Path],
-    fault: Fault,
-    deduplicate: bool,
+    verdict: Verdict,
+    limits: Cleaning,
     label: str,
     workers: int,
 ) -> Dict[str, int]:
-    """Write the pairs without fault; return the number of pairs kept and dropped, by reason."""
+    """Write the pairs that are kept; return the number of pairs by verdict."""
     counts: Counter[str] = Counter()
     seen: Set[bytes] = set()
-    chunks = ((*chunk, fault) for chunk in read_chunks(*read))
-    kept = map_chunks(_keep, chunks, workers)
+    chunks = map_chunks(partial(_keep, verdict, limits), read_chunks(*read), workers)
     with written[0].open("wb") as source, written[1].open("wb") as target:
-        for pairs, some in watched(kept, label, "lines", lambda made: sum(made[1].values())):
-            if deduplicate:
-                unseen = [pair for pair in pairs if _is_first(pair, seen)]
-                some.update(kept=len(unseen) - len(pairs), duplicate=len(pairs) - len(unseen))
-                pairs = unseen
+        for pairs, verdicts in with_progress(chunks, label):
+            counts.update(verdicts)
+            if limits.deduplicate:
+                first = [pair for pair in pairs if _is_first(pair, seen)]
+                counts.update(kept=len(first) - len(pairs), duplicate=len(pairs) - len(first))
+                pairs = first
             source.write(chunk_of(left for left, _ in pairs))
             target.write(chunk_of(right for _, right in pairs))
-            counts.update(some)
-    return {reason: number for reason, number in sorted(counts.items()) if number}
+    return {verdict: number for verdict, number in sorted(counts.items()) if number}
 
 
-def _keep(source: bytes, target: bytes, fault: Fault) -> Tuple[List[Tuple[str, str]], Counter[str]]:
-    """Return the pairs without fault, and the number of all by reason."""
+def _keep(
+    verdict: Verdict, limits: Cleaning, source: bytes, target: bytes
+) -> Tuple[Pairs, Counter[str]]:
+    """Return the pairs of a chunk that are kept, and the number of all by verdict."""
     pairs = list(zip(lines_of(source), lines_of(target)))
-    reasons = [fault(*pair) or "kept" for pair in pairs]
-    kept = [pair for pair, reason in zip(pairs, reasons) if reason == "kept"]
-    return kept, Counter(reasons)
+    verdicts = [verdict(limits, *pair) for pair in pairs]
+    kept = [pair for pair, each in zip(pairs, verdicts) if each == "kept"]
+    return kept, Counter(verdicts)
 
 
 def _is_first(pair: Tuple[str, str], seen: Set[bytes]) -> bool:

@@ -31,25 +31,6 @@ TALK = re.compile(
 Reader = Callable[[Iterable[str], str, int], Iterator[str]]
 
 
-def read_plain(text: Iterable[str], name: str, column: int) -> Iterator[str]:
-    """Yield the lines of a text file, as Moses and OPUS align them: one sentence a line."""
-    return iter(text)
-
-
-def read_moses(text: Iterable[str], name: str, column: int) -> Iterator[str]:
-    """Yield the lines of a text that Moses' tokeniser has escaped, without the escapes.
-
-    D: ``&apos;`` and the like become characters again: an evaluation would count them as words.
-    """
-    # Moses writes pipe and brackets as numeric references, which html.unescape decodes too.
-    return map(html.unescape, text)
-
-
-def read_subwords(text: Iterable[str], name: str, column: int) -> Iterator[str]:
-    """Yield the words of a text that subword-nmt has segmented."""
-    return (remove_bpe(line, "subword_nmt") for line in text)
-
-
 def read_segments(text: Iterable[str], name: str, column: int) -> Iterator[str]:
     """Yield the ``<seg>`` elements of NIST's SGM or of IWSLT's XML.
 
@@ -96,9 +77,13 @@ def read_columns(text: Iterable[str], name: str, column: int) -> Iterator[str]:
 
 
 FORMATS: Dict[str, Reader] = {
-    "plain": read_plain,
-    "moses": read_moses,
-    "subwords": read_subwords,
+    # one sentence a line, as Moses and OPUS align
+    "plain": lambda text, name, column: iter(text),
+    # D: escapes of Moses' tokeniser (&apos; &#124; ...) become characters: an evaluation would
+    # count them as words.
+    "moses": lambda text, name, column: map(html.unescape, text),
+    # segmented by subword-nmt
+    "subwords": lambda text, name, column: (remove_bpe(line, "subword_nmt") for line in text),
     "sgm": read_segments,
     "iwslt-xml": read_segments,
     "iwslt-tags": read_talks,

@@ -8,9 +8,8 @@ from typing import Dict, List, Mapping, Optional, Sequence, Tuple, Union
 
 from sacremoses.corpus import NonbreakingPrefixes
 
-from capsnmt.cli import ConfigurationError
+from capsnmt.cli import ConfigurationError, say
 from capsnmt.corpora.archives import Text
-from capsnmt.corpora.console import say
 from capsnmt.corpora.raw import read_pairs
 from capsnmt.corpora.recipe import NOT_TESTS, Piece, Recipe, Segmentation
 
@@ -59,12 +58,9 @@ def own_recipe(
 ) -> Recipe:
     """Read the user's files, to check and count them, and return their recipe.
 
-    Args:
-        given: split -> its files, ``train`` first: of the two languages, or tables of two columns.
-            A validation or test set that is missing is drawn from the training set.
-        pair: SOURCE-TARGET; by default the suffixes of the training files, in their order.
-        lowercase: whether all text is lower-cased.
-        vocabulary: merge operations; by default those that suit the number of pairs.
+    ``given`` has the files of each split, ``train`` first: of the two languages, or tables of two
+    columns. A validation or test set that is missing is drawn from the training set. Without
+    ``pair``, the languages are the suffixes of the training files, in their order.
     """
     languages = _languages(given["train"], pair)
     splits: Dict[str, Union[str, Tuple[Piece, ...]]] = {}

@@ -12,10 +12,11 @@ from concurrent.futures.process import BrokenProcessPool
 from contextlib import ExitStack
 from itertools import islice
 from pathlib import Path
-from typing import Any, Callable, Deque, Iterable, Iterator, Tuple
+from typing import Any, Callable, Deque, Iterable, Iterator, Tuple, TypeVar
 
 from capsnmt.cli import ExecutionError
 
+T = TypeVar("T")
 LINES = 2000  # of a chunk: about 250 kB, a tenth of a second of tokenisation
 CHUNKS_A_WORKER = 8  # in progress at any time
 
@@ -24,10 +25,7 @@ def read_chunks(*paths: Path) -> Iterator[Tuple[bytes, ...]]:
     """Yield the same lines of line-aligned files, `LINES` at a time."""
     with ExitStack() as stack:
         streams = [stack.enter_context(path.open("rb")) for path in paths]
-        while True:
-            chunk = tuple(b"".join(islice(stream, LINES)) for stream in streams)
-            if not any(chunk):
-                return
+        while any(chunk := tuple(b"".join(islice(stream, LINES)) for stream in streams)):
             yield chunk
 
 
@@ -41,36 +39,26 @@ def chunk_of(lines: Iterable[str]) -> bytes:
     return "".join(f"{line}\n" for line in lines).encode("utf-8")
 
 
-def _start() -> None:
-    # Ctrl-C reaches the process group; only the parent handles it.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    threading.Thread(target=_end_with_parent, daemon=True).start()
+def with_progress(chunks: Iterable[T], label: str) -> Iterable[T]:
+    """Yield ``chunks``; on a terminal, a bar counts their lines."""
+    from tqdm import tqdm
 
-
-def _end_with_parent() -> None:
-    parent = multiprocessing.parent_process()
-    if parent is not None:
-        parent.join()
-        os._exit(1)
+    return tqdm(chunks, f"  {label}", unit=" lines", unit_scale=LINES, leave=False, disable=None)
 
 
 def map_chunks(
-    function: Callable[..., Any], chunks: Iterable[Tuple[Any, ...]], workers: int
-) -> Iterator[Any]:
+    function: Callable[..., T], chunks: Iterable[Tuple[Any, ...]], workers: int
+) -> Iterator[T]:
     """Yield ``function(*chunk)`` for every chunk, in order.
 
-    **D**: not joblib's generator, which starts all chunks however slowly its results are taken.
-
-    Args:
-        function: a function of a module; what it needs for every chunk it keeps by itself.
-        chunks: taken only when a worker is about to need them.
-        workers: number of processes; 1 uses this process.
+    A chunk is taken only when a worker is about to need it. **D**: not joblib's generator, which
+    starts all chunks however slowly its results are taken. One worker is this process.
     """
     if workers == 1:
         yield from (function(*chunk) for chunk in chunks)
         return
     with ProcessPoolExecutor(workers, initializer=_start) as pool:
-        begun: Deque[Future[Any]] = deque()
+        begun: Deque[Future[T]] = deque()
         try:
             for chunk in chunks:
                 begun.append(pool.submit(function, *chunk))
@@ -87,3 +75,17 @@ def map_chunks(
             for child in multiprocessing.active_children():
                 child.terminate()
             raise
+
+
+def _start() -> None:
+    # Ctrl-C reaches the process group; only the parent handles it.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+
+
+def _end_with_parent() -> None:
+    """End when the parent is killed: a worker would wait for ever, and hold the folder's lock."""
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+    parent.join()
+    os._exit(1)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import functools
 from dataclasses import dataclass
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
@@ -11,17 +11,22 @@ from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
 from msgspec.structs import replace
 
 from capsnmt import records
-from capsnmt.cli import ConfigurationError
+from capsnmt.cli import ConfigurationError, say
 from capsnmt.corpora import binarise as fairseq
 from capsnmt.corpora import subwords
-from capsnmt.corpora.cleaning import fault_of, too_long, write_kept
-from capsnmt.corpora.console import say, watched
+from capsnmt.corpora.cleaning import Verdict, judge, judge_subwords, write_kept
 from capsnmt.corpora.formats import read_lines
-from capsnmt.corpora.parallel import chunk_of, lines_of, map_chunks, read_chunks
+from capsnmt.corpora.parallel import (
+    chunk_of,
+    lines_of,
+    map_chunks,
+    read_chunks,
+    with_progress,
+)
 from capsnmt.corpora.prepared import DataManifest, FileRecord, PreparedData
 from capsnmt.corpora.raw import write_raw
 from capsnmt.corpora.recipe import Cleaning, Recipe
-from capsnmt.corpora.sources import Address, download, has_checksum, local_file
+from capsnmt.corpora.sources import Address, download, has_checksum, in_folders, local_file
 from capsnmt.corpora.text import LOWERCASE, make_tokeniser
 from capsnmt.files import installed_version, locked, remove, sha256, temporary_path
 from capsnmt.steps import Step, StepRecords, run_steps
@@ -40,11 +45,8 @@ class Preparation:
     it; ``bin/`` the fairseq data-bin; and ``manifest.json``.
 
     Attributes:
-        recipe: the corpus.
-        folder: the output.
         local: folder that holds the source files, instead of fetching them.
         mirrors: URLs of folders that are tried first for every source file.
-        workers: number of processes.
         command: the command line, for the manifest.
     """
 
@@ -55,22 +57,74 @@ class Preparation:
     workers: int = 1
     command: str = ""
 
-    # sources
+    def run(self) -> Path:
+        """Prepare the corpus, or what is missing of it, and return the data-bin."""
+        prepared = PreparedData(self.folder)
+        waiting = f"waiting for another process that prepares {self.folder}"
+        with locked(self.folder / ".lock", waiting, say):
+            if prepared.manifest.exists():
+                self._check_unchanged(prepared.read_manifest())
+                return prepared.binarised
+            say(f"{self.recipe.name} {self.recipe.pair}: {self.recipe.description}")
+            if self.local is not None:
+                self._note_other_versions()
+            done = StepRecords(self.folder / STEPS)
+            steps = self.steps()
+            run_steps(steps, done, say)
+            records.write(prepared.manifest, self._manifest(steps, done))
+        return prepared.binarised
 
-    def source(self, name: str) -> Path:
+    def script(self) -> Iterator[str]:
+        """Yield what the preparation would do, one line a step."""
+        yield f"# {self.recipe.name} {self.recipe.pair}: {self.recipe.description}"
+        for number, step in enumerate(self.steps(), 1):
+            yield f"[{number}] {step.name} -> {', '.join(map(str, step.outputs))}"
+
+    def steps(self) -> List[Step]:
+        """Return all steps in order."""
+        sides = [(split, side) for split in self.recipe.subsets for side in self.recipe.languages]
+        fetched = self.recipe.needed() if self.local is None else ()
+        return [
+            *(self._fetch(name) for name in fetched),
+            self._raw(),
+            *(self._tokenise(*side) for side in sides),
+            self._clean(),
+            self._learn(),
+            *(self._segment(*side) for side in sides),
+            *([self._limit()] if self.recipe.cleaning.max_subwords else []),
+            self._binarise(),
+        ]
+
+    def _source(self, name: str) -> Path:
         """Return the path of a source file."""
         if self.local is not None:
             return local_file(self.local, name)
         return self.folder / "sources" / name
 
+    def _files(self, stage: str, split: str) -> Tuple[Path, ...]:
+        """Return the files of a split, source and target."""
+        return tuple(self.folder / stage / f"{split}.{side}" for side in self.recipe.languages)
+
+    def _models(self) -> Dict[str, str]:
+        """Return the subword model of each language, relative to the folder."""
+        segmentation = self.recipe.segmentation
+        return {side: f"bpe/{segmentation.model(side)}" for side in self.recipe.languages}
+
+    def _tokeniser(self, language: str) -> str:
+        """Return the tokeniser of a language, as translation uses it."""
+        name = self.recipe.tokenisers[language]
+        return f"{name}-{LOWERCASE}" if self.recipe.lowercase else name
+
     def _fetch(self, name: str) -> Step:
         """Fetch a source file."""
-        source, recipe = self.recipe.source(name), self.recipe
-        addresses = [Address((f"{folder.rstrip('/')}/{name}",)) for folder in self.mirrors]
-        addresses += [Address((url,) if isinstance(url, str) else url) for url in source.urls]
-        addresses += [Address((f"{folder.rstrip('/')}/{name}",)) for folder in recipe.mirrors]
-        addresses = [each._replace(checksum=source.checksum) for each in addresses]
-        addresses += [Address((url,)) for url in source.repacked]
+        recipe, source = self.recipe, self.recipe.source(name)
+        urls = [(url,) if isinstance(url, str) else url for url in source.urls]
+        addresses = [
+            *in_folders(self.mirrors, name, source.checksum),
+            *(Address(parts, source.checksum) for parts in urls),
+            *in_folders(recipe.mirrors, name, source.checksum),
+            *(Address((url,)) for url in source.repacked),
+        ]
         fix = "fetch it by other means and give its folder with --local"
         if len(recipe.training_corpora()) > 1:
             corpora = ", ".join(sorted(recipe.training_corpora()))
@@ -82,29 +136,23 @@ class Preparation:
             settings=source.checksum,
         )
 
-    def _check_local(self) -> None:
-        """Note which of the user's files are not the published ones."""
+    def _note_other_versions(self) -> None:
+        """Note which of the user's files are not the published ones.
+
+        **D**: other versions are allowed, but are never passed off as the published one.
+        """
         for name in self.recipe.needed():
-            path, expected = self.source(name), self.recipe.source(name).checksum
-            # D: other versions are allowed, but are never passed off as the published one.
+            path, expected = self._source(name), self.recipe.source(name).checksum
             if expected and path.name == name and not has_checksum(path, expected):
                 say(f"  note: {path} is not the published file (checksum differs); used as is")
 
-    # raw text
-
-    def _files(self, stage: str, split: str) -> Tuple[Path, Path]:
-        """Return the two files of a split."""
-        source, target = self.recipe.languages
-        folder = self.folder / stage
-        return folder / f"{split}.{source}", folder / f"{split}.{target}"
-
     def _raw(self) -> Step:
         """Read the sources: every split as two line-aligned files of text."""
-        sources = {name: self.source(name) for name in self.recipe.needed()}
+        sources = {name: self._source(name) for name in self.recipe.needed()}
         scratch = temporary_path(self.folder / "unpacked")
 
         def run(paths: List[Path]) -> None:
-            remove(scratch)
+            remove(scratch)  # of a preparation that was killed
             try:
                 write_raw(self.recipe, sources, paths, scratch, self.workers)
             finally:
@@ -119,73 +167,54 @@ class Preparation:
             settings=[recipe.get(key) for key in ("pair", "splits", "held-out", "lowercase")],
         )
 
-    # what each line becomes
-
-    def tokeniser(self, language: str) -> str:
-        """Return the tokeniser of a language, as translation uses it."""
-        name = self.recipe.tokenisers[language]
-        return f"{name}-{LOWERCASE}" if self.recipe.lowercase else name
-
-    def _each_chunk(
-        self,
-        name: str,
-        files: Tuple[str, str],
-        function: Callable[..., bytes],
-        arguments: Callable[[], Tuple[Any, ...]],
-        models: Tuple[Path, ...] = (),
-        settings: Any = None,
-    ) -> Step:
-        """Return a step that writes ``function(chunk, *arguments())`` for every chunk of a file."""
-        read, written = (self.folder / file for file in files)
-
-        def run(paths: List[Path]) -> None:
-            rest = arguments()
-            chunks = ((chunk, *rest) for (chunk,) in read_chunks(read))
-            made = map_chunks(function, chunks, self.workers)
-            with paths[0].open("wb") as stream:
-                for chunk in watched(made, name, "lines", lambda chunk: chunk.count(b"\n")):
-                    stream.write(chunk)
-
-        return Step(name, (written,), (read, *models), function=run, settings=settings)
-
     def _tokenise(self, split: str, language: str) -> Step:
         """Normalise and tokenise one file."""
-        file, how = f"{split}.{language}", (self.tokeniser(language), language)
-        files = (f"raw/{file}", f"tokenised/{file}")
-        return self._each_chunk(f"tokenise {file}", files, _tokenise, lambda: how, settings=how)
+        file, how = f"{split}.{language}", (self._tokeniser(language), language)
+        files = self.folder / "raw" / file, self.folder / "tokenised" / file
+        return self._rewrite(f"tokenise {file}", *files, partial(_tokenise, *how), settings=how)
 
     def _segment(self, split: str, language: str) -> Step:
         """Segment one file."""
-        file, model = f"{split}.{language}", self.folder / self.models()[language]
-        method = self.recipe.segmentation.method
-        files = (f"{'clean' if split == 'train' else 'tokenised'}/{file}", f"bpe/{file}")
+        file, model = f"{split}.{language}", self.folder / self._models()[language]
+        segment = partial(subwords.segment, self.recipe.segmentation.method, model)
+        stage = "clean" if split == "train" else "tokenised"
+        files = self.folder / stage / file, self.folder / "bpe" / file
+        return self._rewrite(f"segment {file}", *files, segment, (model,))
 
-        def arguments() -> Tuple[Any, ...]:
-            return method, str(model), model.stat().st_mtime_ns
+    def _rewrite(
+        self,
+        name: str,
+        read: Path,
+        written: Path,
+        function: Callable[[bytes], bytes],
+        models: Tuple[Path, ...] = (),
+        settings: Any = None,
+    ) -> Step:
+        """Return a step that applies a function to every chunk of a file."""
 
-        return self._each_chunk(f"segment {file}", files, subwords.segment, arguments, (model,))
+        def run(paths: List[Path]) -> None:
+            chunks = map_chunks(function, read_chunks(read), self.workers)
+            with paths[0].open("wb") as stream:
+                stream.writelines(with_progress(chunks, name))
 
-    # which training pairs are kept
+        return Step(name, (written,), (read, *models), function=run, settings=settings)
 
     def _clean(self) -> Step:
         """Drop useless training pairs; the validation and test sets stay unchanged."""
         limits = replace(self.recipe.cleaning, max_subwords=0)
-        return self._keep("clean train", ("tokenised", "clean"), fault_of, limits)
+        return self._keep("clean train", ("tokenised", "clean"), judge, limits)
 
     def _limit(self) -> Step:
         """Drop training pairs with too many subwords."""
         limits = Cleaning(max_subwords=self.recipe.cleaning.max_subwords)
-        return self._keep("limit train", ("bpe", "limited"), too_long, limits)
+        return self._keep("limit train", ("bpe", "limited"), judge_subwords, limits)
 
-    def _keep(
-        self, name: str, stages: Tuple[str, str], reason: Callable[..., Any], limits: Cleaning
-    ) -> Step:
-        """Return a step that keeps the training pairs without fault, and counts the others."""
+    def _keep(self, name: str, stages: Tuple[str, str], verdict: Verdict, limits: Cleaning) -> Step:
+        """Return a step that keeps some of the training pairs, and counts the others."""
         read, written = (self._files(stage, "train") for stage in stages)
-        fault = functools.partial(reason, limits)
 
         def run(paths: List[Path]) -> Dict[str, int]:
-            counts = write_kept(read, paths, fault, limits.deduplicate, name, self.workers)
+            counts = write_kept(read, paths, verdict, limits, name, self.workers)
             if "kept" not in counts:
                 raise ConfigurationError(
                     f"cleaning leaves no training pair of {self.recipe.name}: {counts} with "
@@ -195,22 +224,15 @@ class Preparation:
 
         return Step(name, written, read, function=run, settings=limits)
 
-    # subwords and data-bin
-
-    def models(self) -> Dict[str, str]:
-        """Return the model of each language, relative to the folder."""
-        segmentation = self.recipe.segmentation
-        return {side: f"bpe/{segmentation.model(side)}" for side in self.recipe.languages}
-
     def _learn(self) -> Step:
         """Learn subwords from the clean training text, or take those that are published with it."""
         recipe, segmentation = self.recipe, self.recipe.segmentation
         texts: Dict[str, List[Path]] = {}
-        for language, model in self.models().items():
-            texts.setdefault(model, []).append(self.folder / "clean" / f"train.{language}")
+        for (_, model), path in zip(self._models().items(), self._files("clean", "train")):
+            texts.setdefault(model, []).append(path)
         outputs = tuple(self.folder / model for model in texts)
         if recipe.codes:
-            codes = self.source(recipe.codes)
+            codes = self._source(recipe.codes)
             return Step(
                 "take subwords",
                 outputs,
@@ -250,40 +272,6 @@ class Preparation:
             settings=joint,
         )
 
-    def steps(self) -> List[Step]:
-        """Return all steps in order."""
-        sides = [(split, side) for split in self.recipe.subsets for side in self.recipe.languages]
-        fetched = self.recipe.needed() if self.local is None else ()
-        return [
-            *(self._fetch(name) for name in fetched),
-            self._raw(),
-            *(self._tokenise(*side) for side in sides),
-            self._clean(),
-            self._learn(),
-            *(self._segment(*side) for side in sides),
-            *([self._limit()] if self.recipe.cleaning.max_subwords else []),
-            self._binarise(),
-        ]
-
-    # the whole
-
-    def run(self) -> Path:
-        """Prepare the corpus, or what is missing of it, and return the data-bin."""
-        prepared = PreparedData(self.folder)
-        waiting = f"waiting for another process that prepares {self.folder}"
-        with locked(self.folder / ".lock", waiting, say):
-            if prepared.manifest.exists():
-                self._check_unchanged(prepared.read_manifest())
-                return prepared.binarised
-            say(f"{self.recipe.name} {self.recipe.pair}: {self.recipe.description}")
-            if self.local is not None:
-                self._check_local()
-            done = StepRecords(self.folder / STEPS)
-            steps = self.steps()
-            run_steps(steps, done, say)
-            records.write(prepared.manifest, self._manifest(steps, done))
-        return prepared.binarised
-
     def _check_unchanged(self, manifest: DataManifest) -> None:
         """Raise unless a complete folder is of this recipe and of these sources."""
         ours, theirs = self.recipe.decisive(), manifest.recipe
@@ -301,17 +289,18 @@ class Preparation:
             )
 
     def _manifest(self, steps: List[Step], done: StepRecords) -> DataManifest:
-        dropped: Dict[str, Dict[str, int]] = {
-            step.name: done.records[step.name].notes
+        cleaning = [step.name for step in steps if step.name in ("clean train", "limit train")]
+        dropped: Dict[str, Dict[str, int]] = {name: done.records[name].notes for name in cleaning}
+        files = [
+            file
             for step in steps
-            if step.name in ("clean train", "limit train")
-        }
-        files = [file for step in steps for output in step.outputs for file in _files_of(output)]
-        inside = [path for path in files if path.parent != self.folder / "sources"]
-        names = [str(path.relative_to(self.folder)) for path in inside]
-        sources = [self.source(name) for name in self.recipe.needed()]
-        made = map_chunks(_describe, ((path,) for path in inside), self.workers)
+            for output in step.outputs
+            for file in (sorted(output.iterdir()) if output.is_dir() else [output])
+            if file.parent != self.folder / "sources"
+        ]
+        made = map_chunks(_describe, ((path,) for path in files), self.workers)
         versions = {tool: installed_version(tool) for tool in TOOLS}
+        needed = self.recipe.needed()
         return DataManifest(
             recipe=self.recipe.decisive(),
             description=self.recipe.description,
@@ -319,24 +308,14 @@ class Preparation:
             pair=self.recipe.pair,
             pairs=list(dropped.values())[-1]["kept"],
             subsets=self.recipe.subsets,
-            tokenisers={side: self.tokeniser(side) for side in self.recipe.languages},
+            tokenisers={side: self._tokeniser(side) for side in self.recipe.languages},
             segmentation=records.plain(self.recipe.segmentation),
-            models=self.models(),
+            models=self._models(),
             dropped=dropped,
             tools={tool: version for tool, version in versions.items() if version is not None},
-            sources=dict(zip(self.recipe.needed(), map(sha256, sources))),
-            files=dict(zip(names, made)),
+            sources={name: sha256(self._source(name)) for name in needed},
+            files={str(path.relative_to(self.folder)): record for path, record in zip(files, made)},
         )
-
-    def script(self) -> Iterator[str]:
-        """Yield what the preparation would do, one line a step."""
-        yield f"# {self.recipe.name} {self.recipe.pair}: {self.recipe.description}"
-        for number, step in enumerate(self.steps(), 1):
-            yield f"[{number}] {step.name} -> {', '.join(map(str, step.outputs))}"
-
-
-def _files_of(output: Path) -> List[Path]:
-    return sorted(output.iterdir()) if output.is_dir() else [output]
 
 
 def _describe(path: Path) -> FileRecord:
@@ -350,5 +329,5 @@ def _describe(path: Path) -> FileRecord:
     return FileRecord(sha256=sha256(path), lines=lines, tokens=tokens)
 
 
-def _tokenise(chunk: bytes, tokeniser: str, language: str) -> bytes:
+def _tokenise(tokeniser: str, language: str, chunk: bytes) -> bytes:
     return chunk_of(map(make_tokeniser(tokeniser, language), lines_of(chunk)))

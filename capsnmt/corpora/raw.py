@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import random
-from itertools import chain, islice
+from itertools import islice
 from pathlib import Path
-from typing import Dict, Iterator, Mapping, Sequence, Tuple
+from typing import Dict, Iterator, List, Mapping, Sequence, Tuple
 
-from capsnmt.cli import ConfigurationError
-from capsnmt.corpora.archives import Text, copy_texts
-from capsnmt.corpora.console import say, watched
-from capsnmt.corpora.formats import aligned, read_lines, read_text
-from capsnmt.corpora.parallel import LINES, chunk_of, map_chunks
+from capsnmt.cli import ConfigurationError, say
+from capsnmt.corpora.archives import Text, copy_texts, is_archive
+from capsnmt.corpora.formats import aligned, read_text
+from capsnmt.corpora.parallel import LINES, chunk_of, map_chunks, with_progress
 from capsnmt.corpora.recipe import Piece, Recipe
-from capsnmt.lines import blank_lines
+from capsnmt.lines import blank_lines, read_lines
 
 SEED = 1  # of the pairs that are held out
 SentencePairs = Iterator[Tuple[str, str]]
@@ -21,27 +20,18 @@ Texts = Mapping[str, Mapping[str, Sequence[Text]]]  # file -> pattern -> its tex
 
 
 def write_raw(
-    recipe: Recipe,
-    sources: Mapping[str, Path],
-    paths: Sequence[Path],
-    scratch: Path,
-    workers: int,
+    recipe: Recipe, sources: Mapping[str, Path], paths: Sequence[Path], scratch: Path, workers: int
 ) -> None:
-    """Write every split.
+    """Write source and target of each split to ``paths``, in the order of ``recipe.subsets``.
 
-    Args:
-        recipe: the corpus.
-        sources: name of a source file -> its path.
-        paths: of the source and of the target of each split, in the order of ``recipe.subsets``.
-        scratch: a folder to make for the members of archives, which are copied in parallel.
-        workers: number of processes.
+    The members of archives are copied to the folder ``scratch`` first, archives in parallel.
     """
     needed = recipe.needed()
     jobs = [
-        (sources[name], name, patterns, scratch / str(number))
+        (name, sources[name], patterns, scratch / str(number))
         for number, (name, patterns) in enumerate(needed.items())
     ]
-    texts = dict(zip(needed, map_chunks(copy_texts, jobs, min(workers, len(jobs)))))
+    texts = dict(zip(needed, map_chunks(_texts_of, jobs, min(workers, len(jobs)))))
     pairs = {
         split: read_pairs(recipe.pieces(split), recipe.languages, texts) for split in recipe.splits
     }
@@ -51,27 +41,31 @@ def write_raw(
         _write(recipe, split, pairs[split], (source, target))
 
 
+def _texts_of(
+    name: str, path: Path, patterns: Sequence[str], folder: Path
+) -> Dict[str, List[Text]]:
+    """Return the texts of a source by pattern; an archive in place of a plain file has a member."""
+    source = Text(path, str(path))
+    if patterns == [name] and not is_archive(path):
+        return {name: [source]}
+    return copy_texts(source, patterns, folder)
+
+
 def read_pairs(pieces: Sequence[Piece], languages: Tuple[str, str], texts: Texts) -> SentencePairs:
     """Yield the sentence pairs of the pieces of a split."""
-    return chain.from_iterable(_read_piece(piece, languages, texts) for piece in pieces)
-
-
-def _read_piece(piece: Piece, languages: Tuple[str, str], texts: Texts) -> SentencePairs:
-    patterns = [piece.pattern(language) for language in languages]
-    sources, targets = (
-        texts[piece.source(language)][pattern] for language, pattern in zip(languages, patterns)
-    )
-    if len(sources) != len(targets):
-        raise ConfigurationError(
-            f"{piece.file}: {len(sources)} members match {patterns[0]} but {len(targets)} match "
-            f"{patterns[1]}: it is not the recipe's version"
-        )
-    for both in zip(sources, targets):
-        left, right = (
-            read_text(text, piece.format, piece.encoding, piece.columns.get(language, 1))
-            for text, language in zip(both, languages)
-        )
-        yield from aligned(left, right, (both[0].name, both[1].name))
+    for piece in pieces:
+        sources, targets = (texts[piece.source(side)][piece.pattern(side)] for side in languages)
+        if len(sources) != len(targets):
+            raise ConfigurationError(
+                f"{piece.file}: members {piece.members}: {len(sources)} are {languages[0]} but "
+                f"{len(targets)} are {languages[1]}: it is not the recipe's version"
+            )
+        for both in zip(sources, targets):
+            left, right = (
+                read_text(text, piece.format, piece.encoding, piece.columns.get(side, 1))
+                for text, side in zip(both, languages)
+            )
+            yield from aligned(left, right, (both[0].name, both[1].name))
 
 
 def _hold_out(recipe: Recipe, texts: Texts) -> Dict[str, SentencePairs]:
@@ -104,17 +98,17 @@ def _hold_out(recipe: Recipe, texts: Texts) -> Dict[str, SentencePairs]:
     return pairs
 
 
-def _write(recipe: Recipe, split: str, pairs: SentencePairs, paths: Tuple[Path, Path]) -> None:
-    """Write a split, and warn of blank lines and of another number of lines than the papers'."""
+def _write(recipe: Recipe, split: str, pairs: SentencePairs, paths: Sequence[Path]) -> None:
+    """Write a split; warn of blank lines and of another number of lines than the papers'."""
     if recipe.lowercase:
         pairs = ((source.lower(), target.lower()) for source, target in pairs)
     lines = 0
+    chunks = iter(lambda: list(islice(pairs, LINES)), [])
     with paths[0].open("wb") as source, paths[1].open("wb") as target:
-        chunks = iter(lambda: list(islice(pairs, LINES)), [])
-        for chunk in watched(chunks, split, "lines", len):
+        for chunk in with_progress(chunks, split):
+            lines += len(chunk)
             source.write(chunk_of(left for left, _ in chunk))
             target.write(chunk_of(right for _, right in chunk))
-            lines += len(chunk)
     names = [f"{split}.{language}" for language in recipe.languages]
     if not lines:
         raise ConfigurationError(

@@ -8,13 +8,13 @@ import os
 import shutil
 import time
 from pathlib import Path
-from typing import NamedTuple, Sequence, Tuple
+from typing import List, NamedTuple, Sequence, Tuple
 
 import requests
+from tqdm import tqdm
 
-from capsnmt.cli import ConfigurationError, ExecutionError
+from capsnmt.cli import ConfigurationError, ExecutionError, say
 from capsnmt.corpora.archives import check_complete
-from capsnmt.corpora.console import say, watched
 from capsnmt.files import BLOCK, hexdigest
 
 ATTEMPTS = 3
@@ -27,6 +27,11 @@ class Address(NamedTuple):
 
     urls: Tuple[str, ...]
     checksum: str = ""
+
+
+def in_folders(folders: Sequence[str], name: str, checksum: str = "") -> List[Address]:
+    """Return the addresses of a file in folders on servers."""
+    return [Address((f"{folder.rstrip('/')}/{name}",), checksum) for folder in folders]
 
 
 class _RefusedError(Exception):
@@ -150,8 +155,17 @@ def _transfer(url: str, partial: Path) -> None:
             version.write_text(known, "utf-8")
         length = response.headers.get("Content-Length", "")
         total = start + int(length) if length.isdecimal() else None
-        arriving = response.iter_content(PIECE)
-        with partial.open("ab") as stream:
-            for piece in watched(arriving, "fetch", "bytes", len, start, total):
+        bar = tqdm(
+            desc="  fetch",
+            unit="B",
+            unit_scale=True,
+            initial=start,
+            total=total,
+            leave=False,
+            disable=None,
+        )
+        with partial.open("ab") as stream, bar:
+            for piece in response.iter_content(PIECE):
                 stream.write(piece)
+                bar.update(len(piece))
     version.unlink(missing_ok=True)

@@ -14,7 +14,6 @@ from typing import Callable, List, Mapping
 from capsnmt.cli import ConfigurationError
 from capsnmt.corpora.parallel import chunk_of, lines_of, map_chunks, read_chunks
 
-TOOLS = {"bpe": "subword-nmt", "sentencepiece": "sentencepiece"}
 SENTENCES = 10_000_000  # sentences that sentencepiece keeps in memory
 # D: characters of a word; BPE takes seconds for such a word, and hours for one of megabytes.
 LONGEST_WORD = 10_000
@@ -98,8 +97,8 @@ def _learn_pieces(models: Mapping[Path, List[Path]], pieces: int, workers: int) 
                 ) from None
 
 
-def segment(chunk: bytes, method: str, model: str, changed: int) -> bytes:
-    """Segment a chunk of tokenised lines by a model, which a process reads once a change."""
+def segment(method: str, model: Path, chunk: bytes) -> bytes:
+    """Segment a chunk of tokenised lines by a model."""
     lines = lines_of(chunk)
     for line in lines:
         if has_long_word(line):
@@ -107,11 +106,12 @@ def segment(chunk: bytes, method: str, model: str, changed: int) -> bytes:
                 f"a word of more than {LONGEST_WORD:,} characters ({line[:20]}...): this text is "
                 "not made of sentences: give another validation or test set"
             )
-    return chunk_of(map(_segmenter(method, model, changed), lines))
+    return chunk_of(map(_segmenter(method, str(model), model.stat().st_mtime_ns), lines))
 
 
 @functools.cache
 def _segmenter(method: str, model: str, changed: int) -> Callable[[str], str]:
+    """Read a model, once in a process unless it has changed."""
     if method == "sentencepiece":
         import sentencepiece
 

@@ -24,7 +24,7 @@ from capsnmt.files import sha256, temporary_path
 from capsnmt.sentences.examples import MANIFEST, Example, existing, read_fields
 
 DESCRIPTION = "SentEval's probing tasks (Conneau et al. 2018)"
-ADDRESS = "https://raw.githubusercontent.com/facebookresearch/SentEval/main/data/probing/"
+ADDRESS = "https://raw.githubusercontent.com/facebookresearch/SentEval/main/data/probing"
 FIELDS = ("tr, va or te", "label", "sentence")
 SPLITS = {"train": "tr", "valid": "va", "test": "te"}
 # lines of each split, in every one of the ten files (Conneau et al. 2018, section 2)
@@ -120,7 +120,7 @@ def check_published(path: Path, task: ProbingTask) -> None:
         )
 
 
-def download(names: Sequence[str], folder: Path, addresses: Sequence[str]) -> None:
+def download(names: Sequence[str], folder: Path, folders: Sequence[str]) -> None:
     """Download the files of some tasks; those that are in the folder are checked only."""
     from capsnmt.corpora import sources
 
@@ -131,11 +131,8 @@ def download(names: Sequence[str], folder: Path, addresses: Sequence[str]) -> No
     for task in map(require_task, names):
         path, part = folder / task.file, temporary_path(folder / task.file)
         if not path.exists():
-            found = [
-                sources.Address((address + task.file,), known.get(task.file, ""))
-                for address in addresses
-            ]
-            sources.download(part, task.file, found, fix)
+            addresses = sources.in_folders(folders, task.file, known.get(task.file, ""))
+            sources.download(part, task.file, addresses, fix)
             check_published(part, task)
             os.replace(part, path)
         elif task.file not in known:  # brought by other means

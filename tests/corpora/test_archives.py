@@ -9,7 +9,7 @@ import tarfile
 import pytest
 
 from capsnmt.cli import ConfigurationError
-from capsnmt.corpora.archives import check_complete, copy_texts
+from capsnmt.corpora.archives import Text, check_complete, copy_texts
 from tests.corpora.miniatures import tgz, zipped
 
 MEMBERS = {"corpus/a.en": b"one\n" * 9000, "corpus/a.de": b"eins\n" * 9000, "corpus/b.fr": b"un\n"}
@@ -23,10 +23,10 @@ def _copied(tmp_path, content, patterns):
     """The contents of the members by the name of each."""
     archive, folder = tmp_path / "a.tgz", tmp_path / "out"
     archive.write_bytes(content)
-    texts = copy_texts(archive, archive.name, patterns, folder)
+    texts = copy_texts(Text(archive, str(archive)), patterns, folder)
     assert all(folder in text.path.parents for found in texts.values() for text in found)
     return {
-        text.name.replace(f"{archive}!/", "").replace(f"{archive}/", ""): text.path.read_bytes()
+        text.name.replace(f"{archive}!/", ""): text.path.read_bytes()
         for found in texts.values()
         for text in found
     }
@@ -70,17 +70,8 @@ def test_no_name_of_a_member_leads_out_of_the_folder(tmp_path, name, nested):
 
 @pytest.mark.parametrize("kind", [tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.FIFOTYPE])
 def test_links_and_devices_are_not_members(tmp_path, kind):
-    with pytest.raises(ConfigurationError, match=r"has no member a\.en, but nothing"):
+    with pytest.raises(ConfigurationError, match=r"has no member a\.en, but no other"):
         _copied(tmp_path, _evil("a.en", kind), ["a.en"])
-
-
-@pytest.mark.parametrize("pack", [tgz, zipped])
-def test_a_member_that_occurs_twice_is_refused_if_it_is_asked_for(tmp_path, pack):
-    content = pack({**MEMBERS, "./corpus//a.en": b"other\n"})
-    with pytest.raises(ConfigurationError, match=r"has member 'corpus/a\.en' twice"):
-        _copied(tmp_path, content, ["a.en"])
-    (tmp_path / "out").rename(tmp_path / "before")
-    assert [*_copied(tmp_path, content, ["b.fr"])] == ["corpus/b.fr"]
 
 
 @pytest.mark.parametrize("share", [0.02, 0.5, 0.9, 0.99])
@@ -116,7 +107,7 @@ def test_a_flipped_bit_is_detected_by_a_checksum(tmp_path):
         (b"text\n", "a.en", "a damaged archive"),
         (b"PK\x03\x04garbage", "a.en", "a damaged archive"),
         (tgz(MEMBERS), "corpus/a.en!/x", "a damaged archive"),
-        (tgz(MEMBERS), "a.ro", r"has no member a\.ro, but .*corpus/a\.en.* and 0 more"),
+        (tgz(MEMBERS), "a.ro", r"has no member a\.ro, but .*corpus/a\.en.*: it is not"),
     ],
 )
 def test_another_file_than_the_recipes_is_one_line(tmp_path, content, pattern, message):

@@ -162,7 +162,7 @@ def test_pieces_do_not_depend_on_the_number_of_threads(corpus, tmp_path):
     for workers in (1, 2):
         model = tmp_path / f"model{workers}"
         subwords.learn("sentencepiece", 50, {model: [corpus]}, workers)
-        made.append(subwords.segment(line, "sentencepiece", str(model), 0))
+        made.append(subwords.segment("sentencepiece", model, line))
     assert made[0] == made[1]
     joined = made[0].decode("utf-8").replace(" ", "").replace("▁", " ").strip()
     assert joined == line.decode("utf-8").strip()
@@ -178,10 +178,10 @@ def test_too_small_a_text_is_one_line(tmp_path, method):
 
 def test_a_word_that_bpe_would_take_hours_for_is_refused(tmp_path):
     (tmp_path / "codes").write_text("#version: 0.2\na b</w>\n", encoding="utf-8")
-    how = ("bpe", str(tmp_path / "codes"), 0)
-    assert subwords.segment(b"ab c\n", *how) == b"ab c\n"
+    how = ("bpe", tmp_path / "codes")
+    assert subwords.segment(*how, b"ab c\n") == b"ab c\n"
     with pytest.raises(ConfigurationError, match="a word of more than 10,000 characters"):
-        subwords.segment(b"ab " + b"c" * 10_001 + b"\n", *how)
+        subwords.segment(*how, b"ab " + b"c" * 10_001 + b"\n")
 
 
 def _double(number):

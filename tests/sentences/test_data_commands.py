@@ -147,7 +147,7 @@ def published(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
         thread = threading.Thread(target=server.serve_forever)
         thread.start()
-        monkeypatch.setattr(senteval, "ADDRESS", f"http://127.0.0.1:{server.server_port}/")
+        monkeypatch.setattr(senteval, "ADDRESS", f"http://127.0.0.1:{server.server_port}")
         yield folder
         server.shutdown()
         thread.join()
@@ -158,7 +158,7 @@ def test_a_file_is_downloaded_once_and_a_change_is_detected(
 ) -> None:
     folder = tmp_path / "data"
     arguments = ["--tasks", "SubjNum", "--output", str(folder)]
-    assert senteval.main([*arguments, "--mirror", f"{senteval.ADDRESS}absent/"]) == 0
+    assert senteval.main([*arguments, "--mirror", f"{senteval.ADDRESS}/absent"]) == 0
     assert senteval.read_task(folder, "SubjNum")["train"][0].label == "NN"
     (published / "subj_number.txt").unlink()
     assert senteval.main(arguments) == 0
@@ -177,10 +177,10 @@ def test_a_failed_download_and_another_file_leave_nothing(
     assert "where SentEval's subj_number.txt has" in capsys.readouterr().err
     assert not (folder / "subj_number.txt").exists()
     (published / "subj_number.txt").unlink()
-    mirror = f"{senteval.ADDRESS}mirror/"
+    mirror = f"{senteval.ADDRESS}/mirror"
     assert senteval.main([*arguments, "--mirror", mirror]) == 1
     error = capsys.readouterr().err.splitlines()[-1]
-    urls = [f"{address}subj_number.txt" for address in (mirror, senteval.ADDRESS)]
+    urls = [f"{address}/subj_number.txt" for address in (mirror, senteval.ADDRESS)]
     assert all(url in error for url in urls)
     assert "could not be fetched" in error
     assert not (folder / "subj_number.txt").exists()
