@@ -114,7 +114,7 @@ setup(
             "capsnmt-prepare = capsnmt.corpora.__main__:main",
             "capsnmt-run = capsnmt.launch.__main__:main",
             "capsnmt-evaluate = capsnmt.evaluation.__main__:main",
-            "capsnmt-translate = capsnmt.translation.__main__:main",
+            "capsnmt-translate = capsnmt.translate.__main__:main",
             "capsnmt-report = capsnmt.report.__main__:main",
             "capsnmt-analyse = capsnmt.analysis.__main__:main",
             "capsnmt-average = capsnmt.checkpoints.average:main",

@@ -20,7 +20,7 @@ with logging_kept():
     from capsnmt.models.inference import search_faster
     from capsnmt.modules.kept_memory import keep_memory_while_training
     from capsnmt.sentences import classifier
-    from capsnmt.translation import tokenizer
+    from capsnmt.translate import tokenizer
 
     keep_memory_while_training()
     search_faster()

@@ -17,7 +17,7 @@ LAYERS: List[Set[str]] = [
     {"steps"},
     {"modules", "checkpoints", "evaluation", "pages"},
     {"corpora", "runs"},
-    {"translation"},
+    {"translate"},
     {"models"},
     {"sentences"},
     {"criterions", "optim", "tasks"},
@@ -30,7 +30,7 @@ LEVEL = {part: level for level, parts in enumerate(LAYERS) for part in parts}
 # fairseq imports these folders of a --user-dir, and each must register everything.
 ENTRANCES = {("models", "plugin"), ("tasks", "plugin"), ("__init__", "plugin")}
 # these commands run fairseq in their own process
-ENTRANCES |= {("translation", "plugin"), ("sentences", "plugin")}
+ENTRANCES |= {("translate", "plugin"), ("sentences", "plugin")}
 
 
 class Import(NamedTuple):

@@ -25,7 +25,7 @@ COMMANDS = [
     "capsnmt.launch",
     "capsnmt.evaluation",
     "capsnmt.report",
-    "capsnmt.translation",
+    "capsnmt.translate",
     "capsnmt.checkpoints.average",
     "capsnmt.export",
 ]

@@ -14,7 +14,7 @@ from fairseq.utils import move_to_cuda
 from capsnmt.analysis.forward_pass import Batch
 from capsnmt.cli import ConfigurationError
 from capsnmt.models.transformer import CapsnmtTransformer
-from capsnmt.translation.pretrained import chosen_device
+from capsnmt.translate.load import chosen_device
 
 
 @dataclass(frozen=True)

@@ -38,7 +38,7 @@ def _run(args: argparse.Namespace) -> None:
     require("fairseq")
     # after parsing: --help and a mistyped flag do not wait for torch and fairseq
     from capsnmt.checkpoints.load import load_checkpoint, save_checkpoint
-    from capsnmt.export.stock import stock_checkpoint
+    from capsnmt.checkpoints.export import stock_checkpoint
     from capsnmt.runs.finished import FinishedRun
 
     path = args.model if args.model.is_file() else FinishedRun(args.model).model

@@ -70,14 +70,14 @@ class CapsnmtTransformer(TransformerModel):
         Raises:
             ConfigurationError: the run, checkpoint or data cannot be used.
         """
-        from capsnmt.translation import pretrained
+        from capsnmt.translate import load
 
         several = isinstance(model_name_or_path, (list, tuple))
-        if several or pretrained.is_run(model_name_or_path, checkpoint_file):
-            return pretrained.from_run(model_name_or_path, data_name_or_path, **kwargs)
+        if several or load.is_run(model_name_or_path, checkpoint_file):
+            return load.from_run(model_name_or_path, data_name_or_path, **kwargs)
         folder, data = str(model_name_or_path), str(data_name_or_path or ".")
-        pretrained.check_checkpoints(folder, checkpoint_file)
-        pretrained.check_settings(kwargs)
+        load.check_checkpoints(folder, checkpoint_file)
+        load.check_settings(kwargs)
         return super().from_pretrained(folder, checkpoint_file, data, **kwargs)
 
     @classmethod

@@ -13,7 +13,7 @@ import torch
 from tests.commands import ON_CPU, succeed
 from tests.kills.launch import write_sources
 from tests.support import PLUGIN
-from tests.translation.conftest import runs
+from tests.translate.conftest import runs
 
 __all__ = ["runs"]
 

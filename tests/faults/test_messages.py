@@ -36,7 +36,7 @@ SETS = {
     "prepare": ("capsnmt.corpora", ["{world}/recipe.yaml", "--output", "out", "--local", "none"]),
     "run": ("capsnmt.launch", ROW),
     "evaluate": ("capsnmt.evaluation", ["none"]),
-    "translate": ("capsnmt.translation", ["none"]),
+    "translate": ("capsnmt.translate", ["none"]),
     "report": ("capsnmt.report", ["none", "--output", "out"]),
     "analyse": ("capsnmt.analysis", ["none", "--output", "out"]),
     "average": ("capsnmt.checkpoints.average", ["none", "--output", "out"]),
@@ -62,7 +62,7 @@ BAD = [
     ),
     bad(
         "translate with a closed input",
-        *("capsnmt.translation", [RUN, "--data", DATA], "standard input is closed", "< FILE"),
+        *("capsnmt.translate", [RUN, "--data", DATA], "standard input is closed", "< FILE"),
         how={"closed": "0"},
     ),
     bad(
@@ -104,7 +104,7 @@ BAD = [
     ),
     bad(
         "weights to translate with",
-        *("capsnmt.translation", ["{world}/weights.pt", "--data", DATA]),
+        *("capsnmt.translate", ["{world}/weights.pt", "--data", DATA]),
         *("weights.pt", "no settings of its model", "a checkpoint of fairseq-train"),
     ),
     bad(

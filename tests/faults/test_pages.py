@@ -65,7 +65,7 @@ def test_a_run_with_relative_paths_is_translated_from_any_folder(
     world: Path, tmp_path: Path
 ) -> None:
     run_folder = world / "runs" / "plain" / "seed-1"
-    done = run(tmp_path, "capsnmt.translation", run_folder, stdin="A man .\n")
+    done = run(tmp_path, "capsnmt.translate", run_folder, stdin="A man .\n")
     assert done.returncode == 0, done.stderr[-3000:]
     assert done.stdout.count("\n") == 1
 
@@ -109,7 +109,7 @@ def launched(world: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.nightly  # a launch with all its stages
 def test_a_launch_records_its_data_and_its_own_arguments(launched: Path, tmp_path: Path) -> None:
     run_folder = launched / "runs" / "tiny" / "tiny" / "seed-1"
-    done = run(tmp_path, "capsnmt.translation", run_folder, stdin="alpha beta\n")
+    done = run(tmp_path, "capsnmt.translate", run_folder, stdin="alpha beta\n")
     assert done.returncode == 0, done.stderr[-3000:]
     command = json.loads((run_folder / "config.json").read_text("utf-8"))["command"]
     assert command[1:3] == ["--config", "tiny.yaml"]
@@ -133,7 +133,7 @@ def test_a_classifier_is_loaded_or_refused_in_one_line(
         given = ["checkpoint_file=checkpoint_last.pt", f"data_name_or_path={classifier / 'data'}"]
         done = run(tmp_path, LIBRARY, classifier, *given)
     else:
-        done = run(tmp_path, "capsnmt.translation", checkpoint, "--data", world / "runs" / "data")
+        done = run(tmp_path, "capsnmt.translate", checkpoint, "--data", world / "runs" / "data")
     words = ("checkpoint_last.pt", "logical_inference", "capsnmt.sentences.evaluate")
     status = 1 if command == "from_pretrained" else 2
     is_refusal(done.returncode, done.stderr, *words, status=status)
@@ -143,7 +143,7 @@ def test_translation_names_the_library_that_is_missing(world: Path, tmp_path: Pa
     broken = "raise ModuleNotFoundError(\"No module named 'sacremoses'\", name='sacremoses')\n"
     (tmp_path / "sacremoses.py").write_text(broken, "utf-8")
     done = run(
-        *(tmp_path, "capsnmt.translation", world / "runs" / "plain" / "seed-1"),
+        *(tmp_path, "capsnmt.translate", world / "runs" / "plain" / "seed-1"),
         stdin="A man .\n",
         variables={"PYTHONPATH": f"{tmp_path}{os.pathsep}{REPO}"},
     )

@@ -17,7 +17,7 @@ from torch._subclasses import FakeTensorMode
 
 from capsnmt.launch.__main__ import main as launch
 from capsnmt.routing import em_routing
-from capsnmt.translation.__main__ import main as translate
+from capsnmt.translate.__main__ import main as translate
 from tests.commands import command, succeed, training
 from tests.compiler import needs_compiler
 from tests.faults import launched

@@ -18,7 +18,7 @@ from capsnmt.evaluation.__main__ import main as evaluate
 from capsnmt.export.__main__ import main as export
 from capsnmt.launch.__main__ import main as run
 from capsnmt.report.__main__ import main as report
-from capsnmt.translation.__main__ import main as translate
+from capsnmt.translate.__main__ import main as translate
 from tests.commands import ON_CPU, TINY
 from tests.fuzz import templates
 from tests.support import PLUGIN

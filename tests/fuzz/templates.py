@@ -14,7 +14,7 @@ from tests.corpora.miniatures import MINIATURES, recipe_for
 from tests.evaluation.outputs import write_outputs
 from tests.report.finished_runs import write_run
 from tests.support import PLUGIN, REPO, SMALL, build, parse
-from tests.translation.conftest import Row, finish_run
+from tests.translate.conftest import Row, finish_run
 
 CORPUS = "iwslt14_es_en"
 ROW = Row("transformer_em_routing_tiny", "en de", {"en": "moses", "de": "moses"}, {"size": 60})

@@ -32,7 +32,7 @@ PROGRAM = (
         ("evaluation", "capsnmt.evaluation a=text --reference text --input plain"),
         ("fairseq", "capsnmt.launch --dataset multi30k --dry-run"),
         ("fairseq", "capsnmt.launch --dataset logical_inference --dry-run"),
-        ("fairseq", "capsnmt.translation run"),
+        ("fairseq", "capsnmt.translate run"),
         ("fairseq", "capsnmt.export run --output exported.pt"),
         ("fairseq", "capsnmt.analysis run --output analysis"),
         ("report", "capsnmt.report run --output page"),

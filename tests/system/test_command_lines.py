@@ -138,7 +138,7 @@ def decoding(checkpoint: Path) -> List[object]:
     return ["--user-dir", PLUGIN, "--path", checkpoint, *ON_CPU, "--beam", "3"]
 
 
-@pytest.mark.one_host  # tests/translation calls fairseq-interactive on both
+@pytest.mark.one_host  # tests/translate calls fairseq-interactive on both
 def test_standard_input_is_translated_and_scored_as_the_test_set(
     corpus: Path,
     trained: Callable[[str], Path],

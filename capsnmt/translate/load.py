@@ -18,8 +18,8 @@ from capsnmt.checkpoints.load import WITHOUT_TRAINING, load_trained
 from capsnmt.cli import ConfigurationError, require, shown
 from capsnmt.runs.folder import RunFolder
 from capsnmt.runs.records import SENTENCE_TASKS
-from capsnmt.translation.trained import TrainedModel, find_model
-from capsnmt.translation.translator import Translator
+from capsnmt.translate.trained import TrainedModel, find_model
+from capsnmt.translate.translator import Translator
 
 # fairseq's default of ``checkpoint_file``
 MODEL_FILE = "model.pt"
@@ -51,7 +51,7 @@ def from_run(
             generation, such as ``beam``, ``lenpen``, ``max_tokens`` or ``autocast``.
 
     Returns:
-        A :class:`~capsnmt.translation.translator.Translator` in evaluation mode.
+        A :class:`~capsnmt.translate.translator.Translator` in evaluation mode.
 
     Raises:
         ConfigurationError: a run, checkpoint or its data cannot be used, runs do not fit together,

@@ -12,7 +12,7 @@ from capsnmt.corpora.prepared import PreparedData
 from capsnmt.files import sha256
 from capsnmt.lines import read_lines
 from capsnmt.runs.finished import FinishedRun
-from capsnmt.translation.tokenizer import NAME
+from capsnmt.translate.tokenizer import NAME
 
 # method of data preparation -> fairseq's name of it, and of the option for the model
 SUBWORDS = {

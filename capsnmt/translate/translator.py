@@ -9,7 +9,7 @@ from typing import Any, Dict, List, Optional, Sequence, Union
 from fairseq.hub_utils import GeneratorHubInterface
 
 from capsnmt.corpora.subwords import LONGEST_WORD, has_long_word
-from capsnmt.translation.segments import cut_words, split_subwords
+from capsnmt.translate.segments import cut_words, split_subwords
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class Translator(GeneratorHubInterface):
     """fairseq's hub interface, with the beam of the configuration as default.
 
     **D**: a blank line is translated by a blank line. A line that is longer than the positions of
-    the model is split (:func:`~capsnmt.translation.segments.split_subwords`), and the translations
+    the model is split (:func:`~capsnmt.translate.segments.split_subwords`), and the translations
     of its parts are joined; their score is the mean over tokens.
 
     Args:

@@ -13,10 +13,10 @@ from fairseq.hub_utils import GeneratorHubInterface
 from capsnmt.checkpoints.load import load_checkpoint
 from capsnmt.cli import ConfigurationError
 from capsnmt.models import CapsnmtTransformer
-from capsnmt.translation.pretrained import from_run
+from capsnmt.translate.load import from_run
 from tests.support import REPO
-from tests.translation.conftest import data_of
-from tests.translation.test_translate import expected, source
+from tests.translate.conftest import data_of
+from tests.translate.test_translate import expected, source
 
 pytestmark = pytest.mark.system
 

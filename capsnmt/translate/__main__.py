@@ -123,7 +123,7 @@ def _run(args: argparse.Namespace) -> None:
     import capsnmt.plugin  # noqa: F401  registers our architectures
     from capsnmt.modules.autocast import bf16_obstacle
     from capsnmt.modules.kept_memory import keep_freed_memory
-    from capsnmt.translation.pretrained import chosen_device, from_run
+    from capsnmt.translate.load import chosen_device, from_run
 
     device = chosen_device(args.device)
     obstacle = bf16_obstacle(device) if args.precision == "bf16" else None
@@ -153,7 +153,7 @@ def translated(
     """Yield the text to write for every ``size`` lines of a stream.
 
     Args:
-        translator: a :class:`~capsnmt.translation.translator.Translator`.
+        translator: a :class:`~capsnmt.translate.translator.Translator`.
         stream: raw text.
         size: lines that are translated together.
         nbest: the most hypotheses of a line; None for one without the number of the line.

@@ -11,14 +11,14 @@ from typing import Dict, List, Tuple
 import pytest
 
 from capsnmt.evaluation.text import moses_detokenizer, remove_bpe
-from capsnmt.translation.__main__ import main
+from capsnmt.translate.__main__ import main
 from tests import forked
 from tests.commands import ON_CPU, command, environment, hypotheses, succeed, train
 from tests.support import PLUGIN
-from tests.translation.conftest import ROWS, data_of
+from tests.translate.conftest import ROWS, data_of
 
 pytestmark = pytest.mark.system
-TRANSLATE = "capsnmt.translation"
+TRANSLATE = "capsnmt.translate"
 
 
 def expected(run: Path) -> List[Tuple[float, str]]:
