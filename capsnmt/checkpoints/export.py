@@ -1,31 +1,14 @@
-"""Checkpoints of fairseq's own ``transformer`` from those of models without mechanisms."""
+"""``capsnmt-export RUN --output FILE``: write a checkpoint of fairseq's own ``transformer``."""
 
 from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from typing import Any, Dict, Mapping
+from typing import Any, Dict, Mapping, Optional, Sequence
 
-import capsnmt.plugin  # noqa: F401  # isort: skip  (quietens fairseq)
-
-from fairseq.models import ARCH_MODEL_NAME_REGISTRY
-
-from capsnmt.checkpoints.load import CheckpointError
-from capsnmt.models.architectures import MODEL
-from capsnmt.models.config import (
-    MECHANISMS,
-    CompilationConfig,
-    InitialisationConfig,
-    PrecisionConfig,
-    RoutingConfig,
-    defaults,
-    flag,
-    switches,
-)
+from capsnmt.cli import OneLineParser, check_output, require, run_command
 
 STOCK = "transformer"
-# they change how a model is computed or how it starts, not which function it is
-NO_MECHANISM = (RoutingConfig, PrecisionConfig, CompilationConfig, InitialisationConfig)
 # what only training reads; the names may be those of the plugin
 TRAINING = ("criterion", "optimizer", "lr_scheduler")
 
@@ -38,17 +21,20 @@ def stock_checkpoint(state: Mapping[str, Any], path: Path) -> Dict[str, Any]:
     **D**: ``--autocast`` is dropped, so other programs compute in the precision of the parameters.
     The optimizer's state is dropped, as in an average.
 
-    Args:
-        state: what :func:`~capsnmt.checkpoints.load.load_checkpoint` returns.
-        path: where it is from, for messages.
-
     Raises:
         CheckpointError: it holds another model, or a mechanism that fairseq's Transformer lacks.
     """
+    from capsnmt.checkpoints.load import CheckpointError
+    from capsnmt.models.config import defaults
+
     cfg = state.get("cfg")
-    if not isinstance(cfg, Mapping) or not cfg.get("model"):
+    if not cfg:
         raise CheckpointError(f"{path} holds no configuration: not saved by fairseq-train")
-    args = _flat(cfg)
+    model, task = cfg["model"], cfg.get("task") or {}
+    if isinstance(model, argparse.Namespace):
+        args = vars(model)
+    else:  # fairseq-hydra-train keeps the task's arguments, which converters need, by themselves
+        args = {**task, **model, "task": task.get("_name"), "arch": model.get("_name")}
     _check_model(args, path)
     stock = {name: value for name, value in args.items() if name not in defaults()}
     stock.update(arch=STOCK, _name=STOCK, user_dir=None)
@@ -59,32 +45,70 @@ def stock_checkpoint(state: Mapping[str, Any], path: Path) -> Dict[str, Any]:
     return {**others, "args": None, "cfg": kept}
 
 
-def _flat(cfg: Mapping[str, Any]) -> Dict[str, Any]:
-    """Return the model's arguments as ``fairseq-train`` saves them.
-
-    A configuration of ``fairseq-hydra-train`` keeps those of the task, which converters need, in a
-    section of their own.
-    """
-    model = cfg["model"]
-    if isinstance(model, argparse.Namespace):
-        return dict(vars(model))
-    task = cfg.get("task") or {}
-    return {**task, **model, "task": task.get("_name"), "arch": model.get("_name")}
-
-
 def _check_model(args: Mapping[str, Any], path: Path) -> None:
     """Raise unless the arguments are those of a ``capsnmt_transformer`` without mechanisms."""
-    arch = args.get("arch")
-    if ARCH_MODEL_NAME_REGISTRY.get(arch) != MODEL:
+    from fairseq.models import ARCH_MODEL_NAME_REGISTRY
+
+    from capsnmt.checkpoints.load import CheckpointError
+    from capsnmt.models import config
+    from capsnmt.models.architectures import MODEL
+
+    if ARCH_MODEL_NAME_REGISTRY.get(args.get("arch")) != MODEL:
         raise CheckpointError(
-            f"{path} is a model of --arch {arch}: give one of --arch {MODEL}, in any size"
+            f"{path} is a model of --arch {args.get('arch')}: give one of --arch {MODEL}, in any "
+            "size"
         )
-    for group in MECHANISMS:
-        for name, default in switches(group).items():
-            value = args.get(name, default)
-            if group not in NO_MECHANISM and value != default:
+    # they change how a model is computed or how it starts, not which function it is
+    no_mechanism = (
+        *(config.RoutingConfig, config.PrecisionConfig, config.CompilationConfig),
+        config.InitialisationConfig,
+    )
+    for group in config.MECHANISMS:
+        for name, default in config.switches(group).items():
+            if group not in no_mechanism and args.get(name, default) != default:
                 raise CheckpointError(
-                    f"{path} uses {flag(name)} {value}, which fairseq's Transformer does not have: "
-                    "export a model without mechanisms, and translate with this one by "
-                    "capsnmt-translate"
+                    f"{path} uses {config.flag(name)} {args[name]}, which fairseq's Transformer "
+                    "does not have: export a model without mechanisms, and translate with this one "
+                    "by capsnmt-translate"
                 )
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """Build the parser of ``capsnmt-export``."""
+    parser = OneLineParser(
+        prog="capsnmt-export",
+        description="Write a model whose switches are all off as a checkpoint of fairseq's own "
+        "transformer, which CTranslate2 converts.",
+    )
+    parser.add_argument(
+        "model",
+        type=Path,
+        metavar="RUN|CHECKPOINT",
+        help="a finished run (OUTPUT/ROW/seed-S), or a checkpoint",
+    )
+    parser.add_argument(
+        "--output", required=True, type=Path, metavar="FILE", help="the checkpoint to write"
+    )
+    return parser
+
+
+def main(argv: Optional[Sequence[str]] = None) -> int:
+    """Run ``capsnmt-export`` and return the exit status."""
+    return run_command(lambda: _run(build_parser().parse_args(argv)))
+
+
+def _run(args: argparse.Namespace) -> None:
+    require("fairseq")
+    # after parsing: --help and a mistyped flag do not wait for torch and fairseq
+    import capsnmt.plugin  # noqa: F401  registers our architectures
+    from capsnmt.checkpoints.load import load_checkpoint, save_checkpoint
+    from capsnmt.runs.finished import FinishedRun
+
+    path = args.model if args.model.is_file() else FinishedRun(args.model).model
+    check_output(args.output, [path])
+    save_checkpoint(stock_checkpoint(load_checkpoint(path), path), args.output)
+    print(f"{args.output}: the model in {path} as fairseq's own transformer")
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

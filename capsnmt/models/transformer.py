@@ -77,7 +77,6 @@ class CapsnmtTransformer(TransformerModel):
             return load.from_run(model_name_or_path, data_name_or_path, **kwargs)
         folder, data = str(model_name_or_path), str(data_name_or_path or ".")
         load.check_checkpoints(folder, checkpoint_file)
-        load.check_settings(kwargs)
         return super().from_pretrained(folder, checkpoint_file, data, **kwargs)
 
     @classmethod

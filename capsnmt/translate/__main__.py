@@ -8,7 +8,7 @@ import math
 import sys
 import warnings
 from pathlib import Path
-from typing import Any, BinaryIO, Dict, Iterator, List, Optional, Sequence, cast
+from typing import TYPE_CHECKING, BinaryIO, Iterator, List, Optional, Sequence, cast
 
 from capsnmt.cli import (
     ConfigurationError,
@@ -21,15 +21,15 @@ from capsnmt.cli import (
 )
 from capsnmt.lines import standard_input, stream_lines
 
+if TYPE_CHECKING:  # --help does not wait for torch
+    from capsnmt.translate.translator import Translator
+
 PRECISIONS = {"fp32": "none", "bf16": "bf16"}
+SETTINGS = ("beam", "lenpen", "max_tokens", "batch_size")  # flags that are fairseq's, too
 
 
 def penalty(text: str) -> float:
-    """Return the value of a flag that takes a finite number.
-
-    Raises:
-        argparse.ArgumentTypeError: it is something else.
-    """
+    """The type of a flag that takes a finite number."""
     try:
         number = float(text)
     except ValueError:
@@ -109,13 +109,6 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
         return run_command(lambda: _run(build_parser().parse_args(argv)))
 
 
-def overrides(args: argparse.Namespace) -> Dict[str, Any]:
-    """Return the settings of fairseq that the flags change."""
-    values = {name: getattr(args, name) for name in ("beam", "lenpen", "max_tokens", "batch_size")}
-    values["autocast"] = PRECISIONS.get(args.precision)
-    return {name: value for name, value in values.items() if value is not None}
-
-
 def _run(args: argparse.Namespace) -> None:
     source = standard_input()
     require("fairseq")
@@ -130,10 +123,14 @@ def _run(args: argparse.Namespace) -> None:
     if obstacle is not None:
         raise ConfigurationError(f"--precision bf16: {obstacle}: use --precision fp32")
     keep_freed_memory(device)
-    translator = from_run(args.runs, args.data, device, **overrides(args))
-    if args.precision and not all(hasattr(each.encoder, "autocast") for each in translator.models):
+    settings = {name: getattr(args, name) for name in SETTINGS}
+    settings["autocast"] = PRECISIONS.get(args.precision)
+    given = {name: value for name, value in settings.items() if value is not None}
+    translator = from_run(args.runs, args.data, device, **given)
+    switched = [hasattr(model.encoder, "autocast") for model in translator.models]
+    if args.precision and not all(switched):
         raise ConfigurationError(
-            f"--precision {args.precision}: a model is fairseq's own, which has no such switch: "
+            f"--precision {args.precision}: a model is no Transformer and has no such switch: "
             "leave it out"
         )
     beam = translator.cfg.generation.beam
@@ -148,16 +145,11 @@ def _run(args: argparse.Namespace) -> None:
 
 
 def translated(
-    translator: Any, stream: BinaryIO, size: int, nbest: Optional[int], scores: bool
+    translator: Translator, stream: BinaryIO, size: int, nbest: Optional[int], scores: bool
 ) -> Iterator[str]:
-    """Yield the text to write for every ``size`` lines of a stream.
+    """Yield the text to write for every ``size`` lines of raw text.
 
-    Args:
-        translator: a :class:`~capsnmt.translate.translator.Translator`.
-        stream: raw text.
-        size: lines that are translated together.
-        nbest: the most hypotheses of a line; None for one without the number of the line.
-        scores: write the scores.
+    Without ``nbest``, lines are not numbered.
     """
     from tqdm import tqdm
 

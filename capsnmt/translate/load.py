@@ -1,233 +1,184 @@
-"""Loading trained models for translation: one, or several as an ensemble."""
+"""Trained translation models: their files, how their text was prepared, and loading them."""
 
 from __future__ import annotations
 
-import io
+import ast
 import os
-import sys
 from argparse import Namespace
-from contextlib import redirect_stderr
+from dataclasses import asdict, dataclass, field
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any, Collection, Dict, Mapping, Optional, Sequence, Set, Union
+from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple, Union
 
 import torch
 from fairseq import checkpoint_utils, tasks
+from fairseq.dataclass.utils import convert_namespace_to_omegaconf
+from fairseq.models import ARCH_MODEL_REGISTRY, MODEL_REGISTRY
+from fairseq.models.transformer import TransformerConfig, TransformerModel
 
 from capsnmt.checkpoints.load import WITHOUT_TRAINING, load_trained
 from capsnmt.cli import ConfigurationError, require, shown
+from capsnmt.corpora.prepared import PreparedData
+from capsnmt.files import sha256
+from capsnmt.runs.finished import FinishedRun
 from capsnmt.runs.folder import RunFolder
 from capsnmt.runs.records import SENTENCE_TASKS
-from capsnmt.translate.trained import TrainedModel, find_model
+from capsnmt.translate.tokenizer import NAME
 from capsnmt.translate.translator import Translator
-
-# fairseq's default of ``checkpoint_file``
-MODEL_FILE = "model.pt"
-MAX_TOKENS = 4096
-# **D**: what only training uses is switched off; batches are those of translation.
-OVERRIDES: Dict[str, Any] = {
-    **WITHOUT_TRAINING,
-    "eval_bleu": False,
-    "max_tokens": MAX_TOKENS,
-    "batch_size": None,
-}
 
 PathLike = Union[str, "os.PathLike[str]"]
 
+MODEL_FILE = "model.pt"  # fairseq's default of ``checkpoint_file``
+BATCHES = {"max_tokens": 4096, "batch_size": None}  # of translation, not of the training
+# method of data preparation -> fairseq's name of it, and of the option for the model
+SUBWORDS = {
+    "bpe": ("subword_nmt", "bpe_codes"),
+    "sentencepiece": ("sentencepiece", "sentencepiece_model"),
+}
+# **D**: what only training uses is switched off, and this machine chooses the backend.
+OVERRIDES: Dict[str, Any] = {**WITHOUT_TRAINING, "eval_bleu": False, "routing_backend": "auto"}
+# settings that a checkpoint may lack: of the text, and of our model for one of fairseq's own
+ADDED = {
+    *("source_tokeniser", "target_tokeniser", "bpe_codes", "sentencepiece_model"),
+    *("autocast", "routing_backend"),
+}
 
-def from_run(
-    runs: Union[PathLike, Sequence[PathLike]],
-    data: Optional[PathLike] = None,
-    device: str = "cpu",
-    **overrides: Any,
-) -> Any:
-    """Load the model of a finished run with its dictionaries, tokeniser and subwords.
+
+@dataclass(frozen=True)
+class TrainedModel:
+    """A trained translation model.
+
+    Attributes:
+        checkpoint: its parameters.
+        data: the folder that ``capsnmt-prepare`` wrote, with the dictionaries.
+        text: fairseq's settings that turn raw text into the subwords of the model, and back.
+        generation: the settings of fairseq-generate in the configuration of the run.
+    """
+
+    checkpoint: Path
+    data: PreparedData
+    text: Dict[str, Any]
+    generation: Mapping[str, Any] = field(default_factory=dict)
+
+
+def find_model(path: Path, folder: Optional[Path] = None) -> TrainedModel:
+    """Find the files of a trained model.
 
     Args:
-        runs: the folder of a run, or a checkpoint; several are an ensemble.
-        data: the folder of capsnmt-prepare; by default that of the first run.
-        device: ``cpu``, ``cuda``, or ``auto`` for a GPU if there is one.
-        overrides: settings of fairseq that differ from those of the training and of the run's
-            generation, such as ``beam``, ``lenpen``, ``max_tokens`` or ``autocast``.
-
-    Returns:
-        A :class:`~capsnmt.translate.translator.Translator` in evaluation mode.
+        path: the folder of a finished run, or a checkpoint of fairseq-train.
+        folder: what ``capsnmt-prepare`` wrote; by default the data of the run's training.
 
     Raises:
-        ConfigurationError: a run, checkpoint or its data cannot be used, runs do not fit together,
-            a library is not installed, or there is no GPU.
+        ConfigurationError: there is no such run or checkpoint, the run is not finished or does not
+            translate, or the data are missing or others.
     """
-    require("data")
-    paths = [runs] if isinstance(runs, (str, os.PathLike)) else list(runs)
-    place = chosen_device(device)
-    found = [find_model(Path(path), None if data is None else Path(data)) for path in paths]
-    for other in found[1:]:
-        _check_ensemble(found[0], other)
-    known = {*found[0].text.settings, "autocast"}  # older checkpoints lack it
-    for model in found:
-        known.update(_check_parameters(model.checkpoint))
-    check_settings(overrides, known)
-    first = found[0]
-    settings = {
-        **first.generation,
-        **OVERRIDES,
-        "data": str(first.data.binarised),
-        **first.text.settings,
-        **overrides,
+    if path.is_file():
+        if folder is None:
+            raise ConfigurationError(
+                f"{path}: is not the folder of a run: give its data, too, the folder of "
+                "capsnmt-prepare (--data)"
+            )
+        data = PreparedData(folder)
+        return TrainedModel(path, data, text_settings(data, *data.languages))
+    run = FinishedRun(path)
+    if run.config.classifies:
+        raise ConfigurationError(f"{path}: it classifies sentences: give a run that translates")
+    data = PreparedData(folder or run.data)
+    text = text_settings(data, *run.config.languages)
+    for language in run.config.languages:
+        dictionary = data.dictionary(language)
+        if run.training.vocabulary.get(dictionary.name) != sha256(dictionary):
+            raise ConfigurationError(
+                f"{dictionary}: is not the dictionary that {path} was trained with: give the data "
+                "of the training (--data)"
+            )
+    flags = {**run.config.settings.get("generate", {})}
+    changes = ast.literal_eval(flags.pop("model-overrides", "{}"))
+    generation = {name.replace("-", "_"): value for name, value in flags.items()}
+    return TrainedModel(run.model, data, text, {**generation, **changes})
+
+
+def text_settings(data: PreparedData, source: str, target: str) -> Dict[str, Any]:
+    """Return fairseq's settings of ``--tokenizer`` and ``--bpe`` for prepared data."""
+    manifest = data.read_manifest()
+    if not {source, target} <= manifest.tokenisers.keys() & manifest.models.keys():
+        raise ConfigurationError(
+            f"{data.folder}: holds {manifest.pair or 'no languages'}, not {source}-{target}: give "
+            "the data of the training (--data)"
+        )
+    bpe, option = SUBWORDS[manifest.method]
+    return {
+        "tokenizer": NAME,
+        "source_lang": source,
+        "target_lang": target,
+        "source_tokeniser": manifest.tokenisers[source],
+        "target_tokeniser": manifest.tokenisers[target],
+        "bpe": bpe,
+        option: str(data.folder / manifest.models[source]),
     }
-    models, cfg, task = _load(found, settings)
-    if not isinstance(task, tasks.translation.TranslationTask):
-        raise ConfigurationError(
-            f"{first.checkpoint}: its task is {cfg.task._name}, not translation"
-        )
-    printed = io.StringIO()
-    try:
-        with redirect_stderr(printed):
-            translator = Translator(cfg, task, [model.to(place) for model in models])
-    except ConfigurationError:
-        raise
-    except (ValueError, RuntimeError, SystemExit) as error:  # subword-nmt prints, and exits
-        fault = " ".join((printed.getvalue() or str(error)).split())[:200]
-        raise ConfigurationError(
-            f"{first.text.model}: its subwords cannot be read ({fault}): prepare the data again"
-        ) from None
-    sys.stderr.write(printed.getvalue())
-    return translator.to(place).eval()
 
 
-def _load(found: Sequence[TrainedModel], settings: Dict[str, Any]) -> Any:
-    """Load the models as fairseq-generate does.
-
-    Raises:
-        ConfigurationError: the tensors of a checkpoint do not fit its settings or dictionaries.
-    """
-    paths = [str(model.checkpoint) for model in found]
-    try:
-        return checkpoint_utils.load_model_ensemble_and_task(paths, arg_overrides=settings)
-    except ConfigurationError:
-        raise
-    except (KeyError, ValueError, RuntimeError) as error:
-        fault = " ".join(str(error).split())[:200]
-        raise ConfigurationError(
-            f"{', '.join(paths)}: cannot be loaded with the dictionaries in {settings['data']} "
-            f"({fault}): give the data of the training (--data)"
-        ) from None
+def subwords_of(model: TrainedModel) -> Dict[str, Any]:
+    """Return what the subwords of a model depend on; files by their recorded checksums."""
+    manifest = model.data.read_manifest()
+    languages = model.text["source_lang"], model.text["target_lang"]
+    names = [manifest.models[languages[0]], *(f"bin/dict.{each}.txt" for each in languages)]
+    return {
+        "language pair": languages,
+        "tokenisers": manifest.tokenisers,
+        "segmentation": manifest.segmentation,
+        **{name: manifest.files.get(name) for name in names},
+    }
 
 
-def check_settings(given: Mapping[str, Any], known: Collection[str] = ()) -> None:
-    """Raise unless settings are known, and the beam is one.
+def load_models(
+    checkpoints: Sequence[Path], data: Path, overrides: Mapping[str, Any]
+) -> Tuple[List[Any], Any, Any]:
+    """Load a translation model, or the models of an ensemble, in evaluation mode.
+
+    fairseq's own ``transformer``, of any size, is loaded as ``capsnmt_transformer``, which has the
+    same parameters under the same names.
 
     Args:
-        given: the settings.
-        known: the names of all settings; empty for any.
-
-    Raises:
-        ConfigurationError: naming the setting.
-    """
-    for name in given:
-        if known and name not in known:
-            similar = " or ".join(get_close_matches(name, sorted(known))) or "one that fairseq has"
-            raise ConfigurationError(f"{name}: there is no such setting: give {similar}")
-    beam = given.get("beam", 1)
-    if not isinstance(beam, int) or beam < 1:
-        raise ConfigurationError(f"beam: {shown(beam)}: give a whole number, 1 or more")
-
-
-def _check_parameters(checkpoint: Path) -> Set[str]:
-    """Check that a checkpoint is safe and its parameters are finite.
+        checkpoints: of fairseq-train.
+        data: a folder of binarised data with the dictionaries of the models.
+        overrides: settings of fairseq that differ from those of the training.
 
     Returns:
-        The names of its settings.
+        The models on the CPU, fairseq's configuration of the last one, and the translation task.
 
     Raises:
-        ConfigurationError: the file could run code, which fairseq would not refuse, or is damaged,
-            or a parameter is not finite, with which fairseq's search ends in a traceback.
+        ConfigurationError: a file could run code or is damaged, it is no translation model, a
+            setting is unknown, or the dictionaries do not fit.
     """
-    state = _load_translating(checkpoint)
-    for name, tensor in state["model"].items():
-        if torch.is_tensor(tensor) and not tensor.isfinite().all():
+    settings = {**OVERRIDES, "data": str(data), **overrides}
+    models: List[Any] = []
+    cfg = task = None
+    for path in checkpoints:
+        _check_settings(overrides, load_translating(path))
+        state = checkpoint_utils.load_checkpoint_to_cpu(str(path), settings)
+        args = state.get("args")
+        cfg = state["cfg"] if args is None else convert_namespace_to_omegaconf(args)
+        try:
+            task = task or tasks.setup_task(cfg.task)
+            model = task.build_model(_as_ours(cfg.model))
+            model.load_state_dict(state["model"], strict=True, model_cfg=cfg.model)
+        except ConfigurationError:
+            raise
+        except Exception as error:  # fairseq raises anything, even Exception itself
+            fault = " ".join(str(error).split())[:200]
             raise ConfigurationError(
-                f"{checkpoint}: {name} is not finite: its training diverged: use another checkpoint"
-            )
-    groups = state["cfg"].values() if state.get("cfg") else [state["args"]]
-    settings = (vars(group) if isinstance(group, Namespace) else group for group in groups)
-    return {name for group in settings if isinstance(group, Mapping) for name in group}
+                f"{path}: cannot be loaded with the dictionaries in {data} ({fault}): give the "
+                "data of its training (--data)"
+            ) from None
+        if not isinstance(task, tasks.translation.TranslationTask):
+            raise ConfigurationError(f"{path}: its task is {cfg.task._name}, not translation")
+        models.append(model.eval())
+    return models, cfg, task
 
 
-def _check_ensemble(first: TrainedModel, other: TrainedModel) -> None:
-    """Raise unless two models translate the same subwords.
-
-    Raises:
-        ConfigurationError: naming the file or setting that differs.
-    """
-    one, two = first.text, other.text
-    pairs = ["-".join(text.languages) for text in (one, two)]
-    if pairs[0] != pairs[1]:
-        raise ConfigurationError(
-            f"{other.checkpoint}: translates {pairs[1]}, but {first.checkpoint} {pairs[0]}: an "
-            "ensemble needs runs of one language pair"
-        )
-    files = [(one.model, two.model)]
-    files += [
-        (first.data.dictionary(language), other.data.dictionary(language))
-        for language in one.languages
-    ]
-    for mine, its in files:
-        if mine.read_bytes() != its.read_bytes():
-            raise ConfigurationError(
-                f"{its}: differs from {mine}: an ensemble needs runs on the same data"
-            )
-    if (one.tokenisers, one.method) != (two.tokenisers, two.method):
-        raise ConfigurationError(
-            f"{other.data.folder}: is tokenised or segmented in another way than "
-            f"{first.data.folder}: an ensemble needs runs on the same data"
-        )
-
-
-def chosen_device(device: str) -> str:
-    """Return ``cpu`` or ``cuda``; for ``auto``, ``cuda`` if there is a GPU.
-
-    Raises:
-        ConfigurationError: there is no GPU.
-    """
-    if device == "cuda" and not torch.cuda.is_available():
-        raise ConfigurationError("--device cuda: torch finds no GPU: use --device cpu or auto")
-    return "cuda" if device != "cpu" and torch.cuda.is_available() else "cpu"
-
-
-def is_run(path: PathLike, checkpoint_file: str) -> bool:
-    """Return whether the arguments of ``from_pretrained`` name a run, not a checkpoint in a folder.
-
-    Raises:
-        ConfigurationError: there is neither.
-    """
-    if checkpoint_file != MODEL_FILE or "://" in str(path):
-        return False
-    folder = RunFolder(Path(path))
-    if folder.exists:
-        return True
-    if folder.path.is_file() or (folder.path / MODEL_FILE).is_file():
-        return False
-    raise ConfigurationError(
-        f"{folder}: holds neither a run (config.json) nor {MODEL_FILE}: give OUTPUT/ROW/seed-S, or "
-        "a folder and checkpoint_file"
-    )
-
-
-def check_checkpoints(folder: PathLike, checkpoint_file: str) -> None:
-    """Raise if a checkpoint in a local folder could run code, or cannot be read.
-
-    Raises:
-        CheckpointError: naming the file and its fault.
-    """
-    if not os.path.isdir(folder):  # fairseq downloads or unpacks it
-        return
-    for name in checkpoint_file.split(os.pathsep):
-        _load_translating(Path(folder) / name)
-
-
-def _load_translating(path: Path) -> Dict[str, Any]:
-    """Load a checkpoint safely.
+def load_translating(path: Path) -> Dict[str, Any]:
+    """Load a checkpoint safely, as fairseq does not: it could run code.
 
     Raises:
         ConfigurationError: it cannot be loaded, or its model classifies sentences.
@@ -240,3 +191,95 @@ def _load_translating(path: Path) -> Dict[str, Any]:
             "capsnmt.sentences.evaluate evaluates it"
         )
     return state
+
+
+def _check_settings(given: Mapping[str, Any], state: Mapping[str, Any]) -> None:
+    """Raise unless fairseq knows the settings that differ from those of a checkpoint."""
+    groups = state.get("cfg") or {"args": state["args"]}
+    settings = [vars(it) if isinstance(it, Namespace) else it for it in groups.values()]
+    known = ADDED.union(groups, *(group for group in settings if isinstance(group, Mapping)))
+    for name in given:
+        if name not in known:
+            similar = " or ".join(get_close_matches(name, sorted(known))) or "one that fairseq has"
+            raise ConfigurationError(f"{name}: there is no such setting: give {similar}")
+    beam = given.get("beam", 1)
+    if not isinstance(beam, int) or beam < 1:
+        raise ConfigurationError(f"beam: {shown(beam)}: give a whole number, 1 or more")
+
+
+def _as_ours(settings: Any) -> Any:
+    """Return the settings of a model; those of fairseq's own Transformer as settings of ours."""
+    name = getattr(settings, "arch", None) or getattr(settings, "_name", None)
+    if (ARCH_MODEL_REGISTRY.get(name) or MODEL_REGISTRY.get(name)) is not TransformerModel:
+        return settings
+    args = settings
+    if not isinstance(args, Namespace):  # of fairseq-hydra-train
+        options = asdict(TransformerConfig.from_namespace(settings))
+        for group in ("encoder", "decoder", "quant_noise"):
+            values = options.pop(group)
+            options.update({f"{group}_{name}": value for name, value in values.items()})
+        args = Namespace(**options)
+    args.arch = args._name = "capsnmt_transformer"
+    return args
+
+
+def from_run(
+    runs: Union[PathLike, Sequence[PathLike]],
+    data: Optional[PathLike] = None,
+    device: str = "cpu",
+    **overrides: Any,
+) -> Translator:
+    """Load the model of a finished run with its dictionaries, tokeniser and subwords.
+
+    Args:
+        runs: the folder of a run, or a checkpoint; several are an ensemble.
+        data: the folder of capsnmt-prepare; by default that of the first run.
+        device: ``cpu``, ``cuda``, or ``auto`` for a GPU if there is one.
+        overrides: settings of fairseq that differ from those of the training and of the run's
+            generation, such as ``beam``, ``lenpen``, ``max_tokens`` or ``autocast``.
+
+    Raises:
+        ConfigurationError: a run, checkpoint or its data cannot be used, runs do not fit together,
+            a library is not installed, or there is no GPU.
+    """
+    require("data")
+    place = chosen_device(device)
+    paths = [runs] if isinstance(runs, (str, os.PathLike)) else runs
+    found = [find_model(Path(path), None if data is None else Path(data)) for path in paths]
+    first = found[0]
+    for other in found[1:]:
+        for what, value in subwords_of(first).items():
+            if subwords_of(other).get(what) != value:
+                raise ConfigurationError(
+                    f"{other.checkpoint}: its {what} is not that of {first.checkpoint}: an "
+                    "ensemble needs runs on the same data"
+                )
+    settings = {**first.generation, **BATCHES, **first.text, **overrides}
+    checkpoints = [model.checkpoint for model in found]
+    models, cfg, task = load_models(checkpoints, first.data.binarised, settings)
+    try:
+        translator = Translator(cfg, task, [model.to(place) for model in models])
+    except (OSError, UnicodeDecodeError, RuntimeError) as error:
+        raise ConfigurationError(
+            f"{first.data.folder}: its subwords cannot be read ({error}): prepare the data again"
+        ) from None
+    return translator.to(place).eval()
+
+
+def chosen_device(device: str) -> str:
+    """Return ``cpu`` or ``cuda``; for ``auto``, ``cuda`` if there is a GPU."""
+    if device == "cuda" and not torch.cuda.is_available():
+        raise ConfigurationError("--device cuda: torch finds no GPU: use --device cpu or auto")
+    return "cuda" if device != "cpu" and torch.cuda.is_available() else "cpu"
+
+
+def is_run(path: PathLike, checkpoint_file: str) -> bool:
+    """Return whether ``from_pretrained`` is given a run, not a checkpoint in a folder."""
+    return checkpoint_file == MODEL_FILE and RunFolder(Path(path)).exists
+
+
+def check_checkpoints(folder: str, checkpoint_file: str) -> None:
+    """Raise if a checkpoint in a local folder could run code, or cannot be read."""
+    if "://" not in folder and not os.path.isfile(folder):  # fairseq downloads or unpacks it
+        for name in checkpoint_file.split(os.pathsep):
+            load_translating(Path(folder) / name)

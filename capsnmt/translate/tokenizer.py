@@ -38,13 +38,6 @@ class PreparedTextTokenizer:
     **D**: ``none`` as target tokeniser leaves translations tokenised, because the text of such a
     corpus is published tokenised. All others are inverted by the detokeniser that
     ``capsnmt-evaluate`` scores with.
-
-    Args:
-        cfg: languages and tokenisers.
-
-    Raises:
-        ConfigurationError: a language is missing, a tokeniser is unknown, or a library is not
-            installed.
     """
 
     def __init__(self, cfg: Any) -> None:

@@ -9,16 +9,18 @@ from typing import Any, Dict, List, Optional, Sequence, Union
 from fairseq.hub_utils import GeneratorHubInterface
 
 from capsnmt.corpora.subwords import LONGEST_WORD, has_long_word
-from capsnmt.translate.segments import cut_words, split_subwords
+
+# a subword of subword-nmt that does not end its word; one of sentencepiece that starts a word
+CONTINUED, STARTS = "@@", "\u2581"
+SENTENCE_ENDS = frozenset(".!?;。！？；…")
 
 
 @dataclass(frozen=True)
 class Hypothesis:
-    """A translation of a line.
+    """A translation of a line, as raw text.
 
-    Attributes:
-        text: raw text.
-        score: log-probability to base 2, normalised by the length, as fairseq-generate prints it.
+    ``score`` is its log-probability to base 2, normalised by the length, as fairseq-generate prints
+    it.
     """
 
     text: str
@@ -27,11 +29,9 @@ class Hypothesis:
 
 @dataclass(frozen=True)
 class Translation:
-    """The translations of a line.
+    """The translations of a line, the best first.
 
-    Attributes:
-        hypotheses: the best first.
-        parts: how many parts of the line were translated separately; 0 for a blank line.
+    ``parts`` of the line were translated separately; 0 for a blank line.
     """
 
     hypotheses: Sequence[Hypothesis]
@@ -42,13 +42,8 @@ class Translator(GeneratorHubInterface):
     """fairseq's hub interface, with the beam of the configuration as default.
 
     **D**: a blank line is translated by a blank line. A line that is longer than the positions of
-    the model is split (:func:`~capsnmt.translate.segments.split_subwords`), and the translations
-    of its parts are joined; their score is the mean over tokens.
-
-    Args:
-        cfg: fairseq's configuration of the checkpoint.
-        task: the translation task.
-        models: one model, or several as an ensemble.
+    the model is split (:func:`split_subwords`), and the translations of its parts are joined; their
+    score is the mean over tokens.
     """
 
     def translate(
@@ -58,16 +53,13 @@ class Translator(GeneratorHubInterface):
         verbose: bool = False,
         **kwargs: Any,
     ) -> Union[str, List[str]]:
-        """Translate raw text.
+        """Translate raw text: one line, or several.
 
         Args:
             sentences: one line, or several.
             beam: size of the beam; by default that of the run.
             verbose: log every hypothesis.
             kwargs: other settings of fairseq-generate, such as ``lenpen``.
-
-        Returns:
-            A line for each line.
         """
         return self.sample(sentences, beam or self.cfg.generation.beam, verbose, **kwargs)
 
@@ -123,3 +115,47 @@ class Translator(GeneratorHubInterface):
             score = total / sum(map(len, tokens)) / math.log(2)
             joined.append(Hypothesis(self.detokenize(words), score))
         return Translation(joined, len(parts))
+
+
+def split_subwords(subwords: Sequence[str], limit: int, sentencepiece: bool) -> List[List[str]]:
+    """Split the subwords of a line into parts of at most ``limit``, which fit into a model.
+
+    **D**: a part ends at the last end of a sentence in its second half, otherwise at the last end
+    of a word, and only inside a word that is longer than a part.
+
+    >>> split_subwords("a b . c d@@ e f".split(), 4, sentencepiece=False)
+    [['a', 'b', '.'], ['c', 'd@@', 'e', 'f']]
+    """
+
+    def starts_word(place: int) -> bool:
+        if sentencepiece:
+            return subwords[place].startswith(STARTS)
+        return not subwords[place - 1].endswith(CONTINUED)
+
+    parts: List[List[str]] = []
+    start = 0
+    while len(subwords) - start > limit:
+        ends = range(start + limit, start, -1)
+        words = [end for end in ends if starts_word(end)]
+        sentences = [
+            end
+            for end in words
+            if subwords[end - 1].lstrip(STARTS) in SENTENCE_ENDS and end - start > limit // 2
+        ]
+        end = (sentences or words or ends)[0]
+        parts.append(list(subwords[start:end]))
+        start = end
+    return [*parts, list(subwords[start:])]
+
+
+def cut_words(line: str, longest: int) -> str:
+    """Cut the words of a line into pieces of at most ``longest`` characters.
+
+    >>> cut_words("a bcdefg", 4)
+    'a bcde fg'
+    """
+    return " ".join(
+        word[start : start + longest]
+        for word in line.split()
+        for start in range(0, len(word), longest)
+    )

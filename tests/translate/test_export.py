@@ -11,15 +11,14 @@ import pytest
 import torch
 from fairseq.models.transformer import TransformerModel
 
+from capsnmt.checkpoints.export import main, stock_checkpoint
 from capsnmt.checkpoints.load import load_checkpoint, loads_weights_only, save_checkpoint
-from capsnmt.export.__main__ import main
-from capsnmt.checkpoints.export import stock_checkpoint
 from capsnmt.models.config import defaults
 from tests.commands import ON_CPU, hypotheses, succeed
 from tests.support import PLUGIN, SMALL, TASK, build, forward, parse, sentences
 from tests.translate.conftest import data_of
 
-EXPORT = "capsnmt.export"
+EXPORT = "capsnmt.checkpoints.export"
 
 
 @pytest.fixture(scope="module")

@@ -68,14 +68,14 @@ def test_another_dictionary_is_refused(runs: Dict[str, Path], tmp_path: Path) ->
     with pytest.raises(ConfigurationError, match=message):
         CapsnmtTransformer.from_pretrained(runs["plain"], data_name_or_path=tmp_path)
     checkpoint = runs["plain"] / "checkpoints" / "checkpoint_last.pt"
-    with pytest.raises(ConfigurationError, match="give the data of the training"):
+    with pytest.raises(ConfigurationError, match="give the data of its training"):
         CapsnmtTransformer.from_pretrained([checkpoint], data_name_or_path=tmp_path)
     damaged = tmp_path / "bin" / "dict.de.txt"
     text = (data / "bin" / "dict.de.txt").read_bytes()
     for content, message in (
         (text + text, "Duplicate word"),
         (text + b"more\n", "Incorrect dictionary format"),
-        (b"\xff" + text, "not UTF-8"),
+        (b"\xff" + text, "Incorrect encoding"),
     ):
         damaged.write_bytes(content)
         with pytest.raises(ConfigurationError, match=message):
@@ -114,18 +114,8 @@ def test_a_checkpoint_that_could_run_code_is_refused(runs: Dict[str, Path], tmp_
         )
 
 
-def test_a_diverged_model_is_refused(runs: Dict[str, Path], tmp_path: Path) -> None:
-    state = load_checkpoint(runs["plain"] / "checkpoints" / "checkpoint_last.pt")
-    state["model"]["decoder.layers.0.fc1.bias"][0] = float("nan")
-    torch.save(state, tmp_path / "nan.pt")
-    with pytest.raises(ConfigurationError, match="bias is not finite: its training diverged"):
-        CapsnmtTransformer.from_pretrained(
-            [tmp_path / "nan.pt"], data_name_or_path=data_of(runs["plain"]).folder
-        )
-
-
 def test_neither_a_run_nor_a_checkpoint(tmp_path: Path) -> None:
-    with pytest.raises(ConfigurationError, match="holds neither a run"):
+    with pytest.raises(ConfigurationError, match=r"model\.pt: there is no such checkpoint"):
         CapsnmtTransformer.from_pretrained(tmp_path)
 
 
@@ -136,10 +126,7 @@ def test_damaged_subwords_are_refused(runs: Dict[str, Path], tmp_path: Path) -> 
             (tmp_path / path.name).symlink_to(path)
     (tmp_path / "bpe").mkdir()
     codes = tmp_path / "bpe" / "codes"
-    text = (data / "bpe" / "codes").read_bytes()
-    spoilt = {"'utf-8' codec": b"\x80" + text, "Error: invalid line": text + b"a b c\n"}
-    for fault, content in spoilt.items():
-        codes.write_bytes(content)
-        message = re.escape(f"{codes}: its subwords cannot be read ({fault}")
-        with pytest.raises(ConfigurationError, match=message):
-            from_run(runs["plain"], data=tmp_path)
+    codes.write_bytes(b"\x80" + (data / "bpe" / "codes").read_bytes())
+    message = re.escape(f"{tmp_path}: its subwords cannot be read ('utf-8' codec")
+    with pytest.raises(ConfigurationError, match=message):
+        from_run(runs["plain"], data=tmp_path)

@@ -7,7 +7,7 @@ from typing import List
 
 import pytest
 
-from capsnmt.translate.segments import cut_words, split_subwords
+from capsnmt.translate.translator import cut_words, split_subwords
 
 
 @pytest.mark.parametrize("sentencepiece", [False, True])

@@ -1,1 +1,0 @@
-"""Trained models for other programs: checkpoints of fairseq's own ``transformer``."""
