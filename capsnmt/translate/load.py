@@ -79,7 +79,7 @@ def find_model(path: Path, folder: Optional[Path] = None) -> TrainedModel:
                 "capsnmt-prepare (--data)"
             )
         data = PreparedData(folder)
-        return TrainedModel(path, data, text_settings(data, *data.languages))
+        return TrainedModel(path, data, text_settings(data, *data.read_manifest().languages))
     run = FinishedRun(path)
     if run.config.classifies:
         raise ConfigurationError(f"{path}: it classifies sentences: give a run that translates")
