@@ -107,7 +107,7 @@ capsnmt average trained --last-epochs 1 --output trained/averaged.pt
   --max-len-a 0 --max-len-b 5 >generated 2>log || die "fairseq-generate failed: $(tail -n 3 log)"
 capsnmt evaluate "em=generated" --baseline "base=$run/generate-test.txt" \
   --reference "$demo/data/raw/test.de" --remove-bpe subword_nmt --detokenize moses --target-lang de \
-  --resamples 20
+  --samples 20
 capsnmt "${plan[@]}"
 
 # the main job; a configuration of the user adds to those in the wheel

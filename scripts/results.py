@@ -16,8 +16,8 @@ from typing import Any, Dict, Iterator, List
 
 from capsnmt import records
 from capsnmt.cli import ConfigurationError
-from capsnmt.evaluation.metrics import MULTI_BLEU
 from capsnmt.evaluation.outputs import read_output
+from capsnmt.evaluation.scores import MULTI_BLEU
 from capsnmt.evaluation.settings import TextSettings
 from capsnmt.files import atomic_writer
 from capsnmt.runs.finished import FinishedRun

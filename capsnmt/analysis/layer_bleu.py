@@ -10,9 +10,8 @@ from fairseq.sequence_generator import SequenceGenerator
 from fairseq.utils import strip_pad
 
 from capsnmt.analysis.model import System
-from capsnmt.evaluation.scores import Score
+from capsnmt.evaluation.scores import BOOTSTRAP, SAMPLES, SEED, Score, Test
 from capsnmt.evaluation.scoring import import_sacrebleu_metrics
-from capsnmt.evaluation.settings import Significance
 from capsnmt.evaluation.significance import paired_test
 
 # D: beam and length penalty of Vaswani et al. 2017, which Ampomah et al. 2020 follow, for all
@@ -85,4 +84,5 @@ def tokenised_bleu(translations: Sequence[Translations]) -> List[Score]:
         tokenize="none", smooth_method="none", force=True, references=[references]
     )
     named = [(str(number), each.hypotheses) for number, each in enumerate(translations)]
-    return [scores["bleu"] for scores in paired_test(named, {"bleu": bleu}, Significance())]
+    test = Test(baseline="0", method=BOOTSTRAP, samples=SAMPLES[BOOTSTRAP], seed=SEED)
+    return [scores["bleu"] for scores in paired_test(named, {"bleu": bleu}, test)]

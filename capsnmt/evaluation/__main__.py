@@ -16,19 +16,22 @@ from capsnmt.cli import (
     run_command,
     shown,
 )
-from capsnmt.evaluation.metrics import is_reserved
-from capsnmt.evaluation.outputs import baseline_first
-from capsnmt.evaluation.settings import (
+from capsnmt.evaluation.outputs import baseline_first, split_name
+from capsnmt.evaluation.scores import (
     BOOTSTRAP,
-    DETOKENIZE,
-    MOST_SAMPLES,
+    COMPARABLE,
+    METRICS,
     RANDOMIZATION,
-    REMOVE_BPE,
     SAMPLES,
     SEED,
+    Test,
+)
+from capsnmt.evaluation.settings import (
+    DETOKENIZE,
+    MOST_SAMPLES,
+    REMOVE_BPE,
     CompareMT,
     Settings,
-    Significance,
     TextSettings,
 )
 from capsnmt.evaluation.text import language
@@ -136,16 +139,12 @@ def build_parser() -> argparse.ArgumentParser:
         help=f"the paired test against the baseline (default {BOOTSTRAP})",
     )
     parser.add_argument(
-        "--resamples",
+        "--samples",
         type=at_least(1, MOST_SAMPLES),
         metavar="N",
-        help=f"number of bootstrap resamples (default {SAMPLES[BOOTSTRAP]})",
-    )
-    parser.add_argument(
-        "--trials",
-        type=at_least(1, MOST_SAMPLES),
-        metavar="N",
-        help=f"number of trials of approximate randomization (default {SAMPLES[RANDOMIZATION]})",
+        help="number of resamples of the bootstrap (default "
+        f"{SAMPLES[BOOTSTRAP]}), or of trials of approximate randomization (default "
+        f"{SAMPLES[RANDOMIZATION]})",
     )
     parser.add_argument(
         "--seed",
@@ -180,14 +179,15 @@ def parse_arguments(argv: Optional[Sequence[str]] = None) -> Settings:
     _check_effect(args)
     if args.reference is None and args.input == "plain":
         raise ConfigurationError("--input plain has no T- lines: give --reference FILE")
+    systems = baseline_first(args.systems, args.baseline)
     return Settings(
-        systems=baseline_first(args.systems, args.baseline),
+        systems=systems,
         text=_text_settings(args),
         reference=args.reference,
         tokenized_reference=args.tokenized_reference,
         source=args.source,
         segment_scores=parse_segment_scores(args.segment_scores),
-        significance=_significance(args),
+        test=_test(args, systems[0]),
         compare_mt=_compare_mt(args),
         json=args.json,
     )
@@ -195,36 +195,27 @@ def parse_arguments(argv: Optional[Sequence[str]] = None) -> Settings:
 
 def _check_effect(args: argparse.Namespace) -> None:
     """Raise if a flag of the test of significance has no effect."""
-    method = args.significance or BOOTSTRAP
-    needs_test = {"--significance": args.significance, "--trials": args.trials}
+    needs_test = {"--significance": args.significance}
     if args.compare_mt is None:
-        needs_test.update({"--resamples": args.resamples, "--seed": args.seed})
+        needs_test.update({"--samples": args.samples, "--seed": args.seed})
     for flag, value in needs_test.items():
         if value is not None and args.baseline is None:
             raise ConfigurationError(f"{flag} has no effect without --baseline SYSTEM: drop it")
-    for flag, value, other in (
-        ("--trials", args.trials, RANDOMIZATION),
-        ("--resamples", needs_test.get("--resamples"), BOOTSTRAP),
-    ):
-        if value is not None and method != other:
-            raise ConfigurationError(
-                f"{flag} has no effect with --significance {method}: drop it, or give "
-                f"--significance {other}"
-            )
 
 
-def _significance(args: argparse.Namespace) -> Optional[Significance]:
+def _test(args: argparse.Namespace, baseline: str) -> Optional[Test]:
     if args.baseline is None:
         return None
     method = args.significance or BOOTSTRAP
-    samples = {BOOTSTRAP: args.resamples, RANDOMIZATION: args.trials}[method]
-    return Significance(method, samples or SAMPLES[method], args.seed or SEED)
+    samples = args.samples or SAMPLES[method]
+    name, _ = split_name(baseline)
+    return Test(baseline=name, method=method, samples=samples, seed=args.seed or SEED)
 
 
 def _compare_mt(args: argparse.Namespace) -> Optional[CompareMT]:
     if args.compare_mt is None:
         return None
-    return CompareMT(args.compare_mt, args.resamples or SAMPLES[BOOTSTRAP], args.seed or SEED)
+    return CompareMT(args.compare_mt, args.samples or SAMPLES[BOOTSTRAP], args.seed or SEED)
 
 
 def _text_settings(args: argparse.Namespace) -> TextSettings:
@@ -269,7 +260,8 @@ def _check_metric(name: str, flag: str) -> None:
     Raises:
         ConfigurationError: it is that of another metric, or cannot be printed.
     """
-    if is_reserved(name) or not name.strip() or not name.isprintable():
+    reserved = {each.lower() for each in (*METRICS, *METRICS.values(), *COMPARABLE)}
+    if name.lower() in reserved or not name.strip() or not name.isprintable():
         raise ConfigurationError(f"{flag}: {shown(name)} cannot name the metric: give another")
 
 

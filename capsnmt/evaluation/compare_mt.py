@@ -83,7 +83,7 @@ def write_report(
         record = {
             "compare-mt": metadata.version("compare-mt"),
             "systems": [name for name, _ in systems],
-            "bootstrap": settings.resamples,
+            "bootstrap": settings.samples,
             "sample ratio": SAMPLE_RATIO,
             "seed": settings.seed,
             "arguments": arguments,
@@ -118,7 +118,7 @@ def _arguments(
         *("--sys_names", *(html.escape(name) for name, _ in systems)),
         *(
             "--compare_scores",
-            f"score_type=bleu,bootstrap={settings.resamples}",
+            f"score_type=bleu,bootstrap={settings.samples}",
             "score_type=length",
         ),
         *("--compare_ngrams", f"compare_type=match{against[0]}"),

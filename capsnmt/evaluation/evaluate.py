@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import platform
 from pathlib import Path
-from typing import Any, Dict, List, Mapping, Optional
+from typing import Dict, Optional
 
 import capsnmt
 from capsnmt import records
 from capsnmt.cli import ConfigurationError, check_output_file
 from capsnmt.evaluation import compare_mt
 from capsnmt.evaluation.bleu_statistics import bleu_statistics
-from capsnmt.evaluation.lengths import BUCKETS, bleu_by_length, bucket_of, counts
-from capsnmt.evaluation.metrics import COMPARABLE
+from capsnmt.evaluation.lengths import bleu_by_length, bucket_of, segments_by_length
 from capsnmt.evaluation.outputs import Output, SystemOutputs, outputs_of, read_systems
 from capsnmt.evaluation.references import (
     baseline_output,
@@ -22,20 +21,10 @@ from capsnmt.evaluation.references import (
     source_of,
     warn,
 )
-from capsnmt.evaluation.scores import (
-    Difference,
-    Evaluation,
-    OutputScores,
-    Reference,
-    Score,
-    SourceLengths,
-    SystemScores,
-    Value,
-)
+from capsnmt.evaluation.scores import Evaluation, OutputScores, SystemScores
 from capsnmt.evaluation.scoring import build_metrics
-from capsnmt.evaluation.seeds import mean_by_length, spread
 from capsnmt.evaluation.segment_scores import SegmentMean, read_segment_scores
-from capsnmt.evaluation.settings import BOOTSTRAP, RANDOMIZATION, Settings, Significance
+from capsnmt.evaluation.settings import Settings
 from capsnmt.evaluation.significance import score_outputs, sign_test
 from capsnmt.evaluation.text import moses_limits
 from capsnmt.evaluation.tokenized import tokenized_scores, tokens_of
@@ -54,10 +43,9 @@ def evaluate(settings: Settings) -> Evaluation:
     limits = moses_limits(target_lang) if settings.text.detokenize == "moses" else None
     if limits:
         warn(limits)
-    name, reference = reference_of(outputs, settings.reference)
-    significance = settings.significance
-    baseline = None if significance is None else read[0]
-    if baseline is not None:
+    reference = reference_of(outputs, settings.reference)
+    test = settings.test
+    if test is not None:
         check_pairs(read)
     unit, source = source_of(outputs, settings.source, len(reference))
     tokens = tokens_of(outputs, reference, target_lang, settings.tokenized_reference)
@@ -72,107 +60,51 @@ def evaluate(settings: Settings) -> Evaluation:
         for metric, files in settings.segment_scores.items()
     ]
     hypotheses = {each.label: each.hypotheses for each in outputs}
-    metrics = build_metrics(target_lang, reference)
-    scores = score_outputs(read, hypotheses, metrics, significance)
-    means: Dict[str, Dict[str, Score]] = {each.label: {} for each in outputs}
+    scores = score_outputs(read, hypotheses, build_metrics(target_lang, reference), test)
+    for output in outputs:
+        scores[output.label].update(tokenized_scores(tokens, output.label, target_lang))
     for each in by_segment:
         metric = {each.metric: SegmentMean(each.metric, each.signature)}
-        found = score_outputs(read, each.values, metric, significance, f"{each.metric}: ")
-        for label, mean in found.items():
-            means[label].update(mean)
+        means = score_outputs(read, each.values, metric, test, f"{each.metric}: ")
+        for label, mean in means.items():
+            scores[label].update(mean)
     statistics = {
         each.label: bleu_statistics(target_lang, each.hypotheses, reference) for each in outputs
     }
     buckets = None if source is None else bucket_of(source)
 
     def score_output(system: SystemOutputs, number: int, output: Output) -> OutputScores:
-        own, primary = statistics[output.label], scores[output.label]
-        tests: Dict[str, Any] = {}
-        if baseline is not None:
-            tested = {**primary, **means[output.label]}
-            tests["significance"] = {key: _difference(score) for key, score in tested.items()}
-            tests["sign_test"] = None
-            if system is not baseline:
-                against = baseline_output(baseline, number).label
-                tests["sign_test"] = sign_test(statistics[against], own)
+        own, sign = statistics[output.label], None
+        if test is not None and system is not read[0]:
+            sign = sign_test(statistics[baseline_output(read[0], number).label], own)
         return OutputScores(
             path=output.path,
-            bleu=_value(primary["bleu"]),
-            chrf=_value(primary["chrf"]),
-            chrf_with_words=_value(primary["chrf++"]),
-            ter=_value(primary["ter"]),
-            tokenized=_values(tokenized_scores(tokens, output.label, target_lang)),
-            segment_means=_values(means[output.label]),
-            by_length=None if buckets is None else bleu_by_length(own, buckets),
-            **tests,
+            scores=scores[output.label],
+            bleu_by_length={} if buckets is None else bleu_by_length(own, buckets),
+            sign_test=sign,
         )
 
-    scored = [
-        system_scores(
-            system.name,
-            [score_output(system, number, output) for number, output in enumerate(system.outputs)],
-        )
-        for system in read
-    ]
     if tokens is not None and settings.compare_mt is not None:
         firsts = [(system.name, tokens.lines[system.outputs[0].label]) for system in read]
         compare_mt.write_report(settings.compare_mt, tokens.reference, firsts, source)
     return Evaluation(
-        reference=Reference(name, settings.reference is not None, len(reference)),
+        reference=settings.reference,
+        segments=len(reference),
         target_lang=target_lang,
-        systems=scored,
-        tokenized=COMPARABLE,
-        lengths=None if buckets is None else SourceLengths(unit, BUCKETS, counts(buckets)),
-        baseline=None if baseline is None else baseline.name,
-        test=None if significance is None else significance.method,
-        resamples=_samples(significance, BOOTSTRAP),
-        trials=_samples(significance, RANDOMIZATION),
-        seed=None if significance is None else significance.seed,
+        length_unit=None if buckets is None else unit,
+        segments_by_length={} if buckets is None else segments_by_length(buckets),
+        test=test,
+        systems=[
+            SystemScores(
+                name=system.name,
+                outputs=[
+                    score_output(system, number, output)
+                    for number, output in enumerate(system.outputs)
+                ],
+            )
+            for system in read
+        ],
         versions=versions(),
-    )
-
-
-def _samples(significance: Optional[Significance], method: str) -> Optional[int]:
-    if significance is None or significance.method != method:
-        return None
-    return significance.samples
-
-
-def _value(score: Score) -> Value:
-    return Value(score=score.score, signature=score.signature)
-
-
-def _values(scores: Mapping[str, Score]) -> Dict[str, Value]:
-    return {key: _value(score) for key, score in scores.items()}
-
-
-def _difference(score: Score) -> Difference:
-    return Difference(p_value=score.p_value, mean=score.mean, ci=score.ci, delta=score.delta)
-
-
-def system_scores(name: str, outputs: List[OutputScores]) -> SystemScores:
-    """Return the scores of a system, which are means if it has several outputs."""
-    first, *others = outputs
-    if not others:
-        fields = {key: getattr(first, key) for key in first.__struct_fields__}
-        return SystemScores(name=name, **fields)
-
-    def mean(metric: str) -> Value:
-        found = spread([output.score(metric).score for output in outputs])
-        signature = first.score(metric).signature
-        return Value(score=found.mean, std=found.std, values=[*found.values], signature=signature)
-
-    by_length = [each.by_length for each in outputs if each.by_length is not None]
-    return SystemScores(
-        name=name,
-        bleu=mean("bleu"),
-        chrf=mean("chrf"),
-        chrf_with_words=mean("chrf++"),
-        ter=mean("ter"),
-        tokenized={kind: mean(kind) for kind in first.tokenized},
-        segment_means={metric: mean(metric) for metric in first.segment_means},
-        by_length=mean_by_length(by_length) if by_length else None,
-        several=outputs,
     )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import List, Optional, Sequence, Tuple
+from typing import Dict, Sequence
 
 import numpy as np
 
@@ -30,20 +30,20 @@ def bucket_of(sources: Sequence[str]) -> np.ndarray:
     return np.digitize([len(line.split()) for line in sources], EDGES)
 
 
-def counts(buckets: np.ndarray) -> Tuple[int, ...]:
-    """Return the number of segments in each bucket."""
-    return tuple(int(number) for number in np.bincount(buckets, minlength=len(BUCKETS)))
+def segments_by_length(buckets: np.ndarray) -> Dict[str, int]:
+    """Return the number of segments in each bucket that has some."""
+    return {BUCKETS[bucket]: int((buckets == bucket).sum()) for bucket in np.unique(buckets)}
 
 
-def bleu_by_length(statistics: np.ndarray, buckets: np.ndarray) -> List[Optional[float]]:
-    """Compute the corpus BLEU of the segments of each bucket; ``None`` for an empty bucket.
+def bleu_by_length(statistics: np.ndarray, buckets: np.ndarray) -> Dict[str, float]:
+    """Compute the corpus BLEU of the segments of each bucket that has some.
 
     Args:
         statistics: ``[segments, 10]``, from
             :func:`~capsnmt.evaluation.bleu_statistics.bleu_statistics`.
         buckets: ``[segments]``, from :func:`bucket_of`.
     """
-    return [
-        bleu_of(statistics[buckets == bucket].sum(0)) if (buckets == bucket).any() else None
-        for bucket in range(len(BUCKETS))
-    ]
+    return {
+        BUCKETS[bucket]: bleu_of(statistics[buckets == bucket].sum(0))
+        for bucket in np.unique(buckets)
+    }

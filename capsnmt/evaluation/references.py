@@ -32,8 +32,8 @@ def common_language(outputs: Sequence[Output]) -> Optional[str]:
     return next(iter(languages), None)
 
 
-def reference_of(outputs: Sequence[Output], path: Optional[str]) -> Tuple[str, List[str]]:
-    """Return a name for the reference, and its segments.
+def reference_of(outputs: Sequence[Output], path: Optional[str]) -> List[str]:
+    """Return the segments of the reference.
 
     Args:
         outputs: all outputs; without a file their ``T-`` lines are the reference.
@@ -60,7 +60,7 @@ def reference_of(outputs: Sequence[Output], path: Optional[str]) -> Tuple[str, L
         empty = sum(not line for line in output.hypotheses)
         if empty:
             warn(f"{empty} of the {len(reference)} translations of {output.label} are empty")
-    return name, reference
+    return reference
 
 
 def common_references(outputs: Sequence[Output]) -> List[str]:

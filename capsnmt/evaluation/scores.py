@@ -1,67 +1,111 @@
-"""The scores of some systems on a test set: the record that ``capsnmt-evaluate --json`` writes.
-
-A system with one output *is* that output in the JSON. A system with one for each seed holds them as
-``outputs``; its own scores are their means.
-"""
+"""The scores of some systems on a test set: the record that ``capsnmt-evaluate --json`` writes."""
 
 from __future__ import annotations
 
+import statistics
 from dataclasses import dataclass
-from typing import Dict, List, Optional, Sequence, Tuple, Union
+from typing import Annotated, Dict, List, Literal, Optional, Sequence
 
-import msgspec
-from msgspec import UNSET, UnsetType
+from msgspec import Meta, field
 
-from capsnmt.evaluation.metrics import METRICS
-from capsnmt.evaluation.seeds import Spread, spread
-from capsnmt.evaluation.settings import BOOTSTRAP, RANDOMIZATION
 from capsnmt.records import Record
 
+# Key of each metric, in the order of every report, and the name that sacreBLEU prints.
+METRICS = {"bleu": "BLEU", "chrf": "chrF2", "chrf++": "chrF2++", "ter": "TER"}
+
+# Key of each tokenised BLEU, and the published numbers that it is comparable with.
+MULTI_BLEU, COMPOUND_SPLIT = "multi-bleu", "compound-split"
+COMPARABLE = {
+    MULTI_BLEU: "multi-bleu.perl on Moses-tokenised text, case-sensitive (Ampomah et al. 2020, "
+    "Es-En)",
+    COMPOUND_SPLIT: "multi-bleu.perl after splitting compounds, ##AT##-##AT## (WMT14 En-De of "
+    "Vaswani et al. 2017 and tensor2tensor's get_ende_bleu.sh)",
+}
+
+# The paired tests, as the command line names them, and sacreBLEU's numbers of samples.
+Method = Literal["bootstrap", "approximate-randomization"]
+BOOTSTRAP: Method = "bootstrap"
+RANDOMIZATION: Method = "approximate-randomization"
+SAMPLES = {BOOTSTRAP: 1000, RANDOMIZATION: 10000}
+SEED = 12345
 DESCRIPTIONS = {
     BOOTSTRAP: "paired bootstrap resampling (Koehn 2004), {:,} resamples",
     RANDOMIZATION: "paired approximate randomization (Riezler and Maxwell 2005), {:,} trials",
 }
 
 
+def digits(metric: str) -> int:
+    """Return the decimals of a printed score: 4 for means of segment scores, most of them 0..1.
+
+    >>> digits("bleu"), digits("COMET")
+    (2, 4)
+    """
+    return 2 if metric in METRICS or metric in COMPARABLE else 4
+
+
 @dataclass(frozen=True)
-class Score:
-    """The score of an output by one metric.
+class Spread:
+    """A number over the seeds of a system.
+
+    Attributes:
+        mean: arithmetic mean.
+        std: **D**: standard deviation of a sample (n - 1); ``None`` for a single value.
+        values: the value of each seed.
+    """
+
+    mean: float
+    std: Optional[float]
+    values: Sequence[float]
+
+
+def spread(values: Sequence[float]) -> Spread:
+    """Compute mean and standard deviation.
+
+    >>> spread([40.0, 42.0])
+    Spread(mean=41.0, std=1.4142135623730951, values=[40.0, 42.0])
+    """
+    deviation = statistics.stdev(values) if len(values) > 1 else None
+    return Spread(statistics.fmean(values), deviation, list(values))
+
+
+class Test(Record, frozen=True, kw_only=True):
+    """The test of significance: all systems against one of them.
+
+    Attributes:
+        baseline: name of that system, which is the first.
+        samples: number of resamples or trials.
+        seed: seed of the random numbers.
+    """
+
+    baseline: str
+    method: Method
+    samples: int
+    seed: int
+
+    @property
+    def in_words(self) -> str:
+        """The method, its number of samples and its seed."""
+        return f"{DESCRIPTIONS[self.method].format(self.samples)}, seed {self.seed}"
+
+
+class Score(Record, frozen=True, omit_defaults=True):
+    """The score of an output by one metric, and how it compares with the baseline's.
 
     Attributes:
         score: 0..100 for BLEU and chrF; edits per 100 reference words for TER (lower is better);
             for a metric of segments the mean.
-        signature: sacreBLEU's signature, or one in its form.
-        p_value: probability, under the null hypothesis, of a difference to the baseline at least
-            this large; ``None`` for the baseline and where nothing was tested.
-        mean: mean over the bootstrap resamples; ``None`` without a bootstrap.
-        ci: half the width of the 95% confidence interval; ``None`` without a bootstrap.
-        delta: difference to the baseline; ``None`` for the baseline and where nothing was tested.
+        signature: sacreBLEU's signature, or one in its form, without the test, which changes no
+            score.
+        delta: difference to the baseline.
+        p_value: probability, under the null hypothesis, of a difference at least this large.
+        ci: half the width of the 95% confidence interval of the score; absent without a bootstrap.
     """
 
     score: float
     signature: str
-    p_value: Optional[float] = None
-    mean: Optional[float] = None
-    ci: Optional[float] = None
     delta: Optional[float] = None
-
-
-class Value(Record, frozen=True, kw_only=True, omit_defaults=True):
-    """What is recorded of a score: of several outputs the mean, with ``std`` (n - 1)."""
-
-    score: float
-    signature: str
-    std: Optional[float] = None
-    values: Optional[List[float]] = None
-
-
-class Difference(Record, frozen=True, kw_only=True):
-    """How a score compares with the baseline's, as in :class:`Score`; of the baseline, nulls."""
-
     p_value: Optional[float] = None
-    mean: Optional[float] = None
     ci: Optional[float] = None
-    delta: Optional[float] = None
 
 
 class SignTest(Record, frozen=True):
@@ -78,144 +122,62 @@ class SignTest(Record, frozen=True):
     p_value: float
 
 
-class OutputScores(Record, frozen=True, kw_only=True):
+class OutputScores(Record, frozen=True, kw_only=True, omit_defaults=True):
     """The scores of one output.
 
     Attributes:
         path: the file of the output.
-        tokenized: key of ``COMPARABLE`` -> tokenised BLEU; empty where the target language does
-            not separate words by spaces.
-        segment_means: name of a metric of segments -> the mean of their scores.
-        by_length: BLEU of each bucket of source lengths; ``None`` without a source.
-        significance: metric -> test against the baseline; absent where nothing was tested.
-        sign_test: ``None`` for the baseline; absent where nothing was tested.
+        scores: all scores, by a key of ``METRICS`` or ``COMPARABLE`` or by the name of a metric of
+            segments. There is no tokenised BLEU where the target language does not separate words
+            by spaces.
+        bleu_by_length: BLEU of each bucket of source lengths that has sentences.
+        sign_test: absent for the baseline and where nothing was tested.
     """
 
-    path: Union[str, UnsetType] = UNSET
-    bleu: Value
-    chrf: Value
-    chrf_with_words: Value = msgspec.field(name="chrf++")
-    ter: Value
-    tokenized: Dict[str, Value]
-    segment_means: Dict[str, Value]
-    by_length: Optional[List[Optional[float]]]
-    significance: Union[Dict[str, Difference], UnsetType] = UNSET
-    sign_test: Union[SignTest, UnsetType, None] = UNSET
+    path: str
+    scores: Dict[str, Score]
+    bleu_by_length: Dict[str, float] = field(default_factory=dict)
+    sign_test: Optional[SignTest] = None
 
-    @property
-    def primary(self) -> Dict[str, Value]:
-        """The scores by a key of ``METRICS``."""
-        return dict(zip(METRICS, (self.bleu, self.chrf, self.chrf_with_words, self.ter)))
-
-    def score(self, metric: str) -> Value:
-        """Return a score by a key of ``METRICS``, ``tokenized`` or ``segment_means``.
-
-        Raises:
-            KeyError: this output has no such score.
-        """
-        return {**self.primary, **self.tokenized, **self.segment_means}[metric]
-
-    def difference(self, metric: str) -> Difference:
-        """Return how a score compares with the baseline's, all ``None`` if nothing was tested."""
-        tests = {} if self.significance is UNSET else self.significance
-        return tests.get(metric, Difference())
+    def __post_init__(self) -> None:
+        missing = ", ".join(metric for metric in METRICS if metric not in self.scores)
+        if missing:
+            raise ValueError(f"lacks the scores {missing}")
 
 
-def common_metrics(outputs: Sequence[OutputScores]) -> Dict[str, str]:
-    """Return key and name of the metrics of all outputs; those of segments come last."""
-    means = [
-        name
-        for name in outputs[0].segment_means
-        if all(name in each.segment_means for each in outputs)
-    ]
-    return {**METRICS, **dict(zip(means, means))}
-
-
-class SystemScores(OutputScores, frozen=True, kw_only=True):
-    """The scores of a system: of its output, or means over its outputs, one for each seed."""
+class SystemScores(Record, frozen=True):
+    """The scores of a system: of one output, or of one for each seed it was trained with."""
 
     name: str
-    several: Union[List[OutputScores], UnsetType] = msgspec.field(name="outputs", default=UNSET)
-
-    @property
-    def outputs(self) -> Sequence[OutputScores]:
-        """The scores of each output."""
-        return [self] if self.several is UNSET else self.several
+    outputs: Annotated[List[OutputScores], Meta(min_length=1)]
 
     def spread(self, metric: str) -> Spread:
         """Mean and standard deviation of a score over the outputs."""
-        return spread([output.score(metric).score for output in self.outputs])
-
-    def mean_delta(self, metric: str) -> Optional[float]:
-        """Mean difference to the baseline; ``None`` unless all outputs were tested."""
-        deltas = [output.difference(metric).delta for output in self.outputs]
-        found = [delta for delta in deltas if delta is not None]
-        return spread(found).mean if found and len(found) == len(deltas) else None
-
-
-class Reference(Record, frozen=True):
-    """The reference of a test set.
-
-    Attributes:
-        source: the file, or a description of the ``T-`` lines that serve as the reference.
-        raw: whether it is raw text, as opposed to detokenised ``T-`` lines.
-        segments: number of sentences.
-    """
-
-    source: str
-    raw: bool
-    segments: int
-
-
-class SourceLengths(Record, frozen=True):
-    """The buckets of source lengths.
-
-    Attributes:
-        unit: what a length counts.
-        buckets: name of each bucket.
-        segments: number of sentences in each bucket.
-    """
-
-    unit: str = msgspec.field(name="of")
-    buckets: Tuple[str, ...]
-    segments: Tuple[int, ...]
+        return spread([output.scores[metric].score for output in self.outputs])
 
 
 class Evaluation(Record, frozen=True, kw_only=True):
     """The scores of some systems on one test set.
 
     Attributes:
-        reference: what the systems were scored against.
+        reference: the file; ``None`` for detokenised ``T-`` lines, which are not raw text.
+        segments: number of sentences.
         target_lang: language code; ``None`` if unknown.
+        length_unit: what a source length counts; ``None`` without a source.
+        segments_by_length: number of sentences in each bucket of source lengths that has some.
+        test: the test of the other systems against the first; ``None`` without a baseline.
         systems: the systems; the baseline comes first.
-        tokenized: key of each tokenised BLEU -> what it is comparable with.
-        lengths: the buckets of ``by_length``; ``None`` without a source.
-        baseline: name of the first system, if the others are tested against it.
-        test: the test of significance, a key of ``DESCRIPTIONS``.
-        resamples, trials: its number of samples, as the bootstrap and as randomization call it.
-        seed: its seed.
         versions: package -> version, of the packages that determine scores.
     """
 
-    reference: Reference
+    reference: Optional[str]
+    segments: int
     target_lang: Optional[str]
-    systems: List[SystemScores]
-    tokenized: Dict[str, str]
-    lengths: Optional[SourceLengths]
-    baseline: Optional[str]
-    test: Optional[str]
-    resamples: Optional[int]
-    trials: Optional[int]
-    seed: Optional[int]
+    length_unit: Optional[str]
+    segments_by_length: Dict[str, int]
+    test: Optional[Test]
+    systems: Annotated[List[SystemScores], Meta(min_length=1)]
     versions: Dict[str, Optional[str]]
-
-    @property
-    def test_in_words(self) -> Optional[str]:
-        """The test of significance, its number of samples and its seed."""
-        if self.test is None:
-            return None
-        samples = DESCRIPTIONS[self.test].format(self.resamples or self.trials)
-        return f"{samples}, seed {self.seed}"
 
     def system(self, name: str) -> SystemScores:
         """Return the scores of a system.
@@ -224,3 +186,21 @@ class Evaluation(Record, frozen=True, kw_only=True):
             KeyError: no system has this name.
         """
         return {system.name: system for system in self.systems}[name]
+
+
+def common_metrics(outputs: Sequence[OutputScores]) -> Dict[str, str]:
+    """Return key and name of the metrics of all outputs, without tokenised BLEU."""
+    return {
+        key: METRICS.get(key, key)
+        for key in outputs[0].scores
+        if key not in COMPARABLE and all(key in each.scores for each in outputs)
+    }
+
+
+def mean_by_length(outputs: Sequence[OutputScores]) -> Dict[str, float]:
+    """Average BLEU by source length over outputs with the same buckets."""
+    buckets: Dict[str, List[float]] = {}
+    for output in outputs:
+        for bucket, bleu in output.bleu_by_length.items():
+            buckets.setdefault(bucket, []).append(bleu)
+    return {bucket: statistics.fmean(values) for bucket, values in buckets.items()}

@@ -32,7 +32,7 @@ def build_metrics(target_lang: Optional[str], reference: Sequence[str]) -> Dict[
         reference: one reference for each segment.
 
     Returns:
-        Key of :data:`~capsnmt.evaluation.metrics.METRICS` -> metric.
+        Key of :data:`~capsnmt.evaluation.scores.METRICS` -> metric.
 
     Raises:
         ConfigurationError: sacreBLEU, or a package it needs for this language, is not installed.
@@ -64,8 +64,8 @@ def score_system(metrics: Dict[str, Any], segments: Sequence[Any]) -> Dict[str, 
     """
     return {
         key: Score(
-            float(metric.corpus_score(segments, None).score),
-            metric.get_signature().format(short=False),
+            score=float(metric.corpus_score(segments, None).score),
+            signature=metric.get_signature().format(),
         )
         for key, metric in metrics.items()
     }

@@ -6,15 +6,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Mapping, Optional, Sequence
 
+from capsnmt.evaluation.scores import Test
+
 REMOVE_BPE = ("none", "subword_nmt", "sentencepiece")
 DETOKENIZE = ("none", "moses")
 
-# The tests of significance, as the command line names them, and sacreBLEU's number of samples:
-# resamples of the bootstrap, trials of approximate randomization.
-BOOTSTRAP, RANDOMIZATION = "bootstrap", "approximate-randomization"
-SAMPLES = {BOOTSTRAP: 1000, RANDOMIZATION: 10000}
 MOST_SAMPLES = 100000  # D: sacreBLEU keeps a number for each sample and sentence in memory
-SEED = 12345
 
 
 @dataclass(frozen=True)
@@ -35,33 +32,18 @@ class TextSettings:
 
 
 @dataclass(frozen=True)
-class Significance:
-    """The settings of a paired test of significance.
-
-    Attributes:
-        method: a key of ``SAMPLES``.
-        samples: number of resamples or trials, at least 1.
-        seed: seed of the random numbers, at least 1.
-    """
-
-    method: str = BOOTSTRAP
-    samples: int = SAMPLES[BOOTSTRAP]
-    seed: int = SEED
-
-
-@dataclass(frozen=True)
 class CompareMT:
     """The settings of compare-mt's report.
 
     Attributes:
         folder: folder of the report.
-        resamples: number of resamples of its bootstrap, at least 1.
-        seed: seed of the random numbers, at least 1.
+        samples: number of resamples of its bootstrap.
+        seed: seed of the random numbers.
     """
 
     folder: Path
-    resamples: int = SAMPLES[BOOTSTRAP]
-    seed: int = SEED
+    samples: int
+    seed: int
 
 
 @dataclass(frozen=True)
@@ -77,7 +59,7 @@ class Settings:
         source: file with source tokens, for BLEU by length; ``None`` takes the ``S-`` lines.
         segment_scores: metric -> system -> ``FILE[,FILE...]``, one for each output: scores of
             every segment that another program computed.
-        significance: how to test every system against the first; ``None`` for no test.
+        test: how to test every system against the first; ``None`` for no test.
         compare_mt: compare-mt's report; ``None`` for no report.
         json: file for the record, or ``-`` for the standard output.
     """
@@ -88,6 +70,6 @@ class Settings:
     tokenized_reference: Optional[str]
     source: Optional[str]
     segment_scores: Mapping[str, Mapping[str, str]]
-    significance: Optional[Significance]
+    test: Optional[Test]
     compare_mt: Optional[CompareMT]
     json: Optional[str]

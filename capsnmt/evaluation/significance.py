@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import os
-from dataclasses import replace
-from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
+from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
 from unittest import mock
 
 import numpy as np
@@ -12,9 +11,8 @@ import numpy as np
 from capsnmt.evaluation.bleu_statistics import bleu_of
 from capsnmt.evaluation.outputs import Output, SystemOutputs, outputs_of
 from capsnmt.evaluation.references import baseline_output, warn
-from capsnmt.evaluation.scores import Score, SignTest
+from capsnmt.evaluation.scores import BOOTSTRAP, RANDOMIZATION, Score, SignTest, Test
 from capsnmt.evaluation.scoring import score_system
-from capsnmt.evaluation.settings import BOOTSTRAP, RANDOMIZATION, Significance
 
 SEED_VARIABLE = "SACREBLEU_SEED"
 TYPES = {BOOTSTRAP: "bs", RANDOMIZATION: "ar"}  # sacreBLEU's names
@@ -24,7 +22,7 @@ def score_outputs(
     systems: Sequence[SystemOutputs],
     segments: Mapping[str, Sequence[Any]],
     metrics: Dict[str, Any],
-    significance: Optional[Significance],
+    test: Optional[Test],
     of: str = "",
 ) -> Dict[str, Dict[str, Score]]:
     """Score all outputs and test each against the baseline.
@@ -36,13 +34,13 @@ def score_outputs(
         systems: all systems, the baseline first.
         segments: label of each output -> what the metrics score of each segment.
         metrics: name -> metric.
-        significance: the test; ``None`` for no test.
+        test: the test; ``None`` for no test.
         of: how a warning begins.
 
     Returns:
         Label of each output -> name of each metric -> score.
     """
-    if significance is None:
+    if test is None:
         return {
             each.label: score_system(metrics, segments[each.label]) for each in outputs_of(systems)
         }
@@ -56,16 +54,8 @@ def score_outputs(
             if baseline_output(baseline, position) is first
         ]
         group = [first, *against]
-        tested = paired_test(
-            [(each.label, segments[each.label]) for each in group], metrics, significance
-        )
-        baseline_scores, *others_scores = tested
-        scores[first.label] = baseline_scores
-        for output, own in zip(against, others_scores):
-            scores[output.label] = {
-                metric: replace(score, delta=score.score - baseline_scores[metric].score)
-                for metric, score in own.items()
-            }
+        tested = paired_test([(each.label, segments[each.label]) for each in group], metrics, test)
+        scores.update(zip((each.label for each in group), tested))
         for output in against:
             if segments[output.label] == segments[first.label]:
                 # sacreBLEU counts no sample as a greater difference than none at all
@@ -77,7 +67,7 @@ def score_outputs(
 def paired_test(
     systems: Sequence[Tuple[str, Sequence[Any]]],
     metrics: Dict[str, Any],
-    significance: Significance,
+    test: Test,
 ) -> List[Dict[str, Score]]:
     """Score systems and test each against the first.
 
@@ -92,39 +82,40 @@ def paired_test(
     Args:
         systems: (name, segments), the baseline first.
         metrics: what :func:`~capsnmt.evaluation.scoring.build_metrics` returns.
-        significance: the test, its number of samples and its seed.
+        test: the test.
 
     Returns:
         The scores of each system by metric, in the order given.
     """
     from sacrebleu.significance import PairedTest
 
-    with mock.patch.dict(os.environ, {SEED_VARIABLE: str(significance.seed)}):
-        test = PairedTest(
+    with mock.patch.dict(os.environ, {SEED_VARIABLE: str(test.seed)}):
+        paired = PairedTest(
             list(systems),
             metrics,
             references=None,
-            test_type=TYPES[significance.method],
-            n_samples=significance.samples,
+            test_type=TYPES[test.method],
+            n_samples=test.samples,
         )
-        signatures, results = test()
-    return [
-        {
-            # sacreBLEU returns the metrics under names of its own, in the order they were given
-            key: _score(results[name][index], signatures[name].format(short=False))
-            for key, name in zip(metrics, signatures)
-        }
-        for index in range(len(systems))
-    ]
+        names, results = paired()
+    # sacreBLEU returns the metrics under names of its own, in the order they were given
+    scores = {
+        key: list(_scores(results[name], metrics[key].get_signature().format()))
+        for key, name in zip(metrics, names)
+    }
+    return [{key: scores[key][index] for key in metrics} for index in range(len(systems))]
 
 
-def _score(result: Any, signature: str) -> Score:
-    """Convert a result of sacreBLEU, whose numbers are numpy scalars."""
-    p_value, mean, ci = (
-        None if value is None else float(value)
-        for value in (result.p_value, result.mean, result.ci)
-    )
-    return Score(float(result.score), signature, p_value, mean, ci)
+def _scores(results: Sequence[Any], signature: str) -> Iterator[Score]:
+    """Convert what sacreBLEU found of the baseline and of the systems tested against it."""
+    first = float(results[0].score)
+    for result in results:
+        score = float(result.score)
+        p_value, ci = (
+            None if value is None else float(value) for value in (result.p_value, result.ci)
+        )
+        delta = None if result is results[0] else score - first
+        yield Score(score=score, signature=signature, delta=delta, p_value=p_value, ci=ci)
 
 
 def sign_test(baseline: np.ndarray, system: np.ndarray) -> SignTest:
@@ -161,7 +152,7 @@ def sign_test(baseline: np.ndarray, system: np.ndarray) -> SignTest:
     after = np.array([bleu_of(total - baseline[i] + system[i]) for i in changed])
     better, worse = int((after > before).sum()), int((after < before).sum())
     ties = len(baseline) - better - worse
-    return SignTest(better, worse, ties, two_sided(better, worse))
+    return SignTest(better=better, worse=worse, ties=ties, p_value=two_sided(better, worse))
 
 
 def two_sided(better: int, worse: int) -> float:

@@ -2,39 +2,49 @@
 
 from __future__ import annotations
 
+from statistics import fmean
 from typing import Iterable, Iterator, List, Mapping, Optional, Sequence
 
 from capsnmt.evaluation.compare_mt import PAGE, SAMPLE_RATIO
-from capsnmt.evaluation.metrics import COMPARABLE, METRICS, digits
-from capsnmt.evaluation.scores import Evaluation, OutputScores, SourceLengths, SystemScores
+from capsnmt.evaluation.scores import (
+    COMPARABLE,
+    METRICS,
+    Evaluation,
+    OutputScores,
+    SystemScores,
+    Test,
+    digits,
+    mean_by_length,
+)
 from capsnmt.evaluation.settings import CompareMT
 
 
 def as_text(evaluation: Evaluation) -> str:
     """Return the evaluation as tables, with the signatures below them."""
     width = max(len("system"), *(len(system.name) for system in evaluation.systems))
-    reference = evaluation.reference
-    lines = [f"{reference.segments:,} segments, reference: {reference.source}", ""]
+    reference = evaluation.reference or "the T- lines"
+    lines = [f"{evaluation.segments:,} segments, reference: {reference}", ""]
     lines += _score_table(evaluation.systems, METRICS, width)
-    first = evaluation.systems[0].outputs[0]
-    lines += ["", *(f"{name:<8}{first.score(key).signature}" for key, name in METRICS.items())]
-    if "tok:13a" in first.bleu.signature:
+    scores = evaluation.systems[0].outputs[0].scores
+    lines += ["", *(f"{name:<8}{scores[key].signature}" for key, name in METRICS.items())]
+    if "tok:13a" in scores["bleu"].signature:
         lines.append("BLEU is also that of mteval-v13a.pl -c: same tokeniser and smoothing")
-    if first.tokenized:
+    tokenised = [kind for kind in COMPARABLE if kind in scores]
+    if tokenised:
         lines += ["", "tokenised BLEU, not comparable with the scores above:", ""]
-        lines += _score_table(evaluation.systems, {kind: kind for kind in first.tokenized}, width)
+        lines += _score_table(evaluation.systems, {kind: kind for kind in tokenised}, width)
         lines.append("")
-        for kind, score in first.tokenized.items():
-            lines += [f"{kind}: {COMPARABLE[kind]}", f"  {score.signature}"]
-    if first.segment_means:
+        for kind in tokenised:
+            lines += [f"{kind}: {COMPARABLE[kind]}", f"  {scores[kind].signature}"]
+    means = {name: name for name in scores if name not in METRICS and name not in COMPARABLE}
+    if means:
         lines += ["", "means of the scores of all segments:", ""]
-        means = {name: name for name in first.segment_means}
         lines += [*_score_table(evaluation.systems, means, width), ""]
-        lines += [f"{name}: {score.signature}" for name, score in first.segment_means.items()]
-    if evaluation.lengths is not None:
-        lines += ["", *_length_table(evaluation.systems, evaluation.lengths, width)]
+        lines += [f"{name}: {scores[name].signature}" for name in means]
+    if evaluation.segments_by_length:
+        lines += ["", *_length_table(evaluation, width)]
     if evaluation.test is not None:
-        lines += ["", *_tests(evaluation, width)]
+        lines += ["", *_tests(evaluation.systems, evaluation.test, width)]
     return "\n".join(lines)
 
 
@@ -42,7 +52,7 @@ def compare_mt_note(settings: CompareMT) -> str:
     """Return a paragraph about a report of compare-mt."""
     return (
         f"\ncompare-mt's report on the first output of each system: {settings.folder / PAGE}. Its "
-        f"bootstrap ({settings.resamples:,} resamples of {SAMPLE_RATIO:.0%} of the segments, seed "
+        f"bootstrap ({settings.samples:,} resamples of {SAMPLE_RATIO:.0%} of the segments, seed "
         f"{settings.seed}) is a different test: do not mix the two"
     )
 
@@ -60,9 +70,13 @@ def _score_table(
             deviations = {key: each.std for key, each in spreads.items()}
             lines.append(_row(system.name, width, _numbers(means)))
             lines.append(_row("  std", width, _numbers(deviations, "± ")))
-            deltas = {key: system.mean_delta(key) for key in metrics}
-            if None not in deltas.values():
-                lines.append(_row("  Δ", width, _numbers(deltas, sign="+")))
+            deltas = {
+                key: [d for output in system.outputs if (d := output.scores[key].delta) is not None]
+                for key in metrics
+            }
+            if all(deltas.values()):
+                means = {key: fmean(found) for key, found in deltas.items()}
+                lines.append(_row("  Δ", width, _numbers(means, sign="+")))
         for number, output in enumerate(system.outputs, 1):
             lines += _rows(f"  {number}" if several else system.name, width, output, metrics)
     return lines
@@ -70,11 +84,11 @@ def _score_table(
 
 def _rows(name: str, width: int, output: OutputScores, metrics: Iterable[str]) -> Iterator[str]:
     """The scores of an output and, after a test, intervals, differences, p-values."""
-    yield _row(name, width, _numbers({key: output.score(key).score for key in metrics}))
-    tests = {key: output.difference(key) for key in metrics}
-    intervals = {key: test.ci for key, test in tests.items()}
-    deltas = {key: test.delta for key, test in tests.items()}
-    p_values = [test.p_value for test in tests.values()]
+    scores = {key: output.scores[key] for key in metrics}
+    yield _row(name, width, _numbers({key: score.score for key, score in scores.items()}))
+    intervals = {key: score.ci for key, score in scores.items()}
+    deltas = {key: score.delta for key, score in scores.items()}
+    p_values = [score.p_value for score in scores.values()]
     if None not in intervals.values():
         yield _row("  95%", width, _numbers(intervals, "± "))
     if None not in deltas.values():
@@ -95,22 +109,21 @@ def _row(name: str, width: int, cells: Iterable[str]) -> str:
     return f"{name:<{width}}" + "".join(f"{cell:>16}" for cell in cells)
 
 
-def _length_table(
-    systems: Sequence[SystemScores], lengths: SourceLengths, width: int
-) -> Iterator[str]:
-    yield f"BLEU by source length, in {lengths.unit} (10-20 is 10 to 19):"
+def _length_table(evaluation: Evaluation, width: int) -> Iterator[str]:
+    segments = evaluation.segments_by_length
+    yield f"BLEU by source length, in {evaluation.length_unit} (10-20 is 10 to 19):"
     yield ""
-    yield f"{'system':<{width}}" + "".join(f"{name:>9}" for name in lengths.buckets)
-    yield f"{'segments':<{width}}" + "".join(f"{number:>9,}" for number in lengths.segments)
-    for system in systems:
-        cells = ("–" if bleu is None else f"{bleu:.2f}" for bleu in system.by_length or ())
-        yield f"{system.name:<{width}}" + "".join(f"{cell:>9}" for cell in cells)
+    yield f"{'system':<{width}}" + "".join(f"{name:>9}" for name in segments)
+    yield f"{'segments':<{width}}" + "".join(f"{number:>9,}" for number in segments.values())
+    for system in evaluation.systems:
+        bleu = mean_by_length(system.outputs).values()
+        yield f"{system.name:<{width}}" + "".join(f"{each:>9.2f}" for each in bleu)
 
 
-def _tests(evaluation: Evaluation, width: int) -> Iterator[str]:
-    baseline = evaluation.baseline
+def _tests(systems: Sequence[SystemScores], test: Test, width: int) -> Iterator[str]:
+    baseline = test.baseline
     yield (
-        f"p, the primary test: {evaluation.test_in_words}, against {baseline}; the probability of "
+        f"p, the primary test: {test.in_words}, against {baseline}; the probability of "
         "a difference at least this large if there is none. Δ: the difference to "
         f"{baseline}"
     )
@@ -122,7 +135,7 @@ def _tests(evaluation: Evaluation, width: int) -> Iterator[str]:
     )
     yield ""
     yield f"{'system':<{width}}{'better':>9}{'worse':>9}{'ties':>9}{'p':>9}"
-    for system in evaluation.systems:
+    for system in systems:
         for number, output in enumerate(system.outputs, 1):
             sign = output.sign_test
             if sign:

@@ -14,9 +14,8 @@ from importlib import metadata
 from typing import Dict, List, Optional, Sequence
 
 from capsnmt.cli import ConfigurationError
-from capsnmt.evaluation.metrics import COMPOUND_SPLIT, MULTI_BLEU
 from capsnmt.evaluation.outputs import Output
-from capsnmt.evaluation.scores import Score
+from capsnmt.evaluation.scores import COMPOUND_SPLIT, MULTI_BLEU, Score
 from capsnmt.evaluation.scoring import import_sacrebleu_metrics
 from capsnmt.evaluation.text import WITHOUT_SPACES, base_language
 from capsnmt.evaluation.text_files import read_lines
@@ -112,7 +111,7 @@ def tokenized_scores(
         target_lang: language code.
 
     Returns:
-        Key of :data:`~capsnmt.evaluation.metrics.COMPARABLE` -> score.
+        Key of :data:`~capsnmt.evaluation.scores.COMPARABLE` -> score.
     """
     if tokens is None:
         return {}
@@ -136,4 +135,4 @@ def multi_bleu(hypotheses: List[str], reference: List[str], tokens: str) -> Scor
     # force silences sacreBLEU's warning about tokenised text, which is intended here
     bleu = import_sacrebleu_metrics().BLEU(tokenize="none", smooth_method="none", force=True)
     score = float(bleu.corpus_score(hypotheses, [reference]).score)
-    return Score(score, f"{bleu.get_signature().format(short=False)}|text:{tokens}")
+    return Score(score=score, signature=f"{bleu.get_signature().format()}|text:{tokens}")

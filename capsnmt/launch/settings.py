@@ -59,7 +59,7 @@ class Batch(Record, frozen=True, kw_only=True, rename="kebab", omit_defaults=Tru
 
 
 class Score(Record, frozen=True, kw_only=True, rename="kebab", omit_defaults=True):
-    """Flags of ``capsnmt-evaluate``; the last three need a baseline.
+    """Flags of ``capsnmt-evaluate``; the last two need a baseline.
 
     Attributes:
         tokenized: whether the text is published as tokens, which are scored as they are.
@@ -69,8 +69,7 @@ class Score(Record, frozen=True, kw_only=True, rename="kebab", omit_defaults=Tru
     detokenize: Optional[str] = None
     tokenized: Optional[bool] = None
     significance: Optional[Literal["bootstrap", "approximate-randomization"]] = None
-    resamples: Optional[Count] = None
-    trials: Optional[Count] = None
+    samples: Optional[Count] = None
 
 
 class Settings(Record, frozen=True, kw_only=True, rename="kebab", omit_defaults=True):

@@ -11,7 +11,7 @@ from capsnmt.launch import flags, training
 from capsnmt.launch.run import Run, python
 from capsnmt.steps import Step
 
-SIGNIFICANCE = ("significance", "resamples", "trials")  # they need a baseline
+SIGNIFICANCE = ("significance", "samples")  # they need a baseline
 
 
 def prepare(run: Run) -> Optional[Step]:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Optional
 
-from capsnmt.evaluation.metrics import digits
-from capsnmt.evaluation.seeds import Spread
+from capsnmt.evaluation.scores import Spread, digits
 
 NONE, MINUS = "–", "−"
 

@@ -11,7 +11,7 @@ from dataclasses import replace
 from operator import attrgetter
 from typing import Any, Callable, Dict, List, Optional, Sequence
 
-from capsnmt.evaluation.seeds import Spread, spread
+from capsnmt.evaluation.scores import Spread, spread
 from capsnmt.machine import describe_machine
 from capsnmt.report.cells import deviation_note, mean_cell
 from capsnmt.report.elements import Element, Figure, Paragraph, Table, Text

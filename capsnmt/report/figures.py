@@ -10,8 +10,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any, Dict, Iterable, Iterator, List, Mapping, Optional, Sequence, Tuple
 
-from capsnmt.evaluation.scores import SourceLengths
-from capsnmt.evaluation.seeds import Spread
+from capsnmt.evaluation.scores import Spread
 from capsnmt.runs.learning_curve import LearningCurve
 
 # Legible with a colour vision deficiency (Okabe and Ito 2008). None is black, because the page may
@@ -170,28 +169,27 @@ def learning_curves(curves: Mapping[str, Sequence[LearningCurve]]) -> Any:
     return figure
 
 
-def bleu_by_length(bleu: Mapping[str, Sequence[Optional[float]]], lengths: SourceLengths) -> Any:
+def bleu_by_length(bleu: Mapping[str, Mapping[str, float]], segments: Mapping[str, int]) -> Any:
     """Draw BLEU by source length, one line for each system.
 
     Args:
         bleu: name of each system -> BLEU of each bucket.
-        lengths: the buckets; empty ones are not drawn.
+        segments: number of sentences in each bucket.
     """
     figure = figure_of(3.6)
     axes = figure.add_subplot()
-    counts = lengths.segments
-    shown = [number for number, count in enumerate(counts) if count]
     own = styles(bleu)
     for name, row in bleu.items():
         axes.plot(
-            range(len(shown)),
-            [float("nan") if row[i] is None else row[i] for i in shown],
+            range(len(segments)),
+            [row.get(bucket, float("nan")) for bucket in segments],
             linewidth=1.8,
             markersize=5,
             label=name,
             **own[name],
         )
-    axes.set_xticks(range(len(shown)), [f"{lengths.buckets[i]}\n({counts[i]:,})" for i in shown])
+    ticks = [f"{bucket}\n({number:,})" for bucket, number in segments.items()]
+    axes.set_xticks(range(len(segments)), ticks)
     axes.set_xlabel("length of the source (sentences)")
     axes.set_ylabel("BLEU")
     axes.set_ylim(bottom=0)

@@ -24,21 +24,21 @@ def lengths(test_set: str, systems: Sequence[TrainedRow]) -> Iterator[Element]:
             "lengths hold different sentences. The scores.json of each run has its own."
         )
         return
-    shown = [number for number, segments in enumerate(source.segments) if segments]
+    unit, segments = source
     rows = [(system.name, system.by_length(test_set)) for system in systems]
     yield Figure(
         figure_name(test_set),
         f"BLEU by source length on {test_set}, one line for each system; the table below has the "
         "numbers.",
-        f"BLEU by length of the source sentence, in {source.unit} (10-20 is 10 to 19).",
+        f"BLEU by length of the source sentence, in {unit} (10-20 is 10 to 19).",
     )
     yield Table(
         f"BLEU by source length on {test_set}",
-        ["system", *(source.buckets[number] for number in shown)],
+        ["system", *segments],
         [
-            ["sentences", *(f"{source.segments[number]:,}" for number in shown)],
+            ["sentences", *(f"{number:,}" for number in segments.values())],
             *(
-                [name, *(NONE if (bleu := row[i]) is None else f"{bleu:.2f}" for i in shown)]
+                [name, *(f"{row[bucket]:.2f}" if bucket in row else NONE for bucket in segments)]
                 for name, row in rows
             ),
         ],

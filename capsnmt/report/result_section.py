@@ -40,7 +40,7 @@ def _differing(runs: Sequence[FinishedRun]) -> Iterator[str]:
         for key, name in common_metrics([run.output(test_set) for run in runs]).items():
             if len(signatures_of(runs, test_set, key)) > 1:
                 yield f"signatures of {name} on {test_set}"
-        if len({run.scores[test_set].reference.source for run in runs}) > 1:
+        if len({run.scores[test_set].reference for run in runs}) > 1:
             yield f"references of {test_set}"
     if any(run.training.vocabulary != runs[0].training.vocabulary for run in runs):
         yield "dictionaries"
@@ -86,11 +86,11 @@ def _legend(systems: Sequence[TrainedRow], test_sets: Sequence[str]) -> str:
     baseline, *others = systems
     levels = ", ".join(f"{mark}: p < {level}" for mark, level in reversed(LEVELS.items()))
     tests = {
-        str(run.scores[test_set].test_in_words)
+        test.in_words
         for system in others
         for run in system.runs
         for test_set in test_sets
-        if run.scores[test_set].test is not None
+        if (test := run.scores[test_set].test) is not None
     }
     sentence = f"{levels}, for the difference in BLEU to {baseline.name}"
     if tests:

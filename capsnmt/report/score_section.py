@@ -2,30 +2,26 @@
 
 from __future__ import annotations
 
-import re
 from typing import Iterable, Iterator, List, Mapping, Sequence, Set
 
-from capsnmt.evaluation.metrics import COMPARABLE
-from capsnmt.evaluation.scores import common_metrics
+from capsnmt.evaluation.scores import COMPARABLE, common_metrics
 from capsnmt.report.cells import MINUS, NONE, difference_cell, p_cell, score_cell
 from capsnmt.report.elements import Code, Element, Heading, Inline, Listing, Paragraph, Table, Text
 from capsnmt.runs.finished import FinishedRun
-
-TEST = re.compile(r"(bs|ar):\d+\|seed:\d+\|")
 
 
 def scores(runs: Sequence[FinishedRun], names: Sequence[str], test_set: str) -> Iterator[Element]:
     """Yield the scores of every run on one test set."""
     outputs = [run.output(test_set) for run in runs]
-    title = f"{test_set}: {runs[0].scores[test_set].reference.segments:,} sentences"
+    title = f"{test_set}: {runs[0].scores[test_set].segments:,} sentences"
     yield Heading(title)
     metrics = common_metrics(outputs)
-    kinds = [kind for kind in COMPARABLE if all(kind in output.tokenized for output in outputs)]
+    kinds = [kind for kind in COMPARABLE if all(kind in output.scores for output in outputs)]
     yield Table(
         f"All scores on {title}",
         ["system", *metrics.values(), *kinds],
         [
-            [name, *(score_cell(output.score(key).score, key) for key in [*metrics, *kinds])]
+            [name, *(score_cell(output.scores[key].score, key) for key in [*metrics, *kinds])]
             for name, output in zip(names, outputs)
         ],
         numeric=1,
@@ -44,15 +40,15 @@ def _differences(
     rows: List[List[Text]] = []
     tests, sign_tests = set(), False
     for run, name in zip(runs, names):
-        scores, output = run.scores[test_set], run.output(test_set)
-        if scores.baseline in (None, run.row):
+        test, output = run.scores[test_set].test, run.output(test_set)
+        if test is None or test.baseline == run.row:
             continue
-        tests.add(str(scores.test_in_words))
-        pair = f"{name} {MINUS} {scores.baseline}"
+        tests.add(test.in_words)
+        pair = f"{name} {MINUS} {test.baseline}"
         for key, metric in metrics.items():
-            test = output.difference(key)
-            delta = difference_cell(test.delta, key)
-            rows.append([pair, metric, delta, p_cell(test.p_value)])
+            score = output.scores[key]
+            delta = difference_cell(score.delta, key)
+            rows.append([pair, metric, delta, p_cell(score.p_value)])
         if output.sign_test:
             sign_tests = True
             p_value = p_cell(output.sign_test.p_value)
@@ -67,11 +63,8 @@ def _differences(
 
 
 def signatures_of(runs: Sequence[FinishedRun], test_set: str, metric: str) -> Set[str]:
-    """Return the signatures of a metric, without the test.
-
-    The test does not affect the score, and the baseline has none.
-    """
-    return {TEST.sub("", run.output(test_set).score(metric).signature) for run in runs}
+    """Return the signatures of a metric."""
+    return {run.output(test_set).scores[metric].signature for run in runs}
 
 
 def _signatures(

@@ -93,7 +93,7 @@ def sweep_table(sweep: FinishedSweep, test_sets: Sequence[str]) -> str:
         for run in system.runs:
             speed = run.curve.tokens_per_second
             for test_set in test_sets:
-                bleu = run.output(test_set).score("bleu").score
+                bleu = run.output(test_set).scores["bleu"].score
                 cells = [f"{bleu:.4f}", "" if speed is None else f"{speed:.1f}", run.parameters]
                 writer.writerow([name, test_set, label, run.seed, *cells])
     return file.getvalue()

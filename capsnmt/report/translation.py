@@ -57,7 +57,8 @@ def translation(runs: Sequence[FinishedRun], sample_count: int = 20) -> Part:
         buckets = source_lengths(systems, name)
         if buckets is not None:
             by_length = {system.name: system.by_length(name) for system in systems}
-            figures[figure_name(name)] = functools.partial(bleu_by_length, by_length, buckets)
+            segments = buckets[1]
+            figures[figure_name(name)] = functools.partial(bleu_by_length, by_length, segments)
     for each in sweeps:
         figures.update(sweep_figures(each, scored))
     tables = {table_name(each): sweep_table(each, scored) for each in sweeps}

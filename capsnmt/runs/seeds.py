@@ -8,9 +8,13 @@ from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Seque
 
 from capsnmt import records
 from capsnmt.cli import ConfigurationError
-from capsnmt.evaluation.metrics import digits
-from capsnmt.evaluation.scores import SourceLengths, common_metrics
-from capsnmt.evaluation.seeds import Spread, mean_by_length, spread
+from capsnmt.evaluation.scores import (
+    Spread,
+    common_metrics,
+    digits,
+    mean_by_length,
+    spread,
+)
 from capsnmt.records import Record
 from capsnmt.runs.finished import FinishedRun, distinct_names
 from capsnmt.runs.folder import RunFolder
@@ -81,7 +85,7 @@ class TrainedRow:
 
     def score(self, test_set: str, metric: str = "bleu") -> Spread:
         """Mean and standard deviation (n - 1) over the seeds."""
-        return spread([run.output(test_set).score(metric).score for run in self.runs])
+        return spread([run.output(test_set).scores[metric].score for run in self.runs])
 
     def measure(self, value: Callable[[Measures], Optional[float]]) -> Optional[Spread]:
         """The same of a measure of classifiers; ``None`` if no run has it."""
@@ -89,10 +93,9 @@ class TrainedRow:
         present = [number for number in values if number is not None]
         return spread(present) if present else None
 
-    def by_length(self, test_set: str) -> List[Optional[float]]:
+    def by_length(self, test_set: str) -> Dict[str, float]:
         """BLEU of each bucket of source lengths, averaged over the seeds."""
-        rows = [run.output(test_set).by_length for run in self.runs]
-        return mean_by_length([row for row in rows if row is not None])
+        return mean_by_length([run.output(test_set) for run in self.runs])
 
     @property
     def tokens_per_second(self) -> Optional[float]:
@@ -118,9 +121,10 @@ class TrainedRow:
 
     def p_values(self, test_set: str, baseline: TrainedRow) -> Optional[List[float]]:
         """The p-value (BLEU) of each seed against a baseline; ``None`` unless all were tested."""
-        if {run.scores[test_set].baseline for run in self.runs} != {baseline.runs[0].row}:
+        tests = [run.scores[test_set].test for run in self.runs]
+        if {test and test.baseline for test in tests} != {baseline.runs[0].row}:
             return None
-        found = [run.output(test_set).difference("bleu").p_value for run in self.runs]
+        found = [run.output(test_set).scores["bleu"].p_value for run in self.runs]
         measured = [value for value in found if value is not None]
         return measured if len(measured) == len(found) else None
 
@@ -134,14 +138,19 @@ class TrainedRow:
         return next((mark for mark, level in LEVELS.items() if max(p_values) < level), "")
 
 
-def source_lengths(rows: Sequence[TrainedRow], test_set: str) -> Optional[SourceLengths]:
-    """Return the buckets of source lengths that all rows were scored with.
+def source_lengths(
+    rows: Sequence[TrainedRow], test_set: str
+) -> Optional[Tuple[str, Mapping[str, int]]]:
+    """Return the unit and the buckets of source lengths that all rows were scored with.
 
     **D**: a length is that of the source as a system reads it. ``None`` for systems with different
     subwords: their buckets hold different sentences.
     """
-    first, *others = [run.scores[test_set].lengths for row in rows for run in row.runs]
-    return first if all(lengths == first for lengths in others) else None
+    scores = [run.scores[test_set] for row in rows for run in row.runs]
+    unit, segments = first = scores[0].length_unit, scores[0].segments_by_length
+    if unit is None or any(first != (each.length_unit, each.segments_by_length) for each in scores):
+        return None
+    return unit, segments
 
 
 def group(runs: Sequence[FinishedRun]) -> List[TrainedRow]:
@@ -252,7 +261,7 @@ def _means(row: TrainedRow) -> Dict[str, Dict[str, MeanScore]]:
         test_set: {
             metric: MeanScore(
                 **vars(row.score(test_set, metric)),
-                signature=first.output(test_set).score(metric).signature,
+                signature=first.output(test_set).scores[metric].signature,
             )
             for metric in common_metrics([run.output(test_set) for run in row.runs])
         }

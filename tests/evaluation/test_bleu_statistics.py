@@ -9,7 +9,7 @@ import pytest
 from scipy.stats import binom
 
 from capsnmt.evaluation.bleu_statistics import bleu_of, bleu_statistics
-from capsnmt.evaluation.lengths import BUCKETS, bleu_by_length, bucket_of, counts
+from capsnmt.evaluation.lengths import BUCKETS, bleu_by_length, bucket_of, segments_by_length
 from capsnmt.evaluation.scoring import build_metrics
 from capsnmt.evaluation.significance import sign_test
 
@@ -46,7 +46,8 @@ def test_each_length_scores_as_its_segments_alone(
     found = bleu_by_length(statistics["sys1"], buckets)
     limits = [(0, 9), (10, 19), (20, 29), (30, 39), (40, 49), (50, 10**6)]
     assert len(found) == len(limits) == len(BUCKETS)
-    for bleu, count, (low, high) in zip(found, counts(buckets), limits):
+    counts = segments_by_length(buckets).values()
+    for bleu, count, (low, high) in zip(found.values(), counts, limits):
         chosen = [i for i, line in enumerate(texts["source"]) if low <= len(line.split()) <= high]
         assert len(chosen) == count > 0
         expected = corpus_bleu(
@@ -57,11 +58,7 @@ def test_each_length_scores_as_its_segments_alone(
 
 def test_a_length_without_a_segment_has_no_score() -> None:
     rows = bleu_statistics("en", ["a b c d e"], ["a b c d e"])
-    assert bleu_by_length(rows, bucket_of(["x " * 12])) == [
-        None,
-        pytest.approx(100),
-        *[None] * 4,
-    ]
+    assert bleu_by_length(rows, bucket_of(["x " * 12])) == {"10-20": pytest.approx(100)}
 
 
 def test_the_sign_test_is_that_of_collins_et_al_by_complete_corpora(

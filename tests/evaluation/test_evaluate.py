@@ -10,7 +10,7 @@ from typing import Any, Dict
 import pytest
 
 from capsnmt.evaluation.__main__ import main
-from capsnmt.evaluation.metrics import METRICS
+from capsnmt.evaluation.scores import METRICS
 from tests.evaluation.outputs import TOKENS, generated, write_lines
 
 
@@ -19,8 +19,14 @@ def as_json(capsys: pytest.CaptureFixture, *arguments: str) -> Dict[str, Any]:
     return json.loads(capsys.readouterr().out)
 
 
+def of(system: Dict[str, Any]) -> Dict[str, Any]:
+    """The scores of a system with one output."""
+    (output,) = system["outputs"]
+    return output["scores"]
+
+
 def scores(document: Dict[str, Any], metric: str = "bleu") -> Dict[str, float]:
-    return {system["name"]: system[metric]["score"] for system in document["systems"]}
+    return {system["name"]: of(system)[metric]["score"] for system in document["systems"]}
 
 
 def test_tokens_are_scored_as_text_against_the_raw_reference(
@@ -31,7 +37,7 @@ def test_tokens_are_scored_as_text_against_the_raw_reference(
     assert scores(document, "chrf") == {"good": pytest.approx(100)}
     assert scores(document, "chrf++") == {"good": pytest.approx(100)}
     assert scores(document, "ter") == {"good": 0}
-    assert document["reference"] == {"source": files["reference"], "raw": True, "segments": 12}
+    assert (document["reference"], document["segments"]) == (files["reference"], 12)
     assert document["target_lang"] == "en"
 
 
@@ -42,7 +48,7 @@ def test_generated_and_plain_files_of_one_system_have_the_same_scores(
     generate = as_json(capsys, f"x={files['half']}", *reference)
     plain = as_json(capsys, f"x={files['plain']}", *reference, "--input", "plain")
     for metric in METRICS:
-        assert generate["systems"][0][metric] == plain["systems"][0][metric]
+        assert of(generate["systems"][0])[metric] == of(plain["systems"][0])[metric]
         assert 0 < scores(plain, metric)["x"] < 100
 
 
@@ -62,8 +68,8 @@ def test_the_target_lines_are_the_reference_and_this_is_reported(
     printed = capsys.readouterr()
     document = json.loads(printed.out)
     assert "not the raw reference" in printed.err
-    assert document["reference"]["raw"] is False
-    assert document["systems"][0]["bleu"]["score"] == pytest.approx(100)
+    assert document["reference"] is None
+    assert of(document["systems"][0])["bleu"]["score"] == pytest.approx(100)
 
 
 def test_target_lines_that_fairseq_detokenised_are_left_alone(
@@ -104,16 +110,17 @@ def test_a_baseline_is_a_name_or_a_file_and_comes_first(
     files: Dict[str, str], capsys: pytest.CaptureFixture, baseline: str
 ) -> None:
     systems = [f"good={files['good']}", f"base={files['half']}"]
-    flags = ["--reference", files["reference"], "--resamples", "20", "--seed", "7"]
+    flags = ["--reference", files["reference"], "--samples", "20", "--seed", "7"]
     document = as_json(capsys, *systems, "--baseline", baseline.format(**files), *flags)
     assert [system["name"] for system in document["systems"]] == ["base", "good"]
-    assert (document["baseline"], document["resamples"], document["seed"]) == ("base", 20, 7)
-    base, good = (system["significance"] for system in document["systems"])
-    assert set(good) == set(METRICS)
-    assert base["bleu"]["p_value"] is None
+    test = {"baseline": "base", "method": "bootstrap", "samples": 20, "seed": 7}
+    assert document["test"] == test
+    base, good = map(of, document["systems"])
+    assert set(good) == {*METRICS, "multi-bleu"}
+    assert "p_value" not in base["bleu"]
+    assert "delta" not in base["bleu"]
     assert good["bleu"]["p_value"] == pytest.approx(1 / 21)
-    assert good["bleu"]["mean"] == pytest.approx(100)
-    assert "bs:20|seed:7" in document["systems"][1]["bleu"]["signature"]
+    assert good["bleu"]["signature"] == base["bleu"]["signature"]
 
 
 def test_randomization_replaces_the_bootstrap_and_is_reported(
@@ -121,14 +128,13 @@ def test_randomization_replaces_the_bootstrap_and_is_reported(
 ) -> None:
     arguments = [f"good={files['good']}", "--baseline", f"base={files['half']}"]
     arguments += ["--reference", files["reference"], "--seed", "7"]
-    arguments += ["--significance", "approximate-randomization", "--trials", "40"]
+    arguments += ["--significance", "approximate-randomization", "--samples", "40"]
     document = as_json(capsys, *arguments)
-    assert document["test"] == "approximate-randomization"
-    assert (document["trials"], document["resamples"], document["seed"]) == (40, None, 7)
-    good = document["systems"][1]
-    assert "ar:40|seed:7" in good["bleu"]["signature"]
-    assert 0 < good["significance"]["bleu"]["p_value"] <= 1
-    assert good["significance"]["bleu"]["ci"] is None
+    test = {"method": "approximate-randomization", "samples": 40, "seed": 7}
+    assert document["test"] == {"baseline": "base", **test}
+    good = of(document["systems"][1])["bleu"]
+    assert 0 < good["p_value"] <= 1
+    assert "ci" not in good
     assert main(arguments) == 0
     table = capsys.readouterr().out
     assert "paired approximate randomization" in table
@@ -139,7 +145,7 @@ def test_randomization_replaces_the_bootstrap_and_is_reported(
 def test_a_baseline_may_be_one_more_file(
     files: Dict[str, str], capsys: pytest.CaptureFixture
 ) -> None:
-    flags = ["--reference", files["reference"], "--resamples", "5"]
+    flags = ["--reference", files["reference"], "--samples", "5"]
     document = as_json(capsys, f"good={files['good']}", "--baseline", f"b={files['half']}", *flags)
     assert list(scores(document)) == ["b", "good"]
 
@@ -148,7 +154,7 @@ def test_a_copy_of_the_baseline_is_reported(
     files: Dict[str, str], capsys: pytest.CaptureFixture
 ) -> None:
     systems = [f"a={files['good']}", f"b={files['good']}"]
-    assert main([*systems, "--baseline", "a", "--resamples", "5"]) == 0
+    assert main([*systems, "--baseline", "a", "--samples", "5"]) == 0
     assert "b equals a in every sentence: ignore its p-value" in capsys.readouterr().err
 
 
@@ -158,15 +164,15 @@ def test_the_table_and_the_json_file_have_the_same_numbers(
     report = tmp_path / "report.json"
     systems = [f"base={files['half']}", f"good={files['good']}", "--reference", files["reference"]]
     for _ in range(2):  # an older report is replaced
-        arguments = [*systems, "--baseline", "base", "--resamples", "20", "--json", str(report)]
+        arguments = [*systems, "--baseline", "base", "--samples", "20", "--json", str(report)]
         assert main(arguments) == 0
     table = capsys.readouterr().out
     document = json.loads(report.read_text(encoding="utf-8"))
     for system in document["systems"]:
         row = next(line for line in table.splitlines() if line.startswith(system["name"]))
-        expected = [f"{system[metric]['score']:.2f}" for metric in METRICS]
+        expected = [f"{of(system)[metric]['score']:.2f}" for metric in METRICS]
         assert row.split()[1:] == expected
-        assert all(system[metric]["signature"] in table for metric in METRICS)
+        assert all(of(system)[metric]["signature"] in table for metric in METRICS)
     assert "20 resamples, seed 12345" in table
     used = {"capsnmt", "python", "sacrebleu", "sacremoses"}
     assert set(document["versions"]) == used
@@ -178,14 +184,12 @@ def test_several_outputs_are_one_system_with_mean_and_deviation(
     flags = ["--reference", files["reference"]]
     alone = [scores(as_json(capsys, f"x={files[name]}", *flags))["x"] for name in ("half", "good")]
     system = as_json(capsys, f"x={files['half']},{files['good']}", *flags)["systems"][0]
-    assert system["bleu"]["values"] == alone
-    assert system["bleu"]["score"] == pytest.approx(sum(alone) / 2)
-    assert system["bleu"]["std"] == pytest.approx(abs(alone[0] - alone[1]) / 2**0.5)
+    assert [each["scores"]["bleu"]["score"] for each in system["outputs"]] == alone
     assert [each["path"] for each in system["outputs"]] == [files["half"], files["good"]]
     assert main([f"x={files['half']},{files['good']}", *flags]) == 0
     table = capsys.readouterr().out
     rows = [line.split() for line in table.splitlines() if line[:3] in ("x  ", "  s", "  1", "  2")]
-    expected = [f"{system['bleu'][key]:.2f}" for key in ("score", "std")]
+    expected = [f"{sum(alone) / 2:.2f}", f"{abs(alone[0] - alone[1]) / 2**0.5:.2f}"]
     assert (rows[0][1], rows[1][2]) == (expected[0], expected[1])
     assert [row[:2] for row in rows[2:4]] == [["1", f"{alone[0]:.2f}"], ["2", f"{alone[1]:.2f}"]]
 
@@ -193,7 +197,7 @@ def test_several_outputs_are_one_system_with_mean_and_deviation(
 def test_each_seed_is_tested_against_its_own_seed_of_the_baseline(
     files: Dict[str, str], capsys: pytest.CaptureFixture
 ) -> None:
-    flags = ["--reference", files["reference"], "--resamples", "20"]
+    flags = ["--reference", files["reference"], "--samples", "20"]
     seeds = as_json(
         capsys, f"x={files['good']},{files['third']}",
         "--baseline", f"base={files['third']},{files['half']}", *flags,
@@ -201,19 +205,18 @@ def test_each_seed_is_tested_against_its_own_seed_of_the_baseline(
     pairs = [("good", "third"), ("third", "half")]
     for output, (system, base) in zip(seeds["systems"][1]["outputs"], pairs):
         alone = as_json(capsys, f"x={files[system]}", "--baseline", f"base={files[base]}", *flags)
-        assert output["significance"] == alone["systems"][1]["significance"]
-        assert output["sign_test"] == alone["systems"][1]["sign_test"]
+        assert output == alone["systems"][1]["outputs"][0]
 
 
 def test_several_seeds_are_tested_against_one_output_of_the_baseline(
     files: Dict[str, str], capsys: pytest.CaptureFixture
 ) -> None:
     flags = ["--baseline", f"base={files['half']}", "--reference", files["reference"]]
-    flags += ["--resamples", "20"]
+    flags += ["--samples", "20"]
     both = as_json(capsys, f"x={files['good']},{files['third']}", *flags)["systems"][1]["outputs"]
     for output, name in zip(both, ("good", "third")):
         alone = as_json(capsys, f"x={files[name]}", *flags)["systems"][1]
-        assert output["significance"]["bleu"] == alone["significance"]["bleu"]
+        assert output == alone["outputs"][0]
 
 
 def test_every_score_of_the_literature_states_what_it_is_comparable_with(
@@ -223,10 +226,9 @@ def test_every_score_of_the_literature_states_what_it_is_comparable_with(
     document = as_json(capsys, f"x={files['half']}", *flags)
     assert main([f"x={files['half']}", *flags]) == 0
     table = capsys.readouterr().out
-    kinds = document["systems"][0]["tokenized"]
-    assert list(kinds) == list(document["tokenized"]) == ["multi-bleu", "compound-split"]
-    for kind, score in kinds.items():
-        assert f"{kind}: {document['tokenized'][kind]}" in table
+    for kind in ("multi-bleu", "compound-split"):
+        score = of(document["systems"][0])[kind]
+        assert f"{kind}: multi-bleu.perl" in table
         assert score["signature"] in table
         assert f"{score['score']:.2f}" in table
     assert "mteval-v13a.pl -c" in table
@@ -237,14 +239,15 @@ def test_lengths_are_those_of_the_source_lines_or_of_a_file(
 ) -> None:
     flags = ["--reference", files["reference"]]
     document = as_json(capsys, f"x={files['half']}", *flags)
-    bleu = document["systems"][0]["bleu"]["score"]
-    assert document["lengths"]["segments"] == [12, 0, 0, 0, 0, 0]
-    assert document["systems"][0]["by_length"] == [pytest.approx(bleu), *[None] * 5]
+    bleu, (output,) = scores(document)["x"], document["systems"][0]["outputs"]
+    assert document["segments_by_length"] == {"<10": 12}
+    assert output["bleu_by_length"] == {"<10": pytest.approx(bleu)}
     source = write_lines(tmp_path / "source", ["x " * 25] * 5 + ["x"] * 7)
     document = as_json(capsys, f"x={files['half']}", *flags, "--source", str(source))
-    assert document["lengths"]["segments"] == [7, 0, 5, 0, 0, 0]
-    assert document["lengths"]["of"] == f"the tokens of {source}"
-    assert None not in [document["systems"][0]["by_length"][i] for i in (0, 2)]
+    assert document["segments_by_length"] == {"<10": 7, "20-30": 5}
+    assert document["length_unit"] == f"the tokens of {source}"
+    (output,) = document["systems"][0]["outputs"]
+    assert output["bleu_by_length"].keys() == {"<10", "20-30"}
 
 
 def test_sources_of_another_bpe_are_accepted_but_have_no_lengths(
@@ -265,7 +268,7 @@ def test_a_missing_library_is_one_line_that_names_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setitem(sys.modules, library, None)
-    systems = [f"a={files['good']}", "--baseline", f"b={files['half']}", "--resamples", "5"]
+    systems = [f"a={files['good']}", "--baseline", f"b={files['half']}", "--samples", "5"]
     assert main([*systems, "--reference", files["reference"]]) == 2
     line = capsys.readouterr().err.splitlines()[-1]
     assert line == f"error: {library} is not installed: pip install 'capsnmt[evaluation]'"

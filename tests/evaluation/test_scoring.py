@@ -11,6 +11,7 @@ from typing import Any, Dict, List, Optional
 import pytest
 
 from capsnmt.evaluation.__main__ import main
+from capsnmt.evaluation.scores import METRICS
 from tests.commands import succeed
 from tests.evaluation.outputs import write_lines
 
@@ -51,7 +52,13 @@ def evaluated(folder: Path, texts: Dict[str, List[str]], *flags: object) -> List
     arguments = [f"sys1={files['sys1']}", f"sys2={files['sys2']}", "--input", "plain"]
     arguments += ["--reference", str(files["reference"]), *map(str, flags)]
     assert main([*arguments, "--json", str(folder / "scores.json")]) == 0
-    return json.loads((folder / "scores.json").read_text("utf-8"))["systems"]
+    systems = json.loads((folder / "scores.json").read_text("utf-8"))["systems"]
+    return [{"name": each["name"], **each["outputs"][0]["scores"]} for each in systems]
+
+
+def signed(table: str) -> str:
+    """What sacreBLEU prints, its signatures without the test."""
+    return re.sub(r"(bs|ar):\d+\|seed:\d+\|", "", table)
 
 
 METRIC_SETS = [["bleu", "chrf", "ter"], ["chrf++"]]
@@ -77,8 +84,8 @@ def test_scores_and_significance_are_those_of_the_sacrebleu_command(
 ) -> None:
     texts = {name: lines[:segments] for name, lines in ted.items()}
     ours = {
-        "bs": ["--resamples", samples],
-        "ar": ["--significance", "approximate-randomization", "--trials", samples],
+        "bs": ["--samples", samples],
+        "ar": ["--significance", "approximate-randomization", "--samples", samples],
     }[method]
     systems = evaluated(tmp_path, texts, "--baseline", "sys1", "--target-lang", "en", *ours)
     for metrics in metric_sets:
@@ -86,13 +93,14 @@ def test_scores_and_significance_are_those_of_the_sacrebleu_command(
         table = sacrebleu(tmp_path, texts, *flags(metrics), flag, f"{flag}-n", samples)
         for system in systems:
             for metric, theirs in zip(metrics, cells(table, system["name"])):
-                test = system["significance"][metric]
-                intervals = (test["mean"], test["ci"]) if method == "bs" else ()
-                expected = [printed(x) for x in (system[metric]["score"], *intervals)]
+                score = system[metric]
+                if method == "bs":
+                    theirs.pop(1)  # the mean over the resamples
+                expected = [printed(score[key]) for key in ("score", "ci") if key in score]
                 if system["name"] == "sys2":
-                    expected.append(printed(test["p_value"], 4))
+                    expected.append(printed(score["p_value"], 4))
                 assert theirs == expected
-                assert system[metric]["signature"] in table
+                assert score["signature"] in signed(table)
 
 
 @pytest.mark.parametrize("metrics", METRIC_SETS)
@@ -105,7 +113,7 @@ def test_scores_without_a_test_are_those_of_the_sacrebleu_command(
         scores = [[printed(system[metric]["score"])] for metric in metrics]
         assert cells(table, system["name"]) == scores
         assert all(system[metric]["signature"] in table for metric in metrics)
-        assert "significance" not in system
+        assert not any("p_value" in system[metric] for metric in metrics)
 
 
 @pytest.mark.parametrize("method", ["bootstrap", "approximate-randomization"])
@@ -113,12 +121,11 @@ def test_the_seed_decides_and_the_environment_does_not(
     ted: Dict[str, List[str]], tmp_path: Path, method: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     texts = {name: lines[:30] for name, lines in ted.items()}
-    count = {"bootstrap": "--resamples", "approximate-randomization": "--trials"}[method]
 
     def p_values(seed: int) -> List[float]:
-        flags = ["--baseline", "sys1", "--significance", method, count, 50, "--seed", seed]
-        tests = evaluated(tmp_path, texts, *flags)[1]["significance"]
-        return [test["p_value"] for test in tests.values()]
+        flags = ["--baseline", "sys1", "--significance", method, "--samples", 50, "--seed", seed]
+        system = evaluated(tmp_path, texts, *flags)[1]
+        return [system[metric]["p_value"] for metric in METRICS]
 
     found = [p_values(seed) for seed in (1, 2)]
     assert found[0] != found[1]

@@ -78,11 +78,11 @@ def randomization_p_value(samples: int, seed: int) -> float:
 @pytest.mark.parametrize(
     ("flags", "p_value", "signature"),
     [
-        (["--resamples", "500"], bootstrap_p_value(500, 7), "bs:500|seed:7|nsegs:12"),
+        (["--samples", "500"], bootstrap_p_value(500, 7), "nsegs:12"),
         (
-            ["--significance", "approximate-randomization", "--trials", "500"],
+            ["--significance", "approximate-randomization", "--samples", "500"],
             randomization_p_value(500, 7),
-            "ar:500|seed:7|nsegs:12",
+            "nsegs:12",
         ),
     ],
     ids=["bootstrap", "randomization"],
@@ -95,18 +95,18 @@ def test_means_are_tested_as_defined_and_printed_with_their_signature(
     capsys: pytest.CaptureFixture,
 ) -> None:
     document = as_json(capsys, *arguments, *flags, "--seed", "7")
-    base, good = document["systems"]
-    assert good["segment_means"]["COMET"]["score"] == pytest.approx(np.mean(GOOD))
-    assert base["segment_means"]["COMET"]["score"] == pytest.approx(np.mean(BASE))
-    assert good["significance"]["COMET"]["p_value"] == pytest.approx(p_value)
-    assert base["significance"]["COMET"]["p_value"] is None
-    assert good["segment_means"]["COMET"]["signature"].startswith(signature)
+    base, good = (system["outputs"][0]["scores"]["COMET"] for system in document["systems"])
+    assert good["score"] == pytest.approx(np.mean(GOOD))
+    assert base["score"] == pytest.approx(np.mean(BASE))
+    assert good["p_value"] == pytest.approx(p_value)
+    assert "p_value" not in base
+    assert good["signature"].startswith(signature)
     assert records.plain(records.build(document, Evaluation, "x")) == document
     assert main([*arguments, *flags, "--seed", "7"]) == 0
     table = capsys.readouterr().out.split("means of the scores of all segments")[1]
     assert f"{np.mean(GOOD):.4f}" in table
     assert f"{p_value:.4f}" in table
-    assert good["segment_means"]["COMET"]["signature"].split("|", 2)[2] in table
+    assert good["signature"] in table
 
 
 @pytest.mark.parametrize("write", FORMATS)
@@ -116,9 +116,9 @@ def test_every_format_has_the_same_scores(
     path = write(tmp_path / "scores", GOOD)
     flags = ["--segment-scores", "COMET", f"x={path}", "--segment-scores", f"x={path}"]
     document = as_json(capsys, f"x={files['good']}", *flags)
-    means = document["systems"][0]["segment_means"]
-    assert list(means) == ["COMET", "segment score"]
-    assert [mean["score"] for mean in means.values()] == [pytest.approx(np.mean(GOOD))] * 2
+    means = document["systems"][0]["outputs"][0]["scores"]
+    for metric in ("COMET", "segment score"):
+        assert means[metric]["score"] == pytest.approx(np.mean(GOOD))
 
 
 def test_a_file_of_comet_score_about_several_systems_is_read_by_their_files(
@@ -132,7 +132,8 @@ def test_a_file_of_comet_score_about_several_systems_is_read_by_their_files(
     path.write_text(json.dumps(lists), "utf-8")
     systems = [f"good={files['good']}", f"base={files['half']}", "--segment-scores", "COMET"]
     document = as_json(capsys, *systems, f"good={path}", f"base={path}")
-    found = [system["segment_means"]["COMET"]["score"] for system in document["systems"]]
+    (one,), (other,) = (system["outputs"] for system in document["systems"])
+    found = [output["scores"]["COMET"]["score"] for output in (one, other)]
     assert found == [pytest.approx(np.mean(scores)) for scores in (GOOD, BASE)]
 
 
@@ -142,15 +143,12 @@ def test_seeds_have_mean_and_deviation_and_are_tested_one_by_one(
     paths = [plain(tmp_path / f"{number}", scores) for number, scores in enumerate((GOOD, BASE))]
     systems = [f"x={files['good']},{files['third']}", "--baseline", f"b={files['half']}"]
     flags = ["--segment-scores", "M", f"x={paths[0]},{paths[1]}", f"b={paths[1]}"]
-    arguments = [*systems, *flags, "--resamples", "50"]
+    arguments = [*systems, *flags, "--samples", "50"]
     assert main([*arguments, "--json"]) == 0
     printed = capsys.readouterr()
     document = json.loads(printed.out)
-    mean = document["systems"][1]["segment_means"]["M"]
-    means = [np.mean(GOOD), np.mean(BASE)]
-    assert mean["values"] == pytest.approx(means)
-    assert mean["score"] == pytest.approx(np.mean(means))
-    assert mean["std"] == pytest.approx(np.std(means, ddof=1))
+    means = [output["scores"]["M"]["score"] for output in document["systems"][1]["outputs"]]
+    assert means == [pytest.approx(np.mean(scores)) for scores in (GOOD, BASE)]
     # the second seed was given the scores of the baseline
     assert "M: x (" in printed.err
     assert "equals b in every sentence: ignore its p-value" in printed.err

@@ -6,8 +6,8 @@ from typing import Dict, List, Optional
 
 import pytest
 
-from capsnmt.evaluation.metrics import COMPOUND_SPLIT, MULTI_BLEU
 from capsnmt.evaluation.outputs import Output
+from capsnmt.evaluation.scores import COMPOUND_SPLIT, MULTI_BLEU
 from capsnmt.evaluation.tokenized import (
     multi_bleu,
     split_compounds,

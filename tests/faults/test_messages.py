@@ -66,16 +66,9 @@ BAD = [
         how={"closed": "0"},
     ),
     bad(
-        "resamples that no memory holds",
-        *("capsnmt.evaluation", [*EVALUATION, "--resamples", HUGE]),
-        *("--resamples", HUGE, "100000"),
-        files={"generated": GENERATED},
-    ),
-    bad(
-        "trials that no memory holds",
-        "capsnmt.evaluation",
-        [*EVALUATION, "--significance", "approximate-randomization", "--trials", HUGE],
-        *("--trials", HUGE, "100000"),
+        "samples that no memory holds",
+        *("capsnmt.evaluation", [*EVALUATION, "--samples", HUGE]),
+        *("--samples", HUGE, "100000"),
         files={"generated": GENERATED},
     ),
     bad(

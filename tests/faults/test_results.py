@@ -76,5 +76,5 @@ def test_bleu_by_length_is_that_of_the_scores(
         for folder in finished_runs.runs(tmp_path):
             scores = json.loads((Path(folder) / "scores.json").read_text("utf-8"))["test"]
             (system,) = scores["systems"]
-            found = [each for each in system["by_length"] if each is not None]
+            found = system["outputs"][0]["bleu_by_length"].values()
             assert rows[system["name"]] == [f"{bleu:.2f}" for bleu in found]

@@ -67,7 +67,7 @@ COMMANDS: Dict[str, Command] = {
         (
             *("good=good", "half=half", "--baseline", "third=third", "--reference", "reference"),
             *("--remove-bpe", "subword_nmt", "--detokenize", "moses", "--target-lang", "en"),
-            *("--resamples", "10", "--segment-scores", "comet", "good=s1", "half=s2", "third=s3"),
+            *("--samples", "10", "--segment-scores", "comet", "good=s1", "half=s2", "third=s3"),
             *("--json", "scores.json"),
         ),
         ("good", "half", "third", "reference", "s1", "s2"),

@@ -160,7 +160,7 @@ def test_runs_side_by_side_are_those_of_one_after_another(
     write(configs, "baseline", f"{SMALL}paper: {{}}\n")
     write(configs, "other", "extends: baseline\ntrain: {lr: 0.01}\n")
     rows = ["--dataset", "tiny", "--rows", "all", "--baseline", "baseline", "--seeds", "1,2"]
-    words = [*rows, *given, "--set", "score.resamples=20"]
+    words = [*rows, *given, "--set", "score.samples=20"]
     said = [line for line in launch(*words, "--jobs", "2").splitlines() if line[:2] == "=="]
     started = [line.partition(",")[0] for line in said if "started" in line]
     assert sorted(started) == ["== baseline"] * 2 + ["== other"] * 2

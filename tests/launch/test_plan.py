@@ -144,15 +144,16 @@ def test_where_the_corpus_comes_from_reaches_its_preparation(
 
 
 def test_only_a_row_with_a_baseline_is_tested_for_significance(plan: Launch) -> None:
-    settings = ["--set", "score.significance=approximate-randomization", "--set", "score.trials=99"]
+    randomized = "score.significance=approximate-randomization"
+    settings = ["--set", randomized, "--set", "score.samples=99"]
     rows = ["--rows", "baseline,em_routing", "--baseline", "baseline"]
     flags = ["--significance approximate-randomization" in shlex.join(words)
-             and "--trials 99" in shlex.join(words)
+             and "--samples 99" in shlex.join(words)
              for words in commands(plan(*MULTI30K, *rows, *settings), "capsnmt.evaluation")
              if "--baseline" in words]  # fmt: skip
     assert flags == [True, True]
     alone = plan(*MULTI30K, *settings)
-    assert "--trials" not in alone
+    assert "--samples" not in alone
     assert "--significance" not in alone
 
 

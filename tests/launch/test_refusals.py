@@ -92,8 +92,8 @@ COMMANDS: Dict[str, Tuple[str, List[str]]] = {
     "a flag that hurts": (f"{ROW} --set train.no-save=true", ["train.no-save", "drop it"]),
     "no significance": (f"{ROW} --set score.significance=t-test", ["score.significance", "t-test"]),
     "a score without effect": (
-        "--config multi30k/em_routing --cpu --baseline baseline --set score.trials=9 --dry-run",
-        ["em_routing: --trials", "--significance bootstrap"],
+        "--config multi30k/em_routing --cpu --baseline baseline --set score.samples=0 --dry-run",
+        ["score.samples", "0"],
     ),
     "two averages": (f"{ROW} --set average.best=3", ["average", "choose one"]),
     "fewer updates than are averaged": (

@@ -79,7 +79,7 @@ def write_run(output: Path, row: str, baseline: Optional[str] = None, seed: int 
     write_log(folder.train_log)
     against = RunFolder(output / f"{baseline}/seed-{seed}").generated(TEST_SET)
     arguments = [f"{row}={generated}"]
-    arguments += ["--baseline", f"{baseline}={against}", "--resamples", "20"] if baseline else []
+    arguments += ["--baseline", f"{baseline}={against}", "--samples", "20"] if baseline else []
     arguments += ["--reference", str(data / "raw" / f"{TEST_SET}.de"), "--target-lang", "de"]
     status = evaluate([*arguments, "--json", str(folder.scored(TEST_SET))])
     assert status == 0  # python -O drops what an assertion computes

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from capsnmt.evaluation.seeds import Spread
+from capsnmt.evaluation.scores import Spread
 from capsnmt.report.figures import (
     accuracy_by_operators,
     bleu_by_value,

@@ -25,7 +25,7 @@ def change(path: Path, key: str, value: Any) -> None:
 
 def without_metric(path: Path) -> None:
     scores = json.loads(path.read_text("utf-8"))
-    del scores["test"]["systems"][-1]["bleu"]
+    del scores["test"]["systems"][-1]["outputs"][0]["scores"]["bleu"]
     path.write_text(json.dumps(scores), "utf-8")
 
 
@@ -60,7 +60,7 @@ DAMAGES = {
     ),
     "a metric less": (
         lambda output: without_metric(output / RUN / "scores.json"),
-        "scores.json: test.systems.1: the key bleu is missing",
+        "lacks the scores bleu",
     ),
     "no log": (lambda output: remove(output / RUN / "train.log"), "train.log"),
     "no parameters": (

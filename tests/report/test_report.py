@@ -10,7 +10,7 @@ from typing import Any, Callable, Dict, List, Sequence
 
 import pytest
 
-from capsnmt.evaluation.metrics import METRICS
+from capsnmt.evaluation.scores import METRICS
 from capsnmt.machine import processor
 from capsnmt.report import __main__ as report
 from tests.report.finished_runs import (
@@ -66,21 +66,21 @@ def test_the_scores_are_those_of_scores_json(finished: Path, content: str) -> No
     assert rows[0][: 1 + len(METRICS)] == ["system", *METRICS.values()]
     for row, name in zip(rows[1:], ("baseline", "em_routing")):
         system = next(s for s in read(finished, name)["systems"] if s["name"] == name)
-        expected = [f"{system[metric]['score']:.2f}" for metric in METRICS]
+        expected = [f"{system['outputs'][0]['scores'][metric]['score']:.2f}" for metric in METRICS]
         assert row[: 1 + len(METRICS)] == [name.replace("_", "\\_"), *expected]
-    # that of the baseline, which was not resampled, is the signature of both
+    (baseline,) = read(finished, "baseline")["systems"][0]["outputs"]
     for metric, label in METRICS.items():
-        signature = read(finished, "baseline")["systems"][0][metric]["signature"]
+        signature = baseline["scores"][metric]["signature"]
         assert f"- {label}: `{signature}`\n" in content
 
 
 def test_the_other_system_has_the_p_value_of_scores_json(finished: Path, content: str) -> None:
-    base, routed = read(finished, "em_routing")["systems"]
-    p_value = routed["significance"]["bleu"]["p_value"]
+    systems = read(finished, "em_routing")["systems"]
+    base, routed = (system["outputs"][0]["scores"]["bleu"] for system in systems)
     rows = rows_of(scores_of(content), "difference")
     assert {row[0] for row in rows[1:]} == {"em\\_routing − baseline"}
-    delta = routed["bleu"]["score"] - base["bleu"]["score"]
-    assert rows[1][1:4] == ["BLEU", f"{delta:+.2f}".replace("-", "−"), f"{p_value:.3f}"]
+    delta = routed["score"] - base["score"]
+    assert rows[1][1:4] == ["BLEU", f"{delta:+.2f}".replace("-", "−"), f"{routed['p_value']:.3f}"]
     assert "One seed proves nothing" in content
 
 
@@ -88,11 +88,9 @@ def test_means_of_segment_scores_are_columns_and_differences(output: Path) -> No
     for row, mean in zip(("baseline", "em_routing"), (0.75, 0.5)):
 
         def change(scores: Any, mean: float = mean) -> None:
-            system = scores["test"]["systems"][-1]
+            (output,) = scores["test"]["systems"][-1]["outputs"]
             given = {"score": mean, "signature": "nsegs:30|scores:given"}
-            system["segment_means"] = {"COMET": given}
-            tested = {"p_value": 0.02, "delta": -0.25}
-            system.setdefault("significance", {})["COMET"] = tested
+            output["scores"]["COMET"] = {**given, "p_value": 0.02, "delta": -0.25}
 
         edit(output / row / "seed-1/scores.json", change)
     content = scores_of(markdown(output))
@@ -118,12 +116,12 @@ def test_training_is_reported_by_the_log_of_the_final_model(content: str) -> Non
 
 
 def rename(output: Path) -> None:
-    edit(output / RUN / "scores.json", lambda s: s["test"]["reference"].update(source="x"))
+    edit(output / RUN / "scores.json", lambda s: s["test"].update(reference="x"))
 
 
 def retokenize(output: Path) -> None:
     def change(scores: Any) -> None:
-        bleu = scores["test"]["systems"][-1]["bleu"]
+        bleu = scores["test"]["systems"][-1]["outputs"][0]["scores"]["bleu"]
         bleu["signature"] = bleu["signature"].replace("tok:13a", "tok:none")
 
     edit(output / RUN / "scores.json", change)
@@ -149,7 +147,7 @@ CHANGES: Dict[str, Callable[[Path], Any]] = {
         output / RUN / "training.json", lambda training: training["vocabulary"].update(x="1")
     ),
     "not tested (em\\_routing: ": lambda output: edit(
-        output / RUN / "scores.json", lambda scores: scores["test"].update(baseline="other")
+        output / RUN / "scores.json", lambda scores: scores["test"]["test"].update(baseline="x")
     ),
 }
 
@@ -217,10 +215,10 @@ def set_seed(folder: Path, seed: int, bleu: float, p_value: float) -> None:
     edit(folder / "config.json", lambda config: config.update(seed=seed))
 
     def change(scores: Dict[str, Any]) -> None:
-        system = scores["test"]["systems"][-1]
-        system["bleu"]["score"] = bleu
-        if "significance" in system:
-            system["significance"]["bleu"]["p_value"] = p_value
+        score = scores["test"]["systems"][-1]["outputs"][0]["scores"]["bleu"]
+        score["score"] = bleu
+        if "p_value" in score:
+            score["p_value"] = p_value
 
     edit(folder / "scores.json", change)
 

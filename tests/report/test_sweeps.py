@@ -28,7 +28,8 @@ def add_point(output: Path, value: Any, seed: int, bleu: float, row: str = "em_r
 
     def score(scores: Dict[str, Any]) -> None:
         system = scores["test"]["systems"][-1]
-        system["name"], system["bleu"]["score"] = name, bleu
+        system["name"] = name
+        system["outputs"][0]["scores"]["bleu"]["score"] = bleu
 
     edit(folder / "config.json", sweep)
     edit(folder / "scores.json", score)

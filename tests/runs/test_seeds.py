@@ -9,7 +9,7 @@ from typing import Any, Dict, Optional
 
 import pytest
 
-from capsnmt.evaluation.metrics import METRICS
+from capsnmt.evaluation.scores import METRICS
 from capsnmt.runs.folder import RunFolder
 from capsnmt.runs.seeds import lines, summarise
 from tests.report.finished_runs import edit, write_run
@@ -38,7 +38,8 @@ def add_seed(
 
     def set_scores(scores: Dict[str, Any]) -> None:
         for metric in METRICS:
-            scores["test"]["systems"][0][metric]["score"] = score
+            (output,) = scores["test"]["systems"][0]["outputs"]
+            output["scores"][metric]["score"] = score
 
     edit(folder.config, change)
     edit(folder.scores, set_scores)

@@ -163,7 +163,7 @@ def test_standard_input_is_translated_and_scored_as_the_test_set(
     )
     (system,) = json.loads((tmp_path / "scores.json").read_text("utf-8"))["systems"]
     assert system["name"] == "system"
-    assert f"{system['bleu']['score']:.2f}" in scored
+    assert f"{system['outputs'][0]['scores']['bleu']['score']:.2f}" in scored
 
 
 @pytest.mark.skipif(not BF16, reason="this CPU has no bf16")

@@ -40,7 +40,7 @@ def test_kept_translations_have_the_kept_scores(folder: Path) -> None:
         lines = (folder / f"{name}.{target}").read_text("utf-8").splitlines()
         published = next(each for each in document["systems"] if each["name"] == folder.parts[-2])
         assert tokenised_bleu(lines, reference) == pytest.approx(
-            published["tokenized"]["multi-bleu"]["score"], abs=1e-6
+            published["outputs"][0]["scores"]["multi-bleu"]["score"], abs=1e-6
         )
 
 

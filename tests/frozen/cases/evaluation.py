@@ -49,7 +49,7 @@ def evaluate(world: World) -> str:
     return scored(
         world,
         *(f"good={f['g']},{f['t']}", "--baseline", f"base={f['h']},{f['u']}"),
-        *("--reference", f["r"], "--seed", "7", "--resamples", "50", "--target-lang", "en"),
+        *("--reference", f["r"], "--seed", "7", "--samples", "50", "--target-lang", "en"),
         *("--segment-scores", "M", f"good={f['g.scores']},{f['t.scores']}"),
         f"base={f['h.scores']},{f['u.scores']}",
     )
@@ -61,7 +61,7 @@ def evaluate_by_randomization(world: World) -> str:
     return scored(
         world,
         *(f"good={f['g']}", "--baseline", f"base={f['h']}", "--reference", f["r"], "--seed", "7"),
-        *("--significance", "approximate-randomization", "--trials", "50"),
+        *("--significance", "approximate-randomization", "--samples", "50"),
         *("--target-lang", "de", "--source", f["src"]),
     )
 
