@@ -13,7 +13,6 @@ from fairseq.hub_utils import GeneratorHubInterface
 from capsnmt.checkpoints.load import load_checkpoint
 from capsnmt.cli import ConfigurationError
 from capsnmt.models import CapsnmtTransformer
-from capsnmt.translate.load import from_run
 from tests.support import REPO
 from tests.translate.conftest import data_of
 from tests.translate.test_translate import expected, source
@@ -48,38 +47,46 @@ def test_the_settings_of_the_run_are_defaults(runs: Dict[str, Path]) -> None:
     assert (changed.cfg.generation.beam, changed.cfg.generation.lenpen) == (2, 1.5)
 
 
+def copied(data: Path, folder: Path, **spoilt: bytes) -> Path:
+    """Prepared data with other files: ``bin`` of dictionaries, or ``bpe`` of merge operations."""
+    for path in data.iterdir():
+        if path.name not in spoilt:
+            (folder / path.name).symlink_to(path)
+    for name, content in spoilt.items():
+        (folder / name).mkdir()
+        files = ("dict.en.txt", "dict.de.txt") if name == "bin" else ("codes",)
+        for file in files:
+            (folder / name / file).write_bytes((data / name / file).read_bytes() + content)
+    return folder
+
+
 def test_data_that_have_moved(runs: Dict[str, Path], tmp_path: Path) -> None:
-    moved = tmp_path / "moved"
-    moved.symlink_to(data_of(runs["plain"]).folder)
+    moved = copied(data_of(runs["plain"]).folder, tmp_path)
     translator = CapsnmtTransformer.from_pretrained(runs["plain"], data_name_or_path=str(moved))
     assert translator.cfg.task.data == str(moved / "bin")
 
 
-def test_another_dictionary_is_refused(runs: Dict[str, Path], tmp_path: Path) -> None:
-    data = data_of(runs["plain"]).folder
-    (tmp_path / "bin").mkdir()
-    for path in data.iterdir():
-        if path.name != "bin":
-            (tmp_path / path.name).symlink_to(path)
-    for language in ("en", "de"):
-        text = (data / "bin" / f"dict.{language}.txt").read_text("utf-8")
-        (tmp_path / "bin" / f"dict.{language}.txt").write_text(text + "more 1\n", "utf-8")
-    message = re.escape(f"{tmp_path}/bin/dict.en.txt: is not the dictionary that")
-    with pytest.raises(ConfigurationError, match=message):
-        CapsnmtTransformer.from_pretrained(runs["plain"], data_name_or_path=tmp_path)
+@pytest.mark.parametrize(
+    ("spoilt", "words"),
+    [
+        ({"bin": b"more 1\n"}, "size mismatch for encoder.embed_tokens.weight"),
+        ({"bin": b"more 1\nmore 1\n"}, "Duplicate word"),
+        ({"bin": b"more\n"}, "Incorrect dictionary format"),
+        ({"bin": b"\xff 1\n"}, "Incorrect encoding"),
+        ({"bpe": b"\xff"}, "its subwords cannot be read ('utf-8' codec"),
+    ],
+)
+def test_other_data_than_those_of_the_training(
+    spoilt: Dict[str, bytes], words: str, runs: Dict[str, Path], tmp_path: Path
+) -> None:
+    data = copied(data_of(runs["plain"]).folder, tmp_path, **spoilt)
     checkpoint = runs["plain"] / "checkpoints" / "checkpoint_last.pt"
-    with pytest.raises(ConfigurationError, match="give the data of its training"):
-        CapsnmtTransformer.from_pretrained([checkpoint], data_name_or_path=tmp_path)
-    damaged = tmp_path / "bin" / "dict.de.txt"
-    text = (data / "bin" / "dict.de.txt").read_bytes()
-    for content, message in (
-        (text + text, "Duplicate word"),
-        (text + b"more\n", "Incorrect dictionary format"),
-        (b"\xff" + text, "Incorrect encoding"),
-    ):
-        damaged.write_bytes(content)
-        with pytest.raises(ConfigurationError, match=message):
-            CapsnmtTransformer.from_pretrained([checkpoint], data_name_or_path=tmp_path)
+    with pytest.raises(ConfigurationError, match=re.escape(words)):
+        CapsnmtTransformer.from_pretrained([checkpoint], data_name_or_path=data)
+    if "bin" in spoilt:
+        recorded = re.escape(f"{data}/bin/dict.en.txt: is not the dictionary that")
+        with pytest.raises(ConfigurationError, match=recorded):
+            CapsnmtTransformer.from_pretrained(runs["plain"], data_name_or_path=data)
 
 
 def test_calls_as_in_fairseq(runs: Dict[str, Path]) -> None:
@@ -103,30 +110,16 @@ def test_calls_as_in_fairseq(runs: Dict[str, Path]) -> None:
     assert hub.translate(lines, beam=3) == [each[1] for each in expected(runs["plain"])]
 
 
-def test_a_checkpoint_that_could_run_code_is_refused(runs: Dict[str, Path], tmp_path: Path) -> None:
+def test_a_checkpoint_that_could_run_code(runs: Dict[str, Path], tmp_path: Path) -> None:
     state = load_checkpoint(runs["plain"] / "checkpoints" / "checkpoint_last.pt")
     torch.save({**state, "extra": Path("a")}, tmp_path / "model.pt")
-    with pytest.raises(ConfigurationError, match="which could run code"):
-        CapsnmtTransformer.from_pretrained(str(tmp_path))
-    with pytest.raises(ConfigurationError, match="which could run code"):
-        CapsnmtTransformer.from_pretrained(
-            [tmp_path / "model.pt"], data_name_or_path=data_of(runs["plain"]).folder
-        )
+    for given in (str(tmp_path), [tmp_path / "model.pt"]):
+        with pytest.raises(ConfigurationError, match="which could run code"):
+            CapsnmtTransformer.from_pretrained(
+                given, data_name_or_path=data_of(runs["plain"]).folder
+            )
 
 
 def test_neither_a_run_nor_a_checkpoint(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match=r"model\.pt: there is no such checkpoint"):
         CapsnmtTransformer.from_pretrained(tmp_path)
-
-
-def test_damaged_subwords_are_refused(runs: Dict[str, Path], tmp_path: Path) -> None:
-    data = data_of(runs["plain"]).folder
-    for path in data.iterdir():
-        if path.name != "bpe":
-            (tmp_path / path.name).symlink_to(path)
-    (tmp_path / "bpe").mkdir()
-    codes = tmp_path / "bpe" / "codes"
-    codes.write_bytes(b"\x80" + (data / "bpe" / "codes").read_bytes())
-    message = re.escape(f"{tmp_path}: its subwords cannot be read ('utf-8' codec")
-    with pytest.raises(ConfigurationError, match=message):
-        from_run(runs["plain"], data=tmp_path)

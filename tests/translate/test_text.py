@@ -1,0 +1,100 @@
+"""Raw text to subwords and back: the tokeniser of data preparation, and lines that are split."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+from typing import Any, List, Optional
+
+import pytest
+from fairseq.data import encoders
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import capsnmt.plugin  # noqa: F401  registers the tokeniser
+from capsnmt.cli import ConfigurationError
+from capsnmt.translate.translator import split_subwords
+
+
+def build(source: Optional[str], target: str, of_source: str, of_target: str) -> Any:
+    """What ``--tokenizer capsnmt`` builds."""
+    return encoders.build_tokenizer(
+        Namespace(
+            tokenizer="capsnmt",
+            source_lang=source,
+            target_lang=target,
+            source_tokeniser=of_source,
+            target_tokeniser=of_target,
+        )
+    )
+
+
+@pytest.mark.parametrize(
+    ("setting", "text", "tokens", "translation", "detokenised"),
+    [
+        (
+            "en de moses moses",
+            "\u201cIt\u2019s e\u0301\u201d, well-known &\u2028so.",
+            '" It \'s é , " well-known & so .',
+            "Das ist , wie gesagt , gut .",
+            "Das ist, wie gesagt, gut.",
+        ),
+        ("zh en characters moses", "他有3本书。", "他 有 3 本 书 。", "A .", "A."),
+        ("zh en jieba moses", "我喜欢苹果", "我 喜欢 苹果", "A .", "A."),
+        (
+            "en zh moses characters",
+            "It's.",
+            "It 's .",
+            "他 有 3 本 书 ， Tom 。",
+            "他有3本书，Tom。",
+        ),
+        ("en vi none none", " a , b ", "a , b", "c , d .", "c , d ."),
+    ],
+)
+def test_text_is_tokenised_as_prepared_and_translations_detokenised(
+    setting: str, text: str, tokens: str, translation: str, detokenised: str
+) -> None:
+    tokenizer = build(*setting.split())
+    assert tokenizer.encode(text) == tokens
+    assert tokenizer.decode(translation) == detokenised
+
+
+@pytest.mark.parametrize(
+    ("setting", "message"),
+    [
+        (("en", "de", "spaces", "moses"), "'spaces' is unknown: use moses, characters"),
+        ((None, "de", "moses", "moses"), "give --source-lang and --target-lang"),
+    ],
+)
+def test_a_bad_setting_is_one_line(setting: tuple, message: str) -> None:
+    with pytest.raises(ConfigurationError, match=message):
+        build(*setting)
+
+
+@settings(max_examples=50, deadline=None, derandomize=True)
+@given(st.lists(st.sampled_from(["▁a", "b", "a@@", "▁."]), max_size=60), st.integers(1, 12))
+@pytest.mark.parametrize("sentencepiece", [False, True])
+def test_the_parts_are_the_line_and_fit(
+    sentencepiece: bool, subwords: List[str], limit: int
+) -> None:
+    parts = split_subwords(subwords, limit, sentencepiece)
+    assert [word for part in parts for word in part] == subwords
+    assert all(len(part) <= limit for part in parts)
+    assert all(parts[:-1])
+
+
+@pytest.mark.parametrize(
+    ("line", "sentencepiece", "parts"),
+    [
+        ("a b c", False, ["a b c"]),
+        ("a b c d e f", False, ["a b c d", "e f"]),
+        ("a b c d@@ e f", False, ["a b c", "d@@ e f"]),  # at a word
+        ("a b . d e f", False, ["a b .", "d e f"]),  # at a sentence in the second half
+        ("a . c d e f", False, ["a . c d", "e f"]),  # not earlier
+        ("a@@ b@@ c@@ d@@ e@@ f", False, ["a@@ b@@ c@@ d@@", "e@@ f"]),  # in a long word
+        ("▁a ▁b c ▁d e ▁f", True, ["▁a ▁b c", "▁d e ▁f"]),
+        ("▁a b 。 ▁d ▁e", True, ["▁a b 。", "▁d ▁e"]),
+    ],
+)
+def test_where_a_line_is_split(line: str, sentencepiece: bool, parts: List[str]) -> None:
+    split = split_subwords(line.split(), 4, sentencepiece)
+    assert [" ".join(part) for part in split] == parts
