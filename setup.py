@@ -62,7 +62,13 @@ REPORT = [
 ]
 # data_prep/catalogues.py reads catalogues
 DEMO = [*DATA, *EVALUATION, *REPORT, "polib"]
+DOCS = [
+    'sphinx; python_version >= "3.11"',
+    'myst-parser; python_version >= "3.11"',
+    'furo; python_version >= "3.11"',
+]
 DEV = [
+    *DOCS,
     "setuptools>=70.1",  # builds the wheel without downloading it
     "pytest",
     "pytest-xdist",
@@ -104,6 +110,7 @@ setup(
         "evaluation": EVALUATION,
         "report": REPORT,
         "demo": DEMO,
+        "docs": DOCS,
         "dev": DEV,
     },
     # An editable install is a line in sys.path. A finder, which setuptools would choose here, comes

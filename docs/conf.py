@@ -1,0 +1,64 @@
+"""The documentation site, made by ``sphinx-build -W docs site``.
+
+It needs ``pip install ".[fairseq,demo,docs]"``, as the API is read from the imported modules.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+from typing import Any, List
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+import capsnmt
+
+project, version = "capsnmt", capsnmt.__version__
+html_title = f"capsnmt {version}"
+html_theme = "furo"
+extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx.ext.apidoc"]
+exclude_patterns = ["figures", "api/modules.rst"]
+myst_heading_anchors = 4
+suppress_warnings = ["ref.python"]  # an attribute's short name may be found in two classes
+
+# The API: what users import. The other modules are behind a command.
+BEHIND_COMMANDS = (
+    *("analysis", "corpora", "launch", "pages", "plugin.py", "report"),
+    *("cli.py", "files.py", "host.py", "lines.py", "machine.py", "process.py", "steps.py"),
+    *("routing/[a-z]*", "**/__main__.py"),
+)
+apidoc_modules = [
+    {
+        "path": "../capsnmt",
+        "destination": "api",
+        "exclude_patterns": [f"../capsnmt/{name}" for name in BEHIND_COMMANDS],
+        "separate_modules": True,
+        "module_first": True,
+    }
+]
+autodoc_default_options = {"members": True, "show-inheritance": True}
+autodoc_member_order = "bysource"
+autodoc_typehints = "description"
+napoleon_use_ivar = True  # an attribute is documented once
+
+# A link of a page to a file of the repository.
+OUTSIDE = re.compile(r"\[([^\]]*)\]\(\.\./([^)#\s]+)[^)\s]*\)")
+
+
+def site_link(label: str, path: str) -> str:
+    """Return a link to a file of the repository for the site: to its API, or plain text."""
+    module = path.rstrip("/").removesuffix(".py")
+    if module.startswith("capsnmt/"):
+        return f"[{label}](api/{module.replace('/', '.')}.rst)"
+    return label
+
+
+def rewrite_links(app: Any, page: str, text: List[str]) -> None:
+    """Rewrite the links of a page that lead out of this folder, which is all that the site has."""
+    text[0] = OUTSIDE.sub(lambda found: site_link(*found.groups()), text[0])
+
+
+def setup(app: Any) -> None:
+    """Connect to Sphinx."""
+    app.connect("source-read", rewrite_links)

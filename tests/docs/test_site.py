@@ -1,0 +1,33 @@
+"""The documentation site is built without a warning, and its API has the mechanisms."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.commands import environment
+from tests.support import REPO
+
+
+@pytest.mark.one_host  # Sphinx of the constraints needs Python 3.11
+def test_the_site_is_built_without_a_warning(tmp_path: Path) -> None:
+    docs = tmp_path / "docs"
+    (tmp_path / "capsnmt").symlink_to(REPO / "capsnmt")
+    docs.mkdir()
+    for path in (REPO / "docs").iterdir():
+        if path.name != "api":
+            (docs / path.name).symlink_to(path)
+    site = tmp_path / "site"
+    done = subprocess.run(
+        [sys.executable, "-m", "sphinx", "-q", "-W", "--keep-going", str(docs), str(site)],
+        env={**os.environ, **environment()},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert "em_routing" in (site / "api" / "capsnmt.routing.html").read_text("utf-8")
