@@ -134,7 +134,7 @@ def summarise(runs: Sequence[Run]) -> None:
     """Write and show the means over the seeds of each row."""
     from capsnmt.files import locked
     from capsnmt.launch.progress import say
-    from capsnmt.runs.seeds import lines, summarise
+    from capsnmt.runs.summary import lines, summarise
 
     for folder in {run.folder.row: run.folder for run in runs}.values():
         waiting = f"waiting for another launcher that writes {folder.summary}"

@@ -28,7 +28,7 @@ from capsnmt.machine import processor
 from capsnmt.process import Stopped
 from capsnmt.runs.folder import RunFolder
 from capsnmt.runs.records import InitialModel, RunConfig, TrainingRecord
-from capsnmt.runs.seeds import training_differences
+from capsnmt.runs.trained_rows import training_differences
 from capsnmt.steps import Step, StepRecords, run_step
 
 ENDS = ("max-epoch", "max-update")  # flags that end a training and may change when it resumes

@@ -29,6 +29,7 @@ from capsnmt.files import write_all
 from capsnmt.pages.plots import drawing, images, inline_svg
 
 SPECIAL = re.compile(r"([\\`*_{}\[\]#|~$])")
+HTML = re.compile(r"&|>|<(?=[^\s\d])")
 PAGE = "page.html.j2"
 
 
@@ -58,16 +59,16 @@ def _cell(value: object) -> str:
 def escape(value: object) -> Markdown:
     """Escape text, so that Markdown shows it unchanged, in one line.
 
-    **D**: HTML's own characters become entities, so that text is no HTML either where a template
-    puts it into an element such as ``<summary>``.
+    **D**: what could begin an element of HTML becomes an entity, so that text is no HTML either
+    where a template puts it into an element such as ``<summary>``.
 
-    >>> print(escape("a|b <i> *c*\\n"), escape(code("*c*")))
-    a\\|b &lt;i&gt; \\*c\\* `*c*`
+    >>> print(escape("a|b <i> *c* < 1\\n"), escape(code("*c*")))
+    a\\|b &lt;i&gt; \\*c\\* < 1 `*c*`
     """
     if isinstance(value, (Markdown, Table)):
         return Markdown(value)
     text = SPECIAL.sub(r"\\\1", " ".join(str(value).split()))
-    return Markdown(html.escape(text, quote=False))
+    return Markdown(HTML.sub(lambda found: html.escape(found[0]), text))
 
 
 def code(text: str) -> Markdown:

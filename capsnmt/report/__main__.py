@@ -5,10 +5,18 @@ from __future__ import annotations
 import argparse
 import sys
 from pathlib import Path
-from typing import Optional, Sequence
+from typing import TYPE_CHECKING, Any, Callable, Dict, Optional, Sequence, Tuple
 
 from capsnmt.cli import OneLineParser, at_least, require, run_command
 from capsnmt.files import check_output_folder
+from capsnmt.runs.records import SENTENCE_TASKS
+
+if TYPE_CHECKING:
+    from capsnmt.runs.finished import FinishedRun
+
+TEMPLATE = Path(__file__).with_name("report.md.j2")
+ANALYSES = ("analysis.html", "analysis/analysis.html")  # where capsnmt-analyse may have written
+Figures = Dict[str, Callable[[], Any]]
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -49,13 +57,59 @@ def _run(argv: Optional[Sequence[str]]) -> None:
     check_output_folder(args.output, "--output")
     require("report")
 
-    # after parsing: --help and a mistyped flag do not wait for matplotlib
-    from capsnmt.report.contents import parts
-    from capsnmt.report.page import MARKDOWN, write_page
+    # after parsing: --help and a mistyped flag do not wait for these
+    from capsnmt.pages.page import write_page
+    from capsnmt.report.tables import scores_csv
+    from capsnmt.runs.finished import find_runs
 
-    found = list(parts(args.runs, args.samples, args.output))
-    page = write_page(found, args.output, args.title or "")
-    print(f"report: {page} and {page.with_name(MARKDOWN)}")
+    found = find_runs(args.runs)
+    for folder in found.unfinished:
+        print(f"warning: {folder} is not finished and is left out", file=sys.stderr)
+    values, figures = _contents(found.finished, args.samples)
+    values["title"] = args.title or values["title"]
+    values["analysis"] = next((each for each in ANALYSES if (args.output / each).is_file()), None)
+    files = {"scores.csv": scores_csv(found.finished)}
+    page = write_page(TEMPLATE, args.output, values, figures, files)
+    print(f"report: {page} and {page.with_suffix('.md')}")
+
+
+def _contents(runs: Sequence[FinishedRun], samples: int) -> Tuple[Dict[str, Any], Figures]:
+    """Return the values of the template, and the figures."""
+    from capsnmt.report.classifier_runs import logical_inference, probing
+    from capsnmt.report.tables import versions
+    from capsnmt.report.translation_runs import translation
+    from capsnmt.runs.finished import check_comparable, distinct_names
+
+    translators = [run for run in runs if not run.config.classifies]
+    classifiers = [run for run in runs if run.config.classifies]
+    tasks = {
+        name: [run for run in classifiers if run.result.task == name] for name in SENTENCE_TASKS
+    }
+    values: Dict[str, Any] = dict.fromkeys(("translation", *SENTENCE_TASKS))
+    figures: Figures = {}
+    titles = []
+    if translators:
+        check_comparable(translators)
+        values["translation"], figures = translation(translators, samples)
+        titles.append(values["translation"]["title"])
+    if tasks["probing"]:
+        values["probing"] = probing(tasks["probing"])
+    if tasks["logical_inference"]:
+        found = logical_inference(tasks["logical_inference"])
+        values["logical_inference"], figures["logical_inference"] = found
+    if classifiers:
+        titles.append("Sentence classification")
+    started = {run.row: run.training.initial for run in runs if run.training.initial}
+    devices = {(run.training.device, run.training.device_name) for run in runs}
+    values.update(
+        title="; ".join(titles),
+        commands=list(dict.fromkeys(run.command for run in runs if run.command)),
+        initial=started,
+        scripts=dict(zip(distinct_names(translators), (run.script for run in translators))),
+        devices=[f"{device} ({name})" for device, name in sorted(devices)],
+        versions=versions(runs),
+    )
+    return values, figures
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -69,6 +70,11 @@ class FinishedRun:
     def curve(self) -> LearningCurve:
         """Its learning curve."""
         return read_learning_curve(self.folder.train_log)
+
+    @property
+    def command(self) -> str:
+        """The command line of the launcher that started it; empty if it is not recorded."""
+        return shlex.join(["capsnmt-run", *self.config.command[1:]]) if self.config.command else ""
 
     @property
     def script(self) -> str:

@@ -8,7 +8,7 @@ from typing import Any, Dict, List, Mapping, Sequence, Tuple
 
 from capsnmt.runs.finished import FinishedRun
 from capsnmt.runs.records import SweepPoint
-from capsnmt.runs.seeds import TrainedRow, group
+from capsnmt.runs.trained_rows import TrainedRow, group
 
 
 @dataclass(frozen=True)

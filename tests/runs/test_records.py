@@ -23,7 +23,7 @@ from capsnmt.runs.records import (
     SweepPoint,
     TrainingRecord,
 )
-from capsnmt.runs.seeds import training_differences
+from capsnmt.runs.trained_rows import training_differences
 
 POINT = SweepPoint(row="em", flag="layer-capsules", value=8)
 SETTINGS = {

@@ -11,7 +11,7 @@ import pytest
 
 from capsnmt.evaluation.scores import METRICS
 from capsnmt.runs.folder import RunFolder
-from capsnmt.runs.seeds import lines, summarise
+from capsnmt.runs.summary import lines, summarise
 from tests.report.finished_runs import edit, write_run
 
 

@@ -3,26 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from operator import attrgetter
 from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
 
-from capsnmt import records
 from capsnmt.cli import ConfigurationError
-from capsnmt.evaluation.scores import (
-    Spread,
-    common_metrics,
-    digits,
-    mean_by_length,
-    spread,
-)
-from capsnmt.records import Record
+from capsnmt.evaluation.scores import Spread, spread
 from capsnmt.runs.finished import FinishedRun, distinct_names
-from capsnmt.runs.folder import RunFolder
 from capsnmt.runs.records import Measures, RunConfig
 
 # The marks of Ampomah et al. 2020: p below 0.05, below 0.01.
 LEVELS = {"‡": 0.01, "†": 0.05}
-MEASURES = ("accuracy", "macro_f1")  # of sentence classifiers
 # Flags of fairseq-train that may change when a training resumes: they change no update.
 FREE_FLAGS = {
     *("keep-best-checkpoints", "keep-interval-updates", "keep-last-epochs", "log-interval"),
@@ -64,7 +53,7 @@ def _training(config: RunConfig, data: Optional[Mapping[str, str]]) -> Dict[str,
     }
 
 
-def _differences_of(one: FinishedRun, other: FinishedRun) -> List[Tuple[str, Any, Any]]:
+def differences_between(one: FinishedRun, other: FinishedRun) -> List[Tuple[str, Any, Any]]:
     """Return the differences between two trainings, the seed apart."""
     vocabularies = one.training.vocabulary, other.training.vocabulary
     found = training_differences(one.config, other.config, *vocabularies)
@@ -93,9 +82,10 @@ class TrainedRow:
         present = [number for number in values if number is not None]
         return spread(present) if present else None
 
-    def by_length(self, test_set: str) -> Dict[str, float]:
-        """BLEU of each bucket of source lengths, averaged over the seeds."""
-        return mean_by_length([run.output(test_set) for run in self.runs])
+    def by_length(self, test_set: str) -> Dict[str, Spread]:
+        """BLEU of each bucket of source lengths that has sentences, over the seeds."""
+        found = [run.output(test_set).bleu_by_length for run in self.runs]
+        return {bucket: spread([each[bucket] for each in found]) for bucket in found[0]}
 
     @property
     def tokens_per_second(self) -> Optional[float]:
@@ -172,98 +162,10 @@ def group(runs: Sequence[FinishedRun]) -> List[TrainedRow]:
             found += [TrainedRow(name, [run]) for name, run in members]
             continue
         for run in others:
-            for key, one, other in _differences_of(first, run):
+            for key, one, other in differences_between(first, run):
                 raise ConfigurationError(
                     f"{run.folder}: was trained with {key} {other}, but {first.folder}, another "
                     f"seed of {row}, with {one}: report them separately"
                 )
         found.append(TrainedRow(row, seeds))
     return found
-
-
-@dataclass(frozen=True)
-class MeanScore(Spread):
-    """A score over the seeds of a row, with its signature if sacreBLEU computed it."""
-
-    signature: Optional[str] = None
-
-
-class Summary(Record, frozen=True, kw_only=True, rename="kebab"):
-    """Means over the seeds of a row: ``summary.json``."""
-
-    row: str
-    seeds: List[int]  # the finished ones
-    left_out_seeds: List[int]  # finished ones that were trained with other settings
-    scores: Dict[str, Dict[str, MeanScore]]  # test set (or split) -> metric -> score
-    task: Optional[str] = None  # the probing task, if it is one
-    updates: Optional[int] = None  # that the row's own training asks for; None: epochs end it
-    init_from: Optional[str] = None  # the row that it starts from
-    initial_updates: Optional[int] = None  # of that row, which come on top
-
-
-def summarise(folder: RunFolder) -> Summary:
-    """Write ``summary.json`` over all finished seeds of a row, and return it.
-
-    Args:
-        folder: the run of one seed; seeds trained with other settings are left out.
-    """
-    ours = FinishedRun(folder.path)
-    paths = [path for path in folder.row.glob("seed-*") if RunFolder(path).is_finished]
-    finished = {run.seed: run for run in map(FinishedRun, paths)}
-    seeds = sorted(seed for seed, run in finished.items() if _same_training(ours, run))
-    initial = ours.training.initial
-    summary = Summary(
-        row=ours.row,
-        seeds=seeds,
-        left_out_seeds=sorted({*finished} - {*seeds}),
-        scores=_means(TrainedRow(ours.row, [finished[seed] for seed in seeds])),
-        task=ours.config.task,
-        updates=ours.config.train.get("max-update"),
-        init_from=None if initial is None else initial.row,
-        initial_updates=None if initial is None else initial.updates,
-    )
-    records.write(folder.summary, summary)
-    return summary
-
-
-def lines(summary: Summary) -> Iterator[str]:
-    """Yield the summary as text: the training if it had an initial model, then each test set."""
-    if summary.init_from is not None:
-        own = "" if summary.updates is None else f", trained for {summary.updates:,} more"
-        yield f"initialised from {summary.init_from} ({summary.initial_updates:,} updates){own}"
-    for test_set, metrics in summary.scores.items():
-        texts = []
-        for metric, score in metrics.items():
-            decimals = 2 if metric in MEASURES else digits(metric)
-            deviation = "" if score.std is None else f" +- {score.std:.{decimals}f}"
-            texts.append(f"{metric} {score.mean:.{decimals}f}{deviation}")
-        yield f"{test_set}: {', '.join(texts)} ({len(summary.seeds)} seed(s))"
-
-
-def _same_training(ours: FinishedRun, other: FinishedRun) -> bool:
-    return not _differences_of(ours, other) and _budget(ours) == _budget(other)
-
-
-def _budget(run: FinishedRun) -> List[Any]:
-    """Return the settings that may change when a training resumes, but not within a mean."""
-    train, initial = run.config.train, run.training.initial
-    test_sets = None if run.config.classifies else run.config.test_sets
-    before = None if initial is None else initial.updates
-    return [train.get("max-update"), train.get("max-epoch"), test_sets, before]
-
-
-def _means(row: TrainedRow) -> Dict[str, Dict[str, MeanScore]]:
-    first = row.runs[0]
-    if first.config.classifies:
-        found = {name: row.measure(attrgetter(name)) for name in MEASURES}
-        return {"test": {name: MeanScore(**vars(each)) for name, each in found.items() if each}}
-    return {
-        test_set: {
-            metric: MeanScore(
-                **vars(row.score(test_set, metric)),
-                signature=first.output(test_set).scores[metric].signature,
-            )
-            for metric in common_metrics([run.output(test_set) for run in row.runs])
-        }
-        for test_set in first.config.test_sets
-    }

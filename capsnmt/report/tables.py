@@ -1,0 +1,215 @@
+"""The tables of a report, and its numbers as text."""
+
+from __future__ import annotations
+
+import csv
+import io
+from typing import Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
+
+from capsnmt.evaluation.scores import Spread, digits
+from capsnmt.pages.page import Table, code
+from capsnmt.runs.finished import FinishedRun
+from capsnmt.runs.learning_curve import clock
+from capsnmt.runs.sweeps import FinishedSweep
+from capsnmt.runs.trained_rows import TrainedRow
+
+NONE, MINUS = "–", "−"
+Runs = Mapping[str, FinishedRun]  # by the names that a report gives them
+
+
+def mean_cell(value: Optional[Spread]) -> str:
+    """Return mean and deviation; a dash without a value.
+
+    >>> mean_cell(Spread(20.5, 1.25, [])), mean_cell(Spread(20.5, None, [])), mean_cell(None)
+    ('20.50 ± 1.25', '20.50', '–')
+    """
+    if value is None:
+        return NONE
+    return f"{value.mean:.2f}" + ("" if value.std is None else f" ± {value.std:.2f}")
+
+
+def difference_cell(difference: Optional[float], metric: str = "bleu") -> str:
+    """Return a difference with its sign; a dash without a value.
+
+    >>> difference_cell(0.5), difference_cell(-1), difference_cell(-0.01, "COMET")
+    ('+0.50', '−1.00', '−0.0100')
+    """
+    if difference is None:
+        return NONE
+    return f"{difference:+.{digits(metric)}f}".replace("-", MINUS)
+
+
+def p_cell(p_value: Optional[float]) -> str:
+    """Return a p-value; a dash if nothing was tested.
+
+    >>> p_cell(0.0304), p_cell(0.0001), p_cell(None)
+    ('0.030', '< 0.001', '–')
+    """
+    if p_value is None:
+        return NONE
+    return "< 0.001" if p_value < 0.0005 else f"{p_value:.3f}"
+
+
+def interval(one: Spread, other: Spread) -> Optional[Tuple[float, float]]:
+    """Return Welch's 95% confidence interval of the difference of two means over seeds.
+
+    ``None`` unless both have several seeds, not all of them equal.
+    """
+    if not (one.std or other.std) or one.std is None or other.std is None:
+        return None
+    from scipy.stats import ttest_ind
+
+    found = ttest_ind(one.values, other.values, equal_var=False).confidence_interval()
+    return float(found.low), float(found.high)
+
+
+def results(rows: Sequence[TrainedRow], test_sets: Sequence[str]) -> Table:
+    """Return the table of the papers: parameters, training speed, BLEU and its difference."""
+    baseline = rows[0]
+    several = any(len(row.runs) > 1 for row in rows)
+    header = ["system", "parameters", "training"]
+    for test_set in test_sets:
+        header += [f"{test_set} BLEU", "Δ", *(["95% interval of Δ"] if several else [])]
+    lines = []
+    for row in rows:
+        lines.append([row.name, _parameters(row, baseline), _speed(row, baseline)])
+        for test_set in test_sets:
+            ours, theirs = row.score(test_set), baseline.score(test_set)
+            same = row is baseline
+            difference = difference_cell(round(ours.mean, 2) - round(theirs.mean, 2))
+            lines[-1] += [
+                mean_cell(ours),
+                NONE if same else difference + row.mark(test_set, baseline),
+            ]
+            if several:
+                found = None if same else interval(ours, theirs)
+                lines[-1].append(" to ".join(map(difference_cell, found)) if found else NONE)
+    return Table(header, lines, numeric=1)
+
+
+def _parameters(row: TrainedRow, baseline: TrainedRow) -> str:
+    difference = row.parameters - baseline.parameters
+    total = f"{row.parameters / 1e6:.2f}M"
+    if row is baseline:
+        return total
+    small = abs(difference) < 1e4
+    return f"{total} ({difference:+,})" if small else f"{total} ({difference / 1e6:+.2f}M)"
+
+
+def _speed(row: TrainedRow, baseline: TrainedRow) -> str:
+    speed = row.tokens_per_second
+    if speed is None:
+        return NONE
+    ratio = None if row is baseline else row.speed_against(baseline)
+    return f"{speed:,.0f}/s" if ratio is None else f"{speed:,.0f}/s ({ratio:.2f}×)"
+
+
+def scores(runs: Runs, test_set: str, metrics: Mapping[str, str]) -> Table:
+    """Return all scores of every run on a test set; ``metrics`` maps their keys to names."""
+    lines = [
+        [name, *(f"{run.output(test_set).scores[key].score:.{digits(key)}f}" for key in metrics)]
+        for name, run in runs.items()
+    ]
+    return Table(["system", *metrics.values()], lines, numeric=1)
+
+
+def differences(runs: Runs, test_set: str, metrics: Mapping[str, str]) -> Table:
+    """Return the difference of every tested run to its baseline, by each metric, with p."""
+    header = ["difference"]
+    for metric in metrics.values():
+        header += [f"Δ {metric}", "p"]
+    lines: List[List[str]] = []
+    for name, run in runs.items():
+        test, output = run.scores[test_set].test, run.output(test_set)
+        if test is not None and test.baseline != run.row:
+            line = [f"{name} {MINUS} {test.baseline}"]
+            for key in metrics:
+                found = output.scores[key]
+                line += [difference_cell(found.delta, key), p_cell(found.p_value)]
+            lines.append([*line, p_cell(output.sign_test.p_value if output.sign_test else None)])
+    return Table([*header, "p of the sign test"], lines, numeric=1)
+
+
+def lengths(rows: Sequence[TrainedRow], test_set: str, counts: Mapping[str, int]) -> Table:
+    """Return BLEU by source length; ``counts`` maps each bucket to its number of sentences."""
+    lines = [["sentences", *(f"{count:,}" for count in counts.values())]]
+    for row in rows:
+        found = row.by_length(test_set)
+        lines.append([row.name, *(mean_cell(found.get(bucket)) for bucket in counts)])
+    return Table(["system", *counts], lines, numeric=1)
+
+
+def training(runs: Runs) -> Table:
+    """Return what was trained, for how long, and its last validation loss."""
+    header = ["system", "architecture", "seed", "parameters", "updates", "time", "memory"]
+    lines = []
+    for name, run in runs.items():
+        curve, configured = run.curve, run.config.train.get("max-update")
+        lines.append(
+            [
+                name,
+                code(run.config.architecture),
+                run.seed,
+                f"{run.parameters:,}",
+                f"{curve.updates:,}" + (f" of {configured:,}" if configured else ""),
+                NONE if curve.training_seconds is None else clock(curve.training_seconds),
+                NONE if curve.peak_memory is None else f"{curve.peak_memory:.2f}",
+                f"{curve.valid[max(curve.valid)]:.3f}" if curve.valid else NONE,
+            ]
+        )
+    return Table([*header, "valid loss"], lines, numeric=2)
+
+
+def sweep(found: FinishedSweep, test_set: str) -> Table:
+    """Return BLEU of the baselines and of each row by the value of a flag."""
+    baselines = {row.name: dict.fromkeys(found.labels, row) for row in found.baselines}
+    lines = [
+        [name, *(mean_cell(rows[x].score(test_set)) if x in rows else NONE for x in found.labels)]
+        for name, rows in {**baselines, **found.curves}.items()
+    ]
+    return Table(["system", *found.labels], lines, numeric=1)
+
+
+def versions(runs: Sequence[FinishedRun]) -> Table:
+    """Return the versions that the runs were evaluated and trained with; a cell has all of them."""
+    found: Dict[str, Dict[str, None]] = {}
+    for run in runs:
+        evaluated = {} if run.config.classifies else next(iter(run.scores.values())).versions
+        for package, version in {**evaluated, **run.training.versions}.items():
+            if version:
+                found.setdefault(package, {})[version] = None
+    return Table(
+        ["package", "version"],
+        [[package, ", ".join(each)] for package, each in sorted(found.items())],
+    )
+
+
+def scores_csv(runs: Sequence[FinishedRun]) -> str:
+    """Return every number of the runs as CSV, a line for each row, seed, test set and metric.
+
+    A row of a sweep has its value. Parameters and training speed are of no test set.
+    """
+    file = io.StringIO()
+    writer = csv.writer(file, lineterminator="\n")
+    writer.writerow(["row", "value", "seed", "test_set", "metric", "score", "delta", "p_value"])
+    for run in runs:
+        swept = run.config.sweep
+        for numbers in _numbers(run):
+            writer.writerow([run.row, "" if swept is None else swept.label, run.seed, *numbers])
+    return file.getvalue()
+
+
+def _numbers(run: FinishedRun) -> Iterator[List[object]]:
+    """Yield test set, metric, score, difference to the baseline and p-value."""
+    if run.config.classifies:
+        task, measures = run.result.probing_task or run.result.task, run.measures
+        yield [task, "accuracy", measures.accuracy, None, None]
+        yield [task, "macro_f1", measures.macro_f1, None, None]
+        for bucket, part in measures.by_bucket.items():
+            yield [task, f"accuracy_{bucket}", part.accuracy, None, None]
+        return
+    yield ["", "parameters", run.parameters, None, None]
+    yield ["", "tokens_per_second", run.curve.tokens_per_second, None, None]
+    for test_set in run.scores:
+        for metric, found in run.output(test_set).scores.items():
+            yield [test_set, metric, found.score, found.delta, found.p_value]

@@ -1,0 +1,207 @@
+"""What a report says about translation runs."""
+
+from __future__ import annotations
+
+import functools
+import random
+import re
+from typing import Any, Callable, Dict, Iterable, Iterator, List, Mapping, Sequence, Tuple
+
+from capsnmt.cli import ConfigurationError
+from capsnmt.corpora.prepared import PreparedData
+from capsnmt.evaluation.outputs import Output, read_output
+from capsnmt.evaluation.references import check_count
+from capsnmt.evaluation.scores import COMPARABLE, common_metrics
+from capsnmt.evaluation.settings import TextSettings
+from capsnmt.evaluation.text_files import read_lines
+from capsnmt.pages.page import Markdown, Table, code
+from capsnmt.pages.plots import styles
+from capsnmt.report import tables
+from capsnmt.report.figures import learning_curves, means_by_category
+from capsnmt.report.tables import Runs
+from capsnmt.runs.finished import FinishedRun, distinct_names
+from capsnmt.runs.sweeps import FinishedSweep, find_sweeps
+from capsnmt.runs.trained_rows import TrainedRow, group, source_lengths
+
+Figures = Dict[str, Callable[[], Any]]
+SEED = 1  # draws the sample translations
+
+
+def translation(runs: Sequence[FinishedRun], sample_count: int) -> Tuple[Dict[str, Any], Figures]:
+    """Return the values of the template and the figures of translation runs.
+
+    Args:
+        runs: runs on the same test sets, the baseline first.
+        sample_count: number of sample translations of each test set.
+    """
+    rows, named = group(runs), dict(zip(distinct_names(runs), runs))
+    config, test_sets = runs[0].config, list(runs[0].scores)
+    style = styles(row.name for row in rows)
+    curves = {row.name: [run.curve for run in row.runs] for row in rows}
+    figures: Figures = {"learning_curve": functools.partial(learning_curves, curves, style)}
+    values = {
+        "title": f"{config.dataset or 'Experiment'}, {' to '.join(config.languages)}",
+        "budgets": sorted({run.curve.updates for run in runs}),
+        "different": list(_differing(runs)),
+        "rows": rows,
+        "seeds": max(len(row.runs) for row in rows),
+        "ratios": len(rows) > 1 and None not in [row.speed_against(rows[0]) for row in rows[1:]],
+        **_tests(rows, test_sets),
+        "results": tables.results(rows, test_sets),
+        "sweeps": [_sweep(each, test_sets, figures) for each in find_sweeps(runs)],
+        "test_sets": [_test_set(name, rows, named, figures, style) for name in test_sets],
+        "training": tables.training(named),
+        "runs": named,
+        "samples": {
+            name: list(_samples(rows, name, sample_count)) for name in test_sets if sample_count
+        },
+        "manifest": (manifest := PreparedData(runs[0].data).read_manifest()),
+        "pairs": _pairs(manifest.lines, config.languages[0]),
+    }
+    return values, figures
+
+
+def _differing(runs: Sequence[FinishedRun]) -> Iterator[str]:
+    """Yield what must be equal for a comparison (Marie et al. 2021), and is not."""
+    for test_set in runs[0].scores:
+        for key, name in common_metrics([run.output(test_set) for run in runs]).items():
+            if len(_signatures(runs, test_set, key)) > 1:
+                yield f"signatures of {name} on {test_set}"
+        if len({run.scores[test_set].reference for run in runs}) > 1:
+            yield f"references of {test_set}"
+    if any(run.training.vocabulary != runs[0].training.vocabulary for run in runs):
+        yield "dictionaries"
+
+
+def _signatures(runs: Iterable[FinishedRun], test_set: str, metric: str) -> List[str]:
+    return sorted({run.output(test_set).scores[metric].signature for run in runs})
+
+
+def _tests(rows: Sequence[TrainedRow], test_sets: Sequence[str]) -> Dict[str, List[str]]:
+    """Return how the rows were tested against the first, in words, and those that were not."""
+    baseline, *others = rows
+    evaluations = [run.scores[name] for row in others for run in row.runs for name in test_sets]
+    return {
+        "tests": sorted({each.test.in_words for each in evaluations if each.test}),
+        "untested": [
+            row.name
+            for row in others
+            if any(row.p_values(name, baseline) is None for name in test_sets)
+        ],
+    }
+
+
+def _test_set(
+    name: str,
+    rows: Sequence[TrainedRow],
+    runs: Runs,
+    figures: Figures,
+    style: Mapping[str, Mapping[str, str]],
+) -> Dict[str, Any]:
+    """Return the values of one test set, and add its figure."""
+    outputs = [run.output(name) for run in runs.values()]
+    metrics = common_metrics(outputs)
+    kinds = [kind for kind in COMPARABLE if all(kind in output.scores for output in outputs)]
+    every = {**metrics, **dict(zip(kinds, kinds))}
+    labels = {**metrics, **{key: f"{key}, comparable only with {COMPARABLE[key]}" for key in kinds}}
+    found = {
+        "name": name,
+        "segments": rows[0].runs[0].scores[name].segments,
+        "scores": tables.scores(runs, name, every),
+        "signatures": {
+            label: Markdown(
+                " and ".join(map(code, sorted(_signatures(list(runs.values()), name, key))))
+            )
+            for key, label in labels.items()
+        },
+        "differences": tables.differences(runs, name, metrics),
+        "lengths": None,
+    }
+    lengths = source_lengths(rows, name)
+    if lengths is not None:
+        unit, counts = lengths
+        found.update(unit=unit, lengths=tables.lengths(rows, name, counts))
+        figures[f"bleu_by_length-{name}"] = functools.partial(
+            means_by_category,
+            {row.name: row.by_length(name) for row in rows},
+            {bucket: f"{bucket}\n({count:,})" for bucket, count in counts.items()},
+            style,
+            (f"length of the source in {unit} (sentences)", "BLEU"),
+            {},
+        )
+    return found
+
+
+def _sweep(sweep: FinishedSweep, test_sets: Sequence[str], figures: Figures) -> Dict[str, Any]:
+    """Return the values of a sweep, and add its figures."""
+    for name in test_sets:
+        figures[f"sweep-{sweep.flag}-{name}"] = functools.partial(
+            means_by_category,
+            {
+                row: {label: each.score(name) for label, each in curve.items()}
+                for row, curve in sweep.curves.items()
+            },
+            {label: label for label in sweep.labels},
+            styles(sweep.curves),
+            (f"--{sweep.flag}", "BLEU"),
+            {row.name: row.score(name) for row in sweep.baselines},
+        )
+    return {
+        "flag": sweep.flag,
+        "tables": {name: tables.sweep(sweep, name) for name in test_sets},
+        "baselines": [row.name for row in sweep.baselines],
+    }
+
+
+def _samples(rows: Sequence[TrainedRow], test_set: str, count: int) -> Iterator[Table]:
+    """Yield random sentences of a test set as the first seed of every row translated them.
+
+    **D**: the draw depends only on the size of the test set, never on the translations, so nobody
+    can choose the sentences.
+    """
+    firsts = {row.name: row.runs[0] for row in rows}
+    config, data = rows[0].runs[0].config, PreparedData(rows[0].runs[0].data)
+    raw = [str(data.raw(test_set, language)) for language in config.languages]
+    source, reference = (read_lines(path) for path in raw)
+    check_count(raw[1], len(reference), raw[0], len(source))
+    outputs = {name: _read_translations(run, test_set) for name, run in firsts.items()}
+    for output in outputs.values():
+        check_count(raw[1], len(reference), output.label, len(output.hypotheses))
+    numbers = random.Random(SEED).sample(range(len(reference)), min(count, len(reference)))
+    for number in sorted(numbers):
+        yield Table(
+            [f"{number}, source ({config.languages[0]})", source[number]],
+            [
+                [f"reference ({config.languages[1]})", reference[number]],
+                *(
+                    [name, each.hypotheses[number] or Markdown("*(empty)*")]
+                    for name, each in outputs.items()
+                ),
+            ],
+        )
+
+
+def _read_translations(run: FinishedRun, test_set: str) -> Output:
+    """Read the translations of a run, as the text that was scored."""
+    score = run.config.settings.get("score") or {}
+    settings = TextSettings(
+        "generate",
+        score.get("remove-bpe", TextSettings.remove_bpe),
+        score.get("detokenize", TextSettings.detokenize),
+        run.config.languages[1],
+    )
+    path = run.folder.generated(test_set)
+    if not path.is_file():
+        raise ConfigurationError(
+            f"{path}: there is no such file: run the launcher's command again, which decodes the "
+            "test set again"
+        )
+    return read_output(str(path), str(run.folder), settings)
+
+
+def _pairs(lines: Mapping[str, int], language: str) -> Table:
+    """Return the number of sentence pairs of each text of the prepared data."""
+    source = re.compile(rf"((?:raw|clean)/.+)\.{re.escape(language)}")
+    found = [(source.fullmatch(name), count) for name, count in lines.items()]
+    rows = [[code(match[1]), f"{count:,}"] for match, count in found if match]
+    return Table(["text", "sentence pairs"], rows, numeric=1)

@@ -1,0 +1,104 @@
+"""The means over the seeds of a row, which the launcher writes when a seed is finished."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from operator import attrgetter
+from typing import Any, Dict, Iterator, List, Optional
+
+from capsnmt import records
+from capsnmt.evaluation.scores import Spread, common_metrics, digits
+from capsnmt.records import Record
+from capsnmt.runs.finished import FinishedRun
+from capsnmt.runs.folder import RunFolder
+from capsnmt.runs.trained_rows import TrainedRow, differences_between
+
+MEASURES = ("accuracy", "macro_f1")  # of sentence classifiers
+
+
+@dataclass(frozen=True)
+class MeanScore(Spread):
+    """A score over the seeds of a row, with its signature if sacreBLEU computed it."""
+
+    signature: Optional[str] = None
+
+
+class Summary(Record, frozen=True, kw_only=True, rename="kebab"):
+    """Means over the seeds of a row: ``summary.json``."""
+
+    row: str
+    seeds: List[int]  # the finished ones
+    left_out_seeds: List[int]  # finished ones that were trained with other settings
+    scores: Dict[str, Dict[str, MeanScore]]  # test set (or split) -> metric -> score
+    task: Optional[str] = None  # the probing task, if it is one
+    updates: Optional[int] = None  # that the row's own training asks for; None: epochs end it
+    init_from: Optional[str] = None  # the row that it starts from
+    initial_updates: Optional[int] = None  # of that row, which come on top
+
+
+def summarise(folder: RunFolder) -> Summary:
+    """Write ``summary.json`` over all finished seeds of a row, and return it.
+
+    Args:
+        folder: the run of one seed; seeds trained with other settings are left out.
+    """
+    ours = FinishedRun(folder.path)
+    paths = [path for path in folder.row.glob("seed-*") if RunFolder(path).is_finished]
+    finished = {run.seed: run for run in map(FinishedRun, paths)}
+    seeds = sorted(seed for seed, run in finished.items() if _same_training(ours, run))
+    initial = ours.training.initial
+    summary = Summary(
+        row=ours.row,
+        seeds=seeds,
+        left_out_seeds=sorted({*finished} - {*seeds}),
+        scores=_means(TrainedRow(ours.row, [finished[seed] for seed in seeds])),
+        task=ours.config.task,
+        updates=ours.config.train.get("max-update"),
+        init_from=None if initial is None else initial.row,
+        initial_updates=None if initial is None else initial.updates,
+    )
+    records.write(folder.summary, summary)
+    return summary
+
+
+def lines(summary: Summary) -> Iterator[str]:
+    """Yield the summary as text: the training if it had an initial model, then each test set."""
+    if summary.init_from is not None:
+        own = "" if summary.updates is None else f", trained for {summary.updates:,} more"
+        yield f"initialised from {summary.init_from} ({summary.initial_updates:,} updates){own}"
+    for test_set, metrics in summary.scores.items():
+        texts = []
+        for metric, score in metrics.items():
+            decimals = 2 if metric in MEASURES else digits(metric)
+            deviation = "" if score.std is None else f" +- {score.std:.{decimals}f}"
+            texts.append(f"{metric} {score.mean:.{decimals}f}{deviation}")
+        yield f"{test_set}: {', '.join(texts)} ({len(summary.seeds)} seed(s))"
+
+
+def _same_training(ours: FinishedRun, other: FinishedRun) -> bool:
+    return not differences_between(ours, other) and _budget(ours) == _budget(other)
+
+
+def _budget(run: FinishedRun) -> List[Any]:
+    """Return the settings that may change when a training resumes, but not within a mean."""
+    train, initial = run.config.train, run.training.initial
+    test_sets = None if run.config.classifies else run.config.test_sets
+    before = None if initial is None else initial.updates
+    return [train.get("max-update"), train.get("max-epoch"), test_sets, before]
+
+
+def _means(row: TrainedRow) -> Dict[str, Dict[str, MeanScore]]:
+    first = row.runs[0]
+    if first.config.classifies:
+        found = {name: row.measure(attrgetter(name)) for name in MEASURES}
+        return {"test": {name: MeanScore(**vars(each)) for name, each in found.items() if each}}
+    return {
+        test_set: {
+            metric: MeanScore(
+                **vars(row.score(test_set, metric)),
+                signature=first.output(test_set).scores[metric].signature,
+            )
+            for metric in common_metrics([run.output(test_set) for run in row.runs])
+        }
+        for test_set in first.config.test_sets
+    }
