@@ -1,24 +1,10 @@
-"""The machine of this process, in words: measured times mean nothing without it."""
+"""The processor of this machine: measured times mean nothing without it."""
 
 from __future__ import annotations
 
 import os
 import platform
 from pathlib import Path
-from typing import Dict
-
-GIB = 1 << 30
-
-
-def describe_machine() -> Dict[str, str]:
-    """Return processor, number of usable cores, memory and operating system."""
-    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    return {
-        "processor": processor(),
-        "cores": str(cores()),
-        "memory": f"{memory / GIB:.0f} GiB",
-        "system": f"{platform.system()} {platform.release()} {platform.machine()}",
-    }
 
 
 def processor(cpuinfo: Path = Path("/proc/cpuinfo")) -> str:

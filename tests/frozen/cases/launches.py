@@ -185,11 +185,13 @@ def report(world: World) -> str:
     said = world.run("capsnmt-report", launched(world) / "runs", "--output", page, "--samples", "2")
     html = (page / "report.html").read_text("utf-8")
     html = re.sub(r"(?s)<(style|script|svg)\b.*?</\1>", "", html)
+    html = re.sub(r"(</t[hd]>)\n(?=<t[hd])", r"\1 ", html)  # a line for each line of a table
     words = re.sub(r"\s*\n\s*", "\n", re.sub(r"[ \t]*<[^>]+>[ \t]*", " ", html)).strip()
     lines = [said, *tree(page)]
     for name, text in (("report.md", (page / "report.md").read_text("utf-8")), ("HTML", words)):
         text = text.rpartition("Versions and machine")[0]  # what follows is not ours
-        text = re.sub(r"(?<= )[\d,]+/s\b", "SPEED", re.sub(r"\b\d+:\d\d:\d\d\b", "TIME", text))
+        text = re.sub(r"CPU \(.*?\)", "CPU (MACHINE)", re.sub(r"\b\d+:\d\d:\d\d\b", "TIME", text))
+        text = re.sub(r"(?<= )[\d,]+/s\b", "SPEED", text)
         lines += [f"== text of {name}", re.sub(r"(TIME[ |]+)\d\.\d\d", r"\1MEMORY", text)]
     return world.normalise("\n".join(lines))
 
