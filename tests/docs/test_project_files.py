@@ -21,7 +21,7 @@ def test_the_citation_is_of_this_version_and_names_the_five_papers() -> None:
     papers = {reference["title"] for reference in citation["references"]}
     readme = " ".join((REPO / "README.md").read_text(encoding="utf-8").split())
     assert len(papers) == 5
-    assert all(f"*{title}*" in readme for title in papers)
+    assert all(f"[{title}]" in readme for title in papers)
     for reference in citation["references"]:
         first = reference["authors"][0]
         assert f"{first['given-names']} {first['family-names']}" in readme
