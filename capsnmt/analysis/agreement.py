@@ -7,17 +7,17 @@ from typing import Any, Dict, List, Mapping, Sequence, Tuple
 import torch
 from torch import Tensor
 
-from capsnmt.analysis.base import Analysis, Cell, NotApplicableError, Picture
-from capsnmt.analysis.forward_pass import Routed
-from capsnmt.analysis.hooks import routes
-from capsnmt.analysis.means import Sums
-from capsnmt.analysis.plots import heat_maps
+from capsnmt.analysis.base import Analysis, Cell, NotApplicableError
+from capsnmt.analysis.forward_pass import RoutingCall
+from capsnmt.analysis.hooks import places
+from capsnmt.analysis.means import StreamingMeans
+from capsnmt.analysis.plots import Figure, matrices
+from capsnmt.modules.capsule_attention import CapsuleAttention
 from capsnmt.modules.disagreement import LENGTH_FLOOR
+from capsnmt.modules.head_aggregation import HeadRouting
+from capsnmt.modules.layer_aggregation.routing import LayerRouting
 
-ROUTED_BY = (
-    "--head-aggregation simple or em, --layer-aggregation dynamic-routing or em-routing, or "
-    "--capsule-routing-encoder or -decoder"
-)
+ROUTING = (CapsuleAttention, HeadRouting, LayerRouting)
 
 
 def skewness(C: Tensor, inputs: Tensor) -> Tensor:
@@ -25,8 +25,8 @@ def skewness(C: Tensor, inputs: Tensor) -> Tensor:
 
     .. math:: -\frac{1}{I} \sum_i \sum_n C_{in} \log C_{in}
 
-    **D**: equation 17 is printed without the minus and divided by N. Its value of 6.24 for a
-    uniform C is log 512, which only this form gives.
+    **D**: equation 17 lacks the minus and divides by N. The reported 6.24 for a uniform C is
+    log 512, which only this form gives.
 
     Args:
         C: coefficients.
@@ -43,8 +43,8 @@ def diversity(C: Tensor, inputs: Tensor, outputs: Tensor) -> Tensor:
 
     computed as :math:`(|\sum_n u_n|^2 - \sum_n |u_n|^2) / N (N - 1)` with unit vectors u.
 
-    **D**: equation 18 is printed as the mean cosine. Its value is 0.0 for a uniform C, where every
-    cosine is 1. NaN where fewer than two outputs take part.
+    **D**: equation 18 is the mean cosine. The reported value for a uniform C, where every cosine is
+    1, is 0.0. NaN where fewer than two outputs take part.
 
     Args:
         C: coefficients.
@@ -73,30 +73,33 @@ class Agreement(Analysis):
         "fewer output capsules. Diversity is 0 when all output capsules read the same inputs, and "
         "near 1 when they read different ones. Iteration 1 is uniform."
     )
-    columns = ("place", "layer", "iteration", "entropy", "diversity")
+    columns = ("place", "kind", "layer", "iteration", "entropy", "diversity")
 
-    def __init__(self, system: Any) -> None:
-        super().__init__(system)
-        if not routes(system.model):
-            raise NotApplicableError(f"it routes nothing ({ROUTED_BY} would)")
-        self.entropy: Sums[Tuple[str, int, int]] = Sums()
-        self.diversity: Sums[Tuple[str, int, int]] = Sums()
-        self.mean: Sums[Tuple[str, int, int]] = Sums()
+    def __init__(self, model: Any) -> None:
+        super().__init__(model)
+        if not any(isinstance(module, ROUTING) for _, _, module in places(model.model)):
+            raise NotApplicableError(
+                "it routes nothing (--head-aggregation simple or em, --layer-aggregation "
+                "dynamic-routing or em-routing, or --capsule-routing-encoder or -decoder would)"
+            )
+        self.entropy: StreamingMeans[Tuple[str, str, int, int]] = StreamingMeans()
+        self.diversity: StreamingMeans[Tuple[str, str, int, int]] = StreamingMeans()
+        self.mean: StreamingMeans[Tuple[str, str, int, int]] = StreamingMeans()
 
-    def routed(self, call: Routed) -> None:
+    def on_routing(self, call: RoutingCall) -> None:
         real = call.routings
         for iteration, C in enumerate(call.coefficients, 1):
-            key = call.place, call.layer, iteration
+            key = call.place, call.kind, call.layer, iteration
             self.entropy.add(key, (skewness(C, call.inputs) * real).sum(), real.sum())
             of_each = diversity(C, call.inputs, call.outputs)
             counted = real & ~of_each.isnan()
             self.diversity.add(key, of_each[counted].sum(), counted.sum())
-            if call.is_rectangular:
+            if call.kind in ("heads", "layers"):  # the same inputs and outputs for every token
                 self.mean.add(key, (C * real[..., None, None]).sum((0, 1)), real.sum())
 
     def rows(self) -> List[Sequence[Cell]]:
         return [
-            (*key, self.entropy.ratio(key).item(), self.diversity.ratio(key).item())
+            (*key, self.entropy[key].item(), self.diversity[key].item())
             for key in sorted(self.entropy)
         ]
 
@@ -107,28 +110,28 @@ class Agreement(Analysis):
         by its strength: their order has no meaning of its own, and structure shows.
         """
         found: Dict[Tuple[str, int], List[Tensor]] = {}
-        for place, layer, iteration in sorted(self.mean):
-            found.setdefault((place, layer), []).append(self.mean.ratio((place, layer, iteration)))
+        for key in sorted(self.mean):
+            place, _, layer, _ = key
+            found.setdefault((place, layer), []).append(self.mean[key])
         return {
             key: [C[:, by_strongest_input(maps[-1])] for C in maps] for key, maps in found.items()
         }
 
     @classmethod
-    def pictures(cls, systems: Mapping[str, Any]) -> List[Picture]:
+    def figures(cls, models: Mapping[str, Any]) -> List[Figure]:
         return [
-            Picture(
+            Figure(
                 f"agreement-{name}-{place}-{layer}",
                 f"Mean coupling coefficients of {name}, {place} layer {layer}, by iteration.",
-                f"{name}, {place}, layer {layer}: the mean C of {len(maps[0])} inputs (rows) and "
-                f"{maps[0].size(1)} output capsules (columns, sorted by their strongest input), "
-                "one panel per iteration.",
-                heat_maps(
+                f"{name}, {place}, layer {layer}: the mean C over tokens of {len(maps[0])} inputs "
+                f"(rows) and {maps[0].size(1)} output capsules (columns, sorted by their strongest "
+                "input), one panel per iteration.",
+                matrices(
                     {f"iteration {number}": C for number, C in enumerate(maps, 1)},
-                    "input capsule",
-                    "output capsule",
+                    *("mean C", "input capsule", "output capsule"),
                 ),
             )
-            for name, analysis in systems.items()
+            for name, analysis in models.items()
             for (place, layer), maps in analysis.maps().items()
         ]
 

@@ -2,21 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any, List, Mapping, Sequence, Tuple
+from typing import Any, List, Sequence, Tuple
 
 import torch.nn.functional as F
 
-from capsnmt.analysis.base import Analysis, Cell, Picture
-from capsnmt.analysis.forward_pass import Stacks
-from capsnmt.analysis.means import Sums
-from capsnmt.analysis.plots import Points, points_by_layer
-
-NAMES = {
-    "encoder": "states of the encoder",
-    "encoder-output": "what the decoder reads",
-    "decoder": "states of the decoder",
-}
-STACKS = tuple(NAMES)
+from capsnmt.analysis.base import Analysis, Cell
+from capsnmt.analysis.forward_pass import StackStates
+from capsnmt.analysis.means import StreamingMeans
+from capsnmt.analysis.plots import PointsByLayer
 
 
 class Anisotropy(Analysis):
@@ -41,21 +34,27 @@ class Anisotropy(Analysis):
         "the same for every token. Layer 0 is the embeddings."
     )
     columns = ("stack", "layer", "cosine")
+    plots = (
+        PointsByLayer(
+            *("anisotropy", "cosine", "mean cosine of two tokens' states", "stack"),
+            "Mean cosine of the states of two tokens. Layer 0 is the embeddings.",
+        ),
+    )
 
-    def __init__(self, system: Any) -> None:
-        super().__init__(system)
-        self.unit: Sums[Tuple[str, int]] = Sums()
-        self.squares: Sums[Tuple[str, int]] = Sums()
+    def __init__(self, model: Any) -> None:
+        super().__init__(model)
+        self.unit: StreamingMeans[Tuple[str, int]] = StreamingMeans()
+        self.squares: StreamingMeans[Tuple[str, int]] = StreamingMeans()
 
-    def passed(self, stacks: Stacks) -> None:
-        width = stacks.encoder[-1].size(-1)
-        source, target = stacks.batch.source, stacks.batch.target
-        for stack, first, states, real in (
-            ("encoder", 0, stacks.encoder, source),
-            ("encoder-output", 1, stacks.encoder_output.split(width, dim=-1), source),
-            ("decoder", 0, stacks.decoder, target),
+    def on_states(self, states: StackStates) -> None:
+        width = states.encoder[-1].size(-1)
+        source, target = states.batch.source, states.batch.target
+        for stack, first, layers, real in (
+            ("encoder", 0, states.encoder, source),
+            ("encoder-output", 1, states.encoder_output.split(width, dim=-1), source),
+            ("decoder", 0, states.decoder, target),
         ):
-            for layer, state in enumerate(states, first):
+            for layer, state in enumerate(layers, first):
                 unit = F.normalize(state[real].double(), dim=-1)
                 self.unit.add((stack, layer), unit.sum(0), real.sum())
                 self.squares.add((stack, layer), unit.square().sum(), real.sum())
@@ -63,26 +62,8 @@ class Anisotropy(Analysis):
     def cosine(self, key: Tuple[str, int]) -> float:
         """Return the mean cosine of a stack's layer; NaN for fewer than two tokens."""
         tokens = self.unit.count(key)
-        of_pairs = tokens * self.unit.ratio(key).square().sum() - self.squares.ratio(key)
+        of_pairs = tokens * self.unit[key].square().sum() - self.squares[key]
         return (of_pairs / (tokens - 1)).item()
 
     def rows(self) -> List[Sequence[Cell]]:
-        return [
-            (*key, self.cosine(key))
-            for key in sorted(self.unit, key=lambda key: (STACKS.index(key[0]), key[1]))
-        ]
-
-    @classmethod
-    def pictures(cls, systems: Mapping[str, Any]) -> List[Picture]:
-        panels: Points = {}
-        for name, analysis in systems.items():
-            for stack, layer, cosine in analysis.rows():
-                panels.setdefault(NAMES[stack], {}).setdefault(name, []).append((layer, cosine))
-        return [
-            Picture(
-                "anisotropy",
-                "Mean cosine of two tokens' states by layer, for each stack and system.",
-                "Mean cosine of the states of two tokens, by layer.",
-                points_by_layer(panels, "mean cosine"),
-            )
-        ]
+        return [(*key, self.cosine(key)) for key in self.unit]

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Callable, ClassVar, Dict, List, Mapping, Sequence, Union
+from typing import TYPE_CHECKING, Any, ClassVar, List, Mapping, Sequence, Union
 
-from capsnmt.analysis.forward_pass import Aggregated, Attended, Routed, Stacks
+from capsnmt.analysis.forward_pass import AggregationCall, AttentionCall, RoutingCall, StackStates
+from capsnmt.analysis.plots import Figure, PointsByLayer
 
 if TYPE_CHECKING:
-    from capsnmt.analysis.model import System
+    from capsnmt.analysis.model import AnalysedModel
 
 Cell = Union[str, int, float, None]
 
@@ -17,52 +17,21 @@ class NotApplicableError(Exception):
     """The reason why a model has nothing that an analysis could show, in one line."""
 
 
-@dataclass(frozen=True)
-class Table:
-    """A CSV file of an analysis.
-
-    Attributes:
-        columns: its columns after ``system``.
-        rows: its rows, without the system.
-    """
-
-    columns: Sequence[str]
-    rows: Sequence[Sequence[Cell]]
-
-
-@dataclass(frozen=True)
-class Picture:
-    """A figure of an analysis.
-
-    Attributes:
-        name: name of its files, without an extension.
-        alt: description for readers who do not see it.
-        caption: text below it.
-        draw: draws it with matplotlib, inside :func:`capsnmt.report.figures.drawing`.
-    """
-
-    name: str
-    alt: str
-    caption: str
-    draw: Callable[[], Any]
-
-
 class Analysis:
-    """One analysis of one system.
+    """One analysis of one model.
 
     The model runs once over the sentences, without dropout and with the decoder teacher-forced on
-    the references. During the run it calls the methods below; an analysis keeps sums, not
-    tensors, so that its memory does not depend on the number of sentences. All tensors are
-    detached, batch first, on the model's device.
+    the references. During the run it calls the methods ``on_...``. An analysis keeps sums, not
+    tensors, so that its memory does not depend on the number of sentences, and does not keep the
+    model.
 
     Attributes:
         name: name of the CSV file and of ``--only``.
         title: heading on the page.
         explanation: what the numbers are, in plain words.
         columns: columns of the CSV file after ``system``.
-
-    Args:
-        system: the system.
+        plots: figures of these columns.
+        sentences: the number of sentences that were read.
 
     Raises:
         NotApplicableError: the model has nothing to analyse.
@@ -72,38 +41,39 @@ class Analysis:
     title: ClassVar[str]
     explanation: ClassVar[str]
     columns: ClassVar[Sequence[str]]
+    plots: ClassVar[Sequence[PointsByLayer]] = ()
 
-    def __init__(self, system: System) -> None:
-        self.system = system
+    def __init__(self, model: AnalysedModel) -> None:
+        self.sentences = len(model.chosen)
 
-    def attended(self, call: Attended) -> None:
+    def on_attention(self, call: AttentionCall) -> None:
         """Take one attention of one layer on one batch."""
 
-    def routed(self, call: Routed) -> None:
+    def on_routing(self, call: RoutingCall) -> None:
         """Take one call of a routing operator on one batch."""
 
-    def aggregated(self, call: Aggregated) -> None:
+    def on_aggregation(self, call: AggregationCall) -> None:
         """Take one aggregation of a stack's layers on one batch."""
 
-    def passed(self, stacks: Stacks) -> None:
+    def on_states(self, states: StackStates) -> None:
         """Take the states of both stacks on one batch, after all other calls on the batch."""
 
-    def finish(self) -> None:
-        """Complete the analysis after the last batch; the model is still there."""
+    def finish(self, model: AnalysedModel) -> None:
+        """Complete the analysis after the last batch."""
 
     def rows(self) -> List[Sequence[Cell]]:
-        """Return the rows of the CSV file, without the system."""
+        """Return the rows of the CSV file, without the name of the model."""
         raise NotImplementedError
 
-    def tables(self) -> Dict[str, Table]:
-        """Return the CSV files by name; one file, unless an analysis has several."""
-        return {self.name: Table(self.columns, self.rows())}
-
     @classmethod
-    def pictures(cls, systems: Mapping[str, Any]) -> List[Picture]:
-        """Return the figures that compare systems.
+    def figures(cls, models: Mapping[str, Any]) -> List[Figure]:
+        """Return the figures that compare models.
 
         Args:
-            systems: name of each system -> its finished analysis, an instance of this class.
+            models: name of each model -> its finished analysis, an instance of this class.
         """
-        return []
+        rows = {
+            name: [dict(zip(cls.columns, row)) for row in analysis.rows()]
+            for name, analysis in models.items()
+        }
+        return [plot.figure(rows) for plot in cls.plots]

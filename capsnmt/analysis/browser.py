@@ -6,7 +6,7 @@ import json
 import sys
 from typing import Any, Dict, List, Mapping
 
-from capsnmt.analysis.plots import NAMES
+from capsnmt.analysis.plots import PANELS
 from capsnmt.analysis.sentences import COEFFICIENT_UNIT, WEIGHT_UNIT, Coupling, Sentence, Sentences
 from capsnmt.models.config import ATTENTIONS
 
@@ -44,7 +44,7 @@ def browser_data(systems: Mapping[str, Sentences], largest: int = LARGEST) -> st
         shown.append(encoded)
     head = {
         "systems": list(systems),
-        "attentions": [[attention, NAMES[attention]] for attention in ATTENTIONS],
+        "attentions": [[attention, PANELS[attention]] for attention in ATTENTIONS],
         "weightUnit": WEIGHT_UNIT,
         "coefficientUnit": COEFFICIENT_UNIT,
         "leftOut": len(numbers) - len(shown),

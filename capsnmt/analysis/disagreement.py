@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any, List, Sequence, Tuple
 
 from capsnmt.analysis.base import Analysis, Cell
-from capsnmt.analysis.forward_pass import Attended
-from capsnmt.analysis.means import Sums
+from capsnmt.analysis.forward_pass import AttentionCall
+from capsnmt.analysis.means import StreamingMeans
 from capsnmt.models.config import ATTENTIONS
 from capsnmt.modules.disagreement import TERMS, DisagreementRecord
 
@@ -24,21 +24,20 @@ class Disagreement(Analysis):
     )
     columns = ("attention", "layer", *TERMS)
 
-    def __init__(self, system: Any) -> None:
-        super().__init__(system)
-        self.terms: Sums[Tuple[str, int, str]] = Sums()
+    def __init__(self, model: Any) -> None:
+        super().__init__(model)
+        self.terms: StreamingMeans[Tuple[str, int, str]] = StreamingMeans()
 
-    def attended(self, call: Attended) -> None:
-        record = DisagreementRecord(TERMS, [call.attention])
-        record.add(call.attention, call.values, call.weights, call.heads)
+    def on_attention(self, call: AttentionCall) -> None:
+        record = DisagreementRecord(TERMS, [call.place])
+        record.add(call.place, call.values, call.weights, call.heads)
         for (_, term), (measured,) in record.values.items():
             real = call.keys if term == "subspace" else call.queries
-            key = call.attention, call.layer, term
-            self.terms.add(key, (measured * real).sum(), real.sum())
+            self.terms.add((call.place, call.layer, term), (measured * real).sum(), real.sum())
 
     def rows(self) -> List[Sequence[Cell]]:
-        layers = {(attention, layer) for attention, layer, _ in self.terms}
+        layers = dict.fromkeys((place, layer) for place, layer, _ in self.terms)
         return [
-            (*key, *(self.terms.ratio((*key, term)).item() for term in TERMS))
-            for key in sorted(layers, key=lambda key: (ATTENTIONS.index(key[0]), key[1]))
+            (*key, *(self.terms[(*key, term)].item() for term in TERMS))
+            for key in sorted(layers, key=lambda key: ATTENTIONS.index(key[0]))
         ]

@@ -1,4 +1,7 @@
-"""What an analysis reads of one forward pass: sentences, attentions, routings, states."""
+"""What one forward pass gives an analysis: sentences, attentions, routings, aggregations, states.
+
+All tensors are detached, batch first, on the model's device.
+"""
 
 from __future__ import annotations
 
@@ -26,37 +29,40 @@ class Batch:
 
 
 @dataclass(frozen=True)
-class Attended:
+class AttentionCall:
     """One attention on one batch.
 
     Attributes:
-        attention: ``enc-self``, ``enc-dec`` or ``dec-self``.
+        place: ``enc-self``, ``enc-dec`` or ``dec-self``.
         layer: from 1.
         weights: A, the output of the softmax, ``[B, H, L, K]``, 0 at padded keys.
         values: V, ``[B, H, K, d_h]``.
         heads: O, ``[B, H, L, d_h]``.
         queries: ``[B, L]``, true at real tokens.
         keys: ``[B, K]``, true at real tokens.
+        offset: query minus key in positions of their sentence, ``[B, L, K]``.
         batch: the sentences.
     """
 
-    attention: str
+    place: str
     layer: int
     weights: Tensor
     values: Tensor
     heads: Tensor
     queries: Tensor
     keys: Tensor
+    offset: Tensor
     batch: Batch
 
 
 @dataclass(frozen=True)
-class Routed:
+class RoutingCall:
     """One call of a routing operator on one batch: P routings of I inputs to N outputs each.
 
     Attributes:
-        place: the attention whose heads are routed, with ``-vertical`` or ``-horizontal`` for the
-            routing of scores; ``encoder`` or ``decoder`` for routing over layers.
+        place: an attention; ``encoder`` or ``decoder`` for routing over layers.
+        kind: what is routed: ``heads``, ``layers``, or scores, which is ``vertical`` or
+            ``horizontal`` routing.
         layer: from 1; of a routing over layers, the number of layers.
         coefficients: C of each iteration, ``[B, P, I, N]``.
         routings: ``[B, P]``, false where a routing belongs to padding.
@@ -66,6 +72,7 @@ class Routed:
     """
 
     place: str
+    kind: str
     layer: int
     coefficients: List[Tensor]
     routings: Tensor
@@ -73,14 +80,9 @@ class Routed:
     outputs: Tensor
     batch: Batch
 
-    @property
-    def is_rectangular(self) -> bool:
-        """Whether inputs and outputs are the same in all routings, so that C has a mean."""
-        return not self.place.endswith(("-vertical", "-horizontal"))
-
 
 @dataclass(frozen=True)
-class Aggregated:
+class AggregationCall:
     """One aggregation of a stack's layers on one batch.
 
     Attributes:
@@ -88,25 +90,24 @@ class Aggregated:
         module: the aggregation.
         layers: its inputs, ``[B, L, d]`` each; of transparent attention, H^0..H^L; of a connection,
             y_0..y_l as they are summed.
-        output: its output, ``[B, L, d]``; of transparent attention, ``[B, L, M d]``.
         real: ``[B, L]``, true at real tokens.
     """
 
     side: str
     module: nn.Module
     layers: List[Tensor]
-    output: Tensor
     real: Tensor
 
 
 @dataclass(frozen=True)
-class Stacks:
+class StackStates:
     """The states of both stacks on one batch.
 
     Attributes:
         batch: the sentences.
-        encoder: H^0..H^L of the encoder, ``[B, S, d]`` each.
-        decoder: H^0..H^L of the decoder, ``[B, T, d]`` each.
+        encoder: H^0..H^L of the encoder, before a final normalisation, ``[B, S, d]`` each.
+        decoder: the same of the decoder, ``[B, T, d]`` each.
+        encoder_normalised: the encoder's after a final normalisation.
         encoder_output: what the decoder reads, ``[B, S, n d]``.
         logits: ``[B, T, V]``.
     """
@@ -114,5 +115,6 @@ class Stacks:
     batch: Batch
     encoder: List[Tensor]
     decoder: List[Tensor]
+    encoder_normalised: List[Tensor]
     encoder_output: Tensor
     logits: Tensor

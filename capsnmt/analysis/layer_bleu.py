@@ -1,65 +1,96 @@
-"""BLEU of a system's own translations, and its significance between variants of the model."""
+"""BLEU without one encoder layer, and its significance (Ampomah et al. 2020, Table 7)."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any, Dict, List, Optional, Sequence, Tuple
+from typing import Any, List, Optional, Sequence, Tuple
 
 import torch
 from fairseq.sequence_generator import SequenceGenerator
 from fairseq.utils import strip_pad
+from torch import Tensor
 
-from capsnmt.analysis.model import System
-from capsnmt.evaluation.scores import BOOTSTRAP, SAMPLES, SEED, Score, Test
-from capsnmt.evaluation.scoring import import_sacrebleu_metrics
-from capsnmt.evaluation.significance import paired_test
+from capsnmt.analysis.ablation import INTACT, Key, ReplacedLayers, method_replaced
+from capsnmt.analysis.base import Analysis, Cell, NotApplicableError
+from capsnmt.analysis.forward_pass import StackStates
 
 # D: beam and length penalty of Vaswani et al. 2017, which Ampomah et al. 2020 follow, for all
-# systems; a translation is at most 50 subwords longer than its source, also of a model that never
+# models; a translation is at most 50 subwords longer than its source, also of a model that never
 # ends it.
 GENERATION = {"beam_size": 4, "len_penalty": 0.6, "max_len_a": 1, "max_len_b": 50}
+SAMPLES = 1000  # of the bootstrap, sacreBLEU's default
 
 
-@dataclass(frozen=True)
-class Translations:
-    """Sentences without subword marks, their tokens separated by spaces.
+class LayerBleu(Analysis):
+    """BLEU when the decoder does not see the output of one encoder layer, by beam search.
 
-    Attributes:
-        references: the references.
-        hypotheses: the best translation of each.
+    A generation for each replacement of :class:`ReplacedLayers`, on a sample of
+    ``--ablation-translations`` sentences.
+
+    **D**: BLEU is the score of multi-bleu.perl, on tokens without subword marks.
     """
 
-    references: List[str]
-    hypotheses: List[str]
+    name = "layer_bleu"
+    title = "BLEU without encoder layers"
+    explanation = (
+        "BLEU of translations when the decoder does not see the output of one encoder layer "
+        "(Ampomah et al. 2020, Table 7), on tokens without subword marks and a sample of "
+        "sentences, and the p-value of a paired bootstrap against the intact model, which is the "
+        "first row."
+    )
+    columns = ("layer", "replacement", "bleu", "difference", "p_value", "signature")
+
+    def __init__(self, model: Any) -> None:
+        super().__init__(model)
+        if not model.settings.ablation_translations:
+            raise NotApplicableError("--ablation-translations is 0")
+        self.layers = ReplacedLayers(model.model.encoder)
+
+    def on_states(self, states: StackStates) -> None:
+        self.layers.add(states)
+
+    @torch.no_grad()
+    def finish(self, model: Any) -> None:
+        """Translate with and without each layer."""
+        sample = model.sample(model.settings.ablation_translations)
+        self.sentences = len(sample.chosen)
+        encoder = model.model.encoder
+        combine = encoder.combine
+        translations = []
+        for key in [INTACT, *self.layers.keys]:
+
+            def changed(states: List[Tensor], key: Key = key) -> Tensor:
+                return combine(self.layers.replaced(key, states) if key else states)
+
+            with method_replaced(encoder, "combine", changed):
+                label = f"without layer {key[0]} ({key[1]})" if key else "of the intact model"
+                references, hypotheses = translate(sample, f"translations {label}")
+            translations.append(hypotheses)
+        self.signature, self.results = tokenised_bleu(references, translations)
+
+    def rows(self) -> List[Sequence[Cell]]:
+        intact, *others = self.results
+        rows: List[Sequence[Cell]] = [(None, "none", intact[0], None, None, self.signature)]
+        for key, (bleu, p_value) in zip(self.layers.keys, others):
+            rows.append((*key, bleu, bleu - intact[0], p_value, self.signature))
+        return rows
 
 
-@torch.no_grad()
-def translate(system: System, progress: Any = None) -> Translations:
-    """Translate a system's sentences by beam search, with the settings ``GENERATION``.
-
-    Args:
-        system: the system.
-        progress: a bar of tqdm that counts sentences; optional.
-
-    Returns:
-        The translations in the order of the data.
-    """
-    dictionary = system.task.target_dictionary
-    generator = SequenceGenerator([system.model], dictionary, **GENERATION)
+def translate(sample: Any, progress: str) -> Tuple[List[str], List[str]]:
+    """Return references and best translations, without subword marks, in the order of the data."""
+    dictionary = sample.task.target_dictionary
+    generator = SequenceGenerator([sample.model], dictionary, **GENERATION)
     marks = subword_marks(dictionary)
-    found: Dict[int, Tuple[str, str]] = {}
-    for batch in system.batches():
-        hypotheses = generator.generate([system.model], batch.sample)
+    found = {}
+    for batch in sample.batches(progress):
+        hypotheses = generator.generate([sample.model], batch.sample)
         for number, target, of_sentence in zip(batch.numbers, batch.sample["target"], hypotheses):
             found[number] = (
                 # unknown words of the reference are written so that no hypothesis matches them
                 dictionary.string(strip_pad(target, dictionary.pad()), marks, escape_unk=True),
                 dictionary.string(of_sentence[0]["tokens"], marks),
             )
-        if progress is not None:
-            progress.update(len(batch.numbers))
     references, best = zip(*(found[number] for number in sorted(found)))
-    return Translations(list(references), list(best))
+    return list(references), list(best)
 
 
 def subword_marks(dictionary: Any) -> Optional[str]:
@@ -71,18 +102,22 @@ def subword_marks(dictionary: Any) -> Optional[str]:
     return None
 
 
-def tokenised_bleu(translations: Sequence[Translations]) -> List[Score]:
-    """Compute the BLEU of multi-bleu.perl and test each system against the first.
+def tokenised_bleu(
+    references: List[str], translations: Sequence[List[str]]
+) -> Tuple[str, List[Tuple[float, Optional[float]]]]:
+    """Test translations of the same sentences against the first ones, as sacreBLEU does.
 
-    The test is sacreBLEU's paired bootstrap with its default samples and seed.
-
-    Args:
-        translations: those of the same sentences by each system, the baseline first.
+    Returns:
+        The signature, and the BLEU and p-value of each; the first has none.
     """
-    references = translations[0].references
-    bleu = import_sacrebleu_metrics().BLEU(
-        tokenize="none", smooth_method="none", force=True, references=[references]
-    )
-    named = [(str(number), each.hypotheses) for number, each in enumerate(translations)]
-    test = Test(baseline="0", method=BOOTSTRAP, samples=SAMPLES[BOOTSTRAP], seed=SEED)
-    return [scores["bleu"] for scores in paired_test(named, {"bleu": bleu}, test)]
+    from sacrebleu.metrics import BLEU
+    from sacrebleu.significance import PairedTest
+
+    bleu = BLEU(tokenize="none", smooth_method="none", force=True, references=[references])
+    named = [(str(number), each) for number, each in enumerate(translations)]
+    test = PairedTest(named, {"bleu": bleu}, None, test_type="bs", n_samples=SAMPLES)
+    (signature,), (_, results) = (each.values() for each in test())
+    return signature.format(short=False), [
+        (float(each.score), None if each.p_value is None else float(each.p_value))
+        for each in results
+    ]

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, List, Mapping, Optional, Sequence, Tuple
+from typing import Any, List, Optional, Sequence, Tuple
 
-from capsnmt.analysis.base import Analysis, Cell, NotApplicableError, Picture
-from capsnmt.analysis.forward_pass import Aggregated
+from capsnmt.analysis.base import Analysis, Cell, NotApplicableError
+from capsnmt.analysis.forward_pass import AggregationCall
 from capsnmt.analysis.hooks import places
-from capsnmt.analysis.means import Sums
-from capsnmt.analysis.plots import Points, points_by_layer
+from capsnmt.analysis.means import StreamingMeans
+from capsnmt.analysis.plots import PointsByLayer
 from capsnmt.modules.layer_aggregation import LayerConnection, SumAggregation, TransparentMixture
 
 SUMS = (SumAggregation, LayerConnection, TransparentMixture)
@@ -39,29 +39,39 @@ class LayerWeights(Analysis):
         "Contributions may cancel each other: a large one is not always an important one."
     )
     columns = ("stack", "reader", "layer", "norm", "share")
+    plots = (
+        PointsByLayer(
+            *("layer-weights", "share", "share of the norms", "stack"),
+            "Share of each layer in the sum of the contributions' norms. Of transparent attention "
+            "and connected layers: one point per reader; a line joins the means.",
+        ),
+    )
 
-    def __init__(self, system: Any) -> None:
-        super().__init__(system)
-        if not any(isinstance(module, SUMS) for _, _, module in places(system.model)):
+    def __init__(self, model: Any) -> None:
+        super().__init__(model)
+        if not any(isinstance(module, SUMS) for _, _, module in places(model.model)):
             raise NotApplicableError(
                 "it does not add up layers (--layer-aggregation linear, dynamic, attention, dlcl, "
                 "dense or transparent would)"
             )
-        self.norms: Sums[Tuple[str, Optional[int], int]] = Sums()
+        # stack, reader and the lowest of the layers -> their norms
+        self.norms: StreamingMeans[Tuple[str, Optional[int], int]] = StreamingMeans()
 
-    def aggregated(self, call: Aggregated) -> None:
+    def on_aggregation(self, call: AggregationCall) -> None:
         if isinstance(call.module, SUMS):
             parts = call.module.contributions([layer[call.real] for layer in call.layers])
             norms = parts.double().norm(dim=-1)
+            reader = None  # what reads the output of the stack
+            if isinstance(call.module, LayerConnection):
+                states = len(call.layers)
+                reader = states if states <= call.module.num_layers else None
             lowest = 1 if isinstance(call.module, SumAggregation) else 0
-            key = (call.side, reader_of(call), lowest)
-            self.norms.add(key, norms.sum(0), call.real.sum())
+            self.norms.add((call.side, reader, lowest), norms.sum(0), call.real.sum())
 
     def rows(self) -> List[Sequence[Cell]]:
         rows: List[Sequence[Cell]] = []
-        for key in self.norms:
-            stack, reader, lowest = key
-            norms = self.norms.ratio(key)
+        for stack, reader, lowest in self.norms:
+            norms = self.norms[stack, reader, lowest]
             mixtures = enumerate(norms, 1) if norms.dim() == 2 else [(reader, norms)]
             for read_by, of_layers in mixtures:
                 total = of_layers.sum()
@@ -70,26 +80,3 @@ class LayerWeights(Analysis):
                     for layer, norm in enumerate(of_layers, lowest)
                 ]
         return rows
-
-    @classmethod
-    def pictures(cls, systems: Mapping[str, Any]) -> List[Picture]:
-        panels: Points = {}
-        for name, analysis in systems.items():
-            for stack, _, layer, _, share in analysis.rows():
-                panels.setdefault(stack, {}).setdefault(name, []).append((layer, share))
-        return [
-            Picture(
-                "layer-weights",
-                "Share of each layer in the aggregate of a stack's layers.",
-                "Share of each layer in the sum of the contributions' norms. Of transparent "
-                "attention and connected layers: one point per reader; a line joins the means.",
-                points_by_layer(panels, "share of the norms"),
-            )
-        ]
-
-
-def reader_of(call: Aggregated) -> Optional[int]:
-    """Return the layer of a connected stack that reads the sum; None of a stack's output."""
-    states = len(call.layers)
-    connected = isinstance(call.module, LayerConnection) and states <= call.module.num_layers
-    return states if connected else None

@@ -9,10 +9,11 @@ from pathlib import Path
 from typing import Any, Dict, List, Mapping, Set
 
 from capsnmt import records
-from capsnmt.analysis.analyse import Findings, in_order
-from capsnmt.analysis.base import Analysis, Cell, Picture
+from capsnmt.analysis.analyse import ANALYSES, Findings
+from capsnmt.analysis.base import Analysis, Cell
 from capsnmt.analysis.page import render
-from capsnmt.analysis.registry import ANALYSES
+from capsnmt.analysis.plots import Figure
+from capsnmt.analysis.sentences import Sentences
 from capsnmt.cli import ConfigurationError
 from capsnmt.files import write_all
 from capsnmt.report.analysis_section import CAPTIONS, FIGURES, PAGE
@@ -27,12 +28,15 @@ def tables(systems: Mapping[str, Analysis]) -> Dict[str, str]:
     """Return the CSV files of an analysis by name."""
     texts: Dict[str, io.StringIO] = {}
     for system, analysis in systems.items():
-        for name, table in analysis.tables().items():
+        files = {analysis.name: (analysis.columns, analysis.rows())}
+        if isinstance(analysis, Sentences):
+            files = analysis.tables()
+        for name, (columns, rows) in files.items():
             if name not in texts:
                 texts[name] = io.StringIO()
-                csv.writer(texts[name], lineterminator="\n").writerow(["system", *table.columns])
+                csv.writer(texts[name], lineterminator="\n").writerow(["system", *columns])
             csv.writer(texts[name], lineterminator="\n").writerows(
-                [system, *map(_cell, row)] for row in table.rows
+                [system, *map(_cell, row)] for row in rows
             )
     return {name: text.getvalue() for name, text in texts.items()}
 
@@ -44,9 +48,11 @@ def _cell(value: Cell) -> Any:
     return value
 
 
-def pictures(findings: Findings) -> Dict[str, List[Picture]]:
+def pictures(findings: Findings) -> Dict[str, List[Figure]]:
     """Return the figures of each analysis, in the order of the page."""
-    return {name: ANALYSES[name].pictures(findings.of[name]) for name in in_order(findings.of)}
+    return {
+        name: ANALYSES[name].figures(findings.of[name]) for name in ANALYSES if name in findings.of
+    }
 
 
 def write(findings: Findings, output: Path, command: str = "") -> List[Path]:
@@ -63,11 +69,11 @@ def write(findings: Findings, output: Path, command: str = "") -> List[Path]:
         ConfigurationError: matplotlib or Jinja2 is not installed.
     """
     contents: Dict[Path, bytes] = {}
-    texts = {name: tables(findings.of[name]) for name in in_order(findings.of)}
+    texts = {name: tables(findings.of[name]) for name in ANALYSES if name in findings.of}
     for files in texts.values():
         for file, text in files.items():
             contents[output / f"{file}.csv"] = text.encode()
-    with drawing([subject.name for subject in findings.subjects]):
+    with drawing([each.name for each in findings.checkpoints]):
         of_analyses = pictures(findings)
         drawn: Dict[str, str] = {}
         captions: Dict[str, Dict[str, str]] = {}

@@ -9,10 +9,9 @@ import io
 from pathlib import Path
 from typing import Any, Dict, Iterator, Mapping, Sequence
 
-from capsnmt.analysis.analyse import Findings
-from capsnmt.analysis.base import Picture
+from capsnmt.analysis.analyse import ANALYSES, Findings
 from capsnmt.analysis.browser import browser_data
-from capsnmt.analysis.registry import ANALYSES
+from capsnmt.analysis.plots import Figure as Picture
 from capsnmt.analysis.sentences import Sentences
 from capsnmt.report import html
 from capsnmt.report.analysis_section import FIGURES
@@ -21,7 +20,6 @@ from capsnmt.report.elements import (
     Code,
     Element,
     Figure,
-    Listing,
     Paragraph,
     Preformatted,
     Report,
@@ -83,21 +81,20 @@ def _summary(findings: Findings, command: str) -> Iterator[Element]:
         ["system", "sentences", "checkpoint", "data"],
         [
             [
-                subject.name,
-                f"{findings.sentences[subject.name]:,}",
-                Code(str(subject.checkpoint)),
-                Code(str(subject.data)),
+                each.name,
+                f"{findings.sentences[each.name]:,}",
+                Code(str(each.path)),
+                Code(str(each.data)),
             ]
-            for subject in findings.subjects
-            if subject.name in findings.sentences
+            for each in findings.checkpoints
         ],
     )
     yield Paragraph(
         [
             "Sentences drawn at random with seed ",
-            str(findings.seed),
+            str(findings.settings.seed),
             " from the subset ",
-            Code(findings.subset),
+            Code(findings.settings.subset),
             " of the data, without dropout, the decoder reading the references. Layers, heads and "
             "positions count from 1. The numbers are in the CSV files next to this page, the "
             "figures in ",
@@ -105,9 +102,6 @@ def _summary(findings: Findings, command: str) -> Iterator[Element]:
             ".",
         ]
     )
-    if findings.failed:
-        yield Paragraph("Systems that could not be analysed:")
-        yield Listing([f"{name}: {reason}" for name, reason in findings.failed.items()])
     if command:
         yield Preformatted(command, "bash", folded="Command")
 

@@ -1,146 +1,173 @@
-"""Drawing shared by analyses: points by layer, and heat maps side by side."""
+"""The figures of analyses: points by layer, and matrices side by side."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any, Callable, Dict, List, Mapping, Sequence, Tuple
 
-import numpy as np
 from torch import Tensor
 
-from capsnmt.report.figures import figure_of, styles
+from capsnmt.report.figures import figure_of, style, styles
 
-NAMES = {
+# what the columns of a CSV file abbreviate
+PANELS = {
     "enc-self": "encoder self-attention",
     "enc-dec": "encoder-decoder attention",
     "dec-self": "decoder self-attention",
+    "encoder-output": "what the decoder reads",
+    "zeros": "replaced by zeros",
+    "mean": "replaced by its mean over all tokens",
 }
 LONGEST_LABEL = 14  # characters on an axis
-# title of a panel -> system -> layer and value of each point
-Points = Dict[str, Dict[str, List[Tuple[int, float]]]]
+ACROSS = 4  # matrices side by side
 COLOUR_MAP = "viridis"  # monotone in lightness: legible in print and with any colour vision
 
 
-def points_by_layer(panels: Points, label: str) -> Callable[[], Any]:
-    """Return a function that draws points by layer, and a line through the means of the layers.
+@dataclass(frozen=True)
+class Figure:
+    """A figure of an analysis.
 
-    The systems are side by side in each layer, so that they can be compared.
-
-    Args:
-        panels: the points; of heads, one for each.
-        label: label of the values.
+    Attributes:
+        name: name of its files, without an extension.
+        alt: description for readers who do not see it.
+        caption: text below it.
+        draw: draws it with matplotlib, inside :func:`capsnmt.report.figures.drawing`.
     """
 
-    def draw() -> Any:
+    name: str
+    alt: str
+    caption: str
+    draw: Callable[[], Any]
+
+
+@dataclass(frozen=True)
+class PointsByLayer:
+    """A column of numbers by layer, and a line through the means of the layers, for each model.
+
+    Attributes:
+        name: name of the figure.
+        column: the column of numbers.
+        label: label of the numbers, with their unit.
+        panel: the column whose values are the panels.
+        caption: text below it; the first sentence is also its description.
+    """
+
+    name: str
+    column: str
+    label: str
+    panel: str
+    caption: str
+
+    def figure(self, models: Mapping[str, Sequence[Mapping[str, Any]]]) -> Figure:
+        """Return the figure of the rows of each model: column -> value."""
+        panels: Dict[str, Dict[str, List[Tuple[int, float]]]] = {}
+        for model, rows in models.items():
+            for row in rows:
+                points = panels.setdefault(row[self.panel], {}).setdefault(model, [])
+                points.append((row["layer"], row[self.column]))
+        alt = f"{self.caption.partition('.')[0]}, by layer, for each {self.panel} and system."
+        return Figure(self.name, alt, self.caption, lambda: self._draw(panels))
+
+    def _draw(self, panels: Mapping[str, Mapping[str, Sequence[Tuple[int, float]]]]) -> Any:
+        """Draw the points; several of a layer are beside those of the other models."""
         figure = figure_of(3.2)
-        systems = list(dict.fromkeys(name for points in panels.values() for name in points))
-        distance = min(0.12, 0.6 / len(systems))
-        own = styles(systems)
+        names = list(dict.fromkeys(name for points in panels.values() for name in points))
+        several = any(
+            len({layer for layer, _ in points}) < len(points)
+            for models in panels.values()
+            for points in models.values()
+        )
+        distance = min(0.12, 0.6 / len(names)) if several else 0
+        own = styles(names)
         all_axes = figure.subplots(1, len(panels), sharey=True, squeeze=False)[0]
-        for axes, (title, points) in zip(all_axes, panels.items()):
-            for name, heads in points.items():
-                number = systems.index(name)
-                shift = distance * (number - (len(systems) - 1) / 2)
+        for axes, (title, models) in zip(all_axes, panels.items()):
+            for name, points in models.items():
+                shift = distance * (names.index(name) - (len(names) - 1) / 2)
                 by_layer: Dict[int, List[float]] = {}
-                for layer, value in heads:
+                for layer, value in points:
                     by_layer.setdefault(layer, []).append(value)
-                layers, values = zip(*heads)
-                places = [layer + shift for layer in layers]
-                colour = own[name]["color"]
-                axes.scatter(places, values, s=10, alpha=0.5, linewidth=0, color=colour)
+                layers, values = zip(*points)
+                axes.scatter(
+                    [layer + shift for layer in layers],
+                    values,
+                    **{"s": 10, "alpha": 0.5, "linewidth": 0, "color": own[name]["color"]},
+                )
                 axes.plot(
                     [layer + shift for layer in by_layer],
                     [sum(values) / len(values) for values in by_layer.values()],
-                    markersize=4,
-                    linewidth=1.5,
-                    label=name,
-                    **own[name],
+                    **{"markersize": 4, "linewidth": 1.5, "label": name, **own[name]},
                 )
-            axes.set_title(title, fontsize="medium")
+            axes.set_title(PANELS.get(title, title), fontsize="medium")
             axes.set_xlabel("layer")
-            axes.set_xticks(sorted({layer for heads in points.values() for layer, _ in heads}))
+            axes.set_xticks(sorted({layer for points in models.values() for layer, _ in points}))
             axes.grid(alpha=0.2)
             axes.spines[["top", "right"]].set_visible(False)
-        all_axes[0].set_ylabel(label)
-        handles, names = all_axes[0].get_legend_handles_labels()
-        figure.legend(handles, names, loc="outside lower center", ncols=4, frameon=False)
+        all_axes[0].set_ylabel(self.label)
+        handles, labels = all_axes[0].get_legend_handles_labels()
+        figure.legend(handles, labels, loc="outside lower center", ncols=4, frameon=False)
         return figure
 
-    return draw
 
-
-def heat_maps(
-    maps: Mapping[str, Tensor], rows: str, columns: str, first: int = 1
+def matrices(
+    panels: Mapping[str, Tensor],
+    label: str,
+    rows: str,
+    columns: str,
+    first: int = 1,
+    words: Tuple[Sequence[str], Sequence[str]] = ((), ()),
+    highest: float = 0,
 ) -> Callable[[], Any]:
     """Return a function that draws matrices side by side with one colour scale from 0.
 
     Args:
-        maps: title of each panel -> its matrix; NaN is left blank.
+        panels: title of each panel -> its matrix; NaN is left blank.
+        label: label of the colours, with their unit.
         rows: label of the rows.
         columns: label of the columns.
         first: number of the first row and column.
+        words: subwords of the rows and of the columns, in place of numbers.
+        highest: the end of the scale, if it is not the highest number of these matrices.
     """
 
     def draw() -> Any:
-        figure = figure_of(2.6)
         from matplotlib.ticker import MaxNLocator
 
-        same_rows = len({matrix.size(0) for matrix in maps.values()}) == 1
-        panels = figure.subplots(1, len(maps), sharey=same_rows, squeeze=False)[0]
-        highest = max(float(matrix.nan_to_num().max()) for matrix in maps.values())
+        across = min(ACROSS, len(panels))
+        down = -(-len(panels) // across)
+        figure = figure_of((2.1 if any(words) else 2.6) * down + 0.4 * (down > 1))
+        same_rows = len({matrix.size(0) for matrix in panels.values()}) == 1
+        grid = figure.subplots(down, across, sharey=same_rows, squeeze=False)
+        end = highest or max(float(matrix.nan_to_num().max()) for matrix in panels.values())
         image = None
-        for axes, (title, matrix) in zip(panels, maps.items()):
+        for number, axes in enumerate(grid.flat):
+            if number >= len(panels):
+                axes.set_visible(False)
+                continue
+            title, matrix = [*panels.items()][number]
             low, (height, width) = first - 0.5, matrix.shape
             image = axes.imshow(
                 matrix.numpy(),
-                aspect="auto",
+                aspect="equal" if any(words) else "auto",
                 interpolation="nearest",
                 cmap=COLOUR_MAP,
                 vmin=0,
-                vmax=highest,
+                vmax=end,
                 extent=(low, low + width, low + height, low),
             )
-            axes.set_title(title)
+            axes.set_title(title, fontsize="medium")
+            if any(words):
+                axes.set_yticks(range(first, first + height), [*map(shortened, words[0])])
+                axes.set_xticks(range(first, first + width), [*map(shortened, words[1])])
+                axes.tick_params(labelsize=6)
+                axes.tick_params(axis="x", rotation=90)
+            else:
+                axes.xaxis.set_major_locator(MaxNLocator(nbins=5, integer=True))
+                axes.set_yticks(range(first, first + height))
+        for axes in grid[:, 0]:
+            axes.set_ylabel(rows)
+        for axes in grid[-1]:
             axes.set_xlabel(columns)
-            axes.xaxis.set_major_locator(MaxNLocator(nbins=5, integer=True))
-            axes.set_yticks(range(first, first + height))
-        panels[0].set_ylabel(rows)
-        figure.colorbar(image, ax=list(panels), shrink=0.9)
-        return figure
-
-    return draw
-
-
-def attention_of_heads(
-    weights: np.ndarray, queries: Sequence[str], keys: Sequence[str], highest: float
-) -> Callable[[], Any]:
-    """Return a function that draws the weights of a sentence, a panel per head.
-
-    Args:
-        weights: ``[H, L, K]``.
-        queries: subwords of the rows.
-        keys: subwords of the columns.
-        highest: the weight that is darkest.
-    """
-
-    def draw() -> Any:
-        across = min(4, len(weights))
-        down = -(-len(weights) // across)
-        figure = figure_of(2.1 * down + 0.4)
-        panels = figure.subplots(down, across, sharex=True, sharey=True, squeeze=False)
-        image = None
-        for head, axes in enumerate(panels.flat):
-            if head >= len(weights):
-                axes.set_visible(False)
-                continue
-            image = axes.imshow(
-                weights[head], interpolation="nearest", cmap="Blues", vmin=0, vmax=highest
-            )
-            axes.set_title(f"head {head + 1}", fontsize=8)
-        for axes in panels[:, 0]:
-            axes.set_yticks(range(len(queries)), [*map(shortened, queries)], fontsize=6)
-        for axes in panels[-1]:
-            axes.set_xticks(range(len(keys)), [*map(shortened, keys)], fontsize=6, rotation=90)
-        figure.colorbar(image, ax=panels, shrink=0.9).ax.tick_params(labelsize=7)
+        figure.colorbar(image, ax=grid, shrink=0.9, label=label)
         return figure
 
     return draw
@@ -149,3 +176,31 @@ def attention_of_heads(
 def shortened(text: str) -> str:
     """Return the beginning of a long label."""
     return text if len(text) <= LONGEST_LABEL else f"{text[: LONGEST_LABEL - 1]}…"
+
+
+def scatter(panels: Mapping[str, Tuple[Any, Any]], groups: str) -> Callable[[], Any]:
+    """Return a function that draws points in the plane, a colour per group.
+
+    Args:
+        panels: title of each panel -> its points ``[n, 2]``, and the group of each, from 0.
+        groups: title of the legend.
+    """
+
+    def draw() -> Any:
+        across = min(3, len(panels))
+        down = -(-len(panels) // across)
+        figure = figure_of(8 / across * down)
+        grid = figure.subplots(down, across, squeeze=False)
+        for axes in grid.flat[len(panels) :]:
+            axes.set_axis_off()
+        for axes, (title, (points, group)) in zip(grid.flat, panels.items()):
+            for number in range(int(group.max()) + 1):
+                label = str(number + 1)
+                axes.scatter(*points[group == number].T, s=8, label=label, **style(number))
+            axes.set(title=title, xticks=[], yticks=[])
+            axes.set_aspect("equal", adjustable="datalim")
+        place = {"loc": "outside right center", "frameon": False, "markerscale": 2}
+        figure.legend(*grid[0, 0].get_legend_handles_labels(), title=groups, **place)
+        return figure
+
+    return draw

@@ -10,9 +10,9 @@ import torch
 from torch import Tensor
 
 from capsnmt.analysis.agreement import by_strongest_input
-from capsnmt.analysis.base import Analysis, Cell, NotApplicableError, Picture, Table
-from capsnmt.analysis.forward_pass import Attended, Routed, Stacks
-from capsnmt.analysis.plots import NAMES, attention_of_heads
+from capsnmt.analysis.base import Analysis, Cell, NotApplicableError
+from capsnmt.analysis.forward_pass import AttentionCall, RoutingCall, StackStates
+from capsnmt.analysis.plots import PANELS, Figure, matrices
 
 WEIGHT_UNIT = 1000  # attention weights are kept as whole thousandths
 COEFFICIENT_UNIT = 100_000  # C is small where there are many output capsules
@@ -27,7 +27,7 @@ class Coupling:
     """C of one place and layer for one sentence.
 
     Attributes:
-        place: as in :class:`~capsnmt.analysis.hooks.Routed`.
+        place: as in a call of routing.
         layer: from 1.
         maps: C in units of ``1 / COEFFICIENT_UNIT``, ``[T, choices, rows, columns]``. Rows are
             input capsules and columns output capsules. The first choice is the mean over tokens,
@@ -104,13 +104,13 @@ class Sentences(Analysis):
     map_columns = ("sentence", "attention", "layer", "head", "query", "weights")
     coupling_columns = ("sentence", "place", "layer", "iteration", "of", "row", "coefficients")
 
-    def __init__(self, system: Any) -> None:
-        super().__init__(system)
-        count = system.options.browser_sentences
+    def __init__(self, model: Any) -> None:
+        super().__init__(model)
+        self.task = model.task
+        count = model.settings.browser_sentences
         if not count:
             raise NotApplicableError("--browser-sentences is 0")
-        chosen = sorted(number for numbers in system.numbers for number in numbers)
-        self.kept: Dict[int, Sentence] = {number: Sentence() for number in chosen[:count]}
+        self.kept: Dict[int, Sentence] = {number: Sentence() for number in model.chosen[:count]}
 
     def _in_batch(self, numbers: Sequence[int]) -> Iterator[Tuple[int, Sentence]]:
         """Yield the kept sentences of a batch with their places in it."""
@@ -118,19 +118,19 @@ class Sentences(Analysis):
             if number in self.kept:
                 yield place, self.kept[number]
 
-    def attended(self, call: Attended) -> None:
+    def on_attention(self, call: AttentionCall) -> None:
         for b, sentence in self._in_batch(call.batch.numbers):
             weights = call.weights[b][:, call.queries[b]][..., call.keys[b]]
-            sentence.attention[call.attention, call.layer] = whole(weights, WEIGHT_UNIT)
+            sentence.attention[call.place, call.layer] = whole(weights, WEIGHT_UNIT)
 
-    def routed(self, call: Routed) -> None:
+    def on_routing(self, call: RoutingCall) -> None:
         for b, sentence in self._in_batch(call.batch.numbers):
             real = call.routings[b]
             group, capsules = 1, 0
-            if call.place.endswith("-horizontal"):
+            if call.kind == "horizontal":
                 # [l, t, heads] -> [heads, l, t]
                 maps = [C[b][real][:, real].permute(2, 0, 1) for C in call.coefficients]
-            elif call.place.endswith("-vertical"):
+            elif call.kind == "vertical":
                 maps = [C[b][:, :, call.outputs[b, 0]] for C in call.coefficients]
             else:
                 capsules = call.coefficients[0].size(-1)
@@ -140,22 +140,28 @@ class Sentences(Analysis):
                     maps = [C[:1] for C in maps]
             coefficients = whole(torch.stack(maps), COEFFICIENT_UNIT)
             sentence.couplings.append(
-                Coupling(call.place, call.layer, coefficients, group, capsules)
+                Coupling(
+                    call.place if call.kind in ("heads", "layers") else f"{call.place}-{call.kind}",
+                    *(call.layer, coefficients, group, capsules),
+                )
             )
 
-    def passed(self, stacks: Stacks) -> None:
+    def on_states(self, stacks: StackStates) -> None:
         sample = stacks.batch.sample
         for b, sentence in self._in_batch(stacks.batch.numbers):
             target = sample["target"][b]
-            sentence.source = self.system.tokens("source", sample["net_input"]["src_tokens"][b])
-            sentence.inputs = self.system.tokens(
-                "target", sample["net_input"]["prev_output_tokens"][b]
-            )
-            sentence.target = self.system.tokens("target", target)
+            sentence.source = self.tokens("source", sample["net_input"]["src_tokens"][b])
+            sentence.inputs = self.tokens("target", sample["net_input"]["prev_output_tokens"][b])
+            sentence.target = self.tokens("target", target)
             real = stacks.batch.target[b]
             likelihood = stacks.logits[b][real].float().log_softmax(-1)
             loss = -likelihood.gather(-1, target[real].unsqueeze(-1)).squeeze(-1)
             sentence.loss = [round(value, 3) for value in loss.tolist()]
+
+    def tokens(self, side: str, ids: Tensor) -> List[str]:
+        """Return the subwords of one sentence, without padding."""
+        dictionary = getattr(self.task, f"{side}_dictionary")
+        return [dictionary[int(i)] for i in ids if i != dictionary.pad()]
 
     def rows(self) -> List[Sequence[Cell]]:
         found: List[Sequence[Cell]] = []
@@ -166,7 +172,7 @@ class Sentences(Analysis):
                 found.append((number, "target", position, token, loss))
         return found
 
-    def tables(self) -> Dict[str, Table]:
+    def tables(self) -> Dict[str, Any]:
         """Return subwords and losses, attention maps, and maps of coupling coefficients."""
         maps: List[Sequence[Cell]] = []
         couplings: List[Sequence[Cell]] = []
@@ -180,13 +186,13 @@ class Sentences(Analysis):
                     key = number, each.place, each.layer, iteration, of, line
                     couplings.append((*key, row(COEFFICIENT_UNIT)))
         return {
-            self.name: Table(self.columns, self.rows()),
-            "maps": Table(self.map_columns, maps),
-            "couplings": Table(self.coupling_columns, couplings),
+            self.name: (self.columns, self.rows()),
+            "maps": (self.map_columns, maps),
+            "couplings": (self.coupling_columns, couplings),
         }
 
     @classmethod
-    def pictures(cls, systems: Mapping[str, Any]) -> List[Picture]:
+    def figures(cls, systems: Mapping[str, Any]) -> List[Figure]:
         """Draw the first sentence that fits a figure, else the shortest one."""
         numbers = set.intersection(*(set(analysis.kept) for analysis in systems.values()))
         any_system = next(iter(systems.values()))
@@ -208,12 +214,17 @@ class Sentences(Analysis):
         }
         highest = max(float(of_system.max()) for of_system in weights.values())
         return [
-            Picture(
+            Figure(
                 f"attention-sentence-{name}",
                 f"Attention weights of each head of {name} for sentence {number}.",
-                f"{name}: {NAMES[DRAWN]}, layer {top[name]}, for sentence {number} of the test set "
-                "(from 0). The scale is that of all heads and systems.",
-                attention_of_heads(weights[name], *sentence.axes(DRAWN), highest),
+                f"{name}: {PANELS[DRAWN]}, layer {top[name]}, for sentence {number} of the test "
+                "set (from 0). The scale is that of all heads and systems.",
+                matrices(
+                    {f"head {h}": torch.tensor(A) for h, A in enumerate(weights[name], 1)},
+                    *("attention weight", "query", "key"),
+                    words=sentence.axes(DRAWN),
+                    highest=highest,
+                ),
             )
             for name, sentence in sentences.items()
         ]

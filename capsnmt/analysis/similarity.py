@@ -8,10 +8,10 @@ from typing import Any, Dict, List, Mapping, Sequence, Tuple
 import torch
 from torch import Tensor
 
-from capsnmt.analysis.base import Analysis, Cell, Picture
-from capsnmt.analysis.forward_pass import Stacks
-from capsnmt.analysis.means import Sums
-from capsnmt.analysis.plots import heat_maps
+from capsnmt.analysis.base import Analysis, Cell
+from capsnmt.analysis.forward_pass import StackStates
+from capsnmt.analysis.means import StreamingMeans
+from capsnmt.analysis.plots import Figure, matrices
 
 STACKS = ("encoder", "decoder")
 ROUNDING = 1e-12  # of the second moments: a smaller covariance is the error of its difference
@@ -42,23 +42,23 @@ class Similarity(Analysis):
     )
     columns = ("stack", "layer_a", "layer_b", "cka")
 
-    def __init__(self, system: Any) -> None:
-        super().__init__(system)
-        self.products: Sums[Tuple[str, int, int]] = Sums()
-        self.means: Sums[Tuple[str, int]] = Sums()
+    def __init__(self, model: Any) -> None:
+        super().__init__(model)
+        self.products: StreamingMeans[Tuple[str, int, int]] = StreamingMeans()
+        self.means: StreamingMeans[Tuple[str, int]] = StreamingMeans()
 
-    def passed(self, stacks: Stacks) -> None:
-        for stack, states, real in (
-            ("encoder", stacks.encoder, stacks.batch.source),
-            ("decoder", stacks.decoder, stacks.batch.target),
+    def on_states(self, states: StackStates) -> None:
+        for stack, layers, real in (
+            ("encoder", states.encoder, states.batch.source),
+            ("decoder", states.decoder, states.batch.target),
         ):
-            tokens = [state[real].double() for state in states]
+            tokens = [state[real].double() for state in layers]
             for layer, x in enumerate(tokens):
                 self.means.add((stack, layer), x.sum(0), real.sum())
             for a, b in combinations_with_replacement(range(len(tokens)), 2):
                 self.products.add((stack, a, b), tokens[a].t() @ tokens[b], real.sum())
 
-    def finish(self) -> None:
+    def finish(self, model: Any) -> None:
         """Replace the matrices by the similarities, ``[L + 1, L + 1]`` for each stack."""
         self.cka: Dict[str, Tensor] = {stack: self._cka(stack) for stack in STACKS}
         del self.products, self.means
@@ -74,8 +74,8 @@ class Similarity(Analysis):
 
     def _covariance(self, stack: str, a: int, b: int) -> float:
         """Return the Frobenius norm of the covariance of two layers; NaN for one that is 0."""
-        second = self.products.ratio((stack, a, b))
-        means = [self.means.ratio((stack, layer)) for layer in (a, b)]
+        second = self.products[stack, a, b]
+        means = [self.means[stack, layer] for layer in (a, b)]
         norm = (second - torch.outer(*means)).norm().item()
         return norm if a != b or norm > ROUNDING * second.norm().item() else float("nan")
 
@@ -88,16 +88,15 @@ class Similarity(Analysis):
         ]
 
     @classmethod
-    def pictures(cls, systems: Mapping[str, Any]) -> List[Picture]:
+    def figures(cls, models: Mapping[str, Any]) -> List[Figure]:
         return [
-            Picture(
+            Figure(
                 f"similarity-{stack}",
                 f"Linear CKA of every two layers of the {stack}, a panel per system.",
                 f"Linear CKA of every two layers of the {stack}; layer 0 is the embeddings.",
-                heat_maps(
-                    {name: analysis.cka[stack] for name, analysis in systems.items()},
-                    "layer",
-                    "layer",
+                matrices(
+                    {name: analysis.cka[stack] for name, analysis in models.items()},
+                    *("linear CKA", "layer", "layer"),
                     first=0,
                 ),
             )

@@ -1,22 +1,15 @@
-"""The analysis page of systems with hostile names and subwords, which its tests read and open."""
+"""The analysis page of models with hostile names and subwords, which its tests read and open."""
 
 from __future__ import annotations
 
-import copy
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
 
 import pytest
 
-from capsnmt.analysis.agreement import Agreement
-from capsnmt.analysis.analyse import Findings, Subject
-from capsnmt.analysis.model import Options, System
+from capsnmt.analysis.analyse import Findings, analyse
 from capsnmt.analysis.output import write
-from capsnmt.analysis.sentences import Sentences
-from tests.analysis.systems import analysed, system_of
-from tests.support import FIRST, TASK, build
+from tests.analysis.small_models import SETTINGS, precise, write_checkpoint, write_data
 
 EVIL = "</script><img src=http:evil.example onerror=alert(1)>"
 SUBWORDS = (EVIL, "<!--<script>", "$x$", "漢字", "&amp;", '"', "__proto__", "it's")
@@ -25,40 +18,32 @@ NAMES = ("baseline", ROUTED, "capsule")
 OTHER = "other subwords"
 
 
-def hostile(model: Any, name: str, **settings: Any) -> System:
-    """Return a system whose dictionary has subwords that could break a page."""
-    dictionary = copy.deepcopy(TASK.source_dictionary)
-    dictionary.symbols[FIRST : FIRST + len(SUBWORDS)] = SUBWORDS
-    task = SimpleNamespace(source_dictionary=dictionary, target_dictionary=dictionary)
-    system = system_of(model, name=name, options=Options(browser_sentences=3), **settings)
-    return replace(system, task=task)
-
-
 @pytest.fixture(scope="package")
-def findings() -> Findings:
-    """Three systems with different routings, and one that reads the sentences otherwise."""
+def findings(tmp_path_factory: pytest.TempPathFactory) -> Findings:
+    """Three models with different routings, and one that reads other sentences."""
+    folder = tmp_path_factory.mktemp("hostile")
+    data = write_data(folder / "data", symbols=SUBWORDS)
+    other = write_data(folder / "other", seed=5, symbols=SUBWORDS)
     twice = ("--routing-iterations", "2")
+    plain = ("capsnmt_transformer",)
     models = {
-        "baseline": build("capsnmt_transformer"),
-        ROUTED: build("transformer_em_routing", "--layer-aggregation", "em-routing", *twice),
-        "capsule": build("capsule_transformer", *twice),
+        "baseline": plain,
+        ROUTED: ("transformer_em_routing", "--layer-aggregation", "em-routing", *twice),
+        "capsule": ("capsule_transformer", *twice),
+        OTHER: plain,
     }
-    systems = {name: hostile(model, name) for name, model in models.items()}
-    systems[OTHER] = hostile(models["baseline"], OTHER, left_pad=False, seed=5)
-    sentences = {name: analysed(Sentences, system) for name, system in systems.items()}
-    return Findings(
-        subjects=[
-            Subject(name, Path("model.pt"), Path("data")) for name in (*sentences, "foreign")
-        ],
-        sentences=dict.fromkeys(sentences, 3),
-        of={
-            # its maps have no mean and no figure, which would take a second
-            "agreement": {"capsule": analysed(Agreement, systems["capsule"])},
-            "sentences": sentences,
-        },
-        missing={"agreement": {"baseline": "it routes nothing"}},
-        failed={"foreign": f"no such file {EVIL}"},
-    )
+    checkpoints = [
+        replace(
+            write_checkpoint(
+                *(precise(*flags), folder / f"{place}.pt", other if name == OTHER else data),
+                *(flags, name != OTHER),
+            ),
+            name=name,
+        )
+        for place, (name, flags) in enumerate(models.items())
+    ]
+    settings = replace(SETTINGS, browser_sentences=3)
+    return analyse(checkpoints, settings, ["agreement", "sentences"])
 
 
 @pytest.fixture(scope="package")

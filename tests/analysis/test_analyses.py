@@ -4,37 +4,41 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
+from dataclasses import replace
 from itertools import combinations
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, Callable, Dict, Iterator, List, Tuple, Type
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import cosine_similarity
 
-from capsnmt.analysis.agreement import Agreement, diversity, skewness
+from capsnmt.analysis import head_tsne
+from capsnmt.analysis.agreement import diversity, skewness
 from capsnmt.analysis.anisotropy import Anisotropy
-from capsnmt.analysis.attention import AttentionStatistics
-from capsnmt.analysis.base import Analysis, NotApplicableError
-from capsnmt.analysis.disagreement import Disagreement
-from capsnmt.analysis.layer_weights import LayerWeights
+from capsnmt.analysis.base import Analysis
 from capsnmt.analysis.similarity import Similarity
 from capsnmt.models import PRESETS
 from capsnmt.modules.disagreement import TERMS, record_disagreement
-from tests.analysis.systems import (
+from tests.analysis.small_models import (
+    LENGTHS,
+    SETTINGS,
+    Flags,
     analysed,
     corpus,
     couplings_of_each_sentence,
     logits_of_each_sentence,
+    losses_of_each_sentence,
     precise,
+    rows_of,
     states_of_each_sentence,
-    system_of,
     weights_of_each_sentence,
 )
-from tests.support import EVERYWHERE
+from tests.support import EVERYWHERE, TASK
 
-Flags = Tuple[str, ...]
 Rows = Dict[Tuple[Any, ...], Tuple[float, ...]]  # what a row is -> its numbers
 SIDES = ("encoder", "decoder")
 ROLES = ("enc-self", "enc-dec", "dec-self")
@@ -50,7 +54,7 @@ HEADS = [
 ]
 
 
-def attention(model: Any) -> Rows:
+def attention(model: Any, flags: Flags) -> Rows:
     """Ampomah et al. 2020, equations 13 to 16: token by token."""
     sums: Dict[Any, List[float]] = defaultdict(lambda: [0.0] * 6)
     for weights in weights_of_each_sentence(model):
@@ -73,25 +77,27 @@ def attention(model: Any) -> Rows:
     }
 
 
-# flags -> place and layer of each call of a routing operator, in the order of the forward pass
-CALLS: Dict[Flags, List[Tuple[str, int]]] = {
+# flags -> place, kind and layer of each call of a routing operator, in the order of the pass
+CALLS: Dict[Flags, List[Tuple[str, str, int]]] = {
     ("transformer_em_routing", *EVERYWHERE, "--head-capsules", "4"): [
-        *(("enc-self", 1), ("enc-self", 2)),
-        *(("dec-self", 1), ("enc-dec", 1), ("dec-self", 2), ("enc-dec", 2)),
+        *(("enc-self", "heads", n) for n in (1, 2)),
+        *((place, "heads", n) for n in (1, 2) for place in ("dec-self", "enc-dec")),
     ],
-    ("transformer_dlcl_routing", "--layer-capsules", "8"): [("encoder", 2), ("decoder", 2)],
+    ("transformer_dlcl_routing", "--layer-capsules", "8"): [
+        *(("encoder", "layers", 2), ("decoder", "layers", 2)),
+    ],
     ("capsule_transformer",): [
-        *((f"enc-self-{kind}", n) for n in (1, 2) for kind in ("vertical", "horizontal")),
-        *(("dec-self-horizontal", n) for n in (1, 2)),
+        *(("enc-self", kind, n) for n in (1, 2) for kind in ("vertical", "horizontal")),
+        *(("dec-self", "horizontal", n) for n in (1, 2)),
     ],
 }
 
 
-def routings(place: str, C: Tensor) -> List[Tensor]:
+def routings(kind: str, C: Tensor) -> List[Tensor]:
     """Return the coefficients ``[I, N]`` of each routing of a call for one sentence."""
-    if place.endswith("vertical"):  # [1, heads, positions]
+    if kind == "vertical":  # [1, heads, positions]
         return [C[0]]
-    if place.endswith("horizontal"):  # [1, position, input position, heads]
+    if kind == "horizontal":  # [1, position, input position, heads]
         return [C[0, l, : l + 1] for l in range(C.size(1))]
     return list(C[:, 0])  # [positions, 1, inputs, outputs]
 
@@ -110,7 +116,7 @@ def agreement(model: Any, flags: Flags) -> Rows:
         for place, record in zip(CALLS[flags], records):
             for iteration, of_all in enumerate(record.coefficients, 1):
                 entropies, diversities = found[(*place, iteration)]
-                for C in routings(place[0], of_all):
+                for C in routings(place[1], of_all):
                     logs = (c * math.log(c) for c in C.flatten().tolist() if c)
                     entropies.append(-sum(logs) / len(C))
                     unit = [column / column.norm().clamp(min=1e-8) for column in C.T]
@@ -122,7 +128,7 @@ def agreement(model: Any, flags: Flags) -> Rows:
     }
 
 
-def disagreement(model: Any) -> Rows:
+def disagreement(model: Any, flags: Flags) -> Rows:
     """What the criterion measures in training, layer by layer."""
     found: Dict[Any, List[Tensor]] = defaultdict(list)
     logits = iter(logits_of_each_sentence(model))
@@ -143,7 +149,7 @@ def tokens_of(model: Any, stack: str) -> List[Tensor]:
     return [torch.cat(layer) for layer in zip(*states_of_each_sentence(model, stack))]
 
 
-def similarity(model: Any) -> Rows:
+def similarity(model: Any, flags: Flags) -> Rows:
     """Kornblith et al. 2019, equation 3, by the kernels of all pairs of tokens."""
     found: Rows = {}
     for stack in SIDES:
@@ -161,7 +167,7 @@ def similarity(model: Any) -> Rows:
     return found
 
 
-def anisotropy(model: Any) -> Rows:
+def anisotropy(model: Any, flags: Flags) -> Rows:
     """The mean cosine of all pairs of tokens."""
     found: Rows = {}
     for stack in ("encoder", "encoder-output", "decoder"):
@@ -256,14 +262,27 @@ STACKS: List[Flags] = [
     ("capsule_transformer",),
     (*LAYERS, "transparent"),
 ]
-ANALYSES: List[Tuple[Type[Analysis], Callable[..., Rows], List[Flags]]] = [
-    (AttentionStatistics, attention, HEADS),
-    (Agreement, agreement, list(CALLS)),
-    (Disagreement, disagreement, HEADS),
-    (Similarity, similarity, STACKS[:7]),
-    (Anisotropy, anisotropy, STACKS),
+
+
+def sentences(model: Any, flags: Flags) -> Rows:
+    """Every subword, and the loss of those of the references."""
+    found: Rows = {}
+    losses = losses_of_each_sentence(model)
+    for number, (source, target) in enumerate(zip(*corpus())):
+        for side, ids in (("source", source), ("target", target)):
+            for at, i in enumerate(ids.tolist()):
+                loss = losses[number][at] if side == "target" else None
+                found[number, side, at + 1, TASK.source_dictionary[i]] = (loss,)
+    return found
+
+
+ORACLES: List[Tuple[Callable[[Any, Flags], Rows], List[Flags]]] = [
+    (attention, HEADS),
+    (agreement, list(CALLS)),
+    (disagreement, HEADS),
+    (similarity, STACKS[:7]),
+    (anisotropy, STACKS),
     (
-        LayerWeights,
         layer_weights,
         [
             *((*LAYERS, mode, *norm) for norm in ((), NORM) for mode in ("linear", "dynamic")),
@@ -272,60 +291,139 @@ ANALYSES: List[Tuple[Type[Analysis], Callable[..., Rows], List[Flags]]] = [
             (*LAYERS, "transparent", "--decoder-layers", "3"),
         ],
     ),
+    (sentences, [(TRANSFORMER,), ("capsule_transformer",)]),
 ]
-CASES = [
-    pytest.param(kind, oracle, flags, id=f"{kind.name}-{' '.join(flags)}")
-    for kind, oracle, models in ANALYSES
-    for flags in models
-]
+MODELS = list(dict.fromkeys(flags for _, models in ORACLES for flags in models))
 
 
 @pytest.mark.parametrize("left_pad", [True, False], ids=["left", "right"])
-@pytest.mark.parametrize(("kind", "oracle", "flags"), CASES)
-def test_an_analysis_of_padded_batches_is_its_definition(
-    kind: Type[Analysis], oracle: Callable[..., Rows], flags: Flags, left_pad: bool
+@pytest.mark.parametrize("flags", MODELS, ids=" ".join)
+def test_every_analysis_of_padded_batches_is_its_definition(
+    flags: Flags, left_pad: bool, tmp_path: Path
 ) -> None:
     model = precise(*flags)
-    state = {name: value.clone() for name, value in model.state_dict().items()}
-    rows = analysed(kind, system_of(model, left_pad)).rows()
-    expected = oracle(model, flags) if oracle in (agreement, layer_weights) else oracle(model)
-    width = len(next(iter(expected)))
-    assert [tuple(row[:width]) for row in rows] == list(expected)
-    for row, numbers in zip(rows, expected.values()):
-        found = tuple(row[width:])
-        assert found == pytest.approx(numbers, rel=1e-5, abs=1e-7, nan_ok=True), row
-    assert not any(module._forward_hooks for module in model.modules())
-    torch.testing.assert_close(model.state_dict(), state, rtol=0, atol=0)
+    oracles = {oracle.__name__: oracle for oracle, models in ORACLES if flags in models}
+    findings = analysed(model, tmp_path, flags, list(oracles), left_pad)
+    for name, oracle in oracles.items():
+        expected = oracle(model, flags)
+        width = len(next(iter(expected)))
+        rows = rows_of(findings, name)
+        assert [tuple(row[:width]) for row in rows] == list(expected)
+        for row, numbers in zip(rows, expected.values()):
+            # losses of subwords are rounded
+            digits = 6e-4 if oracle is sentences else 2e-5
+            close = pytest.approx(numbers, rel=2e-4, abs=digits, nan_ok=True)
+            assert tuple(row[width:]) == (numbers if None in numbers else close), (name, row)
 
 
-NONE: List[Tuple[Type[Analysis], str, Flags]] = [
-    (Agreement, "it routes nothing", (TRANSFORMER,)),
-    (LayerWeights, "does not add up layers", (TRANSFORMER,)),
-    (LayerWeights, "does not add up layers", ("transformer_mlmha",)),
-    (LayerWeights, "does not add up layers", ("transformer_dlcl_routing",)),
-    (LayerWeights, "does not add up layers", (*LAYERS, "iterative")),
+NONE: List[Tuple[str, str, Flags]] = [
+    ("agreement", "it routes nothing", (TRANSFORMER,)),
+    ("layer_weights", "does not add up layers", ("transformer_mlmha",)),
+    ("layer_weights", "does not add up layers", ("transformer_dlcl_routing",)),
+    ("layer_weights", "does not add up layers", (*LAYERS, "iterative")),
+    ("head_tsne", "has one head", (TRANSFORMER, "--encoder-attention-heads", "1")),
+    ("layer_bleu", "--ablation-translations is 0", ("transformer_mlmha",)),
+    *(
+        ("layer_ablation", "reads the top encoder layer only", flags)
+        for flags in (
+            ("transformer_em_routing",),
+            ("transformer_mlmha", "--mlmha-sources", "1"),
+            ("transformer_dlcl_routing", "--layer-aggregation-side", "decoder"),
+        )
+    ),
 ]
 
 
-@pytest.mark.parametrize(("kind", "reason", "flags"), NONE)
+@pytest.mark.parametrize(("name", "reason", "flags"), NONE)
 def test_a_model_without_what_is_analysed_says_so(
-    kind: Type[Analysis], reason: str, flags: Flags
+    name: str, reason: str, flags: Flags, tmp_path: Path
 ) -> None:
-    with pytest.raises(NotApplicableError, match=reason):
-        kind(system_of(precise(*flags)))
+    findings = analysed(precise(*flags), tmp_path, flags, [name])
+    assert not findings.of
+    assert reason in findings.missing[name]["it"]
 
 
-def test_the_map_of_agreement_is_the_mean_over_all_real_tokens() -> None:
+def test_the_map_of_agreement_is_the_mean_over_all_real_tokens(tmp_path: Path) -> None:
     flags = list(CALLS)[1]
     model = precise(*flags)
     each = [
         C
         for records in couplings_of_each_sentence(model)
-        for C in routings("encoder", records[0].coefficients[-1])
+        for C in routings("layers", records[0].coefficients[-1])
     ]
     mean = torch.stack(each).mean(0)
-    maps = analysed(Agreement, system_of(model)).maps()["encoder", 2]
-    torch.testing.assert_close(maps[-1].double(), mean[:, by_strongest(mean)])
+    found: Any = analysed(model, tmp_path, flags, ["agreement"]).of["agreement"]["it"]
+    last = found.maps()["encoder", 2][-1]
+    torch.testing.assert_close(last, mean[:, by_strongest(mean)], rtol=1e-4, atol=1e-6)
+
+
+def heads_of_each_token(model: Any) -> Dict[Tuple[int, int, int], np.ndarray]:
+    """Return O of the top encoder layer, by sentence, position and head."""
+    found: List[Tensor] = []
+    attention = model.encoder.layers[-1].self_attn
+    hook = attention.out_proj.register_forward_hook(lambda _, inputs, __: found.append(inputs[0]))
+    for _ in logits_of_each_sentence(model):
+        pass
+    hook.remove()
+    return {
+        (sentence, position, head): O.numpy()
+        for sentence, joined in enumerate(found)
+        for position, token in enumerate(joined[:, 0], 1)
+        for head, O in enumerate(token.unflatten(-1, (attention.num_heads, -1)), 1)
+    }
+
+
+def silhouette(points: np.ndarray, groups: np.ndarray) -> List[float]:
+    """Rousseeuw 1987: (b - a) / max(a, b) of the mean distances to the own and nearest group."""
+    values = []
+    for i, own in enumerate(groups):
+        distances = np.linalg.norm(points - points[i], axis=1)
+        others = np.arange(len(points)) != i
+        to = {g: distances[(groups == g) & others].mean() for g in np.unique(groups)}
+        a, b = to.pop(own), min(to.values())
+        values.append((b - a) / max(a, b))
+    return values
+
+
+@pytest.mark.parametrize("left_pad", [True, False], ids=["left", "right"])
+@pytest.mark.parametrize(
+    ("flags", "tokens"),
+    [
+        ((TRANSFORMER,), 200),
+        (("transformer_em_routing", "--head-aggregation-encoder-layers", "2"), 200),
+        (("capsule_transformer",), 10),
+    ],
+)
+def test_t_sne_shows_the_head_outputs_of_a_sample_of_real_tokens(
+    flags: Flags, tokens: int, left_pad: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("sklearn")
+    monkeypatch.setattr(head_tsne, "TOKENS", tokens)
+    model = precise(*flags)
+    rows = rows_of(analysed(model, tmp_path, flags, ["head_tsne"], left_pad), "head_tsne")
+    keys = [(row[3], row[4], row[2]) for row in rows]
+    heads = heads_of_each_token(model)
+    assert len(set(keys)) == len(keys) == 4 * min(tokens, sum(LENGTHS) + len(LENGTHS))
+    assert {row[:2] for row in rows} == {("enc-self", 2)}
+    points = np.array([heads[key] for key in keys])
+    expected = silhouette(points, np.array([head for *_, head in keys]))
+    assert [row[-1] for row in rows] == pytest.approx(expected, abs=1e-4)
+    assert np.isfinite([row[5:7] for row in rows]).all()
+
+
+def test_the_seed_draws_the_tokens(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("sklearn")
+    monkeypatch.setattr(head_tsne, "TOKENS", 6)
+    drawn = []
+    for place, seed in enumerate((1, 1, 2, 3)):
+        settings = replace(SETTINGS, seed=seed)
+        folder = tmp_path / str(place)
+        found = analysed(
+            precise(TRANSFORMER), folder, (TRANSFORMER,), ["head_tsne"], True, settings
+        )
+        drawn.append({row[3:5] for row in rows_of(found, "head_tsne")})
+    assert drawn[0] == drawn[1]
+    assert len(set().union(*drawn)) > 10
 
 
 @pytest.mark.parametrize("capsules", [1, 2, 512])
@@ -342,24 +440,16 @@ def test_limits_of_a_uniform_and_a_one_hot_choice(capsules: int) -> None:
         assert diversity(one_hot, inputs, outputs).item() == pytest.approx(1)
 
 
-def test_the_start_of_linear_combination_is_the_top_layer_alone() -> None:
-    model = precise(*LAYERS, "linear")
-    for side in SIDES:
-        getattr(model, side).layer_aggregation.reset_parameters()
-    rows = analysed(LayerWeights, system_of(model)).rows()
-    assert [row[-1] for row in rows] == [0, 1, 0, 1]
-
-
 def after(kind: Type[Analysis], *states: List[Tensor]) -> Any:
     """Return an analysis that has read a stack's states of some batches of one sentence."""
-    analysis: Any = kind(SimpleNamespace())
+    analysis: Any = kind(SimpleNamespace(chosen=[0]))  # type: ignore[arg-type]
     for layers in states:
         real = torch.ones(1, len(layers[0]), dtype=torch.bool)
         batch = SimpleNamespace(source=real, target=real)
         stack = [layer[None] for layer in layers]
         read = SimpleNamespace(batch=batch, encoder=stack, decoder=stack, encoder_output=stack[0])
-        analysis.passed(read)
-    analysis.finish()
+        analysis.on_states(read)
+    analysis.finish(None)
     return analysis.rows()
 
 

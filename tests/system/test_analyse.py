@@ -17,7 +17,7 @@ pytestmark = pytest.mark.system
 
 COLUMNS = {
     "attention": "system,attention,layer,head,distance,distance_one_sided,entropy",
-    "agreement": "system,place,layer,iteration,entropy,diversity",
+    "agreement": "system,place,kind,layer,iteration,entropy,diversity",
     "disagreement": "system,attention,layer,subspace,position,output",
     "similarity": "system,stack,layer_a,layer_b,cka",
     "anisotropy": "system,stack,layer,cosine",
@@ -91,23 +91,19 @@ def test_ours_and_fairseqs_transformer_side_by_side(
     assert {row["system"] for row in rows(output / "attention.csv")} == {"ours"}
 
 
-def test_a_system_that_cannot_be_analysed_does_not_stop_the_others(
+def test_every_checkpoint_is_checked_before_the_first_analysis(
     checkpoints: Dict[str, Path], analyse: Callable[..., Any], tmp_path: Path
 ) -> None:
     foreign = edited(checkpoints["stock"], tmp_path / "foreign.pt", arch="lstm")
-    done, output = analyse(
-        *(f"foreign={foreign}", f"gone={tmp_path / 'no.pt'}", f"ours={checkpoints['ours']}"),
-        *("--only", "attention"),
-    )
-    assert done.returncode == 1
-    lines = [line for line in done.stderr.splitlines() if line.startswith("error: ")]
-    assert lines == [
-        f"error: foreign: {foreign}: its architecture is lstm: give a translation model of "
-        "capsnmt, or one of fairseq's transformer",
-        f"error: gone: {tmp_path / 'no.pt'}: there is no such checkpoint: check the path",
-        "error: not analysed: foreign, gone (see above)",
-    ]
-    assert {row["system"] for row in rows(output / "attention.csv")} == {"ours"}
+    for name, path, message in (
+        ("foreign", foreign, "its architecture is lstm: give a translation model of capsnmt"),
+        ("gone", tmp_path / "no.pt", "there is no such checkpoint: check the path"),
+    ):
+        done, output = analyse(f"ours={checkpoints['ours']}", f"{name}={path}")
+        assert done.returncode == 2
+        (line,) = done.stderr.splitlines()
+        assert line.startswith(f"error: {path}: {message}")
+        assert not output.exists()
 
 
 def test_data_with_another_dictionary(

@@ -208,8 +208,8 @@ def analyse(world: World) -> str:
         header, *rows = path.read_text("utf-8").splitlines()
         lines += [f"== {path.name}: {len(rows)} rows", header]
         for row in rows[:: 1 + len(rows) // 200]:  # some of them, where there are thousands
-            if path.name == "heads.csv":  # t-SNE draws differently on other machines
-                row = ",".join([*row.split(",")[:6], "x", "y", row.split(",")[8], "of map"])
+            if path.name == "head_tsne.csv":  # t-SNE draws differently on other machines
+                row = ",".join([*row.split(",")[:6], "x", "y", row.split(",")[8]])
             lines.append(re.sub(r"-?\d+\.\d+(e-?\d+)?", lambda x: f"{float(x[0]):.4f}", row))
     return "\n".join(lines)
 

@@ -1,0 +1,177 @@
+"""Small models as checkpoints with data, and what they compute of each sentence alone."""
+
+from __future__ import annotations
+
+import argparse
+import functools
+from pathlib import Path
+from typing import Any, Dict, Iterable, List, Sequence, Tuple
+
+import torch
+from fairseq.data import indexed_dataset
+from fairseq.dataclass.utils import convert_namespace_to_omegaconf
+from omegaconf import OmegaConf
+from torch import Tensor
+
+from capsnmt.analysis.analyse import ANALYSES, Findings, analyse
+from capsnmt.analysis.model import NamedCheckpoint, Settings
+from capsnmt.checkpoints.load import save_checkpoint
+from capsnmt.modules.attention import Attention
+from capsnmt.routing.recording import RoutingRecord, record_routing
+from tests.support import SMALL, TASK, build, parse, sentences, shifted
+
+Flags = Tuple[str, ...]
+LENGTHS = (5, 2, 7, 4, 3)
+# four batches, which need padding
+SETTINGS = Settings(max_tokens=16, browser_sentences=5, device="cpu")
+
+
+def corpus(seed: int = 0) -> Tuple[List[Tensor], List[Tensor]]:
+    """Return the sources and the targets."""
+    return sentences(*LENGTHS, seed=seed), sentences(*LENGTHS[::-1], seed=seed + 1)
+
+
+def precise(arch: str, *flags: str, seed: int = 1) -> Any:
+    """Return a small model in fp64 whose parameters are random, also those that start constant.
+
+    They are numbers of fp32, so that a checkpoint has the same.
+    """
+    model = build(arch, *flags, seed=seed)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            if parameter.unique().numel() <= 2:
+                parameter.add_(torch.randn_like(parameter), alpha=0.3)
+    return model.double()
+
+
+def write_data(folder: Path, seed: int = 0, symbols: Sequence[str] = ()) -> Path:
+    """Binarise the corpus.
+
+    Args:
+        folder: where to.
+        seed: of the corpus.
+        symbols: the first subwords of the dictionary, in place of ``w0``, ``w1``, ...
+    """
+    folder.mkdir(parents=True)
+    names = TASK.source_dictionary.symbols[TASK.source_dictionary.nspecial :]
+    names = [*symbols, *names[len(symbols) :]]
+    for language, lines in zip(("en", "de"), corpus(seed)):
+        text = "".join(f"{name} 1\n" for name in names)
+        (folder / f"dict.{language}.txt").write_text(text, "utf-8")
+        path = str(folder / f"test.en-de.{language}")
+        builder = indexed_dataset.make_builder(f"{path}.bin", "mmap", len(TASK.source_dictionary))
+        for line in lines:
+            builder.add_item(line)
+        builder.finalize(f"{path}.idx")
+    return folder
+
+
+def write_checkpoint(
+    model: Any, path: Path, data: Path, flags: Flags, left_pad: bool = True
+) -> NamedCheckpoint:
+    """Write a model as fairseq-train does; sources are padded on the left by default."""
+    args = parse(flags[0], *SMALL, *flags[1:])
+    cfg = OmegaConf.to_container(convert_namespace_to_omegaconf(args))
+    cfg["model"] = argparse.Namespace(**{**vars(args), "_name": args.arch})
+    languages = {"source_lang": "en", "target_lang": "de", "data": str(data)}
+    cfg["task"] = {**cfg["task"], **languages, "left_pad_source": left_pad}
+    state = {
+        "args": None,
+        "cfg": cfg,
+        "model": {name: value.float() for name, value in model.state_dict().items()},
+        "optimizer_history": [
+            {"criterion_name": "none", "optimizer_name": "none", "lr_scheduler_state": {}}
+        ],
+        "extra_state": {"train_iterator": {"epoch": 1}},
+    }
+    state["optimizer_history"][0]["num_updates"] = 1
+    save_checkpoint(state, path)
+    return NamedCheckpoint(path.stem, path, data)
+
+
+def analysed(
+    model: Any,
+    folder: Path,
+    flags: Flags,
+    only: Sequence[str] = tuple(ANALYSES),
+    left_pad: bool = True,
+    settings: Settings = SETTINGS,
+) -> Findings:
+    """Analyse a model through a checkpoint in an empty folder."""
+    data = write_data(folder / "data")
+    checkpoint = write_checkpoint(model, folder / "it.pt", data, flags, left_pad)
+    return analyse([checkpoint], settings, only)
+
+
+def rows_of(findings: Findings, name: str) -> List[Sequence[Any]]:
+    """Return the rows of an analysis of one model."""
+    return findings.of[name]["it"].rows()
+
+
+@torch.no_grad()
+def logits_of_each_sentence(model: Any) -> Iterable[Tensor]:
+    """Yield the logits ``[T, V]`` of each sentence, computed alone and without padding."""
+    for source, target in zip(*corpus()):
+        yield model(source[None], torch.tensor([len(source)]), shifted(target[None]))[0][0]
+
+
+@torch.no_grad()
+def states_of_each_sentence(model: Any, stack: str) -> List[List[Tensor]]:
+    """Return H^0..H^L ``[tokens, d]`` of each sentence, computed alone and without padding."""
+    found = []
+    for source, target in zip(*corpus()):
+        encoded = model.encoder(
+            source[None], src_lengths=torch.tensor([len(source)]), return_all_hiddens=True
+        )
+        states = encoded["encoder_states"]
+        if stack == "encoder-output":
+            states = encoded["encoder_out"][0].split(model.encoder.embed_tokens.embedding_dim, -1)
+        if stack == "decoder":
+            states = model.decoder(shifted(target[None]), encoder_out=encoded)[1]["inner_states"]
+        found.append([state[:, 0] for state in states])
+    return found
+
+
+def couplings_of_each_sentence(model: Any) -> Iterable[List[RoutingRecord]]:
+    """Yield the calls of routing operators that each sentence makes alone."""
+    logits = iter(logits_of_each_sentence(model))
+    for _ in LENGTHS:
+        with record_routing() as records:
+            next(logits)
+        yield records
+
+
+def weights_of_each_sentence(model: Any) -> Iterable[Dict[Tuple[str, int], Tensor]]:
+    """Yield the weights ``[H, L, K]`` that each attention returns, by role and layer."""
+    found: Dict[Tuple[str, int], Tensor] = {}
+    attentions = [module for module in model.modules() if isinstance(module, Attention)]
+
+    def asking(attention: Attention, *args: Any, **kwargs: Any) -> Any:
+        kwargs.update(need_weights=True, need_head_weights=True)
+        output, weights = Attention.forward(attention, *args, **kwargs)
+        layer = 1 + sum(role == attention.role for role, _ in found)
+        found[attention.role, layer] = weights[:, 0]
+        return output, weights
+
+    logits = iter(logits_of_each_sentence(model))
+    for _ in LENGTHS:
+        found.clear()
+        for attention in attentions:
+            attention.forward = functools.partial(asking, attention)
+        next(logits)
+        for attention in attentions:
+            del attention.forward
+        yield dict(found)
+
+
+def losses_of_each_sentence(model: Any) -> List[List[float]]:
+    """Return the cross-entropy of each token of each sentence, computed alone."""
+    return [
+        [(row.logsumexp(0) - row[word]).item() for row, word in zip(logits, target.tolist())]
+        for logits, target in zip(logits_of_each_sentence(model), corpus()[1])
+    ]
+
+
+def loss_per_token(model: Any) -> float:
+    """Return the cross-entropy of the corpus per target token, in nats."""
+    return sum(map(sum, losses_of_each_sentence(model))) / sum(map(len, corpus()[1]))
