@@ -55,9 +55,10 @@ REPORT = [
     "jinja2",
     "markdown-it-py",
     "markupsafe",
+    "scipy",  # the interval of a difference
     "scikit-learn",  # t-SNE and the silhouette score of an analysis
-    "sacrebleu>=2.3",  # BLEU by length
-    "sacremoses",
+    "sacrebleu>=2.3",  # BLEU without an encoder layer
+    "sacremoses",  # detokenises the samples
     "tqdm",
 ]
 # data_prep/catalogues.py reads catalogues

@@ -30,7 +30,7 @@ from capsnmt.pages.plots import drawing, images, inline_svg
 
 SPECIAL = re.compile(r"([\\`*_{}\[\]#|~$])")
 HTML = re.compile(r"&|>|<(?=[^\s\d])")
-PAGE = "page.html.j2"
+SHELL = Path(__file__).with_name("page.html.j2")
 
 
 class Markdown(str):
@@ -116,7 +116,7 @@ def write_page(
         context: the values of the template.
         figures: name of each figure, which may begin with a folder -> function that draws it.
         files: name of each further file -> its text.
-        extra: HTML that follows the last section.
+        extra: trusted HTML that follows the last section; its ``<h2 id=...>`` are in the contents.
         script: JavaScript, the only one that the page may run.
 
     Returns:
@@ -143,30 +143,13 @@ def write_page(
 
 def render_markdown(template: Path, context: Mapping[str, Any]) -> str:
     """Fill in a template."""
-    from jinja2 import Environment, FileSystemLoader, StrictUndefined
-
-    environment = Environment(
-        loader=FileSystemLoader(template.parent),
-        finalize=escape,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        keep_trailing_newline=True,
-    )
+    environment = _environment(template.parent, finalize=escape)
     environment.globals.update(block=block, code=code, picture=picture)
     return environment.get_template(template.name).render(context)
 
 
 def render_html(text: str, pictures: Mapping[str, str], extra: str = "", script: str = "") -> str:
-    """Make the HTML page of Markdown, of which the first heading is the title.
-
-    Args:
-        text: the Markdown.
-        pictures: name of each figure -> its SVG element.
-        extra: HTML that follows the last section.
-        script: JavaScript, the only one that the page may run.
-    """
-    from jinja2 import Environment, FileSystemLoader
+    """Make the HTML page of Markdown, whose first heading is the title, and of SVG pictures."""
     from markdown_it import MarkdownIt
     from markupsafe import Markup
 
@@ -174,13 +157,29 @@ def render_html(text: str, pictures: Mapping[str, str], extra: str = "", script:
     parser.add_render_rule("image", lambda _, tokens, at, *others: _image(tokens[at], pictures))
     tokens = list(_accessible(parser.parse(text)))
     body = parser.renderer.render(tokens, parser.options, {}) + extra
-    environment = Environment(loader=FileSystemLoader(Path(__file__).parent), autoescape=True)
-    return environment.get_template(PAGE).render(
-        title=_text(tokens[1]),
-        sections=[map(Markup, each) for each in re.findall(r'<h2 id="(.*?)">(.*?)</h2>', body)],
-        body=Markup(body),
-        script=Markup(script),
-        script_hash=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
+    return (
+        _environment(SHELL.parent, autoescape=True)
+        .get_template(SHELL.name)
+        .render(
+            title=_text(tokens[1]),
+            sections=[map(Markup, each) for each in re.findall(r'<h2 id="(.*?)">(.*?)</h2>', body)],
+            body=Markup(body),
+            script=Markup(script),
+            script_hash=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
+        )
+    )
+
+
+def _environment(folder: Path, **settings: Any) -> Any:
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+    return Environment(
+        loader=FileSystemLoader(folder),
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+        **settings,
     )
 
 

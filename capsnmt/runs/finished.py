@@ -6,27 +6,25 @@ import shlex
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Dict, List, Sequence, Tuple
+from typing import Annotated, Any, Dict, List, Sequence, Tuple
+
+from msgspec import Meta
 
 from capsnmt import records
 from capsnmt.cli import ConfigurationError
 from capsnmt.evaluation.scores import Evaluation, OutputScores
 from capsnmt.records import RecordError
 from capsnmt.runs.folder import RunFolder
-from capsnmt.runs.learning_curve import LearningCurve, read_learning_curve
+from capsnmt.runs.learning_curve import LearningCurve, read_learning_curve, read_text
 from capsnmt.runs.records import ClassifierResult, Measures, TrainingRecord
+
+SCORES: Any = Annotated[Dict[str, Evaluation], Meta(min_length=1)]  # by test set
 
 
 class FinishedRun:
-    """A finished run, which translates or classifies sentences.
+    """A finished run, which translates or classifies sentences: ``OUTPUT/ROW/seed-S``.
 
     A record is read, and an error in it raised, when it is first needed.
-
-    Args:
-        path: ``OUTPUT/ROW/seed-S``.
-
-    Raises:
-        ConfigurationError: there is no finished run, or its ``config.json`` is damaged.
     """
 
     def __init__(self, path: Path) -> None:
@@ -54,11 +52,7 @@ class FinishedRun:
 
     @property
     def parameters(self) -> int:
-        """The number of learned parameters.
-
-        Raises:
-            RecordError: it is not recorded.
-        """
+        """The number of learned parameters."""
         if self.training.parameters is None:
             raise RecordError(
                 f"{self.folder}: its number of parameters is not recorded: run the launcher's "
@@ -79,27 +73,15 @@ class FinishedRun:
     @property
     def script(self) -> str:
         """Its commands."""
-        path = self.folder.commands
-        try:
-            return path.read_text(encoding="utf-8", errors="backslashreplace")
-        except OSError as error:
-            raise RecordError(f"{path}: cannot be read: {error.strerror}") from None
+        return read_text(self.folder.commands, "backslashreplace")
 
     @cached_property
     def scores(self) -> Dict[str, Evaluation]:
         """The scores of a translation run: test set -> evaluation."""
-        path = self.folder.scores
-        found = records.read(path, Dict[str, Evaluation])
-        if not found:
-            raise RecordError(f"{path}: lacks test sets: delete it and run the launcher again")
-        return found
+        return records.read(self.folder.scores, SCORES)
 
     def output(self, test_set: str) -> OutputScores:
-        """The scores of this run on a test set.
-
-        Raises:
-            RecordError: the test set was not scored, or not with this run.
-        """
+        """The scores of this run on a test set."""
         try:
             return self.scores[test_set].system(self.row).outputs[0]
         except LookupError:
@@ -115,13 +97,7 @@ class FinishedRun:
 
     @property
     def measures(self) -> Measures:
-        """The measures of a classification run on the test split.
-
-        Raises:
-            RecordError: it was not evaluated on it.
-        """
-        if "test" not in self.result.splits:
-            raise RecordError(f"{self.folder.result}: lacks the split 'test': evaluate it again")
+        """The measures of a classification run on the test split."""
         return self.result.splits["test"]
 
 
@@ -139,11 +115,8 @@ def find_runs(folders: Sequence[Path]) -> FoundRuns:
     Of the rows below a folder, the baselines of other rows come first, then the others by name.
 
     Args:
-        folders: ``OUTPUT/ROW/seed-S``, ``OUTPUT/ROW``, ``OUTPUT``, or a folder of several outputs.
-
-    Raises:
-        ConfigurationError: there is no such folder, none of the runs in it is finished, or a folder
-            that is itself a run is not.
+        folders: ``OUTPUT/ROW/seed-S``, ``OUTPUT/ROW``, ``OUTPUT``, or a folder of several outputs;
+            each must have a finished run, and a folder that is itself a run must be finished.
     """
     runs: List[FinishedRun] = []
     unfinished: List[RunFolder] = []
@@ -179,11 +152,7 @@ def distinct_names(runs: Sequence[FinishedRun]) -> List[str]:
 
 
 def check_comparable(runs: Sequence[FinishedRun]) -> None:
-    """Raise unless all runs are different ones that translated the same test sets.
-
-    Raises:
-        ConfigurationError: naming the two folders and what differs.
-    """
+    """Raise unless all runs are different ones that translated the same test sets."""
     first, seen = runs[0], set()
     for run in runs:
         for what, one, other in (

@@ -72,11 +72,7 @@ class RunFolder:
         return beside if not recorded.is_dir() and beside.is_dir() else recorded
 
     def read_config(self) -> RunConfig:
-        """Read ``config.json``.
-
-        Raises:
-            RecordError: it is missing, damaged, or of another version.
-        """
+        """Read ``config.json``."""
         value = records.load(self.config)
         if isinstance(value, dict) and value.get("version") != 2:
             raise RecordError(
@@ -86,9 +82,5 @@ class RunFolder:
         return records.build(value, RunConfig, self.config)
 
     def read_training(self) -> TrainingRecord:
-        """Read ``training.json``.
-
-        Raises:
-            RecordError: it is missing or damaged.
-        """
+        """Read ``training.json``."""
         return records.read(self.training, TrainingRecord)

@@ -31,7 +31,6 @@ class LearningCurve:
     seconds: Dict[int, float] = field(default_factory=dict)
     words: Dict[int, float] = field(default_factory=dict)
     peak_memory: Optional[float] = None  # GiB, of the largest process, or of its GPU
-    unreadable: int = 0  # lines that are not JSON, such as one that a kill cut off
 
     @property
     def updates(self) -> int:
@@ -61,22 +60,22 @@ class LearningCurve:
 
 
 def read_learning_curve(path: Path) -> LearningCurve:
-    """Read the learning curve in a run's ``train.log``.
-
-    Raises:
-        ConfigurationError: the file cannot be read, or holds no training loss.
-    """
-    try:
-        with open(path, encoding="utf-8", errors="replace") as file:
-            curve = parse_train_log(file)
-    except OSError as error:
-        raise ConfigurationError(f"{path}: cannot be read: {error.strerror}") from None
+    """Read the learning curve in a run's ``train.log``."""
+    curve = parse_train_log(read_text(path, "replace").split("\n"))
     if not curve.train:
         raise ConfigurationError(
             f"{path}: holds no training loss: it is not a training log, or the training stopped "
             f"before its first entry: run the launcher's command again"
         )
     return curve
+
+
+def read_text(path: Path, errors: str) -> str:
+    """Read a text file of a run; ``errors`` says what becomes of bytes that are not UTF-8."""
+    try:
+        return path.read_text(encoding="utf-8", errors=errors)
+    except OSError as error:
+        raise ConfigurationError(f"{path}: cannot be read: {error.strerror}") from None
 
 
 def parse_train_log(lines: Iterable[str]) -> LearningCurve:
@@ -93,10 +92,9 @@ def parse_train_log(lines: Iterable[str]) -> LearningCurve:
     for line in lines:
         try:
             entry = json.loads(line)
-        except ValueError:
-            entry = None
+        except ValueError:  # a kill cut it off
+            continue
         if not isinstance(entry, dict):
-            curve.unreadable += bool(line.strip())
             continue
         stats = {key: number for key in entry if (number := _number(entry[key])) is not None}
         update, valid_update = stats.get("num_updates"), stats.get("valid_num_updates")

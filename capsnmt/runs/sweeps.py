@@ -13,19 +13,12 @@ from capsnmt.runs.trained_rows import TrainedRow, group
 
 @dataclass(frozen=True)
 class FinishedSweep:
-    """All rows that were launched with several values of one flag.
+    """All rows that were launched with several values of one flag."""
 
-    Attributes:
-        flag: the flag, without dashes.
-        labels: the values of all rows: numbers in rising order, then texts.
-        curves: name of the row that is swept -> label of each value -> its runs, all seeds.
-        baselines: the rows that they are compared with.
-    """
-
-    flag: str
-    labels: Sequence[str]
-    curves: Mapping[str, Mapping[str, TrainedRow]]
-    baselines: Sequence[TrainedRow]
+    flag: str  # without dashes
+    labels: Sequence[str]  # the values of all rows: numbers in rising order, then texts
+    curves: Mapping[str, Mapping[str, TrainedRow]]  # row that is swept -> label -> all seeds
+    baselines: Sequence[TrainedRow]  # that they are compared with
 
 
 def find_sweeps(runs: Sequence[FinishedRun]) -> List[FinishedSweep]:
@@ -33,9 +26,6 @@ def find_sweeps(runs: Sequence[FinishedRun]) -> List[FinishedSweep]:
 
     The baselines are the rows that the swept runs were tested against, if they are among the runs;
     otherwise the first row, if it does not belong to a sweep.
-
-    Raises:
-        ConfigurationError: seeds of one row were trained with different settings.
     """
     swept = [(run.config.sweep, run) for run in runs if run.config.sweep is not None]
     unchanged = group([run for run in runs if run.config.sweep is None])

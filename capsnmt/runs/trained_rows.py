@@ -146,11 +146,8 @@ def source_lengths(
 def group(runs: Sequence[FinishedRun]) -> List[TrainedRow]:
     """Group runs into rows, in the order of the first run of each.
 
-    Several runs of a row with the same seed are different experiments and remain separate.
-
-    Raises:
-        ConfigurationError: runs of one row were trained with different settings, so that a mean
-            over their seeds has no meaning.
+    Several runs of a row with the same seed are different experiments and remain separate. Runs of
+    one row that were trained with different settings are an error: their mean has no meaning.
     """
     rows: Dict[str, List[Tuple[str, FinishedRun]]] = {}
     for name, run in zip(distinct_names(runs), runs):
