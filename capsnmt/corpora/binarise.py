@@ -6,9 +6,9 @@ import multiprocessing
 import os
 import subprocess
 import sys
-from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
-from typing import Any, Callable, Dict, List, Optional
+from typing import Any, Callable, List
 
 from capsnmt.cli import ExecutionError
 from capsnmt.process import package_path
@@ -35,12 +35,10 @@ def binarise(arguments: List[str], destination: Path) -> None:
 class BreakingPool(ProcessPoolExecutor):
     """What fairseq-preprocess uses of `multiprocessing.Pool`, which waits for killed workers."""
 
-    def apply_async(
-        self, function: Callable[..., Any], args: tuple = (), kwds: Optional[Dict[str, Any]] = None
-    ) -> Future[Any]:
+    def apply_async(self, function: Callable[..., Any], args: Any, kwds: Any = None) -> Any:
         """Start a call; the result's ``get`` raises if a worker was killed."""
-        future = self.submit(function, *args, **(kwds or {}))
-        future.get = future.result  # type: ignore[attr-defined]
+        future: Any = self.submit(function, *args, **(kwds or {}))
+        future.get = future.result
         return future
 
     def close(self) -> None:

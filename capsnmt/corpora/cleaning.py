@@ -6,19 +6,25 @@ import hashlib
 from collections import Counter
 from functools import partial
 from pathlib import Path
-from typing import Callable, Dict, List, Sequence, Set, Tuple
+from typing import Dict, List, Sequence, Set, Tuple
 
+from capsnmt import records
+from capsnmt.cli import ConfigurationError
 from capsnmt.corpora.parallel import chunk_of, lines_of, map_chunks, read_chunks, with_progress
 from capsnmt.corpora.recipe import Cleaning
 from capsnmt.corpora.subwords import has_long_word
 
 Pairs = List[Tuple[str, str]]
-Verdict = Callable[[Cleaning, str, str], str]  # of a pair: "kept", or the reason to drop it
 
 
 def judge(limits: Cleaning, source: str, target: str) -> str:
-    """Return ``kept``, or the reason to drop a tokenised pair."""
+    """Return ``kept``, or the reason to drop a pair.
+
+    A limit of subwords is for segmented text, of which nothing else is asked.
+    """
     lengths = len(source.split()), len(target.split())
+    if limits.max_subwords:
+        return "subwords" if max(lengths) > limits.max_subwords else "kept"
     if not all(lengths):
         return "empty"
     if max(lengths) > limits.max_length:
@@ -28,26 +34,15 @@ def judge(limits: Cleaning, source: str, target: str) -> str:
     return "word" if has_long_word(source) or has_long_word(target) else "kept"
 
 
-def judge_subwords(limits: Cleaning, source: str, target: str) -> str:
-    """Return ``kept``, or ``subwords`` for a pair with too many subwords on a side."""
-    longest = max(len(source.split()), len(target.split()))
-    return "subwords" if longest > limits.max_subwords else "kept"
-
-
 def write_kept(
-    read: Sequence[Path],
-    written: Sequence[Path],
-    verdict: Verdict,
-    limits: Cleaning,
-    label: str,
-    workers: int,
+    limits: Cleaning, read: Sequence[Path], workers: int, written: Sequence[Path]
 ) -> Dict[str, int]:
     """Write the pairs that are kept; return the number of pairs by verdict."""
     counts: Counter[str] = Counter()
     seen: Set[bytes] = set()
-    chunks = map_chunks(partial(_keep, verdict, limits), read_chunks(*read), workers)
+    chunks = map_chunks(partial(_keep, limits), read_chunks(*read), workers)
     with written[0].open("wb") as source, written[1].open("wb") as target:
-        for pairs, verdicts in with_progress(chunks, label):
+        for pairs, verdicts in with_progress(chunks, "train"):
             counts.update(verdicts)
             if limits.deduplicate:
                 first = [pair for pair in pairs if _is_first(pair, seen)]
@@ -55,15 +50,19 @@ def write_kept(
                 pairs = first
             source.write(chunk_of(left for left, _ in pairs))
             target.write(chunk_of(right for _, right in pairs))
-    return {verdict: number for verdict, number in sorted(counts.items()) if number}
+    found = {verdict: number for verdict, number in sorted(counts.items()) if number}
+    if "kept" not in found:
+        raise ConfigurationError(
+            f"cleaning leaves no training pair: {found} with {records.plain(limits)}: widen the "
+            f"limits or give more data"
+        )
+    return found
 
 
-def _keep(
-    verdict: Verdict, limits: Cleaning, source: bytes, target: bytes
-) -> Tuple[Pairs, Counter[str]]:
+def _keep(limits: Cleaning, source: bytes, target: bytes) -> Tuple[Pairs, Counter[str]]:
     """Return the pairs of a chunk that are kept, and the number of all by verdict."""
     pairs = list(zip(lines_of(source), lines_of(target)))
-    verdicts = [verdict(limits, *pair) for pair in pairs]
+    verdicts = [judge(limits, *pair) for pair in pairs]
     kept = [pair for pair, each in zip(pairs, verdicts) if each == "kept"]
     return kept, Counter(verdicts)
 

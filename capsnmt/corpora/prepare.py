@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
-from itertools import chain
 from pathlib import Path
-from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
+from typing import Callable, Dict, Iterator, List, Optional, Tuple
 
 from msgspec.structs import replace
 
@@ -14,11 +13,10 @@ from capsnmt import records
 from capsnmt.cli import ConfigurationError, say
 from capsnmt.corpora import binarise as fairseq
 from capsnmt.corpora import subwords
-from capsnmt.corpora.cleaning import Verdict, judge, judge_subwords, write_kept
+from capsnmt.corpora.cleaning import write_kept
 from capsnmt.corpora.formats import read_lines
 from capsnmt.corpora.parallel import (
     chunk_of,
-    lines_of,
     map_chunks,
     read_chunks,
     with_progress,
@@ -27,8 +25,8 @@ from capsnmt.corpora.prepared import DataManifest, FileRecord, PreparedData
 from capsnmt.corpora.raw import write_raw
 from capsnmt.corpora.recipe import Cleaning, Recipe
 from capsnmt.corpora.sources import Address, download, has_checksum, in_folders, local_file
-from capsnmt.corpora.text import LOWERCASE, make_tokeniser
-from capsnmt.files import installed_version, locked, remove, sha256, temporary_path
+from capsnmt.corpora.text import LOWERCASE, tokenise
+from capsnmt.files import installed_version, locked, sha256, temporary_path
 from capsnmt.steps import Step, StepRecords, run_steps
 
 TOOLS = ("sacremoses", "jieba", "subword-nmt", "sentencepiece", "fairseq", "ve-fairseq", "torch")
@@ -150,79 +148,64 @@ class Preparation:
         """Read the sources: every split as two line-aligned files of text."""
         sources = {name: self._source(name) for name in self.recipe.needed()}
         scratch = temporary_path(self.folder / "unpacked")
-
-        def run(paths: List[Path]) -> None:
-            remove(scratch)  # of a preparation that was killed
-            try:
-                write_raw(self.recipe, sources, paths, scratch, self.workers)
-            finally:
-                remove(scratch)
-
         recipe = self.recipe.decisive()
         return Step(
             "raw",
             tuple(path for split in self.recipe.subsets for path in self._files("raw", split)),
             tuple(sources.values()),
-            function=run,
+            function=partial(write_raw, self.recipe, sources, scratch, self.workers),
             settings=[recipe.get(key) for key in ("pair", "splits", "held-out", "lowercase")],
         )
 
     def _tokenise(self, split: str, language: str) -> Step:
         """Normalise and tokenise one file."""
         file, how = f"{split}.{language}", (self._tokeniser(language), language)
-        files = self.folder / "raw" / file, self.folder / "tokenised" / file
-        return self._rewrite(f"tokenise {file}", *files, partial(_tokenise, *how), settings=how)
+        read = self.folder / "raw" / file
+        return Step(
+            f"tokenise {file}",
+            (self.folder / "tokenised" / file,),
+            (read,),
+            function=self._each_chunk(read, partial(tokenise, *how)),
+            settings=how,
+        )
 
     def _segment(self, split: str, language: str) -> Step:
         """Segment one file."""
         file, model = f"{split}.{language}", self.folder / self._models()[language]
+        read = self.folder / ("clean" if split == "train" else "tokenised") / file
         segment = partial(subwords.segment, self.recipe.segmentation.method, model)
-        stage = "clean" if split == "train" else "tokenised"
-        files = self.folder / stage / file, self.folder / "bpe" / file
-        return self._rewrite(f"segment {file}", *files, segment, (model,))
+        return Step(
+            f"segment {file}",
+            (self.folder / "bpe" / file,),
+            (read, model),
+            function=self._each_chunk(read, segment),
+        )
 
-    def _rewrite(
-        self,
-        name: str,
-        read: Path,
-        written: Path,
-        function: Callable[[bytes], bytes],
-        models: Tuple[Path, ...] = (),
-        settings: Any = None,
-    ) -> Step:
-        """Return a step that applies a function to every chunk of a file."""
+    def _each_chunk(self, read: Path, function: Callable[[bytes], bytes]) -> Callable[..., None]:
+        """Return what a step does that applies a function to every chunk of a file."""
 
         def run(paths: List[Path]) -> None:
             chunks = map_chunks(function, read_chunks(read), self.workers)
             with paths[0].open("wb") as stream:
-                stream.writelines(with_progress(chunks, name))
+                stream.writelines(with_progress(chunks, read.name))
 
-        return Step(name, (written,), (read, *models), function=run, settings=settings)
+        return run
 
     def _clean(self) -> Step:
         """Drop useless training pairs; the validation and test sets stay unchanged."""
         limits = replace(self.recipe.cleaning, max_subwords=0)
-        return self._keep("clean train", ("tokenised", "clean"), judge, limits)
+        return self._keep("clean train", "tokenised", "clean", limits)
 
     def _limit(self) -> Step:
         """Drop training pairs with too many subwords."""
         limits = Cleaning(max_subwords=self.recipe.cleaning.max_subwords)
-        return self._keep("limit train", ("bpe", "limited"), judge_subwords, limits)
+        return self._keep("limit train", "bpe", "limited", limits)
 
-    def _keep(self, name: str, stages: Tuple[str, str], verdict: Verdict, limits: Cleaning) -> Step:
+    def _keep(self, name: str, before: str, after: str, limits: Cleaning) -> Step:
         """Return a step that keeps some of the training pairs, and counts the others."""
-        read, written = (self._files(stage, "train") for stage in stages)
-
-        def run(paths: List[Path]) -> Dict[str, int]:
-            counts = write_kept(read, paths, verdict, limits, name, self.workers)
-            if "kept" not in counts:
-                raise ConfigurationError(
-                    f"cleaning leaves no training pair of {self.recipe.name}: {counts} with "
-                    f"{records.plain(self.recipe.cleaning)}: widen the limits or give more data"
-                )
-            return counts
-
-        return Step(name, written, read, function=run, settings=limits)
+        read, written = self._files(before, "train"), self._files(after, "train")
+        function = partial(write_kept, limits, read, self.workers)
+        return Step(name, written, read, function=function, settings=limits)
 
     def _learn(self) -> Step:
         """Learn subwords from the clean training text, or take those that are published with it."""
@@ -230,25 +213,20 @@ class Preparation:
         texts: Dict[str, List[Path]] = {}
         for (_, model), path in zip(self._models().items(), self._files("clean", "train")):
             texts.setdefault(model, []).append(path)
-        outputs = tuple(self.folder / model for model in texts)
+        models = tuple(self.folder / model for model in texts)
         if recipe.codes:
             codes = self._source(recipe.codes)
             return Step(
                 "take subwords",
-                outputs,
+                models,
                 (codes,),
                 function=lambda paths: paths[0].write_bytes(chunk_of(read_lines(codes))),
             )
         return Step(
             "learn subwords",
-            outputs,
-            tuple(chain.from_iterable(texts.values())),
-            function=lambda paths: subwords.learn(
-                segmentation.method,
-                segmentation.size,
-                dict(zip(paths, texts.values())),
-                self.workers,
-            ),
+            models,
+            self._files("clean", "train"),
+            function=partial(subwords.learn, segmentation, list(texts.values()), self.workers),
             settings=segmentation,
         )
 
@@ -327,7 +305,3 @@ def _describe(path: Path) -> FileRecord:
             lines += 1
             tokens += len(line.split())
     return FileRecord(sha256=sha256(path), lines=lines, tokens=tokens)
-
-
-def _tokenise(tokeniser: str, language: str, chunk: bytes) -> bytes:
-    return chunk_of(map(make_tokeniser(tokeniser, language), lines_of(chunk)))

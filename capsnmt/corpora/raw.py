@@ -12,6 +12,7 @@ from capsnmt.corpora.archives import Text, copy_texts, is_archive
 from capsnmt.corpora.formats import aligned, read_text
 from capsnmt.corpora.parallel import LINES, chunk_of, map_chunks, with_progress
 from capsnmt.corpora.recipe import Piece, Recipe
+from capsnmt.files import remove
 from capsnmt.lines import blank_lines, read_lines
 
 SEED = 1  # of the pairs that are held out
@@ -20,7 +21,7 @@ Texts = Mapping[str, Mapping[str, Sequence[Text]]]  # file -> pattern -> its tex
 
 
 def write_raw(
-    recipe: Recipe, sources: Mapping[str, Path], paths: Sequence[Path], scratch: Path, workers: int
+    recipe: Recipe, sources: Mapping[str, Path], scratch: Path, workers: int, paths: Sequence[Path]
 ) -> None:
     """Write source and target of each split to ``paths``, in the order of ``recipe.subsets``.
 
@@ -31,14 +32,19 @@ def write_raw(
         (name, sources[name], patterns, scratch / str(number))
         for number, (name, patterns) in enumerate(needed.items())
     ]
-    texts = dict(zip(needed, map_chunks(_texts_of, jobs, min(workers, len(jobs)))))
-    pairs = {
-        split: read_pairs(recipe.pieces(split), recipe.languages, texts) for split in recipe.splits
-    }
-    if recipe.held_out:
-        pairs.update(_hold_out(recipe, texts))
-    for split, source, target in zip(recipe.subsets, paths[::2], paths[1::2]):
-        _write(recipe, split, pairs[split], (source, target))
+    remove(scratch)  # of a preparation that was killed
+    try:
+        texts = dict(zip(needed, map_chunks(_texts_of, jobs, min(workers, len(jobs)))))
+        pairs = {
+            split: read_pairs(recipe.pieces(split), recipe.languages, texts)
+            for split in recipe.splits
+        }
+        if recipe.held_out:
+            pairs.update(_hold_out(recipe, texts))
+        for split, source, target in zip(recipe.subsets, paths[::2], paths[1::2]):
+            _write(recipe, split, pairs[split], (source, target))
+    finally:
+        remove(scratch)
 
 
 def _texts_of(

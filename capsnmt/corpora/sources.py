@@ -62,12 +62,8 @@ def download(path: Path, name: str, addresses: Sequence[Address], fix: str) -> N
     What has arrived stays next to ``path`` after a cut connection or a kill; the next call requests
     only the rest.
 
-    Args:
-        path: where to write it.
-        name: what errors call it.
-        addresses: tried in order. Without a checksum, an archive or gzip file must be readable to
-            its end, and any other file must not be a web page.
-        fix: what else the user can do.
+    Without a checksum, an archive or gzip file must be readable to its end, and any other file must
+    not be a web page. Errors call it ``name``, and say by ``fix`` what else the user can do.
     """
     answers = []
     for address in addresses:
@@ -103,14 +99,15 @@ def _check(path: Path, address: Address) -> None:
 def _fetch(url: str, path: Path) -> Path:
     """Return the file of a URL, next to ``path``."""
     whole = path.with_name(f".{path.name}.{hashlib.sha256(url.encode()).hexdigest()[:8]}")
-    partial, answer = whole.with_name(f"{whole.name}.partial"), ""
+    partial, version = (Path(f"{whole}.{name}") for name in ("partial", "version"))
     if whole.is_file():  # one of several parts, fetched before a kill
         return whole
     say(f"  fetch {url}")
+    answer = ""
     for attempt in range(ATTEMPTS):
         time.sleep(attempt)
         try:
-            _transfer(url, partial)
+            _transfer(url, partial, version)
             os.replace(partial, whole)
             return whole
         except requests.HTTPError as error:
@@ -122,27 +119,22 @@ def _fetch(url: str, path: Path) -> Path:
                 break
         except requests.RequestException as error:
             answer = type(error).__name__
-    if not _version(partial).is_file():  # it cannot be resumed
+    if not version.is_file():  # it cannot be resumed
         partial.unlink(missing_ok=True)
     raise _RefusedError(f"{url} ({answer})")
 
 
-def _version(partial: Path) -> Path:
-    """The file with the server's identifier of the version that has arrived in part."""
-    return partial.with_name(f"{partial.name}.version")
-
-
-def _transfer(url: str, partial: Path) -> None:
+def _transfer(url: str, partial: Path, version: Path) -> None:
     """Request what is missing, with ``Range`` and ``If-Range`` (RFC 9110, 13.1.5 and 14.2).
 
-    A server that cannot continue the version that has arrived sends the complete file.
+    ``version`` is the file with the server's identifier of what has arrived in part. A server that
+    cannot continue that sends the complete file.
     """
-    version, headers, start = _version(partial), {"Accept-Encoding": "identity"}, 0
+    headers, start = {"Accept-Encoding": "identity"}, 0
     if version.is_file() and partial.is_file() and partial.stat().st_size:
         start = partial.stat().st_size
         headers.update({"Range": f"bytes={start}-", "If-Range": version.read_text("utf-8")})
-    timeout = (SECONDS_WITHOUT_DATA, SECONDS_WITHOUT_DATA)
-    with requests.get(url, headers=headers, stream=True, timeout=timeout) as response:
+    with requests.get(url, headers=headers, stream=True, timeout=SECONDS_WITHOUT_DATA) as response:
         response.raise_for_status()
         if response.status_code != requests.codes.partial_content:
             start = 0
@@ -155,17 +147,10 @@ def _transfer(url: str, partial: Path) -> None:
             version.write_text(known, "utf-8")
         length = response.headers.get("Content-Length", "")
         total = start + int(length) if length.isdecimal() else None
-        bar = tqdm(
-            desc="  fetch",
-            unit="B",
-            unit_scale=True,
-            initial=start,
-            total=total,
-            leave=False,
-            disable=None,
-        )
-        with partial.open("ab") as stream, bar:
+        with (
+            partial.open("ab") as file,
+            tqdm.wrapattr(file, "write", total, initial=start, leave=False, disable=None) as stream,
+        ):
             for piece in response.iter_content(PIECE):
                 stream.write(piece)
-                bar.update(len(piece))
     version.unlink(missing_ok=True)

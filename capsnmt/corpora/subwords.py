@@ -9,19 +9,23 @@ import sys
 from collections import Counter
 from itertools import chain
 from pathlib import Path
-from typing import Callable, List, Mapping
+from typing import Callable, List, Mapping, Sequence
 
 from capsnmt.cli import ConfigurationError
 from capsnmt.corpora.parallel import chunk_of, lines_of, map_chunks, read_chunks
+from capsnmt.corpora.recipe import Segmentation
 
 SENTENCES = 10_000_000  # sentences that sentencepiece keeps in memory
 # D: characters of a word; BPE takes seconds for such a word, and hours for one of megabytes.
 LONGEST_WORD = 10_000
 
 
-def learn(method: str, size: int, models: Mapping[Path, List[Path]], workers: int) -> None:
-    """Learn each of ``models`` from all its texts together; ``size`` is as in a recipe."""
-    {"bpe": _learn_codes, "sentencepiece": _learn_pieces}[method](models, size, workers)
+def learn(
+    segmentation: Segmentation, texts: Sequence[List[Path]], workers: int, models: Sequence[Path]
+) -> None:
+    """Learn each of ``models`` from all its texts together."""
+    learners = {"bpe": _learn_codes, "sentencepiece": _learn_pieces}
+    learners[segmentation.method](dict(zip(models, texts)), segmentation.size, workers)
 
 
 def _count(chunk: bytes) -> Counter[str]:
@@ -99,14 +103,8 @@ def _learn_pieces(models: Mapping[Path, List[Path]], pieces: int, workers: int) 
 
 def segment(method: str, model: Path, chunk: bytes) -> bytes:
     """Segment a chunk of tokenised lines by a model."""
-    lines = lines_of(chunk)
-    for line in lines:
-        if has_long_word(line):
-            raise ConfigurationError(
-                f"a word of more than {LONGEST_WORD:,} characters ({line[:20]}...): this text is "
-                "not made of sentences: give another validation or test set"
-            )
-    return chunk_of(map(_segmenter(method, str(model), model.stat().st_mtime_ns), lines))
+    segmenter = _segmenter(method, str(model), model.stat().st_mtime_ns)
+    return chunk_of(map(segmenter, lines_of(chunk)))
 
 
 @functools.cache

@@ -12,7 +12,7 @@ import tempfile
 import unicodedata
 from typing import Callable, Dict
 
-from capsnmt.cli import ConfigurationError
+from capsnmt.corpora.parallel import chunk_of, lines_of
 
 # The blocks that sacreBLEU's `zh` tokeniser separates: ideographs, punctuation, wide forms.
 CHINESE = re.compile(
@@ -79,12 +79,9 @@ def make_tokeniser(name: str, language: str) -> LineFunction:
 
     Text is first normalised to Unicode NFC: Vietnamese is published composed and decomposed.
 
-    Args:
-        name: one of `TOKENISERS`; ``none`` for tokenised text.
-        language: ISO 639-1 code, which selects the rules of ``moses``.
+    ``name`` is one of `TOKENISERS`, ``none`` for tokenised text; ``language``, an ISO 639-1 code,
+    selects the rules of ``moses``.
     """
-    if name not in TOKENISERS:
-        raise ConfigurationError(f"tokeniser {name!r} is unknown: use {', '.join(TOKENISERS)}")
     base, lower, _ = name.partition(f"-{LOWERCASE}")
     tokenise = MAKERS[base](language)
 
@@ -93,6 +90,11 @@ def make_tokeniser(name: str, language: str) -> LineFunction:
         return tokenise(line.lower() if lower else line)
 
     return tokens
+
+
+def tokenise(tokeniser: str, language: str, chunk: bytes) -> bytes:
+    """Normalise and tokenise a chunk of lines."""
+    return chunk_of(map(make_tokeniser(tokeniser, language), lines_of(chunk)))
 
 
 def sentence_key(sentence: str) -> str:

@@ -15,6 +15,7 @@ from capsnmt.corpora import parallel, subwords
 from capsnmt.corpora.archives import Text
 from capsnmt.corpora.formats import read_text
 from capsnmt.corpora.parallel import CHUNKS_A_WORKER, map_chunks
+from capsnmt.corpora.recipe import Segmentation
 from capsnmt.corpora.text import TOKENISERS, make_tokeniser, sentence_key
 
 
@@ -112,11 +113,6 @@ def test_a_line_stays_one_line_of_single_spaced_tokens(name, line):
     assert len(tokens.splitlines()) <= 1
 
 
-def test_unknown_tokeniser_lists_the_known():
-    with pytest.raises(ConfigurationError, match=r"spacy' is unknown: use moses, characters"):
-        make_tokeniser("spacy", "en")
-
-
 def test_sentences_that_differ_in_case_space_and_punctuation_have_one_key():
     same = ["Save the file.", "save  the ﬁle", "SAVE THE FILE!", " Save, the file…"]
     assert {sentence_key(sentence) for sentence in same} == {"savethefile"}
@@ -142,14 +138,14 @@ def test_codes_are_those_of_subword_nmt_on_the_complete_text_with_any_number_of_
 
     other = tmp_path / "other"
     other.write_text("other words, otherwise worded\n" * 3, encoding="utf-8")
-    models = {tmp_path / "codes": [corpus, corpus], tmp_path / "codes.other": [corpus, other]}
+    models, texts = [tmp_path / "codes", tmp_path / "codes.other"], [[corpus] * 2, [corpus, other]]
     expected = []
-    for texts in models.values():
-        lines = [line for path in texts for line in path.open(encoding="utf-8")]
+    for paths in texts:
+        lines = [line for path in paths for line in path.open(encoding="utf-8")]
         learn_bpe(lines, stream := io.StringIO(), 50)
         expected.append(stream.getvalue())
     for workers in (1, 2):
-        subwords.learn("bpe", 50, models, workers)
+        subwords.learn(Segmentation(size=50), texts, workers, models)
         assert [path.read_text(encoding="utf-8") for path in models] == expected
         assert subwords.count_words([corpus, corpus], workers) == Counter(
             2 * corpus.read_text(encoding="utf-8").split()
@@ -161,7 +157,8 @@ def test_pieces_do_not_depend_on_the_number_of_threads(corpus, tmp_path):
     made = []
     for workers in (1, 2):
         model = tmp_path / f"model{workers}"
-        subwords.learn("sentencepiece", 50, {model: [corpus]}, workers)
+        how = Segmentation(size=50, method="sentencepiece")
+        subwords.learn(how, [[corpus]], workers, [model])
         made.append(subwords.segment("sentencepiece", model, line))
     assert made[0] == made[1]
     joined = made[0].decode("utf-8").replace(" ", "").replace("▁", " ").strip()
@@ -171,17 +168,10 @@ def test_pieces_do_not_depend_on_the_number_of_threads(corpus, tmp_path):
 @pytest.mark.parametrize("method", ["bpe", "sentencepiece"])
 def test_too_small_a_text_is_one_line(tmp_path, method):
     (tmp_path / "text").write_text("a b c\n")
+    how = Segmentation(size=9000, method=method)
     with pytest.raises(ConfigurationError, match="can be learned") as error:
-        subwords.learn(method, 9000, {tmp_path / "codes": [tmp_path / "text"]}, 1)
+        subwords.learn(how, [[tmp_path / "text"]], 1, [tmp_path / "codes"])
     assert "\n" not in str(error.value)
-
-
-def test_a_word_that_bpe_would_take_hours_for_is_refused(tmp_path):
-    (tmp_path / "codes").write_text("#version: 0.2\na b</w>\n", encoding="utf-8")
-    how = ("bpe", tmp_path / "codes")
-    assert subwords.segment(*how, b"ab c\n") == b"ab c\n"
-    with pytest.raises(ConfigurationError, match="a word of more than 10,000 characters"):
-        subwords.segment(*how, b"ab " + b"c" * 10_001 + b"\n")
 
 
 def _double(number):
