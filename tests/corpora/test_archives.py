@@ -37,17 +37,13 @@ def _copied(tmp_path, content, patterns):
 def test_only_what_is_asked_for_is_copied(tmp_path, pack, patterns):
     made = _copied(tmp_path, pack(MEMBERS), patterns)
     assert made == {name: MEMBERS[name] for name in ("corpus/a.en", "corpus/a.de")}
-    assert len([path for path in (tmp_path / "out").rglob("*") if path.is_file()]) == 2
-
-
-@pytest.mark.parametrize("outer", [tgz, zipped])
-@pytest.mark.parametrize("inner", [tgz, zipped])
-def test_archives_in_archives(tmp_path, outer, inner):
-    content = outer({"2014/es-en.tgz": inner(MEMBERS), "2014/en-es.tgz": inner({"a.en": b"no"})})
-    made = _copied(tmp_path, content, ["2014/es-en.tgz!/a.en", "2014/es-en.tgz!/b.fr"])
-    assert made == {
-        f"2014/es-en.tgz!/{name}": MEMBERS[name] for name in ("corpus/a.en", "corpus/b.fr")
-    }
+    assert len(list((tmp_path / "out").iterdir())) == 2
+    inner = [f"2014/es-en.tgz!/{pattern}" for pattern in patterns]
+    for outer in (tgz, zipped):
+        content = outer({"2014/es-en.tgz": pack(MEMBERS), "2014/en-es.tgz": pack({"a.en": b"no"})})
+        (tmp_path / "out").rename(tmp_path / f"before {outer.__name__}")
+        nested = _copied(tmp_path, content, inner)
+        assert nested == {f"2014/es-en.tgz!/{name}": made[name] for name in made}
 
 
 def _evil(name, kind=tarfile.REGTYPE):
@@ -91,13 +87,6 @@ def test_a_tar_cut_between_two_members_is_detected_by_its_gzip(tmp_path):
     cut = gzip.compress(complete[: complete.index(b"corpus/a.de")])[:-8]
     with pytest.raises(ConfigurationError, match="a damaged archive"):
         _copied(tmp_path, cut, ["a.en"])
-
-
-def test_a_flipped_bit_is_detected_by_a_checksum(tmp_path):
-    content = bytearray(zipped(MEMBERS))
-    content[60] ^= 1
-    with pytest.raises(ConfigurationError, match="a damaged archive"):
-        _copied(tmp_path, bytes(content), ["a.en"])
 
 
 @pytest.mark.parametrize(

@@ -137,10 +137,16 @@ def test_files_of_the_user_are_used_in_place(run, corpus, recipe_file, tmp_path,
     assert not (tmp_path / "out/sources").exists()
 
 
-def test_an_unavailable_training_corpus_may_be_left_out(run, server, tmp_path):
-    recipe = recipe_for("wmt17_zh_en", {}, tmp_path)
+def test_an_unavailable_training_corpus_may_be_left_out(run, server, tmp_path, no_fairseq):
+    files = MINIATURES["wmt17_zh_en"]()
+    recipe = recipe_for("wmt17_zh_en", files, tmp_path)
     words = recipe.read_text("utf-8")
     recipe.write_text(words.replace("https://", f"{server.address}/absent/"), "utf-8")
     status, printed = run(recipe, "--output", tmp_path / "out")
     assert status == 1
     assert "leave out a training corpus: --corpora with some of cwmt, news-comm" in printed
+    server.files.update(files)
+    mirror, chosen = f"{server.address}/good/", ("--corpora", "news-commentary-v12")
+    assert run(recipe, "--mirror", mirror, *chosen, "--output", tmp_path / "out")[0] == 0
+    assert len(text(tmp_path / "out/raw/train.zh")) == 20
+    assert not list((tmp_path / "out/sources").glob("UN*"))
