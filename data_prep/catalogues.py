@@ -17,43 +17,33 @@ import subprocess
 import sys
 import zipfile
 from pathlib import Path, PurePosixPath
-from typing import Any, Dict, Iterable, Iterator, List, Mapping, Optional, Tuple
+from typing import Any, Dict, Iterable, Iterator, List, Optional, Tuple
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
 from capsnmt.cli import ConfigurationError, ExecutionError, OneLineParser, run_command  # noqa: E402
 from capsnmt.corpora.text import sentence_key  # noqa: E402
-from capsnmt.files import remove, sha256, temporary_path  # noqa: E402
+from capsnmt.files import remove, sha256, temporary_path, write_all  # noqa: E402
 
 # 75 MB of pure-Python wheels: the packages with the most clean messages for each megabyte that have
 # all four languages (horizon: not vi). Of two pairs with the same source or target the first is
 # kept: new packages go to the end, so that no pair is lost.
 PACKAGES = {
-    "django-6.1.3-py3-none-any.whl": (
-        "a0530e3fdac55d34ccc5893c36f6c57d7a7083064f3d414537e51473648b3290"
-    ),
-    "wagtail-8.0.1-py3-none-any.whl": (
-        "1e6ad5c7891a54efce1400e168298b5a2cc343b642cee89c31bf5ec30c98b26c"
-    ),
-    "plone_app_locales-7.0.4-py3-none-any.whl": (
-        "de96a5d0dc1fe5ab540fa6f993805c09da80a9518aa7a309e8cd1f433e3ae6aa"
-    ),
-    "weblate-2026.10.1-py3-none-any.whl": (
-        "27a779ceb05fec3665081df0d3f46f4b6ac0e3f499160a1c3cb145e8e35853d2"
-    ),
-    "horizon-27.0.0-py3-none-any.whl": (
-        "8a981dae4fb6626e71553aa185f6e429b0b1efb86b04b0a72c3b18ee04f1f990"
-    ),
-    "gramps-6.0.8-py3-none-any.whl": (
-        "56f03bcb643320eb9f9892d4c3f8bbe7c4c4d2e4c71e56f598584af24561ec1c"
-    ),
-    "Trac-1.6-py3-none-any.whl": (
-        "5ff2f3394ebee7cc5b8ee465871cfdecb78ee492a74215b47b6d9ddbcc93b5f7"
-    ),
-    "ckan-2.12.0-py3-none-any.whl": (
-        "3b41cb4860286813fbcd18c57341e96edba266e2e492aeea92c4e03ce9e2934e"
-    ),
+    f"{release}-py3-none-any.whl": checksum
+    for release, checksum in map(
+        str.split,
+        """\
+django-6.1.3 a0530e3fdac55d34ccc5893c36f6c57d7a7083064f3d414537e51473648b3290
+wagtail-8.0.1 1e6ad5c7891a54efce1400e168298b5a2cc343b642cee89c31bf5ec30c98b26c
+plone_app_locales-7.0.4 de96a5d0dc1fe5ab540fa6f993805c09da80a9518aa7a309e8cd1f433e3ae6aa
+weblate-2026.10.1 27a779ceb05fec3665081df0d3f46f4b6ac0e3f499160a1c3cb145e8e35853d2
+horizon-27.0.0 8a981dae4fb6626e71553aa185f6e429b0b1efb86b04b0a72c3b18ee04f1f990
+gramps-6.0.8 56f03bcb643320eb9f9892d4c3f8bbe7c4c4d2e4c71e56f598584af24561ec1c
+Trac-1.6 5ff2f3394ebee7cc5b8ee465871cfdecb78ee492a74215b47b6d9ddbcc93b5f7
+ckan-2.12.0 3b41cb4860286813fbcd18c57341e96edba266e2e492aeea92c4e03ce9e2934e
+""".splitlines(),
+    )
 }
 # The papers' pairs -> the folders of the language that is not English.
 LOCALES = {
@@ -66,6 +56,7 @@ LOCALES = {
 MAX_RATIO = {"zh-en": 8.0}
 # Per mille; the rest is the training set.
 HELD_OUT = {"valid": 40, "test": 60}
+SPLITS = ("train", *HELD_OUT)
 # D: valid and test are sentences; a label of two words has no 4-gram for BLEU to count.
 HELD_OUT_WORDS = 4
 
@@ -164,12 +155,12 @@ def _entries(entries: List[Any]) -> Iterator[Pair]:
         if entry.obsolete or "fuzzy" in getattr(entry, "flags", ()) or entry.msgid_plural:
             continue
         default = DEFAULT_TEXT.match(entry.comment or "")
-        english = ESCAPE.sub(_unescape, default.group(1)) if default else entry.msgid
+        english = ESCAPE.sub(_unescape, default[1]) if default else entry.msgid
         yield " ".join(english.split()), " ".join(entry.msgstr.split())
 
 
 def _unescape(escape: re.Match[str]) -> str:
-    return " " if escape.group(1) in "nrt" else escape.group(1)
+    return " " if escape[1] in "nrt" else escape[1]
 
 
 def _letters(text: str) -> float:
@@ -226,26 +217,15 @@ def split_of(english: str) -> str:
     return "train"
 
 
-def write(pair: str, wheels: Mapping[str, Path], output: Path) -> None:
-    """Write the splits of a pair as two line-aligned files each, all of them or none."""
-    languages, ratio = pair.split("-"), MAX_RATIO.get(pair, 2.5)
-    useful = (
-        each
-        for path in wheels.values()
-        for each in messages(path, LOCALES[pair])
-        if is_useful(*each, ratio)
-    )
-    splits: Dict[str, List[Pair]] = {name: [] for name in ("train", *HELD_OUT)}
-    for english, translation in unique(useful):
-        both = (english, translation) if languages[0] == "en" else (translation, english)
+def text_of(pair: str, wheels: Iterable[Path]) -> Dict[str, List[Pair]]:
+    """Return the sentence pairs of each split, in the direction of ``pair``."""
+    ratio = MAX_RATIO.get(pair, 2.5)
+    splits: Dict[str, List[Pair]] = {name: [] for name in SPLITS}
+    found = (each for path in wheels for each in messages(path, LOCALES[pair]))
+    for english, translation in unique(each for each in found if is_useful(*each, ratio)):
+        both = (english, translation) if pair.startswith("en-") else (translation, english)
         splits[split_of(english)].append(both)
-    paths = [output / f"{split}.{side}" for split in splits for side in languages]
-    sides = [side for pairs in splits.values() for side in zip(*pairs)]
-    for path, lines in zip(paths, sides):
-        temporary_path(path).write_text("".join(f"{line}\n" for line in lines), "utf-8")
-    for path in paths:
-        temporary_path(path).replace(path)
-    print(", ".join(f"{split}: {len(pairs):,} pairs" for split, pairs in splits.items()))
+    return splits
 
 
 def main(arguments: Optional[List[str]] = None) -> int:
@@ -260,18 +240,19 @@ def _main(arguments: Optional[List[str]]) -> None:
     parser.add_argument("--pair", choices=list(LOCALES), default="en-de", help="languages")
     parser.add_argument("--output", type=Path, required=True, help="folder of the text")
     options = parser.parse_args(arguments)
-    wanted = [
-        options.output / f"{split}.{side}"
-        for split in ("train", *HELD_OUT)
-        for side in options.pair.split("-")
-    ]
-    if all(path.is_file() for path in wanted):
+    sides = options.pair.split("-")
+    files = {split: [options.output / f"{split}.{side}" for side in sides] for split in SPLITS}
+    if all(path.is_file() for paths in files.values() for path in paths):
         return
-    wheels = {
-        name: fetch(name, checksum, options.output / "wheels")
-        for name, checksum in PACKAGES.items()
+    cache = options.output / "wheels"
+    splits = text_of(options.pair, [fetch(*package, cache) for package in PACKAGES.items()])
+    contents = {
+        path: "".join(f"{line}\n" for line in lines).encode()
+        for split, pairs in splits.items()
+        for path, lines in zip(files[split], zip(*pairs))
     }
-    write(options.pair, wheels, options.output)
+    write_all(contents)
+    print(", ".join(f"{split}: {len(pairs):,} pairs" for split, pairs in splits.items()))
 
 
 if __name__ == "__main__":
