@@ -7,7 +7,7 @@ import hashlib
 import os
 import shutil
 import subprocess
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from importlib import metadata
 from pathlib import Path
 from typing import Callable, Iterator, List, Mapping, Optional, TextIO
@@ -65,44 +65,38 @@ def check_output_folder(path: Path, where: str) -> None:
 
 
 @contextmanager
-def named_errors(path: Path) -> Iterator[None]:
-    """Let an error of a write name the file; that of a full disk does not by itself."""
+def replacing(path: Path) -> Iterator[Path]:
+    """Give a temporary path, whose file replaces ``path`` if the block ends without an error.
+
+    An error of the file system names the file; that of a full disk does not by itself.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = temporary_path(path)
     try:
-        yield
+        yield temporary
+        os.replace(temporary, path)
     except OSError as error:
-        if error.filename is None:
-            error.filename = str(path)
+        error.filename = error.filename or str(path)
         raise
+    finally:
+        temporary.unlink(missing_ok=True)
 
 
 @contextmanager
 def atomic_writer(path: Path) -> Iterator[TextIO]:
     """Open a text file that replaces ``path`` if the block ends without an error."""
-    temporary = temporary_path(path)
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with (
-            named_errors(path),
-            open(temporary, "w", encoding="utf-8", errors="surrogateescape") as file,
-        ):
-            yield file
-        os.replace(temporary, path)
-    except BaseException:
-        with suppress(OSError):
-            temporary.unlink()
-        raise
+    with (
+        replacing(path) as temporary,
+        open(temporary, "w", encoding="utf-8", errors="surrogateescape") as file,
+    ):
+        yield file
 
 
 def write_all(contents: Mapping[Path, bytes]) -> None:
     """Write files under temporary names; when all are written, rename them in their order."""
     with ExitStack() as stack:
-        for path, content in contents.items():
-            path.parent.mkdir(parents=True, exist_ok=True)
-            stack.callback(temporary_path(path).unlink, missing_ok=True)
-            with named_errors(path):
-                temporary_path(path).write_bytes(content)
-        for path in contents:
-            os.replace(temporary_path(path), path)
+        for path, content in reversed(list(contents.items())):  # the stack ends with the first
+            stack.enter_context(replacing(path)).write_bytes(content)
 
 
 def remove(path: Path) -> None:

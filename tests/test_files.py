@@ -34,7 +34,8 @@ def test_a_full_disk_names_the_file_of_several(
     monkeypatch.setattr(Path, "write_bytes", fail)
     with pytest.raises(OSError, match="No space") as error:
         write_all({tmp_path / "a": b"1", tmp_path / "b": b"2"})
-    assert error.value.filename == str(tmp_path / "a")
+    assert error.value.filename == str(tmp_path / "b")
+    assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize("name", ["em", "wmt14 en-de, 8 GPUs", "漢字", "_x", "a.b=100%"])

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import argparse
 import re
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Dict, List, Optional, Sequence, Tuple
 
@@ -38,62 +37,43 @@ HELP = {
 UNINITIALISED = "_float_tensor"
 
 
-@dataclass(frozen=True)
-class Selection:
-    """Which checkpoints of a run to average.
+def choose(folder: Path, kind: str, count: int, upper_bound: Optional[int] = None) -> List[Path]:
+    """Return the checkpoints of a run to average, the last or the best one last.
 
-    Attributes:
+    Args:
+        folder: the ``--save-dir``.
         kind: how they are named, a key of ``NAMES``.
         count: how many, the last or the best.
         upper_bound: no later update or epoch than this.
+
+    Raises:
+        ConfigurationError: there are fewer, or they are ranked by several metrics.
     """
-
-    kind: str
-    count: int
-    upper_bound: Optional[int] = None
-
-    def choose(self, folder: Path) -> List[Path]:
-        """Return the checkpoints in ``--save-dir``, the last or the best one last.
-
-        Raises:
-            ConfigurationError: there are fewer, or they are ranked by several metrics.
-        """
-        found = [(NAMES[self.kind].fullmatch(path.name), path) for path in folder.iterdir()]
-        matches = [(match, path) for match, path in found if match]
-        ranked = sorted((float(match["number"]), path) for match, path in matches)
-        if self.upper_bound is not None:
-            ranked = [(number, path) for number, path in ranked if number <= self.upper_bound]
-        if self.kind == "best" and ranked:
-            metrics = sorted({match["metric"] for match, _ in matches})
-            if len(metrics) > 1:
-                raise ConfigurationError(
-                    f"{folder} has best checkpoints by {' and '.join(metrics)}, which cannot be "
-                    "compared: name the files to average"
-                )
-            if not _maximises(ranked[0][1]):
-                ranked.reverse()
-        if len(ranked) < self.count:
-            bound = "" if self.upper_bound is None else f" up to {self.upper_bound}"
+    found = [(NAMES[kind].fullmatch(path.name), path) for path in folder.iterdir()]
+    matches = [(match, path) for match, path in found if match]
+    ranked = sorted((float(match["number"]), path) for match, path in matches)
+    if upper_bound is not None:
+        ranked = [(number, path) for number, path in ranked if number <= upper_bound]
+    if kind == "best" and ranked:
+        metrics = sorted({match["metric"] for match, _ in matches})
+        if len(metrics) > 1:
             raise ConfigurationError(
-                f"{folder} has {len(ranked)} checkpoints for --{self.kind} {self.count}{bound}: "
-                "ask for fewer, or keep more when training (--keep-interval-updates, "
-                "--keep-last-epochs, --keep-best-checkpoints)"
+                f"{folder} has best checkpoints by {' and '.join(metrics)}, which cannot be "
+                "compared: name the files to average"
             )
-        return [path for _, path in ranked[-self.count :]]
+        from capsnmt.checkpoints.load import load_trained
 
-
-def _maximises(path: Path) -> bool:
-    """Return whether the run that wrote a checkpoint considers the highest metric the best."""
-    from capsnmt.checkpoints.load import CheckpointError, load_checkpoint
-
-    state = load_checkpoint(path)
-    try:
-        settings = state["cfg"]["checkpoint"] if state.get("cfg") else vars(state["args"])
-        return bool(settings["maximize_best_checkpoint_metric"])
-    except (KeyError, TypeError):
-        raise CheckpointError(
-            f"{path} does not say whether its metric is maximised: name the files to average"
-        ) from None
+        settings = load_trained(ranked[0][1])["cfg"]["checkpoint"]
+        if not settings["maximize_best_checkpoint_metric"]:
+            ranked.reverse()
+    if len(ranked) < count:
+        bound = "" if upper_bound is None else f" up to {upper_bound}"
+        raise ConfigurationError(
+            f"{folder} has {len(ranked)} checkpoints for --{kind} {count}{bound}: ask for fewer, "
+            "or keep more when training (--keep-interval-updates, --keep-last-epochs, "
+            "--keep-best-checkpoints)"
+        )
+    return [path for _, path in ranked[-count:]]
 
 
 def average_checkpoints(paths: Sequence[Path]) -> Dict[str, Any]:
@@ -182,29 +162,25 @@ def build_parser() -> argparse.ArgumentParser:
 
 
 def chosen_paths(args: argparse.Namespace) -> List[Path]:
-    """Return the checkpoints that the arguments name or choose.
-
-    Raises:
-        ConfigurationError: a folder without a choice, or a choice without effect.
-    """
-    counts = {kind: getattr(args, kind.replace("-", "_")) for kind in NAMES}
-    given = [(kind, count) for kind, count in counts.items() if count is not None]
+    """Return the checkpoints that the arguments name or choose."""
     inputs: List[Path] = args.inputs
-    if args.upper_bound is not None and (args.best is not None or not given):
+    given = {kind: vars(args)[kind.replace("-", "_")] for kind in NAMES}
+    choices = [(kind, count) for kind, count in given.items() if count is not None]
+    if args.upper_bound is not None and (args.best is not None or not choices):
         raise ConfigurationError(
             "--upper-bound has no effect without --last-updates or --last-epochs: drop it"
         )
-    if given:
-        if len(inputs) > 1 or not inputs[0].is_dir():
+    if len(inputs) == 1 and inputs[0].is_dir():
+        if not choices:
             raise ConfigurationError(
-                f"--{given[0][0]} chooses checkpoints from one folder, and the input is "
-                f"{' '.join(map(str, inputs))}: give one folder, or drop the flag"
+                f"{inputs[0]} is a folder: choose its checkpoints by --last-updates N, "
+                "--last-epochs N or --best K"
             )
-        return Selection(*given[0], args.upper_bound).choose(inputs[0])
-    if inputs[0].is_dir():
+        return choose(inputs[0], *choices[0], args.upper_bound)
+    if choices:
         raise ConfigurationError(
-            f"{inputs[0]} is a folder: choose its checkpoints by --last-updates N, --last-epochs N "
-            "or --best K"
+            f"--{choices[0][0]} chooses checkpoints from one folder, and the input is "
+            f"{' '.join(map(str, inputs))}: give one folder, or drop the flag"
         )
     if len({path.resolve() for path in inputs}) < len(inputs):
         raise ConfigurationError("a checkpoint is given twice: name each once")

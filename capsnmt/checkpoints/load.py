@@ -15,34 +15,31 @@ import os
 import pickle
 import re
 import types
+import zipfile
 from pathlib import Path
 from typing import Any, Dict, Union
 
 import torch
 
 from capsnmt.cli import ConfigurationError
+from capsnmt.files import replacing
 
 PathLike = Union[str, "os.PathLike[str]"]
 
-ZIP_MAGIC = b"PK\x03\x04"
-# the pickled torch.serialization.MAGIC_NUMBER, which begins the files of torch < 1.6
-LEGACY_MAGIC = b"\x80\x02\x8a\nl\xfc\x9cF\xf9 j\xa8P\x19."
 # numpy types of the arrays and scalars that metrics leave in a checkpoint
 METRIC_DTYPES = ("int64", "float32", "float64")
 # entries of fairseq's model state that are not learned
 BUFFERS = ("version", "_float_tensor")
-
-
-class CheckpointError(ConfigurationError):
-    """A checkpoint that cannot be used; the message names the file, the fault and the fix."""
-
-
 # What only training uses; a trained model is loaded without it.
 WITHOUT_TRAINING: Dict[str, Any] = {
     "checkpoint_activations": False,
     "offload_activations": False,
     "init_from": None,
 }
+
+
+class CheckpointError(ConfigurationError):
+    """A checkpoint that cannot be used; the message names the file, the fault and the fix."""
 
 
 def safe_globals() -> Dict[str, Any]:
@@ -114,25 +111,6 @@ def _safe_loading() -> Dict[str, Any]:
     return {"pickle_module": module, "weights_only": False}
 
 
-def _check_container(path: Path) -> None:
-    """Raise unless a file has the format of torch.save, of torch >= 1.6 or before.
-
-    An older torch.load also opens the formats of other writers: it would hand a TorchScript archive
-    to the interpreter, which runs code.
-    """
-    with open(path, "rb") as file:
-        opening = file.read(len(LEGACY_MAGIC))
-        if opening.startswith(ZIP_MAGIC):
-            # the open file: torch takes no name that is not UTF-8
-            file.seek(0)
-            archive: Any = torch._C.PyTorchFileReader(file)
-            if "constants.pkl" not in archive.get_all_records():
-                return
-        elif opening == LEGACY_MAGIC:
-            return
-    raise CheckpointError(f"{path} is not a checkpoint written by torch.save: check the path")
-
-
 def load_checkpoint(path: PathLike) -> Dict[str, Any]:
     """Load a fairseq checkpoint. Nothing in the file can run code, with any version of torch.
 
@@ -143,45 +121,32 @@ def load_checkpoint(path: PathLike) -> Dict[str, Any]:
         CheckpointError: the file is missing, truncated, damaged, not a fairseq checkpoint, or holds
             a global that is not allowed.
     """
-    path = Path(path)
     allow_fairseq_checkpoints()
     try:
-        _check_container(path)
-        state = torch.load(str(path), map_location="cpu", **_safe_loading())
-    except CheckpointError:
-        raise
+        with open(path, "rb") as file:  # torch takes no name that is not UTF-8
+            if zipfile.is_zipfile(file):
+                names = zipfile.ZipFile(file).namelist()
+                # an older torch.load would run the code of a TorchScript archive
+                if any(name.endswith("/constants.pkl") for name in names):
+                    raise pickle.UnpicklingError
+            file.seek(0)
+            state = torch.load(file, map_location="cpu", **_safe_loading())
     except FileNotFoundError:
         raise CheckpointError(f"{path}: there is no such checkpoint: check the path") from None
     except Exception as error:  # a damaged pickle can raise anything
-        raise CheckpointError(f"{path} {_complaint(error)}") from None
+        forbidden = re.search(r"GLOBAL (\S+)", str(error))
+        if forbidden:
+            raise CheckpointError(
+                f"{path} holds {forbidden[1]}, which no fairseq checkpoint needs and which could "
+                "run code: it is not loaded; get it from a source you trust"
+            ) from None
+        raise CheckpointError(
+            f"{path} cannot be loaded: it is damaged, or not written by torch.save: copy it again, "
+            "or check the path"
+        ) from None
     if not isinstance(state, dict) or not isinstance(state.get("model"), dict):
         raise CheckpointError(f"{path} holds no model: not saved by fairseq-train")
     return state
-
-
-def _complaint(error: Exception) -> str:
-    """Return what is wrong with a file for which ``torch.load`` raised ``error``."""
-    forbidden = re.search(r"GLOBAL (\S+)", str(error))
-    if isinstance(error, pickle.UnpicklingError) and forbidden:
-        return (
-            f"holds {forbidden[1]}, which no fairseq checkpoint needs and which could run code: "
-            "it is not loaded; get it from a source you trust"
-        )
-    return f"cannot be loaded ({_first_line(error)}): copy or train it again"
-
-
-def _first_line(error: Exception) -> str:
-    return next((line for line in str(error).splitlines() if line), type(error).__name__)
-
-
-def count_parameters(path: PathLike) -> int:
-    """Count the learned parameters of a checkpoint's model; tied ones count once."""
-    learned: Dict[int, int] = {
-        tensor.data_ptr(): tensor.numel()
-        for name, tensor in load_checkpoint(path)["model"].items()
-        if isinstance(tensor, torch.Tensor) and name.rsplit(".", 1)[-1] not in BUFFERS
-    }
-    return sum(learned.values())
 
 
 def load_trained(path: PathLike) -> Dict[str, Any]:
@@ -195,25 +160,19 @@ def load_trained(path: PathLike) -> Dict[str, Any]:
     return state
 
 
-def save_checkpoint(state: Dict[str, Any], path: PathLike) -> None:
-    """Write a checkpoint that is complete or absent, even if the process is killed.
+def count_parameters(path: PathLike) -> int:
+    """Count the learned parameters of a checkpoint's model; tied ones count once."""
+    learned: Dict[int, int] = {
+        tensor.data_ptr(): tensor.numel()
+        for name, tensor in load_checkpoint(path)["model"].items()
+        if isinstance(tensor, torch.Tensor) and name.rsplit(".", 1)[-1] not in BUFFERS
+    }
+    return sum(learned.values())
 
-    An older file is replaced atomically, and kept if writing fails.
-    """
-    path = Path(path)
-    # with the process number, because two processes may write the same checkpoint
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.part")
-    try:
-        with open(temporary, "wb") as file:
-            torch.save(state, file)
-            file.flush()
-            # otherwise the new name may survive a crash and its content not
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-    except (OSError, RuntimeError) as error:  # torch raises the latter on a full disk
-        raise CheckpointError(
-            f"{path} cannot be written ({_first_line(error)}): make room on the disk, or choose "
-            "another folder"
-        ) from None
-    finally:
-        temporary.unlink(missing_ok=True)
+
+def save_checkpoint(state: Dict[str, Any], path: Path) -> None:
+    """Write a checkpoint that is complete or absent, even if the process is killed."""
+    with replacing(path) as temporary, open(temporary, "wb") as file:
+        torch.save(state, file)
+        file.flush()
+        os.fsync(file.fileno())  # otherwise the new name may survive a crash and its content not

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Optional, Tuple
 
 from capsnmt.checkpoints.load import CheckpointError, load_checkpoint
-from capsnmt.files import temporary_path
+from capsnmt.files import replacing
 
 LAST = "checkpoint_last.pt"
 # A file of this name in the folder asks the training to stop. Unlike a signal it reaches the
@@ -17,11 +17,7 @@ STOP_FILE = "stop"
 
 
 def num_updates(path: Path) -> int:
-    """Return how many updates the training had done when it saved a checkpoint.
-
-    Raises:
-        CheckpointError: the file is missing, damaged, or was not saved by fairseq's trainer.
-    """
+    """Return how many updates the training had done when it saved a checkpoint."""
     state = load_checkpoint(path)
     try:
         return int(state["optimizer_history"][-1]["num_updates"])
@@ -53,8 +49,8 @@ def recover(folder: Path) -> Tuple[int, Optional[str]]:
             continue
         if is_last:
             return updates, None
-        shutil.copyfile(path, temporary_path(last))
-        os.replace(temporary_path(last), last)
+        with replacing(last) as temporary:
+            shutil.copyfile(path, temporary)
         resuming = f"resuming from {path.name} at {updates:,} updates"
         return updates, f"{LAST} is missing or damaged: {resuming}"
     return 0, "no checkpoint can be read: the training starts again" if found else None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 from pathlib import Path
 from typing import Any, Dict, List
 
@@ -24,10 +23,9 @@ TINY = [
 ]
 
 
-def write(path: Path, cfg: Any = None, args: Any = None, **parameters: Any) -> Path:
+def write(path: Path, cfg: Any = None, **parameters: Any) -> Path:
     """A checkpoint with these parameters."""
     state = {
-        "args": args,
         "cfg": cfg or {"checkpoint": {"maximize_best_checkpoint_metric": False}},
         "model": parameters or {"w": torch.zeros(1)},
         "extra_state": {"train_iterator": {"epoch": 1}, "ema": {"w": torch.zeros(1)}},
@@ -95,20 +93,11 @@ def test_checkpoints_are_ordered_by_their_numbers(tmp_path: Path) -> None:
     assert bounded == ["checkpoint8.pt", "checkpoint9.pt"]
 
 
-@pytest.mark.parametrize("older", [False, True], ids=["configuration", "arguments"])
 @pytest.mark.parametrize("maximise", [True, False])
-def test_best_follows_the_direction_of_the_metric(
-    tmp_path: Path, maximise: bool, older: bool
-) -> None:
-    settings = {"maximize_best_checkpoint_metric": maximise}
+def test_best_follows_the_direction_of_the_metric(tmp_path: Path, maximise: bool) -> None:
+    cfg = {"checkpoint": {"maximize_best_checkpoint_metric": maximise}}
     for value in ("9.5001", "27.3102", "-0.1000"):
-        path = write(
-            tmp_path / f"checkpoint.best_bleu_{value}.pt",
-            cfg={"checkpoint": settings},
-            args=argparse.Namespace(**settings) if older else None,
-        )
-        if older:  # before fairseq had configurations
-            torch.save({**torch.load(path, weights_only=False), "cfg": None}, path)
+        write(tmp_path / f"checkpoint.best_bleu_{value}.pt", cfg=cfg)
     best = ["9.5001", "27.3102" if maximise else "-0.1000"]
     expected = [f"checkpoint.best_bleu_{value}.pt" for value in best]
     assert sources(tmp_path, "--best", 2) == expected

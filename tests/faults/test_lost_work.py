@@ -257,9 +257,9 @@ def test_a_test_set_without_text_is_refused_before_the_training(
     assert not list(tmp_path.rglob("*.pt"))
 
 
-@pytest.mark.parametrize("module", ["report", "analysis", "translation"])
+@pytest.mark.parametrize("module", ["report", "analysis", "translate"])
 def test_a_folder_that_does_not_exist_is_named(tmp_path: Path, module: str):
-    output = [] if module == "translation" else ["--output", tmp_path / "output"]
+    output = [] if module == "translate" else ["--output", tmp_path / "output"]
     done = command(f"capsnmt.{module}", tmp_path / "nowhere", *output)
     assert_refused(done, f"{tmp_path / 'nowhere'}: there is no such folder")
     assert not (tmp_path / "output").exists()
