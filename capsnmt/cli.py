@@ -8,6 +8,7 @@ import importlib.util
 import io
 import logging
 import os
+import signal
 import sys
 from contextlib import contextmanager
 from pathlib import Path
@@ -47,6 +48,14 @@ class ConfigurationError(SystemExit, ValueError):
 
 class ExecutionError(Exception):
     """A download or another program failed although the settings are valid: exit status 1."""
+
+
+class Stopped(Exception):  # noqa: N818  it is not an error
+    """A stop signal arrived, and the program that ran has ended: exit status 128 + its number."""
+
+    def __init__(self, signum: int) -> None:
+        super().__init__(f"stopped by {signal.Signals(signum).name}: the same command resumes")
+        self.status = 128 + signum
 
 
 def not_installed(error: ImportError) -> ConfigurationError:
@@ -204,8 +213,8 @@ def run_command(command: Callable[[], Any], interrupted: str = "interrupted") ->
 
     Returns:
         0; 1 if a download, another program or the file system failed; 2 for a bad setting or a
-        missing extra; 130 after Ctrl-C; 141 if the reader of the output, such as ``| head``, has
-        closed it.
+        missing extra; 128 + n after signal n, 130 of them after Ctrl-C; 141 if the reader of the
+        output, such as ``| head``, has closed it.
     """
     if sys.stdin is None:
         os.open(os.devnull, os.O_RDONLY)  # or the next file would become the input
@@ -251,6 +260,9 @@ def _status(command: Callable[[], Any], interrupted: str) -> int:
         return fail(describe(error), FAILED)
     except KeyboardInterrupt:
         return fail(interrupted, INTERRUPTED)
+    except Stopped as stopped:
+        print(stopped, file=sys.stderr)
+        return stopped.status
     return 0
 
 

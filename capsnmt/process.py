@@ -14,9 +14,9 @@ import sysconfig
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import FrameType
-from typing import Callable, Dict, Iterator, Mapping, Optional, Sequence, TextIO
+from typing import Any, Callable, Dict, Iterator, Mapping, Optional, Sequence, TextIO
 
-from capsnmt.cli import ConfigurationError
+from capsnmt.cli import ConfigurationError, Stopped
 
 # SIGUSR1 comes from SLURM, shortly before the time of a job ends.
 STOPPING = {signal.SIGINT, signal.SIGTERM, signal.SIGUSR1}
@@ -54,14 +54,6 @@ def package_path() -> Dict[str, str]:
     return variables
 
 
-class Stopped(Exception):  # noqa: N818  it is not an error
-    """A stop signal arrived; the child has ended."""
-
-    def __init__(self, signum: int) -> None:
-        super().__init__(f"stopped by {signal.Signals(signum).name}")
-        self.signum, self.status = signum, 128 + signum
-
-
 class _Child:
     """The running child, and how to stop it."""
 
@@ -69,7 +61,7 @@ class _Child:
     starting = False
     signum = 0
 
-    def __init__(self, ask: Optional[Callable[[], bool]] = None) -> None:
+    def __init__(self, ask: Optional[Callable[[], Any]] = None) -> None:
         self.ask = ask
         self.terminals = [number for number in (1, 2) if os.isatty(number)]
 
@@ -87,7 +79,8 @@ class _Child:
         first, self.signum = not self.signum, self.signum or signum
         if self.process is None:
             return
-        if first and self.ask is not None and self.ask():
+        if first and self.ask is not None:
+            self.ask()
             signal.alarm(ASKED_SECONDS)
             return
         signal.alarm(GRACE_SECONDS)
@@ -97,7 +90,7 @@ class _Child:
 
 
 @contextmanager
-def stoppable(ask: Optional[Callable[[], bool]] = None) -> Iterator[_Child]:
+def stoppable(ask: Optional[Callable[[], Any]] = None) -> Iterator[_Child]:
     """Handle stop signals inside the block: the child ends first, then this process."""
     child = _Child(ask)
     before = {each: signal.signal(each, child.stop) for each in (*STOPPING, signal.SIGALRM)}
@@ -115,7 +108,7 @@ def run(
     on_line: Callable[[str], None],
     errors: Optional[TextIO] = None,
     lock: Optional[int] = None,
-    ask: Optional[Callable[[], bool]] = None,
+    ask: Optional[Callable[[], Any]] = None,
 ) -> int:
     """Run a program, pass every line of its output to ``on_line``, and return its exit status.
 
@@ -125,8 +118,7 @@ def run(
         on_line: gets each line with its end.
         errors: where standard error goes; ``None`` merges it into the output.
         lock: a descriptor that the child inherits, so that it holds the lock while it runs.
-        ask: asks the child to end without a signal; whether that is possible. It runs inside a
-            signal handler.
+        ask: asks the child to end without a signal; it runs inside a signal handler.
 
     Raises:
         Stopped: a stop signal arrived; the child has ended.

@@ -265,15 +265,6 @@ def main(argv: Optional[Sequence[str]] = None) -> None:
     print(tables([report.results[system.name] for system in systems], args.phases))
 
 
-def stoppable_main() -> int:
-    """Return the exit status of this script; no child outlives it to disturb the next one."""
-    try:
-        return run_command(main)
-    except process.Stopped as stopped:
-        print(stopped, file=sys.stderr)
-        return stopped.status
-
-
 if __name__ == "__main__":
     logging.disable(logging.INFO)  # importing fairseq turns on the messages of every library
-    sys.exit(stoppable_main())
+    sys.exit(run_command(main))

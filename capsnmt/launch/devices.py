@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import List, Optional
+from typing import List
+
+import torch
 
 from capsnmt.cli import ConfigurationError
+from capsnmt.launch.options import Options
 from capsnmt.runs.records import Device
 
 
@@ -48,29 +51,27 @@ class Batch:
         return f"{text}, {rounded:,} fewer than the configured {self.wanted:,}"
 
 
-def choose_device(
-    cpu: Optional[int], gpus: Optional[int], threads: Optional[int], nodes: int, here: bool
-) -> Device:
+def choose_device(options: Options) -> Device:
     """Return the device that the flags ask for; by default one GPU if there is one, else the CPU.
 
-    Args:
-        cpu, gpus, threads, nodes: the values of the flags.
-        here: whether this machine must have the GPUs; a dry run or a job may be for another one.
+    A job gets one GPU by default. It, or a dry run, may be for another machine.
 
     Raises:
         ConfigurationError: more GPUs than there are.
     """
-    import torch
-
-    found = torch.cuda.device_count()
-    if cpu:
-        return Device(processes=cpu, threads=threads, nodes=nodes)
-    if here and gpus is not None and gpus > found:
+    found, gpus = torch.cuda.device_count(), options.gpus
+    if options.cpu:
+        gpus = 0
+    elif gpus is None:
+        gpus = 1 if options.slurm is not None else min(1, found)
+    if gpus > found and options.slurm is None and not options.dry_run:
         fix = f"give --gpus 1..{found} or --cpu" if found else "give --cpu"
         raise ConfigurationError(
             f"--gpus {gpus}: this machine has {found or 'none'} that torch can use: {fix}"
         )
-    return Device(gpus=min(1, found) if gpus is None else gpus, threads=threads, nodes=nodes)
+    return Device(
+        gpus=gpus, processes=options.cpu or 1, threads=options.threads, nodes=options.nodes
+    )
 
 
 def split_batch(per_update: int, most: int, workers: int, unit: str = "tokens") -> Batch:
@@ -88,7 +89,7 @@ def split_batch(per_update: int, most: int, workers: int, unit: str = "tokens") 
 configured 25,000
 
     Args:
-        per_update: tokens or sentences of an update.
+        per_update: tokens or sentences, the ``unit``, of an update.
         most: the most of one device in one pass.
         workers: the number of devices.
         unit: ``tokens`` or ``sentences``.

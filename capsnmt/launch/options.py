@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import List, Optional, Sequence, Tuple
@@ -23,8 +22,6 @@ from capsnmt.evaluation.text import language
 from capsnmt.runs.records import SweepValue
 from capsnmt.sentences.senteval import TASKS
 
-PARTITION = re.compile(r"[A-Za-z0-9_][\w.+-]*(,[A-Za-z0-9_][\w.+-]*)*", re.ASCII)
-
 
 @dataclass(frozen=True)
 class Sweep:
@@ -42,31 +39,31 @@ class Options:
         slurm: the partition to submit to; empty for the default, ``None`` to run here.
     """
 
-    config: Optional[str] = None
-    dataset: Optional[str] = None
-    rows: Optional[Sequence[str]] = None
-    tasks: Optional[Sequence[str]] = None
-    arch: Optional[str] = None
-    assignments: Sequence[str] = ()
-    pair: Optional[Sequence[str]] = None
-    sweep: Optional[Sweep] = None
-    max_update: Optional[int] = None
-    name: Optional[str] = None
-    baseline: Optional[str] = None
-    seeds: Sequence[int] = (1,)
-    output: Optional[Path] = None
-    data: Optional[Path] = None
-    mirrors: Sequence[str] = ()
-    prepared: Optional[Path] = None
-    gpus: Optional[int] = None
-    cpu: Optional[int] = None
-    nodes: int = 1
-    threads: Optional[int] = None
-    jobs: int = 1
-    slurm: Optional[str] = None
-    dry_run: bool = False
-    write_config: Optional[Path] = None
-    resume: Optional[Path] = None
+    config: Optional[str]
+    dataset: Optional[str]
+    rows: Optional[Sequence[str]]
+    tasks: Optional[Sequence[str]]
+    arch: Optional[str]
+    assignments: Sequence[str]
+    pair: Optional[Sequence[str]]
+    sweep: Optional[Sweep]
+    max_update: Optional[int]
+    name: Optional[str]
+    baseline: Optional[str]
+    seeds: Sequence[int]
+    output: Optional[Path]
+    data: Optional[Path]
+    mirrors: Sequence[str]
+    prepared: Optional[Path]
+    gpus: Optional[int]
+    cpu: Optional[int]
+    nodes: int
+    threads: Optional[int]
+    jobs: int
+    slurm: Optional[str]
+    dry_run: bool
+    write_config: Optional[Path]
+    resume: Optional[Path]
 
 
 def parse(argv: Sequence[str]) -> Options:
@@ -77,10 +74,8 @@ def parse(argv: Sequence[str]) -> Options:
     """
     for flag, value in zip(("capsnmt-run", *argv), argv):
         check_line(value, flag)
-    parser = build_parser()
-    options = Options(**vars(parser.parse_args(list(argv))))
-    alone = parser.parse_args(["--resume", str(options.resume)])
-    if options.resume is not None and options != Options(**vars(alone)):
+    options = Options(**vars(build_parser().parse_args(argv)))
+    if options.resume is not None and sum(word.startswith("--") for word in argv) > 1:
         raise ConfigurationError(
             f"--resume {options.resume}: takes no other flag: all that the run is stands in its "
             f"config.json"
@@ -177,7 +172,6 @@ def build_parser() -> OneLineParser:
         "--slurm",
         nargs="?",
         const="",
-        type=_partition,
         metavar="PARTITION",
         help="submit a job for each run; sbatch takes other options from variables such as "
         "SBATCH_TIMELIMIT, SBATCH_ACCOUNT and SBATCH_QOS",
@@ -212,14 +206,6 @@ def _pair(text: str) -> List[str]:
             f"{shown(text)}: give SOURCE-TARGET, two languages, for example en-de"
         )
     return [language(code) for code in languages]
-
-
-def _partition(text: str) -> str:
-    if text and not PARTITION.fullmatch(text):
-        raise argparse.ArgumentTypeError(
-            f"{shown(text)} is not a partition: give a name, or several separated by commas"
-        )
-    return text
 
 
 def _seeds(text: str) -> List[int]:

@@ -7,14 +7,16 @@ the number of sentence pairs is chosen here and said in one line.
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
-from typing import Any, Dict, List, Tuple
+from typing import Any, Dict, Iterator, List, Optional, Tuple
+
+from fairseq.models import ARCH_CONFIG_REGISTRY
 
 from capsnmt.cli import ConfigurationError
 from capsnmt.corpora.prepared import PreparedData
 from capsnmt.files import bundled_folder
 from capsnmt.launch import configurations, settings
 from capsnmt.launch.options import Options
+from capsnmt.launch.run import Run
 
 # Sentence pairs, up to which -> updates, tokens per update, dropout. **D**: the 8,000 updates of
 # Multi30k's known recipe are 73 epochs of its 29,000 pairs. Less text gets a quarter of them;
@@ -37,14 +39,12 @@ def applies(options: Options) -> bool:
     return options.prepared is not None and options.arch is not None and not any(named)
 
 
-def rows(options: Options) -> List[Tuple[str, Dict[str, Any]]]:
-    """Return name and settings of the architecture, and of the baseline before it.
+def rows(options: Options) -> Iterator[Tuple[str, Dict[str, Any]]]:
+    """Yield name and settings of the architecture, and of the baseline before it.
 
     Raises:
-        ConfigurationError: the folder holds no prepared data, or an architecture is unknown.
+        ConfigurationError: the folder holds no prepared data.
     """
-    from fairseq.models import ARCH_CONFIG_REGISTRY
-
     import capsnmt.plugin  # noqa: F401  registers ours
 
     assert options.prepared is not None
@@ -54,69 +54,48 @@ def rows(options: Options) -> List[Tuple[str, Dict[str, Any]]]:
             f"--prepared {options.prepared}: holds no prepared data (manifest.json): prepare it by "
             f"capsnmt-prepare first"
         )
-    manifest, found = data.read_manifest(), []
-    for flag, arch in (("--baseline", options.baseline), ("--arch", options.arch)):
-        if arch is None:
-            continue
-        if arch not in ARCH_CONFIG_REGISTRY:
-            ours = sorted(name for name in ARCH_CONFIG_REGISTRY if name.startswith("capsnmt"))
-            raise ConfigurationError(
-                f"{flag} {arch}: is no architecture: choose from {', '.join(ours)}, ..."
-            )
-        preset = argparse.Namespace()
-        ARCH_CONFIG_REGISTRY[arch](preset)
+    manifest = data.read_manifest()
+    source, target = manifest.languages
+    subsets = {"source-lang": source, "target-lang": target, "test-sets": manifest.test_sets}
+    for arch in filter(None, (options.baseline, options.arch)):
         merged = configurations.load(bundled_folder("configs") / "own.yaml")
-        source, target = manifest.languages
-        settings.merge(
-            merged,
-            {
-                "dataset": options.prepared.resolve().name,
-                "arch": arch,
-                "data": {
-                    "source-lang": source,
-                    "target-lang": target,
-                    "test-sets": manifest.test_sets,
-                },
-            },
-        )
-        budget = _budget(manifest.pairs, options.max_update, preset)
-        settings.merge(merged, budget)
-        name = options.name if options.name and flag == "--arch" else arch
-        found.append((name, merged))
-    return found
+        dataset = options.prepared.resolve().name
+        settings.merge(merged, {"dataset": dataset, "arch": arch, "data": subsets})
+        settings.merge(merged, _budget(manifest.pairs, options.max_update, arch))
+        yield (options.name or arch) if arch == options.arch else arch, merged
 
 
-def describe(options: Options) -> str:
+def describe(run: Run) -> str:
     """Return what was chosen by the number of pairs, in one line."""
-    pairs = PreparedData(options.prepared or Path()).read_manifest().pairs
-    chosen = rows(options)[-1][1]
-    train, batch = chosen["train"], chosen["batch"]
+    train, batch = run.settings.train, run.settings.batch
     return (
-        f"{pairs:,} sentence pairs: {train['max-update']:,} updates of "
-        f"{batch['tokens-per-update']:,} tokens, warm-up {train['warmup-updates']:,}, learning "
+        f"{run.data.read_manifest().pairs:,} sentence pairs: {train['max-update']:,} updates of "
+        f"{batch.tokens_per_update:,} tokens, warm-up {train['warmup-updates']:,}, learning "
         f"rate {train['lr']}, dropout {train['dropout']} (--max-update and --set change them, "
         f"--write-config FILE writes them)"
     )
 
 
-def _budget(pairs: int, max_update: Any, preset: argparse.Namespace) -> Dict[str, Any]:
+def _budget(pairs: int, max_update: Optional[int], arch: str) -> Dict[str, Any]:
     """Return the settings that depend on the number of sentence pairs.
 
     The learning rate is Vaswani et al.'s: its peak is (d warmup)^-0.5. **D**: with at least
     `LEAST_WARMUP`, as a short warm-up would make it large.
     """
-    most = next(each for each in BUDGETS if pairs <= each[0])
-    updates = max_update or most[1]
+    preset = argparse.Namespace()
+    ARCH_CONFIG_REGISTRY.get(arch, vars)(preset)
+    width = getattr(preset, "encoder_embed_dim", 512)
+    _, most, tokens, dropout = next(each for each in BUDGETS if pairs <= each[0])
+    updates = max_update or most
     warmup = max(1, min(MOST_WARMUP, updates // 4))
-    width = int(getattr(preset, "encoder_embed_dim", 512))
     rate = (width * max(warmup, LEAST_WARMUP)) ** -0.5
     interval = _prime_up_to(max(1, updates // SAVES))
     return {
-        "batch": {"tokens-per-update": most[2], "max-tokens": 4096},
+        "batch": {"tokens-per-update": tokens, "max-tokens": 4096},
         "train": {
             "lr": float(f"{rate:.2g}"),
             "warmup-updates": warmup,
-            "dropout": most[3],
+            "dropout": dropout,
             "max-update": updates,
             "save-interval-updates": interval,
             "log-interval": min(100, max(1, updates // 40)),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections import deque
-from typing import Any, Callable, Deque, Dict, Optional, TextIO
+from typing import Any, Deque, Dict, Optional, TextIO
 
 from capsnmt.runs.learning_curve import clock
 
@@ -15,7 +15,7 @@ STOPPED_BY = "stopped_by"  # our own statistic: what has asked the training to s
 class TrainingProgress:
     """Handle the output of a training line by line.
 
-    All output goes to ``console``, and ``show`` gets short lines: updates, loss, perplexity or
+    All output goes to ``console``. The user is shown short lines: updates, loss, perplexity or
     accuracy, speed, remaining time.
 
     Attributes:
@@ -24,10 +24,8 @@ class TrainingProgress:
         stopped: whether it ended because it was asked to.
     """
 
-    def __init__(
-        self, total: Optional[int], console: TextIO, show: Callable[[str], None] = print
-    ) -> None:
-        self.total, self.console, self.show = total, console, show
+    def __init__(self, total: Optional[int], console: TextIO) -> None:
+        self.total, self.console = total, console
         self.tail: Deque[str] = deque(maxlen=20)
         self.stopped = False
         self.first: Optional[int] = None
@@ -44,9 +42,9 @@ class TrainingProgress:
         self.stopped = self.stopped or STOPPED_BY in stats
         if "valid_loss" in stats:
             epoch, loss = stats.get("epoch"), stats["valid_loss"]
-            self.show(f"  epoch {epoch}  valid loss {loss}{_quality(stats, 'valid_')}")
+            say(f"  epoch {epoch}  valid loss {loss}{_quality(stats, 'valid_')}")
         elif "loss" in stats and "num_updates" in stats:
-            self.show(self._update(stats))
+            say(self._update(stats))
 
     def _update(self, stats: Dict[str, Any]) -> str:
         done = int(stats["num_updates"])

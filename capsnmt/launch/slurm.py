@@ -7,7 +7,7 @@ import shutil
 import subprocess
 import textwrap
 from pathlib import Path
-from typing import Mapping, Optional, Tuple
+from typing import Mapping, Optional, Sequence, Tuple
 
 from capsnmt import records
 from capsnmt.checkpoints.resume import STOP_FILE
@@ -15,7 +15,8 @@ from capsnmt.cli import ConfigurationError
 from capsnmt.files import atomic_writer
 from capsnmt.launch import training
 from capsnmt.launch.execute import record
-from capsnmt.launch.plan import kind
+from capsnmt.launch.plan import check_before, kind
+from capsnmt.launch.progress import say
 from capsnmt.launch.run import Run, python
 from capsnmt.launch.script import exports, header
 from capsnmt.runs.folder import RunFolder
@@ -101,14 +102,33 @@ def submission(run: Run, partition: str) -> str:
     return "\n".join(lines) + "\n"
 
 
+def submit_all(runs: Sequence[Run], partition: str) -> None:
+    """Submit runs, unless their jobs are in the queue, and say where they write.
+
+    Raises:
+        ConfigurationError: there is no SLURM here, it refuses a job, or a run cannot start.
+    """
+    for command in ("sbatch", "squeue"):
+        if shutil.which(command) is None:
+            raise ConfigurationError(
+                f"--slurm: {command} is not on PATH: run this where SLURM's commands are, or drop "
+                f"--slurm to run here"
+            )
+    before = [folder for run in runs for folder in run.earlier()]
+    planned = [run.folder.path for run in runs]
+    planned += [folder.path for folder in before if folder.path not in planned and alive(folder)]
+    for run in runs:
+        check_before(run, planned)
+    for run in runs:
+        job, state = alive(run.folder) or (submit(run, partition), "submitted")
+        say(f"== {run.title}, on {run.device}: job {job} ({state}), log {run.folder.job_log(job)}")
+
+
 def submit(run: Run, partition: str) -> str:
     """Submit a run and return the number of its job.
 
     The data is prepared here. The job waits for those of the run that it starts from and of its
     baseline.
-
-    Raises:
-        ConfigurationError: there is no SLURM here, or it refuses the job.
     """
     record(run)
     with atomic_writer(run.folder.job_script) as file:
@@ -142,15 +162,12 @@ def alive(folder: RunFolder) -> Optional[Tuple[str, str]]:
     return (job, state.lower()) if state else None
 
 
-def check_commands() -> None:
-    """Raise unless SLURM's commands are here.
-
-    Raises:
-        ConfigurationError: naming the first that is missing.
-    """
-    for command in ("sbatch", "squeue"):
-        if shutil.which(command) is None:
-            raise _missing(command)
+def _run(*command: str) -> str:
+    done = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)
+    if done.returncode:
+        lines = done.stderr.strip().splitlines() or ["no reason given"]
+        raise ConfigurationError(f"--slurm: {shlex.join(command)}: {lines[-1]}")
+    return done.stdout.strip()
 
 
 def check_nodes(nodes: int, variables: Mapping[str, str]) -> None:
@@ -167,23 +184,3 @@ def check_nodes(nodes: int, variables: Mapping[str, str]) -> None:
             f"--nodes {nodes}: {where}: give --slurm to submit a job of {nodes} nodes, or start "
             f"this in an allocation (salloc --nodes={nodes})"
         )
-
-
-def _missing(command: str) -> ConfigurationError:
-    return ConfigurationError(
-        f"--slurm: {command} is not on PATH: run this where SLURM's commands are, or drop --slurm "
-        f"to run here"
-    )
-
-
-def _run(*command: str) -> str:
-    try:
-        done = subprocess.run(
-            command, capture_output=True, encoding="utf-8", errors="replace", check=False
-        )
-    except FileNotFoundError:
-        raise _missing(command[0]) from None
-    if done.returncode:
-        lines = done.stderr.strip().splitlines() or ["no reason given"]
-        raise ConfigurationError(f"--slurm: {shlex.join(command)}: {lines[-1]}")
-    return done.stdout.strip()

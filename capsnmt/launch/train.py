@@ -19,7 +19,7 @@ import signal
 import subprocess
 from pathlib import Path
 from types import FrameType
-from typing import Any, Callable, List, Optional, Tuple
+from typing import Any, Dict, List, Optional, Tuple
 
 import capsnmt.plugin  # noqa: F401  # isort: skip  (first: fairseq opens the root logger)
 
@@ -68,33 +68,18 @@ class StopRequest:
         return int(shared.item())
 
 
-class Patience:
-    """fairseq's function for ``--patience``, whose count is kept in the checkpoints.
+def restore_patience(settings: Any) -> Dict[str, Any]:
+    """Return the count of ``--patience``, which is kept in the checkpoints.
 
-    fairseq keeps it in attributes of its function, which it finds by name: an interrupted training
-    would last longer than an uninterrupted one, and an average of its last epochs be another.
+    fairseq keeps it in attributes of its function: an interrupted training would last longer than
+    an uninterrupted one, and an average of its last epochs be another.
     """
-
-    def __init__(self, stops_early: Callable[[Any, Any], bool], settings: Any) -> None:
-        self.stops_early, self.task = stops_early, None
-        last = Path(settings.save_dir) / LAST
-        if settings.patience > 0 and last.exists():
-            saved = (load_checkpoint(last).get("task_state") or {}).get(PATIENCE)
-            if saved is not None:
-                self.best, self.num_runs = saved
-
-    def __call__(self, cfg: Any, valid_loss: Any) -> bool:
-        """Return whether to stop."""
-        stop = self.stops_early(cfg, valid_loss)
-        self.keep(self.task)
-        return stop
-
-    def keep(self, task: Any) -> None:
-        """Put the count into the state of the task, which the next checkpoint holds."""
-        self.task = task
-        if hasattr(self, "best"):
-            state = [float(self.best), int(self.num_runs)]
-            task.state.merge_state_dict({PATIENCE: state})
+    count, last = vars(fairseq_train.should_stop_early), Path(settings.save_dir) / LAST
+    count.clear()
+    if settings.patience > 0 and last.exists():
+        state = load_checkpoint(last).get("task_state") or {}
+        count.update(state.get(PATIENCE, {}))
+    return count
 
 
 def ignore_stops(_: int = 0) -> None:
@@ -126,8 +111,8 @@ def main(cfg: Any) -> None:
         statistics.addFilter(lambda record: record.getMessage().startswith('{"'))
         logging.getLogger().addHandler(statistics)
     after_update = fairseq_train.validate_and_save
-    patience = Patience(fairseq_train.should_stop_early, cfg.checkpoint)
-    if 0 < cfg.checkpoint.patience <= getattr(patience, "num_runs", 0):
+    count = restore_patience(cfg.checkpoint)
+    if 0 < cfg.checkpoint.patience <= count.get("num_runs", 0):
         return
     # The workers of a killed torchrun would go on without the lock, and overwrite checkpoints.
     parent = os.getppid() if "TORCHELASTIC_RUN_ID" in os.environ else None
@@ -137,7 +122,8 @@ def main(cfg: Any) -> None:
     ) -> Tuple[List[Any], bool]:
         if parent not in (None, os.getppid()):
             raise SystemExit("torchrun has been killed")
-        patience.keep(task)
+        if cfg.checkpoint.patience > 0:
+            task.state.merge_state_dict({PATIENCE: count})  # as it is when the task is saved
         losses, ended = after_update(cfg, trainer, task, epoch_itr, subsets, end_of_epoch)
         cause = 0 if ended else request.cause(trainer)
         if cause:
@@ -154,7 +140,6 @@ def main(cfg: Any) -> None:
         return losses, ended or bool(cause)
 
     fairseq_train.validate_and_save = validate_and_save
-    fairseq_train.should_stop_early = patience
     torch.utils.data.DataLoader = functools.partial(
         torch.utils.data.DataLoader, worker_init_fn=ignore_stops
     )

@@ -112,10 +112,13 @@ def test_the_settings_are_written_to_be_edited(
     ("given", "parts"),
     [
         (["--prepared", "nothing", "--arch", ARCH], ["--prepared nothing", "capsnmt-prepare"]),
-        (["--prepared", "mine", "--arch", "transfromer"], ["--arch transfromer", "choose from"]),
+        (
+            ["--prepared", "mine", "--arch", "transfromer"],
+            ["transfromer: train: ", "--arch", "choose from"],
+        ),
         (
             ["--prepared", "mine", "--arch", ARCH, "--baseline", "nope"],
-            ["--baseline nope", "choose from"],
+            ["nope: train: ", "--arch", "choose from"],
         ),
         (["--prepared", "mine"], ["--prepared DIR with --arch ARCH"]),
     ],

@@ -11,7 +11,7 @@ from typing import List
 import pytest
 
 from capsnmt import records
-from capsnmt.cli import ConfigurationError, ExecutionError
+from capsnmt.cli import ConfigurationError, ExecutionError, run_command
 from scripts import benchmark, benchmark_end_to_end
 from scripts.benchmark_end_to_end import words_per_second
 from tests.commands import TINY, command
@@ -86,13 +86,10 @@ def test_a_precision_that_fairseq_has_not_is_one_line(tmp_path: Path) -> None:
         benchmark.main(["--end-to-end", str(tmp_path), "--dtype", "bf16"])
 
 
-def test_a_stop_signal_is_one_line_and_its_status(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    def main() -> None:
+def test_a_stop_signal_is_one_line_and_its_status(capsys: pytest.CaptureFixture[str]) -> None:
+    def measure() -> None:
         stops = "import os, signal; os.kill(os.getppid(), signal.SIGTERM); signal.pause()"
         benchmark_end_to_end.run([sys.executable, "-c", stops], threads=1)
 
-    monkeypatch.setattr(benchmark, "main", main)
-    assert benchmark.stoppable_main() == 128 + signal.SIGTERM
-    assert capsys.readouterr().err == "stopped by SIGTERM\n"
+    assert run_command(measure) == 128 + signal.SIGTERM
+    assert capsys.readouterr().err == "stopped by SIGTERM: the same command resumes\n"

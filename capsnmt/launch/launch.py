@@ -1,0 +1,132 @@
+"""A launch: print its runs as scripts, submit them, or execute them here."""
+
+from __future__ import annotations
+
+import os
+import shlex
+from pathlib import Path
+from typing import List, Sequence
+
+import yaml
+
+from capsnmt import process, records
+from capsnmt.cli import ConfigurationError, ExecutionError, require
+from capsnmt.files import atomic_writer, locked
+from capsnmt.launch import own_data, plan, slurm
+from capsnmt.launch.devices import choose_device
+from capsnmt.launch.execute import execute, execute_side_by_side
+from capsnmt.launch.options import Options
+from capsnmt.launch.progress import say
+from capsnmt.launch.run import Run, environment, python
+from capsnmt.launch.script import script
+from capsnmt.runs import summary
+
+
+def launch(options: Options, argv: Sequence[str]) -> None:
+    """Print, submit or execute what is asked for.
+
+    Args:
+        options: what is asked for.
+        argv: the command line, for the record.
+
+    Raises:
+        ConfigurationError, ExecutionError, Stopped: as :func:`capsnmt.launch.execute.execute`.
+    """
+    if options.resume is not None:
+        run = Run.read(options.resume)
+        execute(run)
+        summarise([run])
+    elif options.write_config is not None:
+        write_config(options, options.write_config)
+    else:
+        runs = plan.resolve(options, choose_device(options), argv)
+        plan.check(runs)
+        report = report_command(options, runs)
+        if options.dry_run:
+            show(options, runs, report)
+            return
+        if own_data.applies(options):
+            say(own_data.describe(runs[-1]))
+        if options.slurm is not None:
+            slurm.submit_all(runs, options.slurm)
+            return
+        slurm.check_nodes(options.nodes, os.environ)
+        for run in runs:
+            plan.check_before(run, [run.folder.path for run in runs])
+        if report:
+            require("report")
+        if options.jobs > 1:
+            execute_side_by_side(runs, options.jobs)
+        else:
+            for run in runs:
+                execute(run)
+        summarise(runs)
+        if report:
+            draw(report, runs[0])
+
+
+def show(options: Options, runs: Sequence[Run], report: Sequence[str]) -> None:
+    """Print the plan, as a script."""
+    jobs = options.slurm
+    for run in runs:
+        print(script(run) if jobs is None else slurm.submission(run, jobs), end="")
+    if report:
+        print(f"\n# report{'' if jobs is None else ', when the jobs are finished'}")
+        print(f"{'' if jobs is None else '#   '}{shlex.join(report)}")
+
+
+def write_config(options: Options, path: Path) -> None:
+    """Write the settings of a launch as YAML, to edit.
+
+    Raises:
+        ConfigurationError: it names several rows, or the file exists.
+    """
+    *others, (name, settings) = plan.configure(options)
+    if others and options.rows is not None:
+        raise ConfigurationError(f"--write-config {path}: give one row, by --config")
+    if path.exists():
+        raise ConfigurationError(f"--write-config {path}: is there: choose another name")
+    with atomic_writer(path) as file:
+        file.write(f"# {name}, as capsnmt-run --write-config wrote it\n")
+        yaml.safe_dump(records.plain(settings), file, sort_keys=False, allow_unicode=True)
+    where = f" --prepared {options.prepared}" if options.prepared else ""
+    print(f"{path}: edit it, and run: capsnmt-run --config {path}{where}")
+
+
+def summarise(runs: Sequence[Run]) -> None:
+    """Write and show the means over the seeds of each row."""
+    for folder in {run.folder.row: run.folder for run in runs}.values():
+        waiting = f"waiting for another launcher that writes {folder.summary}"
+        with locked(folder.row / ".lock", waiting, say):
+            found = summary.summarise(folder)
+        task = f", {found.task}" if found.task else ""
+        say(f"== {found.row}{task}: {folder.summary}")
+        for line in summary.lines(found):
+            say(f"  {line}")
+
+
+def report_command(options: Options, runs: Sequence[Run]) -> List[str]:
+    """Return the command that reports a sweep, or rows on data of one's own; else nothing."""
+    output = runs[0].output
+    if options.sweep is not None and len(options.sweep.values) > 1:
+        output /= f"sweep-{options.sweep.flag}"
+    elif not own_data.applies(options):
+        return []
+    baselines = [run.of(run.config.baseline).row for run in runs if run.config.baseline]
+    rows = dict.fromkeys(map(str, [*baselines, *(run.folder.row for run in runs)]))
+    return [*python("capsnmt.report"), *rows, "--output", str(output)]
+
+
+def draw(command: Sequence[str], run: Run) -> None:
+    """Run the command of the report.
+
+    Raises:
+        ExecutionError: it failed; the runs are complete.
+    """
+    say("-- report")
+    shown = environment(run.device)
+    if process.run(command, shown, lambda line: print(line, end="", flush=True)):
+        raise ExecutionError(
+            "the runs are complete, but their report failed: fix the cause and run the same "
+            "command again"
+        )
