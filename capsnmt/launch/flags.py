@@ -84,6 +84,8 @@ def check_training(settings: Settings, arguments: Sequence[str]) -> None:
     import capsnmt.plugin  # noqa: F401  registers ours
 
     parsed = check("train", options.get_training_parser(), arguments)
+    if min(parsed.lr, default=0) < 0:
+        raise ConfigurationError(f"train.lr: {shown(parsed.lr)}: give 0 or more")
     count = settings.average.get("last-updates")
     updates, interval = parsed.max_update, parsed.save_interval_updates
     if count is not None and not 0 < interval * count <= updates:
@@ -93,6 +95,29 @@ def check_training(settings: Settings, arguments: Sequence[str]) -> None:
             f"into train.max-update {updates}: set "
             f"{fix if updates >= count else 'average to null'}"
         )
+
+
+def check_generation(arguments: Sequence[str]) -> None:
+    """Parse the arguments of fairseq-generate as fairseq will, and check what it checks later.
+
+    Raises:
+        ConfigurationError: a flag is unknown, its value wrong, or the search cannot work: after the
+            training it would be too late.
+    """
+    from fairseq import options
+
+    parsed = check("generate", options.get_generation_parser(), arguments)
+    beam, sampling = parsed.beam, parsed.sampling
+    for name, value, fails, fix in (
+        ("beam", beam, beam < 1, "give 1 or more"),
+        ("nbest", parsed.nbest, not 1 <= parsed.nbest <= beam, f"give 1 to {beam}, the beam"),
+        ("temperature", parsed.temperature, parsed.temperature <= 0, "give a number above 0"),
+        ("sampling", sampling, sampling and parsed.nbest < beam, f"set generate.nbest={beam}"),
+        ("sampling-topk", parsed.sampling_topk, parsed.sampling_topk >= 0 and not sampling,
+         "needs sampling: true"),
+    ):  # fmt: skip
+        if fails:
+            raise ConfigurationError(f"generate.{name}: {value}: {fix}")
 
 
 def check(

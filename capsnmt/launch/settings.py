@@ -25,8 +25,11 @@ BY_A_TRANSLATION = (
     *("data.source-lang", "data.target-lang", "data.test-sets"),
     *("batch.tokens-per-update", "batch.max-tokens", "train.max-update"),
 )
+COUNTS = ("max-update", "max-epoch", "save-interval-updates")  # flags that are reckoned with
 Count = Annotated[int, Meta(ge=1)]
-Flag = Union[str, int, float, bool, None]
+Line = Annotated[str, Meta(pattern=r"^[^\0\r\n]*\Z")]  # it becomes a word of a script
+Flag = Union[Line, int, float, bool, None]
+Flags = Dict[Line, Flag]
 
 
 class Data(Record, frozen=True, kw_only=True, rename="kebab", omit_defaults=True):
@@ -40,13 +43,13 @@ class Data(Record, frozen=True, kw_only=True, rename="kebab", omit_defaults=True
         options: flags of the command that makes the data of a sentence classifier.
     """
 
-    recipe: Optional[str] = None
-    corpora: Optional[str] = None
-    source_lang: Optional[str] = None
-    target_lang: Optional[str] = None
-    test_sets: Dict[str, Optional[str]] = field(default_factory=dict)
-    tasks: Optional[str] = None
-    options: Dict[str, Flag] = field(default_factory=dict)
+    recipe: Optional[Line] = None
+    corpora: Optional[Line] = None
+    source_lang: Optional[Line] = None
+    target_lang: Optional[Line] = None
+    test_sets: Dict[Line, Optional[Line]] = field(default_factory=dict)
+    tasks: Optional[Line] = None
+    options: Flags = field(default_factory=dict)
 
 
 class Batch(Record, frozen=True, kw_only=True, rename="kebab", omit_defaults=True):
@@ -65,8 +68,8 @@ class Score(Record, frozen=True, kw_only=True, rename="kebab", omit_defaults=Tru
         tokenized: whether the text is published as tokens, which are scored as they are.
     """
 
-    remove_bpe: Optional[str] = None
-    detokenize: Optional[str] = None
+    remove_bpe: Optional[Line] = None
+    detokenize: Optional[Line] = None
     tokenized: Optional[bool] = None
     significance: Optional[Literal["bootstrap", "approximate-randomization"]] = None
     samples: Optional[Count] = None
@@ -84,17 +87,17 @@ class Settings(Record, frozen=True, kw_only=True, rename="kebab", omit_defaults=
         generate: flags of ``fairseq-generate``.
     """
 
-    dataset: Optional[str] = None
-    arch: Optional[str] = None
-    init_from: Optional[str] = None
+    dataset: Optional[Line] = None
+    arch: Optional[Line] = None
+    init_from: Optional[Line] = None
     precision: Optional[Literal["fp32", "fp16", "bf16", "auto"]] = None
     data: Data = Data()
     batch: Batch = Batch()
-    train: Dict[str, Flag] = field(default_factory=dict)
+    train: Flags = field(default_factory=dict)
     average: Dict[Literal["last-updates", "last-epochs", "best"], Optional[Count]] = field(
         default_factory=dict
     )
-    generate: Dict[str, Flag] = field(default_factory=dict)
+    generate: Flags = field(default_factory=dict)
     score: Optional[Score] = None
 
     @property
@@ -111,7 +114,7 @@ class SettingsFile(Settings, frozen=True, kw_only=True, rename="kebab", omit_def
         paper: the values that papers report of the row, which no run depends on.
     """
 
-    extends: Optional[str] = None
+    extends: Optional[Line] = None
     paper: Optional[Dict[str, Any]] = None
 
 
@@ -182,6 +185,11 @@ def complete(settings: Mapping[str, Any], row: str) -> Settings:
             f"{row}: data.target-lang: {made.data.target_lang}: is the source language, too: give "
             f"two languages"
         )
+    for flag in COUNTS:
+        if type(made.train.get(flag, 0)) is not int:
+            raise ConfigurationError(
+                f"{row}: train.{flag}: {shown(made.train[flag])}: give a whole number"
+            )
     if len(made.average) > 1:
         raise ConfigurationError(
             f"{row}: average: {', '.join(made.average)}: choose one of them and set the others to "

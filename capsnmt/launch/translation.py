@@ -7,8 +7,10 @@ from typing import List, Optional
 
 from capsnmt import records
 from capsnmt.cli import ConfigurationError, require
+from capsnmt.evaluation.__main__ import parse_arguments
 from capsnmt.launch import flags, training
 from capsnmt.launch.run import Run, python
+from capsnmt.lines import blank_lines, read_lines
 from capsnmt.steps import Step
 
 SIGNIFICANCE = ("significance", "samples")  # they need a baseline
@@ -89,13 +91,8 @@ def check_settings(run: Run) -> None:
     Raises:
         ConfigurationError: naming the flag.
     """
-    from fairseq import options
-
-    from capsnmt.evaluation.__main__ import parse_arguments
-
     test_set = next(iter(run.settings.data.test_sets))
-    parser = options.get_generation_parser()
-    flags.check("generate", parser, generate(run, test_set).arguments)
+    flags.check_generation(generate(run, test_set).arguments)
     parse_arguments(score(run, test_set).arguments)
 
 
@@ -119,7 +116,7 @@ def check_data(run: Run) -> List[Path]:
     """Check that the data has the test sets, and return its dictionaries.
 
     Raises:
-        ConfigurationError: naming the test set.
+        ConfigurationError: naming the test set, which may be missing, empty or blank.
     """
     # Data that an older version prepared can be trained on; no more of its manifest is needed.
     subsets = records.read(run.data.manifest, dict).get("subsets", {})
@@ -135,4 +132,8 @@ def check_data(run: Run) -> List[Path]:
                 f"data.test-sets.{test_set}: there is no {reference}: the data has "
                 f"{', '.join(subsets) or 'no test sets'}"
             )
+        lines = list(read_lines(reference))
+        if not lines:
+            raise ConfigurationError(f"data.test-sets.{test_set}: {reference} is empty")
+        blank_lines(lines, str(reference))
     return [run.data.dictionary(language) for language in run.config.languages]
