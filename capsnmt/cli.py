@@ -10,7 +10,7 @@ import logging
 import os
 import signal
 import sys
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Callable, Collection, Iterator, List, NoReturn
 
@@ -59,14 +59,10 @@ class Stopped(Exception):  # noqa: N818  it is not an error
 
 
 def not_installed(error: ImportError) -> ConfigurationError:
-    """Return the error that a library of an extra is missing.
-
-    Args:
-        error: what importing it raised; raised again if no extra installs the library.
-    """
+    """Return the error that a library of an extra is missing; raise any other ``error`` again."""
     library = (error.name or "").partition(".")[0]
     extras = [name for name, libraries in EXTRAS.items() if library in libraries]
-    if not extras or not (isinstance(error, ModuleNotFoundError) or not _is_installed(library)):
+    if not extras or importlib.util.find_spec(library):
         raise error
     return _missing(error.name or "", extras[0])
 
@@ -75,16 +71,12 @@ def require(*extras: str) -> None:
     """Raise unless extras are installed: a missing library would end a command after hours."""
     for extra in extras:
         for library in EXTRAS[extra]:
-            if not _is_installed(library):
+            if not importlib.util.find_spec(library):
                 raise _missing(library, extra)
 
 
 def _missing(library: str, extra: str) -> ConfigurationError:
     return ConfigurationError(f"{library} is not installed: pip install 'capsnmt[{extra}]'")
-
-
-def _is_installed(library: str) -> bool:
-    return bool(library) and importlib.util.find_spec(library) is not None
 
 
 def shown(value: Any) -> str:
@@ -117,13 +109,15 @@ def at_least(minimum: int, maximum: int = 10**15) -> Callable[[str], int]:
     """Return the type of a flag that takes a whole number from ``minimum`` to ``maximum``."""
 
     def parse(text: str) -> int:
-        if text.isascii() and text.isdigit() and minimum <= int(text[: len(str(maximum)) + 1]):
-            if int(text[: len(str(maximum)) + 1]) <= maximum:
-                return int(text)
+        # no more digits than are compared: a number of a million digits takes minutes
+        number = int(text[:20]) if text.isascii() and text.isdigit() else minimum - 1
+        if number > maximum:
             raise argparse.ArgumentTypeError(f"{shown(text)} is more than {maximum}")
-        raise argparse.ArgumentTypeError(
-            f"{shown(text)} is not a whole number of at least {minimum}"
-        )
+        if number < minimum:
+            raise argparse.ArgumentTypeError(
+                f"{shown(text)} is not a whole number of at least {minimum}"
+            )
+        return number
 
     return parse
 
@@ -207,10 +201,6 @@ def run_command(command: Callable[[], Any], interrupted: str = "interrupted") ->
     **D**: a terminal without UTF-8 gets other characters escaped. One with UTF-8 gets the bytes of
     a file's name, which may be any.
 
-    Args:
-        command: the body; what it returns is ignored.
-        interrupted: what to print after Ctrl-C.
-
     Returns:
         0; 1 if a download, another program or the file system failed; 2 for a bad setting or a
         missing extra; 128 + n after signal n, 130 of them after Ctrl-C; 141 if the reader of the
@@ -219,10 +209,10 @@ def run_command(command: Callable[[], Any], interrupted: str = "interrupted") ->
     if sys.stdin is None:
         os.open(os.devnull, os.O_RDONLY)  # or the next file would become the input
     if sys.stdout is None or sys.stderr is None:
-        number = 1 if sys.stdout is None else 2
-        text = f"error: standard {'output' if number == 1 else 'error'} is closed: redirect it to a"
-        if sys.stdout is not sys.stderr:
-            os.write(3 - number, f"{text} file or to /dev/null\n".encode())
+        name, other = ("output", 2) if sys.stdout is None else ("error", 1)
+        line = f"error: standard {name} is closed: redirect it to a file or to /dev/null\n"
+        with suppress(OSError):  # the other one is closed, too
+            os.write(other, line.encode())
         return BAD_SETTING
     if isinstance(sys.stdout, io.TextIOWrapper):
         utf8 = codecs.lookup(sys.stdout.encoding).name == "utf-8"
@@ -238,18 +228,11 @@ def run_command(command: Callable[[], Any], interrupted: str = "interrupted") ->
         return CLOSED_PIPE
 
 
-def describe(error: OSError) -> str:
-    """Return an error of the file system as one line."""
-    place = f"{error.filename}: " if error.filename else ""
-    return f"{place}{error.strerror or error}"
-
-
 def _status(command: Callable[[], Any], interrupted: str) -> int:
     try:
-        try:
-            command()
-        except ImportError as error:
-            raise not_installed(error) from None
+        command()
+    except ImportError as error:
+        return fail(str(not_installed(error)), BAD_SETTING)
     except ConfigurationError as error:
         return fail(str(error), BAD_SETTING)
     except ExecutionError as error:
@@ -257,7 +240,8 @@ def _status(command: Callable[[], Any], interrupted: str) -> int:
     except BrokenPipeError:
         raise
     except OSError as error:
-        return fail(describe(error), FAILED)
+        place = f"{error.filename}: " if error.filename else ""
+        return fail(f"{place}{error.strerror or error}", FAILED)
     except KeyboardInterrupt:
         return fail(interrupted, INTERRUPTED)
     except Stopped as stopped:
