@@ -66,7 +66,7 @@ def interval(one: Spread, other: Spread) -> Optional[Tuple[float, float]]:
 def results(rows: Sequence[TrainedRow], test_sets: Sequence[str]) -> Table:
     """Return the table of the papers: parameters, training speed, BLEU and its difference."""
     baseline = rows[0]
-    several = any(len(row.runs) > 1 for row in rows)
+    several = len(baseline.runs) > 1 and any(len(row.runs) > 1 for row in rows[1:])
     header = ["system", "parameters", "training"]
     for test_set in test_sets:
         header += [f"{test_set} BLEU", "Δ", *(["95% interval of Δ"] if several else [])]

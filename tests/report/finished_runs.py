@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, Callable, List, Optional, Sequence
+from types import MappingProxyType
+from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence
 
 from capsnmt import records
 from capsnmt.evaluation.__main__ import main as evaluate
@@ -127,6 +129,87 @@ def page(folders: Sequence[object], *flags: str) -> str:
         given = [*map(str, folders), "--output", folder, "--samples", "0", *flags]
         assert report.main(given) == 0, given
         return (Path(folder) / "report.md").read_text("utf-8")
+
+
+def add_seeds(
+    output: Path, row: str, bleu: Sequence[float], p_values: Sequence[float]
+) -> List[Path]:
+    """Copy a run's seed 1, so that the seeds have these scores; return all folders."""
+    folders = [output / row / f"seed-{seed}" for seed in range(1, len(bleu) + 1)]
+    for folder in folders[1:]:
+        shutil.copytree(folders[0], folder)
+    for seed, (folder, *numbers) in enumerate(zip(folders, bleu, p_values), 1):
+        edit(folder / "config.json", lambda config, seed=seed: config.update(seed=seed))
+        set_score(folder, *numbers)
+    return folders
+
+
+def set_score(folder: Path, bleu: float, p_value: float, row: str = "") -> None:
+    """Set the BLEU of a run, its p-value if it was tested, and its name."""
+
+    def change(scores: Any) -> None:
+        system = scores[TEST_SET]["systems"][-1]
+        score = system["outputs"][0]["scores"]["bleu"]
+        score["score"], system["name"] = bleu, row or system["name"]
+        if "p_value" in score:
+            score["p_value"] = p_value
+
+    edit(folder / "scores.json", change)
+
+
+def add_point(output: Path, flag: str, value: Any, seed: int, bleu: float) -> None:
+    """Copy a routed run as one value of a sweep."""
+    name = f"em_routing_{flag}-{value}"
+    folder = output / name / f"seed-{seed}"
+    shutil.copytree(output / "em_routing" / "seed-1", folder)
+
+    def sweep(config: Any) -> None:
+        point = {"row": "em_routing", "flag": flag, "value": value}
+        config.update(row=name, seed=seed, sweep=point)
+        config["settings"]["train"][flag] = value
+
+    edit(folder / "config.json", sweep)
+    set_score(folder, bleu, 0.02, name)
+
+
+def write_swept(output: Path) -> None:
+    """A baseline and three values of a flag, with two seeds each."""
+    write_run(output, "baseline")
+    write_run(output, "em_routing", "baseline")
+    for value in (64, 8, 512):
+        for seed in (1, 2):
+            add_point(output, "layer-capsules", value, seed, 20.0 + value / 100 + seed)
+    shutil.rmtree(output / "em_routing")
+
+
+def write_classifiers(output: Path) -> None:
+    """Two seeds of two systems in logical inference, and in some probing tasks."""
+    for seed, accuracy in ((1, 60.0), (2, 70.0)):
+        write_result(output, "baseline", seed, accuracy, {0: 99, 1: accuracy, 12: 50})
+        write_result(output, "both", seed, accuracy + 5, {0: 99, 1: 80, 12: accuracy - 20})
+        write_result(output, "both", seed, 90, task="WC")
+        write_result(output, "baseline", seed, 80 + seed, task="WC")
+        write_result(output, "baseline", seed, 40, task="SentLen")
+
+
+def write_result(
+    output: Path,
+    row: str,
+    seed: int,
+    accuracy: float,
+    buckets: Mapping[int, float] = MappingProxyType({}),
+    task: Optional[str] = None,
+) -> None:
+    """A finished classifier."""
+    folder = RunFolder(output / row / (task or "") / f"seed-{seed}")
+    kind = "probing" if task else "logical_inference"
+    settings = {"train": {"task": kind}}
+    write_records(folder, RunConfig(row=row, seed=seed, settings=settings, data="data"))
+    found = {"examples": 100, "accuracy": accuracy, "macro_f1": accuracy / 2, "majority": 53.0}
+    by_bucket = {key: {"examples": 10, "accuracy": value} for key, value in buckets.items()}
+    result: Dict[str, Any] = {"task": kind, "probing_task": task, "updates": 7, "parameters": 9}
+    result["splits"] = {"test": {**found, "by_bucket": by_bucket}}
+    records.write(folder.result, result)
 
 
 def rows_of(content: str, first: str) -> List[List[str]]:

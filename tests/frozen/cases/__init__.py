@@ -7,5 +7,6 @@ from tests.frozen.cases import (  # noqa: F401
     plans,
     preparation,
     refusals,
+    reports,
     training,
 )
