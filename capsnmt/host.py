@@ -134,3 +134,21 @@ def keep_batches_when_resuming() -> None:
         return original(self, dataset, *args, epoch=epoch if rebuilt else 1, **kwargs)
 
     FairseqTask.get_batch_iterator = get_batch_iterator
+
+
+def keep_memory_while_training() -> None:
+    """Patch fairseq's trainer, which only a command makes, to keep freed memory."""
+    from fairseq.trainer import Trainer
+
+    from capsnmt.modules.kept_memory import keep_freed_memory
+
+    original = Trainer.__init__
+    if hasattr(original, "__wrapped__"):
+        return
+
+    @functools.wraps(original)
+    def initialise(self: Any, *args: Any, **kwargs: Any) -> None:
+        original(self, *args, **kwargs)
+        keep_freed_memory(self.device.type)
+
+    Trainer.__init__ = initialise

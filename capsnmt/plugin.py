@@ -5,7 +5,13 @@ That is models, criterions, tasks, optimizers and a tokeniser.
 Import this module before running fairseq in the same process. A second import does nothing.
 """
 
-from capsnmt.host import check_host, keep_batches_when_resuming, keep_last_batch, logging_kept
+from capsnmt.host import (
+    check_host,
+    keep_batches_when_resuming,
+    keep_last_batch,
+    keep_memory_while_training,
+    logging_kept,
+)
 
 with logging_kept():
     check_host()
@@ -18,7 +24,6 @@ with logging_kept():
 
     from capsnmt import criterions, models, optim, tasks
     from capsnmt.models.inference import search_faster
-    from capsnmt.modules.kept_memory import keep_memory_while_training
     from capsnmt.sentences import classifier
     from capsnmt.translate import tokenizer
 

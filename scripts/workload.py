@@ -23,8 +23,8 @@ from torch.utils.flop_counter import FlopCounterMode, sdpa_flop_count
 import capsnmt.plugin
 from capsnmt.criterions.chunked_cross_entropy import MULTIPLE
 from capsnmt.models import SIZES, CapsnmtTransformer
+from capsnmt.models.beam_search import BeamSearch
 from capsnmt.models.layers import learned_parameters
-from capsnmt.modules.beam_search import BeamSearch
 from capsnmt.modules.head_aggregation import HeadRouting
 from capsnmt.modules.layer_aggregation import LayerRouting
 from scripts.paper_rows import SUFFIXES

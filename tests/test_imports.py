@@ -73,16 +73,6 @@ def test_importing_the_package_imports_nothing_else() -> None:
 
 
 @pytest.mark.one_host  # here and below: no host is loaded
-def test_the_operators_need_no_fairseq() -> None:
-    program = (
-        "import json, sys; sys.modules['fairseq'] = None; import torch, capsnmt.routing as r;"
-        "r.em_routing(torch.ones(2, 3, 4, 1), torch.zeros(4), torch.zeros(4));"
-        "print(json.dumps([m for m in sys.modules if m.startswith(('fairseq', 'omegaconf'))]))"
-    )
-    assert fresh(program) == ["fairseq"]
-
-
-@pytest.mark.one_host
 @pytest.mark.parametrize("package", ["capsnmt.evaluation", "capsnmt.corpora"])
 def test_data_and_scores_need_neither_torch_nor_fairseq(package: str) -> None:
     """Every module is imported where an import of either raises an ImportError."""

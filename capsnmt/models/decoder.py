@@ -9,12 +9,12 @@ import torch.nn as nn
 from fairseq.models.transformer import TransformerDecoderBase
 from torch import Tensor
 
+from capsnmt.models.attention import IncrementalState
 from capsnmt.models.compilation import compiled, make_compilable, runs_compiled
-from capsnmt.models.layers import TransformerDecoderLayer, wrap_layer
+from capsnmt.models.dropout import replace_dropout
+from capsnmt.models.layers import TransformerDecoderLayer, shard_layer
 from capsnmt.models.stacks import kept_layers, reads_padding, stack_aggregation, stack_connection
-from capsnmt.modules.attention import IncrementalState
 from capsnmt.modules.autocast import autocast_of
-from capsnmt.modules.dropout import replace_dropout
 
 
 class TransformerDecoder(TransformerDecoderBase):
@@ -72,7 +72,7 @@ class TransformerDecoder(TransformerDecoderBase):
             )
 
     def build_decoder_layer(self, cfg: Any, no_encoder_attn: bool = False) -> nn.Module:
-        return wrap_layer(TransformerDecoderLayer(cfg, next(self.numbers), no_encoder_attn), cfg)
+        return shard_layer(TransformerDecoderLayer(cfg, next(self.numbers), no_encoder_attn), cfg)
 
     def extract_features(
         self,

@@ -12,11 +12,11 @@ from torch import Tensor
 
 from capsnmt.cli import ConfigurationError
 from capsnmt.models.compilation import compiled, make_compilable, require_compiler, runs_compiled
-from capsnmt.models.layers import TransformerEncoderLayer, wrap_layer
+from capsnmt.models.dropout import replace_dropout
+from capsnmt.models.layers import TransformerEncoderLayer, shard_layer
 from capsnmt.models.stacks import kept_layers, reads_padding, stack_aggregation, stack_connection
 from capsnmt.modules.attention import sentence_order, stays
 from capsnmt.modules.autocast import autocast_of, require_bf16
-from capsnmt.modules.dropout import replace_dropout
 from capsnmt.modules.layer_aggregation import TransparentMixture
 from capsnmt.routing.backend import check_backend
 
@@ -63,7 +63,7 @@ class TransformerEncoder(TransformerEncoderBase):
 
     def build_encoder_layer(self, cfg: Any) -> nn.Module:
         layer = TransformerEncoderLayer(cfg, next(self.numbers), return_fc=self.return_fc)
-        return wrap_layer(layer, cfg)
+        return shard_layer(layer, cfg)
 
     def train(self, mode: bool = True) -> TransformerEncoder:
         if mode and self.masked_source:

@@ -11,8 +11,8 @@ from fairseq.models import MODEL_REGISTRY
 from fairseq.tasks import FairseqTask
 from torch import Tensor, nn
 
+from capsnmt.models.beam_search import BeamSearch
 from capsnmt.modules.autocast import evaluates_in_bf16
-from capsnmt.modules.beam_search import BeamSearch
 from capsnmt.modules.capsule_attention import CapsuleAttention
 from capsnmt.modules.layer_aggregation.routing import BlockLinear
 

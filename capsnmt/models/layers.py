@@ -2,23 +2,30 @@
 
 from __future__ import annotations
 
-import functools
-from typing import Any, Dict
+from contextlib import nullcontext
+from typing import Any, ContextManager, Dict, Tuple
 
+import torch
 import torch.nn as nn
 from fairseq.distributed import fsdp_wrap
+from fairseq.modules.quant_noise import quant_noise
 from fairseq.modules.transformer_layer import (
     TransformerDecoderLayerBase,
     TransformerEncoderLayerBase,
 )
+from torch.utils.checkpoint import checkpoint
 
+from capsnmt.models.attention import (
+    HostedAttention,
+    HostedBlockAttention,
+    HostedCapsuleAttention,
+    HostedMultiLayerAttention,
+)
 from capsnmt.models.selection import aggregates_heads, routes_scores
-from capsnmt.modules.attention import Attention, BlockAttention
-from capsnmt.modules.autocast import run_in_autocast
-from capsnmt.modules.capsule_attention import CapsuleAttention
-from capsnmt.modules.disagreement import checkpoint_layer
+from capsnmt.modules.attention import Attention
+from capsnmt.modules.disagreement import DisagreementRecord
 from capsnmt.modules.head_aggregation import HeadGate, HeadMixing, HeadRouting
-from capsnmt.modules.multi_layer_attention import MultiLayerAttention
+from capsnmt.modules.observation import observe_attentions, open_observer
 
 # fairseq 0.12.2's copies of a layer's weights for its evaluation fast path.
 FAST_PATH_COPIES = tuple(
@@ -48,9 +55,8 @@ def finish_attention(attention: Attention, cfg: Any, role: str, layer: int) -> N
         return
     if cfg.head_aggregation == "gated":
         noise = cfg.quant_noise
-        attention.head_gate = HeadGate(
-            attention.embed_dim, attention.call_heads(), noise.pq, noise.pq_block_size
-        )
+        attention.head_gate = HeadGate(attention.embed_dim, attention.call_heads())
+        quant_noise(attention.head_gate.projection, noise.pq, noise.pq_block_size)
     elif cfg.head_aggregation == "talking":
         attention.score_mixing = HeadMixing(attention.call_heads())
         attention.weight_mixing = HeadMixing(attention.call_heads())
@@ -72,8 +78,8 @@ def self_attention(cfg: Any, side: str, layer: int, **settings: Any) -> Attentio
     stack, routing = getattr(cfg, side), getattr(cfg, f"capsule_routing_{side}")
     settings.update(dropout=cfg.attention_dropout)
     if not routes_scores(cfg, side, layer):
-        return Attention(stack.embed_dim, stack.attention_heads, **settings)
-    return CapsuleAttention(
+        return HostedAttention(stack.embed_dim, stack.attention_heads, **settings)
+    return HostedCapsuleAttention(
         stack.embed_dim,
         stack.attention_heads,
         vertical=routing in ("vertical", "both"),
@@ -84,7 +90,37 @@ def self_attention(cfg: Any, side: str, layer: int, **settings: Any) -> Attentio
     )
 
 
-class TransformerEncoderLayer(TransformerEncoderLayerBase):
+class Checkpointed(nn.Module):
+    """A layer that keeps its input and runs again for its gradients (Chen et al. 2016).
+
+    ``--checkpoint-activations``, as in fairseq; with ``--offload-activations`` the input waits in
+    the memory of the CPU. What an observer measures is measured again, but recorded once.
+    """
+
+    def __init__(self, cfg: Any, *arguments: Any, **settings: Any) -> None:
+        super().__init__(cfg, *arguments, **settings)
+        self.checkpoints, self.offloads = cfg.checkpoint_activations, cfg.offload_activations
+
+    def forward(self, *inputs: Any, **settings: Any) -> Any:
+        """Run the layer of the host."""
+        run = super().forward
+        if not (self.checkpoints and self.training and torch.is_grad_enabled()):
+            return run(*inputs, **settings)
+        with torch.autograd.graph.save_on_cpu() if self.offloads else nullcontext():
+            return checkpoint(
+                run, *inputs, use_reentrant=False, context_fn=twice_measured, **settings
+            )
+
+
+def twice_measured() -> Tuple[ContextManager[Any], ContextManager[Any]]:
+    """Return the contexts in which a checkpointed layer runs first and again."""
+    record = open_observer()
+    if not isinstance(record, DisagreementRecord):
+        return nullcontext(), nullcontext()
+    return nullcontext(), observe_attentions(DisagreementRecord(record.terms, record.roles))
+
+
+class TransformerEncoderLayer(Checkpointed, TransformerEncoderLayerBase):
     """fairseq's encoder layer with our attention. ``number`` is 1 at the bottom."""
 
     # fairseq 0.12.2 would copy the weights for its fast path here, from an out_proj.weight that a
@@ -110,7 +146,7 @@ class TransformerEncoderLayer(TransformerEncoderLayerBase):
             state_dict.pop(f"{name}.{copy}", None)
 
 
-class TransformerDecoderLayer(TransformerDecoderLayerBase):
+class TransformerDecoderLayer(Checkpointed, TransformerDecoderLayerBase):
     """fairseq's decoder layer with our attention. ``number`` is 1 at the bottom."""
 
     def __init__(self, cfg: Any, number: int, no_encoder_attn: bool = False) -> None:
@@ -126,8 +162,6 @@ class TransformerDecoderLayer(TransformerDecoderLayerBase):
         if add_bias_kv or add_zero_attn:
             raise NotImplementedError("capsnmt attention has no bias or zero keys")
         noise = {"q_noise": self.quant_noise, "qn_block_size": self.quant_noise_block_size}
-        if cfg.cross_self_attention:
-            noise["self_attention"] = False
         return self_attention(cfg, "decoder", self.number, **noise)
 
     def build_encoder_attention(self, embed_dim: int, cfg: Any) -> Attention:
@@ -135,24 +169,18 @@ class TransformerDecoderLayer(TransformerDecoderLayerBase):
         heads, source_dim = cfg.decoder.attention_heads, cfg.encoder.embed_dim
         if cfg.mlmha != "none":
             sources = cfg.mlmha_sources or cfg.encoder.layers
-            return MultiLayerAttention(
+            return HostedMultiLayerAttention(
                 embed_dim, heads, sources, cfg.mlmha, source_dim=source_dim, **settings
             )
-        settings.update(kdim=source_dim, vdim=source_dim, encoder_decoder_attention=True)
+        settings.update(source_dim=source_dim)
         settings.update(q_noise=self.quant_noise, qn_block_size=self.quant_noise_block_size)
         if cfg.layer_aggregation == "transparent":
-            return BlockAttention(embed_dim, heads, block=self.number - 1, **settings)
-        return Attention(embed_dim, heads, **settings)
+            return HostedBlockAttention(embed_dim, heads, block=self.number - 1, **settings)
+        return HostedAttention(embed_dim, heads, cross=True, **settings)
 
 
-def wrap_layer(layer: nn.Module, cfg: Any) -> nn.Module:
-    """Apply activation checkpointing and sharding, as fairseq does to its own layers."""
-    if cfg.checkpoint_activations:
-        if cfg.autocast != "none":  # the backward pass runs the layer again, outside of the stack
-            norm = layer.final_layer_norm  # fp32 also where the linear maps are converted
-            layer.forward = functools.partial(run_in_autocast, layer.forward, norm, cfg.autocast)
-        layer = checkpoint_layer(layer, offload_to_cpu=cfg.offload_activations)
-    # a checkpointed layer is always a separate shard, whatever its size
+def shard_layer(layer: nn.Module, cfg: Any) -> nn.Module:
+    """Shard a layer, as fairseq does: a checkpointed layer alone, whatever its size."""
     return fsdp_wrap(
         layer, min_num_params=0 if cfg.checkpoint_activations else cfg.min_params_to_wrap
     )

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, Dict, Optional, Tuple
 
 import torch
+import torch.nn as nn
 import torch.nn.functional as F
-from fairseq.modules import MultiheadAttention
 from torch import Tensor
 
-from capsnmt.modules.autocast import convert_once
+from capsnmt.modules.dropout import Dropout
 from capsnmt.modules.head_aggregation import HeadGate, HeadMixing
 from capsnmt.modules.observation import observe, reads_weights
 from capsnmt.modules.plain_attention import plain_is_faster
 
-IncrementalState = Dict[str, Dict[str, Optional[Tensor]]]
+Cache = Dict[str, Tensor]
+"""What an attention keeps between two steps of decoding; batch first. It starts empty."""
 
 
 def split_heads(x: Tensor, num_heads: int) -> Tensor:
@@ -32,7 +34,7 @@ def join_heads(x: Tensor) -> Tensor:
 def additive_mask(
     attn_mask: Optional[Tensor], key_padding_mask: Optional[Tensor], like: Tensor
 ) -> Optional[Tensor]:
-    """Merge fairseq's two masks into one additive mask, broadcastable to ``[B, H, L, K]``.
+    """Merge the two masks into one additive mask, broadcastable to ``[B, H, L, K]``.
 
     Masked scores are lowered by half the range of the dtype, not by infinity. The softmax of a row
     that is masked completely (for example at a padded target position) is then an average that
@@ -55,6 +57,20 @@ def additive_mask(
     return mask
 
 
+def append_padding(
+    cached: Optional[Tensor], new: Optional[Tensor], keys: Tensor
+) -> Optional[Tensor]:
+    """Return the padding ``[B, K]`` of cached and new keys ``[B, H, K, d_h]``; None: none is."""
+    if cached is None and new is None:
+        return None
+    if cached is None:
+        assert new is not None
+        cached = keys.new_zeros(keys.size(0), keys.size(2) - new.size(1), dtype=torch.bool)
+    if new is None:
+        new = keys.new_zeros(keys.size(0), keys.size(2) - cached.size(1), dtype=torch.bool)
+    return torch.cat([cached.to(torch.bool), new.to(torch.bool)], dim=1)
+
+
 def sentence_order(new_order: Tensor, beam: int) -> Tensor:
     """Return the order of the sentences in a new order of their hypotheses, ``beam`` each.
 
@@ -68,82 +84,157 @@ def stays(order: Tensor, rows: int) -> bool:
     return order.device.type == "cpu" and torch.equal(order, torch.arange(rows))
 
 
-class Attention(MultiheadAttention):
-    r"""Multi-head attention (Vaswani et al. 2017, section 3.2) with replaceable steps.
+def autocast_dtype(device_type: str) -> Optional[torch.dtype]:
+    """Return the precision of matrix products under autocast; None where it is off."""
+    if hasattr(torch, "get_autocast_dtype"):
+        on = torch.is_autocast_enabled(device_type)
+        return torch.get_autocast_dtype(device_type) if on else None
+    if device_type == "cpu":  # torch < 2.4
+        return torch.get_autocast_cpu_dtype() if torch.is_autocast_cpu_enabled() else None
+    return torch.get_autocast_gpu_dtype() if torch.is_autocast_enabled() else None
 
-    ``project`` returns queries, keys and values per head (and maintains the incremental state),
-    ``attend`` computes :math:`O_h = \mathrm{softmax}(Q_h K_h^\top / \sqrt{d_h}) V_h`, and
-    ``out_proj`` aggregates the heads. ``out_proj`` is called as a module, so another module can
-    take its place; fairseq's own forward reads its weight instead.
 
-    Parameters, their names and their initialisation are those of fairseq: stock checkpoints load.
+def convert_once(x: Tensor) -> Tensor:
+    """Convert the input of several linear maps, which autocast would convert for each of them.
+
+    **D**: the gradients of the maps are then added in bf16, in which each of them is computed.
+    """
+    dtype = autocast_dtype(x.device.type)
+    return x if dtype is None else x.to(dtype)
+
+
+class Attention(nn.Module):
+    r"""Multi-head attention (Vaswani et al. 2017, section 3.2) with two slots for mechanisms.
+
+    .. math::
+        E_h = Q_h K_h^\top / \sqrt{d_h}, \quad O_h = \mathrm{softmax}(E'_h) V_h, \quad
+        \mathrm{out} = W^O [O_1; ..; O_H] + b^O
+
+    :meth:`scores` returns E' of the dot products E, and :meth:`aggregate` the output of the heads
+    O. Without a mechanism E' is E, and the parameters, 4 (d^2 + d), their names and their
+    initialisation are those of fairseq: checkpoints of its Transformer load.
+
     Attention weights are computed only when something reads them, or in training when that is
     faster (:func:`plain_is_faster`); otherwise the fused ``scaled_dot_product_attention`` runs.
 
-    Attributes, all set when the layer is built:
-        role: ``enc-self``, ``enc-dec`` or ``dec-self``.
-        head_gate: scales the heads before ``out_proj``; ``None`` unless they are gated.
-        score_mixing: mixes the scores over the heads; ``None`` unless heads talk.
-        weight_mixing: mixes the weights over the heads; ``None`` unless heads talk.
+    Args:
+        embed_dim: d, the width of queries and output.
+        num_heads: H, a divisor of d.
+        source_dim: the width of the keys' sequence; None means d.
+        cross: the keys are another sequence, which stays the same in all steps of decoding.
+        dropout: dropout of the attention weights.
+
+    Attributes:
+        role: ``enc-self``, ``enc-dec`` or ``dec-self``, for what observes it.
+        out_proj: W^O, or a module that takes its place, such as
+            :class:`capsnmt.modules.head_aggregation.HeadRouting`.
+        head_gate: scales the heads before ``out_proj``; None unless they are gated.
+        score_mixing: mixes the scores over the heads; None unless heads talk.
+        weight_mixing: mixes the weights over the heads; None unless heads talk.
+
+    Raises:
+        ValueError: H does not divide d.
+
+    >>> attention = Attention(8, num_heads=2).eval()
+    >>> x = torch.randn(5, 3, 8)  # L = 5, B = 3
+    >>> future = torch.full((5, 5), float("-inf")).triu(1)
+    >>> output, weights = attention(x, attn_mask=future, need_weights=True)
+    >>> output.shape, weights.shape
+    (torch.Size([5, 3, 8]), torch.Size([3, 2, 5, 5]))
+    >>> cache = {}  # one position a step
+    >>> steps = [attention(position, cache=cache)[0] for position in x.split(1)]
+    >>> torch.allclose(torch.cat(steps), output, atol=1e-6)
+    True
     """
 
-    role = ""
-    reads_scores = False  # whether route_scores() changes the scores
-
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
+    def __init__(
+        self,
+        embed_dim: int,
+        num_heads: int,
+        *,
+        source_dim: Optional[int] = None,
+        cross: bool = False,
+        dropout: float = 0.0,
+    ) -> None:
+        super().__init__()
+        if embed_dim % num_heads:
+            raise ValueError(f"{num_heads} heads do not divide the width {embed_dim}")
+        self.embed_dim = embed_dim
+        self.num_heads = num_heads
+        self.source_dim = source_dim or embed_dim
+        self.cross = cross
+        self.head_dim = embed_dim // num_heads
+        self.scaling = self.head_dim**-0.5
+        self.role = ""
+        self.dropout_module = Dropout(dropout)
+        self.k_proj = nn.Linear(self.source_dim, embed_dim)
+        self.v_proj = nn.Linear(self.source_dim, embed_dim)
+        self.q_proj = nn.Linear(embed_dim, embed_dim)
+        self.out_proj: nn.Module = nn.Linear(embed_dim, embed_dim)
         self.head_gate: Optional[HeadGate] = None
         self.score_mixing: Optional[HeadMixing] = None
         self.weight_mixing: Optional[HeadMixing] = None
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Apply Glorot initialisation, as fairseq: scaled by 1/sqrt(2) where all widths are d."""
+        gain = self.projection_gain()
+        for projection in (self.k_proj, self.v_proj, self.q_proj):
+            nn.init.xavier_uniform_(projection.weight, gain)
+        nn.init.xavier_uniform_(self.out_proj.weight)
+        nn.init.zeros_(self.out_proj.bias)
+
+    def projection_gain(self) -> float:
+        """Return the gain of the initialisation of queries, keys and values."""
+        return 1 / math.sqrt(2) if self.source_dim == self.embed_dim else 1.0
 
     def forward(
         self,
         query: Tensor,
-        key: Optional[Tensor],
-        value: Optional[Tensor],
+        memory: Optional[Tensor] = None,
         key_padding_mask: Optional[Tensor] = None,
-        incremental_state: Optional[IncrementalState] = None,
-        need_weights: bool = True,
-        static_kv: bool = False,
         attn_mask: Optional[Tensor] = None,
-        before_softmax: bool = False,
-        need_head_weights: bool = False,
+        cache: Optional[Cache] = None,
+        need_weights: bool = False,
     ) -> Tuple[Tensor, Optional[Tensor]]:
-        """Attend from ``query`` ``[L, B, d]`` to ``key`` and ``value`` ``[K, B, d]``.
+        """Attend from ``query`` ``[L, B, d]`` to ``memory`` ``[K, B, source_dim]``.
 
         Args:
+            memory: the sequence of keys and values; None: that of the queries.
             key_padding_mask: ``[B, K]``, true at padding.
-            incremental_state: fairseq's decoding cache; ``None`` for a full pass.
-            need_weights: also return the attention weights, averaged over heads.
-            static_kv: keys and values do not change between decoding steps.
             attn_mask: ``[L, K]``, added to the scores.
-            before_softmax: not supported; part of the host's signature.
-            need_head_weights: return the weights of each head instead of their mean.
+            cache: of incremental decoding, read and written; None for a full pass.
+            need_weights: also return the attention weights.
 
         Returns:
-            The output ``[L, B, d]`` and the weights: ``[B, L, K]``, or ``[H, B, L, K]`` with
-            ``need_head_weights``, or ``None``.
-
-        Raises:
-            NotImplementedError: ``before_softmax`` is set.
+            The output ``[L, B, d]`` and the weights ``[B, H, L, K]``, or None.
         """
-        if before_softmax:
-            raise NotImplementedError("capsnmt attention does not return scores before the softmax")
-        q, k, v, key_padding_mask = self.project(
-            query, key, value, key_padding_mask, incremental_state, static_kv
-        )
-        returns_weights = need_weights or need_head_weights
-        computes_weights = returns_weights or reads_weights(self.role)
-        heads, weights = self.attend(
-            q, k, v, attn_mask, key_padding_mask, incremental_state, computes_weights
-        )
+        q, k, v, key_padding_mask = self.project(query, memory, key_padding_mask, cache)
+        computes_weights = need_weights or reads_weights(self.role)
+        heads, weights = self.attend(q, k, v, attn_mask, key_padding_mask, cache, computes_weights)
         observe(self.role, v, weights, heads)
+        return self.aggregate(heads, query), weights if need_weights else None
+
+    @property
+    def reads_scores(self) -> bool:
+        """Whether :meth:`scores` changes the scores."""
+        return self.score_mixing is not None
+
+    def scores(
+        self,
+        e: Tensor,
+        attn_mask: Optional[Tensor],
+        key_padding_mask: Optional[Tensor],
+        cache: Optional[Cache],
+    ) -> Tensor:
+        """Return E' of the unmasked scaled dot products E ``[B, H, L, K]``."""
+        return e if self.score_mixing is None else self.score_mixing(e)
+
+    def aggregate(self, heads: Tensor, query: Tensor) -> Tensor:
+        """Return the output ``[L, B, d]`` of heads ``[B, H, L, d_h]`` and queries ``[L, B, d]``."""
         if self.head_gate is not None:
             heads = self.head_gate(query, heads)
-        output = self.out_proj(self.join_heads(heads))
-        if not returns_weights or weights is None:
-            return output, None
-        return output, weights.transpose(0, 1) if need_head_weights else weights.mean(dim=1)
+        return self.out_proj(self.join_heads(heads))
 
     def call_heads(self) -> int:
         """Return the number of heads of the attention call."""
@@ -161,94 +252,56 @@ class Attention(MultiheadAttention):
         """Join head outputs ``[B, H, L, d_h]`` to the input of ``out_proj``, ``[L, B, d]``."""
         return join_heads(x)
 
-    def source(self, encoded: Tensor) -> Tensor:
-        """Return the keys and values of encoder-decoder attention, from the encoder's output."""
-        return encoded
-
-    def route_scores(
-        self,
-        scores: Tensor,
-        attn_mask: Optional[Tensor],
-        key_padding_mask: Optional[Tensor],
-        incremental_state: Optional[IncrementalState],
-    ) -> Tensor:
-        """Return what replaces the unmasked scaled dot products ``[B, H, L, K]``.
-
-        Called only if ``reads_scores``.
-        """
-        return scores
+    def source(self, memory: Tensor) -> Tensor:
+        """Return the part of the memory that keys and values are projected from."""
+        return memory
 
     def project(
         self,
         query: Tensor,
-        key: Optional[Tensor],
-        value: Optional[Tensor],
+        memory: Optional[Tensor],
         key_padding_mask: Optional[Tensor],
-        incremental_state: Optional[IncrementalState],
-        static_kv: bool,
+        cache: Optional[Cache],
     ) -> Tuple[Tensor, Tensor, Tensor, Optional[Tensor]]:
         """Project to queries ``[B, H, L, d_h]``, keys and values ``[B', H, K, d_h]``, padding mask.
 
-        In beam search, the encoder hands over, and encoder-decoder attention keeps, each sentence
-        once for all of its hypotheses: ``B = B' * beam``. In incremental decoding the cache is read
-        and written here, in the host's layout.
+        In beam search, encoder-decoder attention gets and keeps each sentence once for all of its
+        hypotheses: ``B = B' * beam``.
         """
-        if query is key and key is value:
-            query = key = value = convert_once(query)
+        if memory is None:
+            query = memory = convert_once(query)
         q = self.split_heads(self.q_proj(query))
-        saved: Dict[str, Optional[Tensor]] = {}
-        if incremental_state is not None:
-            saved = self._get_input_buffer(incremental_state)
-        prev_key, prev_value = saved.get("prev_key"), saved.get("prev_value")
-        prev_key_padding_mask = saved.get("prev_key_padding_mask")
-        if static_kv and prev_key is not None and prev_value is not None:
-            return q, prev_key, prev_value, prev_key_padding_mask
-
-        if self.self_attention:
-            key = value = query
-        elif self.encoder_decoder_attention:
-            assert key is not None
-            key = value = convert_once(self.source(key))
-        assert key is not None
-        assert value is not None
-        k = self.split_heads(self.k_proj(key))
-        v = self.split_values(self.v_proj(value))
-
-        if incremental_state is not None:
-            if prev_key is not None and prev_value is not None:
-                k = torch.cat([prev_key, k], dim=2)
-                v = torch.cat([prev_value, v], dim=2)
-            key_padding_mask = self._append_prev_key_padding_mask(
-                key_padding_mask=key_padding_mask,
-                prev_key_padding_mask=prev_key_padding_mask,
-                batch_size=k.size(0),
-                src_len=k.size(2),
-                static_kv=static_kv,
-            )
-            saved["prev_key"], saved["prev_value"] = k, v
-            saved["prev_key_padding_mask"] = key_padding_mask
-            if self.encoder_decoder_attention:  # no numbers: its shape is the beam
-                saved["beam"] = k.new_empty(k.size(0), q.size(0) // k.size(0), 0)
-            self._set_input_buffer(incremental_state, saved)
+        if self.cross and cache:
+            return q, cache["prev_key"], cache["prev_value"], cache.get("prev_key_padding_mask")
+        memory = convert_once(self.source(memory))
+        k = self.split_heads(self.k_proj(memory))
+        v = self.split_values(self.v_proj(memory))
+        if cache is None:
+            return q, k, v, key_padding_mask
+        if cache:
+            k = torch.cat([cache["prev_key"], k], dim=2)
+            v = torch.cat([cache["prev_value"], v], dim=2)
+        cached_padding = cache.get("prev_key_padding_mask")
+        key_padding_mask = append_padding(cached_padding, key_padding_mask, k)
+        cache["prev_key"], cache["prev_value"] = k, v
+        if key_padding_mask is not None:
+            cache["prev_key_padding_mask"] = key_padding_mask
+        if self.cross:  # no numbers: its shape is the beam
+            cache["beam"] = k.new_empty(k.size(0), q.size(0) // k.size(0), 0)
         return q, k, v, key_padding_mask
 
-    def reorder_incremental_state(
-        self, incremental_state: IncrementalState, new_order: Tensor
-    ) -> Optional[IncrementalState]:
-        """Reorder the cache in beam search: by hypotheses, or by sentences where those share it.
+    def reorder(self, cache: Cache, new_order: Tensor) -> None:
+        """Reorder a cache in beam search: by hypotheses, or by sentences where those share it.
 
         Most steps move no sentence. A CPU then copies nothing; a GPU would have to wait to know.
         """
-        cache = self._get_input_buffer(incremental_state)
         beam = cache.get("beam")
         if beam is not None:
             new_order = sentence_order(new_order, beam.size(1))
             if stays(new_order, beam.size(0)):
-                return incremental_state
+                return
         for name, tensor in cache.items():
-            if tensor is not None:
-                cache[name] = tensor.index_select(0, new_order)
-        return self._set_input_buffer(incremental_state, cache)
+            cache[name] = tensor.index_select(0, new_order)
 
     def attend(
         self,
@@ -257,7 +310,7 @@ class Attention(MultiheadAttention):
         v: Tensor,
         attn_mask: Optional[Tensor],
         key_padding_mask: Optional[Tensor],
-        incremental_state: Optional[IncrementalState],
+        cache: Optional[Cache],
         need_weights: bool,
     ) -> Tuple[Tensor, Optional[Tensor]]:
         """Return head outputs ``[B, H, L, d_h]`` and, if needed, weights ``[B, H, L, K]``.
@@ -272,16 +325,11 @@ class Attention(MultiheadAttention):
         if batch != sentences:  # the hypotheses of one sentence are further queries to its keys
             q = q.unflatten(0, (sentences, -1)).transpose(1, 2).flatten(2, 3)
         mask = additive_mask(attn_mask, key_padding_mask, like=q)
-        dropout = self.dropout_module
         weights: Optional[Tensor] = None
-        plain = need_weights or self.reads_scores or self.score_mixing is not None
-        # not by gradients: a checkpointed layer runs without them first, and must run the same
-        plain = plain or (self.training and plain_is_faster(q, k))
-        if plain:
+        faster = self.training and plain_is_faster(q, k)
+        if need_weights or self.reads_scores or faster:
             scores = torch.matmul(q * self.scaling, k.transpose(-1, -2))
-            scores = self.route_scores(scores, attn_mask, key_padding_mask, incremental_state)
-            if self.score_mixing is not None:
-                scores = self.score_mixing(scores)
+            scores = self.scores(scores, attn_mask, key_padding_mask, cache)
             scores = scores if mask is None else scores + mask
             if need_weights:
                 precise = torch.promote_types(scores.dtype, torch.float32)
@@ -291,10 +339,9 @@ class Attention(MultiheadAttention):
                 mixed = torch.softmax(scores, dim=-1)
             if self.weight_mixing is not None:
                 mixed = self.weight_mixing(mixed)
-            heads = torch.matmul(dropout(mixed), v)
+            heads = torch.matmul(self.dropout_module(mixed), v)
         else:
-            dropping = self.training or dropout.apply_during_inference
-            p = dropout.p if dropping else 0.0
+            p = self.dropout_module.rate()
             heads = F.scaled_dot_product_attention(
                 q, k, v, attn_mask=mask, dropout_p=p, scale=self.scaling
             )
@@ -309,13 +356,14 @@ class BlockAttention(Attention):
     """Encoder-decoder attention to one block of the encoder's output features.
 
     Args:
-        block: index of the block, from 0; its width is ``kdim``.
+        block: index of the block, from 0; its width is ``source_dim``.
+        settings: further arguments of :class:`Attention`.
     """
 
-    def __init__(self, *args: Any, block: int, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
+    def __init__(self, embed_dim: int, num_heads: int, *, block: int, **settings: Any) -> None:
+        super().__init__(embed_dim, num_heads, cross=True, **settings)
         self.block = block
 
-    def source(self, encoded: Tensor) -> Tensor:
-        """Return one block of the encoder's output ``[K, B, n * kdim]``."""
-        return encoded[..., self.block * self.kdim : (self.block + 1) * self.kdim]
+    def source(self, memory: Tensor) -> Tensor:
+        """Return one block of the encoder's output ``[K, B, n * source_dim]``."""
+        return memory[..., self.block * self.source_dim : (self.block + 1) * self.source_dim]

@@ -9,7 +9,7 @@ import torch.nn as nn
 import torch.nn.functional as F
 from torch import Tensor
 
-from capsnmt.modules.attention import Attention, IncrementalState
+from capsnmt.modules.attention import Attention, Cache
 from capsnmt.routing import horizontal_routing, vertical_routing
 from capsnmt.routing.backend import usable_backend
 
@@ -44,9 +44,9 @@ class CapsuleAttention(Attention):
     **D**: the head weights of a sentence count its real positions only. Padding on either side
     neither votes nor receives in either routing.
 
-    **D**: routing is causal where a mask over positions or an incremental state is given, as in
-    decoders. Without one (``full_context_alignment``) position l still receives from t <= l only,
-    but their votes cover every key.
+    **D**: routing is causal where a mask over positions or a cache is given, as in decoders.
+    Without one (``full_context_alignment``) position l still receives from t <= l only, but their
+    votes cover every key.
 
     Args:
         embed_dim: d, the model's width.
@@ -56,8 +56,17 @@ class CapsuleAttention(Attention):
         iterations: T (**D**: 3; the paper does not say).
         backend: the routing backend, see :mod:`capsnmt.routing.backend`.
         dropout: dropout of the attention weights.
-        q_noise: quantisation noise on the projections, as in the host's attention.
-        qn_block_size: block size of the quantisation noise.
+
+    >>> attention = CapsuleAttention(8, num_heads=2, vertical=True).eval()
+    >>> output, _ = attention(torch.randn(5, 3, 8))  # L = 5, B = 3
+    >>> output.shape
+    torch.Size([5, 3, 8])
+    >>> decoder = CapsuleAttention(8, num_heads=2, horizontal=True).eval()
+    >>> x, cache = torch.randn(5, 3, 8), {}
+    >>> future = torch.full((5, 5), float("-inf")).triu(1)
+    >>> steps = [decoder(position, cache=cache)[0] for position in x.split(1)]
+    >>> torch.allclose(torch.cat(steps), decoder(x, attn_mask=future)[0], atol=1e-5)
+    True
     """
 
     def __init__(
@@ -70,33 +79,28 @@ class CapsuleAttention(Attention):
         iterations: int = 3,
         backend: str = "auto",
         dropout: float = 0.0,
-        q_noise: float = 0.0,
-        qn_block_size: int = 8,
     ) -> None:
-        super().__init__(
-            embed_dim,
-            num_heads,
-            dropout=dropout,
-            self_attention=True,
-            q_noise=q_noise,
-            qn_block_size=qn_block_size,
-        )
+        super().__init__(embed_dim, num_heads, dropout=dropout)
         self.vertical = vertical
         self.horizontal = horizontal
         self.iterations = iterations
         self.backend = backend
-        self.reads_scores = vertical or horizontal
         if vertical:
             self.head_weights = nn.Linear(num_heads, num_heads)
             nn.init.zeros_(self.head_weights.weight)
             nn.init.zeros_(self.head_weights.bias)
 
-    def route_scores(
+    @property
+    def reads_scores(self) -> bool:
+        """Whether :meth:`scores` changes the scores."""
+        return self.vertical or self.horizontal or super().reads_scores
+
+    def scores(
         self,
-        scores: Tensor,
+        e: Tensor,
         attn_mask: Optional[Tensor],
         key_padding_mask: Optional[Tensor],
-        incremental_state: Optional[IncrementalState],
+        cache: Optional[Cache],
     ) -> Tensor:
         """Return E' for the unmasked E ``[B, H, L, K]``, in the dtype of E.
 
@@ -104,11 +108,11 @@ class CapsuleAttention(Attention):
             ValueError: vertical routing would have to be causal, or horizontal routing to decode
                 more than one new position at once.
         """
-        decodes = incremental_state is not None
+        decodes, dtype = cache is not None, e.dtype
         real: Optional[Tensor] = None
         if key_padding_mask is not None:
-            real = ~key_padding_mask.to(device=scores.device, dtype=torch.bool)
-        e = scores.to(torch.promote_types(scores.dtype, torch.float32))
+            real = ~key_padding_mask.to(device=e.device, dtype=torch.bool)
+        e = e.to(torch.promote_types(dtype, torch.float32))
         routed = e
         if self.vertical:
             if decodes or attn_mask is not None:
@@ -118,13 +122,13 @@ class CapsuleAttention(Attention):
                 )
             routed = routed + self.vertical_capsules(e, real)
         if self.horizontal:
-            rows = e if incremental_state is None else self.append_row(e, incremental_state)
+            rows = e if cache is None else self.append_row(e, cache)
             backend = usable_backend(self.backend, e, self.training)
             causal = attn_mask is not None  # the rows of a cache are causal already
             routed = routed + horizontal_routing(
                 rows, self.iterations, real, real, causal, decodes, backend
             )
-        return routed.to(scores.dtype)
+        return super().scores(routed.to(dtype), attn_mask, key_padding_mask, cache)
 
     def vertical_capsules(self, e: Tensor, real: Optional[Tensor]) -> Tensor:
         """Return softmax(Lambda)_h Omega_l (eq 10, 11), ``[B, H, L, K]``.
@@ -144,12 +148,12 @@ class CapsuleAttention(Attention):
         W_up, b_up = self.head_weights.weight, self.head_weights.bias
         return F.linear(b.sum(-1), W_up.to(b.dtype), b_up.to(b.dtype)).softmax(-1)
 
-    def append_row(self, row: Tensor, incremental_state: IncrementalState) -> Tensor:
+    def append_row(self, row: Tensor, cache: Cache) -> Tensor:
         """Append the newest score row to the cache; return the rows t <= l, ``[B, H, l+1, l+1]``.
 
         The partial routing of position l needs the votes of all of them. They are cached with the
-        keys, as ``prev_scores``, where the host reorders them with the beam. Row t is 0 at the keys
-        k > t, which it must not see (section 3.4.3).
+        keys, as ``prev_scores``, and reordered with them. Row t is 0 at the keys k > t, which it
+        must not see (section 3.4.3).
 
         Raises:
             ValueError: there is more than one new row.
@@ -157,14 +161,12 @@ class CapsuleAttention(Attention):
         if row.size(2) != 1:
             raise ValueError(
                 f"horizontal routing decodes one position per step, not {row.size(2)}: feed a "
-                f"prefix one position at a time, or without an incremental state"
+                f"prefix one position at a time, or without a cache"
             )
-        cache = self._get_input_buffer(incremental_state)
         rows, above = row, cache.get("prev_scores")
         if above is not None:
             rows = torch.cat([F.pad(above, (0, 1)), row], dim=2)
         cache["prev_scores"] = rows
-        self._set_input_buffer(incremental_state, cache)
         return rows
 
     def extra_repr(self) -> str:

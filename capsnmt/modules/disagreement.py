@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import functools
 import math
 from contextlib import contextmanager
-from typing import Any, Collection, Dict, FrozenSet, Iterator, List, Optional, Tuple
+from typing import Collection, Dict, FrozenSet, Iterator, List, Optional, Tuple
 
 import torch
-import torch.nn as nn
-from fairseq.modules.checkpoint_activations import checkpoint_wrapper
 from torch import Tensor
 
-from capsnmt.modules.observation import AttentionObserver, observe_attentions, open_observer
+from capsnmt.modules.observation import AttentionObserver, observe_attentions
 
 TERMS = ("subspace", "position", "output")
 
@@ -122,41 +119,3 @@ def record_disagreement(
     """Measure the terms in every attention of these roles inside the ``with`` block."""
     with observe_attentions(DisagreementRecord(terms, roles)) as record:
         yield record
-
-
-def checkpoint_layer(layer: nn.Module, offload_to_cpu: bool = False) -> nn.Module:
-    """Wrap a layer in fairseq's activation checkpointing and keep the gradients of its terms.
-
-    A checkpointed layer runs once without gradients and again in the backward pass, which follows
-    only its outputs. The measured terms are therefore returned as outputs of the layer and added to
-    the record outside.
-    """
-    layer.forward = functools.partial(_forward_with_terms, layer.forward)
-    layer = checkpoint_wrapper(layer, offload_to_cpu=offload_to_cpu)
-    layer.forward = functools.partial(_forward_to_record, layer.forward)
-    return layer
-
-
-def _forward_with_terms(forward: Any, *args: Any, wanted: Any = None, **kwargs: Any) -> Any:
-    """Return the outputs, the measured terms, and their (role, term) keys."""
-    if wanted is None:
-        return forward(*args, **kwargs)
-    with record_disagreement(*wanted) as record:
-        outputs = forward(*args, **kwargs)
-    if isinstance(outputs, Tensor):
-        outputs = (outputs,)
-    keys = [key for key, values in record.values.items() for _ in values]
-    measured = [value for values in record.values.values() for value in values]
-    return (*outputs, *measured, keys)
-
-
-def _forward_to_record(forward: Any, *args: Any, **kwargs: Any) -> Any:
-    """Return the layer's outputs; add the measured terms to the open record."""
-    record = open_observer()
-    if not isinstance(record, DisagreementRecord):
-        return forward(*args, **kwargs)
-    *outputs, keys = forward(*args, wanted=(record.terms, record.roles), **kwargs)
-    split = len(outputs) - len(keys)
-    for (role, term), value in zip(keys, outputs[split:]):
-        record.append(role, term, value)
-    return outputs[0] if split == 1 else tuple(outputs[:split])

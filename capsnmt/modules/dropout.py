@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any, Tuple, cast
 
 import torch
+import torch.nn as nn
 import torch.nn.functional as F
-from fairseq.modules import FairseqDropout
-from torch import Tensor, nn
+from torch import Tensor
 
 from capsnmt.routing.backend import is_traced
 
@@ -15,8 +15,8 @@ VALUES = 2**16
 """Values of a random number that decides whether a feature is dropped."""
 
 
-class Dropout(FairseqDropout):
-    """fairseq's dropout (Srivastava et al. 2014); on a CPU by random bits.
+class Dropout(nn.Dropout):
+    """Dropout (Srivastava et al. 2014); on a CPU by random bits.
 
     torch draws 64 bits for each feature, one after another. Here 16 bits decide: a feature is
     dropped if they are a number in the lowest ``p`` of their range. For backward a byte of each
@@ -24,16 +24,25 @@ class Dropout(FairseqDropout):
 
     **D**: ``p`` is rounded to a multiple of 1 / 65,536. What is kept is scaled by the probability
     of keeping it after rounding, so the expectation is exact.
+
+    >>> kept = Dropout(0.5)(torch.ones(1000))
+    >>> kept.unique()
+    tensor([0., 2.])
     """
 
-    def forward(self, x: Tensor, inplace: bool = False) -> Tensor:
-        """Drop features of ``x`` in training, as the host's function does."""
-        if not (self.p > 0 and (self.training or self.apply_during_inference)):
+    def rate(self) -> float:
+        """Return the probability with which a feature is dropped now."""
+        return float(self.p) if self.training else 0.0
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Drop features of ``x`` in training."""
+        p = self.rate()
+        if p == 0:
             return x
-        dropped = round(self.p * VALUES)
+        dropped = round(p * VALUES)
         if x.device.type == "cpu" and 0 < dropped < VALUES and not is_traced():
             return cast(Tensor, Dropped.apply(x, dropped))
-        return F.dropout(x, p=self.p, training=True, inplace=inplace)
+        return F.dropout(x, p)
 
 
 class Dropped(torch.autograd.Function):
@@ -63,11 +72,3 @@ def random_numbers(x: Tensor) -> Tensor:
     words = torch.empty(-(-x.numel() // 4), dtype=torch.int64)
     lowest = torch.iinfo(torch.int64).min
     return words.random_(lowest, None).view(torch.int16)[: x.numel()].view(x.shape)
-
-
-def replace_dropout(module: nn.Module) -> None:
-    """Replace fairseq's dropout by :class:`Dropout` everywhere in a module."""
-    for parent in module.modules():
-        for name, child in parent.named_children():
-            if type(child) is FairseqDropout:
-                setattr(parent, name, Dropout(child.p, child.module_name))

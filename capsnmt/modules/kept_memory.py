@@ -6,9 +6,6 @@ import ctypes
 import functools
 import os
 import sys
-from typing import Any
-
-from fairseq.trainer import Trainer
 
 # malloc.h
 M_TRIM_THRESHOLD = -1
@@ -34,20 +31,6 @@ def keep_freed_memory(device_type: str) -> bool:
         device_type: where the model is; only on ``cpu`` is anything done.
     """
     return device_type == "cpu" and set_malloc()
-
-
-def keep_memory_while_training() -> None:
-    """Patch fairseq's trainer, which only a command makes, to keep freed memory."""
-    original = Trainer.__init__
-    if hasattr(original, "__wrapped__"):
-        return
-
-    @functools.wraps(original)
-    def initialise(self: Any, *args: Any, **kwargs: Any) -> None:
-        original(self, *args, **kwargs)
-        keep_freed_memory(self.device.type)
-
-    Trainer.__init__ = initialise
 
 
 @functools.cache

@@ -82,12 +82,18 @@ class MultiLayerAttention(Attention):
         source_dim: the encoder's width; ``None`` means d.
         dropout: dropout of the attention weights.
 
-    ``forward`` takes keys ``[K, B, n * source_dim]``: the concatenated sources, the lowest first.
-    The weights per head that it returns are those of the call: H heads (joint) or n H, source by
+    ``forward`` takes a memory ``[K, B, n * source_dim]``: the concatenated sources, the lowest
+    first. The weights that it returns are those of the call: H heads (joint) or n H, source by
     source. ``out_proj`` is a replaceable module; it reads ``out_proj.in_features`` features.
 
     Raises:
         ValueError: ``variant`` is unknown or ``num_sources`` is below 1.
+
+    >>> attention = MultiLayerAttention(8, num_heads=2, num_sources=3, variant="M-10").eval()
+    >>> query, sources = torch.randn(5, 4, 8), torch.randn(6, 4, 3 * 8)  # L = 5, K = 6, B = 4
+    >>> output, weights = attention(query, sources, need_weights=True)
+    >>> output.shape, weights.shape  # n H = 6 heads
+    (torch.Size([5, 4, 8]), torch.Size([4, 6, 5, 6]))
     """
 
     def __init__(
@@ -107,23 +113,24 @@ class MultiLayerAttention(Attention):
         super().__init__(
             embed_dim,
             num_heads,
-            kdim=source_dim,
-            vdim=source_dim,
+            source_dim=source_dim,
+            cross=True,
             dropout=dropout,
-            encoder_decoder_attention=True,
         )
         self.num_sources = num_sources
         self.variant = variant
         self.joint_softmax = variant in ("M-00", "M-01")
         self.sums_contexts = variant in ("M-01", "M-11")
-        if num_sources == 1:  # fairseq's projections are the right ones, random numbers included
+        if num_sources == 1:  # the projections are the right ones, random numbers included
             return
         d, n = embed_dim, num_sources
         projections = {
             "q_proj": nn.Linear(d, n * d),
-            "k_proj": SourceLinear(n, self.kdim, d),
+            "k_proj": SourceLinear(n, self.source_dim, d),
             "v_proj": (
-                nn.Linear(n * self.vdim, d) if variant == "M-01" else SourceLinear(n, self.vdim, d)
+                nn.Linear(n * self.source_dim, d)
+                if variant == "M-01"
+                else SourceLinear(n, self.source_dim, d)
             ),
             "out_proj": nn.Linear(d if self.sums_contexts else n * d, d),
         }
@@ -133,16 +140,16 @@ class MultiLayerAttention(Attention):
 
     @torch.no_grad()
     def reset_parameters(self) -> None:
-        """Initialise the projections of each source as fairseq does, and W^o as decided above.
+        """Initialise the projections of each source as the Transformer's, W^o as decided above.
 
-        The host's constructor calls it too, on the projections of one source.
+        The base class calls it, too, on the projections of one source.
         """
         d = self.embed_dim
         num_sources = self.q_proj.out_features // d
-        gain = 1 / math.sqrt(2) if self.qkv_same_dim else 1.0
+        gain = self.projection_gain()
         for projection, width in (
-            (self.k_proj, self.kdim),
-            (self.v_proj, self.vdim),
+            (self.k_proj, self.source_dim),
+            (self.v_proj, self.source_dim),
             (self.q_proj, d),
         ):
             for rows in projection.weight.split(d, dim=0):

@@ -148,7 +148,7 @@ def weights_of_each_sentence(model: Any) -> Iterable[Dict[Tuple[str, int], Tenso
 
     def asking(attention: Attention, *args: Any, **kwargs: Any) -> Any:
         kwargs.update(need_weights=True, need_head_weights=True)
-        output, weights = Attention.forward(attention, *args, **kwargs)
+        output, weights = type(attention).forward(attention, *args, **kwargs)
         layer = 1 + sum(role == attention.role for role, _ in found)
         found[attention.role, layer] = weights[:, 0]
         return output, weights

@@ -8,7 +8,7 @@ from typing import List, Optional
 import torch
 from torch import Tensor
 
-from capsnmt.modules.attention import Attention
+from capsnmt.models.attention import HostedAttention as Attention
 from capsnmt.modules.head_aggregation import HeadGate, HeadMixing
 
 WIDTH, HEADS = 12, 3

@@ -9,7 +9,7 @@ from typing import Any, List, NamedTuple, Optional, Tuple
 import torch
 from torch import Tensor, nn
 
-from capsnmt.modules.multi_layer_attention import MultiLayerAttention
+from capsnmt.models.attention import HostedMultiLayerAttention as MultiLayerAttention
 from tests.modules.attention_oracle import gates, mixed, set_kind, softmax
 
 WIDTH, HEADS, SOURCE_WIDTH = 4, 2, 6

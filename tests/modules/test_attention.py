@@ -30,7 +30,7 @@ def test_self_attention_and_its_gradients_equal_the_loops(
     kind: str, padding: Optional[Tensor], plain: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("capsnmt.modules.plain_attention.PLAIN_UP_TO", 5 if plain else 4)
-    module = attention(kind, self_attention=True).train()
+    module = attention(kind).train()
     x = torch.randn(5, 2, WIDTH, dtype=torch.float64, requires_grad=True)
     output, _ = module(x, x, x, key_padding_mask=padding, need_weights=False)
     expected = oracle(module, x, x, padding)
@@ -45,7 +45,7 @@ def test_self_attention_and_its_gradients_equal_the_loops(
 @pytest.mark.parametrize("need_weights", [False, True])
 @every_kind
 def test_causal_self_attention_equals_the_loops(kind: str, need_weights: bool) -> None:
-    module = attention(kind, self_attention=True)
+    module = attention(kind)
     x = torch.randn(5, 2, WIDTH, dtype=torch.float64)
     output, _ = module(x, x, x, attn_mask=future(5), need_weights=need_weights)
     torch.testing.assert_close(output, oracle(module, x, x, causal=True))
@@ -53,7 +53,7 @@ def test_causal_self_attention_equals_the_loops(kind: str, need_weights: bool) -
 
 @every_kind
 def test_encoder_decoder_attention_equals_the_loops(kind: str) -> None:
-    module = attention(kind, encoder_decoder_attention=True)
+    module = attention(kind, cross=True)
     query, memory = (torch.randn(n, 2, WIDTH, dtype=torch.float64) for n in (3, 5))
     output, _ = module(query, memory, memory, PADDINGS["left"], static_kv=True)
     torch.testing.assert_close(output, oracle(module, query, memory, PADDINGS["left"]))
@@ -61,7 +61,7 @@ def test_encoder_decoder_attention_equals_the_loops(kind: str) -> None:
 
 @every_kind
 def test_step_by_step_equals_the_full_causal_pass(kind: str) -> None:
-    module = attention(kind, self_attention=True)
+    module = attention(kind)
     x = torch.randn(5, 2, WIDTH, dtype=torch.float64)
     state: dict = {}
     steps = [module(row, row, row, incremental_state=state)[0] for row in x.split(1)]
@@ -72,7 +72,7 @@ def test_step_by_step_equals_the_full_causal_pass(kind: str) -> None:
 @every_kind
 def test_decoding_reorders_what_it_has_read(kind: str, with_gradients: bool) -> None:
     """Also twice between two steps, and with fewer hypotheses each time."""
-    module = attention(kind, self_attention=True)
+    module = attention(kind)
     orders = [[3, 3, 0, 1]], [[2, 0, 0], [1, 1]], []
     x, state = torch.randn(1, 4, WIDTH, dtype=torch.float64), cast("dict", {})
     with torch.set_grad_enabled(with_gradients):
@@ -92,7 +92,7 @@ def test_decoding_reorders_what_it_has_read(kind: str, with_gradients: bool) -> 
 @every_kind
 def test_a_beam_shares_the_memory_of_its_sentence(kind: str) -> None:
     """Keys are given and kept once a sentence."""
-    module, beam = attention(kind, encoder_decoder_attention=True), 3
+    module, beam = attention(kind, cross=True), 3
     memory = torch.randn(5, 2, WIDTH, dtype=torch.float64)
     query = torch.randn(1, 2 * beam, WIDTH, dtype=torch.float64)
     padding = PADDINGS["left"]
@@ -107,7 +107,7 @@ def test_a_beam_shares_the_memory_of_its_sentence(kind: str) -> None:
 
 @every_kind
 def test_weights_are_distributions_their_mean_or_each_heads_own(kind: str) -> None:
-    module = attention(kind, self_attention=True)
+    module = attention(kind)
     x = torch.randn(5, 2, WIDTH, dtype=torch.float64)
     _, mean = module(x, x, x, key_padding_mask=PADDINGS["left"])
     _, each = module(x, x, x, key_padding_mask=PADDINGS["left"], need_head_weights=True)
@@ -119,7 +119,7 @@ def test_weights_are_distributions_their_mean_or_each_heads_own(kind: str) -> No
 
 @every_kind
 def test_a_row_with_nothing_to_attend_to_poisons_no_gradient(kind: str) -> None:
-    module = attention(kind, self_attention=True)
+    module = attention(kind)
     x = torch.randn(5, 2, WIDTH, dtype=torch.float64, requires_grad=True)
     left = PADDINGS["left"]
     for need_weights in (False, True):
@@ -146,7 +146,7 @@ def test_weights_that_nobody_reads_have_the_same_effect(
 ) -> None:
     """They are rounded to the precision of the scores with or without a precise copy."""
     monkeypatch.setattr("capsnmt.modules.attention.plain_is_faster", lambda q, k: True)
-    module = attention("dot", self_attention=True).to(dtype).train()
+    module = attention("dot").to(dtype).train()
     q, k, v = torch.randn(3, 2, HEADS, 5, HEAD_WIDTH).to(dtype)
     read, weights = module.attend(q, k, v, None, None, None, need_weights=True)
     unread, none = module.attend(q, k, v, None, None, None, need_weights=False)
@@ -158,7 +158,7 @@ def test_weights_that_nobody_reads_have_the_same_effect(
 
 @every_kind
 def test_attention_dropout_drops_in_training_only(kind: str) -> None:
-    module = attention(kind, self_attention=True, dropout=0.5)
+    module = attention(kind, dropout=0.5)
     x = torch.randn(5, 2, WIDTH, dtype=torch.float64)
     for need_weights in (False, True):
         first, second = (module(x, x, x, need_weights=need_weights)[0] for _ in range(2))
@@ -172,4 +172,4 @@ def test_attention_dropout_drops_in_training_only(kind: str) -> None:
 def test_scores_before_the_softmax_are_refused() -> None:
     x = torch.randn(5, 2, WIDTH, dtype=torch.float64)
     with pytest.raises(NotImplementedError, match="before the softmax"):
-        attention(self_attention=True)(x, x, x, before_softmax=True)
+        attention()(x, x, x, before_softmax=True)

@@ -9,11 +9,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from capsnmt.modules.attention import Attention
-from capsnmt.modules.capsule_attention import (
-    ENCODER_ROUTINGS,
-    CapsuleAttention,
-)
+from capsnmt.models.attention import HostedAttention as Attention
+from capsnmt.models.attention import HostedCapsuleAttention as CapsuleAttention
+from capsnmt.modules.capsule_attention import ENCODER_ROUTINGS
 from capsnmt.modules.disagreement import mean_overlap, record_disagreement
 from capsnmt.routing import routing_backend
 from tests.routing import oracles
@@ -159,7 +157,7 @@ def test_the_limits_equal_the_algorithms(heads: int, length: int, iterations: in
 
 @pytest.mark.parametrize("causal", [False, True])
 def test_without_routing_it_is_the_attention(causal: bool) -> None:
-    routed, plain = attention("none"), Attention(WIDTH, HEADS, self_attention=True).double().eval()
+    routed, plain = attention("none"), Attention(WIDTH, HEADS).double().eval()
     plain.load_state_dict(routed.state_dict())
     x, mask = inputs(), future(LENGTH) if causal else None
     for need_weights in (False, True):
@@ -174,7 +172,7 @@ def test_without_routing_it_is_the_attention(causal: bool) -> None:
 def test_it_has_the_papers_parameters_and_no_others(heads: int, extra: int) -> None:
     """Over six encoder layers 432 and 1,632, the difference from the Transformer in Table 1."""
     width = 64 * heads
-    plain = sum(p.numel() for p in Attention(width, heads, self_attention=True).parameters())
+    plain = sum(p.numel() for p in Attention(width, heads).parameters())
     for routing, expected in {"none": 0, "vertical": extra, "horizontal": 0, "both": extra}.items():
         module = CapsuleAttention(width, heads, **switches(routing))
         assert sum(p.numel() for p in module.parameters()) - plain == expected
@@ -253,8 +251,8 @@ def test_low_precision_scores_are_routed_in_fp32_and_rounded_once(dtype: torch.d
     module = attention("both").to(dtype)
     torch.nn.init.normal_(module.head_weights.weight, std=3e-6)
     scores = (torch.randn(2, HEADS, 400, 400) * 60).to(dtype)
-    routed = module.route_scores(scores, None, None, None)
-    expected = module.double().route_scores(scores.double(), None, None, None)
+    routed = module.scores(scores, None, None, None)
+    expected = module.double().scores(scores.double(), None, None, None)
     assert routed.dtype == dtype
     assert expected.sub(scores.double()).abs().max() > 0.1  # there is something to get wrong
     half_a_step = torch.finfo(dtype).eps / 2
@@ -264,9 +262,9 @@ def test_low_precision_scores_are_routed_in_fp32_and_rounded_once(dtype: torch.d
 def test_autocast_leaves_the_head_weights_in_fp32() -> None:
     module = attention("both").float()
     e = torch.randn(2, HEADS, 10, 10)
-    expected = module.route_scores(e, None, None, None)
+    expected = module.scores(e, None, None, None)
     with torch.autocast("cpu", dtype=torch.bfloat16):
-        torch.testing.assert_close(module.route_scores(e, None, None, None), expected)
+        torch.testing.assert_close(module.scores(e, None, None, None), expected)
 
 
 def test_position_disagreement_reads_the_routed_weights() -> None:

@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import copy
-import threading
 from typing import Any, Tuple
 
 import pytest
 import torch
 import torch.nn.functional as F
-from fairseq.modules.checkpoint_activations import unwrap_checkpoint
-from torch import Tensor, nn
+from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from capsnmt.modules.attention import Attention
+from capsnmt.models.attention import HostedAttention as Attention
 from capsnmt.modules.disagreement import (
     TERMS,
-    checkpoint_layer,
     mean_cosine,
     mean_overlap,
     record_disagreement,
@@ -99,7 +95,7 @@ def test_half_precision_is_measured_in_single_precision(dtype: torch.dtype, scal
 
 def attention(role: str = "dec-self", dropout: float = 0.0) -> Attention:
     torch.manual_seed(1)
-    module = Attention(WIDTH, HEADS, dropout=dropout, self_attention=True).double()
+    module = Attention(WIDTH, HEADS, dropout=dropout).double()
     module.role = role
     return module
 
@@ -196,103 +192,3 @@ def test_inside_another_block_the_inner_one_measures() -> None:
         attend(attention(), inputs())
     assert [len(values) for values in inner.values.values()] == [1]
     assert [len(values) for values in outer.values.values()] == [1, 1, 1]
-
-
-class Layer(nn.Module):
-    """A layer that returns one tensor, as the host's encoder layer, or several things."""
-
-    def __init__(self, several: bool) -> None:
-        super().__init__()
-        self.attention = attention()
-        self.several = several
-
-    def forward(self, x: Tensor, scale: float = 1.0) -> Any:
-        x = x + scale * attend(self.attention, x)
-        return (x, None, {"a": 1}) if self.several else x
-
-
-def run(layers: nn.Module, x: Tensor) -> Tuple[Tensor, dict]:
-    """Output and measures of a stack, in which the terms and the output both enter the loss."""
-    with record_disagreement(TERMS, ["dec-self"]) as record:
-        for layer in layers.children():
-            x = layer(x, scale=0.5)
-            x = x[0] if isinstance(x, tuple) else x
-    loss = x.square().sum() + sum(value.sum() for v in record.values.values() for value in v)
-    if loss.requires_grad:
-        loss.backward()
-    return x, record.values
-
-
-def stack(several: bool, checkpointed: bool) -> nn.Module:
-    layers = [Layer(several) for _ in range(2)]
-    for number, layer in enumerate(layers):
-        with torch.no_grad():
-            layer.attention.k_proj.weight.mul_(number + 2)
-    return nn.ModuleList([checkpoint_layer(x) if checkpointed else x for x in layers])
-
-
-@pytest.mark.parametrize("several", [False, True])
-def test_terms_of_checkpointed_layers_have_the_gradients_of_plain_ones(several: bool) -> None:
-    results = []
-    for checkpointed in (False, True):
-        layers, x = stack(several, checkpointed), inputs()
-        output, values = run(layers, x)
-        gradients = [p.grad for p in layers.parameters()]
-        results.append((output, [v for vs in values.values() for v in vs], x.grad, gradients))
-    torch.testing.assert_close(*results)
-    assert any(gradient.any() for gradient in results[0][3])
-
-
-def test_the_backward_pass_may_run_in_another_thread() -> None:
-    """As CUDA's does: the open record belongs to the thread of the forward pass."""
-    gradients = []
-    for threaded in (False, True):
-        layer = checkpoint_layer(Layer(several=False))
-        with record_disagreement(["output"], ["dec-self"]) as record:
-            layer(inputs())
-        loss = record.values["dec-self", "output"][0].sum()
-        if threaded:
-            thread = threading.Thread(target=loss.backward)
-            thread.start()
-            thread.join()
-        else:
-            loss.backward()
-        gradients.append(layer.attention.v_proj.weight.grad)
-    torch.testing.assert_close(*gradients)
-    assert gradients[0].any()
-
-
-@pytest.mark.parametrize("several", [False, True])
-def test_a_checkpointed_layer_returns_what_the_plain_one_does(several: bool) -> None:
-    plain, checkpointed = stack(several, False)[0], stack(several, True)[0]
-    for recording in (False, True):
-        with record_disagreement(TERMS, ["dec-self"] if recording else []):
-            one, other = plain(inputs()), checkpointed(inputs())
-        torch.testing.assert_close(one, other)
-        assert type(one) is type(other)
-
-
-def test_a_copy_of_a_checkpointed_layer_runs_its_own_weights() -> None:
-    layers, x = stack(False, True), inputs()
-    before, _ = run(layers, x)
-    twin = copy.deepcopy(layers)
-    with torch.no_grad():
-        for parameter in twin.parameters():
-            parameter.zero_()
-    layers.zero_grad()
-    output, values = run(twin, inputs())
-    torch.testing.assert_close(output, x)  # only the residual connection is left
-    assert not any(v.any() for v in values["dec-self", "output"])
-    assert all(p.grad is None or not p.grad.any() for p in layers.parameters())
-    assert torch.equal(run(layers, inputs())[0], before)
-
-
-def test_an_unwrapped_layer_measures_like_a_plain_one() -> None:
-    layers = stack(True, True)
-    unwrap_checkpoint(layers)
-    assert not any(hasattr(module, "precheckpoint_forward") for module in layers.modules())
-    output, values = run(layers, inputs())
-    expected, expected_values = run(stack(True, False), inputs())
-    torch.testing.assert_close(output, expected)
-    torch.testing.assert_close(values, expected_values)
-    assert layers[0].attention.v_proj.weight.grad.any()

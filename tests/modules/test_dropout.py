@@ -10,6 +10,7 @@ import torch.nn.functional as F
 from fairseq.modules import FairseqDropout
 from torch import nn
 
+from capsnmt.models.dropout import RetainedDropout
 from capsnmt.modules.dropout import Dropout, random_numbers
 from tests.support import HEADS, build
 
@@ -93,7 +94,7 @@ def test_probabilities_near_none_and_all_are_torchs(p: float, hosts: list) -> No
 
 def test_it_rests_in_evaluation_unless_it_is_retained() -> None:
     x = torch.ones(1000)
-    module = Dropout(0.5).eval()
+    module = RetainedDropout(0.5, "Layer").eval()
     assert module(x) is x
     module.make_generation_fast_("", retain_dropout=True)
     assert module(x).eq(0).any()
@@ -106,7 +107,7 @@ def test_a_model_has_no_other_dropout() -> None:
     found = [
         module for module in model.modules() if isinstance(module, (FairseqDropout, nn.Dropout))
     ]
-    assert {type(module) for module in found} == {Dropout}
+    assert {type(module) for module in found} == {RetainedDropout}
     assert sorted({module.p for module in found}) == [0.1, 0.2, 0.3]
 
 

@@ -29,19 +29,19 @@ D, HEADS, SOURCES = 16, 4, 3
 
 
 def gated() -> Attention:
-    attention = Attention(D, HEADS, self_attention=True)
+    attention = Attention(D, HEADS)
     attention.head_gate = HeadGate(D, HEADS)
     return attention
 
 
 def talking() -> Attention:
-    attention = Attention(D, HEADS, self_attention=True)
+    attention = Attention(D, HEADS)
     attention.score_mixing, attention.weight_mixing = HeadMixing(HEADS), HeadMixing(HEADS)
     return attention
 
 
 def routed(routing: str) -> Attention:
-    attention = Attention(D, HEADS, self_attention=True)
+    attention = Attention(D, HEADS)
     attention.out_proj = HeadRouting(D, HEADS, routing, num_capsules=8, normalize=True)
     return attention
 
@@ -54,14 +54,14 @@ class ToItself(nn.Module):
         self.attention = attention
 
     def forward(self, x: Tensor, padding: Tensor) -> Tensor:
-        return self.attention(x, x, x, padding)[0]
+        return self.attention(x, None, padding)[0]
 
 
 class ToSources(ToItself):
     """Encoder-decoder attention: the query is a function of the keys."""
 
     def forward(self, x: Tensor, padding: Tensor) -> Tensor:
-        return self.attention(x[..., :D] * 2, x, x, padding)[0]
+        return self.attention(x[..., :D] * 2, x, padding)[0]
 
 
 class OfLayers(nn.Module):
@@ -91,7 +91,7 @@ def layer_inputs(length: int, batch: int) -> Tuple[Tensor, ...]:
 
 
 SELF_ATTENTIONS: Dict[str, Callable[[], Attention]] = {
-    "plain": lambda: Attention(D, HEADS, self_attention=True),
+    "plain": lambda: Attention(D, HEADS),
     "gated": gated,
     "talking": talking,
     **{name: lambda name=name: routed(name) for name in ROUTINGS},
@@ -100,9 +100,7 @@ SELF_ATTENTIONS: Dict[str, Callable[[], Attention]] = {
 }
 CROSS_ATTENTIONS: Dict[str, Callable[[], Attention]] = {
     **{name: lambda name=name: MultiLayerAttention(D, HEADS, SOURCES, name) for name in VARIANTS},
-    "block": lambda: BlockAttention(
-        D, HEADS, block=1, kdim=D, vdim=D, encoder_decoder_attention=True
-    ),
+    "block": lambda: BlockAttention(D, HEADS, block=1),
 }
 AGGREGATIONS: Dict[str, Callable[[], nn.Module]] = {
     **{

@@ -29,7 +29,7 @@ def test_a_gate_starts_around_one_half_as_further_columns_of_the_query_projectio
 
 
 def test_a_gate_without_weights_halves_every_head() -> None:
-    gated, plain = attention("gated", self_attention=True), attention(self_attention=True)
+    gated, plain = attention("gated"), attention()
     plain.load_state_dict(gated.state_dict(), strict=False)
     x = inputs()
     with torch.no_grad():
@@ -39,7 +39,7 @@ def test_a_gate_without_weights_halves_every_head() -> None:
 
 
 def test_the_gates_of_encoder_decoder_attention_read_the_decoder() -> None:
-    module = attention("gated", encoder_decoder_attention=True)
+    module = attention("gated", cross=True)
     seen = []
     module.head_gate.projection.register_forward_hook(lambda _, given, out: seen.append(given[0]))
     query, memory = inputs(3), inputs()
@@ -50,7 +50,7 @@ def test_the_gates_of_encoder_decoder_attention_read_the_decoder() -> None:
 
 def test_an_observer_sees_the_heads_before_their_gates() -> None:
     """So that O = A V, as in the papers' terms; a gate changes lengths, not directions."""
-    gated, plain = attention("gated", self_attention=True), attention(self_attention=True)
+    gated, plain = attention("gated"), attention()
     plain.load_state_dict(gated.state_dict(), strict=False)
     x, terms = inputs(), {}
     for module in (gated, plain):

@@ -170,7 +170,7 @@ def test_disagreement_is_between_the_heads_of_the_call(variant: str) -> None:
     query, memory = inputs(3)
     with record_disagreement(("subspace", "position", "output"), ("enc-dec",)) as record:
         module(query, memory, memory, PADDINGS["left"], need_weights=False)
-    q, k, v, mask = module.project(query, memory, memory, PADDINGS["left"], None, True)
+    q, k, v, mask = module.project(query, memory, PADDINGS["left"], None)
     heads, weights = module.attend(q, k, v, None, mask, None, True)
     for term, value, positions in (
         ("subspace", mean_cosine(v), KEYS),

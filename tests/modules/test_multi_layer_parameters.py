@@ -6,8 +6,9 @@ import pytest
 import torch
 from torch import nn
 
-from capsnmt.modules.attention import Attention
-from capsnmt.modules.multi_layer_attention import VARIANTS, MultiLayerAttention
+from capsnmt.models.attention import HostedAttention as Attention
+from capsnmt.models.attention import HostedMultiLayerAttention as MultiLayerAttention
+from capsnmt.modules.multi_layer_attention import VARIANTS
 from tests.modules.multi_layer_oracle import (
     BATCH,
     HEADS,
@@ -29,9 +30,7 @@ def test_one_source_is_the_transformer(variant: str, source_width: int) -> None:
     torch.manual_seed(0)
     module = MultiLayerAttention(WIDTH, HEADS, 1, variant, source_dim=source_width)
     torch.manual_seed(0)
-    plain = Attention(
-        WIDTH, HEADS, kdim=source_width, vdim=source_width, encoder_decoder_attention=True
-    )
+    plain = Attention(WIDTH, HEADS, source_dim=source_width, cross=True)
     ours, theirs = module.state_dict(), plain.state_dict()
     assert list(ours) == list(theirs)
     assert all(torch.equal(ours[name], theirs[name]) for name in ours)
@@ -54,9 +53,7 @@ def test_every_source_starts_as_the_transformer(variant: str, source_width: int)
     width, sources = 64, 3
     torch.manual_seed(0)
     module = MultiLayerAttention(width, 4, sources, variant, source_dim=source_width)
-    plain = Attention(
-        width, 4, kdim=source_width, vdim=source_width, encoder_decoder_attention=True
-    )
+    plain = Attention(width, 4, source_dim=source_width, cross=True)
     for name in ("q_proj", "k_proj", "v_proj"):
         one, stock = getattr(module, name).weight, getattr(plain, name).weight
         columns = variant == "M-01" and name == "v_proj"
@@ -77,7 +74,7 @@ def test_the_output_starts_as_large_as_the_transformers(variant: str) -> None:
     width, sources = 128, 6
     query, memory = torch.randn(16, 8, width), torch.randn(2, 8, sources * width)
     module = MultiLayerAttention(width, 4, sources, variant)
-    plain = Attention(width, 4, encoder_decoder_attention=True)
+    plain = Attention(width, 4, cross=True)
     for attending in (module, plain):
         nn.init.zeros_(attending.v_proj.bias)
         nn.init.zeros_(attending.q_proj.weight)  # else sharper joint weights average less
@@ -103,7 +100,7 @@ def test_parameters_of_table_6(variant: str) -> None:
     weights = 3 if variant in SUMS else 4
     biases = 2 if variant == "M-01" else 3  # a sum of values has one bias
     with torch.device("meta"):
-        plain = Attention(d, 8, encoder_decoder_attention=True)
+        plain = Attention(d, 8, cross=True)
         counts = [
             sum(p.numel() for p in MultiLayerAttention(d, 8, n, variant).parameters())
             for n in range(2, 7)

@@ -28,7 +28,7 @@ def test_a_mixing_starts_as_the_identity_in_every_precision(dtype: torch.dtype) 
 
 
 def test_both_mixings_start_without_effect() -> None:
-    talking, plain = attention(self_attention=True), attention(self_attention=True)
+    talking, plain = attention(), attention()
     set_kind(talking, "talking")
     talking.double()
     x = inputs()
@@ -39,7 +39,7 @@ def test_both_mixings_start_without_effect() -> None:
 
 
 def test_a_term_of_disagreement_reads_distributions_and_the_heads_as_they_are_used() -> None:
-    module, x = attention("talking", self_attention=True), inputs()
+    module, x = attention("talking"), inputs()
     module.role = "enc-self"
     with record_disagreement(["position", "output"], ["enc-self"]) as record:
         module(x, x, x, PADDINGS["left"], need_weights=False)
@@ -53,7 +53,7 @@ def test_a_term_of_disagreement_reads_distributions_and_the_heads_as_they_are_us
 
 def test_dropout_is_applied_to_the_weights_that_multiply_the_values() -> None:
     """A dropped weight of one head is not made up for by another's."""
-    module, x = attention("talking", self_attention=True, dropout=0.5), inputs()
+    module, x = attention("talking", dropout=0.5), inputs()
     given = []
     module.dropout_module.register_forward_hook(lambda _, args, out: given.append(args[0]))
     _, weights = module(x, x, x, need_head_weights=True)

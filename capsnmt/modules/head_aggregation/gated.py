@@ -6,7 +6,6 @@ import math
 
 import torch
 import torch.nn as nn
-from fairseq.modules.quant_noise import quant_noise
 from torch import Tensor
 
 
@@ -26,18 +25,13 @@ class HeadGate(nn.Module):
     Args:
         embed_dim: d, the width of the queries.
         num_heads: the heads of the attention call.
-        q_noise: quantisation noise, as in fairseq's attention.
-        qn_block_size: block size of the quantisation noise.
     """
 
-    def __init__(
-        self, embed_dim: int, num_heads: int, q_noise: float = 0.0, qn_block_size: int = 8
-    ) -> None:
+    def __init__(self, embed_dim: int, num_heads: int) -> None:
         super().__init__()
-        projection = nn.Linear(embed_dim, num_heads, bias=False)
+        self.projection = nn.Linear(embed_dim, num_heads, bias=False)
         bound = math.sqrt(3 / (2 * embed_dim + num_heads))
-        nn.init.uniform_(projection.weight, -bound, bound)
-        self.projection = quant_noise(projection, q_noise, qn_block_size)
+        nn.init.uniform_(self.projection.weight, -bound, bound)
 
     def forward(self, query: Tensor, heads: Tensor) -> Tensor:
         """Scale heads ``[B, H, L, d_h]`` by the gates of the queries ``[L, B, d]``."""

@@ -7,7 +7,6 @@ import math
 import torch
 import torch.nn as nn
 import torch.nn.functional as F
-from fairseq.modules import LayerNorm
 from torch import Tensor
 
 from capsnmt.routing import em_routing, simple_routing
@@ -79,7 +78,7 @@ class HeadRouting(nn.Module):
         # None in simple routing
         self.beta_a = nn.Parameter(torch.zeros(num_capsules)) if routing == "em" else None
         self.beta_u = nn.Parameter(torch.zeros(num_capsules)) if routing == "em" else None
-        self.norm = LayerNorm(embed_dim) if normalize else None
+        self.norm = nn.LayerNorm(embed_dim) if normalize else None
         self.reset_parameters()
 
     def reset_parameters(self) -> None:

@@ -7,7 +7,6 @@ from typing import List
 import torch
 import torch.nn as nn
 import torch.nn.functional as F
-from fairseq.modules import LayerNorm
 from torch import Tensor
 
 from .base import LayerAggregation, SumAggregation, check_count, check_positive, reset_linear
@@ -59,7 +58,7 @@ class MergeLayers(nn.Module):
         super().__init__()
         self.fc1 = nn.Linear(2 * embed_dim, ffn_dim)
         self.fc2 = nn.Linear(ffn_dim, embed_dim)
-        self.norm = LayerNorm(embed_dim)
+        self.norm = nn.LayerNorm(embed_dim)
         for linear in (self.fc1, self.fc2):
             reset_linear(linear)
 

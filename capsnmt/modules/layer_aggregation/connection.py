@@ -6,7 +6,6 @@ from typing import Any, List, Sequence, Tuple
 
 import torch
 import torch.nn as nn
-from fairseq.modules import LayerNorm
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
@@ -135,7 +134,7 @@ class DLCL(LayerConnection):
         super().__init__([torch.full((n,), 1 / n) for n in range(1, num_layers + 2)])
         self.normalize_before = normalize_before
         norms = num_layers + 1 if normalize_before else num_layers
-        self.norms = nn.ModuleList(LayerNorm(embed_dim) for _ in range(norms))
+        self.norms = nn.ModuleList(nn.LayerNorm(embed_dim) for _ in range(norms))
 
     def add(self, y: Tensor, states: List[Tensor]) -> None:
         """Append the output of the next layer; in a pre-norm stack, normalised."""

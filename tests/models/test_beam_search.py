@@ -11,7 +11,7 @@ import torch
 from fairseq.data import Dictionary
 
 import capsnmt.plugin  # noqa: F401
-from capsnmt.modules.beam_search import BeamSearch, best_words
+from capsnmt.models.beam_search import BeamSearch, best_words
 
 STOCK = BeamSearch.__base__
 # fairseq 0.12.2 always has twice as many candidates as hypotheses

@@ -1,0 +1,129 @@
+"""The attentions as fairseq's layers call them."""
+
+from __future__ import annotations
+
+from typing import Any, Dict, Optional, Tuple
+
+from fairseq.incremental_decoding_utils import FairseqIncrementalState
+from fairseq.modules import MultiheadAttention
+from fairseq.modules.quant_noise import quant_noise
+from torch import Tensor
+
+from capsnmt.models.dropout import RetainedDropout
+from capsnmt.modules.attention import Attention, BlockAttention, Cache
+from capsnmt.modules.capsule_attention import CapsuleAttention
+from capsnmt.modules.dropout import Dropout
+from capsnmt.modules.multi_layer_attention import MultiLayerAttention
+
+IncrementalState = Dict[str, Cache]
+PROJECTIONS = ("k_proj", "v_proj", "q_proj", "out_proj")
+
+
+class Hosted(FairseqIncrementalState):
+    """An attention with fairseq's signature, and its cache in fairseq's incremental state.
+
+    Args:
+        sizes: the widths and heads of the attention.
+        dropout: dropout of the attention weights.
+        q_noise: quantisation noise on the projections, as in fairseq's attention.
+        qn_block_size: block size of the quantisation noise.
+        settings: the other arguments of the attention.
+    """
+
+    upgrade_state_dict_named = MultiheadAttention.upgrade_state_dict_named
+
+    def __init__(
+        self,
+        *sizes: Any,
+        dropout: float = 0.0,
+        q_noise: float = 0.0,
+        qn_block_size: int = 8,
+        **settings: Any,
+    ) -> None:
+        super().__init__(*sizes, **settings)
+        self.dropout_module: Dropout = RetainedDropout(dropout, type(self).__name__)
+        for name in PROJECTIONS:
+            setattr(self, name, quant_noise(getattr(self, name), q_noise, qn_block_size))
+
+    def forward(
+        self,
+        query: Tensor,
+        key: Optional[Tensor],
+        value: Optional[Tensor],
+        key_padding_mask: Optional[Tensor] = None,
+        incremental_state: Optional[IncrementalState] = None,
+        need_weights: bool = True,
+        static_kv: bool = False,
+        attn_mask: Optional[Tensor] = None,
+        before_softmax: bool = False,
+        need_head_weights: bool = False,
+    ) -> Tuple[Tensor, Optional[Tensor]]:
+        """Attend as fairseq's ``MultiheadAttention``, whose keys and values are one sequence here.
+
+        Args:
+            query: ``[L, B, d]``.
+            key: ``[K, B, d]``, or the query itself.
+            value: the key.
+            key_padding_mask: ``[B, K]``, true at padding.
+            incremental_state: fairseq's decoding cache; None for a full pass.
+            need_weights: also return the attention weights, averaged over heads.
+            static_kv: part of the host's signature: an attention knows it.
+            attn_mask: ``[L, K]``, added to the scores.
+            before_softmax: not supported; part of the host's signature.
+            need_head_weights: return the weights of each head instead of their mean.
+
+        Returns:
+            The output ``[L, B, d]`` and the weights: ``[B, L, K]``, or ``[H, B, L, K]`` with
+            ``need_head_weights``, or None.
+
+        Raises:
+            NotImplementedError: ``before_softmax`` is set.
+        """
+        if before_softmax:
+            raise NotImplementedError("capsnmt attention does not return scores before the softmax")
+        cache = None
+        if incremental_state is not None:
+            cache = self._get_input_buffer(incremental_state)
+            self._set_input_buffer(incremental_state, cache)
+        output, weights = super().forward(
+            query,
+            None if key is query else key,
+            key_padding_mask,
+            attn_mask,
+            cache,
+            need_weights or need_head_weights,
+        )
+        if weights is None:
+            return output, None
+        return output, weights.transpose(0, 1) if need_head_weights else weights.mean(dim=1)
+
+    def _get_input_buffer(self, incremental_state: Optional[IncrementalState]) -> Cache:
+        """Return this attention's cache; a decoder layer looks whether it has a ``prev_key``."""
+        return self.get_incremental_state(incremental_state, "attn_state") or {}
+
+    def _set_input_buffer(
+        self, incremental_state: Optional[IncrementalState], cache: Cache
+    ) -> Optional[IncrementalState]:
+        return self.set_incremental_state(incremental_state, "attn_state", cache)
+
+    def reorder_incremental_state(
+        self, incremental_state: IncrementalState, new_order: Tensor
+    ) -> None:
+        """Reorder the cache in beam search."""
+        self.reorder(self._get_input_buffer(incremental_state), new_order)
+
+
+class HostedAttention(Hosted, Attention):  # type: ignore[misc]
+    """Multi-head attention in a layer of fairseq."""
+
+
+class HostedBlockAttention(Hosted, BlockAttention):  # type: ignore[misc]
+    """Attention to one block of the encoder's features in a layer of fairseq."""
+
+
+class HostedCapsuleAttention(Hosted, CapsuleAttention):  # type: ignore[misc]
+    """Capsule-routing self-attention in a layer of fairseq."""
+
+
+class HostedMultiLayerAttention(Hosted, MultiLayerAttention):  # type: ignore[misc]
+    """Multi-layer attention in a layer of fairseq."""

@@ -1,0 +1,90 @@
+"""Activation checkpointing: a layer that runs again is the layer, its terms included."""
+
+from __future__ import annotations
+
+import copy
+import threading
+from typing import Any, Tuple
+
+import pytest
+import torch
+
+from capsnmt.modules.disagreement import TERMS, record_disagreement
+from tests.support import EVERYWHERE, build, forward, sentences
+
+INPUTS = sentences(5, 3), sentences(4, 2, seed=1)
+ROLES = ("enc-self", "enc-dec", "dec-self")
+SYSTEMS = {
+    "plain": ("--attention-dropout", "0.1", "--dropout", "0.1"),
+    "routed heads": ("--head-aggregation", "em", *EVERYWHERE),
+    "connected": ("--layer-aggregation", "dlcl", "--mlmha", "M-10"),
+    "bf16": ("--autocast", "bf16"),
+}
+
+
+def model(*flags: str) -> Any:
+    return build("capsnmt_transformer", *flags).train()
+
+
+def results(model: Any) -> Tuple[Any, ...]:
+    """Logits, terms and gradients of a pass in which the terms enter the loss."""
+    torch.manual_seed(3)
+    with record_disagreement(TERMS, ROLES) as record:
+        logits = forward(model, *INPUTS)
+    terms = [value for values in record.values.values() for value in values]
+    (logits.float().square().mean() + sum(term.sum() for term in terms)).backward()
+    return logits, terms, [parameter.grad for parameter in model.parameters()]
+
+
+@pytest.mark.usefixtures("bf16_machine")
+@pytest.mark.parametrize("offload", [(), ("--offload-activations",)])
+@pytest.mark.parametrize("flags", SYSTEMS.values(), ids=SYSTEMS)
+def test_checkpointed_layers_compute_what_plain_ones_do(flags: tuple, offload: tuple) -> None:
+    plain, checkpointed = model(*flags), model(*flags, "--checkpoint-activations", *offload)
+    torch.testing.assert_close(results(checkpointed), results(plain), rtol=0, atol=0)
+
+
+def kept_elements(*flags: str) -> int:
+    """The elements that a forward pass keeps for its backward pass."""
+    sizes = []
+
+    def keep(tensor: torch.Tensor) -> torch.Tensor:
+        sizes.append(tensor.numel())
+        return tensor
+
+    with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
+        forward(model(*flags), *INPUTS)
+    return sum(sizes)
+
+
+def test_a_checkpointed_layer_keeps_little_more_than_its_input() -> None:
+    assert kept_elements("--checkpoint-activations") < kept_elements() / 2
+
+
+def test_the_backward_pass_may_run_in_another_thread() -> None:
+    """As CUDA's does: the open record belongs to the thread of the forward pass."""
+    checkpointed = model("--checkpoint-activations")
+    with record_disagreement(["output"], ["dec-self"]) as record:
+        forward(checkpointed, *INPUTS)
+    thread = threading.Thread(target=record.values["dec-self", "output"][0].sum().backward)
+    thread.start()
+    thread.join()
+    assert checkpointed.decoder.layers[0].self_attn.v_proj.weight.grad.any()
+
+
+def test_a_copy_runs_its_own_weights() -> None:
+    original = model("--checkpoint-activations", "--autocast", "bf16", "--share-all-embeddings")
+    before = forward(original, *INPUTS)
+    twin = copy.deepcopy(original)
+    with torch.no_grad():
+        for parameter in twin.parameters():
+            parameter.zero_()
+    assert not forward(twin, *INPUTS).any()
+    assert torch.equal(forward(original, *INPUTS), before)
+
+
+def test_a_model_is_shown_and_iterated_as_in_plain_torch() -> None:
+    checkpointed = model("--checkpoint-activations", "--encoder-layerdrop", "0.5")
+    assert "forward" not in vars(checkpointed.encoder.layers[0])
+    assert list(checkpointed.encoder.layers) == [*checkpointed.encoder.layers.children()]
+    assert str(checkpointed) == str(model("--encoder-layerdrop", "0.5"))
