@@ -144,9 +144,7 @@ def comma_list(allowed: Collection[str] = (), fix: str = "") -> Callable[[str], 
     >>> comma_list(["train", "valid"])("valid, train")
     ['valid', 'train']
 
-    Args:
-        allowed: the allowed names; empty for any.
-        fix: what else to do about another name.
+    Without ``allowed``, any name is; ``fix`` is what else to do about another one.
     """
 
     def parse(text: str) -> List[str]:

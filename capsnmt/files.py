@@ -30,13 +30,7 @@ def temporary_path(path: Path) -> Path:
 def check_file_name(name: str, where: str) -> None:
     """Raise unless ``name`` can be the name of a file or folder, and one line of a script.
 
-    Args:
-        name: the name.
-        where: the flag or key that gives it, for the error.
-
-    Raises:
-        ConfigurationError: it is empty, begins with a dot or a hyphen, has a slash or a character
-            that is not printable, or is too long.
+    ``where`` is the flag or key that gives it.
     """
     fits = name.isprintable() and "/" not in name and len(name.encode()) <= LONGEST_NAME
     if not fits or not name.strip() or name.startswith((".", "-")):
@@ -47,11 +41,7 @@ def check_file_name(name: str, where: str) -> None:
 
 
 def check_output_folder(path: Path, where: str) -> None:
-    """Raise if a folder cannot be made at ``path``: it or one above is a file or a dangling link.
-
-    Raises:
-        ConfigurationError: naming the file.
-    """
+    """Raise if a folder cannot be made: a file or a dangling link is there, or above it."""
     for place in (path, *path.parents):
         if place.is_dir():
             return
@@ -107,21 +97,8 @@ def remove(path: Path) -> None:
         path.unlink(missing_ok=True)
 
 
-def publish(finished: Path, path: Path) -> None:
-    """Rename a finished file or folder to ``path``, replacing what is there."""
-    if path.is_dir():
-        # One call cannot replace a folder; whoever needs certainty records that it is complete.
-        shutil.rmtree(path)
-    os.replace(finished, path)
-
-
 def hexdigest(path: Path, algorithm: str) -> str:
-    """Return the checksum of a file's content in hexadecimal.
-
-    Args:
-        path: the file.
-        algorithm: a name that hashlib knows, such as ``sha256``.
-    """
+    """Return the checksum of a file's content in hexadecimal, by any algorithm of hashlib."""
     digest = hashlib.new(algorithm)
     with open(path, "rb") as file:
         for block in iter(lambda: file.read(BLOCK), b""):
@@ -144,10 +121,7 @@ def plain_or_gzipped(path: Path) -> Path:
 def locked(path: Path, waiting: str, say: Callable[[str], None] = print) -> Iterator[int]:
     """Hold the lock ``path``; child processes that inherit the descriptor hold it as well.
 
-    Args:
-        path: the lock file; created if it does not exist.
-        waiting: what to report, once, while another process holds it.
-        say: how to report it.
+    While another process holds it, ``waiting`` is said once.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)

@@ -75,18 +75,10 @@ class _Loader(yaml.SafeLoader):
 
 
 def parse_yaml(text: str, source: object) -> Any:
-    """Return the value of a YAML text, such as the value of a flag; ``source`` is for errors.
-
-    Raises:
-        RecordError: it is not valid YAML, repeats a key, or has a key that is not text.
-    """
+    """Return the value of a YAML text, such as the value of a flag; ``source`` is for errors."""
     try:
         return yaml.load(text, Loader=_Loader)
-    except (
-        yaml.YAMLError,
-        ValueError,
-        RecursionError,
-    ) as error:  # the second: month 13
+    except (yaml.YAMLError, ValueError, RecursionError) as error:  # the second: month 13
         mark = getattr(error, "problem_mark", None)
         line = f" line {mark.line + 1}:" if mark else ""
         problem = getattr(error, "problem", None) or " ".join(str(error).split())
@@ -94,11 +86,7 @@ def parse_yaml(text: str, source: object) -> Any:
 
 
 def load(path: Path) -> Any:
-    """Return the content of a YAML or JSON file; of an empty YAML file, an empty mapping.
-
-    Raises:
-        RecordError: it cannot be read, or is not valid.
-    """
+    """Return the content of a YAML or JSON file; of an empty YAML file, an empty mapping."""
     try:
         text = path.read_text(encoding="utf-8")
     except OSError as error:
@@ -115,11 +103,7 @@ def load(path: Path) -> Any:
 
 
 def read(path: Path, kind: Type[T]) -> T:
-    """Read a record from a YAML or JSON file.
-
-    Raises:
-        RecordError: it cannot be read, or is no record of the class.
-    """
+    """Read a record from a YAML or JSON file."""
     return build(load(path), kind, path)
 
 
@@ -131,9 +115,6 @@ def build(value: Any, kind: Type[T], source: object) -> T:
     >>> build({"tokens": "x"}, Batch, "a.yaml")
     Traceback (most recent call last):
     capsnmt.records.RecordError: a.yaml: tokens: 'x': expected int, got str
-
-    Raises:
-        RecordError: naming the key, its value and what is allowed.
     """
     try:
         return msgspec.convert(value, kind, str_keys=True)

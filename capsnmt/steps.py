@@ -13,7 +13,7 @@ from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
 
 from capsnmt import records
 from capsnmt.cli import ExecutionError
-from capsnmt.files import publish, remove, sha256, temporary_path
+from capsnmt.files import remove, sha256, temporary_path
 
 # **D**: a file up to this size is identified by its checksum, so that making it again with the same
 # content changes nothing; a larger file, such as a checkpoint, by its size and time.
@@ -141,15 +141,7 @@ def run_step(
 ) -> None:
     """Run a step unless it is complete, and record it as soon as it is done.
 
-    Args:
-        step: the step.
-        done: the records of its folder.
-        say: reports it.
-        label: what the report begins with.
-        start: runs the command of a step, and raises if it fails.
-
-    Raises:
-        ExecutionError: a command did not write an output.
+    ``start`` runs the command of a step, and raises if it fails.
     """
     complete = done.complete(step)
     say(f"{label} {step.name}{': complete' if complete else ''}")
@@ -176,7 +168,9 @@ def _call(function: Callable[[List[Path]], Any], outputs: Sequence[Path]) -> Any
             remove(path)
         notes = function(unfinished)
         for path, output in zip(unfinished, outputs):
-            publish(path, output)
+            if output.is_dir():
+                remove(output)  # one call cannot replace a folder; the record makes it certain
+            path.replace(output)
         return notes
     finally:
         for path in unfinished:

@@ -45,9 +45,6 @@ def choose(folder: Path, kind: str, count: int, upper_bound: Optional[int] = Non
         kind: how they are named, a key of ``NAMES``.
         count: how many, the last or the best.
         upper_bound: no later update or epoch than this.
-
-    Raises:
-        ConfigurationError: there are fewer, or they are ranked by several metrics.
     """
     found = [(NAMES[kind].fullmatch(path.name), path) for path in folder.iterdir()]
     matches = [(match, path) for match, path in found if match]
@@ -85,13 +82,6 @@ def average_checkpoints(paths: Sequence[Path]) -> Dict[str, Any]:
 
     **D**: the optimizer's state and the moving average of the weights belong to one checkpoint, so
     the result does not have them. All other entries of the last checkpoint are kept.
-
-    Args:
-        paths: at least one checkpoint of the same model.
-
-    Raises:
-        CheckpointError: a checkpoint cannot be loaded, has other parameters or shapes, or has NaN
-            or infinite weights.
     """
     import torch
 

@@ -20,9 +20,6 @@ def stock_checkpoint(state: Mapping[str, Any], path: Path) -> Dict[str, Any]:
 
     **D**: ``--autocast`` is dropped, so other programs compute in the precision of the parameters.
     The optimizer's state is dropped, as in an average.
-
-    Raises:
-        CheckpointError: it holds another model, or a mechanism that fairseq's Transformer lacks.
     """
     from capsnmt.checkpoints.load import CheckpointError
     from capsnmt.models.config import defaults

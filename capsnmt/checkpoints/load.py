@@ -114,12 +114,7 @@ def _safe_loading() -> Dict[str, Any]:
 def load_checkpoint(path: PathLike) -> Dict[str, Any]:
     """Load a fairseq checkpoint. Nothing in the file can run code, with any version of torch.
 
-    Returns:
-        The checkpoint's dictionary; ``["model"]`` maps parameter names to tensors.
-
-    Raises:
-        CheckpointError: the file is missing, truncated, damaged, not a fairseq checkpoint, or holds
-            a global that is not allowed.
+    ``["model"]`` of what it returns maps parameter names to tensors.
     """
     allow_fairseq_checkpoints()
     try:

@@ -93,7 +93,12 @@ class FinishedRun:
     @cached_property
     def result(self) -> ClassifierResult:
         """The evaluation of a classification run."""
-        return records.read(self.folder.result, ClassifierResult)
+        result = records.read(self.folder.result, ClassifierResult)
+        if "test" not in result.splits:
+            raise RecordError(
+                f"{self.folder.result}: splits: lacks the split 'test': evaluate it again"
+            )
+        return result
 
     @property
     def measures(self) -> Measures:

@@ -190,7 +190,3 @@ class ClassifierResult(Record, frozen=True, kw_only=True):
     updates: int  # of the evaluated checkpoint
     parameters: int
     splits: Dict[str, Measures]
-
-    def __post_init__(self) -> None:
-        if "test" not in self.splits:
-            raise ValueError("splits: lacks the split 'test': evaluate it again")

@@ -35,8 +35,8 @@ Labelled = Tuple[str, List[str]]
 LENGTH_BOUNDS = (5, 9, 13, 17, 21, 26, 29)
 # the words of SentEval's WC: ranks 2,000 to 2,999 by frequency
 FIRST_RANK, NUM_WORDS = 2000, 1000
-HELD_OUT = 10  # one in ten examples is for validation, and one for testing
-FEWEST = HELD_OUT  # examples per class, so that every split has every class
+# one in ten examples is for validation, and one for testing; a class has at least as many
+HELD_OUT = 10
 
 
 def sentence_length(
@@ -105,16 +105,13 @@ def balance(
     """Split examples into train, valid and test with equally many examples per class.
 
     A hash of the sentence decides which examples are used and in which split, so the same text
-    gives the same files. The splits are disjoint if the sentences are distinct.
+    gives the same files. The splits are disjoint if the sentences are distinct: 8 of 10 for
+    training, 1 each for validation and testing, in random order.
 
     Args:
         examples: (label, tokens).
         per_class: examples per class; 0 means as many as the rarest class has.
         seed: another seed gives another selection.
-
-    Returns:
-        (label, sentence) by split, in random order: 8 of 10 for training, 1 each for validation
-        and testing.
     """
 
     def by_chance(example: Tuple[str, str]) -> bytes:
@@ -129,10 +126,10 @@ def balance(
             f"give more text"
         )
     rarest = min(classes, key=lambda label: len(classes[label]))
-    most = len(classes[rarest])
-    if most < max(FEWEST, per_class):
+    most, needed = len(classes[rarest]), max(HELD_OUT, per_class)
+    if most < needed:
         raise ConfigurationError(
-            f"class {rarest!r} has {most} sentences but needs {max(FEWEST, per_class)}: give more "
+            f"class {rarest!r} has {most} sentences but needs {needed}: give more "
             f"text, a smaller --per-class, other --length-bounds or a lower --first-rank"
         )
     size = per_class or most

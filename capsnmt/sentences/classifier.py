@@ -226,19 +226,15 @@ def sentence_architecture(name: str) -> Callable[[Namespace], None]:
 
 def complete_classifier(args: Namespace, preset: Preset) -> None:
     """Set missing switches of the classifier from the preset or their default; check all."""
-    given = {name for name in switches(SentenceClassifierConfig) if safe_hasattr(args, name)}
     for name, default in switches(SentenceClassifierConfig).items():
-        if name not in given:
+        if not safe_hasattr(args, name):
             setattr(args, name, preset.get(name, default))
     require(args, "pooling", POOLINGS)
-    default = switches(SentenceClassifierConfig)["pooling_queries"]
-    if args.pooling == "mean":
-        if "pooling_queries" in given and args.pooling_queries != default:
-            raise ConfigurationError(
-                f"--pooling-queries {args.pooling_queries} has no effect because --pooling is "
-                f"mean: drop it or give --pooling queries"
-            )
-        args.pooling_queries = default
+    if args.pooling == "mean" and args.pooling_queries != SentenceClassifierConfig.pooling_queries:
+        raise ConfigurationError(
+            f"--pooling-queries {args.pooling_queries} has no effect because --pooling is mean: "
+            f"drop it or give --pooling queries"
+        )
     for name, least in (("pooling_queries", 1), ("classifier_layers", 1), ("classifier_dim", 0)):
         if getattr(args, name) < least:
             raise ConfigurationError(f"{flag(name)}: {getattr(args, name)}: give {least} or more")

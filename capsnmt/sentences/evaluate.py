@@ -32,9 +32,7 @@ from capsnmt.sentences.measures import Counts
 def load_classifier(path: Path, data: Optional[Path] = None) -> Tuple[Any, Any, int]:
     """Return a classifier in evaluation mode, its task, and its number of updates.
 
-    Args:
-        path: a checkpoint.
-        data: the folder with the data, if it is not the one of the training.
+    ``data`` is the folder with the data, if it is not the one of the training.
     """
     state = load_trained(path)
     cfg = state.get("cfg") or {}

@@ -16,20 +16,13 @@ MANIFEST = "manifest.json"  # what a command that makes data writes last, with i
 
 @dataclass(frozen=True)
 class Example:
-    """A labelled example and its place in a file.
+    """A labelled example and its place in a file."""
 
-    Attributes:
-        sentences: its sentences, tokens separated by spaces.
-        label: the name of its class.
-        bucket: the group for which accuracy is reported: a length or a number of operators.
-        path, line: the file, and the number of the line in it, from 1.
-    """
-
-    sentences: Tuple[str, ...]
+    sentences: Tuple[str, ...]  # tokens separated by spaces
     label: str
-    bucket: int
+    bucket: int  # the group for which accuracy is reported: a length or a number of operators
     path: Path
-    line: int
+    line: int  # from 1
 
     def reject(self, problem: str) -> NoReturn:
         """Raise a ``ConfigurationError`` that names the file and the line."""

@@ -12,15 +12,10 @@ from capsnmt.runs.records import Bucket, Measures
 
 @dataclass
 class Counts:
-    """Counts of predictions.
+    """Counts of predictions."""
 
-    Attributes:
-        classes: ``[3, C]``: true positives, predictions and references per class.
-        buckets: correct examples and all examples per bucket.
-    """
-
-    classes: Any
-    buckets: Dict[int, Any]
+    classes: Any  # [3, C]: true positives, predictions and references per class
+    buckets: Dict[int, Any]  # correct examples and all examples per bucket
 
     @classmethod
     def of(cls, outcomes: Any, num_classes: int) -> Counts:
@@ -64,11 +59,7 @@ def accuracy(right: float, total: float) -> float:
 
 
 def f1_scores(classes: Any) -> Any:
-    r"""Return the F1 of each class in percent, :math:`2 r / (p + t)`; 0 for an absent class.
-
-    Args:
-        classes: ``[3, C]``: true positives r, predictions p and references t per class.
-    """
+    r"""Return the F1 of each class in percent, :math:`2 r / (p + t)`; 0 for an absent class."""
     right, predicted, truth = classes
     return 100.0 * 2 * right / np.maximum(1, predicted + truth)
 

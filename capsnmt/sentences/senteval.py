@@ -13,13 +13,7 @@ from pathlib import Path
 from typing import Dict, List, Optional, Sequence
 
 from capsnmt import records
-from capsnmt.cli import (
-    ConfigurationError,
-    OneLineParser,
-    add_mirrors,
-    comma_list,
-    run_command,
-)
+from capsnmt.cli import ConfigurationError, OneLineParser, add_mirrors, comma_list, run_command
 from capsnmt.files import sha256, temporary_path
 from capsnmt.sentences.examples import MANIFEST, Example, existing, read_fields
 
@@ -35,19 +29,12 @@ LENGTHS = (1, 9, 13, 17, 21, 26)
 
 @dataclass(frozen=True)
 class ProbingTask:
-    """A probing task.
+    """A probing task."""
 
-    Attributes:
-        file: name of its file in SentEval.
-        classes: number of classes.
-        paper: name in the papers' tables.
-        kind: kind of linguistic property, as in the papers.
-    """
-
-    file: str
-    classes: int
-    paper: str
-    kind: str
+    file: str  # in SentEval
+    classes: int  # their number
+    paper: str  # name in the papers' tables
+    kind: str  # of linguistic property, as in the papers
 
 
 # in the order of Li et al. 2019, Table 1, and Li et al. 2021, Table 7

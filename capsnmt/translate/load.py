@@ -62,15 +62,9 @@ class TrainedModel:
 
 
 def find_model(path: Path, folder: Optional[Path] = None) -> TrainedModel:
-    """Find the files of a trained model.
+    """Find the files of a finished run, or of a checkpoint of fairseq-train.
 
-    Args:
-        path: the folder of a finished run, or a checkpoint of fairseq-train.
-        folder: what ``capsnmt-prepare`` wrote; by default the data of the run's training.
-
-    Raises:
-        ConfigurationError: there is no such run or checkpoint, the run is not finished or does not
-            translate, or the data are missing or others.
+    The folder is what ``capsnmt-prepare`` wrote; by default the data of the run's training.
     """
     if path.is_file():
         if folder is None:
@@ -148,7 +142,7 @@ def load_models(
         The models on the CPU, fairseq's configuration of the last one, and the translation task.
 
     Raises:
-        ConfigurationError: a file could run code or is damaged, it is no translation model, a
+        ConfigurationError: a file could run code or is damaged, its model does not translate, a
             setting is unknown, or the dictionaries do not fit.
     """
     settings = {**OVERRIDES, "data": str(data), **overrides}
@@ -178,11 +172,7 @@ def load_models(
 
 
 def load_translating(path: Path) -> Dict[str, Any]:
-    """Load a checkpoint safely, as fairseq does not: it could run code.
-
-    Raises:
-        ConfigurationError: it cannot be loaded, or its model classifies sentences.
-    """
+    """Load a checkpoint safely, as fairseq does not; a classifier is a ``ConfigurationError``."""
     state = load_trained(path)
     task = state["args"].task if state.get("args") else (state["cfg"]["task"] or {}).get("_name")
     if task in SENTENCE_TASKS:
@@ -237,10 +227,6 @@ def from_run(
         device: ``cpu``, ``cuda``, or ``auto`` for a GPU if there is one.
         overrides: settings of fairseq that differ from those of the training and of the run's
             generation, such as ``beam``, ``lenpen``, ``max_tokens`` or ``autocast``.
-
-    Raises:
-        ConfigurationError: a run, checkpoint or its data cannot be used, runs do not fit together,
-            a library is not installed, or there is no GPU.
     """
     require("data")
     place = chosen_device(device)
