@@ -47,13 +47,8 @@ class BreakingPool(ProcessPoolExecutor):
     join = ProcessPoolExecutor.shutdown
 
 
-def main() -> None:
-    """Run fairseq-preprocess with workers that end it when one is killed."""
+if __name__ == "__main__":
     multiprocessing.Pool = lambda processes: BreakingPool(processes)  # type: ignore
     from fairseq_cli.preprocess import cli_main
 
     cli_main()
-
-
-if __name__ == "__main__":
-    main()

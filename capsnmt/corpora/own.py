@@ -101,7 +101,6 @@ def own_recipe(
 
 
 def _languages(files: Sequence[str], pair: Optional[str]) -> Tuple[str, str]:
-    """Return source and target."""
     found = pair.split("-") if pair else list(dict.fromkeys(map(language_of, files)))
     if len(set(found)) != 2 or not all(map(LANGUAGE.fullmatch, found)):
         names = f"--train {' '.join(files)}: the names end in {', '.join(found) or 'no language'}"

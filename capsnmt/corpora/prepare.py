@@ -94,13 +94,11 @@ class Preparation:
         ]
 
     def _source(self, name: str) -> Path:
-        """Return the path of a source file."""
         if self.local is not None:
             return local_file(self.local, name)
         return self.folder / "sources" / name
 
     def _files(self, stage: str, split: str) -> Tuple[Path, ...]:
-        """Return the files of a split, source and target."""
         return tuple(self.folder / stage / f"{split}.{side}" for side in self.recipe.languages)
 
     def _models(self) -> Dict[str, str]:
@@ -114,7 +112,6 @@ class Preparation:
         return f"{name}-{LOWERCASE}" if self.recipe.lowercase else name
 
     def _fetch(self, name: str) -> Step:
-        """Fetch a source file."""
         recipe, source = self.recipe, self.recipe.source(name)
         urls = [(url,) if isinstance(url, str) else url for url in source.urls]
         addresses = [
@@ -158,7 +155,6 @@ class Preparation:
         )
 
     def _tokenise(self, split: str, language: str) -> Step:
-        """Normalise and tokenise one file."""
         file, how = f"{split}.{language}", (self._tokeniser(language), language)
         read = self.folder / "raw" / file
         return Step(
@@ -170,7 +166,6 @@ class Preparation:
         )
 
     def _segment(self, split: str, language: str) -> Step:
-        """Segment one file."""
         file, model = f"{split}.{language}", self.folder / self._models()[language]
         read = self.folder / ("clean" if split == "train" else "tokenised") / file
         segment = partial(subwords.segment, self.recipe.segmentation.method, model)
@@ -197,7 +192,6 @@ class Preparation:
         return self._keep("clean train", "tokenised", "clean", limits)
 
     def _limit(self) -> Step:
-        """Drop training pairs with too many subwords."""
         limits = Cleaning(max_subwords=self.recipe.cleaning.max_subwords)
         return self._keep("limit train", "bpe", "limited", limits)
 
@@ -231,7 +225,6 @@ class Preparation:
         )
 
     def _binarise(self) -> Step:
-        """Make the fairseq data-bin."""
         stages = dict.fromkeys(self.recipe.subsets, "bpe")
         if self.recipe.cleaning.max_subwords:
             stages["train"] = "limited"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Dict, Mapping, Optional, Tuple
 
@@ -66,21 +65,13 @@ class DataManifest(records.Record, frozen=True, kw_only=True):
         return {name: file.lines for name, file in self.files.items() if file.lines is not None}
 
 
-@dataclass(frozen=True)
 class PreparedData:
     """A folder that ``capsnmt-prepare`` wrote."""
 
-    folder: Path
-
-    @property
-    def manifest(self) -> Path:
-        """The record of the folder; it is written last: where it exists, all is complete."""
-        return self.folder / MANIFEST
-
-    @property
-    def binarised(self) -> Path:
-        """The data-bin of fairseq."""
-        return self.folder / "bin"
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.manifest = folder / MANIFEST  # written last: where it exists, all is complete
+        self.binarised = folder / "bin"  # the data-bin of fairseq
 
     def dictionary(self, language: str) -> Path:
         """The dictionary of a language."""
