@@ -1,7 +1,6 @@
 """Time and peak memory of every step of data preparation, on synthetic text of WMT17's shape.
 
-``python scripts/measure_data_prep.py --lines 1000000 --workers 2`` prints a Markdown table. Seconds
-of processor time are those of all processes; other work on the machine changes them little.
+Processor time is that of all processes; other work on the machine changes it little.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ from capsnmt.corpora.prepare import Preparation
 from capsnmt.corpora.recipe import load_recipe
 from capsnmt.steps import Step
 
-WORDS, CHARACTERS = 200_000, 5_000
+WORDS, CHARACTERS, LETTERS = 200_000, 5_000, list("etaoinshrdlucmfwypvbgkjqxz")
 
 
 def memory_of_tree(process: int) -> int:
@@ -46,8 +45,7 @@ def zipf(items: list[str], chance: random.Random, count: int) -> list[str]:
 def synthetic_pairs(lines: int, seed: int) -> Iterator[tuple[str, str]]:
     """Yield Chinese and English lines whose words follow Zipf's law."""
     chance = random.Random(seed)
-    letters = list("etaoinshrdlucmfwypvbgkjqxz")
-    words = ["".join(zipf(letters, chance, chance.randint(2, 11))) for _ in range(WORDS)]
+    words = ["".join(zipf(LETTERS, chance, chance.randint(2, 11))) for _ in range(WORDS)]
     characters = [chr(0x4E00 + 4 * number) for number in range(CHARACTERS)]
     for _ in range(lines):
         length = max(3, int(chance.gauss(24, 8)))
@@ -58,7 +56,7 @@ def synthetic_pairs(lines: int, seed: int) -> Iterator[tuple[str, str]]:
 
 def measured(step: Step, lines: int) -> str:
     """Run a step, and return its row of the table."""
-    done, peaks = threading.Event(), [0]
+    done, peaks = threading.Event(), [memory_of_tree(os.getpid())]
 
     def watch() -> None:
         while not done.wait(0.2):
