@@ -101,7 +101,7 @@ setup(
     package_data={
         "capsnmt.pages": ["*.j2"],
         "capsnmt.report": ["*.j2"],
-        "capsnmt.analysis": ["*.j2", "*.js"],
+        "capsnmt.analysis": ["*.j2", "*.html", "*.js"],
         **{key: ["*.yaml"] for key in RESOURCES},
     },
     install_requires=["torch>=2.1", "pyyaml", "msgspec"],

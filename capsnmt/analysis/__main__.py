@@ -158,12 +158,17 @@ def _run(argv: Optional[Sequence[str]]) -> None:
     args = build_parser().parse_args(argv)
     command = shlex.join(["capsnmt-analyse", *(sys.argv[1:] if argv is None else argv)])
     check_output_folder(args.output, "--output")
+    if (args.output / "figures").exists() and not (args.output / "analysis.html").exists():
+        raise ConfigurationError(
+            f"--output {args.output}: its folder figures is not of an analysis, which would "
+            "replace it: give another folder"
+        )
     require("fairseq", "report")
 
     # after parsing: --help and a mistyped flag do not wait for torch and fairseq
     from capsnmt.analysis.analyse import ANALYSES, analyse
     from capsnmt.analysis.model import Settings
-    from capsnmt.analysis.output import write
+    from capsnmt.analysis.page import write
 
     given = vars(args)
     systems, data, output, only = (given.pop(key) for key in ("systems", "data", "output", "only"))
@@ -172,10 +177,12 @@ def _run(argv: Optional[Sequence[str]]) -> None:
     except argparse.ArgumentTypeError as error:
         raise ConfigurationError(f"--only {error}") from None
     findings = analyse(named_checkpoints(systems, data), Settings(**given), names)
-    *others, page = write(findings, output, command)
-    tables = sum(path.suffix == ".csv" for path in others)
-    figures = sum(path.suffix == ".svg" for path in others)
-    print(f"analysis: {page}, {tables} CSV file(s), {figures} figure(s) as PNG and SVG in figures")
+    page = write(findings, output, command)
+    figures = len([*(output / "figures").glob("*.svg")])
+    print(
+        f"analysis: {page}, {len(findings.of)} CSV file(s), {figures} figure(s) as PNG and SVG in "
+        "figures"
+    )
 
 
 if __name__ == "__main__":

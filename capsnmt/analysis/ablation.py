@@ -99,6 +99,7 @@ class HeadAblation(LossAblation):
             *("head-ablation", "increase", INCREASE, "attention"),
             "Increase of the loss when one head is set to zero. One point per head; a line joins "
             "the means over the heads of a layer.",
+            error="standard_error",
         ),
     )
 
@@ -141,6 +142,7 @@ class LayerAblation(LossAblation):
             *("layer-ablation", "increase", INCREASE, "replacement"),
             "Increase of the loss when the decoder sees zeros, or a layer's mean, in place of the "
             "output of one encoder layer.",
+            error="standard_error",
         ),
     )
 

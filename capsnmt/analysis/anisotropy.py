@@ -36,7 +36,7 @@ class Anisotropy(Analysis):
     columns = ("stack", "layer", "cosine")
     plots = (
         PointsByLayer(
-            *("anisotropy", "cosine", "mean cosine of two tokens' states", "stack"),
+            *("anisotropy", "cosine", "mean cosine of\ntwo tokens' states", "stack"),
             "Mean cosine of the states of two tokens. Layer 0 is the embeddings.",
         ),
     )

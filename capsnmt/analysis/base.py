@@ -31,7 +31,7 @@ class Analysis:
         explanation: what the numbers are, in plain words.
         columns: columns of the CSV file after ``system``.
         plots: figures of these columns.
-        sentences: the number of sentences that were read.
+        sentences: how many sentences its figures are about.
 
     Raises:
         NotApplicableError: the model has nothing to analyse.
@@ -67,13 +67,9 @@ class Analysis:
 
     @classmethod
     def figures(cls, models: Mapping[str, Any]) -> List[Figure]:
-        """Return the figures that compare models.
+        """Return further figures that compare models.
 
         Args:
             models: name of each model -> its finished analysis, an instance of this class.
         """
-        rows = {
-            name: [dict(zip(cls.columns, row)) for row in analysis.rows()]
-            for name, analysis in models.items()
-        }
-        return [plot.figure(rows) for plot in cls.plots]
+        return []

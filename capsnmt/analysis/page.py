@@ -1,135 +1,147 @@
-"""The page: an overview of all analyses and the browser of sentences, in one HTML file."""
+"""Writing an analysis: CSV files, figures, the arrays of the sentences, and the page."""
 
 from __future__ import annotations
 
-import base64
 import csv
-import hashlib
 import io
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, Dict, Iterator, Mapping, Sequence
+from typing import Any, Dict, List, Mapping, Optional, Sequence
+
+import msgspec
 
 from capsnmt.analysis.analyse import ANALYSES, Findings
-from capsnmt.analysis.browser import browser_data
-from capsnmt.analysis.plots import Figure as Picture
+from capsnmt.analysis.base import Analysis, Cell
+from capsnmt.analysis.plots import Figure
 from capsnmt.analysis.sentences import Sentences
-from capsnmt.report import html
-from capsnmt.report.analysis_section import FIGURES
-from capsnmt.report.elements import (
-    Aside,
-    Code,
-    Element,
-    Figure,
-    Paragraph,
-    Preformatted,
-    Report,
-    Table,
-)
+from capsnmt.pages.page import Table, write_page
 
-TEMPLATE = "analysis.html.j2"
-SCRIPTS = ("heatmap.js", "maps.js", "browser.js")
+HERE = Path(__file__).parent
+SENTENCES = "sentences.json"
+DIGITS = 6
 LONGEST_TABLE = 400  # rows; the CSV file holds all
 
 
-def render(
-    findings: Findings,
-    tables: Mapping[str, Mapping[str, str]],
-    pictures: Mapping[str, Sequence[Picture]],
-    drawn: Mapping[str, str],
-    command: str = "",
-) -> str:
-    """Render the page.
+def write(findings: Findings, output: Path, command: str) -> Path:
+    """Write all files, in place of those of an earlier analysis, and return the page."""
+    tables = {name: table(ANALYSES[name], models) for name, models in findings.of.items()}
+    files = {f"{name}.csv": csv_text(rows) for name, rows in tables.items()}
+    sections: List[Dict[str, Any]] = []
+    figures: List[Figure] = []
+    for name, analysis in ANALYSES.items():
+        if name in findings.of or name in findings.missing:
+            own = drawn(analysis, findings)
+            figures += own
+            missing: Dict[str, List[str]] = {}
+            for model, reason in findings.missing.get(name, {}).items():
+                missing.setdefault(reason, []).append(model)
+            sections.append(
+                {
+                    "name": name,
+                    "analysis": analysis,
+                    "missing": missing,
+                    "figures": own,
+                    "table": page_table(tables.get(name, [])),
+                }
+            )
+    extra = script = ""
+    if Sentences.name in findings.of:
+        files[SENTENCES] = sentences_json(findings.of[Sentences.name])
+        data = files[SENTENCES].replace("<", "\\u003c")  # so that nothing ends the element
+        extra = (HERE / "browser.html").read_text("utf-8").replace("DATA", data)
+        script = (HERE / "browser.js").read_text("utf-8")
+    page = write_page(
+        HERE / "analysis.md.j2",
+        output,
+        {
+            "findings": findings,
+            "sections": sections,
+            "command": command,
+            "systems": systems(findings),
+        },
+        {f"figures/{each.name}": each.draw for each in figures},
+        files,
+        extra,
+        script,
+    )
+    names = {f"{each.name}.{kind}" for each in figures for kind in ("png", "svg")}
+    stale = [path for path in (output / "figures").glob("*") if path.name not in names]
+    stale += [output / f"{name}.csv" for name in ANALYSES if name not in findings.of]
+    for path in [*stale, *([] if extra else [output / SENTENCES])]:
+        path.unlink(missing_ok=True)
+    return page
 
-    Args:
-        findings: the finished analyses.
-        tables: analysis -> name of each of its CSV files -> content.
-        pictures: analysis -> its figures.
-        drawn: name of each figure -> its SVG element.
-        command: the command line that made the analysis.
-    """
-    from markupsafe import Markup
 
-    sections: Dict[str, Sequence[Element]] = {
-        analysis.title: [
-            *_introduction(name, findings.missing.get(name, {})),
-            *(Figure(each.name, each.alt, each.caption) for each in pictures.get(name, ())),
-            *_tables(tables.get(name, {})),
-        ]
-        for name, analysis in ANALYSES.items()
-        if name in findings.of or name in findings.missing
+def drawn(analysis: type[Analysis], findings: Findings) -> List[Figure]:
+    """Return the figures of an analysis, whose captions say on how many sentences they are."""
+    models: Mapping[str, Any] = findings.of.get(analysis.name, {})
+    if not models:
+        return []
+    rows = {
+        each.name: [dict(zip(analysis.columns, row)) for row in models[each.name].rows()]
+        if each.name in models
+        else []
+        for each in findings.checkpoints
     }
-    report = Report(
-        f"Analysis of {', '.join(findings.sentences)}", list(_summary(findings, command)), sections
-    )
-    script = "".join(Path(__file__).with_name(name).read_text("utf-8") for name in SCRIPTS)
-    sentences: Mapping[str, Any] = findings.of.get(Sentences.name, {})
-    return html.render(
-        report,
-        drawn,
-        package=__package__,
-        template=TEMPLATE,
-        # trusted: our own file, and JSON that cannot end its element
-        script=Markup(script),
-        script_hash=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
-        data=Markup(browser_data(sentences)) if sentences else "",
-    )
+    figures = [*(plot.figure(rows) for plot in analysis.plots), *analysis.figures(models)]
+    counts = sorted({each.sentences for each in models.values() if each.sentences})
+    if not counts:
+        return figures
+    number = f"Sentences: {' or '.join(f'{count:,}' for count in counts)}."
+    return [replace(each, caption=f"{each.caption} {number}") for each in figures]
 
 
-def _summary(findings: Findings, command: str) -> Iterator[Element]:
-    yield Table(
-        "Systems",
+def table(analysis: type[Analysis], models: Mapping[str, Analysis]) -> List[Sequence[Any]]:
+    """Return header and rows of the CSV file of an analysis."""
+    rows = [(name, *map(cell, row)) for name, each in models.items() for row in each.rows()]
+    return [("system", *analysis.columns), *rows]
+
+
+def cell(value: Cell) -> Any:
+    """Return a cell of a CSV file; empty where there is no number."""
+    if isinstance(value, float):
+        return "" if value != value else round(value, DIGITS)
+    return "" if value is None else value
+
+
+def csv_text(rows: Sequence[Sequence[Any]]) -> str:
+    """Return rows as a CSV file."""
+    file = io.StringIO()
+    csv.writer(file, lineterminator="\n").writerows(rows)
+    return file.getvalue()
+
+
+def page_table(rows: Sequence[Sequence[Any]]) -> Optional[Table]:
+    """Return the rows as a table of the page, unless they are too many."""
+    if not 1 < len(rows) <= LONGEST_TABLE:
+        return None
+    header, *body = rows
+    texts = [any(isinstance(each, str) and each for each in column) for column in zip(*body)]
+    return Table(header, body, len(texts) - texts[::-1].index(True))
+
+
+def systems(findings: Findings) -> Table:
+    """Return the table of what was analysed."""
+    return Table(
         ["system", "sentences", "checkpoint", "data"],
         [
-            [
-                each.name,
-                f"{findings.sentences[each.name]:,}",
-                Code(str(each.path)),
-                Code(str(each.data)),
-            ]
+            [each.name, f"{findings.sentences[each.name]:,}", str(each.path), str(each.data)]
             for each in findings.checkpoints
         ],
     )
-    yield Paragraph(
-        [
-            "Sentences drawn at random with seed ",
-            str(findings.settings.seed),
-            " from the subset ",
-            Code(findings.settings.subset),
-            " of the data, without dropout, the decoder reading the references. Layers, heads and "
-            "positions count from 1. The numbers are in the CSV files next to this page, the "
-            "figures in ",
-            Code(FIGURES),
-            ".",
-        ]
-    )
-    if command:
-        yield Preformatted(command, "bash", folded="Command")
 
 
-def _introduction(name: str, missing: Mapping[str, str]) -> Iterator[Element]:
-    yield Paragraph(ANALYSES[name].explanation)
-    for system, reason in missing.items():
-        yield Paragraph([Aside(f"Not for {system}: {reason}.")])
-
-
-def _tables(files: Mapping[str, str]) -> Iterator[Element]:
-    """Yield the numbers as folded tables, and the names of files that are too long for the page."""
-    long = [f"{file}.csv" for file, text in files.items() if text.count("\n") > LONGEST_TABLE]
-    for file, text in files.items():
-        columns, *rows = csv.reader(io.StringIO(text))
-        if rows and f"{file}.csv" not in long:
-            texts = [
-                at for at in range(len(columns)) if not all(_is_number(row[at]) for row in rows)
-            ]
-            numeric = max(texts) + 1 if texts else 0
-            yield Table(f"{file}.csv", columns, rows, numeric, folded=f"Numbers ({file}.csv)")
-    if long:
-        yield Paragraph(["Numbers: ", Code(", ".join(long))])
-
-
-def _is_number(cell: str) -> bool:
-    """Return whether a cell is a number or empty."""
-    try:
-        return not cell or float(cell) is not None
-    except ValueError:
-        return False
+def sentences_json(models: Mapping[str, Any]) -> str:
+    """Return the kept sentences as JSON: of each, what each model has, or null."""
+    numbers = sorted({number for analysis in models.values() for number in analysis.kept})
+    found = {
+        "systems": list(models),
+        "sentences": [
+            {
+                "number": number,
+                "systems": [analysis.kept.get(number) for analysis in models.values()],
+            }
+            for number in numbers
+        ],
+    }
+    return msgspec.json.encode(found).decode()

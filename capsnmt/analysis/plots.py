@@ -7,7 +7,7 @@ from typing import Any, Callable, Dict, List, Mapping, Sequence, Tuple
 
 from torch import Tensor
 
-from capsnmt.report.figures import figure_of, style, styles
+from capsnmt.pages.plots import figure_of, styles
 
 # what the columns of a CSV file abbreviate
 PANELS = {
@@ -31,7 +31,7 @@ class Figure:
         name: name of its files, without an extension.
         alt: description for readers who do not see it.
         caption: text below it.
-        draw: draws it with matplotlib, inside :func:`capsnmt.report.figures.drawing`.
+        draw: draws it with matplotlib, inside :func:`capsnmt.pages.plots.drawing`.
     """
 
     name: str
@@ -50,6 +50,7 @@ class PointsByLayer:
         label: label of the numbers, with their unit.
         panel: the column whose values are the panels.
         caption: text below it; the first sentence is also its description.
+        error: the column of standard errors, if there is one.
     """
 
     name: str
@@ -57,18 +58,25 @@ class PointsByLayer:
     label: str
     panel: str
     caption: str
+    error: str = ""
 
     def figure(self, models: Mapping[str, Sequence[Mapping[str, Any]]]) -> Figure:
-        """Return the figure of the rows of each model: column -> value."""
+        """Return the figure of the rows of each model of the page: column -> value."""
         panels: Dict[str, Dict[str, List[Tuple[int, float]]]] = {}
         for model, rows in models.items():
             for row in rows:
                 points = panels.setdefault(row[self.panel], {}).setdefault(model, [])
                 points.append((row["layer"], row[self.column]))
         alt = f"{self.caption.partition('.')[0]}, by layer, for each {self.panel} and system."
-        return Figure(self.name, alt, self.caption, lambda: self._draw(panels))
+        caption = self.caption
+        if self.error:
+            highest = max(row[self.error] for rows in models.values() for row in rows)
+            caption += f" The highest standard error is {highest:.2g}."
+        return Figure(self.name, alt, caption, lambda: self._draw(panels, styles(models)))
 
-    def _draw(self, panels: Mapping[str, Mapping[str, Sequence[Tuple[int, float]]]]) -> Any:
+    def _draw(
+        self, panels: Mapping[str, Mapping[str, Sequence[Tuple[int, float]]]], own: Mapping
+    ) -> Any:
         """Draw the points; several of a layer are beside those of the other models."""
         figure = figure_of(3.2)
         names = list(dict.fromkeys(name for points in panels.values() for name in points))
@@ -78,7 +86,6 @@ class PointsByLayer:
             for points in models.values()
         )
         distance = min(0.12, 0.6 / len(names)) if several else 0
-        own = styles(names)
         all_axes = figure.subplots(1, len(panels), sharey=True, squeeze=False)[0]
         for axes, (title, models) in zip(all_axes, panels.items()):
             for name, points in models.items():
@@ -101,7 +108,6 @@ class PointsByLayer:
             axes.set_xlabel("layer")
             axes.set_xticks(sorted({layer for points in models.values() for layer, _ in points}))
             axes.grid(alpha=0.2)
-            axes.spines[["top", "right"]].set_visible(False)
         all_axes[0].set_ylabel(self.label)
         handles, labels = all_axes[0].get_legend_handles_labels()
         figure.legend(handles, labels, loc="outside lower center", ncols=4, frameon=False)
@@ -134,7 +140,7 @@ def matrices(
 
         across = min(ACROSS, len(panels))
         down = -(-len(panels) // across)
-        figure = figure_of((2.1 if any(words) else 2.6) * down + 0.4 * (down > 1))
+        figure = figure_of(2.7 * down)
         same_rows = len({matrix.size(0) for matrix in panels.values()}) == 1
         grid = figure.subplots(down, across, sharey=same_rows, squeeze=False)
         end = highest or max(float(matrix.nan_to_num().max()) for matrix in panels.values())
@@ -194,10 +200,11 @@ def scatter(panels: Mapping[str, Tuple[Any, Any]], groups: str) -> Callable[[], 
         for axes in grid.flat[len(panels) :]:
             axes.set_axis_off()
         for axes, (title, (points, group)) in zip(grid.flat, panels.items()):
-            for number in range(int(group.max()) + 1):
-                label = str(number + 1)
-                axes.scatter(*points[group == number].T, s=8, label=label, **style(number))
+            for number, style in enumerate(styles(map(str, range(int(group.max()) + 1))).values()):
+                own = points[group == number]
+                axes.scatter(*own.T, s=8, label=str(number + 1), **style)
             axes.set(title=title, xticks=[], yticks=[])
+            axes.spines[:].set_visible(False)
             axes.set_aspect("equal", adjustable="datalim")
         place = {"loc": "outside right center", "frameon": False, "markerscale": 2}
         figure.legend(*grid[0, 0].get_legend_handles_labels(), title=groups, **place)

@@ -1,265 +1,243 @@
-"""Attention and coupling coefficients of a few sentences, for the browser of the page."""
+"""Attention, coupling coefficients and losses of a few sentences, for the browser of the page."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from typing import Any, Dict, Iterator, List, Mapping, Sequence, Tuple
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from capsnmt.analysis.agreement import by_strongest_input
 from capsnmt.analysis.base import Analysis, Cell, NotApplicableError
-from capsnmt.analysis.forward_pass import AttentionCall, RoutingCall, StackStates
+from capsnmt.analysis.forward_pass import AttentionCall, Batch, RoutingCall, StackStates
 from capsnmt.analysis.plots import PANELS, Figure, matrices
 
-WEIGHT_UNIT = 1000  # attention weights are kept as whole thousandths
-COEFFICIENT_UNIT = 100_000  # C is small where there are many output capsules
-MOST_COLUMNS = 64  # columns of a map of output capsules
-MOST_COEFFICIENTS = 100_000  # of single tokens in one sentence of one system
-READABLE = 15  # subwords on the axes of a figure
 DRAWN = "enc-self"  # the attention of the figure
+READABLE = 15  # subwords on the axes of a figure
+MOST_COLUMNS = 64  # of a map of output capsules
+MOST_COEFFICIENTS = 20_000  # of single tokens in one sentence and place
+# kind of a map -> what it shows
+EXPLANATIONS = {
+    "weights": "How much each query (row) attends to each key (column). The query of the decoder "
+    "at position i reads subword i - 1 and predicts subword i.",
+    "heads": "How each head (row) is shared among the output capsules (columns).",
+    "layers": "How each layer (row) is shared among the output capsules (columns).",
+    "vertical": "How each head (row) is shared among the query positions (columns).",
+    "horizontal": "The share of input position t (column) that the capsule of a head takes at "
+    "position l (row), over t <= l.",
+    "loss": "The negative log-likelihood of each subword of the reference, in nats.",
+}
+
+
+@dataclass(frozen=True)
+class Axis:
+    """What the rows or columns of a map, or a choice among maps, are."""
+
+    name: str
+    labels: Sequence[str]
+    numbered: bool = False  # whether a label is told by its number: subwords repeat
+    chosen: int = 0  # of a choice, what is shown first
 
 
 @dataclass
-class Coupling:
-    """C of one place and layer for one sentence.
-
-    Attributes:
-        place: as in a call of routing.
-        layer: from 1.
-        maps: C in units of ``1 / COEFFICIENT_UNIT``, ``[T, choices, rows, columns]``. Rows are
-            input capsules and columns output capsules. The first choice is the mean over tokens,
-            the others the tokens. Of horizontal routing, rows are the positions l, columns
-            the positions t that l reads, and choices the heads, the output capsules.
-        group: how many output capsules a column is the mean of.
-        capsules: the number of output capsules; 0 if each is a position or head.
-    """
+class Map:
+    """Maps of one place of a model: their values by choices, row and column."""
 
     place: str
+    kind: str  # a key of EXPLANATIONS
     layer: int
-    maps: np.ndarray
-    group: int = 1
-    capsules: int = 0
+    choices: Sequence[Axis]
+    rows: Axis
+    columns: Axis
+    values: Any
+    name: str = field(init=False)
+    explanation: str = field(init=False)
 
-    @property
-    def choices(self) -> List[str]:
-        """What each choice is: ``mean``, or the number of a token or head; ``all`` if only one."""
-        count = self.maps.shape[1]
-        if self.place.endswith("-horizontal"):
-            return [str(head) for head in range(1, count + 1)]
-        if self.place.endswith("-vertical"):
-            return ["all"]
-        return ["mean", *(str(token) for token in range(1, count))]
+    def __post_init__(self) -> None:
+        place = PANELS.get(self.place, f"layers of the {self.place}")
+        routing = f", {self.kind} routing" if self.kind in ("vertical", "horizontal") else ""
+        self.name = f"{place}{routing}, layer {self.layer}" if self.layer else self.kind
+        self.explanation = EXPLANATIONS[self.kind]
 
 
 @dataclass
 class Sentence:
-    """What the browser shows of a sentence.
-
-    Attributes:
-        source: subwords of the source.
-        inputs: subwords of the decoder's input.
-        target: subwords of the reference: what the decoder has to predict at each input.
-        loss: the negative log-likelihood of each of them, in nats.
-        attention: attention and layer -> weights in units of ``1 / WEIGHT_UNIT``, ``[H, L, K]``.
-        couplings: C of each place that routes.
-    """
+    """Subwords of a sentence, and its maps."""
 
     source: List[str] = field(default_factory=list)
-    inputs: List[str] = field(default_factory=list)
-    target: List[str] = field(default_factory=list)
-    loss: List[float] = field(default_factory=list)
-    attention: Dict[Tuple[str, int], np.ndarray] = field(default_factory=dict)
-    couplings: List[Coupling] = field(default_factory=list)
-
-    def axes(self, attention: str) -> Tuple[List[str], List[str]]:
-        """Return the subwords of an attention's queries and keys."""
-        queries = self.source if attention == "enc-self" else self.inputs
-        keys = self.inputs if attention == "dec-self" else self.source
-        weights = self.attention[attention, 1]
-        if weights.shape[2] > len(keys):  # --cross-self-attention
-            keys = [*self.source, *self.inputs]
-        return queries, keys
+    inputs: List[str] = field(default_factory=list)  # of the decoder
+    target: List[str] = field(default_factory=list)  # what it predicts at each input
+    attention: List[Map] = field(default_factory=list)
+    coefficients: List[Map] = field(default_factory=list)
+    loss: List[Map] = field(default_factory=list)
 
 
 class Sentences(Analysis):
     """Keeps the first sentences of the chosen ones, in the order of the test set.
 
-    The only analysis that keeps maps: its memory grows with ``browser_sentences``.
+    The only analysis that keeps maps: its memory grows with ``--browser-sentences``.
 
-    **D**: more than ``MOST_COLUMNS`` output capsules are sorted by their strongest input in the
-    last iteration, and neighbours averaged: their order has no meaning of its own. Coefficients of
-    single tokens are kept from the first place on, at most ``MOST_COEFFICIENTS`` in a sentence.
+    **D**: output capsules are sorted by their strongest input in the last iteration, and more than
+    ``MOST_COLUMNS`` averaged in groups of neighbours: their order has no meaning of its own.
+    Coefficients of single tokens are kept where they are at most ``MOST_COEFFICIENTS``.
     """
 
     name = "sentences"
     title = "Attention in one sentence"
     explanation = (
         "The weights of all heads of the top encoder layer for one sentence (as Duan et al. 2020, "
-        "Figure 5): rows are queries, columns keys, and darker is more."
+        "Figure 5): rows are queries, columns keys, and brighter is more."
     )
     columns = ("sentence", "side", "position", "token", "loss")
-    map_columns = ("sentence", "attention", "layer", "head", "query", "weights")
-    coupling_columns = ("sentence", "place", "layer", "iteration", "of", "row", "coefficients")
 
     def __init__(self, model: Any) -> None:
         super().__init__(model)
-        self.task = model.task
         count = model.settings.browser_sentences
         if not count:
             raise NotApplicableError("--browser-sentences is 0")
+        self.sentences = 0  # its figure says which sentence it shows
+        self.dictionaries = model.task.source_dictionary, model.task.target_dictionary
         self.kept: Dict[int, Sentence] = {number: Sentence() for number in model.chosen[:count]}
 
-    def _in_batch(self, numbers: Sequence[int]) -> Iterator[Tuple[int, Sentence]]:
+    def _in_batch(self, batch: Batch) -> Iterator[Tuple[int, Sentence]]:
         """Yield the kept sentences of a batch with their places in it."""
-        for place, number in enumerate(numbers):
+        source, target = self.dictionaries
+        inputs = batch.sample["net_input"]
+        for b, number in enumerate(batch.numbers):
             if number in self.kept:
-                yield place, self.kept[number]
+                sentence = self.kept[number]
+                if not sentence.source:
+                    sentence.source, sentence.inputs, sentence.target = (
+                        [dictionary[int(i)] for i in ids[b] if i != dictionary.pad()]
+                        for dictionary, ids in (
+                            (source, inputs["src_tokens"]),
+                            (target, inputs["prev_output_tokens"]),
+                            (target, batch.sample["target"]),
+                        )
+                    )
+                yield b, sentence
 
     def on_attention(self, call: AttentionCall) -> None:
-        for b, sentence in self._in_batch(call.batch.numbers):
+        for b, sentence in self._in_batch(call.batch):
             weights = call.weights[b][:, call.queries[b]][..., call.keys[b]]
-            sentence.attention[call.place, call.layer] = whole(weights, WEIGHT_UNIT)
+            queries = sentence.source if call.place == "enc-self" else sentence.inputs
+            keys = sentence.inputs if call.place == "dec-self" else sentence.source
+            if weights.size(2) > len(keys):  # --cross-self-attention
+                keys = [*sentence.source, *sentence.inputs]
+            heads = Axis("head", ["mean of heads", *numbers(weights.size(0))])
+            axes = [heads], Axis("query", queries, True), Axis("key", keys, True)
+            values = rounded(torch.cat([weights.mean(0, keepdim=True), weights]), 3)
+            sentence.attention.append(Map(call.place, "weights", call.layer, *axes, values))
 
     def on_routing(self, call: RoutingCall) -> None:
-        for b, sentence in self._in_batch(call.batch.numbers):
+        iterations = len(call.coefficients)
+        iteration = Axis("iteration", numbers(iterations), chosen=iterations - 1)
+        for b, sentence in self._in_batch(call.batch):
             real = call.routings[b]
-            group, capsules = 1, 0
-            if call.kind == "horizontal":
-                # [l, t, heads] -> [heads, l, t]
-                maps = [C[b][real][:, real].permute(2, 0, 1) for C in call.coefficients]
+            words = sentence.source if call.place in (DRAWN, "encoder") else sentence.inputs
+            positions = Axis("position", words, True)
+            if call.kind == "horizontal":  # [l, t, heads] -> [heads, l, t]
+                C = [each[b][real][:, real].permute(2, 0, 1) for each in call.coefficients]
+                choice = [Axis("head", numbers(len(C[0])))]
+                axes = positions, Axis("input", words, True)
             elif call.kind == "vertical":
-                maps = [C[b][:, :, call.outputs[b, 0]] for C in call.coefficients]
+                C = [each[b][0][:, call.outputs[b, 0]] for each in call.coefficients]
+                choice, axes = [], (Axis("head", numbers(len(C[0]))), positions)
             else:
-                capsules = call.coefficients[0].size(-1)
-                maps, group = columns_of([C[b][real] for C in call.coefficients])
-                kept = sum(each.maps[:, 1:].size for each in sentence.couplings)
-                if kept + sum(C[1:].numel() for C in maps) > MOST_COEFFICIENTS:
-                    maps = [C[:1] for C in maps]
-            coefficients = whole(torch.stack(maps), COEFFICIENT_UNIT)
-            sentence.couplings.append(
-                Coupling(
-                    call.place if call.kind in ("heads", "layers") else f"{call.place}-{call.kind}",
-                    *(call.layer, coefficients, group, capsules),
-                )
+                C, capsules = with_few_columns([each[b][real] for each in call.coefficients])
+                if sum(each[1:].numel() for each in C) > MOST_COEFFICIENTS:
+                    C = [each[:1] for each in C]
+                tokens = [f"{at} {word}" for at, word in enumerate(words[: len(C[0]) - 1], 1)]
+                choice = [Axis("token", ["mean of tokens", *tokens])]
+                inputs = Axis(call.kind[:-1], numbers(C[0].size(1)))
+                axes = inputs, Axis("capsule", capsules)
+            values = rounded(torch.stack(C), 5)
+            sentence.coefficients.append(
+                Map(call.place, call.kind, call.layer, [iteration, *choice], *axes, values)
             )
 
-    def on_states(self, stacks: StackStates) -> None:
-        sample = stacks.batch.sample
-        for b, sentence in self._in_batch(stacks.batch.numbers):
-            target = sample["target"][b]
-            sentence.source = self.tokens("source", sample["net_input"]["src_tokens"][b])
-            sentence.inputs = self.tokens("target", sample["net_input"]["prev_output_tokens"][b])
-            sentence.target = self.tokens("target", target)
-            real = stacks.batch.target[b]
-            likelihood = stacks.logits[b][real].float().log_softmax(-1)
-            loss = -likelihood.gather(-1, target[real].unsqueeze(-1)).squeeze(-1)
-            sentence.loss = [round(value, 3) for value in loss.tolist()]
-
-    def tokens(self, side: str, ids: Tensor) -> List[str]:
-        """Return the subwords of one sentence, without padding."""
-        dictionary = getattr(self.task, f"{side}_dictionary")
-        return [dictionary[int(i)] for i in ids if i != dictionary.pad()]
+    def on_states(self, states: StackStates) -> None:
+        for b, sentence in self._in_batch(states.batch):
+            real = states.batch.target[b]
+            target = states.batch.sample["target"][b][real].unsqueeze(-1)
+            loss = -states.logits[b][real].float().log_softmax(-1).gather(-1, target)
+            axes = Axis("loss", ["nats"]), Axis("subword", sentence.target, True)
+            sentence.loss.append(Map("", "loss", 0, [], *axes, rounded(loss.t(), 3)))
 
     def rows(self) -> List[Sequence[Cell]]:
         found: List[Sequence[Cell]] = []
         for number, sentence in self.kept.items():
             for position, token in enumerate(sentence.source, 1):
                 found.append((number, "source", position, token, None))
-            for position, (token, loss) in enumerate(zip(sentence.target, sentence.loss), 1):
+            ((losses,),) = (each.values for each in sentence.loss)
+            for position, (token, loss) in enumerate(zip(sentence.target, losses), 1):
                 found.append((number, "target", position, token, loss))
         return found
 
-    def tables(self) -> Dict[str, Any]:
-        """Return subwords and losses, attention maps, and maps of coupling coefficients."""
-        maps: List[Sequence[Cell]] = []
-        couplings: List[Sequence[Cell]] = []
-        for number, sentence in self.kept.items():
-            for (attention, layer), weights in sentence.attention.items():
-                for (head, query), row in _rows(weights):
-                    maps.append((number, attention, layer, head, query, row(WEIGHT_UNIT)))
-            for each in sentence.couplings:
-                for (iteration, choice, line), row in _rows(each.maps):
-                    of = each.choices[choice - 1]
-                    key = number, each.place, each.layer, iteration, of, line
-                    couplings.append((*key, row(COEFFICIENT_UNIT)))
-        return {
-            self.name: (self.columns, self.rows()),
-            "maps": (self.map_columns, maps),
-            "couplings": (self.coupling_columns, couplings),
-        }
-
     @classmethod
-    def figures(cls, systems: Mapping[str, Any]) -> List[Figure]:
+    def figures(cls, models: Mapping[str, Any]) -> List[Figure]:
         """Draw the first sentence that fits a figure, else the shortest one."""
-        numbers = set.intersection(*(set(analysis.kept) for analysis in systems.values()))
-        any_system = next(iter(systems.values()))
-        lengths = {number: len(any_system.kept[number].source) for number in sorted(numbers)}
+        common = set.intersection(*(set(analysis.kept) for analysis in models.values()))
+        lengths = {
+            number: max(len(analysis.kept[number].source) for analysis in models.values())
+            for number in sorted(common)
+        }
         if not lengths:
             return []
         fitting = [number for number, length in lengths.items() if length <= READABLE]
         number = fitting[0] if fitting else min(lengths, key=lambda each: lengths[each])
-        sentences: Dict[str, Sentence] = {
-            name: analysis.kept[number] for name, analysis in systems.items()
+        drawn: Dict[str, Map] = {
+            name: [each for each in analysis.kept[number].attention if each.place == DRAWN][-1]
+            for name, analysis in models.items()
         }
-        top = {
-            name: max(layer for role, layer in sentence.attention if role == DRAWN)
-            for name, sentence in sentences.items()
-        }
-        weights = {
-            name: sentence.attention[DRAWN, top[name]] / WEIGHT_UNIT
-            for name, sentence in sentences.items()
-        }
-        highest = max(float(of_system.max()) for of_system in weights.values())
+        weights = {name: torch.tensor(each.values[1:]) for name, each in drawn.items()}
+        highest = max(float(of_model.max()) for of_model in weights.values())
         return [
             Figure(
                 f"attention-sentence-{name}",
                 f"Attention weights of each head of {name} for sentence {number}.",
-                f"{name}: {PANELS[DRAWN]}, layer {top[name]}, for sentence {number} of the test "
-                "set (from 0). The scale is that of all heads and systems.",
+                f"{name}: {each.name}, for sentence {number} of the test set (from 0). The scale "
+                "is the same for all heads and systems.",
                 matrices(
-                    {f"head {h}": torch.tensor(A) for h, A in enumerate(weights[name], 1)},
+                    {f"head {head}": A for head, A in enumerate(weights[name], 1)},
                     *("attention weight", "query", "key"),
-                    words=sentence.axes(DRAWN),
+                    words=(each.rows.labels, each.columns.labels),
                     highest=highest,
                 ),
             )
-            for name, sentence in sentences.items()
+            for name, each in drawn.items()
         ]
 
 
-def whole(values: Tensor, unit: int) -> np.ndarray:
-    """Return values in whole units of ``1 / unit``."""
-    return (values.float() * unit).round().to(torch.int32).cpu().numpy()
-
-
-def columns_of(coefficients: Sequence[Tensor]) -> Tuple[List[Tensor], int]:
-    """Return C of each iteration with at most ``MOST_COLUMNS`` columns.
+def with_few_columns(coefficients: Sequence[Tensor]) -> Tuple[List[Tensor], List[str]]:
+    """Return C of each iteration with at most ``MOST_COLUMNS`` columns, and their labels.
 
     Args:
         coefficients: C of each iteration, ``[tokens, I, N]``.
 
     Returns:
-        C of each iteration, ``[1 + tokens, I, columns]``, the mean over tokens first; and how many
-        output capsules a column is the mean of.
+        C of each iteration, ``[1 + tokens, I, columns]``, the mean over tokens first; and the
+        number of the output capsule of each column, or the first and last of those it is the mean
+        of, in sorted order.
     """
     maps = [torch.cat([C.mean(0, keepdim=True), C]) for C in coefficients]
     order = by_strongest_input(maps[-1][0])
     group = -(-len(order) // MOST_COLUMNS)
-    averaged = [
+    parts = [range(1, len(order) + 1)[at : at + group] for at in range(0, len(order), group)]
+    labels = [str(part[0]) if group == 1 else f"{part[0]}-{part[-1]}" for part in parts]
+    return [
         torch.stack([part.mean(-1) for part in C[..., order].split(group, dim=-1)], dim=-1)
         for C in maps
-    ]
-    return averaged, group
+    ], labels
 
 
-def _rows(maps: np.ndarray) -> Iterator[Tuple[Tuple[int, ...], Any]]:
-    """Yield the index of each row, from 1, and a function that writes the row in a unit."""
-    for index in np.ndindex(*maps.shape[:-1]):
-        row = maps[index].tolist()
-        yield (
-            tuple(i + 1 for i in index),
-            lambda unit, row=row: " ".join(f"{value / unit:g}" for value in row),
-        )
+def numbers(count: int) -> List[str]:
+    """Return the numbers from 1 as text."""
+    return [str(number) for number in range(1, count + 1)]
+
+
+def rounded(values: Tensor, digits: int) -> Any:
+    """Return nested lists of rounded numbers."""
+    rounding = torch.round(values.double().cpu() * 10**digits) / 10**digits
+    return rounding.tolist()

@@ -6,7 +6,6 @@ from typing import Any, List, Mapping, Sequence, Tuple
 
 from capsnmt.evaluation.scores import Spread
 from capsnmt.pages.plots import INK, figure_of, finish
-from capsnmt.report.old_figures import METADATA, drawing, image, style, styles, svg  # noqa: F401
 from capsnmt.runs.learning_curve import LearningCurve
 
 Styles = Mapping[str, Mapping[str, str]]

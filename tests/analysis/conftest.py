@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from capsnmt.analysis.analyse import Findings, analyse
-from capsnmt.analysis.output import write
+from capsnmt.analysis.page import write
 from tests.analysis.small_models import SETTINGS, precise, write_checkpoint, write_data
 
 EVIL = "</script><img src=http:evil.example onerror=alert(1)>"
@@ -16,6 +16,13 @@ SUBWORDS = (EVIL, "<!--<script>", "$x$", "漢字", "&amp;", '"', "__proto__", "i
 ROUTED = 'em <i>&"$1$'
 NAMES = ("baseline", ROUTED, "capsule")
 OTHER = "other subwords"
+TWICE = ("--routing-iterations", "2")
+MODELS = {
+    "baseline": ("capsnmt_transformer",),
+    ROUTED: ("transformer_em_routing", "--layer-aggregation", "em-routing", *TWICE),
+    "capsule": ("capsule_transformer", *TWICE),
+    OTHER: ("capsnmt_transformer",),
+}
 
 
 @pytest.fixture(scope="package")
@@ -24,14 +31,6 @@ def findings(tmp_path_factory: pytest.TempPathFactory) -> Findings:
     folder = tmp_path_factory.mktemp("hostile")
     data = write_data(folder / "data", symbols=SUBWORDS)
     other = write_data(folder / "other", seed=5, symbols=SUBWORDS)
-    twice = ("--routing-iterations", "2")
-    plain = ("capsnmt_transformer",)
-    models = {
-        "baseline": plain,
-        ROUTED: ("transformer_em_routing", "--layer-aggregation", "em-routing", *twice),
-        "capsule": ("capsule_transformer", *twice),
-        OTHER: plain,
-    }
     checkpoints = [
         replace(
             write_checkpoint(
@@ -40,7 +39,7 @@ def findings(tmp_path_factory: pytest.TempPathFactory) -> Findings:
             ),
             name=name,
         )
-        for place, (name, flags) in enumerate(models.items())
+        for place, (name, flags) in enumerate(MODELS.items())
     ]
     settings = replace(SETTINGS, browser_sentences=3)
     return analyse(checkpoints, settings, ["agreement", "sentences"])
@@ -49,9 +48,7 @@ def findings(tmp_path_factory: pytest.TempPathFactory) -> Findings:
 @pytest.fixture(scope="package")
 def folder(findings: Findings, tmp_path_factory: pytest.TempPathFactory) -> Path:
     output = tmp_path_factory.mktemp("analysis")
-    paths = write(findings, output, command=f"capsnmt-analyse {EVIL}")
-    assert paths[-1] == output / "analysis.html"
-    assert sorted(path for path in output.rglob("*") if path.is_file()) == sorted(paths)
+    assert write(findings, output, f"capsnmt-analyse {EVIL}") == output / "analysis.html"
     return output
 
 
