@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import MappingProxyType
 from typing import Any, List, Mapping, Sequence, Tuple
 
 from capsnmt.evaluation.scores import Spread
@@ -59,7 +60,7 @@ def means_by_category(
     categories: Mapping[str, str],
     style_of: Styles,
     labels: Tuple[str, str],
-    references: Mapping[str, Spread],
+    references: Mapping[str, Spread] = MappingProxyType({}),
 ) -> Any:
     """Draw means over seeds by category, one line for each system.
 

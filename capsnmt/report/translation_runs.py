@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import random
-import re
 from typing import Any, Callable, Dict, Iterable, Iterator, List, Mapping, Sequence, Tuple
 
 from capsnmt.cli import ConfigurationError
@@ -34,31 +33,35 @@ def translation(runs: Sequence[FinishedRun], sample_count: int) -> Tuple[Dict[st
         runs: runs on the same test sets, the baseline first.
         sample_count: number of sample translations of each test set.
     """
-    rows, named = group(runs), dict(zip(distinct_names(runs), runs))
+    rows, named, sweeps = group(runs), dict(zip(distinct_names(runs), runs)), find_sweeps(runs)
     config, test_sets = runs[0].config, list(runs[0].scores)
-    style = styles(row.name for row in rows)
-    curves = {row.name: [run.curve for run in row.runs] for row in rows}
-    figures: Figures = {"learning_curve": functools.partial(learning_curves, curves, style)}
+    manifest = PreparedData(runs[0].data).read_manifest()
     values = {
         "title": f"{config.dataset or 'Experiment'}, {' to '.join(config.languages)}",
-        "budgets": sorted({run.curve.updates for run in runs}),
-        "different": list(_differing(runs)),
         "rows": rows,
         "seeds": max(len(row.runs) for row in rows),
+        "budgets": sorted({run.curve.updates for run in runs}),
+        "different": list(_differing(runs)),
+        "results": tables.results(rows, test_sets),
         "ratios": len(rows) > 1 and None not in [row.speed_against(rows[0]) for row in rows[1:]],
         **_tests(rows, test_sets),
-        "results": tables.results(rows, test_sets),
-        "sweeps": [_sweep(each, test_sets, figures) for each in find_sweeps(runs)],
-        "test_sets": [_test_set(name, rows, named, figures, style) for name in test_sets],
+        "sweeps": [
+            {
+                "flag": sweep.flag,
+                "tables": {name: tables.sweep(sweep, name) for name in test_sets},
+                "has_baseline": bool(sweep.baselines),
+            }
+            for sweep in sweeps
+        ],
+        "test_sets": [_test_set(name, rows, named) for name in test_sets],
         "training": tables.training(named),
-        "runs": named,
         "samples": {
             name: list(_samples(rows, name, sample_count)) for name in test_sets if sample_count
         },
-        "manifest": (manifest := PreparedData(runs[0].data).read_manifest()),
+        "manifest": manifest,
         "pairs": _pairs(manifest.lines, config.languages[0]),
     }
-    return values, figures
+    return values, dict(_figures(rows, test_sets, sweeps))
 
 
 def _differing(runs: Sequence[FinishedRun]) -> Iterator[str]:
@@ -91,66 +94,63 @@ def _tests(rows: Sequence[TrainedRow], test_sets: Sequence[str]) -> Dict[str, Li
     }
 
 
-def _test_set(
-    name: str,
-    rows: Sequence[TrainedRow],
-    runs: Runs,
-    figures: Figures,
-    style: Mapping[str, Mapping[str, str]],
-) -> Dict[str, Any]:
-    """Return the values of one test set, and add its figure."""
+def _test_set(name: str, rows: Sequence[TrainedRow], runs: Runs) -> Dict[str, Any]:
+    """Return the values of one test set."""
     outputs = [run.output(name) for run in runs.values()]
     metrics = common_metrics(outputs)
     kinds = [kind for kind in COMPARABLE if all(kind in output.scores for output in outputs)]
-    every = {**metrics, **dict(zip(kinds, kinds))}
-    labels = {**metrics, **{key: f"{key}, comparable only with {COMPARABLE[key]}" for key in kinds}}
-    found = {
-        "name": name,
-        "segments": rows[0].runs[0].scores[name].segments,
-        "scores": tables.scores(runs, name, every),
-        "signatures": {
-            label: Markdown(
-                " and ".join(map(code, sorted(_signatures(list(runs.values()), name, key))))
-            )
-            for key, label in labels.items()
-        },
-        "differences": tables.differences(runs, name, metrics),
-        "lengths": None,
-    }
-    lengths = source_lengths(rows, name)
-    if lengths is not None:
-        unit, counts = lengths
-        found.update(unit=unit, lengths=tables.lengths(rows, name, counts))
-        figures[f"bleu_by_length-{name}"] = functools.partial(
-            means_by_category,
-            {row.name: row.by_length(name) for row in rows},
-            {bucket: f"{bucket}\n({count:,})" for bucket, count in counts.items()},
-            style,
-            (f"length of the source in {unit} (sentences)", "BLEU"),
-            {},
-        )
-    return found
-
-
-def _sweep(sweep: FinishedSweep, test_sets: Sequence[str], figures: Figures) -> Dict[str, Any]:
-    """Return the values of a sweep, and add its figures."""
-    for name in test_sets:
-        figures[f"sweep-{sweep.flag}-{name}"] = functools.partial(
-            means_by_category,
-            {
-                row: {label: each.score(name) for label, each in curve.items()}
-                for row, curve in sweep.curves.items()
-            },
-            {label: label for label in sweep.labels},
-            styles(sweep.curves),
-            (f"--{sweep.flag}", "BLEU"),
-            {row.name: row.score(name) for row in sweep.baselines},
-        )
+    shown = {**metrics, **dict(zip(kinds, kinds))}
+    unit, counts = source_lengths(rows, name) or ("", {})
     return {
-        "flag": sweep.flag,
-        "tables": {name: tables.sweep(sweep, name) for name in test_sets},
-        "baselines": [row.name for row in sweep.baselines],
+        "name": name,
+        "segments": f"{rows[0].runs[0].scores[name].segments:,}",
+        "scores": tables.scores(runs, name, shown),
+        "signatures": [
+            (label, COMPARABLE.get(key), map(code, _signatures(runs.values(), name, key)))
+            for key, label in shown.items()
+        ],
+        "differences": tables.differences(runs, name, metrics),
+        "unit": unit,
+        "lengths": tables.lengths(rows, name, counts),
     }
+
+
+def _figures(
+    rows: Sequence[TrainedRow], test_sets: Sequence[str], sweeps: Sequence[FinishedSweep]
+) -> Iterator[Tuple[str, Callable[[], Any]]]:
+    """Yield the name of each figure, and the function that draws it."""
+    style = styles(row.name for row in rows)
+    curves = {row.name: [run.curve for run in row.runs] for row in rows}
+    yield "learning_curve", functools.partial(learning_curves, curves, style)
+    for name in test_sets:
+        lengths = source_lengths(rows, name)
+        if lengths is not None:
+            unit, counts = lengths
+            yield (
+                f"bleu_by_length-{name}",
+                functools.partial(
+                    means_by_category,
+                    {row.name: row.by_length(name) for row in rows},
+                    {bucket: f"{bucket}\n({count:,})" for bucket, count in counts.items()},
+                    style,
+                    (f"length of the source in {unit} (sentences)", "BLEU"),
+                ),
+            )
+        for sweep in sweeps:
+            yield (
+                f"sweep-{sweep.flag}-{name}",
+                functools.partial(
+                    means_by_category,
+                    {
+                        row: {label: each.score(name) for label, each in curve.items()}
+                        for row, curve in sweep.curves.items()
+                    },
+                    dict(zip(sweep.labels, sweep.labels)),
+                    styles(sweep.curves),
+                    (f"--{sweep.flag}", "BLEU"),
+                    {row.name: row.score(name) for row in sweep.baselines},
+                ),
+            )
 
 
 def _samples(rows: Sequence[TrainedRow], test_set: str, count: int) -> Iterator[Table]:
@@ -201,7 +201,10 @@ def _read_translations(run: FinishedRun, test_set: str) -> Output:
 
 def _pairs(lines: Mapping[str, int], language: str) -> Table:
     """Return the number of sentence pairs of each text of the prepared data."""
-    source = re.compile(rf"((?:raw|clean)/.+)\.{re.escape(language)}")
-    found = [(source.fullmatch(name), count) for name, count in lines.items()]
-    rows = [[code(match[1]), f"{count:,}"] for match, count in found if match]
+    texts = {
+        name.rpartition(f".{language}")[0]: count
+        for name, count in lines.items()
+        if name.startswith(("raw/", "clean/")) and name.endswith(f".{language}")
+    }
+    rows = [[code(text), f"{count:,}"] for text, count in texts.items()]
     return Table(["text", "sentence pairs"], rows, numeric=1)
