@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Measure the routing operators, eager, compiled and as Triton kernels, against the bandwidth.
+"""Measure the routing operators, eager, compiled and as kernels, against the bandwidth.
 
     scripts/benchmark_kernels.py                    # every shape, forward and backward, as Markdown
     scripts/benchmark_kernels.py --tokens 8192 --dtype bf16 --iterations 3
@@ -29,7 +29,7 @@ from capsnmt.cli import OneLineParser, positive, run_command
 from scripts.benchmark_report import machine
 from scripts.workload import DTYPES
 
-BACKENDS = {"cpu": ("eager", "compiled"), "cuda": ("eager", "compiled", "triton")}
+BACKENDS = {"cpu": ("eager", "compiled", "cpp"), "cuda": ("eager", "compiled", "triton")}
 PASSES = ("forward", "forward and backward")
 # bytes that are copied to measure the bandwidth: more than any cache
 COPIED = 2**30

@@ -25,7 +25,6 @@ import functools
 import importlib.util
 import math
 import os
-import shutil
 import warnings
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -36,12 +35,13 @@ import torch
 from torch import Tensor
 from torch.torch_version import TorchVersion
 
+from . import cpu
 from .fallback import BackendError, Kernel, explained, name_of
 from .fused import fits
 from .numerics import compute_dtype
 from .recording import append_record, is_recording
 
-BACKENDS = ("auto", "eager", "compiled", "triton")
+BACKENDS = ("auto", "eager", "compiled", "cpp", "triton")
 
 OLDEST_TRITON = "3.3"
 INTERPRETER_FLAG = "TRITON_INTERPRET"  # Triton's own: kernels run as numpy code, on a CPU
@@ -87,6 +87,8 @@ def backend_obstacle(name: str, device_type: Optional[str] = None) -> Optional[s
         return compile_obstacle(device_type or "cpu")
     if name == "triton":
         return triton_obstacle(device_type or "cuda")
+    if name == "cpp":
+        return cpp_obstacle(device_type or "cpu")
     return None
 
 
@@ -104,6 +106,9 @@ def routing_backend(name: str) -> Iterator[None]:
 
     - ``eager``: plain torch.
     - ``compiled``: ``torch.compile``; an error if compilation fails.
+    - ``cpp``: the C++ kernels of :mod:`capsnmt.routing.cpu`, on a CPU; an error if they cannot be
+      built. What they do not cover (vertical and horizontal routing; votes of another dtype than
+      fp32 and bf16) runs as under ``auto``.
     - ``triton``: the kernels of :mod:`capsnmt.routing.fused`, on a GPU; an error if one fails to
       build. What they do not cover (horizontal routing, which consists of matrix products; fp64
       votes; more than 32,768 votes a token) runs as under ``auto``.
@@ -117,7 +122,7 @@ def routing_backend(name: str) -> Iterator[None]:
     >>> with routing_backend("fast"):
     ...     pass
     Traceback (most recent call last):
-    ValueError: routing backend 'fast' is unknown: use one of auto, eager, compiled, triton
+    ValueError: routing backend 'fast' is unknown: use one of auto, eager, compiled, cpp, triton
     """
     token = _backend.set(check_backend(name))
     try:
@@ -133,12 +138,18 @@ def compile_obstacle(device_type: str) -> Optional[str]:
     if TorchVersion(torch.__version__) < (2, 4):
         return f"needs torch >= 2.4, and this is {torch.__version__}"
     if device_type == "cpu":
-        compiler = os.environ.get("CXX", "").split() or ["g++"]
-        if not any(map(shutil.which, (compiler[0], "clang++"))):
-            return "needs a C++ compiler (g++, clang++ or CXX), and none is on the PATH"
+        if cpu.compiler() is None:
+            return cpu.NO_COMPILER
     elif importlib.util.find_spec("triton") is None:
         return f"needs triton for device type {device_type}, and it is not installed"
     return None
+
+
+def cpp_obstacle(device_type: str) -> Optional[str]:
+    """Return why the C++ kernels cannot run here on this device type, None if they can."""
+    if device_type != "cpu":
+        return f"needs a CPU, not device type {device_type}"
+    return cpu.obstacle()
 
 
 @functools.cache
@@ -188,6 +199,7 @@ def run_operator(
     votes: Tensor,
     *rows: Optional[Tensor],
     shared: Sequence[Tensor] = (),
+    cpp: Optional[Kernel] = None,
     fused: Optional[Kernel] = None,
     leading: Sequence[int],
     backend: Optional[str] = None,
@@ -203,6 +215,7 @@ def run_operator(
         votes: ``[tokens, ...]``.
         rows: tensors per token such as masks, ``[tokens, ...]`` or None.
         shared: tensors shared by all tokens.
+        cpp: the kernel of :mod:`capsnmt.routing.cpu` for this operator; None: it has none.
         fused: the kernel of :mod:`capsnmt.routing.fused` for this operator; None: it has none.
         leading: the leading dimensions that were flattened into ``tokens``.
         backend: as for ``routing_backend``; None takes the backend of the enclosing block.
@@ -222,8 +235,11 @@ def run_operator(
         append_record(operator, [restore(C) for C in trace])
     else:
         name = check_backend(_backend.get() if backend is None else backend, votes.device.type)
-        run = choose(name, kernel, fused, votes, compile_minimum)
-        results = run_in_blocks(run, (votes, *rows), shared, options)
+        if cpp is not None and takes_cpp(name, votes):
+            results = cpp(kernel, votes, *rows, *shared, **options)
+        else:
+            run = choose(name, kernel, fused, votes, compile_minimum)
+            results = run_in_blocks(run, (votes, *rows), shared, options)
     return tuple(map(restore, results)) if isinstance(results, tuple) else restore(results)
 
 
@@ -236,6 +252,11 @@ def is_traced() -> bool:
     is_compiling = getattr(torch.compiler, "is_dynamo_compiling", bool)  # torch < 2.3 has none
     is_exporting = getattr(torch.compiler, "is_exporting", bool)  # nor has torch < 2.7
     return bool(is_compiling()) or bool(is_exporting())
+
+
+def takes_cpp(backend: str, votes: Tensor) -> bool:
+    """Return whether the C++ kernels run this call."""
+    return backend == "cpp" and cpu.covers(votes)
 
 
 def choose(

@@ -36,7 +36,7 @@ def dynamic_routing(
             not finite, and its logits are 0.
         output_mask: ``[..., N]``, true = real. A masked output enters no softmax; its capsule and
             logits are 0.
-        backend: ``auto``, ``eager``, ``compiled`` or ``triton``; None: that of ``routing_backend``.
+        backend: ``auto``, ``eager``, ``compiled``, ``cpp`` or ``triton``; None: the block's.
 
     Returns:
         Output capsules ``[..., N, D]`` and logits ``[..., I, N]``, b after its last update; both

@@ -7,7 +7,7 @@ from typing import List, Optional
 from torch import Tensor
 from torch.nn import functional as F
 
-from . import fused, numerics
+from . import cpu, fused, numerics
 from .backend import full_precision, run_operator
 from .checks import (
     check_activation,
@@ -72,7 +72,7 @@ def em_routing(
         iterations: T >= 1.
         input_activation: a_in, ``[..., I]`` or ``[..., I, N]``, in 0..1; None = all 1.
         variance_floor: added to every variance, in squared units of the votes.
-        backend: ``auto``, ``eager``, ``compiled`` or ``triton``; None: that of ``routing_backend``.
+        backend: ``auto``, ``eager``, ``compiled``, ``cpp`` or ``triton``; None: the block's.
 
     Returns:
         Output capsules, ``[..., N, D]``, dtype of ``votes``.
@@ -99,6 +99,7 @@ def em_routing(
         flatten_leading(votes, 3),
         flatten_leading(activation, 2),
         shared=(beta_a, beta_u),
+        cpp=cpu.em_routing,
         fused=fused.em_routing,
         leading=votes.shape[:-3],
         iterations=iterations,

@@ -25,7 +25,7 @@ def simple_routing(votes: Tensor, iterations: int = 3, backend: Optional[str] = 
     Args:
         votes: V, ``[..., I, N, D]``, any floating dtype; arithmetic is fp32 or better.
         iterations: T >= 1.
-        backend: ``auto``, ``eager``, ``compiled`` or ``triton``; None: that of ``routing_backend``.
+        backend: ``auto``, ``eager``, ``compiled``, ``cpp`` or ``triton``; None: the block's.
 
     Returns:
         Output capsules, ``[..., N, D]``, dtype of ``votes``.

@@ -38,7 +38,7 @@ def vertical_routing(
         iterations: T >= 1 (**D**: 3; the paper does not say).
         query_mask: ``[B, L]``, true = real.
         key_mask: ``[B, K]``, true = real.
-        backend: ``auto``, ``eager``, ``compiled`` or ``triton``; None: that of ``routing_backend``.
+        backend: ``auto``, ``eager``, ``compiled``, ``cpp`` or ``triton``; None: the block's.
 
     Returns:
         Output capsules Omega ``[B, L, K]`` and logits b ``[B, H, L]``, 0 in padded rows and

@@ -14,7 +14,7 @@ import pytest
 
 from capsnmt.routing import backend
 
-TESTS = Path(__file__).with_name("test_triton_kernels.py")
+TESTS = Path(__file__).with_name("test_kernels.py")
 OBSTACLE = backend.triton_obstacle("cuda")
 
 

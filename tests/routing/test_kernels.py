@@ -1,6 +1,6 @@
-"""The fused kernels equal the oracles and the eager operators, on a GPU or in the interpreter.
+"""The kernels equal the oracles and the eager operators: C++ on a CPU, Triton on a GPU.
 
-``test_triton_interpreter.py`` runs this file on a CPU, in a process of its own.
+``test_triton_interpreter.py`` runs this file with Triton on a CPU, in a process of its own.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from .operators import OPERATORS, betas, random
 from .test_extremes import EXTREMES, assert_finite
 
 INTERPRETED = backend.triton_obstacle("cpu") is None
-DEVICE = "cpu" if INTERPRETED else "cuda"
-if INTERPRETED:
-    pytestmark = []
-else:
-    no_gpu = "NOT TESTED ON A GPU: there is none"
-    obstacle = backend.triton_obstacle("cuda") or (not torch.cuda.is_available() and no_gpu)
-    pytestmark = [pytest.mark.cuda, pytest.mark.skipif(bool(obstacle), reason=str(obstacle))]
+GPU = torch.cuda.is_available()
+DEVICE = "cuda" if GPU and not INTERPRETED else "cpu"
+BACKEND = "triton" if GPU or INTERPRETED else "cpp"
+OBSTACLE = backend.backend_obstacle(BACKEND, DEVICE)
+pytestmark = [pytest.mark.skipif(bool(OBSTACLE), reason=f"NOT TESTED: {BACKEND} {OBSTACLE}")]
+if DEVICE == "cuda":
+    pytestmark.append(pytest.mark.cuda)
 
 FUSED = {
     "dynamic_routing": routing.dynamic_routing,  # both results
@@ -93,7 +93,7 @@ def assert_as_exact_as_eager(operator, tensors, T):
     doubles = [t.double() if t.is_floating_point() else t for t in tensors]
     exact = run(operator, doubles, T, "eager")
     eager = run(operator, tensors, T, "eager")
-    ours = run(operator, tensors, T, "triton")
+    ours = run(operator, tensors, T, BACKEND)
     for reference, other, our in zip(exact, eager, ours):
         scale = reference.abs().max() + 1e-30
         error = 2 * (other - reference).abs().max() + resolution * scale
@@ -116,7 +116,7 @@ def test_em_routing_equals_li2019_algorithm_2(per_pair, T):
     votes, costs = random(3, 5, 2), random(2, 5, seed=1)
     activation = random(3, 5, seed=2).sigmoid()[:, : None if per_pair else 1].squeeze(1)
     tensors = [votes, *costs, activation]
-    ours = run(em_all, tensors, T, "triton")
+    ours = run(em_all, tensors, T, BACKEND)
 
     def oracle(votes, beta_a, beta_u, activation, T, backend):
         return oracles.em_routing(votes, beta_a, beta_u, T, activation)[0]
@@ -128,7 +128,7 @@ def test_em_routing_equals_li2019_algorithm_2(per_pair, T):
 @pytest.mark.parametrize("T", [1, 3])
 def test_simple_routing_equals_li2019_algorithm_1(T):
     votes = random(3, 5, 2)
-    ours = run(routing.simple_routing, [votes], T, "triton")
+    ours = run(routing.simple_routing, [votes], T, BACKEND)
     assert_close_to(
         lambda v, T, backend: oracles.simple_routing(v, T)[0], [votes.double()], T, ours
     )
@@ -143,7 +143,7 @@ def test_dynamic_routing_equals_dou2019_algorithm_1(T):
         masks = inputs.to(votes.device), outputs.to(votes.device)
         return routing.dynamic_routing(votes, T, *masks, backend=backend)
 
-    ours = run(dynamic, [votes], T, "triton")
+    ours = run(dynamic, [votes], T, BACKEND)
     assert_close_to(
         lambda v, T, backend: oracles.dynamic_routing(v, T, inputs, outputs)[:2],
         [votes.double()],
@@ -172,7 +172,7 @@ def test_em_gradients_of_costs_and_activation(activation):
 def test_low_precision_votes_are_routed_in_fp32(name, dtype):
     votes = random(2, 3, 6, 2, dtype=dtype)
     eager = run(FUSED[name], [votes], 2, "eager")
-    ours = run(FUSED[name], [votes], 2, "triton")
+    ours = run(FUSED[name], [votes], 2, BACKEND)
     for one, other in zip(ours, eager):
         assert one.dtype == dtype
         one, other = one.float(), other.float()
@@ -185,7 +185,7 @@ def test_low_precision_votes_are_routed_in_fp32(name, dtype):
 def test_costs_may_have_another_dtype_than_the_votes():
     votes = random(2, 4, 6, 1)
     tensors = [votes.half(), *betas(votes), random(2, 4, seed=2).sigmoid().half()]
-    found = run(em_all, tensors, 2, "triton")
+    found = run(em_all, tensors, 2, BACKEND)
     assert [tensor.dtype for tensor in found[1:]] == [tensor.dtype for tensor in tensors]
 
 
@@ -196,8 +196,8 @@ def test_two_runs_give_the_same_bits_for_any_number_of_programs(monkeypatch):
     tensors = [votes, *betas(votes), random(5, 4, seed=2).sigmoid()]
     expected = run(em_all, tensors, 2, "eager")
     monkeypatch.setattr(em_backward, "PROGRAMS", 3)  # 2, 2 and 1 tokens
-    found = run(em_all, tensors, 2, "triton")
-    for one, other, again in zip(found, expected, run(em_all, tensors, 2, "triton")):
+    found = run(em_all, tensors, 2, BACKEND)
+    for one, other, again in zip(found, expected, run(em_all, tensors, 2, BACKEND)):
         assert torch.equal(one, again)
         torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-5)
 
@@ -213,14 +213,14 @@ def test_two_runs_give_the_same_bits_for_any_number_of_programs(monkeypatch):
 def test_values_and_gradients_are_finite(name, extreme):
     T = 10 if extreme == "equal for all outputs" else 3
     votes = EXTREMES[extreme](random(1, 4, 3, 2))
-    assert_finite(*run(OPERATORS[name], [votes], T, "triton"))
+    assert_finite(*run(OPERATORS[name], [votes], T, BACKEND))
 
 
 @pytest.mark.parametrize("activation", [0.0, 1e-12])
 def test_em_gradients_are_finite_for_vanishing_activations(activation):
     votes = random(1, 4, 3, 1)
     tensors = [votes, *betas(votes), torch.full((1, 4), activation)]
-    assert_finite(*run(em_all, tensors, 3, "triton"))
+    assert_finite(*run(em_all, tensors, 3, BACKEND))
 
 
 def test_masked_votes_need_not_be_finite():
@@ -231,7 +231,7 @@ def test_masked_votes_need_not_be_finite():
         inputs = torch.tensor([[True, False, True]])
         return routing.dynamic_routing(votes, T, inputs, **options)
 
-    for one, other in zip(run(masked, [votes], 3, "triton"), run(masked, [votes], 3, "eager")):
+    for one, other in zip(run(masked, [votes], 3, BACKEND), run(masked, [votes], 3, "eager")):
         torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-5)
 
 
@@ -246,7 +246,7 @@ def test_the_gradient_of_one_result_needs_not_the_other(used):
 def test_strided_votes_and_gradients():
     votes = random(4, 3, 2, 5).transpose(1, 3)[::2].to(DEVICE).requires_grad_()
     results = []
-    for name in ("eager", "triton"):
+    for name in ("eager", BACKEND):
         capsules = routing.simple_routing(votes, 3, backend=name)
         results.append((capsules, *torch.autograd.grad(capsules.sum(), votes)))
     for one, other in zip(*results):
@@ -263,13 +263,13 @@ def test_nothing_but_the_inputs_is_kept_for_the_backward_pass():
         return tensor
 
     with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
-        routing.em_routing(votes, *costs, 3, backend="triton")
+        routing.em_routing(votes, *costs, 3, backend=BACKEND)
     assert set(kept) <= {tensor.data_ptr() for tensor in (votes, *costs)}
 
 
 def test_no_tokens_give_no_capsules():
     for name in ("em_routing", "dynamic_routing", "simple_routing"):
-        for tensor in run(OPERATORS[name], [torch.zeros(0, 3, 4, 2)], 3, "triton"):
+        for tensor in run(OPERATORS[name], [torch.zeros(0, 3, 4, 2)], 3, BACKEND):
             assert tensor.size(0) == 0
 
 
@@ -277,7 +277,7 @@ def test_what_the_kernels_do_not_cover_runs_without_them(monkeypatch):
     monkeypatch.setattr(fused, "MAXIMUM_TILE", 8)
     expected = random(2, 3, 4, 4)
     for name in ("horizontal_routing", "simple_routing"):  # matrix products; 48 votes a token
-        run(OPERATORS[name], [expected], 2, "triton")
+        run(OPERATORS[name], [expected], 2, BACKEND)
     monkeypatch.undo()
-    ours = run(routing.simple_routing, [expected.double()], 2, "triton")
+    ours = run(routing.simple_routing, [expected.double()], 2, BACKEND)
     assert torch.equal(ours[0], run(routing.simple_routing, [expected.double()], 2, "eager")[0])

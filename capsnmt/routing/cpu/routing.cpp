@@ -1,0 +1,50 @@
+// The routing operators on a CPU: forward and backward, fp32 or bf16 votes, arithmetic in fp32.
+//
+// Built by cpu/build.py at first use, for the processor of this machine. -ffast-math would destroy
+// the exponential; without -ffp-contract=fast the loops are 30 % slower.
+#include "em.h"
+
+namespace {
+
+template <int INPUTS, int WIDTH, bool ACTIVE>
+int em_forward_of(const Call& call) {
+    using Router = Em<INPUTS, WIDTH, ACTIVE>;
+    return for_tokens<Router>(
+        call, false, [](Router& router, long token, long) { router.forward(token); });
+}
+
+template <int INPUTS, int WIDTH, bool ACTIVE>
+int em_backward_of(const Call& call) {
+    using Router = Em<INPUTS, WIDTH, ACTIVE>;
+    long blocks = blocks_of(call), chunks = chunks_of(call);
+    // Each chunk adds the gradients of the costs of its tokens, then the chunks are added.
+    void* memory = nullptr;
+    long bytes = 2 * chunks * blocks * sizeof(vec);
+    if (posix_memalign(&memory, sizeof(vec), bytes)) return 1;
+    memset(memory, 0, bytes);
+    vec* g_betas = static_cast<vec*>(memory);
+    int failed = for_tokens<Router>(call, true, [=](Router& router, long token, long chunk) {
+        vec* g_beta_a = g_betas + 2 * chunk * blocks;
+        router.backward(token, g_beta_a, g_beta_a + blocks);
+    });
+    for (long chunk = 1; chunk < chunks; ++chunk)
+        for (long k = 0; k < 2 * blocks; ++k) g_betas[k] += g_betas[2 * chunk * blocks + k];
+    copy_out(call.g_beta_a, scratch_tile(g_betas, 1), 1, call.N, 1);
+    copy_out(call.g_beta_u, scratch_tile(g_betas + blocks, 1), 1, call.N, 1);
+    free(memory);
+    return failed;
+}
+
+}  // namespace
+
+// The loops over I are unrolled for 4 and 8 attention heads, as many as base and tiny models have.
+#define EM(function)                                                                             \
+    if (call->D > 1)                                                                             \
+        return call->activation ? function<0, 0, true>(*call) : function<0, 0, false>(*call);    \
+    if (call->activation) return function<0, 1, true>(*call);                                    \
+    if (call->I == 8) return function<8, 1, false>(*call);                                       \
+    if (call->I == 4) return function<4, 1, false>(*call);                                       \
+    return function<0, 1, false>(*call);
+
+extern "C" int em_forward(const Call* call) { EM(em_forward_of) }
+extern "C" int em_backward(const Call* call) { EM(em_backward_of) }
