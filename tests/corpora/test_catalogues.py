@@ -122,17 +122,13 @@ def test_a_wheel_that_cannot_be_fetched_is_one_line(
     ("english", "translation", "useful"),
     [
         ("Save the file", "Datei speichern", True),
-        ("Lưu tệp", "Save the file", True),
         ("%s files", "%s Dateien", False),
-        ("{name} is", "{name} ist", False),
         ("See <b>this</b>", "Siehe das", False),
         ("&Open", "Öffnen", False),
         ("See www.example.org", "Siehe dort", False),
-        ("OK", "ok", False),
         ("", "leer", False),
         ("12:30 - 14", "12.30 - 14!", False),
         ("A long message of words", "Kurz", False),
-        ("ab", "abcdefgh", True),
         ("x" * 401, "y" * 401, False),
     ],
 )

@@ -4,44 +4,26 @@ from __future__ import annotations
 
 import gzip
 import json
-import subprocess
-import sys
 from itertools import islice
 from pathlib import Path
 
 import pytest
 
 from capsnmt.corpora.prepared import PreparedData
-from tests.commands import environment
+from tests.commands import command
 from tests.corpora.conftest import text
 from tests.corpora.miniatures import lines
 from tests.real_data import real_data
 
-PAIRS = 2000
-
-
-@pytest.fixture(scope="module")
-def talks(tmp_path_factory):
-    """2,000 pairs of TED talks in Slovak and English, a pair without a recipe."""
-    folder = tmp_path_factory.mktemp("talks")
-    for name, side in (("ted.orig.slk.gz", "sk"), ("ted.ref.detok.eng.gz", "en")):
-        with gzip.open(real_data("significance") / name, "rb") as stream:
-            (folder / f"ted.{side}").write_bytes(b"".join(islice(stream, PAIRS)))
-    return folder
-
 
 @pytest.mark.system
-def test_two_files_become_a_data_bin(talks, tmp_path):
-    words = "--train ted.sk ted.en --lowercase --output"
-    command = [sys.executable, "-W", "ignore", "-m", "capsnmt.corpora", *words.split()]
-    done = subprocess.run(
-        [*command, str(tmp_path / "out")],
-        cwd=talks,
-        env=environment(),
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+def test_two_files_become_a_data_bin(tmp_path):
+    """2,000 pairs of TED talks in Slovak and English, a pair without a recipe."""
+    for name, side in (("ted.orig.slk.gz", "sk"), ("ted.ref.detok.eng.gz", "en")):
+        with gzip.open(real_data("significance") / name, "rb") as stream:
+            (tmp_path / f"ted.{side}").write_bytes(b"".join(islice(stream, 2000)))
+    words = ("capsnmt.corpora", "--train", tmp_path / "ted.sk", tmp_path / "ted.en", "--lowercase")
+    done = command(*words, "--output", tmp_path / "out")
     assert done.returncode == 0, done.stderr
     said = done.stderr.splitlines()
     assert said[0] == "pairs: train 1,800, valid 100, test 100 (valid and test drawn from --train)"
@@ -53,7 +35,7 @@ def test_two_files_become_a_data_bin(talks, tmp_path):
     assert manifest.test_sets == {"test": "test"}
     drawn = {split: set(zip(*(text(data.raw(split, side)) for side in manifest.languages)))
              for split in ("train", "valid", "test")}  # fmt: skip
-    given = [text(talks / f"ted.{side}") for side in manifest.languages]
+    given = [text(tmp_path / f"ted.{side}") for side in manifest.languages]
     assert drawn["train"] | drawn["valid"] | drawn["test"] == {
         (source.lower(), target.lower()) for source, target in zip(*given)
     }
@@ -65,14 +47,7 @@ def test_two_files_become_a_data_bin(talks, tmp_path):
         assert (data.binarised / f"train.sk-en.{side}.idx").is_file()
     assert manifest.tokenisers["sk"] == "moses-lowercase"
     # again: the same pairs are drawn, and nothing is left to do
-    again = subprocess.run(
-        [*command, str(tmp_path / "out")],
-        cwd=talks,
-        env=environment(),
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    again = command(*words, "--output", tmp_path / "out")
     assert again.stderr.splitlines() == [*said[:2], said[-1]]
 
 
@@ -144,23 +119,18 @@ def test_a_language_without_rules_of_its_own_is_said(files, run):
         ("--train a.en short.de", "short.de has 59 lines but"),
         ("--train empty.en empty.de", "empty.de: is empty"),
         ("--train a.en none.de", "none.de: there is no such file"),
-        ("--train a.en a.de --pair en-x", "--pair en-x: give two languages"),
         ("--train a.en a.de --pair en-xx", "--pair en-xx: give two languages"),
         ("--train latin.en a.de", "latin.en, line 1: not UTF-8"),
         ("--train one.tsv --pair en-de", "one.tsv, line 1: 1 column, column 2 is needed"),
         ("--train a.tsv", "the names end in tsv: give two languages"),
-        ("--train a.en", "the names end in en: give two languages"),
         ("--train a.en a.de a.zh", "the names end in en, de, zh"),
         ("--train a.en b.en a.de", "2 of 3 files end in .en and 1 in .de"),
         ("--train a.en a.de --pair en-en", "--pair en-en: give two languages"),
-        ("--train a.en a.de --pair english", "--pair english: give two languages"),
         ("--train few.en few.de", "19 pairs are too few to draw valid and test from"),
         ("--train multi30k", "--train multi30k: the names end in no language: give two languages"),
         ("multi30k --train a.en a.de", "--train: is not for multi30k: leave one"),
         ("--train a.en a.de --corpora x", "--corpora: is not for --train"),
-        ("--train a.en a.de --test v.en v.de --test v.en v.de", "the name 'test' is taken"),
         ("--train a.en a.de --test train=v.en v.de", "the name 'train' is taken"),
-        ("--train a.en a.de --test valid=v.en v.de", "the name 'valid' is taken"),
         ("--train a.en a.de --test a/b=v.en v.de", "the name 'a/b' is taken, or is not of letters"),
         ("--train a.en a.de --valid v.en", "--valid v.en: 1 of 1 files end in .en and 0 in .de"),
         ("--train a.en a.de --vocabulary 0", "--vocabulary: '0' is not a whole number"),

@@ -148,19 +148,6 @@ def test_codes_are_those_of_subword_nmt_on_the_complete_text_with_any_number_of_
         assert [path.read_text(encoding="utf-8") for path in models] == expected
 
 
-def test_pieces_do_not_depend_on_the_number_of_threads(corpus, tmp_path):
-    line = corpus.read_bytes().splitlines(keepends=True)[0]
-    made = []
-    for workers in (1, 2):
-        model = tmp_path / f"model{workers}"
-        how = Segmentation(size=50, method="sentencepiece")
-        subwords.learn(how, [[corpus]], workers, [model])
-        made.append(subwords.segment("sentencepiece", model, line))
-    assert made[0] == made[1]
-    joined = made[0].decode("utf-8").replace(" ", "").replace("▁", " ").strip()
-    assert joined == line.decode("utf-8").strip()
-
-
 @pytest.mark.parametrize("method", ["bpe", "sentencepiece"])
 def test_too_small_a_text_is_one_line(tmp_path, method):
     (tmp_path / "text").write_text("a b c\n")
