@@ -18,7 +18,7 @@ from capsnmt import records
 from capsnmt.cli import ConfigurationError
 from capsnmt.evaluation.outputs import read_output
 from capsnmt.evaluation.scores import MULTI_BLEU
-from capsnmt.evaluation.settings import TextSettings
+from capsnmt.evaluation.text import TextFormat
 from capsnmt.files import atomic_writer
 from capsnmt.runs.finished import FinishedRun
 from capsnmt.runs.folder import RunFolder
@@ -57,7 +57,7 @@ def facts(run: FinishedRun) -> Dict[str, Any]:
 def translations(output: Path, config: RunConfig) -> List[str]:
     """Return the translations of a test set in its order, as words."""
     how = config.settings["score"].get("remove-bpe", "none")
-    settings = TextSettings(remove_bpe=how, detokenize="none")
+    settings = TextFormat(remove_bpe=how, detokenize="none")
     return read_output(str(output), config.row, settings).tokens
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from capsnmt import lines
 from capsnmt.cli import ConfigurationError
-from capsnmt.evaluation import text_files
+from capsnmt.evaluation import outputs
 
 # what str.splitlines would also split at
 SEPARATORS = "a\x0bb\x0cc\x1cd\x85e\u2028f\u2029g"
@@ -65,7 +65,7 @@ def test_what_cannot_be_read_is_named_in_one_line(
     if content is not None:
         (tmp_path / name).write_bytes(content)
     with pytest.raises(ConfigurationError, match=complaint) as caught:
-        text_files.read_lines(str(tmp_path / name))
+        outputs.read_lines(str(tmp_path / name))
     assert len(str(caught.value).splitlines()) == 1
 
 

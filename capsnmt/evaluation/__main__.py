@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import json
 from pathlib import Path
-from typing import Dict, Optional, Sequence
+from typing import Dict, Optional, Sequence, Tuple
 
 from capsnmt import records
 from capsnmt.cli import (
@@ -12,11 +13,13 @@ from capsnmt.cli import (
     ConfigurationError,
     OneLineParser,
     at_least,
+    check_output_file,
     require,
     run_command,
     shown,
 )
-from capsnmt.evaluation.outputs import baseline_first, split_name
+from capsnmt.evaluation.compare_mt import CompareMT, check_folder
+from capsnmt.evaluation.outputs import parse_systems
 from capsnmt.evaluation.scores import (
     BOOTSTRAP,
     COMPARABLE,
@@ -26,18 +29,12 @@ from capsnmt.evaluation.scores import (
     SEED,
     Test,
 )
-from capsnmt.evaluation.settings import (
-    DETOKENIZE,
-    MOST_SAMPLES,
-    REMOVE_BPE,
-    CompareMT,
-    Settings,
-    TextSettings,
-)
-from capsnmt.evaluation.text import language
+from capsnmt.evaluation.settings import Settings
+from capsnmt.evaluation.text import DETOKENIZE, REMOVE_BPE, TextFormat, language
 
 STDOUT = "-"
-UNNAMED = "segment score"  # a metric without a name
+MOST_SAMPLES = 100000  # D: sacreBLEU keeps a number for each sample and sentence in memory
+RESERVED = {each.lower() for each in (*METRICS, *METRICS.values(), *COMPARABLE)}
 
 
 def main(argv: Optional[Sequence[str]] = None) -> int:
@@ -46,29 +43,25 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
 
 
 def _run(argv: Optional[Sequence[str]]) -> None:
-    settings = parse_arguments(argv)
+    settings, target = parse_arguments(argv)
     require("evaluation")
 
-    # after parsing: --help and a mistyped flag do not wait for sacreBLEU
-    import json
-
-    from capsnmt.evaluation.compare_mt import check_folder
-    from capsnmt.evaluation.evaluate import check_json_target, evaluate
-    from capsnmt.evaluation.text_report import as_text, compare_mt_note
+    from capsnmt.evaluation.evaluate import evaluate
+    from capsnmt.evaluation.table import as_text
 
     if settings.compare_mt is not None:
         check_folder(settings.compare_mt.folder)
-    if settings.json not in (None, STDOUT):
-        check_json_target(Path(str(settings.json)))
+    if target not in (None, STDOUT):
+        check_output_file(Path(target), "--json")
     evaluation = evaluate(settings)
-    if settings.json == STDOUT:
+    if target == STDOUT:
         print(json.dumps(records.plain(evaluation), indent=2))
         return
-    if settings.json is not None:
-        records.write(Path(settings.json), evaluation)
+    if target is not None:
+        records.write(Path(target), evaluation)
     print(as_text(evaluation))
     if settings.compare_mt is not None:
-        print(compare_mt_note(settings.compare_mt))
+        print(settings.compare_mt.note)
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -161,70 +154,50 @@ def build_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument(
         "--json",
-        nargs="?",
-        const=STDOUT,
         metavar="FILE",
-        help="write JSON to FILE, or print it instead of the table",
+        help="also write the record as JSON; - prints it instead of the table",
     )
     return parser
 
 
-def parse_arguments(argv: Optional[Sequence[str]] = None) -> Settings:
-    """Parse the command line.
+def parse_arguments(argv: Optional[Sequence[str]] = None) -> Tuple[Settings, Optional[str]]:
+    """Parse the command line: the settings, and the file of ``--json``.
 
     Raises:
         ConfigurationError: a flag is unknown, has a bad value, or would have no effect.
     """
     args = build_parser().parse_args(argv)
-    _check_effect(args)
-    if args.reference is None and args.input == "plain":
+    generate = args.input == "generate"
+    if args.reference is None and not generate:
         raise ConfigurationError("--input plain has no T- lines: give --reference FILE")
-    systems = baseline_first(args.systems, args.baseline)
-    return Settings(
+    if args.baseline is None:
+        without_effect = {"--significance": args.significance}
+        if args.compare_mt is None:
+            without_effect.update({"--samples": args.samples, "--seed": args.seed})
+        for flag, value in without_effect.items():
+            if value is not None:
+                raise ConfigurationError(f"{flag} has no effect without --baseline SYSTEM: drop it")
+    systems = parse_systems(args.systems, args.baseline)
+    method, seed = args.significance or BOOTSTRAP, args.seed or SEED
+    samples = args.samples or SAMPLES[method]
+    test = Test(baseline=systems[0].name, method=method, samples=samples, seed=seed)
+    remove_bpe = args.remove_bpe or ("subword_nmt" if generate else "none")
+    moses = generate and remove_bpe != "sentencepiece"
+    detokenize = args.detokenize or ("moses" if moses else "none")
+    compare_mt = args.compare_mt and CompareMT(
+        args.compare_mt, args.samples or SAMPLES[BOOTSTRAP], seed
+    )
+    settings = Settings(
         systems=systems,
-        text=_text_settings(args),
+        text=TextFormat(args.input, remove_bpe, detokenize, args.target_lang),
         reference=args.reference,
         tokenized_reference=args.tokenized_reference,
         source=args.source,
         segment_scores=parse_segment_scores(args.segment_scores),
-        test=_test(args, systems[0]),
-        compare_mt=_compare_mt(args),
-        json=args.json,
+        test=None if args.baseline is None else test,
+        compare_mt=compare_mt,
     )
-
-
-def _check_effect(args: argparse.Namespace) -> None:
-    """Raise if a flag of the test of significance has no effect."""
-    needs_test = {"--significance": args.significance}
-    if args.compare_mt is None:
-        needs_test.update({"--samples": args.samples, "--seed": args.seed})
-    for flag, value in needs_test.items():
-        if value is not None and args.baseline is None:
-            raise ConfigurationError(f"{flag} has no effect without --baseline SYSTEM: drop it")
-
-
-def _test(args: argparse.Namespace, baseline: str) -> Optional[Test]:
-    if args.baseline is None:
-        return None
-    method = args.significance or BOOTSTRAP
-    samples = args.samples or SAMPLES[method]
-    name, _ = split_name(baseline)
-    return Test(baseline=name, method=method, samples=samples, seed=args.seed or SEED)
-
-
-def _compare_mt(args: argparse.Namespace) -> Optional[CompareMT]:
-    if args.compare_mt is None:
-        return None
-    return CompareMT(args.compare_mt, args.samples or SAMPLES[BOOTSTRAP], args.seed or SEED)
-
-
-def _text_settings(args: argparse.Namespace) -> TextSettings:
-    """Return the text settings, with the defaults of the kind of input."""
-    generate = args.input == "generate"
-    remove_bpe = args.remove_bpe or ("subword_nmt" if generate else "none")
-    moses = generate and remove_bpe != "sentencepiece"
-    detokenize = args.detokenize or ("moses" if moses else "none")
-    return TextSettings(args.input, remove_bpe, detokenize, args.target_lang)
+    return settings, args.json
 
 
 def parse_segment_scores(given: Sequence[Sequence[str]]) -> Dict[str, Dict[str, str]]:
@@ -234,13 +207,12 @@ def parse_segment_scores(given: Sequence[Sequence[str]]) -> Dict[str, Dict[str, 
         ConfigurationError: a metric has no file, a word is no ``SYSTEM=FILE``, or a name is taken.
     """
     metrics: Dict[str, Dict[str, str]] = {}
-    for words in given:
-        named = "=" not in words[0]
-        metric, pairs = (words[0], words[1:]) if named else (UNNAMED, words)
+    for metric, *pairs in given:
         flag = f"--segment-scores {metric}"
-        _check_metric(metric, flag)
+        if metric.lower() in RESERVED or not metric.strip() or not metric.isprintable():
+            raise ConfigurationError(f"{flag}: cannot name the metric: give another name")
         if not pairs:
-            raise ConfigurationError(f"{flag}: has no file: give {metric} SYSTEM=FILE")
+            raise ConfigurationError(f"{flag}: has no file: give METRIC SYSTEM=FILE")
         files = metrics.setdefault(metric, {})
         for pair in pairs:
             system, separator, path = pair.partition("=")
@@ -252,17 +224,6 @@ def parse_segment_scores(given: Sequence[Sequence[str]]) -> Dict[str, Dict[str, 
                 )
             files[system] = path
     return metrics
-
-
-def _check_metric(name: str, flag: str) -> None:
-    """Raise unless a metric of segments may have this name.
-
-    Raises:
-        ConfigurationError: it is that of another metric, or cannot be printed.
-    """
-    reserved = {each.lower() for each in (*METRICS, *METRICS.values(), *COMPARABLE)}
-    if name.lower() in reserved or not name.strip() or not name.isprintable():
-        raise ConfigurationError(f"{flag}: {shown(name)} cannot name the metric: give another")
 
 
 if __name__ == "__main__":

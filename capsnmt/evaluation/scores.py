@@ -155,6 +155,20 @@ class SystemScores(Record, frozen=True):
         """Mean and standard deviation of a score over the outputs."""
         return spread([output.scores[metric].score for output in self.outputs])
 
+    @property
+    def bleu_by_length(self) -> Dict[str, float]:
+        """BLEU of each bucket of source lengths, averaged over the outputs."""
+        return {
+            bucket: statistics.fmean(output.bleu_by_length[bucket] for output in self.outputs)
+            for bucket in self.outputs[0].bleu_by_length
+        }
+
+    def mean_delta(self, metric: str) -> Optional[float]:
+        """Mean difference to the baseline; ``None`` where nothing was tested."""
+        deltas = (output.scores[metric].delta for output in self.outputs)
+        tested = [delta for delta in deltas if delta is not None]
+        return statistics.fmean(tested) if tested else None
+
 
 class Evaluation(Record, frozen=True, kw_only=True):
     """The scores of some systems on one test set.
@@ -195,12 +209,3 @@ def common_metrics(outputs: Sequence[OutputScores]) -> Dict[str, str]:
         for key in outputs[0].scores
         if key not in COMPARABLE and all(key in each.scores for each in outputs)
     }
-
-
-def mean_by_length(outputs: Sequence[OutputScores]) -> Dict[str, float]:
-    """Average BLEU by source length over outputs with the same buckets."""
-    buckets: Dict[str, List[float]] = {}
-    for output in outputs:
-        for bucket, bleu in output.bleu_by_length.items():
-            buckets.setdefault(bucket, []).append(bleu)
-    return {bucket: statistics.fmean(values) for bucket, values in buckets.items()}

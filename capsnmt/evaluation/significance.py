@@ -1,75 +1,55 @@
-"""Tests against the baseline: sacreBLEU's, with the seed as an argument, and the sign test."""
+"""Scores and tests against the baseline: sacreBLEU's, with a seed given, and the sign test."""
 
 from __future__ import annotations
 
+import math
 import os
 from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
 from unittest import mock
 
 import numpy as np
+from sacrebleu.metrics.base import Metric
+from sacrebleu.significance import PairedTest
 
-from capsnmt.evaluation.bleu_statistics import bleu_of
-from capsnmt.evaluation.outputs import Output, SystemOutputs, outputs_of
-from capsnmt.evaluation.references import baseline_output, warn
-from capsnmt.evaluation.scores import BOOTSTRAP, RANDOMIZATION, Score, SignTest, Test
-from capsnmt.evaluation.scoring import score_system
+from capsnmt.cli import ConfigurationError
+from capsnmt.evaluation.metrics import bleu_of
+from capsnmt.evaluation.outputs import Output, System
+from capsnmt.evaluation.scores import BOOTSTRAP, RANDOMIZATION, SEED, Score, SignTest, Test
+from capsnmt.evaluation.test_set import warn
 
-SEED_VARIABLE = "SACREBLEU_SEED"
 TYPES = {BOOTSTRAP: "bs", RANDOMIZATION: "ar"}  # sacreBLEU's names
 
 
-def score_outputs(
-    systems: Sequence[SystemOutputs],
-    segments: Mapping[str, Sequence[Any]],
-    metrics: Dict[str, Any],
-    test: Optional[Test],
-    of: str = "",
-) -> Dict[str, Dict[str, Score]]:
-    """Score all outputs and test each against the baseline.
+def paired_outputs(systems: Sequence[System], test: Optional[Test]) -> List[List[Output]]:
+    """Return each output of the baseline, with the outputs that are tested against it.
 
-    All outputs that are tested against one output of the baseline share the random numbers. Where
-    the baseline has an output for each seed, each seed is a test of its own.
+    Without a test, each output is alone. Where the baseline, which is the first system, has an
+    output for each seed, each seed is a test of its own.
 
-    Args:
-        systems: all systems, the baseline first.
-        segments: label of each output -> what the metrics score of each segment.
-        metrics: name -> metric.
-        test: the test; ``None`` for no test.
-        of: how a warning begins.
-
-    Returns:
-        Label of each output -> name of each metric -> score.
+    Raises:
+        ConfigurationError: the baseline has several outputs, and another system another number.
     """
     if test is None:
-        return {
-            each.label: score_system(metrics, segments[each.label]) for each in outputs_of(systems)
-        }
+        return [[output] for system in systems for output in system.outputs]
     baseline, *others = systems
-    scores: Dict[str, Dict[str, Score]] = {}
-    for first in baseline.outputs:
-        against: List[Output] = [
-            output
-            for system in others
-            for position, output in enumerate(system.outputs)
-            if baseline_output(baseline, position) is first
-        ]
-        group = [first, *against]
-        tested = paired_test([(each.label, segments[each.label]) for each in group], metrics, test)
-        scores.update(zip((each.label for each in group), tested))
-        for output in against:
-            if segments[output.label] == segments[first.label]:
-                # sacreBLEU counts no sample as a greater difference than none at all
-                equal = f"{output.label} equals {first.label} in every sentence"
-                warn(f"{of}{equal}: ignore its p-value")
-    return scores
+    if len(baseline.outputs) == 1:
+        return [baseline.outputs + [output for system in others for output in system.outputs]]
+    for system in others:
+        if len(system.outputs) != len(baseline.outputs):
+            raise ConfigurationError(
+                f"{system.name} has {len(system.outputs)} outputs, but the baseline "
+                f"{baseline.name} has {len(baseline.outputs)}: give one of the baseline, or one "
+                "for each seed"
+            )
+    return [list(outputs) for outputs in zip(*(system.outputs for system in systems))]
 
 
-def paired_test(
-    systems: Sequence[Tuple[str, Sequence[Any]]],
-    metrics: Dict[str, Any],
-    test: Test,
+def score_outputs(
+    outputs: Sequence[Tuple[str, Sequence[Any]]],
+    metrics: Mapping[str, Metric],
+    test: Optional[Test],
 ) -> List[Dict[str, Score]]:
-    """Score systems and test each against the first.
+    """Score outputs and test each against the first. All tests share the random numbers.
 
     With d the difference on the test set and d_b that of sample b of B:
 
@@ -80,45 +60,49 @@ def paired_test(
       p = (#{b: abs(d_b) > abs(d)} + 1) / (B + 1). There is no confidence interval.
 
     Args:
-        systems: (name, segments), the baseline first.
-        metrics: what :func:`~capsnmt.evaluation.scoring.build_metrics` returns.
-        test: the test.
+        outputs: (name, what the metrics score of each segment), the baseline first.
+        metrics: name -> metric, whose references are cached.
+        test: the test; ``None`` for a single output.
 
     Returns:
-        The scores of each system by metric, in the order given.
+        The scores of each output by metric, in the order given.
     """
-    from sacrebleu.significance import PairedTest
-
-    with mock.patch.dict(os.environ, {SEED_VARIABLE: str(test.seed)}):
-        paired = PairedTest(
-            list(systems),
-            metrics,
-            references=None,
-            test_type=TYPES[test.method],
-            n_samples=test.samples,
-        )
-        names, results = paired()
+    # sacreBLEU scores the first output before it tests, and draws no samples of it for "ar"
+    method, samples, seed = (
+        ("ar", 1, SEED) if test is None else (TYPES[test.method], test.samples, test.seed)
+    )
+    with mock.patch.dict(os.environ, {"SACREBLEU_SEED": str(seed)}):
+        names, results = PairedTest(
+            list(outputs), metrics, references=None, test_type=method, n_samples=samples
+        )()
+    (first, segments), *others = outputs
+    for name, own in others:
+        if own == segments:
+            # sacreBLEU counts no sample as a greater difference than none at all
+            warn(f"{name} equals {first} in every sentence: ignore its p-value")
     # sacreBLEU returns the metrics under names of its own, in the order they were given
     scores = {
         key: list(_scores(results[name], metrics[key].get_signature().format()))
         for key, name in zip(metrics, names)
     }
-    return [{key: scores[key][index] for key in metrics} for index in range(len(systems))]
+    return [{key: scores[key][index] for key in metrics} for index in range(len(outputs))]
 
 
 def _scores(results: Sequence[Any], signature: str) -> Iterator[Score]:
-    """Convert what sacreBLEU found of the baseline and of the systems tested against it."""
-    first = float(results[0].score)
+    """Convert sacreBLEU's results, whose numbers are numpy scalars."""
+    baseline = float(results[0].score)
     for result in results:
         score = float(result.score)
-        p_value, ci = (
-            None if value is None else float(value) for value in (result.p_value, result.ci)
+        yield Score(
+            score=score,
+            signature=signature,
+            delta=None if result is results[0] else score - baseline,
+            p_value=None if result.p_value is None else float(result.p_value),
+            ci=None if result.ci is None else float(result.ci),
         )
-        delta = None if result is results[0] else score - first
-        yield Score(score=score, signature=signature, delta=delta, p_value=p_value, ci=ci)
 
 
-def sign_test(baseline: np.ndarray, system: np.ndarray) -> SignTest:
+def sign_test(bleu: Metric, baseline: np.ndarray, system: np.ndarray) -> SignTest:
     """Test whether a system's sentences are as often better than the baseline's as worse.
 
     This is the test of Collins, Koehn and Kucerova (2005), which Dou et al. (2019) use. BLEU does
@@ -128,28 +112,17 @@ def sign_test(baseline: np.ndarray, system: np.ndarray) -> SignTest:
     p = 1/2 among the sentences that are not ties.
 
     **D**: ties count for neither side, as in the plain sign test (sharing them out would be more
-    conservative); the test is two-sided. Corpus BLEU is that of
-    :func:`~capsnmt.evaluation.bleu_statistics.bleu_of`.
-
-    >>> one = np.array([[4, 4, 4, 3, 2, 1, 4, 3, 2, 1]])
-    >>> two = np.array([[4, 4, 2, 1, 0, 0, 4, 3, 2, 1]])
-    >>> sign_test(two.repeat(6, 0), one.repeat(6, 0))
-    SignTest(better=6, worse=0, ties=0, p_value=0.03125)
+    conservative); the test is two-sided.
 
     Args:
-        baseline: statistics ``[segments, 10]`` of the baseline, from
-            :func:`~capsnmt.evaluation.bleu_statistics.bleu_statistics`.
-        system: statistics of the other system.
-
-    Raises:
-        ValueError: the numbers of segments differ.
+        bleu: the metric.
+        baseline, system: statistics ``[segments, 10]``, from
+            :func:`~capsnmt.evaluation.metrics.bleu_statistics`.
     """
-    if baseline.shape != system.shape:
-        raise ValueError(f"{len(baseline)} and {len(system)} segments are not a paired test set")
     total = baseline.sum(0)
-    before = bleu_of(total)
+    before = bleu_of(bleu, total)
     changed = np.flatnonzero((baseline != system).any(1))
-    after = np.array([bleu_of(total - baseline[i] + system[i]) for i in changed])
+    after = np.array([bleu_of(bleu, total - baseline[i] + system[i]) for i in changed])
     better, worse = int((after > before).sum()), int((after < before).sum())
     ties = len(baseline) - better - worse
     return SignTest(better=better, worse=worse, ties=ties, p_value=two_sided(better, worse))
@@ -162,8 +135,5 @@ def two_sided(better: int, worse: int) -> float:
     (0.03125, 1.0, 1.0)
     """
     decided = better + worse
-    ways, tail = 1, 0  # to choose k sentences; to choose at most k
-    for k in range(min(better, worse) + 1):
-        tail += ways
-        ways = ways * (decided - k) // (k + 1)
+    tail = sum(math.comb(decided, k) for k in range(min(better, worse) + 1))
     return min(1.0, 2 * tail / 2**decided)

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import argparse
 import re
+from dataclasses import dataclass
 from typing import Callable, Optional
 
+REMOVE_BPE = ("none", "subword_nmt", "sentencepiece")
+DETOKENIZE = ("none", "moses")
 LANGUAGE = re.compile(r"[a-zA-Z]{2,3}([-_][a-zA-Z0-9]+)*")
 # languages that corpora and their tools name by more than one code
 SAME_LANGUAGE = {"zho": "zh", "cmn": "zh", "yue": "zh", "jpn": "ja", "jp": "ja", "kor": "ko"}
@@ -14,6 +17,30 @@ WITHOUT_SPACES = ("zh", "ja")
 CJK = "\u2e80-\u303f\u3040-\u30ff\u3100-\u33ff\u3400-\u9fff\uf900-\ufaff\ufe30-\ufe4f\uff00-\uffef"
 CJK += "\U00020000-\U0003ffff"
 SPACE_NEXT_TO_CJK = re.compile(rf"(?<=[{CJK}]) +| +(?=[{CJK}])")
+
+
+@dataclass(frozen=True)
+class TextFormat:
+    """How the file of a system becomes text.
+
+    Attributes:
+        input: ``generate`` (output of fairseq-generate) or ``plain`` (one sentence per line).
+        remove_bpe: one of ``REMOVE_BPE``.
+        detokenize: one of ``DETOKENIZE``.
+        target_lang: language code; ``None`` takes it from the log of fairseq-generate.
+    """
+
+    input: str = "generate"
+    remove_bpe: str = "subword_nmt"
+    detokenize: str = "moses"
+    target_lang: Optional[str] = None
+
+    def to_text(self) -> Callable[[str], str]:
+        """Return the function from a line of tokens to text."""
+        if self.detokenize == "none":
+            return lambda line: remove_bpe(line, self.remove_bpe).rstrip()
+        detokenize = moses_detokenizer(self.target_lang)
+        return lambda line: detokenize(remove_bpe(line, self.remove_bpe))
 
 
 def language(code: str) -> str:
@@ -49,7 +76,7 @@ def remove_bpe(line: str, kind: str) -> str:
 
     Args:
         line: subword units, separated by spaces.
-        kind: one of :data:`~capsnmt.evaluation.settings.REMOVE_BPE`.
+        kind: one of ``REMOVE_BPE``.
     """
     if kind == "subword_nmt":
         return (line + " ").replace("@@ ", "").rstrip()
@@ -89,8 +116,6 @@ def moses_limits(lang: Optional[str]) -> Optional[str]:
             "no --target-lang, and no log that names it: Moses' rules for all languages and BLEU's "
             "13a tokeniser are used"
         )
-    base = base_language(lang)
-    known = {*NonbreakingPrefixes().available_langs.values(), "ja", "ko"}
-    if base in known:
+    if base_language(lang) in {*NonbreakingPrefixes().available_langs.values(), "ja", "ko"}:
         return None
     return f"Moses has no rules for {lang!r}: its rules for all languages are used"

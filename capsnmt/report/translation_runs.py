@@ -8,11 +8,10 @@ from typing import Any, Callable, Dict, Iterable, Iterator, List, Mapping, Seque
 
 from capsnmt.cli import ConfigurationError
 from capsnmt.corpora.prepared import PreparedData
-from capsnmt.evaluation.outputs import Output, read_output
-from capsnmt.evaluation.references import check_count
+from capsnmt.evaluation.outputs import Output, read_lines, read_output
 from capsnmt.evaluation.scores import COMPARABLE, common_metrics
-from capsnmt.evaluation.settings import TextSettings
-from capsnmt.evaluation.text_files import read_lines
+from capsnmt.evaluation.test_set import check_count
+from capsnmt.evaluation.text import TextFormat
 from capsnmt.pages.page import Markdown, Table, code
 from capsnmt.pages.plots import styles
 from capsnmt.report import tables
@@ -163,10 +162,10 @@ def _samples(rows: Sequence[TrainedRow], test_set: str, count: int) -> Iterator[
     config, data = rows[0].runs[0].config, PreparedData(rows[0].runs[0].data)
     raw = [str(data.raw(test_set, language)) for language in config.languages]
     source, reference = (read_lines(path) for path in raw)
-    check_count(raw[1], len(reference), raw[0], len(source))
+    check_count(raw[0], source, raw[1], reference)
     outputs = {name: _read_translations(run, test_set) for name, run in firsts.items()}
     for output in outputs.values():
-        check_count(raw[1], len(reference), output.label, len(output.hypotheses))
+        check_count(output.label, output.hypotheses, raw[1], reference)
     numbers = random.Random(SEED).sample(range(len(reference)), min(count, len(reference)))
     for number in sorted(numbers):
         yield Table(
@@ -184,10 +183,10 @@ def _samples(rows: Sequence[TrainedRow], test_set: str, count: int) -> Iterator[
 def _read_translations(run: FinishedRun, test_set: str) -> Output:
     """Read the translations of a run, as the text that was scored."""
     score = run.config.settings.get("score") or {}
-    settings = TextSettings(
+    settings = TextFormat(
         "generate",
-        score.get("remove-bpe", TextSettings.remove_bpe),
-        score.get("detokenize", TextSettings.detokenize),
+        score.get("remove-bpe", TextFormat.remove_bpe),
+        score.get("detokenize", TextFormat.detokenize),
         run.config.languages[1],
     )
     path = run.folder.generated(test_set)

@@ -180,6 +180,6 @@ def test_a_run_that_measures_bleu_is_averaged_generates_and_is_scored(tmp_path: 
     generated = succeed(
         *("fairseq_cli.generate", *common, "--path", mean, "--beam", "2", "--max-len-b", "5")
     )
-    scored = command("capsnmt.evaluation", "/dev/stdin", "--json", stdin=generated)
+    scored = command("capsnmt.evaluation", "/dev/stdin", "--json", "-", stdin=generated)
     assert scored.returncode == 0, scored.stderr
     assert '"segments": 12' in scored.stdout

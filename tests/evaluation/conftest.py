@@ -1,15 +1,19 @@
-"""Real outputs of translation systems, and made ones."""
+"""Real outputs of translation systems, made ones, and the command."""
 
 from __future__ import annotations
 
 import gzip
+import json
 from pathlib import Path
-from typing import Dict, List
+from typing import Any, Callable, Dict, List
 
 import pytest
 
+from capsnmt.evaluation.__main__ import main
 from tests.evaluation.outputs import write_outputs
 from tests.real_data import real_data
+
+Evaluate = Callable[..., Any]
 
 
 @pytest.fixture(scope="session")
@@ -36,3 +40,25 @@ def read_gzip(path: Path) -> List[str]:
 def files(tmp_path: Path) -> Dict[str, str]:
     """A perfect system, one that is half wrong, and a reference."""
     return write_outputs(tmp_path)
+
+
+@pytest.fixture
+def evaluate(tmp_path: Path) -> Evaluate:
+    """Run the command; return its JSON."""
+
+    def run(*arguments: object) -> Any:
+        target = tmp_path / "evaluation.json"
+        assert main([*map(str, arguments), "--json", str(target)]) == 0
+        return json.loads(target.read_text("utf-8"))
+
+    return run
+
+
+def outputs(document: Any) -> Dict[str, Any]:
+    """Name of each system with one output -> the output."""
+    return {system["name"]: system["outputs"][0] for system in document["systems"]}
+
+
+def scores(document: Any, metric: str = "bleu") -> Dict[str, float]:
+    """Name of each system with one output -> its score."""
+    return {name: output["scores"][metric]["score"] for name, output in outputs(document).items()}

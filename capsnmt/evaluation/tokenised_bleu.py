@@ -1,0 +1,110 @@
+"""Tokenised BLEU, for comparison with papers that report it. It is not comparable with sacreBLEU.
+
+``multi-bleu`` is Moses' ``multi-bleu.perl``: n-grams of the given tokens, no smoothing.
+``compound-split`` is the same after ``rich-text`` has become ``rich ##AT##-##AT## text`` on both
+sides, which raises English-German scores: tensor2tensor's ``get_ende_bleu.sh`` (Vaswani et al.
+2017) and fairseq's ``compound_split_bleu.sh``.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from importlib import metadata
+from typing import Callable, Dict, List, Optional, Sequence
+
+from sacrebleu.metrics import BLEU
+
+from capsnmt.evaluation.outputs import Output
+from capsnmt.evaluation.scores import COMPOUND_SPLIT, MULTI_BLEU, Score
+from capsnmt.evaluation.test_set import TestSet
+from capsnmt.evaluation.text import WITHOUT_SPACES, base_language
+
+HYPHEN = re.compile(r"(\S)-(\S)")
+
+
+def split_compounds(line: str) -> str:
+    """Make hyphens inside words tokens of their own.
+
+    As in perl's ``s{(\\S)-(\\S)}{$1 ##AT##-##AT## $2}g``, a match consumes the letter after the
+    hyphen.
+
+    >>> split_compounds("rich-text format - a-b-c")
+    'rich ##AT##-##AT## text format - a ##AT##-##AT## b-c'
+    """
+    return HYPHEN.sub(r"\1 ##AT##-##AT## \2", line)
+
+
+@dataclass(frozen=True)
+class Tokenisation:
+    """How text becomes tokens, which are separated by spaces.
+
+    Attributes:
+        name: for the signature.
+        reference: the tokens of the reference.
+        tokens: from an output to its tokens.
+    """
+
+    name: str
+    reference: List[str]
+    tokens: Callable[[Output], List[str]]
+
+
+def tokenisation(test_set: TestSet) -> Optional[Tokenisation]:
+    """Return how a test set is tokenised; ``None`` for a language that does not separate words.
+
+    **D**: without a tokenised reference, Moses' tokeniser runs on the text of both sides, as
+    get_ende_bleu.sh does with its decodes. It runs without ``-a``, so hyphens stay in words.
+    Whatever tokenised the training data, hypothesis and reference then cannot differ in it. With a
+    tokenised reference the tokens are those that were decoded, which is what most papers gave to
+    multi-bleu.perl.
+    """
+    if test_set.tokens is not None:
+        return Tokenisation("as-given", test_set.tokens, lambda output: output.tokens)
+    lang = base_language(test_set.target_lang or "")
+    if lang in WITHOUT_SPACES:
+        return None
+    from sacremoses import MosesTokenizer
+
+    moses = MosesTokenizer(lang=lang)
+
+    def tokenise(lines: Sequence[str]) -> List[str]:
+        # escaping would change tokens on both sides in the same way, and no score
+        return [moses.tokenize(line, escape=False, return_str=True) for line in lines]
+
+    return Tokenisation(
+        f"moses.{lang or 'any'}-sacremoses.{metadata.version('sacremoses')}",
+        tokenise(test_set.reference),
+        lambda output: tokenise(output.hypotheses),
+    )
+
+
+def tokenised_scores(
+    hypotheses: Sequence[str], tokenised: Tokenisation, target_lang: Optional[str]
+) -> Dict[str, Score]:
+    """Compute multi-bleu.perl's BLEU of the tokens of an output and, into German, compound-split.
+
+    Returns:
+        Key of :data:`~capsnmt.evaluation.scores.COMPARABLE` -> score.
+    """
+    scores = {MULTI_BLEU: multi_bleu(hypotheses, tokenised.reference, tokenised.name)}
+    if base_language(target_lang or "") == "de":
+        scores[COMPOUND_SPLIT] = multi_bleu(
+            [split_compounds(line) for line in hypotheses],
+            [split_compounds(line) for line in tokenised.reference],
+            f"{tokenised.name}+compound-split",
+        )
+    return scores
+
+
+def multi_bleu(hypotheses: Sequence[str], reference: Sequence[str], tokens: str) -> Score:
+    """Compute the BLEU of ``multi-bleu.perl``: the given tokens, case-sensitive, no smoothing.
+
+    Args:
+        hypotheses, reference: tokens of each segment, separated by spaces.
+        tokens: how text became tokens, for the signature.
+    """
+    # force silences sacreBLEU's warning about tokenised text, which is intended here
+    bleu = BLEU(tokenize="none", smooth_method="none", force=True)
+    score = float(bleu.corpus_score(hypotheses, [list(reference)]).score)
+    return Score(score=score, signature=f"{bleu.get_signature().format()}|text:{tokens}")

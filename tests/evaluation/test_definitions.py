@@ -1,0 +1,274 @@
+"""Every number is sacreBLEU's command's, multi-bleu.perl's, or follows its definition."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+from typing import Any, Callable, Dict, List, Optional, Sequence
+
+import numpy as np
+import pytest
+from sacrebleu.metrics import BLEU
+from scipy.stats import binom
+
+from capsnmt.evaluation.tokenised_bleu import multi_bleu, split_compounds
+from tests.commands import succeed
+from tests.evaluation.conftest import Evaluate, outputs, scores
+from tests.evaluation.outputs import write_lines
+
+SEED_VARIABLE = "SACREBLEU_SEED"
+DIGITS = 12
+METRIC_SETS = [["bleu", "chrf", "ter"], ["chrf++"]]
+Texts = Dict[str, List[str]]
+
+
+def sacrebleu(files: Dict[str, Path], metrics: List[str], *flags: object) -> str:
+    """What ``sacrebleu reference -i sys1 sys2`` prints, its signatures without the test."""
+    # chrF++ is a setting of sacreBLEU's chrF
+    chosen = ["chrf", "--chrf-word-order", 2] if metrics == ["chrf++"] else metrics
+    table = succeed(
+        *("sacrebleu", files["reference"], "-i", files["sys1"], files["sys2"], "-m", *chosen),
+        *("-w", DIGITS, "--no-color", "-f", "latex", *flags),
+    )
+    return re.sub(r"(bs|ar):\d+\|seed:\d+\|", "", table)
+
+
+def cells(table: str, system: str) -> List[List[str]]:
+    """For each metric of a row of sacreBLEU's table: score, mean, confidence interval, p-value."""
+    row = next(line for line in table.splitlines() if system in line and "&" in line)
+    return [re.findall(r"\d+\.\d+", cell) for cell in row.split("&")[1:]]
+
+
+def write(folder: Path, texts: Texts, segments: Optional[int]) -> Dict[str, Path]:
+    """The first segments of every text as a file."""
+    return {name: write_lines(folder / name, lines[:segments]) for name, lines in texts.items()}
+
+
+def plain(files: Dict[str, Path], *flags: object) -> Sequence[object]:
+    """The arguments that score ``sys1`` and ``sys2``."""
+    systems = f"sys1={files['sys1']}", f"sys2={files['sys2']}"
+    return [*systems, "--input", "plain", "--reference", files["reference"], *flags]
+
+
+@pytest.mark.parametrize(
+    ("segments", "metric_sets", "method", "samples"),
+    [
+        (60, METRIC_SETS, "bs", 200),
+        (60, METRIC_SETS[:1], "ar", 200),
+        (40, METRIC_SETS, None, None),
+        # the same with the numbers of a real test set
+        pytest.param(None, [["bleu"]], "bs", 1000, marks=pytest.mark.nightly),
+        pytest.param(None, [["bleu"]], "ar", 1000, marks=pytest.mark.nightly),
+    ],
+)
+def test_scores_and_significance_are_those_of_the_sacrebleu_command(
+    ted: Texts,
+    tmp_path: Path,
+    evaluate: Evaluate,
+    segments: Optional[int],
+    metric_sets: List[List[str]],
+    method: Optional[str],
+    samples: Optional[int],
+) -> None:
+    files = write(tmp_path, ted, segments)
+    ours: List[object] = ["--target-lang", "en"]
+    theirs: List[object] = []
+    if method is not None:
+        ours += ["--baseline", "sys1", "--samples", samples]
+        theirs += [f"--paired-{method}", f"--paired-{method}-n", samples]
+    if method == "ar":
+        ours += ["--significance", "approximate-randomization"]
+    found = outputs(evaluate(*plain(files, *ours)))
+    for metrics in metric_sets:
+        table = sacrebleu(files, metrics, *theirs)
+        for name, output in found.items():
+            for metric, printed in zip(metrics, cells(table, name)):
+                score = output["scores"][metric]
+                if method == "bs":
+                    printed.pop(1)  # the mean over the resamples
+                expected = [f"{score[k]:.{DIGITS}f}" for k in ("score", "ci") if k in score]
+                if method is not None and name == "sys2":
+                    expected.append(f"{score['p_value']:.4f}")
+                assert printed == expected
+                assert ("p_value" in score) == (method is not None and name == "sys2")
+                assert score["signature"] in table
+
+
+@pytest.mark.parametrize("method", ["bootstrap", "approximate-randomization"])
+def test_the_seed_decides_and_the_environment_does_not(
+    ted: Texts,
+    tmp_path: Path,
+    evaluate: Evaluate,
+    method: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    files = write(tmp_path, ted, 30)
+
+    def p_values(seed: int) -> List[float]:
+        flags = ["--baseline", "sys1", "--significance", method, "--samples", 50, "--seed", seed]
+        found = outputs(evaluate(*plain(files, *flags)))["sys2"]["scores"]
+        return [found[metric]["p_value"] for metric in ("bleu", "chrf", "ter")]
+
+    found = [p_values(seed) for seed in (1, 2)]
+    assert found[0] != found[1]
+    monkeypatch.setenv(SEED_VARIABLE, "999")
+    assert p_values(1) == found[0]
+    assert os.environ[SEED_VARIABLE] == "999"
+    monkeypatch.delenv(SEED_VARIABLE)
+    assert p_values(1) == found[0]
+    assert SEED_VARIABLE not in os.environ
+
+
+def corpus_bleu(hypotheses: List[str], reference: List[str]) -> float:
+    return BLEU().corpus_score(hypotheses, [reference]).score
+
+
+def test_each_length_scores_as_its_segments_alone(
+    ted: Texts, tmp_path: Path, evaluate: Evaluate
+) -> None:
+    """A bucket that two names share belongs to the second; one without a segment is left out."""
+    size = 600
+    lengths = [len(line.split()) for line in ted["source"][:size]]
+    chosen = {
+        name: [i for i, length in enumerate(lengths) if low <= length < high]
+        for name, low, high in (
+            *(("<10", 0, 10), ("10-20", 10, 20), ("20-30", 20, 30)),
+            *(("30-40", 30, 40), ("40-50", 40, 50), (">50", 50, 10**6)),
+        )
+    }
+    files = write(tmp_path, ted, size)
+    document = evaluate(*plain(files, "--source", files["source"]))
+    assert document["length_unit"] == f"the tokens of {files['source']}"
+    assert document["segments_by_length"] == {name: len(found) for name, found in chosen.items()}
+    bleu = outputs(document)["sys1"]["bleu_by_length"]
+    assert bleu.keys() == chosen.keys()
+    for name, numbers in chosen.items():
+        ours, theirs = ([ted[text][i] for i in numbers] for text in ("sys1", "reference"))
+        assert bleu[name] == pytest.approx(corpus_bleu(ours, theirs))
+    files = write(tmp_path, {**ted, "source": ["x " * 12] * size}, 20)
+    document = evaluate(*plain(files, "--source", files["source"]))
+    assert document["segments_by_length"] == {"10-20": 20}
+    (found,) = outputs(document)["sys2"]["bleu_by_length"].items()
+    assert found == ("10-20", pytest.approx(scores(document)["sys2"]))
+
+
+def test_the_sign_test_is_that_of_collins_et_al_by_complete_corpora(
+    ted: Texts, tmp_path: Path, evaluate: Evaluate
+) -> None:
+    size = 20
+    base, other, reference = (ted[name][:size] for name in ("sys1", "sys2", "reference"))
+    before = corpus_bleu(base, reference)
+    signs = []
+    for i in range(size):
+        after = corpus_bleu([*base[:i], other[i], *base[i + 1 :]], reference)
+        tie = after == pytest.approx(before, abs=1e-12)
+        signs.append(0 if tie else 1 if after > before else -1)
+    better, worse, ties = map(signs.count, (1, -1, 0))
+    p_value = min(1, 2 * binom.cdf(min(better, worse), better + worse, 0.5))
+    files = write(tmp_path, ted, size)
+    flags = ["--baseline", "sys1", "--samples", 2]
+    found = outputs(evaluate(f"same={files['sys1']}", *plain(files, *flags)))
+    counts = {"better": better, "worse": worse, "ties": ties}
+    assert found["sys2"]["sign_test"] == {**counts, "p_value": pytest.approx(p_value)}
+    nothing = {"better": 0, "worse": 0, "ties": size, "p_value": 1.0}
+    assert found["same"]["sign_test"] == nothing
+    assert "sign_test" not in found["sys1"]
+
+
+# Printed by Moses' multi-bleu.perl (31473d8) on shared/data/significance, with %.4f in place of
+# %.2f; the second after perl -ple 's{(\S)-(\S)}{$1 ##AT##-##AT## $2}g' on both sides.
+GOLDEN = {"sys1": (22.4364, 22.4586), "sys2": (24.0389, 23.9754)}
+
+
+@pytest.mark.parametrize("system", GOLDEN)
+def test_real_outputs_have_the_scores_of_multi_bleu_perl(ted: Texts, system: str) -> None:
+    one, other = ted[f"{system}.tokens"], ted["reference.tokens"]
+    plain = multi_bleu(one, other, "as-given").score
+    split = multi_bleu([*map(split_compounds, one)], [*map(split_compounds, other)], "").score
+    assert (round(plain, 4), round(split, 4)) == GOLDEN[system]
+    # not smoothed: without a match of four words the score is zero
+    assert multi_bleu(["a b c d"], ["a b x d"], "").score == 0
+
+
+@pytest.mark.parametrize(
+    ("lang", "kinds"),
+    [("de", ["multi-bleu", "compound-split"]), ("en", ["multi-bleu"]), ("zh", [])],
+)
+def test_moses_tokenises_both_sides_and_compounds_are_split_into_german_only(
+    lang: str, kinds: List[str], tmp_path: Path, evaluate: Evaluate
+) -> None:
+    """A wrong half of a compound costs less when it is split."""
+    text = ["So ist der E-Mail-Verkehr in der Tat, sagt er.", "Don't re-do it, it is done."]
+    reference = write_lines(tmp_path / "reference", text)
+    wrong = write_lines(tmp_path / "wrong", [line.replace("Mail", "Brief") for line in text])
+    flags = ["--input", "plain", "--reference", reference, "--target-lang", lang]
+    found = outputs(evaluate(f"right={reference}", f"wrong={wrong}", *flags))
+    assert [kind for kind in found["right"]["scores"] if "-" in kind] == kinds
+    for kind in kinds:
+        score = found["right"]["scores"][kind]
+        assert score["score"] == pytest.approx(100)
+        assert score["signature"].startswith("nrefs:1|case:mixed|eff:no|tok:none|smooth:none|")
+        assert f"|text:moses.{lang}-sacremoses." in score["signature"]
+    if lang == "de":
+        plain_bleu, split = (found["wrong"]["scores"][kind]["score"] for kind in kinds)
+        assert split > plain_bleu
+
+
+SEGMENTS = 12
+GOOD = [0.9, 0.8, 0.7, 0.95, 0.85, 0.75, 0.91, 0.81, 0.71, 0.96, 0.86, 0.5]
+BASE = [0.6, 0.9, 0.65, 0.9, 0.8, 0.7, 0.95, 0.7, 0.6, 0.9, 0.8, 0.55]
+
+
+def bootstrap_p_value(samples: int, seed: int) -> float:
+    """Paired bootstrap resampling of a mean, from its definition."""
+    one, other = np.array(GOOD), np.array(BASE)
+    draws = np.random.default_rng(seed).choice(SEGMENTS, size=(samples, SEGMENTS), replace=True)
+    differences = np.array([abs(one[draw].mean() - other[draw].mean()) for draw in draws])
+    real = abs(one.mean() - other.mean())
+    return (sum(differences - differences.mean() > real) + 1) / (samples + 1)
+
+
+def randomization_p_value(samples: int, seed: int) -> float:
+    """Paired approximate randomization of a mean, from its definition."""
+    one, other = np.array(GOOD), np.array(BASE)
+    generator = np.random.default_rng(seed)
+    exchanged = generator.integers(2, size=(samples, SEGMENTS), dtype=bool)
+    differences = [abs(np.where(row, other - one, one - other).mean()) for row in exchanged]
+    real = abs((one - other).mean())
+    return (sum(np.round(differences, 9) > round(real, 9)) + 1) / (samples + 1)
+
+
+@pytest.mark.parametrize(
+    ("method", "p_value"),
+    [
+        ("bootstrap", bootstrap_p_value),
+        ("approximate-randomization", randomization_p_value),
+    ],
+)
+def test_means_of_segments_are_tested_as_defined(
+    files: Dict[str, str],
+    tmp_path: Path,
+    evaluate: Evaluate,
+    method: str,
+    p_value: Callable[[int, int], float],
+    capsys: pytest.CaptureFixture,
+) -> None:
+    good, base = (write_lines(tmp_path / str(i), map(str, x)) for i, x in enumerate((GOOD, BASE)))
+    found: Dict[str, Any] = outputs(
+        evaluate(
+            *(f"good={files['good']}", "--baseline", f"base={files['half']}"),
+            *("--segment-scores", "COMET", f"good={good}", f"base={base}"),
+            *("--significance", method, "--samples", 500, "--seed", 7),
+        )
+    )
+    ours, theirs = (found[name]["scores"]["COMET"] for name in ("good", "base"))
+    assert ours["score"] == pytest.approx(np.mean(GOOD))
+    assert theirs["score"] == pytest.approx(np.mean(BASE))
+    assert ours["p_value"] == pytest.approx(p_value(500, 7))
+    assert ours["delta"] == pytest.approx(np.mean(GOOD) - np.mean(BASE))
+    assert ours["signature"] == "nsegs:12|aggregate:mean|scores:given"
+    table = capsys.readouterr().out.split("means of the scores of all segments")[1]
+    assert f"{np.mean(GOOD):.4f}" in table
+    assert f"{p_value(500, 7):.4f}" in table
+    assert ours["signature"] in table

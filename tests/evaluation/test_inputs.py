@@ -1,0 +1,219 @@
+"""What is read: fairseq-generate's output, BPE, tokens as text, and scores of segments."""
+
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+from typing import Any, Callable, Dict, List, Optional
+
+import pytest
+from fairseq.data.data_utils import post_process
+from hypothesis import given
+from hypothesis import strategies as st
+
+from capsnmt.cli import ConfigurationError
+from capsnmt.evaluation.outputs import parse_generate_output
+from capsnmt.evaluation.text import REMOVE_BPE, moses_detokenizer, remove_bpe
+from tests.evaluation.conftest import Evaluate, scores
+from tests.evaluation.outputs import generated, write_lines
+
+# sentences as fairseq prints them: no line end and no tab inside, everything else may be
+SENTENCE = st.text(st.characters(blacklist_characters="\n\t", blacklist_categories=["Cs"]))
+LOG = [
+    "2026-01-01 00:00:00 | INFO | fairseq.tasks.translation | [en] dictionary: 200 types",
+    "2026-01-01 00:00:00 | INFO | fairseq.tasks.translation | [de] dictionary: 208 types",
+]
+TRAILER = [
+    "2026-01-01 00:00:09 | INFO | fairseq_cli.generate | Translated 3 sentences (9 tokens)",
+    "Generate test with beam=5: BLEU4 = 1.00, 20.0/3.0/1.0/0.5 (BP=1.000, ratio=1.2)",
+]
+
+
+def record(number: int, *hypotheses: str, target: str = "t") -> List[str]:
+    lines = [f"S-{number}\tsource", f"T-{number}\t{target}"]
+    for text in hypotheses:
+        lines += [f"H-{number}\t-0.5\t{text}", f"D-{number}\t-0.5\t{text}", f"P-{number}\t-0.1"]
+    return lines
+
+
+def read(lines: List[str]) -> List[str]:
+    return parse_generate_output(lines, "gen.out")[0]["H"]
+
+
+@given(st.permutations(range(6)), st.lists(SENTENCE, min_size=6, max_size=6), st.integers(1, 3))
+def test_any_decoding_order_comes_back_as_the_test_set(
+    order: List[int], texts: List[str], nbest: int
+) -> None:
+    lines = list(LOG)
+    for number in order:
+        further = [f"worse {i}" for i in range(nbest - 1)]
+        lines += record(number, texts[number], *further, target=texts[number].upper())
+    upper = [text.upper() for text in texts]
+    expected = {"S": ["source"] * 6, "T": upper, "H": texts, "D": texts}
+    assert parse_generate_output(lines + TRAILER, "gen.out") == (expected, "de")
+
+
+def test_empty_hypotheses_are_kept_with_and_without_their_tab() -> None:
+    assert read(["H-1\t-0.5\t", "H-0\t-0.5\ta", "H-2\t-0.5"]) == ["a", "", ""]
+    assert read(sorted([*record(0, "a"), *record(1, "b"), *record(2, "c")])) == ["a", "b", "c"]
+
+
+@pytest.mark.parametrize(
+    ("lines", "complaint"),
+    [
+        ([], "has no H- lines"),
+        ([*LOG, "S-0\ta", "T-0\tb"], "has no H- lines"),
+        ([*record(0, "a"), *record(1, "b"), *record(0, "a")], "sentence 0 is repeated"),
+        ([*record(0, "a"), *record(0, "a")], "sentence 0 is repeated"),
+        (["H-0\t-1\ta", "H-1\t-1\tb", "H-0\t-1\ta"], "sentence 0 is repeated"),
+        ([*record(0, "a"), *record(3, "b")], r"2 of the sentences 0\.\.3 have no H- line \(1, 2\)"),
+        ([*record(0, "a"), "S-1\tsource", "T-1\tt"], r"1 of the sentences 0\.\.1 have no H- line"),
+        ([*record(1, "a"), "H-0\t-1\tb"], r"1 of the sentences 0\.\.1 have no [STD]- line \(0\)"),
+        ([*record(0, "a"), *record(99, "b")], r"98 of .*\(1, 2, 3, 4, 5, \.\.\.\)"),
+    ],
+)
+def test_a_broken_decoding_is_one_line_with_its_name(lines: List[str], complaint: str) -> None:
+    with pytest.raises(ConfigurationError, match=complaint) as caught:
+        read(lines)
+    assert str(caught.value).startswith("gen.out")
+    assert len(str(caught.value).splitlines()) == 1
+
+
+def test_a_sentence_that_only_the_log_counts_is_missed() -> None:
+    size = "2026-01-01 00:00:00 | INFO | fairseq.tasks.translation | bin test en-de 3 examples"
+    missing = r"1 of the sentences 0\.\.2 .*\(2\): .*multiple 1"
+    with pytest.raises(ConfigurationError, match=missing):
+        read([size, *record(0, "a"), *record(1, "b")])
+    shards = [size, *record(1, "b"), size, *record(0, "a"), *record(2, "c")]
+    assert read(shards) == ["a", "b", "c"]
+
+
+PIECES = st.lists(st.sampled_from(["cap@@", "sul@@", "es", "▁vote", "▁", "@@", "a@@b", "@", "_"]))
+
+
+@pytest.mark.parametrize("kind", REMOVE_BPE)
+@given(PIECES)
+def test_bpe_is_removed_as_fairseq_removes_it(kind: str, pieces: List[str]) -> None:
+    assert remove_bpe(" ".join(pieces), kind) == post_process(" ".join(pieces), kind)
+
+
+def test_bpe_of_real_text_is_undone(ted: Dict[str, List[str]]) -> None:
+    from subword_nmt.apply_bpe import BPE
+    from subword_nmt.learn_bpe import learn_bpe
+
+    lines = [" ".join(line.split()) for line in ted["reference"][:200]]
+    codes = io.StringIO()
+    learn_bpe(io.StringIO("\n".join(lines)), codes, 100)
+    bpe = BPE(io.StringIO(codes.getvalue()))
+    cut = [bpe.process_line(line) for line in lines]
+    assert cut != lines
+    assert [remove_bpe(line, "subword_nmt") for line in cut] == lines
+
+
+def test_detokenising_undoes_tokenising_of_real_text(ted: Dict[str, List[str]]) -> None:
+    from sacremoses import MosesTokenizer
+
+    lines = [" ".join(line.split()) for line in ted["reference"][:200]]
+    tokenizer, detokenize = MosesTokenizer("en"), moses_detokenizer("en")
+    tokens = [tokenizer.tokenize(line, return_str=True) for line in lines]
+    restored = [detokenize(line) for line in tokens]
+    assert sum(a == b for a, b in zip(tokens, lines)) < 20
+    # Moses cannot know every space next to a quotation mark or a dash
+    assert sum(a == b for a, b in zip(restored, lines)) > 180
+
+
+@pytest.mark.parametrize(
+    ("lang", "tokens", "text"),
+    [
+        ("en", "it &apos;s &quot; here &quot; , 5 @-@ 6 .", 'it\'s "here", 5-6.'),
+        ("de", "„ Hallo “ , sagte er .", "„Hallo“, sagte er."),
+        ("fr", "l&apos; homme est là !", "l'homme est là !"),
+        ("zh", "我们 去 Google 公司 ， 好 吗 ？", "我们去Google公司，好吗？"),
+        ("zh-CN", "the New York Times 报道", "the New York Times报道"),
+        ("ja", "私 は 学生 です 。", "私は学生です。"),
+        ("ko", "안녕 하세요 , 여러분 .", "안녕 하세요, 여러분."),
+        ("kor", "안녕 하세요 .", "안녕 하세요."),
+        ("vi", "tôi có 3 con mèo .", "tôi có 3 con mèo."),
+        (None, "das , was ( er ) sagt .", "das, was (er) sagt."),
+        ("en", "", ""),
+    ],
+)
+def test_detokenisation_by_language(lang: Optional[str], tokens: str, text: str) -> None:
+    assert moses_detokenizer(lang)(tokens) == text
+
+
+def test_target_lines_that_fairseq_detokenised_are_left_alone(
+    tmp_path: Path, evaluate: Evaluate
+) -> None:
+    # detokenised twice, the space before the closing quotation mark would go
+    target = ['He said " no " twice.']
+    lines = generated(
+        ["He said &quot; no &quot; twi@@ ce ."], target, decoded=['He said "no" twice.']
+    )
+    path = write_lines(tmp_path / "x", lines)
+    score = scores(evaluate(f"x={path}"), "ter")["x"]
+    path = write_lines(tmp_path / "x", [line for line in lines if not line.startswith("D-")])
+    assert scores(evaluate(f"x={path}"), "ter") == {"x": 0}
+    assert score > 0
+
+
+GOOD = [0.9, 0.8, 0.7, 0.95, 0.85, 0.75, 0.91, 0.81, 0.71, 0.96, 0.86, 1]
+
+
+def plain(path: Path, found: List[Any]) -> Path:
+    return write_lines(path, map(str, found))
+
+
+def comet(path: Path, found: List[Any]) -> Path:
+    """What ``comet-score --to_json`` writes about one file of translations."""
+    segments = [{"src": "a", "mt": "b", "ref": "c", "COMET": x, "errors": []} for x in found]
+    path.with_suffix(".json").write_text(json.dumps({"detok.txt": segments}, indent=4), "utf-8")
+    return path.with_suffix(".json")
+
+
+def metricx(path: Path, found: List[Any]) -> Path:
+    """The output file of MetricX."""
+    lines = [json.dumps({"hypothesis": "b", "prediction": score}) for score in found]
+    return write_lines(path.with_suffix(".jsonl"), lines)
+
+
+FORMATS: List[Callable[[Path, List[Any]], Path]] = [plain, comet, metricx]
+
+
+@pytest.mark.parametrize("form", FORMATS)
+def test_every_format_of_segment_scores_is_read(
+    files: Dict[str, str], tmp_path: Path, form: Callable, evaluate: Evaluate
+) -> None:
+    path = form(tmp_path / "scores", GOOD)
+    document = evaluate(f"x={files['good']}", "--segment-scores", "COMET", f"x={path}")
+    assert scores(document, "COMET") == {"x": pytest.approx(sum(GOOD) / len(GOOD))}
+
+
+def test_a_file_of_comet_score_about_several_systems_is_read_by_their_files(
+    files: Dict[str, str], tmp_path: Path, evaluate: Evaluate
+) -> None:
+    given_scores = {"good": [0.75] * 12, "half": [0.5] * 12}
+    lists = {files[name]: [{"COMET": x} for x in found] for name, found in given_scores.items()}
+    path = tmp_path / "both.json"
+    path.write_text(json.dumps(lists), "utf-8")
+    systems = [f"{name}={files[name]}" for name in given_scores]
+    pairs = [f"{name}={path}" for name in given_scores]
+    document = evaluate(*systems, "--segment-scores", "COMET", *pairs)
+    assert scores(document, "COMET") == {"good": 0.75, "half": 0.5}
+
+
+def test_scores_of_seeds_are_tested_one_by_one(
+    files: Dict[str, str], tmp_path: Path, evaluate: Evaluate, capsys: pytest.CaptureFixture
+) -> None:
+    one, other = plain(tmp_path / "1", GOOD), plain(tmp_path / "2", GOOD[::-1])
+    document = evaluate(
+        *(f"x={files['good']},{files['third']}", "--baseline", f"b={files['half']}"),
+        *("--segment-scores", "M", f"x={one},{other}", f"b={other}", "--samples", 20),
+    )
+    found = [output["scores"]["M"] for output in document["systems"][1]["outputs"]]
+    mean = scores(document, "M")["b"]
+    assert [score["score"] for score in found] == [mean, mean]
+    # the second seed was given the scores of the baseline
+    (line,) = [line for line in capsys.readouterr().err.splitlines() if "every sentence" in line]
+    assert line.startswith(f"capsnmt-evaluate: M: x ({files['third']}) equals M: b in every")
