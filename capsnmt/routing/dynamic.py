@@ -6,7 +6,7 @@ from typing import List, Optional, Tuple
 
 from torch import Tensor
 
-from . import fused
+from . import cpu, fused
 from .agreement import agreement, route_by_agreement
 from .backend import full_precision, run_operator
 from .checks import check_iterations, check_mask, check_votes, flatten_leading
@@ -65,6 +65,7 @@ def dynamic_routing(
         flatten_leading(votes, 3),
         flatten_leading(input_mask, 1),
         flatten_leading(output_mask, 1),
+        cpp=cpu.dynamic_routing,
         fused=fused.dynamic_routing,
         leading=votes.shape[:-3],
         iterations=iterations,

@@ -6,7 +6,7 @@ from typing import List, Optional
 
 from torch import Tensor
 
-from . import fused
+from . import cpu, fused
 from .agreement import route_by_agreement
 from .backend import full_precision, run_operator
 from .checks import check_iterations, check_votes, flatten_leading
@@ -45,6 +45,7 @@ def simple_routing(votes: Tensor, iterations: int = 3, backend: Optional[str] = 
         "simple_routing",
         precise_simple_kernel,
         flatten_leading(votes, 3),
+        cpp=cpu.simple_routing,
         fused=fused.simple_routing,
         leading=votes.shape[:-3],
         iterations=iterations,

@@ -23,26 +23,11 @@ struct Iterate {
     vec *var, *precision;       // [blocks][D]: var without its floor, 1 / (var + floor)
 };
 
-// Blocks at a time: the long chain of functions of one block overlaps with that of others.
-constexpr long GROUP = 8;
-
 // The gradient of R is a quadratic function of X = V - mu, and so it is not stored:
 // g_R[i,n] = c0[n] + sum_d X (c1[n,d] + X c2[n,d]).
 struct Quadratic {
     vec *c0, *c1, *c2;  // [blocks], [blocks][D], [blocks][D]
 };
-
-// Sum over d in parts of 8: the rounding of a sum grows with its terms, and an exponential with it.
-template <class Term, class Width>
-INLINE vec sum_in_parts(Width D, const Term& term) {
-    vec total = term(0);
-    for (long d = 1; d < D; d += 8) {
-        vec part = term(d);
-        for (long k = d + 1; k < d + 8 && k < D; ++k) part += term(k);
-        total += part;
-    }
-    return total;
-}
 
 // INPUTS, WIDTH: I and D, 0 for any. ACTIVE: there is an input activation.
 template <int INPUTS, int WIDTH, bool ACTIVE>

@@ -2,6 +2,7 @@
 //
 // Built by cpu/build.py at first use, for the processor of this machine. -ffast-math would destroy
 // the exponential; without -ffp-contract=fast the loops are 30 % slower.
+#include "agreement.h"
 #include "em.h"
 
 namespace {
@@ -35,6 +36,20 @@ int em_backward_of(const Call& call) {
     return failed;
 }
 
+template <int WIDTH>
+int agreement_forward_of(const Call& call) {
+    using Router = Agreement<WIDTH>;
+    return for_tokens<Router>(
+        call, false, [](Router& router, long token, long) { router.forward(token); });
+}
+
+template <int WIDTH>
+int agreement_backward_of(const Call& call) {
+    using Router = Agreement<WIDTH>;
+    return for_tokens<Router>(
+        call, true, [](Router& router, long token, long) { router.backward(token); });
+}
+
 }  // namespace
 
 // The loops over I are unrolled for 4 and 8 attention heads, as many as base and tiny models have.
@@ -48,3 +63,10 @@ int em_backward_of(const Call& call) {
 
 extern "C" int em_forward(const Call* call) { EM(em_forward_of) }
 extern "C" int em_backward(const Call* call) { EM(em_backward_of) }
+
+extern "C" int agreement_forward(const Call* call) {
+    return call->D == 1 ? agreement_forward_of<1>(*call) : agreement_forward_of<0>(*call);
+}
+extern "C" int agreement_backward(const Call* call) {
+    return call->D == 1 ? agreement_backward_of<1>(*call) : agreement_backward_of<0>(*call);
+}

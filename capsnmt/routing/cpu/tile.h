@@ -155,6 +155,21 @@ inline void prefetch_next(const Call& call, Tile votes, long token, long block, 
         __builtin_prefetch(votes.at(block, row) + call.I * call.N);
 }
 
+// Blocks at a time: the long chain of functions of one block overlaps with that of others.
+constexpr long GROUP = 8;
+
+// Sum over d in parts of 8: the rounding of a sum grows with its terms, and an exponential with it.
+template <class Term, class Width>
+INLINE vec sum_in_parts(Width D, const Term& term) {
+    vec total = term(0);
+    for (long d = 1; d < D; d += 8) {
+        vec part = term(d);
+        for (long k = d + 1; k < d + 8 && k < D; ++k) part += term(k);
+        total += part;
+    }
+    return total;
+}
+
 // Sums over n of every row i, and the division by them: C[i,n] = e[i,n] / sum_n e[i,n].
 //
 // 1 / sum is kept in two parts. So C is exactly 1 where one e is the sum, as in a softmax that
