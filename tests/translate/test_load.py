@@ -38,6 +38,7 @@ def test_torch_hub_loads_it(runs: Dict[str, Path]) -> None:
     run = runs["routed"]
     translator: Any = torch.hub.load(str(REPO), "capsnmt", source="local", run=str(run), beam=3)
     assert translator.translate(source(run).splitlines()) == [each[1] for each in expected(run)]
+    assert translator.models[0].encoder.routing_backend == "auto", "this may be another machine"
 
 
 def test_the_settings_of_the_run_are_defaults(runs: Dict[str, Path]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 from pathlib import Path
@@ -161,6 +162,16 @@ def test_a_mistake_is_one_line(
         run, tmp_path / "b", edit=('"settings": {', '"settings": {"train": {"task": "probing"},')
     )
     (classifier / "results.json").write_text("{}", "utf-8")
+    data = data_of(run).folder
+    again = tmp_path / "again"
+    again.mkdir()
+    for path in data.iterdir():
+        os.symlink(path, again / path.name)
+    (again / "manifest.json").unlink()
+    manifest = json.loads((data / "manifest.json").read_text("utf-8"))
+    manifest["files"]["bpe/codes"]["sha256"] = "other"
+    (again / "manifest.json").write_text(json.dumps(manifest), "utf-8")
+    segmented = copied(run, tmp_path / "c", edit=(f'"{data}"', f'"{again}"'))
     for arguments, words in (
         ([tmp_path / "no"], "there is no such folder: give OUTPUT/ROW/seed-S"),
         ([copied(run, tmp_path / "a", "scores.json")], "holds no finished run, scores.json is"),
@@ -170,6 +181,7 @@ def test_a_mistake_is_one_line(
         ([run, "--data", bare], "holds no languages, not en-de: give the data of the training"),
         ([run, "--data", other], "holds en-zh, not en-de: give the data of the training (--data)"),
         ([run, runs["routed"]], "its language pair is not that of"),
+        ([run, segmented], "its bpe/codes is not that of"),
         ([run, "--nbest", "4"], "--nbest 4: the beam has 3 hypotheses: give --beam 4"),
         ([run, "--lenpen", "nan"], "'nan' is not a number, such as 0.6"),
         ([run, "--max-tokens", "1"], "'1' is not a whole number of at least 2"),
