@@ -13,7 +13,13 @@ import numpy as np
 import pytest
 import torch
 
-from capsnmt.checkpoints.load import CheckpointError, load_checkpoint, save_checkpoint
+from capsnmt.checkpoints.load import (
+    CheckpointError,
+    count_parameters,
+    load_checkpoint,
+    save_checkpoint,
+)
+from tests.support import build_system, every_system
 
 
 def fairseq_like() -> Dict[str, Any]:
@@ -155,3 +161,10 @@ def test_a_full_disk_names_the_file(tmp_path: Path) -> None:
     with pytest.raises(OSError, match=r"No space left on device: .*a\.pt"):
         save_checkpoint({"model": {"w": torch.zeros(1 << 20)}}, tmp_path / "a.pt")
     assert not list(tmp_path.iterdir())
+
+
+@every_system
+def test_the_parameters_of_a_checkpoint_are_those_of_its_model(name: str, tmp_path: Path) -> None:
+    model = build_system(name)
+    save_checkpoint({"model": model.state_dict()}, tmp_path / "model.pt")
+    assert count_parameters(tmp_path / "model.pt") == sum(p.numel() for p in model.parameters())
