@@ -24,8 +24,8 @@ from torch.utils.benchmark import Timer
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from capsnmt import routing
 from capsnmt.cli import OneLineParser, positive, run_command
+from capsnmt.modules.algorithms import ALGORITHMS, OF_HEADS, OF_LAYERS, RoutingAlgorithm
 from scripts.benchmark_report import machine
 from scripts.workload import DTYPES
 
@@ -57,35 +57,24 @@ class Shape:
 # The base and the big model of Li et al. 2019, and the six layers of Dou et al. 2019 with 512
 # capsules of dimension 1.
 SHAPES = [
-    Shape("heads, base", "em", 8, 512, 1),
-    Shape("heads, base", "simple", 8, 512, 1),
-    Shape("heads, big", "em", 16, 1024, 1),
-    Shape("heads, big", "simple", 16, 1024, 1),
-    Shape("layers, base", "em", 6, 512, 1),
-    Shape("layers, base", "dynamic", 6, 512, 1),
+    *(
+        Shape(f"heads, {size}", algorithm.name, inputs, capsules, 1)
+        for size, inputs, capsules in (("base", 8, 512), ("big", 16, 1024))
+        for algorithm in OF_HEADS.values()
+    ),
+    *(Shape("layers, base", algorithm.name, 6, 512, 1) for algorithm in OF_LAYERS.values()),
 ]
 
 
-def em(votes: Tensor, iterations: int, backend: str) -> Tensor:
-    """EM routing with parameters of 0, where it starts to learn."""
+def operator(algorithm: RoutingAlgorithm, votes: Tensor, iterations: int, backend: str) -> Tensor:
+    """Route with learned vectors of 0, where they start over heads."""
     zeros = torch.zeros(votes.size(-2), device=votes.device)
-    return routing.em_routing(votes, zeros, zeros, iterations, backend=backend)
-
-
-def simple(votes: Tensor, iterations: int, backend: str) -> Tensor:
-    """Simple routing."""
-    return routing.simple_routing(votes, iterations, backend=backend)
-
-
-def dynamic(votes: Tensor, iterations: int, backend: str) -> Tensor:
-    """Dynamic routing; the capsules without the logits."""
-    return routing.dynamic_routing(votes, iterations, backend=backend)[0]
+    costs = [zeros for _ in algorithm.costs]
+    return algorithm.route(votes, *costs, iterations=iterations, backend=backend)
 
 
 OPERATORS: Dict[str, Callable[[Tensor, int, str], Tensor]] = {
-    "em": em,
-    "simple": simple,
-    "dynamic": dynamic,
+    algorithm.name: functools.partial(operator, algorithm) for algorithm in ALGORITHMS
 }
 
 

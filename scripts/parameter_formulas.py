@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any, Mapping, Tuple
 
 from capsnmt.models import SIZES
+from capsnmt.modules.algorithms import OF_HEADS, OF_LAYERS
 from scripts.paper_rows import SUFFIXES, PaperRow
 
 SIDES = {"encoder": 1, "decoder": 1, "both": 2}
@@ -51,7 +52,8 @@ def head_aggregation(flags: Mapping[str, Any], size: str) -> int:
     layers = {"enc-self": chosen_layers(flags.get("head-aggregation-encoder-layers"), L)}
     attentions = flags["head-aggregation-attention"].split(",")
     votes = H * d**2 + H * d
-    counts = {"simple": votes, "em": votes + 2 * d, "gated": d * H, "talking": 2 * H**2}
+    counts = {"gated": d * H, "talking": 2 * H**2}
+    counts |= {name: votes + len(routing.costs) * d for name, routing in OF_HEADS.items()}
     return sum(layers.get(attention, L) for attention in attentions) * counts[kind]
 
 
@@ -71,9 +73,9 @@ def layer_aggregation(flags: Mapping[str, Any], size: str) -> int:
         "transparent": (L + 1) * L,
         "dynamic": L * d * ffn + ffn + ffn * L * d + L * d,
         "attention": 2 * d,
-        "dynamic-routing": votes,
-        "em-routing": votes + activation + 2 * d,
     }
+    for name, routing in OF_LAYERS.items():
+        counts[name] = votes + routing.reads_activation * activation + len(routing.costs) * d
     return SIDES[flags["layer-aggregation-side"]] * counts[mode]
 
 

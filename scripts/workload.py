@@ -121,7 +121,7 @@ def mean_vote(module: nn.Module, votes: Tensor, hidden: Optional[Tensor] = None)
     Input activations weight the votes. They come from a network of their own, which is not part of
     routing and is therefore kept.
     """
-    if hidden is not None and module.routing == "em-routing":
+    if hidden is not None and module.activation is not None:
         activation = module.split(module.activation(hidden).sigmoid())  # [..., I, N]
         votes = votes * activation.unsqueeze(-1)
     return votes.mean(-3)

@@ -112,6 +112,6 @@ def oracle(module: nn.Module, mode: str, states: List[Tensor]) -> Tensor:
             module.beta_u,
             module.iterations,
             activation,
-            module.variance_floor,
+            module.algorithm.variance_floor(L),
         )
     return torch.cat(list(capsules))

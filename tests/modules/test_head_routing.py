@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from capsnmt.modules.head_aggregation import HeadRouting
+from capsnmt.modules.head_aggregation import ROUTINGS, HeadRouting
 from capsnmt.routing import routing_backend
 from tests.routing import oracles
 
@@ -32,16 +32,14 @@ def oracle(module: HeadRouting, token: Tensor) -> Tensor:
         for row, bias in zip(module.votes.weight, module.votes.bias)
     ]
     votes = torch.stack(flat).reshape(HEADS, module.num_capsules, WIDTH // module.num_capsules)
-    if module.routing == "simple":
-        capsules, _ = oracles.simple_routing(votes, module.iterations)
-    else:
-        capsules, _ = oracles.em_routing(votes, module.beta_a, module.beta_u, module.iterations)
+    costs = [getattr(module, name) for name in module.algorithm.costs]
+    capsules, _ = getattr(oracles, f"{module.routing}_routing")(votes, *costs, module.iterations)
     return torch.cat(list(capsules))
 
 
 @pytest.mark.parametrize("iterations", [1, 3])
 @pytest.mark.parametrize("capsules", [0, 2])
-@pytest.mark.parametrize("routing", ["simple", "em"])
+@pytest.mark.parametrize("routing", ROUTINGS)
 def test_the_output_and_its_gradients_equal_the_equations(
     routing: str, capsules: int, iterations: int
 ) -> None:

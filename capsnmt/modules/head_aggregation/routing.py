@@ -9,10 +9,10 @@ import torch.nn as nn
 import torch.nn.functional as F
 from torch import Tensor
 
-from capsnmt.routing import em_routing, simple_routing
+from capsnmt.modules.algorithms import OF_HEADS
 from capsnmt.routing.backend import usable_backend
 
-ROUTINGS = ("simple", "em")
+ROUTINGS = tuple(OF_HEADS)
 
 
 class HeadRouting(nn.Module):
@@ -40,7 +40,8 @@ class HeadRouting(nn.Module):
     Args:
         embed_dim: d, the model's width.
         num_heads: H, the input capsules.
-        routing: ``simple`` (Algorithm 1) or ``em`` (Algorithm 2).
+        routing: ``simple`` (Algorithm 1) or ``em`` (Algorithm 2), see
+            :mod:`capsnmt.modules.algorithms`.
         num_capsules: N, a divisor of d; 0 means d.
         iterations: T.
         normalize: apply a LayerNorm to the output capsules.
@@ -49,6 +50,12 @@ class HeadRouting(nn.Module):
 
     Raises:
         ValueError: ``routing`` is unknown or N does not divide d.
+
+    >>> routing = HeadRouting(8, num_heads=2, routing="em", num_capsules=4)
+    >>> routing(torch.randn(5, 3, 8)).shape  # concatenated heads [L, B, d]
+    torch.Size([5, 3, 8])
+    >>> [name for name, _ in routing.named_parameters() if "." not in name]
+    ['beta_a', 'beta_u']
     """
 
     def __init__(
@@ -75,9 +82,9 @@ class HeadRouting(nn.Module):
         self.backend = backend
         self.hidden = nn.Linear(input_dim or embed_dim, embed_dim)
         self.votes = nn.Linear(embed_dim, num_heads * embed_dim)
-        # None in simple routing
-        self.beta_a = nn.Parameter(torch.zeros(num_capsules)) if routing == "em" else None
-        self.beta_u = nn.Parameter(torch.zeros(num_capsules)) if routing == "em" else None
+        self.algorithm = OF_HEADS[routing]
+        for name in self.algorithm.costs:
+            self.register_parameter(name, nn.Parameter(torch.zeros(num_capsules)))
         self.norm = nn.LayerNorm(embed_dim) if normalize else None
         self.reset_parameters()
 
@@ -97,9 +104,8 @@ class HeadRouting(nn.Module):
     def route(self, votes: Tensor) -> Tensor:
         """Route votes ``[..., H, N, D]`` to output capsules ``[..., N, D]``."""
         backend = usable_backend(self.backend, votes, self.training)
-        if self.beta_a is None or self.beta_u is None:
-            return simple_routing(votes, self.iterations, backend=backend)
-        return em_routing(votes, self.beta_a, self.beta_u, self.iterations, backend=backend)
+        costs = [getattr(self, name) for name in self.algorithm.costs]
+        return self.algorithm.route(votes, *costs, iterations=self.iterations, backend=backend)
 
     def forward(self, heads: Tensor) -> Tensor:
         """Aggregate concatenated heads ``[..., d]`` to the sublayer's output ``[..., d]``."""

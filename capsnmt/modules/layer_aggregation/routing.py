@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 import functools
-import math
-from typing import List
+from typing import Any, Dict, List
 
 import torch
 import torch.nn as nn
 import torch.nn.functional as F
 from torch import Tensor
 
-from capsnmt.routing import dynamic_routing, em_routing
+from capsnmt.modules.algorithms import OF_LAYERS
 from capsnmt.routing.backend import check_name, usable_backend
 from capsnmt.routing.checks import check_iterations
 
 from .base import LayerAggregation, reset_linear
 
-ROUTINGS = ("dynamic-routing", "em-routing")
+ROUTINGS = tuple(OF_LAYERS)
 
 
 class BlockLinear(nn.Module):
@@ -69,7 +68,8 @@ class LayerRouting(LayerAggregation):
     Args:
         embed_dim: d.
         num_layers: L, the number of input capsules.
-        routing: ``dynamic-routing`` (Algorithm 1) or ``em-routing`` (Algorithm 2).
+        routing: ``dynamic-routing`` (Algorithm 1) or ``em-routing`` (Algorithm 2), see
+            :mod:`capsnmt.modules.algorithms`.
         num_capsules: N, a divisor of d; 0 means d.
         own: the capsule of layer l is computed from H^l alone.
         iterations: T.
@@ -77,6 +77,10 @@ class LayerRouting(LayerAggregation):
 
     Raises:
         ValueError: ``routing`` or ``backend`` is unknown, N does not divide d, or T is below 1.
+
+    >>> routing = LayerRouting(8, num_layers=3, routing="dynamic-routing", num_capsules=4)
+    >>> routing(list(torch.randn(3, 5, 2, 8))).shape  # L = 3 layers [T, B, d]
+    torch.Size([5, 2, 8])
     """
 
     def __init__(
@@ -106,83 +110,37 @@ class LayerRouting(LayerAggregation):
         concatenated = num_layers * embed_dim
         self.hidden = linear(concatenated, concatenated)
         self.votes = linear(concatenated, concatenated)
-        # None in dynamic routing
-        by_em = routing == "em-routing"
-        self.activation = linear(concatenated, num_layers * num_capsules) if by_em else None
-        self.beta_a = nn.Parameter(torch.empty(num_capsules)) if by_em else None
-        self.beta_u = nn.Parameter(torch.empty(num_capsules)) if by_em else None
+        self.algorithm = OF_LAYERS[routing]
+        self.activation = None
+        if self.algorithm.reads_activation:
+            self.activation = linear(concatenated, num_layers * num_capsules)
+        for name in self.algorithm.costs:
+            self.register_parameter(name, nn.Parameter(torch.empty(num_capsules)))
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Apply Glorot initialisation; scale the votes so that routing has a useful gradient."""
+        """Apply Glorot initialisation; the algorithm scales the votes and starts its vectors."""
+        sizes = self.num_layers, self.num_capsules, self.embed_dim // self.num_capsules
         reset_linear(self.hidden)
-        if self.activation is None:
-            self._reset_dynamic_votes()
-            return
-        reset_linear(self.votes, gain=math.sqrt(2) * self.vote_scale())  # relu halves the power
-        reset_linear(self.activation)
-        nn.init.constant_(self.beta_a, self.expected_cost())
-        nn.init.zeros_(self.beta_u)
-
-    def _reset_dynamic_votes(self) -> None:
-        """Start where squash is steepest, with a nearly uniform softmax (**D**).
-
-        In the first iteration S[n] is the sum of L votes / N. With votes around 0 it is about 0,
-        and so are squash(S) and its gradient: at N = 512 and the Glorot scale the output is 1e-5.
-        With larger votes, the agreement out . V assigns all of a layer to one capsule, and nothing
-        learns either. Therefore b_2 sets |S| to 1/sqrt(3), where squash is steepest and returns
-        1/4; the contribution of W_2 starts small.
-        """
-        width = self.embed_dim // self.num_capsules
-        reset_linear(self.votes, gain=math.sqrt(2) * min(0.1 * width, 1.0))
-        length = self.num_capsules / self.num_layers / math.sqrt(3)
-        nn.init.constant_(self.votes.bias, length / math.sqrt(width))
-
-    def vote_scale(self) -> float:
-        """Return the standard deviation of the votes of EM routing at the start (**D**).
-
-        EM routing returns A mu, about half the mean of L independent votes. At 2 sqrt(L) the
-        aggregate has the size of the H^L of unit variance that it replaces.
-        """
-        return 2 * math.sqrt(self.num_layers)
-
-    @property
-    def variance_floor(self) -> float:
-        """The variance floor of EM routing: 1/100 of the votes' variance at the start (**D**).
-
-        Each variance is that of L votes, and L is small: two or three votes often almost agree by
-        chance. With a floor of 1e-6 such capsules get most of every C, and the heavy-tailed
-        gradients of log sigma drown all others: a stack of up to three layers does not learn at all
-        (copying in reverse, Multi30k). With this floor it learns like the Transformer.
-        """
-        return 0.01 * self.vote_scale() ** 2
-
-    def expected_cost(self) -> float:
-        """Return the cost chi of a capsule in the first M-step at the start, for beta_a (**D**).
-
-        The activation A then starts at 1/2 for every N. With beta_a = 0 the wide capsules of a
-        small N would never become active: at N = 1, A and its gradient are exactly 0.
-        """
-        variance = self.vote_scale() ** 2 * (1 - 1 / self.num_layers) + self.variance_floor
-        mass = self.num_layers / (2 * self.num_capsules)  # C = 1/N, a_in about 1/2
-        width = self.embed_dim // self.num_capsules
-        return width * mass * (math.log(2 * math.pi * variance) + 1) / 2
+        reset_linear(self.votes, gain=self.algorithm.vote_gain(self.num_layers, sizes[2]))
+        nn.init.constant_(self.votes.bias, self.algorithm.vote_bias(*sizes))
+        if self.activation is not None:
+            reset_linear(self.activation)
+        starts = self.algorithm.start_costs(*sizes)
+        for name in self.algorithm.costs:
+            nn.init.constant_(getattr(self, name), starts.get(name, 0.0))
 
     def route(self, votes: Tensor, hidden: Tensor) -> Tensor:
         """Route votes ``[..., L, N, D]`` to output capsules ``[..., N, D]``."""
-        backend = usable_backend(self.backend, votes, self.training)
-        if self.activation is None:
-            return dynamic_routing(votes, self.iterations, backend=backend)[0]
-        activation = self.split(self.activation(hidden).sigmoid())
-        return em_routing(
-            votes,
-            self.beta_a,
-            self.beta_u,
-            self.iterations,
-            activation,
-            variance_floor=self.variance_floor,
-            backend=backend,
-        )
+        options: Dict[str, Any] = {
+            "iterations": self.iterations,
+            "backend": usable_backend(self.backend, votes, self.training),
+        }
+        if self.activation is not None:
+            options["input_activation"] = self.split(self.activation(hidden).sigmoid())
+            options["variance_floor"] = self.algorithm.variance_floor(self.num_layers)
+        costs = [getattr(self, name) for name in self.algorithm.costs]
+        return self.algorithm.route(votes, *costs, **options)
 
     def forward(self, layers: List[Tensor]) -> Tensor:
         """Aggregate L layers, each ``[..., d]``, to ``[..., d]``."""

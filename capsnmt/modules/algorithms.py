@@ -1,0 +1,139 @@
+"""The routing algorithms as heads and layers use them: one class each, in one registry.
+
+``--head-aggregation`` and ``--layer-aggregation``, the modules, the counts of parameters, the
+benchmark and the tests read :data:`ALGORITHMS`.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Callable, Dict, Tuple
+
+from torch import Tensor
+
+from capsnmt.routing import dynamic_routing, em_routing, simple_routing
+from capsnmt.routing.numerics import VARIANCE_FLOOR
+
+
+class RoutingAlgorithm:
+    """Routing-by-agreement from votes ``[..., I, N, D]`` to output capsules ``[..., N, D]``.
+
+    The module that routes, of heads or of layers, makes the votes and holds the learned parameters
+    that the algorithm names.
+
+    Attributes:
+        name: its name.
+        operator: the function of the votes and the learned vectors, in :mod:`capsnmt.routing`.
+        heads: its name in ``--head-aggregation``; empty: it does not route heads.
+        layers: its name in ``--layer-aggregation``; empty: it does not route layers.
+        costs: the names of its learned vectors ``[N]``. They start at 0, or over layers as in
+            :meth:`start_costs`.
+        reads_activation: whether layers give it an activation a_in of each pair, ``[..., I, N]``.
+    """
+
+    name = ""
+    operator: Callable[..., Any]
+    heads = ""
+    layers = ""
+    costs: Tuple[str, ...] = ()
+    reads_activation = False
+
+    def route(self, votes: Tensor, *costs: Tensor, **options: Any) -> Tensor:
+        """Route votes ``[..., I, N, D]``, with the options of the operator, to ``[..., N, D]``."""
+        result = self.operator(votes, *costs, **options)
+        return result[0] if isinstance(result, tuple) else result
+
+    def vote_gain(self, inputs: int, width: int) -> float:
+        """Return the gain of the Glorot initialisation of W_2 over layers, for I and D."""
+        raise NotImplementedError
+
+    def vote_bias(self, inputs: int, capsules: int, width: int) -> float:
+        """Return where every b_2 starts over layers, for I, N and D."""
+        return 0.0
+
+    def start_costs(self, inputs: int, capsules: int, width: int) -> Dict[str, float]:
+        """Return where the learned vectors start over layers, for I, N and D."""
+        return {}
+
+    def variance_floor(self, inputs: int) -> float:
+        """Return the variance floor over layers, for I."""
+        return VARIANCE_FLOOR
+
+
+class Simple(RoutingAlgorithm):
+    """Simple routing (li2019 Algorithm 1), of heads."""
+
+    name = heads = "simple"
+    operator = staticmethod(simple_routing)
+
+
+class Dynamic(RoutingAlgorithm):
+    """Dynamic routing (dou2019 Algorithm 1), of layers.
+
+    It starts where squash is steepest, with a nearly uniform softmax (**D**). In the first
+    iteration S[n] is the sum of L votes / N. With votes around 0 it is about 0, and so are
+    squash(S) and its gradient: at N = 512 and the Glorot scale the output is 1e-5. With larger
+    votes, the agreement out . V assigns all of a layer to one capsule, and nothing learns either.
+    Therefore b_2 sets |S| to 1/sqrt(3), where squash is steepest and returns 1/4; the contribution
+    of W_2 starts small.
+    """
+
+    name = "dynamic"
+    layers = "dynamic-routing"
+    operator = staticmethod(dynamic_routing)
+
+    def vote_gain(self, inputs: int, width: int) -> float:
+        """Return a small gain."""
+        return math.sqrt(2) * min(0.1 * width, 1.0)
+
+    def vote_bias(self, inputs: int, capsules: int, width: int) -> float:
+        """Return the bias at which S is as long as it should be."""
+        length = capsules / inputs / math.sqrt(3)
+        return length / math.sqrt(width)
+
+
+class EM(RoutingAlgorithm):
+    """EM routing (li2019 Algorithm 2, dou2019 Algorithm 2), of heads and of layers."""
+
+    name = heads = "em"
+    layers = "em-routing"
+    operator = staticmethod(em_routing)
+    costs = ("beta_a", "beta_u")
+    reads_activation = True
+
+    def vote_scale(self, inputs: int) -> float:
+        """Return the standard deviation of the votes at the start (**D**).
+
+        EM routing returns A mu, about half the mean of L independent votes. At 2 sqrt(L) the
+        aggregate has the size of the H^L of unit variance that it replaces.
+        """
+        return 2 * math.sqrt(inputs)
+
+    def vote_gain(self, inputs: int, width: int) -> float:
+        """Return the gain that gives the votes their scale; relu halves the power."""
+        return math.sqrt(2) * self.vote_scale(inputs)
+
+    def variance_floor(self, inputs: int) -> float:
+        """Return 1/100 of the votes' variance at the start (**D**).
+
+        Each variance is that of L votes, and L is small: two or three votes often almost agree by
+        chance. With a floor of 1e-6 such capsules get most of every C, and the heavy-tailed
+        gradients of log sigma drown all others: a stack of up to three layers does not learn at all
+        (copying in reverse, Multi30k). With this floor it learns like the Transformer.
+        """
+        return 0.01 * self.vote_scale(inputs) ** 2
+
+    def start_costs(self, inputs: int, capsules: int, width: int) -> Dict[str, float]:
+        """Return for beta_a the cost chi of a capsule in the first M-step at the start (**D**).
+
+        The activation A then starts at 1/2 for every N. With beta_a = 0 the wide capsules of a
+        small N would never become active: at N = 1, A and its gradient are exactly 0.
+        """
+        variance = self.vote_scale(inputs) ** 2 * (1 - 1 / inputs) + self.variance_floor(inputs)
+        mass = inputs / (2 * capsules)  # C = 1/N, a_in about 1/2
+        return {"beta_a": width * mass * (math.log(2 * math.pi * variance) + 1) / 2}
+
+
+ALGORITHMS = (Simple(), Dynamic(), EM())
+OF_HEADS = {algorithm.heads: algorithm for algorithm in ALGORITHMS if algorithm.heads}
+OF_LAYERS = {algorithm.layers: algorithm for algorithm in ALGORITHMS if algorithm.layers}
