@@ -27,11 +27,7 @@ FROM_TEXT = "probing_from_text"  # --data is its text; that of the others is the
 
 
 def prepare(run: Run) -> Optional[Step]:
-    """Download, build or generate the files; ``None`` if the user provides them.
-
-    Raises:
-        ConfigurationError: there is no such recipe, or no text to build from.
-    """
+    """Download, build or generate the files; ``None`` if the user provides them."""
     recipe = run.settings.data.recipe
     if recipe is None or run.data.folder == run.sources:
         return None
@@ -65,11 +61,7 @@ def evaluation(run: Run) -> List[Step]:
 
 
 def check_settings(run: Run) -> None:
-    """Raise if a setting has no effect.
-
-    Raises:
-        ConfigurationError: naming it.
-    """
+    """Raise if a setting has no effect."""
     settings, baseline = run.settings, run.config.baseline
     for name, value in (
         ("average", settings.average),
@@ -82,21 +74,13 @@ def check_settings(run: Run) -> None:
 
 
 def check_ready(run: Run) -> None:
-    """Raise unless the user's data exists.
-
-    Raises:
-        ConfigurationError: naming the first file that is missing.
-    """
+    """Raise unless the user's data exists."""
     if prepare(run) is None:
         check_data(run)
 
 
 def check_data(run: Run) -> List[Path]:
-    """Check that all files of the task exist, and return them.
-
-    Raises:
-        ConfigurationError: naming the first that is missing.
-    """
+    """Check that all files of the task exist, and return them."""
     for path in _files(run):
         if not path.is_file():
             raise ConfigurationError(

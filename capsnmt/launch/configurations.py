@@ -20,9 +20,6 @@ def load(path: Path, children: Tuple[Path, ...] = ()) -> Dict[str, Any]:
     Args:
         path: the file.
         children: the files that extend it, each the next.
-
-    Raises:
-        ConfigurationError: a file is missing or wrong; the message names it and the key.
     """
     settings = read(path)
     settings.pop("paper", None)
@@ -61,11 +58,7 @@ def configuration_folders() -> List[Path]:
 
 
 def find(name: str, dataset: Optional[str] = None) -> Path:
-    """Return the file of a configuration given as a path, as ``DATASET/ROW``, or as ``ROW``.
-
-    Raises:
-        ConfigurationError: there is none; the message lists the most similar names.
-    """
+    """Return the file of a configuration given as a path, as ``DATASET/ROW``, or as ``ROW``."""
     paths = [Path(name)] if name.endswith((".yaml", ".yml")) else []
     for full_name in [f"{dataset}/{name}", name] if dataset else [name]:
         paths += [folder / f"{full_name}.yaml" for folder in configuration_folders()]
@@ -82,11 +75,7 @@ def find(name: str, dataset: Optional[str] = None) -> Path:
 
 
 def available(dataset: Optional[str] = None) -> List[str]:
-    """Return the names ``DATASET/ROW`` of all configurations, or of a data set.
-
-    Raises:
-        ConfigurationError: there is no such data set.
-    """
+    """Return the names ``DATASET/ROW`` of all configurations, or of a data set."""
     every = {
         path.relative_to(folder).with_suffix("").as_posix()
         for folder in configuration_folders()
@@ -101,11 +90,7 @@ def available(dataset: Optional[str] = None) -> List[str]:
 
 
 def rows_of(dataset: str) -> List[str]:
-    """Return the rows of a data set: its configurations, except those that only others extend.
-
-    Raises:
-        ConfigurationError: there is no such data set.
-    """
+    """Return the rows of a data set: its configurations, except those that only others extend."""
     files = {name.split("/")[1]: read(find(name)) for name in available(dataset)}
     extended = {str(settings.get("extends")).rpartition("/")[2] for settings in files.values()}
     return [name for name, settings in files.items() if "paper" in settings or name not in extended]

@@ -55,9 +55,6 @@ def choose_device(options: Options) -> Device:
     """Return the device that the flags ask for; by default one GPU if there is one, else the CPU.
 
     A job gets one GPU by default. It, or a dry run, may be for another machine.
-
-    Raises:
-        ConfigurationError: more GPUs than there are.
     """
     found, gpus = torch.cuda.device_count(), options.gpus
     if options.cpu:
@@ -93,9 +90,6 @@ configured 25,000
         most: the most of one device in one pass.
         workers: the number of devices.
         unit: ``tokens`` or ``sentences``.
-
-    Raises:
-        ConfigurationError: there are more devices than tokens or sentences.
     """
     if per_update < workers:
         raise ConfigurationError(

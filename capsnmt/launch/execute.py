@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import platform
 import signal
@@ -47,11 +48,7 @@ def execute(run: Run) -> None:
 
 
 def record(run: Run) -> None:
-    """Prepare the data of a run and write its ``config.json``, for whoever executes it.
-
-    Raises:
-        ConfigurationError, ExecutionError, Stopped: as :func:`execute`.
-    """
+    """Prepare the data of a run and write its ``config.json``, for whoever executes it."""
     with _alone(run) as lock:
         _Execution(run, lock).record()
 
@@ -161,11 +158,7 @@ class _Execution:
             file.write(script(self.run))
 
     def continued(self) -> TrainingRecord:
-        """Return the record of the training that has checkpoints; with its updates if it is over.
-
-        Raises:
-            ConfigurationError: they are from other settings or a longer training.
-        """
+        """Return the record of what was trained here before, with its updates if it is over."""
         done, total, config, now = (
             self.done,
             self.run.total_updates,
@@ -270,13 +263,11 @@ class _Execution:
 
     def generate(self, step: Step) -> None:
         """Run fairseq-generate, write its output to a file, and show the progress."""
-        done = 0
+        sentences = itertools.count(1)
 
         def keep(line: str) -> None:
-            nonlocal done
             output.write(line)
-            done += line.startswith("H-")
-            if line.startswith("H-") and done % SHOWN == 0:
+            if line.startswith("H-") and (done := next(sentences)) % SHOWN == 0:
                 say(f"  {done:,} sentences")
 
         with atomic_writer(step.outputs[0]) as output, self.console() as console:
@@ -289,11 +280,7 @@ class _Execution:
     def start(
         self, step: Step, on_line: Callable[[str], None], where: object = "", **more: Any
     ) -> None:
-        """Run the command of a step as :func:`capsnmt.process.run` does.
-
-        Raises:
-            ExecutionError: it failed; ``where`` its output is, in the console log by default.
-        """
+        """Run the command of a step; an error says where its output is, or in the console log."""
         shown = environment(self.run.device)
         status = process.run(step.argv, shown, on_line, lock=self.lock, **more)
         if status:

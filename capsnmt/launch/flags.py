@@ -56,11 +56,7 @@ def training(settings: Settings) -> List[str]:
 
 
 def check_owned(settings: Settings) -> None:
-    """Raise if a flag of fairseq is not for a configuration to set.
-
-    Raises:
-        ConfigurationError: naming the flag.
-    """
+    """Raise if a flag of fairseq is not for a configuration to set."""
     start = set() if settings.init_from is None else {"init-from"}
     for section, set_here, owned in (
         ("train", settings.train, OWNED | start),
@@ -74,11 +70,7 @@ def check_owned(settings: Settings) -> None:
 
 
 def check_training(settings: Settings, arguments: Sequence[str]) -> None:
-    """Parse the arguments of fairseq-train as fairseq will, and look for checkpoints to average.
-
-    Raises:
-        ConfigurationError: a flag is unknown, its value wrong, or the training is too short.
-    """
+    """Parse the arguments of fairseq-train as fairseq will, and look for checkpoints to average."""
     from fairseq import options
 
     import capsnmt.plugin  # noqa: F401  registers ours
@@ -98,12 +90,7 @@ def check_training(settings: Settings, arguments: Sequence[str]) -> None:
 
 
 def check_generation(arguments: Sequence[str]) -> None:
-    """Parse the arguments of fairseq-generate as fairseq will, and check what it checks later.
-
-    Raises:
-        ConfigurationError: a flag is unknown, its value wrong, or the search cannot work: after the
-            training it would be too late.
-    """
+    """Parse the arguments of fairseq-generate, and check what it checks after the training."""
     from fairseq import options
 
     parsed = check("generate", options.get_generation_parser(), arguments)
@@ -123,11 +110,7 @@ def check_generation(arguments: Sequence[str]) -> None:
 def check(
     section: str, parser: argparse.ArgumentParser, arguments: Sequence[str]
 ) -> argparse.Namespace:
-    """Parse arguments by a parser of fairseq.
-
-    Raises:
-        ConfigurationError: a flag is unknown or its value wrong.
-    """
+    """Parse arguments by a parser of fairseq."""
     from fairseq import options
 
     def error(message: str) -> NoReturn:

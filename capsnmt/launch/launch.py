@@ -28,9 +28,6 @@ def launch(options: Options, argv: Sequence[str]) -> None:
     Args:
         options: what is asked for.
         argv: the command line, for the record.
-
-    Raises:
-        ConfigurationError, ExecutionError, Stopped: as :func:`capsnmt.launch.execute.execute`.
     """
     if options.resume is not None:
         run = Run.read(options.resume)
@@ -76,11 +73,7 @@ def show(options: Options, runs: Sequence[Run], report: Sequence[str]) -> None:
 
 
 def write_config(options: Options, path: Path) -> None:
-    """Write the settings of a launch as YAML, to edit.
-
-    Raises:
-        ConfigurationError: it names several rows, or the file exists.
-    """
+    """Write the settings of a launch as YAML, to edit."""
     *others, (name, settings) = plan.configure(options)
     if others and options.rows is not None:
         raise ConfigurationError(f"--write-config {path}: give one row, by --config")
@@ -118,11 +111,7 @@ def report_command(options: Options, runs: Sequence[Run]) -> List[str]:
 
 
 def draw(command: Sequence[str], run: Run) -> None:
-    """Run the command of the report.
-
-    Raises:
-        ExecutionError: it failed; the runs are complete.
-    """
+    """Run the command of the report."""
     say("-- report")
     shown = environment(run.device)
     if process.run(command, shown, lambda line: print(line, end="", flush=True)):

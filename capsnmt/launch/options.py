@@ -67,11 +67,7 @@ class Options:
 
 
 def parse(argv: Sequence[str]) -> Options:
-    """Parse the flags.
-
-    Raises:
-        ConfigurationError: a flag is unknown, its value is wrong, or it has a line end.
-    """
+    """Parse the flags."""
     for flag, value in zip(("capsnmt-run", *argv), argv):
         check_line(value, flag)
     options = Options(**vars(build_parser().parse_args(argv)))

@@ -9,6 +9,8 @@ from __future__ import annotations
 import argparse
 from typing import Any, Dict, Iterator, List, Optional, Tuple
 
+import capsnmt.plugin  # noqa: F401  # isort: skip  (first: it registers our architectures)
+
 from fairseq.models import ARCH_CONFIG_REGISTRY
 
 from capsnmt.cli import ConfigurationError
@@ -40,13 +42,7 @@ def applies(options: Options) -> bool:
 
 
 def rows(options: Options) -> Iterator[Tuple[str, Dict[str, Any]]]:
-    """Yield name and settings of the architecture, and of the baseline before it.
-
-    Raises:
-        ConfigurationError: the folder holds no prepared data.
-    """
-    import capsnmt.plugin  # noqa: F401  registers ours
-
+    """Yield name and settings of the architecture, and of the baseline before it."""
     assert options.prepared is not None
     data = PreparedData(options.prepared)
     if not data.manifest.is_file():

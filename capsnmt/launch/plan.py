@@ -38,14 +38,6 @@ def resolve(options: Options, device: Device, argv: Sequence[str]) -> List[Run]:
     """Return the runs of a launch, seed by seed, so that an interrupted launch has complete seeds.
 
     Within a seed a run follows those that it starts from and is tested against.
-
-    Args:
-        options: what to launch.
-        device: what each run is trained on.
-        argv: the command line, for the record.
-
-    Raises:
-        ConfigurationError: a configuration does not exist, is wrong or incomplete.
     """
     for flag, path in (("--output", options.output), ("--prepared", options.prepared)):
         if path is not None:
@@ -65,11 +57,7 @@ def resolve(options: Options, device: Device, argv: Sequence[str]) -> List[Run]:
 
 
 def configure(options: Options) -> List[Tuple[str, Settings]]:
-    """Return name and settings of the rows that a launch names, with its flags applied.
-
-    Raises:
-        ConfigurationError: as :func:`resolve`.
-    """
+    """Return name and settings of the rows that a launch names, with its flags applied."""
     rows = []
     for name, merged in own_data.rows(options) if own_data.applies(options) else _rows(options):
         for key, code in zip(("data.source-lang", "data.target-lang"), options.pair or ()):
@@ -87,9 +75,6 @@ def check(runs: Sequence[Run]) -> None:
     """Raise unless each command of the runs will understand its arguments.
 
     The first run of each row and task is checked: other seeds have the same flags.
-
-    Raises:
-        ConfigurationError: naming the row and the flag, or the package that hides this one.
     """
     package_path()
     firsts: Dict[Path, Run] = {}
@@ -110,26 +95,19 @@ def check_before(run: Run, planned: Sequence[Path]) -> None:
     """Raise unless the runs exist that a run starts from and is tested against.
 
     Args:
-        run: the run.
         planned: folders of runs that are launched with it, or wait in the queue.
-
-    Raises:
-        ConfigurationError: naming the folder and what to do.
     """
     kind(run).check_ready(run)
-    initial, baseline = run.initial, run.config.baseline
-    if initial is not None and initial.path not in planned and not initial.is_finished:
-        raise ConfigurationError(
-            f"{run.config.row}: init-from: {run.config.initial}: there is no finished run in "
-            f"{initial}: launch both, by --rows {run.config.initial},{run.config.row}"
-        )
-    if baseline is None or run.of(baseline).path in planned:
-        return
-    for test_set in run.settings.data.test_sets:
-        if not run.of(baseline).generated(test_set).is_file():
+    config = run.config
+    for flag, row in (("init-from:", config.initial), ("--baseline", config.baseline)):
+        if row is None or run.of(row).path in planned:
+            continue
+        tested = run.settings.data.test_sets if row == config.baseline else ()
+        outputs = [run.of(row).generated(test_set) for test_set in tested]
+        if not run.of(row).is_finished or not all(output.is_file() for output in outputs):
             raise ConfigurationError(
-                f"--baseline {baseline}: there is no {run.of(baseline).generated(test_set)}: run "
-                f"that row first, or launch both by --rows {baseline},{run.config.row}"
+                f"{config.row}: {flag} {row}: there is no finished run in {run.of(row)}, with the "
+                f"same test sets: launch both, by --rows {row},{config.row}"
             )
 
 

@@ -31,11 +31,7 @@ class Run:
 
     @classmethod
     def read(cls, path: Path) -> Run:
-        """Read the run of a folder.
-
-        Raises:
-            ConfigurationError: it holds no run, or that of another version.
-        """
+        """Read the run of a folder."""
         folder = RunFolder(path)
         if not folder.exists:
             raise ConfigurationError(

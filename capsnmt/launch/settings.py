@@ -137,9 +137,6 @@ def override(settings: Dict[str, Any], key: str, value: Any, origin: str) -> Non
     >>> override(settings, "train.lr", 0.003, "--set")
     >>> settings
     {'train': {'lr': 0.003}}
-
-    Raises:
-        ConfigurationError: there is no such key, or the value is not allowed.
     """
     changes = value
     for part in reversed(key.split(".")):
@@ -149,11 +146,7 @@ def override(settings: Dict[str, Any], key: str, value: Any, origin: str) -> Non
 
 
 def assign(settings: Dict[str, Any], assignment: str) -> None:
-    """Apply ``KEY=VALUE`` of ``--set``; the value is YAML, ``null`` removes the key.
-
-    Raises:
-        ConfigurationError: it is malformed, there is no such key, or the value is not allowed.
-    """
+    """Apply ``KEY=VALUE`` of ``--set``; the value is YAML, ``null`` removes the key."""
     key, equals, text = assignment.partition("=")
     if not key or not equals or not text.strip():  # such as a variable of the shell that is not set
         raise ConfigurationError(
@@ -168,11 +161,7 @@ def assign(settings: Dict[str, Any], assignment: str) -> None:
 
 
 def complete(settings: Mapping[str, Any], row: str) -> Settings:
-    """Return the settings of a row.
-
-    Raises:
-        ConfigurationError: what a run needs is not set, or two settings exclude each other.
-    """
+    """Return the settings of a row."""
     made = records.build(settings, Settings, row)
     for key in (*NEEDED, *(BY_A_CLASSIFIER if made.classifies else BY_A_TRANSLATION)):
         section, _, name = key.rpartition(".")
@@ -202,11 +191,7 @@ def complete(settings: Mapping[str, Any], row: str) -> Settings:
 
 
 def read(path: Path) -> Dict[str, Any]:
-    """Return the content of a file of settings, checked.
-
-    Raises:
-        ConfigurationError: it cannot be read, or a key or a value is not allowed.
-    """
+    """Return the content of a file of settings, checked."""
     settings = records.load(path)
     records.build(_without_removed(settings), SettingsFile, path)
     return dict(settings)

@@ -103,11 +103,7 @@ def submission(run: Run, partition: str) -> str:
 
 
 def submit_all(runs: Sequence[Run], partition: str) -> None:
-    """Submit runs, unless their jobs are in the queue, and say where they write.
-
-    Raises:
-        ConfigurationError: there is no SLURM here, it refuses a job, or a run cannot start.
-    """
+    """Submit runs, unless their jobs are in the queue, and say where they write."""
     for command in ("sbatch", "squeue"):
         if shutil.which(command) is None:
             raise ConfigurationError(
@@ -144,12 +140,7 @@ def submit(run: Run, partition: str) -> str:
 
 
 def alive(folder: RunFolder) -> Optional[Tuple[str, str]]:
-    """Return number and state of the job of a run's folder if it is still in SLURM's queue.
-
-    Raises:
-        ConfigurationError: ``squeue`` cannot answer; the job may be there, so that another one
-            would train in the same folder.
-    """
+    """Return number and state of the job of a run's folder if it is still in SLURM's queue."""
     if not folder.job.exists():
         return None
     job = str(records.read(folder.job, dict).get("id"))
@@ -158,6 +149,7 @@ def alive(folder: RunFolder) -> Optional[Tuple[str, str]]:
     except ConfigurationError as error:
         if "Invalid job id" in str(error):  # it ended minutes ago
             return None
+        # The job may be there, so that another one would train in the same folder.
         raise ConfigurationError(f"{error}: run the same command when it answers") from None
     return (job, state.lower()) if state else None
 
@@ -171,11 +163,7 @@ def _run(*command: str) -> str:
 
 
 def check_nodes(nodes: int, variables: Mapping[str, str]) -> None:
-    """Raise unless this process runs in a SLURM job of enough nodes.
-
-    Raises:
-        ConfigurationError: it runs in none, or in one of too few nodes.
-    """
+    """Raise unless this process runs in a SLURM job of enough nodes."""
     job = variables.get("SLURM_JOB_ID")
     have = int(variables.get("SLURM_JOB_NUM_NODES", 1)) if job else 1
     if nodes > have:

@@ -7,12 +7,18 @@ import sys
 from pathlib import Path
 from typing import List, Optional
 
-import capsnmt
+import capsnmt.plugin  # isort: skip  (first: it registers our architectures)
+
+import torch
+from fairseq.models import ARCH_CONFIG_REGISTRY, ARCH_MODEL_REGISTRY
+
 from capsnmt.cli import ConfigurationError
 from capsnmt.launch import flags
 from capsnmt.launch.devices import Batch, split_batch, train_prefix
 from capsnmt.launch.run import Run
 from capsnmt.launch.settings import Settings
+from capsnmt.modules.autocast import bf16_obstacle
+from capsnmt.modules.layer_aggregation import CONNECTIONS
 from capsnmt.steps import Step
 
 USER_DIR = Path(capsnmt.__file__).parent
@@ -103,16 +109,7 @@ def precision_flags(run: Run) -> List[str]:
     that overflows it, if the GPU has it. On a CPU it is bf16 if that has the instructions
     (docs/precision.md has the measurements), for the architectures that have the switch; otherwise
     fp32. The checkpoint has the setting of ``bf16``, so the later steps need no flag.
-
-    Raises:
-        ConfigurationError: the model overflows the fp16 that the settings ask for.
     """
-    import torch
-    from fairseq.models import ARCH_MODEL_REGISTRY
-
-    import capsnmt.plugin  # noqa: F401  registers our architectures
-    from capsnmt.modules.autocast import bf16_obstacle
-
     precision, gpu = run.settings.precision, bool(run.device.gpus)
     overflows = gpu and _overflows_fp16(run.settings)
     if precision == "auto" and gpu:
@@ -134,10 +131,6 @@ def precision_flags(run: Run) -> List[str]:
 
 def _overflows_fp16(settings: Settings) -> bool:
     """Return whether ``--layer-aggregation``, of the row or of its preset, cannot train in fp16."""
-    from fairseq.models import ARCH_CONFIG_REGISTRY
-
-    from capsnmt.modules.layer_aggregation import CONNECTIONS
-
     preset = argparse.Namespace()
     ARCH_CONFIG_REGISTRY.get(str(settings.arch), vars)(preset)
     chosen = settings.train.get("layer-aggregation", getattr(preset, "layer_aggregation", "none"))

@@ -86,22 +86,14 @@ def score(run: Run, test_set: str) -> Step:
 
 
 def check_settings(run: Run) -> None:
-    """Raise unless the commands after the training will understand their arguments.
-
-    Raises:
-        ConfigurationError: naming the flag.
-    """
+    """Raise unless the commands after the training will understand their arguments."""
     test_set = next(iter(run.settings.data.test_sets))
     flags.check_generation(generate(run, test_set).arguments)
     parse_arguments(score(run, test_set).arguments)
 
 
 def check_ready(run: Run) -> None:
-    """Raise unless the data exist, or will, and so do the libraries of all steps.
-
-    Raises:
-        ConfigurationError: naming the folder or the extra.
-    """
+    """Raise unless the data exist, or will, and so do the libraries of all steps."""
     prepared = run.data.manifest.is_file()
     if run.settings.data.recipe is None and not prepared:
         raise ConfigurationError(
@@ -113,11 +105,7 @@ def check_ready(run: Run) -> None:
 
 
 def check_data(run: Run) -> List[Path]:
-    """Check that the data has the test sets, and return its dictionaries.
-
-    Raises:
-        ConfigurationError: naming the test set, which may be missing, empty or blank.
-    """
+    """Check that the data has the test sets, and return its dictionaries."""
     # Data that an older version prepared can be trained on; no more of its manifest is needed.
     subsets = records.read(run.data.manifest, dict).get("subsets", {})
     for test_set, subset in run.settings.data.test_sets.items():
