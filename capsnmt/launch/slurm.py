@@ -5,7 +5,6 @@ from __future__ import annotations
 import shlex
 import shutil
 import subprocess
-import textwrap
 from pathlib import Path
 from typing import Mapping, Optional, Sequence, Tuple
 
@@ -97,8 +96,7 @@ def submission(run: Run, partition: str) -> str:
         *("", "# The job then runs, unless they are complete, and again after a preemption:"),
     ]
     for step in [training.train(run), *kind(run).evaluation(run)]:
-        # a word may have several lines
-        lines += [f"# {step.name}", textwrap.indent(step.shell(), "#   ")]
+        lines += [f"# {step.name}", f"#   {step.shell()}"]
     return "\n".join(lines) + "\n"
 
 

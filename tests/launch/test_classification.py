@@ -6,14 +6,12 @@ import json
 import re
 import shlex
 from pathlib import Path
-from typing import Dict, List
+from typing import List
 
 import pytest
 
 from tests.launch.conftest import Launch
-from tests.support import REPO
 
-DATASETS = sorted(path.parent.name for path in REPO.glob("configs/[pl]*/baseline.yaml"))
 BASE = """
 dataset: tiny
 arch: probing_transformer_tiny
@@ -76,16 +74,6 @@ def test_every_row_task_and_seed_is_a_run_seed_by_seed(plan: Launch, project: Pa
     assert re.findall(r"--job-name=(\S+)", jobs) == ["baseline-BShift-1", "em-BShift-1"]
 
 
-def test_the_sentences_of_an_update_are_split_over_the_processes(
-    plan: Launch, project: Path
-) -> None:
-    two = plan(*GIVEN, "--tasks", "WC", "--cpu", "2")
-    assert "# 8 sentences per update = 4 sentences x 2 device(s) x 1 accumulated" in two
-    assert "--batch-size 4 --update-freq 1 --distributed-world-size 2" in two
-    one = plan(*GIVEN, "--tasks", "WC")
-    assert "--batch-size 4 --update-freq 2 --distributed-world-size 1" in one
-
-
 def preparation(plan: Launch, *flags: object) -> List[str]:
     """The words after ``python -m`` of the preparation in a plan."""
     found = re.findall(r"# prepare\n(.*)\n", plan(*flags, "--cpu"))
@@ -119,22 +107,6 @@ def test_tasks_that_were_built_need_their_text_no_more(plan: Launch, tmp_path: P
         (tmp_path / name).write_text("{}", "utf-8")
     assert preparation(plan, *given) == []
     assert preparation(plan, *given, "--data", __file__)
-
-
-@pytest.mark.parametrize("dataset", DATASETS)
-def test_every_row_has_the_settings_of_its_name(plan: Launch, dataset: str) -> None:
-    assert len(DATASETS) == 5
-    tasks = ["--tasks", "WC"] if dataset.startswith("probing") else []
-    given = ["--dataset", dataset, "--rows", "all", "--data", __file__, "--cpu", *tasks]
-    lines = trainings(plan(*given))
-    rows: Dict[str, str] = {Path(line.split("--save-dir ")[1]).parts[2]: line for line in lines}
-    both = {"baseline", "aggregation", "disagreement", "both"}
-    assert set(rows) == ({"baseline", "simple", "em"} if dataset == "probing_li2019" else both)
-    aggregated = {"aggregation": "em", "both": "em", "em": "em", "simple": "simple"}
-    for row, line in rows.items():
-        assert ("--disagreement output" in line) == (row in ("disagreement", "both"))
-        assert (f"--head-aggregation {aggregated.get(row)}" in line) == (row in aggregated)
-        assert "--best-checkpoint-metric accuracy --maximize-best-checkpoint-metric" in line
 
 
 @pytest.mark.system

@@ -117,7 +117,7 @@ def test_a_row_starts_from_the_trained_other_and_resumes_from_itself(
     base, row = (tmp_path / "runs" / name / "seed-1" for name in ("base", "row"))
     words = ["--config", row_file, *given]
     refused = launch(*words, status=2)
-    assert f"init-from: base: there is no finished run in {base}: launch both" in refused
+    assert f"init-from: base: there is no finished run in {base}, with the same" in refused
 
     launch("--config", tmp_path / "base.yaml", *given)
     said = launch(*words)

@@ -12,11 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from capsnmt.launch.__main__ import main
 from capsnmt.launch.devices import split_batch
 from capsnmt.modules import autocast
 from tests.launch.conftest import Launch
-from tests.scripts import launches
 from tests.support import REPO
 
 MULTI30K = ["--dataset", "multi30k", "--cpu", "--output", "runs"]
@@ -255,26 +253,6 @@ def test_an_override_takes_precedence_and_null_removes(plan: Launch) -> None:
     assert "--lr 0.003 " in line
     assert "--label-smoothing" not in line
     assert "--layernorm-embedding " in line
-
-
-@pytest.mark.one_host  # a plan starts no fairseq
-def test_the_script_prints_the_plan_of_the_baseline_from_an_empty_folder(
-    capsys: pytest.CaptureFixture, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    empty, stub = tmp_path / "empty", tmp_path / "stub"
-    empty.mkdir()
-    stub.mkdir()
-    done, (given,) = launches("run_wmt14.sh", "--dry-run", "--gpus", "3", cwd=empty, stub=stub)
-    assert done.returncode == 0, done.stderr
-    monkeypatch.chdir(empty)
-    assert main(given) == 0
-    text = capsys.readouterr().out
-    assert "# baseline, seed 1, 3 GPUs" in text
-    assert (
-        "32,760 tokens per update = 3,640 tokens x 3 device(s) x 3 accumulated, 8 fewer than the "
-        "configured 32,768"
-    ) in text
-    assert list(empty.iterdir()) == []
 
 
 def test_every_script_of_a_dataset_names_one_that_has_rows() -> None:

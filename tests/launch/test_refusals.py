@@ -73,7 +73,6 @@ COMMANDS: Dict[str, Tuple[str, List[str]]] = {
     ),
     # SLURM
     "nodes without SLURM": (f"{ROW} --nodes 2", ["--nodes 2", "not a SLURM job", "salloc"]),
-    "no SLURM": (f"{ROW} --slurm", ["--slurm", "sbatch is not on PATH"]),
     # settings
     "no value": (f"{ROW} --set train.lr", ["train.lr", "KEY=VALUE"]),
     "no key": (f"{ROW} --set trane.lr=1", ["trane", "choose from", "train"]),
@@ -89,7 +88,6 @@ COMMANDS: Dict[str, Tuple[str, List[str]]] = {
         ["baseline: train", "yess"],
     ),
     "a flag of the launcher": (f"{ROW} --set train.save-dir=x", ["train.save-dir", "drop it"]),
-    "a flag that hurts": (f"{ROW} --set train.no-save=true", ["train.no-save", "drop it"]),
     "no significance": (f"{ROW} --set score.significance=t-test", ["score.significance", "t-test"]),
     "a score without effect": (
         "--config multi30k/em_routing --cpu --baseline baseline --set score.samples=0 --dry-run",

@@ -175,13 +175,6 @@ def test_a_submission_that_slurm_refuses_is_one_line(
     assert "sbatch --parsable" in said
     assert "invalid partition: nowhere" in said
     assert not list(output.rglob("job.json"))
-    (cluster.folder / "refuses").unlink()
-    launch(*submission)
-    (cluster.folder / "silent").touch()
-    said = launch(*submission, status=2)
-    assert "Unable to contact" in said
-    assert "run the same command when it answers" in said
-    assert len(cluster.submitted) == 1
 
 
 # an interpreter of the job that writes down what it is asked to run and which signals it gets
