@@ -31,8 +31,8 @@ EXTRAS = {
         "tqdm",
     ),
     "report": (
-        *("jinja2", "markupsafe", "matplotlib", "numpy", "sacrebleu", "sacremoses", "sklearn"),
-        "tqdm",
+        *("jinja2", "markdown_it", "markupsafe", "matplotlib", "numpy", "sacrebleu", "sacremoses"),
+        *("scipy", "sklearn", "tqdm"),
     ),
 }
 

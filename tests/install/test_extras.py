@@ -16,8 +16,18 @@ from tests.commands import environment
 
 pytestmark = [pytest.mark.system, pytest.mark.one_host]
 HIDDEN = (
-    *("compare_mt", "fairseq", "fairseq_cli", "hydra", "jieba", "jinja2", "markupsafe"),
-    *("matplotlib", "numpy", "omegaconf", "polib", "requests", "sacrebleu", "sacremoses"),
+    *("compare_mt", "fairseq", "fairseq_cli", "hydra", "jieba", "jinja2"),
+    *(
+        "markdown_it",
+        "markupsafe",
+        "matplotlib",
+        "numpy",
+        "omegaconf",
+        "polib",
+        "requests",
+        "sacrebleu",
+        "sacremoses",
+    ),
     *("scipy", "sentencepiece", "six", "sklearn", "subword_nmt", "tqdm"),
 )
 PROGRAM = (

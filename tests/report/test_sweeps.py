@@ -23,6 +23,14 @@ def curves_of(*folders: Path) -> List[str]:
     return [row[0].replace("\\_", "_") for row in table[1:]]
 
 
+def test_values_are_numbers_in_rising_order_then_texts(swept: Path) -> None:
+    texts = shutil.copytree(swept / "em_routing_layer-capsules-8", swept / "em_routing_all")
+    for path in texts.glob("seed-*/config.json"):
+        edit(path, lambda config: config["sweep"].update(value="all"))
+    header, *_ = rows_of(page([swept]).partition("## Sweeps")[2], "system")
+    assert header == ["system", "8", "64", "512", "all"]
+
+
 def test_a_row_in_two_outputs_is_two_curves(swept: Path, tmp_path: Path) -> None:
     again = shutil.copytree(swept, tmp_path / "again")
     assert curves_of(swept, again)[-2:] == [f"em_routing ({swept})", f"em_routing ({again})"]
