@@ -70,53 +70,50 @@ def build_parser() -> argparse.ArgumentParser:
         prog="capsnmt-evaluate",
         description="Score translations against one reference and test their differences.",
     )
-    parser.add_argument(
-        "systems",
-        nargs="+",
-        metavar="SYSTEM",
-        help="PATH or NAME=PATH; NAME=PATH,PATH,... for the outputs of several seeds",
-    )
-    parser.add_argument(
+    add = parser.add_argument
+    several = "NAME=PATH,PATH,... for the outputs of several seeds"
+    add("systems", nargs="+", metavar="SYSTEM", help=f"PATH or NAME=PATH; {several}")
+    add(
         "--baseline",
         metavar="SYSTEM",
         help="test every system against this one: the name of one of them, or another file",
     )
-    parser.add_argument("--reference", metavar="FILE", help="raw reference (default: the T- lines)")
-    parser.add_argument(
+    add("--reference", metavar="FILE", help="raw reference (default: the T- lines)")
+    add(
         "--tokenized-reference",
         metavar="FILE",
         help="reference for tokenised BLEU of the tokens as decoded (default: tokenise both sides "
         "with Moses)",
     )
-    parser.add_argument(
+    add(
         "--source",
         metavar="FILE",
         help="source tokens for BLEU by source length (default: the S- lines)",
     )
-    parser.add_argument(
+    add(
         "--input",
         choices=("generate", "plain"),
         default="generate",
         help="output of fairseq-generate (default), or one sentence per line",
     )
-    parser.add_argument(
+    add(
         "--remove-bpe",
         choices=REMOVE_BPE,
         help="default: subword_nmt for --input generate, none for plain",
     )
-    parser.add_argument(
+    add(
         "--detokenize",
         choices=DETOKENIZE,
         help="default: moses for --input generate (none with sentencepiece), none for plain",
     )
-    parser.add_argument(
+    add(
         "--target-lang",
         type=language,
         metavar="LANG",
         help="target language, for detokenisation and for BLEU's tokeniser (default: from the log "
         "of fairseq-generate)",
     )
-    parser.add_argument(
+    add(
         "--segment-scores",
         nargs="+",
         action="append",
@@ -126,12 +123,12 @@ def build_parser() -> argparse.ArgumentParser:
         "a line, comet-score's .json, or MetricX's .jsonl; METRIC is a name for the tables, "
         "SYSTEM=FILE,FILE,... is for several seeds",
     )
-    parser.add_argument(
+    add(
         "--significance",
         choices=tuple(SAMPLES),
         help=f"the paired test against the baseline (default {BOOTSTRAP})",
     )
-    parser.add_argument(
+    add(
         "--samples",
         type=at_least(1, MOST_SAMPLES),
         metavar="N",
@@ -139,20 +136,20 @@ def build_parser() -> argparse.ArgumentParser:
         f"{SAMPLES[BOOTSTRAP]}), or of trials of approximate randomization (default "
         f"{SAMPLES[RANDOMIZATION]})",
     )
-    parser.add_argument(
+    add(
         "--seed",
         type=at_least(1, LARGEST_SEED),
         metavar="S",
         help=f"seed of the test (default {SEED})",
     )
-    parser.add_argument(
+    add(
         "--compare-mt",
         type=Path,
         metavar="DIR",
         help="also write compare-mt's report into DIR; its bootstrap resamples half of the "
         "sentences and is a different test",
     )
-    parser.add_argument(
+    add(
         "--json",
         metavar="FILE",
         help="also write the record as JSON; - prints it instead of the table",
