@@ -8,7 +8,7 @@ from fairseq.data.encoders import register_tokenizer
 from fairseq.dataclass import FairseqDataclass
 
 from capsnmt.cli import ConfigurationError, not_installed
-from capsnmt.corpora.text import make_tokeniser
+from capsnmt.corpora.text import TOKENISERS, make_tokeniser
 from capsnmt.evaluation.text import moses_detokenizer
 
 NAME = "capsnmt"
@@ -45,6 +45,11 @@ class PreparedTextTokenizer:
             raise ConfigurationError(
                 "--tokenizer capsnmt: needs both languages: give --source-lang and --target-lang"
             )
+        for name in (cfg.source_tokeniser, cfg.target_tokeniser):
+            if name not in TOKENISERS:
+                raise ConfigurationError(
+                    f"tokeniser {name!r} is unknown: use {', '.join(TOKENISERS)}"
+                )
         try:
             self.encode = make_tokeniser(cfg.source_tokeniser, cfg.source_lang)
             self.detokenise = (
