@@ -62,7 +62,7 @@ def not_installed(error: ImportError) -> ConfigurationError:
     """Return the error that a library of an extra is missing; raise any other ``error`` again."""
     library = (error.name or "").partition(".")[0]
     extras = [name for name, libraries in EXTRAS.items() if library in libraries]
-    if not extras or importlib.util.find_spec(library):
+    if not extras or not isinstance(error, ModuleNotFoundError):
         raise error
     return _missing(error.name or "", extras[0])
 

@@ -217,9 +217,11 @@ def _in_order(runs: Sequence[Run]) -> List[Run]:
     def add(run: Run, later: Tuple[Path, ...] = ()) -> None:
         path = run.folder.path
         if path in later:
+            row, compared = run.config.row, run.config.row == run.config.baseline
             raise ConfigurationError(
-                f"{run.config.row}: starts from itself, or is tested against itself: name another "
-                f"row by init-from or --baseline"
+                f"--baseline {row} is the row itself; name another"
+                if compared
+                else f"{row}: init-from leads back to the row; name another"
             )
         for folder in run.earlier():
             if folder.path in named:

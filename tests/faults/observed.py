@@ -13,7 +13,7 @@ import runpy
 import sys
 from collections import Counter
 from pathlib import Path
-from typing import Any, Optional, Tuple
+from typing import Any
 from typing import Counter as Counts
 
 MEGABYTES = 256  # of the tensor: far more than malloc ever keeps by itself
@@ -35,23 +35,16 @@ def _resident() -> int:
 
 
 def count_loads(loads: Counts[str]) -> None:
-    """Count, by the names of the files, what ``torch.load`` opens from now on."""
+    """Count, by the names of the files, what ``torch.load`` reads from now on."""
+    import torch
 
-    def hook(event: str, arguments: Tuple[Any, ...]) -> None:
-        if event == "open" and str(arguments[0]).endswith(".pt") and _within_torch_load():
-            loads[os.path.basename(arguments[0])] += 1
+    load = torch.load
 
-    sys.addaudithook(hook)
+    def counted(file: Any, *arguments: Any, **options: Any) -> Any:
+        loads[os.path.basename(getattr(file, "name", file))] += 1
+        return load(file, *arguments, **options)
 
-
-def _within_torch_load() -> bool:
-    frame: Optional[Any] = sys._getframe()
-    while frame is not None:
-        code = frame.f_code
-        if code.co_name == "load" and code.co_filename.endswith("torch/serialization.py"):
-            return True
-        frame = frame.f_back
-    return False
+    torch.load = counted
 
 
 def main() -> None:

@@ -33,7 +33,7 @@ BAD = [
     bad(
         "an unknown baseline of a user's data set",
         *("capsnmt.launch", [*ROW[:-1], "--baseline", "nope"]),
-        *("--baseline nope", "out/nope", "run that row first"),
+        *("--baseline nope", "out/nope", "launch both"),
     ),
     *(
         bad(

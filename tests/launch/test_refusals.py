@@ -152,7 +152,10 @@ FILES: Dict[str, Tuple[str, List[str]]] = {
         ["'a/b'", "without a slash"],
     ),
     "starts from nothing": ("extends: base\ninit-from: 3", ["row.yaml: init-from: 3"]),
-    "starts from itself": ("extends: base\ninit-from: row", ["row: starts from itself"]),
+    "starts from itself": (
+        "extends: base\ninit-from: row",
+        ["row: init-from leads back to the row"],
+    ),
     "starts twice": (
         "extends: base\ninit-from: base\ntrain: {init-from: a.pt}",
         ["train.init-from", "drop"],
