@@ -117,8 +117,11 @@ def test_cleaning_counts_what_it_drops(chain, run, server, tmp_path):
     assert manifest(folder)["pairs"] == 42
 
 
-def test_subwords_are_limited_in_training_only(chain, run, tmp_path):
-    assert run(*chain("iwslt15_en_vi", cleaning={"max-subwords": 16}))[0] == 0
+def test_subwords_are_limited_in_training_only(chain, run, server, tmp_path):
+    arguments = chain("iwslt15_en_vi", cleaning={"max-subwords": 16})
+    for side, line in (("en", b"\n"), ("vi", b"x\n")):
+        server.files[f"train.{side}"] += line
+    assert run(*arguments)[0] == 0
     folder = tmp_path / "prepared"
     lengths = {
         name: [len(line.split()) for line in text(folder / name)]
@@ -127,6 +130,7 @@ def test_subwords_are_limited_in_training_only(chain, run, tmp_path):
     assert max(lengths["bpe/train.en"]) > 16 >= max(lengths["limited/train.en"])
     assert max(lengths["bpe/test.en"]) > 16
     assert manifest(folder)["pairs"] == len(lengths["limited/train.en"])
+    assert manifest(folder)["dropped"]["clean train"] == {"empty": 1, "kept": 40}
 
 
 def test_sentencepiece_in_place_of_bpe_for_each_language(chain, run, tmp_path, monkeypatch):

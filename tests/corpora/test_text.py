@@ -96,7 +96,7 @@ def test_what_is_not_of_the_format_is_one_line(tmp_path, kind, content, message)
         ("moses-lowercase", "de", "Der Hund.", "der hund ."),
         ("characters", "zh", "打开 Git 仓库。", "打 开 Git 仓 库 。"),
         ("jieba", "zh", "我们开始翻译", "我们 开始 翻译"),
-        ("none", "vi", " Khoa học   đằng sau ", "Khoa học đằng sau"),
+        ("none", "vi", " Khoa học   đằng\x0bsau ", "Khoa học đằng sau"),
     ],
 )
 def test_tokeniser_gives_the_expected_tokens(name, language, line, tokens):
