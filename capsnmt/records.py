@@ -118,6 +118,10 @@ def build(value: Any, kind: Type[T], source: object) -> T:
     """
     try:
         return msgspec.convert(value, kind, str_keys=True)
+    except UnicodeEncodeError as error:  # half of a surrogate pair, as an escape
+        raise RecordError(
+            f"{source}: the key {shown(error.object)} is not text: correct its escape"
+        ) from None
     except msgspec.ValidationError as error:
         problem, _, path = str(error).replace("`", "").partition(" - at ")
         raise RecordError(f"{source}: {_explain(problem, path, value, kind)}") from None

@@ -53,6 +53,7 @@ def _piece(**values):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
+        (_set(**{"\udc80": 5}), "the key '\\udc80' is not text"),
         (_set(merges=5), "unknown key merges: choose from pair, files, splits, tokenisers"),
         (lambda r: r.pop("segmentation"), "the key segmentation is missing"),
         (_set(segmentation={"size": 0}), "segmentation.size: 0: expected int >= 1"),
