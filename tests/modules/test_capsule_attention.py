@@ -13,6 +13,7 @@ from capsnmt.models.attention import HostedAttention as Attention
 from capsnmt.models.attention import HostedCapsuleAttention as CapsuleAttention
 from capsnmt.modules.capsule_attention import ENCODER_ROUTINGS
 from capsnmt.modules.disagreement import mean_overlap, record_disagreement
+from capsnmt.modules.head_aggregation import HeadMixing
 from capsnmt.routing import routing_backend
 from tests.routing import oracles
 
@@ -257,6 +258,16 @@ def test_low_precision_scores_are_routed_in_fp32_and_rounded_once(dtype: torch.d
     assert expected.sub(scores.double()).abs().max() > 0.1  # there is something to get wrong
     half_a_step = torch.finfo(dtype).eps / 2
     torch.testing.assert_close(routed.double(), expected, rtol=1.01 * half_a_step, atol=1e-4)
+
+
+def test_talking_heads_mix_what_is_routed() -> None:
+    module = attention("both")
+    e = torch.randn(2, HEADS, 5, 5, dtype=torch.float64)
+    routed = module.scores(e, None, None, None)
+    module.score_mixing = HeadMixing(HEADS).double()
+    torch.nn.init.normal_(module.score_mixing.weight)
+    expected = torch.einsum("gh,bhlk->bglk", module.score_mixing.weight, routed)
+    torch.testing.assert_close(module.scores(e, None, None, None), expected)
 
 
 def test_autocast_leaves_the_head_weights_in_fp32() -> None:

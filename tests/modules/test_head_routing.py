@@ -32,7 +32,7 @@ def oracle(module: HeadRouting, token: Tensor) -> Tensor:
         for row, bias in zip(module.votes.weight, module.votes.bias)
     ]
     votes = torch.stack(flat).reshape(HEADS, module.num_capsules, WIDTH // module.num_capsules)
-    costs = [getattr(module, name) for name in module.algorithm.costs]
+    costs = (module.beta_a, module.beta_u) if module.routing == "em" else ()
     capsules, _ = getattr(oracles, f"{module.routing}_routing")(votes, *costs, module.iterations)
     return torch.cat(list(capsules))
 
