@@ -74,8 +74,8 @@ class Dynamic(RoutingAlgorithm):
     iteration S[n] is the sum of L votes / N. With votes around 0 it is about 0, and so are
     squash(S) and its gradient: at N = 512 and the Glorot scale the output is 1e-5. With larger
     votes, the agreement out . V assigns all of a layer to one capsule, and nothing learns either.
-    Therefore b_2 sets |S| to 1/sqrt(3), where squash is steepest and returns 1/4; the contribution
-    of W_2 starts small.
+    Therefore b_2 sets the length of S to 1/sqrt(3), where squash is steepest and returns 1/4; the
+    contribution of W_2 starts small.
     """
 
     name = "dynamic"

@@ -358,6 +358,11 @@ class BlockAttention(Attention):
     Args:
         block: index of the block, from 0; its width is ``source_dim``.
         settings: further arguments of :class:`Attention`.
+
+    >>> attention = BlockAttention(8, num_heads=2, block=1)
+    >>> mixtures = torch.randn(6, 3, 4 * 8)  # of four decoder layers: [K, B, n d]
+    >>> attention(torch.randn(5, 3, 8), mixtures)[0].shape
+    torch.Size([5, 3, 8])
     """
 
     def __init__(self, embed_dim: int, num_heads: int, *, block: int, **settings: Any) -> None:

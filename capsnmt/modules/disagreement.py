@@ -116,6 +116,15 @@ class DisagreementRecord(AttentionObserver):
 def record_disagreement(
     terms: Collection[str], roles: Collection[str]
 ) -> Iterator[DisagreementRecord]:
-    """Measure the terms in every attention of these roles inside the ``with`` block."""
+    """Measure the terms in every attention of these roles inside the ``with`` block.
+
+    >>> from capsnmt.modules.attention import Attention
+    >>> attention = Attention(8, num_heads=2)
+    >>> attention.role = "enc-self"
+    >>> with record_disagreement(["output"], ["enc-self"]) as record:
+    ...     output, _ = attention(torch.randn(5, 3, 8))  # L = 5, B = 3
+    >>> record.values["enc-self", "output"][0].shape  # differentiable: add it to the loss
+    torch.Size([3, 5])
+    """
     with observe_attentions(DisagreementRecord(terms, roles)) as record:
         yield record

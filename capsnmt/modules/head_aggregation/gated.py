@@ -25,6 +25,13 @@ class HeadGate(nn.Module):
     Args:
         embed_dim: d, the width of the queries.
         num_heads: the heads of the attention call.
+
+    >>> gate = HeadGate(8, num_heads=2)
+    >>> queries, heads = torch.randn(5, 3, 8), torch.randn(3, 2, 5, 4)  # L = 5, B = 3, d_h = 4
+    >>> gate(queries, heads).shape
+    torch.Size([3, 2, 5, 4])
+    >>> bool((gate(queries, heads).abs() <= heads.abs()).all())
+    True
     """
 
     def __init__(self, embed_dim: int, num_heads: int) -> None:

@@ -23,6 +23,13 @@ class HeadMixing(nn.Module):
 
     Args:
         num_heads: H, the heads of the attention call.
+
+    >>> mixing = HeadMixing(2)
+    >>> scores = torch.tensor([[[[1.0]], [[10.0]]]])  # [B, H, L, K] = [1, 2, 1, 1]
+    >>> with torch.no_grad():
+    ...     _ = mixing.weight.copy_(torch.tensor([[1.0, 2.0], [0.0, 1.0]]))
+    >>> mixing(scores).flatten().tolist()
+    [21.0, 10.0]
     """
 
     def __init__(self, num_heads: int) -> None:

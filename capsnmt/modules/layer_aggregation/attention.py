@@ -28,6 +28,10 @@ class DepthAttention(SumAggregation):
 
     **D**: scores and softmax are computed in fp32 (fp64 for fp64) in every precision, because the
     scores are sums of d products.
+
+    >>> layers = [torch.tensor([1.0, 0.0]), torch.tensor([3.0, 4.0])]  # L = 2, d = 2
+    >>> DepthAttention(2, num_layers=2)(layers).tolist()  # starts as their mean
+    [2.0, 2.0]
     """
 
     def __init__(self, embed_dim: int, num_layers: int) -> None:

@@ -25,6 +25,10 @@ class LinearCombination(SumAggregation):
 
     **D**: it starts as the Transformer: W_L is the identity and every other W_l is 0. Their
     gradients are not 0: each is the gradient of the output times H^l.
+
+    >>> layers = list(torch.randn(3, 5, 2, 8))  # L = 3 layers [T, B, d]
+    >>> torch.equal(LinearCombination(8, num_layers=3)(layers), layers[-1])  # at the start
+    True
     """
 
     def __init__(self, embed_dim: int, num_layers: int) -> None:
@@ -79,6 +83,10 @@ class IterativeCombination(LayerAggregation):
 
     **D**: ampomah2020 gives the parts of a step but not their order; the normalisation comes last,
     as in the Transformer's sublayers.
+
+    >>> layers = list(torch.randn(3, 5, 2, 8))  # L = 3 layers [T, B, d]
+    >>> IterativeCombination(8, num_layers=3, ffn_dim=16)(layers).shape
+    torch.Size([5, 2, 8])
     """
 
     def __init__(self, embed_dim: int, num_layers: int, ffn_dim: int) -> None:
@@ -108,6 +116,10 @@ class DynamicCombination(SumAggregation):
 
     **D**: it starts near the Transformer: b_2 is 1 for the top layer and 0 below. W_2 starts at a
     tenth of the Glorot scale, so that its gradient and that of W_1 are not 0.
+
+    >>> layers = list(torch.randn(3, 5, 2, 8))  # L = 3 layers [T, B, d]
+    >>> DynamicCombination(8, num_layers=3, ffn_dim=16)(layers).shape
+    torch.Size([5, 2, 8])
     """
 
     def __init__(self, embed_dim: int, num_layers: int, ffn_dim: int) -> None:

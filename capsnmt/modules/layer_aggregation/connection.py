@@ -127,6 +127,14 @@ class DLCL(LayerConnection):
     **D**: pre-norm normalises the embedding, too, as the equation prints; the released program does
     not. Post-norm does not normalise x_1 = w_{0,0} y_0, as in that program: its only weight would
     have no effect.
+
+    >>> connection = DLCL(8, num_layers=2, normalize_before=False)
+    >>> below = []
+    >>> x = connection.follow(torch.randn(5, 3, 8), below)  # the embedding [T, B, d]
+    >>> for layer in (torch.tanh, torch.sin):
+    ...     x = connection.follow(layer(x), below)
+    >>> x.shape, len(below)
+    (torch.Size([5, 3, 8]), 3)
     """
 
     def __init__(self, embed_dim: int, num_layers: int, normalize_before: bool) -> None:
@@ -157,6 +165,11 @@ class DepthWeightedAverage(LayerConnection):
 
     **D**: the paper's models are pre-norm decoders. In a post-norm stack y_l is the normalised
     output of layer l, and the average is not normalised again.
+
+    >>> connection, below = DepthWeightedAverage(num_layers=1), []
+    >>> y = connection.follow(torch.tensor([1.0, 2.0]), below).tanh()
+    >>> torch.equal(connection.follow(y, below), y)  # starts as the Transformer
+    True
     """
 
     def __init__(self, num_layers: int) -> None:
