@@ -7,17 +7,20 @@ import csv
 import hashlib
 import html
 import json
+import math
 import re
 import shutil
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, Dict, List
 
 import pytest
 import torch
 
+from capsnmt.analysis.ablation import HeadAblation
 from capsnmt.analysis.analyse import Findings
-from capsnmt.analysis.page import write
+from capsnmt.analysis.page import csv_text, table, write
 from capsnmt.analysis.sentences import with_few_columns
 from tests.analysis.conftest import EVIL, MODELS, NAMES, OTHER
 from tests.analysis.small_models import (
@@ -84,6 +87,19 @@ def test_captions_say_on_how_many_sentences_the_numbers_are(folder: Path) -> Non
     text = (folder / "analysis.md").read_text("utf-8")
     captions = [line for line in text.splitlines() if line.startswith("*")]
     assert {"Sentences: 5.*" in line for line in captions if "mean C" in line} == {True}
+
+
+def test_a_figure_of_losses_says_how_sure_they_are() -> None:
+    row = dict(zip(HeadAblation.columns, ("enc-self", 1, 1, 2.0, 0.1, 0.034)))
+    figure = HeadAblation.plots[0].figure({"it": [row, {**row, "standard_error": 0.01}]})
+    assert figure.caption.startswith("Increase of the loss when one head is set to zero. ")
+    assert figure.caption.endswith(" The highest standard error is 0.034.")
+
+
+def test_a_number_that_is_none_leaves_its_cell_empty() -> None:
+    rows: List[Any] = [(math.nan, 1), (None, 1.23456789)]
+    analysis: Any = SimpleNamespace(columns=("x", "y"), rows=lambda: rows)
+    assert csv_text(table(analysis, {"it": analysis})) == "system,x,y\nit,,1\nit,,1.234568\n"
 
 
 def test_the_page_of_one_analysis_replaces_what_an_earlier_one_wrote(
