@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import math
 from typing import Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
 
 from capsnmt.evaluation.scores import Spread, digits
@@ -51,16 +52,23 @@ def p_cell(p_value: Optional[float]) -> str:
 
 
 def interval(one: Spread, other: Spread) -> Optional[Tuple[float, float]]:
-    """Return Welch's 95% confidence interval of the difference of two means over seeds.
+    r"""Return Welch's 95% confidence interval of the difference of two means over seeds.
+
+    .. math:: \bar x_1 - \bar x_2 \pm t_{0.975, \nu} \sqrt{v_1 + v_2}, \quad v_i = s_i^2 / n_i,
+        \quad \nu = (v_1 + v_2)^2 / (v_1^2 / (n_1 - 1) + v_2^2 / (n_2 - 1))
 
     ``None`` unless both have several seeds, not all of them equal.
     """
-    if not (one.std or other.std) or one.std is None or other.std is None:
+    if one.std is None or other.std is None or one.std == other.std == 0:
         return None
-    from scipy.stats import ttest_ind
+    from scipy.stats import t
 
-    found = ttest_ind(one.values, other.values, equal_var=False).confidence_interval()
-    return float(found.low), float(found.high)
+    sizes = [len(one.values), len(other.values)]
+    v = [one.std**2 / sizes[0], other.std**2 / sizes[1]]
+    freedom = sum(v) ** 2 / sum(each**2 / (n - 1) for each, n in zip(v, sizes))
+    reach = float(t.ppf(0.975, freedom)) * math.sqrt(sum(v))
+    difference = one.mean - other.mean
+    return difference - reach, difference + reach
 
 
 def results(rows: Sequence[TrainedRow], test_sets: Sequence[str]) -> Table:
