@@ -10,11 +10,10 @@ from capsnmt.cli import ConfigurationError
 from capsnmt.evaluation.compare_mt import write_report
 from capsnmt.evaluation.metrics import (
     SegmentMean,
-    bleu_by_length,
+    bleu_of,
     bleu_statistics,
-    bucket_of,
+    buckets_of,
     build_metrics,
-    segments_by_length,
 )
 from capsnmt.evaluation.outputs import Output, read_system
 from capsnmt.evaluation.scores import Evaluation, OutputScores, SystemScores
@@ -23,7 +22,7 @@ from capsnmt.evaluation.settings import Settings
 from capsnmt.evaluation.significance import paired_outputs, score_outputs, sign_test
 from capsnmt.evaluation.test_set import read_test_set, warn
 from capsnmt.evaluation.text import moses_limits
-from capsnmt.evaluation.tokenised_bleu import tokenisation, tokenised_scores
+from capsnmt.evaluation.tokenised_bleu import tokenise, tokenised_scores
 from capsnmt.files import installed_version
 
 
@@ -47,17 +46,13 @@ def evaluate(settings: Settings) -> Evaluation:
         metric: read_segment_scores(metric, files, systems, segments)
         for metric, files in settings.segment_scores.items()
     }
-    tokenised = tokenisation(test_set)
-    if tokenised is None:
-        if settings.compare_mt is not None:
-            raise ConfigurationError(
-                "--compare-mt compares words, and this target language does not separate them by "
-                "spaces: give --tokenized-reference FILE and systems with the same tokenisation"
-            )
-        tokens = {}
-    else:
-        tokens = {output: tokenised.tokens(output) for output in outputs}
-    buckets = None if test_set.source is None else bucket_of(test_set.source)
+    tokenised = tokenise(test_set, outputs)
+    if tokenised is None and settings.compare_mt is not None:
+        raise ConfigurationError(
+            "--compare-mt compares words, and this target language does not separate them by "
+            "spaces: give --tokenized-reference FILE and systems with the same tokenisation"
+        )
+    buckets = buckets_of(test_set.source)
     metrics = build_metrics(test_set.target_lang, test_set.reference)
     bleu = metrics["bleu"]
 
@@ -66,8 +61,7 @@ def evaluate(settings: Settings) -> Evaluation:
         texts = [(each.label, each.hypotheses) for each in group]
         scores = score_outputs(texts, metrics, settings.test)
         for each, own in zip(group, scores):
-            if tokenised is not None:
-                own.update(tokenised_scores(tokens[each], tokenised, test_set.target_lang))
+            own.update(tokenised_scores(tokenised, each, test_set.target_lang))
         for metric, values in given.items():
             named = [(f"{metric}: {each.label}", values[each]) for each in group]
             mean = {metric: SegmentMean(metric, segments)}
@@ -78,18 +72,20 @@ def evaluate(settings: Settings) -> Evaluation:
             scored[each] = OutputScores(
                 path=each.path,
                 scores=own,
-                bleu_by_length={} if buckets is None else bleu_by_length(bleu, rows, buckets),
+                bleu_by_length={
+                    name: bleu_of(bleu, rows[numbers].sum(0)) for name, numbers in buckets.items()
+                },
                 sign_test=None if each is group[0] else sign_test(bleu, statistics[0], rows),
             )
     if settings.compare_mt is not None and tokenised is not None:
-        firsts = {system.name: tokens[system.outputs[0]] for system in systems}
+        firsts = {system.name: tokenised.outputs[system.outputs[0]] for system in systems}
         write_report(settings.compare_mt, tokenised.reference, firsts, test_set.source)
     return Evaluation(
         reference=settings.reference,
         segments=segments,
         target_lang=test_set.target_lang,
-        length_unit=None if buckets is None else test_set.length_unit,
-        segments_by_length={} if buckets is None else segments_by_length(buckets),
+        length_unit=test_set.length_unit if buckets else None,
+        segments_by_length={name: len(numbers) for name, numbers in buckets.items()},
         test=settings.test,
         systems=[
             SystemScores(name=system.name, outputs=[scored[output] for output in system.outputs])

@@ -71,37 +71,23 @@ def bleu_of(bleu: Metric, statistics: np.ndarray) -> float:
     return float(bleu._compute_score_from_stats(statistics.tolist()).score)
 
 
-def bucket_of(sources: Sequence[str]) -> np.ndarray:
-    """Return the bucket of each source sentence, ``[segments]``, as an index into ``BUCKETS``.
+def buckets_of(source: Optional[Sequence[str]]) -> Dict[str, np.ndarray]:
+    """Return the numbers of the segments in each bucket of source lengths that has some.
 
     A length is the number of tokens in the line: subwords for the source that fairseq-generate
     prints without ``--remove-bpe`` (as in Ampomah et al.), words for plain tokenised text.
 
-    >>> [BUCKETS[i] for i in bucket_of(["a", "a " * 9, "a " * 10, "a " * 49, "a " * 50])]
-    ['<10', '<10', '10-20', '40-50', '>50']
-    """
-    return np.digitize([len(line.split()) for line in sources], EDGES)
-
-
-def segments_by_length(buckets: np.ndarray) -> Dict[str, int]:
-    """Return the number of segments in each bucket that has some."""
-    return {BUCKETS[bucket]: int((buckets == bucket).sum()) for bucket in np.unique(buckets)}
-
-
-def bleu_by_length(bleu: Metric, statistics: np.ndarray, buckets: np.ndarray) -> Dict[str, float]:
-    """Compute the corpus BLEU of the segments of each bucket that has some.
-
-    This is Figure 3 of Ampomah et al. 2020 and Figure 5 of Dou et al. 2019.
+    >>> found = buckets_of(["a", "a " * 9, "a " * 10, "a " * 49, "a " * 50])
+    >>> {name: numbers.tolist() for name, numbers in found.items()}
+    {'<10': [0, 1], '10-20': [2], '40-50': [3], '>50': [4]}
 
     Args:
-        bleu: the metric.
-        statistics: ``[segments, 10]``, from `bleu_statistics`.
-        buckets: ``[segments]``, from `bucket_of`.
+        source: tokens of each segment, separated by spaces; ``None`` gives no buckets.
     """
-    return {
-        BUCKETS[bucket]: bleu_of(bleu, statistics[buckets == bucket].sum(0))
-        for bucket in np.unique(buckets)
-    }
+    if source is None:
+        return {}
+    found = np.digitize([len(line.split()) for line in source], EDGES)
+    return {BUCKETS[bucket]: np.flatnonzero(found == bucket) for bucket in np.unique(found)}
 
 
 class SegmentMean(Metric):

@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from importlib import metadata
-from typing import Callable, Dict, List, Optional, Sequence
+from typing import Dict, List, Optional, Sequence
 
 from sacrebleu.metrics import BLEU
 
@@ -36,22 +36,16 @@ def split_compounds(line: str) -> str:
 
 
 @dataclass(frozen=True)
-class Tokenisation:
-    """How text becomes tokens, which are separated by spaces.
+class Tokenised:
+    """The tokens of a test set, separated by spaces; ``how`` is for the signature."""
 
-    Attributes:
-        name: for the signature.
-        reference: the tokens of the reference.
-        tokens: from an output to its tokens.
-    """
-
-    name: str
+    how: str
     reference: List[str]
-    tokens: Callable[[Output], List[str]]
+    outputs: Dict[Output, List[str]]
 
 
-def tokenisation(test_set: TestSet) -> Optional[Tokenisation]:
-    """Return how a test set is tokenised; ``None`` for a language that does not separate words.
+def tokenise(test_set: TestSet, outputs: Sequence[Output]) -> Optional[Tokenised]:
+    """Tokenise reference and outputs; ``None`` for a language that does not separate words.
 
     **D**: without a tokenised reference, Moses' tokeniser runs on the text of both sides, as
     get_ende_bleu.sh does with its decodes. It runs without ``-a``, so hyphens stay in words.
@@ -60,7 +54,7 @@ def tokenisation(test_set: TestSet) -> Optional[Tokenisation]:
     multi-bleu.perl.
     """
     if test_set.tokens is not None:
-        return Tokenisation("as-given", test_set.tokens, lambda output: output.tokens)
+        return Tokenised("as-given", test_set.tokens, {each: each.tokens for each in outputs})
     lang = base_language(test_set.target_lang or "")
     if lang in WITHOUT_SPACES:
         return None
@@ -68,43 +62,46 @@ def tokenisation(test_set: TestSet) -> Optional[Tokenisation]:
 
     moses = MosesTokenizer(lang=lang)
 
-    def tokenise(lines: Sequence[str]) -> List[str]:
+    def tokens(lines: Sequence[str]) -> List[str]:
         # escaping would change tokens on both sides in the same way, and no score
         return [moses.tokenize(line, escape=False, return_str=True) for line in lines]
 
-    return Tokenisation(
+    return Tokenised(
         f"moses.{lang or 'any'}-sacremoses.{metadata.version('sacremoses')}",
-        tokenise(test_set.reference),
-        lambda output: tokenise(output.hypotheses),
+        tokens(test_set.reference),
+        {each: tokens(each.hypotheses) for each in outputs},
     )
 
 
 def tokenised_scores(
-    hypotheses: Sequence[str], tokenised: Tokenisation, target_lang: Optional[str]
+    tokenised: Optional[Tokenised], output: Output, target_lang: Optional[str]
 ) -> Dict[str, Score]:
-    """Compute multi-bleu.perl's BLEU of the tokens of an output and, into German, compound-split.
+    """Compute multi-bleu.perl's BLEU of an output and, into German, the compound-split one.
 
     Returns:
-        Key of :data:`~capsnmt.evaluation.scores.COMPARABLE` -> score.
+        Key of :data:`~capsnmt.evaluation.scores.COMPARABLE` -> score; nothing without tokens.
     """
-    scores = {MULTI_BLEU: multi_bleu(hypotheses, tokenised.reference, tokenised.name)}
+    if tokenised is None:
+        return {}
+    hypotheses, reference, how = tokenised.outputs[output], tokenised.reference, tokenised.how
+    scores = {MULTI_BLEU: multi_bleu(hypotheses, reference, how)}
     if base_language(target_lang or "") == "de":
         scores[COMPOUND_SPLIT] = multi_bleu(
             [split_compounds(line) for line in hypotheses],
-            [split_compounds(line) for line in tokenised.reference],
-            f"{tokenised.name}+compound-split",
+            [split_compounds(line) for line in reference],
+            f"{how}+compound-split",
         )
     return scores
 
 
-def multi_bleu(hypotheses: Sequence[str], reference: Sequence[str], tokens: str) -> Score:
+def multi_bleu(hypotheses: Sequence[str], reference: Sequence[str], how: str) -> Score:
     """Compute the BLEU of ``multi-bleu.perl``: the given tokens, case-sensitive, no smoothing.
 
     Args:
         hypotheses, reference: tokens of each segment, separated by spaces.
-        tokens: how text became tokens, for the signature.
+        how: how text became tokens, for the signature.
     """
     # force silences sacreBLEU's warning about tokenised text, which is intended here
     bleu = BLEU(tokenize="none", smooth_method="none", force=True)
     score = float(bleu.corpus_score(hypotheses, [list(reference)]).score)
-    return Score(score=score, signature=f"{bleu.get_signature().format()}|text:{tokens}")
+    return Score(score=score, signature=f"{bleu.get_signature().format()}|text:{how}")
