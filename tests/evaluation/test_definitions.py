@@ -205,6 +205,9 @@ def test_moses_tokenises_both_sides_and_compounds_are_split_into_german_only(
     flags = ["--input", "plain", "--reference", reference, "--target-lang", lang]
     found = outputs(evaluate(f"right={reference}", f"wrong={wrong}", *flags))
     assert [kind for kind in found["right"]["scores"] if "-" in kind] == kinds
+    # into Chinese, TER counts characters
+    characters = "yes" if lang == "zh" else "no"
+    assert f"|asian:{characters}|" in found["right"]["scores"]["ter"]["signature"]
     for kind in kinds:
         score = found["right"]["scores"][kind]
         assert score["score"] == pytest.approx(100)
