@@ -14,21 +14,13 @@ from capsnmt.runs.records import Device
 
 @dataclass(frozen=True)
 class Batch:
-    """The update of a configuration, split over devices and passes.
+    """The update of a configuration, split over devices and passes."""
 
-    Attributes:
-        per_pass: the most tokens or sentences of one device in one forward pass.
-        update_freq: passes whose gradients are accumulated.
-        workers: devices that share the update.
-        wanted: tokens or sentences per update that the configuration asks for.
-        unit: ``tokens`` or ``sentences``.
-    """
-
-    per_pass: int
-    update_freq: int
-    workers: int
-    wanted: int
-    unit: str = "tokens"
+    per_pass: int  # the most tokens or sentences of one device in one forward pass
+    update_freq: int  # passes whose gradients are accumulated
+    workers: int  # devices that share the update
+    wanted: int  # tokens or sentences per update that the configuration asks for
+    unit: str = "tokens"  # or sentences
 
     @property
     def per_update(self) -> int:
@@ -87,7 +79,7 @@ configured 25,000
 
     Args:
         per_update: tokens or sentences, the ``unit``, of an update.
-        most: the most of one device in one pass.
+        most: the most of them for one device in one pass.
         workers: the number of devices.
         unit: ``tokens`` or ``sentences``.
     """

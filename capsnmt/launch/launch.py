@@ -23,12 +23,7 @@ from capsnmt.runs import summary
 
 
 def launch(options: Options, argv: Sequence[str]) -> None:
-    """Print, submit or execute what is asked for.
-
-    Args:
-        options: what is asked for.
-        argv: the command line, for the record.
-    """
+    """Print, submit or execute what is asked for; ``argv`` is for the record."""
     if options.resume is not None:
         run = Run.read(options.resume)
         execute(run)

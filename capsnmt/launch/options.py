@@ -33,11 +33,7 @@ class Sweep:
 
 @dataclass(frozen=True)
 class Options:
-    """What a launch is asked to do; `build_parser` describes each flag.
-
-    Attributes:
-        slurm: the partition to submit to; empty for the default, ``None`` to run here.
-    """
+    """What a launch is asked to do; `build_parser` describes each flag."""
 
     config: Optional[str]
     dataset: Optional[str]
@@ -60,7 +56,7 @@ class Options:
     nodes: int
     threads: Optional[int]
     jobs: int
-    slurm: Optional[str]
+    slurm: Optional[str]  # the partition to submit to; empty: the default
     dry_run: bool
     write_config: Optional[Path]
     resume: Optional[Path]

@@ -94,8 +94,7 @@ def check(runs: Sequence[Run]) -> None:
 def check_before(run: Run, planned: Sequence[Path]) -> None:
     """Raise unless the runs exist that a run starts from and is tested against.
 
-    Args:
-        planned: folders of runs that are launched with it, or wait in the queue.
+    Those in the folders ``planned`` are launched with it, or wait in the queue.
     """
     kind(run).check_ready(run)
     config = run.config

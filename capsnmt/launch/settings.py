@@ -33,23 +33,16 @@ Flags = Dict[Line, Flag]
 
 
 class Data(Record, frozen=True, kw_only=True, rename="kebab", omit_defaults=True):
-    """What is read.
+    """What is read."""
 
-    Attributes:
-        recipe: of `capsnmt-prepare`, or the command that makes the data of a sentence classifier.
-        corpora: the corpora of the recipe that are trained on; all by default.
-        test_sets: name -> fairseq subset.
-        tasks: the probing tasks, separated by commas; all by default.
-        options: flags of the command that makes the data of a sentence classifier.
-    """
-
+    # of capsnmt-prepare, or the command that makes the data of a sentence classifier
     recipe: Optional[Line] = None
-    corpora: Optional[Line] = None
+    corpora: Optional[Line] = None  # of the recipe, that are trained on; all by default
     source_lang: Optional[Line] = None
     target_lang: Optional[Line] = None
-    test_sets: Dict[Line, Optional[Line]] = field(default_factory=dict)
-    tasks: Optional[Line] = None
-    options: Flags = field(default_factory=dict)
+    test_sets: Dict[Line, Optional[Line]] = field(default_factory=dict)  # name -> fairseq subset
+    tasks: Optional[Line] = None  # of probing, separated by commas; all by default
+    options: Flags = field(default_factory=dict)  # of the command that makes a classifier's data
 
 
 class Batch(Record, frozen=True, kw_only=True, rename="kebab", omit_defaults=True):
@@ -62,42 +55,30 @@ class Batch(Record, frozen=True, kw_only=True, rename="kebab", omit_defaults=Tru
 
 
 class Score(Record, frozen=True, kw_only=True, rename="kebab", omit_defaults=True):
-    """Flags of ``capsnmt-evaluate``; the last two need a baseline.
-
-    Attributes:
-        tokenized: whether the text is published as tokens, which are scored as they are.
-    """
+    """Flags of ``capsnmt-evaluate``; the last two need a baseline."""
 
     remove_bpe: Optional[Line] = None
     detokenize: Optional[Line] = None
-    tokenized: Optional[bool] = None
+    tokenized: Optional[bool] = None  # the text is published as tokens: scored as they are
     significance: Optional[Literal["bootstrap", "approximate-randomization"]] = None
     samples: Optional[Count] = None
 
 
 class Settings(Record, frozen=True, kw_only=True, rename="kebab", omit_defaults=True):
-    """The settings of a row.
+    """The settings of a row."""
 
-    Attributes:
-        dataset: names the folder of the runs.
-        arch: of ``fairseq-train``.
-        init_from: the row whose model the training starts from.
-        train: flags of ``fairseq-train``.
-        average: how many checkpoints are averaged; at most one of the ways.
-        generate: flags of ``fairseq-generate``.
-    """
-
-    dataset: Optional[Line] = None
+    dataset: Optional[Line] = None  # names the folder of the runs
     arch: Optional[Line] = None
-    init_from: Optional[Line] = None
+    init_from: Optional[Line] = None  # the row whose model the training starts from
     precision: Optional[Literal["fp32", "fp16", "bf16", "auto"]] = None
     data: Data = Data()
     batch: Batch = Batch()
-    train: Flags = field(default_factory=dict)
+    train: Flags = field(default_factory=dict)  # of fairseq-train
+    # how many checkpoints are averaged; at most one of the ways
     average: Dict[Literal["last-updates", "last-epochs", "best"], Optional[Count]] = field(
         default_factory=dict
     )
-    generate: Flags = field(default_factory=dict)
+    generate: Flags = field(default_factory=dict)  # of fairseq-generate
     score: Optional[Score] = None
 
     @property
@@ -107,15 +88,10 @@ class Settings(Record, frozen=True, kw_only=True, rename="kebab", omit_defaults=
 
 
 class SettingsFile(Settings, frozen=True, kw_only=True, rename="kebab", omit_defaults=True):
-    """A file of settings.
+    """A file of settings."""
 
-    Attributes:
-        extends: the file that it changes: a sibling, or ``DATASET/ROW``.
-        paper: the values that papers report of the row, which no run depends on.
-    """
-
-    extends: Optional[Line] = None
-    paper: Optional[Dict[str, Any]] = None
+    extends: Optional[Line] = None  # the file that it changes: a sibling, or DATASET/ROW
+    paper: Optional[Dict[str, Any]] = None  # what papers report of the row; no run depends on it
 
 
 def merge(settings: Dict[str, Any], changes: Mapping[str, Any]) -> None:

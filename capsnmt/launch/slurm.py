@@ -45,9 +45,7 @@ done
 def job_script(run: Run, partition: str) -> str:
     """Return the batch script of a run: the launcher, on the run's folder.
 
-    Args:
-        run: the run.
-        partition: where to run; empty for the cluster's default.
+    An empty partition is the cluster's default.
     """
     device, config = run.device, run.config
     path = run.folder.path.resolve()

@@ -73,7 +73,7 @@ def test_more_pairs_are_trained_for_longer(plan: Launch, corpus: Path) -> None:
         assert len(averaged) == (pairs > 1)  # of one sentence, each update ends an epoch
         for count in averaged:
             assert count * interval <= updates
-            assert count == int(chosen["keep-interval-updates"])
+            assert count == int(chosen["keep-interval-updates"]) == 10
         assert int(chosen["warmup-updates"]) < updates
         assert 1e-4 < float(chosen["lr"]) < 1e-2
         tokens = int(re.findall(r"# ([\d,]+) tokens per update", text)[0].replace(",", ""))
