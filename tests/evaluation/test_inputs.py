@@ -131,7 +131,7 @@ def test_detokenising_undoes_tokenising_of_real_text(ted: Dict[str, List[str]]) 
         ("fr", "l&apos; homme est là !", "l'homme est là !"),
         ("zh", "我们 去 Google 公司 ， 好 吗 ？", "我们去Google公司，好吗？"),
         ("zh-CN", "the New York Times 报道", "the New York Times报道"),
-        ("ja", "私 は 学生 です 。", "私は学生です。"),
+        ("ja", "私 は Google の 学生 です 。", "私はGoogleの学生です。"),
         ("ko", "안녕 하세요 , 여러분 .", "안녕 하세요, 여러분."),
         ("kor", "안녕 하세요 .", "안녕 하세요."),
         ("vi", "tôi có 3 con mèo .", "tôi có 3 con mèo."),
