@@ -1,4 +1,4 @@
-"""How an operator runs: fused, compiled or eager, in one call or in blocks.
+"""How an operator runs: by a kernel of ours, compiled or eager, in one call or in blocks.
 
 Measured: EM routing, T = 3, D = 1, fp32, forward and backward. CPU milliseconds of one thread of a
 shared AMD EPYC, torch 2.13.0, 2026-11-21; median (minimum-maximum) of 10 runs.
@@ -112,9 +112,10 @@ def routing_backend(name: str) -> Iterator[None]:
     - ``triton``: the kernels of :mod:`capsnmt.routing.fused`, on a GPU; an error if one fails to
       build. What they do not cover (horizontal routing, which consists of matrix products; fp64
       votes; more than 32,768 votes a token) runs as under ``auto``.
-    - ``auto`` (default): compiled where that pays off, i.e. for large calls in training where torch
-      can compile; otherwise eager. If compilation fails, warn once and run eagerly. **D**: not
-      triton before its kernels have been compared with the others on a GPU.
+    - ``auto`` (default): cpp on a CPU, for calls of any size; if its kernels cannot be built, warn
+      once. Otherwise compiled where that pays off, i.e. for large calls in training where torch can
+      compile, else eager. If compilation fails, warn once and run eagerly. **D**: not triton
+      before its kernels have been compared with the others on a GPU.
 
     The choice ends with the block and holds for the current thread only. An operator's ``backend``
     argument takes precedence.
@@ -255,8 +256,19 @@ def is_traced() -> bool:
 
 
 def takes_cpp(backend: str, votes: Tensor) -> bool:
-    """Return whether the C++ kernels run this call."""
-    return backend == "cpp" and cpu.covers(votes)
+    """Return whether the C++ kernels run this call: ``cpp``, and ``auto`` on a CPU."""
+    if backend not in ("auto", "cpp") or not cpu.covers(votes):
+        return False
+    obstacle = cpp_obstacle("cpu")
+    if obstacle:
+        warn_without_cpp(obstacle)
+    return not obstacle
+
+
+@functools.cache
+def warn_without_cpp(obstacle: str) -> None:
+    """Warn once."""
+    warnings.warn(f"routing backend 'cpp' {obstacle}; routing runs more slowly", stacklevel=2)
 
 
 def choose(

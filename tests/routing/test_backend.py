@@ -31,6 +31,7 @@ def compilations(monkeypatch):
 
     monkeypatch.setattr(backend, "compiled_kernel", record)
     monkeypatch.setattr(backend, "compile_obstacle", lambda device_type: None)
+    monkeypatch.setattr(backend, "takes_cpp", lambda name, votes: False)
     monkeypatch.setattr(backend, "_failed", set())
     monkeypatch.setattr(backend, "COMPILE_MINIMUM", 24)
     return calls

@@ -140,7 +140,7 @@ struct Agreement {
         return sum_in_parts(D, [=](long d) { return P[d] * V.get(block, i * D + d); });
     }
 
-    // e[i,n] = exp b[i,n] without the maximum of a softmax: `softmax_with_maximum` is the other way.
+    // e[i,n] = exp b[i,n] without the maximum that `softmax_with_maximum` subtracts.
     void exponentials(const Agreed& now, const Agreed& next, long block) {
         for (long i = 0; i < I; ++i) {
             vec e = real_outputs[block] * exp_of(logit(now, block, i));

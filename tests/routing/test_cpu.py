@@ -1,0 +1,232 @@
+"""The C++ kernels: where their shortcuts end, and how they are built."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import warnings
+from pathlib import Path
+
+import pytest
+import torch
+
+from capsnmt import routing
+from capsnmt.routing import backend
+from capsnmt.routing.cpu import build
+
+from .operators import OPERATORS, random, run_with_gradient
+
+OBSTACLE = backend.cpp_obstacle("cpu")
+needs_build = pytest.mark.skipif(bool(OBSTACLE), reason=f"NOT TESTED: backend 'cpp' {OBSTACLE}")
+COVERED = [name for name in OPERATORS if name.split("_")[0] in ("em", "simple", "dynamic")]
+EM = "em_routing, activation of pairs"
+
+
+@pytest.fixture
+def cpp(monkeypatch):
+    """Fail where a call that the kernels cover is not theirs."""
+    if OBSTACLE:
+        pytest.skip(f"NOT TESTED: backend 'cpp' {OBSTACLE}")
+    return lambda name, votes, T=3: run_with_gradient(OPERATORS[name], votes, T, backend="cpp")
+
+
+def eager(name, votes, T=3):
+    return run_with_gradient(OPERATORS[name], votes, T, backend="eager")
+
+
+def assert_close(found, expected, **tolerances):
+    for one, other in zip(found, expected):
+        torch.testing.assert_close(one, other, **tolerances)
+
+
+@pytest.mark.parametrize("name", COVERED)
+def test_auto_takes_them_whatever_the_size_in_training_and_evaluation(name, cpp):
+    votes = random(2, 3, 4, 2)
+    results, gradients = run_with_gradient(OPERATORS[name], votes, 3)
+    assert torch.equal(results, cpp(name, votes)[0])
+    assert torch.equal(gradients, cpp(name, votes)[1])
+    with torch.no_grad():
+        assert torch.equal(OPERATORS[name](votes, 3), results)
+    # and they are not the eager operator under another name
+    several = random(7, 8, 33, 1)
+    assert not torch.equal(cpp(name, several)[1], eager(name, several)[1])
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.float64])
+def test_other_dtypes_run_without_them(dtype, cpp):
+    votes = random(2, 3, 4, 2, dtype=dtype)
+    for found, expected in zip(cpp("simple_routing", votes), eager("simple_routing", votes)):
+        assert torch.equal(found, expected)
+
+
+@pytest.mark.parametrize("name", [EM, "dynamic_routing, masked", "simple_routing"])
+def test_one_and_two_threads_give_the_same_bits(name, cpp):
+    votes, threads = random(100, 4, 33, 1), torch.get_num_threads()
+    results = []
+    try:
+        for count in (1, 2, 3):
+            torch.set_num_threads(count)
+            results.append(cpp(name, votes))
+            beta = random(33).requires_grad_()
+            capsules = routing.em_routing(votes, beta, beta, backend="cpp")
+            results[-1] += torch.autograd.grad(capsules.square().sum(), beta)
+    finally:
+        torch.set_num_threads(threads)
+    for result in results[1:]:
+        assert all(map(torch.equal, result, results[0]))
+
+
+@pytest.mark.parametrize("name", [EM, "em_routing", "dynamic_routing", "simple_routing"])
+@pytest.mark.parametrize("strange", [float("nan"), float("inf"), 1e20])
+def test_a_vote_that_is_not_finite_spoils_what_it_spoils_eagerly(strange, name, cpp):
+    votes = random(3, 4, 20, 1)
+    clean = cpp(name, votes)
+    votes[1, 2, 3] = strange
+    for found, expected, before in zip(cpp(name, votes), eager(name, votes), clean):
+        assert torch.equal(found.isfinite(), expected.isfinite())
+        assert torch.equal(found[::2], before[::2])
+
+
+@pytest.mark.parametrize(
+    ("shape", "beta_a", "beta_u"),
+    [
+        ((2, 4, 20, 1), -200, 0),
+        ((2, 64, 4, 1), -30, 0),
+        ((2, 64, 4, 1), 0, 5),
+        ((2, 3, 5, 40), 0, 0),
+    ],
+)
+def test_a_softmax_that_needs_its_maximum_gets_it(shape, beta_a, beta_u, cpp):
+    votes = random(*shape) * shape[-1] ** -0.25
+
+    def run(name, dtype):
+        leaf = votes.to(dtype).requires_grad_()
+        costs = [torch.full((shape[2],), float(beta), dtype=dtype) for beta in (beta_a, beta_u)]
+        costs[0] = costs[0] + torch.linspace(-1, 1, shape[2], dtype=dtype)
+        # before the last M-step, whose A is 0 here
+        capsules = routing.em_routing(leaf, *costs, 2, backend=name)
+        return capsules, *torch.autograd.grad(capsules.sum(), leaf)
+
+    exact, plain = run("eager", torch.float64), run("eager", torch.float32)
+    for ours, theirs, truth in zip(run("cpp", torch.float32), plain, exact):
+        scale = truth.abs().max()
+        error = (theirs - truth).abs().max()
+        assert (ours - truth).abs().max() <= 4 * error + 1e-5 * scale + 1e-30
+
+
+def test_logits_of_hundreds_get_the_maximum_of_their_softmax(cpp):
+    for name in ("dynamic_routing", "simple_routing", "dynamic_routing, masked"):
+        for scale in (300, -300):
+            votes = scale * random(3, 4, 20, 2).abs()
+            assert_close(cpp(name, votes, 2), eager(name, votes, 2), rtol=1e-3, atol=1e-4)
+
+
+@pytest.mark.parametrize("name", ["em_routing", "dynamic_routing"])
+def test_second_derivatives_are_those_of_the_eager_operator(name, cpp):
+    second = []
+    for chosen in ("cpp", "eager"):
+        votes = random(2, 3, 4, 2).requires_grad_()
+        result = OPERATORS[name](votes, 2, backend=chosen)
+        (first,) = torch.autograd.grad(result.square().sum(), votes, create_graph=True)
+        second += torch.autograd.grad(first.square().sum(), votes)
+    torch.testing.assert_close(*second, rtol=1e-3, atol=1e-4)
+
+
+@needs_build
+def test_a_build_exports_four_functions_and_no_other_symbol():
+    """Of equal symbols in two builds a process keeps one, whose instructions it may lack."""
+    listing = ["nm", "-D", "--defined-only", build.library()._name]
+    symbols = subprocess.run(listing, capture_output=True, text=True, check=True).stdout
+    names = {line.split()[-1] for line in symbols.splitlines()}
+    assert names == {f"{k}_{d}ward" for k in ("em", "agreement") for d in ("for", "back")}
+
+
+@needs_build
+@pytest.mark.parametrize(
+    "without", ["-mno-avx512f", pytest.param("-mno-avx", marks=pytest.mark.nightly)]
+)
+def test_other_instructions_are_another_build_with_the_same_results(without, monkeypatch, tmp_path):
+    names = ("em_routing", EM, "dynamic_routing, masked", "simple_routing")
+    cases = [(name, random(3, 4, 33, D)) for name in names for D in (1, 3)]
+    cases += [(name, random(3, 4, 33, 1).bfloat16()) for name in names]
+    usual = Path(build.library()._name)
+    expected = [eager(*case) for case in cases]
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setattr(build, "FLAGS", (*build.FLAGS, without))
+    build.library.cache_clear()
+    try:
+        for case, one in zip(cases, expected):
+            found = run_with_gradient(OPERATORS[case[0]], case[1], 3, backend="cpp")
+            assert_close(found, one, rtol=2e-2, atol=2e-3)
+        fresh = Path(build.library()._name)
+    finally:
+        build.library.cache_clear()
+    assert fresh.parent == tmp_path / "capsnmt"
+    assert fresh.name != usual.name
+
+
+ROUTE = """
+import torch
+from capsnmt.routing import simple_routing
+votes = torch.ones(2, 3, 4, 1)
+print(torch.equal(simple_routing(votes), simple_routing(votes, backend="cpp")))
+"""
+
+
+def in_a_process(code, **environment):
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", **environment}
+    return subprocess.Popen(
+        [sys.executable, "-c", code],
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+@needs_build
+def test_processes_may_build_at_the_same_time(tmp_path):
+    started = [in_a_process(ROUTE, XDG_CACHE_HOME=str(tmp_path)) for _ in range(2)]
+    for process in started:
+        output, errors = process.communicate(timeout=300)
+        assert (output, errors) == ("True\n", "")
+    assert [path.suffix for path in (tmp_path / "capsnmt").iterdir()] == [".so"]
+
+
+def test_without_a_compiler_auto_warns_once_and_cpp_is_one_line_with_the_fix(tmp_path):
+    code = ROUTE.replace("print", "simple_routing(votes)\nprint")
+    process = in_a_process(code, PATH=str(tmp_path), CXX="")
+    _, errors = process.communicate(timeout=300)
+    message = "routing backend 'cpp' needs a C++ compiler (g++, clang++ or CXX), and none is on the"
+    assert errors.count("UserWarning") == 1
+    assert f"{message} PATH; routing runs more slowly" in errors
+    assert errors.splitlines()[-1] == f"ValueError: {message} PATH: use auto or eager"
+
+
+@pytest.mark.parametrize("cache", ["a file", "a broken compiler"])
+def test_what_fails_in_a_build_is_said_in_one_line(cache, monkeypatch, tmp_path):
+    if cache == "a file":
+        (tmp_path / "capsnmt").write_text("")
+        monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+        expected = "File exists"
+    else:
+        monkeypatch.setenv("CXX", "false")
+        expected = "cannot be built: false failed"
+    build.library.cache_clear()
+    build.obstacle.cache_clear()
+    try:
+        if cache == "a file" and OBSTACLE:
+            pytest.skip(f"NOT TESTED: backend 'cpp' {OBSTACLE}")
+        assert expected in str(build.obstacle())
+        with pytest.raises(ValueError, match=r"'cpp' .*: use auto or eager"):
+            routing.simple_routing(random(2, 3, 4, 1), backend="cpp")
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            backend.warn_without_cpp.cache_clear()
+            for _ in range(2):
+                routing.simple_routing(random(2, 3, 4, 1))
+        assert len(caught) == 1
+    finally:
+        build.library.cache_clear()
+        build.obstacle.cache_clear()
