@@ -115,6 +115,23 @@ def test_a_softmax_that_needs_its_maximum_gets_it(shape, beta_a, beta_u, cpp):
         assert (ours - truth).abs().max() <= 4 * error + 1e-5 * scale + 1e-30
 
 
+def test_the_rounding_of_a_mean_is_not_multiplied_by_its_large_gradient(cpp):
+    """One input has almost all the mass: X = V - mu is the rounding of mu, its gradient 1e5."""
+    votes, activation = random(3, 4, 128, 1, seed=3), (2 * random(3, 4, 128, seed=103)).sigmoid()
+    beta = torch.linspace(-0.5, 0.5, 128)
+
+    def gradient(name, dtype):
+        leaf = votes.to(dtype).requires_grad_()
+        costs = beta.to(dtype), 0.5 * (0.5 - beta).to(dtype)
+        capsules = routing.em_routing(leaf, *costs, 5, activation.to(dtype), backend=name)
+        weights = torch.linspace(-1, 1, capsules.numel(), dtype=dtype).view_as(capsules)
+        return torch.autograd.grad((capsules * weights).sum(), leaf)[0].double()
+
+    exact = gradient("eager", torch.float64)
+    plain = (gradient("eager", torch.float32) - exact).norm()
+    assert (gradient("cpp", torch.float32) - exact).norm() <= 4 * plain
+
+
 def test_logits_of_hundreds_get_the_maximum_of_their_softmax(cpp):
     for name in ("dynamic_routing", "simple_routing", "dynamic_routing, masked"):
         for scale in (300, -300):
