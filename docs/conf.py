@@ -22,11 +22,14 @@ exclude_patterns = ["figures", "api/modules.rst"]
 myst_heading_anchors = 4
 suppress_warnings = ["ref.python"]  # an attribute's short name may be found in two classes
 
+NAMED_BY_PACKAGE = ("routing", "modules")
 # The API: what users import. The other modules are behind a command.
 BEHIND_COMMANDS = (
     *("analysis", "corpora", "launch", "pages", "plugin.py", "report"),
     *("cli.py", "files.py", "host.py", "lines.py", "machine.py", "process.py", "steps.py"),
-    *("routing/[a-z]*", "**/__main__.py"),
+    "**/__main__.py",
+    # their packages name everything in them
+    *(f"{name}/[a-z]*" for name in NAMED_BY_PACKAGE),
 )
 apidoc_modules = [
     {
@@ -48,10 +51,11 @@ OUTSIDE = re.compile(r"\[([^\]]*)\]\(\.\./([^)#\s]+)[^)\s]*\)")
 
 def site_link(label: str, path: str) -> str:
     """Return a link to a file of the repository for the site: to its API, or plain text."""
-    module = path.rstrip("/").removesuffix(".py")
-    if module.startswith("capsnmt/"):
-        return f"[{label}](api/{module.replace('/', '.')}.rst)"
-    return label
+    package, *names = path.rstrip("/").removesuffix(".py").split("/")
+    if package != "capsnmt":
+        return label
+    names = names[:1] if names[0] in NAMED_BY_PACKAGE else names
+    return f"[{label}](api/{'.'.join([package, *names])}.rst)"
 
 
 def rewrite_links(app: Any, page: str, text: List[str]) -> None:

@@ -49,7 +49,7 @@ def test_it_has_every_module_configuration_and_recipe_and_nothing_else(wheel: Pa
         names = {name for name in archive.namelist() if ".dist-info/" not in name}
     package = {
         f"capsnmt/{path.relative_to(REPO / 'capsnmt').as_posix()}"
-        for suffix in ("py", "j2", "js")
+        for suffix in ("py", "j2", "html", "js", "cpp", "h")
         for path in (REPO / "capsnmt").rglob(f"*.{suffix}")
     }
     resources = {
