@@ -1,8 +1,7 @@
 """Refusals: what every command does with a bad input, whatever it is.
 
 The status is 2, there is one line of at most 300 characters, it names the value, what is allowed
-and the fix, and no file has changed. A row of a table is a :class:`Bad`; :func:`bad` makes it, and
-an expected failure of it if it has a fault.
+and the fix, and no file has changed. A row of a table is a :class:`Bad`; :func:`bad` makes it.
 """
 
 from __future__ import annotations
@@ -51,7 +50,6 @@ def bad(
     module: str,
     argv: Sequence[object],
     *words: str,
-    fault: str = "",
     nightly: bool = False,
     **more: Any,
 ) -> Any:
@@ -62,12 +60,10 @@ def bad(
         module: as in :class:`Bad`.
         argv: as in :class:`Bad`.
         words: as in :class:`Bad`.
-        fault: what is not yet true, and what mends it; the test must fail until then.
         nightly: whether it takes long.
         more: the other attributes of :class:`Bad`.
     """
-    marks = [pytest.mark.xfail(strict=True, reason=fault)] if fault else []
-    marks += [pytest.mark.nightly] if nightly else []
+    marks = [pytest.mark.nightly] if nightly else []
     return pytest.param(Bad(module, argv, words, **more), id=name, marks=marks)
 
 

@@ -44,9 +44,9 @@ SETS = {
 }
 
 
-def setting(name: str, assignment: str, *words: str, fault: str = "") -> object:
+def setting(name: str, assignment: str, *words: str) -> object:
     """A setting of a row that a plan refuses."""
-    return bad(name, "capsnmt.launch", [*ROW, "--set", assignment], *words, fault=fault)
+    return bad(name, "capsnmt.launch", [*ROW, "--set", assignment], *words)
 
 
 BAD = [
