@@ -1,4 +1,4 @@
 """Analyses of trained translation models: numbers, figures and a page (``capsnmt-analyse``).
 
-Each analysis is one file with one class, listed in :mod:`capsnmt.analysis.registry`.
+Each analysis is one file with one class, listed in :data:`capsnmt.analysis.analyse.ANALYSES`.
 """

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Callable, Dict, List, Mapping, Sequence, Tuple
+from typing import Any, Callable, Dict, Iterable, List, Mapping, Sequence, Tuple
 
 from torch import Tensor
 
@@ -70,8 +70,10 @@ class PointsByLayer:
         alt = f"{self.caption.partition('.')[0]}, by layer, for each {self.panel} and system."
         caption = self.caption
         if self.error:
-            highest = max(row[self.error] for rows in models.values() for row in rows)
-            caption += f" The highest standard error is {highest:.2g}."
+            errors = [row[self.error] for rows in models.values() for row in rows]
+            known = [error for error in errors if error == error]  # one sentence has none
+            if known:
+                caption += f" The highest standard error is {max(known):.2g}."
         return Figure(self.name, alt, caption, lambda: self._draw(panels, styles(models)))
 
     def _draw(
@@ -109,9 +111,17 @@ class PointsByLayer:
             axes.set_xticks(sorted({layer for points in models.values() for layer, _ in points}))
             axes.grid(alpha=0.2)
         all_axes[0].set_ylabel(self.label)
-        handles, labels = all_axes[0].get_legend_handles_labels()
-        figure.legend(handles, labels, loc="outside lower center", ncols=4, frameon=False)
+        figure.legend(*_labelled(all_axes), loc="outside lower center", ncols=4, frameon=False)
         return figure
+
+
+def _labelled(panels: Iterable[Any]) -> Tuple[List[Any], List[str]]:
+    """Return what a legend names: handles and labels, of all panels once."""
+    found: Dict[str, Any] = {}
+    for axes in panels:
+        for handle, label in zip(*axes.get_legend_handles_labels()):
+            found.setdefault(label, handle)
+    return list(found.values()), list(found)
 
 
 def matrices(
@@ -207,7 +217,7 @@ def scatter(panels: Mapping[str, Tuple[Any, Any]], groups: str) -> Callable[[], 
             axes.spines[:].set_visible(False)
             axes.set_aspect("equal", adjustable="datalim")
         place = {"loc": "outside right center", "frameon": False, "markerscale": 2}
-        figure.legend(*grid[0, 0].get_legend_handles_labels(), title=groups, **place)
+        figure.legend(*_labelled(grid.flat), title=groups, **place)
         return figure
 
     return draw

@@ -60,7 +60,8 @@ def choose(folder: Path, kind: str, count: int, upper_bound: Optional[int] = Non
             )
         from capsnmt.checkpoints.load import load_trained
 
-        settings = load_trained(ranked[0][1])["cfg"]["checkpoint"]
+        state = load_trained(ranked[0][1])
+        settings = state["cfg"]["checkpoint"] if state.get("cfg") else vars(state["args"])
         if not settings["maximize_best_checkpoint_metric"]:
             ranked.reverse()
     if len(ranked) < count:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import codecs
+import errno
 import os
 import pickle
 import re
@@ -135,9 +136,10 @@ def load_checkpoint(path: PathLike) -> Dict[str, Any]:
                 f"{path} holds {forbidden[1]}, which no fairseq checkpoint needs and which could "
                 "run code: it is not loaded; get it from a source you trust"
             ) from None
+        fault = f" ({error.strerror})" if isinstance(error, OSError) else ""
         raise CheckpointError(
-            f"{path} cannot be loaded: it is damaged, or not written by torch.save: copy it again, "
-            "or check the path"
+            f"{path} cannot be loaded{fault}: it is damaged, or not written by torch.save: copy it "
+            "again, or check the path"
         ) from None
     if not isinstance(state, dict) or not isinstance(state.get("model"), dict):
         raise CheckpointError(f"{path} holds no model: not saved by fairseq-train")
@@ -168,6 +170,10 @@ def count_parameters(path: PathLike) -> int:
 def save_checkpoint(state: Dict[str, Any], path: Path) -> None:
     """Write a checkpoint that is complete or absent, even if the process is killed."""
     with replacing(path) as temporary, open(temporary, "wb") as file:
-        torch.save(state, file)
+        try:
+            torch.save(state, file)
+        except RuntimeError as error:  # in its place torch raises what it makes of a full disk
+            fault = str(error).splitlines()[0]
+            raise OSError(errno.EIO, f"torch cannot write it ({fault})", str(path)) from None
         file.flush()
         os.fsync(file.fileno())  # otherwise the new name may survive a crash and its content not

@@ -107,7 +107,7 @@ def copy_texts(archive: Text, patterns: Sequence[str], folder: Path) -> Dict[str
                 others.append(name)
                 continue
             copy = Text(folder / str(len(copies)), f"{archive.name}{INSIDE}{name}")
-            copies[name] = copy
+            copy = copies.setdefault(name, copy)  # of two members with one name the last counts
             with opener() as content, copy.path.open("wb") as written:
                 shutil.copyfileobj(content, written, BLOCK)
     texts = {}

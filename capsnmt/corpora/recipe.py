@@ -63,7 +63,8 @@ class Piece(records.Record, frozen=True, kw_only=True, omit_defaults=True):
 
 
 def _of_language(names: Union[str, Dict[str, str]], language: str) -> str:
-    return names.replace("{language}", language) if isinstance(names, str) else names[language]
+    name = names if isinstance(names, str) else names[language]
+    return name.replace("{language}", language)
 
 
 class Segmentation(records.Record, frozen=True, kw_only=True):

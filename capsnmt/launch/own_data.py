@@ -50,6 +50,8 @@ def rows(options: Options) -> Iterator[Tuple[str, Dict[str, Any]]]:
             f"--prepared {options.prepared}: holds no prepared data (manifest.json): prepare it by "
             f"capsnmt-prepare first"
         )
+    if options.baseline == options.arch:
+        raise ConfigurationError(f"--baseline {options.arch} is the row itself; name another")
     manifest = data.read_manifest()
     source, target = manifest.languages
     subsets = {"source-lang": source, "target-lang": target, "test-sets": manifest.test_sets}
@@ -65,9 +67,10 @@ def describe(run: Run) -> str:
     """Return what was chosen by the number of pairs, in one line."""
     train, batch = run.settings.train, run.settings.batch
     return (
-        f"{run.data.read_manifest().pairs:,} sentence pairs: {train['max-update']:,} updates of "
-        f"{batch.tokens_per_update:,} tokens, warm-up {train['warmup-updates']:,}, learning "
-        f"rate {train['lr']}, dropout {train['dropout']} (--max-update and --set change them, "
+        f"{run.data.read_manifest().pairs:,} sentence pairs: {train['max-update']} updates of "
+        f"{batch.tokens_per_update:,} tokens, warm-up {train.get('warmup-updates', 'none')}, "
+        f"learning rate {train.get('lr', 'of fairseq')}, dropout "
+        f"{train.get('dropout', 'of the architecture')} (--max-update and --set change them, "
         f"--write-config FILE writes them)"
     )
 

@@ -41,7 +41,9 @@ class Hosted(FairseqIncrementalState):
         **settings: Any,
     ) -> None:
         super().__init__(*sizes, **settings)
-        self.dropout_module: Dropout = RetainedDropout(dropout, type(self).__name__)
+        # the name of the mechanism's class, in --retain-dropout-modules
+        name = type(self).__name__.replace("Hosted", "")
+        self.dropout_module: Dropout = RetainedDropout(dropout, name)
         for name in PROJECTIONS:
             setattr(self, name, quant_noise(getattr(self, name), q_noise, qn_block_size))
 

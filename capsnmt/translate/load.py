@@ -151,6 +151,11 @@ def load_models(
     for path in checkpoints:
         _check_settings(overrides, load_translating(path))
         state = checkpoint_utils.load_checkpoint_to_cpu(str(path), settings)
+        for name, tensor in state["model"].items():
+            if torch.is_tensor(tensor) and not tensor.isfinite().all():
+                raise ConfigurationError(
+                    f"{path}: {name} is not finite: its training diverged: use another checkpoint"
+                )
         args = state.get("args")
         cfg = state["cfg"] if args is None else convert_namespace_to_omegaconf(args)
         try:
@@ -192,6 +197,11 @@ def _check_settings(given: Mapping[str, Any], state: Mapping[str, Any]) -> None:
         if name not in known:
             similar = " or ".join(get_close_matches(name, sorted(known))) or "one that fairseq has"
             raise ConfigurationError(f"{name}: there is no such setting: give {similar}")
+    check_beam(given)
+
+
+def check_beam(given: Mapping[str, Any]) -> None:
+    """Raise unless the beam is a whole number, 1 or more."""
     beam = given.get("beam", 1)
     if not isinstance(beam, int) or beam < 1:
         raise ConfigurationError(f"beam: {shown(beam)}: give a whole number, 1 or more")

@@ -64,6 +64,17 @@ def test_no_name_of_a_member_leads_out_of_the_folder(tmp_path, name, nested):
     assert not [path for path in tmp_path.parent.rglob("a.en") if tmp_path in path.parents]
 
 
+def test_of_two_members_with_one_name_the_last_counts_and_none_takes_the_place_of_another(tmp_path):
+    stream = io.BytesIO()
+    with tarfile.open(fileobj=stream, mode="w:gz") as tar:
+        for name, content in (("a.de", b"alt"), ("a.de", b"neu"), ("a.en", b"new")):
+            member = tarfile.TarInfo(name)
+            member.size = len(content)
+            tar.addfile(member, io.BytesIO(content))
+    made = _copied(tmp_path, stream.getvalue(), ["a.de", "a.en"])
+    assert made == {"a.de": b"neu", "a.en": b"new"}
+
+
 @pytest.mark.parametrize("kind", [tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.FIFOTYPE])
 def test_links_and_devices_are_not_members(tmp_path, kind):
     with pytest.raises(ConfigurationError, match=r"has no member a\.en, but no other"):

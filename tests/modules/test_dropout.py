@@ -101,6 +101,14 @@ def test_it_rests_in_evaluation_unless_it_is_retained() -> None:
     assert Dropout(0.0)(x) is x
 
 
+def test_attention_is_retained_by_the_name_of_its_mechanism() -> None:
+    model = build("capsnmt_transformer", "--attention-dropout", "0.1", *HEADS)
+    model.make_generation_fast_(retain_dropout=True, retain_dropout_modules=["Attention"])
+    retained = [module for module in model.modules() if isinstance(module, RetainedDropout)]
+    assert any(module.apply_during_inference for module in retained)
+    assert not all(module.apply_during_inference for module in retained)
+
+
 def test_a_model_has_no_other_dropout() -> None:
     drops = ("--dropout", "0.3", "--attention-dropout", "0.1", "--activation-dropout", "0.2")
     model = build("capsnmt_transformer", *drops, *HEADS)

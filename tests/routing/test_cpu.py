@@ -53,6 +53,20 @@ def test_auto_takes_them_whatever_the_size_in_training_and_evaluation(name, cpp)
     assert not torch.equal(cpp(name, several)[1], eager(name, several)[1])
 
 
+@needs_build
+def test_a_tensor_elsewhere_is_an_error_and_its_address_is_not_read():
+    elsewhere = torch.zeros(4, device="meta")
+    with pytest.raises(ValueError, match="beta_a is on meta"):
+        routing.em_routing(random(2, 3, 4, 2), elsewhere, elsewhere, backend="cpp")
+
+
+@needs_build
+def test_a_tensor_of_torch_func_is_routed_without_them():
+    votes = random(5, 2, 3, 4, 2)
+    found = torch.func.vmap(lambda x: routing.simple_routing(x, 3))(votes)
+    torch.testing.assert_close(found, routing.simple_routing(votes, 3, backend="eager"))
+
+
 @pytest.mark.parametrize("dtype", [torch.float16, torch.float64])
 def test_other_dtypes_run_without_them(dtype, cpp):
     votes = random(2, 3, 4, 2, dtype=dtype)

@@ -34,7 +34,9 @@ Kernel = Callable[..., Any]
 
 def covers(votes: Tensor) -> bool:
     """Return whether the kernels route these votes: fp32 or bf16 in the memory of a CPU."""
-    plain = type(votes) in (Tensor, torch.nn.Parameter)  # a fake tensor has no memory
+    # neither a fake tensor nor one of torch.func has memory
+    plain = type(votes) in (Tensor, torch.nn.Parameter)
+    plain = plain and not torch._C._functorch.is_functorch_wrapped_tensor(votes)
     return plain and votes.device.type == "cpu" and votes.dtype in (torch.float32, torch.bfloat16)
 
 
@@ -147,6 +149,9 @@ def eager_gradients(ctx: Any, inputs: Tensors, g_results: Tensors) -> Tensors:
 def prepared(operator: Operator, inputs: Tensors) -> Dict[str, Tensor]:
     """Return the inputs as the kernels read them: contiguous; parameters per token or n in fp32."""
     tensors = {name: x for name, x in zip(operator.inputs, inputs) if x is not None}
+    for name, x in tensors.items():
+        if x.device.type != "cpu":  # the kernels would read its address
+            raise ValueError(f"{name} is on {x.device}, and the votes are on the CPU")
     for name in ("activation", "beta_a", "beta_u"):
         if name in tensors:
             tensors[name] = tensors[name].float()

@@ -49,7 +49,7 @@ def obstacle() -> Optional[str]:
     """Return why the kernels cannot run on this machine, None if they can; it builds them."""
     try:
         library()
-    except OSError as error:
+    except (OSError, RuntimeError, KeyError) as error:  # the last two: a user without a home
         return str(error)
     return None
 

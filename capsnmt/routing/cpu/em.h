@@ -40,7 +40,7 @@ struct Em {
     vec *beta_a, *beta_u, *real;   // [blocks]; real is 1 in the lanes below N, else 0
     vec *g_beta_a, *g_beta_u;      // [blocks]: sums over the tokens of a chunk
     Tile V, a, g_a;                // rows (i, d), i, i
-    Iterate* iterates;             // T in a backward pass, else 1
+    Iterate* iterates;             // T in a backward pass, else 2
     Quadratic quadratics[2];       // of iteration t at t % 2
     vec *gL, *sums, *zeros;        // of one block: [I], [1 + 2 D], [D]
     RowSums rows;
