@@ -127,7 +127,7 @@ setup(
             "capsnmt-report = capsnmt.report.__main__:main",
             "capsnmt-analyse = capsnmt.analysis.__main__:main",
             "capsnmt-average = capsnmt.checkpoints.average:main",
-            "capsnmt-export = capsnmt.checkpoints.export:main",
+            "capsnmt-export = capsnmt.export:main",
         ],
     },
     classifiers=[

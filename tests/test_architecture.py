@@ -24,7 +24,7 @@ LAYERS: List[Set[str]] = [
     {"criterions", "optim", "tasks"},
     {"host"},
     {"plugin"},
-    {"launch", "report", "checkpoints.export"},
+    {"launch", "report", "export"},
     {"analysis"},
 ]
 LEVEL = {part: level for level, parts in enumerate(LAYERS) for part in parts}
@@ -65,8 +65,7 @@ def imports() -> List[Import]:
     found = []
     for path in sorted(PACKAGE.rglob("*.py")):
         inside = path.relative_to(PACKAGE.parent).with_suffix("").parts
-        module = ".".join(inside[1:])
-        importer = module if module in LEVEL else inside[1]
+        importer = inside[1]
         for node in ast.walk(ast.parse(path.read_text("utf-8"))):
             for imported in imported_modules(node, ".".join(inside[:-1])):
                 if imported.split(".")[0] == "capsnmt" and part_of(imported) != importer:
@@ -77,7 +76,7 @@ def imports() -> List[Import]:
 
 def test_every_part_has_its_layer() -> None:
     parts = {path.stem for path in PACKAGE.iterdir() if path.suffix == ".py" or path.is_dir()}
-    assert parts - {"__pycache__"} == {part for part in LEVEL if "." not in part}
+    assert parts - {"__pycache__"} == set(LEVEL)
 
 
 def test_imports_point_to_lower_layers() -> None:

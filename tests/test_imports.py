@@ -27,7 +27,7 @@ COMMANDS = [
     "capsnmt.report",
     "capsnmt.translate",
     "capsnmt.checkpoints.average",
-    "capsnmt.checkpoints.export",
+    "capsnmt.export",
 ]
 EXPECTED = {
     "architectures": sorted([*(p + s for p in PRESETS for s in SIZES), *SENTENCE_PRESETS]),

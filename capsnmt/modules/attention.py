@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-from typing import Any, Dict, Optional, Tuple
+from typing import Dict, Optional, Tuple
 
 import torch
 import torch.nn as nn
 import torch.nn.functional as F
 from torch import Tensor
 
+from capsnmt.modules.autocast import convert_once
 from capsnmt.modules.dropout import Dropout
 from capsnmt.modules.head_aggregation import HeadGate, HeadMixing
 from capsnmt.modules.observation import observe, reads_weights
@@ -82,25 +83,6 @@ def sentence_order(new_order: Tensor, beam: int) -> Tensor:
 def stays(order: Tensor, rows: int) -> bool:
     """Return whether an order of so many rows is theirs; a GPU, which must wait, does not look."""
     return order.device.type == "cpu" and torch.equal(order, torch.arange(rows))
-
-
-def autocast_dtype(device_type: str) -> Optional[torch.dtype]:
-    """Return the precision of matrix products under autocast; None where it is off."""
-    if hasattr(torch, "get_autocast_dtype"):
-        on = torch.is_autocast_enabled(device_type)
-        return torch.get_autocast_dtype(device_type) if on else None
-    if device_type == "cpu":  # torch < 2.4
-        return torch.get_autocast_cpu_dtype() if torch.is_autocast_cpu_enabled() else None
-    return torch.get_autocast_gpu_dtype() if torch.is_autocast_enabled() else None
-
-
-def convert_once(x: Tensor) -> Tensor:
-    """Convert the input of several linear maps, which autocast would convert for each of them.
-
-    **D**: the gradients of the maps are then added in bf16, in which each of them is computed.
-    """
-    dtype = autocast_dtype(x.device.type)
-    return x if dtype is None else x.to(dtype)
 
 
 class Attention(nn.Module):
@@ -350,25 +332,3 @@ class Attention(nn.Module):
             if weights is not None:
                 weights = weights.unflatten(2, (-1, length)).transpose(1, 2).flatten(0, 1)
         return heads, weights
-
-
-class BlockAttention(Attention):
-    """Encoder-decoder attention to one block of the encoder's output features.
-
-    Args:
-        block: index of the block, from 0; its width is ``source_dim``.
-        settings: further arguments of :class:`Attention`.
-
-    >>> attention = BlockAttention(8, num_heads=2, block=1)
-    >>> mixtures = torch.randn(6, 3, 4 * 8)  # of four decoder layers: [K, B, n d]
-    >>> attention(torch.randn(5, 3, 8), mixtures)[0].shape
-    torch.Size([5, 3, 8])
-    """
-
-    def __init__(self, embed_dim: int, num_heads: int, *, block: int, **settings: Any) -> None:
-        super().__init__(embed_dim, num_heads, cross=True, **settings)
-        self.block = block
-
-    def source(self, memory: Tensor) -> Tensor:
-        """Return one block of the encoder's output ``[K, B, n * source_dim]``."""
-        return memory[..., self.block * self.source_dim : (self.block + 1) * self.source_dim]

@@ -397,7 +397,6 @@ def silhouette(points: np.ndarray, groups: np.ndarray) -> List[float]:
 def test_t_sne_shows_the_head_outputs_of_a_sample_of_real_tokens(
     flags: Flags, tokens: int, left_pad: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    pytest.importorskip("sklearn")
     monkeypatch.setattr(head_tsne, "TOKENS", tokens)
     model = precise(*flags)
     rows = rows_of(analysed(model, tmp_path, flags, ["head_tsne"], left_pad), "head_tsne")
@@ -412,7 +411,6 @@ def test_t_sne_shows_the_head_outputs_of_a_sample_of_real_tokens(
 
 
 def test_the_seed_draws_the_tokens(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    pytest.importorskip("sklearn")
     monkeypatch.setattr(head_tsne, "TOKENS", 6)
     drawn = []
     for place, seed in enumerate((1, 1, 2, 3)):

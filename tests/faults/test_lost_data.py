@@ -174,7 +174,7 @@ def test_an_output_that_is_no_file_is_refused_in_one_line(
     system = f"a={tmp_path / 'text'}"
     commands: Any = {
         "average": ("capsnmt.checkpoints.average", checkpoint, "--output", output),
-        "export": ("capsnmt.checkpoints.export", checkpoint, "--output", output),
+        "export": ("capsnmt.export", checkpoint, "--output", output),
         "evaluate": (
             *("capsnmt.evaluation", system, "--reference", tmp_path / "text"),
             *("--input", "plain", "--json", output),

@@ -40,7 +40,7 @@ SETS = {
     "report": ("capsnmt.report", ["none", "--output", "out"]),
     "analyse": ("capsnmt.analysis", ["none", "--output", "out"]),
     "average": ("capsnmt.checkpoints.average", ["none", "--output", "out"]),
-    "export": ("capsnmt.checkpoints.export", ["none", "--output", "out"]),
+    "export": ("capsnmt.export", ["none", "--output", "out"]),
 }
 
 
@@ -113,7 +113,7 @@ BAD = [
     ),
     bad(
         "weights to export",
-        *("capsnmt.checkpoints.export", ["{world}/weights.pt", "--output", "out.pt"], "weights.pt"),
+        *("capsnmt.export", ["{world}/weights.pt", "--output", "out.pt"], "weights.pt"),
         *("fairseq-train",),
     ),
     setting(
@@ -172,7 +172,7 @@ def test_a_training_text_that_is_none_is_refused(
 @pytest.mark.parametrize(
     "argv",
     [
-        ["capsnmt.checkpoints.export", "none", "--output", "out.pt"],
+        ["capsnmt.export", "none", "--output", "out.pt"],
         *(
             pytest.param(argv, marks=pytest.mark.nightly)
             for argv in (

@@ -13,9 +13,9 @@ from fairseq_cli import train as fairseq_train
 
 from capsnmt.analysis.__main__ import main as analyse
 from capsnmt.checkpoints.average import main as average
-from capsnmt.checkpoints.export import main as export
 from capsnmt.corpora.__main__ import main as prepare
 from capsnmt.evaluation.__main__ import main as evaluate
+from capsnmt.export import main as export
 from capsnmt.launch.__main__ import main as run
 from capsnmt.report.__main__ import main as report
 from capsnmt.translate.__main__ import main as translate

@@ -43,7 +43,7 @@ PROGRAM = (
         ("fairseq", "capsnmt.launch --dataset multi30k --dry-run"),
         ("fairseq", "capsnmt.launch --dataset logical_inference --dry-run"),
         ("fairseq", "capsnmt.translate run"),
-        ("fairseq", "capsnmt.checkpoints.export run --output exported.pt"),
+        ("fairseq", "capsnmt.export run --output exported.pt"),
         ("fairseq", "capsnmt.analysis run --output analysis"),
         ("report", "capsnmt.report run --output page"),
         ("data", "capsnmt.corpora multi30k --output prepared"),

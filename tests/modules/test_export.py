@@ -10,7 +10,7 @@ import torch.nn as nn
 from torch import Tensor
 from torch.torch_version import TorchVersion
 
-from capsnmt.modules.attention import Attention, BlockAttention
+from capsnmt.modules.attention import Attention
 from capsnmt.modules.capsule_attention import CapsuleAttention
 from capsnmt.modules.head_aggregation import ROUTINGS, HeadGate, HeadMixing, HeadRouting
 from capsnmt.modules.layer_aggregation import (
@@ -20,6 +20,7 @@ from capsnmt.modules.layer_aggregation import (
     layer_aggregation,
     layer_connection,
 )
+from capsnmt.modules.layer_aggregation.transparent import BlockAttention
 from capsnmt.modules.multi_layer_attention import VARIANTS, MultiLayerAttention
 
 pytestmark = pytest.mark.skipif(

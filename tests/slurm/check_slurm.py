@@ -88,7 +88,8 @@ def run_wmt14(corpus: Path, output: Path, *flags: str) -> str:
         text=True,
         check=False,
     )
-    assert done.returncode == 0, done.stderr
+    logs = [path.read_text(encoding="utf-8")[-2000:] for path in sorted(output.rglob("*.log"))]
+    assert done.returncode == 0, "\n".join([done.stderr, *logs])
     return done.stdout
 
 

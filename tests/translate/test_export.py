@@ -10,14 +10,14 @@ import pytest
 import torch
 from fairseq.models.transformer import TransformerModel
 
-from capsnmt.checkpoints.export import main, stock_checkpoint
 from capsnmt.checkpoints.load import load_checkpoint, loads_weights_only, save_checkpoint
+from capsnmt.export import main, stock_checkpoint
 from capsnmt.models.config import defaults
 from tests.commands import ON_CPU, hypotheses, succeed
 from tests.support import PLUGIN, SMALL, TASK, build, forward, parse, sentences
 from tests.translate.conftest import data_of
 
-EXPORT = "capsnmt.checkpoints.export"
+EXPORT = "capsnmt.export"
 
 
 @pytest.fixture(scope="module")

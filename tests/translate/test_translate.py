@@ -129,7 +129,7 @@ def test_checkpoints_of_fairseq(runs: Dict[str, Path], tmp_path: Path) -> None:
     """They are loaded as models of the plugin, which compute the same with any precision."""
     data = data_of(runs["plain"])
     exported = tmp_path / "transformer.pt"
-    succeed("capsnmt.checkpoints.export", runs["plain"], "--output", exported)
+    succeed("capsnmt.export", runs["plain"], "--output", exported)
     text = source(runs["plain"])
     search = ("--beam", "3", "--lenpen", "0.6", "--precision", "fp32")
     printed = succeed(TRANSLATE, exported, "--data", data.folder, *search, stdin=text)

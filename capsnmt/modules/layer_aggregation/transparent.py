@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import List
+from typing import Any, List
 
 import torch
 import torch.nn as nn
 from torch import Tensor
+
+from capsnmt.modules.attention import Attention
 
 from .base import check_count, check_positive
 
@@ -49,3 +51,25 @@ class TransparentMixture(nn.Module):
         """Return each state's summand of each mixture, ``[..., M, L + 1, d]``."""
         check_count(states, self.weight.size(0))
         return torch.einsum("l...d,lj->...jld", torch.stack(states), self.weight.softmax(0))
+
+
+class BlockAttention(Attention):
+    """Encoder-decoder attention of decoder layer j to M_j, one block of the mixtures.
+
+    Args:
+        block: index of the block, from 0; its width is ``source_dim``.
+        settings: further arguments of :class:`Attention`.
+
+    >>> attention = BlockAttention(8, num_heads=2, block=1)
+    >>> mixtures = torch.randn(6, 3, 4 * 8)  # of four decoder layers: [K, B, n d]
+    >>> attention(torch.randn(5, 3, 8), mixtures)[0].shape
+    torch.Size([5, 3, 8])
+    """
+
+    def __init__(self, embed_dim: int, num_heads: int, *, block: int, **settings: Any) -> None:
+        super().__init__(embed_dim, num_heads, cross=True, **settings)
+        self.block = block
+
+    def source(self, memory: Tensor) -> Tensor:
+        """Return one block of the encoder's output ``[K, B, n * source_dim]``."""
+        return memory[..., self.block * self.source_dim : (self.block + 1) * self.source_dim]

@@ -1,6 +1,6 @@
 """The C++ kernels, built at first use for the processor of this machine.
 
-A build needs a compiler and no header of torch, and takes 8 seconds. Its name is a hash of the
+A build needs a compiler and no header of torch, and takes a few seconds. Its name is a hash of the
 source, the flags and the macros that the compiler defines with them, which name its version and the
 instructions of the processor. So machines may share a cache, and an update builds again.
 """
