@@ -14,16 +14,16 @@ import pytest
 from capsnmt.modules.kept_memory import set_malloc, tunes_malloc
 
 # 64 MB each, above the 32 MB from which malloc asks the system. It pads a request to align it, so
-# the place of a tensor settles only after a few.
+# the place of a tensor settles only after some (nine have been seen).
 PAGE_FAULTS_OF_LATER_TENSORS = """
 import resource, torch
 from capsnmt.modules.kept_memory import keep_freed_memory
 assert keep_freed_memory("cpu")
 faults = []
-for _ in range(20):
+for _ in range(60):
     torch.ones(2**24)
     faults.append(resource.getrusage(resource.RUSAGE_SELF).ru_minflt)
-print(faults[19] - faults[9])
+print(faults[59] - faults[49])
 """
 
 
