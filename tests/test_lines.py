@@ -24,6 +24,7 @@ SEPARATORS = "a\x0bb\x0cc\x1cd\x85e\u2028f\u2029g"
         ("a\r\nb\r\n", ["a", "b"]),
         (f"{SEPARATORS}\nb\n", [SEPARATORS, "b"]),
         ("\n", [""]),
+        ("a\nb\0c\n", ["a", "b c"]),
         ("", []),
         ("\ufeffä\n\ufeffb\n", ["ä", "\ufeffb"]),
     ],
@@ -49,7 +50,7 @@ def test_lines_end_at_newlines_alone(
         ("latin1", "gut\nschön\n".encode("latin-1"), "line 2: not UTF-8 .* at byte 3"),
         ("no.gz", b"plain text", "not a complete gzip file"),
         ("cut.gz", gzip.compress(b"a\n" * 999, mtime=0)[:-9], "not a complete gzip file"),
-        ("nul", b"a\nb\n\nc\0\n", "line 4: holds a NUL"),
+        ("nul", b"a\0b\nc\n", "line 1: holds a NUL"),
     ],
 )
 @pytest.mark.parametrize("block", [7, lines.BLOCK])

@@ -47,10 +47,7 @@ def build_parser() -> OneLineParser:
         "--deduplicate", action="store_true", help="drop repeated training pairs, as tokenised"
     )
     parser.add_argument(
-        "--workers",
-        type=positive,
-        default=CORES,
-        help="processes, at most one for each core (default: all)",
+        "--workers", type=positive, default=CORES, help="processes, at most one per core (default)"
     )
     parser.add_argument("--dry-run", action="store_true", help="list the steps and do nothing")
     own = parser.add_argument_group("text of your own, in place of a recipe")
@@ -58,8 +55,7 @@ def build_parser() -> OneLineParser:
         "--train",
         nargs="+",
         metavar="FILE",
-        help="training pairs: plain or .gz, paired by their suffixes, as a.en a.de; or .tsv with "
-        "source and target",
+        help="training pairs: plain or .gz, paired by suffix, as a.en a.de; or .tsv tables",
     )
     own.add_argument(
         "--valid", nargs="+", metavar="FILE", help="validation pairs (default: drawn from --train)"
@@ -85,12 +81,7 @@ def build_parser() -> OneLineParser:
     )
     files = published.add_mutually_exclusive_group()
     files.add_argument(
-        "--local",
-        "--data",
-        dest="local",
-        type=Path,
-        metavar="DIR",
-        help="folder that holds the source files; nothing is fetched",
+        "--local", type=Path, metavar="DIR", help="folder of the source files; nothing is fetched"
     )
     add_mirrors(files)
     return parser
@@ -103,9 +94,9 @@ def _prepare(given: Sequence[str]) -> None:
     given_to, others = (options.recipe, OF_OWN) if options.recipe else ("--train", OF_RECIPES)
     for name in others:
         if vars(options)[name]:
-            raise ConfigurationError(f"--{name}: is not for {given_to}: leave one of the two out")
+            raise ConfigurationError(f"--{name} is not for {given_to}; leave one of the two out")
     if options.local is not None and not options.local.is_dir():
-        raise ConfigurationError(f"--local {options.local}: no such folder")
+        raise ConfigurationError(f"--local {options.local}: no such folder; check the path")
     check_output_folder(options.output, "--output")
     # Imported here, because tokenisers and models take seconds that --help does not need.
     require("data", "fairseq")
@@ -145,7 +136,7 @@ def _named(valid: Optional[List[str]], tests: List[List[str]]) -> Dict[str, List
         if name in ("train", "valid", *splits) or not name.isidentifier():
             raise ConfigurationError(
                 f"--test {' '.join(files)}: the name {name!r} is taken, or is not of letters, "
-                f"digits and _: give each set another, --test NAME=FILE ..."
+                f"digits and _; give each set another, as --test NAME=FILE ..."
             )
         splits[name] = files
     return splits

@@ -59,7 +59,7 @@ def _damage_is_one_line(name: object) -> Iterator[None]:
         if getattr(error, "errno", None) is not None:  # of the file system, such as a full disk
             raise
         problem = " ".join(str(error).split())
-        raise ConfigurationError(f"{name}: a damaged archive ({problem}): fetch it again") from None
+        raise ConfigurationError(f"{name}: a damaged archive ({problem}); fetch it again") from None
 
 
 def _starts_with(path: Path, magic: bytes) -> bool:
@@ -116,8 +116,8 @@ def copy_texts(archive: Text, patterns: Sequence[str], folder: Path) -> Dict[str
         if not texts[pattern]:
             similar = difflib.get_close_matches(first, others, n=3, cutoff=0)
             raise ConfigurationError(
-                f"{archive.name}: has no member {first}, but {', '.join(similar) or 'no other'}: "
-                f"it is not the recipe's archive or version"
+                f"{archive.name} has no member {first}, but {', '.join(similar) or 'no other'}; "
+                f"give the recipe's version of the archive"
             )
     nested = [pattern for pattern in patterns if INSIDE in pattern]
     for first in {outer[pattern] for pattern in nested}:

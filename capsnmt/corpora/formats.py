@@ -5,20 +5,17 @@ A reader takes the lines of a file, its name for errors, and the column of a tab
 
 from __future__ import annotations
 
-import gzip
 import html
 import re
-from functools import partial
 from itertools import zip_longest
-from pathlib import Path
-from typing import BinaryIO, Callable, Dict, Iterable, Iterator, List, Tuple, cast
+from typing import Callable, Dict, Iterable, Iterator, Tuple
 
-from capsnmt import lines
 from capsnmt.cli import ConfigurationError
 from capsnmt.corpora.archives import Text
 from capsnmt.evaluation.text import remove_bpe
+from capsnmt.lines import read_lines
 
-# Some programs end a line at these, which would shift one side of a corpus.
+# Some programs end a line at these, which would shift one side of a corpus: they become spaces.
 FALSE_ENDS = re.compile("[\r\v\f\x1c-\x1e\x85\u2028\u2029]")
 SEGMENT = re.compile(r"<seg\b[^>]*>(.*?)</seg\s*>", re.IGNORECASE)
 OPENED = re.compile(r"<seg\b", re.IGNORECASE)
@@ -91,33 +88,10 @@ FORMATS: Dict[str, Reader] = {
 }
 
 
-def read_lines(path: Path, encoding: str = "utf-8", name: str = "") -> Iterator[str]:
-    r"""Yield the lines of a plain or gzipped text file, as `capsnmt.lines.read_lines` does.
-
-    Any ``\r`` inside a line and Unicode's other line ends become spaces: programs that end a line
-    there would shift the two sides of a corpus against each other. So does a stray NUL, because a
-    user cannot edit a published corpus; with one in its first line, a file is UTF-16.
-    """
-    name = name or str(path)
-    with lines.one_line_errors(path):
-        opener = gzip.open if name.endswith(".gz") else open
-        with opener(path, "rb") as stream:
-            decode = partial(_decode, encoding=encoding)
-            yield from lines.stream_lines(cast(BinaryIO, stream), name, decode)
-
-
-def _decode(data: bytes, name: str, before: int, encoding: str) -> List[str]:
-    if b"\0" in data and (before or b"\0" not in data.partition(b"\n")[0]):
-        data = data.replace(b"\0", b" ")
-    decoded = lines.decode_lines(data, name, before, encoding)
-    if any(map(FALSE_ENDS.search, decoded)):
-        decoded = [FALSE_ENDS.sub(" ", line) for line in decoded]
-    return decoded
-
-
-def read_text(text: Text, kind: str, encoding: str, column: int) -> Iterator[str]:
+def read_text(text: Text, kind: str, column: int) -> Iterator[str]:
     """Yield the sentences of a file in a format of `FORMATS`."""
-    return FORMATS[kind](read_lines(text.path, encoding, text.name), text.name, column)
+    lines = (FALSE_ENDS.sub(" ", line) for line in read_lines(text.path, text.name))
+    return FORMATS[kind](lines, text.name, column)
 
 
 def aligned(

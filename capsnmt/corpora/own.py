@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Dict, List, Mapping, Optional, Sequence, Tuple, Union
+from typing import Dict, List, Mapping, Optional, Sequence, Tuple
 
 from sacremoses.corpus import NonbreakingPrefixes
 
 from capsnmt.cli import ConfigurationError, say
 from capsnmt.corpora.archives import Text
 from capsnmt.corpora.raw import read_pairs
-from capsnmt.corpora.recipe import NOT_TESTS, Piece, Recipe, Segmentation
+from capsnmt.corpora.recipe import NOT_TESTS, Piece, Recipe, Segmentation, Source
 
 # D: merges for corpora of fewer pairs than this; little text has no use for rare subwords. They are
 # those of published recipes: 10,000 for Multi30k (29,000 pairs), 32,000 for WMT's millions.
@@ -61,7 +61,7 @@ def own_recipe(
     ``pair``, the languages are the suffixes of the training files, in their order.
     """
     languages = _languages(given["train"], pair)
-    splits: Dict[str, Union[str, Tuple[Piece, ...]]] = {}
+    splits: Dict[str, Tuple[Piece, ...]] = {}
     pairs: Dict[str, int] = {}
     files: List[str] = []
     for name, words in given.items():
@@ -80,7 +80,7 @@ def own_recipe(
         name="own",
         description=f"text of {', '.join(Path(name).name for name in given['train'])}",
         pair="-".join(languages),
-        files=dict.fromkeys(files, ""),
+        files=dict.fromkeys(files, Source()),
         splits=splits,
         held_out=held_out,
         tokenisers={side: "characters" if side == "zh" else "moses" for side in languages},

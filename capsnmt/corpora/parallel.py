@@ -12,7 +12,7 @@ from concurrent.futures.process import BrokenProcessPool
 from contextlib import ExitStack
 from itertools import islice
 from pathlib import Path
-from typing import Any, Callable, Deque, Iterable, Iterator, Tuple, TypeVar
+from typing import Any, Callable, Deque, Iterable, Iterator, Sequence, Tuple, TypeVar
 
 from capsnmt.cli import ExecutionError
 
@@ -75,6 +75,15 @@ def map_chunks(
             for child in multiprocessing.active_children():
                 child.terminate()
             raise
+
+
+def map_file(
+    function: Callable[[bytes], bytes], read: Path, workers: int, written: Sequence[Path]
+) -> None:
+    """Apply a function to every chunk of a file, and write a file of the results."""
+    with written[0].open("wb") as stream:
+        chunks = map_chunks(function, read_chunks(read), workers)
+        stream.writelines(with_progress(chunks, read.name))
 
 
 def _start() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Callable, Dict, Iterator, List, Optional, Tuple
+from typing import Dict, Iterator, List, Optional, Tuple
 
 from msgspec.structs import replace
 
@@ -14,13 +14,7 @@ from capsnmt.cli import ConfigurationError, say
 from capsnmt.corpora import binarise as fairseq
 from capsnmt.corpora import subwords
 from capsnmt.corpora.cleaning import write_kept
-from capsnmt.corpora.formats import read_lines
-from capsnmt.corpora.parallel import (
-    chunk_of,
-    map_chunks,
-    read_chunks,
-    with_progress,
-)
+from capsnmt.corpora.parallel import map_chunks, map_file
 from capsnmt.corpora.prepared import DataManifest, FileRecord, PreparedData
 from capsnmt.corpora.raw import write_raw
 from capsnmt.corpora.recipe import Cleaning, Recipe
@@ -80,17 +74,20 @@ class Preparation:
 
     def steps(self) -> List[Step]:
         """Return all steps in order."""
-        sides = [(split, side) for split in self.recipe.subsets for side in self.recipe.languages]
-        fetched = self.recipe.needed() if self.local is None else ()
+        recipe = self.recipe
+        sides = [(split, side) for split in recipe.subsets for side in recipe.languages]
+        clean = replace(recipe.cleaning, max_subwords=0)
+        limit = Cleaning(max_subwords=recipe.cleaning.max_subwords)
+        limited = [self._keep("limit train", "bpe", "limited", limit)] if limit.max_subwords else []
         return [
-            *(self._fetch(name) for name in fetched),
+            *(self._fetch(name) for name in recipe.needed() if self.local is None),
             self._raw(),
             *(self._tokenise(*side) for side in sides),
-            self._clean(),
+            self._keep("clean train", "tokenised", "clean", clean),
             self._learn(),
             *(self._segment(*side) for side in sides),
-            *([self._limit()] if self.recipe.cleaning.max_subwords else []),
-            self._binarise(),
+            *limited,
+            self._binarise("limited" if limited else "bpe"),
         ]
 
     def _source(self, name: str) -> Path:
@@ -112,7 +109,7 @@ class Preparation:
         return f"{name}-{LOWERCASE}" if self.recipe.lowercase else name
 
     def _fetch(self, name: str) -> Step:
-        recipe, source = self.recipe, self.recipe.source(name)
+        recipe, source = self.recipe, self.recipe.files[name]
         urls = [(url,) if isinstance(url, str) else url for url in source.urls]
         addresses = [
             *in_folders(self.mirrors, name, source.checksum),
@@ -137,9 +134,9 @@ class Preparation:
         **D**: other versions are allowed, but are never passed off as the published one.
         """
         for name in self.recipe.needed():
-            path, expected = self._source(name), self.recipe.source(name).checksum
+            path, expected = self._source(name), self.recipe.files[name].checksum
             if expected and path.name == name and not has_checksum(path, expected):
-                say(f"  note: {path} is not the published file (checksum differs); used as is")
+                say(f"  note: {path} is not the published file (its checksum differs); used as is")
 
     def _raw(self) -> Step:
         """Read the sources: every split as two line-aligned files of text."""
@@ -161,7 +158,7 @@ class Preparation:
             f"tokenise {file}",
             (self.folder / "tokenised" / file,),
             (read,),
-            function=self._each_chunk(read, partial(tokenise, *how)),
+            function=partial(map_file, partial(tokenise, *how), read, self.workers),
             settings=how,
         )
 
@@ -173,27 +170,8 @@ class Preparation:
             f"segment {file}",
             (self.folder / "bpe" / file,),
             (read, model),
-            function=self._each_chunk(read, segment),
+            function=partial(map_file, segment, read, self.workers),
         )
-
-    def _each_chunk(self, read: Path, function: Callable[[bytes], bytes]) -> Callable[..., None]:
-        """Return what a step does that applies a function to every chunk of a file."""
-
-        def run(paths: List[Path]) -> None:
-            chunks = map_chunks(function, read_chunks(read), self.workers)
-            with paths[0].open("wb") as stream:
-                stream.writelines(with_progress(chunks, read.name))
-
-        return run
-
-    def _clean(self) -> Step:
-        """Drop useless training pairs; the validation and test sets stay unchanged."""
-        limits = replace(self.recipe.cleaning, max_subwords=0)
-        return self._keep("clean train", "tokenised", "clean", limits)
-
-    def _limit(self) -> Step:
-        limits = Cleaning(max_subwords=self.recipe.cleaning.max_subwords)
-        return self._keep("limit train", "bpe", "limited", limits)
 
     def _keep(self, name: str, before: str, after: str, limits: Cleaning) -> Step:
         """Return a step that keeps some of the training pairs, and counts the others."""
@@ -203,31 +181,25 @@ class Preparation:
 
     def _learn(self) -> Step:
         """Learn subwords from the clean training text, or take those that are published with it."""
-        recipe, segmentation = self.recipe, self.recipe.segmentation
-        texts: Dict[str, List[Path]] = {}
-        for (_, model), path in zip(self._models().items(), self._files("clean", "train")):
-            texts.setdefault(model, []).append(path)
-        models = tuple(self.folder / model for model in texts)
+        recipe = self.recipe
+        texts: Dict[Path, List[Path]] = {}
+        for model, text in zip(self._models().values(), self._files("clean", "train")):
+            texts.setdefault(self.folder / model, []).append(text)
         if recipe.codes:
             codes = self._source(recipe.codes)
-            return Step(
-                "take subwords",
-                models,
-                (codes,),
-                function=lambda paths: paths[0].write_bytes(chunk_of(read_lines(codes))),
-            )
+            take = partial(subwords.take, codes)
+            return Step("take subwords", tuple(texts), (codes,), function=take)
         return Step(
             "learn subwords",
-            models,
+            tuple(texts),
             self._files("clean", "train"),
-            function=partial(subwords.learn, segmentation, list(texts.values()), self.workers),
-            settings=segmentation,
+            function=partial(subwords.learn, recipe.segmentation, [*texts.values()], self.workers),
+            settings=recipe.segmentation,
         )
 
-    def _binarise(self) -> Step:
-        stages = dict.fromkeys(self.recipe.subsets, "bpe")
-        if self.recipe.cleaning.max_subwords:
-            stages["train"] = "limited"
+    def _binarise(self, train: str) -> Step:
+        """Make the data-bin, of the training pairs in the folder ``train``."""
+        stages = {split: train if split == "train" else "bpe" for split in self.recipe.subsets}
         prefixes = {split: str(self.folder / stage / split) for split, stage in stages.items()}
         source, target = self.recipe.languages
         tests = ",".join(prefixes[name] for name in self.recipe.test_sets)
@@ -246,46 +218,45 @@ class Preparation:
     def _check_unchanged(self, manifest: DataManifest) -> None:
         """Raise unless a complete folder is of this recipe and of these sources."""
         ours, theirs = self.recipe.decisive(), manifest.recipe
-        keys = dict.fromkeys([*ours, *theirs])
-        change = next((key for key in keys if ours.get(key) != theirs.get(key)), None)
-        if change is None and self.local is not None:
+        changes = [key for key in {**ours, **theirs} if ours.get(key) != theirs.get(key)]
+        if self.local is not None and not changes:
             for name, known in manifest.sources.items():
                 if (self.local / name).is_file() and sha256(self.local / name) != known:
-                    change = f"the content of {name}"
-        if change is not None:
+                    changes.append(f"the content of {name}")
+        if changes:
             named = f"{theirs.get('name', '')} {manifest.pair}".strip()
             raise ConfigurationError(
-                f"--output {self.folder} holds {named} with another recipe or text ({change} "
-                f"differs): give another folder, or delete this one"
+                f"--output {self.folder} holds {named} with another recipe or text ({changes[0]} "
+                f"differs); give another folder, or delete this one"
             )
 
     def _manifest(self, steps: List[Step], done: StepRecords) -> DataManifest:
-        cleaning = [step.name for step in steps if step.name in ("clean train", "limit train")]
-        dropped: Dict[str, Dict[str, int]] = {name: done.records[name].notes for name in cleaning}
+        recipe = self.recipe
+        counts = {step.name: done.records[step.name].notes for step in steps}
+        dropped = {name: counts[name] for name in ("clean train", "limit train") if name in counts}
+        versions = {tool: installed_version(tool) for tool in TOOLS}
         files = [
             file
             for step in steps
+            if not step.name.startswith("fetch ")
             for output in step.outputs
             for file in (sorted(output.iterdir()) if output.is_dir() else [output])
-            if file.parent != self.folder / "sources"
         ]
-        made = map_chunks(_describe, ((path,) for path in files), self.workers)
-        versions = {tool: installed_version(tool) for tool in TOOLS}
-        needed = self.recipe.needed()
+        made = map_chunks(_describe, ((file,) for file in files), self.workers)
         return DataManifest(
-            recipe=self.recipe.decisive(),
-            description=self.recipe.description,
+            recipe=recipe.decisive(),
+            description=recipe.description,
             command=self.command,
-            pair=self.recipe.pair,
+            pair=recipe.pair,
             pairs=list(dropped.values())[-1]["kept"],
-            subsets=self.recipe.subsets,
-            tokenisers={side: self._tokeniser(side) for side in self.recipe.languages},
-            segmentation=records.plain(self.recipe.segmentation),
+            subsets=recipe.subsets,
+            tokenisers={side: self._tokeniser(side) for side in recipe.languages},
+            segmentation=records.plain(recipe.segmentation),
             models=self._models(),
             dropped=dropped,
             tools={tool: version for tool, version in versions.items() if version is not None},
-            sources={name: sha256(self._source(name)) for name in needed},
-            files={str(path.relative_to(self.folder)): record for path, record in zip(files, made)},
+            sources={name: sha256(self._source(name)) for name in recipe.needed()},
+            files={str(file.relative_to(self.folder)): record for file, record in zip(files, made)},
         )
 
 

@@ -36,8 +36,8 @@ def write_raw(
     try:
         texts = dict(zip(needed, map_chunks(_texts_of, jobs, min(workers, len(jobs)))))
         pairs = {
-            split: read_pairs(recipe.pieces(split), recipe.languages, texts)
-            for split in recipe.splits
+            split: read_pairs(pieces, recipe.languages, texts)
+            for split, pieces in recipe.splits.items()
         }
         if recipe.held_out:
             pairs.update(_hold_out(recipe, texts))
@@ -68,7 +68,7 @@ def read_pairs(pieces: Sequence[Piece], languages: Tuple[str, str], texts: Texts
             )
         for both in zip(sources, targets):
             left, right = (
-                read_text(text, piece.format, piece.encoding, piece.columns.get(side, 1))
+                read_text(text, piece.format, piece.columns.get(side, 1))
                 for text, side in zip(both, languages)
             )
             yield from aligned(left, right, (both[0].name, both[1].name))
@@ -81,7 +81,7 @@ def _hold_out(recipe: Recipe, texts: Texts) -> Dict[str, SentencePairs]:
     """
 
     def everything() -> SentencePairs:
-        return read_pairs(recipe.pieces("train"), recipe.languages, texts)
+        return read_pairs(recipe.splits["train"], recipe.languages, texts)
 
     def usable() -> SentencePairs:
         return (pair for pair in everything() if all(map(str.strip, pair)))

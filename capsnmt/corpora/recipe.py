@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import codecs
+from itertools import chain
 from pathlib import Path
 from typing import Annotated, Any, Dict, Iterator, List, Literal, Optional, Tuple, Union
 
@@ -46,7 +46,6 @@ class Piece(records.Record, frozen=True, kw_only=True, omit_defaults=True):
     file: Union[str, Dict[str, str]]
     members: Union[str, Dict[str, str]] = ""
     format: Format = "plain"
-    encoding: str = "utf-8"
     columns: Dict[str, Positive] = field(default_factory=dict)
     name: str = ""
 
@@ -93,8 +92,8 @@ class Recipe(records.Record, frozen=True, kw_only=True, rename="kebab", omit_def
     """A corpus and its preparation; data_prep/README.md explains the keys."""
 
     pair: Pair
-    files: Dict[FileName, Union[Checksum, Source]]
-    splits: Dict[SplitName, Union[str, Tuple[Piece, ...]]]
+    files: Dict[FileName, Source]
+    splits: Dict[SplitName, Tuple[Piece, ...]]
     tokenisers: Dict[str, Tokeniser]
     segmentation: Segmentation
     cleaning: Cleaning = Cleaning()
@@ -128,29 +127,18 @@ class Recipe(records.Record, frozen=True, kw_only=True, rename="kebab", omit_def
         content = records.plain(self)
         return {key: content[key] for key in content if key not in NOT_DECISIVE}
 
-    def source(self, name: str) -> Source:
-        """Return where a file of the recipe comes from."""
-        found = self.files[name]
-        return Source(checksum=found) if isinstance(found, str) else found
-
-    def pieces(self, split: str) -> Tuple[Piece, ...]:
-        """Return the pieces of a split that is not held out."""
-        found = self.splits[split]
-        return (Piece(file=found),) if isinstance(found, str) else found
-
     def needed(self) -> Dict[str, List[str]]:
         """Return the files that the splits need -> the patterns of the members of each."""
         needed: Dict[str, List[str]] = {self.codes: [self.codes]} if self.codes else {}
-        for split in self.splits:
-            for piece in self.pieces(split):
-                for language in self.languages:
-                    patterns = needed.setdefault(piece.source(language), [])
-                    patterns.append(piece.pattern(language))
+        for piece in chain(*self.splits.values()):
+            for language in self.languages:
+                patterns = needed.setdefault(piece.source(language), [])
+                patterns.append(piece.pattern(language))
         return {name: list(dict.fromkeys(patterns)) for name, patterns in needed.items()}
 
     def training_corpora(self) -> List[str]:
         """Return the names of the training corpora."""
-        return list(dict.fromkeys(each.name for each in self.pieces("train") if each.name))
+        return list(dict.fromkeys(each.name for each in self.splits["train"] if each.name))
 
     def choose(self, names: List[str]) -> Recipe:
         """Return the recipe with only some of its training corpora."""
@@ -161,7 +149,7 @@ class Recipe(records.Record, frozen=True, kw_only=True, rename="kebab", omit_def
                     f"--corpora {name}: the recipe's training corpora are "
                     f"{', '.join(known) or 'one, without a name'}"
                 )
-        kept = tuple(piece for piece in self.pieces("train") if piece.name in names)
+        kept = tuple(piece for piece in self.splits["train"] if piece.name in names)
         return replace(self, splits={**self.splits, "train": kept})
 
 
@@ -197,16 +185,12 @@ def _problems(recipe: Recipe) -> Iterator[str]:
             f"and segmentation.joint true"
         )
     of_languages: Dict[str, object] = {"tokenisers": recipe.tokenisers}
-    for split in recipe.splits:
-        for number, piece in enumerate(recipe.pieces(split)):
+    for split, pieces in recipe.splits.items():
+        for number, piece in enumerate(pieces):
             where = f"splits.{split}.{number}"
             of_languages.update({f"{where}.file": piece.file, f"{where}.members": piece.members})
             if piece.format == "tsv":
                 of_languages[f"{where}.columns"] = piece.columns
-            try:
-                codecs.lookup(piece.encoding)
-            except LookupError:
-                yield f"{where}.encoding: {piece.encoding!r} is unknown to Python"
     for key, value in of_languages.items():
         for language in recipe.languages:
             if isinstance(value, dict) and language not in value:

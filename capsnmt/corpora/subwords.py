@@ -12,6 +12,7 @@ from typing import Callable, Iterator, List, Sequence
 from capsnmt.cli import ConfigurationError
 from capsnmt.corpora.parallel import chunk_of, lines_of, map_chunks
 from capsnmt.corpora.recipe import Segmentation
+from capsnmt.lines import read_lines
 
 SENTENCES = 10_000_000  # sentences that sentencepiece keeps in memory
 # D: characters of a word; BPE takes seconds for such a word, and hours for one of megabytes.
@@ -29,6 +30,11 @@ def learn(
     jobs = [(paths, segmentation.size, model) for paths, model in zip(texts, models)]
     for _ in map_chunks(_learn_merges, jobs, min(workers, len(jobs))):
         pass
+
+
+def take(codes: Path, models: Sequence[Path]) -> None:
+    """Take the merges of BPE that are published with a text."""
+    models[0].write_bytes(chunk_of(read_lines(codes)))
 
 
 def _lines(texts: List[Path]) -> Iterator[str]:

@@ -24,7 +24,7 @@ def prepare(run: Run) -> Optional[Step]:
     pair = "-".join(run.config.languages)
     arguments = [data.recipe, "--pair", pair, "--output", str(run.data.folder)]
     if run.sources is not None:
-        arguments += ["--data", str(run.sources)]
+        arguments += ["--local", str(run.sources)]
     if data.corpora is not None:
         arguments += ["--corpora", data.corpora]
     for mirror in run.config.mirrors:

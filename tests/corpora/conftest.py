@@ -41,9 +41,12 @@ def recipe_of(corpus: Path, mirrors: Tuple[str, ...] = ("http://127.0.0.1:9",)) 
         "description": "a test",
         "pair": "en-de",
         "mirrors": list(mirrors),
-        "files": {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in files},
+        "files": {
+            path.name: {"checksum": hashlib.sha256(path.read_bytes()).hexdigest()}
+            for path in files
+        },
         "splits": {
-            split: f"{stem}.{{language}}"
+            split: [{"file": f"{stem}.{{language}}"}]
             for split, stem in (("train", "train"), ("valid", "val"), ("test", "test"))
         },
         "tokenisers": {"en": "moses", "de": "moses"},

@@ -329,7 +329,7 @@ def test_a_second_process_waits_for_the_first(recipe_file, corpus, tmp_path):
             ["multi30k", "--mirror", "http://a", "--local", "."],
             "not allowed with argument --mirror",
         ),
-        (["multi30k", "--lowercase"], "--lowercase: is not for multi30k"),
+        (["multi30k", "--lowercase"], "--lowercase is not for multi30k"),
         (["multi30k", "--workers", "0"], "--workers: '0' is not a whole number"),
     ],
 )

@@ -34,7 +34,8 @@ def test_a_download_leaves_only_complete_files(prepare, server, corpus, tmp_path
     checksums = {}
     for path in corpus.iterdir():
         digest = hashlib.new(known or "md5", path.read_bytes()).hexdigest()
-        checksums[path.name] = {"sha256": digest, "md5": f"md5:{digest}", "": ""}[known]
+        checksum = {"sha256": digest, "md5": f"md5:{digest}", "": ""}[known]
+        checksums[path.name] = {"checksum": checksum}
     status, printed = prepare(kind, **checksums)
     assert status == 0, printed
     sources = tmp_path / "out" / "sources"
@@ -103,7 +104,7 @@ def test_parts_are_joined(prepare, server):
 @pytest.mark.parametrize("kind", ["page", "short"])
 def test_without_a_checksum_what_cannot_be_the_file_is_refused(prepare, server, kind):
     server.files["train.en"] = gzip.compress(server.files["train.en"])[:-4]
-    status, printed = prepare("page" if kind == "page" else "good", **{"train.en": ""})
+    status, printed = prepare("page" if kind == "page" else "good", **{"train.en": {}})
     assert status == 1
     assert ("a web page, not train.en" if kind == "page" else "a damaged archive") in printed
 

@@ -18,9 +18,9 @@ from capsnmt.corpora.recipe import Segmentation
 from capsnmt.corpora.text import TOKENISERS, make_tokeniser, sentence_key
 
 
-def _read(path, content, kind, encoding="utf-8", column=1):
-    path.write_bytes(content if isinstance(content, bytes) else content.encode(encoding))
-    return list(read_text(Text(path, str(path)), kind, encoding, column))
+def _read(path, content, kind, column=1):
+    path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    return list(read_text(Text(path, str(path)), kind, column))
 
 
 SGM = (
@@ -57,10 +57,6 @@ def test_each_format_has_its_sentences(tmp_path, kind, content, lines):
         content = "first\n" + content
         lines = ["first", *lines]
     assert _read(tmp_path / name, content, kind, column=2) == lines
-
-
-def test_another_encoding_is_read_if_it_is_named(tmp_path):
-    assert _read(tmp_path / "a", "schön\n", "plain", "latin-1") == ["schön"]
 
 
 @pytest.mark.parametrize("separator", "\r\v\f\x1c\x1d\x1e\x85\u2028\u2029")

@@ -98,7 +98,7 @@ COMMANDS: Dict[str, Command] = {
         prepare,
         templates.write_archives,
         (
-            *(f"{templates.CORPUS}.yaml", "--data", "archives"),
+            *(f"{templates.CORPUS}.yaml", "--local", "archives"),
             *("--output", "prepared", "--workers", "1"),
         ),
         ("archives/*", f"{templates.CORPUS}.yaml"),

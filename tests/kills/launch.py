@@ -41,7 +41,7 @@ def write_sources(folder: Path) -> None:
             (folder / "corpus" / f"{split}.{language}").write_text(text, encoding="utf-8")
     recipe = recipe_of(folder / "corpus")
     splits = {"train": "train", "valid": "val", "news": "news"}
-    recipe["splits"] = {name: f"{stem}.{{language}}" for name, stem in splits.items()}
+    recipe["splits"] = {name: [{"file": f"{stem}.{{language}}"}] for name, stem in splits.items()}
     (folder / "recipe.yaml").write_text(yaml.safe_dump(recipe), encoding="utf-8")
     row = yaml.safe_load(SMALL)
     row["data"]["recipe"] = str(folder / "recipe.yaml")

@@ -136,7 +136,7 @@ def test_where_the_corpus_comes_from_reaches_its_preparation(
     row = ["--dataset", "wmt17_zh_en", "--cpu", "--set", "data.corpora=news-commentary-v12"]
     mirrors = ["--mirror", "http://lab/a", "--mirror", "http://lab/b"]
     (found,) = commands(plan(*row, "--data", "archives", *mirrors), "capsnmt.corpora")
-    where = ["--output", "runs/wmt17_zh_en/data", "--data", "archives"]
+    where = ["--output", "runs/wmt17_zh_en/data", "--local", "archives"]
     pair = ["wmt17_zh_en", "--pair", "zh-en"]
     assert found == [*pair, *where, "--corpora", "news-commentary-v12", *mirrors]
 

@@ -91,7 +91,7 @@ def _prepare(folder: Path, row: Row) -> PreparedData:
         for language in row.languages.split():
             (corpus / f"{split}.{language}").write_bytes(lines(numbers, language))
     recipe = recipe_of(corpus)
-    recipe["files"] = {path.name: recipe["files"].get(path.name, "") for path in corpus.iterdir()}
+    recipe["files"] = {path.name: recipe["files"].get(path.name, {}) for path in corpus.iterdir()}
     recipe.update(pair="-".join(row.languages.split()), tokenisers=row.tokenisers)
     recipe["segmentation"] = row.segmentation
     path = corpus / "tiny.yaml"
