@@ -42,8 +42,7 @@ def recipe_of(corpus: Path, mirrors: Tuple[str, ...] = ("http://127.0.0.1:9",)) 
         "pair": "en-de",
         "mirrors": list(mirrors),
         "files": {
-            path.name: {"checksum": hashlib.sha256(path.read_bytes()).hexdigest()}
-            for path in files
+            path.name: {"checksum": hashlib.sha256(path.read_bytes()).hexdigest()} for path in files
         },
         "splits": {
             split: [{"file": f"{stem}.{{language}}"}]

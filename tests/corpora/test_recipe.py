@@ -69,7 +69,7 @@ def _piece(**values):
         (_piece(file="train.en", members={"en": "x"}), "splits.test2.0.members: none for de"),
         (lambda r: r["splits"].update(test="x"), "splits.test: 'x': expected"),
         (lambda r: r["files"].update({"../x.en": {}}), "files: the key '../x.en'"),
-        (lambda r: r["files"].update(x={"checksum": "1f"}), "files.x.checksum: '1f': expected str matching"),
+        (lambda r: r["files"].update(x={"checksum": "1f"}), "files.x.checksum: '1f': expected"),
         (lambda r: r["files"].update(x={"urls": [["ftp://h/x"]]}), "'ftp://h/x': expected str"),
         (_set(codes="train.en", segmentation={"size": 1, "joint": False}), "are of one BPE"),
     ],
