@@ -2,7 +2,7 @@
 
 **D**: its numbers are never mixed with ours. Its bootstrap resamples half of the sentences, which
 no flag changes and which is what Ampomah et al. 2020 report. sacreBLEU's resamples all of them and
-is the primary test. compare-mt does not seed itself: here its seed is fixed, and all settings are
+is the primary test. compare-mt does not seed itself: here its seed is fixed, and the command is
 written into the folder.
 """
 
@@ -11,17 +11,16 @@ from __future__ import annotations
 import html
 import importlib.util
 import os
+import shlex
 import shutil
 import subprocess
 import sys
 import tempfile
-from dataclasses import dataclass
-from importlib import metadata
 from pathlib import Path
 from typing import Mapping, Optional, Sequence
 
-from capsnmt import records
 from capsnmt.cli import ConfigurationError
+from capsnmt.evaluation.scores import Test
 
 OUTPUT = "report"  # its folder, where it runs
 PAGE = "index.html"
@@ -29,51 +28,41 @@ PAGE = "index.html"
 FIXED = {"PYTHONUTF8": "1", "PYTHONHASHSEED": "0", "PYTHONWARNINGS": "ignore"}
 
 
-@dataclass(frozen=True)
-class CompareMT:
-    """The settings of the report: its folder, and the resamples and the seed of its bootstrap."""
-
-    folder: Path
-    samples: int
-    seed: int
-
-    @property
-    def note(self) -> str:
-        """A paragraph about the report."""
-        return (
-            f"\ncompare-mt's report on the first output of each system: {self.folder / PAGE}. Its "
-            f"bootstrap ({self.samples:,} resamples of 50% of the segments, seed {self.seed}) is a "
-            "different test: do not mix the two"
-        )
-
-
 def check_folder(folder: Path) -> None:
     """Raise unless compare-mt is installed and the folder is new or empty."""
     # it imports six without declaring it
     if not all(importlib.util.find_spec(package) for package in ("compare_mt", "six")):
         raise ConfigurationError(
-            "--compare-mt needs compare-mt and six: pip install 'capsnmt[evaluation]'"
+            "--compare-mt needs compare-mt and six; pip install 'capsnmt[evaluation]'"
         )
     if folder.exists() and not (folder.is_dir() and not any(folder.iterdir())):
-        raise ConfigurationError(f"--compare-mt {folder}: is not an empty folder: name another")
+        raise ConfigurationError(f"--compare-mt {folder} is not an empty folder; name another")
+
+
+def note(folder: Path, test: Test) -> str:
+    """Return a paragraph about the report."""
+    return (
+        f"\ncompare-mt's report on the first output of each system: {folder / PAGE}. Its bootstrap "
+        f"({test.samples:,} resamples of 50% of the segments, seed {test.seed}) is a different "
+        "test: do not mix the two"
+    )
 
 
 def write_report(
-    settings: CompareMT,
+    folder: Path,
+    test: Test,
     reference: Sequence[str],
     systems: Mapping[str, Sequence[str]],
     source: Optional[Sequence[str]],
 ) -> None:
-    """Write compare-mt's report into a folder, which passes `check_folder`.
+    """Write compare-mt's report.
 
     Args:
-        settings: settings of the report.
+        folder: where to; it passes `check_folder`.
+        test: whose numbers of samples and seed its bootstrap takes.
         reference: tokens of each segment, separated by spaces.
         systems: name -> tokens of each segment; the others are compared with the first.
         source: tokens of each segment, or ``None``.
-
-    Raises:
-        ConfigurationError: compare-mt failed; the message ends with its last line.
     """
     against = ";".join(f"0-{number}" for number in range(1, len(systems)))
     directions = f",compare_directions={against}" if against else ""
@@ -89,11 +78,11 @@ def write_report(
             write("reference", reference),
             *(write(f"system-{number}", lines) for number, lines in enumerate(systems.values())),
             *("--sys_names", *map(html.escape, systems)),
-            *("--compare_scores", f"score_type=bleu,bootstrap={settings.samples}"),
+            *("--compare_scores", f"score_type=bleu,bootstrap={test.samples}"),
             "score_type=length",
             *("--compare_ngrams", f"compare_type=match{directions}"),
             *("--compare_sentence_examples", f"score_type=sentbleu{directions}"),
-            *("--seed", str(settings.seed), "--output_directory", OUTPUT),
+            *("--seed", str(test.seed), "--output_directory", OUTPUT),
             *(() if source is None else ("--src_file", write("source", source))),
         ]
         # in the scratch folder, because it may write to the folder it runs in
@@ -109,15 +98,7 @@ def write_report(
         report = Path(scratch, OUTPUT)
         if done.returncode or not (report / PAGE).is_file():
             last = (done.stderr.strip() or "it wrote no page").splitlines()[-1]
-            raise ConfigurationError(f"--compare-mt {settings.folder}: compare-mt failed: {last}")
-        (report / "report.txt").write_text(done.stdout, "utf-8")
-        record = {
-            "compare-mt": metadata.version("compare-mt"),
-            "systems": list(systems),
-            "bootstrap": settings.samples,
-            "sample ratio": 0.5,
-            "seed": settings.seed,
-            "arguments": arguments,
-        }
-        records.write(report / "settings.json", record)
-        shutil.copytree(report, settings.folder, dirs_exist_ok=True)
+            raise ConfigurationError(f"--compare-mt {folder}: compare-mt failed: {last}")
+        text = f"compare-mt {shlex.join(arguments)}\n\n{done.stdout}"
+        (report / "report.txt").write_text(text, "utf-8")
+        shutil.copytree(report, folder, dirs_exist_ok=True)

@@ -29,15 +29,7 @@ def build_metrics(target_lang: Optional[str], reference: Sequence[str]) -> Dict[
     uses sacreBLEU's normalisation and Asian support, which count characters. The signature says
     so.
 
-    Args:
-        target_lang: language code; ``None`` is sacreBLEU without a language.
-        reference: one reference for each segment.
-
-    Returns:
-        Key of :data:`~capsnmt.evaluation.scores.METRICS` -> metric.
-
-    Raises:
-        ConfigurationError: a package that sacreBLEU needs for this language is not installed.
+    The keys are those of :data:`~capsnmt.evaluation.scores.METRICS`.
     """
     base = base_language(target_lang or "")
     asian = base in WITHOUT_SPACES
@@ -46,7 +38,7 @@ def build_metrics(target_lang: Optional[str], reference: Sequence[str]) -> Dict[
         bleu = BLEU(trg_lang=base, references=references)
     except (ImportError, RuntimeError):  # MeCab is sacreBLEU's own extra
         raise ConfigurationError(
-            f"BLEU for {target_lang!r} needs MeCab: pip install 'sacrebleu[{base}]'"
+            f"BLEU for {target_lang!r} needs MeCab; pip install 'sacrebleu[{base}]'"
         ) from None
     return {
         "bleu": bleu,
@@ -80,9 +72,6 @@ def buckets_of(source: Optional[Sequence[str]]) -> Dict[str, np.ndarray]:
     >>> found = buckets_of(["a", "a " * 9, "a " * 10, "a " * 49, "a " * 50])
     >>> {name: numbers.tolist() for name, numbers in found.items()}
     {'<10': [0, 1], '10-20': [2], '40-50': [3], '>50': [4]}
-
-    Args:
-        source: tokens of each segment, separated by spaces; ``None`` gives no buckets.
     """
     if source is None:
         return {}

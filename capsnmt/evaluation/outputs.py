@@ -13,56 +13,32 @@ from __future__ import annotations
 import os
 import re
 from dataclasses import dataclass, replace
-from itertools import islice
 from pathlib import Path
-from typing import Dict, Iterable, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Dict, Iterable, List, Mapping, Optional, Sequence, Tuple
 
 from capsnmt import lines
 from capsnmt.cli import ConfigurationError
 from capsnmt.evaluation.text import TextFormat, remove_bpe
 
-RECORD = re.compile(r"([STHD])-(\d+)(?:\t|$)")
+RECORD = re.compile(r"([STH])-(\d+)(?:\t|$)")
 DICTIONARY = re.compile(r"\| \[([^\]\s]+)\] dictionary: \d+ types")
 EXAMPLES = re.compile(r"\| (\S+ \S+ \S+-\S+) (\d+) examples$")
-SHOWN = 5  # number of missing sentences that an error names
-
-
-class SystemFiles(NamedTuple):
-    """A system of the command line: its name and its files, one for each seed."""
-
-    name: str
-    paths: List[str]
 
 
 @dataclass(frozen=True, eq=False)
 class Output:
-    """One output of a system, in the order of the test set.
+    """One output of a system, in the order of the test set."""
 
-    Attributes:
-        label: name for messages.
-        path: file of the output.
-        hypotheses: translations as text.
-        tokens: translations before detokenisation, without BPE.
-        references: ``T-`` lines as text; ``None`` without such lines.
-        sources: ``S-`` lines as printed; ``None`` without such lines.
-        target_lang: language code, from the flags or from the file.
-    """
-
-    label: str
+    label: str  # for messages
     path: str
-    hypotheses: List[str]
-    tokens: List[str]
-    references: Optional[List[str]]
-    sources: Optional[List[str]]
-    target_lang: Optional[str]
+    hypotheses: List[str]  # translations as text
+    tokens: List[str]  # translations before detokenisation, without BPE
+    references: Optional[List[str]]  # the T- lines as text; None without such lines
+    sources: Optional[List[str]]  # the S- lines; None without such lines
+    target_lang: Optional[str]  # from the flags or from the log
 
 
-@dataclass(frozen=True)
-class System:
-    """A system: its outputs, one for each seed it was trained with."""
-
-    name: str
-    outputs: List[Output]
+Systems = Dict[str, List[Output]]  # an output for each seed of a system
 
 
 def split_paths(paths: str) -> List[str]:
@@ -74,109 +50,81 @@ def split_paths(paths: str) -> List[str]:
     return [paths] if os.path.exists(paths) else paths.split(",")
 
 
-def parse_system(argument: str) -> SystemFiles:
+def parse_system(argument: str) -> Tuple[str, List[str]]:
     """Parse ``NAME=FILE,FILE,FILE``; paths without a name are their own name.
 
     >>> parse_system("em=a.out,b.out")
-    SystemFiles(name='em', paths=['a.out', 'b.out'])
-
-    Raises:
-        ConfigurationError: the name cannot be printed, or a path is empty or repeated.
+    ('em', ['a.out', 'b.out'])
     """
     name, separator, files = argument.partition("=")
     if not separator or os.path.exists(argument):
         name = files = argument
     if not name.strip() or not name.isprintable():
-        raise ConfigurationError(
-            f"a system is called {name!r}: give NAME=PATH with a name that can be printed"
-        )
+        raise ConfigurationError(f"{name!r} is no name of a system; give NAME=PATH")
     paths = split_paths(files)
-    if not all(paths):
-        raise ConfigurationError(f"{argument}: a path is empty: give NAME=FILE,FILE")
-    if len(set(paths)) < len(paths):
-        raise ConfigurationError(f"{argument}: a file is repeated: give the file of each seed once")
-    return SystemFiles(name, paths)
+    if not all(paths) or len(set(paths)) < len(paths):
+        raise ConfigurationError(f"{argument} has an empty or repeated file; give one per seed")
+    return name, paths
 
 
-def parse_systems(arguments: Sequence[str], baseline: Optional[str]) -> List[SystemFiles]:
-    """Parse all systems, the baseline first.
+def parse_systems(arguments: Sequence[str], baseline: Optional[str]) -> Dict[str, List[str]]:
+    """Return the files of each system by its name, the baseline first.
 
     Args:
         arguments: ``PATH`` or ``NAME=PATH[,PATH...]`` of each system.
         baseline: one of them, its name, or another argument of this form.
-
-    Raises:
-        ConfigurationError: there is nothing to test against the baseline, or two systems have one
-            name.
     """
     systems = [parse_system(argument) for argument in arguments]
     if baseline is not None:
-        first = next(
-            (
-                system
-                for argument, system in zip(arguments, systems)
-                if baseline in (argument, system.name, ",".join(system.paths))
-            ),
-            None,
-        )
-        if first is None:
-            systems.insert(0, parse_system(baseline))
-        else:
-            systems.sort(key=lambda system: system is not first)
-        if len(systems) == 1:
-            raise ConfigurationError(
-                f"--baseline {baseline} is the only system: give one to test too"
-            )
-    names = [system.name for system in systems]
+        known = [{word, name, ",".join(f)} for word, (name, f) in zip(arguments, systems)]
+        place = next((place for place, names in enumerate(known) if baseline in names), None)
+        first = parse_system(baseline) if place is None else systems.pop(place)
+        if not systems:
+            raise ConfigurationError(f"--baseline {baseline} is the only system; give another too")
+        systems.insert(0, first)
+    names = [name for name, _ in systems]
     for name in names:
         if names.count(name) > 1:
-            raise ConfigurationError(
-                f"two systems are called {name!r}: give them different names by NAME=PATH"
-            )
-    return systems
+            raise ConfigurationError(f"{name!r} is the name of two systems; give NAME=PATH")
+    return dict(systems)
 
 
-def read_system(files: SystemFiles, text: TextFormat) -> System:
-    """Read the outputs of a system."""
-    name, paths = files
-    labels = [f"{name} ({path})" for path in paths] if len(paths) > 1 else [name]
-    return System(name, [read_output(path, label, text) for path, label in zip(paths, labels)])
+def read_systems(files: Mapping[str, Sequence[str]], text: TextFormat) -> Systems:
+    """Read the outputs of all systems."""
+    return {
+        name: [
+            read_output(path, f"{name} ({path})" if len(paths) > 1 else name, text)
+            for path in paths
+        ]
+        for name, paths in files.items()
+    }
 
 
 def read_output(path: str, label: str, text: TextFormat) -> Output:
-    """Read one file; ``label`` is its name for errors.
-
-    Raises:
-        ConfigurationError: the file cannot be read or does not match ``text.input``.
-    """
+    """Read one file; ``label`` is its name for errors."""
     hypotheses = read_lines(path)
     references = sources = None
     if text.input == "generate":
         found, language = parse_generate_output(hypotheses, label)
         hypotheses, references, sources = found["H"], found.get("T"), found.get("S")
         text = replace(text, target_lang=text.target_lang or language)
-        if references is not None and not _is_detokenised(hypotheses, found.get("D")):
-            references = [*map(text.to_text(), references)]
+    to_text = text.to_text()
     return Output(
         label,
         path,
-        hypotheses=[*map(text.to_text(), hypotheses)],
+        hypotheses=[*map(to_text, hypotheses)],
         tokens=[remove_bpe(line, text.remove_bpe) for line in hypotheses],
-        references=references,
+        references=None if references is None else [*map(to_text, references)],
         sources=sources,
         target_lang=text.target_lang,
     )
 
 
 def read_lines(path: str) -> List[str]:
-    """Read the lines of a UTF-8 file, as `capsnmt.lines.read_lines` does.
-
-    Raises:
-        ConfigurationError: the file is missing, empty, damaged, or not text in UTF-8.
-    """
+    """Read the lines of a UTF-8 file; an empty one is an error."""
     text = list(lines.read_lines(Path(path)))
     if not text:
-        raise ConfigurationError(f"{path} is empty: nothing to score")
+        raise ConfigurationError(f"{path} is empty; give a file with sentences")
     return text
 
 
@@ -197,11 +145,8 @@ def parse_generate_output(
     Returns:
         Letter of each kind of line that is there -> its texts, in the order of the test set; and
         the target language, if the log names it.
-
-    Raises:
-        ConfigurationError: there is no ``H-`` line, or a sentence is repeated or missing.
     """
-    texts: Dict[str, Dict[int, str]] = {kind: {} for kind in "HDTS"}
+    texts: Dict[str, Dict[int, str]] = {kind: {} for kind in "HTS"}
     language = current = None
     sizes: Dict[str, int] = {}
     for line in text:
@@ -214,55 +159,30 @@ def parse_generate_output(
                 sizes[examples[1]] = int(examples[2])
             continue
         kind, number = record[1], int(record[2])
-        fields = line.split("\t", 2 if kind in "HD" else 1)
+        fields = line.split("\t", 2 if kind == "H" else 1)
         # further hypotheses of a sentence follow immediately; anything else is a second decoding
-        if number in texts[kind] and (kind in "ST" or number != current):
+        if number in texts[kind] and (kind != "H" or number != current):
             raise ConfigurationError(
-                f"{name}: sentence {number} is repeated ({kind}-{number}): it holds more than "
-                "one decoding; score each separately"
+                f"{name} repeats sentence {number} ({kind}-{number}); give one decoding per file"
             )
         current = number
         # an empty hypothesis may have lost the tab before it to a tool that strips lines
-        complete = len(fields) == (3 if kind in "HD" else 2)
+        complete = len(fields) == (3 if kind == "H" else 2)
         texts[kind].setdefault(number, fields[-1] if complete else "")
     if not texts["H"]:
         raise ConfigurationError(
-            f"{name} has no H- lines: not an output of fairseq-generate (for plain text, one "
-            "sentence per line, give --input plain)"
+            f"{name} has no H- lines of fairseq-generate; for one sentence per line, give "
+            "--input plain"
         )
     present = {kind: numbered for kind, numbered in texts.items() if numbered}
     count = max(sum(sizes.values()), *(1 + max(numbered) for numbered in present.values()))
-    in_order = {
-        kind: _in_order(numbered, f"{kind}- line", name, count)
-        for kind, numbered in present.items()
-    }
-    return in_order, language
-
-
-def _in_order(texts: Dict[int, str], what: str, name: str, count: int) -> List[str]:
-    """Return the texts of sentences 0, 1, ..., ``count`` - 1.
-
-    Raises:
-        ConfigurationError: a sentence is missing.
-    """
-    missing = count - len(texts)
-    if missing:
-        numbers = (number for number in range(count) if number not in texts)
-        shown = ", ".join(map(str, islice(numbers, SHOWN))) + (", ..." if missing > SHOWN else "")
-        raise ConfigurationError(
-            f"{name}: {missing} of the sentences 0..{count - 1} have no {what} ({shown}): decode "
-            "the entire test set, with --required-batch-size-multiple 1 (without it some fairseqs "
-            "drop the last batch) and without --skip-invalid-size-inputs-valid-test"
-        )
-    return [texts[number] for number in range(count)]
-
-
-def _is_detokenised(hypotheses: Sequence[str], decoded: Optional[Sequence[str]]) -> bool:
-    """Return whether fairseq-generate ran a detokeniser, and so on the ``T-`` lines too.
-
-    It did if the ``D-`` lines differ from the ``H-`` lines by more than the removal of BPE.
-    """
-    return decoded is not None and all(
-        list(decoded) != [remove_bpe(line, kind) for line in hypotheses]
-        for kind in ("none", "subword_nmt")
-    )
+    for kind, numbered in present.items():
+        if len(numbered) < count:
+            first = next(number for number in range(count) if number not in numbered)
+            raise ConfigurationError(
+                f"{name} lacks {count - len(numbered)} of {count} {kind}- lines, {kind}-{first} "
+                "first; decode the entire test set, with --required-batch-size-multiple 1 (without "
+                "it some fairseqs drop the last batch) and without "
+                "--skip-invalid-size-inputs-valid-test"
+            )
+    return {kind: [of[n] for n in range(count)] for kind, of in present.items()}, language

@@ -47,10 +47,7 @@ def digits(metric: str) -> int:
 class Spread:
     """A number over the seeds of a system.
 
-    Attributes:
-        mean: arithmetic mean.
-        std: **D**: standard deviation of a sample (n - 1); ``None`` for a single value.
-        values: the value of each seed.
+    **D**: ``std`` is the standard deviation of a sample (n - 1); ``None`` for a single value.
     """
 
     mean: float
@@ -69,13 +66,7 @@ def spread(values: Sequence[float]) -> Spread:
 
 
 class Test(Record, frozen=True, kw_only=True):
-    """The test of significance: all systems against one of them.
-
-    Attributes:
-        baseline: name of that system, which is the first.
-        samples: number of resamples or trials.
-        seed: seed of the random numbers.
-    """
+    """The test of significance: all systems against the first, which ``baseline`` names."""
 
     baseline: str
     method: Method
@@ -89,55 +80,35 @@ class Test(Record, frozen=True, kw_only=True):
 
 
 class Score(Record, frozen=True, omit_defaults=True):
-    """The score of an output by one metric, and how it compares with the baseline's.
+    """The score of an output by one metric, and how it compares with the baseline's."""
 
-    Attributes:
-        score: 0..100 for BLEU and chrF; edits per 100 reference words for TER (lower is better);
-            for a metric of segments the mean.
-        signature: sacreBLEU's signature, or one in its form, without the test, which changes no
-            score.
-        delta: difference to the baseline.
-        p_value: probability, under the null hypothesis, of a difference at least this large.
-        ci: half the width of the 95% confidence interval of the score; absent without a bootstrap.
-    """
-
-    score: float
-    signature: str
-    delta: Optional[float] = None
-    p_value: Optional[float] = None
-    ci: Optional[float] = None
+    score: float  # 0..100; of TER, edits per 100 reference words; of segments' scores, their mean
+    signature: str  # sacreBLEU's, or one in its form, without the test, which changes no score
+    delta: Optional[float] = None  # difference to the baseline
+    p_value: Optional[float] = None  # of a difference at least this large, under the null
+    ci: Optional[float] = None  # half the width of the bootstrap's 95% confidence interval
 
 
 class SignTest(Record, frozen=True):
-    """How many sentences a system translates better and worse than the baseline.
-
-    Attributes:
-        better, worse, ties: numbers of sentences; they sum to the test set.
-        p_value: two-sided; 1 where every sentence is a tie.
-    """
+    """How many sentences a system translates better and worse than the baseline."""
 
     better: int
     worse: int
     ties: int
-    p_value: float
+    p_value: float  # two-sided
 
 
 class OutputScores(Record, frozen=True, kw_only=True, omit_defaults=True):
     """The scores of one output.
 
-    Attributes:
-        path: the file of the output.
-        scores: all scores, by a key of ``METRICS`` or ``COMPARABLE`` or by the name of a metric of
-            segments. There is no tokenised BLEU where the target language does not separate words
-            by spaces.
-        bleu_by_length: BLEU of each bucket of source lengths that has sentences.
-        sign_test: absent for the baseline and where nothing was tested.
+    ``scores`` has a key of ``METRICS`` or ``COMPARABLE``, or the name of a metric of segments.
+    There is no tokenised BLEU where the target language does not separate words by spaces.
     """
 
     path: str
     scores: Dict[str, Score]
-    bleu_by_length: Dict[str, float] = field(default_factory=dict)
-    sign_test: Optional[SignTest] = None
+    bleu_by_length: Dict[str, float] = field(default_factory=dict)  # by bucket of source lengths
+    sign_test: Optional[SignTest] = None  # absent for the baseline and without a test
 
     def __post_init__(self) -> None:
         missing = ", ".join(metric for metric in METRICS if metric not in self.scores)
@@ -155,50 +126,21 @@ class SystemScores(Record, frozen=True):
         """Mean and standard deviation of a score over the outputs."""
         return spread([output.scores[metric].score for output in self.outputs])
 
-    @property
-    def bleu_by_length(self) -> Dict[str, float]:
-        """BLEU of each bucket of source lengths, averaged over the outputs."""
-        return {
-            bucket: statistics.fmean(output.bleu_by_length[bucket] for output in self.outputs)
-            for bucket in self.outputs[0].bleu_by_length
-        }
-
-    def mean_delta(self, metric: str) -> Optional[float]:
-        """Mean difference to the baseline; ``None`` where nothing was tested."""
-        deltas = (output.scores[metric].delta for output in self.outputs)
-        tested = [delta for delta in deltas if delta is not None]
-        return statistics.fmean(tested) if tested else None
-
 
 class Evaluation(Record, frozen=True, kw_only=True):
-    """The scores of some systems on one test set.
+    """The scores of some systems on one test set."""
 
-    Attributes:
-        reference: the file; ``None`` for detokenised ``T-`` lines, which are not raw text.
-        segments: number of sentences.
-        target_lang: language code; ``None`` if unknown.
-        length_unit: what a source length counts; ``None`` without a source.
-        segments_by_length: number of sentences in each bucket of source lengths that has some.
-        test: the test of the other systems against the first; ``None`` without a baseline.
-        systems: the systems; the baseline comes first.
-        versions: package -> version, of the packages that determine scores.
-    """
-
-    reference: Optional[str]
-    segments: int
+    reference: Optional[str]  # its file; None: detokenised T- lines, which are not raw text
+    segments: int  # number of sentences
     target_lang: Optional[str]
-    length_unit: Optional[str]
-    segments_by_length: Dict[str, int]
+    length_unit: Optional[str]  # what a source length counts; None without a source
+    segments_by_length: Dict[str, int]  # sentences in each bucket of source lengths that has some
     test: Optional[Test]
-    systems: Annotated[List[SystemScores], Meta(min_length=1)]
-    versions: Dict[str, Optional[str]]
+    systems: Annotated[List[SystemScores], Meta(min_length=1)]  # the baseline comes first
+    versions: Dict[str, Optional[str]]  # of the packages that determine scores
 
     def system(self, name: str) -> SystemScores:
-        """Return the scores of a system.
-
-        Raises:
-            KeyError: no system has this name.
-        """
+        """Return the scores of a system, or raise a ``KeyError``."""
         return {system.name: system for system in self.systems}[name]
 
 

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
-from typing import Dict, List, Mapping, Sequence
+from typing import Dict, List, Mapping
 
 import msgspec
 
 from capsnmt.cli import ConfigurationError
-from capsnmt.evaluation.outputs import Output, System, read_lines, split_paths
+from capsnmt.evaluation.outputs import Output, Systems, read_lines, split_paths
+
+FORMATS = "one number per line, the .json of comet-score --to_json or the .jsonl of MetricX"
 
 
 class CometSegment(msgspec.Struct):
@@ -29,7 +31,7 @@ class MetricXSegment(msgspec.Struct):
 
 
 def read_segment_scores(
-    metric: str, files: Mapping[str, str], systems: Sequence[System], segments: int
+    metric: str, files: Mapping[str, str], systems: Systems, segments: int
 ) -> Dict[Output, List[float]]:
     """Read the scores of all outputs by one metric.
 
@@ -38,83 +40,41 @@ def read_segment_scores(
         files: name of each system -> ``FILE[,FILE...]``, one for each output.
         systems: all systems.
         segments: number of segments of the test set.
-
-    Raises:
-        ConfigurationError: a system or an output has no file, a file is not needed, or a file has
-            something else than one finite number for each segment.
     """
     flag = f"--segment-scores {metric}"
-    names = [system.name for system in systems]
-    for name in files:
-        if name not in names:
-            raise ConfigurationError(
-                f"{flag} {name}=...: there is no such system: choose from {', '.join(names)}"
-            )
-    scores: Dict[Output, List[float]] = {}
-    for system in systems:
-        if system.name not in files:
-            raise ConfigurationError(
-                f"{flag}: has no scores of {system.name}: give {system.name}=FILE too"
-            )
-        paths = split_paths(files[system.name])
-        if len(paths) != len(system.outputs):
-            raise ConfigurationError(
-                f"{flag}: {system.name} has {len(system.outputs)} outputs, but "
-                f"{len(paths)} files of scores: give one for each, in the same order"
-            )
-        for path, output in zip(paths, system.outputs):
-            scores[output] = found = _read(path, output)
-            if len(found) != segments:
-                raise ConfigurationError(
-                    f"{path} has {len(found)} scores, but the test set has {segments} segments: "
-                    "give one score for each segment"
-                )
-            for number, score in enumerate(found, 1):
-                if not math.isfinite(score):
-                    raise ConfigurationError(
-                        f"{path}, score {number}: {score} is not a finite number: score the "
-                        "segment again"
-                    )
-    return scores
-
-
-def _read(path: str, output: Output) -> List[float]:
-    """Read the scores of one output."""
-    suffix = Path(path).suffix
-    if suffix == ".json":
-        return _comet_scores(path, output)
-    scores = []
-    for number, line in enumerate(read_lines(path), 1):
-        try:
-            scores.append(
-                msgspec.json.decode(line, type=MetricXSegment).score
-                if suffix == ".jsonl"
-                else float(line)
-            )
-        except (ValueError, msgspec.MsgspecError) as error:
-            raise ConfigurationError(
-                f"{path}, score {number}: {error}: give one number a line, the .json of "
-                "comet-score --to_json or the .jsonl of MetricX"
-            ) from None
-    return scores
-
-
-def _comet_scores(path: str, output: Output) -> List[float]:
-    """Read the file of comet-score, which holds a list for each file of translations.
-
-    Raises:
-        ConfigurationError: the file is something else, or has several lists, and none of the file
-            of this output.
-    """
-    try:
-        content = "\n".join(read_lines(path))
-        lists = msgspec.json.decode(content, type=Dict[str, List[CometSegment]])
-    except msgspec.MsgspecError as error:
-        raise ConfigurationError(f"{path}: not a file of comet-score --to_json: {error}") from None
-    found = next(iter(lists.values())) if len(lists) == 1 else lists.get(output.path)
-    if found is None:
+    if {*files} != {*systems}:
         raise ConfigurationError(
-            f"{path} has the scores of {', '.join(lists) or 'nothing'}, and none of {output.path}: "
-            "run comet-score --to_json for each output separately"
+            f"{flag} is for {', '.join(files)}; give a SYSTEM=FILE for each of {', '.join(systems)}"
         )
-    return [segment.score for segment in found]
+    scores: Dict[Output, List[float]] = {}
+    for name, outputs in systems.items():
+        paths = split_paths(files[name])
+        if len(paths) != len(outputs):
+            raise ConfigurationError(
+                f"{flag} {name}={files[name]} has {len(paths)} files, but {name} has "
+                f"{len(outputs)} outputs; give a file for each, in the same order"
+            )
+        for path, output in zip(paths, outputs):
+            scores[output] = found = _read(path)
+            if len(found) != segments or not all(map(math.isfinite, found)):
+                raise ConfigurationError(
+                    f"{path} has {sum(map(math.isfinite, found))} finite scores, but the test set "
+                    f"has {segments} segments; give a score for each"
+                )
+    return scores
+
+
+def _read(path: str) -> List[float]:
+    """Read the scores of one output."""
+    lines, suffix = read_lines(path), Path(path).suffix
+    try:
+        if suffix == ".json":  # a list for each file of translations
+            lists = msgspec.json.decode("\n".join(lines), type=Dict[str, List[CometSegment]])
+            if len(lists) != 1:
+                raise ValueError(f"scores of {len(lists)} outputs in one file")
+            return [segment.score for found in lists.values() for segment in found]
+        if suffix == ".jsonl":
+            return [msgspec.json.decode(line, type=MetricXSegment).score for line in lines]
+        return [float(line) for line in lines]
+    except (ValueError, msgspec.MsgspecError) as error:
+        raise ConfigurationError(f"{path}: {error}; give {FORMATS}, for each output") from None

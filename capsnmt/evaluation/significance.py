@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import os
-from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
+from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 from unittest import mock
 
 import numpy as np
@@ -13,35 +13,31 @@ from sacrebleu.significance import PairedTest
 
 from capsnmt.cli import ConfigurationError
 from capsnmt.evaluation.metrics import bleu_of
-from capsnmt.evaluation.outputs import Output, System
+from capsnmt.evaluation.outputs import Output, Systems
 from capsnmt.evaluation.scores import BOOTSTRAP, RANDOMIZATION, SEED, Score, SignTest, Test
 from capsnmt.evaluation.test_set import warn
 
 TYPES = {BOOTSTRAP: "bs", RANDOMIZATION: "ar"}  # sacreBLEU's names
 
 
-def paired_outputs(systems: Sequence[System], test: Optional[Test]) -> List[List[Output]]:
+def paired_outputs(systems: Systems, test: Optional[Test]) -> List[List[Output]]:
     """Return each output of the baseline, with the outputs that are tested against it.
 
     Without a test, each output is alone. Where the baseline, which is the first system, has an
     output for each seed, each seed is a test of its own.
-
-    Raises:
-        ConfigurationError: the baseline has several outputs, and another system another number.
     """
+    outputs = list(systems.values())
     if test is None:
-        return [[output] for system in systems for output in system.outputs]
-    baseline, *others = systems
-    if len(baseline.outputs) == 1:
-        return [baseline.outputs + [output for system in others for output in system.outputs]]
-    for system in others:
-        if len(system.outputs) != len(baseline.outputs):
+        return [[output] for found in outputs for output in found]
+    if len(outputs[0]) == 1:
+        return [[output for found in outputs for output in found]]
+    for name, found in systems.items():
+        if len(found) != len(outputs[0]):
             raise ConfigurationError(
-                f"{system.name} has {len(system.outputs)} outputs, but the baseline "
-                f"{baseline.name} has {len(baseline.outputs)}: give one of the baseline, or one "
-                "for each seed"
+                f"{name} has {len(found)} outputs, but the baseline {test.baseline} has "
+                f"{len(outputs[0])}; give one of the baseline, or one for each seed"
             )
-    return [list(outputs) for outputs in zip(*(system.outputs for system in systems))]
+    return [list(seed) for seed in zip(*outputs)]
 
 
 def score_outputs(
@@ -75,31 +71,25 @@ def score_outputs(
         names, results = PairedTest(
             list(outputs), metrics, references=None, test_type=method, n_samples=samples
         )()
-    (first, segments), *others = outputs
-    for name, own in others:
+    first, segments = outputs[0]
+    for name, own in outputs[1:]:
         if own == segments:
             # sacreBLEU counts no sample as a greater difference than none at all
             warn(f"{name} equals {first} in every sentence: ignore its p-value")
+    scores: List[Dict[str, Score]] = [{} for _ in outputs]
     # sacreBLEU returns the metrics under names of its own, in the order they were given
-    scores = {
-        key: list(_scores(results[name], metrics[key].get_signature().format()))
-        for key, name in zip(metrics, names)
-    }
-    return [{key: scores[key][index] for key in metrics} for index in range(len(outputs))]
-
-
-def _scores(results: Sequence[Any], signature: str) -> Iterator[Score]:
-    """Convert sacreBLEU's results, whose numbers are numpy scalars."""
-    baseline = float(results[0].score)
-    for result in results:
-        score = float(result.score)
-        yield Score(
-            score=score,
-            signature=signature,
-            delta=None if result is results[0] else score - baseline,
-            p_value=None if result.p_value is None else float(result.p_value),
-            ci=None if result.ci is None else float(result.ci),
-        )
+    for key, name in zip(metrics, names):
+        signature, baseline = metrics[key].get_signature().format(), float(results[name][0].score)
+        for number, (of_output, found) in enumerate(zip(scores, results[name])):
+            score = float(found.score)  # its numbers are numpy scalars
+            of_output[key] = Score(
+                score=score,
+                signature=signature,
+                delta=score - baseline if number else None,
+                p_value=None if found.p_value is None else float(found.p_value),
+                ci=None if found.ci is None else float(found.ci),
+            )
+    return scores
 
 
 def sign_test(bleu: Metric, baseline: np.ndarray, system: np.ndarray) -> SignTest:
@@ -114,10 +104,8 @@ def sign_test(bleu: Metric, baseline: np.ndarray, system: np.ndarray) -> SignTes
     **D**: ties count for neither side, as in the plain sign test (sharing them out would be more
     conservative); the test is two-sided.
 
-    Args:
-        bleu: the metric.
-        baseline, system: statistics ``[segments, 10]``, from
-            :func:`~capsnmt.evaluation.metrics.bleu_statistics`.
+    ``baseline`` and ``system`` are the ``[segments, 10]`` of
+    :func:`~capsnmt.evaluation.metrics.bleu_statistics`.
     """
     total = baseline.sum(0)
     before = bleu_of(bleu, total)

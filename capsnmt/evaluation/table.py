@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Iterable, Iterator, List, Mapping, Optional, Sequence
+import statistics
+from typing import Dict, Iterable, Iterator, List, Mapping, Optional, Sequence, Tuple
 
 from tabulate import tabulate
 
@@ -10,47 +11,53 @@ from capsnmt.evaluation.scores import (
     COMPARABLE,
     METRICS,
     Evaluation,
+    OutputScores,
     SystemScores,
-    Test,
     digits,
 )
 
 
 def as_text(evaluation: Evaluation) -> str:
     """Return the evaluation as tables, with the signatures below them."""
-    scores = evaluation.systems[0].outputs[0].scores
+    systems, test = evaluation.systems, evaluation.test
+    scores = systems[0].outputs[0].scores
+    tokenised = {key: key for key in scores if key in COMPARABLE}
+    means = {key: key for key in scores if key not in METRICS and key not in COMPARABLE}
     reference = evaluation.reference or "the T- lines"
-    paragraphs = [
-        f"{evaluation.segments:,} segments, reference: {reference}",
-        _score_table(evaluation.systems, METRICS),
-        "\n".join(f"{name:<8}{scores[key].signature}" for key, name in METRICS.items()),
-    ]
-    if "tok:13a" in scores["bleu"].signature:
-        paragraphs[-1] += "\nBLEU is also that of mteval-v13a.pl -c: same tokeniser and smoothing"
-    tokenised = {kind: kind for kind in COMPARABLE if kind in scores}
-    if tokenised:
-        paragraphs += [
-            "tokenised BLEU, not comparable with the scores above:",
-            _score_table(evaluation.systems, tokenised),
-            "\n".join(
-                f"{kind}: {COMPARABLE[kind]}\n  {scores[kind].signature}" for kind in tokenised
-            ),
-        ]
-    means = {name: name for name in scores if name not in METRICS and name not in COMPARABLE}
-    if means:
-        paragraphs += [
-            "means of the scores of all segments:",
-            _score_table(evaluation.systems, means),
-            "\n".join(f"{name}: {scores[name].signature}" for name in means),
-        ]
+    paragraphs = []
+    for title, metrics in (
+        (f"{evaluation.segments:,} segments, reference: {reference}", METRICS),
+        ("tokenised BLEU, not comparable with the scores above:", tokenised),
+        ("means of the scores of all segments:", means),
+    ):
+        if metrics:
+            signatures = [f"{name}: {scores[key].signature}" for key, name in metrics.items()]
+            notes = [f"{key}: {COMPARABLE[key]}" for key in metrics if key in COMPARABLE]
+            if "tok:13a" in signatures[0]:
+                notes = ["BLEU is also that of mteval-v13a.pl -c: same tokeniser and smoothing"]
+            paragraphs += [title, _score_table(systems, metrics), "\n".join(signatures + notes)]
     if evaluation.segments_by_length:
         paragraphs += [
             f"BLEU by source length, in {evaluation.length_unit} (10-20 is 10 to 19):",
-            _length_table(evaluation),
+            _length_table(systems, evaluation.segments_by_length),
         ]
-    if evaluation.test is not None:
-        paragraphs += _tests(evaluation.systems, evaluation.test)
+    if test is not None:
+        paragraphs += [
+            f"p, the primary test: {test.in_words}, against {test.baseline}; the probability of a "
+            f"difference at least this large if there is none. Δ: the difference",
+            f"sign test (Collins et al. 2005) against {test.baseline}, on BLEU: sentences that "
+            "raise or lower the corpus BLEU of the baseline when they replace its own; ties count "
+            "for neither side; two-sided",
+            _table(["system", "better", "worse", "ties", "p"], list(_sign_tests(systems))),
+        ]
     return "\n\n".join(paragraphs)
+
+
+def _outputs(system: SystemScores) -> List[Tuple[str, OutputScores]]:
+    """Return the outputs of a system, numbered if there are several."""
+    if len(system.outputs) == 1:
+        return [(system.name, system.outputs[0])]
+    return [(f"{system.name} {number}", each) for number, each in enumerate(system.outputs, 1)]
 
 
 def _score_table(systems: Sequence[SystemScores], metrics: Mapping[str, str]) -> str:
@@ -69,14 +76,12 @@ def _score_rows(system: SystemScores, metrics: Iterable[str]) -> Iterator[List[s
         numbers = zip(metrics, values)
         return [name, *("" if x is None else f"{x:{sign}.{digits(key)}f}" for key, x in numbers)]
 
-    several = len(system.outputs) > 1
-    if several:
+    if len(system.outputs) > 1:
         spreads = [system.spread(key) for key in metrics]
         yield row(system.name, [each.mean for each in spreads])
         yield row(f"{system.name} ± std", [each.std for each in spreads])
-        yield row(f"{system.name} Δ", [system.mean_delta(key) for key in metrics], "+")
-    for number, output in enumerate(system.outputs, 1):
-        name = f"{system.name} {number}" if several else system.name
+        yield row(f"{system.name} Δ", [_mean_delta(system, key) for key in metrics], "+")
+    for name, output in _outputs(system):
         scores = [output.scores[key] for key in metrics]
         yield row(name, [each.score for each in scores])
         yield row(f"{name} ± 95%", [each.ci for each in scores])
@@ -84,35 +89,27 @@ def _score_rows(system: SystemScores, metrics: Iterable[str]) -> Iterator[List[s
         yield [f"{name} p", *("" if x.p_value is None else f"{x.p_value:.4f}" for x in scores)]
 
 
-def _length_table(evaluation: Evaluation) -> str:
-    segments = evaluation.segments_by_length
+def _mean_delta(system: SystemScores, metric: str) -> Optional[float]:
+    deltas = [output.scores[metric].delta for output in system.outputs]
+    tested = [delta for delta in deltas if delta is not None]
+    return statistics.fmean(tested) if tested else None
+
+
+def _length_table(systems: Sequence[SystemScores], segments: Dict[str, int]) -> str:
     rows = [["segments", *(f"{number:,}" for number in segments.values())]]
-    for system in evaluation.systems:
-        bleu = (f"{each:.2f}" for each in system.bleu_by_length.values())
-        rows.append([system.name, *bleu])
+    for system in systems:
+        found = [[each.bleu_by_length[bucket] for each in system.outputs] for bucket in segments]
+        rows.append([system.name, *(f"{statistics.fmean(values):.2f}" for values in found)])
     return _table(["system", *segments], rows)
 
 
-def _tests(systems: Sequence[SystemScores], test: Test) -> Iterator[str]:
-    yield (
-        f"p, the primary test: {test.in_words}, against {test.baseline}; the probability of a "
-        f"difference at least this large if there is none. Δ: the difference to {test.baseline}"
-    )
-    yield (
-        f"sign test (Collins et al. 2005) against {test.baseline}, on BLEU: sentences that raise "
-        "or lower the corpus BLEU of the baseline when they replace its own; ties count for "
-        "neither side; two-sided"
-    )
-    rows = []
+def _sign_tests(systems: Sequence[SystemScores]) -> Iterator[List[str]]:
     for system in systems:
-        for number, output in enumerate(system.outputs, 1):
+        for name, output in _outputs(system):
             sign = output.sign_test
             if sign is not None:
-                name = f"{system.name} {number}" if len(system.outputs) > 1 else system.name
                 p_value = "<0.0001" if sign.p_value < 0.00005 else f"{sign.p_value:.4f}"
-                counts = (f"{count:,}" for count in (sign.better, sign.worse, sign.ties))
-                rows.append([name, *counts, p_value])
-    yield _table(["system", "better", "worse", "ties", "p"], rows)
+                yield [name, f"{sign.better:,}", f"{sign.worse:,}", f"{sign.ties:,}", p_value]
 
 
 def _table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

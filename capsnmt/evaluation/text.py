@@ -21,19 +21,12 @@ SPACE_NEXT_TO_CJK = re.compile(rf"(?<=[{CJK}]) +| +(?=[{CJK}])")
 
 @dataclass(frozen=True)
 class TextFormat:
-    """How the file of a system becomes text.
+    """How the file of a system becomes text."""
 
-    Attributes:
-        input: ``generate`` (output of fairseq-generate) or ``plain`` (one sentence per line).
-        remove_bpe: one of ``REMOVE_BPE``.
-        detokenize: one of ``DETOKENIZE``.
-        target_lang: language code; ``None`` takes it from the log of fairseq-generate.
-    """
-
-    input: str = "generate"
-    remove_bpe: str = "subword_nmt"
-    detokenize: str = "moses"
-    target_lang: Optional[str] = None
+    input: str = "generate"  # or plain: one sentence per line
+    remove_bpe: str = "subword_nmt"  # one of REMOVE_BPE
+    detokenize: str = "moses"  # one of DETOKENIZE
+    target_lang: Optional[str] = None  # None: from the log of fairseq-generate
 
     def to_text(self) -> Callable[[str], str]:
         """Return the function from a line of tokens to text."""
@@ -44,15 +37,11 @@ class TextFormat:
 
 
 def language(code: str) -> str:
-    """Check a language code of the command line, and return it unchanged.
-
-    Raises:
-        argparse.ArgumentTypeError: it is not a language code.
-    """
+    """Check a language code of the command line, and return it unchanged."""
     if LANGUAGE.fullmatch(code):
         return code
     raise argparse.ArgumentTypeError(
-        f"{code!r} is not a language code: give two or three letters, such as de or zh_CN"
+        f"{code!r} is not a language code; give two or three letters, such as de or zh_CN"
     )
 
 
@@ -73,10 +62,6 @@ def remove_bpe(line: str, kind: str) -> str:
     'capsules vote'
     >>> remove_bpe("▁cap sul es ▁vote", "sentencepiece")
     'capsules vote'
-
-    Args:
-        line: subword units, separated by spaces.
-        kind: one of ``REMOVE_BPE``.
     """
     if kind == "subword_nmt":
         return (line + " ").replace("@@ ", "").rstrip()
@@ -86,14 +71,10 @@ def remove_bpe(line: str, kind: str) -> str:
 
 
 def moses_detokenizer(lang: Optional[str]) -> Callable[[str], str]:
-    """Build the Moses detokeniser (sacremoses) of a language.
+    """Build the Moses detokeniser (sacremoses) of a language; ``None`` has Moses' common rules.
 
     **D**: sacremoses joins ideographs, but leaves a space before full-width punctuation and next
     to Latin words, where Chinese and Japanese have none. These spaces are removed too.
-
-    Args:
-        lang: language code; ``None`` and languages without rules of their own use Moses' common
-            rules.
     """
     from sacremoses import MosesDetokenizer
 
@@ -105,17 +86,3 @@ def moses_detokenizer(lang: Optional[str]) -> Callable[[str], str]:
         return SPACE_NEXT_TO_CJK.sub("", text) if base in WITHOUT_SPACES else text
 
     return detokenize
-
-
-def moses_limits(lang: Optional[str]) -> Optional[str]:
-    """Return a warning about the detokenisation of a language, or ``None``."""
-    from sacremoses.corpus import NonbreakingPrefixes
-
-    if lang is None:
-        return (
-            "no --target-lang, and no log that names it: Moses' rules for all languages and BLEU's "
-            "13a tokeniser are used"
-        )
-    if base_language(lang) in {*NonbreakingPrefixes().available_langs.values(), "ja", "ko"}:
-        return None
-    return f"Moses has no rules for {lang!r}: its rules for all languages are used"

@@ -43,6 +43,16 @@ class Tokenised:
     reference: List[str]
     outputs: Dict[Output, List[str]]
 
+    def scores(self, output: Output, into_german: bool) -> Dict[str, Score]:
+        """Compute multi-bleu.perl's BLEU of an output and, into German, the compound-split one."""
+        ours, reference = self.outputs[output], self.reference
+        found = {MULTI_BLEU: multi_bleu(ours, reference, self.how)}
+        if into_german:
+            ours = [split_compounds(line) for line in ours]
+            reference = [split_compounds(line) for line in reference]
+            found[COMPOUND_SPLIT] = multi_bleu(ours, reference, f"{self.how}+compound-split")
+        return found
+
 
 def tokenise(test_set: TestSet, outputs: Sequence[Output]) -> Optional[Tokenised]:
     """Tokenise reference and outputs; ``None`` for a language that does not separate words.
@@ -73,34 +83,8 @@ def tokenise(test_set: TestSet, outputs: Sequence[Output]) -> Optional[Tokenised
     )
 
 
-def tokenised_scores(
-    tokenised: Optional[Tokenised], output: Output, target_lang: Optional[str]
-) -> Dict[str, Score]:
-    """Compute multi-bleu.perl's BLEU of an output and, into German, the compound-split one.
-
-    Returns:
-        Key of :data:`~capsnmt.evaluation.scores.COMPARABLE` -> score; nothing without tokens.
-    """
-    if tokenised is None:
-        return {}
-    hypotheses, reference, how = tokenised.outputs[output], tokenised.reference, tokenised.how
-    scores = {MULTI_BLEU: multi_bleu(hypotheses, reference, how)}
-    if base_language(target_lang or "") == "de":
-        scores[COMPOUND_SPLIT] = multi_bleu(
-            [split_compounds(line) for line in hypotheses],
-            [split_compounds(line) for line in reference],
-            f"{how}+compound-split",
-        )
-    return scores
-
-
 def multi_bleu(hypotheses: Sequence[str], reference: Sequence[str], how: str) -> Score:
-    """Compute the BLEU of ``multi-bleu.perl``: the given tokens, case-sensitive, no smoothing.
-
-    Args:
-        hypotheses, reference: tokens of each segment, separated by spaces.
-        how: how text became tokens, for the signature.
-    """
+    """Compute the BLEU of ``multi-bleu.perl``: the given tokens, case-sensitive, no smoothing."""
     # force silences sacreBLEU's warning about tokenised text, which is intended here
     bleu = BLEU(tokenize="none", smooth_method="none", force=True)
     score = float(bleu.corpus_score(hypotheses, [list(reference)]).score)

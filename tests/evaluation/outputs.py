@@ -12,6 +12,7 @@ TOKENS = [
     "A red house , a blue sea .",
 ] * 4
 DICTIONARY = "2026-01-01 00:00:00 | INFO | fairseq.tasks.translation | [en] dictionary: 200 types"
+SCORES = [str(number / 16) for number in range(12)]  # of every segment
 
 
 def write_lines(path: Path, lines: Iterable[str]) -> Path:
@@ -20,16 +21,12 @@ def write_lines(path: Path, lines: Iterable[str]) -> Path:
     return path
 
 
-def generated(
-    hypotheses: Sequence[str], targets: Sequence[str] = TOKENS, decoded: Sequence[str] = ()
-) -> List[str]:
+def generated(hypotheses: Sequence[str], targets: Sequence[str] = TOKENS) -> List[str]:
     """fairseq-generate's output, last sentence first."""
     lines = [DICTIONARY]
     for number in reversed(range(len(hypotheses))):
         lines += [f"S-{number}\tx", f"T-{number}\t{targets[number]}"]
         lines += [f"H-{number}\t-0.5\t{hypotheses[number]}"]
-        if decoded:
-            lines += [f"D-{number}\t-0.5\t{decoded[number]}"]
     return lines
 
 
@@ -52,6 +49,13 @@ def write_outputs(folder: Path) -> Dict[str, str]:
         "latin": ["unus duo tres"] * 3,
         "blank": [""] * len(TOKENS),
         "gap": [line for line in generated(TOKENS) if "-7\t" not in line],
+        "numbers": SCORES,
+        "few": SCORES[1:],
+        "word": [*SCORES[1:], "good"],
+        "word.jsonl": [*SCORES[1:], '{"x": 1}'],
+        "nan": [*SCORES[1:], "nan"],
+        "others.json": ['{"a": [{"x": 1}]}'],
+        "two.json": ['{"a": [], "b": []}'],
     }
     paths = {name: str(write_lines(folder / name, lines)) for name, lines in contents.items()}
     (folder / "latin1").write_bytes("schön\n".encode("latin-1"))

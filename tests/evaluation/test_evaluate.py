@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import shutil
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any, Dict, List
@@ -9,18 +12,11 @@ from typing import Any, Dict, List
 import pytest
 
 from capsnmt import records
+from capsnmt.cli import CLOSED_PIPE
 from capsnmt.evaluation.__main__ import main
-from capsnmt.evaluation.scores import METRICS, Evaluation
+from capsnmt.evaluation.scores import METRICS
 from tests.evaluation.conftest import Evaluate, outputs, scores
 from tests.evaluation.outputs import TOKENS, generated, write_lines
-
-SIGNATURE = "nrefs:1|case:mixed|eff:no|tok:13a|smooth:exp|version:"
-
-
-def rows(table: str) -> Dict[str, List[str]]:
-    """The first cell of each line of the first table -> the others."""
-    lines = [line.rsplit(maxsplit=len(METRICS)) for line in table.split("\n\n")[1].splitlines()]
-    return {name: cells for name, *cells in lines}
 
 
 def test_tokens_are_scored_as_text_against_the_raw_reference(
@@ -51,21 +47,11 @@ def test_bpe_and_tokens_are_kept_on_request(files: Dict[str, str], evaluate: Eva
     assert scores(pieces)["x"] < scores(tokens)["x"] < 100
 
 
-def test_the_target_lines_are_the_reference_and_this_is_said(
-    files: Dict[str, str], evaluate: Evaluate, capsys: pytest.CaptureFixture
-) -> None:
-    document = evaluate(f"x={files['good']}")
-    assert "not the raw reference" in capsys.readouterr().err
-    assert document["reference"] is None
-    assert scores(document) == {"x": pytest.approx(100)}
-
-
 WARNINGS: Dict[str, Any] = {
     "no --target-lang": ["{unlogged}"],
-    "Moses has no rules for 'vi'": ["{good}", "--target-lang", "vi"],
-    "2 references contain <<unk>>": ["{unknown}"],
+    "not the raw reference": ["{good}"],
     "2 of the 12 translations of": ["{empty}", "--reference", "{reference}"],
-    "2 of the 3 segments of the reference": ["{unknown}", "--reference", "{blanks}"],
+    "2 of the 3 segments of the reference": ["{three}", "--reference", "{blanks}"],
     "b equals a in every sentence: ignore its p-value": [
         *("a={good}", "b={good}", "--baseline", "a", "--samples", "5"),
     ],
@@ -78,7 +64,7 @@ def test_what_makes_a_score_doubtful_is_said(
     files: Dict[str, str], tmp_path: Path, capsys: pytest.CaptureFixture, warning: str
 ) -> None:
     more = {
-        "unknown": generated(["a house"] * 3, ["a <<unk>> house", "a house", "<<unk>> <<unk>>"]),
+        "three": generated(["a house"] * 3),
         "empty": generated([*TOKENS[:-2], "", ""]),
         "blanks": ["a house", "", " "],
         "other": [line.replace("\tx", "\tx@@ y") for line in generated(TOKENS)],
@@ -113,70 +99,15 @@ def test_a_baseline_is_a_name_or_a_file_and_comes_first(
     assert outputs(alone) == outputs(document)
 
 
-def test_the_table_and_the_json_have_the_same_numbers(
-    files: Dict[str, str], tmp_path: Path, capsys: pytest.CaptureFixture
-) -> None:
-    path = tmp_path / "scores.json"
-    systems = [f"base={files['half']}", f"good={files['good']}", "--reference", files["reference"]]
-    for _ in range(2):  # an older file is replaced
-        arguments = [*systems, "--baseline", "base", "--samples", "20", "--target-lang", "de"]
-        assert main([*arguments, "--json", str(path)]) == 0
-        table = capsys.readouterr().out
-    evaluation = records.read(path, Evaluation)
-    found = rows(table)
-    for system in evaluation.systems:
-        (output,) = system.outputs
-        own = [output.scores[metric] for metric in METRICS]
-        assert found[system.name] == [f"{score.score:.2f}" for score in own]
-        assert found[f"{system.name} ± 95%"] == [f"{score.ci:.2f}" for score in own]
-        for kind in ("multi-bleu", "compound-split"):
-            assert f"{kind}: multi-bleu.perl" in table
-            assert f"{output.scores[kind].score:.2f}" in table
-        assert all(score.signature in table for score in output.scores.values())
-        assert all(f"{bleu:.2f}" in table for bleu in output.bleu_by_length.values())
-    (good,) = evaluation.system("good").outputs
-    assert found["good Δ"] == [f"{good.scores[metric].delta:+.2f}" for metric in METRICS]
-    assert found["good p"] == [f"{good.scores[metric].p_value:.4f}" for metric in METRICS]
-    assert good.sign_test is not None
-    sign = good.sign_test
-    counts = map(str, (sign.better, sign.worse, sign.ties))
-    assert table.splitlines()[-1].split() == ["good", *counts, f"{sign.p_value:.4f}"]
-    assert "20 resamples, seed 12345, against base" in table
-    assert SIGNATURE in table
-    assert "mteval-v13a.pl -c" in table
-    randomized = ["--significance", "approximate-randomization"]
-    assert main([*arguments, *randomized]) == 0
-    table = capsys.readouterr().out
-    assert "paired approximate randomization (Riezler and Maxwell 2005), 20 trials" in table
-    assert "95%" not in table
-
-
 def test_json_alone_replaces_the_table(
     files: Dict[str, str], evaluate: Evaluate, capsys: pytest.CaptureFixture
 ) -> None:
     document = evaluate(files["good"])
+    assert document["reference"] is None  # the T- lines
+    assert scores(document) == {files["good"]: pytest.approx(100)}
     capsys.readouterr()
     assert main([files["good"], "--json", "-"]) == 0
     assert records.parse_yaml(capsys.readouterr().out, "stdout") == document
-
-
-def test_several_outputs_are_one_system_with_mean_and_deviation(
-    files: Dict[str, str], evaluate: Evaluate, capsys: pytest.CaptureFixture
-) -> None:
-    flags = ["--reference", files["reference"], "--samples", "20"]
-    paths = [files[name] for name in ("half", "good")]
-    alone = [scores(evaluate(f"x={path}", *flags[:2]))["x"] for path in paths]
-    capsys.readouterr()
-    against = ["--baseline", f"b={files['third']}"]
-    base, system = evaluate(f"x={','.join(paths)}", *flags, *against)["systems"]
-    assert [output["path"] for output in system["outputs"]] == paths
-    assert [output["scores"]["bleu"]["score"] for output in system["outputs"]] == alone
-    found = rows(capsys.readouterr().out)
-    mean, third = sum(alone) / 2, base["outputs"][0]["scores"]["bleu"]["score"]
-    expected = {"x": f"{mean:.2f}", "x ± std": f"{abs(alone[0] - alone[1]) / 2**0.5:.2f}"}
-    expected.update({"x Δ": f"{mean - third:+.2f}", "x 1": f"{alone[0]:.2f}"})
-    expected["x 2"] = f"{alone[1]:.2f}"
-    assert {name: found[name][0] for name in expected} == expected
 
 
 @pytest.mark.parametrize("baseline", [["third", "half"], ["half"]])
@@ -212,10 +143,56 @@ def test_a_missing_tokeniser_is_one_line(
     assert capsys.readouterr().err.endswith("pip install 'sacrebleu[ja]'\n")
 
 
-def test_a_missing_library_is_one_line_that_names_it(
-    files: Dict[str, str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
+@pytest.mark.system
+@pytest.mark.one_host  # compare-mt needs neither torch nor fairseq
+def test_the_report_of_compare_mt_is_seeded_and_shows_text_as_it_is(
+    ted: Dict[str, List[str]], tmp_path: Path, capsys: pytest.CaptureFixture
 ) -> None:
-    monkeypatch.setitem(sys.modules, "sacremoses", None)
-    assert main([files["good"], "--reference", files["reference"]]) == 2
-    line = capsys.readouterr().err.splitlines()[-1]
-    assert line == "error: sacremoses is not installed: pip install 'capsnmt[evaluation]'"
+    short = {name: ted[f"{name}.tokens"][:40] for name in ("reference", "sys1", "sys2")}
+    short["sys2"] = ["<unk> & co", *short["sys2"][1:]]
+    files = {name: write_lines(tmp_path / name, lines) for name, lines in short.items()}
+    folder = tmp_path / "report"
+    folder.mkdir()
+    arguments = [f"one={files['sys1']}", f"<two>={files['sys2']}", "--input", "plain"]
+    arguments += ["--reference", str(files["reference"]), "--samples", "10", "--seed", "7"]
+    arguments += ["--tokenized-reference", str(files["reference"]), "--compare-mt", str(folder)]
+    assert main(arguments) == 0
+    printed = capsys.readouterr().out
+    assert f"{folder}/index.html" in printed
+    assert "10 resamples of 50% of the segments, seed 7" in printed
+    text, page = (folder / "report.txt").read_text("utf-8"), (folder / "index.html").read_text()
+    assert text.startswith("compare-mt reference system-0 system-1")
+    assert "score_type=bleu,bootstrap=10 " in text
+    assert "--seed 7 " in text
+    assert "sys1=" in text
+    assert "<unk>" not in page
+    assert "&lt;two&gt;" in page
+
+
+@pytest.mark.system
+@pytest.mark.parametrize("closed", ["stdout", "stderr"])
+def test_a_reader_that_closes_the_pipe_ends_the_command_quietly(
+    files: Dict[str, str], closed: str
+) -> None:
+    arguments = [files["good"] if closed == "stdout" else files["gap"]]
+    read, write = os.pipe()
+    os.close(read)
+    streams: Dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, closed: write}
+    done = subprocess.run(
+        [sys.executable, "-m", "capsnmt.evaluation", *arguments], text=True, check=False, **streams
+    )
+    os.close(write)
+    assert done.returncode == CLOSED_PIPE
+    assert "Error" not in (done.stdout or "") + (done.stderr or "")
+
+
+def test_a_failure_of_compare_mt_is_one_line_and_leaves_nothing(
+    files: Dict[str, str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture,
+) -> None:
+    monkeypatch.setattr(sys, "executable", shutil.which("false"))
+    assert main([files["good"], "--compare-mt", str(tmp_path / "new")]) == 2
+    assert "compare-mt failed: " in capsys.readouterr().err.splitlines()[-1]
+    assert not (tmp_path / "new").exists()
