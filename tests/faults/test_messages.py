@@ -74,7 +74,7 @@ BAD = [
     bad(
         "a sentence number of two billion",
         *("capsnmt.evaluation", ["a=generated"]),
-        *("1999999996 of the sentences 0..2000000000", "decode the entire test set"),
+        *("lacks 1999999996 of 2000000001 H- lines", "decode the entire test set"),
         files={"generated": GENERATED + b"H-2000000000\t-1\ta\n"},
     ),
     bad(
