@@ -2,10 +2,14 @@
 # The demo: from nothing to a report and an analysis of the Transformer and EM head routing.
 #   scripts/demo.sh [--pair en-de|es-en|en-vi|zh-en] [--minutes N | --max-update N]
 #                   [--output DIR] [--seed S] [--dry-run]
+#   scripts/demo.sh --quick [--max-update N] [--output DIR] [--seed S] [--dry-run]
 # --pair        languages (default en-de); the corpus is built from message catalogues
 # --max-update  updates of each system (default 1200)
 # --minutes     the updates that two cores make for both systems in N minutes
-# --output      the folder for everything (default outputs/demo-PAIR); --seed (default 1)
+# --quick       half a minute instead: the task is to reverse words, the loss ends near zero, and
+#               there is a report, but no analysis
+# --output      the folder for everything (default outputs/demo-PAIR, outputs/demo-quick); --seed
+#               (default 1)
 # --dry-run     print the commands and run nothing
 # Complete steps are skipped and training resumes: repeat the same command to continue.
 set -euo pipefail
@@ -21,9 +25,14 @@ updates_per_minute=180
 averaged=5
 
 helps "$self" "$@"
-pair=en-de minutes="" max_update="" output="" seed=1 dry_run=""
+pair="" minutes="" max_update="" output="" seed=1 quick="" dry_run=""
 while [ $# -gt 0 ]; do
   case $1 in
+    --quick)
+      quick=yes
+      shift
+      continue
+      ;;
     --dry-run)
       dry_run=yes
       shift
@@ -32,7 +41,7 @@ while [ $# -gt 0 ]; do
     --pair | --minutes | --max-update | --output | --seed)
       [ $# -ge 2 ] || die "$1 needs a value (see --help)"
       ;;
-    *) die "unknown flag '$1': choose from --pair --minutes --max-update --output --seed --dry-run" ;;
+    *) die "unknown flag '$1': choose from --quick --pair --minutes --max-update --output --seed --dry-run" ;;
   esac
   case $1 in
     --pair) pair=$2 ;;
@@ -44,24 +53,29 @@ while [ $# -gt 0 ]; do
   shift 2
 done
 
-case $pair in
+[ -z "$quick" ] || [ -z "$pair$minutes" ] || die "--quick excludes --pair and --minutes: leave them out"
+name=${pair:-en-de} configs=demo updates=1200
+[ -z "$quick" ] || name=quick
+case $name in
+  quick) title="words in reverse order" pair=src-rev configs=reversal updates=400 ;;
   en-de) title="English to German" ;;
   es-en) title="Spanish to English" ;;
   en-vi) title="English to Vietnamese" ;;
   zh-en) title="Chinese to English" ;;
   *) die "--pair $pair: choose en-de, es-en, en-vi or zh-en" ;;
 esac
+pair=${pair:-$name}
 number --seed "$seed" 1
 [ -z "$minutes" ] || [ -z "$max_update" ] || die "--minutes and --max-update exclude each other: give one"
 if [ "$minutes" ]; then
   number --minutes "$minutes" 1 1000000
   max_update=$((10#$minutes * updates_per_minute))
 fi
-max_update=${max_update:-1200}
+max_update=${max_update:-$updates}
 # The average needs its checkpoints.
 number --max-update "$max_update" "$averaged"
 max_update=$((10#$max_update))
-output=${output:-$REPO/outputs/demo-$pair}
+output=${output:-$REPO/outputs/demo-$name}
 [ ! -e "$output" ] || [ -d "$output" ] || die "--output $output: is a file: give a folder"
 
 if [ "$dry_run" ]; then
@@ -76,10 +90,15 @@ export PYTHONPATH=$REPO${PYTHONPATH:+:$PYTHONPATH}
 # Two files of text for each set, prepared as a user's own.
 text=$output/text
 source=${pair%-*} target=${pair#*-}
-show "$PYTHON" "$REPO/data_prep/catalogues.py" --pair "$pair" --output "$text"
-show "$PYTHON" -m capsnmt.corpora --train "$text/train."{"$source","$target"} \
-  --valid "$text/valid."{"$source","$target"} --test "$text/test."{"$source","$target"} \
-  --vocabulary 4000 --output "$output/data"
+prepare=("$PYTHON" -m capsnmt.corpora --train "$text/train."{"$source","$target"} --output "$output/data")
+if [ "$quick" ]; then
+  show "$PYTHON" "$REPO/data_prep/reversals.py" --output "$text"
+else
+  show "$PYTHON" "$REPO/data_prep/catalogues.py" --pair "$pair" --output "$text"
+  prepare+=(--valid "$text/valid."{"$source","$target"} --test "$text/test."{"$source","$target"}
+    --vocabulary 4000)
+fi
+show "${prepare[@]}"
 
 # D: the CPU even if there is a GPU, so that the demo is the same on every machine. One thread for each
 # system, both at the same time: a model of this size gains little from a second thread, and two
@@ -89,10 +108,10 @@ common=(
   --max-update "$max_update" --set "data.source-lang=$source" --set "data.target-lang=$target"
   --set "train.save-interval-updates=$((max_update / (max_update < 100 ? averaged : 12)))"
   # the learning curve needs points, also of a short training
-  --set "train.log-interval=$((max_update < 100 ? 1 : 25))"
+  --set "train.log-interval=$((max_update < 100 ? 1 : max_update / 48))"
 )
-baseline=("$PYTHON" -m capsnmt.launch --config demo/baseline "${common[@]}")
-em_routing=("$PYTHON" -m capsnmt.launch --config demo/em_routing "${common[@]}")
+baseline=("$PYTHON" -m capsnmt.launch --config "$configs/baseline" "${common[@]}")
+em_routing=("$PYTHON" -m capsnmt.launch --config "$configs/em_routing" "${common[@]}")
 
 # start_em_routing : trains it in the background
 start_em_routing() {
@@ -114,6 +133,7 @@ show "${em_routing[@]}" --baseline baseline
 runs=("$output/baseline/seed-$seed" "$output/em_routing/seed-$seed")
 # A complete analysis is skipped, unless a model is newer.
 for run in "${runs[@]}"; do
+  [ -z "$quick" ] || break
   if [ "$dry_run" ] || [ "$run/averaged.pt" -nt "$output/analysis/analysis.html" ]; then
     show "$PYTHON" -m capsnmt.analysis "${runs[@]}" --subset test --ablation-sentences 20 \
       --device cpu --output "$output/analysis"

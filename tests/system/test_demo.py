@@ -1,12 +1,14 @@
-"""``scripts/demo.sh`` without its trainings: its flags, and the commands that it would run.
+"""``scripts/demo.sh``: its flags, the commands that it would run, and those of ``--quick``.
 
-The demo itself trains for minutes: continuous integration runs it as the user does.
+The long demo trains for minutes: continuous integration runs it as the user does.
 """
 
 from __future__ import annotations
 
+import re
 import shlex
 import subprocess
+import sys
 from pathlib import Path
 from typing import List
 
@@ -16,6 +18,7 @@ from capsnmt.analysis import __main__ as analysis
 from capsnmt.corpora import __main__ as preparation
 from capsnmt.launch.run import Run
 from capsnmt.report import __main__ as report
+from tests.commands import succeed
 from tests.scripts import planned
 from tests.support import REPO
 
@@ -53,6 +56,7 @@ def commands(*flags: str, cwd: Path = REPO) -> List[List[str]]:
         (["--minutes", "1.5"], "--minutes 1.5: give a whole number"),
         (["--max-update", "4"], "--max-update 4: give a whole number, 5 or more"),
         (["--max-update", "9", "--minutes", "1"], "exclude each other"),
+        (["--quick", "--pair", "en-de"], "--quick excludes --pair and --minutes"),
         (["--seed", "a[$(id)]"], "--seed a[$(id)]: give a whole number"),
         (["--output", "README.md"], "--output README.md: is a file"),
         (["--arch", "x"], "unknown flag '--arch'"),
@@ -69,8 +73,8 @@ def test_a_bad_flag_is_one_line_with_the_fix(flags: List[str], named: str) -> No
 def test_help_names_every_flag() -> None:
     done = demo("--help")
     assert done.returncode == 0
-    for flag in ("--pair", "--minutes", "--max-update", "--output", "--seed", "--dry-run"):
-        assert flag in done.stdout
+    flags = "--quick --pair --minutes --max-update --output --seed --dry-run"
+    assert all(flag in done.stdout for flag in flags.split())
 
 
 def test_the_plan_does_not_depend_on_what_exists(tmp_path: Path) -> None:
@@ -143,3 +147,25 @@ def test_without_a_budget_it_is_that_of_the_configuration() -> None:
         config = run_of(command).config
         bare = run_of(["", "--config", f"demo/{config.row}"]).config
         assert config.settings == bare.settings
+
+
+@pytest.mark.one_host
+@pytest.mark.parametrize("updates", [12, pytest.param(400, marks=pytest.mark.nightly)])
+def test_the_quick_demo_learns_to_reverse_words(updates: int, tmp_path: Path) -> None:
+    """By the commands that it prints; the last of them is the report."""
+    flags = ("--quick", "--max-update", str(updates), "--output", str(tmp_path))
+    lines = demo("--dry-run", *flags).stdout.removesuffix("\n").replace(" &", "").splitlines()
+    text, *commands = (shlex.split(line)[1:] for line in lines if line != "wait")
+    subprocess.run([sys.executable, *text], check=True)
+    sources, targets = ((tmp_path / "text" / f"train.{x}").open() for x in ("src", "rev"))
+    with sources, targets:
+        assert all(a.split() == b.split()[::-1] for a, b in zip(sources, targets))
+    for _, module, *words in commands:
+        succeed(module, *words)
+    page = (tmp_path / "report.md").read_text("utf-8")
+    assert all(f"| {row} " in page for row in ("baseline", r"em\_routing"))
+    for row in ("baseline", "em_routing"):
+        log = (tmp_path / row / "seed-1" / "train.log").read_text("utf-8").splitlines()
+        losses = [float(found) for found in re.findall(r'"valid_loss": "([\d.]+)"', "".join(log))]
+        assert losses[-1] < losses[0]
+        assert updates < 400 or losses[-1] < 0.05
