@@ -11,6 +11,7 @@ from omegaconf import OmegaConf
 
 from capsnmt.checkpoints.load import load_checkpoint
 from capsnmt.cli import ConfigurationError
+from capsnmt.modules.head_aggregation import HeadRouting
 
 logger = logging.getLogger(__name__)
 
@@ -66,3 +67,13 @@ def initialise_from(model: nn.Module, path: str) -> None:
     )
     for name in fresh:
         logger.info("--init-from: fresh: %s", name)
+    routed = [
+        name.rpartition(".")[0]
+        for name, module in model.named_modules()
+        if isinstance(module, HeadRouting) and f"{name}.weight" in state
+    ]
+    if routed:
+        logger.warning(
+            "--init-from: routing replaces the trained W^O and starts at random in %s",
+            ", ".join(routed),
+        )

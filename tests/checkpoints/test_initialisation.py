@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from capsnmt.cli import ConfigurationError
-from tests.support import SMALL, build, parse
+from tests.support import EVERYWHERE, FIRST, SMALL, WORDS, build, parse
 
 
 @pytest.fixture
@@ -39,6 +39,31 @@ def test_matching_tensors_are_loaded_and_the_rest_is_listed_as_fresh(
             assert torch.equal(parameter, theirs[name]), name
     listed = {r.getMessage().rpartition(" ")[2] for r in caplog.records if "fresh:" in r.message}
     assert listed == fresh
+    warned = " ".join(r.getMessage() for r in caplog.records if r.levelno == logging.WARNING)
+    assert warned.count("encoder.layers") == warned.count("self_attn") == 2, "layers without W^O"
+
+
+@pytest.mark.parametrize(
+    "flags",
+    [
+        ("--head-aggregation", "talking", *EVERYWHERE),
+        ("--layer-aggregation", "linear"),
+        ("--layer-aggregation", "dense"),
+    ],
+    ids=" ".join,
+)
+def test_an_exact_start_computes_what_the_baseline_computes(
+    flags: tuple, baseline: tuple, caplog: pytest.LogCaptureFixture
+) -> None:
+    """docs/tutorials/checkpoint.md names them."""
+    trained, path = baseline
+    with caplog.at_level(logging.WARNING, logger="capsnmt"):
+        model = build("capsnmt_transformer", *flags, "--init-from", path)
+    assert len(list(model.parameters())) > len(list(trained.parameters()))
+    words = torch.randint(FIRST, WORDS, (3, 7))
+    inputs = (words, torch.full((3,), 7), words.flip(1))
+    torch.testing.assert_close(model(*inputs)[0], trained(*inputs)[0])
+    assert not caplog.records
 
 
 def test_a_built_model_does_not_keep_the_path_of_its_initialisation(baseline: tuple) -> None:
