@@ -10,6 +10,7 @@ from typing import Dict, List
 import pytest
 import sacrebleu
 
+from scripts import results_page
 from scripts.results import find_runs, keep
 from tests.real_data import real_data
 from tests.report.finished_runs import TEST_SET, TRANSLATIONS, write_run
@@ -58,3 +59,11 @@ def test_a_finished_run_leaves_its_translations_curves_and_facts(tmp_path: Path)
     assert facts["best-valid-loss"] == {"loss": 7.25, "update": 40}
     assert (kept / "valid-loss.tsv").read_text("utf-8") == "update\tloss\n20\t9.125\n40\t7.25\n"
     assert (kept / "train.log").read_bytes() == (run.path / "train.log").read_bytes()
+
+
+def test_the_summary_is_made_from_the_tables_of_the_page() -> None:
+    text = results_page.PAGE.read_text("utf-8")
+    assert f"{results_page.BEGIN}{results_page.summary(text)}{results_page.END}" in text
+    found = results_page.differences(text)
+    assert found["em_routing"] == [[1.03, 0.75, 0.99], [0.48, 0.84, 0.75]]
+    assert found["dlcl_routing_from_baseline"] == [[-1.48], [-1.26]]
