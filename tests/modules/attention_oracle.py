@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-from typing import List, Optional
+from typing import List, Optional, Tuple
 
 import torch
 from torch import Tensor
 
 from capsnmt.models.attention import HostedAttention as Attention
 from capsnmt.modules.head_aggregation import HeadGate, HeadMixing
+from tests.modules.compare import randomised
 
 WIDTH, HEADS = 12, 3
 HEAD_WIDTH = WIDTH // HEADS
@@ -36,10 +37,7 @@ def attention(kind: str = "linear", **settings: object) -> Attention:
     torch.manual_seed(0)
     module = Attention(WIDTH, HEADS, **settings)
     set_kind(module, kind)
-    module = module.double().eval()
-    for parameter in module.parameters():  # biases start at zero, where they prove nothing
-        torch.nn.init.normal_(parameter, std=0.5)
-    return module
+    return randomised(module, 0.5)
 
 
 def future(length: int) -> Tensor:
@@ -74,10 +72,14 @@ def oracle(
     memory: Tensor,
     padding: Optional[Tensor] = None,
     causal: bool = False,
-) -> Tensor:
-    """Vaswani et al. 2017, section 3.2, one sentence and position at a time, ``[L, B, d]``."""
+) -> Tuple[Tensor, Tensor]:
+    """Vaswani et al. 2017, section 3.2, one sentence and position at a time, ``[L, B, d]``.
+
+    Also return the weights of each head, ``[H, B, L, K]``, before heads talk.
+    """
     q, k, v = module.q_proj(query), module.k_proj(memory), module.v_proj(memory)
     outputs: List[Tensor] = []
+    all_weights: List[Tensor] = []
     own = [slice(h * HEAD_WIDTH, (h + 1) * HEAD_WIDTH) for h in range(HEADS)]
     for l in range(query.size(0)):
         for b in range(query.size(1)):
@@ -87,11 +89,15 @@ def oracle(
             ]
             scores = [[q[l, b, h].dot(x[h]) / math.sqrt(HEAD_WIDTH) for x in k[:, b]] for h in own]
             scores = mixed(module.score_mixing, scores)
-            weights = mixed(module.weight_mixing, [softmax(row, hidden) for row in scores])
+            weights = [softmax(row, hidden) for row in scores]
+            all_weights.append(torch.stack([torch.stack(row) for row in weights]))
+            weights = mixed(module.weight_mixing, weights)
             gate = gates(module.head_gate, query[l, b], HEADS)
             heads = [
                 g * sum(w * x[h] for w, x in zip(row, v[:, b]))
                 for g, row, h in zip(gate, weights, own)
             ]
             outputs.append(module.out_proj(torch.cat(heads)))
-    return torch.stack(outputs).view(*query.shape[:2], -1)
+    L, B = query.shape[:2]
+    weights = torch.stack(all_weights).view(L, B, HEADS, -1).permute(2, 1, 0, 3)
+    return torch.stack(outputs).view(L, B, -1), weights

@@ -7,15 +7,16 @@ import math
 from typing import Any, List, NamedTuple, Optional, Tuple
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from capsnmt.models.attention import HostedMultiLayerAttention as MultiLayerAttention
 from tests.modules.attention_oracle import gates, mixed, set_kind, softmax
+from tests.modules.compare import numbers, randomised
 
 WIDTH, HEADS, SOURCE_WIDTH = 4, 2, 6
 HEAD_WIDTH = WIDTH // HEADS
 LENGTH, KEYS, BATCH = 2, 4, 2
-JOINT, SUMS = ("M-00", "M-01"), ("M-01", "M-11")
+JOINT = ("M-00", "M-01")
 
 PADDINGS = {
     "none": None,
@@ -31,19 +32,13 @@ def attention(
     settings = {"source_dim": SOURCE_WIDTH, **settings}
     module = MultiLayerAttention(WIDTH, HEADS, num_sources, variant, **settings)
     set_kind(module, kind)
-    module = module.double().eval()
-    for parameter in module.parameters():  # out_proj's bias starts at zero, where it proves nothing
-        nn.init.normal_(parameter, std=0.5)
-    return module
+    return randomised(module, 0.5)
 
 
-def inputs(num_sources: int, batch: int = BATCH, length: int = LENGTH) -> Tuple[Tensor, Tensor]:
+def inputs(num_sources: int) -> Tuple[Tensor, Tensor]:
     """A query ``[L, B, d]`` and sources ``[K, B, n * source_dim]``."""
-    generator = torch.Generator().manual_seed(1)
-    query = torch.randn(length, batch, WIDTH, dtype=torch.float64, generator=generator)
-    width = num_sources * SOURCE_WIDTH
-    memory = torch.randn(KEYS, batch, width, dtype=torch.float64, generator=generator)
-    return query.requires_grad_(), memory.requires_grad_()
+    memory = numbers(KEYS, BATCH, num_sources * SOURCE_WIDTH, seed=2)
+    return numbers(LENGTH, BATCH, WIDTH), memory
 
 
 class Projections(NamedTuple):

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Optional, cast
+import math
+from typing import Any, Callable, Dict, Optional, Tuple
 
 import pytest
 import torch
 from torch import Tensor
 
 from capsnmt.modules.attention import additive_mask
+from capsnmt.modules.head_aggregation import HeadGate, HeadMixing
+from tests.modules import multi_layer_oracle, test_capsule_attention
 from tests.modules.attention_oracle import (
-    HEAD_WIDTH,
-    HEADS,
     KINDS,
     PADDINGS,
     WIDTH,
@@ -19,6 +20,7 @@ from tests.modules.attention_oracle import (
     future,
     oracle,
 )
+from tests.modules.compare import assert_same, numbers
 
 every_kind = pytest.mark.parametrize("kind", KINDS)
 
@@ -26,102 +28,71 @@ every_kind = pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("plain", [False, True])
 @pytest.mark.parametrize("padding", PADDINGS.values(), ids=PADDINGS)
 @every_kind
-def test_self_attention_and_its_gradients_equal_the_loops(
+def test_output_weights_and_gradients_equal_the_loops(
     kind: str, padding: Optional[Tensor], plain: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("capsnmt.modules.plain_attention.PLAIN_UP_TO", 5 if plain else 4)
-    module = attention(kind).train()
-    x = torch.randn(5, 2, WIDTH, dtype=torch.float64, requires_grad=True)
-    output, _ = module(x, x, x, key_padding_mask=padding, need_weights=False)
-    expected = oracle(module, x, x, padding)
-    torch.testing.assert_close(output, expected)
-    probe = torch.randn_like(output)
-    ours = torch.autograd.grad((output * probe).sum(), [x, *module.parameters()])
-    theirs = torch.autograd.grad((expected * probe).sum(), [x, *module.parameters()])
-    for one, other in zip(ours, theirs):
-        torch.testing.assert_close(one, other)
-
-
-@pytest.mark.parametrize("need_weights", [False, True])
-@every_kind
-def test_causal_self_attention_equals_the_loops(kind: str, need_weights: bool) -> None:
-    module = attention(kind)
-    x = torch.randn(5, 2, WIDTH, dtype=torch.float64)
-    output, _ = module(x, x, x, attn_mask=future(5), need_weights=need_weights)
-    torch.testing.assert_close(output, oracle(module, x, x, causal=True))
+    module, x = attention(kind).train(), numbers(5, 2, WIDTH)
+    output, none = module(x, x, x, padding, need_weights=False)
+    assert none is None
+    expected, expected_weights = oracle(module, x, x, padding)
+    assert_same(output, expected, module, x)
+    read, weights = module(x, x, x, padding, need_head_weights=True)
+    torch.testing.assert_close((read, weights), (expected, expected_weights))
+    torch.testing.assert_close(module(x, x, x, padding)[1], expected_weights.mean(0))
 
 
 @every_kind
-def test_encoder_decoder_attention_equals_the_loops(kind: str) -> None:
-    module = attention(kind, cross=True)
-    query, memory = (torch.randn(n, 2, WIDTH, dtype=torch.float64) for n in (3, 5))
-    output, _ = module(query, memory, memory, PADDINGS["left"], static_kv=True)
-    torch.testing.assert_close(output, oracle(module, query, memory, PADDINGS["left"]))
+def test_causal_and_encoder_decoder_attention_equal_the_loops(kind: str) -> None:
+    module, x = attention(kind), numbers(5, 2, WIDTH)
+    for need_weights in (False, True):
+        output, _ = module(x, x, x, attn_mask=future(5), need_weights=need_weights)
+        torch.testing.assert_close(output, oracle(module, x, x, causal=True)[0])
+    module, query = attention(kind, cross=True), numbers(3, 2, WIDTH, seed=2)
+    output, _ = module(query, x, x, PADDINGS["left"], static_kv=True)
+    torch.testing.assert_close(output, oracle(module, query, x, PADDINGS["left"])[0])
 
 
-@every_kind
-def test_step_by_step_equals_the_full_causal_pass(kind: str) -> None:
-    module = attention(kind)
-    x = torch.randn(5, 2, WIDTH, dtype=torch.float64)
-    state: dict = {}
-    steps = [module(row, row, row, incremental_state=state)[0] for row in x.split(1)]
-    torch.testing.assert_close(torch.cat(steps), module(x, x, x, attn_mask=future(5))[0])
+# the attention of a decoder -> how it is made; the width of its input
+DECODERS: Dict[str, Tuple[Callable[[], Any], int]] = {
+    **{kind: (lambda kind=kind: attention(kind), WIDTH) for kind in KINDS},
+    "capsules": (
+        lambda: test_capsule_attention.attention("horizontal"),
+        test_capsule_attention.WIDTH,
+    ),
+}
 
 
-@pytest.mark.parametrize("with_gradients", [False, True])
-@every_kind
-def test_decoding_reorders_what_it_has_read(kind: str, with_gradients: bool) -> None:
-    """Also twice between two steps, and with fewer hypotheses each time."""
-    module = attention(kind)
-    orders = [[3, 3, 0, 1]], [[2, 0, 0], [1, 1]], []
-    x, state = torch.randn(1, 4, WIDTH, dtype=torch.float64), cast("dict", {})
-    with torch.set_grad_enabled(with_gradients):
-        output, _ = module(x, x, x, incremental_state=state)
-        for between in orders:
-            for order in map(torch.tensor, between):
-                module.reorder_incremental_state(state, order)
-                x = x[:, order]
-            word = torch.randn(1, x.size(1), WIDTH, dtype=torch.float64)
-            output, _ = module(word, word, word, incremental_state=state)
-            x = torch.cat([x, word])
-            expected, _ = module(x, x, x, attn_mask=future(len(x)))
-            torch.testing.assert_close(output, expected[-1:])
-    assert output.requires_grad == with_gradients
-
-
-@every_kind
-def test_a_beam_shares_the_memory_of_its_sentence(kind: str) -> None:
-    """Keys are given and kept once a sentence."""
-    module, beam = attention(kind, cross=True), 3
-    memory = torch.randn(5, 2, WIDTH, dtype=torch.float64)
-    query = torch.randn(1, 2 * beam, WIDTH, dtype=torch.float64)
-    padding = PADDINGS["left"]
-    expanded = memory.repeat_interleave(beam, dim=1), padding.repeat_interleave(beam, dim=0)
-    expected, expected_weights = module(query, expanded[0], expanded[0], expanded[1])
-    state: dict = {}
-    for _ in range(2):  # the second step reads the cache
-        output, weights = module(query, memory, memory, padding, state, static_kv=True)
-        torch.testing.assert_close(output, expected)
-        torch.testing.assert_close(weights, expected_weights)
-
-
-@every_kind
-def test_weights_are_distributions_their_mean_or_each_heads_own(kind: str) -> None:
-    module = attention(kind)
-    x = torch.randn(5, 2, WIDTH, dtype=torch.float64)
-    _, mean = module(x, x, x, key_padding_mask=PADDINGS["left"])
-    _, each = module(x, x, x, key_padding_mask=PADDINGS["left"], need_head_weights=True)
-    assert each.shape == (HEADS, 2, 5, 5)
-    torch.testing.assert_close(each.sum(-1), torch.ones_like(each[..., 0]))
-    assert not each[:, PADDINGS["left"][:, None].expand(2, 5, 5)].any()
-    torch.testing.assert_close(each.mean(0), mean)
+@pytest.mark.parametrize("padded", [(), (0, 1), (4, 5)], ids=["unpadded", "left", "later"])
+@pytest.mark.parametrize("name", DECODERS)
+def test_decoding_under_beam_reordering_equals_the_full_pass(
+    name: str, padded: Tuple[int, ...]
+) -> None:
+    """Step by step, the beam shuffled, doubled and shrunk before every step."""
+    make, width = DECODERS[name]
+    module, length, state = make(), 8, {}
+    torch.manual_seed(2)
+    prefixes = torch.zeros(0, 6, width, dtype=torch.float64)
+    padding = torch.zeros(6, length, dtype=torch.bool)
+    padding[0::2, list(padded)] = True
+    for step in range(length):
+        survivors = prefixes.size(1) - (step in (3, 6))
+        order = torch.randint(prefixes.size(1), (survivors,))
+        prefixes, padding = prefixes[:, order], padding[order]
+        module.reorder_incremental_state(state, order)
+        word = numbers(1, survivors, width, seed=step)
+        prefixes = torch.cat([prefixes, word])
+        newest = padding[:, step : step + 1]  # the host gives a mask only where there is padding
+        stepped, _ = module(word, word, word, newest if newest.any() else None, state)
+        mask, upto = future(step + 1), padding[:, : step + 1]
+        full, _ = module(prefixes, prefixes, prefixes, upto, attn_mask=mask)
+        seen = ~padding[:, step]
+        torch.testing.assert_close(stepped[0][seen], full[-1][seen], rtol=1e-10, atol=1e-10)
 
 
 @every_kind
 def test_a_row_with_nothing_to_attend_to_poisons_no_gradient(kind: str) -> None:
-    module = attention(kind)
-    x = torch.randn(5, 2, WIDTH, dtype=torch.float64, requires_grad=True)
-    left = PADDINGS["left"]
+    module, x, left = attention(kind), numbers(5, 2, WIDTH), PADDINGS["left"]
     for need_weights in (False, True):
         # with a causal mask, a position padded on the left sees only padding
         output, _ = module(x, x, x, left, need_weights=need_weights, attn_mask=future(5))
@@ -140,36 +111,56 @@ def test_a_masked_row_stays_finite_below_low_scores(dtype: torch.dtype) -> None:
     torch.testing.assert_close(probabilities, torch.full((1, 1, 2, 4), 0.25))
 
 
-@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32])
-def test_weights_that_nobody_reads_have_the_same_effect(
-    dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """They are rounded to the precision of the scores with or without a precise copy."""
-    monkeypatch.setattr("capsnmt.modules.attention.plain_is_faster", lambda q, k: True)
-    module = attention("dot").to(dtype).train()
-    q, k, v = torch.randn(3, 2, HEADS, 5, HEAD_WIDTH).to(dtype)
-    read, weights = module.attend(q, k, v, None, None, None, need_weights=True)
-    unread, none = module.attend(q, k, v, None, None, None, need_weights=False)
-    assert weights is not None
-    assert weights.dtype == torch.float32
-    assert none is None
-    assert torch.equal(read, unread)
+DROPPING: Dict[str, Tuple[Callable[[], Any], Tuple[Tensor, Tensor]]] = {
+    **{
+        kind: (lambda kind=kind: attention(kind, dropout=0.5), (numbers(5, 2, WIDTH),) * 2)
+        for kind in KINDS
+    },
+    "multi-layer": (
+        lambda: multi_layer_oracle.attention("M-11", 2, dropout=0.5),
+        multi_layer_oracle.inputs(2),
+    ),
+    "capsules": (
+        lambda: test_capsule_attention.attention("both", dropout=0.5),
+        (numbers(5, 2, test_capsule_attention.WIDTH),) * 2,
+    ),
+}
 
 
-@every_kind
-def test_attention_dropout_drops_in_training_only(kind: str) -> None:
-    module = attention(kind, dropout=0.5)
-    x = torch.randn(5, 2, WIDTH, dtype=torch.float64)
-    for need_weights in (False, True):
-        first, second = (module(x, x, x, need_weights=need_weights)[0] for _ in range(2))
-        assert torch.equal(first, second)
-        module.train()
-        first, second = (module(x, x, x, need_weights=need_weights)[0] for _ in range(2))
-        assert not torch.equal(first, second)
-        module.eval()
+@pytest.mark.parametrize("name", DROPPING)
+def test_attention_dropout_drops_in_training_only(name: str) -> None:
+    make, (query, memory) = DROPPING[name]
+    module = make()
+    for training in (False, True):
+        module.train(training)
+        for need_weights in (False, True):
+            one, other = (
+                module(query, memory, memory, need_weights=need_weights)[0] for _ in range(2)
+            )
+            assert torch.equal(one, other) is not training
 
 
-def test_scores_before_the_softmax_are_refused() -> None:
-    x = torch.randn(5, 2, WIDTH, dtype=torch.float64)
-    with pytest.raises(NotImplementedError, match="before the softmax"):
-        attention()(x, x, x, before_softmax=True)
+def test_talking_heads_drop_the_weights_that_multiply_the_values() -> None:
+    """A dropped weight of one head is not made up for by another's."""
+    module, x, given = attention("talking", dropout=0.5), numbers(5, 2, WIDTH), []
+    module.dropout_module.register_forward_hook(lambda _, args, out: given.append(args[0]))
+    _, weights = module(x, x, x, need_head_weights=True)
+    expected = torch.einsum("gh,hblk->bglk", module.weight_mixing.weight, weights)
+    torch.testing.assert_close(given, [expected])
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
+def test_a_mixing_starts_as_the_identity_in_every_precision(dtype: torch.dtype) -> None:
+    mixing = HeadMixing(8).to(dtype)
+    x = (torch.randn(3, 8, 4, 5) * 30).to(dtype)
+    assert torch.equal(mixing(x), x)
+
+
+def test_a_gate_starts_around_one_half_as_further_columns_of_the_query_projection() -> None:
+    torch.manual_seed(0)
+    gate = HeadGate(512, 8)
+    queries = torch.nn.init.xavier_uniform_(torch.empty(512 + 8, 512), gain=1 / math.sqrt(2))
+    torch.testing.assert_close(gate.projection.weight.std(), queries.std(), rtol=0.05, atol=0)
+    gates = gate(torch.randn(50, 20, 512), torch.ones(20, 8, 50, 1))
+    assert abs(gates.mean() - 0.5) < 0.02
+    assert 0.1 < gates.std() < 0.25

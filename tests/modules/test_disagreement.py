@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Tuple
+from typing import Any, Callable, Dict, Tuple
 
 import pytest
 import torch
@@ -17,7 +17,10 @@ from capsnmt.modules.disagreement import (
     mean_overlap,
     record_disagreement,
 )
+from capsnmt.modules.multi_layer_attention import VARIANTS
 from tests.criterions.oracles import disagreement_of_overlaps, disagreement_of_vectors
+from tests.modules import attention_oracle, multi_layer_oracle, test_capsule_attention
+from tests.modules.compare import gradients, numbers
 
 WIDTH, HEADS = 8, 4
 DIRECTIONS = {"mean_cosine": mean_cosine, "mean_overlap": mean_overlap}
@@ -38,33 +41,20 @@ def test_the_identity_and_its_gradient_equal_the_sum_over_pairs_of_heads(
 ) -> None:
     x = heads_of(name, heads)
     measured = DIRECTIONS[name](x)
-    expected = torch.stack(
-        [torch.stack([ORACLES[name](x[b, :, l]) for l in range(3)]) for b in range(2)]
-    )
-    torch.testing.assert_close(measured, expected)
-    probe = torch.randn_like(measured)
-    torch.testing.assert_close(
-        *(torch.autograd.grad((value * probe).sum(), x)[0] for value in (measured, expected))
-    )
-
-
-def test_one_head_agrees_with_itself() -> None:
-    x = heads_of("mean_cosine", heads=1)
-    torch.testing.assert_close(mean_cosine(x), torch.ones(2, 3, dtype=torch.float64))
+    pairs = [torch.stack([ORACLES[name](x[b, :, l]) for l in range(3)]) for b in range(2)]
+    torch.testing.assert_close(measured, torch.stack(pairs))
+    torch.testing.assert_close(gradients(measured, [x]), gradients(torch.stack(pairs), [x]))
 
 
 @pytest.mark.parametrize("name", DIRECTIONS)
-def test_equal_heads_have_everything_in_common(name: str) -> None:
-    one = heads_of(name, heads=1).detach()
-    one = one if name == "mean_cosine" else F.one_hot(one.argmax(-1), 5).double()
-    measured = DIRECTIONS[name](one.expand(-1, HEADS, -1, -1))
-    torch.testing.assert_close(measured, torch.ones(2, 3, dtype=torch.float64))
-
-
-def test_orthogonal_heads_have_only_themselves_in_common() -> None:
-    orthogonal = torch.eye(HEADS)[None, :, None]
-    for measure in DIRECTIONS.values():
-        torch.testing.assert_close(measure(orthogonal), torch.full((1, 1), 1 / HEADS))
+def test_equal_heads_have_everything_in_common_and_orthogonal_ones_only_themselves(
+    name: str,
+) -> None:
+    one = F.one_hot(heads_of(name, heads=1).argmax(-1), 5).double()
+    equal = DIRECTIONS[name](one.expand(-1, HEADS, -1, -1))
+    torch.testing.assert_close(equal, torch.ones(2, 3, dtype=torch.float64))
+    orthogonal = DIRECTIONS[name](torch.eye(HEADS)[None, :, None])
+    torch.testing.assert_close(orthogonal, torch.full((1, 1), 1 / HEADS))
 
 
 def test_a_vector_without_direction_has_cosine_zero_and_no_gradient() -> None:
@@ -105,9 +95,7 @@ def attend(module: Attention, x: Tensor, **settings: Any) -> Tensor:
 
 
 def inputs() -> Tensor:
-    return torch.randn(
-        6, 2, WIDTH, dtype=torch.float64, generator=torch.Generator().manual_seed(2)
-    ).requires_grad_()
+    return numbers(6, 2, WIDTH)
 
 
 def test_an_attention_reports_its_projected_values_its_weights_and_its_heads() -> None:
@@ -131,6 +119,37 @@ def test_an_attention_reports_its_projected_values_its_weights_and_its_heads() -
     for term in TERMS:
         (measured,) = record.values["dec-self", term]
         torch.testing.assert_close(measured, expected[term])
+
+
+# every attention that hands on more than one matrix for each of its own heads
+OTHERS: Dict[str, Callable[[], Tuple[Any, Tuple[Tensor, Tensor]]]] = {
+    **{
+        kind: lambda kind=kind: (attention_oracle.attention(kind), (numbers(4, 2, 12),) * 2)
+        for kind in ("gated", "talking")
+    },
+    **{
+        variant: lambda variant=variant: (
+            multi_layer_oracle.attention(variant, 3),
+            multi_layer_oracle.inputs(3),
+        )
+        for variant in VARIANTS
+    },
+    "capsules": lambda: (test_capsule_attention.attention("both"), (numbers(4, 2, 6),) * 2),
+}
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_the_terms_are_between_the_heads_of_the_call_before_a_gate(name: str) -> None:
+    module, (query, memory) = OTHERS[name]()
+    module.role = "enc-dec"
+    padding = multi_layer_oracle.PADDINGS["left"]
+    with record_disagreement(TERMS, ("enc-dec",)) as record:
+        module(query, memory, memory, padding, need_weights=False)
+    q, k, v, mask = module.project(query, memory, padding, None)
+    heads, weights = module.attend(q, k, v, None, mask, None, True)
+    expected = (mean_cosine(v), mean_overlap(weights), mean_cosine(heads))
+    for term, value in zip(("subspace", "position", "output"), expected):
+        torch.testing.assert_close(record.values["enc-dec", term], [value])
 
 
 @pytest.mark.parametrize("term", TERMS)

@@ -15,7 +15,6 @@ from capsnmt.modules.dropout import Dropout, random_numbers
 from tests.support import HEADS, build
 
 FEATURES = 200_000
-DTYPES = (torch.float32, torch.float64, torch.bfloat16)
 
 
 @pytest.fixture(autouse=True)
@@ -32,8 +31,10 @@ def hosts(monkeypatch: pytest.MonkeyPatch) -> list:
     return calls
 
 
-@pytest.mark.parametrize("p", [0.1, 0.5, 0.9, 1 / 65536])
-@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize(
+    ("p", "dtype"),
+    [(0.1, torch.float32), (0.5, torch.bfloat16), (0.9, torch.float64), (1 / 65536, torch.float32)],
+)
 def test_it_drops_with_the_probability_and_keeps_the_mean(
     p: float, dtype: torch.dtype, hosts: list
 ) -> None:

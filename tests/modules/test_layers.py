@@ -1,0 +1,270 @@
+"""Layer aggregation and connections of layers against the papers, one number at a time."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import Any, Dict, Iterator, List, Tuple
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from capsnmt.modules.layer_aggregation import (
+    CONNECTIONS,
+    POSITION_WISE,
+    LayerConnection,
+    TransparentMixture,
+    layer_aggregation,
+    layer_connection,
+)
+from capsnmt.modules.layer_aggregation.routing import ROUTINGS
+from tests.modules.compare import assert_same, numbers, randomised
+from tests.modules.layer_aggregation_oracle import connected, oracle
+from tests.routing import oracles
+
+WIDTH, LAYERS, FFN = 4, 3, 5
+SETTINGS: Dict[str, Dict[str, Any]] = {
+    **{mode: {"mode": mode} for mode in POSITION_WISE if mode not in ROUTINGS},
+    **{
+        f"{mode}:N={capsules}:{'own' if own else 'all'}:T={iterations}": {
+            "mode": mode,
+            "num_capsules": capsules,
+            "own": own,
+            "iterations": iterations,
+        }
+        for mode in ROUTINGS
+        for capsules, own, iterations in [(0, False, 3), (2, True, 3), (2, False, 1), (0, True, 2)]
+    },
+}
+CONNECTED = [("dlcl", True), ("dlcl", False), ("dense", False)]  # mode, pre-norm
+every_connection = pytest.mark.parametrize(("mode", "pre_norm"), CONNECTED)
+
+
+def aggregation(num_layers: int = LAYERS, **setting: Any) -> nn.Module:
+    torch.manual_seed(0)
+    return layer_aggregation(embed_dim=WIDTH, num_layers=num_layers, ffn_dim=FFN, **setting)
+
+
+def layers_of(*leading: int, num_layers: int = LAYERS, width: int = WIDTH) -> List[Tensor]:
+    return [numbers(*leading, width, seed=seed) for seed in range(num_layers)]
+
+
+@pytest.mark.parametrize("num_layers", [1, LAYERS])
+@pytest.mark.parametrize("setting", SETTINGS.values(), ids=SETTINGS)
+def test_an_aggregate_and_its_gradients_equal_the_equations(setting: dict, num_layers: int) -> None:
+    module = randomised(aggregation(num_layers, **setting))
+    layers = layers_of(2, 2, num_layers=num_layers)
+    positions = zip(*(layer.flatten(0, 1) for layer in layers))
+    expected = torch.stack([oracle(module, setting["mode"], list(one)) for one in positions])
+    if num_layers == 1:
+        torch.testing.assert_close(module(layers), expected.view(2, 2, WIDTH))
+    else:
+        assert_same(module(layers), expected.view(2, 2, WIDTH), module, *layers)
+
+
+def test_the_transparent_mixture_and_its_gradients_equal_the_equation() -> None:
+    states, module = layers_of(2, 3, num_layers=4), randomised(TransparentMixture(4, 2))
+    shares = [oracles.softmax(list(module.weight[:, j])) for j in range(2)]
+    expected = torch.cat([sum(p * x for p, x in zip(share, states)) for share in shares], dim=-1)
+    assert_same(module(states), expected, module, *states)
+
+
+def stack(num_layers: int = LAYERS, width: int = WIDTH) -> nn.ModuleList:
+    torch.manual_seed(1)
+    layers = (nn.Sequential(nn.Linear(width, width), nn.Tanh()) for _ in range(num_layers))
+    return nn.ModuleList(layers).double()
+
+
+def states_of(module: nn.Module, layers: nn.ModuleList, x: Tensor) -> List[Tensor]:
+    """Run the layers as the stacks do, and return x_2 to x_{L+1}."""
+    below: List[Tensor] = []
+    states = [module.follow(x, below)]
+    for layer in layers:
+        states.append(module.follow(layer(states[-1]), below))
+    return states[1:]
+
+
+@every_connection
+def test_connected_states_and_their_gradients_equal_the_equations(
+    mode: str, pre_norm: bool
+) -> None:
+    module, layers = randomised(layer_connection(mode, WIDTH, LAYERS, pre_norm)), stack()
+    x = numbers(2, 2, WIDTH)
+    states = torch.stack(states_of(module, layers, x))
+    positions = [torch.stack(connected(module, mode, y, layers)) for y in x.flatten(0, 1)]
+    expected = torch.stack(positions, dim=1).view_as(states)
+    assert_same(states, expected, module, x, *layers.parameters())
+
+
+# --- the summands, which an analysis shows
+
+
+@pytest.mark.parametrize("mode", ["linear", "dynamic", "attention"])
+def test_the_contributions_of_layers_are_the_summands_of_the_equation(mode: str) -> None:
+    module, layers = randomised(aggregation(mode=mode)), layers_of(2, 3)
+    parts = module.contributions(layers)
+    assert parts.shape == (2, 3, LAYERS, WIDTH)
+    torch.testing.assert_close(parts.sum(-2), module(layers))
+    for l, layer in enumerate(layers):
+        position = layer[1, 2]
+        if mode == "linear":
+            part = module.combine.weight[:, l * WIDTH : (l + 1) * WIDTH] @ position
+        elif mode == "dynamic":
+            g = module.fc2(torch.relu(module.fc1(torch.cat([x[1, 2] for x in layers]))))
+            part = g[l * WIDTH : (l + 1) * WIDTH] * position
+        else:
+            part = module.weights(torch.stack([x[1, 2] for x in layers]))[l] * position
+        torch.testing.assert_close(parts[1, 2, l], part)
+
+
+def test_the_contributions_of_states_are_the_summands_of_mixtures_and_connections() -> None:
+    states, module = layers_of(2, 3, num_layers=4), randomised(TransparentMixture(4, 2))
+    parts, share = module.contributions(states), oracles.softmax(list(module.weight[:, 1]))
+    torch.testing.assert_close(parts.sum(-2).flatten(-2), module(states))
+    torch.testing.assert_close(parts[:, :, 1, 2], share[2] * states[2])
+    for mode, pre_norm in CONNECTED:
+        module = randomised(layer_connection(mode, WIDTH, LAYERS, pre_norm))
+        weights = module.weights[2 if mode == "dense" else 3]  # of four states
+        expected = [weight * state for weight, state in zip(weights, states)]
+        torch.testing.assert_close(module.contributions(states), torch.stack(expected, -2))
+
+
+# --- how they start
+
+
+def test_they_start_as_the_mean_or_near_the_top() -> None:
+    """The linear and the dense start, which are the Transformer: tests/models/test_limits.py."""
+    layers = layers_of(2)
+    mean = torch.stack(layers).mean(0)
+    torch.testing.assert_close(aggregation(mode="attention").double()(layers), mean)
+    mixture = TransparentMixture(LAYERS, 2).double()
+    torch.testing.assert_close(mixture(layers), torch.cat([mean] * 2, -1))
+    torch.manual_seed(0)
+    layers = layers_of(50, num_layers=6, width=64)
+    dynamic = layer_aggregation("dynamic", 64, 6, 128).double()
+    assert 0 < (dynamic(layers) - layers[-1]).std() < 0.3
+
+
+@pytest.mark.parametrize("pre_norm", [True, False])
+def test_dlcl_starts_as_the_mean_of_all_states(pre_norm: bool) -> None:
+    module, layers = layer_connection("dlcl", WIDTH, LAYERS, pre_norm).double(), stack()
+
+    def norm(state: Tensor, where: bool) -> Tensor:
+        return nn.functional.layer_norm(state, (WIDTH,)) if where else state
+
+    below = norm(numbers(2, WIDTH), pre_norm)
+    outputs = [below]
+    for layer, state in zip(layers, states_of(module, layers, numbers(2, WIDTH))):
+        outputs.append(norm(layer(below), pre_norm))
+        below = norm(torch.stack(outputs).mean(0), not pre_norm)
+        torch.testing.assert_close(state, below)
+
+
+@pytest.mark.parametrize("mode", [*POSITION_WISE, *CONNECTIONS])
+@pytest.mark.parametrize("variant", [False, True])
+def test_every_parameter_has_a_gradient_at_the_start(mode: str, variant: bool) -> None:
+    torch.manual_seed(0)
+    if mode in CONNECTIONS:
+        module = layer_connection(mode, WIDTH, LAYERS, variant).double()
+        output = states_of(module, stack(), numbers(20, WIDTH))[-1]
+    else:
+        module = layer_aggregation(mode, 16, LAYERS, 32, own=variant).double()
+        output = module(layers_of(20, width=16))
+    (output * torch.randn_like(output)).sum().backward()
+    for name, parameter in module.named_parameters():
+        assert parameter.grad.isfinite().all(), name
+        # the gain of attention over depth multiplies the query, which starts at 0
+        if (mode, name) != ("attention", "gain"):
+            assert parameter.grad.abs().max() > 1e-9, name
+
+
+# Dynamic routing's capsules are shorter than 1: at D = 1 squash makes a sum s to s |s|.
+STARTS: List[Tuple[str, int, float, float]] = [
+    *(
+        (mode, 0, 0.5, 2.0)
+        for mode in POSITION_WISE
+        if mode not in ("dynamic-routing", "attention")
+    ),
+    ("attention", 0, 0.3, 2),  # the mean of independent layers: 1/sqrt(6)
+    *(("dynamic-routing", N, 0.003, 0.3) for N in (0, 1, 8)),
+    *(("em-routing", N, 0.2, 5) for N in (1, 8)),
+]
+
+
+@pytest.mark.parametrize(("mode", "capsules", "least", "most"), STARTS)
+@pytest.mark.parametrize("own", [False, True])
+def test_the_aggregate_starts_at_a_size_that_trains(
+    mode: str, capsules: int, least: float, most: float, own: bool
+) -> None:
+    """Neither near nothing nor, in dynamic routing, with one capsule for each layer."""
+    torch.manual_seed(0)
+    module = layer_aggregation(mode, 128, 6, 256, num_capsules=capsules, own=own)
+    layers = [layer.float() for layer in layers_of(100, num_layers=6, width=128)]
+    output = module(layers)
+    assert least < output.std().item() / layers[-1].std().item() < most
+    if mode == "dynamic-routing":
+        # saturated, all but six capsules would be 0: a median of 1e-28
+        assert output.abs().median() > 0.01 * output.std()
+
+
+# --- what they cost
+
+
+@contextlib.contextmanager
+def counting_matmuls() -> Iterator[Any]:
+    """Count the matrix products that run, whatever module they are in."""
+
+    class Counter(TorchDispatchMode):
+        calls = 0
+
+        def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None):
+            if func.overloadpacket.__name__ in ("mm", "addmm", "bmm", "baddbmm"):
+                self.calls += 1
+            return func(*args, **(kwargs or {}))
+
+    with Counter() as counter:
+        yield counter
+
+
+@pytest.mark.parametrize("own", [False, True])
+@pytest.mark.parametrize("mode", [*CONNECTIONS, *(m for m in POSITION_WISE if m != "iterative")])
+def test_the_number_of_matrix_products_does_not_grow_with_the_layers(mode: str, own: bool) -> None:
+    calls = []
+    for num_layers in (2, 5):
+        if mode in CONNECTIONS:
+            module = layer_connection(mode, WIDTH, num_layers - 1, own).double()
+        else:
+            module = aggregation(num_layers, mode=mode, own=own).double()
+        with counting_matmuls() as counter:
+            module(layers_of(3, num_layers=num_layers))
+        calls.append(counter.calls)
+    assert calls[0] == calls[1] > 0
+
+
+@pytest.mark.parametrize("mode", CONNECTIONS)
+def test_training_keeps_each_state_once_and_not_once_for_every_sum(mode: str) -> None:
+    layers, width, kept = 24, 512, {}
+    module = layer_connection(mode, width, layers, False)
+
+    def keep(tensor: Tensor) -> Tensor:
+        kept[tensor.untyped_storage().data_ptr()] = tensor
+        return tensor
+
+    states: List[Tensor] = []
+    with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
+        for _ in range(layers + 1):
+            states.append(torch.randn(width, requires_grad=True))
+            LayerConnection.forward(module, states) if mode == "dlcl" else module(states)
+    elements = sum(tensor.untyped_storage().nbytes() // 4 for tensor in kept.values())
+    assert elements <= (layers + 2) * width
+
+
+@every_connection
+def test_autocast_leaves_connected_states_in_fp32(mode: str, pre_norm: bool) -> None:
+    module = randomised(layer_connection(mode, WIDTH, LAYERS, pre_norm)).float()
+    states = [state.detach().float() for state in layers_of(50)]
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        output = module(states)
+    assert output.dtype == torch.float32
+    torch.testing.assert_close(output, module(states))
