@@ -22,7 +22,7 @@ import html
 import re
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Callable, Dict, Iterator, Mapping, Sequence
+from typing import Any, Callable, Dict, Mapping, Sequence
 from urllib.parse import quote, unquote
 
 from capsnmt.files import write_all
@@ -53,7 +53,8 @@ class Table:
 
 
 def _cell(value: object) -> str:
-    return re.sub(r"(?<!\\)\|", r"\\|", escape(value))  # the | of code, too, would end the cell
+    # the | of code ends a cell too; in text it is escaped already
+    return value.replace("|", "\\|") if isinstance(value, Markdown) else escape(value)
 
 
 def escape(value: object) -> Markdown:
@@ -108,19 +109,15 @@ def write_page(
 ) -> Path:
     """Write a page as Markdown and as HTML, with its figures as PNG and SVG, or nothing.
 
-    The HTML is one file that loads nothing.
-
     Args:
-        template: ``NAME.md.j2``, which becomes ``NAME.md`` and ``NAME.html``.
+        template: ``NAME.md.j2``, which becomes ``NAME.md`` and ``NAME.html``; the HTML is one file
+            that loads nothing.
         folder: where to.
         context: the values of the template.
         figures: name of each figure, which may begin with a folder -> function that draws it.
         files: name of each further file -> its text.
         extra: trusted HTML that follows the last section; its ``<h2 id=...>`` are in the contents.
         script: JavaScript, the only one that the page may run.
-
-    Returns:
-        The HTML file.
     """
     contents: Dict[Path, bytes] = {}
     pictures: Dict[str, str] = {}
@@ -128,34 +125,34 @@ def write_page(
         for name, draw in figures.items():
             for suffix, image in images(draw()).items():
                 contents[folder / f"{name}.{suffix}"] = image
-            pictures[name] = inline_svg(contents[folder / f"{name}.svg"], name)
-    text = render_markdown(template, context)
+            pictures[f"{name}.png"] = inline_svg(contents[folder / f"{name}.svg"], name)
+    markdown = _environment(template.parent, finalize=escape)
+    markdown.globals.update(block=block, code=code, picture=picture)
+    text = markdown.get_template(template.name).render(context)
     page = folder / template.name.replace(".md.j2", ".html")
-    texts = {
-        **{folder / name: content for name, content in files.items()},
-        page.with_suffix(".md"): text,
-        page: render_html(text, pictures, extra, script),
-    }
-    contents.update({path: each.encode("utf-8", "replace") for path, each in texts.items()})
+    html_text = render_html(text, pictures, extra, script)
+    texts = {**files, page.with_suffix(".md").name: text, page.name: html_text}
+    for name, content in texts.items():
+        contents[folder / name] = content.encode("utf-8", "replace")
     write_all(contents)
     return page
 
 
-def render_markdown(template: Path, context: Mapping[str, Any]) -> str:
-    """Fill in a template."""
-    environment = _environment(template.parent, finalize=escape)
-    environment.globals.update(block=block, code=code, picture=picture)
-    return environment.get_template(template.name).render(context)
-
-
-def render_html(text: str, pictures: Mapping[str, str], extra: str = "", script: str = "") -> str:
+def render_html(text: str, pictures: Mapping[str, str], extra: str, script: str) -> str:
     """Make the HTML page of Markdown, whose first heading is the title, and of SVG pictures."""
     from markdown_it import MarkdownIt
     from markupsafe import Markup
 
+    def image(_: Any, tokens: Sequence[Any], at: int, *others: Any) -> str:
+        label, drawn = html.escape(_text(tokens[at])), pictures[unquote(tokens[at].attrs["src"])]
+        return f'<span class="figure" role="img" aria-label="{label}">{drawn}</span>'
+
     parser = MarkdownIt("commonmark").enable("table")
-    parser.add_render_rule("image", lambda _, tokens, at, *others: _image(tokens[at], pictures))
-    tokens = list(_accessible(parser.parse(text)))
+    parser.add_render_rule("image", image)
+    parser.add_render_rule("table_open", lambda *_: '<div class="scroll" tabindex="0"><table>\n')
+    parser.add_render_rule("table_close", lambda *_: "</table></div>\n")
+    tokens = parser.parse(text)
+    _make_accessible(tokens)
     body = parser.renderer.render(tokens, parser.options, {}) + extra
     return (
         _environment(SHELL.parent, autoescape=True)
@@ -183,23 +180,11 @@ def _environment(folder: Path, **settings: Any) -> Any:
     )
 
 
-def _image(token: Any, pictures: Mapping[str, str]) -> str:
-    label = html.escape(_text(token))
-    drawn = pictures[unquote(token.attrs["src"]).rpartition(".")[0]]
-    return f'<span class="figure" role="img" aria-label="{label}">{drawn}</span>'
-
-
-def _accessible(tokens: Sequence[Any]) -> Iterator[Any]:
-    """Yield the tokens of a page with what links, keyboards and screen readers need."""
-    from markdown_it.token import Token
-
-    heading, sections = "", 0
+def _make_accessible(tokens: Sequence[Any]) -> None:
+    """Give a page what links, keyboards and screen readers need."""
     for at, token in enumerate(tokens):
-        if token.type == "heading_open":
-            heading = _text(tokens[at + 1])
-            if token.tag == "h2":
-                sections += 1
-                token.attrSet("id", f"section-{sections}")
+        if token.type == "heading_open" and token.tag == "h2":
+            token.attrSet("id", f"section-{at}")
         elif token.type == "th_open":
             token.attrSet("scope", "col")
         elif token.type == "tr_open" and tokens[at + 1].type == "td_open":
@@ -208,12 +193,6 @@ def _accessible(tokens: Sequence[Any]) -> Iterator[Any]:
             first.attrSet("scope", "row")
         elif token.type == "fence":
             token.attrSet("tabindex", "0")
-        elif token.type == "table_open":
-            label = f'role="region" aria-label="{html.escape(heading)}" tabindex="0"'
-            yield Token("html_block", "", 0, content=f'<div class="scroll" {label}>\n')
-        yield token
-        if token.type == "table_close":
-            yield Token("html_block", "", 0, content="</div>\n")
 
 
 def _text(token: Any) -> str:

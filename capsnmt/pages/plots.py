@@ -76,9 +76,7 @@ def images(figure: Any) -> Dict[str, bytes]:
 def inline_svg(content: bytes, name: str) -> str:
     """Return an SVG file as an element of a page, in the page's text colour.
 
-    Args:
-        content: the file of a figure.
-        name: prefix of every identifier, which must be unique in a page.
+    ``name`` is the prefix of every identifier, which must be unique in a page.
     """
     text = content.decode("utf-8")
     text = text[text.index("<svg ") :].replace(INK, "currentColor")

@@ -33,17 +33,16 @@ def build_parser() -> argparse.ArgumentParser:
         help="a run (OUTPUT/ROW/seed-S), all seeds of a row (OUTPUT/ROW) or all rows (OUTPUT); "
         "give the baseline first",
     )
-    parser.add_argument(
-        "--output", type=Path, required=True, metavar="DIR", help="folder of the report"
-    )
-    parser.add_argument(
+    add = parser.add_argument
+    add("--output", type=Path, required=True, metavar="DIR", help="folder of the report")
+    add(
         "--samples",
         type=at_least(0),
         default=20,
         metavar="N",
         help="number of sample translations (default 20)",
     )
-    parser.add_argument("--title", help="heading of the page (default: data set and languages)")
+    add("--title", help="heading of the page (default: data set and languages)")
     return parser
 
 
@@ -81,34 +80,31 @@ def _contents(runs: Sequence[FinishedRun], samples: int) -> Tuple[Dict[str, Any]
     from capsnmt.runs.finished import check_comparable, distinct_names
 
     translators = [run for run in runs if not run.config.classifies]
-    classifiers = [run for run in runs if run.config.classifies]
-    tasks = {
-        name: [run for run in classifiers if run.result.task == name] for name in SENTENCE_TASKS
+    of_task = {
+        name: [run for run in runs if run.config.classifies and run.result.task == name]
+        for name in SENTENCE_TASKS
     }
-    values: Dict[str, Any] = dict.fromkeys(("translation", *SENTENCE_TASKS))
+    devices = {(run.training.device, run.training.device_name) for run in runs}
+    values: Dict[str, Any] = {
+        "title": "Sentence classification",
+        "translation": None,
+        **dict.fromkeys(SENTENCE_TASKS),
+        "commands": list(dict.fromkeys(run.command for run in runs if run.command)),
+        "initial": {run.row: run.training.initial for run in runs if run.training.initial},
+        "scripts": {n: run.script for n, run in zip(distinct_names(translators), translators)},
+        "devices": [f"{device} ({name})" for device, name in sorted(devices)],
+        "versions": versions(runs),
+    }
     figures: Figures = {}
-    titles = []
     if translators:
         check_comparable(translators)
         values["translation"], figures = translation(translators, samples)
-        titles.append(values["translation"]["title"])
-    if tasks["probing"]:
-        values["probing"] = probing(tasks["probing"])
-    if tasks["logical_inference"]:
-        found = logical_inference(tasks["logical_inference"])
+        values["title"] = values["translation"]["title"]
+    if of_task["probing"]:
+        values["probing"] = probing(of_task["probing"])
+    if of_task["logical_inference"]:
+        found = logical_inference(of_task["logical_inference"])
         values["logical_inference"], figures["logical_inference"] = found
-    if classifiers:
-        titles.append("Sentence classification")
-    started = {run.row: run.training.initial for run in runs if run.training.initial}
-    devices = {(run.training.device, run.training.device_name) for run in runs}
-    values.update(
-        title="; ".join(titles),
-        commands=list(dict.fromkeys(run.command for run in runs if run.command)),
-        initial=started,
-        scripts=dict(zip(distinct_names(translators), (run.script for run in translators))),
-        devices=[f"{device} ({name})" for device, name in sorted(devices)],
-        versions=versions(runs),
-    )
     return values, figures
 
 

@@ -11,10 +11,10 @@ from capsnmt.evaluation.scores import Spread, digits
 from capsnmt.pages.page import Table, code
 from capsnmt.runs.finished import FinishedRun
 from capsnmt.runs.learning_curve import clock
-from capsnmt.runs.sweeps import FinishedSweep
 from capsnmt.runs.trained_rows import TrainedRow
 
 NONE, MINUS = "–", "−"
+Means = Mapping[str, Mapping[str, Spread]]  # system -> category -> its value
 Runs = Mapping[str, FinishedRun]  # by the names that a report gives them
 
 
@@ -80,36 +80,24 @@ def results(rows: Sequence[TrainedRow], test_sets: Sequence[str]) -> Table:
         header += [f"{test_set} BLEU", "Δ", *(["95% interval of Δ"] if several else [])]
     lines = []
     for row in rows:
-        lines.append([row.name, _parameters(row, baseline), _speed(row, baseline)])
+        parameters, speed = f"{row.parameters / 1e6:.2f}M", row.tokens_per_second
+        ratio = None if row is baseline else row.speed_against(baseline)
+        if row is not baseline:
+            more = row.parameters - baseline.parameters
+            parameters += f" ({more:+,})" if abs(more) < 1e4 else f" ({more / 1e6:+.2f}M)"
+        training = NONE if speed is None else f"{speed:,.0f}/s"
+        lines.append([row.name, parameters, training + ("" if not ratio else f" ({ratio:.2f}×)")])
         for test_set in test_sets:
             ours, theirs = row.score(test_set), baseline.score(test_set)
-            same = row is baseline
-            difference = difference_cell(round(ours.mean, 2) - round(theirs.mean, 2))
-            lines[-1] += [
-                mean_cell(ours),
-                NONE if same else difference + row.mark(test_set, baseline),
-            ]
+            found = None if row is baseline else interval(ours, theirs)
+            difference = NONE
+            if row is not baseline:
+                difference = difference_cell(round(ours.mean, 2) - round(theirs.mean, 2))
+                difference += row.mark(test_set, baseline)
+            lines[-1] += [mean_cell(ours), difference]
             if several:
-                found = None if same else interval(ours, theirs)
                 lines[-1].append(" to ".join(map(difference_cell, found)) if found else NONE)
     return Table(header, lines, numeric=1)
-
-
-def _parameters(row: TrainedRow, baseline: TrainedRow) -> str:
-    difference = row.parameters - baseline.parameters
-    total = f"{row.parameters / 1e6:.2f}M"
-    if row is baseline:
-        return total
-    small = abs(difference) < 1e4
-    return f"{total} ({difference:+,})" if small else f"{total} ({difference / 1e6:+.2f}M)"
-
-
-def _speed(row: TrainedRow, baseline: TrainedRow) -> str:
-    speed = row.tokens_per_second
-    if speed is None:
-        return NONE
-    ratio = None if row is baseline else row.speed_against(baseline)
-    return f"{speed:,.0f}/s" if ratio is None else f"{speed:,.0f}/s ({ratio:.2f}×)"
 
 
 def scores(runs: Runs, test_set: str, metrics: Mapping[str, str]) -> Table:
@@ -138,13 +126,12 @@ def differences(runs: Runs, test_set: str, metrics: Mapping[str, str]) -> Table:
     return Table([*header, "p of the sign test"], lines, numeric=1)
 
 
-def lengths(rows: Sequence[TrainedRow], test_set: str, counts: Mapping[str, int]) -> Table:
-    """Return BLEU by source length; ``counts`` maps each bucket to its number of sentences."""
-    lines = [["sentences", *(f"{count:,}" for count in counts.values())]]
-    for row in rows:
-        found = row.by_length(test_set)
-        lines.append([row.name, *(mean_cell(found.get(bucket)) for bucket in counts)])
-    return Table(["system", *counts], lines, numeric=1)
+def by_category(means: Means, labels: Sequence[str]) -> Table:
+    """Return the mean of each system by category, such as a length of the source."""
+    lines = [
+        [name, *(mean_cell(found.get(label)) for label in labels)] for name, found in means.items()
+    ]
+    return Table(["system", *labels], lines, numeric=1)
 
 
 def training(runs: Runs) -> Table:
@@ -168,28 +155,16 @@ def training(runs: Runs) -> Table:
     return Table([*header, "valid loss"], lines, numeric=2)
 
 
-def sweep(found: FinishedSweep, test_set: str) -> Table:
-    """Return BLEU of the baselines and of each row by the value of a flag."""
-    baselines = {row.name: dict.fromkeys(found.labels, row) for row in found.baselines}
-    lines = [
-        [name, *(mean_cell(rows[x].score(test_set)) if x in rows else NONE for x in found.labels)]
-        for name, rows in {**baselines, **found.curves}.items()
-    ]
-    return Table(["system", *found.labels], lines, numeric=1)
-
-
 def versions(runs: Sequence[FinishedRun]) -> Table:
-    """Return the versions that the runs were evaluated and trained with; a cell has all of them."""
+    """Return the versions that the runs were evaluated and trained with."""
     found: Dict[str, Dict[str, None]] = {}
     for run in runs:
         evaluated = {} if run.config.classifies else next(iter(run.scores.values())).versions
         for package, version in {**evaluated, **run.training.versions}.items():
             if version:
                 found.setdefault(package, {})[version] = None
-    return Table(
-        ["package", "version"],
-        [[package, ", ".join(each)] for package, each in sorted(found.items())],
-    )
+    lines = [[package, ", ".join(each)] for package, each in sorted(found.items())]
+    return Table(["package", "version"], lines)
 
 
 def scores_csv(runs: Sequence[FinishedRun]) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import random
+from dataclasses import replace
 from typing import Any, Callable, Dict, Iterable, Iterator, List, Mapping, Sequence, Tuple
 
 from capsnmt.cli import ConfigurationError
@@ -32,9 +33,15 @@ def translation(runs: Sequence[FinishedRun], sample_count: int) -> Tuple[Dict[st
         runs: runs on the same test sets, the baseline first.
         sample_count: number of sample translations of each test set.
     """
-    rows, named, sweeps = group(runs), dict(zip(distinct_names(runs), runs)), find_sweeps(runs)
-    config, test_sets = runs[0].config, list(runs[0].scores)
-    manifest = PreparedData(runs[0].data).read_manifest()
+    rows, named, test_sets = group(runs), dict(zip(distinct_names(runs), runs)), [*runs[0].scores]
+    config, manifest = runs[0].config, PreparedData(runs[0].data).read_manifest()
+    style = styles(row.name for row in rows)
+    curves = {row.name: [run.curve for run in row.runs] for row in rows}
+    figures: Figures = {"learning_curve": functools.partial(learning_curves, curves, style)}
+    tests = {each.test for row in rows[1:] for run in row.runs for each in run.scores.values()}
+    untested = [
+        x.name for x in rows[1:] if any(x.p_values(name, rows[0]) is None for name in test_sets)
+    ]
     values = {
         "title": f"{config.dataset or 'Experiment'}, {' to '.join(config.languages)}",
         "rows": rows,
@@ -42,17 +49,10 @@ def translation(runs: Sequence[FinishedRun], sample_count: int) -> Tuple[Dict[st
         "budgets": sorted({run.curve.updates for run in runs}),
         "different": list(_differing(runs)),
         "results": tables.results(rows, test_sets),
-        "ratios": len(rows) > 1 and None not in [row.speed_against(rows[0]) for row in rows[1:]],
-        **_tests(rows, test_sets),
-        "sweeps": [
-            {
-                "flag": sweep.flag,
-                "tables": {name: tables.sweep(sweep, name) for name in test_sets},
-                "has_baseline": bool(sweep.baselines),
-            }
-            for sweep in sweeps
-        ],
-        "test_sets": [_test_set(name, rows, named) for name in test_sets],
+        "tests": sorted(test.in_words for test in tests if test),
+        "untested": untested,
+        "sweeps": [_sweep(x, name, figures) for x in find_sweeps(runs) for name in test_sets],
+        "test_sets": [_test_set(name, rows, named, figures) for name in test_sets],
         "training": tables.training(named),
         "samples": {
             name: list(_samples(rows, name, sample_count)) for name in test_sets if sample_count
@@ -60,7 +60,7 @@ def translation(runs: Sequence[FinishedRun], sample_count: int) -> Tuple[Dict[st
         "manifest": manifest,
         "pairs": _pairs(manifest.lines, config.languages[0]),
     }
-    return values, dict(_figures(rows, test_sets, sweeps))
+    return values, figures
 
 
 def _differing(runs: Sequence[FinishedRun]) -> Iterator[str]:
@@ -79,27 +79,25 @@ def _signatures(runs: Iterable[FinishedRun], test_set: str, metric: str) -> List
     return sorted({run.output(test_set).scores[metric].signature for run in runs})
 
 
-def _tests(rows: Sequence[TrainedRow], test_sets: Sequence[str]) -> Dict[str, List[str]]:
-    """Return how the rows were tested against the first, in words, and those that were not."""
-    baseline, *others = rows
-    evaluations = [run.scores[name] for row in others for run in row.runs for name in test_sets]
-    return {
-        "tests": sorted({each.test.in_words for each in evaluations if each.test}),
-        "untested": [
-            row.name
-            for row in others
-            if any(row.p_values(name, baseline) is None for name in test_sets)
-        ],
-    }
-
-
-def _test_set(name: str, rows: Sequence[TrainedRow], runs: Runs) -> Dict[str, Any]:
-    """Return the values of one test set."""
+def _test_set(
+    name: str, rows: Sequence[TrainedRow], runs: Runs, figures: Figures
+) -> Dict[str, Any]:
+    """Return the values of one test set, and add its figure."""
     outputs = [run.output(name) for run in runs.values()]
     metrics = common_metrics(outputs)
     kinds = [kind for kind in COMPARABLE if all(kind in output.scores for output in outputs)]
     shown = {**metrics, **dict(zip(kinds, kinds))}
     unit, counts = source_lengths(rows, name) or ("", {})
+    found = {row.name: row.by_length(name) for row in rows}
+    lengths = tables.by_category(found, [*counts])
+    if counts:
+        figures[f"bleu_by_length-{name}"] = functools.partial(
+            means_by_category,
+            found,
+            {bucket: f"{bucket}\n({count:,})" for bucket, count in counts.items()},
+            styles(found),
+            (f"length of the source in {unit} (sentences)", "BLEU"),
+        )
     return {
         "name": name,
         "segments": f"{rows[0].runs[0].scores[name].segments:,}",
@@ -110,46 +108,36 @@ def _test_set(name: str, rows: Sequence[TrainedRow], runs: Runs) -> Dict[str, An
         ],
         "differences": tables.differences(runs, name, metrics),
         "unit": unit,
-        "lengths": tables.lengths(rows, name, counts),
+        "lengths": replace(
+            lengths, rows=[["sentences", *(f"{n:,}" for n in counts.values())], *lengths.rows]
+        ),
     }
 
 
-def _figures(
-    rows: Sequence[TrainedRow], test_sets: Sequence[str], sweeps: Sequence[FinishedSweep]
-) -> Iterator[Tuple[str, Callable[[], Any]]]:
-    """Yield the name of each figure, and the function that draws it."""
-    style = styles(row.name for row in rows)
-    curves = {row.name: [run.curve for run in row.runs] for row in rows}
-    yield "learning_curve", functools.partial(learning_curves, curves, style)
-    for name in test_sets:
-        lengths = source_lengths(rows, name)
-        if lengths is not None:
-            unit, counts = lengths
-            yield (
-                f"bleu_by_length-{name}",
-                functools.partial(
-                    means_by_category,
-                    {row.name: row.by_length(name) for row in rows},
-                    {bucket: f"{bucket}\n({count:,})" for bucket, count in counts.items()},
-                    style,
-                    (f"length of the source in {unit} (sentences)", "BLEU"),
-                ),
-            )
-        for sweep in sweeps:
-            yield (
-                f"sweep-{sweep.flag}-{name}",
-                functools.partial(
-                    means_by_category,
-                    {
-                        row: {label: each.score(name) for label, each in curve.items()}
-                        for row, curve in sweep.curves.items()
-                    },
-                    dict(zip(sweep.labels, sweep.labels)),
-                    styles(sweep.curves),
-                    (f"--{sweep.flag}", "BLEU"),
-                    {row.name: row.score(name) for row in sweep.baselines},
-                ),
-            )
+def _sweep(sweep: FinishedSweep, test_set: str, figures: Figures) -> Dict[str, Any]:
+    """Return the values of a sweep on a test set, and add its figure."""
+    baselines = {row.name: row.score(test_set) for row in sweep.baselines}
+    curves = {
+        name: {label: row.score(test_set) for label, row in rows.items()}
+        for name, rows in sweep.curves.items()
+    }
+    figure = f"sweep-{sweep.flag}-{test_set}"
+    figures[figure] = functools.partial(
+        means_by_category,
+        curves,
+        dict(zip(sweep.labels, sweep.labels)),
+        styles(curves),
+        (f"--{sweep.flag}", "BLEU"),
+        baselines,
+    )
+    constant = {name: dict.fromkeys(sweep.labels, score) for name, score in baselines.items()}
+    return {
+        "flag": sweep.flag,
+        "test_set": test_set,
+        "figure": figure,
+        "table": tables.by_category({**constant, **curves}, sweep.labels),
+        "has_baseline": bool(baselines),
+    }
 
 
 def _samples(rows: Sequence[TrainedRow], test_set: str, count: int) -> Iterator[Table]:

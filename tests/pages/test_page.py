@@ -116,10 +116,19 @@ def test_every_text_is_shown_as_it_is(content: str) -> None:
     svg = re.sub(r"(?s)<svg.*?</svg>", "", content)
     shown = html.unescape(re.sub(r"<[^>]*>", "", svg)).replace("\\", "")
     assert shown.count(EVIL) == 13
-    for label in re.findall('aria-label="([^"]*)"', content)[1:3]:
-        assert EVIL in html.unescape(label)
+    assert html.unescape(re.findall('role="img" aria-label="([^"]*)"', content)[0]) == EVIL
     texts = re.findall(r"<text[^>]*>([^<]*)</text>", content)
     assert html.unescape(" ".join(texts)).count(EVIL) == 2
+
+
+def test_the_pipe_of_code_ends_no_cell_and_loses_no_backslash() -> None:
+    from markdown_it import MarkdownIt
+
+    texts = ["a|b", "a\\|b", "a\\\\|b"]
+    table = Table(["text", "code"], [[text, code(text)] for text in texts])
+    shown = MarkdownIt("commonmark").enable("table").render(str(table))
+    cells = re.findall("<td.*?>(?:<code>)?(.*?)(?:</code>)?</td>", shown)
+    assert cells == [text for text in texts for _ in range(2)]
 
 
 def test_the_markdown_has_the_same_table_and_figures(path: Path) -> None:
@@ -133,13 +142,11 @@ def test_the_page_works_with_a_screen_reader(content: str) -> None:
     page = Page(content)
     assert page.all("html")[0]["lang"] == "en"
     assert [cell["scope"] for cell in page.all("th")] == ["col", "col", "row", "row"]
-    regions = [each for each in page.all("div") if each.get("role") == "region"]
-    assert [each["aria-label"] for each in regions] == [f"First of {EVIL}"]
     pictures = [each for each in page.all("span") if each.get("role") == "img"]
     assert [each["aria-label"] for each in pictures] == [EVIL, "The same again, in another file."]
     headings = [int(tag[1]) for tag, _ in page.elements if re.fullmatch("h[1-6]", tag)]
     assert headings == [1, 2, 2, 3, 2]
-    scrolling = [*regions, *(each for each in page.all("code") if "class" in each)]
+    scrolling = [*page.all("div"), *(each for each in page.all("code") if "class" in each)]
     assert [each["tabindex"] for each in scrolling] == ["0", "0"]
 
 
@@ -148,7 +155,8 @@ def test_every_link_has_its_target_once(content: str) -> None:
     identifiers = [str(each["id"]) for _, each in page.elements if "id" in each]
     assert len(identifiers) == len(set(identifiers))
     sections = [str(each["href"])[1:] for each in page.all("a")]
-    assert sections == ["section-1", "section-2", "s"]
+    assert len(sections) == 3
+    assert sections[-1] == "s"
     wanted = re.findall(r'(?:href="#|url\(#)([^")]+)', content)
     assert set(sections) < set(wanted) <= set(identifiers)
 
