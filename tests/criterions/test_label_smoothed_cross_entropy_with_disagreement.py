@@ -119,14 +119,6 @@ def test_padding_on_either_side_never_counts() -> None:
         assert row == pytest.approx(rows[0])
 
 
-@pytest.mark.parametrize("term", ["subspace", "output"])
-def test_one_head_agrees_with_itself(term: str) -> None:
-    model = train("--encoder-attention-heads", "1", "--decoder-attention-heads", "1")
-    settings = {**ALL, "disagreement": term}
-    _, size, logs = criterion(**settings)(model, SAMPLE)
-    assert float(logs[f"disagreement_{term}"]) == pytest.approx(len(ATTENTIONS) * size)
-
-
 @pytest.mark.parametrize(
     ("plain_criterion", "chunk"),
     [(LabelSmoothedCrossEntropyCriterion, 0), (ChunkedLabelSmoothedCrossEntropyCriterion, 512)],
@@ -233,15 +225,6 @@ def test_the_mean_is_over_the_layers_that_ran(seen: Dict) -> None:
     source = SAMPLE["net_input"]["src_tokens"].ne(PAD)
     expected = oracles.term(seen["enc-self", "output"], source, overlaps=False)
     torch.testing.assert_close(logs["disagreement_output"], expected.detach() * size)
-
-
-def test_activation_checkpointing_changes_no_gradient() -> None:
-    results = []
-    for flags in ((), ("--checkpoint-activations",)):
-        model = train(*flags).double()
-        loss, _, logs = criterion(**ALL)(model, SAMPLE)
-        results.append((loss.detach(), logs, gradients(model, loss)))
-    torch.testing.assert_close(*results)
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ from typing import Any, Dict, List, Sequence, Tuple
 import pytest
 import torch
 from fairseq import search
+from fairseq.models.transformer import TransformerEncoderBase
 from fairseq.sequence_generator import SequenceGenerator
 from fairseq.token_generation_constraints import pack_constraints
 from torch import Tensor
@@ -240,3 +241,23 @@ def test_hypotheses_of_a_sentence_that_part_are_one_clear_line() -> None:
     with pytest.raises(ValueError, match="hypotheses of a sentence") as error:
         model.encoder.reorder_encoder_out(encoded, torch.tensor([0, 2, 4, 6]))
     assert len(str(error.value).splitlines()) == 1
+
+
+def test_a_batch_is_reordered_as_by_the_host_and_copied_only_if_it_changes() -> None:
+    """Test it by sentences: each is kept once for its hypotheses."""
+    encoder, source = flagged("--mlmha", "M-10").encoder, batch(SOURCES, left_pad=True)
+    ours, hosts = (encoder(source, source.ne(PAD).sum(1)) for _ in range(2))
+    # two hypotheses each; of one sentence they change places; a sentence ends; one is repeated
+    orders = [[0, 0, 1, 1, 2, 2, 3, 3], [1, 1, 2, 3, 5, 4, 6, 6], [0, 1, 4, 5, 6, 7], [2, 2, 0, 1]]
+    copied = []
+    for order in map(torch.tensor, orders):
+        before = ours["encoder_out"][0]
+        ours = encoder.reorder_encoder_out(ours, order)
+        copied.append(ours["encoder_out"][0] is not before)
+        hosts = TransformerEncoderBase.reorder_encoder_out(encoder, hosts, order)
+        for name, tensors in hosts.items():
+            assert len(ours[name]) == len(tensors)
+            dim = 1 if name == "encoder_out" else 0
+            repeated = [one.repeat_interleave(2, dim) for one in ours[name]]
+            assert all(one.equal(other) for one, other in zip(repeated, tensors))
+    assert copied == [False, False, True, True]

@@ -11,14 +11,12 @@ Not here, because no command of fairseq can do it, with its own ``transformer`` 
 
 from __future__ import annotations
 
-import copy
 import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Callable, Dict, List, Tuple
 
 import pytest
-import torch
 
 from tests.commands import (
     DISAGREEMENT,
@@ -31,7 +29,7 @@ from tests.commands import (
     succeed,
     training,
 )
-from tests.support import PLUGIN, build, forward, half_precision_on_cpu, sentences
+from tests.support import PLUGIN, half_precision_on_cpu
 from tests.system.conftest import write_corpus
 
 # a training of each flag on both hosts takes long: on the second at night
@@ -304,19 +302,3 @@ def test_the_log_of_a_training_has_every_layer(
 ) -> None:
     _, log = trained(system)
     assert len(re.findall(r"\(fc2\): Linear", log)) >= 2  # torch prints like layers once
-
-
-@pytest.mark.usefixtures("bf16_machine")
-@pytest.mark.parametrize("autocast", ["none", "bf16"])
-@pytest.mark.parametrize("system", [*SYSTEMS])
-def test_a_copy_of_a_checkpointed_model_is_its_own(system: str, autocast: str) -> None:
-    arch, flags = SYSTEMS[system]
-    own = [*flags][: -len(DISAGREEMENT)] if system == "everything" else [*flags]
-    model = build(arch, *own, "--checkpoint-activations", "--autocast", autocast)
-    lines = sentences(4, 2)
-    copied = copy.deepcopy(model.train())
-    before = forward(copied, lines, lines)
-    with torch.no_grad():
-        for parameter in model.parameters():
-            parameter.add_(1)
-    assert forward(copied, lines, lines).equal(before)

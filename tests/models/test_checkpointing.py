@@ -18,6 +18,8 @@ SYSTEMS = {
     "plain": ("--attention-dropout", "0.1", "--dropout", "0.1"),
     "routed heads": ("--head-aggregation", "em", *EVERYWHERE),
     "connected": ("--layer-aggregation", "dlcl", "--mlmha", "M-10"),
+    "capsules": ("--capsule-routing-encoder", "both", "--capsule-routing-decoder", "horizontal"),
+    "aggregated": ("--layer-aggregation", "em-routing", "--head-aggregation", "talking"),
     "bf16": ("--autocast", "bf16"),
 }
 
@@ -81,10 +83,3 @@ def test_a_copy_runs_its_own_weights() -> None:
             parameter.zero_()
     assert not forward(twin, *INPUTS).any()
     assert torch.equal(forward(original, *INPUTS), before)
-
-
-def test_a_model_is_shown_and_iterated_as_in_plain_torch() -> None:
-    checkpointed = model("--checkpoint-activations", "--encoder-layerdrop", "0.5")
-    assert "forward" not in vars(checkpointed.encoder.layers[0])
-    assert list(checkpointed.encoder.layers) == [*checkpointed.encoder.layers.children()]
-    assert str(checkpointed) == str(model("--encoder-layerdrop", "0.5"))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from typing import Any, Iterator, List, Tuple
 
 import pytest
@@ -101,7 +100,7 @@ def test_bf16_is_compiled_too(graphs: List[Any]) -> None:
 
 def test_batches_of_any_shape_share_graphs(graphs: List[Any]) -> None:
     pair = models(CONNECTED)
-    for count, length in itertools.product((5, 3, 2, 1), (3, 70, 6, 33)):
+    for count, length in ((5, 3), (3, 70), (2, 33), (1, 6), (1, 70), (4, 12)):
         given = arguments((length,) * count, (2 * length,) + (length,) * (count - 1))
         assert_the_same(*pair, given)
     # at first source and target may have the same length, and one sentence is another graph

@@ -46,7 +46,7 @@ def arguments(*lengths: int) -> Tuple[Tensor, Tensor]:
     "flags",
     [pytest.param((), id="plain", marks=pytest.mark.nightly), pytest.param(MANY, id="many")],
 )
-@pytest.mark.parametrize("part", [Encoding, Logits])
+@pytest.mark.parametrize("part", [pytest.param(Encoding, marks=pytest.mark.nightly), Logits])
 def test_an_exported_model_computes_the_same_at_other_sizes(part: Any, flags: tuple) -> None:
     module = part(build("capsnmt_transformer", "--compile", *flags)).eval()
     module(*arguments(14))  # fairseq's tables of positions and masks grow, and a program keeps them

@@ -107,7 +107,7 @@ ELSEWHERE = {
     "--init-from": "checkpoints/test_initialisation.py",
     "--autocast": "test_autocast.py",
     "--compile": "test_compilation.py",
-    "--routing-backend": "test_bad_flags.py",
+    "--routing-backend": "test_refused_in_training.py",
 }
 
 

@@ -193,16 +193,6 @@ def test_half_precision_is_finite_and_close_to_fp32(name: str) -> None:
 
 
 @every_system
-def test_activation_checkpointing_changes_no_gradient(name: str) -> None:
-    plain, checkpointed = exact(name), exact(name, "--checkpoint-activations")
-    checkpointed.load_state_dict(plain.state_dict())
-    for model in (plain.train(), checkpointed.train()):
-        loss_of(model).backward()
-    for (parameter_name, one), other in zip(plain.named_parameters(), checkpointed.parameters()):
-        torch.testing.assert_close(one.grad, other.grad, atol=1e-9, rtol=1e-9, msg=parameter_name)
-
-
-@every_system
 def test_a_model_reloaded_for_evaluation_gives_the_same_output(name: str) -> None:
     """Guards the evaluation fast path of fairseq 0.12.2, which a reload switches on."""
     model, reloaded = build_system(name), build_system(name)

@@ -63,21 +63,3 @@ def test_both_log_the_same_numbers_and_end_with_the_same_model(runs: Dict[str, L
     assert any("accuracy" in line for line in ours)
     assert any("gnorm" in line for line in ours)
     assert_same_model(runs["ours"][0], runs["theirs"][0])
-
-
-# Back to fairseq's at night; test_fused_adam.py exchanges the states both ways on both hosts.
-@pytest.mark.one_host
-@pytest.mark.parametrize(
-    ("first", "second"),
-    [("theirs", OURS), pytest.param("ours", THEIRS, marks=pytest.mark.nightly)],
-    ids=["theirs-ours", "ours-theirs"],
-)
-def test_a_run_resumes_from_either_to_the_other(
-    runs: Dict[str, List], corpus: Path, tmp_path: Path, first: str, second: List[str]
-) -> None:
-    start = runs[first][0] / "checkpoint_1_2.pt"
-    assert start.exists(), sorted(runs[first][0].iterdir())
-    (tmp_path / "checkpoint_last.pt").write_bytes(start.read_bytes())
-    log = train(corpus / "bin", tmp_path, SYSTEM, 4, *second)
-    assert "2 updates" in log
-    assert_same_model(tmp_path, runs["theirs"][0])

@@ -216,6 +216,7 @@ def in_a_process(code, **environment):
     )
 
 
+@pytest.mark.nightly  # two builds, while a build is tested with every commit
 @needs_build
 def test_processes_may_build_at_the_same_time(tmp_path):
     started = [in_a_process(ROUTE, XDG_CACHE_HOME=str(tmp_path)) for _ in range(2)]
