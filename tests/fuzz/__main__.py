@@ -7,7 +7,6 @@ import os
 import random
 import resource
 import shutil
-import subprocess
 import sys
 import tempfile
 import time
@@ -15,7 +14,7 @@ import traceback
 from contextlib import ExitStack, redirect_stdout
 from pathlib import Path
 from signal import SIGKILL
-from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence
+from typing import Callable, Dict, List, NamedTuple, Optional, Sequence
 
 from tests.fuzz import filesystems
 from tests.fuzz.commands import COMMANDS, Command
@@ -28,15 +27,8 @@ CRASHED = 70
 PLACES, WEIGHTS = ("", "odd name", "full disk", "read-only"), (88, 4, 4, 4)
 
 
-class Ending(NamedTuple):
-    """How a case ended: what was spoilt, and what is wrong with it; empty if nothing."""
-
-    spoilt: str
-    fault: str
-
-
 class Spoilt(NamedTuple):
-    """How to run a command whose files are spoilt."""
+    """How to run a command whose files are spoilt, and what was done, in words."""
 
     arguments: List[str]
     environment: Dict[str, str]
@@ -50,9 +42,8 @@ def spoil(command: Command, folder: Path, chance: random.Random, times: int) -> 
     done: List[str] = []
     for _ in range(times):
         kind = chance.random()
-        files = sorted(
-            path for glob in command.spoilt for path in folder.glob(glob) if path.is_file()
-        )
+        found = (path for glob in command.spoilt for path in folder.glob(glob) if path.is_file())
+        files = sorted(found)
         if kind < 0.5 and files:
             done.append(spoil_file(chance.choice(files), chance))
         elif kind < 0.92:
@@ -66,8 +57,8 @@ def spoil(command: Command, folder: Path, chance: random.Random, times: int) -> 
 
 def run_case(
     name: str, seed: int, number: int, template: Path, work: Path, spoils: bool = True
-) -> Ending:
-    """Run one case in a process of its own and judge how it ends.
+) -> str:
+    """Run one case in a process of its own; return its fault, or an empty text.
 
     Args:
         name: the command.
@@ -83,60 +74,55 @@ def run_case(
         path.mkdir(parents=True)
     place = chance.choices(PLACES, WEIGHTS)[0] if spoils else ""
     folder = above / (chance.choice(filesystems.ODD_NAMES) if place == "odd name" else "b")
+    shutil.copytree(template, folder, symlinks=True)
+    spoilt = spoil(command, folder, chance, chance.choice((1, 1, 2)) if spoils and not place else 0)
+    done = spoilt.done or f"{place or 'nothing spoilt'}, folder {folder.name!r}"
+    source = folder / command.stdin
+    if command.stdin and source.is_file():
+        shutil.copy(source, streams / "stdin")
+    outside = _listing(case, folder)
     with ExitStack() as mounts:
-        if place == "full disk":
-            mounts.callback(filesystems.mount_small(above, template))
-        shutil.copytree(template, folder, symlinks=True)
-        times = chance.choice((1, 1, 2)) if spoils and not place else 0
-        spoilt = spoil(command, folder, chance, times)
-        done = spoilt.done or f"{place or 'nothing spoilt'}, folder {folder.name!r}"
-        limit = filesystems.fill(above, chance) if place == "full disk" else lambda: None
         if place == "read-only":
             mounts.callback(filesystems.make_read_only(folder))
-        source = folder / command.stdin
-        if command.stdin and source.is_file():
-            shutil.copy(source, streams / "stdin")
-        outside = _listing(case, folder)
         process = os.fork()
         if process == 0:
+            full = place == "full disk"
+            limit = (lambda: filesystems.fill_disk(chance)) if full else (lambda: None)
             _become(name, spoilt, folder, streams, limit)
         status = _wait(process)
         errors = (streams / "stderr").read_text("utf-8", "replace")
-        fault = "it hangs" if status is None else ""
-        fault = fault or fault_of(status or 0, errors, folder, command.is_fairseqs)
+        fault = fault_of(status, errors, folder, command.is_fairseqs)
         if status and not spoils:
             fault = "it fails with nothing spoilt"
         if not fault and _listing(case, folder) != outside:
             fault = "it wrote outside its folder"
     if not fault:
         shutil.rmtree(case)
-    return Ending(done, fault and f"{fault}\n{errors[-1500:]}")
+    return fault and f"{done}: {fault}\n{errors[-1500:]}"
 
 
-def _wait(process: int) -> Optional[int]:
-    """Return the wait status of a process; ``None`` if it was killed because it hangs."""
+def _wait(process: int) -> int:
+    """Return the wait status of a process, which is killed if it hangs."""
     deadline = time.monotonic() + 10 * BOUND  # of a busy machine
     while (ended := os.waitpid(process, os.WNOHANG))[0] == 0:
         if time.monotonic() > deadline:
             os.kill(process, SIGKILL)
-            os.waitpid(process, 0)
-            return None
+            return os.waitpid(process, 0)[1]
         time.sleep(0.005)
     return ended[1]
 
 
 def _become(
-    name: str, spoilt: Spoilt, folder: Path, streams: Path, limit: Callable[[], Any]
+    name: str, spoilt: Spoilt, folder: Path, streams: Path, limit: Callable[[], None]
 ) -> None:
     """Run the command in this process, which was forked for it, and end it."""
-    status = CRASHED
+    status: object = CRASHED
     try:
         resource.setrlimit(resource.RLIMIT_CPU, (BOUND, BOUND))
         os.setpgid(0, 0)
         os.chdir(folder)
         for number, stream in enumerate(("stdin", "stdout", "stderr")):
-            flags = os.O_RDWR | os.O_CREAT
-            os.dup2(os.open(streams / stream, flags, 0o644), number)
+            os.dup2(os.open(streams / stream, os.O_RDWR | os.O_CREAT, 0o644), number)
         os.environ["TMPDIR"] = str(streams)  # a case that is killed leaves its temporary files
         for variable, value in spoilt.environment.items():
             os.environ.pop(variable, None) if value == "" else os.environ.update({variable: value})
@@ -163,31 +149,19 @@ def _become(
 
 def _listing(case: Path, folder: Path) -> List[str]:
     """Return the files of a case that lie outside the command's folder."""
-    return sorted(
-        str(path)
-        for path in case.rglob("*")
-        if folder not in path.parents and "streams" not in path.parts
-    )
+    paths = (path for path in case.rglob("*") if "streams" not in path.parts)
+    return sorted(str(path) for path in paths if folder not in path.parents)
 
 
-class Templates:
-    """The files of each command, written when its first case needs them.
-
-    A second process that sweeps in the same folder finds what the first has written.
-    """
-
-    def __init__(self, work: Path) -> None:
-        self.work = work
-
-    def of(self, name: str) -> Path:
-        """Return the folder with the files of a command."""
-        write = COMMANDS[name].write
-        folder = self.work / f"template-{write.__module__}.{write.__name__}"
-        if not folder.exists():
-            folder.mkdir()
-            with open(os.devnull, "w") as nowhere, redirect_stdout(nowhere):
-                write(folder)
-        return folder
+def template_of(name: str, work: Path) -> Path:
+    """Return the folder with the files of a command, written when its first case needs them."""
+    write = COMMANDS[name].write
+    folder = work / f"template-{write.__module__}.{write.__name__}"
+    if not folder.exists():
+        folder.mkdir()
+        with open(os.devnull, "w") as nowhere, redirect_stdout(nowhere):
+            write(folder)
+    return folder
 
 
 def main(argv: Optional[Sequence[str]] = None) -> int:
@@ -197,50 +171,26 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--commands", default=",".join(COMMANDS), help="comma-separated list")
     parser.add_argument("--case", type=int, help="run this case only")
-    parser.add_argument("--first", type=int, default=0, help="number of the first case")
     parser.add_argument("--work", type=Path, help="folder of templates (default: a new one)")
-    parser.add_argument(
-        "--optimized",
-        action=argparse.BooleanOptionalAction,
-        help="run the second half of the cases by python -O",
-    )
     args = parser.parse_args(argv)
     work = args.work or Path(tempfile.mkdtemp(prefix="fuzz-"))
-    half = args.cases // 2 if args.optimized else args.cases
-    last = args.first + half
-    if args.case is not None:
-        numbers = range(args.case, args.case + 1) if args.case < last else range(0)
-    else:
-        numbers = range(args.first, last)
-    status = sweep(args.commands.split(","), args.seed, numbers, work) if numbers else 0
-    if args.optimized and (args.case is None or args.case >= last):
-        rest = ["--first", str(last), "--cases", str(args.cases - half), "--work", str(work)]
-        rest += [] if args.case is None else ["--case", str(args.case)]
-        own = ["--seed", str(args.seed), "--commands", args.commands]
-        print("python -O:", flush=True)
-        status |= subprocess.call([sys.executable, "-O", "-m", "tests.fuzz", *rest, *own])
-    if args.work is None and not status:
-        shutil.rmtree(work)
-    return status
-
-
-def sweep(names: Sequence[str], seed: int, numbers: Sequence[int], work: Path) -> int:
-    """Run cases in a folder and return 1 if one failed."""
-    failed: List[int] = []
-    templates = Templates(work)
+    names, failed = args.commands.split(","), []
+    numbers = range(args.cases) if args.case is None else [args.case]
     for number in numbers:
         name = names[number % len(names)]
         # a sweep over commands that fail anyway would show nothing
         spoils = number >= len(names)
-        spoilt, fault = run_case(name, seed, number, templates.of(name), work, spoils)
+        fault = run_case(name, args.seed, number, template_of(name, work), work, spoils)
         if fault:
             failed.append(number)
-            print(f"case {number} (seed {seed}), {name}: {spoilt}: {fault}", flush=True)
+            print(f"case {number} (seed {args.seed}), {name}: {fault}", flush=True)
     if failed:
         listed = ", ".join(map(str, failed))
         print(f"{len(failed)} of {len(numbers)} cases failed: {listed}; their files: {work}")
         return 1
-    print(f"{len(numbers)} cases of seed {seed}: each succeeded or ended with one line")
+    print(f"{len(numbers)} cases of seed {args.seed}: each succeeded or ended with one line")
+    if args.work is None:
+        shutil.rmtree(work)
     return 0
 
 

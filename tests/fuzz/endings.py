@@ -8,7 +8,6 @@ import signal
 from pathlib import Path
 
 ALLOWED = (0, 1, 2)  # success, failed work, bad setting
-RECORD = "manifest.json.part"  # of a preparation's completed steps; it resumes from there
 LONGEST = 3000  # characters of an error: it names a value and a fix, not a file's content
 # Frames of our code. Those of the patches of the host are in every call of what they wrap.
 OURS = re.compile(r'File "[^"]*/capsnmt/(?!host\.py|launch/train\.py)[^"]*\.py", line \d+')
@@ -26,8 +25,7 @@ def fault_of(wait_status: int, errors: str, folder: Path, is_fairseqs: bool = Fa
     if os.WIFSIGNALED(wait_status):
         by = os.WTERMSIG(wait_status)
         return "it hangs" if by in (signal.SIGXCPU, signal.SIGKILL) else f"signal {by} ended it"
-    parts = [path for path in folder.rglob("*.part") if path.name != RECORD]
-    left = sorted(str(path.relative_to(folder)) for path in parts)
+    left = sorted(str(path.relative_to(folder)) for path in folder.rglob("*.part"))
     if "Traceback" in errors:
         if not is_fairseqs or OURS.search(errors):
             return "it ends with a traceback"

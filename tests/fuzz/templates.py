@@ -73,14 +73,9 @@ def write_archives(folder: Path) -> None:
 def write_trained(folder: Path) -> None:
     """Write prepared data, a finished run, its checkpoint as ``model.pt``, and ``source`` text."""
     run = finish_run(folder, "routed", ROW, 1, *TINY, "--share-all-embeddings")
+    kept = ("config.json", "training.json", "scores.json", "checkpoint_last.pt", "checkpoints")
     for path in run.path.parent.rglob("*"):
-        if path.name not in (
-            "config.json",
-            "training.json",
-            "scores.json",
-            "checkpoint_last.pt",
-            "checkpoints",
-        ):
+        if path.name not in kept:
             shutil.rmtree(path) if path.is_dir() and path != run.path else None
             path.unlink() if path.is_file() else None
     shutil.rmtree(folder / "routed-data.corpus")

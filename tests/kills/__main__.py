@@ -11,42 +11,63 @@ import sys
 import tempfile
 import time
 from pathlib import Path
-from typing import Dict, List, Optional, Sequence
+from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Sequence
 
 from tests.corpora.conftest import tree
 from tests.kills.launch import LAUNCHER, command, results, started, write_sources
 
-STAGES = ("prepare", "train", "average", "generate news", "score news", "report")
+STAGES = ("prepare", "train", "average", "generate news", "score news")
 KINDS = ("kill", "full-disk")
 REPORT = "capsnmt.report"
 
 
-class Reference:
-    """An uninterrupted launch.
+class Reference(NamedTuple):
+    """An uninterrupted launch: its corpus, the seconds of each stage, and what it wrote."""
 
-    Attributes:
-        sources: the corpus and the configuration.
-        seconds: how long each stage took.
-        results: what it wrote.
-    """
+    sources: Path
+    seconds: Dict[str, float]
+    results: Dict[str, Any]
 
-    def __init__(self, folder: Path) -> None:
-        self.sources, output = folder / "sources", folder / "uninterrupted"
-        write_sources(self.sources)
-        with started(LAUNCHER, command(self.sources, output)) as launch:
-            assert launch.end() == 0, launch.errors
-        begun = [
-            (line[3:], moment)
-            for line, moment in zip(launch.lines, launch.times)
-            if line.startswith(("-- ", "== "))
-        ]
-        begun = [(name.partition(":")[0], moment) for name, moment in begun]
-        ends = [moment for _, moment in begun[1:]] + [time.monotonic()]
-        self.seconds: Dict[str, float] = {
-            name: end - moment for (name, moment), end in zip(begun, ends) if name in STAGES
-        }
-        self.seconds["report"] = self.seconds["score news"]  # about as long; it prints no stages
-        self.results = results(output)
+
+def reference(folder: Path) -> Reference:
+    """Launch without interruption."""
+    sources, output = folder / "sources", folder / "uninterrupted"
+    write_sources(sources)
+    with started(LAUNCHER, command(sources, output)) as launch:
+        assert launch.end() == 0, launch.errors
+    begun = [
+        (line[3:].partition(":")[0], moment)
+        for line, moment in zip(launch.lines, launch.times)
+        if line.startswith(("-- ", "== "))
+    ]
+    ends = [moment for _, moment in begun[1:]] + [time.monotonic()]
+    seconds = {name: end - moment for (name, moment), end in zip(begun, ends) if name in STAGES}
+    seconds["report"] = seconds["score news"]  # about as long; it prints no stages
+    return Reference(sources, seconds, results(output))
+
+
+def interrupt(
+    module: str, arguments: List[str], stage: str, seconds: float, kind: str
+) -> Iterator[str]:
+    """Start a command, and interrupt it some seconds after a stage began; yield its faults."""
+    with started(module, arguments) as launch:
+        if stage != "report" and not launch.reaches(f"-- {stage}"):
+            yield f"{stage} is not reached: {launch.errors}"
+            return
+        launch.process.join(seconds)
+        at = next((line for line in launch.lines[::-1] if line[:3] == "-- "), f"-- {stage}")
+        where = f"{kind} after {seconds:.2f} s of {stage}, in {at[3:]}"
+        if kind == "kill":
+            launch.send(signal.SIGKILL)
+            launch.end()
+            print(f"  {where}: {len(launch.started())} process(es) go on", flush=True)
+            return
+        launch.fill_disk()
+        status = launch.end()
+        last = launch.errors[-1] if launch.errors else ""
+        print(f"  {where}: status {status} {last[-150:]}", flush=True)
+        if status and not last.startswith("error: "):
+            yield f"{where}: status {status}, {launch.errors}"
 
 
 def report(output: Path, folder: Path) -> Dict[str, bytes]:
@@ -56,61 +77,25 @@ def report(output: Path, folder: Path) -> Dict[str, bytes]:
     return tree(folder)
 
 
-class Round:
-    """One launch with a fault in every stage.
-
-    Attributes:
-        faults: what is wrong.
-    """
-
-    def __init__(self, reference: Reference, output: Path, chance: random.Random) -> None:
-        self.reference, self.output, self.chance = reference, output, chance
-        self.faults: List[str] = []
-
-    def interrupt_launch(self, stages: Sequence[str], kinds: Sequence[str]) -> None:
-        """Interrupt the launch in some stages, each by one of the kinds."""
-        for stage in stages:
-            arguments = command(self.reference.sources, self.output)
-            self.interrupt(LAUNCHER, arguments, stage, self.chance.choice(kinds))
-
-    def finish_launch(self) -> None:
-        """Let the launch continue to its end, and compare the results."""
-        with started(LAUNCHER, command(self.reference.sources, self.output)) as launch:
-            if launch.end() != 0:
-                self.faults.append(f"the launch does not continue: {launch.errors}")
-                return
-        made, expected = results(self.output), self.reference.results
-        self.faults += [f"{name} differ" for name in made if made[name] != expected[name]]
-
-    def interrupt_report(self, kinds: Sequence[str]) -> None:
-        """Interrupt the report of a finished launch, and compare it with an uninterrupted one."""
-        folder = self.output / "report"
-        arguments = [str(self.output / "runs"), "--output", str(folder)]
-        self.interrupt(REPORT, arguments, "report", self.chance.choice(kinds))
-        if report(self.output, folder) != report(self.output, self.output / "report-2"):
-            self.faults.append("the reports differ")
-
-    def interrupt(self, module: str, arguments: List[str], stage: str, kind: str) -> None:
-        """Start a command, and interrupt it at a random moment of a stage."""
-        with started(module, arguments) as launch:
-            if stage != "report" and not launch.reaches(f"-- {stage}"):
-                self.faults.append(f"{stage} is not reached: {launch.errors}")
-                return
-            moment = self.chance.uniform(0, self.reference.seconds[stage])
-            launch.process.join(moment)
-            at = next((line for line in launch.lines[::-1] if line[:3] == "-- "), f"-- {stage}")
-            where = f"{kind} after {moment:.2f} s of {stage}, in {at[3:]}"
-            if kind == "kill":
-                launch.send(signal.SIGKILL)
-                launch.end()
-                print(f"  {where}: {len(launch.started())} process(es) go on", flush=True)
-                return
-            launch.fill_disk()
-            status = launch.end()
-            last = launch.errors[-1] if launch.errors else ""
-            print(f"  {where}: status {status} {last[-150:]}", flush=True)
-            if status and not last.startswith("error: "):
-                self.faults.append(f"{where}: status {status}, {launch.errors}")
+def round_faults(
+    expected: Reference, output: Path, chance: random.Random, kinds: Sequence[str]
+) -> Iterator[str]:
+    """Interrupt a launch once in every stage, let it end, then its report; yield what is wrong."""
+    arguments = command(expected.sources, output)
+    for stage in STAGES:
+        moment = chance.uniform(0, expected.seconds[stage])
+        yield from interrupt(LAUNCHER, arguments, stage, moment, chance.choice(kinds))
+    with started(LAUNCHER, arguments) as launch:
+        if launch.end() != 0:
+            yield f"the launch does not continue: {launch.errors}"
+            return
+    made = results(output)
+    yield from (f"{name} differ" for name in made if made[name] != expected.results[name])
+    words = [str(output / "runs"), "--output", str(output / "report")]
+    moment = chance.uniform(0, expected.seconds["report"])
+    yield from interrupt(REPORT, words, "report", moment, chance.choice(kinds))
+    if report(output, output / "report") != report(output, output / "report-2"):
+        yield "the reports differ"
 
 
 def main(argv: Optional[Sequence[str]] = None) -> int:
@@ -122,28 +107,23 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
     args = parser.parse_args(argv)
     work = Path(tempfile.mkdtemp(prefix="kills-"))
     os.environ["TMPDIR"] = str(work)  # what is killed leaves its temporary files
-    reference = Reference(work)
-    print({name: round(seconds, 2) for name, seconds in reference.seconds.items()})
+    expected = reference(work)
+    print({name: round(seconds, 2) for name, seconds in expected.seconds.items()})
     wrong = 0
     for number in range(args.rounds):
         print(f"round {number} of seed {args.seed}", flush=True)
-        chance = random.Random(f"{args.seed} {number}")
-        one = Round(reference, work / f"round-{number}", chance)
-        kinds = args.kinds.split(",")
-        one.interrupt_launch(STAGES[:-1], kinds)
-        one.finish_launch()
-        if not one.faults:
-            one.interrupt_report(kinds)
-        for fault in one.faults:
+        chance, output = random.Random(f"{args.seed} {number}"), work / f"round-{number}"
+        faults = [*round_faults(expected, output, chance, args.kinds.split(","))]
+        for fault in faults:
             print(f"FAULT in round {number} of seed {args.seed}: {fault}", flush=True)
-        wrong += bool(one.faults)
-        if not one.faults:
-            shutil.rmtree(one.output)
+        wrong += bool(faults)
+        if not faults:
+            shutil.rmtree(output)
     if wrong:
         print(f"{wrong} rounds failed; their files: {work}")
         return 1
     shutil.rmtree(work)
-    print(f"{args.rounds * len(STAGES)} faults of seed {args.seed}: the results are as without")
+    print(f"{args.rounds} rounds of seed {args.seed}: the results are as without faults")
     return 0
 
 
