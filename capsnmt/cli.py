@@ -93,7 +93,7 @@ def check_line(text: str, where: str) -> None:
     """Raise unless a text is one line; in a script, what follows would be a command of its own."""
     if any(end in text for end in "\0\r\n"):
         raise ConfigurationError(
-            f"{where}: {shown(text)} has a line end: give printable characters in one line"
+            f"{where}: {shown(text)} has a line end; give printable characters in one line"
         )
 
 
@@ -159,26 +159,13 @@ def comma_list(allowed: Collection[str] = (), fix: str = "") -> Callable[[str], 
     return parse
 
 
-def check_output(output: Path, inputs: Collection[Path]) -> None:
-    """Raise unless ``--output`` can be written and is none of the files that are read."""
-    if output.resolve() in {path.resolve() for path in inputs}:
-        raise ConfigurationError(
-            f"--output {output} is a checkpoint that is read: choose another name"
-        )
-    check_output_file(output, "--output")
-    if not output.parent.is_dir():
-        raise ConfigurationError(
-            f"--output {output} must be a file in an existing folder: create the folder, or choose "
-            "another name"
-        )
-
-
-def check_output_file(path: Path, where: str) -> None:
-    """Raise if a folder, a pipe or a device is at ``path``, which a new file would replace."""
+def check_output_file(path: Path, where: str, inputs: Collection[Path] = ()) -> None:
+    """Raise if a new file at ``path`` would replace a folder, a pipe, a device or an input."""
+    if path.resolve() in {each.resolve() for each in inputs}:
+        raise ConfigurationError(f"{where} {path} is a file that is read; choose another name")
     if path.exists() and not path.is_file():
         raise ConfigurationError(
-            f"{where} {path} must be a file, and is a folder, a pipe or a device: choose another "
-            f"name"
+            f"{where} {path} must be a file, not a folder, a pipe or a device; choose another name"
         )
 
 
@@ -208,7 +195,7 @@ def run_command(command: Callable[[], Any], interrupted: str = "interrupted") ->
         os.open(os.devnull, os.O_RDONLY)  # or the next file would become the input
     if sys.stdout is None or sys.stderr is None:
         name, other = ("output", 2) if sys.stdout is None else ("error", 1)
-        line = f"error: standard {name} is closed: redirect it to a file or to /dev/null\n"
+        line = f"error: standard {name} is closed; redirect it to a file or to /dev/null\n"
         with suppress(OSError):  # the other one is closed, too
             os.write(other, line.encode())
         return BAD_SETTING

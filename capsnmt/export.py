@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 from typing import Any, Dict, Mapping, Optional, Sequence
 
-from capsnmt.cli import OneLineParser, check_output, require, run_command
+from capsnmt.cli import OneLineParser, check_output_file, require, run_command
 
 STOCK = "transformer"
 # what only training reads; the names may be those of the plugin
@@ -52,7 +52,7 @@ def _check_model(args: Mapping[str, Any], path: Path) -> None:
 
     if ARCH_MODEL_NAME_REGISTRY.get(args.get("arch")) != MODEL:
         raise CheckpointError(
-            f"{path} is a model of --arch {args.get('arch')}: give one of --arch {MODEL}, in any "
+            f"{path} is a model of --arch {args.get('arch')}; give one of --arch {MODEL}, in any "
             "size"
         )
     # they change how a model is computed or how it starts, not which function it is
@@ -65,7 +65,7 @@ def _check_model(args: Mapping[str, Any], path: Path) -> None:
             if group not in no_mechanism and args.get(name, default) != default:
                 raise CheckpointError(
                     f"{path} uses {config.flag(name)} {args[name]}, which fairseq's Transformer "
-                    "does not have: export a model without mechanisms, and translate with this one "
+                    "does not have; export a model without mechanisms, and translate with this one "
                     "by capsnmt-translate"
                 )
 
@@ -102,7 +102,7 @@ def _run(args: argparse.Namespace) -> None:
     from capsnmt.runs.finished import FinishedRun
 
     path = args.model if args.model.is_file() else FinishedRun(args.model).model
-    check_output(args.output, [path])
+    check_output_file(args.output, "--output", [path])
     save_checkpoint(stock_checkpoint(load_checkpoint(path), path), args.output)
     print(f"{args.output}: the model in {path} as fairseq's own transformer")
 

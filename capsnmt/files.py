@@ -35,7 +35,7 @@ def check_file_name(name: str, where: str) -> None:
     fits = name.isprintable() and "/" not in name and len(name.encode()) <= LONGEST_NAME
     if not fits or not name.strip() or name.startswith((".", "-")):
         raise ConfigurationError(
-            f"{where}: {shown(name)} cannot be the name of a folder: give up to {LONGEST_NAME} "
+            f"{where}: {shown(name)} cannot be the name of a folder; give up to {LONGEST_NAME} "
             f"printable characters without a slash, a dot or hyphen not first"
         )
 
@@ -46,10 +46,10 @@ def check_output_folder(path: Path, where: str) -> None:
         if place.is_dir():
             return
         if place.exists():
-            raise ConfigurationError(f"{where} {path}: {place} is a file: give a folder")
+            raise ConfigurationError(f"{where} {path}: {place} is a file; give a folder")
         if place.is_symlink():
             raise ConfigurationError(
-                f"{where} {path}: {place} is a link to {os.readlink(place)}, which does not exist: "
+                f"{where} {path}: {place} is a link to {os.readlink(place)}, which does not exist; "
                 "make that folder, or remove the link"
             )
 
@@ -157,17 +157,12 @@ def installed_version(distribution: str) -> Optional[str]:
 
 def own_version() -> str:
     """Return our version, with the commit if the package is that of a git checkout."""
-    git = ["git", "-C", str(PACKAGE)]
-    # an environment may lie in the checkout of another project
-    ours = [*git, "ls-files", "--error-unmatch", "__init__.py"]
+    checkout = PACKAGE.parent
+    if not (checkout / ".git").exists():  # an environment may lie in that of another project
+        return capsnmt.__version__
+    command = ["git", "-C", str(checkout), "describe", "--always", "--dirty", "--abbrev=12"]
     try:
-        subprocess.run(ours, check=True, capture_output=True)
-        described = subprocess.run(
-            [*git, "describe", "--always", "--dirty", "--abbrev=12"],
-            check=True,
-            capture_output=True,
-            text=True,
-        )
+        described = subprocess.run(command, check=True, capture_output=True, text=True)
     except (OSError, subprocess.CalledProcessError):
         return capsnmt.__version__
     return f"{capsnmt.__version__} (commit {described.stdout.strip()})"

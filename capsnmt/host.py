@@ -37,40 +37,33 @@ def logging_kept() -> Iterator[None]:
 
 
 def check_host() -> None:
-    """Check that this Python and the installed fairseq are supported.
-
-    Raises:
-        ImportError: one line with the fix: Python is out of range, or fairseq is not installed,
-            cannot be imported on this Python, or has an untested version.
-    """
+    """Raise an ``ImportError``, one line with the fix, unless Python and fairseq are supported."""
     running = ".".join(map(str, sys.version_info[:3]))
     if not PYTHON_SINCE <= sys.version_info[:2] < PYTHON_BEFORE:
         raise ImportError(
             f"capsnmt: Python {running} is not supported: use Python 3.11 or 3.12 (with {FORK}) "
             f"or Python 3.9 or 3.10 (with {STOCK})"
         )
-    # Python >= 3.11 refuses the dataclasses of stock fairseq; the fork has no older wheels.
-    wanted = FORK if sys.version_info >= (3, 11) else STOCK
-    # Stock fairseq needs omegaconf 2.0.6, whose metadata newer versions of pip refuse.
-    older_pip = "" if wanted == FORK else "pip install 'pip<24.1' 'numpy<2' && "
-    installer = f"{older_pip}pip install"
-    if importlib.util.find_spec("fairseq") is None:
-        raise ImportError(
-            f"capsnmt: fairseq is not installed: {installer} {wanted}", name="fairseq"
-        )
-    # at every import it advises to install a package that nothing here uses
-    logging.getLogger("fairseq.tasks.text_to_speech").setLevel(logging.WARNING)
-    try:
-        fairseq = importlib.import_module("fairseq")
-    except Exception as error:
-        raise ImportError(
-            f"capsnmt: the installed fairseq cannot be imported on Python {running} "
-            f"({type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}): "
-            f"pip uninstall fairseq ve-fairseq && {installer} {wanted}"
-        ) from None
-    version = getattr(fairseq, "__version__", "unknown")
-    if not version.startswith(SUPPORTED_FAIRSEQ):
-        raise ImportError(f"capsnmt: fairseq {version} is not supported: {installer} {wanted}")
+    problem = "fairseq is not installed"
+    if importlib.util.find_spec("fairseq") is not None:
+        # at every import it advises to install a package that nothing here uses
+        logging.getLogger("fairseq.tasks.text_to_speech").setLevel(logging.WARNING)
+        try:
+            version = getattr(importlib.import_module("fairseq"), "__version__", "unknown")
+        except Exception as error:
+            problem = (
+                f"the installed fairseq cannot be imported on Python {running} "
+                f"({type(error).__name__}: {' '.join(str(error).split())})"
+            )
+        else:
+            if version.startswith(SUPPORTED_FAIRSEQ):
+                return
+            problem = f"fairseq {version} is not supported"
+    # Python >= 3.11 refuses the dataclasses of stock fairseq; the fork has no older wheels. Stock
+    # fairseq needs omegaconf 2.0.6, whose metadata newer versions of pip refuse.
+    older = f"pip install 'pip<24.1' 'numpy<2' && pip install {STOCK}"
+    fix = f"pip install {FORK}" if sys.version_info >= (3, 11) else older
+    raise ImportError(f"capsnmt: {problem}: pip uninstall fairseq ve-fairseq; {fix}")
 
 
 def keep_last_batch() -> None:
@@ -85,8 +78,6 @@ def keep_last_batch() -> None:
     from fairseq.data import data_utils
 
     original = data_utils.batch_by_size
-    if hasattr(original, "__wrapped__"):
-        return
 
     @functools.wraps(original)
     def batch_by_size(indices: Any, *args: Any, **kwargs: Any) -> Any:
@@ -111,8 +102,6 @@ def keep_batches_when_resuming() -> None:
     from fairseq.tasks.fairseq_task import FairseqTask
 
     original = FairseqTask.get_batch_iterator
-    if hasattr(original, "__wrapped__"):
-        return
 
     @functools.wraps(original)
     def get_batch_iterator(
@@ -143,8 +132,6 @@ def keep_memory_while_training() -> None:
     from capsnmt.modules.kept_memory import keep_freed_memory
 
     original = Trainer.__init__
-    if hasattr(original, "__wrapped__"):
-        return
 
     @functools.wraps(original)
     def initialise(self: Any, *args: Any, **kwargs: Any) -> None:

@@ -14,7 +14,7 @@ import sysconfig
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import FrameType
-from typing import Any, Callable, Dict, Iterator, Mapping, Optional, Sequence, TextIO
+from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Sequence, TextIO
 
 from capsnmt.cli import ConfigurationError, Stopped
 
@@ -43,7 +43,7 @@ def package_path() -> Dict[str, str]:
     if (here / "__init__.py").exists() and not here.samefile(package):
         if sys.version_info < (3, 11):
             raise ConfigurationError(
-                f"./{here}: hides the package {package}, which runs: run the command in another "
+                f"./{here} hides the package {package}, which runs; run the command in another "
                 f"folder, or with Python 3.11 or later"
             )
         variables["PYTHONSAFEPATH"] = "1"
@@ -54,48 +54,27 @@ def package_path() -> Dict[str, str]:
     return variables
 
 
-class _Child:
-    """The running child, and how to stop it."""
-
-    process: Optional[subprocess.Popen[str]] = None
-    starting = False
-    signum = 0
-
-    def __init__(self, ask: Optional[Callable[[], Any]] = None) -> None:
-        self.ask = ask
-        self.terminals = [number for number in (1, 2) if os.isatty(number)]
-
-    def stop(self, signum: int, _: Optional[FrameType] = None) -> None:
-        """Ask the child to end, or pass the signal on; a second signal or a timeout kills.
-
-        SIGUSR1 becomes SIGTERM, which every program expects. After SIGHUP there is no terminal to
-        print to, which would raise an error.
-        """
-        if signum == signal.SIGHUP:
-            for terminal in self.terminals:
-                os.dup2(os.open(os.devnull, os.O_WRONLY), terminal)
-        if self.process is None and not self.starting:
-            raise Stopped(signum)
-        first, self.signum = not self.signum, self.signum or signum
-        if self.process is None:
-            return
-        if first and self.ask is not None:
-            self.ask()
-            signal.alarm(ASKED_SECONDS)
-            return
-        signal.alarm(GRACE_SECONDS)
-        polite = signal.SIGINT if signum == signal.SIGINT else signal.SIGTERM
-        with suppress(ProcessLookupError):
-            os.killpg(self.process.pid, polite if first else signal.SIGKILL)
+def _end(signum: int) -> None:
+    raise Stopped(signum)
 
 
 @contextmanager
-def stoppable(ask: Optional[Callable[[], Any]] = None) -> Iterator[_Child]:
-    """Handle stop signals inside the block: the child ends first, then this process."""
-    child = _Child(ask)
-    before = {each: signal.signal(each, child.stop) for each in (*STOPPING, signal.SIGALRM)}
+def stoppable(stop: Callable[[int], Any] = _end) -> Iterator[None]:
+    """Call ``stop`` if a stop signal arrives inside the block; by default, `Stopped` is raised.
+
+    After SIGHUP there is no terminal to print to, which would raise an error.
+    """
+    terminals = [number for number in (1, 2) if os.isatty(number)]
+
+    def handle(signum: int, _: Optional[FrameType]) -> None:
+        if signum == signal.SIGHUP:
+            for terminal in terminals:
+                os.dup2(os.open(os.devnull, os.O_WRONLY), terminal)
+        stop(signum)
+
+    before = {each: signal.signal(each, handle) for each in (*STOPPING, signal.SIGALRM)}
     try:
-        yield child
+        yield
     finally:
         signal.alarm(0)
         for signum, handler in before.items():
@@ -123,9 +102,29 @@ def run(
     Raises:
         Stopped: a stop signal arrived; the child has ended.
     """
-    with stoppable(ask) as child:
+    received: List[int] = []
+    process: Optional[subprocess.Popen[str]] = None
+
+    def stop(signum: int) -> None:
+        """Ask the child to end, or pass the signal on; a second signal or a timeout kills.
+
+        SIGUSR1 becomes SIGTERM, which every program expects.
+        """
+        received.append(signum)
+        if process is None:  # it is being started, and stopped then
+            return
+        first = len(received) == 1
+        if first and ask is not None:
+            ask()
+            signal.alarm(ASKED_SECONDS)
+            return
+        signal.alarm(GRACE_SECONDS)
+        polite = signal.SIGINT if signum == signal.SIGINT else signal.SIGTERM
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, polite if first else signal.SIGKILL)
+
+    with stoppable(stop):
         sys.stdout.flush()
-        child.starting = True
         with subprocess.Popen(
             argv,
             env={**os.environ, **environment, **INTERPRETER},
@@ -137,17 +136,16 @@ def run(
             start_new_session=True,
             pass_fds=() if lock is None else (lock,),
         ) as process:
-            child.process = process
-            if child.signum:  # it has done nothing yet
-                child.stop(child.signum)
+            if received:  # it has done nothing yet
+                stop(received.pop())
             assert process.stdout is not None
             try:
                 for line in process.stdout:
                     on_line(line)
                 process.wait()
             except BaseException:  # an error in on_line must not leave the child running
-                child.stop(signal.SIGTERM)
+                stop(signal.SIGTERM)
                 raise
-        if child.signum:
-            raise Stopped(child.signum)
+        if received:
+            raise Stopped(received[0])
         return process.returncode

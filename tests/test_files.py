@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from capsnmt.cli import ConfigurationError
-from capsnmt.files import atomic_writer, check_file_name, check_output_folder, write_all
+from capsnmt.files import atomic_writer, check_file_name, write_all
 
 
 def test_a_failing_write_keeps_the_older_file_and_names_it(tmp_path: Path) -> None:
@@ -50,11 +50,3 @@ def test_a_name_that_cannot_be_a_file_is_one_line(name: str) -> None:
     with pytest.raises(ConfigurationError, match=r"--name: .* cannot be the name") as error:
         check_file_name(name, "--name")
     assert str(error.value).isprintable()
-
-
-def test_a_folder_below_a_file_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "file").touch()
-    check_output_folder(tmp_path / "new" / "folder", "--output")
-    for path in (tmp_path / "file", tmp_path / "file" / "below" / "it"):
-        with pytest.raises(ConfigurationError, match="/file is a file: give a folder"):
-            check_output_folder(path, "--output")

@@ -15,7 +15,13 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Dict, List, Optional, Sequence, Tuple
 
-from capsnmt.cli import ConfigurationError, OneLineParser, check_output, positive, run_command
+from capsnmt.cli import (
+    ConfigurationError,
+    OneLineParser,
+    check_output_file,
+    positive,
+    run_command,
+)
 
 if TYPE_CHECKING:  # --help and a mistyped flag do not wait for torch
     from torch import Tensor
@@ -186,7 +192,7 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
 def _run(argv: Optional[Sequence[str]]) -> None:
     args = build_parser().parse_args(argv)
     paths = chosen_paths(args)
-    check_output(args.output, paths)  # before the work, not after
+    check_output_file(args.output, "--output", paths)  # before the work, not after
 
     from capsnmt.checkpoints.load import save_checkpoint
 

@@ -47,7 +47,7 @@ def read_segments(text: Iterable[str], name: str, column: int) -> Iterator[str]:
         pending = pending[opened.start() :] if opened else ""
     if pending or not segments:
         what = f"segment {segments + 1} does not end" if pending else "no <seg> element"
-        raise ConfigurationError(f"{name}: {what}: it is damaged, or not SGM or IWSLT XML")
+        raise ConfigurationError(f"{name}: {what}; give a complete file of SGM or IWSLT XML")
 
 
 def read_talks(text: Iterable[str], name: str, column: int) -> Iterator[str]:
@@ -68,7 +68,7 @@ def read_columns(text: Iterable[str], name: str, column: int) -> Iterator[str]:
         if len(columns) < column:
             raise ConfigurationError(
                 f"{name}, line {number}: {len(columns)} column{'s' * (len(columns) > 1)}, column "
-                f"{column} is needed: separate the sentences of a pair by a tab"
+                f"{column} is needed; separate the sentences of a pair by a tab"
             )
         yield columns[column - 1]
 
@@ -104,7 +104,7 @@ def aligned(
             shorter, longer = names if left is None else names[::-1]
             raise ConfigurationError(
                 f"{shorter} has {number:,} lines but {longer} has "
-                f"{number + 1 + sum(1 for _ in both):,}: a parallel corpus needs as many lines on "
+                f"{number + 1 + sum(1 for _ in both):,}; a parallel corpus needs as many lines on "
                 f"both sides: give two files of one version"
             )
         yield left, right

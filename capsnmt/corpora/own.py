@@ -71,7 +71,7 @@ def own_recipe(
         pairs[name] = sum(1 for _ in read_pairs(pieces, languages, texts))
         if not pairs[name]:
             raise ConfigurationError(
-                f"--{name} {' '.join(words)}: is empty: give one sentence a line, or leave it out"
+                f"--{name} {' '.join(words)} is empty; give one sentence per line, or leave it out"
             )
         files += own
     held_out = _held_out(pairs)
@@ -94,7 +94,7 @@ def own_recipe(
     for language in languages:
         if language not in NonbreakingPrefixes().available_langs:
             say(
-                f"{language}: Moses has no rules of its own for it: it is tokenised by those of "
+                f"{language}: Moses has no rules of its own for it; it is tokenised by those of "
                 f"English, and a word is what spaces separate"
             )
     return recipe
@@ -105,7 +105,7 @@ def _languages(files: Sequence[str], pair: Optional[str]) -> Tuple[str, str]:
     if len(set(found)) != 2 or not all(map(LANGUAGE.fullmatch, found)):
         names = f"--train {' '.join(files)}: the names end in {', '.join(found) or 'no language'}"
         raise ConfigurationError(
-            f"{f'--pair {pair}' if pair else names}: give two languages by their codes of ISO 639, "
+            f"{f'--pair {pair}' if pair else names}; give two languages by their codes of ISO 639, "
             f"as suffixes of the files, *.en *.de, or by --pair, as en-de"
         )
     return found[0], found[1]
@@ -123,7 +123,7 @@ def _pieces(flag: str, files: Sequence[str], languages: Tuple[str, str]) -> Tupl
     if len(sides[0]) != len(sides[1]) or len(paths) != len(sides[0]) + len(sides[1]):
         raise ConfigurationError(
             f"{flag} {' '.join(files)}: {len(sides[0])} of {len(paths)} files end in "
-            f".{languages[0]} and {len(sides[1])} in .{languages[1]}: give as many of each, or "
+            f".{languages[0]} and {len(sides[1])} in .{languages[1]}; give as many of each, or "
             f"tables that end in .tsv"
         )
     return tuple(Piece(file=dict(zip(languages, both))) for both in zip(*sides))
@@ -136,7 +136,7 @@ def _held_out(pairs: Mapping[str, int]) -> Dict[str, int]:
         missing.append("test")
     if missing and pairs["train"] < FEWEST:
         raise ConfigurationError(
-            f"--train: {pairs['train']:,} pairs are too few to draw {' and '.join(missing)} from: "
+            f"--train: {pairs['train']:,} pairs are too few to draw {' and '.join(missing)} from; "
             f"give {' and '.join(f'--{name}' for name in missing)}, or at least {FEWEST} pairs"
         )
     return dict.fromkeys(missing, max(1, min(MOST, pairs["train"] // SHARE)))

@@ -232,8 +232,8 @@ class Preparation:
 
     def _manifest(self, steps: List[Step], done: StepRecords) -> DataManifest:
         recipe = self.recipe
-        counts = {step.name: done.records[step.name].notes for step in steps}
-        dropped = {name: counts[name] for name in ("clean train", "limit train") if name in counts}
+        cleaning = [step.name for step in steps if step.name in ("clean train", "limit train")]
+        dropped: Dict[str, Dict[str, int]] = {name: done.records[name].notes for name in cleaning}
         versions = {tool: installed_version(tool) for tool in TOOLS}
         files = [
             file

@@ -64,7 +64,7 @@ def read_pairs(pieces: Sequence[Piece], languages: Tuple[str, str], texts: Texts
         if len(sources) != len(targets):
             raise ConfigurationError(
                 f"{piece.file}: members {piece.members}: {len(sources)} are {languages[0]} but "
-                f"{len(targets)} are {languages[1]}: it is not the recipe's version"
+                f"{len(targets)} are {languages[1]}; give the recipe's version"
             )
         for both in zip(sources, targets):
             left, right = (
@@ -89,7 +89,7 @@ def _hold_out(recipe: Recipe, texts: Texts) -> Dict[str, SentencePairs]:
     number, total = sum(1 for _ in usable()), sum(recipe.held_out.values())
     if total >= number:
         raise ConfigurationError(
-            f"{recipe.name}: held-out {recipe.held_out}: there are {number:,} training pairs: give "
+            f"{recipe.name}: held-out is {recipe.held_out} of {number:,} training pairs; give "
             f"smaller numbers"
         )
     places = random.Random(SEED).sample(range(number), total)
@@ -118,7 +118,7 @@ def _write(recipe: Recipe, split: str, pairs: SentencePairs, paths: Sequence[Pat
     names = [f"{split}.{language}" for language in recipe.languages]
     if not lines:
         raise ConfigurationError(
-            f"{recipe.name}: {' and '.join(names)} are empty: give other files"
+            f"{recipe.name}: {' and '.join(names)} are empty; give other files"
         )
     expected = recipe.lines.get(split, lines)
     if lines != expected:

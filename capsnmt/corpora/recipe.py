@@ -145,10 +145,8 @@ class Recipe(records.Record, frozen=True, kw_only=True, rename="kebab", omit_def
         known = self.training_corpora()
         for name in names:
             if name not in known:
-                raise ConfigurationError(
-                    f"--corpora {name}: the recipe's training corpora are "
-                    f"{', '.join(known) or 'one, without a name'}"
-                )
+                choice = f"choose from {', '.join(known)}" if known else "leave it out"
+                raise ConfigurationError(f"--corpora {name} is not in the recipe; {choice}")
         kept = tuple(piece for piece in self.splits["train"] if piece.name in names)
         return replace(self, splits={**self.splits, "train": kept})
 
@@ -162,14 +160,14 @@ def load_recipe(name: str, pair: Optional[str] = None) -> Recipe:
     path = bundled_folder("recipes") / f"{name}.yaml" if name in known else Path(name)
     if path.suffix != ".yaml" or not path.is_file():
         raise ConfigurationError(
-            f"recipe {name!r} is unknown: use {', '.join(known)}, the path of a .yaml, or --train "
+            f"recipe {name!r} is unknown; use {', '.join(known)}, the path of a .yaml, or --train "
             f"with files of your own"
         )
     recipe = records.read(path, Recipe)
     for problem in _problems(recipe):
         raise ConfigurationError(f"{path}: {problem}")
     if pair not in (None, recipe.pair):
-        raise ConfigurationError(f"--pair {pair}: {path} is of {recipe.pair}")
+        raise ConfigurationError(f"--pair is {pair}, and {path} is of {recipe.pair}; give that")
     return replace(recipe, name=recipe.name or path.stem)
 
 
@@ -178,10 +176,10 @@ def _problems(recipe: Recipe) -> Iterator[str]:
     if not {*NOT_TESTS} < {*recipe.splits, *recipe.held_out} or "train" not in recipe.splits:
         yield f"splits {', '.join(recipe.splits)}: train, valid and at least one test are needed"
     for split in {*recipe.splits} & {*recipe.held_out}:
-        yield f"held-out.{split}: splits has {split}, too: drop one"
+        yield f"held-out.{split} is also in splits; drop one"
     if recipe.codes and not (recipe.segmentation.method == "bpe" and recipe.segmentation.joint):
         yield (
-            f"codes {recipe.codes}: are of one BPE for both languages: set segmentation.method bpe "
+            f"codes {recipe.codes} are of one BPE for both languages; set segmentation.method bpe "
             f"and segmentation.joint true"
         )
     of_languages: Dict[str, object] = {"tokenisers": recipe.tokenisers}
@@ -194,7 +192,7 @@ def _problems(recipe: Recipe) -> Iterator[str]:
     for key, value in of_languages.items():
         for language in recipe.languages:
             if isinstance(value, dict) and language not in value:
-                yield f"{key}: none for {language}: give it, too"
+                yield f"{key} has none for {language}; add it"
     for name in recipe.needed():
         if name not in recipe.files:
-            yield f"no file {name}: add it to files, or correct splits"
+            yield f"no file {name}; add it to files, or correct splits"

@@ -58,7 +58,7 @@ def _learn_merges(texts: List[Path], merges: int, codes: Path) -> None:
     if codes.read_bytes().count(b"\n") < 2:
         raise ConfigurationError(
             f"no BPE can be learned: no pair of characters occurs twice in the words of "
-            f"{' and '.join(map(str, texts))}: give a larger corpus"
+            f"{' and '.join(map(str, texts))}; give a larger corpus"
         )
 
 

@@ -117,10 +117,6 @@ MISTAKES: Dict[str, Any] = {
     "two folders": (["{run}", "{run}", "--best", "1"], "give one folder"),
     "twice": (["{run}/checkpoint1.pt", "{run}/checkpoint1.pt"], "given twice"),
     "onto an input": (["{run}/checkpoint1.pt", "--output", "{run}/checkpoint1.pt"], "is read"),
-    "no output folder": (
-        ["{run}/checkpoint1.pt", "--output", "{run}/no/mean.pt"],
-        "an existing folder",
-    ),
     "other parameters": (["{run}/checkpoint1.pt", "{run}/other.pt"], "no v, but"),
     "other shapes": (["{run}/checkpoint1.pt", "{run}/wide.pt"], "w has shape [3], but"),
     "diverged": (["{run}/checkpoint1.pt", "{run}/nan.pt"], "w has NaN or infinite weights"),

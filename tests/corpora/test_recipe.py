@@ -58,15 +58,15 @@ def _piece(**values):
         (lambda r: r.pop("segmentation"), "the key segmentation is missing"),
         (_set(segmentation={"size": 0}), "segmentation.size: 0: expected int >= 1"),
         (_set(segmentation={"size": 1, "method": "w"}), "choose from bpe, sentencepiece"),
-        (_set(tokenisers={"en": "moses"}), "tokenisers: none for de"),
+        (_set(tokenisers={"en": "moses"}), "tokenisers has none for de"),
         (_set(cleaning={"max": 3}), "cleaning: unknown key max: choose from max-length"),
         (_set(pair="en-en"), "pair: 'en-en': expected str matching"),
         (lambda r: r["splits"].pop("valid"), "train, valid and at least one test"),
-        (_set(**{"held-out": {"test": 1}}), "held-out.test: splits has test, too"),
-        (_piece(file="nope.{language}"), "no file nope.en: add it to files"),
+        (_set(**{"held-out": {"test": 1}}), "held-out.test is also in splits"),
+        (_piece(file="nope.{language}"), "no file nope.en; add it to files"),
         (_piece(file="train.en", format="xml"), "splits.test2.0.format: 'xml': expected"),
-        (_piece(file="train.en", format="tsv"), "splits.test2.0.columns: none for en"),
-        (_piece(file="train.en", members={"en": "x"}), "splits.test2.0.members: none for de"),
+        (_piece(file="train.en", format="tsv"), "splits.test2.0.columns has none for en"),
+        (_piece(file="train.en", members={"en": "x"}), "splits.test2.0.members has none for de"),
         (lambda r: r["splits"].update(test="x"), "splits.test: 'x': expected"),
         (lambda r: r["files"].update({"../x.en": {}}), "files: the key '../x.en'"),
         (lambda r: r["files"].update(x={"checksum": "1f"}), "files.x.checksum: '1f': expected"),
@@ -101,4 +101,4 @@ def test_pairs_are_held_out_by_a_recipe_too(corpus, tmp_path, run, no_fairseq):
         write_recipe(path, recipe), "--local", corpus, "--output", tmp_path / "more"
     )
     assert status == 2
-    assert "there are 20 training pairs: give smaller numbers" in printed
+    assert "of 20 training pairs; give smaller numbers" in printed

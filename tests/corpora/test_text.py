@@ -41,8 +41,6 @@ ESCAPED = "Tom &amp; Ann &#124; &lt;b&gt; &apos;s &quot; &#91; x &#93;\n"
 @pytest.mark.parametrize(
     ("kind", "content", "lines"),
     [
-        ("plain", "schön\r\nStraße\r\n\r\nohne Ende", ["schön", "Straße", "", "ohne Ende"]),
-        ("plain", "one\0two\n".join(["", "a\n"]), ["one two", "a"]),
         ("moses", ESCAPED, ["Tom & Ann | <b> 's \" [ x ]"]),
         ("subwords", "ab@@ c d@@\n", ["abc d"]),
         ("sgm", SGM, SEGMENTS),
@@ -53,9 +51,6 @@ ESCAPED = "Tom &amp; Ann &#124; &lt;b&gt; &apos;s &quot; &#91; x &#93;\n"
 )
 def test_each_format_has_its_sentences(tmp_path, kind, content, lines):
     name = "a.gz" if content is TABLE else "a"
-    if "\0" in str(content):
-        content = "first\n" + content
-        lines = ["first", *lines]
     assert _read(tmp_path / name, content, kind, column=2) == lines
 
 
@@ -68,8 +63,6 @@ def test_no_other_separator_ends_a_line_or_stays_in_it(tmp_path, separator):
 @pytest.mark.parametrize(
     ("kind", "content", "message"),
     [
-        ("plain", "good\nschön\n".encode("latin-1"), "a, line 2: not UTF-8"),
-        ("plain", "one two\n".encode("utf-16-le"), "a, line 1: holds a NUL character"),
         ("sgm", "just text\n", "no <seg> element"),
         ("sgm", "", "no <seg> element"),
         ("sgm", '<seg id="1">a</seg>\n<seg id="2">cut of', "segment 2 does not end"),

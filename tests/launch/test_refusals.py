@@ -55,8 +55,8 @@ COMMANDS: Dict[str, Tuple[str, List[str]]] = {
     "a seed twice": (f"{ROW} --seeds 1,1", ["--seeds", "twice"]),
     "two that exclude each other": (f"{ROW} --gpus 1", ["--gpus", "not allowed with", "--cpu"]),
     "no folder": (f"{ROW} --data /no/such", ["--data /no/such", "no such folder"]),
-    "a file as output": (f"{ROW} --output text", ["--output", "is a file: give a folder"]),
-    "a file as data": (f"{ROW} --prepared text/data", ["--prepared", "is a file: give a folder"]),
+    "a file as output": (f"{ROW} --output text", ["--output", "is a file; give a folder"]),
+    "a file as data": (f"{ROW} --prepared text/data", ["--prepared", "is a file; give a folder"]),
     "no prepared data": (
         f"{ROW} --set data.recipe=null",
         ["--prepared", "manifest.json", "capsnmt-prepare"],
