@@ -45,22 +45,27 @@ autodoc_member_order = "bysource"
 autodoc_typehints = "description"
 napoleon_use_ivar = True  # an attribute is documented once
 
-# A link of a page to a file of the repository.
-OUTSIDE = re.compile(r"\[([^\]]*)\]\(\.\./([^)#\s]+)[^)\s]*\)")
+# A link of a page; %s is the way to the root of the repository.
+OUTSIDE = r"\[([^\]]*)\]\(%s([^)#\s]+)[^)\s]*\)"
 
 
-def site_link(label: str, path: str) -> str:
-    """Return a link to a file of the repository for the site: to its API, or plain text."""
+def site_link(label: str, path: str, up: str) -> str:
+    """Return a link to a file of the repository for the site: to its API, or plain text.
+
+    ``up`` is the way from the page to the root of the site.
+    """
     package, *names = path.rstrip("/").removesuffix(".py").split("/")
     if package != "capsnmt":
         return label
     names = names[:1] if names[0] in NAMED_BY_PACKAGE else names
-    return f"[{label}](api/{'.'.join([package, *names])}.rst)"
+    return f"[{label}]({up}api/{'.'.join([package, *names])}.rst)"
 
 
 def rewrite_links(app: Any, page: str, text: List[str]) -> None:
     """Rewrite the links of a page that lead out of this folder, which is all that the site has."""
-    text[0] = OUTSIDE.sub(lambda found: site_link(*found.groups()), text[0])
+    up = "../" * page.count("/")
+    link = re.compile(OUTSIDE % re.escape(f"{up}../"))
+    text[0] = link.sub(lambda found: site_link(*found.groups(), up), text[0])
 
 
 def setup(app: Any) -> None:

@@ -10,7 +10,7 @@ REPO = Path(__file__).resolve().parents[2]
 PAGES = [
     REPO / "README.md",
     REPO / "CHANGELOG.md",
-    *sorted((REPO / "docs").glob("*.md")),
+    *sorted((REPO / "docs").glob("**/*.md")),
     REPO / "data_prep" / "README.md",
 ]
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)

@@ -20,6 +20,7 @@ from fairseq import options
 
 from capsnmt.cli import ConfigurationError
 from tests.docs.pages import PAGES, REPO, Block, blocks, name
+from tests.docs.test_tutorials import SMALLER, TUTORIALS
 
 ASSIGNMENT = re.compile(r"[A-Z_]+=\S*")
 # values for the variables in the commands
@@ -47,6 +48,8 @@ class Command(NamedTuple):
 def commands() -> Iterator[Command]:
     """Every simple command of the pages' shell blocks, without assignments and redirections."""
     for page in PAGES:
+        if page.parent == TUTORIALS and page.stem in SMALLER:
+            continue  # test_tutorials.py runs them
         for block in blocks(page):
             if block.language not in ("bash", "console"):
                 continue

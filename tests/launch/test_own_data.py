@@ -11,7 +11,6 @@ from typing import Dict, List
 import pytest
 import yaml
 
-from tests.commands import succeed
 from tests.launch.conftest import Launch
 
 ARCH = "transformer_em_routing_tiny"
@@ -129,21 +128,3 @@ def test_what_is_missing_is_one_line(
     said = launch(*given, "--cpu", status=2)
     assert all(part in said for part in parts), said
     assert not Path("runs").exists()
-
-
-@pytest.mark.system
-@pytest.mark.one_host
-@pytest.mark.nightly  # two trainings and a page
-def test_two_files_of_text_become_two_systems_and_a_report(
-    launch: Launch, prepared: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    texts = [prepared / "raw" / f"train.{language}" for language in ("en", "de")]
-    succeed("capsnmt.corpora", "--train", *texts, "--output", tmp_path / "mine")
-    small = ["--max-update", "12", "--cpu", "--threads", "1", "--set", "generate.beam=1"]
-    small += ["--set", "train.num-workers=0"]
-    said = launch("--prepared", "mine", "--arch", ARCH, "--baseline", BASELINE, *small)
-    assert re.search(r"^\d+ sentence pairs: 12 updates of ", said)
-    scores = json.loads(Path(f"runs/mine/{ARCH}/seed-1/scores.json").read_text("utf-8"))
-    assert BASELINE in json.dumps(scores["test"])
-    assert ARCH in Path("runs/mine/report.md").read_text("utf-8")

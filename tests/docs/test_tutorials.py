@@ -1,0 +1,130 @@
+"""Every command of a tutorial runs, in the order of its page, with smaller sizes."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Dict, List
+
+import pytest
+import yaml
+
+from tests.commands import TINY, binarise_reversals, environment
+from tests.docs.pages import REPO, Block, blocks, rows
+from tests.support import PLUGIN
+
+TUTORIALS = REPO / "docs" / "tutorials"
+WORDS = ["routing", "by", "agreement", "lets", "parts", "vote", "for", "wholes", "they", "form"]
+CORPUS = [" ".join(WORDS[n % 5 : 2 + n % 7][::-1] + WORDS[: 1 + n % 4]) for n in range(80)]
+QUICK = "--max-update 4 --cpu --threads 1 --set generate.beam=1 --set train.num-workers=0"
+SMALL = " ".join([*TINY, "--cpu", "--num-workers 0", "--no-epoch-checkpoints"])
+# page -> what replaces a part of its commands; every part must occur
+SMALLER: Dict[str, Dict[str, str]] = {
+    "own_data": {
+        r"^pip .*$": "",
+        r"capsnmt-run (?!--config)": f"capsnmt-run {QUICK} ",
+        r"capsnmt-run --config": "capsnmt-run --max-update 4 --cpu --config",
+        "_iwslt": "_tiny",
+        "--seeds 1,2,3": "--seeds 1,2",
+    },
+    "checkpoint": {
+        "--user-dir capsnmt": f"--user-dir {PLUGIN}",
+        "M30K/bin|DATA": "bin",
+        r"--max-update \d+": f"--max-update 2 {SMALL}",
+        r"--(?:en|de)coder-\w+(?:-\w+)? \d+|--cpu$": "",
+        "STOCK/checkpoint_best": "STOCK/checkpoint_last",
+    },
+}
+
+
+def smaller(page: str, text: str) -> str:
+    """The commands with the page's replacements."""
+    for part, replacement in SMALLER[page].items():
+        text = re.sub(part, replacement, text, flags=re.MULTILINE)
+    return text
+
+
+def run(commands: str, folder: Path) -> str:
+    """Run a block as a user does, with the interpreter of the tests."""
+    path = os.pathsep.join([os.path.dirname(sys.executable), os.environ["PATH"]])
+    done = subprocess.run(
+        ["bash", "-euo", "pipefail", "-c", commands],
+        cwd=folder,
+        env={**environment(), "PATH": path},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, f"{commands}\n{done.stdout[-2000:]}\n{done.stderr[-2000:]}"
+    return done.stdout + done.stderr
+
+
+def shell(page: str) -> List[Block]:
+    return [block for block in blocks(TUTORIALS / f"{page}.md") if block.language == "bash"]
+
+
+@pytest.mark.parametrize("page", SMALLER)
+def test_every_replacement_is_of_a_part_of_its_page(page: str) -> None:
+    text = "".join(block.text for block in shell(page))
+    for part in SMALLER[page]:
+        assert re.search(part, text, re.MULTILINE), part
+
+
+@pytest.mark.system
+@pytest.mark.one_host
+@pytest.mark.nightly  # six trainings
+def test_own_data(tmp_path: Path) -> None:
+    for language, lines in (("en", CORPUS), ("de", [line[::-1] for line in CORPUS])):
+        (tmp_path / f"corpus.{language}").write_text("\n".join(lines) + "\n", "utf-8")
+    (tmp_path / "new.en").write_text("parts vote\n\nfor wholes\n", "utf-8")
+    said = "".join(run(smaller("own_data", block.text), tmp_path) for block in shell("own_data"))
+    assert "drawn from --train" in said
+    assert len((tmp_path / "new.de").read_text("utf-8").splitlines()) == 3
+    page = (tmp_path / "runs/mine/report.md").read_text("utf-8")
+    assert "transformer\\_em\\_routing\\_tiny" in page
+    assert (tmp_path / "runs/mine/mine/seed-1/scores.json").is_file()
+
+
+@pytest.mark.system
+def test_checkpoint(tmp_path: Path) -> None:
+    """The page first starts from the checkpoint whose training it shows last."""
+    binarise_reversals(tmp_path, {"train": CORPUS, "valid": CORPUS[:8], "test": CORPUS[8:16]})
+    (start, measured) = shell("checkpoint")
+    trained, _, routed = measured.text.partition("fairseq-train M30K/bin --user-dir")
+    run(smaller("checkpoint", trained), tmp_path)
+    for text in (f"fairseq-train M30K/bin --user-dir{routed}", start.text):
+        said = run(f"rm -rf RUN; {smaller('checkpoint', text)}", tmp_path)
+        assert "routing replaces the trained W^O and starts at random in encoder.layers.0" in said
+
+
+@pytest.mark.parametrize(
+    "block", [block for block in blocks(TUTORIALS / "torch.md") if block.language == "python"]
+)
+def test_an_example_in_torch_needs_no_fairseq(block: Block, tmp_path: Path) -> None:
+    expected = re.findall(r"^print\(.*\)  # (.*)$", block.text, re.MULTILINE)
+    without = "import sys; sys.modules['fairseq'] = None\n"
+    done = subprocess.run(
+        [sys.executable, "-c", without + block.text],
+        cwd=tmp_path,
+        env=environment(),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert expected
+    assert done.stdout.splitlines() == expected, done.stderr[-2000:]
+
+
+def test_the_scores_updates_and_tokens_of_a_row_are_those_of_its_configuration() -> None:
+    text = (TUTORIALS / "paper_row.md").read_text("utf-8")
+    base = yaml.safe_load((REPO / "configs/wmt14_en_de/base.yaml").read_text("utf-8"))
+    found = {cells[0].strip("`"): cells[1:] for cells in rows(text) if "wmt14" in cells[0]}
+    assert len(found) == 2
+    for row, (bleu, updates, tokens) in found.items():
+        paper = yaml.safe_load((REPO / f"configs/{row}.yaml").read_text("utf-8"))["paper"]
+        assert float(bleu) == paper["li2019"]["bleu"]
+        assert int(updates.replace(",", "")) == base["train"]["max-update"]
+        assert int(tokens.replace(",", "")) == base["batch"]["tokens-per-update"]
