@@ -31,7 +31,7 @@ def parameters() -> str:
     notes: Dict[str, int] = {}
     lines: List[str] = []
     for paper in dict.fromkeys([*PAPERS, *(row.paper for row in rows.values())]):
-        cells = [["row", "table", "flags", "printed", "exact"]]
+        cells = [["row", "table", "flags", "reported", "exact"]]
         for row in rows.values():
             if row.paper == paper and row.reported.baseline:
                 cells.append(parameter_cells(row, notes))
@@ -55,7 +55,7 @@ def parameter_cells(row: PaperRow, notes: Dict[str, int]) -> List[str]:
 
 
 def configurations() -> str:
-    """Return every row of each dataset with its place in a paper and the printed BLEU."""
+    """Return every row of each dataset with its place in a paper and the reported BLEU."""
     rows = load_rows()
     lines: List[str] = []
     for dataset in dict.fromkeys(row.dataset for row in rows.values()):
@@ -93,12 +93,12 @@ def setting_cells(found: Mapping[str, Any]) -> List[str]:
 
 
 def place(row: PaperRow) -> str:
-    """Return where the row is printed first."""
+    """Return where the row is reported first."""
     return f"{PAPERS.get(row.paper, row.paper)}, {row.reported.table}"
 
 
 def bleu(row: PaperRow, rows: Mapping[str, PaperRow]) -> List[str]:
-    """Return the printed BLEU, and the baseline with its own, on the same set."""
+    """Return the reported BLEU, and the baseline with its own, on the same set."""
     ours, theirs = row.reported, baseline_of(row, rows).papers[row.paper]
     test = ours.bleu is not None
     score, reference = (
