@@ -1,6 +1,6 @@
 """Scores of every segment that another program computed, such as COMET or MetricX.
 
-A file has one number a line, in the order of the test set. ``.json`` is what ``comet-score
+A file has one number per line, in the order of the test set. ``.json`` is what ``comet-score
 --to_json`` writes, and ``.jsonl`` the output file of MetricX.
 """
 

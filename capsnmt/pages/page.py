@@ -83,10 +83,10 @@ def code(text: str) -> Markdown:
     return Markdown(f"{ticks}{space}{' '.join(text.split())}{space}{ticks}")
 
 
-def block(text: str, language: str = "bash") -> Markdown:
-    """Return text as a block of code."""
+def block(text: str) -> Markdown:
+    """Return commands as a block of code."""
     fence = _longer_than_any(text, 3)
-    return Markdown(f"{fence}{language}\n{text.rstrip()}\n{fence}")
+    return Markdown(f"{fence}bash\n{text.rstrip()}\n{fence}")
 
 
 def _longer_than_any(text: str, least: int) -> str:

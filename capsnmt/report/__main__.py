@@ -77,7 +77,7 @@ def _contents(runs: Sequence[FinishedRun], samples: int) -> Tuple[Dict[str, Any]
     from capsnmt.report.classifier_runs import logical_inference, probing
     from capsnmt.report.tables import versions
     from capsnmt.report.translation_runs import translation
-    from capsnmt.runs.finished import check_comparable, distinct_names
+    from capsnmt.runs.finished import check_comparable
 
     translators = [run for run in runs if not run.config.classifies]
     of_task = {
@@ -91,7 +91,6 @@ def _contents(runs: Sequence[FinishedRun], samples: int) -> Tuple[Dict[str, Any]
         **dict.fromkeys(SENTENCE_TASKS),
         "commands": list(dict.fromkeys(run.command for run in runs if run.command)),
         "initial": {run.row: run.training.initial for run in runs if run.training.initial},
-        "scripts": {n: run.script for n, run in zip(distinct_names(translators), translators)},
         "devices": [f"{device} ({name})" for device, name in sorted(devices)],
         "versions": versions(runs),
     }

@@ -38,7 +38,7 @@ def translation(runs: Sequence[FinishedRun], sample_count: int) -> Tuple[Dict[st
     style = styles(row.name for row in rows)
     curves = {row.name: [run.curve for run in row.runs] for row in rows}
     figures: Figures = {"learning_curve": functools.partial(learning_curves, curves, style)}
-    tests = {each.test for row in rows[1:] for run in row.runs for each in run.scores.values()}
+    scored = [each for row in rows[1:] for run in row.runs for each in run.scores.values()]
     untested = [
         x.name for x in rows[1:] if any(x.p_values(name, rows[0]) is None for name in test_sets)
     ]
@@ -49,7 +49,7 @@ def translation(runs: Sequence[FinishedRun], sample_count: int) -> Tuple[Dict[st
         "budgets": sorted({run.curve.updates for run in runs}),
         "different": list(_differing(runs)),
         "results": tables.results(rows, test_sets),
-        "tests": sorted(test.in_words for test in tests if test),
+        "tests": sorted({each.test.in_words for each in scored if each.test}),
         "untested": untested,
         "sweeps": [_sweep(x, name, figures) for x in find_sweeps(runs) for name in test_sets],
         "test_sets": [_test_set(name, rows, named, figures) for name in test_sets],

@@ -15,7 +15,7 @@ from capsnmt.cli import ConfigurationError
 from capsnmt.evaluation.scores import Evaluation, OutputScores
 from capsnmt.records import RecordError
 from capsnmt.runs.folder import RunFolder
-from capsnmt.runs.learning_curve import LearningCurve, read_learning_curve, read_text
+from capsnmt.runs.learning_curve import LearningCurve, read_learning_curve
 from capsnmt.runs.records import ClassifierResult, Measures, TrainingRecord
 
 SCORES: Any = Annotated[Dict[str, Evaluation], Meta(min_length=1)]  # by test set
@@ -69,11 +69,6 @@ class FinishedRun:
     def command(self) -> str:
         """The command line of the launcher that started it; empty if it is not recorded."""
         return shlex.join(["capsnmt-run", *self.config.command[1:]]) if self.config.command else ""
-
-    @property
-    def script(self) -> str:
-        """Its commands."""
-        return read_text(self.folder.commands, "backslashreplace")
 
     @cached_property
     def scores(self) -> Dict[str, Evaluation]:

@@ -47,7 +47,7 @@ def more_test_sets(run: Path) -> None:
 DAMAGES = [
     (remove, "there is no such folder"),
     *((lambda run, name=name: remove(run / name), name) for name in (
-        "scores.json", "config.json", "training.json", "train.log", "commands.sh",
+        "scores.json", "config.json", "training.json", "train.log",
         "generate-test.txt",
     )),
     (text("config.json", "{}"), "made by another version of capsnmt: launch the row again"),

@@ -148,15 +148,14 @@ def test_every_text_of_a_record_is_text(output: Path) -> None:
     write_generated(run / "generate-test.txt", [evil, *TRANSLATIONS["em_routing"][1:]])
     edit(run / "config.json", lambda config: config.update(command=["x", evil]))
     edit(run / "training.json", lambda training: training.update({"device-name": evil}))
-    (run / "commands.sh").write_text(evil, "utf-8")
     (folder / "analysis").mkdir(parents=True)
     (folder / "analysis/analysis.html").write_text("the page", "utf-8")
     flags = ["--title", evil, "--samples", str(SENTENCES)]
     assert report.main([*runs(output), "--output", str(folder), *flags]) == 0
     content = (folder / "report.html").read_text("utf-8")
     assert "<script" not in content
-    # the title twice, a device twice, a translation, a command and a script
-    assert html.unescape(re.sub(r"<[^>]*>", "", content)).count(evil) == 7
+    # the title twice, a device twice, a translation and a command
+    assert html.unescape(re.sub(r"<[^>]*>", "", content)).count(evil) == 6
     assert 'href="analysis/analysis.html"' in content
 
 
