@@ -84,7 +84,7 @@ class Agreement(Analysis):
             )
         self.entropy: StreamingMeans[Tuple[str, str, int, int]] = StreamingMeans()
         self.diversity: StreamingMeans[Tuple[str, str, int, int]] = StreamingMeans()
-        self.mean: StreamingMeans[Tuple[str, str, int, int]] = StreamingMeans()
+        self.mean: StreamingMeans[Tuple[str, int]] = StreamingMeans()
 
     def on_routing(self, call: RoutingCall) -> None:
         real = call.routings
@@ -94,8 +94,9 @@ class Agreement(Analysis):
             of_each = diversity(C, call.inputs, call.outputs)
             counted = real & ~of_each.isnan()
             self.diversity.add(key, of_each[counted].sum(), counted.sum())
-            if call.kind in ("heads", "layers"):  # the same inputs and outputs for every token
-                self.mean.add(key, (C * real[..., None, None]).sum((0, 1)), real.sum())
+        if call.kind in ("heads", "layers"):  # the same inputs and outputs for every token
+            sums = [(C * real[..., None, None]).sum((0, 1)) for C in call.coefficients]
+            self.mean.add((call.place, call.layer), torch.stack(sums), real.sum())
 
     def rows(self) -> List[Sequence[Cell]]:
         return [
@@ -103,36 +104,30 @@ class Agreement(Analysis):
             for key in sorted(self.entropy)
         ]
 
-    def maps(self) -> Dict[Tuple[str, int], List[Tensor]]:
-        """Return the mean C ``[I, N]`` of each iteration, by place and layer.
+    def maps(self) -> Dict[Tuple[str, int], Tensor]:
+        """Return the mean C of each iteration ``[T, I, N]``, by place and layer.
 
         **D**: the output capsules are sorted by their strongest input in the last iteration, then
         by its strength: their order has no meaning of its own, and structure shows.
         """
-        found: Dict[Tuple[str, int], List[Tensor]] = {}
-        for key in sorted(self.mean):
-            place, _, layer, _ = key
-            found.setdefault((place, layer), []).append(self.mean[key])
-        return {
-            key: [C[:, by_strongest_input(maps[-1])] for C in maps] for key, maps in found.items()
-        }
+        means = {key: self.mean[key] for key in sorted(self.mean)}
+        return {key: C[..., by_strongest_input(C[-1])] for key, C in means.items()}
 
     @classmethod
     def figures(cls, models: Mapping[str, Any]) -> List[Figure]:
         return [
             Figure(
                 f"agreement-{name}-{place}-{layer}",
-                f"Mean coupling coefficients of {name}, {place} layer {layer}, by iteration.",
-                f"{name}, {place}, layer {layer}: the mean C over tokens of {len(maps[0])} inputs "
-                f"(rows) and {maps[0].size(1)} output capsules (columns, sorted by their strongest "
-                "input), one panel per iteration.",
+                f"Mean C of {name}, {place}, layer {layer}, over tokens, one panel per iteration. "
+                f"Of {C.size(1)} inputs (rows) and {C.size(2)} output capsules (columns, sorted by "
+                "their strongest input).",
                 matrices(
-                    {f"iteration {number}": C for number, C in enumerate(maps, 1)},
+                    {f"iteration {number}": each for number, each in enumerate(C, 1)},
                     *("mean C", "input capsule", "output capsule"),
                 ),
             )
             for name, analysis in models.items()
-            for (place, layer), maps in analysis.maps().items()
+            for (place, layer), C in analysis.maps().items()
         ]
 
 

@@ -47,8 +47,8 @@ class Findings:
         checkpoints: the models, in the order of the page.
         settings: the settings.
         sentences: model -> how many sentences were read.
-        of: name of each analysis -> name of the model -> finished analysis.
-        missing: name of each analysis -> name of the model -> why it has none.
+        of: analysis -> model -> finished analysis.
+        missing: analysis -> model -> why it has none.
     """
 
     checkpoints: Sequence[NamedCheckpoint]

@@ -31,7 +31,7 @@ class Analysis:
         explanation: what the numbers are, in plain words.
         columns: columns of the CSV file after ``system``.
         plots: figures of these columns.
-        sentences: how many sentences its figures are about.
+        sentences: how many sentences it is about.
 
     Raises:
         NotApplicableError: the model has nothing to analyse.

@@ -7,6 +7,14 @@
   const body = document.getElementById("browser-body");
   const LONGEST_OPTION = 60; // characters of a sentence in its menu
   const LONGEST_LABEL = 14; // of a subword beside a map; the readout has the rest
+  const EXPLANATIONS = {
+    weights: "How much each query (row) attends to each key (column). The query of the decoder at position i reads subword i - 1 and predicts subword i.",
+    heads: "How each head (row) is shared among the output capsules (columns), mean over the tokens.",
+    layers: "How each layer (row) is shared among the output capsules (columns), mean over the tokens.",
+    vertical: "How each head (row) is shared among the query positions (columns).",
+    horizontal: "The share of input position t (column) that the capsule of a head takes at position l (row), over t <= l.",
+    loss: "The negative log-likelihood of each subword of the reference, in nats.",
+  };
 
   function element(parent, name, text = "", attributes = {}) {
     const made = document.createElement(name);
@@ -143,7 +151,7 @@
       this.place.parentNode.hidden = places.length < 2;
       const here = found.map((maps) => maps.find(({ name }) => name === places[this.place.selectedIndex]));
       const known = here.filter(Boolean);
-      this.explanation.textContent = known[0].explanation;
+      this.explanation.textContent = EXPLANATIONS[known[0].kind];
       // the system with more to choose from decides what is offered
       const size = ({ choices }) => choices.reduce((total, { labels }) => total * labels.length, 1);
       const { choices } = known.reduce((a, b) => (size(b) > size(a) ? b : a));

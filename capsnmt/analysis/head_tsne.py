@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict, List, Mapping, Sequence
+from typing import Any, List, Mapping, Sequence
 
 import numpy as np
 import torch
@@ -11,7 +11,6 @@ from capsnmt.analysis.base import Analysis, Cell, NotApplicableError
 from capsnmt.analysis.forward_pass import AttentionCall
 from capsnmt.analysis.hooks import positions
 from capsnmt.analysis.plots import Figure, scatter
-from capsnmt.cli import not_installed
 
 ATTENTION = "enc-self"
 TOKENS = 200
@@ -43,10 +42,6 @@ class HeadTSNE(Analysis):
 
     def __init__(self, model: Any) -> None:
         super().__init__(model)
-        try:
-            import sklearn  # noqa: F401
-        except ImportError as error:
-            raise NotApplicableError(str(not_installed(error))) from None
         self.layer = len(model.model.encoder.layers)
         if model.model.encoder.layers[-1].self_attn.num_heads < 2:
             raise NotApplicableError("its top encoder layer has one head: there is none to compare")
@@ -100,15 +95,12 @@ class HeadTSNE(Analysis):
 
     @classmethod
     def figures(cls, models: Mapping[str, Any]) -> List[Figure]:
-        scores: Dict[str, str] = {
-            name: f"{name} {found.silhouette.mean():.2f}" for name, found in models.items()
-        }
+        scores = [f"{name} {found.silhouette.mean():.2f}" for name, found in models.items()]
         return [
             Figure(
                 "head-tsne",
-                "Outputs of the heads of the top encoder layer, a panel per system.",
-                "t-SNE of the outputs of the heads of the top encoder layer, one colour per head; "
-                f"distances have no unit. Mean silhouette: {'; '.join(scores.values())}.",
+                "t-SNE of the outputs of the heads of the top encoder layer, one colour per head. "
+                f"Distances have no unit. Mean silhouette: {'; '.join(scores)}.",
                 scatter({name: (found.map, found.head) for name, found in models.items()}, "head"),
             )
         ]

@@ -42,15 +42,9 @@ class Settings:
 
 @dataclass(frozen=True)
 class AnalysedModel:
-    """A model under analysis.
+    """A model under analysis, in evaluation mode, and the sentences chosen for it.
 
-    Attributes:
-        name: its name on the page.
-        model: the model, in evaluation mode.
-        task: its translation task.
-        dataset: the subset.
-        numbers: the chosen sentences of each batch, by number in the subset.
-        settings: the settings of the analysis.
+    ``numbers`` are the chosen sentences of each batch, by number in the subset.
     """
 
     name: str
@@ -66,18 +60,11 @@ class AnalysedModel:
         return sorted(number for numbers in self.numbers for number in numbers)
 
     def batches(self, progress: str = "") -> Iterator[Batch]:
-        """Yield the chosen sentences in batches, on the model's device.
-
-        Args:
-            progress: what a bar on the terminal says after the name of the model.
-        """
-        with tqdm(
-            total=len(self.chosen),
-            desc=f"{self.name}, {progress}" if progress else self.name,
-            unit=" sentences",
-            mininterval=1,
-            disable=None,  # a log is no terminal
-        ) as bar:
+        """Yield the chosen sentences in batches, on the model's device, with a progress bar."""
+        label = f"{self.name}, {progress}" if progress else self.name
+        total = len(self.chosen)
+        # None: no bar in a log, which is no terminal
+        with tqdm(total=total, desc=label, unit=" sentences", mininterval=1, disable=None) as bar:
             for numbers in self.numbers:
                 yield self._read(numbers)
                 bar.update(len(numbers))
@@ -92,7 +79,7 @@ class AnalysedModel:
                     raise IndexError
         except (ValueError, IndexError, OSError):
             raise ConfigurationError(
-                f"{self.name}: sentences {min(numbers)} to {max(numbers)} of its data are damaged: "
+                f"{self.name}: sentences {min(numbers)} to {max(numbers)} of its data are damaged; "
                 "binarise them again"
             ) from None
         if next(self.model.parameters()).is_cuda:
@@ -117,36 +104,31 @@ def load(checkpoint: NamedCheckpoint, settings: Settings) -> AnalysedModel:
     """Load a checkpoint and choose its sentences.
 
     Sentences that are longer than the model's positions are not chosen.
-
-    Raises:
-        ConfigurationError: the checkpoint or its data cannot be used.
     """
     device = chosen_device(settings.device)
     # **D**: the numbers are those of the model in fp32, whatever its training used
     (model,), cfg, task = load_models([checkpoint.path], checkpoint.data, {"autocast": "none"})
     if not isinstance(model, CapsnmtTransformer):
         raise ConfigurationError(
-            f"{checkpoint.path}: its architecture is {getattr(cfg.model, 'arch', None)}: give a "
-            "translation model of capsnmt, or one of fairseq's transformer"
+            f"{checkpoint.path} has the architecture {getattr(cfg.model, 'arch', None)}; give a "
+            "translation model of capsnmt, or fairseq's transformer"
         )
     try:
         task.load_dataset(settings.subset)
+        dataset = task.dataset(settings.subset)
+        if dataset.tgt is None or not len(dataset):
+            raise ValueError
     except (OSError, ValueError, LookupError, TypeError, AssertionError, struct.error):
         raise ConfigurationError(
-            f"--subset {settings.subset}: {checkpoint.data} has no such binarised text in both "
-            "languages, or it is damaged"
+            f"--subset is {settings.subset}, of which {checkpoint.data} has no sentences with "
+            "references, or damaged ones; give another subset, or binarise it again"
         ) from None
-    dataset = task.dataset(settings.subset)
-    if dataset.tgt is None or not len(dataset):
-        raise ConfigurationError(
-            f"--subset {settings.subset}: {checkpoint.data} has no sentences with references"
-        )
     longest, lengths = min(model.max_positions()), longer_sides(dataset)
     fitting = np.flatnonzero(lengths <= longest)
     if not len(fitting):
         raise ConfigurationError(
-            f"{checkpoint.data}: no sentence has at most {longest} tokens, the positions of "
-            f"{checkpoint.name}"
+            f"{checkpoint.data} has no sentence of at most {longest} tokens, the positions of "
+            f"{checkpoint.name}; give other data"
         )
     chosen = np.random.RandomState(settings.seed).permutation(fitting)[: settings.sentences]
     numbers = in_batches(chosen, lengths, settings.max_tokens)
@@ -161,10 +143,8 @@ def longer_sides(dataset: Any) -> Any:
 def in_batches(chosen: Any, lengths: Any, max_tokens: int) -> List[List[int]]:
     """Put sentences in batches of similar length.
 
-    Args:
-        chosen: their numbers.
-        lengths: tokens of each sentence of the subset.
-        max_tokens: tokens of a batch on the longer side, padding included.
+    A batch has up to ``max_tokens`` tokens on the longer side, padding included. ``lengths`` are
+    those of all sentences of the subset.
     """
     batches: List[List[int]] = []
     for number in sorted(chosen.tolist(), key=lambda n: (lengths[n], n)):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import io
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, Dict, List, Mapping, Optional, Sequence
 
@@ -17,78 +16,44 @@ from capsnmt.analysis.sentences import Sentences
 from capsnmt.pages.page import Table, write_page
 
 HERE = Path(__file__).parent
-SENTENCES = "sentences.json"
 DIGITS = 6
 LONGEST_TABLE = 400  # rows; the CSV file holds all
 
 
 def write(findings: Findings, output: Path, command: str) -> Path:
-    """Write all files, in place of those of an earlier analysis, and return the page."""
+    """Write all files and return the page."""
     tables = {name: table(ANALYSES[name], models) for name, models in findings.of.items()}
+    figures = {name: figures_of(ANALYSES[name], findings) for name in findings.of}
     files = {f"{name}.csv": csv_text(rows) for name, rows in tables.items()}
-    sections: List[Dict[str, Any]] = []
-    figures: List[Figure] = []
-    for name, analysis in ANALYSES.items():
-        if name in findings.of or name in findings.missing:
-            own = drawn(analysis, findings)
-            figures += own
-            missing: Dict[str, List[str]] = {}
-            for model, reason in findings.missing.get(name, {}).items():
-                missing.setdefault(reason, []).append(model)
-            sections.append(
-                {
-                    "name": name,
-                    "analysis": analysis,
-                    "missing": missing,
-                    "figures": own,
-                    "table": page_table(tables.get(name, [])),
-                }
-            )
     extra = script = ""
     if Sentences.name in findings.of:
-        files[SENTENCES] = sentences_json(findings.of[Sentences.name])
-        data = files[SENTENCES].replace("<", "\\u003c")  # so that nothing ends the element
+        files["sentences.json"] = data = sentences_json(findings.of[Sentences.name])
+        data = data.replace("<", "\\u003c")  # so that nothing ends the element
         extra = (HERE / "browser.html").read_text("utf-8").replace("DATA", data)
         script = (HERE / "browser.js").read_text("utf-8")
-    page = write_page(
-        HERE / "analysis.md.j2",
-        output,
-        {
-            "findings": findings,
-            "sections": sections,
-            "command": command,
-            "systems": systems(findings),
-        },
-        {f"figures/{each.name}": each.draw for each in figures},
-        files,
-        extra,
-        script,
-    )
-    names = {f"{each.name}.{kind}" for each in figures for kind in ("png", "svg")}
-    stale = [path for path in (output / "figures").glob("*") if path.name not in names]
-    stale += [output / f"{name}.csv" for name in ANALYSES if name not in findings.of]
-    for path in [*stale, *([] if extra else [output / SENTENCES])]:
-        path.unlink(missing_ok=True)
-    return page
-
-
-def drawn(analysis: type[Analysis], findings: Findings) -> List[Figure]:
-    """Return the figures of an analysis, whose captions say on how many sentences they are."""
-    models: Mapping[str, Any] = findings.of.get(analysis.name, {})
-    if not models:
-        return []
-    rows = {
-        each.name: [dict(zip(analysis.columns, row)) for row in models[each.name].rows()]
-        if each.name in models
-        else []
+    systems = [
+        [each.name, f"{findings.sentences[each.name]:,}", str(each.path), str(each.data)]
         for each in findings.checkpoints
+    ]
+    context = {
+        "findings": findings,
+        "analyses": ANALYSES,
+        "figures": figures,
+        "tables": {name: page_table(rows) for name, rows in tables.items()},
+        "command": command,
+        "systems": Table(["system", "sentences", "checkpoint", "data"], systems),
     }
-    figures = [*(plot.figure(rows) for plot in analysis.plots), *analysis.figures(models)]
-    counts = sorted({each.sentences for each in models.values() if each.sentences})
-    if not counts:
-        return figures
-    number = f"Sentences: {' or '.join(f'{count:,}' for count in counts)}."
-    return [replace(each, caption=f"{each.caption} {number}") for each in figures]
+    drawn = {f"figures/{each.name}": each.draw for of in figures.values() for each in of}
+    return write_page(HERE / "analysis.md.j2", output, context, drawn, files, extra, script)
+
+
+def figures_of(analysis: type[Analysis], findings: Findings) -> List[Figure]:
+    """Return the figures of an analysis; every model of the page has a colour of its own."""
+    models: Mapping[str, Any] = findings.of[analysis.name]
+    rows: Dict[str, List[Dict[str, Cell]]] = {each.name: [] for each in findings.checkpoints}
+    for name, of_model in models.items():
+        rows[name] = [dict(zip(analysis.columns, row)) for row in of_model.rows()]
+    return [*(plot.figure(rows) for plot in analysis.plots), *analysis.figures(models)]
 
 
 def table(analysis: type[Analysis], models: Mapping[str, Analysis]) -> List[Sequence[Any]]:
@@ -120,28 +85,11 @@ def page_table(rows: Sequence[Sequence[Any]]) -> Optional[Table]:
     return Table(header, body, len(texts) - texts[::-1].index(True))
 
 
-def systems(findings: Findings) -> Table:
-    """Return the table of what was analysed."""
-    return Table(
-        ["system", "sentences", "checkpoint", "data"],
-        [
-            [each.name, f"{findings.sentences[each.name]:,}", str(each.path), str(each.data)]
-            for each in findings.checkpoints
-        ],
-    )
-
-
-def sentences_json(models: Mapping[str, Any]) -> str:
+def sentences_json(models: Mapping[str, Sentences]) -> str:
     """Return the kept sentences as JSON: of each, what each model has, or null."""
-    numbers = sorted({number for analysis in models.values() for number in analysis.kept})
-    found = {
-        "systems": list(models),
-        "sentences": [
-            {
-                "number": number,
-                "systems": [analysis.kept.get(number) for analysis in models.values()],
-            }
-            for number in numbers
-        ],
-    }
-    return msgspec.json.encode(found).decode()
+    kept = [analysis.kept for analysis in models.values()]
+    sentences = [
+        {"number": number, "systems": [of_model.get(number) for of_model in kept]}
+        for number in sorted(set().union(*kept))
+    ]
+    return msgspec.json.encode({"systems": [*models], "sentences": sentences}).decode()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Callable, Dict, Iterable, List, Mapping, Sequence, Tuple
+from typing import Any, Callable, Dict, List, Mapping, Sequence, Tuple
 
 from torch import Tensor
 
@@ -18,9 +18,12 @@ PANELS = {
     "zeros": "replaced by zeros",
     "mean": "replaced by its mean over all tokens",
 }
-LONGEST_LABEL = 14  # characters on an axis
+LONGEST_LABEL = 14  # characters of a subword on an axis
 ACROSS = 4  # matrices side by side
 COLOUR_MAP = "viridis"  # monotone in lightness: legible in print and with any colour vision
+
+
+Points = Sequence[Tuple[int, float]]  # layer and number
 
 
 @dataclass(frozen=True)
@@ -29,13 +32,11 @@ class Figure:
 
     Attributes:
         name: name of its files, without an extension.
-        alt: description for readers who do not see it.
-        caption: text below it.
+        caption: text below it; the first sentence describes it to readers who do not see it.
         draw: draws it with matplotlib, inside :func:`capsnmt.pages.plots.drawing`.
     """
 
     name: str
-    alt: str
     caption: str
     draw: Callable[[], Any]
 
@@ -49,7 +50,7 @@ class PointsByLayer:
         column: the column of numbers.
         label: label of the numbers, with their unit.
         panel: the column whose values are the panels.
-        caption: text below it; the first sentence is also its description.
+        caption: text below it.
         error: the column of standard errors, if there is one.
     """
 
@@ -67,61 +68,40 @@ class PointsByLayer:
             for row in rows:
                 points = panels.setdefault(row[self.panel], {}).setdefault(model, [])
                 points.append((row["layer"], row[self.column]))
-        alt = f"{self.caption.partition('.')[0]}, by layer, for each {self.panel} and system."
         caption = self.caption
-        if self.error:
-            errors = [row[self.error] for rows in models.values() for row in rows]
-            known = [error for error in errors if error == error]  # one sentence has none
-            if known:
-                caption += f" The highest standard error is {max(known):.2g}."
-        return Figure(self.name, alt, caption, lambda: self._draw(panels, styles(models)))
+        errors = [row[self.error] for rows in models.values() for row in rows if self.error]
+        known = [error for error in errors if error == error]  # one sentence has none
+        if known:
+            caption += f" The highest standard error is {max(known):.2g}."
+        return Figure(self.name, caption, lambda: self._draw(panels, styles(models)))
 
-    def _draw(
-        self, panels: Mapping[str, Mapping[str, Sequence[Tuple[int, float]]]], own: Mapping
-    ) -> Any:
-        """Draw the points; several of a layer are beside those of the other models."""
+    def _draw(self, panels: Mapping[str, Mapping[str, Points]], own: Mapping[str, Any]) -> Any:
         figure = figure_of(3.2)
-        names = list(dict.fromkeys(name for points in panels.values() for name in points))
-        several = any(
-            len({layer for layer, _ in points}) < len(points)
-            for models in panels.values()
-            for points in models.values()
-        )
-        distance = min(0.12, 0.6 / len(names)) if several else 0
         all_axes = figure.subplots(1, len(panels), sharey=True, squeeze=False)[0]
         for axes, (title, models) in zip(all_axes, panels.items()):
             for name, points in models.items():
-                shift = distance * (names.index(name) - (len(names) - 1) / 2)
                 by_layer: Dict[int, List[float]] = {}
                 for layer, value in points:
                     by_layer.setdefault(layer, []).append(value)
-                layers, values = zip(*points)
-                axes.scatter(
-                    [layer + shift for layer in layers],
-                    values,
-                    **{"s": 10, "alpha": 0.5, "linewidth": 0, "color": own[name]["color"]},
-                )
-                axes.plot(
-                    [layer + shift for layer in by_layer],
-                    [sum(values) / len(values) for values in by_layer.values()],
-                    **{"markersize": 4, "linewidth": 1.5, "label": name, **own[name]},
-                )
+                means = [sum(values) / len(values) for values in by_layer.values()]
+                small = {"s": 10, "alpha": 0.5, "linewidth": 0, "color": own[name]["color"]}
+                axes.scatter(*zip(*points), **small)
+                large = {"markersize": 4, "linewidth": 1.5, **own[name]}
+                axes.plot([*by_layer], means, label=name, **large)
             axes.set_title(PANELS.get(title, title), fontsize="medium")
             axes.set_xlabel("layer")
             axes.set_xticks(sorted({layer for points in models.values() for layer, _ in points}))
             axes.grid(alpha=0.2)
         all_axes[0].set_ylabel(self.label)
-        figure.legend(*_labelled(all_axes), loc="outside lower center", ncols=4, frameon=False)
+        _add_legend(figure, "lower center", ncols=4)
         return figure
 
 
-def _labelled(panels: Iterable[Any]) -> Tuple[List[Any], List[str]]:
-    """Return what a legend names: handles and labels, of all panels once."""
-    found: Dict[str, Any] = {}
-    for axes in panels:
-        for handle, label in zip(*axes.get_legend_handles_labels()):
-            found.setdefault(label, handle)
-    return list(found.values()), list(found)
+def _add_legend(figure: Any, place: str, **options: Any) -> None:
+    """Add what the panels show, each label once."""
+    entries = (zip(*axes.get_legend_handles_labels()) for axes in figure.axes)
+    found = {label: handle for of_panel in entries for handle, label in of_panel}
+    figure.legend(found.values(), found, loc=f"outside {place}", frameon=False, **options)
 
 
 def matrices(
@@ -154,12 +134,9 @@ def matrices(
         same_rows = len({matrix.size(0) for matrix in panels.values()}) == 1
         grid = figure.subplots(down, across, sharey=same_rows, squeeze=False)
         end = highest or max(float(matrix.nan_to_num().max()) for matrix in panels.values())
-        image = None
-        for number, axes in enumerate(grid.flat):
-            if number >= len(panels):
-                axes.set_visible(False)
-                continue
-            title, matrix = [*panels.items()][number]
+        for axes in grid.flat[len(panels) :]:
+            axes.set_visible(False)
+        for axes, (title, matrix) in zip(grid.flat, panels.items()):
             low, (height, width) = first - 0.5, matrix.shape
             image = axes.imshow(
                 matrix.numpy(),
@@ -172,8 +149,9 @@ def matrices(
             )
             axes.set_title(title, fontsize="medium")
             if any(words):
-                axes.set_yticks(range(first, first + height), [*map(shortened, words[0])])
-                axes.set_xticks(range(first, first + width), [*map(shortened, words[1])])
+                of_rows, of_columns = ([word[:LONGEST_LABEL] for word in axis] for axis in words)
+                axes.set_yticks(range(first, first + height), of_rows)
+                axes.set_xticks(range(first, first + width), of_columns)
                 axes.tick_params(labelsize=6)
                 axes.tick_params(axis="x", rotation=90)
             else:
@@ -187,11 +165,6 @@ def matrices(
         return figure
 
     return draw
-
-
-def shortened(text: str) -> str:
-    """Return the beginning of a long label."""
-    return text if len(text) <= LONGEST_LABEL else f"{text[: LONGEST_LABEL - 1]}…"
 
 
 def scatter(panels: Mapping[str, Tuple[Any, Any]], groups: str) -> Callable[[], Any]:
@@ -216,8 +189,7 @@ def scatter(panels: Mapping[str, Tuple[Any, Any]], groups: str) -> Callable[[], 
             axes.set(title=title, xticks=[], yticks=[])
             axes.spines[:].set_visible(False)
             axes.set_aspect("equal", adjustable="datalim")
-        place = {"loc": "outside right center", "frameon": False, "markerscale": 2}
-        figure.legend(*_labelled(grid.flat), title=groups, **place)
+        _add_legend(figure, "right center", title=groups, markerscale=2)
         return figure
 
     return draw

@@ -16,18 +16,6 @@ from capsnmt.analysis.plots import PANELS, Figure, matrices
 DRAWN = "enc-self"  # the attention of the figure
 READABLE = 15  # subwords on the axes of a figure
 MOST_COLUMNS = 64  # of a map of output capsules
-MOST_COEFFICIENTS = 20_000  # of single tokens in one sentence and place
-# kind of a map -> what it shows
-EXPLANATIONS = {
-    "weights": "How much each query (row) attends to each key (column). The query of the decoder "
-    "at position i reads subword i - 1 and predicts subword i.",
-    "heads": "How each head (row) is shared among the output capsules (columns).",
-    "layers": "How each layer (row) is shared among the output capsules (columns).",
-    "vertical": "How each head (row) is shared among the query positions (columns).",
-    "horizontal": "The share of input position t (column) that the capsule of a head takes at "
-    "position l (row), over t <= l.",
-    "loss": "The negative log-likelihood of each subword of the reference, in nats.",
-}
 
 
 @dataclass(frozen=True)
@@ -40,25 +28,18 @@ class Axis:
     chosen: int = 0  # of a choice, what is shown first
 
 
-@dataclass
+@dataclass(frozen=True)
 class Map:
     """Maps of one place of a model: their values by choices, row and column."""
 
+    name: str
     place: str
-    kind: str  # a key of EXPLANATIONS
+    kind: str  # weights, loss, or what is routed
     layer: int
     choices: Sequence[Axis]
     rows: Axis
     columns: Axis
     values: Any
-    name: str = field(init=False)
-    explanation: str = field(init=False)
-
-    def __post_init__(self) -> None:
-        place = PANELS.get(self.place, f"layers of the {self.place}")
-        routing = f", {self.kind} routing" if self.kind in ("vertical", "horizontal") else ""
-        self.name = f"{place}{routing}, layer {self.layer}" if self.layer else self.kind
-        self.explanation = EXPLANATIONS[self.kind]
 
 
 @dataclass
@@ -78,9 +59,9 @@ class Sentences(Analysis):
 
     The only analysis that keeps maps: its memory grows with ``--browser-sentences``.
 
-    **D**: output capsules are sorted by their strongest input in the last iteration, and more than
+    **D**: coefficients of heads and layers are means over the tokens of the sentence. Output
+    capsules are sorted by their strongest input in the last iteration, and more than
     ``MOST_COLUMNS`` averaged in groups of neighbours: their order has no meaning of its own.
-    Coefficients of single tokens are kept where they are at most ``MOST_COEFFICIENTS``.
     """
 
     name = "sentences"
@@ -96,9 +77,9 @@ class Sentences(Analysis):
         count = model.settings.browser_sentences
         if not count:
             raise NotApplicableError("--browser-sentences is 0")
-        self.sentences = 0  # its figure says which sentence it shows
         self.dictionaries = model.task.source_dictionary, model.task.target_dictionary
         self.kept: Dict[int, Sentence] = {number: Sentence() for number in model.chosen[:count]}
+        self.sentences = len(self.kept)
 
     def _in_batch(self, batch: Batch) -> Iterator[Tuple[int, Sentence]]:
         """Yield the kept sentences of a batch with their places in it."""
@@ -128,33 +109,34 @@ class Sentences(Analysis):
             heads = Axis("head", ["mean of heads", *numbers(weights.size(0))])
             axes = [heads], Axis("query", queries, True), Axis("key", keys, True)
             values = rounded(torch.cat([weights.mean(0, keepdim=True), weights]), 3)
-            sentence.attention.append(Map(call.place, "weights", call.layer, *axes, values))
+            name = f"{PANELS[call.place]}, layer {call.layer}"
+            sentence.attention.append(Map(name, call.place, "weights", call.layer, *axes, values))
 
     def on_routing(self, call: RoutingCall) -> None:
         iterations = len(call.coefficients)
-        iteration = Axis("iteration", numbers(iterations), chosen=iterations - 1)
+        choices = [Axis("iteration", numbers(iterations), chosen=iterations - 1)]
+        place = PANELS.get(call.place, f"layers of the {call.place}")
+        routing = f", {call.kind} routing" if call.kind in ("horizontal", "vertical") else ""
+        name = f"{place}{routing}, layer {call.layer}"
         for b, sentence in self._in_batch(call.batch):
             real = call.routings[b]
             words = sentence.source if call.place in (DRAWN, "encoder") else sentence.inputs
             positions = Axis("position", words, True)
+            C = [each[b] for each in call.coefficients]
             if call.kind == "horizontal":  # [l, t, heads] -> [heads, l, t]
-                C = [each[b][real][:, real].permute(2, 0, 1) for each in call.coefficients]
-                choice = [Axis("head", numbers(len(C[0])))]
-                axes = positions, Axis("input", words, True)
+                C = [each[real][:, real].permute(2, 0, 1) for each in C]
+                heads = Axis("head", numbers(len(C[0])))
+                axes = [*choices, heads], positions, Axis("input", words, True)
             elif call.kind == "vertical":
-                C = [each[b][0][:, call.outputs[b, 0]] for each in call.coefficients]
-                choice, axes = [], (Axis("head", numbers(len(C[0]))), positions)
+                C = [each[0][:, call.outputs[b, 0]] for each in C]
+                axes = choices, Axis("head", numbers(len(C[0]))), positions
             else:
-                C, capsules = with_few_columns([each[b][real] for each in call.coefficients])
-                if sum(each[1:].numel() for each in C) > MOST_COEFFICIENTS:
-                    C = [each[:1] for each in C]
-                tokens = [f"{at} {word}" for at, word in enumerate(words[: len(C[0]) - 1], 1)]
-                choice = [Axis("token", ["mean of tokens", *tokens])]
-                inputs = Axis(call.kind[:-1], numbers(C[0].size(1)))
-                axes = inputs, Axis("capsule", capsules)
+                C, capsules = with_few_columns([each[real].mean(0) for each in C])
+                inputs = Axis(call.kind[:-1], numbers(len(C[0])))
+                axes = choices, inputs, Axis("capsule", capsules)
             values = rounded(torch.stack(C), 5)
             sentence.coefficients.append(
-                Map(call.place, call.kind, call.layer, [iteration, *choice], *axes, values)
+                Map(name, call.place, call.kind, call.layer, *axes, values)
             )
 
     def on_states(self, states: StackStates) -> None:
@@ -163,7 +145,7 @@ class Sentences(Analysis):
             target = states.batch.sample["target"][b][real].unsqueeze(-1)
             loss = -states.logits[b][real].float().log_softmax(-1).gather(-1, target)
             axes = Axis("loss", ["nats"]), Axis("subword", sentence.target, True)
-            sentence.loss.append(Map("", "loss", 0, [], *axes, rounded(loss.t(), 3)))
+            sentence.loss.append(Map("loss", "", "loss", 0, [], *axes, rounded(loss.t(), 3)))
 
     def rows(self) -> List[Sequence[Cell]]:
         found: List[Sequence[Cell]] = []
@@ -175,30 +157,23 @@ class Sentences(Analysis):
                 found.append((number, "target", position, token, loss))
         return found
 
-    @classmethod
-    def figures(cls, models: Mapping[str, Any]) -> List[Figure]:
-        """Draw the first sentence that fits a figure, else the shortest one."""
-        common = set.intersection(*(set(analysis.kept) for analysis in models.values()))
-        lengths = {
-            number: max(len(analysis.kept[number].source) for analysis in models.values())
-            for number in sorted(common)
-        }
-        if not lengths:
-            return []
+    def drawn(self) -> Tuple[int, Map]:
+        """Return number and map of the first sentence that fits a figure, or of the shortest."""
+        lengths = {number: len(sentence.source) for number, sentence in self.kept.items()}
         fitting = [number for number, length in lengths.items() if length <= READABLE]
         number = fitting[0] if fitting else min(lengths, key=lambda each: lengths[each])
-        drawn: Dict[str, Map] = {
-            name: [each for each in analysis.kept[number].attention if each.place == DRAWN][-1]
-            for name, analysis in models.items()
-        }
-        weights = {name: torch.tensor(each.values[1:]) for name, each in drawn.items()}
+        return number, [each for each in self.kept[number].attention if each.place == DRAWN][-1]
+
+    @classmethod
+    def figures(cls, models: Mapping[str, Any]) -> List[Figure]:
+        drawn = {name: analysis.drawn() for name, analysis in models.items()}
+        weights = {name: torch.tensor(each.values[1:]) for name, (_, each) in drawn.items()}
         highest = max(float(of_model.max()) for of_model in weights.values())
         return [
             Figure(
                 f"attention-sentence-{name}",
-                f"Attention weights of each head of {name} for sentence {number}.",
-                f"{name}: {each.name}, for sentence {number} of the test set (from 0). The scale "
-                "is the same for all heads and systems.",
+                f"Attention weights of {name}, {each.name}, for sentence {number} of the subset, "
+                "from 0. The scale is the same for all heads and systems.",
                 matrices(
                     {f"head {head}": A for head, A in enumerate(weights[name], 1)},
                     *("attention weight", "query", "key"),
@@ -206,29 +181,23 @@ class Sentences(Analysis):
                     highest=highest,
                 ),
             )
-            for name, each in drawn.items()
+            for name, (number, each) in drawn.items()
         ]
 
 
 def with_few_columns(coefficients: Sequence[Tensor]) -> Tuple[List[Tensor], List[str]]:
-    """Return C of each iteration with at most ``MOST_COLUMNS`` columns, and their labels.
+    """Return C ``[I, N]`` of each iteration in at most ``MOST_COLUMNS`` columns, with their labels.
 
-    Args:
-        coefficients: C of each iteration, ``[tokens, I, N]``.
-
-    Returns:
-        C of each iteration, ``[1 + tokens, I, columns]``, the mean over tokens first; and the
-        number of the output capsule of each column, or the first and last of those it is the mean
-        of, in sorted order.
+    A label is the number of an output capsule, or the first and last of those whose mean the column
+    is, in sorted order.
     """
-    maps = [torch.cat([C.mean(0, keepdim=True), C]) for C in coefficients]
-    order = by_strongest_input(maps[-1][0])
+    order = by_strongest_input(coefficients[-1])
     group = -(-len(order) // MOST_COLUMNS)
     parts = [range(1, len(order) + 1)[at : at + group] for at in range(0, len(order), group)]
     labels = [str(part[0]) if group == 1 else f"{part[0]}-{part[-1]}" for part in parts]
     return [
-        torch.stack([part.mean(-1) for part in C[..., order].split(group, dim=-1)], dim=-1)
-        for C in maps
+        torch.stack([part.mean(-1) for part in C[:, order].split(group, dim=-1)], dim=-1)
+        for C in coefficients
     ], labels
 
 

@@ -92,8 +92,7 @@ class Similarity(Analysis):
         return [
             Figure(
                 f"similarity-{stack}",
-                f"Linear CKA of every two layers of the {stack}, a panel per system.",
-                f"Linear CKA of every two layers of the {stack}; layer 0 is the embeddings.",
+                f"Linear CKA of every two layers of the {stack}. Layer 0 is the embeddings.",
                 matrices(
                     {name: analysis.cka[stack] for name, analysis in models.items()},
                     *("linear CKA", "layer", "layer"),
