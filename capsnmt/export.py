@@ -52,21 +52,17 @@ def _check_model(args: Mapping[str, Any], path: Path) -> None:
 
     if ARCH_MODEL_NAME_REGISTRY.get(args.get("arch")) != MODEL:
         raise CheckpointError(
-            f"{path} is a model of --arch {args.get('arch')}; give one of --arch {MODEL}, in any "
-            "size"
+            f"{path} is a model of --arch {args.get('arch')}; give one of --arch {MODEL}"
         )
     # they change how a model is computed or how it starts, not which function it is
-    no_mechanism = (
-        *(config.RoutingConfig, config.PrecisionConfig, config.CompilationConfig),
-        config.InitialisationConfig,
-    )
+    no_mechanism = [config.RoutingConfig, config.PrecisionConfig, config.CompilationConfig]
+    no_mechanism += [config.InitialisationConfig]
     for group in config.MECHANISMS:
         for name, default in config.switches(group).items():
             if group not in no_mechanism and args.get(name, default) != default:
                 raise CheckpointError(
                     f"{path} uses {config.flag(name)} {args[name]}, which fairseq's Transformer "
-                    "does not have; export a model without mechanisms, and translate with this one "
-                    "by capsnmt-translate"
+                    "does not have; translate with it by capsnmt-translate"
                 )
 
 

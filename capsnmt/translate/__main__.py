@@ -28,15 +28,12 @@ PRECISIONS = {"fp32": "none", "bf16": "bf16"}
 SETTINGS = ("beam", "lenpen", "max_tokens", "batch_size")  # flags that are fairseq's, too
 
 
-def penalty(text: str) -> float:
+def number(text: str) -> float:
     """The type of a flag that takes a finite number."""
-    try:
-        number = float(text)
-    except ValueError:
-        number = math.nan
-    if not math.isfinite(number):
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number, such as 0.6")
-    return number
+    value = float(text)
+    if not math.isfinite(value):
+        raise ValueError(text)
+    return value
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -46,7 +43,8 @@ def build_parser() -> argparse.ArgumentParser:
         description="Translate raw text, one sentence per line, from standard input to standard "
         "output.",
     )
-    parser.add_argument(
+    add = parser.add_argument
+    add(
         "runs",
         nargs="+",
         type=Path,
@@ -54,50 +52,24 @@ def build_parser() -> argparse.ArgumentParser:
         help="a finished run (OUTPUT/ROW/seed-S), or a checkpoint with --data; several are an "
         "ensemble",
     )
-    parser.add_argument(
-        "--data",
-        type=Path,
-        metavar="DIR",
-        help="folder of capsnmt-prepare; that of the run's training by default",
-    )
-    parser.add_argument("--beam", type=positive, metavar="N", help="default: that of the run")
-    parser.add_argument(
-        "--lenpen",
-        type=penalty,
-        metavar="X",
-        help="length penalty: above 1 favours long translations (default: that of the run)",
-    )
-    parser.add_argument(
-        "--nbest",
-        type=positive,
-        metavar="N",
-        help="write N translations of each line, after the number of the line and a tab",
-    )
-    parser.add_argument(
-        "--scores", action="store_true", help="write the score and a tab before each translation"
-    )
-    parser.add_argument(
-        "--max-tokens",
-        type=at_least(2),
-        metavar="N",
-        help="subwords of a batch, padding included; bounds the memory (default 4096)",
-    )
-    parser.add_argument(
-        "--batch-size", type=positive, metavar="N", help="sentences of a batch (default: no limit)"
-    )
-    parser.add_argument(
-        "--buffer-size",
-        type=positive,
-        metavar="N",
-        help="lines that are read, sorted by length and translated together (default 1000; 1 on a "
-        "terminal)",
-    )
-    parser.add_argument(
-        "--device", choices=("auto", "cpu", "cuda"), default="auto", help="default auto"
-    )
-    parser.add_argument(
-        "--precision", choices=PRECISIONS, help="of matrix products (default: that of the training)"
-    )
+    add("--data", type=Path, metavar="DIR", help="folder of capsnmt-prepare (default: of the run)")
+    add("--lenpen", type=number, metavar="X", help="length penalty (default: of the run)")
+    counts = {
+        "beam": (positive, "size of the beam (default: of the run)"),
+        "nbest": (positive, "write N translations of each line, after its number and a tab"),
+        "max-tokens": (at_least(2), "subwords of a batch with padding (default 4096)"),
+        "batch-size": (positive, "sentences of a batch (default: no limit)"),
+        "buffer-size": (
+            positive,
+            "lines that are read, sorted by length and translated together (default 1000; 1 on a "
+            "terminal)",
+        ),
+    }
+    for name, (kind, text) in counts.items():
+        add(f"--{name}", type=kind, metavar="N", help=text)
+    add("--scores", action="store_true", help="write the score and a tab before each translation")
+    add("--device", choices=("auto", "cpu", "cuda"), default="auto", help="default auto")
+    add("--precision", choices=PRECISIONS, help="of matrix products (default: of the training)")
     return parser
 
 
@@ -121,7 +93,7 @@ def _run(args: argparse.Namespace) -> None:
     device = chosen_device(args.device)
     obstacle = bf16_obstacle(device) if args.precision == "bf16" else None
     if obstacle is not None:
-        raise ConfigurationError(f"--precision bf16: {obstacle}: use --precision fp32")
+        raise ConfigurationError(f"--precision is bf16, but {obstacle}; use fp32")
     keep_freed_memory(device)
     settings = {name: getattr(args, name) for name in SETTINGS}
     settings["autocast"] = PRECISIONS.get(args.precision)
@@ -130,13 +102,12 @@ def _run(args: argparse.Namespace) -> None:
     switched = [hasattr(model.encoder, "autocast") for model in translator.models]
     if args.precision and not all(switched):
         raise ConfigurationError(
-            f"--precision {args.precision}: a model is no Transformer and has no such switch: "
-            "leave it out"
+            f"--precision is {args.precision}, but a model is no Transformer; leave it out"
         )
     beam = translator.cfg.generation.beam
     if (args.nbest or 1) > beam:
         raise ConfigurationError(
-            f"--nbest {args.nbest}: the beam has {beam} hypotheses: give --beam {args.nbest}"
+            f"--nbest is {args.nbest}, but the beam has {beam} hypotheses; give --beam {args.nbest}"
         )
     size = args.buffer_size or (1 if source.isatty() else 1000)
     for text in translated(translator, source, size, args.nbest, args.scores):

@@ -69,22 +69,22 @@ def find_model(path: Path, folder: Optional[Path] = None) -> TrainedModel:
     if path.is_file():
         if folder is None:
             raise ConfigurationError(
-                f"{path}: is not the folder of a run: give its data, too, the folder of "
-                "capsnmt-prepare (--data)"
+                f"{path} is not the folder of a run; give its data by --data, the folder of "
+                "capsnmt-prepare"
             )
         data = PreparedData(folder)
         return TrainedModel(path, data, text_settings(data, *data.read_manifest().languages))
     run = FinishedRun(path)
     if run.config.classifies:
-        raise ConfigurationError(f"{path}: it classifies sentences: give a run that translates")
+        raise ConfigurationError(f"{path} classifies sentences; give a run that translates")
     data = PreparedData(folder or run.data)
     text = text_settings(data, *run.config.languages)
     for language in run.config.languages:
         dictionary = data.dictionary(language)
         if run.training.vocabulary.get(dictionary.name) != sha256(dictionary):
             raise ConfigurationError(
-                f"{dictionary}: is not the dictionary that {path} was trained with: give the data "
-                "of the training (--data)"
+                f"{dictionary} is not the dictionary that {path} was trained with; give the data "
+                "of the training by --data"
             )
     flags = {**run.config.settings.get("generate", {})}
     changes = ast.literal_eval(flags.pop("model-overrides", "{}"))
@@ -97,8 +97,8 @@ def text_settings(data: PreparedData, source: str, target: str) -> Dict[str, Any
     manifest = data.read_manifest()
     if not {source, target} <= manifest.tokenisers.keys() & manifest.models.keys():
         raise ConfigurationError(
-            f"{data.folder}: holds {manifest.pair or 'no languages'}, not {source}-{target}: give "
-            "the data of the training (--data)"
+            f"{data.folder} holds {manifest.pair or 'no languages'}, not {source}-{target}; give "
+            "the data of the training by --data"
         )
     bpe, option = SUBWORDS[manifest.method]
     return {
@@ -112,17 +112,13 @@ def text_settings(data: PreparedData, source: str, target: str) -> Dict[str, Any
     }
 
 
-def subwords_of(model: TrainedModel) -> Dict[str, Any]:
+def prepared_as(model: TrainedModel) -> Dict[str, Any]:
     """Return what the subwords of a model depend on; files by their recorded checksums."""
     manifest = model.data.read_manifest()
     languages = model.text["source_lang"], model.text["target_lang"]
     names = [manifest.models[languages[0]], *(f"bin/dict.{each}.txt" for each in languages)]
-    return {
-        "language pair": languages,
-        "tokenisers": manifest.tokenisers,
-        "segmentation": manifest.segmentation,
-        **{name: manifest.files.get(name) for name in names},
-    }
+    files = {name: manifest.files.get(name) for name in names}
+    return {"language pair": languages, "tokenisers": manifest.tokenisers, **files}
 
 
 def load_models(
@@ -136,14 +132,10 @@ def load_models(
     Args:
         checkpoints: of fairseq-train.
         data: a folder of binarised data with the dictionaries of the models.
-        overrides: settings of fairseq that differ from those of the training.
+        overrides: settings of fairseq that differ from the training's.
 
     Returns:
         The models on the CPU, fairseq's configuration of the last one, and the translation task.
-
-    Raises:
-        ConfigurationError: a file could run code or is damaged, its model does not translate, a
-            setting is unknown, or the dictionaries do not fit.
     """
     settings = {**OVERRIDES, "data": str(data), **overrides}
     models: List[Any] = []
@@ -154,7 +146,7 @@ def load_models(
         for name, tensor in state["model"].items():
             if torch.is_tensor(tensor) and not tensor.isfinite().all():
                 raise ConfigurationError(
-                    f"{path}: {name} is not finite: its training diverged: use another checkpoint"
+                    f"{path}: {name} is not finite, its training diverged; give another checkpoint"
                 )
         args = state.get("args")
         cfg = state["cfg"] if args is None else convert_namespace_to_omegaconf(args)
@@ -167,11 +159,13 @@ def load_models(
         except Exception as error:  # fairseq raises anything, even Exception itself
             fault = " ".join(str(error).split())[:200]
             raise ConfigurationError(
-                f"{path}: cannot be loaded with the dictionaries in {data} ({fault}): give the "
-                "data of its training (--data)"
+                f"{path} cannot be loaded with the dictionaries in {data} ({fault}); give the "
+                "data of its training by --data"
             ) from None
         if not isinstance(task, tasks.translation.TranslationTask):
-            raise ConfigurationError(f"{path}: its task is {cfg.task._name}, not translation")
+            raise ConfigurationError(
+                f"{path} has the task {cfg.task._name}; give a translation model"
+            )
         models.append(model.eval())
     return models, cfg, task
 
@@ -182,8 +176,7 @@ def load_translating(path: Path) -> Dict[str, Any]:
     task = state["args"].task if state.get("args") else (state["cfg"]["task"] or {}).get("_name")
     if task in SENTENCE_TASKS:
         raise ConfigurationError(
-            f"{path}: its task is {task}, not translation: python -m "
-            "capsnmt.sentences.evaluate evaluates it"
+            f"{path} has the task {task}; evaluate it by python -m capsnmt.sentences.evaluate"
         )
     return state
 
@@ -196,7 +189,7 @@ def _check_settings(given: Mapping[str, Any], state: Mapping[str, Any]) -> None:
     for name in given:
         if name not in known:
             similar = " or ".join(get_close_matches(name, sorted(known))) or "one that fairseq has"
-            raise ConfigurationError(f"{name}: there is no such setting: give {similar}")
+            raise ConfigurationError(f"{name} is no setting; give {similar}")
     check_beam(given)
 
 
@@ -204,7 +197,7 @@ def check_beam(given: Mapping[str, Any]) -> None:
     """Raise unless the beam is a whole number, 1 or more."""
     beam = given.get("beam", 1)
     if not isinstance(beam, int) or beam < 1:
-        raise ConfigurationError(f"beam: {shown(beam)}: give a whole number, 1 or more")
+        raise ConfigurationError(f"beam is {shown(beam)}; give a whole number, 1 or more")
 
 
 def _as_ours(settings: Any) -> Any:
@@ -235,7 +228,7 @@ def from_run(
         runs: the folder of a run, or a checkpoint; several are an ensemble.
         data: the folder of capsnmt-prepare; by default that of the first run.
         device: ``cpu``, ``cuda``, or ``auto`` for a GPU if there is one.
-        overrides: settings of fairseq that differ from those of the training and of the run's
+        overrides: settings of fairseq that differ from the training's and the run's
             generation, such as ``beam``, ``lenpen``, ``max_tokens`` or ``autocast``.
     """
     require("data")
@@ -244,11 +237,11 @@ def from_run(
     found = [find_model(Path(path), None if data is None else Path(data)) for path in paths]
     first = found[0]
     for other in found[1:]:
-        for what, value in subwords_of(first).items():
-            if subwords_of(other).get(what) != value:
+        for what, value in prepared_as(first).items():
+            if prepared_as(other).get(what) != value:
                 raise ConfigurationError(
-                    f"{other.checkpoint}: its {what} is not that of {first.checkpoint}: an "
-                    "ensemble needs runs on the same data"
+                    f"{other.checkpoint} has another {what} than {first.checkpoint}; give runs on "
+                    "the same data"
                 )
     settings = {**first.generation, **BATCHES, **first.text, **overrides}
     checkpoints = [model.checkpoint for model in found]
@@ -257,7 +250,7 @@ def from_run(
         translator = Translator(cfg, task, [model.to(place) for model in models])
     except (OSError, UnicodeDecodeError, RuntimeError) as error:
         raise ConfigurationError(
-            f"{first.data.folder}: its subwords cannot be read ({error}): prepare the data again"
+            f"{first.data.folder}: its subwords cannot be read ({error}); prepare the data again"
         ) from None
     return translator.to(place).eval()
 
@@ -265,7 +258,7 @@ def from_run(
 def chosen_device(device: str) -> str:
     """Return ``cpu`` or ``cuda``; for ``auto``, ``cuda`` if there is a GPU."""
     if device == "cuda" and not torch.cuda.is_available():
-        raise ConfigurationError("--device cuda: torch finds no GPU: use --device cpu or auto")
+        raise ConfigurationError("--device is cuda, but torch finds no GPU; use cpu or auto")
     return "cuda" if device != "cpu" and torch.cuda.is_available() else "cpu"
 
 

@@ -43,12 +43,12 @@ class PreparedTextTokenizer:
     def __init__(self, cfg: Any) -> None:
         if not cfg.source_lang or not cfg.target_lang:
             raise ConfigurationError(
-                "--tokenizer capsnmt: needs both languages: give --source-lang and --target-lang"
+                "--tokenizer capsnmt needs both languages; give --source-lang and --target-lang"
             )
         for name in (cfg.source_tokeniser, cfg.target_tokeniser):
             if name not in TOKENISERS:
                 raise ConfigurationError(
-                    f"tokeniser {name!r} is unknown: use {', '.join(TOKENISERS)}"
+                    f"the tokeniser is {name!r}; choose from {', '.join(TOKENISERS)}"
                 )
         try:
             self.encode = make_tokeniser(cfg.source_tokeniser, cfg.source_lang)

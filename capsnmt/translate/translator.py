@@ -1,4 +1,4 @@
-"""Raw text in, raw text out: fairseq's hub interface for blank and for long lines, too."""
+"""Raw text in, raw text out: fairseq's hub interface, also for blank and long lines."""
 
 from __future__ import annotations
 
@@ -41,9 +41,9 @@ class Translation:
 class Translator(GeneratorHubInterface):
     """fairseq's hub interface, with the beam of the configuration as default.
 
-    **D**: a blank line is translated by a blank line. A line that is longer than the positions of
-    the model is split (:func:`split_subwords`), and the translations of its parts are joined; their
-    score is the mean over tokens.
+    **D**: blank lines stay blank. A line that is longer than the positions of the model is split
+    (:func:`split_subwords`), and the translations of its parts are joined; their score is the mean
+    over tokens.
     """
 
     def translate(
@@ -53,14 +53,7 @@ class Translator(GeneratorHubInterface):
         verbose: bool = False,
         **kwargs: Any,
     ) -> Union[str, List[str]]:
-        """Translate raw text: one line, or several.
-
-        Args:
-            sentences: one line, or several.
-            beam: size of the beam; by default that of the run.
-            verbose: log every hypothesis.
-            kwargs: other settings of fairseq-generate, such as ``lenpen``.
-        """
+        """Translate raw text, one line or several, with further settings of fairseq-generate."""
         return self.sample(sentences, beam or self.cfg.generation.beam, verbose, **kwargs)
 
     def sample(

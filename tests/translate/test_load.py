@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Any, Dict
+from typing import Dict
 
 import pytest
 import torch
@@ -13,7 +13,6 @@ from fairseq.hub_utils import GeneratorHubInterface
 from capsnmt.checkpoints.load import load_checkpoint
 from capsnmt.cli import ConfigurationError
 from capsnmt.models import CapsnmtTransformer
-from tests.support import REPO
 from tests.translate.conftest import data_of
 from tests.translate.test_translate import expected, source
 
@@ -34,18 +33,12 @@ def test_a_run_is_enough(runs: Dict[str, Path]) -> None:
     assert translator.decode(translator.generate(encoded, beam=3)[0]["tokens"]) == best[0]
 
 
-def test_torch_hub_loads_it(runs: Dict[str, Path]) -> None:
-    run = runs["routed"]
-    translator: Any = torch.hub.load(str(REPO), "capsnmt", source="local", run=str(run), beam=3)
-    assert translator.translate(source(run).splitlines()) == [each[1] for each in expected(run)]
-    assert translator.models[0].encoder.routing_backend == "auto", "this may be another machine"
-
-
 def test_the_settings_of_the_run_are_defaults(runs: Dict[str, Path]) -> None:
     generation = CapsnmtTransformer.from_pretrained(runs["plain"]).cfg.generation
     assert (generation.beam, generation.lenpen, generation.max_len_b) == (3, 0.6, 20)
-    changed = CapsnmtTransformer.from_pretrained(str(runs["plain"]), beam=2, lenpen=1.5)
+    changed = CapsnmtTransformer.from_pretrained(str(runs["routed"]), beam=2, lenpen=1.5)
     assert (changed.cfg.generation.beam, changed.cfg.generation.lenpen) == (2, 1.5)
+    assert changed.models[0].encoder.routing_backend == "auto"  # this may be another machine
 
 
 def copied(data: Path, folder: Path, **spoilt: bytes) -> Path:
@@ -71,8 +64,6 @@ def test_data_that_have_moved(runs: Dict[str, Path], tmp_path: Path) -> None:
     ("spoilt", "words"),
     [
         ({"bin": b"more 1\n"}, "size mismatch for encoder.embed_tokens.weight"),
-        ({"bin": b"more 1\nmore 1\n"}, "Duplicate word"),
-        ({"bin": b"more\n"}, "Incorrect dictionary format"),
         ({"bin": b"\xff 1\n"}, "Incorrect encoding"),
         ({"bpe": b"\xff"}, "its subwords cannot be read ('utf-8' codec"),
     ],
@@ -85,7 +76,7 @@ def test_other_data_than_those_of_the_training(
     with pytest.raises(ConfigurationError, match=re.escape(words)):
         CapsnmtTransformer.from_pretrained([checkpoint], data_name_or_path=data)
     if "bin" in spoilt:
-        recorded = re.escape(f"{data}/bin/dict.en.txt: is not the dictionary that")
+        recorded = re.escape(f"{data}/bin/dict.en.txt is not the dictionary that")
         with pytest.raises(ConfigurationError, match=recorded):
             CapsnmtTransformer.from_pretrained(runs["plain"], data_name_or_path=data)
 
@@ -126,7 +117,7 @@ def test_a_model_whose_training_diverged(runs: Dict[str, Path], tmp_path: Path) 
     name = next(name for name in state["model"] if name.endswith("fc1.weight"))
     state["model"][name][0, 0] = float("nan")
     torch.save(state, tmp_path / "model.pt")
-    with pytest.raises(ConfigurationError, match=f"{name} is not finite: its training diverged"):
+    with pytest.raises(ConfigurationError, match=f"{name} is not finite, its training diverged"):
         CapsnmtTransformer.from_pretrained(
             [tmp_path / "model.pt"], data_name_or_path=data_of(runs["plain"]).folder
         )

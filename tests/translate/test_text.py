@@ -61,7 +61,10 @@ def test_text_is_tokenised_as_prepared_and_translations_detokenised(
 @pytest.mark.parametrize(
     ("setting", "message"),
     [
-        (("en", "de", "spaces", "moses"), "'spaces' is unknown: use moses, characters"),
+        (
+            ("en", "de", "spaces", "moses"),
+            "the tokeniser is 'spaces'; choose from moses, characters",
+        ),
         ((None, "de", "moses", "moses"), "give --source-lang and --target-lang"),
     ],
 )

@@ -13,8 +13,7 @@ import pytest
 from capsnmt.evaluation.text import moses_detokenizer, remove_bpe
 from capsnmt.translate.__main__ import main
 from tests import forked
-from tests.commands import ON_CPU, command, environment, hypotheses, succeed
-from tests.support import PLUGIN
+from tests.commands import command, environment, succeed
 from tests.translate.conftest import ROWS, data_of
 
 pytestmark = pytest.mark.system
@@ -48,23 +47,6 @@ def test_translations_are_those_of_fairseq_generate(row: str, runs: Dict[str, Pa
     assert len({line[1] for line in translated}) > 1  # the model has learnt something
     scores = [float(line[0]) for line in translated]
     assert scores == pytest.approx([each[0] for each in expected(run)], abs=2e-3)
-
-
-def test_fairseq_interactive_with_the_documented_flags_translates_the_same(
-    runs: Dict[str, Path],
-) -> None:
-    run = runs["plain"]
-    data = data_of(run)
-    printed = succeed(
-        *("fairseq_cli.interactive", data.binarised, "--user-dir", PLUGIN, "-s", "en", "-t", "de"),
-        *("--path", run / "checkpoints" / "checkpoint_last.pt", "--beam", "3", "--lenpen", "0.6"),
-        *("--max-len-b", "20", "--tokenizer", "capsnmt", "--bpe", "subword_nmt"),
-        *("--bpe-codes", data.folder / "bpe" / "codes", *ON_CPU),
-        stdin=source(run),
-    )
-    found = re.findall(r"^D-\d+\t[^\t]+\t(.*)$", printed, re.MULTILINE)
-    assert found == [each[1] for each in expected(run)]
-    assert len(hypotheses(printed)) == len(found)
 
 
 def test_a_line_out_for_a_line_in_blank_and_long_ones_too(runs: Dict[str, Path]) -> None:
@@ -136,54 +118,42 @@ def test_checkpoints_of_fairseq(runs: Dict[str, Path], tmp_path: Path) -> None:
     assert printed.splitlines() == [each[1] for each in expected(runs["plain"])]
 
 
-def copied(run: Path, folder: Path, without: str = "", edit: Tuple[str, str] = ("", "")) -> Path:
-    """A run whose records are copied, without one of them or with an edited description."""
+def copied(source: Path, folder: Path, **texts: str) -> Path:
+    """A folder of links, with other texts for some JSON files, and without the empty ones."""
     folder.mkdir()
-    for path in run.iterdir():
-        if path.name != without:
+    for path in source.iterdir():
+        if path.stem not in texts:
             os.symlink(path, folder / path.name)
-    if edit[0]:
-        text = (run / "config.json").read_text("utf-8")
-        assert edit[0] in text
-        (folder / "config.json").unlink()
-        (folder / "config.json").write_text(text.replace(*edit), "utf-8")
+    for name, text in texts.items():
+        if text:
+            (folder / f"{name}.json").write_text(text, "utf-8")
     return folder
 
 
 def test_a_mistake_is_one_line(
     runs: Dict[str, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    run = runs["plain"]
-    other = data_of(runs["routed"]).folder
-    bare = tmp_path / "bare"
-    bare.mkdir()
-    (bare / "manifest.json").write_text("{}", "utf-8")
-    classifier = copied(
-        run, tmp_path / "b", edit=('"settings": {', '"settings": {"train": {"task": "probing"},')
-    )
-    (classifier / "results.json").write_text("{}", "utf-8")
-    data = data_of(run).folder
-    again = tmp_path / "again"
-    again.mkdir()
-    for path in data.iterdir():
-        os.symlink(path, again / path.name)
-    (again / "manifest.json").unlink()
+    run, data = runs["plain"], data_of(runs["plain"]).folder
+    config = (run / "config.json").read_text("utf-8")
+    probing = config.replace('"settings": {', '"settings": {"train": {"task": "probing"},')
+    classifier = copied(run, tmp_path / "classifier", config=probing, results="{}")
+    unfinished = copied(run, tmp_path / "unfinished", scores="")
+    bare = copied(data, tmp_path / "bare", manifest="{}")
     manifest = json.loads((data / "manifest.json").read_text("utf-8"))
     manifest["files"]["bpe/codes"]["sha256"] = "other"
-    (again / "manifest.json").write_text(json.dumps(manifest), "utf-8")
-    segmented = copied(run, tmp_path / "c", edit=(f'"{data}"', f'"{again}"'))
+    again = copied(data, tmp_path / "again", manifest=json.dumps(manifest))
+    segmented = copied(run, tmp_path / "c", config=config.replace(f'"{data}"', f'"{again}"'))
     for arguments, words in (
         ([tmp_path / "no"], "there is no such folder: give OUTPUT/ROW/seed-S"),
-        ([copied(run, tmp_path / "a", "scores.json")], "holds no finished run, scores.json is"),
-        ([classifier], "it classifies sentences: give a run that translates"),
-        ([run / "checkpoints" / "checkpoint_last.pt"], "is not the folder of a run: give its data"),
+        ([unfinished], "holds no finished run, scores.json is"),
+        ([classifier], "classifies sentences; give a run that translates"),
+        ([run / "checkpoints" / "checkpoint_last.pt"], "is not the folder of a run; give its data"),
         ([run, "--data", tmp_path / "no"], "manifest.json: cannot be read: No such file"),
-        ([run, "--data", bare], "holds no languages, not en-de: give the data of the training"),
-        ([run, "--data", other], "holds en-zh, not en-de: give the data of the training (--data)"),
-        ([run, runs["routed"]], "its language pair is not that of"),
-        ([run, segmented], "its bpe/codes is not that of"),
-        ([run, "--nbest", "4"], "--nbest 4: the beam has 3 hypotheses: give --beam 4"),
-        ([run, "--lenpen", "nan"], "'nan' is not a number, such as 0.6"),
+        ([run, "--data", bare], "holds no languages, not en-de; give the data of the training"),
+        ([run, runs["routed"]], "has another language pair than"),
+        ([run, segmented], "has another bpe/codes than"),
+        ([run, "--nbest", "4"], "--nbest is 4, but the beam has 3 hypotheses; give --beam 4"),
+        ([run, "--lenpen", "nan"], "argument --lenpen: invalid number value: 'nan'"),
         ([run, "--max-tokens", "1"], "'1' is not a whole number of at least 2"),
     ):
         assert main([str(argument) for argument in arguments]) == 2, arguments
