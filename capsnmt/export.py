@@ -9,7 +9,7 @@ from typing import Any, Dict, Mapping, Optional, Sequence
 from capsnmt.cli import OneLineParser, check_output_file, require, run_command
 
 STOCK = "transformer"
-# what only training reads; the names may be those of the plugin
+# what only training reads; the names may be the plugin's
 TRAINING = ("criterion", "optimizer", "lr_scheduler")
 
 
@@ -43,7 +43,7 @@ def stock_checkpoint(state: Mapping[str, Any], path: Path) -> Dict[str, Any]:
 
 
 def _check_model(args: Mapping[str, Any], path: Path) -> None:
-    """Raise unless the arguments are those of a ``capsnmt_transformer`` without mechanisms."""
+    """Raise unless the arguments are a ``capsnmt_transformer``'s without mechanisms."""
     from fairseq.models import ARCH_MODEL_NAME_REGISTRY
 
     from capsnmt.checkpoints.load import CheckpointError

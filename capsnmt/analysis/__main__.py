@@ -41,7 +41,7 @@ def build_parser() -> argparse.ArgumentParser:
         "the baseline first",
     )
     add("--output", type=Path, required=True, metavar="DIR", help="folder to write")
-    add("--data", type=Path, metavar="DIR", help="binarised data; of a run, its own by default")
+    add("--data", type=Path, metavar="DIR", help="binarised data (default: the run's)")
     add("--subset", default="test", help="subset of the data (default test)")
     numbers = {
         "sentences": (1500, positive, "sentences, chosen at random"),
@@ -62,7 +62,12 @@ def build_parser() -> argparse.ArgumentParser:
     for name, (default, kind, text) in numbers.items():
         text += f" (default {default})"
         add(f"--{name}", type=kind, default=default, metavar="N", help=text)
-    add("--only", type=comma_list(), metavar="NAMES", help="list of analyses (default: all)")
+    add(
+        "--only",
+        type=comma_list(),
+        metavar="NAMES",
+        help="analyses, separated by commas (default: all)",
+    )
     add("--device", choices=("auto", "cpu", "cuda"), default="auto", help="default auto")
     return parser
 

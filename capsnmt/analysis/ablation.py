@@ -82,7 +82,7 @@ class HeadAblation(LossAblation):
     """Loss without one head, for every head of every attention (Michel et al. 2019).
 
     The output O_h of the head is zero before the heads are aggregated, by W^o or by routing. Heads
-    are those of the attention call: with M-10 and M-11, n H of them, source by source.
+    are the attention's: with M-10 and M-11, n H of them, source by source.
     """
 
     name = "head_ablation"

@@ -119,8 +119,8 @@ class Agreement(Analysis):
             Figure(
                 f"agreement-{name}-{place}-{layer}",
                 f"Mean C of {name}, {place}, layer {layer}, over tokens, one panel per iteration. "
-                f"Of {C.size(1)} inputs (rows) and {C.size(2)} output capsules (columns, sorted by "
-                "their strongest input).",
+                f"{C.size(1)} inputs in rows, {C.size(2)} output capsules in columns, sorted by "
+                "their strongest input.",
                 matrices(
                     {f"iteration {number}": each for number, each in enumerate(C, 1)},
                     *("mean C", "input capsule", "output capsule"),

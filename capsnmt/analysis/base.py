@@ -14,7 +14,7 @@ Cell = Union[str, int, float, None]
 
 
 class NotApplicableError(Exception):
-    """The reason why a model has nothing that an analysis could show, in one line."""
+    """The reason why a model has nothing that an analysis could show."""
 
 
 class Analysis:

@@ -106,7 +106,7 @@ def load(checkpoint: NamedCheckpoint, settings: Settings) -> AnalysedModel:
     Sentences that are longer than the model's positions are not chosen.
     """
     device = chosen_device(settings.device)
-    # **D**: the numbers are those of the model in fp32, whatever its training used
+    # **D**: the model runs in fp32, whatever its training used
     (model,), cfg, task = load_models([checkpoint.path], checkpoint.data, {"autocast": "none"})
     if not isinstance(model, CapsnmtTransformer):
         raise ConfigurationError(
@@ -143,8 +143,8 @@ def longer_sides(dataset: Any) -> Any:
 def in_batches(chosen: Any, lengths: Any, max_tokens: int) -> List[List[int]]:
     """Put sentences in batches of similar length.
 
-    A batch has up to ``max_tokens`` tokens on the longer side, padding included. ``lengths`` are
-    those of all sentences of the subset.
+    A batch has up to ``max_tokens`` tokens on the longer side, padding included. ``lengths`` has
+    all sentences of the subset.
     """
     batches: List[List[int]] = []
     for number in sorted(chosen.tolist(), key=lambda n: (lengths[n], n)):

@@ -36,7 +36,7 @@ class Similarity(Analysis):
     title = "Similarity of layers"
     explanation = (
         "Linear centred kernel alignment of every two layers of a stack (Kornblith et al. 2019): 1 "
-        "if one layer's states are those of the other, rotated and scaled, and near 0 if they have "
+        "if one layer has the other's states, rotated and scaled, and near 0 if they have "
         "nothing in common. It is too high on fewer tokens than a few times the model's width. "
         "Layer 0 is the embeddings."
     )

@@ -25,7 +25,7 @@ if TYPE_CHECKING:  # --help does not wait for torch
     from capsnmt.translate.translator import Translator
 
 PRECISIONS = {"fp32": "none", "bf16": "bf16"}
-SETTINGS = ("beam", "lenpen", "max_tokens", "batch_size")  # flags that are fairseq's, too
+SETTINGS = ("beam", "lenpen", "max_tokens", "batch_size")  # flags that fairseq also has
 
 
 def number(text: str) -> float:
@@ -52,11 +52,16 @@ def build_parser() -> argparse.ArgumentParser:
         help="a finished run (OUTPUT/ROW/seed-S), or a checkpoint with --data; several are an "
         "ensemble",
     )
-    add("--data", type=Path, metavar="DIR", help="folder of capsnmt-prepare (default: of the run)")
-    add("--lenpen", type=number, metavar="X", help="length penalty (default: of the run)")
+    add("--data", type=Path, metavar="DIR", help="folder of capsnmt-prepare (default: the run's)")
+    add(
+        "--lenpen",
+        type=number,
+        metavar="X",
+        help="length penalty, above 1 for longer (default: the run's)",
+    )
     counts = {
-        "beam": (positive, "size of the beam (default: of the run)"),
-        "nbest": (positive, "write N translations of each line, after its number and a tab"),
+        "beam": (positive, "size of the beam (default: the run's)"),
+        "nbest": (positive, "write N translations of each line, after the line's number and a tab"),
         "max-tokens": (at_least(2), "subwords of a batch with padding (default 4096)"),
         "batch-size": (positive, "sentences of a batch (default: no limit)"),
         "buffer-size": (
@@ -69,7 +74,7 @@ def build_parser() -> argparse.ArgumentParser:
         add(f"--{name}", type=kind, metavar="N", help=text)
     add("--scores", action="store_true", help="write the score and a tab before each translation")
     add("--device", choices=("auto", "cpu", "cuda"), default="auto", help="default auto")
-    add("--precision", choices=PRECISIONS, help="of matrix products (default: of the training)")
+    add("--precision", choices=PRECISIONS, help="of matrix products (default: the training's)")
     return parser
 
 

@@ -182,7 +182,7 @@ def load_translating(path: Path) -> Dict[str, Any]:
 
 
 def _check_settings(given: Mapping[str, Any], state: Mapping[str, Any]) -> None:
-    """Raise unless fairseq knows the settings that differ from those of a checkpoint."""
+    """Raise unless fairseq knows the settings that differ from a checkpoint's."""
     groups = state.get("cfg") or {"args": state["args"]}
     settings = [vars(it) if isinstance(it, Namespace) else it for it in groups.values()]
     known = ADDED.union(groups, *(group for group in settings if isinstance(group, Mapping)))
@@ -201,7 +201,7 @@ def check_beam(given: Mapping[str, Any]) -> None:
 
 
 def _as_ours(settings: Any) -> Any:
-    """Return the settings of a model; those of fairseq's own Transformer as settings of ours."""
+    """Return the settings of a model; of fairseq's own Transformer, as settings of ours."""
     name = getattr(settings, "arch", None) or getattr(settings, "_name", None)
     if (ARCH_MODEL_REGISTRY.get(name) or MODEL_REGISTRY.get(name)) is not TransformerModel:
         return settings
@@ -226,7 +226,7 @@ def from_run(
 
     Args:
         runs: the folder of a run, or a checkpoint; several are an ensemble.
-        data: the folder of capsnmt-prepare; by default that of the first run.
+        data: the folder of capsnmt-prepare; by default the first run's.
         device: ``cpu``, ``cuda``, or ``auto`` for a GPU if there is one.
         overrides: settings of fairseq that differ from the training's and the run's
             generation, such as ``beam``, ``lenpen``, ``max_tokens`` or ``autocast``.

@@ -97,7 +97,7 @@ class Translator(GeneratorHubInterface):
         return max(1, int(min(limit for limit in limits if limit)) - 1)
 
     def _join(self, parts: Sequence[Sequence[Dict[str, Any]]], nbest: int) -> Translation:
-        """Join the hypotheses of the parts of a line, those of the same rank."""
+        """Join the hypotheses of the parts of a line that have the same rank."""
         if not parts:
             return Translation([Hypothesis("", 0.0)], 0)
         joined = []
