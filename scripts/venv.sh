@@ -39,9 +39,12 @@ has_host() {
 # use_venv HOST [EXTRAS] : brings the environment of a host up to date and sets PYTHON
 # EXTRAS is a comma list (default: fairseq,demo,dev). An environment that has more satisfies it.
 use_venv() {
-  local host=$1 extras=${2:-fairseq,demo,dev} versions constraints venv python stamp installed extra
+  local host=$1 extras=${2:-fairseq,demo,dev} versions constraints venv python stamp installed extra why=""
   case $host in
-    main) versions="3.11 3.12" constraints=$REPO/constraints.txt venv=$REPO/.venv ;;
+    main)
+      versions="3.11 3.12" constraints=$REPO/constraints.txt venv=$REPO/.venv
+      why=" (ve-fairseq has no wheel for 3.13 and no source distribution)"
+      ;;
     stock) versions="3.10 3.9" constraints=$REPO/constraints-stock.txt venv=$REPO/.venv-stock ;;
     *) die "host '$host' is unknown: choose main or stock" ;;
   esac
@@ -52,7 +55,7 @@ use_venv() {
   if [ ! -x "$PYTHON" ] || [ "${installed%%$'\n'*}" != "$stamp" ]; then
     # shellcheck disable=SC2086  # a list of versions
     python=$(find_python $versions) ||
-      die "host $host needs Python ${versions// / or } with venv: none found on PATH; install one (on Debian also python3-venv)"
+      die "host $host needs Python ${versions// / or } with venv$why: none found on PATH; install one (on Debian also python3-venv)"
     rm -rf "$venv"
     "$python" -m venv "$venv"
     installed=$stamp$'\n'
