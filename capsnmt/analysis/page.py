@@ -85,7 +85,7 @@ def page_table(rows: Sequence[Sequence[Any]]) -> Optional[Table]:
     return Table(header, body, len(texts) - texts[::-1].index(True))
 
 
-def sentences_json(models: Mapping[str, Sentences]) -> str:
+def sentences_json(models: Mapping[str, Any]) -> str:
     """Return the kept sentences as JSON: of each, what each model has, or null."""
     kept = [analysis.kept for analysis in models.values()]
     sentences = [
