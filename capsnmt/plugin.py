@@ -23,11 +23,11 @@ with logging_kept():
     allow_fairseq_checkpoints()
 
     from capsnmt import criterions, models, optim, tasks
-    from capsnmt.models.inference import search_faster
+    from capsnmt.models.inference import generate_faster
     from capsnmt.sentences import classifier
     from capsnmt.translate import tokenizer
 
     keep_memory_while_training()
-    search_faster()
+    generate_faster()
 
 __all__ = ["classifier", "criterions", "models", "optim", "tasks", "tokenizer"]

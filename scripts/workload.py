@@ -23,7 +23,7 @@ from torch.utils.flop_counter import FlopCounterMode, sdpa_flop_count
 import capsnmt.plugin
 from capsnmt.criterions.chunked_cross_entropy import MULTIPLE
 from capsnmt.models import SIZES, CapsnmtTransformer
-from capsnmt.models.beam_search import BeamSearch
+from capsnmt.models.generator import Generator
 from capsnmt.models.layers import learned_parameters
 from capsnmt.modules.head_aggregation import HeadRouting
 from capsnmt.modules.layer_aggregation import LayerRouting
@@ -158,13 +158,16 @@ class Workload:
         """Return how many source tokens a phase reads."""
         return (self.sample if phase == "decode" else self.batch)["net_input"]["src_tokens"].numel()
 
-    def phase(self, name: str, model: nn.Module, flags: str) -> Callable[[], Any]:
+    def phase(
+        self, name: str, model: nn.Module, flags: str, prepared: bool = True
+    ) -> Callable[[], Any]:
         """Return a function that runs a phase once.
 
         Args:
             name: one of :data:`PHASES`.
             model: the model.
             flags: its flags, for the loss.
+            prepared: decode as fairseq-generate does, with a model that is prepared for it.
         """
         if name == "train":
             return self.training_step(model, build_criterion(flags, self.setup))
@@ -173,11 +176,11 @@ class Workload:
             return torch.no_grad()(lambda: model(**self.batch["net_input"])[0])
         steps = self.setup.length  # the length of every hypothesis, independent of the model
         dictionary = task(self.setup.vocabulary).target_dictionary
-        model.make_generation_fast_(need_attn=False)  # as fairseq-generate does
-        ours = isinstance(model, CapsnmtTransformer)
-        search = BeamSearch if ours else BeamSearch.__base__  # fairseq's own without the plugin
-        settings = {"max_len_b": steps, "min_len": steps, "search_strategy": search(dictionary)}
-        generator = SequenceGenerator([model], dictionary, beam_size=self.setup.beam, **settings)
+        if prepared:
+            model.make_generation_fast_(need_attn=False)
+        kind = Generator if isinstance(model, CapsnmtTransformer) else SequenceGenerator
+        settings = {"beam_size": self.setup.beam, "max_len_b": steps, "min_len": steps}
+        generator = kind([model], dictionary, **settings)
         generator.to(self.setup.device)
         return lambda: generator.generate([model], self.sample)
 
@@ -200,7 +203,8 @@ def matmul_work(flags: str, phase: str, setup: Setup) -> int:
     """Count the floating-point operations in a phase's matrix products, for the same few tokens.
 
     A machine that is bound by arithmetic needs at least these, whatever the implementation. They
-    are counted without ``--compile`` and with eager routing: no counter sees into a compiled graph.
+    are counted without ``--compile``, with eager routing and before a model is prepared for
+    decoding: no counter sees into a compiled graph or into kernels that are not torch's.
     """
     flags = shlex.join(word for word in shlex.split(flags) if word != "--compile")
     # a batch that the loss in chunks need not fill up
@@ -209,7 +213,7 @@ def matmul_work(flags: str, phase: str, setup: Setup) -> int:
     for module in model.modules():
         if hasattr(module, "backend"):
             module.backend = "eager"
-    run = Workload(few).phase(phase, model, flags)
+    run = Workload(few).phase(phase, model, flags, prepared=False)
     with FlopCounterMode(display=False, custom_mapping=CPU_KERNELS) as counter:
         run()
     return counter.get_total_flops()

@@ -69,7 +69,7 @@ def bf16_machine(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     cached = autocast.bf16_obstacle, autocast.evaluates_in_bf16
     for function in cached:
         function.cache_clear()
-    monkeypatch.setattr(autocast, "cpu_flags", lambda: ["fpu", "avx512_bf16"])
+    monkeypatch.setattr(autocast, "cpu_flags", lambda: ["fpu", "amx_bf16"])
     yield
     for function in cached:
         function.cache_clear()

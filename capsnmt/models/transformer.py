@@ -31,9 +31,11 @@ class CapsnmtTransformer(TransformerModel):
 
     Attributes:
         num_updates: the updates before the current one, for a criterion that depends on them.
+        is_prepared: the model is ready for decoding, and its parameters stay as they are.
     """
 
     num_updates = 0
+    is_prepared = False
 
     def set_num_updates(self, num_updates: int) -> None:
         """Take the number of updates, which fairseq's trainer sets before each of them."""
@@ -103,6 +105,7 @@ class CapsnmtTransformer(TransformerModel):
         """Prepare for decoding: store the linear maps as it reads them fastest."""
         super().make_generation_fast_(**kwargs)
         prepare_linear_maps(self)
+        self.is_prepared = True
 
     def prepare_for_inference_(self, cfg: Any) -> None:
         """Prepare for decoding. A command, which has a ``--path``, keeps freed memory, too."""

@@ -5,9 +5,10 @@ works on every device, and training, validation, generation and scoring compute 
 and their gradients, the residual stream, softmax, LayerNorm, routing and the loss stay in fp32, so
 no loss scaling is needed.
 
-**D**: the checkpoint has the setting, so that it is evaluated as it was trained. A device without
-bf16 instructions evaluates it in fp32, with a warning, and refuses to train it: it would emulate
-them, more slowly than fp32.
+**D**: the checkpoint has the setting, so that it is evaluated as it was trained, except that a CPU
+decodes in fp32 where that is faster (:mod:`capsnmt.models.inference`). A device without bf16
+instructions evaluates it in fp32, with a warning, and refuses to train it: it would emulate them,
+more slowly than fp32.
 """
 
 from __future__ import annotations

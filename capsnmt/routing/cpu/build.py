@@ -19,7 +19,7 @@ from typing import List, Optional, Sequence
 
 NO_COMPILER = "needs a C++ compiler (g++, clang++ or CXX), and none is on the PATH"
 
-SOURCE = Path(__file__).with_name("routing.cpp")
+HERE = Path(__file__).parent
 
 # -ffast-math is not among them: it folds the exponential's rounding away. Nor is a number tested
 # for -0, errno or a trap. Without contraction to fused operations the loops are 30 % slower.
@@ -45,18 +45,18 @@ def cache_folder() -> Path:
 
 
 @functools.cache
-def obstacle() -> Optional[str]:
+def obstacle(name: str = "routing") -> Optional[str]:
     """Return why the kernels cannot run on this machine, None if they can; it builds them."""
     try:
-        library()
+        library(name)
     except (OSError, RuntimeError, KeyError) as error:  # the last two: a user without a home
         return str(error)
     return None
 
 
 @functools.cache
-def library() -> ctypes.CDLL:
-    """Return the kernels; build them unless this machine's build is in the cache.
+def library(name: str = "routing") -> ctypes.CDLL:
+    """Return the kernels of NAME.cpp; build them unless this machine's build is in the cache.
 
     Processes may build at the same time: each writes a file of its own and renames it.
 
@@ -66,15 +66,16 @@ def library() -> ctypes.CDLL:
     command = compiler()
     if command is None:
         raise OSError(NO_COMPILER)
+    source = HERE / f"{name}.cpp"
     macros = run([*command, *FLAGS, "-dM", "-E", "-x", "c++", os.devnull])
-    sources = [path.read_text() for path in (SOURCE, *sorted(SOURCE.parent.glob("*.h")))]
+    sources = [path.read_text() for path in (source, *sorted(HERE.glob("*.h")))]
     key = hashlib.sha256("\0".join([*command, *FLAGS, macros, *sources]).encode()).hexdigest()
-    built = cache_folder() / f"routing-{key[:32]}.so"
+    built = cache_folder() / f"{name}-{key[:32]}.so"
     if not built.exists():
         built.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=built.parent) as folder:
             fresh = Path(folder) / built.name
-            run([*command, *FLAGS, str(SOURCE), "-o", str(fresh)])
+            run([*command, *FLAGS, str(source), "-o", str(fresh)])
             os.replace(fresh, built)
     return ctypes.CDLL(str(built))
 

@@ -1,0 +1,196 @@
+"""Beam search on a CPU for models whose decoder has no mechanism, several times fairseq's speed."""
+
+from __future__ import annotations
+
+from typing import Any, Collection, Dict, List, Optional
+
+import torch
+from fairseq import search as strategies
+from fairseq.sequence_generator import SequenceGenerator
+from torch import Tensor
+
+from capsnmt.models.beam_search import BeamSearch
+from capsnmt.models.plain_decoder import Memory, PlainDecoder, is_plain
+from capsnmt.models.step_kernels import choose
+
+Hypotheses = List[List[Dict[str, Tensor]]]
+
+
+class Generator(SequenceGenerator):
+    """fairseq's generator; of a plain decoder on a CPU it makes the same hypotheses faster.
+
+    fairseq copies the keys and values of all hypotheses at every step. Here they stay where they
+    were written, in the *slots* of their sentence, and a mask says which slots are the words of a
+    hypothesis: beam search reorders masks. The slots keep words and scores, too. The first step
+    has a single row for each sentence, and the last sentence of the batch takes the place of one
+    that is finished.
+
+    Everything else is fairseq's own search: decoders with a mechanism, ensembles, prefixes, other
+    strategies, a language model, whatever changes the probabilities of words, and other devices.
+
+    **D**: the hypotheses have no ``attention``, which no command prints; ``--print-alignment`` has
+    a generator of its own.
+    """
+
+    search: Any
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        if type(self.search) is strategies.BeamSearch:
+            self.search = BeamSearch(self.tgt_dict)
+
+    def _generate(
+        self,
+        sample: Dict[str, Any],
+        prefix_tokens: Optional[Tensor] = None,
+        constraints: Optional[Tensor] = None,
+        bos_token: Optional[int] = None,
+    ) -> Hypotheses:
+        found = None
+        if prefix_tokens is None and constraints is None and self.searches_plainly(sample):
+            found = Search(self, sample["net_input"], bos_token).run()
+        if found is None:
+            found = super()._generate(sample, prefix_tokens, constraints, bos_token)
+        return found
+
+    def searches_plainly(self, sample: Dict[str, Any]) -> bool:
+        """Return whether this is a plain beam search of one plain decoder for text on a CPU."""
+        source = sample["net_input"].get("src_tokens")
+        return (
+            source is not None
+            and source.device.type == "cpu"
+            and self.min_len <= self.longest(source)
+            and self.vocab_size > 2 * self.beam_size + 1
+            and type(self.search) is BeamSearch
+            and self.lm_model is None
+            and self.repeat_ngram_blocker is None
+            and self.token_indices_to_suppress is None
+            and not self.match_source_len
+            and self.temperature == 1
+            and self.unk_penalty == 0
+            and self.model.models_size == 1
+            and is_plain(self.model.single_model)
+        )
+
+    def longest(self, source: Tensor) -> int:
+        """Return the most words of a translation of these sentences, without the end."""
+        return min(int(self.max_len_a * source.size(1) + self.max_len_b), self.max_len - 1)
+
+
+class Search:
+    """The search of one batch.
+
+    B sentences are unfinished, and each has k hypotheses, S slots and 2k candidates.
+
+    Attributes:
+        ids: the places of the unfinished sentences in the batch.
+        mask: ``[B, k, S]``, 0 at the slots of a hypothesis, otherwise minus infinity.
+        words: ``[B, S]``.
+        totals: ``[B, S]``, the scores of the hypotheses up to these words.
+    """
+
+    @torch.no_grad()
+    def __init__(self, settings: Generator, inputs: Dict[str, Any], bos: Optional[int]) -> None:
+        self.settings, self.beam = settings, settings.beam_size
+        self.max_len = settings.longest(inputs["src_tokens"])
+        model = settings.model.single_model
+        self.decoder = PlainDecoder.of(model.decoder)
+        self.memory = Memory(self.decoder, model.encoder.forward_torchscript(inputs))
+        sentences = inputs["src_tokens"].size(0)
+        self.ids = list(range(sentences))
+        self.found: Hypotheses = [[] for _ in self.ids]
+        self.mask = self.memory.mask.new_zeros(sentences, 1, 1)
+        self.words = torch.full((sentences, 1), settings.eos if bos is None else bos)
+        self.totals = torch.zeros(sentences, 1)
+
+    @torch.no_grad()
+    def run(self) -> Optional[Hypotheses]:
+        """Return fairseq's list of hypotheses of each sentence, best first; None: not a number."""
+        for step in range(self.max_len + 1):
+            width = self.mask.size(1)  # the rows of a sentence: 1 at first, then k
+            logits = self.decoder.step(step, self.words[:, -width:], self.memory, self.mask)
+            totals = self.totals[:, -width:]
+            pad, end = self.settings.pad, self.settings.eos
+            never = end if step < self.settings.min_len else -1
+            only = end if step == self.max_len else -1
+            scores, words, beams = choose(logits, totals, 2 * self.beam, pad, never, only)
+            if scores.isnan().any():
+                return None
+            ends = words.eq(self.settings.eos) & scores.ne(-torch.inf)
+            kept = self.finish(step, ends[:, : self.beam], scores, beams)
+            if kept is not None:
+                if not kept:
+                    break
+                scores, words, beams, ends = (x[kept] for x in (scores, words, beams, ends))
+            if step == self.max_len:  # fairseq's assertion says so
+                return None
+            self.extend(scores, words, beams, ends)
+        return [sorted(each, key=lambda found: -float(found["score"])) for each in self.found]
+
+    def finish(self, step: int, ends: Tensor, scores: Tensor, beams: Tensor) -> Optional[List[int]]:
+        """Store the hypotheses that end; return the unfinished sentences if any is finished.
+
+        Args:
+            step: steps before this one.
+            ends: ``[B, k]``: which of the k best candidates end.
+            scores: ``[B, 2k]``.
+            beams: ``[B, 2k]``, the hypotheses that the candidates continue.
+        """
+        if not ends.any():
+            return None
+        sentence, candidate = ends.nonzero(as_tuple=True)
+        slots = self.mask[sentence, beams[sentence, candidate]].eq(0)  # each has one a step
+        score = scores[sentence, candidate].unsqueeze(1)
+        words, totals = (x[sentence][slots].view(-1, step + 1) for x in (self.words, self.totals))
+        tokens = torch.cat([words[:, 1:], words.new_full(score.shape, self.settings.eos)], 1)
+        totals = torch.cat([totals[:, 1:], score], 1)
+        steps = torch.cat([totals[:, :1], totals.diff(dim=1)], 1)
+        if self.settings.normalize_scores:
+            score = score / (step + 1) ** self.settings.len_penalty
+        for number, place in enumerate(sentence.tolist()):
+            hypotheses = self.found[self.ids[place]]
+            if len(hypotheses) < self.beam:
+                hypotheses.append(
+                    {
+                        "tokens": tokens[number],
+                        "score": score[number, 0],
+                        "attention": torch.empty(0),
+                        "alignment": torch.empty(0),
+                        "positional_scores": steps[number],
+                    }
+                )
+        return self.remove(
+            {
+                place
+                for place in sentence.tolist()
+                if step == self.max_len or len(self.found[self.ids[place]]) == self.beam
+            }
+        )
+
+    def remove(self, finished: Collection[int]) -> Optional[List[int]]:
+        """Put the last sentences in the places of finished ones; return the order that is left."""
+        if not finished:
+            return None
+        count = len(self.ids) - len(finished)
+        last = [place for place in range(count, len(self.ids)) if place not in finished]
+        free = sorted(place for place in finished if place < count)
+        order = list(range(count))
+        for place, moved in zip(free, last):
+            order[place] = moved
+        self.memory.move(free, last, count)
+        self.ids = [self.ids[place] for place in order]
+        self.mask, self.words, self.totals = (
+            x[order] for x in (self.mask, self.words, self.totals)
+        )
+        return order
+
+    def extend(self, scores: Tensor, words: Tensor, beams: Tensor, ends: Tensor) -> None:
+        """Continue the hypotheses by the k best candidates that do not end."""
+        chosen = torch.sort(ends, dim=1, stable=True).indices[:, : self.beam]
+        scores, words, beams = (x.gather(1, chosen) for x in (scores, words, beams))
+        ancestors = self.mask.gather(1, beams.unsqueeze(-1).expand(-1, -1, self.mask.size(-1)))
+        own = torch.full((self.beam, self.beam), -torch.inf, dtype=self.mask.dtype)
+        own = own.fill_diagonal_(0).expand(len(self.ids), -1, -1)
+        self.mask = torch.cat([ancestors, own], dim=-1)
+        self.words = torch.cat([self.words, words], dim=1)
+        self.totals = torch.cat([self.totals, scores], dim=1)

@@ -1,0 +1,208 @@
+"""The steps of a decoder without mechanisms in beam search on a CPU."""
+
+from __future__ import annotations
+
+import weakref
+from typing import Any, Dict, List, Sequence, Tuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from capsnmt.models.attention import HostedAttention
+from capsnmt.models.decoder import TransformerDecoder
+from capsnmt.models.inference import PreparedLinear
+from capsnmt.models.layers import TransformerDecoderLayer
+from capsnmt.models.step_kernels import attend
+from capsnmt.modules.observation import open_observer
+
+KeysValues = Tuple[Tensor, Tensor]  # [B, H, T, d_h] each
+
+FIRST_SLOTS = 64
+MADE: weakref.WeakKeyDictionary[nn.Module, Tuple[Any, PlainDecoder]] = weakref.WeakKeyDictionary()
+
+
+def is_plain(model: nn.Module) -> bool:
+    """Return whether the decoder of a model prepared for decoding is a plain Transformer's."""
+    decoder = getattr(model, "decoder", None)
+    return (
+        type(decoder) is TransformerDecoder
+        and getattr(model, "is_prepared", False)
+        and decoder.embed_tokens.weight.dtype in (torch.float32, torch.float64)
+        and decoder.embed_tokens.weight.device.type == "cpu"
+        and isinstance(decoder.output_projection, nn.Linear)
+        and decoder.adaptive_softmax is None
+        and decoder.layer_aggregation is None
+        and decoder.connection is None
+        and decoder.project_in_dim is decoder.project_out_dim is None
+        and len(decoder.layers) > 0
+        and not decoder.training
+        and not decoder.cross_self_attention
+        and open_observer() is None
+        and not any(watched(module) for module in decoder.modules())
+        and all(plain_layer(layer) for layer in decoder.layers)
+    )
+
+
+def watched(module: nn.Module) -> bool:
+    """Return whether a hook waits for passes of a module, or dropout is on (--retain-dropout)."""
+    hooks = module._forward_hooks or module._forward_pre_hooks
+    return bool(hooks) or getattr(module, "apply_during_inference", False)
+
+
+def plain_layer(layer: nn.Module) -> bool:
+    """Return whether a layer and its attentions are those of a plain Transformer."""
+    if type(layer) is not TransformerDecoderLayer:
+        return False
+    extras = (layer.c_attn, layer.attn_ln, layer.ffn_layernorm, layer.w_resid)
+    return all(extra is None for extra in extras) and all(
+        type(attention) is HostedAttention
+        and attention.head_gate is None
+        and attention.score_mixing is None
+        and isinstance(attention.out_proj, nn.Linear)
+        for attention in (layer.self_attn, layer.encoder_attn)
+    )
+
+
+class PlainDecoder:
+    """The steps of a decoder, which joins some of its parameters."""
+
+    def __init__(self, decoder: TransformerDecoder) -> None:
+        self.embedding: Tensor = decoder.embed_tokens.weight
+        self.scale: float = decoder.embed_scale
+        self.places = decoder.embed_positions
+        self.positions: List[Tensor] = []
+        self.input_norm, self.norm = decoder.layernorm_embedding, decoder.layer_norm
+        self.layers = [PlainLayer(layer) for layer in decoder.layers]
+        self.heads: int = decoder.layers[0].self_attn.num_heads
+        self.output: nn.Module = decoder.output_projection
+
+    @classmethod
+    def of(cls, decoder: TransformerDecoder) -> PlainDecoder:
+        """Return the plain decoder of a model, made once for its parameters."""
+        versions = [(parameter.dtype, parameter._version) for parameter in decoder.parameters()]
+        if decoder not in MADE or MADE[decoder][0] != versions:
+            MADE[decoder] = versions, cls(decoder)
+        return MADE[decoder][1]
+
+    def position(self, step: int) -> Tensor:
+        """Return the embedding ``[1, d]`` of a position, 0 at the start."""
+        for known in range(len(self.positions), step + 1):
+            word = self.embedding.new_full((1, known + 1), -1, dtype=torch.long)  # no padding
+            self.positions.append(self.places(word, incremental_state={})[0, -1:])
+        return self.positions[step]
+
+    def step(self, step: int, words: Tensor, memory: Memory, mask: Tensor) -> Tensor:
+        """Return logits ``[B k, V]`` of the words after the last ones ``[B, k]``.
+
+        ``mask`` ``[B, k, S]`` is 0 at the slots of each hypothesis, its new one included.
+        """
+        x = F.embedding(words.flatten(), self.embedding) * self.scale
+        x = x if self.places is None else x + self.position(step)
+        x = x if self.input_norm is None else self.input_norm(x)
+        memory.reserve(mask.size(-1))
+        for layer, words_seen, source in zip(self.layers, memory.words, memory.source):
+            x = layer.step(x, words_seen, mask, source, memory.mask)
+        x = x if self.norm is None else self.norm(x)
+        logits = self.output.forward(x)
+        return logits.float() if logits.dtype == torch.bfloat16 else logits
+
+
+class PlainLayer:
+    """A step of a decoder layer. Maps of one input are one map, and queries are scaled by it."""
+
+    def __init__(self, layer: Any) -> None:
+        own, cross = layer.self_attn, layer.encoder_attn
+        self.own = joined((own.q_proj, own.scaling), (own.k_proj, 1), (own.v_proj, 1))
+        self.query = joined((cross.q_proj, cross.scaling))
+        self.source = joined((cross.k_proj, 1), (cross.v_proj, 1))
+        self.own_output, self.cross_output = own.out_proj, cross.out_proj
+        self.fc1, self.fc2, self.activation = layer.fc1, layer.fc2, layer.activation_fn
+        self.own_norm, self.cross_norm = layer.self_attn_layer_norm, layer.encoder_attn_layer_norm
+        self.norm, self.normalises_before = layer.final_layer_norm, layer.normalize_before
+
+    def step(
+        self, x: Tensor, words: KeysValues, mask: Tensor, source: KeysValues, source_mask: Tensor
+    ) -> Tensor:
+        """Return the layer's output ``[B k, d]``, and add keys and values of x to ``words``."""
+        y = self.before(self.own_norm, x)
+        y = attend(self.own.forward(y), *words, mask, appends=True)
+        x = self.after(self.own_norm, x, self.own_output.forward(y))
+        y = self.before(self.cross_norm, x)
+        y = attend(self.query.forward(y), *source, source_mask, appends=False)
+        x = self.after(self.cross_norm, x, self.cross_output.forward(y))
+        y = self.before(self.norm, x)
+        y = self.fc2.forward(self.activation(self.fc1.forward(y)))
+        return self.after(self.norm, x, y)
+
+    def before(self, norm: nn.Module, x: Tensor) -> Tensor:
+        """Return the input of a sublayer."""
+        return norm.forward(x) if self.normalises_before else x
+
+    def after(self, norm: nn.Module, x: Tensor, y: Tensor) -> Tensor:
+        """Return the output of a sublayer that computes y of x."""
+        x = x + y
+        return x if self.normalises_before else norm.forward(x)
+
+
+def joined(*maps: Tuple[Any, float]) -> PreparedLinear:
+    """Return several maps of one input, each scaled, as one."""
+    weight = torch.cat([each.weight * scale for each, scale in maps])
+    one = PreparedLinear(weight.size(1), weight.size(0), device="meta")
+    one.weight = nn.Parameter(weight, requires_grad=False)
+    bias = torch.cat([each.bias * scale for each, scale in maps])
+    one.bias = nn.Parameter(bias, requires_grad=False)
+    return one
+
+
+class Memory:
+    """What the hypotheses of a batch attend to, for each layer: source and words of a sentence.
+
+    Args:
+        decoder: the decoder.
+        encoded: fairseq's output of the encoder.
+    """
+
+    def __init__(self, decoder: PlainDecoder, encoded: Dict[str, List[Tensor]]) -> None:
+        source = encoded["encoder_out"][0].transpose(0, 1)  # [B, T, d]
+        padding = encoded["encoder_padding_mask"][0]
+        lowest = torch.finfo(source.dtype).min / 2
+        self.mask = torch.zeros(padding.shape, dtype=source.dtype).masked_fill_(padding, lowest)
+        self.mask = self.mask.unsqueeze(1)
+        self.source: List[KeysValues] = []
+        for layer in decoder.layers:
+            keys, values = layer.source.forward(source).chunk(2, dim=-1)
+            self.source.append((by_head(keys, decoder.heads), by_head(values, decoder.heads)))
+        keys = self.source[0][0]
+        self.words = [(keys[:, :, :0], keys[:, :, :0])] * len(decoder.layers)
+
+    def reserve(self, slots: int) -> None:
+        """Make room for so many slots of each sentence."""
+        room = self.words[0][0].size(2)
+        if slots > room:
+            more = max(FIRST_SLOTS, 2 * room)
+            self.words = [tuple(enlarged(x, more) for x in pair) for pair in self.words]
+
+    def move(self, free: Sequence[int], last: Sequence[int], count: int) -> None:
+        """Move the last sentences into free places, and keep so many."""
+        tensors = [x for pair in (*self.source, *self.words) for x in pair]
+        for tensor in [self.mask, *tensors] if free else []:
+            tensor[free] = tensor[last]
+        self.mask = self.mask[:count]
+        self.source, self.words = (
+            [tuple(x[:count] for x in pair) for pair in pairs]
+            for pairs in (self.source, self.words)
+        )
+
+
+def by_head(x: Tensor, heads: int) -> Tensor:
+    """Return ``[B, T, d]`` as ``[B, H, T, d_h]``, in fp32 or more."""
+    x = x.float() if x.dtype == torch.bfloat16 else x
+    return x.unflatten(-1, (heads, -1)).transpose(1, 2).contiguous()
+
+
+def enlarged(x: Tensor, room: int) -> Tensor:
+    """Return ``[B, H, T, d_h]`` with more places T."""
+    larger = x.new_empty(*x.shape[:2], room, x.size(-1))
+    larger[:, :, : x.size(2)] = x
+    return larger

@@ -1,0 +1,202 @@
+// A step of beam search on a CPU, in fp32: attention to what is cached, and the best continuations.
+//
+// Built by cpu/build.py like the routing operators. Both read each number once, where torch would
+// call several functions that write their results to memory.
+#include <stdint.h>
+#include <stdlib.h>
+
+#include "vector.h"
+
+namespace {
+
+#if defined(__AVX512F__)
+INLINE bool any_above(vec x, float bound) {
+    return _mm512_cmp_ps_mask(x, _mm512_set1_ps(bound), _CMP_GT_OQ);
+}
+INLINE float fast_sum(vec x) { return _mm512_reduce_add_ps(x); }
+INLINE vec larger(vec x, vec y) { return _mm512_max_ps(x, y); }
+#elif defined(__AVX__)
+INLINE bool any_above(vec x, float bound) {
+    return _mm256_movemask_ps(_mm256_cmp_ps(x, _mm256_set1_ps(bound), _CMP_GT_OQ));
+}
+INLINE float fast_sum(vec x) {
+    __m128 half = _mm_add_ps(_mm256_castps256_ps128(x), _mm256_extractf128_ps(x, 1));
+    half = _mm_add_ps(half, _mm_movehl_ps(half, half));
+    return _mm_cvtss_f32(_mm_add_ss(half, _mm_movehdup_ps(half)));
+}
+INLINE vec larger(vec x, vec y) { return _mm256_max_ps(x, y); }
+#else
+INLINE bool any_above(vec x, float bound) {
+    for (int lane = 0; lane < W; ++lane)
+        if (x[lane] > bound) return true;
+    return false;
+}
+INLINE float fast_sum(vec x) { return sum(x); }
+INLINE vec larger(vec x, vec y) { return x > y ? x : y; }
+#endif
+
+float largest(const float* x, long size) {
+    vec most = vec{} - __builtin_inff();
+    long n = 0;
+    for (; n + W <= size; n += W) most = larger(load(x + n), most);
+    float result = most[0];
+    for (int lane = 1; lane < W; ++lane) result = most[lane] > result ? most[lane] : result;
+    for (; n < size; ++n) result = x[n] > result ? x[n] : result;
+    return result;
+}
+
+// Sum of exp(x - shift), and the terms themselves if there is a place for them.
+float exponentials(const float* x, long size, float shift, float* terms) {
+    vec total = {};
+    long n = 0;
+    for (; n + W <= size; n += W) {
+        vec term = exp_of(load(x + n) - shift);
+        if (terms) store(terms + n, term);
+        total += term;
+    }
+    float rest = 0;
+    for (; n < size; ++n) {
+        float term = exp_of(vec{} + (x[n] - shift))[0];
+        if (terms) terms[n] = term;
+        rest += term;
+    }
+    return fast_sum(total) + rest;
+}
+
+// The best candidates of a sentence so far, best first.
+struct Best {
+    float* scores;
+    int64_t *words, *beams;
+    long size;
+    float worst() const { return scores[size - 1]; }
+    void insert(float score, long word, long beam) {
+        if (!(score > worst())) return;
+        long place = size - 1;
+        for (; place > 0 && score > scores[place - 1]; --place) {
+            scores[place] = scores[place - 1];
+            words[place] = words[place - 1];
+            beams[place] = beams[place - 1];
+        }
+        scores[place] = score;
+        words[place] = word;
+        beams[place] = beam;
+    }
+};
+
+}  // namespace
+
+// The k best continuations of each sentence: log-softmax of the logits [sentences, beam, size] plus
+// the totals [sentences, beam]. The words `never` and `nor` are not chosen; -1 is no word. With
+// `only` not -1, no other is. Scores are NaN where a logit is.
+extern "C" int choose(const float* logits, const float* totals, int64_t sentences, int64_t beam,
+                       int64_t size, int64_t k, int64_t never, int64_t nor, int64_t only,
+                       float* scores, int64_t* words, int64_t* beams, int64_t threads) {
+#pragma omp parallel for num_threads(threads) if (threads > 1)
+    for (long b = 0; b < sentences; ++b) {
+        Best best = {scores + b * k, words + b * k, beams + b * k, k};
+        for (long place = 0; place < k; ++place) {
+            best.scores[place] = -__builtin_inff();
+            best.words[place] = never;
+            best.beams[place] = 0;
+        }
+        for (long row = 0; row < beam; ++row) {
+            const float* x = logits + (b * beam + row) * size;
+            float shift = largest(x, size), total = totals[b * beam + row];
+            float mass = log_of(vec{} + exponentials(x, size, shift, nullptr))[0];
+            if (mass != mass) {
+                for (long place = 0; place < k; ++place) best.scores[place] = mass;
+                break;
+            }
+            auto score = [=](long word) { return x[word] - shift - mass + total; };
+            if (only >= 0) {
+                best.insert(score(only), only, row);
+                continue;
+            }
+            // What is just below the worst candidate by rounding is looked at, and not taken.
+            auto bound = [&] { return best.worst() - total + mass + shift - 1e-4f; };
+            auto look = [&](long word) {
+                if (word != never && word != nor) best.insert(score(word), word, row);
+            };
+            long word = 0;
+            float low = bound();
+            for (; word + W <= size; word += W) {
+                if (!any_above(load(x + word), low)) continue;
+                for (long lane = 0; lane < W; ++lane) look(word + lane);
+                low = bound();
+            }
+            for (; word < size; ++word) look(word);
+        }
+    }
+    return 0;
+}
+
+// Attention of `rows` queries of each sentence and head to its slots.
+//
+// Queries are at q + (sentence * rows + row) * step, all heads together, and heads are written so,
+// without gaps. Keys and values are [sentences, heads, room, width], of which `slots` are used;
+// the mask [sentences, rows or 1, slots] is 0 where a slot is seen. If `appended`, a query is
+// followed by a key and a value for the last slots, one a row.
+extern "C" int attend(const float* q, int64_t step, float* keys, float* values, const float* mask,
+                      int64_t mask_rows, int64_t sentences, int64_t heads, int64_t rows,
+                      int64_t slots, int64_t room, int64_t width, int64_t appended, float* output,
+                      int64_t threads) {
+    int failed = 0;
+#pragma omp parallel for num_threads(threads) if (threads > 1) reduction(| : failed)
+    for (long b = 0; b < sentences; ++b) {
+        long all = heads * width;
+        long* seen = static_cast<long*>(malloc(slots * (sizeof(long) + sizeof(float))));
+        if (!seen) {
+            failed = 1;
+            continue;
+        }
+        float* weights = reinterpret_cast<float*>(seen + slots);
+        const float* first = q + b * rows * step;
+        if (appended)
+            for (long row = 0; row < rows; ++row)
+                for (long h = 0; h < heads; ++h) {
+                    const float* new_key = first + row * step + all + h * width;
+                    long place = ((b * heads + h) * room + slots - rows + row) * width;
+                    memcpy(keys + place, new_key, width * sizeof(float));
+                    memcpy(values + place, new_key + all, width * sizeof(float));
+                }
+        long count = 0;
+        for (long row = 0; row < rows; ++row) {
+            if (row < mask_rows) {
+                const float* masked = mask + (b * mask_rows + row) * slots;
+                count = 0;
+                for (long slot = 0; slot < slots; ++slot)
+                    if (masked[slot] == 0) seen[count++] = slot * width;
+            }
+            for (long h = 0; h < heads; ++h) {
+                const float* query = first + row * step + h * width;
+                const float* key = keys + (b * heads + h) * room * width;
+                const float* value = values + (b * heads + h) * room * width;
+                for (long n = 0; n < count; ++n) {
+                    vec products = {};
+                    long d = 0;
+                    for (; d + W <= width; d += W)
+                        products += load(query + d) * load(key + seen[n] + d);
+                    float score = fast_sum(products);
+                    for (; d < width; ++d) score += query[d] * key[seen[n] + d];
+                    weights[n] = score;
+                }
+                float shift = largest(weights, count);
+                float scale = 1 / exponentials(weights, count, shift, weights);
+                float* out = output + (b * rows + row) * all + h * width;
+                long d = 0;
+                for (; d + W <= width; d += W) {
+                    vec mean = {};
+                    for (long n = 0; n < count; ++n) mean += weights[n] * load(value + seen[n] + d);
+                    store(out + d, mean * scale);
+                }
+                for (; d < width; ++d) {
+                    float mean = 0;
+                    for (long n = 0; n < count; ++n) mean += weights[n] * value[seen[n] + d];
+                    out[d] = mean * scale;
+                }
+            }
+        }
+        free(seen);
+    }
+    return failed;
+}

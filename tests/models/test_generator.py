@@ -1,0 +1,265 @@
+"""The beam search of plain decoders on a CPU against fairseq's own generator."""
+
+from __future__ import annotations
+
+import argparse
+import copy
+from typing import Any, Callable, Dict, List, Tuple
+
+import pytest
+import torch
+from fairseq.dataclass.configs import GenerationConfig
+from fairseq.sequence_generator import SequenceGenerator
+from fairseq.tasks import FairseqTask
+from fairseq.tasks.translation import TranslationConfig, TranslationTask
+from fairseq.token_generation_constraints import pack_constraints
+
+from capsnmt.models.step_kernels import attend, choose
+from tests.faults.test_beam import flagged
+from tests.support import FIRST, PAD, TASK, batch, sentences
+
+SOURCES = sentences(5, 9, 1, 7, 2, 12, 4)
+# 36 features of a head: vectors and a rest
+WIDE = (*("--encoder-embed-dim=72", "--decoder-embed-dim=72"), "--decoder-attention-heads=2")
+TRANSLATION = TranslationTask(TranslationConfig(), TASK.source_dictionary, TASK.target_dictionary)
+Hypotheses = List[List[Dict[str, Any]]]
+
+
+def prepared(*flags: str, seed: int = 1, dtype: torch.dtype = torch.float64) -> torch.nn.Module:
+    """Return a model with random parameters, ready for decoding."""
+    model = flagged(*flags, seed=seed).to(dtype)
+    model.make_generation_fast_()
+    return model
+
+
+def generated(
+    build: Callable[..., Any],
+    models: List[torch.nn.Module],
+    left_pad: bool = True,
+    settings: Any = (),
+    given: Any = (),
+    extra: Any = None,
+) -> Hypotheses:
+    """Return the hypotheses of the generator that a task builds."""
+    source = batch(SOURCES, left_pad)
+    sample = {"net_input": {"src_tokens": source, "src_lengths": source.ne(PAD).sum(1)}}
+    sample["target"] = source
+    settings = {"beam": 4, "max_len_b": 10, **dict(settings)}
+    options = argparse.Namespace(**{**vars(GenerationConfig()), **settings})
+    if isinstance(options.constraints, str):
+        given = {"constraints": CONSTRAINED}
+    torch.manual_seed(5)
+    generator = build(TRANSLATION, models, options, extra_gen_cls_kwargs=extra)
+    return generator.generate(models, sample, **dict(given))
+
+
+def compared(monkeypatch: pytest.MonkeyPatch, models: Any, *args: Any, **kwargs: Any) -> bool:
+    """Assert that ours are fairseq's hypotheses; return whether fairseq has searched."""
+    expected = generated(FairseqTask.build_generator.__wrapped__, models, *args, **kwargs)
+    searched = []
+    original = SequenceGenerator._generate
+
+    def search(*args: Any, **kwargs: Any) -> Hypotheses:
+        searched.append(True)
+        return original(*args, **kwargs)
+
+    monkeypatch.setattr(SequenceGenerator, "_generate", search)
+    found = generated(FairseqTask.build_generator, models, *args, **kwargs)
+    monkeypatch.undo()
+    assert len(found) == len(expected) == len(SOURCES)
+    for ours, theirs in zip(found, expected):
+        words = [hypothesis["tokens"].tolist() for hypothesis in ours]
+        assert words == [hypothesis["tokens"].tolist() for hypothesis in theirs]
+        for one, other in zip(ours, theirs):
+            for name in ("score", "positional_scores"):
+                torch.testing.assert_close(one[name], other[name], equal_nan=True)
+    return bool(searched)
+
+
+SETTINGS: List[Dict[str, Any]] = [
+    {},
+    {"beam": 1},
+    {"beam": 9},
+    {"beam": 13, "max_len_b": 40},
+    {"lenpen": 0.3},
+    {"lenpen": 1.8, "beam": 2},
+    {"unnormalized": True},
+    {"max_len_b": 2},
+    {"max_len_a": 1.5, "max_len_b": 2},
+    {"max_len_b": 70, "lenpen": 2.5},
+    {"min_len": 0},
+    {"min_len": 6},
+]
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("settings", SETTINGS)
+def test_all_hypotheses_and_scores_are_fairseqs(
+    settings: Dict[str, Any], dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The kernels compute in fp32, torch in fp64.
+
+    Long translations with random parameters repeat words, and are equally good but for rounding.
+    """
+    if dtype == torch.float32 and settings.get("max_len_b", 0) > 10:
+        settings = {**settings, "max_len_b": 10}
+    for seed, flags in enumerate([(), WIDE]):
+        model = prepared(*flags, seed=seed, dtype=dtype)
+        for left_pad in (True, False):
+            assert not compared(monkeypatch, [model], left_pad, settings)
+
+
+ENDS = {"max_len_b": 4, "no_repeat_ngram_size": 0}
+WORDS = [[torch.tensor([FIRST + 3])] for _ in SOURCES]
+CONSTRAINED = pack_constraints(WORDS)
+PREFIX = torch.full((len(SOURCES), 2), FIRST + 1)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"sampling": True},
+        {"diverse_beam_groups": 2},
+        {"diversity_rate": 0.5},
+        {"match_source_len": True},
+        {"no_repeat_ngram_size": 2},
+        {"unkpen": 0.5},
+        {"temperature": 1.3},
+        {"print_alignment": "hard"},
+        {"constraints": "unordered"},
+        {"prefix_allowed_tokens_fn": lambda sentence, words: [2, 5, 7, 9, 11, 13, 15, 17, 19]},
+        {"beam": 15},
+    ],
+    ids=str,
+)
+def test_other_searches_are_left_to_fairseq(
+    settings: Dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert compared(monkeypatch, [prepared()], settings=settings)
+
+
+def test_other_inputs_are_left_to_fairseq(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = prepared()
+    assert compared(monkeypatch, [model, prepared(seed=2)])  # an ensemble
+    assert compared(monkeypatch, [model], given={"prefix_tokens": PREFIX})
+    assert compared(monkeypatch, [model], extra={"tokens_to_suppress": ["w3"]})
+    assert compared(monkeypatch, [model], extra={"lm_model": LanguageModel()})
+    assert not compared(monkeypatch, [model], given={"bos_token": FIRST})
+
+
+class LanguageModel(torch.nn.Module):
+    """A language model without an opinion."""
+
+    def forward(self, tokens: torch.Tensor) -> torch.Tensor:
+        return torch.zeros(*tokens.shape, len(TASK.target_dictionary))
+
+    def get_normalized_probs(self, logits: torch.Tensor, **_: Any) -> torch.Tensor:
+        return logits.log_softmax(-1)
+
+
+PLAIN: List[Tuple[str, ...]] = [
+    ("--head-aggregation=em",),
+    ("--layer-aggregation=em-routing", "--layer-aggregation-side=encoder"),
+    ("--capsule-routing-encoder=both",),
+    ("--encoder-normalize-before", "--decoder-normalize-before"),
+    ("--encoder-embed-dim=24",),
+    ("--decoder-learned-pos", "--encoder-learned-pos"),
+    ("--no-token-positional-embeddings",),
+    ("--layernorm-embedding", "--no-scale-embedding"),
+    ("--decoder-layerdrop=0.5", "--activation-fn=gelu"),
+]
+OTHERS: List[Tuple[str, ...]] = [
+    *(
+        (f"--head-aggregation={kind}", f"--head-aggregation-attention={role}")
+        for kind, role in [("em", "enc-dec"), ("gated", "dec-self"), ("talking", "enc-dec")]
+    ),
+    ("--layer-aggregation=em-routing", "--layer-aggregation-side=decoder"),
+    ("--layer-aggregation=dlcl", "--layer-aggregation-side=decoder"),
+    ("--layer-aggregation=transparent",),
+    ("--mlmha=M-10",),
+    ("--capsule-routing-decoder=horizontal",),
+    ("--cross-self-attention",),
+    ("--no-cross-attention",),
+]
+
+
+@pytest.mark.parametrize(
+    ("flags", "fairseq_searches"),
+    [*((flags, False) for flags in PLAIN), *((flags, True) for flags in OTHERS)],
+    ids=str,
+)
+def test_only_decoders_without_mechanism_are_searched_by_us(
+    flags: Tuple[str, ...], fairseq_searches: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert compared(monkeypatch, [prepared(*flags)]) == fairseq_searches
+
+
+def test_a_model_that_changes_or_is_watched_is_left_to_fairseq(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    model = prepared()
+    assert not compared(monkeypatch, [model])
+    assert not compared(monkeypatch, [copy.deepcopy(model)])
+    with torch.no_grad():
+        model.decoder.layers[0].self_attn.q_proj.weight.mul_(3)
+    assert not compared(monkeypatch, [model])
+    handle = model.decoder.layers[1].fc2.register_forward_hook(lambda *_: None)
+    assert compared(monkeypatch, [model])
+    handle.remove()
+    assert not compared(monkeypatch, [model])
+    retaining = flagged("--attention-dropout=0.1")
+    retaining.make_generation_fast_(retain_dropout=True)
+    assert compared(monkeypatch, [retaining])
+    # --eval-bleu translates while a model is trained
+    assert compared(monkeypatch, [flagged()])
+
+
+@pytest.mark.parametrize("weight", [float("nan"), float("inf")])
+def test_a_model_that_has_diverged_ends_as_with_fairseq(
+    weight: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = prepared(dtype=torch.float32)
+    with torch.no_grad():
+        model.decoder.output_projection.weight[FIRST + 2] = weight
+    try:
+        expected = generated(FairseqTask.build_generator.__wrapped__, [model])
+    except Exception as error:
+        with pytest.raises(type(error)):
+            generated(FairseqTask.build_generator, [model])
+    else:
+        assert len(generated(FairseqTask.build_generator, [model])) == len(expected)
+
+
+@pytest.mark.parametrize("words", [40, 1013, 4096])
+@pytest.mark.parametrize("beam", [1, 5])
+@pytest.mark.parametrize("only", [-1, 7])
+def test_the_kernel_chooses_as_torch_does(words: int, beam: int, only: int) -> None:
+    torch.manual_seed(words)
+    logits = torch.randn(3 * beam, words) * 3
+    logits[0, 1] = 50.0  # pad, which must not be chosen
+    logits[-1, 2:] = -torch.inf
+    totals = -3 * torch.rand(3, beam)
+    found = choose(logits, totals, 2 * beam, 1, 2, only)
+    expected = choose(logits.double(), totals, 2 * beam, 1, 2, only)
+    torch.testing.assert_close(found[0], expected[0])
+    possible = expected[0] > -torch.inf
+    assert possible.any()
+    for ours, theirs in zip(found[1:], expected[1:]):
+        assert ours[possible].equal(theirs[possible])
+    logits[beam] = torch.nan
+    assert choose(logits, totals, 2 * beam, 1, 2, -1)[0][1].isnan().all()
+
+
+@pytest.mark.parametrize("width", [3, 16, 40])
+@pytest.mark.parametrize("appends", [True, False])
+def test_the_kernel_attends_as_torch_does(width: int, appends: bool) -> None:
+    torch.manual_seed(width)
+    keys, values = torch.randn(2, 3, 4, 50, width)
+    mask = torch.zeros(3, 5, 40).masked_fill_(torch.rand(3, 5, 40) < 0.5, -torch.inf)
+    mask[:, :, 0] = 0
+    projected = torch.randn(15, 4 * width * (3 if appends else 1))
+    exact = [x.double() for x in (projected, keys, values, mask)]
+    found = attend(projected, keys, values, mask, appends)
+    torch.testing.assert_close(found, attend(*exact, appends).float())
+    torch.testing.assert_close(keys, exact[1].float())
+    torch.testing.assert_close(values, exact[2].float())
