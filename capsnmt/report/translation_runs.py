@@ -180,7 +180,7 @@ def _read_translations(run: FinishedRun, test_set: str) -> Output:
     path = run.folder.generated(test_set)
     if not path.is_file():
         raise ConfigurationError(
-            f"{path}: there is no such file: run the launcher's command again, which decodes the "
+            f"{path}: there is no such file; run the launcher's command again, which decodes the "
             "test set again"
         )
     return read_output(str(path), str(run.folder), settings)
