@@ -11,7 +11,7 @@ from typing import Any, Callable, Dict, Tuple
 
 from torch import Tensor
 
-from capsnmt.routing import dynamic_routing, em_routing, simple_routing
+from capsnmt.routing import dynamic_routing, em_routing, inverted_routing, simple_routing
 from capsnmt.routing.numerics import VARIANCE_FLOOR
 
 
@@ -43,8 +43,12 @@ class RoutingAlgorithm:
         result = self.operator(votes, *costs, **options)
         return result[0] if isinstance(result, tuple) else result
 
-    def vote_gain(self, inputs: int, width: int) -> float:
-        """Return the gain of the Glorot initialisation of W_2 over layers, for I and D."""
+    def head_vote_gain(self, inputs: int, capsules: int, width: int) -> float:
+        """Return the gain of the Glorot initialisation of W_2 over heads, for I, N and D."""
+        return 1.0
+
+    def vote_gain(self, inputs: int, capsules: int, width: int) -> float:
+        """Return the gain of the Glorot initialisation of W_2 over layers, for I, N and D."""
         raise NotImplementedError
 
     def vote_bias(self, inputs: int, capsules: int, width: int) -> float:
@@ -82,7 +86,7 @@ class Dynamic(RoutingAlgorithm):
     layers = "dynamic-routing"
     operator = staticmethod(dynamic_routing)
 
-    def vote_gain(self, inputs: int, width: int) -> float:
+    def vote_gain(self, inputs: int, capsules: int, width: int) -> float:
         """Return a small gain."""
         return math.sqrt(2) * min(0.1 * width, 1.0)
 
@@ -109,7 +113,7 @@ class EM(RoutingAlgorithm):
         """
         return 2 * math.sqrt(inputs)
 
-    def vote_gain(self, inputs: int, width: int) -> float:
+    def vote_gain(self, inputs: int, capsules: int, width: int) -> float:
         """Return the gain that gives the votes their scale; relu halves the power."""
         return math.sqrt(2) * self.vote_scale(inputs)
 
@@ -134,6 +138,29 @@ class EM(RoutingAlgorithm):
         return {"beta_a": width * mass * (math.log(2 * math.pi * variance) + 1) / 2}
 
 
-ALGORITHMS = (Simple(), Dynamic(), EM())
+class Inverted(RoutingAlgorithm):
+    """Inverted dot-product routing (Tsai et al. 2020), of heads and of layers."""
+
+    name = heads = "inverted"
+    layers = "inverted-routing"
+    operator = staticmethod(inverted_routing)
+
+    def head_vote_gain(self, inputs: int, capsules: int, width: int) -> float:
+        """Return the scale of the votes at the start (**D**).
+
+        At D > 1 a LayerNorm gives every capsule its size, whatever that of the votes. At D = 1 a
+        capsule is the sum of I votes / N, of size v sqrt(I) / N for votes of size v: at N = 512
+        next to nothing. Larger votes make it larger, until the logits, of size v^2 sqrt(I) / N,
+        give an input to one capsule: from v = 0.4 sqrt(N / sqrt(I)) on a tenth of the capsules
+        has nearly everything after three iterations, from twice that on one. This v is half.
+        """
+        return 1.0 if width > 1 else 0.2 * math.sqrt(capsules / math.sqrt(inputs))
+
+    def vote_gain(self, inputs: int, capsules: int, width: int) -> float:
+        """Return the gain that gives the votes the same scale; relu halves the power."""
+        return math.sqrt(2) * self.head_vote_gain(inputs, capsules, width)
+
+
+ALGORITHMS = (Simple(), Dynamic(), EM(), Inverted())
 OF_HEADS = {algorithm.heads: algorithm for algorithm in ALGORITHMS if algorithm.heads}
 OF_LAYERS = {algorithm.layers: algorithm for algorithm in ALGORITHMS if algorithm.layers}

@@ -10,6 +10,7 @@ from .backend import BACKENDS, check_backend, routing_backend
 from .dynamic import dynamic_routing
 from .em import em_routing
 from .horizontal import horizontal_routing
+from .inverted import inverted_routing
 from .recording import RoutingRecord, record_routing
 from .simple import simple_routing
 from .squash import squash
@@ -22,6 +23,7 @@ __all__ = [
     "dynamic_routing",
     "em_routing",
     "horizontal_routing",
+    "inverted_routing",
     "record_routing",
     "routing_backend",
     "simple_routing",

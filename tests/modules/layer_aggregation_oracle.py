@@ -99,6 +99,8 @@ def oracle(module: nn.Module, mode: str, states: List[Tensor]) -> Tensor:
     )
     if mode == "dynamic-routing":
         capsules, _ = oracles.dynamic_routing(votes, module.iterations)[:2]
+    elif mode == "inverted-routing":
+        capsules, _ = oracles.inverted_routing(votes, module.iterations)
     else:
         activation = torch.stack(  # eq 10, and the logistic function
             [

@@ -184,11 +184,12 @@ STARTS: List[Tuple[str, int, float, float]] = [
     *(
         (mode, 0, 0.5, 2.0)
         for mode in POSITION_WISE
-        if mode not in ("dynamic-routing", "attention")
+        if mode not in ("dynamic-routing", "inverted-routing", "attention")
     ),
     ("attention", 0, 0.3, 2),  # the mean of independent layers: 1/sqrt(6)
     *(("dynamic-routing", N, 0.003, 0.3) for N in (0, 1, 8)),
-    *(("em-routing", N, 0.2, 5) for N in (1, 8)),
+    ("inverted-routing", 0, 0.01, 0.3),  # at D = 1 a sum of votes / N
+    *((mode, N, 0.2, 5) for mode in ("em-routing", "inverted-routing") for N in (1, 8)),
 ]
 
 
@@ -203,7 +204,7 @@ def test_the_aggregate_starts_at_a_size_that_trains(
     layers = [layer.float() for layer in layers_of(100, num_layers=6, width=128)]
     output = module(layers)
     assert least < output.std().item() / layers[-1].std().item() < most
-    if mode == "dynamic-routing":
+    if mode in ("dynamic-routing", "inverted-routing"):
         # saturated, all but six capsules would be 0: a median of 1e-28
         assert output.abs().median() > 0.01 * output.std()
 

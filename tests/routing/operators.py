@@ -58,6 +58,7 @@ OPERATORS = {
     "dynamic_routing, logits": lambda v, t, **o: routing.dynamic_routing(v, t, **o)[1],
     "dynamic_routing, masked": dynamic_masked,
     "simple_routing": routing.simple_routing,
+    "inverted_routing": routing.inverted_routing,
     "em_routing": em,
     "em_routing, activation of inputs": em_activated,
     "em_routing, activation of pairs": em_pair_activated,

@@ -82,6 +82,32 @@ def simple_routing(votes, iterations):
     return capsules, trace
 
 
+def inverted_routing(votes, iterations):
+    """Tsai et al. 2020, eq 2 to 4, with uniform r in the first iteration.
+
+    Returns capsules [N, D] and r of each iteration.
+    """
+    I, N, D = votes.shape
+    r = [[zero() + 1 / N for _ in range(N)] for _ in range(I)]
+    p, trace = None, []
+    for _ in range(iterations):
+        if p is not None:
+            for i in range(I):
+                r[i] = softmax(
+                    [total(p[n][d] * votes[i, n, d] for d in range(D)) / D**0.5 for n in range(N)]
+                )
+        trace.append(capsule_tensor(r))
+        p = [
+            [total(r[i][n] * votes[i, n, d] for i in range(I)) for d in range(D)] for n in range(N)
+        ]
+        if D > 1:  # LayerNorm
+            for n in range(N):
+                mean = total(p[n]) / D
+                variance = total((x - mean) ** 2 for x in p[n]) / D
+                p[n] = [(x - mean) / (variance + 1e-5).sqrt() for x in p[n]]
+    return capsule_tensor(p), trace
+
+
 def em_routing(votes, beta_a, beta_u, iterations, activation=None, variance_floor=VARIANCE_FLOOR):
     """li2019 Algorithm 2, dou2019 Algorithm 2; densities multiplied over D, as Hinton et al. do.
 

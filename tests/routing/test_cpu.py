@@ -19,7 +19,9 @@ from .operators import OPERATORS, random, run_with_gradient
 
 OBSTACLE = backend.cpp_obstacle("cpu")
 needs_build = pytest.mark.skipif(bool(OBSTACLE), reason=f"NOT TESTED: backend 'cpp' {OBSTACLE}")
-COVERED = [name for name in OPERATORS if name.split("_")[0] in ("em", "simple", "dynamic")]
+COVERED = [
+    name for name in OPERATORS if name.split("_")[0] in ("em", "simple", "dynamic", "inverted")
+]
 EM = "em_routing, activation of pairs"
 
 
@@ -165,12 +167,13 @@ def test_second_derivatives_are_those_of_the_eager_operator(name, cpp):
 
 
 @needs_build
-def test_a_build_exports_four_functions_and_no_other_symbol():
+def test_a_build_exports_its_functions_and_no_other_symbol():
     """Of equal symbols in two builds a process keeps one, whose instructions it may lack."""
     listing = ["nm", "-D", "--defined-only", build.library()._name]
     symbols = subprocess.run(listing, capture_output=True, text=True, check=True).stdout
     names = {line.split()[-1] for line in symbols.splitlines()}
-    assert names == {f"{k}_{d}ward" for k in ("em", "agreement") for d in ("for", "back")}
+    kernels = ("em", "agreement", "inverted")
+    assert names == {f"{kernel}_{way}ward" for kernel in kernels for way in ("for", "back")}
 
 
 @needs_build

@@ -33,6 +33,7 @@ FUSED = {
         for name in (
             "dynamic_routing, masked",
             "simple_routing",
+            "inverted_routing",
             "em_routing",
             "em_routing, activation of inputs",
             "em_routing, activation of pairs",
@@ -54,7 +55,12 @@ if not INTERPRETED:  # many iterations, the papers' sizes, and the largest tile
     SHAPES += [((5, 8, 512, 1), 3), ((5, 16, 1024, 1), 3), ((5, 8, 64, 64), 3)]
 # In the interpreter, which is slow, every kernel runs with every shape, and each of its variants
 # with one; variants with other shapes, and extremes that resemble those tested, run at night.
-KERNELS = ("dynamic_routing", "simple_routing", "em_routing, activation of pairs")
+KERNELS = (
+    "dynamic_routing",
+    "simple_routing",
+    "inverted_routing",
+    "em_routing, activation of pairs",
+)
 RESEMBLED = ("equal, 1e4", "equal, -1e4", "random, 1e4", "random, 1e-10", "equal for all inputs")
 
 

@@ -76,6 +76,17 @@ def test_simple_routing_equals_li2019_algorithm_1(I, N, D, T, seed, scale):
 
 
 @few
+@given(size, size, size, iterations, seeds, st.sampled_from([0.3, 3.0]))
+def test_inverted_routing_equals_tsai2020(I, N, D, T, seed, scale):
+    votes = scale * random(I, N, D, seed=seed, dtype=torch.float64)
+    assert_same(
+        lambda v: routing.inverted_routing(v, T),
+        lambda v: oracles.inverted_routing(v, T)[0],
+        [votes],
+    )
+
+
+@few
 @given(size, size, size, iterations, seeds, maybe_mask, maybe_mask)
 def test_dynamic_routing_equals_dou2019_algorithm_1(I, N, D, T, seed, inputs, outputs):
     votes = random(I, N, D, seed=seed, dtype=torch.float64)
@@ -159,6 +170,7 @@ def test_gradients_pass_finite_differences(D):
     for operator in (
         routing.dynamic_routing,
         routing.simple_routing,
+        routing.inverted_routing,
         routing.vertical_routing,
         routing.horizontal_routing,
     ):
@@ -170,10 +182,12 @@ def test_recorded_coefficients_equal_the_oracles():
     beta_a, beta_u = random(2, 4, seed=1, dtype=torch.float64)
     with routing.record_routing() as records:
         routing.simple_routing(votes, 3)
+        routing.inverted_routing(votes, 3)
         routing.dynamic_routing(votes, 3, torch.tensor([True, False, True]))
         routing.em_routing(votes, beta_a, beta_u, 3)
     expected = [
         oracles.simple_routing(votes, 3)[1],
+        oracles.inverted_routing(votes, 3)[1],
         oracles.dynamic_routing(votes, 3, torch.tensor([True, False, True]))[2],
         oracles.em_routing(votes, beta_a, beta_u, 3)[1],
     ]

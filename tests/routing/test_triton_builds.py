@@ -14,7 +14,7 @@ pytestmark = pytest.mark.skipif(bool(OBSTACLE), reason=f"backend 'triton' {OBSTA
 
 SIZES = {"I": 3, "N": 32, "D": 2, "I_PAD": 4, "N_PAD": 32, "D_PAD": 2, "T": 3}
 NUMBERS = {**SIZES, "tokens": 7, "tokens_per_program": 2}
-EM = {"variance_floor": 1e-6, "lam_step": 1.0}
+SETTINGS = {"variance_floor": 1e-6, "lam_step": 1.0, "NORMALISE": False, "INVERTED": False}
 NO_ACTIVATION = ("activation", "g_activation")
 MASKS = ("input_mask", "output_mask", "width_mask")
 CASES = {
@@ -28,10 +28,18 @@ CASES = {
     ),
     "em, activation of inputs": ("em_backward", "backward", {"PER_PAIR": False}, (), "bf16"),
     "em, activation of pairs": ("em_backward", "backward", {"PER_PAIR": True}, (), "fp32"),
-    "dynamic, forward": ("agreement", "forward", {"NORMALISE": False}, (), "fp16"),
-    "dynamic, backward": ("agreement", "backward", {"NORMALISE": False}, MASKS, "bf16"),
-    "dynamic, masked": ("agreement", "backward", {"NORMALISE": False}, ("g_logits",), "fp32"),
+    "dynamic, forward": ("agreement", "forward", {}, (), "fp16"),
+    "dynamic, backward": ("agreement", "backward", {}, MASKS, "bf16"),
+    "dynamic, masked": ("agreement", "backward", {}, ("g_logits",), "fp32"),
     "simple, forward": ("agreement", "forward", {"NORMALISE": True}, (*MASKS, "logits"), "fp32"),
+    "inverted, forward": ("agreement", "forward", {"INVERTED": True}, (*MASKS, "logits"), "fp32"),
+    "inverted, backward": (
+        "agreement",
+        "backward",
+        {"INVERTED": True},
+        (*MASKS, "g_logits"),
+        "bf16",
+    ),
     "simple, backward": (
         "agreement",
         "backward",
@@ -69,7 +77,7 @@ def test_kernel_builds_for_sm_80(case):
     kernel = getattr(
         importlib.import_module(f"capsnmt.routing.fused.{module}"), f"{direction}_kernel"
     )
-    types, constants = describe(kernel, {**NUMBERS, **EM, **flags}, absent, dtype)
+    types, constants = describe(kernel, {**NUMBERS, **SETTINGS, **flags}, absent, dtype)
     built = triton.compile(ASTSource(kernel, types, constants), target=GPUTarget("cuda", 80, 32))
     assert "st.global" in built.asm["ptx"]
     assert "atom." not in built.asm["ptx"]  # atomics would add in an order that varies

@@ -40,8 +40,8 @@ class HeadRouting(nn.Module):
     Args:
         embed_dim: d, the model's width.
         num_heads: H, the input capsules.
-        routing: ``simple`` (Algorithm 1) or ``em`` (Algorithm 2), see
-            :mod:`capsnmt.modules.algorithms`.
+        routing: ``simple`` (Algorithm 1), ``em`` (Algorithm 2) or ``inverted`` (Tsai et al. 2020),
+            see :mod:`capsnmt.modules.algorithms`.
         num_capsules: N, a divisor of d; 0 means d.
         iterations: T.
         normalize: apply a LayerNorm to the output capsules.
@@ -97,6 +97,8 @@ class HeadRouting(nn.Module):
         embed_dim = self.hidden.out_features
         nn.init.xavier_uniform_(self.hidden.weight)
         bound = math.sqrt(6 / (embed_dim + embed_dim))
+        width = embed_dim // self.num_capsules
+        bound *= self.algorithm.head_vote_gain(self.num_heads, self.num_capsules, width)
         nn.init.uniform_(self.votes.weight, -bound, bound)
         nn.init.zeros_(self.hidden.bias)
         nn.init.zeros_(self.votes.bias)

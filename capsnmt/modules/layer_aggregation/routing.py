@@ -68,8 +68,8 @@ class LayerRouting(LayerAggregation):
     Args:
         embed_dim: d.
         num_layers: L, the number of input capsules.
-        routing: ``dynamic-routing`` (Algorithm 1) or ``em-routing`` (Algorithm 2), see
-            :mod:`capsnmt.modules.algorithms`.
+        routing: ``dynamic-routing`` (Algorithm 1), ``em-routing`` (Algorithm 2) or
+            ``inverted-routing`` (Tsai et al. 2020), see :mod:`capsnmt.modules.algorithms`.
         num_capsules: N, a divisor of d; 0 means d.
         own: the capsule of layer l is computed from H^l alone.
         iterations: T.
@@ -122,7 +122,7 @@ class LayerRouting(LayerAggregation):
         """Apply Glorot initialisation; the algorithm scales the votes and starts its vectors."""
         sizes = self.num_layers, self.num_capsules, self.embed_dim // self.num_capsules
         reset_linear(self.hidden)
-        reset_linear(self.votes, gain=self.algorithm.vote_gain(self.num_layers, sizes[2]))
+        reset_linear(self.votes, gain=self.algorithm.vote_gain(*sizes))
         nn.init.constant_(self.votes.bias, self.algorithm.vote_bias(*sizes))
         if self.activation is not None:
             reset_linear(self.activation)

@@ -24,6 +24,7 @@ __all__ = [
     "covers",
     "dynamic_routing",
     "em_routing",
+    "inverted_routing",
     "obstacle",
     "simple_routing",
 ]
@@ -57,6 +58,11 @@ def dynamic_routing(
     return CpuRouting.apply(DYNAMIC, eager, options, *inputs)
 
 
+def inverted_routing(eager: Kernel, votes: Tensor, **options: Any) -> Tensor:
+    """Compute ``inverted_kernel``."""
+    return CpuRouting.apply(INVERTED, eager, options, votes)
+
+
 class Operator(NamedTuple):
     """A forward and a backward kernel: their name in C++, and what they read and return."""
 
@@ -68,6 +74,7 @@ class Operator(NamedTuple):
 
 EM = Operator("em", ("votes", "activation", "beta_a", "beta_u"))
 SIMPLE = Operator("agreement", ("votes",), normalise=True)
+INVERTED = Operator("inverted", ("votes",))
 DYNAMIC = Operator("agreement", ("votes", "input_mask", "output_mask"), ("capsules", "logits"))
 
 

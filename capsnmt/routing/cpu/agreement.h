@@ -1,8 +1,10 @@
-// Dynamic and simple routing of one token. The equations are those of capsnmt.routing.agreement.
+// Dynamic, simple and inverted routing of one token. The equations are those of
+// capsnmt.routing.agreement and capsnmt.routing.inverted.
 //
 // The logits are never stored: b[i,n] = P[n] . V[i,n], where P[n] is the sum of the capsules out[n]
-// of all iterations so far. As in em.h an iteration is one pass over the votes, and the softmax is
-// divided by the sums of its rows in the next.
+// of all iterations so far; in inverted routing it is out[n] / sqrt(D) of the last one. As in em.h
+// an iteration is one pass over the votes, and the softmax is divided by the sums of its rows in
+// the next.
 #pragma once
 
 #include "tile.h"
@@ -23,8 +25,15 @@ struct Linear {
     vec *c0, *c1;  // [blocks], [blocks][D]
 };
 
-// WIDTH: D, 0 for any.
-template <int WIDTH>
+// How a capsule is made of the sum or mean of its votes: out = (S - shift) factor.
+struct Nonlinearity {
+    vec shift, factor;
+};
+
+constexpr float LAYER_NORM_EPSILON = 1e-5f;  // inverted.EPSILON
+
+// WIDTH: D, 0 for any. INVERTED: inverted routing, whose capsules are normalised, not squashed.
+template <int WIDTH, bool INVERTED>
 struct Agreement {
     const Call& call;
     const long I;
@@ -112,7 +121,23 @@ struct Agreement {
     // squash(S) = S sqrt(|S|^2 + tiny) / (1 + |S|^2)
     static vec length(vec squared) { return square_root(squared + 0x1p-126f); }
 
-    // The capsules of a block, added to those before them.
+    // Of inverted routing: LayerNorm over D, which is left out at D = 1.
+    Nonlinearity nonlinearity(const vec* S) const {
+        const vec one = vec{} + 1.0f;
+        if (!INVERTED) {
+            vec squared = squared_length(S);
+            return {vec{}, length(squared) / (1.0f + squared)};
+        }
+        if (D == 1) return {vec{}, one};
+        vec mean = sum_in_parts(D, [=](long d) { return S[d]; }) / float(D);
+        vec variance = sum_in_parts(D, [=](long d) { return (S[d] - mean) * (S[d] - mean); });
+        return {mean, one / square_root(variance / float(D) + LAYER_NORM_EPSILON)};
+    }
+
+    // P = out / sqrt(D) in inverted routing
+    float scale() const { return INVERTED ? 1.0f / __builtin_sqrtf(float(D)) : 1.0f; }
+
+    // The capsules of a block; but for inverted routing, added to those before them.
     void capsules(const Agreed& now, const Agreed* before, long block) {
         if (now.step) rows.divide(now.C + block * I, I);
         vec *S = now.S + block * D, inverse_mass = vec{} + 1.0f;
@@ -128,10 +153,10 @@ struct Agreement {
             for (long i = 0; i < I; ++i) total += C(now, block, i) * V.get(block, i * D + d);
             S[d] = total * inverse_mass;
         }
-        vec squared = squared_length(S), factor = length(squared) / (1.0f + squared);
+        Nonlinearity out = nonlinearity(S);
         for (long d = 0; d < D; ++d) {
-            vec earlier = before ? before->P[block * D + d] : vec{};
-            now.P[block * D + d] = earlier + S[d] * factor;
+            vec earlier = before && !INVERTED ? before->P[block * D + d] : vec{};
+            now.P[block * D + d] = earlier + (S[d] - out.shift) * (out.factor * scale());
         }
     }
 
@@ -210,9 +235,9 @@ struct Agreement {
         if (call.logits) logits = result_tile(call, call.logits, token, I, 1, logits_memory);
         for (long block = 0; block < blocks; ++block) {
             capsules(now, before_last(false), block);
-            vec squared = squared_length(now.S + block * D);
-            vec factor = length(squared) / (1.0f + squared);
-            for (long d = 0; d < D; ++d) out.set(block, d, now.S[block * D + d] * factor);
+            const vec* S = now.S + block * D;
+            Nonlinearity of = nonlinearity(S);
+            for (long d = 0; d < D; ++d) out.set(block, d, (S[d] - of.shift) * of.factor);
             for (long i = 0; i < I; ++i) {
                 if (call.logits) logits.set(block, i, logit(now, block, i));
                 prefetch_next(call, V, token, block, i);
@@ -222,8 +247,26 @@ struct Agreement {
         if (call.logits) write_tile(call, logits, call.logits, token, I, 1);
     }
 
+    // From the gradient of the capsules of a block to that of C, through LayerNorm.
+    void normalised_gradient(long t, long block, const vec* g_out) {
+        const vec* S = iterates[t].S + block * D;
+        const Linear& to = linears[t % 2];
+        Nonlinearity out = nonlinearity(S);
+        vec mean{}, along{};  // of g_out; of its component along the capsule
+        for (long d = 0; D > 1 && d < D; ++d) {
+            mean += g_out[d] / float(D);
+            along += g_out[d] * (S[d] - out.shift) * (out.factor / float(D));
+        }
+        for (long d = 0; d < D; ++d) {
+            vec y = (S[d] - out.shift) * out.factor;
+            to.c1[block * D + d] = (g_out[d] - mean - y * along) * out.factor;
+        }
+        to.c0[block] = vec{};
+    }
+
     // From the gradient of the capsules of a block to that of C, through squash and mean.
     void capsules_gradient(long t, long block, const vec* g_out) {
+        if (INVERTED) return normalised_gradient(t, block, g_out);
         const Agreed& now = iterates[t];
         const Linear& to = linears[t % 2];
         const vec* S = now.S + block * D;
@@ -303,14 +346,14 @@ struct Agreement {
             for (long i = 0; i < I; ++i)  // through the softmax
                 gb[i] = C(next, block, i) * (bound(g_C(t + 1, block, i)) - dots[i]);
             for (long d = 0; d < D; ++d) {
-                vec total = gP[block * D + d], P = now.P[block * D + d];
+                vec total = INVERTED ? vec{} : gP[block * D + d], P = now.P[block * D + d];
                 for (long i = 0; i < I; ++i) {
                     total += gb[i] * V.get(block, i * D + d);
                     vec g = g_vote(t + 1, block, i, d) + gb[i] * P;
                     if (!fresh) g += g_votes.get(block, i * D + d);
                     g_votes.set(block, i * D + d, g);
                 }
-                gP[block * D + d] = total;
+                gP[block * D + d] = total * scale();
             }
             capsules_gradient(t, block, gP + block * D);
             finish_block(t, token, block, g_votes, false);

@@ -36,16 +36,16 @@ int em_backward_of(const Call& call) {
     return failed;
 }
 
-template <int WIDTH>
+template <int WIDTH, bool INVERTED>
 int agreement_forward_of(const Call& call) {
-    using Router = Agreement<WIDTH>;
+    using Router = Agreement<WIDTH, INVERTED>;
     return for_tokens<Router>(
         call, false, [](Router& router, long token, long) { router.forward(token); });
 }
 
-template <int WIDTH>
+template <int WIDTH, bool INVERTED>
 int agreement_backward_of(const Call& call) {
-    using Router = Agreement<WIDTH>;
+    using Router = Agreement<WIDTH, INVERTED>;
     return for_tokens<Router>(
         call, true, [](Router& router, long token, long) { router.backward(token); });
 }
@@ -64,9 +64,10 @@ int agreement_backward_of(const Call& call) {
 extern "C" int em_forward(const Call* call) { EM(em_forward_of) }
 extern "C" int em_backward(const Call* call) { EM(em_backward_of) }
 
-extern "C" int agreement_forward(const Call* call) {
-    return call->D == 1 ? agreement_forward_of<1>(*call) : agreement_forward_of<0>(*call);
-}
-extern "C" int agreement_backward(const Call* call) {
-    return call->D == 1 ? agreement_backward_of<1>(*call) : agreement_backward_of<0>(*call);
-}
+#define AGREEMENT(function, inverted) \
+    return call->D == 1 ? function<1, inverted>(*call) : function<0, inverted>(*call);
+
+extern "C" int agreement_forward(const Call* call) { AGREEMENT(agreement_forward_of, false) }
+extern "C" int agreement_backward(const Call* call) { AGREEMENT(agreement_backward_of, false) }
+extern "C" int inverted_forward(const Call* call) { AGREEMENT(agreement_forward_of, true) }
+extern "C" int inverted_backward(const Call* call) { AGREEMENT(agreement_backward_of, true) }

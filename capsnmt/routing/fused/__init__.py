@@ -55,6 +55,14 @@ def simple_routing(votes: Tensor, **options: Any) -> Tensor:
     return FusedRouting.apply(SIMPLE.forward, SIMPLE.backward, options, votes)
 
 
+def inverted_routing(votes: Tensor, **options: Any) -> Tensor:
+    """Compute ``inverted_kernel``."""
+    from .agreement import INVERTED
+    from .autograd import FusedRouting
+
+    return FusedRouting.apply(INVERTED.forward, INVERTED.backward, options, votes)
+
+
 def dynamic_routing(*inputs: Optional[Tensor], **options: Any) -> Tuple[Tensor, Tensor]:
     """Compute ``dynamic_kernel``."""
     from .agreement import DYNAMIC

@@ -1,8 +1,9 @@
-"""Routing by agreement on a tile: dynamic and simple routing.
+"""Routing by agreement on a tile: dynamic, simple and inverted routing.
 
-The equations are those of :func:`capsnmt.routing.agreement.route_by_agreement`. The logits before
-iteration t are b[i,n] = O[n] . V[i,n], where O is the sum of the earlier iterations' capsules: one
-capsule tensor stands for all of them.
+The equations are those of :func:`capsnmt.routing.agreement.route_by_agreement` and of
+:mod:`capsnmt.routing.inverted`. The logits before iteration t are b[i,n] = O[n] . V[i,n], where O
+is the sum of the earlier iterations' capsules: one capsule tensor stands for all of them. In
+inverted routing it is the last iteration's capsules / sqrt(D).
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from ..inverted import EPSILON
 from .tile import (
     MASS_FLOOR,
     TINY,
@@ -28,17 +30,23 @@ from .tile import (
     vote_offsets,
 )
 
+LAYER_NORM_EPSILON = tl.constexpr(EPSILON)
+
 
 class Agreement(NamedTuple):
     """Launch the kernels of one operator.
 
     Attributes:
-        normalise: divide S[n] by sum_i C[i,n]; the logits are then no result.
         masks: arrange the operator's masks as those of inputs, outputs and dimensions.
+        normalise: divide S[n] by sum_i C[i,n].
+        inverted: inverted routing.
+        returns_logits: the logits are a result.
     """
 
-    normalise: bool
     masks: Callable[..., Tuple[Optional[Tensor], ...]]
+    normalise: bool = False
+    inverted: bool = False
+    returns_logits: bool = False
 
     def forward(
         self, votes: Tensor, *masks: Optional[Tensor], iterations: int
@@ -46,7 +54,7 @@ class Agreement(NamedTuple):
         """Compute the results of the operator on flat votes ``[tokens, I, N, D]``."""
         tokens, I, N, D = votes.shape
         capsules = votes.new_empty(tokens, N, D)
-        logits = None if self.normalise else votes.new_empty(tokens, I, N)
+        logits = votes.new_empty(tokens, I, N) if self.returns_logits else None
         forward_kernel[(tokens,)](
             votes, *self.masks(*masks), capsules, logits, **self.flags(votes, iterations)
         )
@@ -74,12 +82,14 @@ class Agreement(NamedTuple):
 
     def flags(self, votes: Tensor, iterations: int) -> Dict[str, Any]:
         """Return the arguments that both kernels share."""
-        return {"T": iterations, "NORMALISE": self.normalise, **tile_arguments(votes)}
+        which = {"NORMALISE": self.normalise, "INVERTED": self.inverted}
+        return {"T": iterations, **which, **tile_arguments(votes)}
 
 
-SIMPLE = Agreement(True, lambda: (None, None, None))
-DYNAMIC = Agreement(False, lambda inputs, outputs: (inputs, outputs, None))
-VERTICAL = Agreement(False, lambda queries, keys: (None, queries, keys))
+SIMPLE = Agreement(lambda: (None, None, None), normalise=True)
+INVERTED = Agreement(lambda: (None, None, None), inverted=True)
+DYNAMIC = Agreement(lambda inputs, outputs: (inputs, outputs, None), returns_logits=True)
+VERTICAL = Agreement(lambda queries, keys: (None, queries, keys), returns_logits=True)
 
 
 @triton.jit
@@ -137,12 +147,70 @@ def squash(S):
 
 
 @triton.jit
-def sum_of_capsules(t, V, real, N_PAD: tl.constexpr, D_PAD: tl.constexpr, NORMALISE: tl.constexpr):
-    """Return O, the sum of the capsules of iterations 0..t-1: ``[N, D]``."""
+def normalisation(S, D, D_PAD: tl.constexpr):
+    """Return LayerNorm(S) over D without padding ``[N, D]``, and what it divides by ``[N, 1]``."""
+    real = (tl.arange(0, D_PAD) < D)[None, :]
+    centred = tl.where(real, S - (tl.sum(S, 1) / D)[:, None], 0.0)
+    variance = tl.sum(centred * centred, 1)[:, None] / D
+    inverse = 1.0 / tl.sqrt(variance + LAYER_NORM_EPSILON)
+    return centred * inverse, inverse
+
+
+@triton.jit
+def capsules_of(S, D, D_PAD: tl.constexpr, INVERTED: tl.constexpr):
+    """Return the capsules out ``[N, D]``; inverted routing does not normalise one number."""
+    if not INVERTED:
+        return squash(S)
+    if D_PAD == 1:
+        return S
+    out, _ = normalisation(S, D, D_PAD)
+    return out
+
+
+@triton.jit
+def summed_capsules(
+    t,
+    V,
+    real,
+    D,
+    N_PAD: tl.constexpr,
+    D_PAD: tl.constexpr,
+    NORMALISE: tl.constexpr,
+    INVERTED: tl.constexpr,
+):
+    """Return O ``[N, D]``: the sum of the capsules of iterations 0..t-1, or the last, scaled."""
     O = tl.zeros([N_PAD, D_PAD], tl.float32)
     for _ in range(t):
-        O += squash(preactivation(coefficients(O, V, real), V, NORMALISE))
+        S = preactivation(coefficients(O, V, real), V, NORMALISE)
+        out = capsules_of(S, D, D_PAD, INVERTED)
+        if INVERTED:
+            O = out * scale_of(D)
+        else:
+            O += out
     return O
+
+
+@triton.jit
+def scale_of(D):
+    """Return 1 / sqrt(D)."""
+    return 1.0 / tl.sqrt(D * 1.0)
+
+
+@triton.jit
+def capsules_gradient(g_out, S, D, D_PAD: tl.constexpr, INVERTED: tl.constexpr):
+    """Return the gradient of S ``[N, D]``."""
+    if INVERTED:
+        if D_PAD == 1:
+            return g_out
+        out, inverse = normalisation(S, D, D_PAD)
+        mean = tl.sum(g_out, 1)[:, None] / D
+        along = tl.sum(g_out * out, 1)[:, None] / D
+        real = (tl.arange(0, D_PAD) < D)[None, :]
+        return tl.where(real, (g_out - mean - out * along) * inverse, 0.0)
+    # out = S f(|S|^2), f(x) = sqrt(x) / (1 + x)
+    length, denominator = lengths(S)
+    slope = 0.5 / (length * denominator) - length / (denominator * denominator)
+    return g_out * (length / denominator) + S * (2.0 * slope * tl.sum(S * g_out, 1)[:, None])
 
 
 @triton.jit
@@ -158,6 +226,7 @@ def forward_kernel(
     D,
     T: tl.constexpr,
     NORMALISE: tl.constexpr,
+    INVERTED: tl.constexpr,
     I_PAD: tl.constexpr,
     N_PAD: tl.constexpr,
     D_PAD: tl.constexpr,
@@ -168,14 +237,15 @@ def forward_kernel(
     real_d = real_width(width_mask, token, D, D_PAD)
     at_votes = token * I * N * D + vote_offsets(N, D, I_PAD, N_PAD, D_PAD)
     V = load_tile(votes + at_votes, real[:, :, None] & real_d)
-    O = sum_of_capsules(T - 1, V, real, N_PAD, D_PAD, NORMALISE)
-    out = squash(preactivation(coefficients(O, V, real), V, NORMALISE))
+    O = summed_capsules(T - 1, V, real, D, N_PAD, D_PAD, NORMALISE, INVERTED)
+    S = preactivation(coefficients(O, V, real), V, NORMALISE)
+    out = capsules_of(S, D, D_PAD, INVERTED)
     tl.store(
         capsules + token * N * D + capsule_offsets(D, N_PAD, D_PAD),
         out,
         mask=capsules_in_range(N, D, N_PAD, D_PAD),
     )
-    if not NORMALISE:  # only dynamic routing returns its logits
+    if logits is not None:
         b = tl.sum((O + out)[None, :, :] * V, 2)
         tl.store(
             logits + token * I * N + pair_offsets(N, I_PAD, N_PAD),
@@ -198,6 +268,7 @@ def backward_kernel(
     D,
     T: tl.constexpr,
     NORMALISE: tl.constexpr,
+    INVERTED: tl.constexpr,
     I_PAD: tl.constexpr,
     N_PAD: tl.constexpr,
     D_PAD: tl.constexpr,
@@ -222,18 +293,17 @@ def backward_kernel(
         gb = load_tile(g_logits + token * I * N + pair_offsets(N, I_PAD, N_PAD), real)
     gV = tl.zeros([I_PAD, N_PAD, D_PAD], tl.float32)
     for back in range(T):
-        O = sum_of_capsules(T - 1 - back, V, real, N_PAD, D_PAD, NORMALISE)
+        O = summed_capsules(T - 1 - back, V, real, D, N_PAD, D_PAD, NORMALISE, INVERTED)
         C = coefficients(O, V, real)
         S = preactivation(C, V, NORMALISE)
-        length, denominator = lengths(S)
-        out = S * (length / denominator)
-        # b += out . V, and the result out of the last iteration
-        g_out = g_last + tl.sum(gb[:, :, None] * V, 0)
+        # b += out . V, or b = out . V / sqrt(D); and the result out of the last iteration
+        used = capsules_of(S, D, D_PAD, INVERTED)
+        g_used = tl.sum(gb[:, :, None] * V, 0)
+        if INVERTED:
+            used, g_used = used * scale_of(D), g_used * scale_of(D)
+        gV += gb[:, :, None] * used[None, :, :]
+        gS = capsules_gradient(g_last + g_used, S, D, D_PAD, INVERTED)
         g_last = tl.zeros([N_PAD, D_PAD], tl.float32)
-        gV += gb[:, :, None] * out[None, :, :]
-        # out = S f(|S|^2), f(x) = sqrt(x) / (1 + x)
-        slope = 0.5 / (length * denominator) - length / (denominator * denominator)
-        gS = g_out * (length / denominator) + S * (2.0 * slope * tl.sum(S * g_out, 1)[:, None])
         # S = sum_i C V, divided by the mass or not
         centre = tl.zeros([N_PAD, D_PAD], tl.float32)
         if NORMALISE:
@@ -242,7 +312,11 @@ def backward_kernel(
             centre = tl.where(mass >= MASS_FLOOR, S, 0.0)
         gV += C[:, :, None] * gS[None, :, :]
         gC = tl.sum(gS[None, :, :] * (V - centre[None, :, :]), 2)
-        gb += softmax_gradient(gC, C)
+        g_softmax = softmax_gradient(gC, C)
+        if INVERTED:
+            gb = g_softmax
+        else:
+            gb += g_softmax
     tl.store(
         g_votes + at_votes,
         tl.where(real[:, :, None] & real_d, gV, 0.0),
