@@ -6,11 +6,10 @@ from typing import List, Optional, Tuple
 
 from torch import Tensor
 
-from . import cpu, fused
 from .agreement import agreement, route_by_agreement
-from .backend import full_precision, run_operator
 from .checks import check_iterations, check_mask, check_votes, flatten_leading
 from .numerics import pair_mask_of
+from .operator import Operator
 
 
 def dynamic_routing(
@@ -59,14 +58,10 @@ def dynamic_routing(
     check_iterations(iterations)
     check_mask("input_mask", input_mask, votes.shape[:-2], "[..., I]")
     check_mask("output_mask", output_mask, (*votes.shape[:-3], votes.size(-2)), "[..., N]")
-    return run_operator(
-        "dynamic_routing",
-        precise_dynamic_kernel,
+    return OPERATOR(
         flatten_leading(votes, 3),
         flatten_leading(input_mask, 1),
         flatten_leading(output_mask, 1),
-        cpp=cpu.dynamic_routing,
-        fused=fused.dynamic_routing,
         leading=votes.shape[:-3],
         iterations=iterations,
         backend=backend,
@@ -91,4 +86,4 @@ def dynamic_kernel(
     return out, b + agreement(out, votes)
 
 
-precise_dynamic_kernel = full_precision(dynamic_kernel)
+OPERATOR = Operator("dynamic_routing", dynamic_kernel, rows=3)

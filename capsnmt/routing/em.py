@@ -7,8 +7,7 @@ from typing import List, Optional
 from torch import Tensor
 from torch.nn import functional as F
 
-from . import cpu, fused, numerics
-from .backend import full_precision, run_operator
+from . import numerics
 from .checks import (
     check_activation,
     check_betas,
@@ -25,6 +24,7 @@ from .numerics import (
     sum_over_width,
     uniform_coefficients,
 )
+from .operator import Operator
 
 COMPILE_MINIMUM = 2**18
 """Smallest number of votes for which ``auto`` compiles (512 tokens x 4 x 128).
@@ -93,19 +93,15 @@ def em_routing(
     check_iterations(iterations)
     check_variance_floor(variance_floor)
     activation = check_activation(votes, input_activation)
-    return run_operator(
-        "em_routing",
-        precise_em_kernel,
+    return OPERATOR(
         flatten_leading(votes, 3),
         flatten_leading(activation, 2),
-        shared=(beta_a, beta_u),
-        cpp=cpu.em_routing,
-        fused=fused.em_routing,
+        beta_a,
+        beta_u,
         leading=votes.shape[:-3],
         iterations=iterations,
         variance_floor=variance_floor,
         backend=backend,
-        compile_minimum=COMPILE_MINIMUM,
     )
 
 
@@ -142,4 +138,4 @@ def em_kernel(
     return logit_A.sigmoid().unsqueeze(-1) * mu
 
 
-precise_em_kernel = full_precision(em_kernel)
+OPERATOR = Operator("em_routing", em_kernel, rows=2, compile_minimum=COMPILE_MINIMUM)

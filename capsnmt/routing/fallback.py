@@ -36,8 +36,3 @@ def explained(backend: str, what: str) -> Iterator[None]:
     except Exception as error:
         reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
         raise BackendError(f"routing backend {backend!r} failed on {what} ({reason})") from error
-
-
-def name_of(kernel: Kernel) -> str:
-    """Return the name of a kernel."""
-    return str(getattr(kernel, "__name__", kernel))

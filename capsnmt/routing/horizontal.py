@@ -6,9 +6,9 @@ from typing import List, Optional
 
 from torch import Tensor
 
-from .backend import full_precision, run_operator
 from .checks import check_iterations, check_score_masks, check_scores
 from .numerics import bound_gradient, pair_mask_of
+from .operator import Operator
 from .squash import squash
 
 
@@ -68,9 +68,7 @@ def horizontal_routing(
     check_scores(scores)
     check_iterations(iterations)
     check_score_masks(scores, query_mask, key_mask)
-    return run_operator(
-        "horizontal_routing",
-        precise_horizontal_kernel,
+    return OPERATOR(
         scores,
         query_mask,
         key_mask,
@@ -112,7 +110,7 @@ def horizontal_kernel(
     return omega.masked_fill(~query_mask[:, None, -routings:, None], 0.0)
 
 
-precise_horizontal_kernel = full_precision(horizontal_kernel)
+OPERATOR = Operator("horizontal_routing", horizontal_kernel, rows=3)
 
 
 def up_to_own_row(R: Tensor, newest_only: bool) -> Tensor:

@@ -7,11 +7,10 @@ from typing import List, Optional
 from torch import Tensor
 from torch.nn import functional as F
 
-from . import cpu, fused
 from .agreement import agreement
-from .backend import full_precision, run_operator
 from .checks import check_iterations, check_votes, flatten_leading
 from .numerics import bound_gradient, sum_over_inputs, uniform_coefficients
+from .operator import Operator
 
 EPSILON = 1e-5
 """Added to the variance of a capsule's LayerNorm, as torch does."""
@@ -55,12 +54,8 @@ def inverted_routing(votes: Tensor, iterations: int = 3, backend: Optional[str] 
     """
     check_votes(votes)
     check_iterations(iterations)
-    return run_operator(
-        "inverted_routing",
-        precise_inverted_kernel,
+    return OPERATOR(
         flatten_leading(votes, 3),
-        cpp=cpu.inverted_routing,
-        fused=fused.inverted_routing,
         leading=votes.shape[:-3],
         iterations=iterations,
         backend=backend,
@@ -86,4 +81,4 @@ def normalised_sums(r: Tensor, votes: Tensor, trace: Optional[List[Tensor]]) -> 
     return p if width == 1 else F.layer_norm(p, (width,), eps=EPSILON)
 
 
-precise_inverted_kernel = full_precision(inverted_kernel)
+OPERATOR = Operator("inverted_routing", inverted_kernel, rows=1)

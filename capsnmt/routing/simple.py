@@ -6,10 +6,9 @@ from typing import List, Optional
 
 from torch import Tensor
 
-from . import cpu, fused
 from .agreement import route_by_agreement
-from .backend import full_precision, run_operator
 from .checks import check_iterations, check_votes, flatten_leading
+from .operator import Operator
 
 
 def simple_routing(votes: Tensor, iterations: int = 3, backend: Optional[str] = None) -> Tensor:
@@ -41,12 +40,8 @@ def simple_routing(votes: Tensor, iterations: int = 3, backend: Optional[str] = 
     """
     check_votes(votes)
     check_iterations(iterations)
-    return run_operator(
-        "simple_routing",
-        precise_simple_kernel,
+    return OPERATOR(
         flatten_leading(votes, 3),
-        cpp=cpu.simple_routing,
-        fused=fused.simple_routing,
         leading=votes.shape[:-3],
         iterations=iterations,
         backend=backend,
@@ -59,4 +54,4 @@ def simple_kernel(votes: Tensor, iterations: int, trace: Optional[List[Tensor]] 
     return out
 
 
-precise_simple_kernel = full_precision(simple_kernel)
+OPERATOR = Operator("simple_routing", simple_kernel, rows=1)

@@ -6,10 +6,9 @@ from typing import List, Optional, Tuple
 
 from torch import Tensor
 
-from . import fused
-from .backend import full_precision, run_operator
 from .checks import check_iterations, check_score_masks, check_scores
 from .dynamic import dynamic_kernel
+from .operator import Operator
 
 
 def vertical_routing(
@@ -60,13 +59,10 @@ def vertical_routing(
     check_scores(scores)
     check_iterations(iterations)
     check_score_masks(scores, query_mask, key_mask)
-    return run_operator(
-        "vertical_routing",
-        precise_vertical_kernel,
+    return OPERATOR(
         scores,
         query_mask,
         key_mask,
-        fused=fused.vertical_routing,
         leading=scores.shape[:1],
         iterations=iterations,
         backend=backend,
@@ -86,4 +82,4 @@ def vertical_kernel(
     return dynamic_kernel(scores, None, query_mask, iterations=iterations, trace=trace)
 
 
-precise_vertical_kernel = full_precision(vertical_kernel)
+OPERATOR = Operator("vertical_routing", vertical_kernel, rows=3)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import functools
 import warnings
+from types import SimpleNamespace
 
 import pytest
 import torch
 
 from capsnmt import routing
-from capsnmt.routing import backend, em, fused, routing_backend, simple
-from capsnmt.routing.fused.autograd import FusedRouting
+from capsnmt.routing import backend, em, fused, operator, routing_backend, simple
 from tests.compiler import needs_compiler
 
 from .operators import OPERATORS, random, run_with_gradient
@@ -29,11 +29,12 @@ def compilations(monkeypatch):
 
         return run
 
-    monkeypatch.setattr(backend, "compiled_kernel", record)
-    monkeypatch.setattr(backend, "compile_obstacle", lambda device_type: None)
-    monkeypatch.setattr(backend, "takes_cpp", lambda name, votes: False)
-    monkeypatch.setattr(backend, "_failed", set())
-    monkeypatch.setattr(backend, "COMPILE_MINIMUM", 24)
+    monkeypatch.setattr(operator, "compiled_kernel", record)
+    for module in (backend, operator):
+        monkeypatch.setattr(module, "compile_obstacle", lambda device_type: None)
+    monkeypatch.setattr(operator, "takes_cpp", lambda name, votes: False)
+    monkeypatch.setattr(operator, "_failed", set())
+    monkeypatch.setattr(simple.OPERATOR, "compile_minimum", 24)
     return calls
 
 
@@ -52,7 +53,7 @@ def test_auto_compiles_big_calls_of_training_only(compilations):
 
 
 def test_em_routing_compiles_smaller_calls_than_the_others(compilations, monkeypatch):
-    monkeypatch.setattr(em, "COMPILE_MINIMUM", 12)
+    monkeypatch.setattr(em.OPERATOR, "compile_minimum", 12)
     beta = random(4)
     for tokens in (1, 2):
         routing.em_routing(random(tokens, 3, 4, 1).requires_grad_(), beta, beta, 1)
@@ -98,7 +99,7 @@ def broken(kernel):
 
 
 def test_auto_falls_back_to_eager_with_one_warning(compilations, monkeypatch):
-    monkeypatch.setattr(backend, "compiled_kernel", broken)
+    monkeypatch.setattr(operator, "compiled_kernel", broken)
     votes = random(2, 3, 4, 1)
     with pytest.warns(UserWarning, match=r"'compiled' failed on simple_kernel \(no compiler\)"):
         result = train(votes)
@@ -109,7 +110,7 @@ def test_auto_falls_back_to_eager_with_one_warning(compilations, monkeypatch):
 
 
 def test_compiled_that_fails_is_an_error(compilations, monkeypatch):
-    monkeypatch.setattr(backend, "compiled_kernel", broken)
+    monkeypatch.setattr(operator, "compiled_kernel", broken)
     with pytest.raises(RuntimeError, match=r"'compiled' failed on simple_kernel \(no compiler\)"):
         train(random(2, 3, 4, 1), backend="compiled")
 
@@ -142,12 +143,10 @@ def test_a_fused_kernel_that_fails_is_one_line_with_the_fix(monkeypatch):
     def fail(*tensors, **options):
         raise OSError("no assembler\nand a long trace")
 
-    def fused_by(forward):
-        return lambda votes, **options: FusedRouting.apply(forward, fail, options, votes)
-
     monkeypatch.setattr(backend, "triton_obstacle", lambda device_type: None)
-    for forward, part in ((fail, "simple_kernel"), (simple.precise_simple_kernel, "the gradient")):
-        monkeypatch.setattr(fused, "simple_routing", fused_by(forward))
+    for forward, part in ((fail, "simple_kernel"), (simple.OPERATOR.precise, "the gradient")):
+        launchers = SimpleNamespace(forward=forward, backward=fail)
+        monkeypatch.setattr(fused.FusedKernel, "launch", lambda self, chosen=launchers: chosen)
         with pytest.raises(RuntimeError, match=rf"on {part} \(no assembler\): use auto or eager"):
             train(random(2, 3, 4, 2), backend="triton").sum().backward()
 
@@ -157,17 +156,49 @@ def test_a_fused_kernel_that_fails_is_one_line_with_the_fix(monkeypatch):
 def test_blocks_change_neither_values_nor_gradients(name, rows, monkeypatch):
     votes = random(rows, 3, 4, 2, dtype=torch.float64)
     expected = run_with_gradient(OPERATORS[name], votes, 3, backend="eager")
-    monkeypatch.setattr(backend, "BLOCK_SIZE", 2 * 24)  # two of the rows
+    monkeypatch.setattr(operator, "BLOCK_SIZE", 2 * 24)  # two of the rows
     found = run_with_gradient(OPERATORS[name], votes, 3, backend="eager")
     for one, other in zip(found, expected):
         torch.testing.assert_close(one, other)
+
+
+@pytest.fixture
+def as_on_a_gpu(monkeypatch):
+    def run_again(run, tensors, rows, options):
+        return operator.run_again(run, *tensors, **options)
+
+    monkeypatch.setattr(operator, "run_in_blocks", run_again)
+
+
+@pytest.mark.parametrize("name", OPERATORS)
+def test_a_kernel_that_runs_again_has_the_same_gradients(name, as_on_a_gpu, request):
+    """It keeps the votes, masks and parameters alone, also where second derivatives are wanted."""
+
+    def differentiated():
+        votes, kept = random(3, 3, 4, 2, dtype=torch.float64).requires_grad_(), []
+
+        def keep(tensor):
+            kept.append(tensor.numel())
+            return tensor
+
+        with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
+            result = OPERATORS[name](votes, 2, backend="eager")
+        number = sum(kept)
+        (first,) = torch.autograd.grad(result.square().sum(), votes, create_graph=True)
+        return number, result, first, *torch.autograd.grad(first.square().sum(), votes)
+
+    kept, *found = differentiated()
+    request.getfixturevalue("monkeypatch").undo()
+    kept_without, *expected = differentiated()
+    torch.testing.assert_close(found, expected)
+    assert kept <= 2 * 72 < kept_without
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32])
 def test_blocks_keep_the_dtype_under_autocast(dtype, monkeypatch):
     votes = random(5, 3, 4, 2, dtype=dtype)
     expected = routing.dynamic_routing(votes)
-    monkeypatch.setattr(backend, "BLOCK_SIZE", 24)
+    monkeypatch.setattr(operator, "BLOCK_SIZE", 24)
     with torch.autocast("cpu", dtype=torch.bfloat16):
         found = routing.dynamic_routing(votes)
     for one, other in zip(found, expected):
@@ -185,7 +216,7 @@ def trace(monkeypatch):
         def traced(kernel):
             return torch.compile(kernel, dynamic=True, fullgraph=True, backend=generator)
 
-        monkeypatch.setattr(backend, "compiled_kernel", functools.cache(traced))
+        monkeypatch.setattr(operator, "compiled_kernel", functools.cache(traced))
         torch.compiler.reset()
         torch._dynamo.utils.counters.clear()
 

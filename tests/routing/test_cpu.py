@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from capsnmt import routing
-from capsnmt.routing import backend
+from capsnmt.routing import backend, operator
 from capsnmt.routing.cpu import build
 
 from .operators import OPERATORS, random, run_with_gradient
@@ -258,7 +258,7 @@ def test_what_fails_in_a_build_is_said_in_one_line(cache, monkeypatch, tmp_path)
             routing.simple_routing(random(2, 3, 4, 1), backend="cpp")
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
-            backend.warn_without_cpp.cache_clear()
+            operator.warn_without_cpp.cache_clear()
             for _ in range(2):
                 routing.simple_routing(random(2, 3, 4, 1))
         assert len(caught) == 1

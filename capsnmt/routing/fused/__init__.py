@@ -10,11 +10,16 @@ This file imports torch only. Triton is imported by the first fused call.
 
 from __future__ import annotations
 
+import importlib
 import math
-from typing import Any, Optional, Tuple
+from typing import Any, List, NamedTuple, Optional, Sequence
 
 import torch
 from torch import Tensor
+
+from ..fallback import explained
+
+Tensors = Sequence[Optional[Tensor]]
 
 MAXIMUM_TILE = 2**15
 """Most votes of a token, padded, for which a fused kernel is used: more do not fit in registers."""
@@ -38,42 +43,40 @@ def fits(votes: Tensor) -> bool:
     return votes.dtype != torch.float64 and tile <= MAXIMUM_TILE
 
 
-def em_routing(*inputs: Optional[Tensor], **options: Any) -> Tensor:
-    """Compute ``em_kernel``."""
-    from .autograd import FusedRouting
-    from .em import forward
-    from .em_backward import backward
+class FusedKernel(NamedTuple):
+    """A forward and a backward kernel in a module of this package, which imports Triton."""
 
-    return FusedRouting.apply(forward, backward, options, *inputs)
+    kernel: str
+    module: str
+    launcher: str
 
+    def launch(self) -> Any:
+        """Return the object whose methods ``forward`` and ``backward`` launch the kernels."""
+        return getattr(importlib.import_module(f".{self.module}", __name__), self.launcher)
 
-def simple_routing(votes: Tensor, **options: Any) -> Tensor:
-    """Compute ``simple_kernel``."""
-    from .agreement import SIMPLE
-    from .autograd import FusedRouting
+    def forward(self, *inputs: Optional[Tensor], **options: Any) -> Any:
+        """Return the operator's results."""
+        with explained("triton", self.kernel), torch.cuda.device_of(inputs[0]):
+            return self.launch().forward(*contiguous(inputs), **options)
 
-    return FusedRouting.apply(SIMPLE.forward, SIMPLE.backward, options, votes)
-
-
-def inverted_routing(votes: Tensor, **options: Any) -> Tensor:
-    """Compute ``inverted_kernel``."""
-    from .agreement import INVERTED
-    from .autograd import FusedRouting
-
-    return FusedRouting.apply(INVERTED.forward, INVERTED.backward, options, votes)
-
-
-def dynamic_routing(*inputs: Optional[Tensor], **options: Any) -> Tuple[Tensor, Tensor]:
-    """Compute ``dynamic_kernel``."""
-    from .agreement import DYNAMIC
-    from .autograd import FusedRouting
-
-    return FusedRouting.apply(DYNAMIC.forward, DYNAMIC.backward, options, *inputs)
+    def backward(self, g_results: Tensors, *inputs: Optional[Tensor], **options: Any) -> Tensors:
+        """Return the gradients of the inputs."""
+        with explained("triton", "the gradient"), torch.cuda.device_of(inputs[0]):
+            gradients: Tensors = self.launch().backward(
+                contiguous(g_results), *contiguous(inputs), **options
+            )
+        return gradients
 
 
-def vertical_routing(*inputs: Optional[Tensor], **options: Any) -> Tuple[Tensor, Tensor]:
-    """Compute ``vertical_kernel``."""
-    from .agreement import VERTICAL
-    from .autograd import FusedRouting
+KERNELS = {
+    "em_routing": FusedKernel("em_kernel", "em_backward", "EM"),
+    "simple_routing": FusedKernel("simple_kernel", "agreement", "SIMPLE"),
+    "inverted_routing": FusedKernel("inverted_kernel", "agreement", "INVERTED"),
+    "dynamic_routing": FusedKernel("dynamic_kernel", "agreement", "DYNAMIC"),
+    "vertical_routing": FusedKernel("vertical_kernel", "agreement", "VERTICAL"),
+}
 
-    return FusedRouting.apply(VERTICAL.forward, VERTICAL.backward, options, *inputs)
+
+def contiguous(tensors: Tensors) -> List[Optional[Tensor]]:
+    """Return the tensors as the kernels address them."""
+    return [None if tensor is None else tensor.contiguous() for tensor in tensors]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Optional, Sequence, Tuple
 
 import torch
@@ -9,7 +10,14 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from .em import coefficients, description_length, load_activation, m_step, shared_arguments
+from .em import (
+    coefficients,
+    description_length,
+    forward,
+    load_activation,
+    m_step,
+    shared_arguments,
+)
 from .tile import (
     MASS_FLOOR,
     bound,
@@ -60,6 +68,9 @@ def backward(
     )
     g_beta_a, g_beta_u = g_betas.sum(1)
     return g_votes, g_activation, g_beta_a.to(beta_a.dtype), g_beta_u.to(beta_u.dtype)
+
+
+EM = SimpleNamespace(forward=forward, backward=backward)
 
 
 @triton.jit
