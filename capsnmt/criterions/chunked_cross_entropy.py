@@ -123,6 +123,8 @@ class _ChunkedCrossEntropy(torch.autograd.Function):
                 tokens = slice(start, start + chunk_tokens)
                 real = target[tokens].ne(padding_idx).unsqueeze(-1)
                 chunks.add(tokens, target[tokens].unsqueeze(-1), real, count_correct)
+            if chunks.d_weight is not None:
+                chunks.d_weight -= chunks.smoothing * chunks.sum_of_features
         ctx.save_for_backward(chunks.d_features, chunks.d_weight)
         ctx.dtypes = features.dtype, weight.dtype
         ctx.mark_non_differentiable(chunks.nll, chunks.correct)
@@ -155,6 +157,7 @@ class _Chunks:
         self.smoothing = epsilon / (words - 1)  # epsilon_i
         self.confidence = 1.0 - epsilon - self.smoothing
         self.sum_of_words = weight.sum(0, dtype=self.dtype)  # sum_v W_v
+        self.sum_of_features = torch.zeros_like(self.sum_of_words)  # sum h
         self.loss = features.new_zeros((), dtype=self.dtype)
         self.nll = torch.zeros_like(self.loss)
         self.correct = torch.zeros((), dtype=torch.long, device=features.device)
@@ -190,6 +193,7 @@ class _Chunks:
             self.correct = self.correct + (log_probs.argmax(-1, True).eq(target) & real).sum()
         nll = -log_probs.gather(1, target)
         masked = features.to(self.dtype) * real
+        self.sum_of_features = self.sum_of_features + masked.sum(0)
         sum_of_scores = (masked * self.sum_of_words).sum(-1, keepdim=True)
         nll, lse = nll * real, (nll + of_target) * real
         smooth = self.weight.size(0) * lse - sum_of_scores
@@ -209,4 +213,3 @@ class _Chunks:
                 torch.addmm(self.d_weight, d_scores.t(), masked, out=self.d_weight)
             else:
                 self.d_weight += d_scores.t() @ masked.to(d_scores.dtype)
-            self.d_weight -= self.smoothing * masked.sum(0)

@@ -4,13 +4,12 @@ No postponed annotations: fairseq reads the types of the dataclass fields at run
 """
 
 from dataclasses import dataclass, field
-from typing import Any, Dict, List, Tuple
+from typing import Any, Dict, List, Optional, Tuple
 
 from fairseq.criterions import register_criterion
 from torch import Tensor, nn
 
 from capsnmt.criterions.chunked_label_smoothed_cross_entropy import (
-    CHUNK_TOKENS,
     ChunkedLabelSmoothedCrossEntropyCriterion,
     ChunkedLabelSmoothedCrossEntropyCriterionConfig,
 )
@@ -94,7 +93,7 @@ class LabelSmoothedCrossEntropyWithDisagreementCriterion(ChunkedLabelSmoothedCro
         label_smoothing: float,
         ignore_prefix_size: int = 0,
         report_accuracy: bool = False,
-        loss_chunk_tokens: int = CHUNK_TOKENS,
+        loss_chunk_tokens: Optional[int] = None,
         disagreement: str = "output",
         disagreement_attention: str = "enc-self",
         disagreement_weight: float = 1.0,

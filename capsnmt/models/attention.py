@@ -71,7 +71,8 @@ class Hosted(FairseqIncrementalState):
             incremental_state: fairseq's decoding cache; None for a full pass.
             need_weights: also return the attention weights, averaged over heads.
             static_kv: part of the host's signature: an attention knows it.
-            attn_mask: ``[L, K]``, added to the scores.
+            attn_mask: ``[L, K]``, added to the scores. Between the queries themselves it hides the
+                later ones: fairseq's layers have no other.
             before_softmax: not supported; part of the host's signature.
             need_head_weights: return the weights of each head instead of their mean.
 
@@ -95,6 +96,7 @@ class Hosted(FairseqIncrementalState):
             attn_mask,
             cache,
             need_weights or need_head_weights,
+            is_causal=attn_mask is not None and key is query,
         )
         if weights is None:
             return output, None

@@ -7,6 +7,7 @@ from typing import Any, Dict, List, Optional, Tuple
 
 import torch.nn as nn
 from fairseq.models.transformer import TransformerDecoderBase
+from fairseq.utils import safe_getattr
 from torch import Tensor
 
 from capsnmt.models.attention import IncrementalState
@@ -30,6 +31,8 @@ class TransformerDecoder(TransformerDecoderBase):
         self.autocast: str = cfg.autocast
         self.layer_aggregation = stack_aggregation(cfg, "decoder")
         self.connection = stack_connection(cfg, "decoder")
+        # fairseq's criterion with alignments reads the weights of the top layer in training, too
+        self.learns_alignment = bool(safe_getattr(cfg, "load_alignments", False))
         self.compiles: bool = cfg.compile
         if self.compiles:
             make_compilable(self)
@@ -88,24 +91,28 @@ class TransformerDecoder(TransformerDecoderBase):
         A dropped layer (``--decoder-layerdrop``) is the identity: where the outputs of all layers
         are read, its output is its input.
         """
-        if alignment_layer is None:
+        if alignment_layer is None and (self.learns_alignment or not self.training):
             alignment_layer = self.num_layers - 1
         encoded: Optional[Tensor] = None
         encoded_padding: Optional[Tensor] = None
         if encoder_out is not None:
             if len(encoder_out["encoder_out"]) > 0:
                 encoded = encoder_out["encoder_out"][0]
-            if len(encoder_out["encoder_padding_mask"]) > 0:
-                encoded_padding = encoder_out["encoder_padding_mask"][0]
+            # cross+self-attention appends the padding of the words
+            kind = "encoder_padding_mask" if self.cross_self_attention else "attention_mask"
+            if len(encoder_out[kind]) > 0:
+                encoded_padding = encoder_out[kind][0]
         embedding = self.embed(prev_output_tokens, incremental_state)
         x = embedding
         if incremental_state is not None:
             prev_output_tokens = prev_output_tokens[:, -1:]
         padding = prev_output_tokens.eq(self.padding_idx)
-        masked = self.cross_self_attention or reads_padding(padding)
         future: Optional[Tensor] = None
+        hides = padding
         if incremental_state is None and not full_context_alignment:
             future = self.buffered_future_mask(x)
+            hides = padding[:, :1]  # a word sees no padding on its right
+        masked = self.cross_self_attention or reads_padding(hides)
         attn: Optional[Tensor] = None
         inner_states: List[Optional[Tensor]] = [embedding]
         below: List[Tensor] = []

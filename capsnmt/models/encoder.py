@@ -15,7 +15,7 @@ from capsnmt.models.compilation import compiled, make_compilable, require_compil
 from capsnmt.models.dropout import replace_dropout
 from capsnmt.models.layers import TransformerEncoderLayer, shard_layer
 from capsnmt.models.stacks import kept_layers, reads_padding, stack_aggregation, stack_connection
-from capsnmt.modules.attention import sentence_order, stays
+from capsnmt.modules.attention import additive_padding, sentence_order, stays
 from capsnmt.modules.autocast import autocast_of, require_bf16
 from capsnmt.modules.layer_aggregation import TransparentMixture
 from capsnmt.routing.backend import check_backend
@@ -105,14 +105,17 @@ class TransformerEncoder(TransformerEncoderBase):
         """Encode as the host's ``forward_scriptable``, with what the decoder reads.
 
         The host's asks before every layer whether there is padding, for which a GPU must wait each
-        time, and no graph can be compiled.
+        time, and no graph can be compiled. Here encoder and decoder share one mask, or none.
 
         A dropped layer (``--encoder-layerdrop``) is the identity: where the outputs of all layers
         are read, its output is its input.
         """
         padding = src_tokens.eq(self.padding_idx)
-        mask = padding if reads_padding(padding) else None
+        masks: List[Tensor] = []
         x, embedding = self.forward_embedding(src_tokens, token_embeddings)
+        if reads_padding(padding):
+            masks.append(additive_padding(padding, x))
+        mask = masks[0] if masks else None
         x = (x * (1 - padding.unsqueeze(-1).type_as(x))).transpose(0, 1)
         states: List[Tensor] = [x]
         fc_results: List[Optional[Tensor]] = []
@@ -134,6 +137,7 @@ class TransformerEncoder(TransformerEncoderBase):
         return {
             "encoder_out": [self.hand_over(states)],
             "encoder_padding_mask": [padding],
+            "attention_mask": masks,
             "encoder_embedding": [embedding],
             "encoder_states": states if return_all_hiddens else [],
             "fc_results": fc_results if return_all_hiddens else [],
@@ -174,6 +178,8 @@ class TransformerEncoder(TransformerEncoderBase):
         if stays(order, sentences):
             return encoder_out
         reordered = super().reorder_encoder_out(encoder_out, order)
+        masks = encoder_out["attention_mask"]
+        reordered["attention_mask"] = [mask.index_select(0, order) for mask in masks]
         if "beam" in encoder_out:
             reordered["beam"] = encoder_out["beam"]
         return reordered

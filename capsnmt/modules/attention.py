@@ -10,7 +10,7 @@ import torch.nn as nn
 import torch.nn.functional as F
 from torch import Tensor
 
-from capsnmt.modules.autocast import convert_once
+from capsnmt.modules.autocast import autocast_dtype, convert_once
 from capsnmt.modules.dropout import Dropout
 from capsnmt.modules.head_aggregation import HeadGate, HeadMixing
 from capsnmt.modules.observation import observe, reads_weights
@@ -32,30 +32,48 @@ def join_heads(x: Tensor) -> Tensor:
     return x.permute(2, 0, 1, 3).reshape(length, batch, -1)
 
 
+def lowest(dtype: torch.dtype) -> float:
+    """Return what is added to a masked score: half the range of the dtype, not infinity.
+
+    The softmax of a row that is masked completely (for example at a padded target position) is then
+    an average that nothing reads; a softmax over infinities would be NaN and spoil every gradient.
+    Half of the range, so that fp16 cannot overflow.
+    """
+    return torch.finfo(dtype).min / 2
+
+
+def additive_padding(padding: Tensor, like: Tensor) -> Tensor:
+    """Return a mask ``[B, K]``, true at padding, as what all layers of a stack add to their scores.
+
+    Args:
+        padding: the mask.
+        like: the input of the stack. Under autocast the scores have another dtype.
+    """
+    dtype = autocast_dtype(like.device.type) or like.dtype
+    return torch.zeros_like(padding, dtype=dtype).masked_fill(padding, lowest(dtype))
+
+
 def additive_mask(
     attn_mask: Optional[Tensor], key_padding_mask: Optional[Tensor], like: Tensor
 ) -> Optional[Tensor]:
     """Merge the two masks into one additive mask, broadcastable to ``[B, H, L, K]``.
 
-    Masked scores are lowered by half the range of the dtype, not by infinity. The softmax of a row
-    that is masked completely (for example at a padded target position) is then an average that
-    nothing reads; a softmax over infinities would be NaN and spoil every gradient. Half of the
-    range, so that fp16 cannot overflow.
-
     Args:
         attn_mask: ``[L, K]``, added to the scores (``-inf`` where attention is not allowed).
-        key_padding_mask: ``[B, K]``, nonzero at padding.
+        key_padding_mask: ``[B, K]``, true at padding, or :func:`additive_padding` of it.
         like: a tensor of the scores' dtype and device.
     """
-    lowest = torch.finfo(like.dtype).min / 2
     mask: Optional[Tensor] = None
     if attn_mask is not None:
-        mask = attn_mask.to(like).clamp(min=lowest)[None, None]
-    if key_padding_mask is not None:
-        padding = key_padding_mask.to(device=like.device, dtype=torch.bool)[:, None, None, :]
-        mask = like.new_zeros(()) if mask is None else mask
-        mask = mask.masked_fill(padding, lowest)
-    return mask
+        mask = attn_mask.to(like).clamp(min=lowest(like.dtype))[None, None]
+    if key_padding_mask is None:
+        return mask
+    if not key_padding_mask.is_floating_point():
+        padding = key_padding_mask.to(like.device, torch.bool)
+        key_padding_mask = torch.zeros_like(padding, dtype=like.dtype)
+        key_padding_mask = key_padding_mask.masked_fill(padding, lowest(like.dtype))
+    padding = key_padding_mask.to(like)[:, None, None]
+    return padding if mask is None else torch.minimum(mask, padding)
 
 
 def append_padding(
@@ -178,22 +196,27 @@ class Attention(nn.Module):
         attn_mask: Optional[Tensor] = None,
         cache: Optional[Cache] = None,
         need_weights: bool = False,
+        is_causal: bool = False,
     ) -> Tuple[Tensor, Optional[Tensor]]:
         """Attend from ``query`` ``[L, B, d]`` to ``memory`` ``[K, B, source_dim]``.
 
         Args:
             memory: the sequence of keys and values; None: that of the queries.
-            key_padding_mask: ``[B, K]``, true at padding.
+            key_padding_mask: ``[B, K]``, true at padding, or :func:`additive_padding` of it.
             attn_mask: ``[L, K]``, added to the scores.
             cache: of incremental decoding, read and written; None for a full pass.
             need_weights: also return the attention weights.
+            is_causal: ``attn_mask`` hides the later positions and nothing else. The fused call then
+                reads no mask, as flash attention requires.
 
         Returns:
             The output ``[L, B, d]`` and the weights ``[B, H, L, K]``, or None.
         """
         q, k, v, key_padding_mask = self.project(query, memory, key_padding_mask, cache)
         computes_weights = need_weights or reads_weights(self.role)
-        heads, weights = self.attend(q, k, v, attn_mask, key_padding_mask, cache, computes_weights)
+        heads, weights = self.attend(
+            q, k, v, attn_mask, key_padding_mask, cache, computes_weights, is_causal
+        )
         observe(self.role, v, weights, heads)
         return self.aggregate(heads, query), weights if need_weights else None
 
@@ -263,8 +286,9 @@ class Attention(nn.Module):
         if cache:
             k = torch.cat([cache["prev_key"], k], dim=2)
             v = torch.cat([cache["prev_value"], v], dim=2)
-        cached_padding = cache.get("prev_key_padding_mask")
-        key_padding_mask = append_padding(cached_padding, key_padding_mask, k)
+        if not self.cross:
+            cached_padding = cache.get("prev_key_padding_mask")
+            key_padding_mask = append_padding(cached_padding, key_padding_mask, k)
         cache["prev_key"], cache["prev_value"] = k, v
         if key_padding_mask is not None:
             cache["prev_key_padding_mask"] = key_padding_mask
@@ -294,6 +318,7 @@ class Attention(nn.Module):
         key_padding_mask: Optional[Tensor],
         cache: Optional[Cache],
         need_weights: bool,
+        is_causal: bool = False,
     ) -> Tuple[Tensor, Optional[Tensor]]:
         """Return head outputs ``[B, H, L, d_h]`` and, if needed, weights ``[B, H, L, K]``.
 
@@ -306,12 +331,12 @@ class Attention(nn.Module):
         sentences = k.size(0)
         if batch != sentences:  # the hypotheses of one sentence are further queries to its keys
             q = q.unflatten(0, (sentences, -1)).transpose(1, 2).flatten(2, 3)
-        mask = additive_mask(attn_mask, key_padding_mask, like=q)
         weights: Optional[Tensor] = None
         faster = self.training and plain_is_faster(q, k)
         if need_weights or self.reads_scores or faster:
             scores = torch.matmul(q * self.scaling, k.transpose(-1, -2))
             scores = self.scores(scores, attn_mask, key_padding_mask, cache)
+            mask = additive_mask(attn_mask, key_padding_mask, like=q)
             scores = scores if mask is None else scores + mask
             if need_weights:
                 precise = torch.promote_types(scores.dtype, torch.float32)
@@ -323,9 +348,11 @@ class Attention(nn.Module):
                 mixed = self.weight_mixing(mixed)
             heads = torch.matmul(self.dropout_module(mixed), v)
         else:
-            p = self.dropout_module.rate()
+            is_causal = is_causal and key_padding_mask is None
+            mask = None if is_causal else additive_mask(attn_mask, key_padding_mask, like=q)
+            settings = {"dropout_p": self.dropout_module.rate(), "scale": self.scaling}
             heads = F.scaled_dot_product_attention(
-                q, k, v, attn_mask=mask, dropout_p=p, scale=self.scaling
+                q, k, v, attn_mask=mask, is_causal=is_causal, **settings
             )
         if batch != sentences:
             heads = heads.unflatten(2, (-1, length)).transpose(1, 2).flatten(0, 1)

@@ -189,10 +189,12 @@ def test_the_flag_arrives_and_a_negative_one_is_refused_in_one_line() -> None:
         # fairseq-train converts; here once, because a conversion takes a second
         cfg = convert_namespace_to_omegaconf(args).criterion if "64" in flags else args
         built.append(build_criterion(cfg, TASK))
-    assert [criterion.loss_chunk_tokens for criterion in built] == [256, 64, 0]
+    assert [criterion.loss_chunk_tokens for criterion in built] == [None, 64, 0]
     model = train()
     exact = outcome(theirs(smoothing=0.0), model)
     torch.testing.assert_close(outcome(built[2], model), exact, rtol=0, atol=0)
-    with pytest.raises(ConfigurationError, match="--loss-chunk-tokens: -1: give a number") as error:
+    with pytest.raises(
+        ConfigurationError, match="--loss-chunk-tokens is -1; give a number"
+    ) as error:
         ours(loss_chunk_tokens=-1)
     assert "\n" not in str(error.value)

@@ -19,7 +19,6 @@ PADDINGS = {
     "none": None,
     "left": torch.tensor([[1, 1, 0, 0, 0], [0, 0, 0, 0, 0]]).bool(),
     "right": torch.tensor([[0, 0, 0, 0, 1], [0, 0, 1, 1, 1]]).bool(),
-    "as numbers": torch.tensor([[0, 0, 0, 0, 1.0], [0, 0, 0, 1, 1]]),  # the host's cache has these
 }
 
 

@@ -105,7 +105,7 @@ def test_a_row_with_nothing_to_attend_to_poisons_no_gradient(kind: str) -> None:
 def test_a_masked_row_stays_finite_below_low_scores(dtype: torch.dtype) -> None:
     """In fp16 the lowest number plus a score of -60 would be minus infinity."""
     scores = torch.full((1, 1, 2, 4), -60.0, dtype=dtype)
-    mask = additive_mask(None, torch.ones(1, 4), like=scores)
+    mask = additive_mask(None, torch.ones(1, 4).bool(), like=scores)
     probabilities = torch.softmax(scores.float() + mask.float(), dim=-1)
     assert (scores + mask).isfinite().all()
     torch.testing.assert_close(probabilities, torch.full((1, 1, 2, 4), 0.25))

@@ -1,0 +1,200 @@
+"""What an update of the base model asks of a GPU, counted without one.
+
+The tensors are torch's ``meta`` tensors: they have no numbers, and are not on a CPU, so nothing
+that only makes a CPU fast runs. No kernel of routing builds there. A launch is an operation that
+is no view; a fused attention is one, and its gradient three.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import weakref
+from types import SimpleNamespace
+from typing import Any, Iterator, NamedTuple, Sequence, Set, Tuple
+
+import fairseq.models
+import pytest
+import torch
+import torch.nn.functional as F
+from fairseq.criterions import CRITERION_REGISTRY
+from fairseq.data import Dictionary
+from torch import Tensor
+from torch.overrides import TorchFunctionMode
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from tests.support import parse
+
+WORDS, TOKENS = 32_000, 8_192
+ALLOCATIONS = ("empty", "detach", "unsafe_view", "lift_fresh")
+QUESTIONS = ("_local_scalar_dense", "is_nonzero", "equal", "nonzero")
+EVERYWHERE = ("--head-aggregation-attention", "enc-self,enc-dec,dec-self")
+CHUNKED = "chunked_label_smoothed_cross_entropy"
+
+
+class Allowed(NamedTuple):
+    """The most launches, and the most GiB that wait for the backward pass."""
+
+    launches: int
+    kept: float
+
+
+# system -> flags, tokens of a sentence, what is allowed
+SYSTEMS = {
+    "baseline": ((), 32, Allowed(990, 1.9)),
+    "EM routing of all heads": (("--head-aggregation", "em", *EVERYWHERE), 32, Allowed(6690, 3.25)),
+    "EM routing of layers": (("--layer-aggregation", "em-routing"), 32, Allowed(1730, 2.4)),
+    "multi-layer attention": (("--mlmha", "M-10"), 32, Allowed(1040, 2.95)),
+    "DLCL": (("--layer-aggregation", "dlcl"), 32, Allowed(1120, 2.1)),
+    "talking heads": (("--head-aggregation", "talking", *EVERYWHERE), 32, Allowed(1340, 2.1)),
+    "capsule attention": (
+        ("--capsule-routing-encoder", "both", "--capsule-routing-decoder", "horizontal"),
+        256,
+        Allowed(4250, 3.1),
+    ),
+}
+
+
+class FusedAttention(torch.autograd.Function):
+    """The launches of a fused attention, and what it keeps."""
+
+    @staticmethod
+    def forward(ctx: Any, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        sums = q.new_empty(q.shape[:-1], dtype=torch.float32)
+        output = q.neg()
+        ctx.save_for_backward(q, k, v, output, sums)
+        return output
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> Tuple[Tensor, ...]:
+        return tuple(x.neg() for x in ctx.saved_tensors[:3])
+
+
+class Attentions(TorchFunctionMode):
+    """Whether each fused attention reads a mask, which flash attention cannot."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.masked: list[bool] = []
+
+    def __torch_function__(self, function, types, args=(), kwargs=None):
+        if function is not F.scaled_dot_product_attention:
+            return function(*args, **(kwargs or {}))
+        self.masked.append(kwargs["attn_mask"] is not None)
+        return FusedAttention.apply(*args[:3])
+
+
+class Work(TorchDispatchMode):
+    """Count launches, bytes that are in use, and questions for which the host waits."""
+
+    def __init__(self, answers: Sequence[bool]) -> None:
+        super().__init__()
+        self.answers = iter(answers)
+        self.launches = self.bytes = self.waits = 0
+        self.known: Set[int] = set()
+
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        kwargs = kwargs or {}
+        tensors = [x for x in torch.utils._pytree.tree_leaves((args, kwargs)) if is_tensor(x)]
+        name = function.name().partition("::")[2].partition(".")[0]
+        on_meta = any(x.device.type == "meta" for x in tensors)
+        if on_meta and name in QUESTIONS:
+            self.waits += 1
+            return next(self.answers)
+        results = function(*args, **kwargs)
+        views = [r.alias_info and not r.alias_info.is_write for r in function._schema.returns]
+        made = [x for x in torch.utils._pytree.tree_leaves(results) if is_tensor(x)]
+        made = [x for x in made if x.device.type == "meta"]
+        if made and not any(views) and not any(part in name for part in ALLOCATIONS):
+            self.launches += 1
+        for tensor in made:
+            self.follow(tensor.untyped_storage())
+        return results
+
+    def follow(self, storage: torch.UntypedStorage) -> None:
+        """Add the bytes of a storage until it is freed."""
+        address, size = storage._cdata, storage.nbytes()
+        if address in self.known:
+            return
+
+        def free() -> None:
+            self.known.remove(address)
+            self.bytes -= size
+
+        self.known.add(address)
+        self.bytes += size
+        weakref.finalize(storage, free)
+
+
+def is_tensor(x: object) -> bool:
+    return isinstance(x, Tensor)
+
+
+@pytest.fixture
+def no_autocast(monkeypatch: pytest.MonkeyPatch) -> None:
+    """torch has no autocast of ``meta`` tensors."""
+    monkeypatch.setattr(torch, "autocast", lambda *args, **settings: contextlib.nullcontext())
+    monkeypatch.setattr(torch, "is_autocast_enabled", lambda *args: False)
+
+
+@contextlib.contextmanager
+def counted(*answers: bool) -> Iterator[Tuple[Work, Attentions]]:
+    with Attentions() as attentions, Work(answers) as work:
+        yield work, attentions
+
+
+def update_of(
+    flags: Sequence[str], length: int, source_padded: bool, target_padded: bool = False
+) -> Tuple[Work, Attentions, float]:
+    """An update in bf16: its work, its attentions, and the GiB kept between the passes.
+
+    Args:
+        flags: of the model.
+        length: tokens of a sentence.
+        source_padded: whether there is padding in the source.
+        target_padded: whether there is padding to the left of the target.
+    """
+    words = Dictionary()
+    for word in range(WORDS - len(words)):
+        words.add_symbol(str(word))
+    task = SimpleNamespace(source_dictionary=words, target_dictionary=words)
+    args = parse("capsnmt_transformer", "--share-all-embeddings", *flags)
+    with torch.device("meta"):
+        model = fairseq.models.build_model(args, task).to(torch.bfloat16).train()
+        tokens = torch.zeros(TOKENS // length, length, dtype=torch.long)
+    net_input = {"src_tokens": tokens, "src_lengths": tokens[:, 0], "prev_output_tokens": tokens}
+    sample = {"net_input": net_input, "target": tokens, "ntokens": TOKENS}
+    criterion = CRITERION_REGISTRY[CHUNKED](task, sentence_avg=False, label_smoothing=0.1)
+    with counted(source_padded, target_padded) as (work, attentions):
+        loss, _, _ = criterion(model, sample)
+        kept = work.bytes / 2**30
+        loss.backward()
+    return work, attentions, kept
+
+
+pytestmark = [
+    pytest.mark.one_host,  # the launches of an operation are those of a torch
+    pytest.mark.usefixtures("no_autocast"),
+    pytest.mark.filterwarnings("ignore:routing backend 'compiled' failed"),
+]
+
+
+@pytest.mark.parametrize("system", SYSTEMS)
+def test_an_update_launches_keeps_and_waits_no_more_than_allowed(system: str) -> None:
+    flags, length, allowed = SYSTEMS[system]
+    work, _, kept = update_of(flags, length, source_padded=True)
+    assert work.waits <= 2  # is there padding in the source, and left of the target?
+    # and the table is no older than the code
+    assert 0.97 * allowed.launches < work.launches <= allowed.launches
+    assert 0.95 * allowed.kept < kept <= allowed.kept
+
+
+@pytest.mark.parametrize(
+    ("source", "target", "masked"), [(False, False, 0), (True, False, 12), (True, True, 18)]
+)
+def test_flash_attention_is_possible_where_nothing_is_padded_on_the_left(
+    source: bool, target: bool, masked: int
+) -> None:
+    """Right of a word nothing is seen anyway; all 18 attentions of a training are fused."""
+    _, attentions, _ = update_of((), 32, source, target)
+    assert len(attentions.masked) == 18
+    assert sum(attentions.masked) == masked
