@@ -32,9 +32,9 @@ NAME = "chunked_label_smoothed_cross_entropy"
 def chunk_tokens(device: torch.device) -> int:
     """Return the tokens of a chunk unless ``--loss-chunk-tokens`` says it.
 
-    **D**: on a CPU 256 take half the memory of 512, at up to a seventh more time of this loss. A GPU
-    launches kernels for each chunk: at 8,192 tokens, 1,265 more than fairseq's loss for chunks of
-    256, and 140 for chunks of 2,048.
+    **D**: 256 on a CPU, for half the memory of 512 at up to a seventh more time of this loss. A GPU
+    launches kernels for each chunk: at 8,192 tokens, 1,290 more than fairseq's loss for chunks of
+    256, and 120 for chunks of 2,048.
     """
     return 256 if device.type == "cpu" else 2048
 

@@ -5,7 +5,17 @@ from __future__ import annotations
 from typing import Any, Collection, FrozenSet, Set, Tuple
 
 from capsnmt.cli import ConfigurationError
-from capsnmt.models.config import ATTENTIONS, flag
+
+ATTENTIONS = ("enc-self", "enc-dec", "dec-self")
+
+
+def flag(name: str) -> str:
+    """Return the command-line flag of a switch.
+
+    >>> flag("head_capsules")
+    '--head-capsules'
+    """
+    return "--" + name.replace("_", "-")
 
 
 def parse_layers(spec: str, num_layers: int, name: str) -> FrozenSet[int]:

@@ -7,8 +7,7 @@ from typing import Any
 from fairseq.utils import safe_getattr
 
 from capsnmt.cli import ConfigurationError
-from capsnmt.models.completion import routes_heads
-from capsnmt.models.config import SIDES, flag
+from capsnmt.models.config import SIDES, flag, routes_heads
 from capsnmt.models.selection import parse_attentions, parse_layers
 
 # **D**: the papers use 3. The gradients need all of them, so that a slip would fill the memory.

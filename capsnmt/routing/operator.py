@@ -69,6 +69,7 @@ class Operator:
         rows: how many of its tensors have a row for each token: the votes, masks. All tokens share
             the others. Each may be None but the votes.
         compile_minimum: smallest number of votes for which ``auto`` compiles.
+        precise: the kernel in fp32 or better.
     """
 
     name: str
@@ -76,10 +77,8 @@ class Operator:
     rows: int
     compile_minimum: int = COMPILE_MINIMUM
 
-    @functools.cached_property
-    def precise(self) -> Kernel:
-        """The kernel in fp32 or better."""
-        return full_precision(self.kernel)
+    def __post_init__(self) -> None:
+        self.precise = full_precision(self.kernel)
 
     def __call__(
         self,

@@ -18,7 +18,6 @@ from capsnmt.criterions.label_smoothed_cross_entropy_with_disagreement import (
 )
 from capsnmt.criterions.sentence_classification import SentenceClassificationCriterionConfig
 from capsnmt.models import config
-from capsnmt.models.completion import CHOICES
 from capsnmt.modules.disagreement import TERMS
 from capsnmt.sentences.classifier import SentenceClassifierConfig
 from capsnmt.sentences.pooling import POOLINGS
@@ -47,7 +46,7 @@ SECTIONS = {
     ],
 }
 VALUES: Dict[str, Tuple[str, ...]] = {
-    **CHOICES,
+    **config.CHOICES,
     "head_aggregation_attention": config.ATTENTIONS,
     "disagreement_attention": config.ATTENTIONS,
     "disagreement": TERMS,
