@@ -23,7 +23,7 @@ from capsnmt.files import atomic_writer
 from capsnmt.runs.finished import FinishedRun
 from capsnmt.runs.folder import RunFolder
 from capsnmt.runs.learning_curve import LearningCurve, read_learning_curve
-from capsnmt.runs.records import RunConfig
+from capsnmt.runs.records import RunConfig, Score
 
 
 def find_runs(folder: Path) -> Iterator[RunFolder]:
@@ -34,7 +34,7 @@ def find_runs(folder: Path) -> Iterator[RunFolder]:
 
 def reason_of_end(config: RunConfig, curve: LearningCurve) -> str:
     """Return why a finished training ended."""
-    most, patience = config.train.get("max-update"), config.train.get("patience")
+    most, patience = config.settings.updates, config.settings.train.get("patience")
     if most is not None and curve.updates >= most:
         return f"max-update {most}"
     return f"patience {patience}" if patience else "max-epoch"
@@ -56,7 +56,7 @@ def facts(run: FinishedRun) -> Dict[str, Any]:
 
 def translations(output: Path, config: RunConfig) -> List[str]:
     """Return the translations of a test set in its order, as words."""
-    how = config.settings["score"].get("remove-bpe", "none")
+    how = (config.settings.score or Score()).remove_bpe or "none"
     settings = TextFormat(remove_bpe=how, detokenize="none")
     return read_output(str(output), config.row, settings).tokens
 
@@ -88,8 +88,8 @@ def keep(place: RunFolder, folder: Path) -> None:
     records.write(folder / "run.json", {**config, **trained, **facts(run)})
     write_table(folder / "train-loss.tsv", run.curve.train)
     write_table(folder / "valid-loss.tsv", run.curve.valid)
-    for test_set in run.config.test_sets:
-        with atomic_writer(folder / f"{test_set}.{run.config.languages[1]}") as file:
+    for test_set in run.settings.data.test_sets:
+        with atomic_writer(folder / f"{test_set}.{run.settings.languages[1]}") as file:
             lines = translations(run.folder.generated(test_set), run.config)
             file.writelines(f"{line}\n" for line in lines)
     for path in (run.folder.train_log, run.folder.scores):
@@ -119,7 +119,8 @@ def main() -> int:
             config = folder.read_config()
             print(f"{config.row}, seed {config.seed}: {state(folder)}")
             if options.keep is not None and folder.is_finished:
-                place = options.keep / str(config.dataset) / config.row / f"seed-{config.seed}"
+                dataset = str(config.settings.dataset)
+                place = options.keep / dataset / config.row / f"seed-{config.seed}"
                 keep(folder, place)
     except ConfigurationError as error:
         print(f"error: {error}", file=sys.stderr)

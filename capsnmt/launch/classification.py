@@ -32,14 +32,14 @@ def prepare(run: Run) -> Optional[Step]:
     if recipe is None or run.data.folder == run.sources:
         return None
     if recipe not in RECIPES:
-        raise ConfigurationError(f"data.recipe: {recipe}: choose from {', '.join(RECIPES)}")
+        raise ConfigurationError(f"data.recipe is {recipe}; choose from {', '.join(RECIPES)}")
     text = []
     if recipe == FROM_TEXT:
         if run.sources is None and run.data.manifest.is_file():  # the text is needed no more
             return None
         if run.sources is None:
             raise ConfigurationError(
-                f"{run.settings.dataset}: builds its tasks from text: give --data FILE, or the "
+                f"{run.settings.dataset} builds its tasks from text; give --data FILE, or the "
                 f"folder that holds train.en"
             )
         text = [str(run.sources)]
@@ -70,7 +70,7 @@ def check_settings(run: Run) -> None:
         (f"--baseline {baseline}", baseline),
     ):
         if records.plain(value):
-            raise ConfigurationError(f"{name}: has no effect on a sentence classifier: drop it")
+            raise ConfigurationError(f"{name} has no effect on a sentence classifier; drop it")
 
 
 def check_ready(run: Run) -> None:
@@ -84,7 +84,7 @@ def check_data(run: Run) -> List[Path]:
     for path in _files(run):
         if not path.is_file():
             raise ConfigurationError(
-                f"{path}: is missing: give --data DIR with all files of the task, or, without "
+                f"{path} is missing; give --data DIR with all files of the task, or, without "
                 f"--data, other --tasks or another --prepared"
             )
     return _files(run)

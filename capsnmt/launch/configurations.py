@@ -45,7 +45,8 @@ def _parent(name: str, family: Tuple[Path, ...]) -> Path:
     problem = f"{found[0]} extends itself" if found else f"there is no {folders[0] / name}.yaml"
     siblings = sorted(other.stem for other in path.parent.glob("*.yaml") if other != path)
     raise ConfigurationError(
-        f"{path}: extends: {name}: {problem}: give DATASET/ROW or one of {', '.join(siblings)}"
+        f"{path}: extends is {name}, but {problem}; give DATASET/ROW or one of "
+        f"{', '.join(siblings)}"
     )
 
 
@@ -57,7 +58,7 @@ def configuration_folders() -> List[Path]:
     return folders[1:]
 
 
-def find(name: str, dataset: Optional[str] = None) -> Path:
+def find(name: str, dataset: Optional[str] = None, flag: str = "--config") -> Path:
     """Return the file of a configuration given as a path, as ``DATASET/ROW``, or as ``ROW``."""
     paths = [Path(name)] if name.endswith((".yaml", ".yml")) else []
     for full_name in [f"{dataset}/{name}", name] if dataset else [name]:
@@ -68,9 +69,9 @@ def find(name: str, dataset: Optional[str] = None) -> Path:
     valid = available(dataset)
     similar = difflib.get_close_matches(name, valid, LISTED, cutoff=0)
     raise ConfigurationError(
-        f"--config {name}: there is no such configuration: give the path of a YAML file or one of "
-        f"the {len(valid)} in {' and '.join(map(str, configuration_folders()))}, "
-        f"such as {', '.join(similar)}"
+        f"{flag} {name} is no configuration; give the path of a YAML file or one of the "
+        f"{len(valid)} in {' and '.join(map(str, configuration_folders()))}, such as "
+        f"{', '.join(similar)}"
     )
 
 
@@ -85,7 +86,9 @@ def available(dataset: Optional[str] = None) -> List[str]:
     names = sorted(name for name in every if dataset is None or name.startswith(f"{dataset}/"))
     if not names:
         datasets = sorted({name.split("/")[0] for name in every})
-        raise ConfigurationError(f"--dataset {dataset}: choose from {', '.join(datasets)}")
+        raise ConfigurationError(
+            f"--dataset {dataset} is no data set; choose from {', '.join(datasets)}"
+        )
     return names
 
 

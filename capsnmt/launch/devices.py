@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from typing import List
 
@@ -56,7 +57,13 @@ def choose_device(options: Options) -> Device:
     if gpus > found and options.slurm is None and not options.dry_run:
         fix = f"give --gpus 1..{found} or --cpu" if found else "give --cpu"
         raise ConfigurationError(
-            f"--gpus {gpus}: this machine has {found or 'none'} that torch can use: {fix}"
+            f"--gpus is {gpus}, but torch can use {found or 'none'} of this machine; {fix}"
+        )
+    allocated = int(os.environ.get("SLURM_JOB_NUM_NODES", 1)) if "SLURM_JOB_ID" in os.environ else 1
+    if options.nodes > allocated and options.slurm is None and not options.dry_run:
+        raise ConfigurationError(
+            f"--nodes is {options.nodes}, but this has {allocated}; submit a job by --slurm, or "
+            f"start this in an allocation (salloc --nodes={options.nodes})"
         )
     return Device(
         gpus=gpus, processes=options.cpu or 1, threads=options.threads, nodes=options.nodes
@@ -85,7 +92,7 @@ configured 25,000
     """
     if per_update < workers:
         raise ConfigurationError(
-            f"{per_update} {unit} per update cannot be split over {workers} devices: use fewer"
+            f"{per_update} {unit} per update cannot be split over {workers} devices; use fewer"
         )
     passes = min(-(-per_update // (workers * most)), per_update // workers)
     return Batch(per_update // (workers * passes), passes, workers, per_update, unit)

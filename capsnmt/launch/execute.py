@@ -152,41 +152,33 @@ class _Execution:
         self.done, recovered = recover(self.folder.checkpoints)
         if recovered:
             say(f"warning: {recovered}")
-        self.trained = self.continued() if self.done else None
+        self.trained = self.continued(self.describe()) if self.done else None
         records.write(self.folder.config, self.run.config)
         with atomic_writer(self.folder.commands) as file:
             file.write(script(self.run))
 
-    def continued(self) -> TrainingRecord:
+    def continued(self, now: TrainingRecord) -> TrainingRecord:
         """Return the record of what was trained here before, with its updates if it is over."""
-        done, total, config, now = (
-            self.done,
-            self.run.total_updates,
-            self.run.config,
-            self.describe(),
-        )
-        before, same_end = now, False
+        done, total, config = self.done, self.run.settings.updates, self.run.config
+        old, before = self.folder.read_config(), self.folder.read_training()
         fix = "give another --name or --output, or delete the folder"
-        if self.folder.exists:  # or fairseq-train has trained here, without the launcher
-            old, before = self.folder.read_config(), self.folder.read_training()
-            changes = training_differences(old, config, before.vocabulary, now.vocabulary)
-            for key, was, new in changes:
-                raise ConfigurationError(
-                    f"{self.folder}: was trained with {key} {was}, not {new}: {fix}"
-                )
-            used, found = before.initial, now.initial
-            if used is not None and found is not None and used.checksum != found.checksum:
-                raise ConfigurationError(
-                    f"{self.folder}: was initialised from {used}, but {found.checkpoint} has "
-                    f"changed since: {fix}"
-                )
-            if total is not None and done > total:
-                raise ConfigurationError(
-                    f"{self.folder}: already has {done:,} updates, more than the {total:,} asked "
-                    f"for: give --max-update {done} or more, or another --output"
-                )
-            ends = [(old.train.get(flag), config.train.get(flag)) for flag in ENDS]
-            same_end = before.updates == done and all(was == new for was, new in ends)
+        for key, was, new in training_differences(old, config, before.vocabulary, now.vocabulary):
+            raise ConfigurationError(
+                f"{self.folder} was trained with {key} {was}, not {new}; {fix}"
+            )
+        used, found = before.initial, now.initial
+        if used is not None and found is not None and used.checksum != found.checksum:
+            raise ConfigurationError(
+                f"{self.folder} was initialised from {used}, but {found.checkpoint} has changed "
+                f"since; {fix}"
+            )
+        if total is not None and done > total:
+            raise ConfigurationError(
+                f"{self.folder} already has {done:,} updates, more than the {total:,} asked for; "
+                f"give --max-update {done} or more, or another --output"
+            )
+        ends = [(old.settings.train.get(end), config.settings.train.get(end)) for end in ENDS]
+        same_end = before.updates == done and all(was == new for was, new in ends)
         # fairseq makes one update too many when it resumes a finished training
         return replace(before, updates=done) if done == total or same_end else now
 
@@ -215,8 +207,8 @@ class _Execution:
         trained, model = other.read_training(), other.model(other.read_config())
         if trained.vocabulary != self.vocabulary:
             raise ConfigurationError(
-                f"{other}: was trained on other data than {self.run.data.folder}, so that "
-                f"{self.run.config.row} cannot start from it: give another --output"
+                f"{other} was trained on other data than {self.run.data.folder}, so that "
+                f"{self.run.config.row} cannot start from it; give another --output"
             )
         earlier = 0 if trained.initial is None else trained.initial.updates
         return InitialModel(
@@ -228,7 +220,7 @@ class _Execution:
 
     def train(self) -> None:
         """Train, or resume it; a stop signal asks it to save and end."""
-        done, total = self.done, self.run.total_updates
+        done, total = self.done, self.run.settings.updates
         # Scores of fewer updates must not be mistaken for those of the finished training.
         self.run.result.unlink(missing_ok=True)
         of = "by epochs" if total is None else f"{total:,} updates"

@@ -6,7 +6,7 @@ import argparse
 from typing import Any, List, Mapping, NoReturn, Sequence
 
 from capsnmt.cli import ConfigurationError, shown
-from capsnmt.launch.settings import Settings
+from capsnmt.runs.records import Settings
 
 OWNED = {
     # what other settings and flags of capsnmt-run decide
@@ -64,8 +64,8 @@ def check_owned(settings: Settings) -> None:
     ):
         for name in set_here.keys() & owned:
             raise ConfigurationError(
-                f"{section}.{name}: is decided by other settings and by the flags of capsnmt-run, "
-                f"or would act at each resume (docs/configurations.md): drop it"
+                f"{section}.{name} is decided by other settings and by the flags of capsnmt-run, "
+                f"or would act at each resume (docs/configurations.md); drop it"
             )
 
 
@@ -77,14 +77,14 @@ def check_training(settings: Settings, arguments: Sequence[str]) -> None:
 
     parsed = check("train", options.get_training_parser(), arguments)
     if min(parsed.lr, default=0) < 0:
-        raise ConfigurationError(f"train.lr: {shown(parsed.lr)}: give 0 or more")
+        raise ConfigurationError(f"train.lr is {shown(parsed.lr)}; give 0 or more")
     count = settings.average.get("last-updates")
     updates, interval = parsed.max_update, parsed.save_interval_updates
     if count is not None and not 0 < interval * count <= updates:
         fix = f"train.save-interval-updates to {updates // count}"
         raise ConfigurationError(
-            f"average.last-updates: {count} checkpoints, one every {interval} updates, do not fit "
-            f"into train.max-update {updates}: set "
+            f"average.last-updates is {count}: so many checkpoints, one every {interval} updates, "
+            f"do not fit into train.max-update {updates}; set "
             f"{fix if updates >= count else 'average to null'}"
         )
 
@@ -101,10 +101,10 @@ def check_generation(arguments: Sequence[str]) -> None:
         ("temperature", parsed.temperature, parsed.temperature <= 0, "give a number above 0"),
         ("sampling", sampling, sampling and parsed.nbest < beam, f"set generate.nbest={beam}"),
         ("sampling-topk", parsed.sampling_topk, parsed.sampling_topk >= 0 and not sampling,
-         "needs sampling: true"),
+         "set generate.sampling=true"),
     ):  # fmt: skip
         if fails:
-            raise ConfigurationError(f"generate.{name}: {value}: {fix}")
+            raise ConfigurationError(f"generate.{name} is {value}; {fix}")
 
 
 def check(
@@ -121,6 +121,5 @@ def check(
         return options.parse_args_and_arch(parser, list(arguments))
     except SyntaxError as wrong:  # a list, which argparse expects to be a ValueError
         raise ConfigurationError(
-            f"{section}: fairseq cannot read {shown(wrong.text)}: give a number, or numbers in "
-            f"brackets"
+            f"{section}: {shown(wrong.text)} is not a number; give one, or numbers in brackets"
         ) from None

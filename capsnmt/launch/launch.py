@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shlex
 from pathlib import Path
 from typing import List, Sequence
@@ -42,7 +41,6 @@ def launch(options: Options, argv: Sequence[str]) -> None:
         if options.slurm is not None:
             slurm.submit_all(runs, options.slurm)
             return
-        slurm.check_nodes(options.nodes, os.environ)
         for run in runs:
             plan.check_before(run, [run.folder.path for run in runs])
         if report:
@@ -71,9 +69,9 @@ def write_config(options: Options, path: Path) -> None:
     """Write the settings of a launch as YAML, to edit."""
     *others, (name, settings) = plan.configure(options)
     if others and options.rows is not None:
-        raise ConfigurationError(f"--write-config {path}: give one row, by --config")
+        raise ConfigurationError(f"--write-config {path} takes one row; name it by --config")
     if path.exists():
-        raise ConfigurationError(f"--write-config {path}: is there: choose another name")
+        raise ConfigurationError(f"--write-config {path} exists; choose another name")
     with atomic_writer(path) as file:
         file.write(f"# {name}, as capsnmt-run --write-config wrote it\n")
         yaml.safe_dump(records.plain(settings), file, sort_keys=False, allow_unicode=True)

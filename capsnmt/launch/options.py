@@ -18,7 +18,6 @@ from capsnmt.cli import (
     seed,
     shown,
 )
-from capsnmt.evaluation.text import language
 from capsnmt.runs.records import SweepValue
 from capsnmt.sentences.senteval import TASKS
 
@@ -41,7 +40,6 @@ class Options:
     tasks: Optional[Sequence[str]]
     arch: Optional[str]
     assignments: Sequence[str]
-    pair: Optional[Sequence[str]]
     sweep: Optional[Sweep]
     max_update: Optional[int]
     name: Optional[str]
@@ -69,8 +67,8 @@ def parse(argv: Sequence[str]) -> Options:
     options = Options(**vars(build_parser().parse_args(argv)))
     if options.resume is not None and sum(word.startswith("--") for word in argv) > 1:
         raise ConfigurationError(
-            f"--resume {options.resume}: takes no other flag: all that the run is stands in its "
-            f"config.json"
+            f"--resume {options.resume} takes no other flag: the run's config.json has all "
+            f"settings; drop the others"
         )
     return options
 
@@ -85,7 +83,11 @@ def build_parser() -> OneLineParser:
         allow_abbrev=False,
     )
     what = parser.add_argument_group("what to run")
-    what.add_argument("--config", metavar="ROW", help="DATASET/ROW or a YAML file")
+    rows = what.add_mutually_exclusive_group()
+    rows.add_argument("--config", metavar="ROW", help="DATASET/ROW or a YAML file")
+    rows.add_argument(
+        "--rows", type=comma_list(), metavar="ROW,ROW|all", help="several rows of --dataset"
+    )
     what.add_argument(
         "--dataset",
         help="the data set of --config, --rows and --arch; alone: its row 'baseline'",
@@ -93,9 +95,6 @@ def build_parser() -> OneLineParser:
     what.add_argument(
         "--arch",
         help="the architecture; alone: with the settings of the data set, or of --prepared data",
-    )
-    what.add_argument(
-        "--rows", type=comma_list(), metavar="ROW,ROW|all", help="several rows of --dataset"
     )
     what.add_argument(
         "--tasks",
@@ -112,7 +111,6 @@ def build_parser() -> OneLineParser:
         help="e.g. train.lr=0.003",
     )
     what.add_argument("--max-update", type=positive, metavar="N", help="updates of the training")
-    what.add_argument("--pair", type=_pair, metavar="SRC-TGT", help="languages, e.g. es-en")
     what.add_argument("--name", help="name of the row (default: of the configuration or --arch)")
     what.add_argument(
         "--baseline",
@@ -127,11 +125,9 @@ def build_parser() -> OneLineParser:
         help="a row for each value of a flag, e.g. layer-capsules=1,8,64,512, and a figure of BLEU "
         "over the values; the row of --baseline is not changed",
     )
-    seeds = what.add_mutually_exclusive_group()
-    seeds.add_argument(
-        "--seed", type=_seeds, default=[1], dest="seeds", metavar="S", help="default 1"
+    what.add_argument(
+        "--seeds", "--seed", type=_seeds, default=[1], metavar="S,S,...", help="default 1"
     )
-    seeds.add_argument("--seeds", type=_seeds, default=[1], metavar="S,S,...", help="several seeds")
     what.add_argument(
         "--write-config", type=Path, metavar="FILE", help="write the settings as YAML, to edit"
     )
@@ -180,28 +176,22 @@ def _sweep(text: str) -> Sweep:
     texts = [value.strip() for value in listed.split(",")]
     if not flag or not all(texts) or len(set(texts)) < len(texts):
         raise argparse.ArgumentTypeError(
-            f"{shown(text)}: give a flag and different values, such as layer-capsules=1,8,64,512"
+            f"{shown(text)} is not a flag with different values; give them, such as "
+            f"layer-capsules=1,8,64,512"
         )
     try:
         values = [records.parse_yaml(value, "--sweep") for value in texts]
     except records.RecordError:  # such as [1
         values = [None]
     if not all(isinstance(value, (bool, int, float, str)) for value in values):
-        raise argparse.ArgumentTypeError(f"{shown(text)}: give numbers, words, true or false")
-    return Sweep(flag, tuple(values))
-
-
-def _pair(text: str) -> List[str]:
-    languages = text.split("-")
-    if len(languages) != 2 or not all(languages) or languages[0] == languages[1]:
         raise argparse.ArgumentTypeError(
-            f"{shown(text)}: give SOURCE-TARGET, two languages, for example en-de"
+            f"{shown(text)} has a value of another kind; give numbers, words, true or false"
         )
-    return [language(code) for code in languages]
+    return Sweep(flag, tuple(values))
 
 
 def _seeds(text: str) -> List[int]:
     seeds = [seed(part) for part in text.split(",")]
     if len(set(seeds)) < len(seeds):
-        raise argparse.ArgumentTypeError(f"{text!r}: a seed is given twice")
+        raise argparse.ArgumentTypeError(f"{text!r} has a seed twice; give different seeds")
     return seeds

@@ -16,7 +16,7 @@ from fairseq.models import ARCH_CONFIG_REGISTRY
 from capsnmt.cli import ConfigurationError
 from capsnmt.corpora.prepared import PreparedData
 from capsnmt.files import bundled_folder
-from capsnmt.launch import configurations, settings
+from capsnmt.launch import configurations, settings, translation
 from capsnmt.launch.options import Options
 from capsnmt.launch.run import Run
 
@@ -45,11 +45,7 @@ def rows(options: Options) -> Iterator[Tuple[str, Dict[str, Any]]]:
     """Yield name and settings of the architecture, and of the baseline before it."""
     assert options.prepared is not None
     data = PreparedData(options.prepared)
-    if not data.manifest.is_file():
-        raise ConfigurationError(
-            f"--prepared {options.prepared}: holds no prepared data (manifest.json): prepare it by "
-            f"capsnmt-prepare first"
-        )
+    translation.check_prepared(data)
     if options.baseline == options.arch:
         raise ConfigurationError(f"--baseline {options.arch} is the row itself; name another")
     manifest = data.read_manifest()

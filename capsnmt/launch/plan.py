@@ -19,10 +19,9 @@ from capsnmt.launch import (
 )
 from capsnmt.launch.options import Options
 from capsnmt.launch.run import Run
-from capsnmt.launch.settings import Settings
 from capsnmt.process import package_path
 from capsnmt.runs.folder import RunFolder
-from capsnmt.runs.records import Device, RunConfig, SweepPoint
+from capsnmt.runs.records import Device, RunConfig, Settings, SweepPoint
 from capsnmt.sentences.senteval import TASKS
 
 ALL = "all"
@@ -43,7 +42,7 @@ def resolve(options: Options, device: Device, argv: Sequence[str]) -> List[Run]:
         if path is not None:
             check_output_folder(path, flag)
     if options.data is not None and not options.data.exists():
-        raise ConfigurationError(f"--data {options.data}: there is no such folder")
+        raise ConfigurationError(f"--data {options.data} is no file or folder; check the path")
     if options.baseline is not None:
         check_file_name(options.baseline, "--baseline")
     rows = [row for name, chosen in configure(options) for row in _swept(options, name, chosen)]
@@ -60,8 +59,6 @@ def configure(options: Options) -> List[Tuple[str, Settings]]:
     """Return name and settings of the rows that a launch names, with its flags applied."""
     rows = []
     for name, merged in own_data.rows(options) if own_data.applies(options) else _rows(options):
-        for key, code in zip(("data.source-lang", "data.target-lang"), options.pair or ()):
-            settings.override(merged, key, code, "--pair")
         for assignment in options.assignments:
             settings.assign(merged, assignment)
         if options.max_update is not None:
@@ -98,15 +95,15 @@ def check_before(run: Run, planned: Sequence[Path]) -> None:
     """
     kind(run).check_ready(run)
     config = run.config
-    for flag, row in (("init-from:", config.initial), ("--baseline", config.baseline)):
+    for flag, row in (("init-from", config.initial), ("--baseline", config.baseline)):
         if row is None or run.of(row).path in planned:
             continue
         tested = run.settings.data.test_sets if row == config.baseline else ()
         outputs = [run.of(row).generated(test_set) for test_set in tested]
         if not run.of(row).is_finished or not all(output.is_file() for output in outputs):
             raise ConfigurationError(
-                f"{config.row}: {flag} {row}: there is no finished run in {run.of(row)}, with the "
-                f"same test sets: launch both, by --rows {row},{config.row}"
+                f"{config.row}: {flag} {row} has no finished run in {run.of(row)} with the same "
+                f"test sets; launch both by --rows {row},{config.row}"
             )
 
 
@@ -119,23 +116,19 @@ def _rows(options: Options) -> Iterator[Tuple[str, Dict[str, Any]]]:
             )
         names = [options.config or ("base" if options.arch else "baseline")]
     else:
-        exclusive = {"config": options.config, "arch": options.arch, "name": options.name}
-        for flag, value in exclusive.items():
-            if value is not None:
-                raise ConfigurationError(
-                    f"--rows and --{flag} exclude each other: give one of them"
-                )
+        if options.arch is not None or options.name is not None:
+            raise ConfigurationError("--rows has several rows; drop --arch and --name")
         if options.dataset is None:
-            raise ConfigurationError(f"--rows {','.join(options.rows)}: give --dataset DATASET")
+            raise ConfigurationError(f"--rows is {','.join(options.rows)}; give --dataset DATASET")
         every = ALL in options.rows
         names = [*(configurations.rows_of(options.dataset) if every else options.rows)]
         names.sort(key=lambda row: row != options.baseline)
     for row in names:
-        path = configurations.find(row, options.dataset)
+        path = configurations.find(row, options.dataset, "--rows" if options.rows else "--config")
         merged = configurations.load(path)
         if options.dataset and merged.get("dataset", options.dataset) != options.dataset:
             raise ConfigurationError(
-                f"--config {row}: is for {merged['dataset']}, not {options.dataset}"
+                f"--config {row} is of {merged['dataset']}; drop --dataset {options.dataset}"
             )
         if options.arch is not None:
             settings.override(merged, "arch", options.arch, "--arch")
@@ -151,8 +144,7 @@ def _swept(options: Options, name: str, chosen: Settings) -> Iterator[Row]:
         return
     if chosen.classifies:
         raise ConfigurationError(
-            f"--sweep {sweep.flag}: {name} is a sentence classifier, and a sweep shows BLEU: give "
-            f"a row of translation"
+            f"--sweep shows BLEU, and {name} is a sentence classifier; give a row that translates"
         )
     for value in sweep.values:
         merged = records.plain(chosen)
@@ -170,7 +162,7 @@ def _tasks(options: Options, row: Row) -> Sequence[Optional[str]]:
         return options.tasks or ([task.strip() for task in own.split(",")] if own else [*TASKS])
     if options.tasks:
         raise ConfigurationError(
-            f"--tasks {','.join(options.tasks)}: {name} is not a probing experiment: drop it"
+            f"--tasks is {','.join(options.tasks)}, and {name} is not a probing experiment; drop it"
         )
     return [None]
 
@@ -193,7 +185,7 @@ def _run(
     config = RunConfig(
         row=name,
         seed=seed,
-        settings=records.plain(chosen),
+        settings=chosen,
         task=task,
         data=str(data.absolute()),
         sources=None if options.data is None else str(options.data.absolute()),
@@ -205,7 +197,7 @@ def _run(
         command=("capsnmt-run", *argv),
     )
     folder = output.joinpath(name, *([task] if task else []), f"seed-{seed}")
-    return Run(config, chosen, RunFolder(folder))
+    return Run(config, RunFolder(folder))
 
 
 def _in_order(runs: Sequence[Run]) -> List[Run]:

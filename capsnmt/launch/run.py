@@ -12,13 +12,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Dict, List, Optional
 
-from capsnmt import records
 from capsnmt.cli import ConfigurationError
 from capsnmt.corpora.prepared import PreparedData
-from capsnmt.launch.settings import Settings
 from capsnmt.process import package_path
 from capsnmt.runs.folder import RunFolder
-from capsnmt.runs.records import Device, RunConfig
+from capsnmt.runs.records import Device, RunConfig, Settings
 
 
 @dataclass(frozen=True)
@@ -26,7 +24,6 @@ class Run:
     """A run."""
 
     config: RunConfig
-    settings: Settings
     folder: RunFolder
 
     @classmethod
@@ -35,10 +32,14 @@ class Run:
         folder = RunFolder(path)
         if not folder.exists:
             raise ConfigurationError(
-                f"--resume {path}: holds no run (config.json): give OUTPUT/ROW/seed-S"
+                f"--resume {path} is no run (config.json); give OUTPUT/ROW/seed-S"
             )
-        config = folder.read_config()
-        return cls(config, records.build(config.settings, Settings, folder.config), folder)
+        return cls(folder.read_config(), folder)
+
+    @property
+    def settings(self) -> Settings:
+        """The settings of its row."""
+        return self.config.settings
 
     @property
     def title(self) -> str:
@@ -92,12 +93,6 @@ class Run:
         """The runs that this one starts from and is tested against."""
         rows = (self.config.initial, self.config.baseline)
         return [self.of(row) for row in rows if row is not None]
-
-    @property
-    def total_updates(self) -> Optional[int]:
-        """The updates of the complete training; ``None`` if epochs or patience end it."""
-        updates = self.settings.train.get("max-update")
-        return None if updates is None else int(updates)
 
     def shown(self, path: Path) -> Path:
         """Return a path as the commands have it: relative if the folder of the run is."""

@@ -6,7 +6,7 @@ import shlex
 import shutil
 import subprocess
 from pathlib import Path
-from typing import Mapping, Optional, Sequence, Tuple
+from typing import Optional, Sequence, Tuple
 
 from capsnmt import records
 from capsnmt.checkpoints.resume import STOP_FILE
@@ -103,8 +103,8 @@ def submit_all(runs: Sequence[Run], partition: str) -> None:
     for command in ("sbatch", "squeue"):
         if shutil.which(command) is None:
             raise ConfigurationError(
-                f"--slurm: {command} is not on PATH: run this where SLURM's commands are, or drop "
-                f"--slurm to run here"
+                f"--slurm needs {command}, which is not on PATH; run this where SLURM's commands "
+                f"are, or drop --slurm to run here"
             )
     before = [folder for run in runs for folder in run.earlier()]
     planned = [run.folder.path for run in runs]
@@ -146,25 +146,13 @@ def alive(folder: RunFolder) -> Optional[Tuple[str, str]]:
         if "Invalid job id" in str(error):  # it ended minutes ago
             return None
         # The job may be there, so that another one would train in the same folder.
-        raise ConfigurationError(f"{error}: run the same command when it answers") from None
+        raise ConfigurationError(f"{error}; run the same command when it answers") from None
     return (job, state.lower()) if state else None
 
 
 def _run(*command: str) -> str:
     done = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)
     if done.returncode:
-        lines = done.stderr.strip().splitlines() or ["no reason given"]
+        lines = done.stderr.strip().splitlines() or ["failed without a reason"]
         raise ConfigurationError(f"--slurm: {shlex.join(command)}: {lines[-1]}")
     return done.stdout.strip()
-
-
-def check_nodes(nodes: int, variables: Mapping[str, str]) -> None:
-    """Raise unless this process runs in a SLURM job of enough nodes."""
-    job = variables.get("SLURM_JOB_ID")
-    have = int(variables.get("SLURM_JOB_NUM_NODES", 1)) if job else 1
-    if nodes > have:
-        where = f"job {job} has {have}" if job else "this is not a SLURM job"
-        raise ConfigurationError(
-            f"--nodes {nodes}: {where}: give --slurm to submit a job of {nodes} nodes, or start "
-            f"this in an allocation (salloc --nodes={nodes})"
-        )

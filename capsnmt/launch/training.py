@@ -16,9 +16,9 @@ from capsnmt.cli import ConfigurationError
 from capsnmt.launch import flags
 from capsnmt.launch.devices import Batch, split_batch, train_prefix
 from capsnmt.launch.run import Run
-from capsnmt.launch.settings import Settings
 from capsnmt.modules.autocast import bf16_obstacle
 from capsnmt.modules.layer_aggregation import CONNECTIONS
+from capsnmt.runs.records import Settings
 from capsnmt.steps import Step
 
 USER_DIR = Path(capsnmt.__file__).parent
@@ -57,7 +57,7 @@ def common(run: Run) -> List[str]:
         data = run.data.folder
         task = [] if run.config.task is None else ["--probing-task", run.config.task]
     else:
-        data, (source, target) = run.data.binarised, run.config.languages
+        data, (source, target) = run.data.binarised, run.settings.languages
         task = ["--source-lang", source, "--target-lang", target]
     # The fork's default multiple of 8 drops the last batch of a data set of any other size:
     # sentences would be missing in validation and in the output.
@@ -122,8 +122,8 @@ def precision_flags(run: Run) -> List[str]:
         precision = "bf16" if ours and bf16_obstacle("cpu") is None else "fp32"
     if precision == "fp16" and overflows:
         raise ConfigurationError(
-            "precision: fp16: --layer-aggregation dlcl and dense overflow it: set bf16, fp32 or "
-            "auto"
+            "precision is fp16, which --layer-aggregation dlcl and dense overflow; set bf16, fp32 "
+            "or auto"
         )
     on_gpu = {"fp16": ["--fp16"]} if gpu else {}
     return {"bf16": ["--autocast", "bf16"], **on_gpu}.get(str(precision), [])

@@ -7,6 +7,7 @@ from typing import List, Optional
 
 from capsnmt import records
 from capsnmt.cli import ConfigurationError, require
+from capsnmt.corpora.prepared import PreparedData
 from capsnmt.evaluation.__main__ import parse_arguments
 from capsnmt.launch import flags, training
 from capsnmt.launch.run import Run, python
@@ -21,7 +22,7 @@ def prepare(run: Run) -> Optional[Step]:
     data = run.settings.data
     if data.recipe is None:
         return None
-    pair = "-".join(run.config.languages)
+    pair = "-".join(run.settings.languages)
     arguments = [data.recipe, "--pair", pair, "--output", str(run.data.folder)]
     if run.sources is not None:
         arguments += ["--local", str(run.sources)]
@@ -61,7 +62,7 @@ def generate(run: Run, test_set: str) -> Step:
 
 def score(run: Run, test_set: str) -> Step:
     """The metrics of one test set, with the significance against the baseline's output."""
-    baseline, target = run.config.baseline, run.config.languages[1]
+    baseline, target = run.config.baseline, run.settings.languages[1]
     output, reference = run.folder.generated(test_set), run.data.raw(test_set, target)
     inputs = [output, reference]
     against: List[str] = []
@@ -94,14 +95,19 @@ def check_settings(run: Run) -> None:
 
 def check_ready(run: Run) -> None:
     """Raise unless the data exist, or will, and so do the libraries of all steps."""
-    prepared = run.data.manifest.is_file()
-    if run.settings.data.recipe is None and not prepared:
-        raise ConfigurationError(
-            f"--prepared {run.data.folder}: holds no prepared data (manifest.json): prepare it by "
-            f"capsnmt-prepare first"
-        )
+    if run.settings.data.recipe is None:
+        check_prepared(run.data)
     # these steps come first and last: a library may not be missing after hours
-    require(*([] if prepared else ["data"]), "evaluation")
+    require(*([] if run.data.manifest.is_file() else ["data"]), "evaluation")
+
+
+def check_prepared(data: PreparedData) -> None:
+    """Raise unless the data is prepared."""
+    if not data.manifest.is_file():
+        raise ConfigurationError(
+            f"--prepared {data.folder} has no prepared data (manifest.json); make it by "
+            f"capsnmt-prepare"
+        )
 
 
 def check_data(run: Run) -> List[Path]:
@@ -111,17 +117,17 @@ def check_data(run: Run) -> List[Path]:
     for test_set, subset in run.settings.data.test_sets.items():
         if subsets.get(test_set, subset) != subset:
             raise ConfigurationError(
-                f"data.test-sets.{test_set}: {subset}: {run.data.manifest} calls it "
-                f"{subsets[test_set]}: set that"
+                f"data.test-sets.{test_set} is {subset}, but {subsets[test_set]} in "
+                f"{run.data.manifest}; set that"
             )
-        reference = run.data.raw(test_set, run.config.languages[1])
+        reference = run.data.raw(test_set, run.settings.languages[1])
         if not reference.is_file():
             raise ConfigurationError(
-                f"data.test-sets.{test_set}: there is no {reference}: the data has "
+                f"data.test-sets.{test_set} is not in the data (no {reference}); choose from "
                 f"{', '.join(subsets) or 'no test sets'}"
             )
         lines = list(read_lines(reference))
         if not lines:
-            raise ConfigurationError(f"data.test-sets.{test_set}: {reference} is empty")
+            raise ConfigurationError(f"{reference} is empty; prepare the test set again")
         blank_lines(lines, str(reference))
-    return [run.data.dictionary(language) for language in run.config.languages]
+    return [run.data.dictionary(language) for language in run.settings.languages]

@@ -79,9 +79,9 @@ def _contents(runs: Sequence[FinishedRun], samples: int) -> Tuple[Dict[str, Any]
     from capsnmt.report.translation_runs import translation
     from capsnmt.runs.finished import check_comparable
 
-    translators = [run for run in runs if not run.config.classifies]
+    translators = [run for run in runs if not run.settings.classifies]
     of_task = {
-        name: [run for run in runs if run.config.classifies and run.result.task == name]
+        name: [run for run in runs if run.settings.classifies and run.result.task == name]
         for name in SENTENCE_TASKS
     }
     devices = {(run.training.device, run.training.device_name) for run in runs}

@@ -139,11 +139,11 @@ def training(runs: Runs) -> Table:
     header = ["system", "architecture", "seed", "parameters", "updates", "time", "memory"]
     lines = []
     for name, run in runs.items():
-        curve, configured = run.curve, run.config.train.get("max-update")
+        curve, configured = run.curve, run.settings.updates
         lines.append(
             [
                 name,
-                code(run.config.architecture),
+                code(str(run.settings.arch)),
                 run.seed,
                 f"{run.parameters:,}",
                 f"{curve.updates:,}" + (f" of {configured:,}" if configured else ""),
@@ -159,7 +159,7 @@ def versions(runs: Sequence[FinishedRun]) -> Table:
     """Return the versions that the runs were evaluated and trained with."""
     found: Dict[str, Dict[str, None]] = {}
     for run in runs:
-        evaluated = {} if run.config.classifies else next(iter(run.scores.values())).versions
+        evaluated = {} if run.settings.classifies else next(iter(run.scores.values())).versions
         for package, version in {**evaluated, **run.training.versions}.items():
             if version:
                 found.setdefault(package, {})[version] = None
@@ -184,7 +184,7 @@ def scores_csv(runs: Sequence[FinishedRun]) -> str:
 
 def _numbers(run: FinishedRun) -> Iterator[List[object]]:
     """Yield test set, metric, score, difference to the baseline and p-value."""
-    if run.config.classifies:
+    if run.settings.classifies:
         task, measures = run.result.probing_task or run.result.task, run.measures
         yield [task, "accuracy", measures.accuracy, None, None]
         yield [task, "macro_f1", measures.macro_f1, None, None]

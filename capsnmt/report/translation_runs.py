@@ -19,6 +19,7 @@ from capsnmt.report import tables
 from capsnmt.report.figures import learning_curves, means_by_category
 from capsnmt.report.tables import Runs
 from capsnmt.runs.finished import FinishedRun, distinct_names
+from capsnmt.runs.records import Score
 from capsnmt.runs.sweeps import FinishedSweep, find_sweeps
 from capsnmt.runs.trained_rows import TrainedRow, group, source_lengths
 
@@ -34,7 +35,7 @@ def translation(runs: Sequence[FinishedRun], sample_count: int) -> Tuple[Dict[st
         sample_count: number of sample translations of each test set.
     """
     rows, named, test_sets = group(runs), dict(zip(distinct_names(runs), runs)), [*runs[0].scores]
-    config, manifest = runs[0].config, PreparedData(runs[0].data).read_manifest()
+    settings, manifest = runs[0].settings, PreparedData(runs[0].data).read_manifest()
     style = styles(row.name for row in rows)
     curves = {row.name: [run.curve for run in row.runs] for row in rows}
     figures: Figures = {"learning_curve": functools.partial(learning_curves, curves, style)}
@@ -43,7 +44,7 @@ def translation(runs: Sequence[FinishedRun], sample_count: int) -> Tuple[Dict[st
         x.name for x in rows[1:] if any(x.p_values(name, rows[0]) is None for name in test_sets)
     ]
     values = {
-        "title": f"{config.dataset or 'Experiment'}, {' to '.join(config.languages)}",
+        "title": f"{settings.dataset or 'Experiment'}, {' to '.join(settings.languages)}",
         "rows": rows,
         "seeds": max(len(row.runs) for row in rows),
         "budgets": sorted({run.curve.updates for run in runs}),
@@ -58,7 +59,7 @@ def translation(runs: Sequence[FinishedRun], sample_count: int) -> Tuple[Dict[st
             name: list(_samples(rows, name, sample_count)) for name in test_sets if sample_count
         },
         "manifest": manifest,
-        "pairs": _pairs(manifest.lines, config.languages[0]),
+        "pairs": _pairs(manifest.lines, settings.languages[0]),
     }
     return values, figures
 
@@ -147,8 +148,8 @@ def _samples(rows: Sequence[TrainedRow], test_set: str, count: int) -> Iterator[
     can choose the sentences.
     """
     firsts = {row.name: row.runs[0] for row in rows}
-    config, data = rows[0].runs[0].config, PreparedData(rows[0].runs[0].data)
-    raw = [str(data.raw(test_set, language)) for language in config.languages]
+    languages, data = rows[0].runs[0].settings.languages, PreparedData(rows[0].runs[0].data)
+    raw = [str(data.raw(test_set, language)) for language in languages]
     source, reference = (read_lines(path) for path in raw)
     check_count(raw[0], source, raw[1], reference)
     outputs = {name: _read_translations(run, test_set) for name, run in firsts.items()}
@@ -157,9 +158,9 @@ def _samples(rows: Sequence[TrainedRow], test_set: str, count: int) -> Iterator[
     numbers = random.Random(SEED).sample(range(len(reference)), min(count, len(reference)))
     for number in sorted(numbers):
         yield Table(
-            [f"{number}, source ({config.languages[0]})", source[number]],
+            [f"{number}, source ({languages[0]})", source[number]],
             [
-                [f"reference ({config.languages[1]})", reference[number]],
+                [f"reference ({languages[1]})", reference[number]],
                 *(
                     [name, each.hypotheses[number] or Markdown("*(empty)*")]
                     for name, each in outputs.items()
@@ -170,12 +171,12 @@ def _samples(rows: Sequence[TrainedRow], test_set: str, count: int) -> Iterator[
 
 def _read_translations(run: FinishedRun, test_set: str) -> Output:
     """Read the translations of a run, as the text that was scored."""
-    score = run.config.settings.get("score") or {}
+    score = run.settings.score or Score()
     settings = TextFormat(
         "generate",
-        score.get("remove-bpe", TextFormat.remove_bpe),
-        score.get("detokenize", TextFormat.detokenize),
-        run.config.languages[1],
+        score.remove_bpe or TextFormat.remove_bpe,
+        score.detokenize or TextFormat.detokenize,
+        run.settings.languages[1],
     )
     path = run.folder.generated(test_set)
     if not path.is_file():

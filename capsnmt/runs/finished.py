@@ -30,18 +30,19 @@ class FinishedRun:
     def __init__(self, path: Path) -> None:
         self.folder = folder = RunFolder(path)
         if not path.is_dir():
-            raise ConfigurationError(f"{path}: there is no such folder: give OUTPUT/ROW/seed-S")
+            raise ConfigurationError(f"{path} is no folder; give OUTPUT/ROW/seed-S")
         missing = folder.config
         if folder.exists:
             self.config = folder.read_config()
-            missing = folder.result if self.config.classifies else folder.scores
+            missing = folder.result if self.config.settings.classifies else folder.scores
         if not missing.is_file():
             raise ConfigurationError(
-                f"{path}: holds no finished run, {missing.name} is missing: give OUTPUT/ROW/seed-S,"
-                " or run the launcher's command again to resume the run"
+                f"{path} has no finished run, {missing.name} is missing; give OUTPUT/ROW/seed-S, "
+                "or run the launcher's command again to resume the run"
             )
 
         self.row, self.seed = self.config.row, self.config.seed
+        self.settings = self.config.settings
         self.model = folder.model(self.config)  # the checkpoint that was evaluated
         self.data = folder.data(self.config)  # the prepared data
 
@@ -55,8 +56,7 @@ class FinishedRun:
         """The number of learned parameters."""
         if self.training.parameters is None:
             raise RecordError(
-                f"{self.folder}: its number of parameters is not recorded: run the launcher's "
-                "command again"
+                f"{self.folder} has no number of parameters; run the launcher's command again"
             )
         return self.training.parameters
 
@@ -81,7 +81,7 @@ class FinishedRun:
             return self.scores[test_set].system(self.row).outputs[0]
         except LookupError:
             raise RecordError(
-                f"{self.folder.scores}: lacks the scores of {self.row} on {test_set}: delete it "
+                f"{self.folder.scores} lacks the scores of {self.row} on {test_set}; delete it "
                 "and run the launcher again"
             ) from None
 
@@ -90,9 +90,7 @@ class FinishedRun:
         """The evaluation of a classification run."""
         result = records.read(self.folder.result, ClassifierResult)
         if "test" not in result.splits:
-            raise RecordError(
-                f"{self.folder.result}: splits: lacks the split 'test': evaluate it again"
-            )
+            raise RecordError(f"{self.folder.result} lacks the split 'test'; evaluate it again")
         return result
 
     @property
@@ -128,7 +126,7 @@ def find_runs(folders: Sequence[Path]) -> FoundRuns:
         finished = [FinishedRun(run.path) for run in below if run.is_finished]
         if not finished:
             raise ConfigurationError(
-                f"{folder}: none of its {len(below)} run(s) is finished: run the launcher's "
+                f"{folder} has {len(below)} run(s), none of them finished; run the launcher's "
                 "command again to resume them"
             )
         baselines = {run.config.baseline for run in finished}
@@ -156,15 +154,15 @@ def check_comparable(runs: Sequence[FinishedRun]) -> None:
     first, seen = runs[0], set()
     for run in runs:
         for what, one, other in (
-            ("languages", first.config.languages, run.config.languages),
+            ("languages", first.settings.languages, run.settings.languages),
             ("test sets", list(first.scores), list(run.scores)),
         ):
             if one != other:
                 raise ConfigurationError(
-                    f"{run.folder}: has the {what} {', '.join(other)}, but {first.folder} has "
-                    f"{', '.join(one)}: report them separately"
+                    f"{run.folder} has the {what} {', '.join(other)}, but {first.folder} has "
+                    f"{', '.join(one)}; report them separately"
                 )
         place = run.folder.path.resolve()
         if place in seen:
-            raise ConfigurationError(f"{run.folder}: is given twice: name each run once")
+            raise ConfigurationError(f"{run.folder} is given twice; name each run once")
         seen.add(place)

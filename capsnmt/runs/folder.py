@@ -62,9 +62,9 @@ class RunFolder:
 
     def model(self, config: RunConfig) -> Path:
         """The checkpoint that is evaluated."""
-        if config.classifies:
+        if config.settings.classifies:
             return self.best_checkpoint
-        return self.averaged if config.averages else self.last_checkpoint
+        return self.averaged if config.settings.average else self.last_checkpoint
 
     def data(self, config: RunConfig) -> Path:
         """The prepared data: where the run found it, or next to the row if both were moved."""
@@ -76,7 +76,7 @@ class RunFolder:
         value = records.load(self.config)
         if isinstance(value, dict) and value.get("version") != 2:
             raise RecordError(
-                f"{self.config}: made by another version of capsnmt: launch the row again with "
+                f"{self.config} was made by another version of capsnmt; launch the row again with "
                 "another --output, or delete the folder"
             )
         return records.build(value, RunConfig, self.config)

@@ -64,8 +64,8 @@ def read_learning_curve(path: Path) -> LearningCurve:
     curve = parse_train_log(read_text(path, "replace").split("\n"))
     if not curve.train:
         raise ConfigurationError(
-            f"{path}: holds no training loss: it is not a training log, or the training stopped "
-            f"before its first entry: run the launcher's command again"
+            f"{path} has no training loss: it is not a training log, or the training stopped "
+            f"before its first entry; run the launcher's command again"
         )
     return curve
 

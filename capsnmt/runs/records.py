@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Dict, Literal, Optional, Tuple, Union
+from typing import Annotated, Dict, Literal, Optional, Tuple, Union
 
 from msgspec import Meta, field
 
-from capsnmt import records
 from capsnmt.records import Record
 
 # The values of train.task that train a sentence classifier.
@@ -14,6 +13,10 @@ SENTENCE_TASKS = ("probing", "logical_inference")
 SweepValue = Union[bool, int, float, str]
 # A part of the names of a row's folder and of the figures of a sweep.
 FlagName = Annotated[str, Meta(pattern=r"^\w[\w-]*$", max_length=200)]
+Count = Annotated[int, Meta(ge=1)]
+Line = Annotated[str, Meta(pattern=r"^[^\0\r\n]*\Z")]  # it becomes a word of a script
+Flag = Union[Line, int, float, bool, None]
+Flags = Dict[Line, Flag]
 
 
 class Device(Record, frozen=True, kw_only=True):
@@ -68,13 +71,79 @@ class SweepPoint(Record, frozen=True, kw_only=True):
         return f"{self.row}_{self.flag}-{self.label}"
 
 
+class Data(Record, frozen=True, kw_only=True, rename="kebab", omit_defaults=True):
+    """What is read."""
+
+    # of capsnmt-prepare, or the command that makes the data of a sentence classifier
+    recipe: Optional[Line] = None
+    corpora: Optional[Line] = None  # of the recipe, that are trained on; all by default
+    source_lang: Optional[Line] = None
+    target_lang: Optional[Line] = None
+    test_sets: Dict[Line, Optional[Line]] = field(default_factory=dict)  # name -> fairseq subset
+    tasks: Optional[Line] = None  # of probing, separated by commas; all by default
+    options: Flags = field(default_factory=dict)  # of the command that makes a classifier's data
+
+
+class Batch(Record, frozen=True, kw_only=True, rename="kebab", omit_defaults=True):
+    """The size of an update, over all devices, and what one device takes at a time."""
+
+    tokens_per_update: Optional[Count] = None
+    max_tokens: Optional[Count] = None
+    sentences_per_update: Optional[Count] = None
+    max_sentences: Optional[Count] = None
+
+
+class Score(Record, frozen=True, kw_only=True, rename="kebab", omit_defaults=True):
+    """Flags of ``capsnmt-evaluate``; the last two need a baseline."""
+
+    remove_bpe: Optional[Line] = None
+    detokenize: Optional[Line] = None
+    tokenized: Optional[bool] = None  # the text is published as tokens: scored as they are
+    significance: Optional[Literal["bootstrap", "approximate-randomization"]] = None
+    samples: Optional[Count] = None
+
+
+class Settings(Record, frozen=True, kw_only=True, rename="kebab", omit_defaults=True):
+    """The settings of a row."""
+
+    dataset: Optional[Line] = None  # names the folder of the runs
+    arch: Optional[Line] = None
+    init_from: Optional[Line] = None  # the row whose model the training starts from
+    precision: Optional[Literal["fp32", "fp16", "bf16", "auto"]] = None
+    data: Data = Data()
+    batch: Batch = Batch()
+    train: Flags = field(default_factory=dict)  # of fairseq-train
+    # how many checkpoints are averaged; at most one of the ways
+    average: Dict[Literal["last-updates", "last-epochs", "best"], Optional[Count]] = field(
+        default_factory=dict
+    )
+    generate: Flags = field(default_factory=dict)  # of fairseq-generate
+    score: Optional[Score] = None
+
+    @property
+    def classifies(self) -> bool:
+        """Whether the row trains a sentence classifier; otherwise it translates."""
+        return self.train.get("task") in SENTENCE_TASKS
+
+    @property
+    def updates(self) -> Optional[int]:
+        """The updates of the complete training; ``None`` if epochs or patience end it."""
+        updates = self.train.get("max-update")
+        return None if updates is None else int(updates)
+
+    @property
+    def languages(self) -> Tuple[str, str]:
+        """Source and target language of a row that translates."""
+        return str(self.data.source_lang), str(self.data.target_lang)
+
+
 class RunConfig(Record, frozen=True, kw_only=True):
     """What a run is: ``config.json``, complete before anything runs."""
 
     version: Literal[2] = 2  # of the format
     row: str  # the name of the configuration
     seed: int
-    settings: Dict[str, Any]  # the resolved configuration
+    settings: Settings  # the resolved configuration
     task: Optional[str] = None  # the probing task, if it is one
     data: str  # the folder of the prepared data, absolute
     sources: Optional[str] = None  # the folder of raw data that the user has, absolute
@@ -84,59 +153,6 @@ class RunConfig(Record, frozen=True, kw_only=True):
     sweep: Optional[SweepPoint] = None
     initial: Optional[str] = None  # the row that the training starts from
     command: Tuple[str, ...] = ()  # of the launcher
-
-    @property
-    def dataset(self) -> Optional[str]:
-        """The data set of the configuration."""
-        return self.settings.get("dataset")
-
-    @property
-    def architecture(self) -> str:
-        """The value of ``--arch``."""
-        return self._setting("arch", str)
-
-    @property
-    def train(self) -> Dict[str, Any]:
-        """The flags of fairseq-train."""
-        return self._setting("train", Dict[str, Any], {})
-
-    @property
-    def batch(self) -> Dict[str, Any]:
-        """The size of an update."""
-        return self._setting("batch", Dict[str, Any], {})
-
-    @property
-    def fairseq_task(self) -> str:
-        """The value of ``--task``: ``translation``, ``probing`` or ``logical_inference``."""
-        return str(self.train.get("task", "translation"))
-
-    @property
-    def classifies(self) -> bool:
-        """Whether the run trains a sentence classifier; otherwise it translates."""
-        return self.fairseq_task in SENTENCE_TASKS
-
-    @property
-    def languages(self) -> Tuple[str, str]:
-        """Source and target language of a translation run."""
-        return self._setting("data.source-lang", str), self._setting("data.target-lang", str)
-
-    @property
-    def test_sets(self) -> Dict[str, str]:
-        """Name of each test set of a translation run -> its fairseq subset."""
-        return self._setting("data.test-sets", Dict[str, str])
-
-    @property
-    def averages(self) -> bool:
-        """Whether an average of checkpoints is evaluated; otherwise the last checkpoint."""
-        return bool(self.settings.get("average"))
-
-    def _setting(self, name: str, kind: Any, default: Any = None) -> Any:
-        value: Any = self.settings
-        for key in name.split("."):
-            value = value.get(key) if isinstance(value, dict) else None
-        found = {name: default if value is None else value}
-        source = f"config.json of {self.row}, seed {self.seed}: settings"
-        return records.build(found, Dict[str, kind], source)[name]
 
 
 class InitialModel(Record, frozen=True, kw_only=True):

@@ -53,7 +53,7 @@ def summarise(folder: RunFolder) -> Summary:
         left_out_seeds=sorted({*finished} - {*seeds}),
         scores=_means(TrainedRow(ours.row, [finished[seed] for seed in seeds])),
         task=ours.config.task,
-        updates=ours.config.train.get("max-update"),
+        updates=ours.settings.updates,
         init_from=None if initial is None else initial.row,
         initial_updates=None if initial is None else initial.updates,
     )
@@ -81,15 +81,14 @@ def _same_training(ours: FinishedRun, other: FinishedRun) -> bool:
 
 def _budget(run: FinishedRun) -> List[Any]:
     """Return the settings that may change when a training resumes, but not within a mean."""
-    train, initial = run.config.train, run.training.initial
-    test_sets = None if run.config.classifies else run.config.test_sets
+    train, initial = run.settings.train, run.training.initial
     before = None if initial is None else initial.updates
-    return [train.get("max-update"), train.get("max-epoch"), test_sets, before]
+    return [train.get("max-update"), train.get("max-epoch"), run.settings.data.test_sets, before]
 
 
 def _means(row: TrainedRow) -> Dict[str, Dict[str, MeanScore]]:
     first = row.runs[0]
-    if first.config.classifies:
+    if first.settings.classifies:
         found = {name: row.measure(attrgetter(name)) for name in MEASURES}
         return {"test": {name: MeanScore(**vars(each)) for name, each in found.items() if each}}
     return {
@@ -100,5 +99,5 @@ def _means(row: TrainedRow) -> Dict[str, Dict[str, MeanScore]]:
             )
             for metric in common_metrics([run.output(test_set) for run in row.runs])
         }
-        for test_set in first.config.test_sets
+        for test_set in first.settings.data.test_sets
     }

@@ -42,14 +42,16 @@ def training_differences(
 
 
 def _training(config: RunConfig, data: Optional[Mapping[str, str]]) -> Dict[str, Any]:
+    settings = config.settings
     return {
-        "arch": config.settings.get("arch"),
+        "arch": settings.arch,
         "data": dict(data or {}),
-        "init-from": config.settings.get("init-from"),
+        "init-from": settings.init_from,
         "seed": config.seed,
         "task": config.task,
-        **{f"batch.{key}": value for key, value in config.batch.items() if "-per-update" in key},
-        **{f"train.{key}": value for key, value in config.train.items() if key not in FREE_FLAGS},
+        "batch.tokens-per-update": settings.batch.tokens_per_update,
+        "batch.sentences-per-update": settings.batch.sentences_per_update,
+        **{f"train.{key}": value for key, value in settings.train.items() if key not in FREE_FLAGS},
     }
 
 
@@ -161,8 +163,8 @@ def group(runs: Sequence[FinishedRun]) -> List[TrainedRow]:
         for run in others:
             for key, one, other in differences_between(first, run):
                 raise ConfigurationError(
-                    f"{run.folder}: was trained with {key} {other}, but {first.folder}, another "
-                    f"seed of {row}, with {one}: report them separately"
+                    f"{run.folder} was trained with {key} {other}, but {first.folder}, another "
+                    f"seed of {row}, with {one}; report them separately"
                 )
         found.append(TrainedRow(row, seeds))
     return found

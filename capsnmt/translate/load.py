@@ -75,19 +75,19 @@ def find_model(path: Path, folder: Optional[Path] = None) -> TrainedModel:
         data = PreparedData(folder)
         return TrainedModel(path, data, text_settings(data, *data.read_manifest().languages))
     run = FinishedRun(path)
-    if run.config.classifies:
+    if run.settings.classifies:
         raise ConfigurationError(f"{path} classifies sentences; give a run that translates")
     data = PreparedData(folder or run.data)
-    text = text_settings(data, *run.config.languages)
-    for language in run.config.languages:
+    text = text_settings(data, *run.settings.languages)
+    for language in run.settings.languages:
         dictionary = data.dictionary(language)
         if run.training.vocabulary.get(dictionary.name) != sha256(dictionary):
             raise ConfigurationError(
                 f"{dictionary} is not the dictionary that {path} was trained with; give the data "
                 "of the training by --data"
             )
-    flags = {**run.config.settings.get("generate", {})}
-    changes = ast.literal_eval(flags.pop("model-overrides", "{}"))
+    flags = {**run.settings.generate}
+    changes = ast.literal_eval(str(flags.pop("model-overrides", "{}")))
     generation = {name.replace("-", "_"): value for name, value in flags.items()}
     return TrainedModel(run.model, data, text, {**generation, **changes})
 

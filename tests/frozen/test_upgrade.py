@@ -19,8 +19,8 @@ from tests.support import PLUGIN
 __all__ = ["world"]
 pytestmark = pytest.mark.system
 REFUSED = (
-    "config.json: made by another version of capsnmt: launch the row again with another --output, "
-    "or delete the folder"
+    "config.json was made by another version of capsnmt; launch the row again with another "
+    "--output, or delete the folder"
 )
 
 

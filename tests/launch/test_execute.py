@@ -101,9 +101,9 @@ def test_data_that_differ_from_the_settings_are_refused(
 ) -> None:
     words = ["--config", write(tmp_path, "tiny", SMALL), *given]
     for flags, message in (
-        (["--set", "data.test-sets.old=test1"], "data.test-sets.old: there is no"),
-        (["--set", "data.test-sets.news=test1"], "data.test-sets.news: test1: "),
-        (["--pair", "en-fr"], "news.fr"),
+        (["--set", "data.test-sets.old=test1"], "data.test-sets.old is not in the data"),
+        (["--set", "data.test-sets.news=test1"], "data.test-sets.news is test1, but test in "),
+        (["--set", "data.target-lang=fr"], "news.fr"),
     ):
         assert message in launch(*words, *flags, status=2)
     assert not list((tmp_path / "runs").rglob("config.json"))
@@ -117,7 +117,7 @@ def test_a_row_starts_from_the_trained_other_and_resumes_from_itself(
     base, row = (tmp_path / "runs" / name / "seed-1" for name in ("base", "row"))
     words = ["--config", row_file, *given]
     refused = launch(*words, status=2)
-    assert f"init-from: base: there is no finished run in {base}, with the same" in refused
+    assert f"init-from base has no finished run in {base} with the same" in refused
 
     launch("--config", tmp_path / "base.yaml", *given)
     said = launch(*words)

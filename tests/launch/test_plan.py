@@ -119,8 +119,9 @@ def test_an_architecture_alone_is_the_base_of_the_dataset_with_it(
     )
 
 
-def test_a_pair_sets_both_languages_everywhere(plan: Launch) -> None:
-    text = plan("--config", "multi30k/baseline", "--pair", "de-en", "--cpu")
+def test_the_languages_are_the_same_everywhere(plan: Launch) -> None:
+    pair = ["--set", "data.source-lang=de", "--set", "data.target-lang=en"]
+    text = plan("--config", "multi30k/baseline", *pair, "--cpu")
     assert set(re.findall(r"--(?:source|target)-lang \S+", text)) == {
         *("--source-lang de", "--target-lang en")
     }

@@ -14,7 +14,7 @@ from capsnmt import records
 from capsnmt.evaluation.__main__ import main as evaluate
 from capsnmt.report import __main__ as report
 from capsnmt.runs.folder import RunFolder
-from capsnmt.runs.records import RunConfig, TrainingRecord
+from capsnmt.runs.records import RunConfig, Settings, TrainingRecord
 
 SENTENCES = 30
 SOURCES = [f"line {number} | with *marks*" for number in range(SENTENCES)]
@@ -74,8 +74,14 @@ def write_run(output: Path, row: str, baseline: Optional[str] = None, seed: int 
         "score": {"remove-bpe": "subword_nmt", "detokenize": "moses"},
     }
     command = ("capsnmt-run", "--config", f"lines/{row}")
-    config = RunConfig(row=row, seed=seed, baseline=baseline, data=str(data), settings=settings,
-                       command=command)  # fmt: skip
+    config = RunConfig(
+        row=row,
+        seed=seed,
+        baseline=baseline,
+        data=str(data),
+        settings=records.build(settings, Settings, row),
+        command=command,
+    )
     write_records(folder, config, parameters=6)
     folder.commands.write_text(f"#!/usr/bin/env bash\ntrain '{row}'\n", "utf-8")
     write_log(folder.train_log)
@@ -203,7 +209,7 @@ def write_result(
     """A finished classifier."""
     folder = RunFolder(output / row / (task or "") / f"seed-{seed}")
     kind = "probing" if task else "logical_inference"
-    settings = {"train": {"task": kind}}
+    settings = Settings(train={"task": kind})
     write_records(folder, RunConfig(row=row, seed=seed, settings=settings, data="data"))
     found = {"examples": 100, "accuracy": accuracy, "macro_f1": accuracy / 2, "majority": 53.0}
     by_bucket = {key: {"examples": 10, "accuracy": value} for key, value in buckets.items()}

@@ -45,15 +45,15 @@ def more_test_sets(run: Path) -> None:
 
 
 DAMAGES = [
-    (remove, "there is no such folder"),
+    (remove, "is no folder; give OUTPUT/ROW/seed-S"),
     *((lambda run, name=name: remove(run / name), name) for name in (
         "scores.json", "config.json", "training.json", "train.log",
         "generate-test.txt",
     )),
-    (text("config.json", "{}"), "made by another version of capsnmt: launch the row again"),
+    (text("config.json", "{}"), "made by another version of capsnmt; launch the row again"),
     (put("config.json", "seed", value="one"), "config.json: seed: 'one': expected int"),
     (put("config.json", "row", value="x"), "lacks the scores of x"),
-    (put("training.json", "parameters"), "its number of parameters is not recorded"),
+    (put("training.json", "parameters"), "has no number of parameters"),
     (text("scores.json", "{}"), "scores.json: the file: {}: expected"),
     (without_bleu, "lacks the scores bleu"),
     (more_test_sets, "has the test sets"),
@@ -93,7 +93,7 @@ def test_a_damaged_classifier_is_one_line(output: Path, refused: Callable[..., s
     write_result(output / "logic", "both", 1, 50.0)
     path = output / "logic/both/seed-1/results.json"
     edit(path, lambda result: result["splits"].update(valid=result["splits"].pop("test")))
-    assert "splits: lacks the split 'test'" in refused(output / "logic")
+    assert "lacks the split 'test'" in refused(output / "logic")
     edit(path, lambda result: result["splits"].update(test={"examples": 100}))
     assert "results.json: splits.test: the key accuracy is missing" in refused(output / "logic")
 
@@ -108,7 +108,7 @@ def test_missing_data_is_one_line(output: Path, refused: Callable[..., str]) -> 
 def test_seeds_with_other_settings_have_no_mean(output: Path, refused: Callable[..., str]) -> None:
     folder = add_seeds(output, "baseline", [20.0, 22.0], [1, 1])[1]
     put("config.json", "settings", "train", "lr", value=0.5)(folder)
-    assert f"{folder}: was trained with train.lr 0.5, but" in refused(output / "baseline")
+    assert f"{folder} was trained with train.lr 0.5, but" in refused(output / "baseline")
 
 
 @pytest.mark.parametrize(
@@ -117,7 +117,7 @@ def test_seeds_with_other_settings_have_no_mean(output: Path, refused: Callable[
         (["baseline", "--samples", "-1"], "'-1' is not a whole number of at least 0"),
         (["baseline", "--output", "runs.txt"], "runs.txt"),
         (["baseline/seed-1", "baseline/seed-1"], "is given twice"),
-        (["unfinished"], "none of its 1 run(s) is finished"),
+        (["unfinished"], "has 1 run(s), none of them finished"),
         (["nothing"], "config.json is missing"),
     ],
 )

@@ -71,6 +71,6 @@ def test_an_unknown_data_set_is_one_line_with_the_known_ones(
     _, (arguments,) = launches("run_probing.sh", *flags, cwd=here, stub=stub)
     assert main(arguments) == 2
     errors = capsys.readouterr().err
-    assert "--dataset probing_tiny: choose from " in errors
+    assert "--dataset probing_tiny is no data set; choose from " in errors
     assert "probing_li2021" in errors
     assert len(errors.splitlines()) == 1

@@ -57,7 +57,7 @@ def test_it_trains_every_row_and_each_is_accepted(dataset: str, flags: List[str]
     rows = Counter()
     for _, *arguments in launches:
         for run in planned(arguments):
-            assert run.config.dataset == dataset
+            assert run.settings.dataset == dataset
             rows[run.config.row] += 1
             tested = dataset != "logical_inference" and run.config.row != "baseline"
             assert (run.config.baseline == "baseline") == tested

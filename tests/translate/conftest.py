@@ -9,11 +9,12 @@ from typing import Any, Dict, NamedTuple
 import pytest
 import yaml
 
+from capsnmt import records
 from capsnmt.corpora.__main__ import main as prepare
 from capsnmt.corpora.prepared import PreparedData
 from capsnmt.files import sha256
 from capsnmt.runs.folder import RunFolder
-from capsnmt.runs.records import RunConfig
+from capsnmt.runs.records import RunConfig, Settings
 from tests.commands import ON_CPU, made_once, succeed
 from tests.corpora.conftest import binarise_by_fork, recipe_of
 from tests.corpora.miniatures import lines
@@ -76,7 +77,12 @@ def finish_run(folder: Path, name: str, row: Row, updates: int, *extra: str) -> 
     }
     write_records(
         run,
-        RunConfig(row=name, seed=1, settings=settings, data=str(data.folder)),
+        RunConfig(
+            row=name,
+            seed=1,
+            settings=records.build(settings, Settings, name),
+            data=str(data.folder),
+        ),
         vocabulary={path.name: sha256(path) for path in dictionaries},
     )
     run.scores.write_text("{}", encoding="utf-8")

@@ -144,8 +144,8 @@ def test_a_mistake_is_one_line(
     again = copied(data, tmp_path / "again", manifest=json.dumps(manifest))
     segmented = copied(run, tmp_path / "c", config=config.replace(f'"{data}"', f'"{again}"'))
     for arguments, words in (
-        ([tmp_path / "no"], "there is no such folder: give OUTPUT/ROW/seed-S"),
-        ([unfinished], "holds no finished run, scores.json is"),
+        ([tmp_path / "no"], "is no folder; give OUTPUT/ROW/seed-S"),
+        ([unfinished], "has no finished run, scores.json is"),
         ([classifier], "classifies sentences; give a run that translates"),
         ([run / "checkpoints" / "checkpoint_last.pt"], "is not the folder of a run; give its data"),
         ([run, "--data", tmp_path / "no"], "manifest.json: cannot be read: No such file"),
