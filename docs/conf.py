@@ -17,6 +17,7 @@ import capsnmt
 project, version = "capsnmt", capsnmt.__version__
 html_title = f"capsnmt {version}"
 html_theme = "furo"
+html_show_copyright = False
 extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx.ext.apidoc"]
 exclude_patterns = ["figures", "api/modules.rst"]
 myst_heading_anchors = 4
