@@ -194,3 +194,27 @@ def made_once(factory: pytest.TempPathFactory, name: str, make: Callable[[Path],
             make(folder)
             (folder / "made").touch()
     return folder
+
+
+CORPUS_WORDS = [
+    "routing",
+    "by",
+    "agreement",
+    "lets",
+    "parts",
+    "vote",
+    "for",
+    "wholes",
+    "they",
+    "form",
+]
+
+
+def write_corpus(folder: Path) -> None:
+    """Write the small corpus of the fixture ``corpus``, and binarise it into ``bin``."""
+    draw, sizes = random.Random(1), {"train": 48, "valid": 8, "test": 8}
+    lines = {
+        split: [draw_sentence(draw, CORPUS_WORDS, 2, 7) for _ in range(number)]
+        for split, number in sizes.items()
+    }
+    binarise_reversals(folder, lines)

@@ -61,6 +61,14 @@ def pytest_collection_modifyitems(items: List[pytest.Item]) -> None:
     items[:] = [item for part in parts for item in part]
 
 
+@pytest.fixture(scope="session")
+def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a small text and, in ``bin``, its data; made once for all workers."""
+    from tests.commands import made_once, write_corpus  # which import torch and fairseq
+
+    return made_once(tmp_path_factory, "corpus", write_corpus)
+
+
 @pytest.fixture
 def bf16_machine(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Let every CPU compute in bf16: torch emulates the instructions that it has not."""

@@ -58,3 +58,14 @@ def test_the_layout_for_developers_names_every_package() -> None:
     packages = {path.parent for path in (REPO / "capsnmt").glob("*/__init__.py")}
     page = (REPO / "docs" / "development.md").read_text(encoding="utf-8")
     assert not [package for package in packages if f"`capsnmt/{package.name}`" not in page]
+
+
+def test_the_contents_of_the_tests_name_every_file_and_no_other() -> None:
+    page = (REPO / "tests" / "README.md").read_text(encoding="utf-8")
+    named = set()
+    for section in page.split("\n## ")[1:]:
+        folder = re.match("`(.*)`", section)
+        files = re.findall(r"^\| `(test_\w+\.py)` \| \S", section, re.MULTILINE)
+        named |= {f"{folder[1]}/{name}" if folder else name for name in files}
+    tests = REPO / "tests"
+    assert named == {str(path.relative_to(tests)) for path in tests.rglob("test_*.py")}

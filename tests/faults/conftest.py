@@ -11,11 +11,24 @@ import pytest
 import torch
 
 from tests.commands import ON_CPU, succeed
+from tests.faults import launched
 from tests.kills.launch import write_sources
 from tests.support import PLUGIN
 from tests.translate.conftest import runs
 
 __all__ = ["runs"]
+
+
+@pytest.fixture(scope="session")
+def data(corpus: Path) -> Path:
+    """The small corpus as fairseq's commands read it."""
+    return corpus / "bin"
+
+
+@pytest.fixture(scope="session")
+def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Prepared data: the data-bin, the raw test set, and the manifest."""
+    return launched.prepared(tmp_path_factory)
 
 
 @pytest.fixture(scope="session")

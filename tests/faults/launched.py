@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from functools import partial
 from pathlib import Path
 from typing import List
 
@@ -14,14 +15,14 @@ from tests.small_row import SMALL
 WORDS = ["alpha", "beta", "gamma", "delta", "epsilon", "zeta"]
 
 
-def prepared(factory: pytest.TempPathFactory) -> Path:
+def prepared(factory: pytest.TempPathFactory, train: int = 40) -> Path:
     """Return the folder of prepared data: the text, the data of fairseq, the manifest."""
-    return made_once(factory, "faults-prepared", _prepare)
+    return made_once(factory, f"faults-prepared-{train}", partial(_prepare, train=train))
 
 
-def _prepare(folder: Path) -> None:
+def _prepare(folder: Path, train: int) -> None:
     draw = random.Random(1)
-    sizes = {"train": 40, "valid": 4, "test": 4}
+    sizes = {"train": train, "valid": 4, "test": 4}
     binarise_reversals(
         folder,
         {

@@ -19,7 +19,6 @@ from capsnmt.routing import record_routing
 from tests.commands import command, hypotheses, succeed, train, training
 from tests.criterions.samples import SAMPLE, SOURCES, TARGETS
 from tests.support import PLUGIN, REPO, TASK, VALUES, build, forward, half_precision_on_cpu
-from tests.system.conftest import corpus  # noqa: F401  a fixture
 
 DEEP = ("--encoder-layers", "4", "--decoder-layers", "4")
 DROP = ("--encoder-layerdrop", "0.5", "--decoder-layerdrop", "0.5")
@@ -93,7 +92,7 @@ def test_a_model_with_layer_drop_trains_and_decodes(reader: tuple) -> None:
 
 
 @pytest.mark.system
-def test_layer_drop_with_routed_layers_by_command(corpus: Path, tmp_path: Path) -> None:  # noqa: F811
+def test_layer_drop_with_routed_layers_by_command(corpus: Path, tmp_path: Path) -> None:
     flags = ("--layer-aggregation", "em-routing", "--encoder-layers", "6", "--decoder-layers", "6")
     drop = ("--encoder-layerdrop", "0.2", "--decoder-layerdrop", "0.2", "--seed", "2")
     log = train(corpus / "bin", tmp_path, "capsnmt_transformer_tiny", 1, *flags, *drop)
@@ -137,7 +136,7 @@ def test_connected_layers_refuse_to_train_in_fp16_and_decode_in_it(mode: str, si
 
 
 @pytest.mark.system
-def test_fp16_with_connected_layers_is_one_line_by_command(corpus: Path, tmp_path: Path) -> None:  # noqa: F811
+def test_fp16_with_connected_layers_is_one_line_by_command(corpus: Path, tmp_path: Path) -> None:
     arguments = training(corpus / "bin", tmp_path, "transformer_dlcl_tiny", 1)
     done = command("fairseq_cli.train", *arguments, "--memory-efficient-fp16")
     assert done.returncode != 0

@@ -15,24 +15,17 @@ from tests.commands import (
     TINY,
     command,
     hypotheses,
-    made_once,
     succeed,
     train,
     training,
 )
 from tests.support import PLUGIN, REPO
-from tests.system.conftest import write_corpus
 
 pytestmark = pytest.mark.system
 
 LAST = "checkpoint_last.pt"
 ARCH = "transformer_em_routing_tiny"
 LAYERS = ("--encoder-layers", "2", "--decoder-layers", "1")
-
-
-@pytest.fixture(scope="module")
-def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return made_once(tmp_path_factory, "corpus", write_corpus) / "bin"
 
 
 @pytest.fixture(scope="module")

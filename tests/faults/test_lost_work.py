@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import random
 import shutil
 import signal
 import subprocess
@@ -15,7 +14,8 @@ from typing import List, Sequence
 import pytest
 import torch
 
-from tests.commands import binarise_reversals, command, draw_sentence, environment, succeed
+from tests.commands import command, environment, succeed
+from tests.faults import launched
 from tests.kills.launch import LAUNCHER, started
 from tests.launch.test_slurm import Cluster
 from tests.small_row import SMALL
@@ -24,26 +24,14 @@ from tests.support import PLUGIN
 # the command lines of both hosts are the same code; at night both run them
 pytestmark = pytest.mark.one_host
 
-WORDS = ["alpha", "beta", "gamma", "delta", "epsilon", "zeta"]
-LINES = {"train": 400, "valid": 8, "test": 6}
 ASCII = {"LC_ALL": "C", "PYTHONUTF8": "0"}
 BY_EPOCHS = ["--max-update", "1000", "--set", "train.max-epoch=1"]
 
 
 @pytest.fixture(scope="module")
 def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Prepared data: the data-bin, the raw test set, and the manifest."""
-    folder = tmp_path_factory.mktemp("prepared")
-    draw = random.Random(1)
-    binarise_reversals(
-        folder,
-        {name: [draw_sentence(draw, WORDS, 3, 8) for _ in range(n)] for name, n in LINES.items()},
-    )
-    (folder / "raw").mkdir()
-    for language in ("en", "de"):
-        shutil.copy(folder / f"test.{language}", folder / "raw" / f"news.{language}")
-    (folder / "manifest.json").write_text('{"subsets": {"news": "test"}}', "utf-8")
-    return folder
+    """More prepared data: an epoch has several updates."""
+    return launched.prepared(tmp_path_factory, train=400)
 
 
 @pytest.fixture(scope="module")
@@ -200,36 +188,6 @@ def test_without_slurm_nothing_is_prepared(
 
 
 @pytest.mark.parametrize(
-    ("setting", "parts"),
-    [
-        ("data.test-sets.news=null", ["data.test-sets", "is not set"]),
-        ("generate.beam=0", ["generate.beam: 0", "1 or more"]),
-        ("generate.nbest=9", ["generate.nbest: 9", "beam"]),
-        ("generate.sampling-topk=5", ["generate.sampling-topk: 5", "sampling"]),
-        ("generate.temperature=0", ["generate.temperature: 0", "above 0"]),
-        ("generate={beam: 2, sampling: true}", ["generate.sampling: True", "nbest=2"]),
-        ("generate.num-shards=2", ["generate.num-shards"]),
-        ("generate.quiet=true", ["generate.quiet"]),
-        ("train.lr=-0.1", ["train.lr: ", "-0.1", "0 or more"]),
-        ("train.no-save=true", ["train.no-save"]),
-        ("train.no-last-checkpoints=true", ["train.no-last-checkpoints"]),
-        ("train.reset-optimizer=true", ["train.reset-optimizer", "each resume"]),
-        ("train.reset-lr-scheduler=true", ["train.reset-lr-scheduler", "each resume"]),
-        ("train.reset-dataloader=true", ["train.reset-dataloader", "each resume"]),
-        ("train.reset-meters=true", ["train.reset-meters", "each resume"]),
-        ("train.optimizer-overrides='{}'", ["train.optimizer-overrides", "each resume"]),
-        ("train.lr=", ["--set train.lr=", "null"]),
-        ("train.max-update=010", ["train.max-update: '010'", "whole number"]),
-        ("train.max-update=1:30", ["train.max-update: '1:30'", "whole number"]),
-    ],
-)
-def test_a_setting_that_would_lose_the_training_is_refused_before_it(
-    row: List[str], setting: str, parts: Sequence[str]
-):
-    assert_refused(command(LAUNCHER, *row, "--dry-run", "--set", setting), *parts)
-
-
-@pytest.mark.parametrize(
     ("line", "parts"),
     [
         ("train: {max-update: 010}", ["train.max-update: '010'", "whole number"]),
@@ -255,11 +213,3 @@ def test_a_test_set_without_text_is_refused_before_the_training(
     flags = ["--prepared", tmp_path / "data", "--output", tmp_path / "runs"]
     assert_refused(command(LAUNCHER, *row, *flags), "news.de", fault)
     assert not list(tmp_path.rglob("*.pt"))
-
-
-@pytest.mark.parametrize("module", ["report", "analysis", "translate"])
-def test_a_folder_that_does_not_exist_is_named(tmp_path: Path, module: str):
-    output = [] if module == "translate" else ["--output", tmp_path / "output"]
-    done = command(f"capsnmt.{module}", tmp_path / "nowhere", *output)
-    assert_refused(done, f"{tmp_path / 'nowhere'}: there is no such folder")
-    assert not (tmp_path / "output").exists()

@@ -26,22 +26,9 @@ LIBRARY = "tests.faults.loads"
 
 BAD = [
     bad(
-        "the row as its own baseline, in a plan",
-        *("capsnmt.launch", [*ROW, "--baseline", "tiny"]),
-        *("--baseline tiny", "is the row itself", "name another"),
-    ),
-    bad(
         "an unknown baseline of a user's data set",
         *("capsnmt.launch", [*ROW[:-1], "--baseline", "nope"]),
         *("--baseline nope", "out/nope", "launch both"),
-    ),
-    *(
-        bad(
-            f"an unknown data set with {' '.join(given) or 'nothing else'}",
-            *("capsnmt.launch", ["--dataset", "nope", *given, "--cpu", "--dry-run"]),
-            *("--dataset nope", "choose from", "multi30k"),
-        )
-        for given in ([], ["--config", "em_routing"], ["--arch", "capsnmt_transformer"])
     ),
     bad(
         "an unknown setting of from_pretrained",

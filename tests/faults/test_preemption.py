@@ -13,12 +13,11 @@ from typing import Any, Dict, List
 import pytest
 import torch
 
-from tests.commands import command, in_two, made_once, succeed, training
+from tests.commands import command, in_two, succeed, training
 from tests.faults import launched
 from tests.faults.test_lost_data import children
 from tests.kills.launch import HANGS, LAUNCHER, Launch, started
 from tests.support import PLUGIN
-from tests.system.conftest import write_corpus
 
 pytestmark = pytest.mark.system
 
@@ -28,11 +27,6 @@ UPDATES = 100  # enough that a signal arrives before the last
 OPTIMIZERS = pytest.mark.parametrize(
     "optimizer", ["fused_adam", pytest.param("adam", marks=pytest.mark.nightly)]
 )
-
-
-@pytest.fixture(scope="module")
-def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return made_once(tmp_path_factory, "corpus", write_corpus) / "bin"
 
 
 def arguments(data: Path, save: Path, updates: int, *flags: object) -> List[str]:
@@ -170,11 +164,6 @@ def test_a_training_leaves_no_temporary_files(
 
 
 # --- by the launcher
-
-
-@pytest.fixture(scope="module")
-def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return launched.prepared(tmp_path_factory)
 
 
 def row(prepared: Path, folder: Path, *flags: str) -> List[str]:

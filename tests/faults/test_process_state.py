@@ -30,11 +30,6 @@ on_glibc = pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="not gli
 OBSERVED = "tests.faults.observed"
 
 
-@pytest.fixture(scope="module")
-def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return launched.prepared(tmp_path_factory)
-
-
 def observed(module: str, *arguments: object, stdin: str = "") -> Dict[str, Any]:
     """Run a command that must succeed; return what it leaves behind."""
     done = command(OBSERVED, module, *arguments, stdin=stdin)

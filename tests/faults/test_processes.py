@@ -23,11 +23,6 @@ UPDATES = 400  # enough that a signal arrives before the last
 WAITING = "waiting for another launcher, or for the training of one that was killed"
 
 
-@pytest.fixture(scope="module")
-def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return launched.prepared(tmp_path_factory)
-
-
 def row(prepared: Path, folder: Path, updates: int = UPDATES) -> List[str]:
     """Return the arguments of the launcher for a row that saves once in 100 updates."""
     saving = ["--set", "train.save-interval-updates=100", "--set", "train.log-interval=1"]

@@ -25,12 +25,10 @@ from tests.commands import (
     command,
     hypotheses,
     in_two,
-    made_once,
     succeed,
     training,
 )
 from tests.support import PLUGIN, half_precision_on_cpu
-from tests.system.conftest import write_corpus
 
 # a training of each flag on both hosts takes long: on the second at night
 pytestmark = [pytest.mark.system, pytest.mark.one_host]
@@ -157,11 +155,6 @@ def cases(table: Dict[str, Row]) -> List[Any]:
         for name, row in table.items()
         for system in sorted({*SYSTEMS, row.system} - {""})
     ]
-
-
-@pytest.fixture(scope="module")
-def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return made_once(tmp_path_factory, "corpus", write_corpus) / "bin"
 
 
 def arguments_of(data: Path, save: Path, system: str, row: Row, updates: int = 2) -> List[object]:

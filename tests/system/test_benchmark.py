@@ -4,21 +4,21 @@ from __future__ import annotations
 
 import json
 import math
-import sys
+import subprocess
 from pathlib import Path
-from typing import Any, Callable, Dict, List, TextIO
+from typing import Any, Dict, List
 
 import pytest
 import torch
 from torch import nn
 
-from capsnmt.cli import ConfigurationError, ExecutionError
+from capsnmt.cli import ConfigurationError
 from scripts import benchmark, workload
-from scripts.benchmark_report import Result
-from scripts.benchmark_systems import System, system_of
+from scripts.benchmark_systems import system_of
 from scripts.paper_rows import PLAIN, load_rows
-from tests.commands import command
+from tests.commands import environment
 from tests.compiler import needs_compiler
+from tests.support import REPO
 
 pytestmark = [pytest.mark.system, pytest.mark.one_host]
 
@@ -65,31 +65,6 @@ def test_every_phase_of_stock_ours_and_the_floor_is_measured(
     assert "| 0.99 |" in line
     benchmark.main([*TINY, "--rows", *names, "--no-memory", "--json", str(path)])
     assert capsys.readouterr().out == printed, "the file has every number of the tables"
-
-
-def test_a_report_keeps_its_rows_and_measures_the_missing_ones_only(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    path = tmp_path / "report.json"
-    kept, changed, missing = "one: --arch A", "two: --arch B", "three: --arch C"
-    measured = []
-
-    def measure(system: System, args: object, report: object) -> Result:
-        assert len(measured) < 3 or system.name != "three", "killed"
-        measured.append(system.flags)
-        return Result(system.name, "", system.flags, system.stock, 0, {}, {}, {})
-
-    monkeypatch.setattr(benchmark, "measure", measure)
-    monkeypatch.setattr(benchmark, "tables", lambda results, phases: len(results))
-    flags = [*BRIEF, "--json", str(path)]
-    benchmark.main([*flags, "--system", kept, "--system", changed])
-    with pytest.raises(AssertionError, match="killed"):
-        benchmark.main([*flags, "--system", kept, "--system", "two: --arch D", "--system", missing])
-    assert measured == ["--arch A", "--arch B", "--arch D"]
-    assert {name: row["flags"] for name, row in read(path).items()} == {
-        "one": "--arch A",
-        "two": "--arch D",
-    }
 
 
 def test_a_report_of_other_settings_is_refused_and_not_changed(tmp_path: Path) -> None:
@@ -191,33 +166,6 @@ def test_a_training_step_moves_every_parameter() -> None:
     assert not [name for name in still if not name.endswith("k_proj.bias")]
 
 
-@pytest.mark.nightly  # no command of a user's job; the phases above are measured with every commit
-@pytest.mark.parametrize("forked", [True, False])
-def test_the_peak_memory_is_that_of_a_new_process(
-    forked: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def fork(
-        words: List[str], _: Dict[str, str], on_line: Callable[[str], None], errors: TextIO
-    ) -> int:
-        assert words[:2] == [sys.executable, benchmark.__file__]
-        done = command(benchmark.__name__, *words[2:])
-        for line in done.stdout.splitlines():
-            on_line(line)
-        return done.returncode
-
-    if forked:
-        monkeypatch.setattr(benchmark.process, "run", fork)
-    flags = [*TINY, "--json", "unused.json"]
-    peak = benchmark.training_memory(PLAIN_TINY, benchmark.parse_arguments(flags))
-    assert 0.05 < peak < 4  # GiB; importing torch alone takes more than the lower bound
-
-
-def test_a_step_that_fails_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(benchmark.process, "run", lambda *_, errors: 3)
-    with pytest.raises(ExecutionError, match=r"--peak-memory-of .* ended with 3$"):
-        benchmark.training_memory(PLAIN_TINY, benchmark.parse_arguments(TINY))
-
-
 def chosen(*flags: str) -> List[str]:
     args = benchmark.parse_arguments([*BRIEF, *flags])
     return [system.name for system in benchmark.chosen_systems(args)]
@@ -265,3 +213,37 @@ def test_a_bad_flag_is_one_line(flags: list, named: str) -> None:
         benchmark.main(flags)
     assert named in str(error.value)
     assert len(str(error.value).splitlines()) == 1
+
+
+def gpu(*flags: str, **variables: str) -> subprocess.CompletedProcess:
+    """Run the command that measures everything on a GPU."""
+    return subprocess.run(
+        ["bash", str(REPO / "scripts" / "benchmark_gpu.sh"), *flags],
+        env={**environment(), **variables},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def test_the_plan_measures_operators_and_rows_in_each_precision() -> None:
+    plan = gpu("--dry-run", "--rows", "wmt14_en_de/baseline", PYTHON="python").stdout.splitlines()
+    assert plan[0] == "python -m pytest -q -m cuda tests"
+    assert [line.split()[1] for line in plan[1:]] == [
+        *["scripts/benchmark_kernels.py"] * 3,
+        *["scripts/benchmark.py"] * 4,
+    ]
+    rows, compiled = plan[4::2], plan[5::2]
+    assert all("--rows wmt14_en_de/baseline" in line for line in rows)
+    assert all("--arch\\ capsnmt_transformer\\ --compile" in line for line in compiled)
+
+
+def test_without_a_gpu_it_is_one_line_and_leaves_nothing(tmp_path: Path) -> None:
+    output = tmp_path / "results"
+    done = gpu("--output", str(output), PYTHON="no-such-python")
+    assert done.returncode == 1
+    assert done.stderr.splitlines() == [
+        "error: no-such-python: torch finds no GPU: set PYTHON to the interpreter of an "
+        "environment that does"
+    ]
+    assert not output.exists()

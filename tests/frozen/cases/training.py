@@ -10,10 +10,9 @@ from typing import Any, Dict, Iterable, List
 
 import torch
 
-from tests.commands import COMPOSED, ON_CPU, TINY
+from tests.commands import COMPOSED, ON_CPU, TINY, write_corpus
 from tests.frozen.kit import World, frozen, load, rounded, short, state_of, tree
 from tests.support import PLUGIN
-from tests.system.conftest import write_corpus
 
 LAST = "checkpoint_last.pt"
 EVERYTHING = ["--arch", "capsnmt_transformer_tiny", *TINY, *COMPOSED]
