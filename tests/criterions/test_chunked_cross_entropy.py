@@ -33,8 +33,7 @@ def example(tokens: int = 7, dtype: torch.dtype = torch.float64) -> Tuple[Tensor
 @pytest.mark.parametrize(
     ("drops", "multiple"), [(True, 1), (True, 4), (False, 1)], ids=["cpu", "cpu_half", "gpu"]
 )
-@pytest.mark.parametrize("epsilon", [0.0, 0.1])
-@pytest.mark.parametrize("chunk", [1, 3, 5, 100])
+@pytest.mark.parametrize(("chunk", "epsilon"), [(1, 0.0), (3, 0.1), (5, 0.1), (100, 0.0)])
 def test_values_and_gradients_equal_the_sums_over_words(
     chunk: int, epsilon: float, drops: bool, multiple: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from capsnmt.models.config import ATTENTIONS
 from capsnmt.modules.disagreement import TERMS
-from tests.commands import ON_CPU, TINY, command, hypotheses, succeed, train
+from tests.commands import ON_CPU, command, hypotheses, succeed, train
 from tests.support import PLUGIN
 
 pytestmark = pytest.mark.system
@@ -55,16 +55,3 @@ def test_train_validate_and_generate(corpus: Path, tmp_path: Path) -> None:
     for name in {"loss", "nll_loss", "disagreement_weight"} | NAMES:
         assert float(again[name]) == pytest.approx(float(valid[-1][name]), abs=2e-3)
     assert len(hypotheses(succeed("fairseq_cli.generate", corpus / "bin", *checkpoint))) == 8
-
-
-def test_a_model_without_the_attention_is_refused_in_one_line(corpus: Path, tmp_path: Path) -> None:
-    done = command(
-        "fairseq_cli.train",
-        *(corpus / "bin", "--user-dir", PLUGIN, "--arch", "transformer_tiny", *TINY, *ON_CPU),
-        *("--optimizer", "adam", "--batch-size", "8", "--save-dir", tmp_path, *CRITERION),
-    )
-    assert done.returncode == 1
-    assert "Traceback" not in done.stderr
-    last = done.stderr.splitlines()[-1]
-    assert last.startswith("--disagreement-attention: this model has no enc-self attention")
-    assert not list(tmp_path.iterdir())

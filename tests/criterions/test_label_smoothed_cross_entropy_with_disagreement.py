@@ -276,9 +276,7 @@ def test_with_cross_self_attention_the_decoders_values_are_of_both_sides(seen: D
     torch.testing.assert_close(logs["disagreement_subspace"], expected.detach() * size)
 
 
-@pytest.mark.parametrize(
-    ("update", "part"), [(0, 0), (3, 0), (4, 0.2), (6, 0.6), (8, 1), (9, 1), (10**6, 1)]
-)
+@pytest.mark.parametrize(("update", "part"), [(0, 0), (3, 0), (4, 0.2), (8, 1), (9, 1)])
 def test_a_late_term_ramps_up_to_the_weight_of_an_immediate_one(update: int, part: float) -> None:
     settings = {"disagreement": "output", "disagreement_weight": 0.5}
     late = criterion(**settings, disagreement_start_update=4, disagreement_ramp_updates=5)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import re
 import shlex
-from pathlib import Path
 from typing import Any, Dict, List, Tuple
 
 import pytest
@@ -16,9 +15,8 @@ from fairseq.sequence_generator import SequenceGenerator
 from capsnmt.cli import ConfigurationError
 from capsnmt.launch.__main__ import main
 from capsnmt.routing import record_routing
-from tests.commands import command, hypotheses, succeed, train, training
 from tests.criterions.samples import SAMPLE, SOURCES, TARGETS
-from tests.support import PLUGIN, REPO, TASK, VALUES, build, forward, half_precision_on_cpu
+from tests.support import REPO, TASK, VALUES, build, forward, half_precision_on_cpu
 
 DEEP = ("--encoder-layers", "4", "--decoder-layers", "4")
 DROP = ("--encoder-layerdrop", "0.5", "--decoder-layerdrop", "0.5")
@@ -91,16 +89,6 @@ def test_a_model_with_layer_drop_trains_and_decodes(reader: tuple) -> None:
         assert decode(copy.deepcopy(model)) == expected
 
 
-@pytest.mark.system
-def test_layer_drop_with_routed_layers_by_command(corpus: Path, tmp_path: Path) -> None:
-    flags = ("--layer-aggregation", "em-routing", "--encoder-layers", "6", "--decoder-layers", "6")
-    drop = ("--encoder-layerdrop", "0.2", "--decoder-layerdrop", "0.2", "--seed", "2")
-    log = train(corpus / "bin", tmp_path, "capsnmt_transformer_tiny", 1, *flags, *drop)
-    assert log.count("(layers): ModuleList(\n      (0-5): 6 x ") == 2  # it prints the model
-    checkpoint = ("--user-dir", PLUGIN, "--path", tmp_path / "checkpoint_last.pt", "--cpu")
-    assert len(hypotheses(succeed("fairseq_cli.generate", corpus / "bin", *checkpoint))) == 8
-
-
 @pytest.mark.usefixtures("bf16_machine")
 @pytest.mark.parametrize(
     "reader",
@@ -133,16 +121,6 @@ def test_connected_layers_refuse_to_train_in_fp16_and_decode_in_it(mode: str, si
     assert "\n" not in str(caught.value)
     if half_precision_on_cpu():
         assert forward(model.eval(), SOURCES, TARGETS).isfinite().all()
-
-
-@pytest.mark.system
-def test_fp16_with_connected_layers_is_one_line_by_command(corpus: Path, tmp_path: Path) -> None:
-    arguments = training(corpus / "bin", tmp_path, "transformer_dlcl_tiny", 1)
-    done = command("fairseq_cli.train", *arguments, "--memory-efficient-fp16")
-    assert done.returncode != 0
-    assert "Traceback" not in done.stderr
-    assert done.stderr.splitlines()[-1].startswith("--fp16: --layer-aggregation dlcl and dense")
-    assert not list(tmp_path.iterdir())
 
 
 def planned(capsys: pytest.CaptureFixture, *arguments: str) -> Tuple[int, List[str], str]:

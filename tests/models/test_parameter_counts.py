@@ -43,13 +43,6 @@ def test_a_preset_is_its_row(preset: str, size: str) -> None:
     assert extra == extra_parameters(load_rows()[NAMED[preset, size]])
 
 
-def test_the_number_of_heads_changes_no_parameters() -> None:
-    """So the rows with 8 heads can be compared with either big baseline."""
-    heads = "--encoder-attention-heads 8 --decoder-attention-heads 8"
-    big = f"--arch {PLAIN}_big"
-    assert parameters(f"{big} {heads}") == parameters(big)
-
-
 @pytest.mark.parametrize("size", SUFFIXES)
 def test_the_baseline_has_the_size_of_its_width_and_depth(size: str) -> None:
     width, ffn, layers = {

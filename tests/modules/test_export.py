@@ -130,7 +130,14 @@ MODULES: Dict[str, Tuple[Callable[[], nn.Module], Any, Tuple[Tuple[int, ...], ..
 }
 
 
-@pytest.mark.parametrize("name", MODULES)
+# one of each code; the others differ in a number or a name
+OFTEN = ("plain", "talking", "em", "vertical", "horizontal", "M-10", "em-routing", "attention")
+
+
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=[] if name in OFTEN else [pytest.mark.nightly]) for name in MODULES],
+)
 def test_an_exported_module_computes_the_same_at_other_sizes(name: str) -> None:
     make, inputs, sizes = MODULES[name]
     torch.manual_seed(0)

@@ -10,7 +10,7 @@ from capsnmt.routing.numerics import VARIANCE_FLOOR
 
 from .operators import OPERATORS, betas, random, run_with_gradient
 
-SHAPES = [(2, 3, 4, 1), (2, 4, 3, 8), (2, 1, 1, 1), (2, 2, 2, 128)]
+SHAPES = [(2, 3, 4, 1), (2, 1, 1, 1), (2, 2, 2, 128)]
 EXTREMES = {
     "equal": torch.ones_like,
     "zero": torch.zeros_like,
@@ -36,7 +36,7 @@ def assert_finite(*tensors):
 def test_values_and_gradients_are_finite(name, extreme):
     for shape in SHAPES:
         votes = EXTREMES[extreme](random(*shape))
-        for iterations in (1, 3, 10):
+        for iterations in (1, 10):
             assert_finite(*run_with_gradient(OPERATORS[name], votes, iterations))
 
 
@@ -54,7 +54,7 @@ def test_em_gradients_are_finite_for_vanishing_activations(activation):
         votes = extreme(random(2, 4, 3, 1)).requires_grad_()
         act = torch.full((2, 4), activation, requires_grad=True)
         beta_a, beta_u = (beta.requires_grad_() for beta in betas(votes.detach()))
-        for iterations in (1, 3, 10):
+        for iterations in (1, 10):
             capsules = routing.em_routing(votes, beta_a, beta_u, iterations, act)
             gradients = torch.autograd.grad(capsules.sum(), [votes, beta_a, beta_u, act])
             assert_finite(capsules, *gradients)

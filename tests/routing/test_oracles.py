@@ -159,24 +159,6 @@ def test_squash_has_the_printed_length_and_gradient(length):
     torch.testing.assert_close(direction @ jacobian @ direction, torch.tensor(radial).double())
 
 
-@pytest.mark.parametrize("D", [1, 3])
-def test_gradients_pass_finite_differences(D):
-    votes = random(2, 3, 3, D, dtype=torch.float64).requires_grad_()
-    beta_a, beta_u = random(2, 3, seed=1, dtype=torch.float64).unbind()
-    activation = random(2, 3, seed=2, dtype=torch.float64).sigmoid().requires_grad_()
-    assert torch.autograd.gradcheck(
-        routing.em_routing, (votes, beta_a.requires_grad_(), beta_u.requires_grad_(), 3, activation)
-    )
-    for operator in (
-        routing.dynamic_routing,
-        routing.simple_routing,
-        routing.inverted_routing,
-        routing.vertical_routing,
-        routing.horizontal_routing,
-    ):
-        assert torch.autograd.gradcheck(operator, (votes, 3))
-
-
 def test_recorded_coefficients_equal_the_oracles():
     votes = random(3, 4, 2, dtype=torch.float64)
     beta_a, beta_u = random(2, 4, seed=1, dtype=torch.float64)
