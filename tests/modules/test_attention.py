@@ -9,10 +9,12 @@ import pytest
 import torch
 from torch import Tensor
 
+from capsnmt.models.attention import HostedBlockAttention
 from capsnmt.modules.attention import additive_mask
 from capsnmt.modules.head_aggregation import HeadGate, HeadMixing
 from tests.modules import multi_layer_oracle, test_capsule_attention
 from tests.modules.attention_oracle import (
+    HEADS,
     KINDS,
     PADDINGS,
     WIDTH,
@@ -51,6 +53,17 @@ def test_causal_and_encoder_decoder_attention_equal_the_loops(kind: str) -> None
     module, query = attention(kind, cross=True), numbers(3, 2, WIDTH, seed=2)
     output, _ = module(query, x, x, PADDINGS["left"], static_kv=True)
     torch.testing.assert_close(output, oracle(module, query, x, PADDINGS["left"])[0])
+
+
+def test_a_layer_attends_to_its_own_block_of_the_mixtures() -> None:
+    mixtures, query = numbers(5, 2, 3 * WIDTH), numbers(3, 2, WIDTH, seed=2)
+    plain = attention(cross=True)
+    for block, mixture in enumerate(mixtures.split(WIDTH, dim=-1)):
+        module = HostedBlockAttention(WIDTH, HEADS, block=block).double().eval()
+        module.load_state_dict(plain.state_dict())
+        expected, _ = plain(query, mixture, mixture, PADDINGS["left"])
+        found, _ = module(query, mixtures, mixtures, PADDINGS["left"])
+        torch.testing.assert_close(found, expected)
 
 
 # the attention of a decoder -> how it is made; the width of its input
