@@ -11,7 +11,6 @@ from omegaconf import OmegaConf
 
 from capsnmt.checkpoints.load import load_checkpoint
 from capsnmt.cli import ConfigurationError
-from capsnmt.modules.head_aggregation import HeadRouting
 
 logger = logging.getLogger(__name__)
 
@@ -67,11 +66,9 @@ def initialise_from(model: nn.Module, path: str) -> None:
     )
     for name in fresh:
         logger.info("--init-from: fresh: %s", name)
-    routed = [
-        name.rpartition(".")[0]
-        for name, module in model.named_modules()
-        if isinstance(module, HeadRouting) and f"{name}.weight" in state
-    ]
+    # a routed layer has votes where the trained one had W^O
+    projections = [name[: -len(".weight")] for name in state if name.endswith("out_proj.weight")]
+    routed = [name.rpartition(".")[0] for name in projections if f"{name}.votes.weight" in own]
     if routed:
         logger.warning(
             "--init-from: routing replaces the trained W^O and starts at random in %s",
