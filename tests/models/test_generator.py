@@ -130,7 +130,7 @@ PREFIX = torch.full((len(SOURCES), 2), FIRST + 1)
         {"prefix_allowed_tokens_fn": lambda sentence, words: [2, 5, 7, 9, 11, 13, 15, 17, 19]},
         {"beam": 15},
     ],
-    ids=str,
+    ids=", ".join,
 )
 def test_other_searches_are_left_to_fairseq(
     settings: Dict[str, Any], monkeypatch: pytest.MonkeyPatch
