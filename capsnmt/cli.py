@@ -167,6 +167,9 @@ def check_output_file(path: Path, where: str, inputs: Collection[Path] = ()) -> 
         raise ConfigurationError(
             f"{where} {path} must be a file, not a folder, a pipe or a device; choose another name"
         )
+    above = next(parent for parent in path.absolute().parents if parent.exists())
+    if not above.is_dir():
+        raise ConfigurationError(f"{where} {path} is below a file, {above}; choose another name")
 
 
 @contextmanager

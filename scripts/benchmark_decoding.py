@@ -37,6 +37,7 @@ import capsnmt.plugin  # noqa: F401
 from capsnmt.checkpoints.load import load_trained, save_checkpoint
 from capsnmt.cli import ConfigurationError, OneLineParser, positive, quiet, run_command
 from capsnmt.export import stock_checkpoint
+from capsnmt.models.inference import decodes_in_bf16
 from capsnmt.modules.autocast import bf16_obstacle
 from capsnmt.modules.kept_memory import keep_freed_memory
 from capsnmt.translate.load import load_models
@@ -141,7 +142,8 @@ def systems(
     runs = {"fairseq fp32": fairseqs(stock), "ours fp32": fairseqs(ours)}
     if bf16_obstacle("cpu") is None:
         (model,), _, _ = load_models([path], data, {"autocast": "bf16"})
-        runs["ours bf16"] = fairseqs(model)
+        if decodes_in_bf16(model, "cpu"):  # a narrow one is decoded in fp32
+            runs["ours bf16"] = fairseqs(model)
     try:
         runs["CTranslate2 fp32"] = ctranslate2(args, data, folder, translation, batches)
     except ImportError:
@@ -156,8 +158,9 @@ def ctranslate2(
     from ctranslate2 import Translator
     from ctranslate2.converters import FairseqConverter
 
+    languages = translation.cfg.source_lang, translation.cfg.target_lang
     converter = FairseqConverter(
-        str(folder / "stock.pt"), str(data), *LANGUAGES, unsafe_deserialization=True
+        str(folder / "stock.pt"), str(data), *languages, unsafe_deserialization=True
     )
     converter.convert(str(folder / "ct2"), force=True)
     translator = Translator(str(folder / "ct2"), inter_threads=1, intra_threads=args.threads)

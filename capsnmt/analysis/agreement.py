@@ -12,6 +12,7 @@ from capsnmt.analysis.forward_pass import RoutingCall
 from capsnmt.analysis.hooks import places
 from capsnmt.analysis.means import StreamingMeans
 from capsnmt.analysis.plots import Figure, matrices
+from capsnmt.modules.algorithms import OF_HEADS, OF_LAYERS
 from capsnmt.modules.capsule_attention import CapsuleAttention
 from capsnmt.modules.disagreement import LENGTH_FLOOR
 from capsnmt.modules.head_aggregation import HeadRouting
@@ -79,8 +80,8 @@ class Agreement(Analysis):
         super().__init__(model)
         if not any(isinstance(module, ROUTING) for _, _, module in places(model.model)):
             raise NotApplicableError(
-                "it routes nothing (--head-aggregation simple or em, --layer-aggregation "
-                "dynamic-routing or em-routing, or --capsule-routing-encoder or -decoder would)"
+                f"it routes nothing (--head-aggregation {', '.join(OF_HEADS)}, --layer-aggregation "
+                f"{', '.join(OF_LAYERS)}, or --capsule-routing-encoder or -decoder would)"
             )
         self.entropy: StreamingMeans[Tuple[str, str, int, int]] = StreamingMeans()
         self.diversity: StreamingMeans[Tuple[str, str, int, int]] = StreamingMeans()

@@ -120,8 +120,8 @@ def load(checkpoint: NamedCheckpoint, settings: Settings) -> AnalysedModel:
             raise ValueError
     except (OSError, ValueError, LookupError, TypeError, AssertionError, struct.error):
         raise ConfigurationError(
-            f"--subset is {settings.subset}, of which {checkpoint.data} has no sentences with "
-            "references, or damaged ones; give another subset, or binarise it again"
+            f"--subset is {settings.subset}, which {checkpoint.data} lacks or has damaged or "
+            "without references; give another subset, or binarise it again"
         ) from None
     longest, lengths = min(model.max_positions()), longer_sides(dataset)
     fitting = np.flatnonzero(lengths <= longest)

@@ -218,6 +218,12 @@ class Preparation:
     def _check_unchanged(self, manifest: DataManifest) -> None:
         """Raise unless a complete folder is of this recipe and of these sources."""
         ours, theirs = self.recipe.decisive(), manifest.recipe
+        # an earlier version recorded the only file of a split without its piece
+        splits = theirs.get("splits", {}).items()
+        theirs = {
+            **theirs,
+            "splits": {k: [{"file": v}] if isinstance(v, str) else v for k, v in splits},
+        }
         changes = [key for key in {**ours, **theirs} if ours.get(key) != theirs.get(key)]
         if self.local is not None and not changes:
             for name, known in manifest.sources.items():

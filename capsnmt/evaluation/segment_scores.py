@@ -56,10 +56,11 @@ def read_segment_scores(
             )
         for path, output in zip(paths, outputs):
             scores[output] = found = _read(path)
-            if len(found) != segments or not all(map(math.isfinite, found)):
+            finite = sum(map(math.isfinite, found))
+            if not len(found) == finite == segments:
                 raise ConfigurationError(
-                    f"{path} has {sum(map(math.isfinite, found))} finite scores, but the test set "
-                    f"has {segments} segments; give a score for each"
+                    f"{path} has {len(found)} scores, of which {finite} are numbers, but the test "
+                    f"set has {segments} segments; give a number for each"
                 )
     return scores
 

@@ -90,6 +90,9 @@ def _target_lines(outputs: Sequence[Output]) -> Tuple[str, List[str]]:
                 )
     warn("the reference is detokenised T- lines, not the raw reference: its scores are")
     warn("comparable among these systems only (give --reference FILE)")
+    unknown = sum("<<unk>>" in line for line in reference)  # words that the dictionary lacks
+    if unknown:
+        warn(f"{unknown} references contain <<unk>>; give --reference FILE")
     return f"the T- lines of {first}", reference
 
 

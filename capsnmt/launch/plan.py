@@ -124,11 +124,12 @@ def _rows(options: Options) -> Iterator[Tuple[str, Dict[str, Any]]]:
         names = [*(configurations.rows_of(options.dataset) if every else options.rows)]
         names.sort(key=lambda row: row != options.baseline)
     for row in names:
-        path = configurations.find(row, options.dataset, "--rows" if options.rows else "--config")
+        flag = "--rows" if options.rows else "--config"
+        path = configurations.find(row, options.dataset, flag)
         merged = configurations.load(path)
         if options.dataset and merged.get("dataset", options.dataset) != options.dataset:
             raise ConfigurationError(
-                f"--config {row} is of {merged['dataset']}; drop --dataset {options.dataset}"
+                f"{flag} {row} is of {merged['dataset']}; give --dataset {merged['dataset']}"
             )
         if options.arch is not None:
             settings.override(merged, "arch", options.arch, "--arch")

@@ -96,7 +96,7 @@ class Hosted(FairseqIncrementalState):
             attn_mask,
             cache,
             need_weights or need_head_weights,
-            is_causal=attn_mask is not None and key is query,
+            is_causal=attn_mask is not None and self.role == "dec-self",
         )
         if weights is None:
             return output, None

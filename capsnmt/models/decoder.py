@@ -99,9 +99,11 @@ class TransformerDecoder(TransformerDecoderBase):
             if len(encoder_out["encoder_out"]) > 0:
                 encoded = encoder_out["encoder_out"][0]
             # cross+self-attention appends the padding of the words
-            kind = "encoder_padding_mask" if self.cross_self_attention else "attention_mask"
-            if len(encoder_out[kind]) > 0:
-                encoded_padding = encoder_out[kind][0]
+            masks = encoder_out["encoder_padding_mask"]
+            if not self.cross_self_attention:
+                masks = encoder_out.get("attention_mask", masks)  # not in another's encoding
+            if len(masks) > 0:
+                encoded_padding = masks[0]
         embedding = self.embed(prev_output_tokens, incremental_state)
         x = embedding
         if incremental_state is not None:

@@ -178,8 +178,9 @@ class TransformerEncoder(TransformerEncoderBase):
         if stays(order, sentences):
             return encoder_out
         reordered = super().reorder_encoder_out(encoder_out, order)
-        masks = encoder_out["attention_mask"]
-        reordered["attention_mask"] = [mask.index_select(0, order) for mask in masks]
+        if "attention_mask" in encoder_out:
+            masks = encoder_out["attention_mask"]
+            reordered["attention_mask"] = [mask.index_select(0, order) for mask in masks]
         if "beam" in encoder_out:
             reordered["beam"] = encoder_out["beam"]
         return reordered

@@ -101,7 +101,7 @@ class Search:
         self.found: Hypotheses = [[] for _ in self.ids]
         self.mask = self.memory.mask.new_zeros(sentences, 1, 1)
         self.words = torch.full((sentences, 1), settings.eos if bos is None else bos)
-        self.totals = torch.zeros(sentences, 1)
+        self.totals = torch.zeros(sentences, 1, dtype=torch.float32)
 
     @torch.no_grad()
     def run(self) -> Optional[Hypotheses]:

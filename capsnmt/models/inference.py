@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from typing import Any, Dict, Iterator, Optional, Sequence
+from typing import Any, Dict, Iterator, Optional, Sequence, Tuple
 
 import torch
 import torch.nn.functional as F
@@ -33,8 +33,6 @@ ROWS = 320
 def generate_faster() -> None:
     """Patch fairseq's tasks: our models get a generator that is faster with plain decoders."""
     original = FairseqTask.build_generator
-    if hasattr(original, "__wrapped__"):
-        return
 
     @functools.wraps(original)
     def build_generator(
@@ -67,6 +65,12 @@ def linear_maps(model: Any) -> Iterator[nn.Module]:
                 yield module
 
 
+def numbers_of(tensor: Tensor) -> Tuple[int, torch.dtype, int]:
+    """Return what changes when a tensor gets other numbers, unless through its ``.data``."""
+    version = -1 if tensor.is_inference() else tensor._version
+    return tensor.data_ptr(), tensor.dtype, version
+
+
 class PreparedLinear(nn.Linear):
     """A linear map of a model that only decodes.
 
@@ -75,7 +79,7 @@ class PreparedLinear(nn.Linear):
     """
 
     packed: Optional[Tensor] = None
-    packed_version = -1
+    packed_numbers: Optional[Tuple[int, torch.dtype, int]] = None
 
     def forward(self, x: Tensor) -> Tensor:
         """Map rows ``[..., in]`` to ``[..., out]``, in the precision of the weights."""
@@ -86,8 +90,9 @@ class PreparedLinear(nn.Linear):
             return F.linear(x, weight, bias)
         size = weight.numel()
         if size >= LARGE:
-            if self.packed is None or self.packed_version != weight._version:
-                self.packed_version = weight._version
+            numbers = numbers_of(weight)
+            if self.packed is None or self.packed_numbers != numbers:
+                self.packed_numbers = numbers
                 pack = torch.ops.mkldnn._reorder_linear_weight
                 self.packed = pack(weight.detach().contiguous(), ROWS)
             weight = self.packed
@@ -104,8 +109,9 @@ class PreparedLinear(nn.Linear):
 def has_onednn() -> bool:
     """Return whether this torch has the functions of oneDNN."""
     try:
-        one = torch.ops.mkldnn._reorder_linear_weight(torch.eye(16), 1)
-        torch.ops.mkldnn._linear_pointwise(torch.eye(16), one, None, "none", [], "")
+        matrix = torch.eye(16, dtype=torch.float32)
+        packed = torch.ops.mkldnn._reorder_linear_weight(matrix, 1)
+        torch.ops.mkldnn._linear_pointwise(matrix, packed, None, "none", [], "")
     except (AttributeError, RuntimeError):
         return False
     return True

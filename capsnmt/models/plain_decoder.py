@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from capsnmt.models.attention import HostedAttention
 from capsnmt.models.decoder import TransformerDecoder
-from capsnmt.models.inference import PreparedLinear
+from capsnmt.models.inference import PreparedLinear, numbers_of
 from capsnmt.models.layers import TransformerDecoderLayer
 from capsnmt.models.step_kernels import attend
 from capsnmt.modules.observation import open_observer
@@ -71,7 +71,7 @@ class PlainDecoder:
         self.embedding: Tensor = decoder.embed_tokens.weight
         self.scale: float = decoder.embed_scale
         self.places = decoder.embed_positions
-        self.positions: List[Tensor] = []
+        self.positions: Dict[int, Tensor] = {}
         self.input_norm, self.norm = decoder.layernorm_embedding, decoder.layer_norm
         self.layers = [PlainLayer(layer) for layer in decoder.layers]
         self.heads: int = decoder.layers[0].self_attn.num_heads
@@ -80,16 +80,18 @@ class PlainDecoder:
     @classmethod
     def of(cls, decoder: TransformerDecoder) -> PlainDecoder:
         """Return the plain decoder of a model, made once for its parameters."""
-        versions = [(parameter.dtype, parameter._version) for parameter in decoder.parameters()]
-        if decoder not in MADE or MADE[decoder][0] != versions:
-            MADE[decoder] = versions, cls(decoder)
-        return MADE[decoder][1]
+        numbers = [numbers_of(parameter) for parameter in decoder.parameters()]
+        made = MADE.get(decoder)
+        if made is None or made[0] != numbers:
+            with torch.inference_mode(False), torch.no_grad():  # it serves other modes, too
+                made = MADE[decoder] = numbers, cls(decoder)
+        return made[1]
 
     def position(self, step: int) -> Tensor:
         """Return the embedding ``[1, d]`` of a position, 0 at the start."""
-        for known in range(len(self.positions), step + 1):
-            word = self.embedding.new_full((1, known + 1), -1, dtype=torch.long)  # no padding
-            self.positions.append(self.places(word, incremental_state={})[0, -1:])
+        if step not in self.positions:  # several threads may write the same
+            words = self.embedding.new_full((1, step + 1), -1, dtype=torch.long)  # no padding
+            self.positions[step] = self.places(words, incremental_state={})[0, -1:]
         return self.positions[step]
 
     def step(self, step: int, words: Tensor, memory: Memory, mask: Tensor) -> Tensor:

@@ -144,7 +144,7 @@ def test_a_row_with_connected_layers_is_refused_in_fp16_before_it_starts(capsys:
     status, words, error = planned(capsys, *row, "--gpus", "1")
     assert (status, words) == (2, [])
     (line,) = error.splitlines()
-    assert all(word in line for word in ("precision: fp16", "dense", "set bf16, fp32 or auto"))
+    assert all(word in line for word in ("precision is fp16", "dense", "set bf16, fp32 or auto"))
     assert planned(capsys, *row, "--cpu")[0] == 0  # where fp16 is fp32
 
 

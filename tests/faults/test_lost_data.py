@@ -110,6 +110,12 @@ precision: fp32
 train:
   task: logical_inference
   criterion: sentence_classification
+  optimizer: adam
+  lr: 0.001
+  encoder-embed-dim: 16
+  encoder-ffn-embed-dim: 16
+  encoder-layers: 1
+  encoder-attention-heads: 2
   max-update: 2
 """
 
@@ -128,24 +134,22 @@ def test_the_largest_seed_trains_and_a_checkpoint_in_the_older_format_is_kept(
     sizes = ("--train", 26, "--test", 13)
     succeed("capsnmt.sentences.logical_inference", "--output", texts, *sizes)
     checkpoints = tmp_path / "runs" / "tiny" / f"seed-{seed}" / "checkpoints"
-    succeed(
-        *("fairseq_cli.train", texts, "--user-dir", PLUGIN, "--task", "logical_inference", *ON_CPU),
-        *("--arch", "logical_inference_transformer", "--criterion", "sentence_classification"),
-        *SMALL_ENCODER,
-        *("--batch-size", 16, "--optimizer", "adam", "--lr", "0.001", "--max-update", 2),
-        *("--seed", seed, "--save-dir", checkpoints),
+    launch = (
+        *("capsnmt.launch", "--config", config, "--data", texts, "--cpu", "--threads", 1),
+        *("--output", tmp_path / "runs", "--seed", seed),
     )
-
+    succeed(*launch)
     for path in checkpoints.glob("*.pt"):
         state = torch.load(path, weights_only=False)
         torch.save(state, path, _use_new_zipfile_serialization=False)
     before = {path.name: path.read_bytes() for path in checkpoints.iterdir()}
-    said = succeed(
-        *("capsnmt.launch", "--config", config, "--data", texts, "--cpu", "--threads", 1),
-        *("--output", tmp_path / "runs", "--seed", seed),
-    )
-    assert "complete at 2 updates" in said
+    assert "complete at 2 updates" in succeed(*launch)
     assert {path.name: path.read_bytes() for path in checkpoints.iterdir()} == before
+    # without what says what they are, nobody knows whether they may be continued
+    (checkpoints.parent / "config.json").unlink()
+    refused = command(*launch)
+    assert refused.returncode == 2
+    assert "has checkpoints and no config.json" in refused.stderr
 
 
 def make_fifo(path: Path) -> None:

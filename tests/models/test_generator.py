@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import argparse
 import copy
+import sys
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Callable, Dict, List, Tuple
 
 import pytest
@@ -212,6 +214,54 @@ def test_a_model_that_changes_or_is_watched_is_left_to_fairseq(
     assert compared(monkeypatch, [retaining])
     # --eval-bleu translates while a model is trained
     assert compared(monkeypatch, [flagged()])
+
+
+def words_of(build: Callable[..., Any], model: torch.nn.Module) -> List[List[List[int]]]:
+    """Return the words of all hypotheses of a model."""
+    return [
+        [hypothesis["tokens"].tolist() for hypothesis in hypotheses]
+        for hypotheses in generated(build, [model])
+    ]
+
+
+def scores_of(build: Callable[..., Any], model: torch.nn.Module) -> torch.Tensor:
+    """Return the scores of all hypotheses of a model, whose words may tie."""
+    found = [hypotheses for sentence in generated(build, [model]) for hypotheses in sentence]
+    return torch.tensor([float(hypothesis["score"]) for hypothesis in found], dtype=torch.float64)
+
+
+def test_modes_and_new_parameters_change_no_translation() -> None:
+    ours, fairseqs = FairseqTask.build_generator, FairseqTask.build_generator.__wrapped__
+    wide = ("--encoder-embed-dim=512", "--decoder-embed-dim=512")  # packed matrices
+    model = prepared(*wide, dtype=torch.float32)
+    close = {"rtol": 0, "atol": 0.02}  # the logits are large
+    expected = scores_of(fairseqs, model)
+    with torch.inference_mode():
+        torch.testing.assert_close(scores_of(ours, model), expected, **close)
+    torch.set_default_dtype(torch.float64)
+    try:
+        torch.testing.assert_close(scores_of(ours, model), expected, **close)
+    finally:
+        torch.set_default_dtype(torch.float32)
+    for module in model.modules():
+        for name, parameter in list(module.named_parameters(recurse=False)):
+            setattr(module, name, torch.nn.Parameter(parameter.detach() * 1.1))
+    changed = scores_of(fairseqs, model)
+    assert (changed - expected).abs().max() > 0.1
+    torch.testing.assert_close(scores_of(ours, model), changed, **close)
+    torch.testing.assert_close(scores_of(ours, model.double()), changed, **close)
+
+
+def test_several_threads_translate_with_one_model() -> None:
+    model, interval = prepared(), sys.getswitchinterval()
+    expected = words_of(FairseqTask.build_generator.__wrapped__, model)
+    sys.setswitchinterval(1e-5)
+    try:
+        with ThreadPoolExecutor(4) as threads:
+            found = threads.map(lambda _: words_of(FairseqTask.build_generator, model), range(4))
+            assert [*found] == [expected] * 4
+    finally:
+        sys.setswitchinterval(interval)
 
 
 @pytest.mark.parametrize("weight", [float("nan"), float("inf")])

@@ -89,7 +89,7 @@ def test_the_list_says_how_far_each_training_is(tmp_path: Path) -> None:
     assert listed.returncode == 0, listed.stderr
     lines = listed.stdout.splitlines()
     assert lines[:2] == ["baseline, seed 1: at update 1,200", "baseline, seed 2: not started"]
-    assert len(lines) == 14
+    assert len(lines) == 16
     assert all(line.endswith(": not started") for line in lines[1:])
 
 
