@@ -243,12 +243,13 @@ def test_modes_and_new_parameters_change_no_translation() -> None:
         torch.testing.assert_close(scores_of(ours, model), expected, **close)
     finally:
         torch.set_default_dtype(torch.float32)
-    for module in model.modules():
-        for name, parameter in list(module.named_parameters(recurse=False)):
-            setattr(module, name, torch.nn.Parameter(parameter.detach() * 1.1))
-    changed = scores_of(fairseqs, model)
-    assert (changed - expected).abs().max() > 0.1
-    torch.testing.assert_close(scores_of(ours, model), changed, **close)
+    for factor in (1.1, 1.2):  # the second as new as the first
+        for module in model.modules():
+            for name, parameter in list(module.named_parameters(recurse=False)):
+                setattr(module, name, torch.nn.Parameter(parameter.detach() * factor))
+        changed = scores_of(fairseqs, copy.deepcopy(model))
+        assert (changed - expected).abs().max() > 0.1
+        torch.testing.assert_close(scores_of(ours, model), changed, **close)
     torch.testing.assert_close(scores_of(ours, model.double()), changed, **close)
 
 
