@@ -161,12 +161,10 @@ class _Execution:
         """Return the record of what was trained here before, with its updates if it is over."""
         done, total, config = self.done, self.run.settings.updates, self.run.config
         fix = "give another --name or --output, or delete the folder"
-        for file in (self.folder.config, self.folder.training):
-            if not file.is_file():
-                raise ConfigurationError(
-                    f"{self.folder} has checkpoints and no {file.name}, which says what they are; "
-                    f"{fix}"
-                )
+        if not self.folder.exists:
+            raise ConfigurationError(
+                f"{self.folder} has checkpoints and no config.json, which says what they are; {fix}"
+            )
         old, before = self.folder.read_config(), self.folder.read_training()
         for key, was, new in training_differences(old, config, before.vocabulary, now.vocabulary):
             raise ConfigurationError(

@@ -97,4 +97,4 @@ def test_more_nodes_than_the_job_has_is_one_line(
     monkeypatch.setenv("SLURM_JOB_ID", "7")
     monkeypatch.setenv("SLURM_JOB_NUM_NODES", "2")
     message = refused(capsys, folder, shlex.split("--dataset logical_inference --cpu --nodes 3"))
-    assert "--nodes is 3, but there are 2 here" in message
+    assert "--nodes is 3, more than the 2 here" in message

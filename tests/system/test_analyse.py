@@ -61,7 +61,7 @@ def test_ours_and_fairseqs_transformer_side_by_side(
         ("a/b={ours}", "name of a system: 'a/b' cannot be the name of a folder"),
         ("a={ours} a={ours}", "a is the name of two systems; rename one"),
         ("a={ours} --only colours", "--only is 'colours'; choose from attention, "),
-        ("a={ours} --subset tset", "--subset is tset, of which "),
+        ("a={ours} --subset tset", "--subset is tset, which "),
         ("a={ours} --sentences 0", "'0' is not a whole number of at least 1"),
         ("a={ours} b={foreign}", "has the architecture lstm; give a translation model of capsnmt"),
         ("a={ours} b=no.pt", "no.pt: there is no such checkpoint: check the path"),
