@@ -62,8 +62,8 @@ def choose_device(options: Options) -> Device:
     allocated = int(os.environ.get("SLURM_JOB_NUM_NODES", 1)) if "SLURM_JOB_ID" in os.environ else 1
     if options.nodes > allocated and options.slurm is None and not options.dry_run:
         raise ConfigurationError(
-            f"--nodes is {options.nodes}, more than the {allocated} here; submit a job by --slurm, or "
-            f"start this in an allocation (salloc --nodes={options.nodes})"
+            f"--nodes is {options.nodes}, more than the {allocated} here; submit a job by --slurm, "
+            f"or start this in an allocation (salloc --nodes={options.nodes})"
         )
     return Device(
         gpus=gpus, processes=options.cpu or 1, threads=options.threads, nodes=options.nodes
