@@ -9,9 +9,10 @@ import resource
 import shutil
 import sys
 import tempfile
+import threading
 import time
 import traceback
-from contextlib import ExitStack, redirect_stdout
+from contextlib import ExitStack, redirect_stdout, suppress
 from pathlib import Path
 from signal import SIGKILL
 from typing import Callable, Dict, List, NamedTuple, Optional, Sequence
@@ -84,12 +85,24 @@ def run_case(
     with ExitStack() as mounts:
         if place == "read-only":
             mounts.callback(filesystems.make_read_only(folder))
+        # what it prints passes through here: a full disk is that of its own files
+        pipes = {stream: os.pipe() for stream in ("stdout", "stderr")}
         process = os.fork()
         if process == 0:
             full = place == "full disk"
             limit = (lambda: filesystems.fill_disk(chance)) if full else (lambda: None)
-            _become(name, spoilt, folder, streams, limit)
+            writers = [writer for _, writer in pipes.values()]
+            _become(name, spoilt, folder, streams, writers, limit)
+        copies = []
+        for stream, (reader, writer) in pipes.items():
+            os.close(writer)
+            copies.append(threading.Thread(target=_copy, args=(reader, streams / stream)))
+            copies[-1].start()
         status = _wait(process)
+        with suppress(ProcessLookupError):  # what it started and left would hold the pipes
+            os.killpg(process, SIGKILL)
+        for copy in copies:
+            copy.join()
         errors = (streams / "stderr").read_text("utf-8", "replace")
         fault = fault_of(status, errors, folder, command.is_fairseqs)
         if status and not spoils:
@@ -99,6 +112,12 @@ def run_case(
     if not fault:
         shutil.rmtree(case)
     return fault and f"{done}: {fault}\n{errors[-1500:]}"
+
+
+def _copy(reader: int, path: Path) -> None:
+    """Copy a pipe into a file until it is closed."""
+    with open(reader, "rb") as source, path.open("wb") as target:
+        shutil.copyfileobj(source, target)
 
 
 def _wait(process: int) -> int:
@@ -113,7 +132,12 @@ def _wait(process: int) -> int:
 
 
 def _become(
-    name: str, spoilt: Spoilt, folder: Path, streams: Path, limit: Callable[[], None]
+    name: str,
+    spoilt: Spoilt,
+    folder: Path,
+    streams: Path,
+    writers: Sequence[int],
+    limit: Callable[[], None],
 ) -> None:
     """Run the command in this process, which was forked for it, and end it."""
     status: object = CRASHED
@@ -121,8 +145,11 @@ def _become(
         resource.setrlimit(resource.RLIMIT_CPU, (BOUND, BOUND))
         os.setpgid(0, 0)
         os.chdir(folder)
-        for number, stream in enumerate(("stdin", "stdout", "stderr")):
-            os.dup2(os.open(streams / stream, os.O_RDWR | os.O_CREAT, 0o644), number)
+        given = os.open(streams / "stdin", os.O_RDWR | os.O_CREAT, 0o644)
+        for number, stream in enumerate((given, *writers)):
+            os.dup2(stream, number)
+        for stream in writers:
+            os.close(stream)
         os.environ["TMPDIR"] = str(streams)  # a case that is killed leaves its temporary files
         for variable, value in spoilt.environment.items():
             os.environ.pop(variable, None) if value == "" else os.environ.update({variable: value})

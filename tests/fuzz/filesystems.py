@@ -18,7 +18,6 @@ ODD_NAMES = (
     *("a\nb", "\x1b[2J", "ä漢字🙂", "\u202e", "'\"", "\\", "\udcff", "#", "~", "x" * 200),
 )
 PAGE = 4096
-MESSAGE = 4  # pages for an error message, which is written to a file, too
 # of mount(2), unshare(2) and umount2(2)
 READ_ONLY, REMOUNT, BIND, RECURSIVE, PRIVATE = 1, 32, 4096, 16384, 1 << 18
 NEW_MOUNTS, DETACH = 0x00020000, 2
@@ -65,5 +64,5 @@ def make_read_only(folder: Path) -> Callable[[], None]:
 
 def fill_disk(chance: random.Random) -> None:
     """Leave every file of this process a few pages: a longer one is as on a full disk."""
-    pages = chance.choice((0, 0, 1, 2, chance.randrange(64))) + MESSAGE
+    pages = chance.choice((0, 0, 1, 2, chance.randrange(64)))
     resource.setrlimit(resource.RLIMIT_FSIZE, (pages * PAGE, pages * PAGE))
