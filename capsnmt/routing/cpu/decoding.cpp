@@ -113,7 +113,8 @@ extern "C" int choose(const float* logits, const float* totals, int64_t sentence
                 continue;
             }
             // What is just below the worst candidate by rounding is looked at, and not taken.
-            auto bound = [&] { return best.worst() - total + mass + shift - 1e-4f; };
+            float rounding = 1e-4f + 1e-6f * __builtin_fabsf(shift);
+            auto bound = [&] { return best.worst() - total + mass + shift - rounding; };
             auto look = [&](long word) {
                 if (word != never && word != nor) best.insert(score(word), word, row);
             };
