@@ -11,6 +11,7 @@ from capsnmt.host import (
     keep_last_batch,
     keep_memory_while_training,
     logging_kept,
+    optimize_without_compiler,
 )
 
 with logging_kept():
@@ -28,6 +29,7 @@ with logging_kept():
     from capsnmt.translate import tokenizer
 
     keep_memory_while_training()
+    optimize_without_compiler()
     generate_faster()
 
 __all__ = ["classifier", "criterions", "models", "optim", "tasks", "tokenizer"]

@@ -32,12 +32,8 @@ def test_no_sentence_is_dropped_from_the_batches(
     assert all(len(batch) * 3 <= 27 for batch in batches)
 
 
-def test_importing_the_plugin_leaves_the_root_logger_alone_and_prints_nothing() -> None:
-    """fairseq's modules set it to DEBUG, with output to standard error."""
-    program = (
-        "import capsnmt.plugin, logging; root = logging.getLogger();"
-        "print(root.level == logging.WARNING and not root.handlers)"
-    )
+def printed(program: str) -> str:
+    """Return what a program in a process of its own prints; it writes no error."""
     done = subprocess.run(
         [sys.executable, "-W", "ignore", "-c", program],
         env=environment(),
@@ -45,5 +41,34 @@ def test_importing_the_plugin_leaves_the_root_logger_alone_and_prints_nothing() 
         text=True,
         check=False,
     )
-    assert done.stdout.strip() == "True"
     assert not done.stderr
+    return done.stdout.strip()
+
+
+def test_importing_the_plugin_leaves_the_root_logger_alone_and_prints_nothing() -> None:
+    """fairseq's modules set it to DEBUG, with output to standard error."""
+    program = (
+        "import capsnmt.plugin, logging; root = logging.getLogger();"
+        "print(root.level == logging.WARNING and not root.handlers)"
+    )
+    assert printed(program) == "True"
+
+
+def test_a_training_starts_without_libraries_that_it_does_not_use() -> None:
+    """They take as long as fairseq itself; the fork's criterion finds its own when it is used."""
+    program = """
+import sys
+import capsnmt.plugin, torch
+from fairseq.criterions import sentence_prediction
+
+weight = torch.ones(1, requires_grad=True)
+optimizer = torch.optim.AdamW([weight])
+optimizer.load_state_dict(optimizer.state_dict())
+optimizer.zero_grad()
+print({"sklearn", "scipy.stats", "torch._dynamo"} & sys.modules.keys())
+if hasattr(sentence_prediction, "f1_score"):
+    print(sentence_prediction.acc_and_f1(torch.tensor([1, 0]).numpy(), [1, 0])["f1"])
+else:
+    print(1.0)
+"""
+    assert printed(program).split("\n") == ["set()", "1.0"]
