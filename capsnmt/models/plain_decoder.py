@@ -150,7 +150,8 @@ class PlainLayer:
 def joined(*maps: Tuple[Any, float]) -> PreparedLinear:
     """Return several maps of one input, each scaled, as one."""
     weight = torch.cat([each.weight * scale for each, scale in maps])
-    one = PreparedLinear(weight.size(1), weight.size(0), device="meta")
+    one = PreparedLinear.__new__(PreparedLinear)
+    nn.Module.__init__(one)  # without first numbers; on "meta" torch 2.2 would import sympy
     one.weight = nn.Parameter(weight, requires_grad=False)
     bias = torch.cat([each.bias * scale for each, scale in maps])
     one.bias = nn.Parameter(bias, requires_grad=False)
