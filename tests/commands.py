@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import atexit
+import functools
 import os
 import random
 import socket
 import subprocess
 import sys
 import time
+from contextlib import ExitStack
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Callable, Dict, List
@@ -17,6 +20,7 @@ import pytest
 from capsnmt.files import locked
 from capsnmt.models import PRESETS
 from tests import forked
+from tests.interpreter import serving
 from tests.support import PLUGIN
 
 TINY = [
@@ -41,14 +45,6 @@ SYSTEMS = {
     **{preset: (f"{preset}_tiny", ()) for preset in PRESETS},
     "everything": ("capsnmt_transformer_tiny", COMPOSED),
 }
-# Each commit runs only "everything"; the properties of each system are tested as well.
-every_system = pytest.mark.parametrize(
-    "system",
-    [
-        pytest.param(name, marks=[pytest.mark.nightly] if name in PRESETS else [])
-        for name in SYSTEMS
-    ],
-)
 
 
 def environment() -> Dict[str, str]:
@@ -57,13 +53,24 @@ def environment() -> Dict[str, str]:
     return {**own, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(Path(PLUGIN).parent)}
 
 
+servers = ExitStack()
+atexit.register(servers.close)
+
+
+@functools.cache
+def interpreter() -> Path:
+    """Return an interpreter that starts at once, for commands that start others."""
+    folder = Path(servers.enter_context(TemporaryDirectory()))
+    return servers.enter_context(serving(folder, environment()))
+
+
 def command(
     module: str, *arguments: object, stdin: str = "", python: str = sys.executable
 ) -> subprocess.CompletedProcess:
     """Run ``python -m module arguments`` and return the completed process, output as text.
 
     With the interpreter of the tests, it is forked from a process with fairseq imported
-    (:mod:`tests.forked`).
+    (:mod:`tests.forked`), and so are the commands that a launch starts.
     """
     words = [str(argument) for argument in arguments]
     if python != sys.executable:
@@ -76,13 +83,15 @@ def command(
             env=environment(),
             check=False,
         )
+    starts = {forked.INTERPRETER: str(interpreter())} if module == "capsnmt.launch" else {}
     with TemporaryDirectory() as folder:
         streams = [Path(folder) / name for name in ("stdin", "stdout", "stderr")]
         for stream, text in zip(streams, (stdin, "", "")):
             stream.write_text(text, "utf-8")
-        process = forked.start(module, words, environment(), streams)
+        process = forked.start(module, words, {**environment(), **starts}, streams)
         process.join()
-        output, errors = (stream.read_text("utf-8") for stream in streams[1:])
+        # what a command prints may name a path of any bytes
+        output, errors = (stream.read_text("utf-8", "surrogateescape") for stream in streams[1:])
     return subprocess.CompletedProcess([module, *words], process.exitcode, output, errors)
 
 

@@ -6,6 +6,7 @@ import gc
 import itertools
 import os
 import shutil
+import sys
 from pathlib import Path
 from typing import Any, Dict, Iterator, List, Optional
 
@@ -29,6 +30,13 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> Optio
 def pytest_configure() -> None:
     """Collect no garbage while modules are imported: nearly a third of that time would be spent."""
     gc.disable()
+
+
+def pytest_unconfigure() -> None:
+    """End what commands were forked from: a worker's process does not end as others do."""
+    commands = sys.modules.get("tests.commands")
+    if commands is not None:
+        commands.servers.close()
 
 
 def pytest_runtestloop() -> None:

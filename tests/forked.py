@@ -31,6 +31,8 @@ PRELOADED = [
     *("hydra.experimental", "hydra._internal.hydra", "hydra._internal.config_loader_impl"),
     *("hydra.core.plugins", "hydra.core.override_parser.overrides_parser"),
 ]
+# the variable that names the interpreter with which a command starts others
+INTERPRETER = "CAPSNMT_TESTS_INTERPRETER"
 _context = multiprocessing.get_context("forkserver")
 
 
@@ -86,6 +88,7 @@ def become(module: str, arguments: List[str], environment: Dict[str, str]) -> No
     logging.root.handlers.clear()
     logging.root.setLevel(logging.WARNING)
     sys.argv = [module, *arguments]
+    sys.executable = environment.get(INTERPRETER, sys.executable)
     try:
         name, _, function = module.partition(":")
         if function:  # as the script that pip makes of an entry point

@@ -10,16 +10,13 @@ import fairseq.models
 import pytest
 import torch
 import torch.distributed
-from fairseq.criterions import build_criterion
 from fairseq.criterions.label_smoothed_cross_entropy import LabelSmoothedCrossEntropyCriterion
-from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 from fairseq.distributed import ModuleProxyWrapper
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
-from capsnmt.cli import ConfigurationError
 from capsnmt.criterions import ChunkedLabelSmoothedCrossEntropyCriterion
-from capsnmt.criterions.chunked_label_smoothed_cross_entropy import NAME, obstacle
+from capsnmt.criterions.chunked_label_smoothed_cross_entropy import obstacle
 from tests.criterions.samples import SAMPLE, gradients, train
 from tests.support import (
     SMALL,
@@ -179,21 +176,3 @@ def test_unreduced_losses_are_fairseqs_own() -> None:
     torch.testing.assert_close(
         outcome(ours(), model, reduce=False), outcome(theirs(), model, reduce=False)
     )
-
-
-def test_the_flag_arrives_and_a_negative_one_is_refused_in_one_line() -> None:
-    built = []
-    for flags in ((), ("--loss-chunk-tokens", "64"), ("--loss-chunk-tokens", "0")):
-        args = parse("capsnmt_transformer", "--criterion", NAME, *flags)
-        # fairseq-train converts; here once, because a conversion takes a second
-        cfg = convert_namespace_to_omegaconf(args).criterion if "64" in flags else args
-        built.append(build_criterion(cfg, TASK))
-    assert [criterion.loss_chunk_tokens for criterion in built] == [None, 64, 0]
-    model = train()
-    exact = outcome(theirs(smoothing=0.0), model)
-    torch.testing.assert_close(outcome(built[2], model), exact, rtol=0, atol=0)
-    with pytest.raises(
-        ConfigurationError, match="--loss-chunk-tokens is -1; give a number"
-    ) as error:
-        ours(loss_chunk_tokens=-1)
-    assert "\n" not in str(error.value)

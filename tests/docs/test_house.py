@@ -28,12 +28,13 @@ def packages() -> Dict[str, Set[str]]:
     }
 
 
-def imported(path: Path) -> Iterator[str]:
-    """The parts of ``capsnmt`` that a module imports when it is imported."""
+def imported(path: Path, late: bool = False) -> Iterator[str]:
+    """The parts of ``capsnmt`` that a module imports when it is imported, or ``late`` as well."""
     folder = ["capsnmt", *path.relative_to(PACKAGE).parts[:-1]]
     body = ast.parse(path.read_text("utf-8")).body
-    at_once = [part for part in body if not isinstance(part, (ast.FunctionDef, ast.ClassDef))]
-    for node in (node for part in at_once for node in ast.walk(part)):
+    inside = () if late else (ast.FunctionDef, ast.ClassDef)
+    read = [part for part in body if not isinstance(part, inside)]
+    for node in (node for part in read for node in ast.walk(part)):
         modules: List[str] = []
         if isinstance(node, ast.Import):
             modules = [alias.name for alias in node.names]
@@ -68,6 +69,18 @@ def test_every_arrow_points_upwards() -> None:
     for package, imports in packages().items():
         assert imports <= above, package
         above.add(package)
+
+
+def test_no_two_packages_import_each_other() -> None:
+    """Not by the imports inside functions either; a command may ask fairseq to load the plugin."""
+    arrows = {
+        (package, name)
+        for package in packages()
+        for path in modules_of(package)
+        for name in imported(path, late=True)
+        if name in packages() and name not in (package, "plugin")
+    }
+    assert not arrows & {(name, package) for package, name in arrows}
 
 
 def test_the_table_has_every_package() -> None:

@@ -14,6 +14,7 @@ from tests.commands import environment
 from tests.support import REPO
 
 
+@pytest.mark.nightly  # half a minute
 @pytest.mark.one_host  # Sphinx of the constraints needs Python 3.11
 def test_the_site_is_built_without_a_warning(tmp_path: Path) -> None:
     docs = tmp_path / "docs"

@@ -12,7 +12,7 @@ from typing import Dict, List
 import pytest
 import yaml
 
-from tests.commands import TINY, binarise_reversals, environment
+from tests.commands import TINY, binarise_reversals, environment, interpreter
 from tests.docs.pages import REPO, Block, blocks, rows
 from tests.support import PLUGIN
 
@@ -48,8 +48,8 @@ def smaller(page: str, text: str) -> str:
 
 
 def run(commands: str, folder: Path) -> str:
-    """Run a block as a user does, with the interpreter of the tests."""
-    path = os.pathsep.join([os.path.dirname(sys.executable), os.environ["PATH"]])
+    """Run a block as a user does, with an interpreter and commands that start at once."""
+    path = os.pathsep.join([str(interpreter().parent), os.environ["PATH"]])
     done = subprocess.run(
         ["bash", "-euo", "pipefail", "-c", commands],
         cwd=folder,

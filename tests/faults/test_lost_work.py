@@ -5,18 +5,16 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import signal
 import subprocess
 import sys
 from pathlib import Path
 from typing import List, Sequence
 
 import pytest
-import torch
 
 from tests.commands import command, environment, succeed
 from tests.faults import launched
-from tests.kills.launch import LAUNCHER, started
+from tests.kills.launch import LAUNCHER
 from tests.launch.test_slurm import Cluster
 from tests.small_row import SMALL
 from tests.support import PLUGIN
@@ -68,22 +66,27 @@ def assert_refused(done: subprocess.CompletedProcess, *parts: str) -> None:
 
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory: pytest.TempPathFactory, row: List[str]) -> Path:
-    """The output of a launch without UTF-8 and without asserts, in a folder of any bytes.
+    """The output of a launch in a folder of any bytes.
 
     The training ends by epochs, so that no number of updates says that it is finished.
     """
     output = tmp_path_factory.mktemp("odd") / os.fsdecode(b"runs-\xff")
-    surroundings = {**ASCII, "PYTHONOPTIMIZE": "1"}
-    done = run_in(surroundings, LAUNCHER, *row, *BY_EPOCHS, "--output", output)
-    assert done.returncode == 0, (done.stdout, done.stderr[-3000:])
+    succeed(LAUNCHER, *row, *BY_EPOCHS, "--output", output)
     return output
 
 
 @pytest.mark.system
-def test_a_launch_without_utf8_and_without_asserts_ends_with_its_scores(finished: Path):
-    folder = finished / "tiny" / "seed-1"
-    assert list(json.loads((folder / "scores.json").read_text("utf-8"))) == ["news"]
-    assert json.loads((finished / "tiny" / "summary.json").read_text("utf-8"))["seeds"] == [1]
+@pytest.mark.nightly  # an interpreter for each of its stages
+def test_a_launch_without_utf8_and_without_asserts_ends_with_its_scores(
+    row: List[str], tmp_path: Path
+):
+    surroundings = {**ASCII, "PYTHONOPTIMIZE": "1"}
+    done = run_in(surroundings, LAUNCHER, *row, *BY_EPOCHS, "--output", tmp_path)
+    assert done.returncode == 0, (done.stdout, done.stderr[-3000:])
+    folder = tmp_path / "tiny"
+    scores = json.loads((folder / "seed-1" / "scores.json").read_text("utf-8"))
+    assert list(scores) == ["news"]
+    assert json.loads((folder / "summary.json").read_text("utf-8"))["seeds"] == [1]
 
 
 @pytest.mark.system
@@ -133,19 +136,6 @@ def test_the_evaluation_prints_its_table_on_a_terminal_without_utf8(tmp_path: Pa
     )
     assert done.returncode == 0, done.stderr
     assert "BLEU" in done.stdout
-
-
-@pytest.mark.system
-def test_a_training_saves_when_the_terminal_closes(row: List[str], tmp_path: Path):
-    updates = ["--max-update", "2000", "--set", "train.save-interval-updates=2000"]
-    with started(LAUNCHER, [*row, *updates, "--output", str(tmp_path)]) as launch:
-        reported = launch.updates(2)
-        launch.send(signal.SIGHUP)
-        assert launch.end() == 128 + signal.SIGHUP
-        assert launch.errors[-1] == "stopped by SIGHUP: the same command resumes"
-    saved = tmp_path / "tiny" / "seed-1" / "checkpoints" / "checkpoint_last.pt"
-    history = torch.load(saved, weights_only=False)["optimizer_history"]
-    assert reported <= history[-1]["num_updates"] < 2000
 
 
 # --- SLURM

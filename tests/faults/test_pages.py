@@ -190,6 +190,7 @@ def test_a_command_runs_beside_a_checkout_of_its_name(tmp_path: Path) -> None:
         is_refusal(done.returncode, done.stderr, str(tmp_path / "capsnmt"))
 
 
+@pytest.mark.nightly  # an interpreter for each stage of a launch
 def test_the_installed_package_runs_in_a_checkout(
     tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> None:

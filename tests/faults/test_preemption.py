@@ -74,6 +74,14 @@ def wait_for(text: str, running: Launch) -> None:
         time.sleep(0.005)
 
 
+def wait_for_end(running: Launch) -> None:
+    """Wait until all that a process has started has ended."""
+    deadline = time.monotonic() + HANGS
+    while running.started():
+        assert time.monotonic() < deadline, "what it has started outlives it"
+        time.sleep(0.02)
+
+
 @OPTIMIZERS
 def test_stopped_three_times_is_bit_for_bit_as_never_stopped(
     data: Path, tmp_path: Path, optimizer: str
@@ -83,7 +91,7 @@ def test_stopped_three_times_is_bit_for_bit_as_never_stopped(
     flags = ["--optimizer", optimizer]
     succeed(TRAIN, *arguments(data, uninterrupted, UPDATES, *flags))
 
-    line = arguments(data, stopped, UPDATES, *flags, "--num-workers", 1)
+    line = arguments(data, stopped, UPDATES, *flags)
     stopped.mkdir()
     (stopped / "stop").touch()
     said = succeed(TRAIN, *line)
@@ -93,14 +101,14 @@ def test_stopped_three_times_is_bit_for_bit_as_never_stopped(
     done = content(stopped / LAST)["updates"]
     assert done == 1
     for signum in (signal.SIGUSR1, signal.SIGTERM):
-        with started(TRAIN, line) as running:
+        with started(TRAIN, [*line, "--num-workers", "1"]) as running:
             wait_for(f'"num_updates": "{done + 3}"', running)
-            loads = children(running.process.pid)
-            assert loads
+            while not (loads := children(running.process.pid)):  # between two epochs
+                assert running.process.is_alive(), running.errors
             for process in (*loads, running.process.pid):
                 os.kill(process, signum)
             assert running.end() == 0, running.errors
-            assert not [pid for pid in loads if Path(f"/proc/{pid}").exists()]
+            wait_for_end(running)
         before, done = done, content(stopped / LAST)["updates"]
         assert before + 3 <= done < UPDATES
         wait_for(f'"stopped_by": "{signal.Signals(signum).name}", "updates": {done}}}', running)
@@ -200,10 +208,7 @@ def test_two_processes_by_torchrun_stop_when_one_is_asked_and_end_with_torchrun(
         os.kill(int(Path(f"/proc/{rank(running, 0)}/stat").read_text().split()[3]), signal.SIGKILL)
         assert running.end() == 1
         assert "train failed with signal 9" in running.errors[-1]
-        deadline = time.monotonic() + HANGS
-        while running.started():
-            assert time.monotonic() < deadline, "the workers of torchrun outlive it"
-            time.sleep(0.05)
+        wait_for_end(running)
 
 
 @pytest.mark.one_host

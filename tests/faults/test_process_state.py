@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import platform
 from pathlib import Path
 from typing import Any, Dict, List
@@ -16,6 +17,7 @@ from fairseq.tasks.translation import TranslationConfig, TranslationTask
 from torch._subclasses import FakeTensorMode
 
 from capsnmt.launch.__main__ import main as launch
+from capsnmt.modules.kept_memory import set_malloc, tunes_malloc
 from capsnmt.routing import em_routing
 from capsnmt.translate.__main__ import main as translate
 from tests.commands import command, succeed, training
@@ -54,6 +56,21 @@ def test_commands_keep_the_memory_of_large_tensors(prepared: Path, tmp_path: Pat
     left["fairseq-interactive"] = observed("fairseq_cli.interactive", *decodes, stdin="alpha\n")
     for name, each in left.items():
         assert each["kept"] > 3 * MEGABYTES / 4, name
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("MALLOC_MMAP_THRESHOLD_", "1000000"), ("GLIBC_TUNABLES", "glibc.malloc.arena_max=1")],
+)
+def test_the_users_settings_of_malloc_stay(
+    name: str, value: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for variable in ("GLIBC_TUNABLES", *(each for each in os.environ if each[:7] == "MALLOC_")):
+        monkeypatch.delenv(variable, raising=False)
+    assert not tunes_malloc()
+    monkeypatch.setenv(name, value)
+    assert tunes_malloc()
+    assert not set_malloc.__wrapped__()
 
 
 @pytest.mark.parametrize("main", [launch, translate])

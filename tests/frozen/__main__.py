@@ -11,8 +11,8 @@ from typing import Callable
 
 from tests.commands import environment
 from tests.frozen import cases  # noqa: F401  registers them
-from tests.frozen.interpreter import serving
 from tests.frozen.kit import CASES, GOLDEN, World, differences, may_write
+from tests.interpreter import serving
 
 
 def main() -> int:

@@ -26,7 +26,7 @@ import torch
 from torch import Tensor
 
 from tests.commands import environment
-from tests.frozen.interpreter import COMMANDS, ROOT, words
+from tests.interpreter import COMMANDS, ROOT, words
 
 GOLDEN = Path(__file__).with_name("golden")
 NUMBER = re.compile(r"(-?\d+\.\d+(?:e[-+]\d+)?)")

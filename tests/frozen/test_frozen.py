@@ -11,8 +11,8 @@ import pytest
 
 from tests.commands import environment, made_once
 from tests.frozen import cases  # noqa: F401  registers them
-from tests.frozen.interpreter import serving
 from tests.frozen.kit import CASES, GOLDEN, Case, World, differences
+from tests.interpreter import serving
 
 pytestmark = pytest.mark.system
 MAIN_HOST = pytest.mark.skipif(sys.version_info < (3, 11), reason="it is of the main host")

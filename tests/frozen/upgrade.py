@@ -15,8 +15,8 @@ from typing import Any, Dict
 import torch
 from torch import Tensor
 
-from tests.frozen.interpreter import ROOT
 from tests.frozen.kit import World, weight
+from tests.interpreter import ROOT
 
 DATA = Path(__file__).with_name("data") / "upgrade"
 

@@ -5,15 +5,14 @@ from __future__ import annotations
 import random
 import sys
 from pathlib import Path
-from typing import Callable, Iterator
+from typing import Callable
 
 import pytest
 from fairseq import options
 from fairseq_cli import preprocess
 
 from capsnmt.launch.__main__ import main
-from tests.commands import environment
-from tests.frozen.interpreter import serving
+from tests.commands import interpreter
 
 WORDS = ["alpha", "beta", "gamma", "delta", "epsilon", "zeta"]
 SENTENCES = {"train": 400, "valid": 8, "news": 6}
@@ -55,19 +54,10 @@ def plan(capsys: pytest.CaptureFixture) -> Launch:
     return print_plan
 
 
-@pytest.fixture(scope="session")
-def interpreter(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """An interpreter that starts at once."""
-    with serving(tmp_path_factory.mktemp("interpreter"), environment()) as python:
-        yield python
-
-
 @pytest.fixture
-def launch(
-    interpreter: Path, capsys: pytest.CaptureFixture, monkeypatch: pytest.MonkeyPatch
-) -> Launch:
+def launch(capsys: pytest.CaptureFixture, monkeypatch: pytest.MonkeyPatch) -> Launch:
     """``launch(FLAG, ..., status=0)`` runs the launcher's commands and returns all it prints."""
-    monkeypatch.setattr(sys, "executable", str(interpreter))
+    monkeypatch.setattr(sys, "executable", str(interpreter()))
 
     def run(*arguments: object, status: int = 0) -> str:
         ended = main([*map(str, arguments)])

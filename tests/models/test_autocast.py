@@ -10,12 +10,10 @@ from fairseq.sequence_generator import SequenceGenerator
 
 from capsnmt.cli import ConfigurationError
 from capsnmt.modules import autocast
-from tests.models.test_properties import loss_of
 from tests.support import (
     FIRST,
     PAD,
     TASK,
-    assert_every_parameter_learns,
     batch,
     build,
     build_system,
@@ -33,16 +31,6 @@ SOURCES, TARGETS = sentences(5, 3), sentences(4, 2, seed=1)
 def distance(ours: torch.Tensor, theirs: torch.Tensor) -> float:
     """Return the mean distance of logits or scores, which have about unit variance."""
     return (ours.float() - theirs.float()).abs().mean().item()
-
-
-@every_system
-def test_training_is_near_fp32_and_every_parameter_learns_in_fp32(name: str) -> None:
-    model, full = build_system(name, *BF16).train(), build_system(name).train()
-    loss = loss_of(model)
-    loss.backward()
-    assert abs(loss.item() - loss_of(full).item()) < 0.02 * loss.item()
-    assert_every_parameter_learns(model)
-    assert {p.dtype for p in model.parameters()} == {p.grad.dtype for p in model.parameters()}
 
 
 @every_system
@@ -111,14 +99,6 @@ def test_double_precision_is_left_alone() -> None:
     models[1].make_generation_fast_(need_attn=True)
     logits = [forward(model, SOURCES, TARGETS) for model in models]
     torch.testing.assert_close(*logits, atol=0, rtol=0)
-
-
-def test_activation_checkpointing_repeats_the_layers_in_bf16() -> None:
-    model = build("transformer_mlmha", *BF16, "--checkpoint-activations").train()
-    dtypes = record_dtypes(model)
-    loss_of(model).backward()
-    for name in ("encoder.layers.0.fc1", "decoder.layers.1.encoder_attn.q_proj"):
-        assert dtypes[name] == [torch.bfloat16] * 2, name
 
 
 def test_half_precision_parameters_are_refused_in_one_line() -> None:

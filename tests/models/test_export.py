@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.torch_version import TorchVersion
 
-from tests.support import PAD, batch, build, sentences, shifted
+from tests.support import EVERY_COMMIT, PAD, SYSTEMS, batch, build, sentences, shifted
 
 pytestmark = pytest.mark.skipif(
     TorchVersion(torch.__version__) < (2, 6), reason="its torch.export has no Dim.AUTO"
@@ -42,13 +42,18 @@ def arguments(*lengths: int) -> Tuple[Tensor, Tensor]:
     return batch(sentences(*lengths), left_pad=True), shifted(target)
 
 
+# with every commit several mechanisms at once, at night every system
+MODELS = {"many": ("capsnmt_transformer", MANY), **dict(list(SYSTEMS.items())[:EVERY_COMMIT])}
+
+
 @pytest.mark.parametrize(
-    "flags",
-    [pytest.param((), id="plain", marks=pytest.mark.nightly), pytest.param(MANY, id="many")],
+    "name",
+    [pytest.param(name, marks=[] if name == "many" else [pytest.mark.nightly]) for name in MODELS],
 )
 @pytest.mark.parametrize("part", [pytest.param(Encoding, marks=pytest.mark.nightly), Logits])
-def test_an_exported_model_computes_the_same_at_other_sizes(part: Any, flags: tuple) -> None:
-    module = part(build("capsnmt_transformer", "--compile", *flags)).eval()
+def test_an_exported_model_computes_the_same_at_other_sizes(part: Any, name: str) -> None:
+    arch, flags = MODELS[name]
+    module = part(build(arch, "--compile", *flags)).eval()
     module(*arguments(14))  # fairseq's tables of positions and masks grow, and a program keeps them
     auto = torch.export.Dim.AUTO
     shapes = ({0: auto, 1: auto}, {0: auto, 1: auto})

@@ -156,6 +156,23 @@ def test_a_preset_is_what_its_paper_recommends(arch: str) -> None:
     assert same(model(arch, *three), model(PLAIN, *three, *PRESETS[arch].split()))
 
 
+@pytest.mark.parametrize(
+    ("size", "width", "ffn", "layers"),
+    [("", 512, 2048, 6), ("_big", 1024, 4096, 6), ("_iwslt", 256, 1024, 4), ("_tiny", 128, 256, 3)],
+)
+def test_a_size_has_the_parameters_of_its_width_and_depth(
+    size: str, width: int, ffn: int, layers: int
+) -> None:
+    with torch.device("meta"):
+        built = build(f"{PLAIN}{size}", small=False)
+    attention = 4 * (width * width + width)
+    feed_forward = 2 * width * ffn + width + ffn
+    norms = 5 * 2 * width
+    embeddings = 3 * 28 * width  # source, target, output of the tests' 28-word dictionary
+    expected = layers * (3 * attention + 2 * feed_forward + norms) + embeddings
+    assert sum(parameter.numel() for parameter in built.parameters()) == expected
+
+
 def test_a_flag_takes_precedence_over_a_presets_value() -> None:
     preset, heads = "transformer_em_routing", "--head-aggregation"
     assert same(model(preset, heads, "linear"), model(PLAIN))

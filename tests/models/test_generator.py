@@ -16,8 +16,8 @@ from fairseq.tasks import FairseqTask
 from fairseq.tasks.translation import TranslationConfig, TranslationTask
 from fairseq.token_generation_constraints import pack_constraints
 
-from capsnmt.models.step_kernels import attend, choose
-from tests.faults.test_beam import flagged
+from capsnmt.models.step_kernels import choose
+from tests.models.test_search import flagged
 from tests.support import FIRST, PAD, TASK, batch, sentences
 
 SOURCES = sentences(5, 9, 1, 7, 2, 12, 4)
@@ -299,18 +299,3 @@ def test_the_kernel_chooses_as_torch_does(words: int, beam: int, only: int) -> N
         assert ours[possible].equal(theirs[possible])
     logits[beam] = torch.nan
     assert choose(logits, totals, 2 * beam, 1, 2, -1)[0][1].isnan().all()
-
-
-@pytest.mark.parametrize("width", [3, 16, 40])
-@pytest.mark.parametrize("appends", [True, False])
-def test_the_kernel_attends_as_torch_does(width: int, appends: bool) -> None:
-    torch.manual_seed(width)
-    keys, values = torch.randn(2, 3, 4, 50, width)
-    mask = torch.zeros(3, 5, 40).masked_fill_(torch.rand(3, 5, 40) < 0.5, -torch.inf)
-    mask[:, :, 0] = 0
-    projected = torch.randn(15, 4 * width * (3 if appends else 1))
-    exact = [x.double() for x in (projected, keys, values, mask)]
-    found = attend(projected, keys, values, mask, appends)
-    torch.testing.assert_close(found, attend(*exact, appends).float())
-    torch.testing.assert_close(keys, exact[1].float())
-    torch.testing.assert_close(values, exact[2].float())

@@ -66,43 +66,6 @@ def test_a_layer_attends_to_its_own_block_of_the_mixtures() -> None:
         torch.testing.assert_close(found, expected)
 
 
-# the attention of a decoder -> how it is made; the width of its input
-DECODERS: Dict[str, Tuple[Callable[[], Any], int]] = {
-    **{kind: (lambda kind=kind: attention(kind), WIDTH) for kind in KINDS},
-    "capsules": (
-        lambda: test_capsule_attention.attention("horizontal"),
-        test_capsule_attention.WIDTH,
-    ),
-}
-
-
-@pytest.mark.parametrize("padded", [(), (0, 1), (4, 5)], ids=["unpadded", "left", "later"])
-@pytest.mark.parametrize("name", DECODERS)
-def test_decoding_under_beam_reordering_equals_the_full_pass(
-    name: str, padded: Tuple[int, ...]
-) -> None:
-    """Step by step, the beam shuffled, doubled and shrunk before every step."""
-    make, width = DECODERS[name]
-    module, length, state = make(), 8, {}
-    torch.manual_seed(2)
-    prefixes = torch.zeros(0, 6, width, dtype=torch.float64)
-    padding = torch.zeros(6, length, dtype=torch.bool)
-    padding[0::2, list(padded)] = True
-    for step in range(length):
-        survivors = prefixes.size(1) - (step in (3, 6))
-        order = torch.randint(prefixes.size(1), (survivors,))
-        prefixes, padding = prefixes[:, order], padding[order]
-        module.reorder_incremental_state(state, order)
-        word = numbers(1, survivors, width, seed=step)
-        prefixes = torch.cat([prefixes, word])
-        newest = padding[:, step : step + 1]  # the host gives a mask only where there is padding
-        stepped, _ = module(word, word, word, newest if newest.any() else None, state)
-        mask, upto = future(step + 1), padding[:, : step + 1]
-        full, _ = module(prefixes, prefixes, prefixes, upto, attn_mask=mask)
-        seen = ~padding[:, step]
-        torch.testing.assert_close(stepped[0][seen], full[-1][seen], rtol=1e-10, atol=1e-10)
-
-
 @every_kind
 def test_a_row_with_nothing_to_attend_to_poisons_no_gradient(kind: str) -> None:
     module, x, left = attention(kind), numbers(5, 2, WIDTH), PADDINGS["left"]

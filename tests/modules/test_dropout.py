@@ -7,12 +7,9 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F
-from fairseq.modules import FairseqDropout
-from torch import nn
 
 from capsnmt.models.dropout import RetainedDropout
 from capsnmt.modules.dropout import Dropout, random_numbers
-from tests.support import HEADS, build
 
 FEATURES = 200_000
 
@@ -100,24 +97,6 @@ def test_it_rests_in_evaluation_unless_it_is_retained() -> None:
     module.make_generation_fast_("", retain_dropout=True)
     assert module(x).eq(0).any()
     assert Dropout(0.0)(x) is x
-
-
-def test_attention_is_retained_by_the_name_of_its_mechanism() -> None:
-    model = build("capsnmt_transformer", "--attention-dropout", "0.1", *HEADS)
-    model.make_generation_fast_(retain_dropout=True, retain_dropout_modules=["Attention"])
-    retained = [module for module in model.modules() if isinstance(module, RetainedDropout)]
-    assert any(module.apply_during_inference for module in retained)
-    assert not all(module.apply_during_inference for module in retained)
-
-
-def test_a_model_has_no_other_dropout() -> None:
-    drops = ("--dropout", "0.3", "--attention-dropout", "0.1", "--activation-dropout", "0.2")
-    model = build("capsnmt_transformer", *drops, *HEADS)
-    found = [
-        module for module in model.modules() if isinstance(module, (FairseqDropout, nn.Dropout))
-    ]
-    assert {type(module) for module in found} == {RetainedDropout}
-    assert sorted({module.p for module in found}) == [0.1, 0.2, 0.3]
 
 
 def test_a_byte_of_each_feature_is_kept_for_backward() -> None:

@@ -10,11 +10,10 @@ import pytest
 import torch
 
 from capsnmt import routing
-from capsnmt.routing import backend, em, fused, operator, routing_backend, simple
+from capsnmt.routing import backend, fused, operator, routing_backend, simple
 from tests.compiler import needs_compiler
 
 from .operators import OPERATORS, random, run_with_gradient
-from .test_precision import PLAIN
 
 
 @pytest.fixture
@@ -50,17 +49,6 @@ def test_auto_compiles_big_calls_of_training_only(compilations):
     with torch.no_grad():
         train(random(2, 3, 4, 1))
     assert compilations == ["simple_kernel"]
-
-
-def test_em_routing_compiles_smaller_calls_than_the_others(compilations, monkeypatch):
-    monkeypatch.setattr(em.OPERATOR, "compile_minimum", 12)
-    beta = random(4)
-    for tokens in (1, 2):
-        routing.em_routing(random(tokens, 3, 4, 1).requires_grad_(), beta, beta, 1)
-        train(random(1, 3, 4, 1))
-    assert compilations == ["em_kernel"] * 2
-    routing.em_routing(random(1, 2, 4, 1).requires_grad_(), beta, beta, 1)
-    assert compilations == ["em_kernel"] * 2
 
 
 def test_the_block_and_before_it_the_argument_choose(compilations):
@@ -115,12 +103,6 @@ def test_compiled_that_fails_is_an_error(compilations, monkeypatch):
         train(random(2, 3, 4, 1), backend="compiled")
 
 
-def test_compiled_on_a_host_that_cannot_is_one_line_with_the_fix(monkeypatch):
-    monkeypatch.setattr(backend, "compile_obstacle", lambda device_type: "needs a compiler")
-    with pytest.raises(ValueError, match="'compiled' needs a compiler: use auto or eager"):
-        train(random(2, 3, 4, 1), backend="compiled")
-
-
 @pytest.mark.parametrize("votes", [random(4, 8, 512, 1).double(), random(4, 9, 513, 3)])
 def test_what_the_fused_kernels_do_not_cover_runs_without_them(votes, monkeypatch):
     """Numbers of fp64, and more than 32,768 votes a token: 16 x 1,024 x 4, padded."""
@@ -151,7 +133,7 @@ def test_a_fused_kernel_that_fails_is_one_line_with_the_fix(monkeypatch):
             train(random(2, 3, 4, 2), backend="triton").sum().backward()
 
 
-@pytest.mark.parametrize("rows", [1, 2, 5, 7])
+@pytest.mark.parametrize("rows", [1, 5])
 @pytest.mark.parametrize("name", OPERATORS)
 def test_blocks_change_neither_values_nor_gradients(name, rows, monkeypatch):
     votes = random(rows, 3, 4, 2, dtype=torch.float64)
@@ -194,18 +176,7 @@ def test_a_kernel_that_runs_again_has_the_same_gradients(name, as_on_a_gpu, requ
     assert kept <= 2 * 72 < kept_without
 
 
-@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32])
-def test_blocks_keep_the_dtype_under_autocast(dtype, monkeypatch):
-    votes = random(5, 3, 4, 2, dtype=dtype)
-    expected = routing.dynamic_routing(votes)
-    monkeypatch.setattr(operator, "BLOCK_SIZE", 24)
-    with torch.autocast("cpu", dtype=torch.bfloat16):
-        found = routing.dynamic_routing(votes)
-    for one, other in zip(found, expected):
-        torch.testing.assert_close(one, other)
-
-
-COMPILED = sorted(set(OPERATORS) & set(PLAIN))
+COMPILED = [name for name in OPERATORS if "," not in name]
 
 
 @pytest.fixture

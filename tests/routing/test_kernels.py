@@ -13,7 +13,6 @@ import torch
 from capsnmt import routing
 from capsnmt.routing import backend, fused
 
-from . import oracles
 from .operators import OPERATORS, betas, random
 from .test_extremes import EXTREMES, assert_finite
 
@@ -114,56 +113,6 @@ def test_values_and_gradients_of_every_shape_class(name, case):
     shape, T = case
     # At D = 64 the activations of unit votes would all be 0.
     assert_as_exact_as_eager(FUSED[name], [random(*shape) * shape[-1] ** -0.25], T)
-
-
-@pytest.mark.parametrize("T", [1, 3])
-@pytest.mark.parametrize("per_pair", [False, True])
-def test_em_routing_equals_li2019_algorithm_2(per_pair, T):
-    votes, costs = random(3, 5, 2), random(2, 5, seed=1)
-    activation = random(3, 5, seed=2).sigmoid()[:, : None if per_pair else 1].squeeze(1)
-    tensors = [votes, *costs, activation]
-    ours = run(em_all, tensors, T, BACKEND)
-
-    def oracle(votes, beta_a, beta_u, activation, T, backend):
-        return oracles.em_routing(votes, beta_a, beta_u, T, activation)[0]
-
-    doubles = [tensor.double() for tensor in tensors]
-    assert_close_to(oracle, doubles, T, ours)
-
-
-@pytest.mark.parametrize("T", [1, 3])
-def test_simple_routing_equals_li2019_algorithm_1(T):
-    votes = random(3, 5, 2)
-    ours = run(routing.simple_routing, [votes], T, BACKEND)
-    assert_close_to(
-        lambda v, T, backend: oracles.simple_routing(v, T)[0], [votes.double()], T, ours
-    )
-
-
-@pytest.mark.parametrize("T", [1, 3])
-def test_dynamic_routing_equals_dou2019_algorithm_1(T):
-    votes = random(3, 5, 2)
-    inputs, outputs = torch.tensor([True, False, True]), torch.tensor([True] * 4 + [False])
-
-    def dynamic(votes, T, backend):
-        masks = inputs.to(votes.device), outputs.to(votes.device)
-        return routing.dynamic_routing(votes, T, *masks, backend=backend)
-
-    ours = run(dynamic, [votes], T, BACKEND)
-    assert_close_to(
-        lambda v, T, backend: oracles.dynamic_routing(v, T, inputs, outputs)[:2],
-        [votes.double()],
-        T,
-        ours,
-    )
-
-
-def assert_close_to(oracle, doubles, T, ours):
-    with pytest.MonkeyPatch.context() as patch:  # the oracles compute on the CPU
-        patch.setitem(globals(), "DEVICE", "cpu")
-        expected = run(oracle, doubles, T, None)
-    for one, other in zip(ours, expected):
-        torch.testing.assert_close(one.double(), other, rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize("activation", [(4,), (4, 6)])

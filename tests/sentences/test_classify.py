@@ -5,14 +5,12 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any, Dict
 
 import pytest
 import torch
 
-from tests.commands import ON_CPU, command, environment, in_two, succeed, train
-from tests.frozen.interpreter import serving
+from tests.commands import ON_CPU, command, in_two, succeed, train
 from tests.support import PLUGIN
 
 pytestmark = pytest.mark.system
@@ -67,8 +65,7 @@ def test_the_launcher_trains_every_mechanism_stops_early_and_evaluates(
     (tmp_path / "everything.yaml").write_text(json.dumps(row), encoding="utf-8")
     given = ["--config", tmp_path / "everything.yaml", "--data", logic, "--threads", "1"]
     given += ["--output", tmp_path / "runs", "--cpu"]
-    with TemporaryDirectory() as folder, serving(Path(folder), environment()) as python:
-        said = [succeed("capsnmt.launch", *given, python=str(python)) for _ in range(2)]
+    said = [succeed("capsnmt.launch", *given) for _ in range(2)]
     assert said[1].count(": complete") == 2, "no stage ran again"
     run = tmp_path / "runs" / "everything" / "seed-1"
     lines = map(json.loads, (run / "train.log").read_text("utf-8").splitlines())
@@ -88,7 +85,7 @@ def test_the_launcher_trains_every_mechanism_stops_early_and_evaluates(
     assert scores["accuracy"]["values"] == [splits["test"]["accuracy"]]
 
 
-@pytest.mark.one_host  # tests/system/test_two_processes.py trains with two on both
+@pytest.mark.one_host  # tests/system/test_command_lines.py trains with two on both
 def test_two_processes_log_the_measures_of_all_examples(logic: Path, tmp_path: Path) -> None:
     small = [word for name, n in SMALL.items() for word in (f"--{name}", n)]
     arguments = [

@@ -13,8 +13,8 @@ import yaml
 from tests.commands import ON_CPU, TINY
 from tests.frozen.cases import training
 from tests.frozen.cases.preparation import prepared
-from tests.frozen.interpreter import ROOT
 from tests.frozen.kit import World, frozen, load, outline, rounded, tree
+from tests.interpreter import ROOT
 from tests.small_row import SMALL
 from tests.support import PLUGIN
 

@@ -7,8 +7,8 @@ import subprocess
 from pathlib import Path
 from typing import Callable
 
-from tests.frozen.interpreter import ROOT
 from tests.frozen.kit import World, frozen
+from tests.interpreter import ROOT
 
 # configurations that need a folder of data before they can be planned
 NEED_DATA = ("probing_multi30k",)

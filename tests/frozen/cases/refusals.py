@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import List
 
 from tests.evaluation.outputs import write_outputs
-from tests.frozen.interpreter import COMMANDS, ROOT
 from tests.frozen.kit import World, frozen, variables
+from tests.interpreter import COMMANDS, ROOT
 from tests.support import SMALL, parse
 
 REFUSED = Path(__file__).parents[1] / "data" / "refusals.txt"

@@ -34,11 +34,14 @@ if status < 0:
     os.kill(os.getpid(), -status)
 sys.exit(status)
 """
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[1]
 # command -> module:function, as pip installs it
 COMMANDS: Dict[str, str] = dict(
     re.findall(r'"(capsnmt-\w+) = (\S+)"', (ROOT / "setup.py").read_text("utf-8"))
 )
+
+
+FAIRSEQ = ("train", "generate", "interactive", "validate", "preprocess")
 
 
 def words(command: str) -> List[str]:
@@ -48,7 +51,7 @@ def words(command: str) -> List[str]:
 
 @contextmanager
 def serving(folder: Path, environment: Dict[str, str]) -> Iterator[Path]:
-    """Start the server; yield the interpreter, which is in the folder."""
+    """Start the server; yield the interpreter, which is in a folder with every command."""
     python = folder / "bin" / "python"
     # one process may have several servers
     variable = f"CAPSNMT_SERVER_{zlib.crc32(bytes(folder))}"
@@ -58,10 +61,14 @@ def serving(folder: Path, environment: Dict[str, str]) -> Iterator[Path]:
         part.write_text(PROGRAM.format(python=sys.executable, server=variable), "utf-8")
         part.chmod(0o755)
         part.rename(python)
+        for name in (*COMMANDS, *(f"fairseq-{each}" for each in FAIRSEQ)):
+            program = python.with_name(name)
+            program.write_text(f'#!/bin/sh\nexec {python} {" ".join(words(name))} "$@"\n', "utf-8")
+            program.chmod(0o755)
     address, log = folder / f"server-{os.getpid()}", folder / f"server-{os.getpid()}.log"
     log.touch()
     streams = [Path(os.devnull), log, log]
-    server = forked.start("tests.frozen.interpreter", [str(address)], environment, streams)
+    server = forked.start("tests.interpreter", [str(address)], environment, streams)
     os.environ[variable] = str(address)
     try:
         while not address.exists():

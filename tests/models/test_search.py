@@ -123,15 +123,6 @@ def test_every_attention_projects_the_keys_of_a_sentence_once(name: str) -> None
     assert_searches_once_a_sentence(flagged(*ALL[name]))
 
 
-def test_translations_end_at_different_steps() -> None:
-    """Or the tests above would not see what is left of a batch."""
-    steps = []
-    for flags in ((), ALL["M-00 em"], ALL["M-01 em"], ALL["transparent"]):
-        found = found_by(generator([flagged(*flags)]))
-        steps.append({max(len(one["tokens"]) for one in several) for several in found})
-    assert max(map(len, steps)) > 1
-
-
 @pytest.mark.parametrize("flags", [(), ALL["M-10 gated"], ALL["transparent"]], ids=" ".join)
 def test_a_search_leaves_nothing_behind(flags: Tuple[str, ...]) -> None:
     """A full pass after it, a narrower beam, and generators that were made before."""
@@ -191,23 +182,6 @@ def test_an_ensemble_projects_once_a_sentence_in_each_model() -> None:
     found = found_by(generator(models))
     assert all(set(some) == {len(SOURCES)} for some in rows)
     assert_scored_as_by_full_passes(models, found)
-
-
-class WithoutCache(torch.nn.Module):
-    """A model that decodes by full passes, as an ensemble does with one that has no cache."""
-
-    def __init__(self, model: torch.nn.Module) -> None:
-        super().__init__()
-        self.encoder, self.max_decoder_positions = model.encoder, model.max_decoder_positions
-        self.decoder = torch.nn.Module()
-        self.decoder.forward = lambda tokens, encoder_out: model.decoder(tokens, encoder_out)
-        self.get_normalized_probs = model.get_normalized_probs
-
-
-def test_a_search_by_full_passes_finds_the_same() -> None:
-    model = flagged(*ALL["M-11 simple"])
-    found = found_by(generator([WithoutCache(model)]))
-    assert_scored_as_by_full_passes([model], found)
 
 
 @pytest.mark.parametrize("alone", [True, False])
