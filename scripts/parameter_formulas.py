@@ -10,6 +10,7 @@ from typing import Any, Mapping, Tuple
 
 from capsnmt.models import SIZES
 from capsnmt.modules.algorithms import OF_HEADS, OF_LAYERS
+from capsnmt.modules.layer_aggregation import CONNECTIONS
 from scripts.paper_rows import SUFFIXES, PaperRow
 
 SIDES = {"encoder": 1, "decoder": 1, "both": 2}
@@ -60,7 +61,7 @@ def head_aggregation(flags: Mapping[str, Any], size: str) -> int:
 def layer_aggregation(flags: Mapping[str, Any], size: str) -> int:
     """The aggregation of a stack's L layers (dou2019 eq. 3 to 16; ampomah2020 section 5.3)."""
     mode = flags.get("layer-aggregation", "none")
-    if mode in ("none", "dlcl", "dense"):
+    if mode in ("none", *CONNECTIONS):
         return 0
     d, ffn, _, L = dimensions(size)
     votes = 2 * ((L * d) ** 2 + L * d)
@@ -83,15 +84,20 @@ def layer_connection(flags: Mapping[str, Any], size: str) -> int:
     """A weight for each state below each layer and the output (arXiv 1906.01787, 2402.02622).
 
     DenseFormer has none for x_1. DLCL normalises each state (pre-norm) or each sum but x_1.
+    Attention Residuals have a query and a gain for each sublayer but the first, and for the output
+    (arXiv 2603.15031).
     """
     mode = flags.get("layer-aggregation", "none")
-    if mode not in ("dlcl", "dense"):
+    if mode not in CONNECTIONS:
         return 0
     d, _, _, L = dimensions(size)
     chosen = flags["layer-aggregation-side"]
     added = 0
     for side in ("encoder", "decoder") if chosen == "both" else (chosen,):
         layers = flags.get(f"{side}-layers", L)
+        if mode == "attention-residuals":
+            added += 2 * d * layers * {"encoder": 2, "decoder": 3}[side]
+            continue
         added += (layers + 1) * (layers + 2) // 2
         if mode == "dense":
             added -= 1

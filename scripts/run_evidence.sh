@@ -63,7 +63,7 @@ case $dataset:$recipe in
     dataset=multi30k_lowercase title="Multi30k, published recipe" folder=runs/evidence_published updates=""
     several=(
       em_routing shazeer2020_talking pagliardini2024_dense mlmha
-      em_routing_output_disagreement capsule tsai2020_inverted
+      em_routing_output_disagreement capsule tsai2020_inverted chen2026_attention_residuals
     )
     others=() smaller=()
     ;;
@@ -76,7 +76,7 @@ case $dataset:$recipe in
       output_disagreement_from_baseline             # disagreement that starts later
       baseline_continued dlcl_routing_from_baseline # as Dou et al. 2019 trained, and its control
       depth_attention wang2019_dlcl pagliardini2024_dense qiu2025_gated shazeer2020_talking
-      tsai2020_inverted
+      tsai2020_inverted chen2026_attention_residuals
     )
     # D: a quarter of the recipe's tokens makes four times the updates of the same time, at a learning
     # rate that suits them.

@@ -28,9 +28,10 @@ PLUGIN = str(Path(capsnmt.__file__).parent)
 REPO = Path(__file__).resolve().parent.parent
 WORDS = 24
 
-# flags that switch on each kind of routing
+# flags that switch on each kind of routing, and pre-norm stacks
 HEADS = ("--head-aggregation", "em")
 LAYERS = ("--layer-aggregation", "em-routing")
+NORM = ("--encoder-normalize-before", "--decoder-normalize-before")
 CAPSULES = ("--capsule-routing-encoder", "both")
 # small dimensions, otherwise the architecture's settings; without dropout properties are exact
 SMALL = [
@@ -90,6 +91,7 @@ VALUES: Dict[str, Tuple[str, ...]] = {
     "--layer-aggregation-side": ("both", "encoder", "decoder"),
     "--layer-capsules": ("0", "4"),
     "--layer-capsule-input": ("all", "own"),
+    "--attention-residuals-block": ("1", "2"),
     "--mlmha": ("none", *VARIANTS),
     "--mlmha-sources": ("0", "1"),
     "--capsule-routing-encoder": ENCODER_ROUTINGS,
@@ -133,7 +135,7 @@ SYSTEMS: Dict[str, Tuple[str, Tuple[str, ...]]] = {
 
 # Each combination is made of switches that the architectures and the oracles have. The first few
 # combinations hold the most pairs of values; the others run at night.
-EVERY_COMMIT = sum(not flags for _, flags in SYSTEMS.values()) + 4
+EVERY_COMMIT = sum(not flags for _, flags in SYSTEMS.values()) + 5
 every_system = pytest.mark.parametrize(
     "name",
     [

@@ -9,7 +9,12 @@ from capsnmt.analysis.forward_pass import AggregationCall
 from capsnmt.analysis.hooks import places
 from capsnmt.analysis.means import StreamingMeans
 from capsnmt.analysis.plots import PointsByLayer
-from capsnmt.modules.layer_aggregation import LayerConnection, SumAggregation, TransparentMixture
+from capsnmt.modules.layer_aggregation import (
+    AttentionResiduals,
+    LayerConnection,
+    SumAggregation,
+    TransparentMixture,
+)
 
 SUMS = (SumAggregation, LayerConnection, TransparentMixture)
 
@@ -21,12 +26,15 @@ class LayerWeights(Analysis):
     :math:`g_l \odot H^l` (dynamic), :math:`\alpha_l H^l` (attention over depth) or
     :math:`\mathrm{softmax}(W_{:,j})_l H^l` (transparent, for decoder layer j). In a connected stack
     (dlcl and dense) every layer and the output read a sum over all states below, and
-    :math:`w_{l,k} y_k` are the contributions; in a pre-norm DLCL, y_k is normalised.
+    :math:`w_{l,k} y_k` are the contributions; in a pre-norm DLCL, y_k is normalised. Of attention
+    residuals they are :math:`p_{l,i} v_i`.
 
     ``reader`` is the layer that reads the sum: a decoder layer (transparent) or a layer of the same
-    stack (dlcl, dense). It is empty where the sum is the output of the stack.
+    stack (dlcl, dense). It is empty where the sum is the output of the stack. Attention residuals
+    have sublayers as readers, and sublayers or blocks as layers.
 
     ``norm`` is the mean over all real tokens; ``share`` is its part of the sum over the layers.
+    ``weight`` is the mean of :math:`p_{l,i}` (attention residuals only).
     """
 
     name = "layer_weights"
@@ -35,10 +43,11 @@ class LayerWeights(Analysis):
         "How much each layer contributes to an aggregation of layers: the mean norm of its "
         "contribution, and its share of the norms of all layers. Transparent attention mixes the "
         "layers once for each decoder layer, and DLCL and dense connections once for each layer of "
-        "the same stack, their reader, and for its output. Layer 0 is the embeddings. "
+        "the same stack, their reader, and for its output. Attention residuals mix sublayers, or "
+        "blocks of them, for each sublayer, with a mean weight. Layer 0 is the embeddings. "
         "Contributions may cancel each other: a large one is not always an important one."
     )
-    columns = ("stack", "reader", "layer", "norm", "share")
+    columns = ("stack", "reader", "layer", "norm", "share", "weight")
     plots = (
         PointsByLayer(
             *("layer-weights", "share", "share of the norms", "stack"),
@@ -52,31 +61,39 @@ class LayerWeights(Analysis):
         if not any(isinstance(module, SUMS) for _, _, module in places(model.model)):
             raise NotApplicableError(
                 "it does not add up layers (--layer-aggregation linear, dynamic, attention, dlcl, "
-                "dense or transparent would)"
+                "dense, attention-residuals or transparent would)"
             )
         # stack, reader and the lowest of the layers -> their norms
         self.norms: StreamingMeans[Tuple[str, Optional[int], int]] = StreamingMeans()
+        self.weights: StreamingMeans[Tuple[str, Optional[int], int]] = StreamingMeans()
 
     def on_aggregation(self, call: AggregationCall) -> None:
         if isinstance(call.module, SUMS):
-            parts = call.module.contributions([layer[call.real] for layer in call.layers])
-            norms = parts.double().norm(dim=-1)
+            layers = [layer[call.real] for layer in call.layers]
+            norms = call.module.contributions(layers).double().norm(dim=-1)
             reader = None  # what reads the output of the stack
             if isinstance(call.module, LayerConnection):
-                states = len(call.layers)
-                reader = states if states <= call.module.num_layers else None
+                reader = len(layers) if len(layers) < call.module.num_states else None
             lowest = 1 if isinstance(call.module, SumAggregation) else 0
-            self.norms.add((call.side, reader, lowest), norms.sum(0), call.real.sum())
+            key = call.side, reader, lowest
+            self.norms.add(key, norms.sum(0), call.real.sum())
+            if isinstance(call.module, AttentionResiduals):
+                weights = call.module.weights(layers)
+                self.weights.add(key, weights.double().sum(0), call.real.sum())
 
     def rows(self) -> List[Sequence[Cell]]:
         rows: List[Sequence[Cell]] = []
-        for stack, reader, lowest in self.norms:
-            norms = self.norms[stack, reader, lowest]
+        for key in self.norms:
+            stack, reader, lowest = key
+            norms = self.norms[key]
+            weights: Sequence[Cell] = [None] * norms.size(-1)
+            if key in self.weights:
+                weights = self.weights[key].tolist()
             mixtures = enumerate(norms, 1) if norms.dim() == 2 else [(reader, norms)]
             for read_by, of_layers in mixtures:
                 total = of_layers.sum()
                 rows += [
-                    (stack, read_by, layer, norm.item(), (norm / total).item())
-                    for layer, norm in enumerate(of_layers, lowest)
+                    (stack, read_by, layer, norm.item(), (norm / total).item(), weight)
+                    for layer, (norm, weight) in enumerate(zip(of_layers, weights), lowest)
                 ]
         return rows

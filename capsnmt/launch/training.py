@@ -17,7 +17,7 @@ from capsnmt.launch import flags
 from capsnmt.launch.devices import Batch, split_batch, train_prefix
 from capsnmt.launch.run import Run
 from capsnmt.modules.autocast import bf16_obstacle
-from capsnmt.modules.layer_aggregation import CONNECTIONS
+from capsnmt.modules.layer_aggregation import OVERFLOW_FP16
 from capsnmt.runs.records import Settings
 from capsnmt.steps import Step
 
@@ -134,4 +134,4 @@ def _overflows_fp16(settings: Settings) -> bool:
     preset = argparse.Namespace()
     ARCH_CONFIG_REGISTRY.get(str(settings.arch), vars)(preset)
     chosen = settings.train.get("layer-aggregation", getattr(preset, "layer_aggregation", "none"))
-    return chosen in CONNECTIONS
+    return chosen in OVERFLOW_FP16

@@ -77,6 +77,9 @@ LINEAR = with_value("head_aggregation", "linear")
 UNROUTED_HEADS = with_value("head_aggregation", *(set(HEAD_AGGREGATIONS) - set(ROUTED_HEADS)))
 NO_AGGREGATION = with_value("layer_aggregation", "none")
 UNROUTED_LAYERS = with_value("layer_aggregation", *(set(LAYER_AGGREGATIONS) - set(ROUTED_LAYERS)))
+OTHER_CONNECTIONS = with_value(
+    "layer_aggregation", *(set(LAYER_AGGREGATIONS) - {"attention-residuals"})
+)
 NO_MLMHA = with_value("mlmha", "none")
 
 
@@ -152,6 +155,11 @@ class LayerAggregationConfig(FairseqDataclass):
         "layers from which a layer's capsule is computed: {}",
         choices=CAPSULE_INPUTS,
         idle=[UNROUTED_LAYERS],
+    )
+    attention_residuals_block: int = switch(
+        1,
+        "S, the sublayers of a block of attention residuals; 1 is the full form",
+        idle=[OTHER_CONNECTIONS],
     )
 
 

@@ -14,7 +14,13 @@ from capsnmt.models.attention import IncrementalState
 from capsnmt.models.compilation import compiled, make_compilable, runs_compiled
 from capsnmt.models.dropout import replace_dropout
 from capsnmt.models.layers import TransformerDecoderLayer, shard_layer
-from capsnmt.models.stacks import kept_layers, reads_padding, stack_aggregation, stack_connection
+from capsnmt.models.stacks import (
+    kept_layers,
+    reads_padding,
+    run_layer,
+    stack_aggregation,
+    stack_connection,
+)
 from capsnmt.modules.autocast import autocast_of
 
 
@@ -86,11 +92,7 @@ class TransformerDecoder(TransformerDecoderBase):
         alignment_layer: Optional[int] = None,
         alignment_heads: Optional[int] = None,
     ) -> Tuple[Tensor, Dict[str, List[Optional[Tensor]]]]:
-        """Decode as the host, with the connection and the aggregation of the layers.
-
-        A dropped layer (``--decoder-layerdrop``) is the identity: where the outputs of all layers
-        are read, its output is its input.
-        """
+        """Decode as the host, with the connection and the aggregation of the layers."""
         if alignment_layer is None and (self.learns_alignment or not self.training):
             alignment_layer = self.num_layers - 1
         encoded: Optional[Tensor] = None
@@ -122,22 +124,17 @@ class TransformerDecoder(TransformerDecoderBase):
             x = self.connection.follow(x, below)
         kept = kept_layers(len(self.layers), float(self.decoder_layerdrop), self.training)
         for number, layer in enumerate(self.layers):
-            if kept[number]:
-                aligns = number == alignment_layer
-                x, weights, _ = layer(
-                    x,
-                    encoded,
-                    encoded_padding,
-                    incremental_state,
-                    self_attn_mask=future,
-                    self_attn_padding_mask=padding if masked else None,
-                    need_attn=aligns,
-                    need_head_weights=aligns,
-                )
-                if aligns and weights is not None:
-                    attn = weights.float().to(x)
-            if self.connection is not None:
-                x = self.connection.follow(x, below)
+            aligns = number == alignment_layer
+            x, *others = run_layer(
+                *(layer, kept[number], self.connection, below),
+                *(x, encoded, encoded_padding, incremental_state),
+                self_attn_mask=future,
+                self_attn_padding_mask=padding if masked else None,
+                need_attn=aligns,
+                need_head_weights=aligns,
+            )
+            if aligns and others and others[0] is not None:
+                attn = others[0].float().to(x)
             inner_states.append(x)
         if attn is not None:
             attn = (attn if alignment_heads is None else attn[:alignment_heads]).mean(dim=0)

@@ -14,7 +14,13 @@ from capsnmt.cli import ConfigurationError
 from capsnmt.models.compilation import compiled, make_compilable, require_compiler, runs_compiled
 from capsnmt.models.dropout import replace_dropout
 from capsnmt.models.layers import TransformerEncoderLayer, shard_layer
-from capsnmt.models.stacks import kept_layers, reads_padding, stack_aggregation, stack_connection
+from capsnmt.models.stacks import (
+    kept_layers,
+    reads_padding,
+    run_layer,
+    stack_aggregation,
+    stack_connection,
+)
 from capsnmt.modules.attention import additive_padding, sentence_order, stays
 from capsnmt.modules.autocast import autocast_of, require_bf16
 from capsnmt.modules.layer_aggregation import TransparentMixture
@@ -106,9 +112,6 @@ class TransformerEncoder(TransformerEncoderBase):
 
         The host's asks before every layer whether there is padding, for which a GPU must wait each
         time, and no graph can be compiled. Here encoder and decoder share one mask, or none.
-
-        A dropped layer (``--encoder-layerdrop``) is the identity: where the outputs of all layers
-        are read, its output is its input.
         """
         padding = src_tokens.eq(self.padding_idx)
         masks: List[Tensor] = []
@@ -123,14 +126,9 @@ class TransformerEncoder(TransformerEncoderBase):
         if self.connection is not None:
             x = self.connection.follow(x, below)
         kept = kept_layers(len(self.layers), float(self.encoder_layerdrop), self.training)
-        for number, layer in enumerate(self.layers):
-            if kept[number]:
-                x = layer(x, mask)
-                if self.return_fc:
-                    x, fc_result = x
-                    fc_results.append(fc_result)
-            if self.connection is not None:
-                x = self.connection.follow(x, below)
+        for layer, runs in zip(self.layers, kept):
+            x, *others = run_layer(layer, runs, self.connection, below, x, mask)
+            fc_results += others
             if not (return_all_hiddens or self.reads_all_layers):
                 states.clear()
             states.append(x)

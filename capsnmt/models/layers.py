@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import nullcontext
-from typing import Any, ContextManager, Dict, Tuple
+from typing import Any, ContextManager, Dict, Optional, Sequence, Tuple
 
 import torch
 import torch.nn as nn
@@ -13,6 +13,7 @@ from fairseq.modules.transformer_layer import (
     TransformerDecoderLayerBase,
     TransformerEncoderLayerBase,
 )
+from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
 from capsnmt.models.attention import (
@@ -25,6 +26,7 @@ from capsnmt.models.selection import aggregates_heads, routes_scores
 from capsnmt.modules.attention import Attention
 from capsnmt.modules.disagreement import DisagreementRecord
 from capsnmt.modules.head_aggregation import HeadGate, HeadMixing, HeadRouting
+from capsnmt.modules.layer_aggregation import LayerConnection
 from capsnmt.modules.observation import observe_attentions, open_observer
 
 # fairseq 0.12.2's copies of a layer's weights for its evaluation fast path.
@@ -90,7 +92,53 @@ def self_attention(cfg: Any, side: str, layer: int, **settings: Any) -> Attentio
     )
 
 
-class Checkpointed(nn.Module):
+class Pass:
+    """A layer in one pass, whose residual connections are attention residuals.
+
+    The host's forward function runs with it in place of the layer. The layer stays as it is, so
+    that several threads may use it, and the states of the pass are its arguments and results.
+
+    Attributes:
+        layer: the layer.
+        connection: what follows each of its sublayers.
+        states: the states of the sublayers up to now.
+    """
+
+    def __init__(self, layer: Any, connection: LayerConnection, states: Sequence[Tensor]) -> None:
+        self.layer, self.connection, self.states = layer, connection, list(states)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.layer, name)
+
+    def residual_connection(self, x: Tensor, residual: Tensor) -> Tensor:
+        """Return the next sublayer's input after the output x of this one."""
+        return self.connection.follow(x, self.states)
+
+
+class HostLayer(nn.Module):
+    """A layer of the host that runs alone or within the connection of a stack.
+
+    Attributes:
+        host: its class in fairseq.
+    """
+
+    host: Any
+
+    def forward(
+        self,
+        *inputs: Any,
+        connection: Optional[LayerConnection] = None,
+        below: Sequence[Tensor] = (),
+        **settings: Any,
+    ) -> Any:
+        """Run the layer of the host; with a connection, also return the states after it."""
+        if connection is None:
+            return self.host.forward(self, *inputs, **settings)
+        run = Pass(self, connection, below)
+        return self.host.forward(run, *inputs, **settings), tuple(run.states)
+
+
+class Checkpointed(HostLayer):
     """A layer that keeps its input and runs again for its gradients (Chen et al. 2016).
 
     ``--checkpoint-activations``, as in fairseq; with ``--offload-activations`` the input waits in
@@ -123,6 +171,8 @@ def twice_measured() -> Tuple[ContextManager[Any], ContextManager[Any]]:
 class TransformerEncoderLayer(Checkpointed, TransformerEncoderLayerBase):
     """fairseq's encoder layer with our attention. ``number`` is 1 at the bottom."""
 
+    host = TransformerEncoderLayerBase
+
     # fairseq 0.12.2 would copy the weights for its fast path here, from an out_proj.weight that a
     # routed layer does not have. Without the copies the fast path stays off.
     _load_from_state_dict = nn.Module._load_from_state_dict
@@ -148,6 +198,8 @@ class TransformerEncoderLayer(Checkpointed, TransformerEncoderLayerBase):
 
 class TransformerDecoderLayer(Checkpointed, TransformerDecoderLayerBase):
     """fairseq's decoder layer with our attention. ``number`` is 1 at the bottom."""
+
+    host = TransformerDecoderLayerBase
 
     def __init__(self, cfg: Any, number: int, no_encoder_attn: bool = False) -> None:
         self.number = number

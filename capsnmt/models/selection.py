@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Collection, FrozenSet, Set, Tuple
 
+from fairseq.utils import safe_getattr
+
 from capsnmt.cli import ConfigurationError
 
 ATTENTIONS = ("enc-self", "enc-dec", "dec-self")
@@ -100,3 +102,9 @@ def routes_scores(cfg: Any, side: str, layer: int) -> bool:
 def aggregates_layers(cfg: Any, side: str, modes: Collection[str]) -> bool:
     """Return whether the layers of a side are aggregated by one of the ``modes``."""
     return cfg.layer_aggregation in modes and cfg.layer_aggregation_side in (side, "both")
+
+
+def sublayers(cfg: Any, side: str) -> int:
+    """Return how many sublayers a layer of the encoder or decoder has."""
+    alone = safe_getattr(cfg, "no_cross_attention", False)
+    return 3 if side == "decoder" and not alone else 2

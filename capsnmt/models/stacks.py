@@ -1,14 +1,14 @@
-"""What encoder and decoder share: the loop's draws, and what aggregates or connects layers."""
+"""What encoder and decoder share: a step of the loop, and what aggregates or connects layers."""
 
 from __future__ import annotations
 
-from typing import Any, List, Optional
+from typing import Any, List, Optional, Tuple
 
 import torch
 import torch.nn as nn
 from torch import Tensor
 
-from capsnmt.models.selection import aggregates_layers
+from capsnmt.models.selection import aggregates_layers, sublayers
 from capsnmt.modules.layer_aggregation import (
     CONNECTIONS,
     POSITION_WISE,
@@ -38,6 +38,42 @@ def reads_padding(padding: Tensor) -> bool:
     return is_traced() or bool(padding.any())
 
 
+def run_layer(
+    layer: nn.Module,
+    kept: bool,
+    connection: Optional[LayerConnection],
+    below: List[Tensor],
+    x: Tensor,
+    *inputs: Any,
+    **settings: Any,
+) -> Tuple[Any, ...]:
+    """Run a layer on x, unless it is dropped; return what the next one reads, and what else it has.
+
+    A dropped layer (``--encoder-layerdrop``, ``--decoder-layerdrop``) is the identity.
+
+    Args:
+        layer: the layer.
+        kept: whether it runs.
+        connection: what connects the layers of the stack.
+        below: the states below the layer; those of the layer are added.
+        x: its input ``[T, B, d]``.
+        inputs: its other inputs.
+        settings: its settings.
+    """
+    if not kept:
+        return (x if connection is None else connection.skip(x, below),)
+    if connection is None or not connection.within_layers:
+        results = layer(x, *inputs, **settings)
+    else:
+        settings.update(connection=connection, below=tuple(below))
+        results, states = layer(x, *inputs, **settings)
+        below[:] = states
+    x, *others = results if isinstance(results, tuple) else (results,)
+    if connection is not None and not connection.within_layers:
+        x = connection.follow(x, below)
+    return (x, *others)
+
+
 def stack_aggregation(cfg: Any, side: str) -> Optional[nn.Module]:
     """Build the position-wise aggregation of the encoder's or decoder's layers, if any."""
     if not aggregates_layers(cfg, side, POSITION_WISE):
@@ -61,5 +97,10 @@ def stack_connection(cfg: Any, side: str) -> Optional[LayerConnection]:
         return None
     stack = getattr(cfg, side)
     return layer_connection(
-        cfg.layer_aggregation, stack.embed_dim, stack.layers, stack.normalize_before
+        cfg.layer_aggregation,
+        stack.embed_dim,
+        stack.layers,
+        stack.normalize_before,
+        sublayers=sublayers(cfg, side),
+        block=cfg.attention_residuals_block,
     )

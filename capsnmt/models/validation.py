@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Sequence
 
 from fairseq.utils import safe_getattr
 
 from capsnmt.cli import ConfigurationError
 from capsnmt.models.config import SIDES, flag, routes_heads
-from capsnmt.models.selection import parse_attentions, parse_layers
+from capsnmt.models.selection import parse_attentions, parse_layers, sublayers
 
 # **D**: the papers use 3. The gradients need all of them, so that a slip would fill the memory.
 MOST_ITERATIONS = 100
@@ -168,10 +168,28 @@ def _validate_layer_aggregation(args: Any) -> None:
     for side in sides:
         _refuse_pruning(args, side, f"removes layers that --layer-aggregation of the {side} reads")
         _validate_capsules(args, "layer_capsules", side)
+    if args.layer_aggregation == "attention-residuals":
+        _validate_attention_residuals(args, sides)
     if "decoder" in sides and safe_getattr(args, "base_layers", 0):
         raise ConfigurationError(
             f"--base-layers {args.base_layers}: --layer-aggregation does not support them: use "
             f"--layer-aggregation-side encoder or drop one of them"
+        )
+
+
+def _validate_attention_residuals(args: Any, sides: Sequence[str]) -> None:
+    for side in sides:
+        if not getattr(args, f"{side}_normalize_before"):
+            raise ConfigurationError(
+                f"--layer-aggregation attention-residuals: the {side} is post-norm, for which the "
+                f"paper defines none: give --{side}-normalize-before or choose one of dlcl, dense"
+            )
+    block = args.attention_residuals_block
+    most = max(getattr(args, f"{side}_layers") * sublayers(args, side) for side in sides)
+    if not 1 <= block <= most:
+        raise ConfigurationError(
+            f"--attention-residuals-block: {block}: a stack has at most {most} sublayers: give 1 "
+            f"to {most}"
         )
 
 

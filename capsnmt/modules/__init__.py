@@ -17,6 +17,7 @@ from .disagreement import record_disagreement
 from .head_aggregation import HeadGate, HeadMixing, HeadRouting
 from .layer_aggregation import TransparentMixture, layer_aggregation, layer_connection
 from .layer_aggregation.attention import DepthAttention
+from .layer_aggregation.attention_residuals import AttentionResiduals
 from .layer_aggregation.combination import (
     DynamicCombination,
     IterativeCombination,
@@ -29,6 +30,7 @@ from .multi_layer_attention import MultiLayerAttention
 __all__ = [
     "DLCL",
     "Attention",
+    "AttentionResiduals",
     "CapsuleAttention",
     "DepthAttention",
     "DepthWeightedAverage",

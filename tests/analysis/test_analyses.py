@@ -7,7 +7,7 @@ from collections import defaultdict
 from itertools import combinations
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, Callable, Dict, Iterator, List, Tuple, Type
+from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Tuple, Type
 
 import numpy as np
 import pytest
@@ -175,11 +175,14 @@ def anisotropy(model: Any, flags: Flags) -> Rows:
     return found
 
 
-def shares(tokens: List[List[Tensor]], *key: Any, first: int) -> Iterator[Any]:
+def shares(
+    tokens: List[List[Tensor]], *key: Any, first: int, weights: Sequence[Optional[float]] = ()
+) -> Iterator[Any]:
     """Yield the mean norm of each summand, and its share, for the summands of every token."""
     norms = [sum(part.norm().item() for part in parts) / len(parts) for parts in zip(*tokens)]
-    for layer, value in enumerate(norms, first):
-        yield (*key, layer), (value, value / sum(norms))
+    of_layers = zip(norms, weights or [None] * len(norms))
+    for layer, (value, weight) in enumerate(of_layers, first):
+        yield (*key, layer), (value, value / sum(norms), weight)
 
 
 def summands(module: Any, mode: str, H: List[Tensor]) -> List[Tensor]:
@@ -227,6 +230,37 @@ def connected(model: Any, side: str, mode: str, norm: bool) -> Iterator[Any]:
 
 
 @torch.no_grad()
+def attended(model: Any, side: str, block: int) -> Iterator[Any]:
+    """Yield the shares and weights of what each sublayer, and the output of the stack, reads."""
+    stack = getattr(model, side)
+    computed: List[Tensor] = []  # v_1..v_n of a sentence, those of all sentences in turn
+    hooks = [
+        layer.dropout_module.register_forward_hook(lambda _, __, v: computed.append(v[:, 0]))
+        for layer in stack.layers
+    ]
+    embeddings = [states[0] for states in states_of_each_sentence(model, side)]
+    for hook in hooks:
+        hook.remove()
+    n = len(computed) // len(embeddings)
+    tokens = [
+        list(values)
+        for s, v_0 in enumerate(embeddings)
+        for values in zip(v_0, *computed[n * s : n * (s + 1)])
+    ]
+    yield from shares([[v[0]] for v in tokens], side, 1, first=0, weights=[1.0])
+    for l, (w, g) in enumerate(zip(stack.connection.queries, stack.connection.gains), 1):
+        parts, weights = [], []
+        for v_0, *v in tokens:
+            sources = [v_0, *(sum(v[at : min(at + block, l)]) for at in range(0, l, block))]
+            scores = [w @ (g * x / (x @ x / len(x) + 1e-6).sqrt()) for x in sources]
+            p = torch.stack(scores).softmax(0)
+            parts.append([a * x for a, x in zip(p, sources)])
+            weights.append(p)
+        mean = torch.stack(weights).mean(0).tolist()
+        yield from shares(parts, side, l + 1 if l < n else None, first=0, weights=mean)
+
+
+@torch.no_grad()
 def layer_weights(model: Any, flags: Flags) -> Rows:
     """The mean norm of what each layer adds to an aggregate, and its share."""
     mode, norm = flags[2], NORM[0] in flags
@@ -240,6 +274,9 @@ def layer_weights(model: Any, flags: Flags) -> Rows:
         return dict(found)
     for side in SIDES:
         stack = getattr(model, side)
+        if mode == "attention-residuals":
+            found += attended(model, side, int(flags[-1]))
+            continue
         if mode in ("dlcl", "dense"):
             found += connected(model, side, mode, norm)
             continue
@@ -287,6 +324,10 @@ ORACLES: List[Tuple[Callable[[Any, Flags], Rows], List[Flags]]] = [
             *((*LAYERS, "attention"), (*LAYERS, "attention", *NORM)),
             *((*LAYERS, "dlcl"), (*LAYERS, "dlcl", *NORM), (*LAYERS, "dense", *NORM)),
             (*LAYERS, "transparent", "--decoder-layers", "3"),
+            *(
+                (*LAYERS, "attention-residuals", *NORM, "--attention-residuals-block", block)
+                for block in ("1", "2")
+            ),
         ],
     ),
     (sentences, [(TRANSFORMER,), ("capsule_transformer",)]),
@@ -310,8 +351,13 @@ def test_every_analysis_of_padded_batches_is_its_definition(
         for row, numbers in zip(rows, expected.values()):
             # losses of subwords are rounded
             digits = 6e-4 if oracle is sentences else 2e-5
-            close = pytest.approx(numbers, rel=2e-4, abs=digits, nan_ok=True)
-            assert tuple(row[width:]) == (numbers if None in numbers else close), (name, row)
+            close = [
+                number
+                if number is None
+                else pytest.approx(number, rel=2e-4, abs=digits, nan_ok=True)
+                for number in numbers
+            ]
+            assert list(row[width:]) == close, (name, row)
 
 
 NONE: List[Tuple[str, str, Flags]] = [

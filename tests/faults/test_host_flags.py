@@ -16,7 +16,7 @@ from capsnmt.cli import ConfigurationError
 from capsnmt.launch.__main__ import main
 from capsnmt.routing import record_routing
 from tests.criterions.samples import SAMPLE, SOURCES, TARGETS
-from tests.support import REPO, TASK, VALUES, build, forward, half_precision_on_cpu
+from tests.support import NORM, REPO, TASK, VALUES, build, forward, half_precision_on_cpu
 
 DEEP = ("--encoder-layers", "4", "--decoder-layers", "4")
 DROP = ("--encoder-layerdrop", "0.5", "--decoder-layerdrop", "0.5")
@@ -28,6 +28,7 @@ READERS = {
     "em-routing": ("--layer-aggregation", "em-routing"),
     "dlcl": ("--layer-aggregation", "dlcl"),
     "dense": ("--layer-aggregation", "dense"),
+    "attention-residuals": (*NORM, "--layer-aggregation", "attention-residuals"),
     "transparent": ("--layer-aggregation", "transparent"),
     "mlmha": ("--mlmha", "M-10"),
 }
@@ -94,6 +95,7 @@ def test_a_model_with_layer_drop_trains_and_decodes(reader: tuple) -> None:
     "reader",
     [
         *(READERS["linear"], READERS["em-routing"], READERS["dlcl"]),
+        READERS["attention-residuals"],
         ("--layer-aggregation", "attention"),
         ("--decoder-output-dim", "8"),
     ],
@@ -156,12 +158,12 @@ def test_flags_of_routing_are_allowed_exactly_where_something_is_routed(switch: 
     capsules = switch.replace("aggregation", "capsules")
     for value in VALUES[switch]:
         with record_routing() as records:
-            forward(build("capsnmt_transformer", switch, value), SOURCES, TARGETS)
+            forward(build("capsnmt_transformer", *NORM, switch, value), SOURCES, TARGETS)
         if records:
             routed.add(value)
         for flag in ((capsules, "8"), ("--routing-iterations", "2")):
             try:
-                build("capsnmt_transformer", switch, value, *flag)
+                build("capsnmt_transformer", *NORM, switch, value, *flag)
             except ConfigurationError:
                 continue
             allowed.setdefault(flag[0], set()).add(value)

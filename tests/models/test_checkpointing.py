@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from capsnmt.modules.disagreement import TERMS, record_disagreement
-from tests.support import EVERYWHERE, build, forward, sentences
+from tests.support import EVERYWHERE, NORM, build, forward, sentences
 
 INPUTS = sentences(5, 3), sentences(4, 2, seed=1)
 ROLES = ("enc-self", "enc-dec", "dec-self")
@@ -18,6 +18,10 @@ SYSTEMS = {
     "plain": ("--attention-dropout", "0.1", "--dropout", "0.1"),
     "routed heads": ("--head-aggregation", "em", *EVERYWHERE),
     "connected": ("--layer-aggregation", "dlcl", "--mlmha", "M-10"),
+    "attention residuals": (
+        *("--layer-aggregation", "attention-residuals", "--attention-residuals-block", "2"),
+        *(*NORM, "--mlmha", "M-10", "--dropout", "0.1"),
+    ),
     "capsules": ("--capsule-routing-encoder", "both", "--capsule-routing-decoder", "horizontal"),
     "aggregated": ("--layer-aggregation", "em-routing", "--head-aggregation", "talking"),
     "bf16": ("--autocast", "bf16"),

@@ -12,7 +12,16 @@ from capsnmt.cli import ConfigurationError
 from capsnmt.models import compilation
 from capsnmt.modules.disagreement import record_disagreement
 from tests.compiler import needs_compiler
-from tests.support import PAD, SYSTEMS, batch, build, randomise_special_starts, sentences, shifted
+from tests.support import (
+    NORM,
+    PAD,
+    SYSTEMS,
+    batch,
+    build,
+    randomise_special_starts,
+    sentences,
+    shifted,
+)
 
 pytestmark = needs_compiler
 LENGTHS = (5, 7, 3), (2, 6, 4)  # of source and target
@@ -21,13 +30,16 @@ MANY = (
     *("--layer-aggregation", "em-routing", "--mlmha", "M-10", "--encoder-normalize-before"),
     *("--capsule-routing-encoder", "both", "--capsule-routing-decoder", "horizontal"),
 )
-MODELS = {"many mechanisms": ("capsnmt_transformer", MANY), **SYSTEMS}
+RESIDUALS = (*NORM, "--layer-aggregation", "attention-residuals")
+MODELS = {
+    "many mechanisms": ("capsnmt_transformer", MANY),
+    "attention residuals": ("capsnmt_transformer", RESIDUALS),
+    **SYSTEMS,
+}
+OFTEN = ("many mechanisms", "attention residuals")
 every_model = pytest.mark.parametrize(
     "name",
-    [
-        pytest.param(name, marks=() if name == "many mechanisms" else pytest.mark.nightly)
-        for name in MODELS
-    ],
+    [pytest.param(name, marks=() if name in OFTEN else pytest.mark.nightly) for name in MODELS],
 )
 CONNECTED = "transformer_dlcl"
 

@@ -19,6 +19,7 @@ from tests.support import (
     CAPSULES,
     HEADS,
     LAYERS,
+    NORM,
     SMALL,
     TASK,
     VALUES,
@@ -86,6 +87,11 @@ REACHES: Dict[str, Tuple[Sequence[str], Set[str]]] = {
     },
     "--layer-aggregation dlcl": ((), CONNECTIONS),
     "--layer-aggregation dense": ((), CONNECTIONS),
+    "--layer-aggregation attention-residuals": (NORM, CONNECTIONS),
+    "--attention-residuals-block 2": (
+        (*NORM, "--layer-aggregation", "attention-residuals"),
+        set(),
+    ),
     "--layer-aggregation transparent": ((), {"encoder transparent"}),
     "--layer-aggregation-side encoder": (LAYERS, {"decoder layer_aggregation"}),
     "--layer-aggregation-side decoder": (LAYERS, {"encoder layer_aggregation"}),
@@ -121,7 +127,7 @@ def test_the_flag_reaches_the_model(given: str) -> None:
 
 @pytest.mark.parametrize("switch", ["--head-aggregation", "--layer-aggregation", "--mlmha"])
 def test_no_two_values_of_a_switch_are_the_same_model(switch: str) -> None:
-    models = {value: model(PLAIN, switch, value) for value in VALUES[switch]}
+    models = {value: model(PLAIN, *NORM, switch, value) for value in VALUES[switch]}
     for one, other in itertools.combinations(models, 2):
         assert not same(models[one], models[other]), (one, other)
 

@@ -18,6 +18,17 @@ SIDES = [
 ]
 
 
+RESIDUALS = "attention-residuals"
+
+
+def without_epsilon(model: torch.nn.Module) -> torch.nn.Module:
+    """Return the model with LayerNorms whose output is the same for every multiple of an input."""
+    for module in model.modules():
+        if isinstance(module, torch.nn.LayerNorm):
+            module.eps = 1e-30  # not 0: what is padded may be constant
+    return model
+
+
 def outputs_and_gradients(model: torch.nn.Module) -> tuple:
     output = forward(model.double(), *INPUTS)
     output.square().sum().backward()
@@ -26,8 +37,8 @@ def outputs_and_gradients(model: torch.nn.Module) -> tuple:
 
 def assert_is_the_transformer(flags: tuple, around: tuple, own: str = "no parameter") -> None:
     """Same output, and the same gradient of every parameter that the Transformer has."""
-    transformer = build("capsnmt_transformer", *around)
-    model = build("capsnmt_transformer", *around, *flags, seed=2)
+    transformer = without_epsilon(build("capsnmt_transformer", *around))
+    model = without_epsilon(build("capsnmt_transformer", *around, *flags, seed=2))
     missing, unexpected = model.load_state_dict(transformer.state_dict(), strict=False)
     assert not unexpected
     assert all(own in name for name in missing)
@@ -57,6 +68,14 @@ def test_linear_aggregation_with_the_identity_on_the_top_layer(side: str, around
 def test_dense_connections_start_as_the_transformer(side: str, around: tuple) -> None:
     flags = ("--layer-aggregation", "dense", "--layer-aggregation-side", side)
     assert_is_the_transformer(flags, around, own="connection")
+
+
+@pytest.mark.parametrize("side", SIDES)
+@pytest.mark.parametrize("block", [(), ("--attention-residuals-block", "2")])
+def test_attention_residuals_start_as_the_pre_norm_transformer(side: str, block: tuple) -> None:
+    """Every LayerNorm reads the mean of what the residual sum adds up: a multiple of the sum."""
+    flags = ("--layer-aggregation", RESIDUALS, "--layer-aggregation-side", side, *block)
+    assert_is_the_transformer(flags, NORM, own="connection")
 
 
 def test_transparent_attention_with_all_weight_on_the_top_layer() -> None:
@@ -125,11 +144,13 @@ def test_one_head(system: str) -> None:
 DROP = ("--encoder-layerdrop", "0.5", "--decoder-layerdrop", "0.5")
 
 
-@pytest.mark.parametrize("mode", ["linear", "dense"])
+@pytest.mark.parametrize("mode", ["linear", "dense", RESIDUALS])
 def test_a_dropped_layer_is_the_identity_and_fairseqs_draw_decides_which(mode: str) -> None:
-    """Both start as the top layer alone, so they must equal plain layer dropout."""
-    plain = build("capsnmt_transformer", *DROP).train()
-    model = build("capsnmt_transformer", *DROP, "--layer-aggregation", mode).train()
+    """All start as the Transformer, so they must equal its layer dropout."""
+    flags = (*DROP, *(NORM if mode == RESIDUALS else ()))
+    plain = without_epsilon(build("capsnmt_transformer", *flags)).train()
+    model = build("capsnmt_transformer", *flags, "--layer-aggregation", mode)
+    model = without_epsilon(model).train()
     model.load_state_dict(plain.state_dict(), strict=False)
     for seed in range(6):
         outputs = []

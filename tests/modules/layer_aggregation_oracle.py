@@ -42,8 +42,34 @@ def block_affine(linear: nn.Module, capsules: List[list]) -> List[list]:
     return [flat[l * size : (l + 1) * size] for l in range(len(capsules))]
 
 
+def rms_norm(x: list, gain: Tensor) -> list:
+    root = (total(number * number for number in x) / len(x) + 1e-6).sqrt()
+    return [g * number / root for g, number in zip(gain, x)]
+
+
+def depth_attention(query: Tensor, gain: Tensor, values: List[list]) -> Tensor:
+    """sum_i p_i v_i, p = softmax_i(query . RMSNorm(v_i)) (arXiv 2603.15031)."""
+    scores = [total(w * x for w, x in zip(query, rms_norm(v, gain))) for v in values]
+    p = oracles.softmax(scores)
+    return torch.stack([total(a * v[i] for a, v in zip(p, values)) for i in range(len(query))])
+
+
+def attended(module: nn.Module, y_0: Tensor, sublayers: Sequence[Layer]) -> List[Tensor]:
+    """The inputs h_2..h_{n+1} of one position, from the embedding ``[d]`` and n sublayers."""
+    S, v, h = module.block, [], [y_0]
+    for l, sublayer in enumerate(sublayers, 1):
+        v.append(list(sublayer(h[-1])))
+        sources = [list(y_0)]
+        for first in range(0, l, S):  # a block, as far as it has been computed
+            sources.append([total(numbers) for numbers in zip(*v[first : first + S])])
+        h.append(depth_attention(module.queries[l - 1], module.gains[l - 1], sources))
+    return h[1:]
+
+
 def connected(module: nn.Module, mode: str, y_0: Tensor, layers: Sequence[Layer]) -> List[Tensor]:
     """The states x_2..x_{L+1} of one position, from the embedding ``[d]`` and L layers."""
+    if mode == "attention-residuals":
+        return attended(module, y_0, layers)
     pre_norm = mode == "dlcl" and len(module.norms) == len(layers) + 1
     y, x, states = [list(y_0)], list(y_0), []
 
@@ -85,13 +111,7 @@ def oracle(module: nn.Module, mode: str, states: List[Tensor]) -> Tensor:
         g = affine(module.fc2.weight, hidden, module.fc2.bias)
         return torch.stack([total(g[l * d + i] * H[l][i] for l in range(L)) for i in range(d)])
     if mode == "attention":  # arXiv 2603.15031, of the top only
-        scores = []
-        for h in H:
-            root = (total(x * x for x in h) / d + 1e-6).sqrt()
-            normed = [gain * x / root for gain, x in zip(module.gain, h)]
-            scores.append(total(q * x for q, x in zip(module.query, normed)))
-        alpha = oracles.softmax(scores)
-        return torch.stack([total(alpha[l] * H[l][i] for l in range(L)) for i in range(d)])
+        return depth_attention(module.query, module.gain, H)
     hidden = [relu(capsule) for capsule in block_affine(module.hidden, H)]  # eq 8
     N = module.num_capsules
     votes = torch.stack(  # eq 7

@@ -13,11 +13,11 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from capsnmt.modules.layer_aggregation import (
     CONNECTIONS,
     POSITION_WISE,
-    LayerConnection,
     TransparentMixture,
     layer_aggregation,
     layer_connection,
 )
+from capsnmt.modules.layer_aggregation.connection import WeightedConnection
 from capsnmt.modules.layer_aggregation.routing import ROUTINGS
 from tests.modules.compare import assert_same, numbers, randomised
 from tests.modules.layer_aggregation_oracle import connected, oracle
@@ -37,8 +37,15 @@ SETTINGS: Dict[str, Dict[str, Any]] = {
         for capsules, own, iterations in [(0, False, 3), (2, True, 3), (2, False, 1), (0, True, 2)]
     },
 }
-CONNECTED = [("dlcl", True), ("dlcl", False), ("dense", False)]  # mode, pre-norm
-every_connection = pytest.mark.parametrize(("mode", "pre_norm"), CONNECTED)
+RESIDUALS = "attention-residuals"
+CONNECTED: Dict[str, Dict[str, Any]] = {
+    "dlcl, pre-norm": {"mode": "dlcl", "normalize_before": True},
+    "dlcl, post-norm": {"mode": "dlcl", "normalize_before": False},
+    "dense": {"mode": "dense", "normalize_before": False},
+    RESIDUALS: {"mode": RESIDUALS, "normalize_before": True},
+    "blocks": {"mode": RESIDUALS, "normalize_before": True, "sublayers": 3, "block": 4},
+}
+every_connection = pytest.mark.parametrize("setting", CONNECTED.values(), ids=CONNECTED)
 
 
 def aggregation(num_layers: int = LAYERS, **setting: Any) -> nn.Module:
@@ -70,9 +77,15 @@ def test_the_transparent_mixture_and_its_gradients_equal_the_equation() -> None:
     assert_same(module(states), expected, module, *states)
 
 
-def stack(num_layers: int = LAYERS, width: int = WIDTH) -> nn.ModuleList:
+def connection(num_layers: int = LAYERS, **setting: Any) -> nn.Module:
+    return layer_connection(embed_dim=WIDTH, num_layers=num_layers, **setting)
+
+
+def stack(connected_by: nn.Module) -> nn.ModuleList:
+    """The layers, or sublayers, that a module connects."""
     torch.manual_seed(1)
-    layers = (nn.Sequential(nn.Linear(width, width), nn.Tanh()) for _ in range(num_layers))
+    count = connected_by.num_states - 1
+    layers = (nn.Sequential(nn.Linear(WIDTH, WIDTH), nn.Tanh()) for _ in range(count))
     return nn.ModuleList(layers).double()
 
 
@@ -86,13 +99,13 @@ def states_of(module: nn.Module, layers: nn.ModuleList, x: Tensor) -> List[Tenso
 
 
 @every_connection
-def test_connected_states_and_their_gradients_equal_the_equations(
-    mode: str, pre_norm: bool
-) -> None:
-    module, layers = randomised(layer_connection(mode, WIDTH, LAYERS, pre_norm)), stack()
-    x = numbers(2, 2, WIDTH)
+def test_connected_states_and_their_gradients_equal_the_equations(setting: dict) -> None:
+    module = randomised(connection(**setting))
+    layers, x = stack(module), numbers(2, 2, WIDTH)
     states = torch.stack(states_of(module, layers, x))
-    positions = [torch.stack(connected(module, mode, y, layers)) for y in x.flatten(0, 1)]
+    positions = [
+        torch.stack(connected(module, setting["mode"], y, layers)) for y in x.flatten(0, 1)
+    ]
     expected = torch.stack(positions, dim=1).view_as(states)
     assert_same(states, expected, module, x, *layers.parameters())
 
@@ -123,11 +136,18 @@ def test_the_contributions_of_states_are_the_summands_of_mixtures_and_connection
     parts, share = module.contributions(states), oracles.softmax(list(module.weight[:, 1]))
     torch.testing.assert_close(parts.sum(-2).flatten(-2), module(states))
     torch.testing.assert_close(parts[:, :, 1, 2], share[2] * states[2])
-    for mode, pre_norm in CONNECTED:
-        module = randomised(layer_connection(mode, WIDTH, LAYERS, pre_norm))
-        weights = module.weights[2 if mode == "dense" else 3]  # of four states
+    for setting in CONNECTED.values():
+        module = randomised(connection(**setting))
+        parts = module.contributions(states)
+        if setting["mode"] == RESIDUALS:
+            torch.testing.assert_close(parts.sum(-2), module(states))
+            share = module.weights(states)[1, 2]
+            torch.testing.assert_close(parts[1, 2, 0], share[0] * states[0][1, 2])
+            assert share.sum().item() == pytest.approx(1)
+            continue
+        weights = module.weights[2 if setting["mode"] == "dense" else 3]  # of four states
         expected = [weight * state for weight, state in zip(weights, states)]
-        torch.testing.assert_close(module.contributions(states), torch.stack(expected, -2))
+        torch.testing.assert_close(parts, torch.stack(expected, -2))
 
 
 # --- how they start
@@ -148,7 +168,8 @@ def test_they_start_as_the_mean_or_near_the_top() -> None:
 
 @pytest.mark.parametrize("pre_norm", [True, False])
 def test_dlcl_starts_as_the_mean_of_all_states(pre_norm: bool) -> None:
-    module, layers = layer_connection("dlcl", WIDTH, LAYERS, pre_norm).double(), stack()
+    module = connection(mode="dlcl", normalize_before=pre_norm).double()
+    layers = stack(module)
 
     def norm(state: Tensor, where: bool) -> Tensor:
         return nn.functional.layer_norm(state, (WIDTH,)) if where else state
@@ -161,13 +182,25 @@ def test_dlcl_starts_as_the_mean_of_all_states(pre_norm: bool) -> None:
         torch.testing.assert_close(state, below)
 
 
+@pytest.mark.parametrize("block", [1, 2, 5])
+def test_attention_residuals_start_as_the_mean_of_what_they_attend_to(block: int) -> None:
+    module = connection(mode=RESIDUALS, normalize_before=True, block=block).double()
+    v_0, values = numbers(2, WIDTH), layers_of(2, num_layers=2 * LAYERS)
+    below: List[Tensor] = []
+    assert module.follow(v_0, below) is v_0
+    for l, value in enumerate(values, 1):
+        h = module.follow(value, below)
+        sources = 1 + -(-l // block)  # blocks sum, and so every value counts once
+        torch.testing.assert_close(h, (v_0 + sum(values[:l])) / sources)
+
+
 @pytest.mark.parametrize("mode", [*POSITION_WISE, *CONNECTIONS])
 @pytest.mark.parametrize("variant", [False, True])
 def test_every_parameter_has_a_gradient_at_the_start(mode: str, variant: bool) -> None:
     torch.manual_seed(0)
     if mode in CONNECTIONS:
-        module = layer_connection(mode, WIDTH, LAYERS, variant).double()
-        output = states_of(module, stack(), numbers(20, WIDTH))[-1]
+        module = connection(mode=mode, normalize_before=variant).double()
+        output = states_of(module, stack(module), numbers(20, WIDTH))[-1]
     else:
         module = layer_aggregation(mode, 16, LAYERS, 32, own=variant).double()
         output = module(layers_of(20, width=16))
@@ -175,7 +208,7 @@ def test_every_parameter_has_a_gradient_at_the_start(mode: str, variant: bool) -
     for name, parameter in module.named_parameters():
         assert parameter.grad.isfinite().all(), name
         # the gain of attention over depth multiplies the query, which starts at 0
-        if (mode, name) != ("attention", "gain"):
+        if (mode, name) != ("attention", "gain") and not name.startswith("gains"):
             assert parameter.grad.abs().max() > 1e-9, name
 
 
@@ -234,7 +267,7 @@ def test_the_number_of_matrix_products_does_not_grow_with_the_layers(mode: str, 
     calls = []
     for num_layers in (2, 5):
         if mode in CONNECTIONS:
-            module = layer_connection(mode, WIDTH, num_layers - 1, own).double()
+            module = connection(num_layers - 1, mode=mode, normalize_before=own).double()
         else:
             module = aggregation(num_layers, mode=mode, own=own).double()
         with counting_matmuls() as counter:
@@ -245,7 +278,7 @@ def test_the_number_of_matrix_products_does_not_grow_with_the_layers(mode: str, 
 
 @pytest.mark.parametrize("mode", CONNECTIONS)
 def test_training_keeps_each_state_once_and_not_once_for_every_sum(mode: str) -> None:
-    layers, width, kept = 24, 512, {}
+    layers, tokens, width, kept = 24, 50, 512, {}
     module = layer_connection(mode, width, layers, False)
 
     def keep(tensor: Tensor) -> Tensor:
@@ -255,15 +288,15 @@ def test_training_keeps_each_state_once_and_not_once_for_every_sum(mode: str) ->
     states: List[Tensor] = []
     with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
         for _ in range(layers + 1):
-            states.append(torch.randn(width, requires_grad=True))
-            LayerConnection.forward(module, states) if mode == "dlcl" else module(states)
+            states.append(torch.randn(tokens, width, requires_grad=True))
+            WeightedConnection.forward(module, states) if mode == "dlcl" else module(states)
     elements = sum(tensor.untyped_storage().nbytes() // 4 for tensor in kept.values())
-    assert elements <= (layers + 2) * width
+    assert elements <= (layers + 3) * tokens * width
 
 
 @every_connection
-def test_autocast_leaves_connected_states_in_fp32(mode: str, pre_norm: bool) -> None:
-    module = randomised(layer_connection(mode, WIDTH, LAYERS, pre_norm)).float()
+def test_autocast_leaves_connected_states_in_fp32(setting: dict) -> None:
+    module = randomised(connection(**setting)).float()
     states = [state.detach().float() for state in layers_of(50)]
     with torch.autocast("cpu", dtype=torch.bfloat16):
         output = module(states)

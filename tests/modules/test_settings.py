@@ -51,6 +51,7 @@ BAD: List[Tuple[Callable[[], Any], str]] = [
     (lambda: layer_connection("max", 4, 3, True), "'max' is not a connection: choose from dlcl"),
     (lambda: layer_connection("dlcl", 0, 3, True), "embed_dim must be at least 1, not 0"),
     (lambda: layer_connection("dense", 4, 0, True), "num_layers must be at least 1, not 0"),
+    (lambda: layer_connection("attention-residuals", 4, 3, True, block=0), "block must .* not 0"),
     # calls: a missing layer is an error and not another aggregate
     (lambda: TransparentMixture(2, 1)([X[..., :4]] * 3), "built for 2 states and got 3"),
     *(

@@ -24,7 +24,7 @@ from tests.commands import (
     made_once,
     succeed,
 )  # fmt: skip
-from tests.support import EVERYWHERE, PLUGIN
+from tests.support import EVERYWHERE, NORM, PLUGIN
 
 # With every commit the oracles compare values and gradients on both hosts, and
 # tests/models/test_deep_encoder.py learns to copy.
@@ -75,6 +75,9 @@ SYSTEMS = {
         )
         for heads, layers in (("gated", "attention"), ("talking", "dense"))
     },
+    "attention-residuals": (
+        *("capsnmt_transformer", *NORM, "--layer-aggregation", "attention-residuals"),
+    ),
 }
 
 

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from .attention import DepthAttention
+from .attention_residuals import AttentionResiduals
 from .base import LayerAggregation, SumAggregation
 from .combination import DynamicCombination, IterativeCombination, LinearCombination
-from .connection import CONNECTIONS, LayerConnection, layer_connection
+from .connection import DLCL, OVERFLOW_FP16, DepthWeightedAverage, LayerConnection
 from .routing import ROUTINGS, LayerRouting
 from .transparent import TransparentMixture
 
 __all__ = [
     "CONNECTIONS",
     "LAYER_AGGREGATIONS",
+    "OVERFLOW_FP16",
     "POSITION_WISE",
     "ROUTINGS",
+    "AttentionResiduals",
     "LayerConnection",
     "SumAggregation",
     "TransparentMixture",
@@ -22,6 +25,7 @@ __all__ = [
 ]
 
 POSITION_WISE = ("linear", "iterative", "dynamic", "attention", *ROUTINGS)
+CONNECTIONS = ("dlcl", "dense", "attention-residuals")
 LAYER_AGGREGATIONS = (
     *("none", "linear", "iterative", "transparent", "dynamic", "attention"),
     *CONNECTIONS,
@@ -66,4 +70,36 @@ def layer_aggregation(
         return LayerRouting(embed_dim, num_layers, mode, num_capsules, own, iterations, backend)
     raise ValueError(
         f"layer aggregation {mode!r} is not position-wise: choose from {', '.join(POSITION_WISE)}"
+    )
+
+
+def layer_connection(
+    mode: str,
+    embed_dim: int,
+    num_layers: int,
+    normalize_before: bool,
+    sublayers: int = 2,
+    block: int = 1,
+) -> LayerConnection:
+    """Build the connection of one stack by its name in ``--layer-aggregation``.
+
+    Args:
+        mode: one of ``CONNECTIONS``.
+        embed_dim: d.
+        num_layers: L.
+        normalize_before: whether the stack is pre-norm (``dlcl`` only).
+        sublayers: the sublayers of a layer (``attention-residuals`` only).
+        block: S, the sublayers of a block (``attention-residuals`` only).
+
+    Raises:
+        ValueError: ``mode`` is not a connection, or its class refuses a setting.
+    """
+    if mode == "dlcl":
+        return DLCL(embed_dim, num_layers, normalize_before)
+    if mode == "dense":
+        return DepthWeightedAverage(num_layers)
+    if mode == "attention-residuals":
+        return AttentionResiduals(embed_dim, num_layers, sublayers, block)
+    raise ValueError(
+        f"layer aggregation {mode!r} is not a connection: choose from {', '.join(CONNECTIONS)}"
     )

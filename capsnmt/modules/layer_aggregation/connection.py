@@ -1,4 +1,4 @@
-"""Dense connections of a stack's layers: every layer reads a weighted sum of all states below."""
+"""Connections of a stack's layers: what every layer reads depends on all states below it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from capsnmt.cli import ConfigurationError
 
 from .base import check_positive
 
-CONNECTIONS = ("dlcl", "dense")
+OVERFLOW_FP16 = ("dlcl", "dense")
 
 
 def weighted_sum(weights: Tensor, states: Sequence[Tensor]) -> Tensor:
@@ -52,15 +52,51 @@ class WeightedSum(torch.autograd.Function):
 
 
 class LayerConnection(nn.Module):
-    r"""The input of every layer is a weighted sum of the outputs of all layers below it.
+    """The input of every layer, or of every sublayer, depends on all states below it.
 
-    .. math:: x_{l+1} = \sum_{k=0}^{l} w_{l,k} y_k, \quad y_l = \mathrm{layer}_l(x_l)
-
-    y_0 is the embedding, and x_{L+1} the output of the stack. Each position is combined
-    independently, so incremental decoding needs no state.
+    y_0 is the embedding, y_l the output of layer l for its input x_l, and x_{L+1} the output of the
+    stack. Each position is combined independently, so incremental decoding needs no state.
 
     **D**: what else reads the stack after layer l (multi-layer attention, an analysis) reads
     x_{l+1}, as layer l + 1 does.
+
+    Attributes:
+        num_states: how many states there are when the output of the stack is computed.
+        within_layers: whether every sublayer is followed, and not only every layer.
+    """
+
+    within_layers = False
+
+    def __init__(self, num_states: int) -> None:
+        super().__init__()
+        self.num_states = num_states
+
+    def add(self, y: Tensor, states: List[Tensor]) -> None:
+        """Append the output ``[..., d]`` of the next layer (first, the embedding)."""
+        states.append(y)
+
+    def forward(self, states: Sequence[Tensor]) -> Tensor:
+        """Return x_{l+1} ``[..., d]`` of the l + 1 states ``[..., d]`` that were added."""
+        raise NotImplementedError
+
+    def contributions(self, states: Sequence[Tensor]) -> Tensor:
+        """Return the summands of x_{l+1}, ``[..., l + 1, d]``."""
+        raise NotImplementedError
+
+    def follow(self, y: Tensor, states: List[Tensor]) -> Tensor:
+        """Add the output y_l ``[..., d]`` of layer l (y_0 is the embedding); return x_{l+1}."""
+        self.add(y, states)
+        return self(states)
+
+    def skip(self, x: Tensor, states: List[Tensor]) -> Tensor:
+        """Return the input of the layer after one that was dropped and would have read x."""
+        return self.follow(x, states)
+
+
+class WeightedConnection(LayerConnection):
+    r"""The input of every layer is a weighted sum of the outputs of all layers below it.
+
+    .. math:: x_{l+1} = \sum_{k=0}^{l} w_{l,k} y_k, \quad y_l = \mathrm{layer}_l(x_l)
 
     **D**: with layer dropout, the output of a dropped layer is its input: y_l = x_l.
 
@@ -75,11 +111,11 @@ class LayerConnection(nn.Module):
     """
 
     def __init__(self, rows: Sequence[Tensor]) -> None:
-        super().__init__()
-        self.shortest, self.num_layers = len(rows[0]), len(rows[-1]) - 1
+        super().__init__(len(rows[-1]))
+        self.shortest = len(rows[0])
         self.weights = nn.ParameterList(nn.Parameter(row) for row in rows)
 
-    def train(self, mode: bool = True) -> LayerConnection:
+    def train(self, mode: bool = True) -> WeightedConnection:
         """Set the mode, but do not train in fp16."""
         weight = self.weights[0]
         if mode and weight.requires_grad and weight.dtype == torch.float16:
@@ -93,10 +129,6 @@ class LayerConnection(nn.Module):
         """Return the weights of the sum over ``count`` states."""
         return self.weights[count - self.shortest]
 
-    def add(self, y: Tensor, states: List[Tensor]) -> None:
-        """Append the output ``[..., d]`` of the next layer (first, the embedding)."""
-        states.append(y)
-
     def forward(self, states: Sequence[Tensor]) -> Tensor:
         """Return x_{l+1} ``[..., d]`` of the l + 1 states ``[..., d]`` that were added."""
         weights = self.row(len(states))
@@ -108,13 +140,8 @@ class LayerConnection(nn.Module):
         """Return w_{l,k} y_k of every state, ``[..., l + 1, d]``."""
         return self.row(len(states)).unsqueeze(-1) * torch.stack(tuple(states), dim=-2)
 
-    def follow(self, y: Tensor, states: List[Tensor]) -> Tensor:
-        """Add the output y_l ``[..., d]`` of layer l (y_0 is the embedding); return x_{l+1}."""
-        self.add(y, states)
-        return self(states)
 
-
-class DLCL(LayerConnection):
+class DLCL(WeightedConnection):
     r"""Dynamic linear combination of layers (Wang et al. 2019).
 
     .. math::
@@ -156,7 +183,7 @@ class DLCL(LayerConnection):
         return self.norms[len(states) - 2](x)
 
 
-class DepthWeightedAverage(LayerConnection):
+class DepthWeightedAverage(WeightedConnection):
     r"""Depth-weighted average of DenseFormer (Pagliardini et al. 2024), without dilation.
 
     .. math:: x_{l+1} = \sum_{k=0}^{l} w_{l,k} y_k, \quad l \ge 1; \quad x_1 = y_0
@@ -183,26 +210,3 @@ class DepthWeightedAverage(LayerConnection):
     def forward(self, states: Sequence[Tensor]) -> Tensor:
         """Return x_{l+1} ``[..., d]``; x_1 is the embedding itself."""
         return states[0] if len(states) == 1 else super().forward(states)
-
-
-def layer_connection(
-    mode: str, embed_dim: int, num_layers: int, normalize_before: bool
-) -> LayerConnection:
-    """Build the connection of one stack by its name in ``--layer-aggregation``.
-
-    Args:
-        mode: one of ``CONNECTIONS``.
-        embed_dim: d.
-        num_layers: L.
-        normalize_before: whether the stack is pre-norm.
-
-    Raises:
-        ValueError: ``mode`` is not a connection, or its class refuses a setting.
-    """
-    if mode == "dlcl":
-        return DLCL(embed_dim, num_layers, normalize_before)
-    if mode == "dense":
-        return DepthWeightedAverage(num_layers)
-    raise ValueError(
-        f"layer aggregation {mode!r} is not a connection: choose from {', '.join(CONNECTIONS)}"
-    )
