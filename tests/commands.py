@@ -70,7 +70,7 @@ def command(
     """Run ``python -m module arguments`` and return the completed process, output as text.
 
     With the interpreter of the tests, it is forked from a process with fairseq imported
-    (:mod:`tests.forked`), and so are the commands that a launch starts.
+    (:mod:`tests.forked`), and so are the commands that it starts.
     """
     words = [str(argument) for argument in arguments]
     if python != sys.executable:
@@ -83,7 +83,8 @@ def command(
             env=environment(),
             check=False,
         )
-    starts = {forked.INTERPRETER: str(interpreter())} if module == "capsnmt.launch" else {}
+    others = module in ("capsnmt.launch", "capsnmt.corpora")
+    starts = {forked.INTERPRETER: str(interpreter())} if others else {}
     with TemporaryDirectory() as folder:
         streams = [Path(folder) / name for name in ("stdin", "stdout", "stderr")]
         for stream, text in zip(streams, (stdin, "", "")):

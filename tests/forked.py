@@ -78,6 +78,8 @@ def become(module: str, arguments: List[str], environment: Dict[str, str]) -> No
     # as a fresh interpreter, and not that of the first process and of the tests
     tempfile.tempdir = None
     multiprocessing.current_process()._config.pop("tempdir", None)  # type: ignore[attr-defined]
+    # or its workers would start by this context, and import everything
+    multiprocessing.set_start_method(None, force=True)  # type: ignore[arg-type]
     gc.freeze()  # a full collection would visit all that was imported: 0.3 s a command
     os.environ.clear()
     os.environ.update(environment)
