@@ -71,7 +71,7 @@ class World:
         self, command: str, *arguments: object, cwd: Optional[Path] = None
     ) -> subprocess.CompletedProcess:
         """The same in this process, which is faster, for a command that only reads and prints."""
-        module, _, function = COMMANDS[command].partition(":")
+        module, _, function = COMMANDS.get(command, f"{command}:main").partition(":")
         streams = io.StringIO(), io.StringIO()
         before = os.getcwd(), sys.argv, sys.executable, dict(os.environ)
         try:

@@ -7,10 +7,16 @@ import subprocess
 from pathlib import Path
 from typing import List
 
+import torch
+from fairseq.criterions import build_criterion
+from fairseq.optim import build_optimizer
+
 from tests.evaluation.outputs import write_outputs
 from tests.frozen.kit import World, frozen, variables
 from tests.interpreter import COMMANDS, ROOT
-from tests.support import SMALL, parse
+from tests.small_row import SMALL
+from tests.support import SMALL as SMALL_MODEL
+from tests.support import TASK, parse
 
 REFUSED = Path(__file__).parents[1] / "data" / "refusals.txt"
 SCRIPTS = ("demo", "test", "run_evidence", "run_experiment", "evaluate", "benchmark_gpu")
@@ -56,23 +62,42 @@ def unknown_flags(world: World) -> str:
     return "\n".join(lines)
 
 
+def spoilt(folder: Path) -> None:
+    """Write the inputs that the rows name: outputs, a row, and weights without settings."""
+    write_outputs(folder)
+    (folder / "huge").write_bytes((folder / "good").read_bytes() + b"H-2000000000\t-1\ta\n")
+    (folder / "tiny.yaml").write_text(SMALL, "utf-8")
+    (folder / "data").mkdir()
+    (folder / "dangling").symlink_to("nowhere")
+    torch.save({"model": {"weight": torch.ones(1)}}, folder / "weights.pt")
+
+
+def built(flags: List[str]) -> str:
+    """Build what fairseq-train builds of its flags, up to the model; return the refusal."""
+    try:
+        args = parse("capsnmt_transformer", *SMALL_MODEL, *flags)
+        if "--criterion" in flags:
+            build_criterion(args, TASK)
+        if "--optimizer" in flags:
+            build_optimizer(args, [torch.nn.Parameter(torch.ones(1))])
+    except (SystemExit, ValueError) as error:
+        return str(error)
+    return "accepted"
+
+
 @frozen("each of these command lines is refused with this line and writes nothing")
 def refusals(world: World) -> str:
-    folder = world.once("refused", lambda folder: [write_outputs(folder), None][1])
-    files = {path.name: path.read_bytes() for path in folder.iterdir()}
+    folder = world.once("refused", spoilt)
+    files = {path: path.lstat().st_mtime_ns for path in folder.rglob("*")}
     lines: List[str] = []
     for line in REFUSED.read_text("utf-8").splitlines():
         command, *arguments = shlex.split(line)
-        if command == "model":  # flags of fairseq-train, up to the model
-            try:
-                parse("capsnmt_transformer", *SMALL, *arguments)
-                answer = "accepted"
-            except (SystemExit, ValueError) as error:
-                answer = world.normalise(str(error))
+        if command == "model":
+            answer = world.normalise(built(arguments))
         else:
             done = world.call(command, *arguments, cwd=folder)
             answer = f"{done.returncode}: {done.stdout}{done.stderr}".rstrip()
             answer = answer.replace("HERE/refused", "HERE")
         lines += [f"$ {line}", f"  {answer}"]
-    assert {path.name: path.read_bytes() for path in folder.iterdir()} == files
+    assert {path: path.lstat().st_mtime_ns for path in folder.rglob("*")} == files
     return "\n".join(lines)
