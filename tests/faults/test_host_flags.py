@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import copy
-import re
-import shlex
-from typing import Any, Dict, List, Tuple
+from typing import Dict, List
 
 import pytest
 import torch
@@ -13,10 +11,9 @@ from fairseq.criterions.adaptive_loss import AdaptiveLoss
 from fairseq.sequence_generator import SequenceGenerator
 
 from capsnmt.cli import ConfigurationError
-from capsnmt.launch.__main__ import main
 from capsnmt.routing import record_routing
 from tests.criterions.samples import SAMPLE, SOURCES, TARGETS
-from tests.support import NORM, REPO, TASK, VALUES, build, forward, half_precision_on_cpu
+from tests.support import NORM, TASK, VALUES, build, forward, half_precision_on_cpu
 
 DEEP = ("--encoder-layers", "4", "--decoder-layers", "4")
 DROP = ("--encoder-layerdrop", "0.5", "--decoder-layerdrop", "0.5")
@@ -34,12 +31,6 @@ READERS = {
 }
 every_reader = pytest.mark.parametrize("reader", READERS.values(), ids=READERS)
 CONNECTIONS = ("dlcl", "dense")
-CONNECTED = re.compile(r"layer-aggregation: (dlcl|dense)\b|arch: transformer_dlcl(?!_routing)")
-CONNECTED_ROWS = [
-    f"{path.parent.name}/{path.stem}"
-    for path in sorted(REPO.glob("configs/*/*.yaml"))
-    if CONNECTED.search(path.read_text("utf-8"))
-]
 
 
 def loss_of(model: torch.nn.Module, seed: int) -> float:
@@ -123,31 +114,6 @@ def test_connected_layers_refuse_to_train_in_fp16_and_decode_in_it(mode: str, si
     assert "\n" not in str(caught.value)
     if half_precision_on_cpu():
         assert forward(model.eval(), SOURCES, TARGETS).isfinite().all()
-
-
-def planned(capsys: pytest.CaptureFixture, *arguments: str) -> Tuple[int, List[str], str]:
-    """Dry-run a launch; return its status, the words of its training, and its errors."""
-    status = main([*arguments, "--dry-run"])
-    printed = capsys.readouterr()
-    lines = [line for line in printed.out.splitlines() if " --max-update " in line]
-    return status, shlex.split(lines[0]) if lines else [], printed.err
-
-
-@pytest.mark.parametrize("row", CONNECTED_ROWS)
-def test_rows_with_connected_layers_train_in_bf16_on_a_gpu(row: str, capsys: Any) -> None:
-    for flags in ((), ("--set", "precision=auto")):
-        _, words, _ = planned(capsys, "--config", row, "--gpus", "1", *flags)
-        assert "--fp16" not in words
-        assert words[words.index("--autocast") + 1] == "bf16"
-
-
-def test_a_row_with_connected_layers_is_refused_in_fp16_before_it_starts(capsys: Any) -> None:
-    row = ("--config", "multi30k/baseline", "--set", "train.layer-aggregation=dense")
-    status, words, error = planned(capsys, *row, "--gpus", "1")
-    assert (status, words) == (2, [])
-    (line,) = error.splitlines()
-    assert all(word in line for word in ("precision is fp16", "dense", "set bf16, fp32 or auto"))
-    assert planned(capsys, *row, "--cpu")[0] == 0  # where fp16 is fp32
 
 
 @pytest.mark.parametrize("switch", ["--head-aggregation", "--layer-aggregation"])

@@ -8,7 +8,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
-from typing import List, Sequence
+from typing import List
 
 import pytest
 
@@ -175,22 +175,6 @@ def test_without_slurm_nothing_is_prepared(
 
 
 # --- what could fail only after the training, or lose it
-
-
-@pytest.mark.parametrize(
-    ("line", "parts"),
-    [
-        ("train: {max-update: 1:30}", ["--max-update", "invalid int value: '1:30'"]),
-        ("train:\n  lr:\n", ["lr", "no value", "null"]),
-    ],
-)
-def test_a_number_of_a_file_is_the_one_that_a_person_reads(
-    row: List[str], tmp_path: Path, line: str, parts: Sequence[str]
-):
-    path = tmp_path / "row.yaml"
-    shutil.copy(row[1], tmp_path / "tiny.yaml")
-    path.write_text(f"extends: tiny\n{line}\n", "utf-8")
-    assert_refused(command(LAUNCHER, "--config", path, *row[2:], "--dry-run"), "row", *parts)
 
 
 @pytest.mark.parametrize(("text", "fault"), [("", "is empty"), ("\n\n", "are blank")])

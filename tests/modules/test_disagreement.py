@@ -152,14 +152,6 @@ def test_the_terms_are_between_the_heads_of_the_call_before_a_gate(name: str) ->
         torch.testing.assert_close(record.values["enc-dec", term], [value])
 
 
-@pytest.mark.parametrize("term", TERMS)
-def test_only_what_is_asked_for_is_measured(term: str) -> None:
-    with record_disagreement([term], ["dec-self"]) as record:
-        attend(attention("dec-self"), inputs())
-        attend(attention("enc-self"), inputs())
-    assert list(record.values) == [("dec-self", term)]
-
-
 @pytest.mark.parametrize(
     ("terms", "role", "matrices"),
     [

@@ -61,16 +61,3 @@ def test_the_recorded_results_are_four_systems_on_three_tasks_and_with_three_see
 def test_all_rows_are_the_papers_systems(flags: List[str], systems: int) -> None:
     runs = planned([*flags, "--rows", "all"])
     assert len({run.folder.path for run in runs}) == len(runs) == systems
-
-
-def test_an_unknown_data_set_is_one_line_with_the_known_ones(
-    folders: Tuple[Path, Path], capsys: pytest.CaptureFixture
-) -> None:
-    here, stub = folders
-    flags = ["--dataset", "probing_tiny", "--rows", "all"]
-    _, (arguments,) = launches("run_probing.sh", *flags, cwd=here, stub=stub)
-    assert main(arguments) == 2
-    errors = capsys.readouterr().err
-    assert "--dataset probing_tiny is no data set; choose from " in errors
-    assert "probing_li2021" in errors
-    assert len(errors.splitlines()) == 1

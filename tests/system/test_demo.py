@@ -71,25 +71,6 @@ def test_a_bad_flag_is_one_line_with_the_fix(flags: List[str], named: str) -> No
     assert done.stderr.count("\n") == 1
 
 
-def test_help_names_every_flag() -> None:
-    done = demo("--help")
-    assert done.returncode == 0
-    flags = "--quick --pair --minutes --max-update --output --seed --dry-run"
-    assert all(flag in done.stdout for flag in flags.split())
-
-
-def test_the_plan_does_not_depend_on_what_exists(tmp_path: Path) -> None:
-    plan = commands("--output", str(tmp_path))
-    for row in ("baseline", "em_routing"):
-        folder = tmp_path / row / "seed-1"
-        folder.mkdir(parents=True)
-        for name in ("scores.json", "averaged.pt"):
-            (folder / name).touch()
-    (tmp_path / "analysis").mkdir()
-    (tmp_path / "analysis/analysis.html").touch()
-    assert commands("--output", str(tmp_path)) == plan
-
-
 def run_of(command: List[str]) -> Run:
     """The run of a command of the launcher."""
     (run,) = planned(command[1:])
@@ -136,14 +117,6 @@ def test_any_budget_leaves_the_checkpoints_that_are_averaged(updates: int) -> No
         saved = updates // int(run.settings.train["save-interval-updates"] or 0)
         assert saved >= (run.settings.average["last-updates"] or 0)
         assert run.settings.updates == updates
-
-
-def test_minutes_are_a_number_of_updates_that_grows_with_them() -> None:
-    one, three = (
-        run_of(commands("--minutes", minutes)[1]).settings.updates for minutes in ("1", "3")
-    )
-    assert one is not None
-    assert three == 3 * one
 
 
 def test_without_a_budget_it_is_that_of_the_configuration() -> None:

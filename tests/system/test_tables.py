@@ -74,8 +74,3 @@ def test_a_page_without_its_markers_is_one_line_and_not_changed(text: str, tmp_p
         tables.main(["--write", str(page)])
     assert len(str(error.value).splitlines()) == 1
     assert page.read_text(encoding="utf-8") == text
-
-
-def test_a_missing_page_is_one_line(tmp_path: Path) -> None:
-    with pytest.raises(ConfigurationError, match=r"--write: .*missing\.md: .*No such file"):
-        tables.main(["--write", str(tmp_path / "missing.md")])
