@@ -6,8 +6,8 @@
 # --pair        languages (default en-de); the corpus is built from message catalogues
 # --max-update  updates of each system (default 1200)
 # --minutes     the updates that two cores make for both systems in N minutes
-# --quick       a minute instead: the task is to reverse words, the loss ends near zero, and there is
-#               a report, but no analysis
+# --quick       thirty seconds instead: the task is to reverse words, the loss ends near zero, and there
+#               is a report, but no analysis
 # --output      the folder for everything (default outputs/demo-PAIR, outputs/demo-quick); --seed
 #               (default 1)
 # --dry-run     print the commands and run nothing
