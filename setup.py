@@ -99,7 +99,7 @@ setup(
     packages=[*find_packages(include=["capsnmt", "capsnmt.*"]), *RESOURCES],
     package_dir=RESOURCES,
     package_data={
-        "capsnmt.routing.cpu": ["*.cpp", "*.h"],
+        "capsnmt.cpu": ["*.cpp", "*.h"],
         "capsnmt.pages": ["*.j2"],
         "capsnmt.report": ["*.j2"],
         "capsnmt.analysis": ["*.j2", "*.html", "*.js"],

@@ -36,10 +36,10 @@ from omegaconf import OmegaConf
 import capsnmt.plugin  # noqa: F401
 from capsnmt.checkpoints.load import load_trained, save_checkpoint
 from capsnmt.cli import ConfigurationError, OneLineParser, positive, quiet, run_command
+from capsnmt.cpu.memory import keep_freed_memory
 from capsnmt.export import stock_checkpoint
 from capsnmt.models.inference import decodes_in_bf16
 from capsnmt.modules.autocast import bf16_obstacle
-from capsnmt.modules.kept_memory import keep_freed_memory
 from capsnmt.translate.load import load_models
 from scripts.benchmark_report import Ratio, machine
 from scripts.workload import parse, task

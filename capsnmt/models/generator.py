@@ -9,9 +9,9 @@ from fairseq import search as strategies
 from fairseq.sequence_generator import SequenceGenerator
 from torch import Tensor
 
+from capsnmt.cpu.decoding import choose
 from capsnmt.models.beam_search import BeamSearch
 from capsnmt.models.plain_decoder import Memory, PlainDecoder, is_plain
-from capsnmt.models.step_kernels import choose
 
 Hypotheses = List[List[Dict[str, Tensor]]]
 

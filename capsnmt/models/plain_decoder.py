@@ -9,11 +9,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from capsnmt.cpu.decoding import attend
+from capsnmt.cpu.linear import PreparedLinear, numbers_of
 from capsnmt.models.attention import HostedAttention
 from capsnmt.models.decoder import TransformerDecoder
-from capsnmt.models.inference import PreparedLinear, numbers_of
 from capsnmt.models.layers import TransformerDecoderLayer
-from capsnmt.models.step_kernels import attend
 from capsnmt.modules.observation import open_observer
 
 KeysValues = Tuple[Tensor, Tensor]  # [B, H, T, d_h] each

@@ -8,6 +8,7 @@ import torch
 import torch.nn as nn
 from torch import Tensor
 
+from capsnmt.cpu import is_traced
 from capsnmt.models.selection import aggregates_layers, sublayers
 from capsnmt.modules.layer_aggregation import (
     CONNECTIONS,
@@ -16,7 +17,6 @@ from capsnmt.modules.layer_aggregation import (
     layer_aggregation,
     layer_connection,
 )
-from capsnmt.routing.backend import is_traced
 
 
 def kept_layers(layers: int, p: float, training: bool) -> List[bool]:

@@ -10,11 +10,11 @@ import torch.nn as nn
 import torch.nn.functional as F
 from torch import Tensor
 
+from capsnmt.cpu.attention import plain_is_faster
+from capsnmt.cpu.dropout import Dropout
 from capsnmt.modules.autocast import autocast_dtype, convert_once
-from capsnmt.modules.dropout import Dropout
 from capsnmt.modules.head_aggregation import HeadGate, HeadMixing
 from capsnmt.modules.observation import observe, reads_weights
-from capsnmt.modules.plain_attention import plain_is_faster
 
 Cache = Dict[str, Tensor]
 """What an attention keeps between two steps of decoding; batch first. It starts empty."""

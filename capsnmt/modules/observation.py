@@ -8,7 +8,7 @@ from typing import AbstractSet, Iterator, Optional, TypeVar
 
 from torch import Tensor
 
-from capsnmt.routing.backend import is_traced
+from capsnmt.cpu import is_traced
 
 
 class AttentionObserver:

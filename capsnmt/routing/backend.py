@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 from torch.torch_version import TorchVersion
 
-from . import cpu
+from capsnmt.cpu import build
 
 BACKENDS = ("auto", "eager", "compiled", "cpp", "triton")
 
@@ -67,7 +67,7 @@ def routing_backend(name: str) -> Iterator[None]:
 
     - ``eager``: plain torch.
     - ``compiled``: ``torch.compile``; an error if compilation fails.
-    - ``cpp``: the C++ kernels of :mod:`capsnmt.routing.cpu`, on a CPU; an error if they cannot be
+    - ``cpp``: the C++ kernels of :mod:`capsnmt.cpu.routing`, on a CPU; an error if they cannot be
       built. What they do not cover (vertical and horizontal routing; votes of another dtype than
       fp32 and bf16) runs as under ``auto``.
     - ``triton``: the kernels of :mod:`capsnmt.routing.fused`, on a GPU; an error if one fails to
@@ -100,8 +100,8 @@ def compile_obstacle(device_type: str) -> Optional[str]:
     if TorchVersion(torch.__version__) < (2, 4):
         return f"needs torch >= 2.4, and this is {torch.__version__}"
     if device_type == "cpu":
-        if cpu.compiler() is None:
-            return cpu.NO_COMPILER
+        if build.compiler() is None:
+            return build.NO_COMPILER
     elif importlib.util.find_spec("triton") is None:
         return f"needs triton for device type {device_type}, and it is not installed"
     return None
@@ -111,7 +111,7 @@ def cpp_obstacle(device_type: str) -> Optional[str]:
     """Return why the C++ kernels cannot run here on this device type, None if they can."""
     if device_type != "cpu":
         return f"needs a CPU, not device type {device_type}"
-    return cpu.obstacle()
+    return build.obstacle()
 
 
 @functools.cache
@@ -132,14 +132,3 @@ def triton_obstacle(device_type: str) -> Optional[str]:
 def chosen_backend(argument: Optional[str], device_type: str) -> str:
     """Return the backend of a call: its argument, or that of the enclosing block."""
     return check_backend(_backend.get() if argument is None else argument, device_type)
-
-
-def is_traced() -> bool:
-    """Return whether a caller's ``torch.compile`` or ``torch.export`` records this call.
-
-    What it records serves batches of any size. ``torch.compiler.is_compiling`` would be true in
-    every thread while one of them compiles.
-    """
-    is_compiling = getattr(torch.compiler, "is_dynamo_compiling", bool)  # torch < 2.3 has none
-    is_exporting = getattr(torch.compiler, "is_exporting", bool)  # nor has torch < 2.7
-    return bool(is_compiling()) or bool(is_exporting())

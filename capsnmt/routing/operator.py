@@ -32,8 +32,11 @@ from typing import Any, Dict, List, Optional, Sequence, Set, cast
 import torch
 from torch import Tensor
 
-from . import cpu, fused
-from .backend import chosen_backend, compile_obstacle, cpp_obstacle, is_traced
+from capsnmt.cpu import is_traced
+from capsnmt.cpu import routing as cpp
+
+from . import fused
+from .backend import chosen_backend, compile_obstacle, cpp_obstacle
 from .fallback import BackendError, Kernel, explained
 from .inputs_kept import keep_inputs
 from .numerics import compute_dtype
@@ -58,7 +61,7 @@ _failed: Set[Kernel] = set()  # not compiled again where eager code can take ove
 class Operator:
     """An operator in plain torch, and what runs it faster.
 
-    :data:`capsnmt.routing.cpu.KERNELS` and :data:`capsnmt.routing.fused.KERNELS` have the kernels
+    :data:`capsnmt.cpu.routing.KERNELS` and :data:`capsnmt.routing.fused.KERNELS` have the kernels
     of the operators that they cover, by name.
 
     Attributes:
@@ -123,7 +126,7 @@ class Operator:
         them: it has more memory, and less time.
         """
         votes = cast(Tensor, tensors[0])
-        in_cpp, in_triton = cpu.KERNELS.get(self.name), fused.KERNELS.get(self.name)
+        in_cpp, in_triton = cpp.KERNELS.get(self.name), fused.KERNELS.get(self.name)
         if in_cpp is not None and takes_cpp(backend, votes):
             return keep_inputs(in_cpp.forward, tensors, options, in_cpp.backward, self.precise)
         if in_triton is not None and backend == "triton" and fused.fits(votes):
@@ -180,7 +183,7 @@ def full_precision(kernel: Kernel) -> Kernel:
 
 def takes_cpp(backend: str, votes: Tensor) -> bool:
     """Return whether the C++ kernels run this call: ``cpp``, and ``auto`` on a CPU."""
-    if backend not in ("auto", "cpp") or not cpu.covers(votes):
+    if backend not in ("auto", "cpp") or not cpp.covers(votes):
         return False
     obstacle = cpp_obstacle("cpu")
     if obstacle:

@@ -16,7 +16,7 @@ from fairseq.tasks import FairseqTask
 from fairseq.tasks.translation import TranslationConfig, TranslationTask
 from fairseq.token_generation_constraints import pack_constraints
 
-from capsnmt.models.step_kernels import choose
+from capsnmt.cpu.decoding import choose
 from tests.models.test_search import flagged
 from tests.support import FIRST, PAD, TASK, batch, sentences
 

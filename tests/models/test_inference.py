@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from capsnmt.models.inference import PreparedLinear
+from capsnmt.cpu.linear import PreparedLinear
 from capsnmt.modules import autocast
 from tests.models.test_autocast import SOURCES, TARGETS
 from tests.support import build, forward

@@ -33,7 +33,7 @@ every_kind = pytest.mark.parametrize("kind", KINDS)
 def test_output_weights_and_gradients_equal_the_loops(
     kind: str, padding: Optional[Tensor], plain: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("capsnmt.modules.plain_attention.PLAIN_UP_TO", 5 if plain else 4)
+    monkeypatch.setattr("capsnmt.cpu.attention.PLAIN_UP_TO", 5 if plain else 4)
     module, x = attention(kind).train(), numbers(5, 2, WIDTH)
     output, none = module(x, x, x, padding, need_weights=False)
     assert none is None
@@ -108,7 +108,7 @@ def test_attention_dropout_drops_in_training_only(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # or short sentences never meet torch's fused function
-    monkeypatch.setattr("capsnmt.modules.plain_attention.PLAIN_UP_TO", 0)
+    monkeypatch.setattr("capsnmt.cpu.attention.PLAIN_UP_TO", 0)
     make, (query, memory) = DROPPING[name]
     module = make()
     for training in (False, True):

@@ -172,7 +172,7 @@ def test_no_attention_matrix_is_built_unless_position_asks(
             return operator(*args, **(kwargs or {}))
 
     # a short sentence would have one for speed
-    monkeypatch.setattr("capsnmt.modules.plain_attention.PLAIN_UP_TO", 0)
+    monkeypatch.setattr("capsnmt.cpu.attention.PLAIN_UP_TO", 0)
     with record_disagreement(terms, ["dec-self"]), Counted():
         attend(attention(role), inputs())
     assert softmaxes == matrices

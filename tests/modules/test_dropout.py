@@ -8,8 +8,8 @@ import pytest
 import torch
 import torch.nn.functional as F
 
+from capsnmt.cpu.dropout import Dropout, random_numbers
 from capsnmt.models.dropout import RetainedDropout
-from capsnmt.modules.dropout import Dropout, random_numbers
 
 FEATURES = 200_000
 

@@ -12,8 +12,8 @@ import pytest
 import torch
 
 from capsnmt import routing
+from capsnmt.cpu import build
 from capsnmt.routing import backend, operator
-from capsnmt.routing.cpu import build
 
 from .operators import OPERATORS, random, run_with_gradient
 

@@ -9,7 +9,7 @@ import torch.nn as nn
 import torch.nn.functional as F
 from torch import Tensor
 
-from capsnmt.routing.backend import is_traced
+from capsnmt.cpu import is_traced
 
 VALUES = 2**16
 """Values of a random number that decides whether a feature is dropped."""
@@ -49,7 +49,7 @@ class Dropped(torch.autograd.Function):
     """Set ``dropped`` of 65,536 features to zero, and scale the others.
 
     Which features are kept is a byte of 0 or 1, made from numbers: on a CPU, torch is slow
-    with ``torch.bool`` (docs/speed_measurements.md).
+    with ``torch.bool`` (docs/cpu.md).
     """
 
     @staticmethod

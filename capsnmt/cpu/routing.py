@@ -16,9 +16,7 @@ from typing import Any, Dict, NamedTuple, Optional, Sequence, Tuple, Union
 import torch
 from torch import Tensor
 
-from .build import NO_COMPILER, compiler, library, obstacle
-
-__all__ = ["KERNELS", "NO_COMPILER", "compiler", "covers", "obstacle"]
+from .build import library
 
 Tensors = Sequence[Optional[Tensor]]
 

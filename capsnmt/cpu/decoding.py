@@ -1,7 +1,6 @@
 """What a step of beam search on a CPU does beside its linear maps.
 
-:mod:`capsnmt.routing.cpu.build` compiles ``decoding.cpp``. Without a compiler, and in fp64, torch
-does the same.
+:mod:`.build` compiles ``decoding.cpp``. Without a compiler, and in fp64, torch does the same.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from typing import Any, Tuple
 import torch
 from torch import Tensor
 
-from capsnmt.routing.cpu import build
+from . import build
 
 
 def is_compiled(x: Tensor) -> bool:
