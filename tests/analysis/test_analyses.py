@@ -84,6 +84,13 @@ CALLS: Dict[Flags, List[Tuple[str, str, int]]] = {
     ("transformer_dlcl_routing", "--layer-capsules", "8"): [
         *(("encoder", "layers", 2), ("decoder", "layers", 2)),
     ],
+    (
+        *("transformer_em_routing", "--head-aggregation", "inverted", "--head-capsules", "4"),
+        *("--layer-aggregation", "inverted-routing", "--layer-capsules", "8"),
+    ): [
+        *(("enc-self", "heads", n) for n in (1, 2)),
+        *(("encoder", "layers", 2), ("decoder", "layers", 2)),
+    ],
     ("capsule_transformer",): [
         *(("enc-self", kind, n) for n in (1, 2) for kind in ("vertical", "horizontal")),
         *(("dec-self", "horizontal", n) for n in (1, 2)),

@@ -22,7 +22,7 @@ from torch import Tensor
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from tests.support import parse
+from tests.support import NORM, parse
 
 WORDS, TOKENS = 32_000, 8_192
 ALLOCATIONS = ("empty", "detach", "unsafe_view", "lift_fresh")
@@ -45,6 +45,11 @@ SYSTEMS = {
     "EM routing of layers": (("--layer-aggregation", "em-routing"), 32, Allowed(1730, 2.4)),
     "multi-layer attention": (("--mlmha", "M-10"), 32, Allowed(1040, 2.95)),
     "DLCL": (("--layer-aggregation", "dlcl"), 32, Allowed(1120, 2.1)),
+    "attention residuals": (
+        (*NORM, "--layer-aggregation", "attention-residuals"),
+        32,
+        Allowed(2580, 2.15),
+    ),
     "talking heads": (("--head-aggregation", "talking", *EVERYWHERE), 32, Allowed(1340, 2.1)),
     "capsule attention": (
         ("--capsule-routing-encoder", "both", "--capsule-routing-decoder", "horizontal"),

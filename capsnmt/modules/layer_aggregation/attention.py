@@ -14,14 +14,15 @@ from .base import SumAggregation, check_count
 
 
 class DepthAttention(SumAggregation):
-    r"""Attention over depth, of the top only (Attention Residuals, arXiv 2603.15031).
+    r"""Attention over depth, of the top only: the equation of Attention Residuals, in one place.
 
     .. math:: \tilde H = \sum_l \alpha_l H^l, \quad
         \alpha_l = \mathrm{softmax}_l(q \cdot \mathrm{RMSNorm}(H^l)), \quad
         \mathrm{RMSNorm}(x) = g \odot x / \sqrt{\mathrm{mean}(x^2) + \epsilon}
 
     The one-pass control for routing over layers: agreement with a query that all positions share,
-    and no iteration. 2 d parameters, q and the gain g.
+    and no iteration. 2 d parameters, q and the gain g. The mechanism of arXiv 2603.15031, in which
+    every sublayer reads such a mixture, is :class:`.attention_residuals.AttentionResiduals`.
 
     **D**: q starts at 0, so that the aggregate starts as the mean of the layers. The gain then has
     no gradient until q has moved.
