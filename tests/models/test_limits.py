@@ -7,7 +7,7 @@ import torch
 
 from capsnmt.models import PRESETS
 from capsnmt.modules.multi_layer_attention import VARIANTS
-from tests.support import EVERYWHERE, build, forward, sentences
+from tests.support import EVERYWHERE, batch, build, forward, randomise_special_starts, sentences
 
 INPUTS = sentences(5, 3), sentences(4, 2, seed=1)
 NORM = ("--encoder-normalize-before", "--decoder-normalize-before")
@@ -158,3 +158,16 @@ def test_a_dropped_layer_is_the_identity_and_fairseqs_draw_decides_which(mode: s
             torch.manual_seed(seed)
             outputs.append(forward(one, *INPUTS))
         torch.testing.assert_close(*outputs)
+
+
+@pytest.mark.parametrize("mode", ["dlcl", "dense"])
+def test_the_output_of_a_dropped_layer_is_its_input_in_every_sum_above(mode: str) -> None:
+    model = build("capsnmt_transformer", "--layer-aggregation", mode, "--encoder-layerdrop", "0.5")
+    encoder = randomise_special_starts(model).double().train().encoder
+    source = batch(INPUTS[0], left_pad=True)
+    encoder.encoder_layerdrop = 1.0
+    dropped = encoder(source)["encoder_out"][0]
+    encoder.encoder_layerdrop = 0.0
+    for layer in encoder.layers:
+        layer.forward = lambda x, *_, **__: x
+    torch.testing.assert_close(dropped, encoder(source)["encoder_out"][0])
