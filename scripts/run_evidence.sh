@@ -76,7 +76,7 @@ case $dataset:$recipe in
       output_disagreement_from_baseline             # disagreement that starts later
       baseline_continued dlcl_routing_from_baseline # as Dou et al. 2019 trained, and its control
       depth_attention wang2019_dlcl pagliardini2024_dense qiu2025_gated shazeer2020_talking
-      tsai2020_inverted chen2026_attention_residuals
+      tsai2020_inverted tsai2020_inverted_layers chen2026_attention_residuals
     )
     # D: a quarter of the recipe's tokens makes four times the updates of the same time, at a learning
     # rate that suits them.
