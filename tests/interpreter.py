@@ -79,6 +79,8 @@ def serving(folder: Path, environment: Dict[str, str]) -> Iterator[Path]:
         del os.environ[variable]
         server.kill()
         server.join()
+        # or the next server of this process would be called before it listens
+        address.unlink(missing_ok=True)
 
 
 def _serve(address: str) -> None:
