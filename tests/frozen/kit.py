@@ -91,6 +91,21 @@ class World:
         texts = [self.normalise(stream.getvalue()) for stream in streams]
         return subprocess.CompletedProcess([command, *arguments], status, *texts)
 
+    def script(
+        self, name: str, *flags: str, cwd: Optional[Path] = None
+    ) -> subprocess.CompletedProcess:
+        """Run a script of the project."""
+        done = subprocess.run(
+            ["bash", str(ROOT / "scripts" / name), *flags],
+            env={**variables(), "PYTHON": str(self.python)},
+            cwd=cwd or self.folder,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        done.stdout, done.stderr = map(self.normalise, (done.stdout, done.stderr))
+        return done
+
     def run(self, command: str, *arguments: object, stdin: str = "", **more: str) -> str:
         """Run a command that must succeed; return its normalised output."""
         done = self.start(command, *arguments, stdin=stdin, **more)

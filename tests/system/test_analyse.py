@@ -74,20 +74,3 @@ def test_a_mistake_is_one_line_before_the_first_analysis(
     (line,) = capsys.readouterr().err.splitlines()
     assert message in line
     assert not output.exists()
-
-
-def test_an_interruption_leaves_no_file(
-    checkpoints: Dict[str, Path],
-    corpus: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture,
-) -> None:
-    def interrupt(*_: object) -> None:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr("os.replace", interrupt)  # all files are written, none is renamed
-    given = (f"ours={checkpoints['ours']}", "--only", "attention")
-    assert main(arguments(corpus, tmp_path / "analysis", *given)) == 130
-    assert capsys.readouterr().err.splitlines()[-1] == "error: interrupted"
-    assert not [path for path in (tmp_path / "analysis").rglob("*") if path.is_file()]

@@ -4,21 +4,18 @@ from __future__ import annotations
 
 import json
 import math
-import subprocess
 from pathlib import Path
 from typing import Any, Dict, List
 
 import pytest
 import torch
-from torch import nn
 
 from capsnmt.cli import ConfigurationError
-from scripts import benchmark, workload
+from scripts import benchmark, benchmark_end_to_end, workload
 from scripts.benchmark_systems import system_of
 from scripts.paper_rows import PLAIN, load_rows
-from tests.commands import environment
-from tests.compiler import needs_compiler
-from tests.support import REPO
+from tests.commands import TINY as SMALL
+from tests.commands import command
 
 pytestmark = [pytest.mark.system, pytest.mark.one_host]
 
@@ -26,12 +23,8 @@ TINY = [
     *("--size", "tiny", "--tokens", "32", "--length", "8", "--vocabulary", "40", "--device", "cpu"),
     *("--sentences", "2", "--beam", "2", "--repeats", "2", "--warmup", "1", "--threads", "1"),
 ]
-BRIEF = [*TINY, "--no-memory", "--phases", "forward"]
-PLAIN_TINY = f"--arch {PLAIN}_tiny"
-LAYERS = "--arch transformer_dlcl_routing_tiny"
 ROWS = load_rows()
 OFF, HEADS = "wmt14_en_de/baseline", "wmt14_en_de/li2019_em_enc_self"
-CAPSULES = "wmt14_en_de/duan2020_capsule"
 SETUP = benchmark.setup_of(benchmark.parse_arguments(TINY))
 
 
@@ -72,33 +65,29 @@ def test_a_file_that_is_not_a_report_is_refused_and_not_changed(text: str, tmp_p
     path = tmp_path / "report.json"
     path.write_text(text, "utf-8")
     with pytest.raises(ConfigurationError, match=r"report\.json"):
-        benchmark.main([*BRIEF, "--json", str(path)])
+        benchmark.main([*TINY, "--json", str(path)])
     assert path.read_text("utf-8") == text
 
 
-def test_the_floor_of_head_aggregation_is_the_mean_of_the_votes() -> None:
-    floor = workload.mean_of_votes(workload.build(ROWS[HEADS].command("tiny"), SETUP))
-    module = floor.encoder.layers[0].self_attn.out_proj
-    heads = torch.randn(3, 2, 128)
-    votes = module.votes(torch.relu(module.hidden(heads))).unflatten(-1, (4, 128))
-    torch.testing.assert_close(module(heads), votes.mean(-2))
-
-
-def routed_layers(model: nn.Module) -> workload.LayerRouting:
-    (module,) = (m for m in model.encoder.modules() if isinstance(m, workload.LayerRouting))
-    return module
-
-
-@pytest.mark.parametrize("routing", ["dynamic-routing", "em-routing"])
-def test_the_floor_of_layer_routing_is_the_mean_of_the_votes_times_their_activations(
+@pytest.mark.parametrize(
+    "routing",
+    ["--head-aggregation em"]
+    + [f"--layer-aggregation {kind}-routing" for kind in ("dynamic", "em")],
+)
+def test_the_floor_of_routing_is_the_mean_of_the_votes_times_their_activations(
     routing: str,
 ) -> None:
-    model = workload.build(f"{LAYERS} --layer-aggregation {routing}", SETUP)
-    module = routed_layers(workload.mean_of_votes(model))
-    states = [torch.randn(2, 128) for _ in range(3)]
-    hidden = torch.relu(module.hidden(torch.cat(states, -1)))
-    votes = module.votes(hidden).unflatten(-1, (3, 128))
-    if routing == "em-routing":
+    built = workload.build(f"--arch {PLAIN}_tiny {routing}", SETUP)
+    model = workload.mean_of_votes(built).encoder
+    if "head" in routing:
+        module, states = model.layers[0].self_attn.out_proj, torch.randn(2, 128)
+        hidden = torch.relu(module.hidden(states))
+    else:
+        (module,) = (m for m in model.modules() if isinstance(m, workload.LayerRouting))
+        states = [torch.randn(2, 128) for _ in range(3)]
+        hidden = torch.relu(module.hidden(torch.cat(states, -1)))
+    votes = module.votes(hidden).unflatten(-1, (-1, 128))
+    if routing.endswith("em-routing"):
         votes = votes * module.activation(hidden).sigmoid().unflatten(-1, (3, 128))
     torch.testing.assert_close(module(states), votes.mean(-2))
 
@@ -116,18 +105,10 @@ def test_the_work_is_that_of_the_matrix_products() -> None:
     assert more[1] - more[3] == 3 * forward
 
 
-@needs_compiler
-@pytest.mark.parametrize("switch", ["--compile", "--routing-backend compiled"])
-def test_the_work_of_a_compiled_system_is_that_of_the_eager_one(switch: str) -> None:
-    routed = f"{PLAIN_TINY} --head-aggregation em"
-    work = [workload.matmul_work(f"{routed} {more}", "train", SETUP) for more in ("", switch)]
-    assert work[0] == work[1]
-
-
 def test_the_training_step_minimises_the_loss_of_its_flags() -> None:
     """Stock and ours have fairseq's own criterion, a row with disagreement its own."""
     batch = workload.Workload(SETUP).batch
-    model = workload.build(f"{PLAIN_TINY} --dropout 0", SETUP).train()
+    model = workload.build(f"--arch {PLAIN}_tiny --dropout 0", SETUP).train()
 
     def loss(flags: str) -> float:
         criterion = workload.build_criterion(flags, SETUP).train()
@@ -136,21 +117,8 @@ def test_the_training_step_minimises_the_loss_of_its_flags() -> None:
         return (summed / sample_size).item()
 
     stock = loss(workload.stock_flags("tiny"))
-    assert loss(PLAIN_TINY) == stock
+    assert loss(f"--arch {PLAIN}_tiny") == stock
     assert loss(ROWS["wmt17_zh_en/li2021_output"].command("tiny")) > stock
-
-
-def chosen(*flags: str) -> List[str]:
-    args = benchmark.parse_arguments([*BRIEF, *flags])
-    return [system.name for system in benchmark.chosen_systems(args)]
-
-
-def test_systems_are_chosen_by_row_by_paper_and_by_flags() -> None:
-    assert chosen("--rows", CAPSULES, HEADS) == [CAPSULES, HEADS]
-    assert chosen("--system", "mine: --arch transformer") == ["mine"]
-    of_paper = [key for key in chosen() if ROWS[key].paper == "duan2020"]
-    assert CAPSULES in of_paper
-    assert chosen("--paper", "duan2020", "--rows", HEADS) == [HEADS, *of_paper]
 
 
 def test_a_row_is_compared_with_stock_of_its_size_and_its_baselines_heads() -> None:
@@ -168,9 +136,7 @@ def test_a_row_is_compared_with_stock_of_its_size_and_its_baselines_heads() -> N
     ("flags", "named"),
     [
         (["--rows", HEADS[:-1]], f"'{HEADS[:-1]}' is not a row: did you mean '{HEADS}'"),
-        (["--rows", "?"], "docs/configurations.md lists them"),
         (["--paper", "li2018"], "li2018"),
-        (["--tokens", "0"], "--tokens: '0' is not a whole number of at least 1"),
         (["--system", "no colon"], "--system: 'no colon': give 'NAME: FLAGS'"),
         (["--system", "a: --x", "--system", "a: --y"], "'a' is the name of two systems"),
     ],
@@ -182,24 +148,41 @@ def test_a_bad_flag_is_one_line(flags: list, named: str) -> None:
     assert len(str(error.value).splitlines()) == 1
 
 
-def gpu(*flags: str, **variables: str) -> subprocess.CompletedProcess:
-    """Run the command that measures everything on a GPU."""
-    return subprocess.run(
-        ["bash", str(REPO / "scripts" / "benchmark_gpu.sh"), *flags],
-        env={**environment(), **variables},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-
-
-def test_the_plan_measures_operators_and_rows_in_each_precision() -> None:
-    plan = gpu("--dry-run", "--rows", "wmt14_en_de/baseline", PYTHON="python").stdout.splitlines()
-    assert plan[0] == "python -m pytest -q -m cuda tests"
-    assert [line.split()[1] for line in plan[1:]] == [
-        *["scripts/benchmark_kernels.py"] * 3,
-        *["scripts/benchmark.py"] * 4,
+def test_complete_trainings_of_stock_and_ours_take_turns(
+    corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Their speed is all words over all seconds of the second half."""
+    windows = [
+        {"num_updates": str(n), "wpb": str(wpb), "wps": str(wps)}
+        for n, wpb, wps in ((2, 900, 1), (4, 100, 50), (6, 300, 100))
     ]
-    rows, compiled = plan[4::2], plan[5::2]
-    assert all("--rows wmt14_en_de/baseline" in line for line in rows)
-    assert all("--arch\\ capsnmt_transformer\\ --compile" in line for line in compiled)
+    log = "".join(
+        f"2026-01-01 00:00:00 | INFO | train_inner | {json.dumps(each)}\n" for each in windows
+    )
+    assert benchmark_end_to_end.words_per_second(f"other line\n{log}", 6) == 400 / (2 + 3)
+    commands: List[List[str]] = []
+
+    def run(words: List[str], threads: int) -> str:
+        commands.append(words)
+        done = command(words[2], *words[3:], *SMALL)
+        assert done.returncode == 0, done.stderr[-3000:]
+        return done.stdout + done.stderr
+
+    monkeypatch.setattr(benchmark_end_to_end, "run", run)
+    monkeypatch.chdir(tmp_path)
+    benchmark.main(
+        [
+            *("--end-to-end", str(corpus / "bin"), "--updates", "4", "--repeats", "1"),
+            *("--tokens", "64", "--length", "8", "--vocabulary", "40", "--device", "cpu"),
+            *("--size", "tiny", "--threads", "1", "--json", "report.json"),
+            *("--system", f"ours: --arch {PLAIN}_tiny --optimizer fused_adam"),
+        ]
+    )
+    stock, ours = commands
+    assert not list(tmp_path.glob("checkpoints")), "it leaves nothing behind"
+    assert "--user-dir" not in stock
+    assert {"transformer", "adam"} <= {*stock}
+    assert {"--user-dir", f"{PLAIN}_tiny", "fused_adam"} <= {*ours}
+    phase = read(tmp_path / "report.json")["ours"]["phases"]["train"]
+    speeds = phase["tokens_per_second"]
+    assert phase["ours"]["median"] == speeds["ours"] / speeds["stock"]

@@ -6,7 +6,6 @@ once.
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 from typing import Dict, List
 
@@ -14,8 +13,7 @@ import pytest
 import torch
 
 from capsnmt.checkpoints.load import load_checkpoint
-from capsnmt.modules.autocast import bf16_obstacle
-from tests.commands import ON_CPU, SYSTEMS, command, hypotheses, scores, succeed, train
+from tests.commands import ON_CPU, SYSTEMS, hypotheses, scores, succeed, train
 from tests.commands import train_in_two as in_two
 from tests.compiler import needs_compiler
 from tests.support import PLUGIN
@@ -23,7 +21,6 @@ from tests.support import PLUGIN
 pytestmark = pytest.mark.system
 
 LAST = "checkpoint_last.pt"
-UPDATES = 6
 SENTENCES = 48  # the corpus is one update: batches of either size hold the same sentences
 EXACT = [
     # Adam would turn the rounding error of a zero gradient (the bias of the keys) into a full step
@@ -32,11 +29,6 @@ EXACT = [
     *("--save-interval-updates", "0"),
 ]
 ONCE = ("--dropout", "0", "--save-interval-updates", "0", "--no-epoch-checkpoints")
-
-
-def losses(log: str) -> list:
-    """Return the validation losses in a training log."""
-    return re.findall(r"valid on 'valid' subset \| loss ([\d.]+)|\| valid \|.*?loss ([\d.]+)", log)
 
 
 def decoding(checkpoint: Path) -> List[object]:
@@ -48,35 +40,6 @@ def trained(folder: Path) -> Dict[str, torch.Tensor]:
     """Return the parameters after all updates; fairseq 0.12.2 leaves its marker uninitialised."""
     model = load_checkpoint(folder / LAST)["model"]
     return {name: model[name] for name in model if not name.endswith("_float_tensor")}
-
-
-@pytest.mark.nightly
-@pytest.mark.parametrize("system", SYSTEMS)
-def test_train_resume_validate_average_and_generate(
-    system: str, corpus: Path, tmp_path: Path
-) -> None:
-    """All mechanisms at once in bf16, where the CPU has it."""
-    data, (arch, flags) = corpus / "bin", SYSTEMS[system]
-    if system == "everything" and not bf16_obstacle("cpu"):
-        flags = [*flags, "--autocast", "bf16"]
-    through, again = tmp_path / "through", tmp_path / "again"
-    log = train(data, through, arch, UPDATES, *flags)
-    again.mkdir()
-    (again / LAST).write_bytes((through / "checkpoint_1_2.pt").read_bytes())
-    assert "Loaded checkpoint" in train(data, again, arch, UPDATES, *flags)
-    torch.testing.assert_close(trained(again), trained(through), rtol=0, atol=0)
-
-    validated = command(
-        "fairseq_cli.validate",
-        *(data, "--user-dir", PLUGIN, "--path", through / LAST, *ON_CPU),
-        *("--task", "translation", "--batch-size", "8"),
-    )
-    assert validated.returncode == 0, validated.stderr
-    assert losses(validated.stderr + validated.stdout)[-1] == losses(log)[-1]
-
-    averaged = tmp_path / "averaged.pt"
-    succeed("capsnmt.checkpoints.average", through, "--output", averaged, "--last-updates", "2")
-    assert len(hypotheses(succeed("fairseq_cli.generate", data, *decoding(averaged)))) == 8
 
 
 @pytest.mark.nightly  # to generate code takes minutes; tests/models compare all graphs

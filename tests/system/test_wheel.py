@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import configparser
 import subprocess
 import sys
 import zipfile
-from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -58,20 +56,3 @@ def test_it_has_every_module_configuration_and_recipe_and_nothing_else(wheel: Pa
         for path in (REPO / folder).rglob("*.yaml")
     }
     assert names == package | resources
-
-
-def test_every_command_exists(wheel: Path) -> None:
-    parser = configparser.ConfigParser()
-    with zipfile.ZipFile(wheel) as archive:
-        (name,) = (name for name in archive.namelist() if name.endswith("/entry_points.txt"))
-        parser.read_string(archive.read(name).decode())
-    declared = parser["console_scripts"]
-    assert set(declared) >= {
-        f"capsnmt-{name}"
-        for name in (
-            *("prepare", "run", "evaluate", "translate", "report", "analyse", "average", "export"),
-        )
-    }
-    for target in declared.values():
-        module, function = target.split(":")
-        assert callable(getattr(import_module(module), function))

@@ -75,6 +75,30 @@ for _name, (_launch, _flags) in PLANS.items():
     frozen(f"a launch {_launch} runs these commands")(_case(_name, _flags))
 
 
+# scripts that plan, with flags
+SCRIPTS = (
+    "demo.sh",
+    *(f"demo.sh --pair {pair} --seed 3" for pair in ("es-en", "en-vi", "zh-en")),
+    "demo.sh --quick --max-update 12",
+    "run_evidence.sh --jobs 2",
+    "run_evidence.sh --jobs 2 --recipe published --seeds 4,5 --threads 2",
+    "run_evidence.sh --jobs 2 --dataset logical_inference --max-update 2000",
+    "run_evidence.sh --gpu",
+    "run_evidence.sh --gpu --dataset logical_inference",
+    "benchmark_gpu.sh --rows wmt14_en_de/baseline",
+)
+
+
+@frozen("the scripts run these commands")
+def plan_scripts(world: World) -> str:
+    lines = []
+    for line in SCRIPTS:
+        done = world.script(*line.split(), "--dry-run")
+        assert done.returncode == 0, done.stderr
+        lines += [f"== {line}", *(each.rstrip() for each in done.stdout.splitlines())]
+    return "\n".join(lines)
+
+
 @frozen("every configuration trains with these flags")
 def configs(world: World) -> str:
     lines = []

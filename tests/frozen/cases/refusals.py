@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shlex
-import subprocess
 from pathlib import Path
 from typing import List
 
@@ -12,8 +11,8 @@ from fairseq.criterions import build_criterion
 from fairseq.optim import build_optimizer
 
 from tests.evaluation.outputs import write_outputs
-from tests.frozen.kit import World, frozen, variables
-from tests.interpreter import COMMANDS, ROOT
+from tests.frozen.kit import World, frozen
+from tests.interpreter import COMMANDS
 from tests.small_row import SMALL
 from tests.support import SMALL as SMALL_MODEL
 from tests.support import TASK, parse
@@ -28,15 +27,8 @@ NEEDED = {"capsnmt-run": [], "capsnmt-evaluate": ["x"], "capsnmt-translate": ["x
 
 
 def script(world: World, name: str, flag: str) -> List[str]:
-    done = subprocess.run(
-        ["bash", str(ROOT / "scripts" / f"{name}.sh"), flag],
-        env={**variables(), "PYTHON": str(world.python)},
-        cwd=world.folder,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    text = world.normalise(done.stdout + done.stderr).rstrip()
+    done = world.script(f"{name}.sh", flag)
+    text = (done.stdout + done.stderr).rstrip()
     return [f"== {name}.sh {flag}: status {done.returncode}", text]
 
 
@@ -95,7 +87,8 @@ def refusals(world: World) -> str:
         if command == "model":
             answer = world.normalise(built(arguments))
         else:
-            done = world.call(command, *arguments, cwd=folder)
+            run = world.script if command.endswith(".sh") else world.call
+            done = run(command, *arguments, cwd=folder)
             answer = f"{done.returncode}: {done.stdout}{done.stderr}".rstrip()
             answer = answer.replace("HERE/refused", "HERE")
         lines += [f"$ {line}", f"  {answer}"]

@@ -1,0 +1,159 @@
+"""The scripts: what they print would start, and how a launch of theirs ends.
+
+Their plans and refusals are recorded: tests/frozen/golden/plan_scripts.txt and refusals.txt.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+from typing import List
+
+import pytest
+
+from capsnmt.analysis import __main__ as analysis
+from capsnmt.corpora import __main__ as preparation
+from capsnmt.launch import options, plan
+from capsnmt.launch.__main__ import main as launch
+from capsnmt.launch.run import Run
+from capsnmt.report import __main__ as report
+from capsnmt.runs.records import Device
+from tests.commands import succeed
+from tests.frozen.cases.plans import SCRIPTS
+from tests.support import REPO
+
+# plans are text: they are the same on every host
+pytestmark = [pytest.mark.system, pytest.mark.one_host]
+PARSERS = {
+    "capsnmt.corpora": preparation,
+    "capsnmt.analysis": analysis,
+    "capsnmt.report": report,
+}
+
+
+def script(name: str, *flags: object, **variables: str) -> subprocess.CompletedProcess:
+    return subprocess.run(
+        ["bash", str(REPO / "scripts" / name), *map(str, flags)],
+        env={**os.environ, **variables},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def commands(name: str, *flags: object) -> List[List[str]]:
+    """The words of every planned ``python -m``, from the module on."""
+    lines = script(name, *flags, "--dry-run").stdout.replace(" &\n", "\n").splitlines()
+    return [shlex.split(line)[2:] for line in lines if " -m " in line]
+
+
+def planned(arguments: List[str]) -> List[Run]:
+    """The runs of a start of the launcher; their settings are checked."""
+    runs = plan.resolve(options.parse(arguments), Device(), arguments)
+    plan.check(runs)
+    return runs
+
+
+@pytest.mark.parametrize("line", [x for x in SCRIPTS if "benchmark" not in x])
+def test_the_commands_accept_what_a_script_starts(line: str) -> None:
+    name, *flags = line.split()
+    rows: Counter = Counter()
+    for module, *words in commands(name, *flags):
+        if module == "capsnmt.launch":
+            for run in planned(words):
+                rows[run.settings.dataset, run.config.row] += 1
+        elif module in PARSERS:
+            PARSERS[module].build_parser().parse_args(words)
+    for dataset in {dataset for dataset, _ in rows}:
+        files = (REPO / "configs" / dataset).glob("*.yaml")
+        assert {row for of, row in rows if of == dataset} == {path.stem for path in files} - {
+            "base"
+        }
+
+
+@pytest.mark.parametrize("updates", [5, 99, 100, 1000])
+def test_any_budget_of_the_demo_leaves_the_checkpoints_that_are_averaged(updates: int) -> None:
+    for module, *words in commands("demo.sh", "--max-update", updates):
+        for run in planned(words) if module == "capsnmt.launch" else ():
+            saved = updates // int(run.settings.train["save-interval-updates"] or 0)
+            assert saved >= (run.settings.average["last-updates"] or 0)
+            assert run.settings.updates == updates
+
+
+@pytest.mark.parametrize("updates", [12, pytest.param(400, marks=pytest.mark.nightly)])
+def test_the_quick_demo_learns_to_reverse_words(updates: int, tmp_path: Path) -> None:
+    """By the commands that it prints; the last of them is the report."""
+    flags = ("--quick", "--max-update", updates, "--output", tmp_path)
+    text, *_ = script("demo.sh", *flags, "--dry-run").stdout.splitlines()
+    subprocess.run([sys.executable, *shlex.split(text)[1:]], check=True)
+    sources, targets = ((tmp_path / "text" / f"train.{x}").open() for x in ("src", "rev"))
+    with sources, targets:
+        assert all(a.split() == b.split()[::-1] for a, b in zip(sources, targets))
+    for module, *words in commands("demo.sh", *flags):
+        succeed(module, *words)
+    page = (tmp_path / "report.md").read_text("utf-8")
+    for row, shown in (("baseline", "| baseline "), ("em_routing", r"| em\_routing ")):
+        assert shown in page
+        log = (tmp_path / row / "seed-1" / "train.log").read_text("utf-8")
+        losses = [float(found) for found in re.findall(r'"valid_loss": "([\d.]+)"', log)]
+        assert losses[-1] < losses[0]
+        assert updates < 400 or losses[-1] < 0.05
+
+
+def test_the_results_on_classification_are_four_systems_on_three_tasks_and_with_three_seeds(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
+) -> None:
+    stub, calls, data = tmp_path / "python", tmp_path / "calls", tmp_path / "data"
+    # an interpreter that writes down its arguments, unless asked who it is
+    stub.write_text(f'#!/bin/sh\n[ "$1" != -c ] || exit 0\necho "$*" >>{calls}\n', "utf-8")
+    stub.chmod(0o755)
+    (data / "propositional_logic").mkdir(parents=True)
+    (data / "multi30k").mkdir()
+    (data / "multi30k" / "train.en").touch()
+    flags = ("--data", data, "--output", tmp_path / "runs", "--dry-run")
+    done = script("run_classification_on_cpu.sh", *flags, PYTHON=str(stub))
+    assert done.returncode == 0, done.stderr
+    for line in calls.read_text("utf-8").splitlines():
+        _, module, *words = line.split()
+        assert (module, launch(words)) == ("capsnmt.launch", 0)
+    lines = [line.split() for line in capsys.readouterr().out.splitlines() if " -m " in line]
+    assert Counter(words[words.index("-m") + 1] for words in lines) == {
+        "capsnmt.sentences.build": 4 * 3,
+        "capsnmt.launch.train": 4 * 3 + 4 * 3,
+        "capsnmt.sentences.evaluate": 4 * 3 + 4 * 3,
+    }
+
+
+def test_the_list_of_the_evidence_says_how_far_each_training_is(tmp_path: Path) -> None:
+    run = tmp_path / "baseline" / "seed-1"
+    run.mkdir(parents=True)
+    config = '{"version": 2, "row": "baseline", "seed": 1, "data": "data", "settings": {}}'
+    (run / "config.json").write_text(config, "utf-8")
+    (run / "train.log").write_text('{"loss": "8", "num_updates": "1200"}\n', "utf-8")
+    listed = script("run_evidence.sh", "--seeds", "1,2", "--list", "--output", tmp_path)
+    assert listed.returncode == 0, listed.stderr
+    first, *others = listed.stdout.splitlines()
+    assert first == "baseline, seed 1: at update 1,200"
+    assert all(line.endswith(": not started") for line in others)
+
+
+def test_the_time_limit_of_the_evidence_stops_the_launch(tmp_path: Path) -> None:
+    stub = tmp_path / "python"  # an interpreter that says how it ends
+    stub.write_text(
+        '#!/usr/bin/env bash\n[ "$1" != -c ] || exit 0\n'
+        f"trap 'echo saved >>{tmp_path}/calls; exit 143' TERM\nsleep 300 & wait\n",
+        "utf-8",
+    )
+    timeout = tmp_path / "timeout"  # a minute takes a second
+    timeout.write_text('#!/bin/sh\nshift 2\nexec /usr/bin/timeout 1 "$@"\n', "utf-8")
+    for path in (stub, timeout):
+        path.chmod(0o755)
+    variables = {"PYTHON": str(stub), "PATH": f"{tmp_path}:{os.environ['PATH']}"}
+    flags = ("--minutes", "1", "--output", tmp_path / "out")
+    assert script("run_evidence.sh", *flags, **variables).returncode == 124
+    assert (tmp_path / "calls").read_text("utf-8") == "saved\n"
