@@ -22,7 +22,7 @@ from capsnmt.cli import (
 from capsnmt.files import bundled_names, check_output_folder
 
 CORES = os.cpu_count() or 1
-OF_OWN = ("train", "valid", "test", "lowercase", "vocabulary")
+OF_OWN = ("train", "valid", "test", "vocabulary")
 OF_RECIPES = ("corpora", "local", "mirrors")
 
 
@@ -46,6 +46,7 @@ def build_parser() -> OneLineParser:
     parser.add_argument(
         "--deduplicate", action="store_true", help="drop repeated training pairs, as tokenised"
     )
+    parser.add_argument("--lowercase", action="store_true", help="lower-case all text")
     parser.add_argument(
         "--workers", type=positive, default=CORES, help="processes, at most one per core (default)"
     )
@@ -68,7 +69,6 @@ def build_parser() -> OneLineParser:
         metavar="[NAME=]FILE",
         help="test pairs (default: drawn from --train); several sets are repeated with names",
     )
-    own.add_argument("--lowercase", action="store_true", help="lower-case all text")
     own.add_argument(
         "--vocabulary",
         type=positive,
@@ -106,11 +106,13 @@ def _prepare(given: Sequence[str]) -> None:
 
     if options.train:
         files = {"train": options.train, **_named(options.valid, options.test)}
-        recipe = own_recipe(files, options.pair, options.lowercase, options.vocabulary)
+        recipe = own_recipe(files, options.pair, options.vocabulary)
     else:
         recipe = load_recipe(options.recipe, options.pair)
         if options.corpora is not None:
             recipe = recipe.choose(options.corpora.split(","))
+    if options.lowercase:
+        recipe = replace(recipe, lowercase=True)
     if options.deduplicate:
         recipe = replace(recipe, cleaning=replace(recipe.cleaning, deduplicate=True))
     preparation = Preparation(

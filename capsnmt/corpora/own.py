@@ -51,7 +51,6 @@ def language_of(name: str) -> str:
 def own_recipe(
     given: Mapping[str, Sequence[str]],
     pair: Optional[str] = None,
-    lowercase: bool = False,
     vocabulary: Optional[int] = None,
 ) -> Recipe:
     """Read the user's files, to check and count them, and return their recipe.
@@ -85,7 +84,6 @@ def own_recipe(
         held_out=held_out,
         tokenisers={side: "characters" if side == "zh" else "moses" for side in languages},
         segmentation=Segmentation(size=vocabulary or vocabulary_size(pairs["train"])),
-        lowercase=lowercase,
     )
     drawn = f" ({' and '.join(held_out)} drawn from --train)" if held_out else ""
     say(f"pairs: {', '.join(f'{name} {pairs[name]:,}' for name in recipe.subsets)}{drawn}")

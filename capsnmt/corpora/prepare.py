@@ -19,7 +19,7 @@ from capsnmt.corpora.prepared import DataManifest, FileRecord, PreparedData
 from capsnmt.corpora.raw import write_raw
 from capsnmt.corpora.recipe import Cleaning, Recipe
 from capsnmt.corpora.sources import Address, download, has_checksum, in_folders, local_file
-from capsnmt.corpora.text import LOWERCASE, tokenise
+from capsnmt.corpora.text import LOWERCASE, lowercase, tokenise
 from capsnmt.files import installed_version, locked, sha256, temporary_path
 from capsnmt.steps import Step, StepRecords, run_steps
 
@@ -32,9 +32,10 @@ class Preparation:
     """The preparation of one corpus in one folder.
 
     Layout of the folder: ``sources/`` fetched files; ``raw/SPLIT.LANGUAGE`` text as published, to
-    score against; ``tokenised/``; ``clean/`` the training pairs kept; ``bpe/`` segmented text and
-    the model; ``limited/`` the segmented training pairs within ``max-subwords``, if the recipe sets
-    it; ``bin/`` the fairseq data-bin; and ``manifest.json``.
+    score against, and ``cased/`` the same where all text is lower-cased; ``tokenised/``; ``clean/``
+    the training pairs kept; ``bpe/`` segmented text and the model; ``limited/`` the segmented
+    training pairs within ``max-subwords``, if the recipe sets it; ``bin/`` the fairseq data-bin;
+    and ``manifest.json``.
 
     Attributes:
         local: folder that holds the source files, instead of fetching them.
@@ -82,6 +83,7 @@ class Preparation:
         return [
             *(self._fetch(name) for name in recipe.needed() if self.local is None),
             self._raw(),
+            *(self._lowercase(*side) for side in sides if recipe.lowercase),
             *(self._tokenise(*side) for side in sides),
             self._keep("clean train", "tokenised", "clean", clean),
             self._learn(),
@@ -94,6 +96,11 @@ class Preparation:
         if self.local is not None:
             return local_file(self.local, name)
         return self.folder / "sources" / name
+
+    @property
+    def _published(self) -> str:
+        """The folder of the text as published."""
+        return "cased" if self.recipe.lowercase else "raw"
 
     def _files(self, stage: str, split: str) -> Tuple[Path, ...]:
         return tuple(self.folder / stage / f"{split}.{side}" for side in self.recipe.languages)
@@ -145,15 +152,29 @@ class Preparation:
         recipe = self.recipe.decisive()
         return Step(
             "raw",
-            tuple(path for split in self.recipe.subsets for path in self._files("raw", split)),
+            tuple(
+                path
+                for split in self.recipe.subsets
+                for path in self._files(self._published, split)
+            ),
             tuple(sources.values()),
             function=partial(write_raw, self.recipe, sources, scratch, self.workers),
-            settings=[recipe.get(key) for key in ("pair", "splits", "held-out", "lowercase")],
+            settings=[recipe.get(key) for key in ("pair", "splits", "held-out")],
+        )
+
+    def _lowercase(self, split: str, language: str) -> Step:
+        file = f"{split}.{language}"
+        read = self.folder / "cased" / file
+        return Step(
+            f"lower-case {file}",
+            (self.folder / "raw" / file,),
+            (read,),
+            function=partial(map_file, lowercase, read, self.workers),
         )
 
     def _tokenise(self, split: str, language: str) -> Step:
         file, how = f"{split}.{language}", (self._tokeniser(language), language)
-        read = self.folder / "raw" / file
+        read = self.folder / self._published / file
         return Step(
             f"tokenise {file}",
             (self.folder / "tokenised" / file,),

@@ -81,6 +81,10 @@ class PreparedData:
         """The text of a split as it was published, to score against."""
         return self.folder / "raw" / f"{split}.{language}"
 
+    def tokenised(self, split: str, language: str) -> Path:
+        """The tokens of a split, for tokenised BLEU."""
+        return self.folder / "tokenised" / f"{split}.{language}"
+
     def read_manifest(self) -> DataManifest:
         """Read the manifest."""
         try:

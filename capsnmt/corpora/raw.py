@@ -106,8 +106,6 @@ def _hold_out(recipe: Recipe, texts: Texts) -> Dict[str, SentencePairs]:
 
 def _write(recipe: Recipe, split: str, pairs: SentencePairs, paths: Sequence[Path]) -> None:
     """Write a split; warn of blank lines and of another number of lines than the papers'."""
-    if recipe.lowercase:
-        pairs = ((source.lower(), target.lower()) for source, target in pairs)
     lines = 0
     chunks = iter(lambda: list(islice(pairs, LINES)), [])
     with paths[0].open("wb") as source, paths[1].open("wb") as target:

@@ -86,8 +86,9 @@ def make_tokeniser(name: str, language: str) -> LineFunction:
     tokenise = MAKERS[base](language)
 
     def tokens(line: str) -> str:
-        line = CONTROL.sub(" ", unicodedata.normalize("NFC", line))
-        return tokenise(line.lower() if lower else line)
+        found = tokenise(CONTROL.sub(" ", unicodedata.normalize("NFC", line)))
+        # D: after tokenisation: Moses takes a period before a small letter for an abbreviation.
+        return found.lower() if lower else found
 
     return tokens
 
@@ -95,6 +96,11 @@ def make_tokeniser(name: str, language: str) -> LineFunction:
 def tokenise(tokeniser: str, language: str, chunk: bytes) -> bytes:
     """Normalise and tokenise a chunk of lines."""
     return chunk_of(map(make_tokeniser(tokeniser, language), lines_of(chunk)))
+
+
+def lowercase(chunk: bytes) -> bytes:
+    """Lower-case a chunk of lines."""
+    return chunk_of(map(str.lower, lines_of(chunk)))
 
 
 def sentence_key(sentence: str) -> str:

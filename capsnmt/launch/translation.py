@@ -73,7 +73,7 @@ def score(run: Run, test_set: str) -> Step:
     else:
         settings = {key: value for key, value in settings.items() if key not in SIGNIFICANCE}
     if settings.pop("tokenized", False):
-        against += ["--tokenized-reference", str(reference)]
+        against += ["--tokenized-reference", str(run.data.tokenised(test_set, target))]
     arguments = (
         f"{run.config.row}={output}",
         *against,
