@@ -19,8 +19,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from capsnmt.cli import ConfigurationError, OneLineParser
 from capsnmt.files import atomic_writer, bundled_folder
-from capsnmt.launch.configurations import load
-from capsnmt.launch.settings import read
+from capsnmt.launch.settings import load, read
 from scripts.paper_rows import PAPERS, PaperRow, baseline_of, load_rows, reported_difference
 from scripts.parameter_formulas import extra_parameters
 

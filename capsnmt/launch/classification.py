@@ -73,12 +73,6 @@ def check_settings(run: Run) -> None:
             raise ConfigurationError(f"{name} has no effect on a sentence classifier; drop it")
 
 
-def check_ready(run: Run) -> None:
-    """Raise unless the user's data exists."""
-    if prepare(run) is None:
-        check_data(run)
-
-
 def check_data(run: Run) -> List[Path]:
     """Check that all files of the task exist, and return them."""
     for path in _files(run):

@@ -170,12 +170,6 @@ class _Execution:
             raise ConfigurationError(
                 f"{self.folder} was trained with {key} {was}, not {new}; {fix}"
             )
-        used, found = before.initial, now.initial
-        if used is not None and found is not None and used.checksum != found.checksum:
-            raise ConfigurationError(
-                f"{self.folder} was initialised from {used}, but {found.checkpoint} has changed "
-                f"since; {fix}"
-            )
         if total is not None and done > total:
             raise ConfigurationError(
                 f"{self.folder} already has {done:,} updates, more than the {total:,} asked for; "

@@ -12,12 +12,12 @@ from capsnmt import process, records
 from capsnmt.cli import ConfigurationError, ExecutionError, require
 from capsnmt.files import atomic_writer, locked
 from capsnmt.launch import own_data, plan, slurm
-from capsnmt.launch.devices import choose_device
 from capsnmt.launch.execute import execute, execute_side_by_side
 from capsnmt.launch.options import Options
 from capsnmt.launch.progress import say
 from capsnmt.launch.run import Run, environment, python
 from capsnmt.launch.script import script
+from capsnmt.launch.training import choose_device
 from capsnmt.runs import summary
 
 
@@ -56,13 +56,12 @@ def launch(options: Options, argv: Sequence[str]) -> None:
 
 
 def show(options: Options, runs: Sequence[Run], report: Sequence[str]) -> None:
-    """Print the plan, as a script."""
+    """Print the plan: a script, or those of the jobs."""
     jobs = options.slurm
     for run in runs:
-        print(script(run) if jobs is None else slurm.submission(run, jobs), end="")
+        print(script(run) if jobs is None else slurm.job_script(run, jobs), end="")
     if report:
-        print(f"\n# report{'' if jobs is None else ', when the jobs are finished'}")
-        print(f"{'' if jobs is None else '#   '}{shlex.join(report)}")
+        print(f"\n# report\n{'' if jobs is None else '# '}{shlex.join(report)}")
 
 
 def write_config(options: Options, path: Path) -> None:

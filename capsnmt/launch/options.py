@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import List, Optional, Sequence, Tuple
 
-from capsnmt import records
 from capsnmt.cli import (
     ConfigurationError,
     OneLineParser,
@@ -18,7 +17,6 @@ from capsnmt.cli import (
     seed,
     shown,
 )
-from capsnmt.runs.records import SweepValue
 from capsnmt.sentences.senteval import TASKS
 
 
@@ -27,7 +25,7 @@ class Sweep:
     """A flag of fairseq-train, without dashes, and its values, each a row."""
 
     flag: str
-    values: Tuple[SweepValue, ...]
+    values: Tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -179,15 +177,7 @@ def _sweep(text: str) -> Sweep:
             f"{shown(text)} is not a flag with different values; give them, such as "
             f"layer-capsules=1,8,64,512"
         )
-    try:
-        values = [records.parse_yaml(value, "--sweep") for value in texts]
-    except records.RecordError:  # such as [1
-        values = [None]
-    if not all(isinstance(value, (bool, int, float, str)) for value in values):
-        raise argparse.ArgumentTypeError(
-            f"{shown(text)} has a value of another kind; give numbers, words, true or false"
-        )
-    return Sweep(flag, tuple(values))
+    return Sweep(flag, tuple(texts))
 
 
 def _seeds(text: str) -> List[int]:

@@ -16,7 +16,7 @@ from fairseq.models import ARCH_CONFIG_REGISTRY
 from capsnmt.cli import ConfigurationError
 from capsnmt.corpora.prepared import PreparedData
 from capsnmt.files import bundled_folder
-from capsnmt.launch import configurations, settings, translation
+from capsnmt.launch import settings, translation
 from capsnmt.launch.options import Options
 from capsnmt.launch.run import Run
 
@@ -52,7 +52,7 @@ def rows(options: Options) -> Iterator[Tuple[str, Dict[str, Any]]]:
     source, target = manifest.languages
     subsets = {"source-lang": source, "target-lang": target, "test-sets": manifest.test_sets}
     for arch in filter(None, (options.baseline, options.arch)):
-        merged = configurations.load(bundled_folder("configs") / "own.yaml")
+        merged = settings.load(bundled_folder("configs") / "own.yaml")
         dataset = options.prepared.resolve().name
         settings.merge(merged, {"dataset": dataset, "arch": arch, "data": subsets})
         settings.merge(merged, _budget(manifest.pairs, options.max_update, arch))

@@ -6,11 +6,10 @@ from pathlib import Path
 from typing import Any, Dict, Iterator, List, Optional, Sequence, Tuple
 
 from capsnmt import records
-from capsnmt.cli import ConfigurationError
+from capsnmt.cli import ConfigurationError, require
 from capsnmt.files import check_file_name, check_output_folder
 from capsnmt.launch import (
     classification,
-    configurations,
     flags,
     own_data,
     settings,
@@ -89,11 +88,15 @@ def check(runs: Sequence[Run]) -> None:
 
 
 def check_before(run: Run, planned: Sequence[Path]) -> None:
-    """Raise unless the runs exist that a run starts from and is tested against.
+    """Raise unless the data exist or can be made, and the runs exist that a run needs.
 
     Those in the folders ``planned`` are launched with it, or wait in the queue.
     """
-    kind(run).check_ready(run)
+    if kind(run).prepare(run) is None:
+        kind(run).check_data(run)
+    if not run.settings.classifies:
+        # these steps come first and last: a library may not be missing after hours
+        require(*([] if run.data.manifest.is_file() else ["data"]), "evaluation")
     config = run.config
     for flag, row in (("init-from", config.initial), ("--baseline", config.baseline)):
         if row is None or run.of(row).path in planned:
@@ -121,12 +124,12 @@ def _rows(options: Options) -> Iterator[Tuple[str, Dict[str, Any]]]:
         if options.dataset is None:
             raise ConfigurationError(f"--rows is {','.join(options.rows)}; give --dataset DATASET")
         every = ALL in options.rows
-        names = [*(configurations.rows_of(options.dataset) if every else options.rows)]
+        names = [*(settings.rows_of(options.dataset) if every else options.rows)]
         names.sort(key=lambda row: row != options.baseline)
     for row in names:
         flag = "--rows" if options.rows else "--config"
-        path = configurations.find(row, options.dataset, flag)
-        merged = configurations.load(path)
+        path = settings.find(row, flag, dataset=options.dataset)
+        merged = settings.load(path)
         if options.dataset and merged.get("dataset", options.dataset) != options.dataset:
             raise ConfigurationError(
                 f"{flag} {row} is of {merged['dataset']}; give --dataset {merged['dataset']}"
@@ -147,10 +150,11 @@ def _swept(options: Options, name: str, chosen: Settings) -> Iterator[Row]:
         raise ConfigurationError(
             f"--sweep shows BLEU, and {name} is a sentence classifier; give a row that translates"
         )
-    for value in sweep.values:
+    for value in map(settings.value_of, sweep.values):
+        named = {"row": name, "flag": sweep.flag, "value": value}
+        point = records.build(named, SweepPoint, "--sweep")
         merged = records.plain(chosen)
         settings.override(merged, f"train.{sweep.flag}", value, "--sweep")
-        point = SweepPoint(row=name, flag=sweep.flag, value=value)
         check_file_name(point.name, "--sweep")
         yield point.name, settings.complete(merged, point.name), point
 

@@ -1,4 +1,4 @@
-"""Settings: what a row sets in its files, and what the command line overrides.
+"""Settings: what a row sets in its YAML files, and what the command line overrides.
 
 Each file is checked as it is read, so that an error names the file and the key. Files and flags are
 merged as mappings; ``null`` removes a key.
@@ -6,14 +6,17 @@ merged as mappings; ``null`` removes a key.
 
 from __future__ import annotations
 
+import difflib
 from pathlib import Path
-from typing import Any, Dict, Mapping, Optional
+from typing import Any, Dict, List, Mapping, Optional, Tuple
 
 from capsnmt import records
 from capsnmt.cli import ConfigurationError, shown
-from capsnmt.files import check_file_name
+from capsnmt.files import bundled_folder, check_file_name
 from capsnmt.runs.records import Line, Settings
 
+HYDRA = "hydra"  # files for fairseq-hydra-train
+LISTED = 8  # names that fit into one line of an error
 MAPPINGS = ("data", "batch", "train", "average", "generate", "test-sets", "options")
 # What a row cannot do without.
 NEEDED = ("dataset", "arch", "precision")
@@ -43,6 +46,14 @@ def merge(settings: Dict[str, Any], changes: Mapping[str, Any]) -> None:
             settings[key] = value
 
 
+def value_of(text: str) -> Any:
+    """Return the value of a flag's text: YAML, or a text such as @name, which YAML reserves."""
+    try:
+        return records.parse_yaml(text, "")
+    except records.RecordError:
+        return text
+
+
 def override(settings: Dict[str, Any], key: str, value: Any, origin: str) -> None:
     """Set a dotted key.
 
@@ -66,11 +77,7 @@ def assign(settings: Dict[str, Any], assignment: str) -> None:
             f"--set {shown(assignment)[1:-1]} is not KEY=VALUE; give such as train.lr=0.003, where "
             f"null removes a key"
         )
-    try:
-        value = records.parse_yaml(text, "--set")
-    except records.RecordError:  # a text such as @name, which YAML reserves
-        value = text
-    override(settings, key, value, "--set")
+    override(settings, key, value_of(text), "--set")
 
 
 def complete(settings: Mapping[str, Any], row: str) -> Settings:
@@ -113,3 +120,84 @@ def _without_removed(settings: Any) -> Any:
         key: {} if value is None and key in MAPPINGS else _without_removed(value)
         for key, value in settings.items()
     }
+
+
+def load(path: Path, children: Tuple[Path, ...] = ()) -> Dict[str, Any]:
+    """Return the settings in ``path`` on top of all it extends, as a mapping.
+
+    Args:
+        path: the file.
+        children: the files that extend it, each the next.
+    """
+    settings = read(path)
+    settings.pop("paper", None)
+    parent = settings.pop("extends", None)
+    recipe = (settings.get("data") or {}).get("recipe")
+    if recipe is not None and recipe.endswith(".yaml"):  # a file beside this one
+        settings["data"]["recipe"] = str(path.parent / recipe)
+    family = (*children, path)
+    merged = {} if parent is None else load(find(parent, f"{path}: extends:", family), family)
+    merge(merged, settings)
+    return merged
+
+
+def find(
+    name: str,
+    flag: str = "--config",
+    family: Tuple[Path, ...] = (),
+    dataset: Optional[str] = None,
+) -> Path:
+    """Return the file of a configuration: a path, ``DATASET/ROW``, or ``ROW`` of a data set.
+
+    A file that another one extends may be a sibling of the last of its ``family``, and is none of
+    them: ./configs/multi30k/base.yaml may extend the multi30k/base of the project.
+    """
+    folders = configuration_folders()
+    paths = [Path(name)] if name.endswith((".yaml", ".yml")) else []
+    paths += [child.parent / f"{name}.yaml" for child in family[-1:]]
+    for full_name in [f"{dataset}/{name}", name] if dataset else [name]:
+        paths += [folder / f"{full_name}.yaml" for folder in folders]
+    for path in paths:
+        if path.is_file() and not any(path.samefile(child) for child in family):
+            return path
+    valid = available(dataset)
+    siblings = {path for child in family for path in child.parent.glob("*.yaml")} - {*family}
+    similar = sorted(path.stem for path in siblings)
+    similar += difflib.get_close_matches(name, valid, LISTED, cutoff=0)
+    raise ConfigurationError(
+        f"{flag} {name} is no {'other ' if family else ''}configuration; give the path of a YAML "
+        f"file or one of the {len(valid)} in {' and '.join(map(str, folders))}, such as "
+        f"{', '.join(similar[:LISTED])}"
+    )
+
+
+def configuration_folders() -> List[Path]:
+    """Return the folders of named configurations: the user's ``./configs``, then the project's."""
+    folders = [Path("configs"), bundled_folder("configs")]
+    if folders[0].is_dir() and folders[0].resolve() != folders[1].resolve():
+        return folders
+    return folders[1:]
+
+
+def available(dataset: Optional[str] = None) -> List[str]:
+    """Return the names ``DATASET/ROW`` of all configurations, or of a data set."""
+    every = {
+        path.relative_to(folder).with_suffix("").as_posix()
+        for folder in configuration_folders()
+        for path in folder.glob("*/*.yaml")
+        if path.parent.name != HYDRA
+    }
+    names = sorted(name for name in every if dataset is None or name.startswith(f"{dataset}/"))
+    if not names:
+        datasets = sorted({name.split("/")[0] for name in every})
+        raise ConfigurationError(
+            f"--dataset {dataset} is no data set; choose from {', '.join(datasets)}"
+        )
+    return names
+
+
+def rows_of(dataset: str) -> List[str]:
+    """Return the rows of a data set: its configurations, except those that only others extend."""
+    files = {name.split("/")[1]: read(find(name)) for name in available(dataset)}
+    extended = {str(settings.get("extends")).rpartition("/")[2] for settings in files.values()}
+    return [name for name, settings in files.items() if "paper" in settings or name not in extended]

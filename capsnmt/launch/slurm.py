@@ -12,12 +12,11 @@ from capsnmt import records
 from capsnmt.checkpoints.resume import STOP_FILE
 from capsnmt.cli import ConfigurationError
 from capsnmt.files import atomic_writer
-from capsnmt.launch import training
 from capsnmt.launch.execute import record
-from capsnmt.launch.plan import check_before, kind
+from capsnmt.launch.plan import check_before
 from capsnmt.launch.progress import say
 from capsnmt.launch.run import Run, python
-from capsnmt.launch.script import exports, header
+from capsnmt.launch.script import exports, header, steps
 from capsnmt.runs.folder import RunFolder
 
 # Long enough for a large model to finish its update and save on a busy file system.
@@ -45,7 +44,7 @@ done
 def job_script(run: Run, partition: str) -> str:
     """Return the batch script of a run: the launcher, on the run's folder.
 
-    An empty partition is the cluster's default.
+    Its comments have the commands. An empty partition is the cluster's default.
     """
     device, config = run.device, run.config
     path = run.folder.path.resolve()
@@ -71,31 +70,15 @@ def job_script(run: Run, partition: str) -> str:
     lines = [
         "#!/usr/bin/env bash",
         *(f"#SBATCH {shlex.quote(option)}" for option in options),
+        *header(run),
+        *(f"# after the job of {folder}" for folder in run.earlier()),
+        *(f"# {step.name}: {step.shell()}" for step in steps(run)),
         *exports(run),
         # since SLURM 22.05 srun does not inherit it from the job
         'export SRUN_CPUS_PER_TASK="$SLURM_CPUS_PER_TASK"',
         WAIT.format(command=resume, stop=stop),
     ]
     return "\n".join(lines)
-
-
-def submission(run: Run, partition: str) -> str:
-    """Return the commands of ``--slurm`` as a script, with those of the job as comments."""
-    job, first = run.folder.job_script, kind(run).prepare(run)
-    lines = ["#!/usr/bin/env bash", *header(run), "set -euo pipefail", *exports(run)]
-    if first is not None:
-        lines += ["", "# prepare, here: nodes of a cluster often have no network", first.shell()]
-    lines += [
-        *("", "# submit", f"mkdir -p {shlex.quote(str(run.folder))}"),
-        f"cat >{shlex.quote(str(job))} <<'JOB'",
-        job_script(run, partition) + "JOB",
-        *(f"# after the job of {folder}" for folder in run.earlier()),
-        f"sbatch {shlex.quote(str(job))}",
-        *("", "# The job then runs, unless they are complete, and again after a preemption:"),
-    ]
-    for step in [training.train(run), *kind(run).evaluation(run)]:
-        lines += [f"# {step.name}", f"#   {step.shell()}"]
-    return "\n".join(lines) + "\n"
 
 
 def submit_all(runs: Sequence[Run], partition: str) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import List, Optional
 
 from capsnmt import records
-from capsnmt.cli import ConfigurationError, require
+from capsnmt.cli import ConfigurationError
 from capsnmt.corpora.prepared import PreparedData
 from capsnmt.evaluation.__main__ import parse_arguments
 from capsnmt.launch import flags, training
@@ -93,14 +93,6 @@ def check_settings(run: Run) -> None:
     parse_arguments(score(run, test_set).arguments)
 
 
-def check_ready(run: Run) -> None:
-    """Raise unless the data exist, or will, and so do the libraries of all steps."""
-    if run.settings.data.recipe is None:
-        check_prepared(run.data)
-    # these steps come first and last: a library may not be missing after hours
-    require(*([] if run.data.manifest.is_file() else ["data"]), "evaluation")
-
-
 def check_prepared(data: PreparedData) -> None:
     """Raise unless the data is prepared."""
     if not data.manifest.is_file():
@@ -112,6 +104,7 @@ def check_prepared(data: PreparedData) -> None:
 
 def check_data(run: Run) -> List[Path]:
     """Check that the data has the test sets, and return its dictionaries."""
+    check_prepared(run.data)
     # Data that an older version prepared can be trained on; no more of its manifest is needed.
     subsets = records.read(run.data.manifest, dict).get("subsets", {})
     for test_set, subset in run.settings.data.test_sets.items():

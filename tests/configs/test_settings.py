@@ -14,8 +14,8 @@ from fairseq.optim import build_optimizer
 from fairseq.optim.lr_scheduler import build_lr_scheduler
 
 from capsnmt.corpora.recipe import load_recipe
-from capsnmt.launch.configurations import load
 from capsnmt.launch.flags import argv
+from capsnmt.launch.settings import load
 from tests.support import PLUGIN, REPO
 
 EN_DE, ZH_EN, ES_EN, EN_VI = "wmt14_en_de", "wmt17_zh_en", "iwslt14_es_en", "iwslt15_en_vi"

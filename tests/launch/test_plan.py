@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from capsnmt.launch.devices import split_batch
+from capsnmt.launch.training import split_batch
 from capsnmt.modules import autocast
 from tests.launch.conftest import Launch
 from tests.support import REPO

@@ -30,8 +30,8 @@ FILES: Dict[str, Tuple[str, List[str]]] = {
     "no YAML": ("train: {lr: 1", ["row.yaml", "not valid YAML"]),
     "no mapping": ("- a", ["row.yaml: the file", "expected a mapping"]),
     "no UTF-8": ("arch: \udcff", ["row.yaml", "UTF-8"]),
-    "extends nothing": ("extends: nothing", ["row.yaml: extends", "DATASET/ROW or one of base"]),
-    "extends itself": ("extends: row", ["row.yaml: extends is row", "extends itself"]),
+    "extends nothing": ("extends: nothing", ["row.yaml: extends: nothing is no", "such as base"]),
+    "extends itself": ("extends: row", ["row.yaml: extends: row is no other", "such as base"]),
     "an incomplete row": ("arch: transformer", ["row: dataset is not set", "--set dataset=VALUE"]),
     "a flag of a file": ("extends: base\ntrain: {warm-up: 1}", ["row: train", "--warm-up 1"]),
     "a test set that is a path": (
