@@ -151,9 +151,13 @@ def comma_list(allowed: Collection[str] = (), fix: str = "") -> Callable[[str], 
         names = [name.strip() for name in text.split(",")]
         for name in names:
             if allowed and name not in allowed:
-                raise argparse.ArgumentTypeError(f"{name!r}: choose from {', '.join(allowed)}{fix}")
+                raise argparse.ArgumentTypeError(
+                    f"{name!r} is unknown; choose from {', '.join(allowed)}{fix}"
+                )
         if not all(names) or len(set(names)) < len(names):
-            raise argparse.ArgumentTypeError(f"{text!r}: give different names, separated by commas")
+            raise argparse.ArgumentTypeError(
+                f"{text!r} has a name twice or none; give names separated by commas"
+            )
         return names
 
     return parse

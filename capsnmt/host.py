@@ -72,7 +72,7 @@ def check_host() -> None:
     running = ".".join(map(str, sys.version_info[:3]))
     if not PYTHON_SINCE <= sys.version_info[:2] < PYTHON_BEFORE:
         raise ImportError(
-            f"capsnmt: Python {running} is not supported: use Python 3.11 or 3.12 (with {FORK}) "
+            f"capsnmt: Python {running} is not supported; use Python 3.11 or 3.12 (with {FORK}) "
             f"or Python 3.9 or 3.10 (with {STOCK})"
         )
     problem = "fairseq is not installed"

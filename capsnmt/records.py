@@ -164,14 +164,14 @@ def _explain(problem: str, path: str, value: Any, kind: Any) -> str:
         return f"{name}: the key {shown(wrong)}: {problem}"
     if "unknown field" in problem:
         known = ", ".join(field.encode_name for field in structs.fields(_plain_type(kind)))
-        return f"{name}: unknown key {problem.split()[-1]}: choose from {known}"
+        return f"{name}: unknown key {problem.split()[-1]}; choose from {known}"
     if "missing" in problem:
         return f"{name}: the key {problem.split()[-1]} is missing"
     if "enum" in problem:
         problem = f"choose from {', '.join(map(str, get_args(_plain_type(kind))))}"
     hint = ""
     if isinstance(value, bool) and "str" in problem:
-        hint = ": give a text in quotes, as YAML reads yes, no, on and off as true or false"
+        hint = "; give a text in quotes, as YAML reads yes, no, on and off as true or false"
     return f"{name}: {shown(value)}: {problem}{hint}"
 
 

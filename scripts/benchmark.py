@@ -228,14 +228,16 @@ def parse_arguments(argv: Optional[Sequence[str]] = None) -> argparse.Namespace:
     add("--peak-memory-of", help=argparse.SUPPRESS)
     args = parser.parse_args(argv)
     if args.device == "cuda" and not torch.cuda.is_available():
-        parser.error("--device cuda: torch finds no GPU: use --device cpu")
+        parser.error("--device is cuda, but torch finds no GPU; use --device cpu")
     for system in args.system:
         if ":" not in system:
-            parser.error(f"--system: {system!r}: give 'NAME: FLAGS'")
+            parser.error(f"--system is {system!r}; give 'NAME: FLAGS'")
     if args.end_to_end:
         args.phases = ["train"]
         if args.dtype == "bf16":
-            parser.error("--dtype bf16: fairseq has none: give --autocast bf16 in a --system")
+            parser.error(
+                "--dtype is bf16, which fairseq does not have; give --autocast bf16 in a --system"
+            )
     args.words = list(sys.argv[1:] if argv is None else argv)
     return args
 

@@ -116,7 +116,7 @@ def words_per_second(log: str, updates: int) -> float:
             seconds += float(stats["wpb"]) / float(stats["wps"])
     if not words:
         raise ExecutionError(
-            f"the training ended before half of its {updates} updates: give fewer --updates or "
+            f"the training ended before half of its {updates} updates; give fewer --updates or "
             f"fewer --tokens"
         )
     return words / seconds

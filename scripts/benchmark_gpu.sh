@@ -23,7 +23,7 @@ while [ $# -gt 0 ]; do
       continue
       ;;
     --output | --page | --rows) [ $# -ge 2 ] || die "$1 needs a value (see --help)" ;;
-    *) die "unknown flag '$1': choose from --output --page --rows --dry-run" ;;
+    *) die "$1 is unknown; choose from --output --page --rows --dry-run" ;;
   esac
   case $1 in
     --output) output=$2 ;;
@@ -34,7 +34,7 @@ while [ $# -gt 0 ]; do
 done
 
 [ "$dry_run" ] || "$python" -c 'import torch, sys; sys.exit(not torch.cuda.is_available())' 2>/dev/null ||
-  die "$python: torch finds no GPU: set PYTHON to the interpreter of an environment that does"
+  die "torch of $python finds no GPU; set PYTHON to the interpreter of an environment that does"
 
 # step NAME COMMAND... : runs a command once and keeps its output as NAME.md
 step() {

@@ -162,7 +162,7 @@ def parse_arguments(argv: Optional[Sequence[str]] = None) -> argparse.Namespace:
     add("--copied", type=positive, default=COPIED, help=argparse.SUPPRESS)
     args = parser.parse_args(argv)
     if args.device == "cuda" and not torch.cuda.is_available():
-        parser.error("--device cuda: torch finds no GPU: use --device cpu")
+        parser.error("--device is cuda, but torch finds no GPU; use --device cpu")
     return args
 
 

@@ -124,14 +124,14 @@ class Report:
             results = {values["name"]: Result.read(values) for values in report["results"]}
         except (KeyError, TypeError, AttributeError):
             raise ConfigurationError(
-                f"--json: {self.path} is not a report of this benchmark: give another file"
+                f"--json {self.path} is not a report of this benchmark; give another file"
             ) from None
         for name, ours in self.settings.items():
             theirs = settings.get(name)
             if theirs != ours:
                 raise ConfigurationError(
-                    f"--json: the rows of {self.path} were measured with {name} {theirs}, not "
-                    f"{ours}: give another file or that setting"
+                    f"--json {self.path} has rows that were measured with {name} {theirs}, not "
+                    f"{ours}; give another file or that setting"
                 )
         return results
 

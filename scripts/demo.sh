@@ -41,7 +41,7 @@ while [ $# -gt 0 ]; do
     --pair | --minutes | --max-update | --output | --seed)
       [ $# -ge 2 ] || die "$1 needs a value (see --help)"
       ;;
-    *) die "unknown flag '$1': choose from --quick --pair --minutes --max-update --output --seed --dry-run" ;;
+    *) die "$1 is unknown; choose from --quick --pair --minutes --max-update --output --seed --dry-run" ;;
   esac
   case $1 in
     --pair) pair=$2 ;;
@@ -62,11 +62,11 @@ case $name in
   es-en) title="Spanish to English" ;;
   en-vi) title="English to Vietnamese" ;;
   zh-en) title="Chinese to English" ;;
-  *) die "--pair $pair: choose en-de, es-en, en-vi or zh-en" ;;
+  *) die "--pair is $pair; choose en-de, es-en, en-vi or zh-en" ;;
 esac
 pair=${pair:-$name}
 number --seed "$seed" 1
-[ -z "$minutes" ] || [ -z "$max_update" ] || die "--minutes and --max-update exclude each other: give one"
+[ -z "$minutes" ] || [ -z "$max_update" ] || die "--minutes and --max-update exclude each other; give one"
 if [ "$minutes" ]; then
   number --minutes "$minutes" 1 1000000
   max_update=$((10#$minutes * updates_per_minute))
@@ -76,7 +76,7 @@ max_update=${max_update:-$updates}
 number --max-update "$max_update" "$averaged"
 max_update=$((10#$max_update))
 output=${output:-$REPO/outputs/demo-$name}
-[ ! -e "$output" ] || [ -d "$output" ] || die "--output $output: is a file: give a folder"
+[ ! -e "$output" ] || [ -d "$output" ] || die "--output $output is a file; give a folder"
 
 if [ "$dry_run" ]; then
   PYTHON=python

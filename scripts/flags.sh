@@ -23,7 +23,7 @@ helps() {
 # number FLAG VALUE [LEAST [MOST]] : ends with an error unless VALUE is an integer, LEAST (default 1) to MOST
 number() {
   if ! [[ $2 =~ ^[0-9]{1,9}$ ]] || ((10#$2 < ${3:-1} || 10#$2 > ${4:-999999999})); then
-    die "$1 $2: give a whole number, ${3:-1} ${4:+to }${4:-or more}"
+    die "$1 is $2; give a whole number, ${3:-1} ${4:+to }${4:-or more}"
   fi
 }
 

@@ -183,7 +183,7 @@ def load_rows(folder: Optional[Path] = None) -> Mapping[str, PaperRow]:
             if reported.baseline is not None and (known is None or known.baseline):
                 raise ConfigurationError(
                     f"{root}/{row.key}.yaml: paper.{paper}.baseline: {reported.baseline} is not a "
-                    f"baseline of {paper} in {row.dataset}: name a row that has paper.{paper} "
+                    f"baseline of {paper} in {row.dataset}; name a row that has paper.{paper} "
                     "without a baseline"
                 )
     return rows

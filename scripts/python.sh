@@ -11,6 +11,6 @@ fi
 export PYTHONPATH=$root${PYTHONPATH:+:$PYTHONPATH}
 "$PYTHON" -c 'import sys; sys.exit(0 if (3, 9) <= sys.version_info < (3, 13) else 3)' 2>/dev/null ||
   [ $? != 3 ] || {
-  echo "error: PYTHON=$PYTHON: is not Python 3.9 to 3.12: name one, or let scripts/demo.sh make .venv" >&2
+  echo "error: PYTHON=$PYTHON is not Python 3.9 to 3.12; name one, or let scripts/demo.sh make .venv" >&2
   exit 1
 }

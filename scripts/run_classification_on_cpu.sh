@@ -22,10 +22,10 @@ while [ $# -gt 0 ]; do
       dry_run=(--dry-run)
       shift
       ;;
-    *) die "$1 is unknown: give --data DIR and --output DIR" ;;
+    *) die "$1 is unknown; give --data DIR and --output DIR" ;;
   esac
 done
-[ -d "$data/propositional_logic" ] || die "--data '$data': give a folder with propositional_logic"
+[ -d "$data/propositional_logic" ] || die "--data is '$data'; give a folder with propositional_logic"
 text=$(find "$data/multi30k" -name 'train.en*' -print -quit)
 [ -n "$text" ] || die "--data '$data': there is no multi30k/train.en"
 common=(--rows all --cpu --threads 1 "${dry_run[@]}")

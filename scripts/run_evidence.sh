@@ -43,12 +43,12 @@ while [ $# -gt 0 ]; do
     --dataset | --recipe | --seeds | --max-update | --data | --output | --jobs | --threads | --minutes)
       [ $# -ge 2 ] || die "$1 needs a value (see --help)"
       ;;
-    *) die "unknown flag '$1': choose from --dataset --recipe --gpu --seeds --max-update --data --output --jobs --threads --minutes --list --dry-run" ;;
+    *) die "$1 is unknown; choose from --dataset --recipe --gpu --seeds --max-update --data --output --jobs --threads --minutes --list --dry-run" ;;
   esac
   printf -v "$(tr - _ <<<"${1#--}")" %s "$2"
   shift 2
 done
-[[ $seeds =~ ^[0-9]+(,[0-9]+)*$ ]] || die "--seeds $seeds: give whole numbers separated by commas"
+[[ $seeds =~ ^[0-9]+(,[0-9]+)*$ ]] || die "--seeds is $seeds; give whole numbers separated by commas"
 [ -z "$data" ] || [ -d "$data" ] || die "--data $data: is no folder"
 for flag in ${jobs:+jobs} threads ${max_update:+max-update} ${minutes:+minutes}; do
   variable=${flag//-/_}
@@ -96,8 +96,8 @@ case $dataset:$recipe in
     )
     ;;
   *:published) die "--recipe published: is of multi30k: leave out --dataset $dataset" ;;
-  *:) die "--dataset $dataset: choose multi30k or logical_inference" ;;
-  *) die "--recipe $recipe: choose published, or leave it out" ;;
+  *:) die "--dataset is $dataset; choose multi30k or logical_inference" ;;
+  *) die "--recipe is $recipe; choose published, or leave it out" ;;
 esac
 
 if [ "$gpu" ]; then

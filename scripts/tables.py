@@ -177,7 +177,7 @@ def main(argv: Optional[Sequence[str]] = None) -> None:
             with atomic_writer(page) as file:
                 file.write(text)
         except (OSError, UnicodeDecodeError) as error:
-            raise ConfigurationError(f"--write: {page}: {error}: give a page of ours") from None
+            raise ConfigurationError(f"--write {page}: {error}; give a page of ours") from None
 
 
 if __name__ == "__main__":

@@ -32,7 +32,7 @@ has_host() {
   case $1 in
     main) find_python 3.11 3.12 >/dev/null ;;
     stock) find_python 3.10 3.9 >/dev/null ;;
-    *) die "host '$1' is unknown: choose main or stock" ;;
+    *) die "host '$1' is unknown; choose main or stock" ;;
   esac
 }
 
@@ -46,7 +46,7 @@ use_venv() {
       why=" (ve-fairseq has no wheel for 3.13 and no source distribution)"
       ;;
     stock) versions="3.10 3.9" constraints=$REPO/constraints-stock.txt venv=$REPO/.venv-stock ;;
-    *) die "host '$host' is unknown: choose main or stock" ;;
+    *) die "host '$host' is unknown; choose main or stock" ;;
   esac
   PYTHON=$venv/bin/python
   stamp=$(cat "$REPO/setup.py" "$constraints" | cksum)
@@ -55,7 +55,7 @@ use_venv() {
   if [ ! -x "$PYTHON" ] || [ "${installed%%$'\n'*}" != "$stamp" ]; then
     # shellcheck disable=SC2086  # a list of versions
     python=$(find_python $versions) ||
-      die "host $host needs Python ${versions// / or } with venv$why: none found on PATH; install one (on Debian also python3-venv)"
+      die "host $host needs Python ${versions// / or } with venv$why, and there is none on PATH; install one (on Debian also python3-venv)"
     rm -rf "$venv"
     "$python" -m venv "$venv"
     installed=$stamp$'\n'

@@ -12,12 +12,12 @@ from capsnmt.cli import ConfigurationError, OneLineParser, at_least, run_command
 
 def test_an_error_of_any_length_is_one_short_line_with_its_fix(capsys: pytest.CaptureFixture):
     def fail() -> None:
-        raise ConfigurationError(f"a.yaml: {'x' * 100_000}\nis no name: give a shorter one")
+        raise ConfigurationError(f"a.yaml: {'x' * 100_000}\nis no name; give a shorter one")
 
     assert run_command(fail) == 2
     line = capsys.readouterr().err
     assert line.startswith("error: a.yaml: xxx")
-    assert line.endswith("xxx\\nis no name: give a shorter one\n")
+    assert line.endswith("xxx\\nis no name; give a shorter one\n")
     assert len(line) < 2000
 
 

@@ -62,7 +62,7 @@ def choose(folder: Path, kind: str, count: int, upper_bound: Optional[int] = Non
         if len(metrics) > 1:
             raise ConfigurationError(
                 f"{folder} has best checkpoints by {' and '.join(metrics)}, which cannot be "
-                "compared: name the files to average"
+                "compared; name the files to average"
             )
         from capsnmt.checkpoints.load import load_trained
 
@@ -105,16 +105,16 @@ def average_checkpoints(paths: Sequence[Path]) -> Dict[str, Any]:
         for key in sorted(shapes.keys() | found.keys()):
             if shapes.get(key) != found.get(key):
                 raise CheckpointError(
-                    f"{path}: {_in_words(key, found)}, but {paths[0]}: {_in_words(key, shapes)}: "
-                    "they are different models"
+                    f"{path}: {_in_words(key, found)}, but {paths[0]}: {_in_words(key, shapes)}; "
+                    "give checkpoints of one model"
                 )
         for key, value in state["model"].items():
             if not isinstance(value, torch.Tensor) or not value.is_floating_point():
                 continue
             if not key.endswith(UNINITIALISED) and not torch.isfinite(value).all():
                 raise CheckpointError(
-                    f"{path}: {key} has NaN or infinite weights: training diverged: average "
-                    "earlier checkpoints, or train again with a lower learning rate"
+                    f"{path}: {key} has NaN or infinite weights, as the training diverged; "
+                    "average earlier checkpoints, or train again with a lower learning rate"
                 )
             if key not in sums:
                 sums[key] = torch.zeros(value.shape, dtype=torch.float64)
@@ -165,22 +165,22 @@ def chosen_paths(args: argparse.Namespace) -> List[Path]:
     choices = [(kind, count) for kind, count in given.items() if count is not None]
     if args.upper_bound is not None and (args.best is not None or not choices):
         raise ConfigurationError(
-            "--upper-bound has no effect without --last-updates or --last-epochs: drop it"
+            "--upper-bound has no effect without --last-updates or --last-epochs; drop it"
         )
     if len(inputs) == 1 and inputs[0].is_dir():
         if not choices:
             raise ConfigurationError(
-                f"{inputs[0]} is a folder: choose its checkpoints by --last-updates N, "
+                f"{inputs[0]} is a folder; choose its checkpoints by --last-updates N, "
                 "--last-epochs N or --best K"
             )
         return choose(inputs[0], *choices[0], args.upper_bound)
     if choices:
         raise ConfigurationError(
             f"--{choices[0][0]} chooses checkpoints from one folder, and the input is "
-            f"{' '.join(map(str, inputs))}: give one folder, or drop the flag"
+            f"{' '.join(map(str, inputs))}; give one folder, or drop the flag"
         )
     if len({path.resolve() for path in inputs}) < len(inputs):
-        raise ConfigurationError("a checkpoint is given twice: name each once")
+        raise ConfigurationError("a checkpoint is given twice; name each once")
     return inputs
 
 

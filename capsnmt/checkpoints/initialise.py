@@ -57,7 +57,7 @@ def initialise_from(model: nn.Module, path: str) -> None:
     if len(fresh) == len(learned):
         raise ConfigurationError(
             f"--init-from {path}: none of its {len(state)} tensors has the name and shape of a "
-            "tensor of this model: give a Transformer of the same size and dictionary"
+            "tensor of this model; give a Transformer of the same size and dictionary"
         )
     # not fairseq's load_state_dict, which does not allow missing tensors
     nn.Module.load_state_dict(model, matching, strict=False)

@@ -128,7 +128,7 @@ def load_checkpoint(path: PathLike) -> Dict[str, Any]:
             file.seek(0)
             state = torch.load(file, map_location="cpu", **_safe_loading())
     except FileNotFoundError:
-        raise CheckpointError(f"{path}: there is no such checkpoint: check the path") from None
+        raise CheckpointError(f"{path}: no such checkpoint; check the path") from None
     except Exception as error:  # a damaged pickle can raise anything
         forbidden = re.search(r"GLOBAL (\S+)", str(error))
         if forbidden:
@@ -151,7 +151,7 @@ def load_trained(path: PathLike) -> Dict[str, Any]:
     state = load_checkpoint(path)
     if state.get("cfg") is None and state.get("args") is None:
         raise CheckpointError(
-            f"{path}: has no settings of its model (cfg or args), only weights: give a checkpoint "
+            f"{path} has no settings of its model (cfg or args), only weights; give a checkpoint "
             "of fairseq-train"
         )
     return state

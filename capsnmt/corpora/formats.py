@@ -105,6 +105,6 @@ def aligned(
             raise ConfigurationError(
                 f"{shorter} has {number:,} lines but {longer} has "
                 f"{number + 1 + sum(1 for _ in both):,}; a parallel corpus needs as many lines on "
-                f"both sides: give two files of one version"
+                f"both sides; give two files of one version"
             )
         yield left, right

@@ -91,6 +91,6 @@ class PreparedData:
             return records.read(self.manifest, DataManifest)
         except records.RecordError as error:
             raise ConfigurationError(
-                f"{error}; it is damaged or was made by another version of capsnmt: give another "
+                f"{error}; it is damaged or was made by another version of capsnmt; give another "
                 f"folder, or delete this one and prepare the corpus again"
             ) from None

@@ -55,7 +55,7 @@ class DisagreementPenalty:
         self.weight = float(weight)
         if not (math.isfinite(self.weight) and self.weight >= 0):
             raise ConfigurationError(
-                f"--disagreement-weight: {weight}: give a number of 0 or more "
+                f"--disagreement-weight is {weight}; give a number of 0 or more "
                 f"(the paper uses 1.0; 0 only measures)"
             )
         self.start_update = start_update
@@ -63,7 +63,7 @@ class DisagreementPenalty:
         for name in ("start_update", "ramp_updates"):
             if getattr(self, name) < 0:
                 raise ConfigurationError(
-                    f"{flag(f'disagreement_{name}')}: {getattr(self, name)}: give a number of "
+                    f"{flag(f'disagreement_{name}')} is {getattr(self, name)}; give a number of "
                     "updates, 0 or more"
                 )
 
@@ -106,8 +106,8 @@ class DisagreementPenalty:
             for attention in sorted(silent - existing):
                 has = ", ".join(name for name in ATTENTIONS if name in existing)
                 raise SystemExit(
-                    f"--disagreement-attention: this model has no {attention} attention to "
-                    f"measure: " + (f"choose from {has}" if has else "use an --arch of capsnmt")
+                    f"--disagreement-attention is {attention}, which this model does not have; "
+                    + (f"choose from {has}" if has else "give an --arch of capsnmt")
                 )
 
     def measure(

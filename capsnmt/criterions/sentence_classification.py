@@ -69,7 +69,7 @@ class SentenceClassificationCriterion(FairseqCriterion):
         elif disagreement_weight != SentenceClassificationCriterionConfig().disagreement_weight:
             raise ConfigurationError(
                 f"--disagreement-weight {disagreement_weight} has no effect because --disagreement "
-                f"is none: drop it or give --disagreement output"
+                f"is none; drop it or give --disagreement output"
             )
 
     def forward(
@@ -106,7 +106,7 @@ class SentenceClassificationCriterion(FairseqCriterion):
             return model(**net_input), {}
         if getattr(model, "frozen", False):
             raise SystemExit(
-                "--disagreement has no effect on a frozen encoder: drop it, or --freeze-encoder"
+                "--disagreement has no effect on a frozen encoder; drop it, or --freeze-encoder"
             )
         with self.penalty.recording() as record:
             logits = model(**net_input)

@@ -33,7 +33,7 @@ def complete(args: Any, preset: Dict[str, Any]) -> None:
         value, default = getattr(args, name), defaults()[name]
         if name in given and value != default:
             raise ConfigurationError(
-                f"{flag(name)} {value} has no effect because {reason}: drop it or change that"
+                f"{flag(name)} {value} has no effect because {reason}; drop it or change that"
             )
         setattr(args, name, default)
 
@@ -58,4 +58,4 @@ def require(args: Any, name: str, allowed: Sequence[str]) -> None:
     """Raise a ``ConfigurationError`` unless the switch has one of the allowed values."""
     value = getattr(args, name)
     if value not in allowed:
-        raise ConfigurationError(f"{flag(name)}: {value!r}: choose from {', '.join(allowed)}")
+        raise ConfigurationError(f"{flag(name)} is {value!r}; choose from {', '.join(allowed)}")

@@ -38,15 +38,15 @@ def parse_layers(spec: str, num_layers: int, name: str) -> FrozenSet[int]:
         last = last if dash else first
         if not (first.isdecimal() and last.isdecimal() and int(first) <= int(last)):
             raise ConfigurationError(
-                f"{flag(name)}: {spec!r} is not a list of layers: give 'all' or 1-based numbers "
-                f"and ranges such as 1,2 or 4-6"
+                f"{flag(name)} is {spec!r}, not a list of layers; give 'all' or 1-based numbers "
+                f"and ranges, such as 1,2 or 4-6"
             )
         # of a range that is too long, the first layer outside is enough
         layers.update((int(first), *range(int(first), min(int(last), num_layers + 1) + 1)))
     outside = [layer for layer in sorted(layers) if not 1 <= layer <= num_layers]
     if outside:
         raise ConfigurationError(
-            f"{flag(name)}: there is no layer {outside[0]}: this stack has layers 1 to {num_layers}"
+            f"{flag(name)} names layer {outside[0]}; give layers from 1 to {num_layers}"
         )
     return frozenset(layers)
 
@@ -64,7 +64,7 @@ def parse_choices(spec: str, allowed: Tuple[str, ...], name: str) -> FrozenSet[s
     unknown = sorted(chosen - set(allowed))
     if unknown:
         raise ConfigurationError(
-            f"{flag(name)}: {unknown[0]!r}: choose one or more of {', '.join(allowed)}"
+            f"{flag(name)} is {unknown[0]!r}; choose one or more of {', '.join(allowed)}"
         )
     return chosen
 

@@ -27,15 +27,16 @@ def validate(args: Any) -> None:
     for side in ("encoder", "decoder"):
         if safe_getattr(args, f"{side}_xformers_att_config"):
             raise ConfigurationError(
-                f"--{side}-xformers-att-config: capsnmt has its own attention: drop the flag"
+                f"--{side}-xformers-att-config is not for capsnmt, which has its own attention; "
+                f"drop it"
             )
     for name in PROBABILITIES:
         share = safe_getattr(args, name) or 0
         if not 0 <= share < 1:
-            raise ConfigurationError(f"{flag(name)}: {share}: give 0 or more, and less than 1")
+            raise ConfigurationError(f"{flag(name)} is {share}; give 0 or more, and less than 1")
     if not 1 <= args.routing_iterations <= MOST_ITERATIONS:
         raise ConfigurationError(
-            f"--routing-iterations: {args.routing_iterations}: give 1 to {MOST_ITERATIONS} (the "
+            f"--routing-iterations is {args.routing_iterations}; give 1 to {MOST_ITERATIONS} (the "
             f"papers use 3)"
         )
     if args.head_aggregation != "linear":
@@ -55,7 +56,7 @@ def _validate_precision(args: Any) -> None:
     for name in ("amp", "fp16", "bf16"):
         if args.autocast != "none" and safe_getattr(args, name, False):
             raise ConfigurationError(
-                f"--autocast {args.autocast} and --{name} both choose the precision: drop one of "
+                f"--autocast {args.autocast} and --{name} both choose the precision; drop one of "
                 f"them"
             )
 
@@ -75,30 +76,31 @@ def _validate_compilation(args: Any) -> None:
     for name, effect in UNCOMPILED.items():
         if safe_getattr(args, name, None):
             raise ConfigurationError(
-                f"--compile and {flag(name)} {getattr(args, name)}, which {effect}: drop one of "
+                f"--compile and {flag(name)} {getattr(args, name)}, which {effect}; drop one of "
                 f"them"
             )
     if str(safe_getattr(args, "criterion", "")).endswith("with_disagreement"):
         raise ConfigurationError(
-            f"--compile and --criterion {args.criterion}, which reads every layer on the way: drop "
+            f"--compile and --criterion {args.criterion}, which reads every layer on the way; drop "
             f"one of them"
         )
     if safe_getattr(args, "disagreement", "none") != "none":  # of a sentence classifier
         raise ConfigurationError(
             f"--compile and --disagreement {args.disagreement}, which reads every layer on the "
-            f"way: drop one of them"
+            f"way; drop one of them"
         )
 
 
 def _require_cross_attention(args: Any, given: str) -> None:
     if safe_getattr(args, "no_cross_attention", False):
         raise ConfigurationError(
-            f"{given}: there is no encoder-decoder attention with --no-cross-attention: drop one "
-            f"of them"
+            f"{given} needs the encoder-decoder attention that --no-cross-attention removes; drop "
+            f"one of them"
         )
     if safe_getattr(args, "cross_self_attention", False) and "enc-dec" not in given:
         raise ConfigurationError(
-            f"{given}: --cross-self-attention needs a single encoder output: drop one of them"
+            f"{given} excludes --cross-self-attention, which needs a single encoder output; drop "
+            f"one of them"
         )
 
 
@@ -108,8 +110,8 @@ def _validate_head_aggregation(args: Any) -> None:
         _require_cross_attention(args, "--head-aggregation-attention enc-dec")
     if routes_heads(args) and safe_getattr(args, "quant_noise_pq", 0):
         raise ConfigurationError(
-            f"--quant-noise-pq {args.quant_noise_pq}: routed heads have no output projection to "
-            f"quantise: use --head-aggregation linear or drop it"
+            f"--quant-noise-pq {args.quant_noise_pq} quantises output projections, which routed "
+            f"heads do not have; give --head-aggregation linear or drop it"
         )
     sides = {"encoder" if attention == "enc-self" else "decoder" for attention in chosen}
     for side in sorted(sides):
@@ -121,7 +123,8 @@ def _validate_layers(args: Any, switch: str, name: str, side: str) -> None:
     layers = getattr(args, f"{side}_layers")
     if layers < 1:
         raise ConfigurationError(
-            f"--{side}-layers {layers}: {flag(switch)} needs a layer: give 1 or more, or drop it"
+            f"--{side}-layers is {layers}, and {flag(switch)} needs a layer; give 1 or more, or "
+            f"drop it"
         )
     parse_layers(getattr(args, name), layers, name)
     if getattr(args, name) != "all":
@@ -140,8 +143,8 @@ def _validate_capsules(args: Any, name: str, side: str) -> None:
     if capsules < 0 or width % (capsules or width):
         divisors = ", ".join(str(n) for n in range(1, width + 1) if width % n == 0)
         raise ConfigurationError(
-            f"{flag(name)}: {capsules} does not divide the {side}'s width {width}: give one of "
-            f"{divisors}, or 0 for {width}"
+            f"{flag(name)} is {capsules}, which does not divide the {side}'s width {width}; give "
+            f"one of {divisors}, or 0 for {width}"
         )
 
 
@@ -149,21 +152,21 @@ def _validate_layer_aggregation(args: Any) -> None:
     if args.layer_aggregation == "transparent":
         if args.layer_aggregation_side != "encoder":
             raise ConfigurationError(
-                f"--layer-aggregation-side {args.layer_aggregation_side}: transparent aggregates "
-                f"the encoder only: give encoder or drop the flag"
+                f"--layer-aggregation-side is {args.layer_aggregation_side}, but transparent "
+                f"aggregates the encoder only; give encoder or drop the flag"
             )
         if args.mlmha != "none":
             raise ConfigurationError(
                 f"--layer-aggregation transparent and --mlmha {args.mlmha} both decide what the "
-                f"encoder hands to each decoder layer: choose one of them"
+                f"encoder hands to each decoder layer; choose one of them"
             )
         _require_cross_attention(args, "--layer-aggregation transparent")
     sides = SIDES[:2] if args.layer_aggregation_side == "both" else (args.layer_aggregation_side,)
     for side in SIDES[:2] if args.layer_aggregation == "transparent" else sides:
         if getattr(args, f"{side}_layers") < 1:
             raise ConfigurationError(
-                f"--{side}-layers {getattr(args, f'{side}_layers')}: --layer-aggregation "
-                f"{args.layer_aggregation} needs a layer: give 1 or more, or use none"
+                f"--{side}-layers is {getattr(args, f'{side}_layers')}, and --layer-aggregation "
+                f"{args.layer_aggregation} needs a layer; give 1 or more, or use none"
             )
     for side in sides:
         _refuse_pruning(args, side, f"removes layers that --layer-aggregation of the {side} reads")
@@ -172,7 +175,7 @@ def _validate_layer_aggregation(args: Any) -> None:
         _validate_attention_residuals(args, sides)
     if "decoder" in sides and safe_getattr(args, "base_layers", 0):
         raise ConfigurationError(
-            f"--base-layers {args.base_layers}: --layer-aggregation does not support them: use "
+            f"--base-layers {args.base_layers} excludes --layer-aggregation of the decoder; give "
             f"--layer-aggregation-side encoder or drop one of them"
         )
 
@@ -181,15 +184,15 @@ def _validate_attention_residuals(args: Any, sides: Sequence[str]) -> None:
     for side in sides:
         if not getattr(args, f"{side}_normalize_before"):
             raise ConfigurationError(
-                f"--layer-aggregation attention-residuals: the {side} is post-norm, for which the "
-                f"paper defines none: give --{side}-normalize-before or choose one of dlcl, dense"
+                f"--layer-aggregation attention-residuals is for pre-norm, and the {side} is "
+                f"post-norm; give --{side}-normalize-before, or choose dlcl or dense"
             )
     block = args.attention_residuals_block
     most = max(getattr(args, f"{side}_layers") * sublayers(args, side) for side in sides)
     if not 1 <= block <= most:
         raise ConfigurationError(
-            f"--attention-residuals-block: {block}: a stack has at most {most} sublayers: give 1 "
-            f"to {most}"
+            f"--attention-residuals-block is {block}, and a stack has at most {most} sublayers; "
+            f"give 1 to {most}"
         )
 
 
@@ -200,19 +203,19 @@ def _validate_multi_layer_attention(args: Any) -> None:
     for name in ("quant_noise_pq", "quant_noise_scalar", "quantization_config_path"):
         if safe_getattr(args, name, None):
             raise ConfigurationError(
-                f"{flag(name)} {getattr(args, name)}: the projections of several sources are not "
-                f"quantised: use --mlmha none or drop it"
+                f"{flag(name)} {getattr(args, name)} does not quantise the projections of several "
+                f"sources; give --mlmha none or drop it"
             )
     if not 0 <= args.mlmha_sources <= layers:
         raise ConfigurationError(
-            f"--mlmha-sources: {args.mlmha_sources}: this encoder has {layers} layers: give 1 to "
-            f"{layers}, or 0 for all"
+            f"--mlmha-sources is {args.mlmha_sources}, and this encoder has {layers} layers; give "
+            f"1 to {layers}, or 0 for all"
         )
     lowest = layers - (args.mlmha_sources or layers) + 1
     if args.mlmha_mask_source and not lowest <= args.mlmha_mask_source <= layers:
         raise ConfigurationError(
-            f"--mlmha-mask-source: {args.mlmha_mask_source}: the decoder attends to the encoder "
-            f"layers {lowest} to {layers}: give one of them, or 0 for none"
+            f"--mlmha-mask-source is {args.mlmha_mask_source}, and the decoder attends to the "
+            f"encoder layers {lowest} to {layers}; give one of them, or 0 for none"
         )
 
 
@@ -223,8 +226,8 @@ def _validate_capsule_routing(args: Any) -> None:
             _validate_layers(args, name, f"{name}_layers", side)
     if args.capsule_routing_decoder != "none" and safe_getattr(args, "cross_self_attention", False):
         raise ConfigurationError(
-            f"--capsule-routing-decoder {args.capsule_routing_decoder}: the keys of "
-            f"--cross-self-attention are not the decoder's positions: drop one of them"
+            f"--capsule-routing-decoder {args.capsule_routing_decoder} needs the decoder's "
+            f"positions as keys, and --cross-self-attention has others; drop one of them"
         )
 
 
@@ -240,6 +243,6 @@ def _validate_readers(args: Any) -> None:
     given = safe_getattr(args, name, 0) or args.encoder_embed_dim
     if safe_getattr(args, "mean_pool_gating_network", False) and given != width:
         raise ConfigurationError(
-            f"{flag(name)}: {given}: the encoder hands over {sources} source(s) of "
-            f"{args.encoder_embed_dim} features: give {width}"
+            f"{flag(name)} is {given}, and the encoder hands over {sources} source(s) of "
+            f"{args.encoder_embed_dim} features; give {width}"
         )

@@ -63,7 +63,7 @@ def require_bf16(autocast: str, device_type: str) -> None:
     """
     obstacle = None if autocast == "none" else bf16_obstacle(device_type)
     if obstacle is not None:
-        raise ConfigurationError(f"--autocast {autocast}: {obstacle}: use --autocast none")
+        raise ConfigurationError(f"--autocast is {autocast}, but {obstacle}; give --autocast none")
 
 
 @functools.cache
@@ -71,7 +71,7 @@ def evaluates_in_bf16(device_type: str) -> bool:
     """Return whether the device computes in bf16; warn once if it does not."""
     obstacle = bf16_obstacle(device_type)
     if obstacle is not None:
-        logger.warning(f"--autocast bf16: {obstacle}: the model is evaluated in fp32")
+        logger.warning(f"--autocast bf16: {obstacle}; the model is evaluated in fp32")
     return obstacle is None
 
 
@@ -92,7 +92,7 @@ def autocast_of(model: nn.Module, autocast: str) -> ContextManager[Any]:
         return nullcontext()
     if parameter.dtype != torch.float32:
         raise ConfigurationError(
-            f"--autocast {autocast}: the parameters are {parameter.dtype}, not fp32: drop --fp16, "
+            f"--autocast is {autocast}, but the parameters are {parameter.dtype}; drop --fp16, "
             f"or give --autocast none (at generation --model-overrides \"{{'autocast': 'none'}}\")"
         )
     if not evaluates_in_bf16(parameter.device.type):

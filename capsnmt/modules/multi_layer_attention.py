@@ -107,7 +107,7 @@ class MultiLayerAttention(Attention):
         dropout: float = 0.0,
     ) -> None:
         if variant not in VARIANTS:
-            raise ValueError(f"variant {variant!r} is unknown: choose from {', '.join(VARIANTS)}")
+            raise ValueError(f"variant {variant!r} is unknown; choose from {', '.join(VARIANTS)}")
         if num_sources < 1:
             raise ValueError(f"num_sources must be at least 1, not {num_sources}")
         super().__init__(

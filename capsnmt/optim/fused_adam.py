@@ -47,7 +47,7 @@ def parse_betas(given: Any) -> Tuple[float, float]:
         betas = math.nan, math.nan
     if not all(0 <= beta < 1 for beta in betas):
         raise ConfigurationError(
-            f"--adam-betas: {given!r}: give two numbers of at least 0 and below 1, "
+            f"--adam-betas is {given!r}; give two numbers of at least 0 and below 1, "
             f"such as '(0.9, 0.98)'"
         )
     return betas
@@ -69,7 +69,7 @@ class FusedAdam(FairseqAdam):
             value = getattr(cfg, name)
             if not (value >= 0 and math.isfinite(value)):
                 flag = name.replace("_", "-")
-                raise ConfigurationError(f"--{flag}: {value}: give a number of 0 or more")
+                raise ConfigurationError(f"--{flag} is {value}; give a number of 0 or more")
         self._optimizer = Adam(params, **self.optimizer_config)
 
     @property

@@ -32,14 +32,14 @@ def check_backend(name: str, device_type: Optional[str] = None) -> str:
     check_name(name)
     obstacle = backend_obstacle(name, device_type)
     if obstacle:
-        raise ValueError(f"routing backend {name!r} {obstacle}: use auto or eager")
+        raise ValueError(f"routing backend {name!r} {obstacle}; use auto or eager")
     return name
 
 
 def check_name(name: str) -> None:
     """Raise a ValueError unless there is a backend of this name."""
     if name not in BACKENDS:
-        raise ValueError(f"routing backend {name!r} is unknown: use one of {', '.join(BACKENDS)}")
+        raise ValueError(f"routing backend {name!r} is unknown; use one of {', '.join(BACKENDS)}")
 
 
 def backend_obstacle(name: str, device_type: Optional[str] = None) -> Optional[str]:
@@ -84,7 +84,7 @@ def routing_backend(name: str) -> Iterator[None]:
     >>> with routing_backend("fast"):
     ...     pass
     Traceback (most recent call last):
-    ValueError: routing backend 'fast' is unknown: use one of auto, eager, compiled, cpp, triton
+    ValueError: routing backend 'fast' is unknown; use one of auto, eager, compiled, cpp, triton
     """
     token = _backend.set(check_backend(name))
     try:

@@ -20,7 +20,7 @@ def check_iterations(iterations: int) -> None:
 def check_floating(name: str, tensor: Tensor) -> None:
     """Raise unless the dtype is floating."""
     if not tensor.is_floating_point():
-        raise ValueError(f"{name} must have a floating dtype, not {tensor.dtype}: use .float()")
+        raise ValueError(f"{name} must have a floating dtype, not {tensor.dtype}; use .float()")
 
 
 def check_votes(votes: Tensor) -> None:
@@ -42,7 +42,7 @@ def check_mask(name: str, mask: Optional[Tensor], shape: Sequence[int], axes: st
     if mask is None:
         return
     if mask.dtype != torch.bool:
-        raise ValueError(f"{name} must be boolean, true = real, not {mask.dtype}: use .bool()")
+        raise ValueError(f"{name} must be boolean, true = real, not {mask.dtype}; use .bool()")
     if tuple(mask.shape) != tuple(shape):
         raise ValueError(f"{name} must be {axes} = {list(shape)} here, not {list(mask.shape)}")
 

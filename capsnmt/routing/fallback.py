@@ -14,7 +14,7 @@ class BackendError(RuntimeError):
     """A backend has failed; ``failure`` is what happened, the message also what to do."""
 
     def __init__(self, failure: str) -> None:
-        super().__init__(f"{failure}: use auto or eager")
+        super().__init__(f"{failure}; use auto or eager")
         self.failure = failure
 
 

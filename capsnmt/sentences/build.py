@@ -72,7 +72,7 @@ def word_content(
     if len(words) < num_words:
         raise ConfigurationError(
             f"--first-rank {first_rank} --words {num_words}: the text has {len(ranked)} different "
-            f"words: give smaller numbers (SentEval: {FIRST_RANK} and {NUM_WORDS})"
+            f"words; give smaller numbers (SentEval: {FIRST_RANK} and {NUM_WORDS})"
         )
     for tokens in sentences:
         found = [token for token in tokens if token in words]
@@ -122,14 +122,14 @@ def balance(
         classes.setdefault(label, []).append((label, " ".join(tokens)))
     if len(classes) < 2:
         raise ConfigurationError(
-            f"the text has examples of {len(classes)} classes, a probing task needs two or more: "
+            f"the text has examples of {len(classes)} classes, a probing task needs two or more; "
             f"give more text"
         )
     rarest = min(classes, key=lambda label: len(classes[label]))
     most, needed = len(classes[rarest]), max(HELD_OUT, per_class)
     if most < needed:
         raise ConfigurationError(
-            f"class {rarest!r} has {most} sentences but needs {needed}: give more "
+            f"class {rarest!r} has {most} sentences but needs {needed}; give more "
             f"text, a smaller --per-class, other --length-bounds or a lower --first-rank"
         )
     size = per_class or most

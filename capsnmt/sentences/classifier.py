@@ -232,16 +232,16 @@ def complete_classifier(args: Namespace, preset: Preset) -> None:
     require(args, "pooling", POOLINGS)
     if args.pooling == "mean" and args.pooling_queries != SentenceClassifierConfig.pooling_queries:
         raise ConfigurationError(
-            f"--pooling-queries {args.pooling_queries} has no effect because --pooling is mean: "
+            f"--pooling-queries {args.pooling_queries} has no effect because --pooling is mean; "
             f"drop it or give --pooling queries"
         )
     for name, least in (("pooling_queries", 1), ("classifier_layers", 1), ("classifier_dim", 0)):
         if getattr(args, name) < least:
-            raise ConfigurationError(f"{flag(name)}: {getattr(args, name)}: give {least} or more")
+            raise ConfigurationError(f"{flag(name)} is {getattr(args, name)}; give {least} or more")
     if args.classifier_layers == 1 and args.classifier_dim:
         raise ConfigurationError(
             f"--classifier-dim {args.classifier_dim} has no effect because --classifier-layers is "
-            f"1: drop it or give 2 or more layers"
+            f"1; drop it or give 2 or more layers"
         )
 
 

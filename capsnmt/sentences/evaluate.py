@@ -42,7 +42,7 @@ def load_classifier(path: Path, data: Optional[Path] = None) -> Tuple[Any, Any, 
     name = settings.get("_name")
     if name not in SENTENCE_TASKS:
         raise ConfigurationError(
-            f"{path}: a checkpoint of --task {name}, not of a sentence classifier: give one of "
+            f"{path} is a checkpoint of --task {name}, not of a sentence classifier; give one of "
             f"--task probing or --task logical_inference"
         )
     task = tasks.setup_task(OmegaConf.create(settings))

@@ -48,6 +48,6 @@ def read_fields(path: Path, fields: Sequence[str]) -> Iterator[Tuple[int, List[s
         for name, value in zip(fields, values):
             if not value.strip():
                 raise ConfigurationError(
-                    f"{path}, line {number}: the {name} is empty: remove the line"
+                    f"{path}, line {number}: the {name} is empty; remove the line"
                 )
         yield number, values

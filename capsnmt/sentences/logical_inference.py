@@ -41,7 +41,7 @@ def read_file(folder: Path, part: str, operators: int) -> List[Example]:
     for number, (label, *sentences) in read_fields(path, FIELDS):
         example = Example(tuple(sentences), label, operators, path, number)
         if label not in RELATIONS:
-            example.reject(f"unknown relation {label!r}: choose from {' '.join(RELATIONS)}")
+            example.reject(f"unknown relation {label!r}; choose from {' '.join(RELATIONS)}")
         try:
             longest = max(parse(sentence).operators for sentence in sentences)
         except ValueError as error:

@@ -59,13 +59,13 @@ def refuse_decoder(args: Namespace) -> None:
         allowed = (default, getattr(expected, name, default))
         if safe_hasattr(args, name) and getattr(args, name) not in allowed:
             raise ConfigurationError(
-                f"{flag(name)} {getattr(args, name)} has no effect: a sentence classifier has no "
-                f"decoder: drop it"
+                f"{flag(name)} {getattr(args, name)} has no effect, as a sentence classifier has "
+                f"no decoder; drop it"
             )
     for name, word in _decoder_choices(args):
         raise ConfigurationError(
-            f"{flag(name)} {getattr(args, name)}: a sentence classifier has no decoder: give "
-            f"{word} or drop the flag"
+            f"{flag(name)} is {getattr(args, name)}, but a sentence classifier has no decoder; "
+            f"give {word} or drop the flag"
         )
 
 
@@ -101,7 +101,7 @@ def trained_arguments(path: str) -> Namespace:
     args: Any = Namespace(**model) if isinstance(model, dict) else model or state.get("args")
     if not (safe_hasattr(args, "encoder_layers") and safe_hasattr(args, "decoder_layers")):
         raise ConfigurationError(
-            f"--probe-checkpoint {path}: its model is not a Transformer with encoder and decoder"
+            f"--probe-checkpoint {path} is no Transformer with encoder and decoder; give one"
         )
     return args
 
@@ -134,8 +134,8 @@ def adopt_encoder(args: Namespace) -> Dict[str, Any]:
     for name, value in values.items():
         if safe_hasattr(args, name) and getattr(args, name) != value:
             raise ConfigurationError(
-                f"{flag(name)} {getattr(args, name)}: the encoder of --probe-checkpoint "
-                f"{args.probe_checkpoint} has {value}: drop the flag"
+                f"{flag(name)} is {getattr(args, name)}, but the encoder of --probe-checkpoint "
+                f"{args.probe_checkpoint} has {value}; drop the flag"
             )
     args.freeze_encoder = True
     for name in values.keys() - defaults().keys():
@@ -154,6 +154,6 @@ def load_encoder(encoder: nn.Module, path: str) -> None:
             what = "no such tensor" if found is None else f"{tuple(found.shape)}"
             raise ConfigurationError(
                 f"--probe-checkpoint {path}: encoder.{name} should be {tuple(tensor.shape)} and is "
-                f"{what}: give the dictionary of its training by --dictionary"
+                f"{what}; give the dictionary of its training by --dictionary"
             )
     encoder.load_state_dict({name: state[f"encoder.{name}"] for name in own})

@@ -55,7 +55,7 @@ TASKS: Dict[str, ProbingTask] = {
 def require_task(name: str) -> ProbingTask:
     """Return the task of this name."""
     if name not in TASKS:
-        raise ConfigurationError(f"--probing-task: {name!r}: choose from {', '.join(TASKS)}")
+        raise ConfigurationError(f"--probing-task is {name!r}; choose from {', '.join(TASKS)}")
     return TASKS[name]
 
 
@@ -81,7 +81,7 @@ def read_task(folder: Path, name: str) -> Dict[str, List[Example]]:
     for number, (mark, label, sentence) in read_fields(path, FIELDS):
         example = Example((sentence,), label, length_class(sentence), path, number)
         if mark not in of_mark:
-            example.reject(f"unknown split {mark!r}: give {FIELDS[0]}")
+            example.reject(f"unknown split {mark!r}; give {FIELDS[0]}")
         splits[of_mark[mark]].append(example)
     for split, examples in splits.items():
         if not examples:

@@ -109,7 +109,7 @@ class ClassificationTask(FairseqTask):
             ConfigurationError: there is no such split, or one of its lines is wrong.
         """
         if split not in SPLITS:
-            raise ConfigurationError(f"unknown split {split!r}: choose from {', '.join(SPLITS)}")
+            raise ConfigurationError(f"unknown split {split!r}; choose from {', '.join(SPLITS)}")
         examples = self.read_examples(split)
         index = {name: number for number, name in enumerate(self.state.classes)}
         for example in examples:

@@ -43,7 +43,7 @@ class LogicalInferenceTask(ClassificationTask):
         super().__init__(cfg)
         if not 0 <= cfg.max_operators <= MAX_OPERATORS:
             raise ConfigurationError(
-                f"--max-operators: {cfg.max_operators}: give 0 to {MAX_OPERATORS} (the paper "
+                f"--max-operators is {cfg.max_operators}; give 0 to {MAX_OPERATORS} (the paper "
                 f"trains on at most 6)"
             )
 

@@ -76,7 +76,9 @@ def load_bpe(path: str) -> Callable[[str], str]:
     except OSError as error:
         raise ConfigurationError(f"--bpe-codes {path}: {error.strerror}") from None
     except (SystemExit, ValueError):
-        raise ConfigurationError(f"--bpe-codes {path}: not subword-nmt codes") from None
+        raise ConfigurationError(
+            f"--bpe-codes {path} is not a file of subword-nmt codes; give one"
+        ) from None
 
 
 @register_task("probing", dataclass=ProbingConfig)
@@ -95,11 +97,11 @@ class ProbingTask(ClassificationTask):
         default = ProbingConfig().min_count
         if cfg.dictionary and cfg.min_count != default:
             raise ConfigurationError(
-                f"--min-count {cfg.min_count} has no effect because --dictionary is given: drop "
+                f"--min-count {cfg.min_count} has no effect because --dictionary is given; drop "
                 f"one of them"
             )
         if cfg.min_count < 1:
-            raise ConfigurationError(f"--min-count: {cfg.min_count}: give 1 or more")
+            raise ConfigurationError(f"--min-count is {cfg.min_count}; give 1 or more")
         self.bpe = load_bpe(cfg.bpe_codes) if cfg.bpe_codes else None
 
     def segment(self, sentence: str) -> List[str]:
@@ -143,7 +145,7 @@ class ProbingTask(ClassificationTask):
         """
         if getattr(cfg, "probe_checkpoint", None) and not self.cfg.dictionary:
             raise ConfigurationError(
-                f"--probe-checkpoint {cfg.probe_checkpoint}: give the dictionary of its training: "
-                f"--dictionary DATA-BIN/dict.LANG.txt, and --bpe-codes if it had any"
+                f"--probe-checkpoint {cfg.probe_checkpoint} needs the dictionary of its training; "
+                f"give --dictionary DATA-BIN/dict.LANG.txt, and --bpe-codes if it had any"
             )
         return super().build_model(cfg, from_checkpoint)

@@ -134,7 +134,7 @@ def truncated(kept: float, zipped: bool) -> Callable[[Path], Any]:
         (script, "check the path"),
         (lambda path: torch.save([1, 2], path), "holds no model"),
         (Path.mkdir, "check the path"),
-        (lambda path: None, "there is no such checkpoint"),
+        (lambda path: None, "no such checkpoint"),
     ],
 )
 def test_what_is_no_checkpoint_is_one_line(

@@ -197,7 +197,7 @@ BASELINE = "paper: {a2020: {table: Table 1, name: base}}"
 ENTRY = "paper: {{a2020: {{table: Table 1, name: row, {}}}}}".format
 REFUSED = {
     "paper: 3": "paper: the file: 3: expected a mapping",
-    ENTRY("blue: 28"): "unknown key blue: choose from table, name",
+    ENTRY("blue: 28"): "unknown key blue; choose from table, name",
     ENTRY("bleu: high"): "bleu: 'high': expected float",
     ENTRY("bleu: -1"): "bleu: -1",
     ENTRY("parameters: 12.6"): "parameters: 12.6: expected str",

@@ -48,8 +48,24 @@ def links(page: Path) -> List[str]:
 
 def anchors(page: Path) -> List[str]:
     """The anchors of the page's headings, as GitHub makes them."""
-    titles = re.findall(r"^#+ +(.+?) *$", prose(page), re.MULTILINE)
-    return [re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles]
+    return [anchor(title) for title in re.findall(r"^#+ +(.+?) *$", prose(page), re.MULTILINE)]
+
+
+def anchor(title: str) -> str:
+    """The anchor of a heading."""
+    return re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-")
+
+
+def section(page: Path, name: str) -> str:
+    """The text below the heading with an anchor, to the next heading."""
+    (text,) = (
+        text
+        for title, text in re.findall(
+            r"^#+ +(.+?) *\n(.*?)(?=^#+ |\Z)", prose(page), re.MULTILINE | re.DOTALL
+        )
+        if anchor(title) == name
+    )
+    return text
 
 
 def sections(page: Path) -> Iterator[Tuple[str, str]]:

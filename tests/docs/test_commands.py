@@ -75,7 +75,7 @@ def _simple(line: str) -> List[str]:
 
 @functools.cache
 def entry_points() -> Dict[str, str]:
-    """The commands that setup.py installs: name -> module:function."""
+    """The commands that setup.py installs; name -> module:function."""
     tree = ast.parse((REPO / "setup.py").read_text(encoding="utf-8"))
     texts = (node.value for node in ast.walk(tree) if isinstance(node, ast.Constant))
     found = (re.fullmatch(r"(capsnmt-\w+) *= *([\w.]+:\w+)", str(text)) for text in texts)

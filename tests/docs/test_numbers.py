@@ -3,22 +3,85 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 from typing import Dict, List
 
+import pytest
 import yaml
 
-from tests.docs.pages import REPO, rows
+from scripts import parameter_formulas
+from tests.docs.pages import PAGES, REPO, name, prose, rows, section
 
 DOCS = REPO / "docs"
 README = (REPO / "README.md").read_text(encoding="utf-8")
 SPEED = (DOCS / "speed.md").read_text(encoding="utf-8")
-MEASURED = (DOCS / "speed_measurements.md").read_text(encoding="utf-8")
+MEASUREMENTS = DOCS / "speed_measurements.md"
+MEASURED = MEASUREMENTS.read_text(encoding="utf-8")
 
 
 def measured_rows() -> Dict[str, List[str]]:
     """Row -> the cells of its line in the tables of all rows, after the row."""
     found = (cells for cells in rows(MEASURED) if re.match(r"`\w+/\w+`$", cells[0]))
     return {cells[0].strip("`"): cells[1:] for cells in found}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name)
+def test_a_number_in_a_link_is_in_the_section_that_the_link_names(page: Path) -> None:
+    for label, target, anchor in re.findall(r"\[([^\]]*)\]\(([\w./]*)#([\w-]+)\)", prose(page)):
+        there = section((page.parent / target).resolve() if target else page, anchor)
+        for number in re.findall(r"\d+\.\d+", label):
+            assert re.search(rf"(?<![\d.]){re.escape(number)}(?!\d)", there), (number, target)
+
+
+COUNT = r"\d{1,3}(?:,\d{3})+|\d+"
+
+
+def counts(cell: str) -> List[int]:
+    return [int(number.replace(",", "")) for number in re.findall(COUNT, cell)]
+
+
+def parameter_table(page: str) -> Dict[str, List[str]]:
+    """What the rows of a mechanism's table of parameters name -> the other cells."""
+    text = section(DOCS / f"{page}.md", "parameters")
+    return {kind: cells[1:] for cells in rows(text) for kind in re.findall(r"`([^`]+)`", cells[0])}
+
+
+def test_the_parameters_of_head_aggregation_are_the_formulas() -> None:
+    table = parameter_table("head_aggregation")
+    assert len(table) == 5
+    for kind, (_, one, every) in table.items():
+        flags = {
+            "head-aggregation": kind,
+            "head-aggregation-attention": "enc-self,enc-dec,dec-self",
+        }
+        exact = parameter_formulas.head_aggregation(flags, "base")
+        assert (counts(one), counts(every)) == ([exact // 18], [exact])
+
+
+def test_the_parameters_of_layer_aggregation_are_the_formulas() -> None:
+    text = section(DOCS / "layer_aggregation.md", "parameters")
+    table = [cells for cells in rows(text) if cells[0].startswith("`")]
+    assert len(table) == 11
+    for modes, _, exact, _ in table:
+        for mode in re.findall(r"`([^`]+)`", modes):
+            sides = ["encoder", "decoder"] if ";" in exact else ["encoder"]
+            found = []
+            for side in sides:
+                flags = {"layer-aggregation": mode, "layer-aggregation-side": side}
+                flags |= {f"{side}-normalize-before": True} if "pre-norm" in modes else {}
+                aggregated = parameter_formulas.layer_aggregation(flags, "base")
+                found.append(aggregated + parameter_formulas.layer_connection(flags, "base"))
+            assert counts(exact) == found, mode
+
+
+def test_the_parameters_of_multi_layer_attention_are_the_formulas() -> None:
+    table = parameter_table("multi_layer_attention")
+    assert len(table) == 4
+    for variant, (_, exact, _) in table.items():
+        flags = [{"mlmha": variant, "mlmha-sources": n} for n in range(2, 7)]
+        assert counts(exact) == [
+            parameter_formulas.multi_layer_attention(each, "base") for each in flags
+        ]
 
 
 def reported_parameters(row: str) -> float:
@@ -34,12 +97,12 @@ def millions(added: str) -> float:
 
 
 def test_the_table_of_systems_is_that_of_the_measurements() -> None:
-    section = SPEED.partition("## Every system")[2].partition("\n## ")[0]
-    compared = [cells[1:] for cells in rows(section) if cells[1].startswith("`")]
+    table = rows(section(DOCS / "speed.md", "every-system"))
+    compared = [cells[1:] for cells in table if cells[-1].startswith("`")]
     assert len(compared) > 10
     measured = measured_rows()
-    for name, *found in compared:
-        keys = (f"{dataset}/{name.strip('`')}" for dataset in ("wmt14_en_de", "wmt17_zh_en"))
+    for *found, system in compared:
+        keys = (f"{dataset}/{system.strip('`')}" for dataset in ("wmt14_en_de", "wmt17_zh_en"))
         row = next(key for key in keys if key in measured)
         added, train, _, _, paper, decode, _, _, paper_decode, _, memory = measured[row]
         ours, stock = map(float, memory.split(" / "))
@@ -53,22 +116,41 @@ def test_the_table_of_systems_is_that_of_the_measurements() -> None:
 
 
 def test_complete_trainings_are_those_of_the_measurements() -> None:
-    section = MEASURED.partition("## Complete trainings")[2].partition("\n## ")[0]
-    measured = {f"{ratio}x" for ratio in re.findall(r"\| (\d\.\d\d) \(", section)}
-    own = SPEED.partition("## Complete trainings")[2].partition("\n## ")[0]
+    there = section(MEASUREMENTS, "complete-trainings")
+    measured = {f"{ratio}x" for ratio in re.findall(r"\| (\d\.\d\d) \(", there)}
+    own = section(DOCS / "speed.md", "complete-trainings")
     quoted = set(re.findall(r"\d\.\d\dx", own))
     assert quoted
     assert quoted <= measured
+    stock = re.search(r"Stock trains .*", own)
+    assert stock
+    assert set(counts(stock[0])) <= set(counts(there))
     ranges = re.findall(r"(\d\.\d\d)x (\(\d\.\d\d-\d\.\d\d\))", README)
     assert ranges
     assert all(f"{ratio} {extremes}" in MEASURED for ratio, extremes in ranges)
 
 
+def test_the_share_of_routing_is_that_of_the_measurements() -> None:
+    """Of the training time: the difference between a row and its floor."""
+    shares = {
+        row: 100 * (1 - float(cells[1].split()[0]) / float(cells[2].split()[0]))
+        for row, cells in measured_rows().items()
+        if cells[2] and not row.endswith(("_later", "inverted", "inverted_layers"))
+    }
+    stated = re.search(r"takes (\d+) to (\d+)% of .*\n? *.*layers, (\d+)% in all three", SPEED)
+    assert stated
+    several = {row: share for row, share in shares.items() if re.search("all$|self_enc_dec", row)}
+    one = [round(share) for row, share in shares.items() if row not in several]
+    least, most, three = map(int, stated.groups())
+    assert round(shares["wmt14_en_de/li2019_em_all"]) == three
+    assert (min(share for share in one if share), max(one)) == (least, most)
+
+
 def test_the_scores_of_the_readme_are_in_the_results() -> None:
     results = (DOCS / "results.md").read_text(encoding="utf-8")
     scores = re.findall(r"\d+\.\d+", results)
-    _, _, section = README.partition("## Results")
-    quoted = re.findall(r"\d+\.\d+", section.partition("\nLogical")[0])
+    table = section(REPO / "README.md", "results").partition("\nLogical")[0]
+    quoted = re.findall(r"\d+\.\d+", table)
     assert len(quoted) > 8
     for score in quoted:
         places = len(score.partition(".")[2])

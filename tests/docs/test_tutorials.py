@@ -126,3 +126,21 @@ def test_the_scores_updates_and_tokens_of_a_row_are_those_of_its_configuration()
         assert float(bleu) == paper["li2019"]["bleu"]
         assert int(updates.replace(",", "")) == base["train"]["max-update"]
         assert int(tokens.replace(",", "")) == base["batch"]["tokens-per-update"]
+
+
+def test_the_estimate_of_a_rows_cost_follows_from_its_figures() -> None:
+    text = (TUTORIALS / "paper_row.md").read_text("utf-8")
+    paper = [
+        yaml.safe_load((REPO / f"configs/wmt14_en_de/{row}.yaml").read_text("utf-8"))["paper"]
+        for row in ("baseline", "li2019_effective")
+    ]
+    slow, fast = sorted(each["li2019"]["training-speed"] for each in paper)
+    assert f"{slow} instead of {fast} steps per second: {slow / fast:.2f}x" in text
+    words_per_second = 0.1 * 312e12 / (6 * 60e6)
+    assert f"{round(words_per_second, -3):,.0f} words per second" in text
+    hours = 100_000 * 32_768 / words_per_second / 3600
+    table = {cells[0].strip("`"): cells[1:] for cells in rows(text.partition("| estimate")[2])}
+    one = {"baseline": hours, "li2019_effective": hours * fast / slow}
+    for row, needed in one.items():
+        assert table[row][:2] == [f"{needed:.0f} h", f"{needed / 7:.1f} h"]
+    assert table["li2019_effective"][2] == f"{3 * sum(one.values()):.0f} h"

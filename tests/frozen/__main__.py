@@ -28,7 +28,7 @@ def main() -> int:
         print("error: record on the main host, Python 3.11 or 3.12", file=sys.stderr)
         return 2
     if unknown := sorted(set(args.cases) - set(CASES)):
-        print(f"error: {unknown[0]}: no such case: use {', '.join(CASES)}", file=sys.stderr)
+        print(f"error: {unknown[0]}: no such case; use {', '.join(CASES)}", file=sys.stderr)
         return 2
     GOLDEN.mkdir(exist_ok=True)
     with TemporaryDirectory() as name:

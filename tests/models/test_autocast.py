@@ -103,7 +103,7 @@ def test_double_precision_is_left_alone() -> None:
 
 def test_half_precision_parameters_are_refused_in_one_line() -> None:
     with pytest.raises(
-        ConfigurationError, match=r"not fp32: drop --fp16, .*'autocast': 'none'"
+        ConfigurationError, match=r"torch.float16; drop --fp16, .*'autocast': 'none'"
     ) as e:
         forward(build("capsnmt_transformer", *BF16).half(), SOURCES, TARGETS)
     assert "\n" not in str(e.value)
@@ -120,6 +120,6 @@ def test_a_cpu_without_bf16_does_not_train_and_evaluates_in_fp32_with_a_warning(
         logits = [forward(m, SOURCES, TARGETS) for m in (model, build("capsnmt_transformer"))]
     torch.testing.assert_close(*logits, atol=0, rtol=0)
     (warning,) = [r.getMessage() for r in caplog.records if "bf16" in r.getMessage()]
-    assert "no bf16 instructions: the model is evaluated in fp32" in warning
-    with pytest.raises(ConfigurationError, match=r"--autocast bf16: .* use --autocast none"):
+    assert "no bf16 instructions; the model is evaluated in fp32" in warning
+    with pytest.raises(ConfigurationError, match=r"--autocast is bf16, .* give --autocast none"):
         model.train()

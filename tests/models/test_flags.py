@@ -191,7 +191,7 @@ def test_a_preset_names_only_layers_that_there_are() -> None:
     preset, one = "transformer_em_routing", ("--encoder-layers", "1")
     assert same(model(preset, *one), model(PLAIN, *HEADS, *one))
     # a list that the user gives is not shortened
-    with pytest.raises(ConfigurationError, match="no layer 2"):
+    with pytest.raises(ConfigurationError, match="names layer 2"):
         build(preset, *one, "--head-aggregation-encoder-layers", "1,2")
 
 

@@ -24,7 +24,9 @@ def test_a_gating_network_of_another_width_than_the_encoders_is_refused() -> Non
     arch = "transformer_mlmha"
     args = parse(arch, *SMALL)
     args.mean_pool_gating_network = True  # a flag of fairseq's translation_moe
-    named = "--mean-pool-gating-network-encoder-dim: 16: the encoder hands over 2 source.*give 32"
+    named = (
+        "--mean-pool-gating-network-encoder-dim is 16, and the encoder hands over 2 source.*give 32"
+    )
     with pytest.raises(ConfigurationError, match=named):
         ARCH_CONFIG_REGISTRY[arch](args)
     args.mean_pool_gating_network_encoder_dim = 32
@@ -44,7 +46,7 @@ def test_a_backend_that_this_machine_cannot_run_is_refused_in_training_only(
     monkeypatch.setattr(backend, "compile_obstacle", lambda device_type: "needs a compiler")
     monkeypatch.setattr(backend, "triton_obstacle", lambda device_type: "needs a GPU")
     model = build("capsnmt_transformer", *HEADS, "--routing-backend", name)
-    with pytest.raises(ConfigurationError, match=f"'{name}' needs .*: use auto or eager"):
+    with pytest.raises(ConfigurationError, match=f"'{name}' needs .*; use auto or eager"):
         model.train()
 
 

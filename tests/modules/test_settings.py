@@ -48,7 +48,7 @@ BAD: List[Tuple[Callable[[], Any], str]] = [
     (lambda: aggregate("dynamic", ffn_dim=-1), "ffn_dim must be at least 1, not -1"),
     (lambda: LayerRouting(4, 3, "simple"), r"'simple'.*dynamic-routing, em-routing"),
     (lambda: TransparentMixture(3, 0), "num_decoder_layers must be at least 1, not 0"),
-    (lambda: layer_connection("max", 4, 3, True), "'max' is not a connection: choose from dlcl"),
+    (lambda: layer_connection("max", 4, 3, True), "'max' is not a connection; choose from dlcl"),
     (lambda: layer_connection("dlcl", 0, 3, True), "embed_dim must be at least 1, not 0"),
     (lambda: layer_connection("dense", 4, 0, True), "num_layers must be at least 1, not 0"),
     (lambda: layer_connection("attention-residuals", 4, 3, True, block=0), "block must .* not 0"),

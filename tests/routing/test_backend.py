@@ -113,7 +113,7 @@ def test_what_the_fused_kernels_do_not_cover_runs_without_them(votes, monkeypatc
 
 def test_triton_without_a_gpu_is_one_line_with_the_fix(monkeypatch):
     monkeypatch.setattr(backend, "triton_obstacle", lambda device_type: f"needs no {device_type}")
-    with pytest.raises(ValueError, match="'triton' needs no cpu: use auto or eager"):
+    with pytest.raises(ValueError, match="'triton' needs no cpu; use auto or eager"):
         train(random(2, 3, 4, 1), backend="triton")
     with pytest.raises(ValueError, match="'triton' needs no cuda"):  # the device is not known yet
         backend.check_backend("triton")
@@ -129,7 +129,7 @@ def test_a_fused_kernel_that_fails_is_one_line_with_the_fix(monkeypatch):
     for forward, part in ((fail, "simple_kernel"), (simple.OPERATOR.precise, "the gradient")):
         launchers = SimpleNamespace(forward=forward, backward=fail)
         monkeypatch.setattr(fused.FusedKernel, "launch", lambda self, chosen=launchers: chosen)
-        with pytest.raises(RuntimeError, match=rf"on {part} \(no assembler\): use auto or eager"):
+        with pytest.raises(RuntimeError, match=rf"on {part} \(no assembler\); use auto or eager"):
             train(random(2, 3, 4, 2), backend="triton").sum().backward()
 
 

@@ -46,7 +46,7 @@ def test_iterations_must_be_a_positive_whole_number(name, iterations):
         ),
         (
             lambda: routing.dynamic_routing(votes, 3, None, torch.ones(2, 4)),
-            r"output_mask must be boolean, true = real, not torch.float32: use .bool\(\)",
+            r"output_mask must be boolean, true = real, not torch.float32; use .bool\(\)",
         ),
         (lambda: routing.vertical_routing(votes[0]), r"scores must be \[B, H, L, K\]"),
         (
@@ -59,7 +59,7 @@ def test_iterations_must_be_a_positive_whole_number(name, iterations):
         ),
         (
             lambda: routing.simple_routing(votes, backend="fused"),
-            r"routing backend 'fused' is unknown: use one of auto, eager, compiled",
+            r"routing backend 'fused' is unknown; use one of auto, eager, compiled",
         ),
     ],
 )

@@ -236,7 +236,7 @@ def test_without_a_compiler_auto_warns_once_and_cpp_is_one_line_with_the_fix(tmp
     message = "routing backend 'cpp' needs a C++ compiler (g++, clang++ or CXX), and none is on the"
     assert errors.count("UserWarning") == 1
     assert f"{message} PATH; routing runs more slowly" in errors
-    assert errors.splitlines()[-1] == f"ValueError: {message} PATH: use auto or eager"
+    assert errors.splitlines()[-1] == f"ValueError: {message} PATH; use auto or eager"
 
 
 @pytest.mark.parametrize("cache", ["a file", "a broken compiler"])
@@ -254,7 +254,7 @@ def test_what_fails_in_a_build_is_said_in_one_line(cache, monkeypatch, tmp_path)
         if cache == "a file" and OBSTACLE:
             pytest.skip(f"NOT TESTED: backend 'cpp' {OBSTACLE}")
         assert expected in str(build.obstacle())
-        with pytest.raises(ValueError, match=r"'cpp' .*: use auto or eager"):
+        with pytest.raises(ValueError, match=r"'cpp' .*; use auto or eager"):
             routing.simple_routing(random(2, 3, 4, 1), backend="cpp")
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")

@@ -123,7 +123,7 @@ def test_the_presets_are_the_papers_settings() -> None:
 
 
 REFUSED = {
-    "--decoder-layers 2": "--decoder-layers 2 has no effect: .*no decoder",
+    "--decoder-layers 2": "--decoder-layers 2 has no effect, .*no decoder",
     "--share-all-embeddings": "--share-all-embeddings True has no effect",
     "--mlmha M-10": "--mlmha M-10 has no effect",
     "--capsule-routing-decoder horizontal": "--capsule-routing-decoder horizontal has no effect",
@@ -131,21 +131,21 @@ REFUSED = {
         "--head-aggregation-decoder-layers 1 has no effect"
     ),
     "--head-aggregation em --head-aggregation-attention enc-dec": (
-        "--head-aggregation-attention enc-dec: .*give enc-self"
+        "--head-aggregation-attention is enc-dec, .*give enc-self"
     ),
-    "--layer-aggregation transparent": "--layer-aggregation transparent: .*give linear",
+    "--layer-aggregation transparent": "--layer-aggregation is transparent, .*give linear",
     "--layer-aggregation linear --layer-aggregation-side both": (
-        "--layer-aggregation-side both: .*give encoder"
+        "--layer-aggregation-side is both, .*give encoder"
     ),
-    "--pooling max": "--pooling: 'max': choose from mean, queries",
+    "--pooling max": "--pooling is 'max'; choose from mean, queries",
     "--pooling-queries 3": "--pooling-queries 3 has no effect because --pooling is mean",
-    "--pooling queries --pooling-queries 0": "--pooling-queries: 0: give 1 or more",
-    "--classifier-layers 0": "--classifier-layers: 0: give 1 or more",
+    "--pooling queries --pooling-queries 0": "--pooling-queries is 0; give 1 or more",
+    "--classifier-layers 0": "--classifier-layers is 0; give 1 or more",
     "--classifier-layers 1 --classifier-dim 8": "--classifier-dim 8 has no effect",
     "--compile --criterion sentence_classification --disagreement output": (
-        "--compile and --disagreement output, which reads every layer on the way: drop one of them"
+        "--compile and --disagreement output, which reads every layer on the way; drop one of them"
     ),
-    "--probe-checkpoint nowhere.pt": "--probe-checkpoint: nowhere.pt: there is no such checkpoint",
+    "--probe-checkpoint nowhere.pt": "--probe-checkpoint: nowhere.pt: no such checkpoint",
 }
 
 

@@ -139,7 +139,7 @@ def test_a_translation_models_encoder_is_probed_as_it_was_trained(
 def test_bad_data_and_checkpoints_are_one_line(senteval: Path, tmp_path: Path) -> None:
     for flags, message in (
         ([], "no such checkpoint"),
-        (["--splits", "dev"], "'dev': choose from train, valid, test"),
+        (["--splits", "dev"], "'dev' is unknown; choose from train, valid, test"),
     ):
         done = command(EVALUATE, tmp_path / "none.pt", *flags)
         (line,) = done.stderr.splitlines()

@@ -87,7 +87,7 @@ def test_built_tasks_have_senteval_files_that_the_task_reads(tmp_path: Path) -> 
 
 def test_a_bad_flag_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
     for flag, value, message in (
-        ("--tasks", "Tense", "'Tense': choose from SentLen, WC, BShift"),
+        ("--tasks", "Tense", "'Tense' is unknown; choose from SentLen, WC, BShift"),
         ("--length-bounds", "9,5,3", "'9,5,3' is not a rising list"),
     ):
         assert build.main(["text", "--output", str(tmp_path / "out"), flag, value]) == 2
@@ -103,12 +103,12 @@ TEXT = "tr\tNN\tIt works .\nva\tNNS\tThey work .\nte\tNN\tWorks .\n"
 BAD: List[Tuple[str, Any, str]] = [
     ("subj_number.txt", f"{TEXT}tr NN no tabs\n", "line 4: 0 tabs: a line is tr, va or te TAB"),
     ("subj_number.txt", f"{TEXT}tr\t\tIt .\n", "line 4: the label is empty"),
-    ("subj_number.txt", f"{TEXT}dev\tNN\tIt .\n", "line 4: unknown split 'dev': give tr, va or te"),
+    ("subj_number.txt", f"{TEXT}dev\tNN\tIt .\n", "line 4: unknown split 'dev'; give tr, va or te"),
     ("subj_number.txt", "tr\tNN\tIt .\nva\tNN\tI .\n", "no test split: no line begins with te"),
     ("subj_number.txt", None, "there is no such file, nor subj_number.txt.gz"),
     ("subj_number.txt", b"tr\ta\tb\ntr\ta\t\xff\n", "line 2: not UTF-8"),
     ("subj_number.txt.gz", b"no gzip", "not a complete gzip file"),
-    ("train0", "=\ta\ta\n?\ta\tb\n", "line 2: unknown relation '?': choose from < > ="),
+    ("train0", "=\ta\ta\n?\ta\tb\n", "line 2: unknown relation '?'; choose from < > ="),
     ("train0", "=\ta\ta\n#\t( not a\tb\n", "line 2: a parenthesis is not closed"),
     ("train0", "<\t( a ( and b ) )\ta\n", "line 1: 1 operators in the longer sentence, but"),
     ("train0", None, "there is no such file, nor train0.gz: a data folder has train0 to"),

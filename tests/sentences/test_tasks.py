@@ -29,7 +29,7 @@ def probing(folder: Path, lines: List[str], **settings: Any) -> Any:
 
 def refusal(call: Any, *arguments: Any) -> str:
     """The one line in which a call is refused."""
-    with pytest.raises(ValueError, match=":") as error:
+    with pytest.raises(ValueError, match=r"[:;]") as error:
         call(*arguments)
     (line,) = str(error.value).splitlines()
     return line
@@ -65,12 +65,12 @@ def test_bad_labels_splits_and_settings_are_one_line(tmp_path: Path) -> None:
     future = probing(tmp_path / "a", [*LINES, "va\tFUTURE\tit will"])
     expected = f"{file}, line 5: the label 'FUTURE' is not in the training data: PAST, PRES"
     assert refusal(future.load_dataset, "valid") == expected
-    assert "unknown split 'dev': choose from train" in refusal(future.load_dataset, "dev")
+    assert "unknown split 'dev'; choose from train" in refusal(future.load_dataset, "dev")
     same = probing(tmp_path / "b", [line.replace("PRES", "PAST") for line in LINES])
     assert "all training sentences have the label 'PAST'" in refusal(same.load_dataset, "valid")
     for settings, message in (
-        ({"probing_task": "Tens"}, "--probing-task: 'Tens': choose from SentLen"),
-        ({"min_count": 0}, "--min-count: 0: give 1 or more"),
+        ({"probing_task": "Tens"}, "--probing-task is 'Tens'; choose from SentLen"),
+        ({"min_count": 0}, "--min-count is 0; give 1 or more"),
         ({"min_count": 3, "dictionary": "x"}, "--min-count 3 has no effect because --dictionary"),
         ({"bpe_codes": "nowhere"}, "--bpe-codes nowhere: No such file"),
     ):
@@ -80,7 +80,7 @@ def test_bad_labels_splits_and_settings_are_one_line(tmp_path: Path) -> None:
         lambda: missing.source_dictionary
     )
     long = OmegaConf.create({"_name": "logical_inference", "max_operators": 13})
-    assert "--max-operators: 13: give 0 to 12" in refusal(setup_task, long)
+    assert "--max-operators is 13; give 0 to 12" in refusal(setup_task, long)
 
 
 def test_a_checkpoint_keeps_its_dictionary_and_classes_and_refuses_others(tmp_path: Path) -> None:

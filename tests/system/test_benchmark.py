@@ -137,7 +137,7 @@ def test_a_row_is_compared_with_stock_of_its_size_and_its_baselines_heads() -> N
     [
         (["--rows", HEADS[:-1]], f"'{HEADS[:-1]}' is not a row: did you mean '{HEADS}'"),
         (["--paper", "li2018"], "li2018"),
-        (["--system", "no colon"], "--system: 'no colon': give 'NAME: FLAGS'"),
+        (["--system", "no colon"], "--system is 'no colon'; give 'NAME: FLAGS'"),
         (["--system", "a: --x", "--system", "a: --y"], "'a' is the name of two systems"),
     ],
 )

@@ -124,5 +124,5 @@ def test_a_model_whose_training_diverged(runs: Dict[str, Path], tmp_path: Path) 
 
 
 def test_neither_a_run_nor_a_checkpoint(tmp_path: Path) -> None:
-    with pytest.raises(ConfigurationError, match=r"model\.pt: there is no such checkpoint"):
+    with pytest.raises(ConfigurationError, match=r"model\.pt: no such checkpoint"):
         CapsnmtTransformer.from_pretrained(tmp_path)

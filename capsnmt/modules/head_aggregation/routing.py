@@ -72,7 +72,7 @@ class HeadRouting(nn.Module):
         super().__init__()
         num_capsules = num_capsules or embed_dim
         if routing not in ROUTINGS:
-            raise ValueError(f"routing {routing!r} is unknown: choose from {', '.join(ROUTINGS)}")
+            raise ValueError(f"routing {routing!r} is unknown; choose from {', '.join(ROUTINGS)}")
         if embed_dim % num_capsules:
             raise ValueError(f"{num_capsules} capsules do not divide the width {embed_dim}")
         self.routing = routing

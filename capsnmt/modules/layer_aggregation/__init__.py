@@ -69,7 +69,7 @@ def layer_aggregation(
     if mode in ROUTINGS:
         return LayerRouting(embed_dim, num_layers, mode, num_capsules, own, iterations, backend)
     raise ValueError(
-        f"layer aggregation {mode!r} is not position-wise: choose from {', '.join(POSITION_WISE)}"
+        f"layer aggregation {mode!r} is not position-wise; choose from {', '.join(POSITION_WISE)}"
     )
 
 
@@ -101,5 +101,5 @@ def layer_connection(
     if mode == "attention-residuals":
         return AttentionResiduals(embed_dim, num_layers, sublayers, block)
     raise ValueError(
-        f"layer aggregation {mode!r} is not a connection: choose from {', '.join(CONNECTIONS)}"
+        f"layer aggregation {mode!r} is not a connection; choose from {', '.join(CONNECTIONS)}"
     )

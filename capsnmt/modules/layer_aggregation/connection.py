@@ -121,7 +121,7 @@ class WeightedConnection(LayerConnection):
         if mode and weight.requires_grad and weight.dtype == torch.float16:
             raise ConfigurationError(
                 "--fp16: --layer-aggregation dlcl and dense overflow it, as gradients of their "
-                "weights are sums over a whole batch: give --autocast bf16 or --amp instead"
+                "weights are sums over a whole batch; give --autocast bf16 or --amp instead"
             )
         return super().train(mode)
 

@@ -96,7 +96,7 @@ class LayerRouting(LayerAggregation):
         super().__init__(embed_dim, num_layers)
         num_capsules = num_capsules or embed_dim
         if routing not in ROUTINGS:
-            raise ValueError(f"routing {routing!r} is unknown: choose from {', '.join(ROUTINGS)}")
+            raise ValueError(f"routing {routing!r} is unknown; choose from {', '.join(ROUTINGS)}")
         if num_capsules < 0 or embed_dim % num_capsules:
             raise ValueError(f"{num_capsules} capsules do not divide the width {embed_dim}")
         check_iterations(iterations)
