@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from functools import partial
 from pathlib import Path
 from typing import List
 
@@ -15,14 +14,14 @@ from tests.small_row import SMALL
 WORDS = ["alpha", "beta", "gamma", "delta", "epsilon", "zeta"]
 
 
-def prepared(factory: pytest.TempPathFactory, train: int = 40) -> Path:
+def prepared(factory: pytest.TempPathFactory) -> Path:
     """Return the folder of prepared data: the text, the data of fairseq, the manifest."""
-    return made_once(factory, f"faults-prepared-{train}", partial(_prepare, train=train))
+    return made_once(factory, "faults-prepared", _prepare)
 
 
-def _prepare(folder: Path, train: int) -> None:
+def _prepare(folder: Path) -> None:
     draw = random.Random(1)
-    sizes = {"train": train, "valid": 4, "test": 4}
+    sizes = {"train": 40, "valid": 4, "test": 4}
     binarise_reversals(
         folder,
         {

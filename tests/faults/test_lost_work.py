@@ -23,13 +23,10 @@ from tests.support import PLUGIN
 pytestmark = pytest.mark.one_host
 
 ASCII = {"LC_ALL": "C", "PYTHONUTF8": "0"}
-BY_EPOCHS = ["--max-update", "1000", "--set", "train.max-epoch=1"]
-
-
-@pytest.fixture(scope="module")
-def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """More prepared data: an epoch has several updates."""
-    return launched.prepared(tmp_path_factory, train=400)
+BY_EPOCHS = [
+    *("--max-update", "1000", "--set", "train.max-epoch=1"),
+    *("--set", "train.save-interval-updates=1"),
+]
 
 
 @pytest.fixture(scope="module")
@@ -117,15 +114,6 @@ def test_another_interpreter_and_another_checkout_repeat_nothing(
     assert [line for line in stages if ": complete" not in line] == []
 
 
-@pytest.mark.system
-@pytest.mark.nightly
-def test_more_epochs_continue_a_finished_training(finished: Path, row: List[str]):
-    more = ["--max-update", "1000", "--set", "train.max-epoch=2", "--output", finished]
-    done = run_in({}, LAUNCHER, *row, *more)
-    assert done.returncode == 0, done.stderr[-3000:]
-    assert "-- train: resuming at " in done.stdout
-
-
 def test_the_evaluation_prints_its_table_on_a_terminal_without_utf8(tmp_path: Path):
     (tmp_path / "hypotheses").write_text("das Haus ist schön\n", "utf-8")
     done = run_in(
@@ -136,6 +124,16 @@ def test_the_evaluation_prints_its_table_on_a_terminal_without_utf8(tmp_path: Pa
     )
     assert done.returncode == 0, done.stderr
     assert "BLEU" in done.stdout
+
+
+def test_a_folder_whose_records_are_lost_is_not_continued(
+    row: List[str], tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
+):
+    """Without what says what they are, nobody knows whether its checkpoints may be."""
+    runs = shutil.copytree(launched.launched(tmp_path_factory) / "runs", tmp_path / "runs")
+    (runs / "row" / "seed-1" / "config.json").unlink()
+    line = [*row, "--name", "row", "--output", runs]
+    assert_refused(command(LAUNCHER, *line), "has checkpoints and no config.json")
 
 
 # --- SLURM

@@ -22,7 +22,6 @@ pytestmark = [pytest.mark.system, pytest.mark.one_host]
 ROW: List[object] = ["--config", "{world}/tiny.yaml", "--cpu", "--output", "out", "--dry-run"]
 RUN = "{world}/runs/plain/seed-1"
 DATA = "{world}/runs/data"
-ANALYSIS = ["--only", "attention", "--sentences", "2"]
 # every command with an input that lets it end early, if it looks at its streams at all
 SETS = {
     "prepare": ("capsnmt.corpora", ["{world}/recipe.yaml", "--output", "out", "--local", "none"]),
@@ -40,7 +39,7 @@ SETS = {
     ("name", "number", "words"),
     [
         *((name, "1", ("standard output is closed", "/dev/null")) for name in SETS),
-        *((name, "2", ("standard error is closed", "/dev/null")) for name in SETS),
+        ("run", "2", ("standard error is closed", "/dev/null")),
         ("translate", "0", ("standard input is closed", "< FILE")),
     ],
 )
@@ -83,42 +82,17 @@ def test_a_training_text_that_is_none_is_refused(
     assert not (tmp_path / "out" / "bin").exists()
 
 
-@pytest.mark.parametrize(
-    "argv",
-    [
-        ["capsnmt.export", "none", "--output", "out.pt"],
-        *(
-            pytest.param(argv, marks=pytest.mark.nightly)
-            for argv in (
-                ["capsnmt.sentences.senteval", "--output", "out", "--tasks", "none"],
-                ["capsnmt.sentences.build", "none", "--output", "out"],
-                ["capsnmt.sentences.evaluate", "none.pt"],
-                ["capsnmt.sentences.logical_inference", "--output", "x", "--train", "0"],
-            )
-        ),
-    ],
-    ids=lambda argv: argv[0],
-)
-def test_nothing_of_fairseq_stands_before_the_error(argv: List[str], tmp_path: Path) -> None:
-    command = [sys.executable, "-W", "ignore", "-m", *argv]  # fairseq's syntax warns once
+def test_nothing_of_fairseq_stands_before_the_error(tmp_path: Path) -> None:
+    words = ["-W", "ignore", "-m", "capsnmt.export", "none", "--output", "out.pt"]
     done = subprocess.run(
-        command, cwd=tmp_path, env=environment(), capture_output=True, text=True, check=False
+        [sys.executable, *words],  # fairseq's syntax warns once
+        cwd=tmp_path,
+        env=environment(),
+        capture_output=True,
+        text=True,
+        check=False,
     )
     is_refusal(done.returncode, done.stderr)
-
-
-def test_an_analysis_needs_no_backend_and_its_log_has_no_bars(world: Path, tmp_path: Path) -> None:
-    done = run(
-        *(tmp_path, "capsnmt.analysis", world / "runs" / "plain" / "seed-1", "--output", "out"),
-        *("--data", world / "runs" / "data" / "bin", "--device", "cpu", *ANALYSIS),
-        *("--browser-sentences", "0", "--ablation-sentences", "0"),
-        variables={"MPLBACKEND": "nonsense"},
-    )
-    assert done.returncode == 0, done.stderr[-3000:]
-    assert list((tmp_path / "out" / "figures").iterdir())
-    # a log is no terminal: no progress bars in it
-    assert "%|" not in done.stderr
-    assert "\r" not in done.stderr
 
 
 def test_the_readme_names_the_error_without_the_plugin(world: Path, tmp_path: Path) -> None:
@@ -146,26 +120,15 @@ def test_a_recipe_is_looked_for_beside_its_row(world: Path, tmp_path: Path) -> N
     assert "../rows/mine.yaml" in done.stdout
 
 
-def script(path: Path, *argv: str, **variables: str) -> subprocess.CompletedProcess:
-    """Run a script."""
-    return subprocess.run(
-        ["bash", str(path), *argv],
-        env={**os.environ, **variables},
-        cwd=path.parent,
+def test_a_script_is_reached_by_a_link(tmp_path: Path) -> None:
+    (tmp_path / "linked").symlink_to(REPO / "scripts" / "run_evidence.sh")
+    done = subprocess.run(
+        ["bash", str(tmp_path / "linked"), "--dry-run"],
+        env={**os.environ, "PYTHON": sys.executable},
+        cwd=tmp_path,
         capture_output=True,
         text=True,
         check=False,
     )
-
-
-def test_the_demo_names_the_flag_that_was_given() -> None:
-    done = script(REPO / "scripts" / "demo.sh", "--minutes", "999999999", "--dry-run")
-    is_refusal(done.returncode, done.stderr, "--minutes 999999999", "1 to", status=1)
-
-
-@pytest.mark.parametrize("name", ["demo.sh", "run_evidence.sh"])
-def test_a_script_is_reached_by_a_link(name: str, tmp_path: Path) -> None:
-    (tmp_path / "linked").symlink_to(REPO / "scripts" / name)
-    done = script(tmp_path / "linked", "--dry-run", PYTHON=sys.executable)
     assert done.returncode == 0, done.stderr
     assert "capsnmt.report" in done.stdout

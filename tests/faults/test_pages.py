@@ -9,7 +9,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
-from typing import List, Tuple
+from typing import Tuple
 
 import pytest
 
@@ -43,50 +43,20 @@ def test_a_run_with_relative_paths_is_translated_from_any_folder(
     assert done.stdout.count("\n") == 1
 
 
-@pytest.mark.parametrize("named", [["plain"], ["plain/seed-1", "plain/seed-2"]], ids=" ".join)
-def test_a_run_with_relative_paths_is_analysed_from_any_folder(
-    named: List[str], world: Path, tmp_path: Path
-) -> None:
-    """Two seeds of a row that are named one by one are analysed as the row is."""
+def test_a_run_with_relative_paths_is_analysed_from_any_folder(world: Path, tmp_path: Path) -> None:
+    """Seeds that are named one by one are those of a row; no backend is needed, nor a terminal."""
     done = run(
-        *(tmp_path, "capsnmt.analysis", *(world / "runs" / name for name in named)),
+        *(tmp_path, "capsnmt.analysis", *(world / f"runs/plain/seed-{seed}" for seed in (1, 2))),
         *("--output", "out", "--only", "attention", "--sentences", "2", "--device", "cpu"),
         *("--browser-sentences", "0", "--ablation-sentences", "0"),
+        variables={"MPLBACKEND": "nonsense"},
     )
     assert done.returncode == 0, done.stderr[-3000:]
     page = (tmp_path / "out" / "analysis.html").read_text("utf-8")
     assert {"plain-seed-1", "plain-seed-2"} <= set(re.findall(r"plain-seed-\d", page))
-
-
-@pytest.fixture(scope="module")
-def launched(world: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder in which a program has launched a row, with relative paths."""
-    folder = tmp_path_factory.mktemp("launched")
-    for name in ("tiny.yaml", "corpus"):
-        (folder / name).symlink_to(world / name)
-    argv = [*("--config", "tiny.yaml", "--data", "corpus", "--cpu", "--threads", "1")]
-    argv += ["--prepared", "prepared", "--set", "train.max-update=8"]
-    program = f"import sys; from capsnmt.launch.__main__ import main; sys.exit(main({argv}))"
-    done = subprocess.run(
-        [sys.executable, "-c", program, "other", "arguments"],
-        cwd=folder,
-        env=environment(),
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr[-3000:]
-    return folder
-
-
-@pytest.mark.nightly  # a launch with all its stages
-def test_a_launch_records_its_data_and_its_own_arguments(launched: Path, tmp_path: Path) -> None:
-    run_folder = launched / "runs" / "tiny" / "tiny" / "seed-1"
-    done = run(tmp_path, "capsnmt.translate", run_folder, stdin="alpha beta\n")
-    assert done.returncode == 0, done.stderr[-3000:]
-    command = json.loads((run_folder / "config.json").read_text("utf-8"))["command"]
-    assert command[1:3] == ["--config", "tiny.yaml"]
-    assert "other" not in command
+    assert list((tmp_path / "out" / "figures").iterdir())
+    assert "%|" not in done.stderr  # a log has no progress bars
+    assert "\r" not in done.stderr
 
 
 @pytest.mark.parametrize("command", ["fairseq-validate", "from_pretrained", "capsnmt-translate"])
@@ -110,17 +80,6 @@ def test_a_classifier_is_loaded_or_refused_in_one_line(
     words = ("checkpoint_last.pt", "logical_inference", "capsnmt.sentences.evaluate")
     status = 1 if command == "from_pretrained" else 2
     is_refusal(done.returncode, done.stderr, *words, status=status)
-
-
-def test_translation_names_the_library_that_is_missing(world: Path, tmp_path: Path) -> None:
-    broken = "raise ModuleNotFoundError(\"No module named 'sacremoses'\", name='sacremoses')\n"
-    (tmp_path / "sacremoses.py").write_text(broken, "utf-8")
-    done = run(
-        *(tmp_path, "capsnmt.translate", world / "runs" / "plain" / "seed-1"),
-        stdin="A man .\n",
-        variables={"PYTHONPATH": f"{tmp_path}{os.pathsep}{REPO}"},
-    )
-    is_refusal(done.returncode, done.stderr, "sacremoses is not installed: pip install 'capsnmt[")
 
 
 def test_hydra_takes_a_switch_as_the_page_spells_it(tmp_path: Path) -> None:
@@ -162,32 +121,19 @@ def test_the_plugin_is_found_in_a_checkout_of_its_name(given: str, tmp_path: Pat
     assert "batch size" in last or str(Path(PLUGIN)) in last, done.stderr[-300:]
 
 
-@pytest.mark.nightly  # an import of torch
-def test_a_command_runs_beside_a_checkout_of_its_name(tmp_path: Path) -> None:
-    """An editable install; a package in the path is not hidden at all."""
-    where = "import capsnmt.launch; print(capsnmt.launch.__file__)"
-    (tmp_path / "empty").mkdir()
-    installed = in_a_parent(tmp_path / "empty", "-c", where)
-    if installed.stdout.strip() != str(Path(PLUGIN) / "launch" / "__init__.py"):
-        pytest.skip("NO EDITABLE INSTALL of this checkout: run scripts/test.sh, which makes one")
-    argv = ["--config", "multi30k/baseline", "--cpu", "--dry-run"]
-    done = in_a_parent(tmp_path, "-m", "capsnmt.launch", *argv)
-    if done.returncode:
-        is_refusal(done.returncode, done.stderr, str(tmp_path / "capsnmt"))
-
-
 @pytest.mark.nightly  # an interpreter for each stage of a launch
-def test_the_installed_package_runs_in_a_checkout(
+def test_the_installed_package_runs_in_a_checkout_and_records_its_own_arguments(
     tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     """The current folder holds another ``capsnmt``, as a clone does after ``pip install .``."""
     (tmp_path / "clone" / "capsnmt").mkdir(parents=True)
     (tmp_path / "clone" / "capsnmt" / "__init__.py").write_text("raise ImportError('hidden')\n")
-    installed = tmp_path / "capsnmt-run"
-    installed.write_text("import sys\nfrom capsnmt.launch.__main__ import main\nsys.exit(main())\n")
-    row = small_row.arguments(small_row.prepared(tmp_path_factory), tmp_path)
+    row = list(map(str, small_row.arguments(small_row.prepared(tmp_path_factory), tmp_path)))
+    installed = tmp_path / "program"
+    imported = "import sys\nfrom capsnmt.launch.__main__ import main\n"
+    installed.write_text(f"{imported}sys.exit(main({row}))\n")
     done = subprocess.run(
-        [sys.executable, str(installed), *map(str, row)],
+        [sys.executable, str(installed), "other", "arguments"],
         cwd=tmp_path / "clone",
         env=environment(),
         capture_output=True,
@@ -200,6 +146,9 @@ def test_the_installed_package_runs_in_a_checkout(
         return
     assert done.returncode == 0, done.stderr[-3000:]
     assert "BLEU" in done.stdout
+    config = json.loads((tmp_path / "runs/row/seed-1/config.json").read_text("utf-8"))
+    assert config["command"][1:3] == row[:2]
+    assert "other" not in config["command"]
 
 
 SCRIPTS = sorted(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import signal
 import time
 from pathlib import Path
@@ -13,7 +12,7 @@ from typing import Any, Dict, List
 import pytest
 import torch
 
-from tests.commands import command, in_two, succeed, training
+from tests.commands import in_two, succeed, training
 from tests.faults import launched
 from tests.faults.test_lost_data import children
 from tests.kills.launch import HANGS, LAUNCHER, Launch, started
@@ -24,9 +23,6 @@ pytestmark = pytest.mark.system
 TRAIN = "capsnmt.launch.train"
 LAST = "checkpoint_last.pt"
 UPDATES = 100  # enough that a signal arrives before the last
-OPTIMIZERS = pytest.mark.parametrize(
-    "optimizer", ["fused_adam", pytest.param("adam", marks=pytest.mark.nightly)]
-)
 
 
 def arguments(data: Path, save: Path, updates: int, *flags: object) -> List[str]:
@@ -82,13 +78,10 @@ def wait_for_end(running: Launch) -> None:
         time.sleep(0.02)
 
 
-@OPTIMIZERS
-def test_stopped_three_times_is_bit_for_bit_as_never_stopped(
-    data: Path, tmp_path: Path, optimizer: str
-):
+def test_stopped_three_times_is_bit_for_bit_as_never_stopped(data: Path, tmp_path: Path):
     """A process loads the data, and SLURM sends its signal to all: it must neither end nor stay."""
     uninterrupted, stopped = tmp_path / "uninterrupted", tmp_path / "stopped"
-    flags = ["--optimizer", optimizer]
+    flags = ["--optimizer", "fused_adam"]
     succeed(TRAIN, *arguments(data, uninterrupted, UPDATES, *flags))
 
     line = arguments(data, stopped, UPDATES, *flags)
@@ -135,14 +128,11 @@ def test_an_interruption_does_not_reset_the_patience(data: Path, tmp_path: Path)
         assert content(stopped / LAST)["updates"] == end
 
 
-@OPTIMIZERS
 @pytest.mark.one_host
-def test_two_processes_stopped_are_bit_for_bit_as_never_stopped(
-    data: Path, tmp_path: Path, optimizer: str
-):
+def test_two_processes_stopped_are_bit_for_bit_as_never_stopped(data: Path, tmp_path: Path):
     uninterrupted, stopped = tmp_path / "uninterrupted", tmp_path / "stopped"
     # torch >= 2.6 does not load what the first process would send to the other
-    flags = ["--batch-size", 4, "--optimizer", optimizer, "--load-checkpoint-on-all-dp-ranks"]
+    flags = ["--batch-size", 4, "--load-checkpoint-on-all-dp-ranks"]
     for folder in (uninterrupted, stopped):
         folder.mkdir()
     (stopped / "stop").touch()
@@ -209,27 +199,3 @@ def test_two_processes_by_torchrun_stop_when_one_is_asked_and_end_with_torchrun(
         assert running.end() == 1
         assert "train failed with signal 9" in running.errors[-1]
         wait_for_end(running)
-
-
-@pytest.mark.one_host
-def test_a_damaged_checkpoint_is_replaced_by_the_newest_that_is_not(
-    prepared: Path, tmp_path_factory: pytest.TempPathFactory, tmp_path: Path
-):
-    shutil.copytree(launched.launched(tmp_path_factory), tmp_path / "launched")
-    line = row(prepared, tmp_path / "launched")
-    folder = tmp_path / "launched" / "runs" / "row" / "seed-1" / "checkpoints"
-    last, best, newest = (folder / f"checkpoint_{name}.pt" for name in ("last", "best", "2_3"))
-    os.truncate(last, last.stat().st_size // 2)
-    shutil.copyfile(last, newest)
-    found = f"{LAST} is missing or damaged: resuming from {best.name} at 4 updates"
-    assert found in command(LAUNCHER, *line).stdout
-    assert last.read_bytes() == best.read_bytes()
-    assert (folder / f"{LAST}.damaged").is_file()
-    last.unlink()
-    assert found in command(LAUNCHER, *line).stdout
-    for path in folder.glob("*.pt"):
-        path.write_bytes(b"")
-    done = command(LAUNCHER, *line)
-    assert "no checkpoint can be read: the training starts again" in done.stdout
-    assert done.returncode == 0, done.stderr
-    assert content(last)["updates"] == 4

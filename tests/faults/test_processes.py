@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
-import sys
 import time
 from pathlib import Path
 from typing import List
 
 import pytest
 
-from tests.commands import environment
 from tests.faults import launched
 from tests.kills.launch import LAUNCHER, Launch, started
 
@@ -58,40 +55,6 @@ def test_a_stop_signal_saves_and_a_second_one_kills(prepared: Path, tmp_path: Pa
         assert launch.end() == 128 + signal.SIGINT
         assert not launch.started()
     assert last.read_bytes() == saved
-
-
-def test_a_training_that_is_stopped_while_it_starts_makes_one_update(
-    prepared: Path, tmp_path: Path
-):
-    run = tmp_path / "runs" / "row" / "seed-1"
-    with started(LAUNCHER, row(prepared, tmp_path)) as launch:
-        assert launch.reaches("-- train")
-        console = run / "console.log"
-        while not (console.exists() and console.stat().st_size):
-            time.sleep(0.005)
-        launch.send(signal.SIGINT)
-        assert launch.end() == 128 + signal.SIGINT
-    assert (run / "checkpoints" / "checkpoint_last.pt").is_file()
-    logged = (run / "train.log").read_text("utf-8")
-    assert f'"stopped_by": "{run}/checkpoints/stop", "updates": 1}}' in logged
-
-
-@pytest.mark.nightly
-def test_under_nohup_a_launch_outlives_its_terminal(prepared: Path, tmp_path: Path):
-    left = tmp_path / "runs" / "row" / "seed-1" / "checkpoints" / "stop"
-    left.parent.mkdir(parents=True)
-    left.touch()  # by whoever stopped an earlier launch
-    words = ["nohup", sys.executable, "-m", LAUNCHER, *row(prepared, tmp_path, 100)]
-    with subprocess.Popen(
-        words, stdout=subprocess.PIPE, text=True, env={**environment(), "PYTHONUNBUFFERED": "1"}
-    ) as launch:
-        assert launch.stdout is not None
-        next(line for line in launch.stdout if line.startswith("  update "))
-        launch.send_signal(signal.SIGHUP)
-        launch.stdout.read()
-    assert launch.returncode == 0
-    assert not left.exists()
-    assert (tmp_path / "runs" / "row" / "summary.json").is_file()
 
 
 def test_a_launcher_waits_for_another_and_for_the_training_that_outlives_it(
