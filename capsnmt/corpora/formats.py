@@ -25,6 +25,7 @@ TALK = re.compile(
     r"|refset|srcset|mteval)\b",
     re.IGNORECASE,
 )
+TITLE = re.compile(r"</?(?:title|description)>", re.IGNORECASE)
 Reader = Callable[[Iterable[str], str, int], Iterator[str]]
 
 
@@ -54,9 +55,14 @@ def read_talks(text: Iterable[str], name: str, column: int) -> Iterator[str]:
     """Yield the sentences of IWSLT's ``train.tags`` files.
 
     D: lines that begin with a tag (``<url>``, ``<keywords>``, ``<title>``, ...) describe the talk
-    and are dropped; fairseq's script keeps the text of titles and descriptions.
+    and are dropped.
     """
     return (line.strip() for line in text if not TALK.match(line))
+
+
+def read_talks_with_titles(text: Iterable[str], name: str, column: int) -> Iterator[str]:
+    """Yield the same, with titles and descriptions: fairseq's ``prepare-iwslt14.sh`` keeps them."""
+    return read_talks((TITLE.sub("", line) for line in text), name, column)
 
 
 def read_columns(text: Iterable[str], name: str, column: int) -> Iterator[str]:
@@ -84,6 +90,7 @@ FORMATS: Dict[str, Reader] = {
     "sgm": read_segments,
     "iwslt-xml": read_segments,
     "iwslt-tags": read_talks,
+    "iwslt-titles": read_talks_with_titles,
     "tsv": read_columns,
 }
 

@@ -149,7 +149,9 @@ class Preparation:
         """Read the sources: every split as two line-aligned files of text."""
         sources = {name: self._source(name) for name in self.recipe.needed()}
         scratch = temporary_path(self.folder / "unpacked")
-        recipe = self.recipe.decisive()
+        recipe, decisive = self.recipe.decisive(), ["pair", "splits", "held-out"]
+        if self.recipe.valid_every:
+            decisive += ["valid-every", "tokenisers", "cleaning"]
         return Step(
             "raw",
             tuple(
@@ -159,7 +161,7 @@ class Preparation:
             ),
             tuple(sources.values()),
             function=partial(write_raw, self.recipe, sources, scratch, self.workers),
-            settings=[recipe.get(key) for key in ("pair", "splits", "held-out")],
+            settings=[recipe.get(key) for key in decisive],
         )
 
     def _lowercase(self, split: str, language: str) -> Step:

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import random
-from itertools import islice
+from functools import partial
+from itertools import chain, islice
 from pathlib import Path
 from typing import Dict, Iterator, List, Mapping, Sequence, Tuple
 
+from msgspec.structs import replace
+
 from capsnmt.cli import ConfigurationError, say
 from capsnmt.corpora.archives import Text, copy_texts, is_archive
+from capsnmt.corpora.cleaning import judge
 from capsnmt.corpora.formats import aligned, read_text
 from capsnmt.corpora.parallel import LINES, chunk_of, map_chunks, with_progress
 from capsnmt.corpora.recipe import Piece, Recipe
+from capsnmt.corpora.text import make_tokeniser
 from capsnmt.files import remove
 from capsnmt.lines import blank_lines, read_lines
 
@@ -41,6 +46,8 @@ def write_raw(
         }
         if recipe.held_out:
             pairs.update(_hold_out(recipe, texts))
+        if recipe.valid_every:
+            pairs.update(_take_every(recipe, texts, workers))
         for split, source, target in zip(recipe.subsets, paths[::2], paths[1::2]):
             _write(recipe, split, pairs[split], (source, target))
     finally:
@@ -104,12 +111,39 @@ def _hold_out(recipe: Recipe, texts: Texts) -> Dict[str, SentencePairs]:
     return pairs
 
 
+def _take_every(recipe: Recipe, texts: Texts, workers: int) -> Dict[str, SentencePairs]:
+    """Take every n-th of the training pairs that cleaning keeps, as fairseq's scripts do."""
+
+    def everything() -> SentencePairs:
+        return read_pairs(recipe.splits["train"], recipe.languages, texts)
+
+    chunks = ((chunk,) for chunk in _chunks(everything()))
+    kept = chain.from_iterable(map_chunks(partial(_kept, recipe), chunks, workers))
+    places = [place for place, each in enumerate(kept) if each]
+    taken = set(places[recipe.valid_every - 1 :: recipe.valid_every])
+
+    def pairs(of_valid: bool) -> SentencePairs:
+        return (each for place, each in enumerate(everything()) if (place in taken) == of_valid)
+
+    return {"train": pairs(False), "valid": pairs(True)}
+
+
+def _kept(recipe: Recipe, pairs: Sequence[Tuple[str, str]]) -> List[bool]:
+    """Return whether each pair is within the limits, as tokenised."""
+    limits = replace(recipe.cleaning, max_subwords=0)
+    source, target = (make_tokeniser(recipe.tokenisers[side], side) for side in recipe.languages)
+    return [judge(limits, source(left), target(right)) == "kept" for left, right in pairs]
+
+
+def _chunks(pairs: SentencePairs) -> Iterator[List[Tuple[str, str]]]:
+    return iter(lambda: list(islice(pairs, LINES)), [])
+
+
 def _write(recipe: Recipe, split: str, pairs: SentencePairs, paths: Sequence[Path]) -> None:
     """Write a split; warn of blank lines and of another number of lines than the papers'."""
     lines = 0
-    chunks = iter(lambda: list(islice(pairs, LINES)), [])
     with paths[0].open("wb") as source, paths[1].open("wb") as target:
-        for chunk in with_progress(chunks, split):
+        for chunk in with_progress(_chunks(pairs), split):
             lines += len(chunk)
             source.write(chunk_of(left for left, _ in chunk))
             target.write(chunk_of(right for _, right in chunk))

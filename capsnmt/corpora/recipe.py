@@ -103,6 +103,7 @@ class Recipe(records.Record, frozen=True, kw_only=True, rename="kebab", omit_def
     lines: Dict[str, Whole] = field(default_factory=dict)
     codes: str = ""
     held_out: Dict[SplitName, Positive] = field(default_factory=dict)
+    valid_every: Whole = 0  # every such training pair that cleaning keeps is for validation
     lowercase: bool = False
 
     @property
@@ -154,7 +155,7 @@ class Recipe(records.Record, frozen=True, kw_only=True, rename="kebab", omit_def
 def load_recipe(name: str, pair: Optional[str] = None) -> Recipe:
     """Load a recipe of the project by its name, or any by the path of its ``.yaml``.
 
-    An expected ``pair``, SOURCE-TARGET, is checked.
+    An expected ``pair``, SOURCE-TARGET, is checked; it may be the other direction of the recipe's.
     """
     known = bundled_names("recipes")
     path = bundled_folder("recipes") / f"{name}.yaml" if name in known else Path(name)
@@ -166,6 +167,8 @@ def load_recipe(name: str, pair: Optional[str] = None) -> Recipe:
     recipe = records.read(path, Recipe)
     for problem in _problems(recipe):
         raise ConfigurationError(f"{path}: {problem}")
+    if pair == "-".join(reversed(recipe.languages)):
+        recipe = replace(recipe, pair=pair)
     if pair not in (None, recipe.pair):
         raise ConfigurationError(f"--pair is {pair}, and {path} is of {recipe.pair}; give that")
     return replace(recipe, name=recipe.name or path.stem)
@@ -173,10 +176,16 @@ def load_recipe(name: str, pair: Optional[str] = None) -> Recipe:
 
 def _problems(recipe: Recipe) -> Iterator[str]:
     """Yield what does not fit together in a recipe."""
-    if not {*NOT_TESTS} < {*recipe.splits, *recipe.held_out} or "train" not in recipe.splits:
+    taken = {"valid"} if recipe.valid_every else set()
+    if (
+        not {*NOT_TESTS} < {*recipe.splits, *recipe.held_out, *taken}
+        or "train" not in recipe.splits
+    ):
         yield f"splits {', '.join(recipe.splits)}: train, valid and at least one test are needed"
     for split in {*recipe.splits} & {*recipe.held_out}:
         yield f"held-out.{split} is also in splits; drop one"
+    if recipe.valid_every and (recipe.held_out or "valid" in recipe.splits):
+        yield "valid-every takes pairs for validation; drop it, or held-out and splits.valid"
     if recipe.codes and not (recipe.segmentation.method == "bpe" and recipe.segmentation.joint):
         yield (
             f"codes {recipe.codes} are of one BPE for both languages; set segmentation.method bpe "

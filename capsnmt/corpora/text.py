@@ -29,13 +29,21 @@ LineFunction = Callable[[str], str]
 
 
 def _moses(language: str) -> LineFunction:
-    from sacremoses import MosesPunctNormalizer, MosesTokenizer
+    from sacremoses import MosesPunctNormalizer
 
-    normaliser, tokeniser = MosesPunctNormalizer(language), MosesTokenizer(language)
+    normaliser, tokenise = MosesPunctNormalizer(language), _moses_unnormalised(language)
+    return lambda line: tokenise(normaliser.normalize(line))
+
+
+def _moses_unnormalised(language: str) -> LineFunction:
+    from sacremoses import MosesTokenizer
+
+    tokeniser = MosesTokenizer(language)
 
     def tokenise(line: str) -> str:
+        # D: one normalisation: fairseq's prepare-iwslt14.sh has it for the test sets.
         # D: entities are not escaped (&apos; ...): fairseq has no special characters to protect.
-        return tokeniser.tokenize(normaliser.normalize(line), return_str=True, escape=False)
+        return tokeniser.tokenize(line.replace("\u2019", "'"), return_str=True, escape=False)
 
     return tokenise
 
@@ -66,6 +74,7 @@ def _none(language: str) -> LineFunction:
 
 MAKERS: Dict[str, Callable[[str], LineFunction]] = {
     "moses": _moses,
+    "moses-unnormalised": _moses_unnormalised,
     "characters": _characters,
     "jieba": _jieba,
     "none": _none,

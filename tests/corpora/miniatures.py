@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import io
+import re
 import tarfile
 import zipfile
 from pathlib import Path
@@ -192,9 +193,46 @@ def iwslt15_en_vi() -> dict[str, bytes]:
     }
 
 
+def spoken(text: str) -> str:
+    """German as long as the English, but for every tenth sentence, which cleaning drops."""
+    return re.sub(r"& (\d*[0-46-9])\.$", r"& \1 Mal, Herr Dr. Maß.", text)
+
+
+def iwslt14_de_en() -> dict[str, bytes]:
+    def german(content: bytes) -> bytes:
+        ends = re.compile(r"(.*?)(\s*(?:</.*>)?)")
+        found = (ends.fullmatch(line).groups() for line in content.decode().split("\n"))
+        return "\n".join(spoken(text) + end for text, end in found).encode()
+
+    members = {"de-en/README": b"TED\n"}
+    for side, made in (("de", german), ("en", bytes)):
+        members[f"de-en/train.tags.de-en.{side}"] = made(tags(range(0, 100), side))
+        for name, start in (
+            *(("TED.dev2010", 100), ("TEDX.dev2012", 110), ("TED.tst2010", 120)),
+            *(("TED.tst2011", 130), ("TED.tst2012", 140)),
+        ):
+            content = made(xml(range(start, start + 2), side))
+            members[f"de-en/IWSLT14.{name}.de-en.{side}.xml"] = content
+    return {"de-en.tgz": tgz(members)}
+
+
 MINIATURES = {
-    make.__name__: make for make in (wmt14_en_de, wmt17_zh_en, iwslt14_es_en, iwslt15_en_vi)
+    make.__name__: make
+    for make in (wmt14_en_de, wmt17_zh_en, iwslt14_es_en, iwslt15_en_vi, iwslt14_de_en)
 }
+
+
+def published(name: str, number: int, language: str) -> str:
+    """A sentence as the miniature ``name`` is made to ``raw/`` of."""
+    text = sentence(number, language)
+    if name == "iwslt15_en_vi":
+        return text.replace(".", " .")
+    if name == "iwslt14_de_en":
+        return (spoken(text) if language == "de" else text).lower()
+    return text
+
+
+EVERY_23RD = [22, 48, 71, 97]  # of those that cleaning keeps: it drops 5, 15, ...
 SPLITS = {
     "wmt14_en_de": {"train": range(0, 50), "valid": range(50, 55), "test": range(60, 66)},
     "wmt17_zh_en": {
@@ -214,6 +252,12 @@ SPLITS = {
         "test": range(200, 206),
     },
     "iwslt15_en_vi": {"train": range(0, 40), "valid": range(50, 55), "test": range(60, 66)},
+    "iwslt14_de_en": {
+        # title and description of both talks are sentence 0
+        "train": [n for n in (0, 0, *range(50), 0, 0, *range(50, 100)) if n not in EVERY_23RD],
+        "valid": EVERY_23RD,
+        "test": [100, 101, 110, 111, 120, 121, 130, 131, 140, 141],
+    },
 }
 
 

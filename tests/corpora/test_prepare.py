@@ -17,7 +17,7 @@ import pytest
 from capsnmt.corpora.__main__ import main
 from tests.commands import environment
 from tests.corpora.conftest import recipe_of, text, tree, write_recipe
-from tests.corpora.miniatures import MINIATURES, SPLITS, lines, recipe_for, sentence, sgm, tgz
+from tests.corpora.miniatures import MINIATURES, SPLITS, lines, published, recipe_for, sgm, tgz
 from tests.real_data import real_data
 
 STEPS = 17
@@ -53,14 +53,12 @@ def test_every_split_has_the_published_sentences_in_order(chain, run, tmp_path, 
     for split, numbers in SPLITS[name].items():
         for side in manifest(folder)["pair"].split("-"):
             made = text(folder / "raw" / f"{split}.{side}")
-            expected = [sentence(number, side) for number in numbers]
-            if name == "iwslt15_en_vi":
-                expected = [line.replace(".", " .") for line in expected]
+            expected = [published(name, number, side) for number in numbers]
             if name == "wmt17_zh_en" and side == "zh" and split == "train":
                 made = [line.replace(" ", "") for line in made]
             assert made == expected, (split, side)
     papers = {"wmt14_en_de": "3,000", "wmt17_zh_en": "2,002", "iwslt14_es_en": "5,593"}
-    papers["iwslt15_en_vi"] = "1,553"
+    papers.update(iwslt15_en_vi="1,553", iwslt14_de_en="7,283")
     warning = f"WARNING: valid has {len(SPLITS[name]['valid'])} pairs, and {papers[name]} in the"
     assert warning in printed
     # complete data need their sources no more, and nothing is done
@@ -69,6 +67,22 @@ def test_every_split_has_the_published_sentences_in_order(chain, run, tmp_path, 
     assert run(arguments[0], "--output", folder) == (0, f"data-bin: {folder / 'bin'}\n")
     after = {path: path.stat().st_mtime_ns for path in folder.rglob("*") if path.name != ".lock"}
     assert after == before
+
+
+@pytest.mark.parametrize("pair", ["de-en", "en-de"])
+def test_iwslt14_is_tokenised_cleaned_and_lower_cased_as_by_fairseq(chain, run, tmp_path, pair):
+    """In that order, in both directions: an abbreviation keeps its period, and so does no other."""
+    status, printed = run(*chain("iwslt14_de_en"), "--pair", pair)
+    assert status == 0, printed
+    folder = tmp_path / "prepared"
+    assert manifest(folder)["pair"] == pair
+    assert text(folder / "tokenised/valid.de")[0] == "straße findet katze & 22 mal , herr dr. maß ."
+    assert text(folder / "tokenised/valid.en")[0] == "the road finds & the cat , 22 times ."
+    assert text(folder / "cased/valid.en")[0] == "The road finds & the cat, 22 times."
+    assert manifest(folder)["dropped"] == {"clean train": {"kept": 90, "ratio": 10}}
+    status, printed = run(*chain("iwslt14_de_en"), "--pair", "de-fr")
+    assert status == 2
+    assert "--pair is de-fr, and" in printed
 
 
 def test_killed_at_any_file_the_same_command_ends_with_the_same_bytes(

@@ -63,6 +63,7 @@ def _piece(**values):
         (_set(pair="en-en"), "pair: 'en-en': expected str matching"),
         (lambda r: r["splits"].pop("valid"), "train, valid and at least one test"),
         (_set(**{"held-out": {"test": 1}}), "held-out.test is also in splits"),
+        (_set(**{"valid-every": 23}), "valid-every takes pairs for validation; drop it, or"),
         (_piece(file="nope.{language}"), "no file nope.en; add it to files"),
         (_piece(file="train.en", format="xml"), "splits.test2.0.format: 'xml': expected"),
         (_piece(file="train.en", format="tsv"), "splits.test2.0.columns has none for en"),

@@ -59,8 +59,8 @@ def case(name: str) -> Callable[[World], str]:
     return prepare_corpus
 
 
-# at night: archives within archives, which tests/corpora/test_prepare.py prepares
-NIGHTLY = ("wmt17_zh_en", "iwslt14_es_en")
+# at night: what tests/corpora/test_prepare.py prepares, too
+NIGHTLY = ("wmt17_zh_en", "iwslt14_es_en", "iwslt14_de_en")
 for _name in MINIATURES:
     _promise = f"{_name} is prepared to these bytes, and a second time nothing is done"
     frozen(_promise, nightly=_name in NIGHTLY)(case(_name))
