@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# What takes too long for every commit: the long tests on the main host, all tests on the stock host,
-# preemption by SLURM, the sweep of bad inputs, and faults in the middle of launches. About two hours on
-# two cores.
+# What takes too long for every commit: the long tests on the main host, all tests on the stock host, the
+# tests on Python 3.12, preemption by SLURM, the sweep of bad inputs, and faults in the middle of launches.
+# More than two hours on two cores.
 #   scripts/nightly.sh
 set -euo pipefail
 self=$(readlink -f "$0")
@@ -13,6 +13,7 @@ helps "$self" "$@"
 
 bash scripts/test.sh -m nightly
 if has_host stock; then bash scripts/test.sh --host stock -m ''; fi
+if has_host main-3.12; then bash scripts/test.sh --host main-3.12; fi
 bash scripts/slurm_test.sh
 bash scripts/fuzz.sh
 bash scripts/kill_test.sh

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # The full check: ruff, mypy, shellcheck, shfmt, doctests, tests. Creates its environment.
-#   scripts/test.sh [--host main|stock] [PYTEST ARGUMENTS...]
-# Without -m, tests marked nightly are left out (scripts/nightly.sh runs them), and the stock host leaves
-# out those marked one_host, and packages that need no host, too. It also skips the linters.
+#   scripts/test.sh [--host main|main-3.12|stock] [PYTEST ARGUMENTS...]
+# Without -m, tests marked nightly are left out (scripts/nightly.sh runs them). main-3.12 and stock also
+# leave out tests marked one_host, and the linters.
 set -euo pipefail
 self=$(readlink -f "$0")
 cd "${self%/*}/.."
@@ -14,7 +14,7 @@ host=main
 while [ $# -gt 0 ]; do
   case $1 in
     --host)
-      [ $# -ge 2 ] || die "--host needs a value: main or stock"
+      [ $# -ge 2 ] || die "--host needs a value; give main, main-3.12 or stock"
       host=$2
       shift 2
       ;;

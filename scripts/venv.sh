@@ -1,8 +1,9 @@
 # shellcheck shell=bash
 # Sourced by the other scripts: finds a Python for a host and keeps a virtual environment complete.
-#   use_venv main   -> .venv        Python 3.11 or 3.12, ve-fairseq, the torch of constraints.txt
-#   use_venv stock  -> .venv-stock  Python 3.9 or 3.10, fairseq 0.12.2, constraints-stock.txt
-# Both set PYTHON to the environment's interpreter.
+#   use_venv main       -> .venv        Python 3.11 or 3.12, ve-fairseq, the torch of constraints.txt
+#   use_venv main-3.12  -> .venv-3.12   the same with Python 3.12
+#   use_venv stock      -> .venv-stock  Python 3.9 or 3.10, fairseq 0.12.2, constraints-stock.txt
+# All set PYTHON to the environment's interpreter.
 
 # Modules are compiled when they are first imported, and only once.
 unset PYTHONDONTWRITEBYTECODE
@@ -27,27 +28,32 @@ find_python() {
   return 1
 }
 
-# has_host stock : whether this machine has an interpreter for the host
-has_host() {
+# versions_of HOST : the versions of Python that a host runs on
+versions_of() {
   case $1 in
-    main) find_python 3.11 3.12 >/dev/null ;;
-    stock) find_python 3.10 3.9 >/dev/null ;;
-    *) die "host '$1' is unknown; choose main or stock" ;;
+    main) echo 3.11 3.12 ;;
+    main-3.12) echo 3.12 ;;
+    stock) echo 3.10 3.9 ;;
+    *) die "host '$1' is unknown; choose main, main-3.12 or stock" ;;
   esac
+}
+
+# has_host HOST : whether this machine has an interpreter for the host
+has_host() {
+  # shellcheck disable=SC2046  # a list of versions
+  find_python $(versions_of "$1") >/dev/null
 }
 
 # use_venv HOST [EXTRAS] : brings the environment of a host up to date and sets PYTHON
 # EXTRAS is a comma list (default: fairseq,demo,dev). An environment that has more satisfies it.
 use_venv() {
-  local host=$1 extras=${2:-fairseq,demo,dev} versions constraints venv python stamp installed extra why=""
-  case $host in
-    main)
-      versions="3.11 3.12" constraints=$REPO/constraints.txt venv=$REPO/.venv
-      why=" (ve-fairseq has no wheel for 3.13 and no source distribution)"
-      ;;
-    stock) versions="3.10 3.9" constraints=$REPO/constraints-stock.txt venv=$REPO/.venv-stock ;;
-    *) die "host '$host' is unknown; choose main or stock" ;;
-  esac
+  local host=$1 extras=${2:-fairseq,demo,dev} versions python stamp installed extra
+  local constraints=$REPO/constraints.txt venv=$REPO/.venv${host#main}
+  local why=" (ve-fairseq has no wheel for 3.13 and no source distribution)"
+  versions=$(versions_of "$host") || exit
+  if [ "$host" = stock ]; then
+    constraints=$REPO/constraints-stock.txt venv=$REPO/.venv-stock why=""
+  fi
   PYTHON=$venv/bin/python
   stamp=$(cat "$REPO/setup.py" "$constraints" | cksum)
   # The stamp, then the extras that are installed.
