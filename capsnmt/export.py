@@ -49,6 +49,7 @@ def _check_model(args: Mapping[str, Any], path: Path) -> None:
     from capsnmt.checkpoints.load import CheckpointError
     from capsnmt.models import config
     from capsnmt.models.architectures import MODEL
+    from capsnmt.models.switches import defaults_of, flag
 
     if ARCH_MODEL_NAME_REGISTRY.get(args.get("arch")) != MODEL:
         raise CheckpointError(
@@ -57,13 +58,13 @@ def _check_model(args: Mapping[str, Any], path: Path) -> None:
     # they change how a model is computed or how it starts, not which function it is
     no_mechanism = [config.RoutingConfig, config.PrecisionConfig, config.CompilationConfig]
     no_mechanism += [config.InitialisationConfig]
-    for group in config.MECHANISMS:
-        for name, default in config.switches(group).items():
-            if group not in no_mechanism and args.get(name, default) != default:
-                raise CheckpointError(
-                    f"{path} uses {config.flag(name)} {args[name]}, which fairseq's Transformer "
-                    "does not have; translate with it by capsnmt-translate"
-                )
+    mechanisms = (group for group in config.MECHANISMS if group not in no_mechanism)
+    for name, default in defaults_of(*mechanisms).items():
+        if args.get(name, default) != default:
+            raise CheckpointError(
+                f"{path} uses {flag(name)} {args[name]}, which fairseq's Transformer "
+                "does not have; translate with it by capsnmt-translate"
+            )
 
 
 def build_parser() -> argparse.ArgumentParser:

@@ -5,7 +5,7 @@ No postponed annotations: fairseq reads the types of the dataclass fields at run
 
 import inspect
 import logging
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Dict, Optional, Tuple
 
 import torch
@@ -20,8 +20,8 @@ from fairseq.models.transformer import TransformerDecoderBase, TransformerModelB
 from torch import Tensor, nn
 
 from capsnmt.checkpoints.compatible import resumes_from
-from capsnmt.cli import ConfigurationError
 from capsnmt.criterions.chunked_cross_entropy import chunked_cross_entropy
+from capsnmt.models.switches import check, switch
 from capsnmt.modules.autocast import autocast_of
 
 logger = logging.getLogger(__name__)
@@ -43,12 +43,12 @@ def chunk_tokens(device: torch.device) -> int:
 class ChunkedLabelSmoothedCrossEntropyCriterionConfig(LabelSmoothedCrossEntropyCriterionConfig):
     """Options of fairseq's criterion, and the size of the chunks."""
 
-    loss_chunk_tokens: Optional[int] = field(
-        default=None,
-        metadata={
-            "help": "target tokens whose scores of all words are in memory at once; 0: all "
-            "(default: 256 on a CPU, 2,048 on a GPU)"
-        },
+    loss_chunk_tokens: Optional[int] = switch(
+        None,
+        "target tokens whose scores of all words are in memory at once (default: 256 on a CPU, "
+        "2,048 on a GPU)",
+        least=0,
+        note="0: all",
     )
 
 
@@ -113,10 +113,10 @@ class ChunkedLabelSmoothedCrossEntropyCriterion(LabelSmoothedCrossEntropyCriteri
         loss_chunk_tokens: Optional[int] = None,
     ) -> None:
         super().__init__(task, sentence_avg, label_smoothing, ignore_prefix_size, report_accuracy)
-        if loss_chunk_tokens is not None and loss_chunk_tokens < 0:
-            raise ConfigurationError(
-                f"--loss-chunk-tokens is {loss_chunk_tokens}; give a number of tokens, or 0 for all"
-            )
+        check(
+            {"loss_chunk_tokens": loss_chunk_tokens},
+            ChunkedLabelSmoothedCrossEntropyCriterionConfig,
+        )
         self.loss_chunk_tokens = loss_chunk_tokens
         self.reported: Optional[str] = None
 

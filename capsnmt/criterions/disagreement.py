@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import itertools
-import math
 from typing import Any, ContextManager, Dict, List, Tuple
 
 from fairseq.logging import metrics
 from torch import Tensor, nn
 
-from capsnmt.cli import ConfigurationError
-from capsnmt.models.config import ATTENTIONS, flag
-from capsnmt.models.selection import parse_attentions, parse_choices
+from capsnmt.models.selection import ATTENTIONS
+from capsnmt.models.switches import words_of
 from capsnmt.modules.attention import Attention
 from capsnmt.modules.disagreement import TERMS, DisagreementRecord, record_disagreement
 
 PREFIX = "disagreement_"
+WEIGHT: Dict[str, Any] = {"least": 0, "note": "the paper uses 1.0; 0 only measures"}
+"""The bounds of lambda."""
 
 Measured = Dict[Tuple[str, str], Tensor]
 
@@ -36,10 +36,6 @@ class DisagreementPenalty:
         weight: ``--disagreement-weight``, lambda.
         start_update: ``--disagreement-start-update``, N.
         ramp_updates: ``--disagreement-ramp-updates``, M.
-
-    Raises:
-        ConfigurationError: a term or an attention is unknown, the weight is not a finite number
-            >= 0, or a number of updates is negative.
     """
 
     def __init__(
@@ -50,22 +46,11 @@ class DisagreementPenalty:
         start_update: int = 0,
         ramp_updates: int = 0,
     ) -> None:
-        self.terms = parse_choices(terms, TERMS, "disagreement")
-        self.attentions = parse_attentions(attentions, "disagreement_attention")
+        self.terms = words_of(terms)
+        self.attentions = words_of(attentions)
         self.weight = float(weight)
-        if not (math.isfinite(self.weight) and self.weight >= 0):
-            raise ConfigurationError(
-                f"--disagreement-weight is {weight}; give a number of 0 or more "
-                f"(the paper uses 1.0; 0 only measures)"
-            )
         self.start_update = start_update
         self.ramp_updates = ramp_updates
-        for name in ("start_update", "ramp_updates"):
-            if getattr(self, name) < 0:
-                raise ConfigurationError(
-                    f"{flag(f'disagreement_{name}')} is {getattr(self, name)}; give a number of "
-                    "updates, 0 or more"
-                )
 
     @property
     def is_scheduled(self) -> bool:

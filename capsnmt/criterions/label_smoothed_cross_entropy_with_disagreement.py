@@ -3,7 +3,7 @@
 No postponed annotations: fairseq reads the types of the dataclass fields at run time.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Dict, List, Optional, Tuple
 
 from fairseq.criterions import register_criterion
@@ -13,8 +13,14 @@ from capsnmt.criterions.chunked_label_smoothed_cross_entropy import (
     ChunkedLabelSmoothedCrossEntropyCriterion,
     ChunkedLabelSmoothedCrossEntropyCriterionConfig,
 )
-from capsnmt.criterions.disagreement import PREFIX, DisagreementPenalty, log_disagreement
-from capsnmt.models.config import ATTENTIONS
+from capsnmt.criterions.disagreement import (
+    PREFIX,
+    WEIGHT,
+    DisagreementPenalty,
+    log_disagreement,
+)
+from capsnmt.models.selection import ATTENTIONS
+from capsnmt.models.switches import check, switch
 from capsnmt.modules.disagreement import TERMS
 
 
@@ -24,30 +30,21 @@ class LabelSmoothedCrossEntropyWithDisagreementCriterionConfig(
 ):
     """Options of label smoothing and of disagreement."""
 
-    disagreement: str = field(
+    disagreement: str = switch(
         # the best of the three in the paper (Table 1); combinations gain nothing over it
-        default="output",
-        metadata={
-            "help": f"in what the heads must differ: comma-separated list of {', '.join(TERMS)}"
-        },
+        "output",
+        "in what the heads must differ: comma-separated list of {}",
+        words=TERMS,
     )
-    disagreement_attention: str = field(
-        default="enc-self",
-        metadata={
-            "help": f"attentions it applies to: comma-separated list of {', '.join(ATTENTIONS)}"
-        },
+    disagreement_attention: str = switch(
+        "enc-self", "attentions it applies to: comma-separated list of {}", words=ATTENTIONS
     )
-    disagreement_weight: float = field(
-        default=1.0,
-        metadata={"help": "lambda, the weight of every term; 0: only measure and log them"},
+    disagreement_weight: float = switch(1.0, "lambda, the weight of every term", **WEIGHT)
+    disagreement_start_update: int = switch(
+        0, "N: the first N updates minimise the likelihood alone", least=0
     )
-    disagreement_start_update: int = field(
-        default=0,
-        metadata={"help": "N: the first N updates minimise the likelihood alone"},
-    )
-    disagreement_ramp_updates: int = field(
-        default=0,
-        metadata={"help": "M: then the weight grows linearly to lambda in M updates"},
+    disagreement_ramp_updates: int = switch(
+        0, "M: then the weight grows linearly to lambda in M updates", least=0
     )
 
 
@@ -102,13 +99,15 @@ class LabelSmoothedCrossEntropyWithDisagreementCriterion(ChunkedLabelSmoothedCro
     ) -> None:
         fairseqs = (task, sentence_avg, label_smoothing, ignore_prefix_size, report_accuracy)
         super().__init__(*fairseqs, loss_chunk_tokens)
-        self.penalty = DisagreementPenalty(
-            disagreement,
-            disagreement_attention,
-            disagreement_weight,
-            disagreement_start_update,
-            disagreement_ramp_updates,
-        )
+        settings: Dict[str, Any] = {
+            "disagreement": disagreement,
+            "disagreement_attention": disagreement_attention,
+            "disagreement_weight": disagreement_weight,
+            "disagreement_start_update": disagreement_start_update,
+            "disagreement_ramp_updates": disagreement_ramp_updates,
+        }
+        check(settings, LabelSmoothedCrossEntropyWithDisagreementCriterionConfig)
+        self.penalty = DisagreementPenalty(*settings.values())
 
     def forward(
         self, model: nn.Module, sample: Dict[str, Any], reduce: bool = True

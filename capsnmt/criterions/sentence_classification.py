@@ -4,7 +4,7 @@ No postponed annotations: fairseq reads the types of the dataclass fields at run
 """
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Dict, List, Optional, Tuple
 
 import numpy as np
@@ -15,8 +15,13 @@ from fairseq.dataclass import FairseqDataclass
 from fairseq.logging import metrics
 from torch import Tensor, nn
 
-from capsnmt.cli import ConfigurationError
-from capsnmt.criterions.disagreement import DisagreementPenalty, Measured, log_disagreement
+from capsnmt.criterions.disagreement import (
+    WEIGHT,
+    DisagreementPenalty,
+    Measured,
+    log_disagreement,
+)
+from capsnmt.models.switches import check, switch
 from capsnmt.modules.disagreement import TERMS
 from capsnmt.sentences.measures import Counts, accuracy, macro_f1
 
@@ -28,16 +33,13 @@ DIGITS = 3  # 0.001 percent is less than one example of any of the test sets
 class SentenceClassificationCriterionConfig(FairseqDataclass):
     """Options of disagreement of the encoder's heads."""
 
-    disagreement: str = field(
-        default="none",
-        metadata={
-            "help": "none, or in what the heads must differ: comma-separated list of "
-            + ", ".join(TERMS)
-        },
+    disagreement: str = switch(
+        "none",
+        "none, or in what the heads must differ: comma-separated list of {}",
+        words=TERMS,
     )
-    disagreement_weight: float = field(
-        default=1.0,
-        metadata={"help": "lambda, the weight of every term; 0: only measure and log them"},
+    disagreement_weight: float = switch(
+        1.0, "lambda, the weight of every term", **WEIGHT, needs=[{"disagreement": TERMS}]
     )
 
 
@@ -63,14 +65,13 @@ class SentenceClassificationCriterion(FairseqCriterion):
         self, task: Any, disagreement: str = "none", disagreement_weight: float = 1.0
     ) -> None:
         super().__init__(task)
+        check(
+            {"disagreement": disagreement, "disagreement_weight": disagreement_weight},
+            SentenceClassificationCriterionConfig,
+        )
         self.penalty: Optional[DisagreementPenalty] = None
         if disagreement != "none":
             self.penalty = DisagreementPenalty(disagreement, "enc-self", disagreement_weight)
-        elif disagreement_weight != SentenceClassificationCriterionConfig().disagreement_weight:
-            raise ConfigurationError(
-                f"--disagreement-weight {disagreement_weight} has no effect because --disagreement "
-                f"is none; drop it or give --disagreement output"
-            )
 
     def forward(
         self, model: nn.Module, sample: Dict[str, Any], reduce: bool = True

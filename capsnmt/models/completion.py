@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import sys
-from typing import Any, Dict, Sequence
+from typing import Any, Dict
 
 from fairseq.utils import safe_hasattr
 
-from capsnmt.cli import ConfigurationError
-from capsnmt.models.config import CHOICES, defaults, without_effect
-from capsnmt.models.selection import flag, parse_layers
+from capsnmt.models.config import MECHANISMS, defaults
+from capsnmt.models.selection import parse_layers
+from capsnmt.models.switches import check_values, idle_switches, refuse_idle
 
 
 def complete(args: Any, preset: Dict[str, Any]) -> None:
@@ -25,17 +25,13 @@ def complete(args: Any, preset: Dict[str, Any]) -> None:
     for name, default in defaults().items():
         if name not in given:
             setattr(args, name, _of_preset(args, name, preset) if name in preset else default)
-    for name, allowed in CHOICES.items():
-        require(args, name, allowed)
+    check_values(args, *MECHANISMS)
     if args.layer_aggregation == "transparent" and "layer_aggregation_side" not in given:
         args.layer_aggregation_side = "encoder"
-    for name, reason in without_effect(args):
-        value, default = getattr(args, name), defaults()[name]
-        if name in given and value != default:
-            raise ConfigurationError(
-                f"{flag(name)} {value} has no effect because {reason}; drop it or change that"
-            )
-        setattr(args, name, default)
+    for name, reason in idle_switches(args, *MECHANISMS):
+        if name in given:
+            refuse_idle(args, name, reason)
+        setattr(args, name, defaults()[name])
 
 
 def _of_preset(args: Any, name: str, preset: Dict[str, Any]) -> Any:
@@ -52,10 +48,3 @@ def _of_preset(args: Any, name: str, preset: Dict[str, Any]) -> Any:
     if all(layer <= layers for layer in named):
         return value
     return ",".join(str(layer) for layer in sorted(named) if layer <= layers) or "all"
-
-
-def require(args: Any, name: str, allowed: Sequence[str]) -> None:
-    """Raise a ``ConfigurationError`` unless the switch has one of the allowed values."""
-    value = getattr(args, name)
-    if value not in allowed:
-        raise ConfigurationError(f"{flag(name)} is {value!r}; choose from {', '.join(allowed)}")

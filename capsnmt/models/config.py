@@ -3,12 +3,13 @@
 No postponed annotations: fairseq reads the types of the dataclass fields at run time.
 """
 
-from dataclasses import dataclass, field, fields
-from typing import Any, Callable, Dict, Iterator, Optional, Sequence, Tuple, Type
+from dataclasses import dataclass
+from typing import Any, Dict, Optional, Tuple, Type
 
 from fairseq.dataclass import FairseqDataclass
 
-from capsnmt.models.selection import ATTENTIONS, flag, parse_attentions
+from capsnmt.models.selection import ATTENTIONS
+from capsnmt.models.switches import Excluded, defaults_of, switch
 from capsnmt.modules.autocast import AUTOCASTS
 from capsnmt.modules.capsule_attention import DECODER_ROUTINGS, ENCODER_ROUTINGS
 from capsnmt.modules.head_aggregation import HEAD_AGGREGATIONS
@@ -19,68 +20,30 @@ from capsnmt.modules.multi_layer_attention import VARIANTS
 from capsnmt.routing.backend import BACKENDS
 
 SIDES = ("encoder", "decoder", "both")
-CAPSULE_INPUTS = ("all", "own")
-MULTI_LAYER_ATTENTIONS = ("none", *VARIANTS)
 LAYER_LIST = "all, or 1-based lists and ranges: 1,4-6"
+# **D**: the papers use 3. The gradients need all of them, so that a slip would fill the memory.
+MOST_ITERATIONS = 100
 
-Idle = Callable[[Any], Optional[str]]
-"""Returns why a switch has no effect given all of them, or None."""
+HEADS = {"head_aggregation": HEAD_AGGREGATIONS[1:]}
+ROUTES_HEADS = {"head_aggregation": ROUTED_HEADS}
+ENC_DEC = {"head_aggregation_attention": ("enc-dec",)}
+LAYERS = {"layer_aggregation": LAYER_AGGREGATIONS[1:]}
+ROUTES_LAYERS = {"layer_aggregation": ROUTED_LAYERS}
+TRANSPARENT = {"layer_aggregation": ("transparent",)}
+OF_ENCODER = {"layer_aggregation_side": ("encoder", "both")}
+OF_DECODER = {"layer_aggregation_side": ("decoder", "both")}
+MULTI_LAYER = {"mlmha": VARIANTS}
+ENCODER_CAPSULES = {"capsule_routing_encoder": ENCODER_ROUTINGS[1:]}
+DECODER_CAPSULES = {"capsule_routing_decoder": DECODER_ROUTINGS[1:]}
+ROUTES = (ROUTES_HEADS, ROUTES_LAYERS, ENCODER_CAPSULES, DECODER_CAPSULES)
 
-
-def switch(default: Any, help: str, choices: Sequence[str] = (), idle: Sequence[Idle] = ()) -> Any:
-    """Declare a switch.
-
-    Args:
-        default: with it, the model is fairseq's Transformer.
-        help: its description; ``{}`` stands for the choices.
-        choices: the values that it may have; none: any of its type.
-        idle: when it has no effect.
-    """
-    described = help.format(", ".join(choices))
-    return field(default=default, metadata={"help": described, "allowed": choices, "idle": idle})
-
-
-def with_value(name: str, *values: str) -> Idle:
-    """A switch has no effect while another one has one of these values."""
-
-    def reason(args: Any) -> Optional[str]:
-        value = getattr(args, name)
-        return f"{flag(name)} is {value}" if value in values else None
-
-    return reason
-
-
-def without_attention(*attentions: str) -> Idle:
-    """A switch has no effect while the heads of none of these attentions are aggregated."""
-
-    def reason(args: Any) -> Optional[str]:
-        name = "head_aggregation_attention"
-        chosen = parse_attentions(getattr(args, name), name)
-        return None if chosen & set(attentions) else f"{flag(name)} is {getattr(args, name)}"
-
-    return reason
-
-
-def routes_heads(args: Any) -> bool:
-    """Return whether heads are aggregated by routing-by-agreement."""
-    return args.head_aggregation in ROUTED_HEADS
-
-
-def without_routing(args: Any) -> Optional[str]:
-    """A switch has no effect while nothing is routed."""
-    capsules = {args.capsule_routing_encoder, args.capsule_routing_decoder}
-    layers = args.layer_aggregation in ROUTED_LAYERS
-    return None if routes_heads(args) or layers or capsules != {"none"} else "nothing is routed"
-
-
-LINEAR = with_value("head_aggregation", "linear")
-UNROUTED_HEADS = with_value("head_aggregation", *(set(HEAD_AGGREGATIONS) - set(ROUTED_HEADS)))
-NO_AGGREGATION = with_value("layer_aggregation", "none")
-UNROUTED_LAYERS = with_value("layer_aggregation", *(set(LAYER_AGGREGATIONS) - set(ROUTED_LAYERS)))
-OTHER_CONNECTIONS = with_value(
-    "layer_aggregation", *(set(LAYER_AGGREGATIONS) - {"attention-residuals"})
-)
-NO_MLMHA = with_value("mlmha", "none")
+NO_CROSS_ATTENTION = "there is no encoder-decoder attention"
+ONE_SOURCE = "the keys are not the encoder's output alone"
+NOT_QUANTISED = "the projections of several sources are not quantised"
+PRUNED = "pruning removes layers that are read"
+RENUMBERED = "pruning renumbers the layers that are named"
+ANEW = "of every update are drawn anew"
+READ = "it reads every layer on the way"
 
 
 @dataclass
@@ -88,13 +51,18 @@ class RoutingConfig(FairseqDataclass):
     """Settings of all routing operators."""
 
     routing_iterations: int = switch(
-        3, "T, the number of iterations of all routing-by-agreement", idle=[without_routing]
+        3,
+        "T, the number of iterations of all routing-by-agreement",
+        least=1,
+        most=MOST_ITERATIONS,
+        note="the papers use 3",
+        needs=ROUTES,
     )
     routing_backend: str = switch(
         "auto",
         "how routing is run: {}; affects the speed, not the result",
         choices=BACKENDS,
-        idle=[without_routing],
+        needs=ROUTES,
     )
 
 
@@ -106,29 +74,38 @@ class HeadAggregationConfig(FairseqDataclass):
         "linear",
         "aggregation of attention heads: {}; linear is the Transformer's output projection",
         choices=HEAD_AGGREGATIONS,
+        excludes=[
+            Excluded(
+                "quant_noise_pq", "routed heads have no output projection to quantise", ROUTES_HEADS
+            )
+        ],
     )
     head_aggregation_attention: str = switch(
         "enc-self",
-        f"attentions it applies to: comma-separated list of {', '.join(ATTENTIONS)}",
-        idle=[LINEAR],
+        "attentions it applies to: comma-separated list of {}",
+        words=ATTENTIONS,
+        needs=[HEADS],
+        excludes=[Excluded("no_cross_attention", NO_CROSS_ATTENTION, ENC_DEC)],
     )
     head_aggregation_encoder_layers: str = switch(
         "all",
         f"encoder layers it applies to: {LAYER_LIST}",
-        idle=[LINEAR, without_attention("enc-self")],
+        needs=[{**HEADS, "head_aggregation_attention": ("enc-self",)}],
+        excludes=[Excluded("encoder_layers_to_keep", RENUMBERED)],
     )
     head_aggregation_decoder_layers: str = switch(
         "all",
         f"decoder layers it applies to: {LAYER_LIST}",
-        idle=[LINEAR, without_attention("enc-dec", "dec-self")],
+        needs=[{**HEADS, "head_aggregation_attention": ("enc-dec", "dec-self")}],
+        excludes=[Excluded("decoder_layers_to_keep", RENUMBERED)],
     )
     head_capsules: int = switch(
         0,
         "N, the number of output capsules: a divisor of the model's width d; 0 means d",
-        idle=[UNROUTED_HEADS],
+        needs=[ROUTES_HEADS],
     )
     head_capsule_norm: bool = switch(
-        False, "apply layer normalisation to the output capsules", idle=[UNROUTED_HEADS]
+        False, "apply layer normalisation to the output capsules", needs=[ROUTES_HEADS]
     )
 
 
@@ -137,29 +114,43 @@ class LayerAggregationConfig(FairseqDataclass):
     """Aggregation of a stack's layers (Dou et al. 2019)."""
 
     layer_aggregation: str = switch(
-        "none", "aggregation of a stack's layers: {}", choices=LAYER_AGGREGATIONS
+        "none",
+        "aggregation of a stack's layers: {}",
+        choices=LAYER_AGGREGATIONS,
+        excludes=[
+            Excluded(
+                "mlmha", "both decide what the encoder hands to each decoder layer", TRANSPARENT
+            ),
+            Excluded("no_cross_attention", NO_CROSS_ATTENTION, TRANSPARENT),
+            Excluded("cross_self_attention", ONE_SOURCE, TRANSPARENT),
+            Excluded("encoder_layers_to_keep", PRUNED, OF_ENCODER),
+            Excluded("decoder_layers_to_keep", PRUNED, OF_DECODER),
+            Excluded(
+                "base_layers", "base layers are no layers of the aggregated decoder", OF_DECODER
+            ),
+        ],
     )
     layer_aggregation_side: str = switch(
         "both",
         "stacks it applies to: {}; transparent: encoder",
         choices=SIDES,
-        idle=[NO_AGGREGATION],
+        needs=[LAYERS],
     )
     layer_capsules: int = switch(
         0,
         "N, the number of output capsules: a divisor of the stack's width d; 0 means d",
-        idle=[UNROUTED_LAYERS],
+        needs=[ROUTES_LAYERS],
     )
     layer_capsule_input: str = switch(
         "all",
         "layers from which a layer's capsule is computed: {}",
-        choices=CAPSULE_INPUTS,
-        idle=[UNROUTED_LAYERS],
+        choices=("all", "own"),
+        needs=[ROUTES_LAYERS],
     )
     attention_residuals_block: int = switch(
         1,
         "S, the sublayers of a block of attention residuals; 1 is the full form",
-        idle=[OTHER_CONNECTIONS],
+        needs=[{"layer_aggregation": ("attention-residuals",)}],
     )
 
 
@@ -168,16 +159,26 @@ class MultiLayerAttentionConfig(FairseqDataclass):
     """Encoder-decoder attention over several encoder layers (Ampomah et al. 2020)."""
 
     mlmha: str = switch(
-        "none", "multi-layer multi-head attention: {}", choices=MULTI_LAYER_ATTENTIONS
+        "none",
+        "multi-layer multi-head attention: {}",
+        choices=("none", *VARIANTS),
+        excludes=[
+            Excluded("no_cross_attention", NO_CROSS_ATTENTION),
+            Excluded("cross_self_attention", ONE_SOURCE),
+            Excluded("encoder_layers_to_keep", PRUNED),
+            Excluded("quant_noise_pq", NOT_QUANTISED),
+            Excluded("quant_noise_scalar", NOT_QUANTISED),
+            Excluded("quantization_config_path", NOT_QUANTISED),
+        ],
     )
     mlmha_sources: int = switch(
-        0, "n: attend to the n top encoder layers; 0 means all", idle=[NO_MLMHA]
+        0, "n: attend to the n top encoder layers; 0 means all", needs=[MULTI_LAYER]
     )
     mlmha_mask_source: int = switch(
         0,
         "1-based encoder layer whose output the decoder sees as zero, at generation "
         "only; 0 means none",
-        idle=[NO_MLMHA],
+        needs=[MULTI_LAYER],
     )
 
 
@@ -189,17 +190,24 @@ class CapsuleRoutingConfig(FairseqDataclass):
         "none", "routing of encoder self-attention: {}", choices=ENCODER_ROUTINGS
     )
     capsule_routing_decoder: str = switch(
-        "none", "routing of decoder self-attention: {}", choices=DECODER_ROUTINGS
+        "none",
+        "routing of decoder self-attention: {}",
+        choices=DECODER_ROUTINGS,
+        excludes=[
+            Excluded("cross_self_attention", "the keys are not the decoder's positions alone")
+        ],
     )
     capsule_routing_encoder_layers: str = switch(
         "all",
         f"encoder layers it applies to: {LAYER_LIST}",
-        idle=[with_value("capsule_routing_encoder", "none")],
+        needs=[ENCODER_CAPSULES],
+        excludes=[Excluded("encoder_layers_to_keep", RENUMBERED)],
     )
     capsule_routing_decoder_layers: str = switch(
         "all",
         f"decoder layers it applies to: {LAYER_LIST}",
-        idle=[with_value("capsule_routing_decoder", "none")],
+        needs=[DECODER_CAPSULES],
+        excludes=[Excluded("decoder_layers_to_keep", RENUMBERED)],
     )
 
 
@@ -211,6 +219,9 @@ class PrecisionConfig(FairseqDataclass):
         "none",
         "precision of the matrix products: {}; none is that of the parameters",
         choices=AUTOCASTS,
+        excludes=[
+            Excluded(other, "both choose the precision") for other in ("amp", "fp16", "bf16")
+        ],
     )
 
 
@@ -219,7 +230,18 @@ class CompilationConfig(FairseqDataclass):
     """Compilation of encoder and decoder."""
 
     compile: bool = switch(
-        False, "train encoder and decoder compiled by torch.compile, as one graph each"
+        False,
+        "train encoder and decoder compiled by torch.compile, as one graph each",
+        excludes=[
+            Excluded("encoder_layerdrop", f"the layers {ANEW}"),
+            Excluded("decoder_layerdrop", f"the layers {ANEW}"),
+            Excluded("checkpoint_activations", "layers run again from outside of the graph"),
+            Excluded("quant_noise_pq", f"the weights {ANEW}"),
+            Excluded("quant_noise_scalar", f"the weights {ANEW}"),
+            Excluded("base_layers", "base layers exchange tokens between GPUs"),
+            Excluded("criterion", READ, values=["label_smoothed_cross_entropy_with_disagreement"]),
+            Excluded("disagreement", READ),  # of a sentence classifier
+        ],
     )
 
 
@@ -244,34 +266,6 @@ MECHANISMS: Tuple[Type[FairseqDataclass], ...] = (
 )
 
 
-def options() -> Iterator[Any]:
-    """Yield every switch as a field of its dataclass."""
-    for group in MECHANISMS:
-        # fairseq's own begin with an underscore
-        yield from (option for option in fields(group) if not option.name.startswith("_"))
-
-
-def switches(group: Type[FairseqDataclass]) -> Dict[str, Any]:
-    """Return the switches of a mechanism with their defaults."""
-    own = (option for option in fields(group) if not option.name.startswith("_"))
-    return {option.name: option.default for option in own}
-
-
 def defaults() -> Dict[str, Any]:
     """Return all switches with their defaults, which leave fairseq's Transformer unchanged."""
-    return {option.name: option.default for option in options()}
-
-
-CHOICES: Dict[str, Tuple[str, ...]] = {
-    option.name: option.metadata["allowed"] for option in options() if option.metadata["allowed"]
-}
-
-
-def without_effect(args: Any) -> Iterator[Tuple[str, str]]:
-    """Yield each switch that has no effect given the others, with the reason."""
-    for option in options():
-        for idle in option.metadata["idle"]:
-            reason = idle(args)
-            if reason is not None:
-                yield option.name, reason
-                break
+    return defaults_of(*MECHANISMS)

@@ -1,23 +1,15 @@
-"""Comma-separated lists on the command line: layers, attentions, terms."""
+"""Which layers, attentions and stacks the switches choose."""
 
 from __future__ import annotations
 
-from typing import Any, Collection, FrozenSet, Set, Tuple
+from typing import Any, Collection, FrozenSet, Set
 
 from fairseq.utils import safe_getattr
 
 from capsnmt.cli import ConfigurationError
+from capsnmt.models.switches import flag, words_of
 
 ATTENTIONS = ("enc-self", "enc-dec", "dec-self")
-
-
-def flag(name: str) -> str:
-    """Return the command-line flag of a switch.
-
-    >>> flag("head_capsules")
-    '--head-capsules'
-    """
-    return "--" + name.replace("_", "-")
 
 
 def parse_layers(spec: str, num_layers: int, name: str) -> FrozenSet[int]:
@@ -51,40 +43,11 @@ def parse_layers(spec: str, num_layers: int, name: str) -> FrozenSet[int]:
     return frozenset(layers)
 
 
-def parse_choices(spec: str, allowed: Tuple[str, ...], name: str) -> FrozenSet[str]:
-    """Parse a comma-separated list of the ``allowed`` words.
-
-    >>> sorted(parse_choices("b, a", ("a", "b", "c"), "disagreement"))
-    ['a', 'b']
-
-    Raises:
-        ConfigurationError: a word is not allowed, or the list is empty.
-    """
-    chosen = frozenset(part.strip() for part in str(spec).split(","))
-    unknown = sorted(chosen - set(allowed))
-    if unknown:
-        raise ConfigurationError(
-            f"{flag(name)} is {unknown[0]!r}; choose one or more of {', '.join(allowed)}"
-        )
-    return chosen
-
-
-def parse_attentions(spec: str, name: str) -> FrozenSet[str]:
-    """Parse a comma-separated list of attentions.
-
-    Raises:
-        ConfigurationError: a name is unknown or the list is empty.
-    """
-    return parse_choices(spec, ATTENTIONS, name)
-
-
 def aggregates_heads(cfg: Any, attention: str, layer: int) -> bool:
     """Return whether ``--head-aggregation`` applies to an ``attention`` of the ``layer``."""
     if cfg.head_aggregation == "linear":
         return False
-    if attention not in parse_attentions(
-        cfg.head_aggregation_attention, "head_aggregation_attention"
-    ):
+    if attention not in words_of(cfg.head_aggregation_attention):
         return False
     side = "encoder" if attention == "enc-self" else "decoder"
     name = f"head_aggregation_{side}_layers"

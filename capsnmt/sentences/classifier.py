@@ -4,7 +4,7 @@ No postponed annotations: fairseq reads the types of the dataclass fields at run
 """
 
 from argparse import Namespace
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Callable, Dict, List, Optional
 
 import torch.nn as nn
@@ -18,9 +18,9 @@ from torch import Tensor
 
 from capsnmt.checkpoints.initialise import initialise_from, resumes
 from capsnmt.cli import ConfigurationError
-from capsnmt.models.completion import complete, require
-from capsnmt.models.config import flag, switches
+from capsnmt.models.completion import complete
 from capsnmt.models.encoder import TransformerEncoder
+from capsnmt.models.switches import check, defaults_of, switch
 from capsnmt.models.transformer import CapsnmtTransformer
 from capsnmt.models.validation import validate
 from capsnmt.sentences.pooling import POOLINGS, MeanPooling, QueryPooling
@@ -35,29 +35,21 @@ MODEL = "sentence_classifier"
 class SentenceClassifierConfig(FairseqDataclass):
     """The switches of a sentence classifier, in addition to those of its encoder."""
 
-    pooling: str = field(
-        default="mean",
-        metadata={"help": f"pooling of a sentence into one vector: {', '.join(POOLINGS)}"},
+    pooling: str = switch("mean", "pooling of a sentence into one vector: {}", choices=POOLINGS)
+    pooling_queries: int = switch(
+        2, "k, the number of trainable queries", least=1, needs=[{"pooling": ("queries",)}]
     )
-    pooling_queries: int = field(
-        default=2, metadata={"help": "k, the number of trainable queries of --pooling queries"}
+    classifier_layers: int = switch(
+        2, "linear maps of the classifier, separated by relu and dropout", least=1
     )
-    classifier_layers: int = field(
-        default=2,
-        metadata={"help": "linear maps of the classifier, separated by relu and dropout"},
+    classifier_dim: int = switch(
+        0, "hidden width of the classifier", least=0, note="0: the encoder's"
     )
-    classifier_dim: int = field(
-        default=0, metadata={"help": "hidden width of the classifier; 0 means the encoder's"}
-    )
-    freeze_encoder: bool = field(
-        default=False, metadata={"help": "train only the pooling and the classifier"}
-    )
-    probe_checkpoint: Optional[str] = field(
-        default=None,
-        metadata={
-            "help": "checkpoint of a translation model: use its encoder, settings and parameters, "
-            "and freeze it; give its dictionary by --dictionary"
-        },
+    freeze_encoder: bool = switch(False, "train only the pooling and the classifier")
+    probe_checkpoint: Optional[str] = switch(
+        None,
+        "checkpoint of a translation model: use its encoder, settings and parameters, and freeze "
+        "it; give its dictionary by --dictionary",
     )
 
 
@@ -226,18 +218,10 @@ def sentence_architecture(name: str) -> Callable[[Namespace], None]:
 
 def complete_classifier(args: Namespace, preset: Preset) -> None:
     """Set missing switches of the classifier from the preset or their default; check all."""
-    for name, default in switches(SentenceClassifierConfig).items():
+    for name, default in defaults_of(SentenceClassifierConfig).items():
         if not safe_hasattr(args, name):
             setattr(args, name, preset.get(name, default))
-    require(args, "pooling", POOLINGS)
-    if args.pooling == "mean" and args.pooling_queries != SentenceClassifierConfig.pooling_queries:
-        raise ConfigurationError(
-            f"--pooling-queries {args.pooling_queries} has no effect because --pooling is mean; "
-            f"drop it or give --pooling queries"
-        )
-    for name, least in (("pooling_queries", 1), ("classifier_layers", 1), ("classifier_dim", 0)):
-        if getattr(args, name) < least:
-            raise ConfigurationError(f"{flag(name)} is {getattr(args, name)}; give {least} or more")
+    check(vars(args), SentenceClassifierConfig)
     if args.classifier_layers == 1 and args.classifier_dim:
         raise ConfigurationError(
             f"--classifier-dim {args.classifier_dim} has no effect because --classifier-layers is "

@@ -19,7 +19,8 @@ from fairseq.utils import safe_hasattr
 from capsnmt.checkpoints.load import load_checkpoint
 from capsnmt.cli import ConfigurationError
 from capsnmt.models.completion import complete
-from capsnmt.models.config import MultiLayerAttentionConfig, defaults, flag, switches
+from capsnmt.models.config import MultiLayerAttentionConfig, defaults
+from capsnmt.models.switches import defaults_of, flag, spelled
 from capsnmt.modules.layer_aggregation import LAYER_AGGREGATIONS
 
 # options of training, without effect in a frozen encoder, and options of other parts
@@ -44,7 +45,7 @@ def decoder_options() -> Dict[str, Any]:
     options = {f"decoder_{option.name}": option.default for option in fields(DecoderConfig)}
     shared = {option.name: option.default for option in fields(TransformerConfig)}
     options.update({name: shared[name] for name in OF_THE_DECODER if name in shared})
-    idle = [*switches(MultiLayerAttentionConfig), "head_aggregation_decoder_layers"]
+    idle = [*defaults_of(MultiLayerAttentionConfig), "head_aggregation_decoder_layers"]
     idle += [name for name in defaults() if name.startswith("capsule_routing_decoder")]
     options.update({name: defaults()[name] for name in idle})
     return options
@@ -59,8 +60,8 @@ def refuse_decoder(args: Namespace) -> None:
         allowed = (default, getattr(expected, name, default))
         if safe_hasattr(args, name) and getattr(args, name) not in allowed:
             raise ConfigurationError(
-                f"{flag(name)} {getattr(args, name)} has no effect, as a sentence classifier has "
-                f"no decoder; drop it"
+                f"{spelled(args, name)} has no effect, as a sentence classifier has no decoder; "
+                f"drop it"
             )
     for name, word in _decoder_choices(args):
         raise ConfigurationError(

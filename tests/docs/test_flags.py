@@ -18,12 +18,12 @@ from capsnmt.criterions.label_smoothed_cross_entropy_with_disagreement import (
 )
 from capsnmt.criterions.sentence_classification import SentenceClassificationCriterionConfig
 from capsnmt.models import config
-from capsnmt.modules.disagreement import TERMS
+from capsnmt.models.switches import declared, flag
 from capsnmt.sentences.classifier import SentenceClassifierConfig
-from capsnmt.sentences.pooling import POOLINGS
 from capsnmt.tasks.logical_inference import LogicalInferenceConfig
 from capsnmt.tasks.probing import ProbingConfig
 from tests.docs.pages import PAGES, REPO, name, rows, sections
+from tests.frozen.cases.refusals import REFUSED
 
 PAGE = REPO / "docs" / "flags.md"
 # section -> the dataclasses whose flags it documents
@@ -45,13 +45,8 @@ SECTIONS = {
         LogicalInferenceConfig,
     ],
 }
-VALUES: Dict[str, Tuple[str, ...]] = {
-    **config.CHOICES,
-    "head_aggregation_attention": config.ATTENTIONS,
-    "disagreement_attention": config.ATTENTIONS,
-    "disagreement": TERMS,
-    "pooling": POOLINGS,
-}
+SWITCHES = declared(*(group for groups in SECTIONS.values() for group in groups))
+VALUES = {name: switch.choices or switch.words for name, switch in SWITCHES.items()}
 
 
 def own(group: Any) -> Dict[str, Any]:
@@ -111,6 +106,18 @@ def test_a_section_has_exactly_the_flags_of_its_dataclasses_and_their_defaults(
         if cells[0].startswith("`--")
     }
     assert found == expected
+
+
+def test_every_pair_that_is_refused_is_explained_and_has_its_line() -> None:
+    """A row of the page's table, and a command line whose refusal is frozen."""
+    table = [cells[0] for cells in rows(dict(sections(PAGE))["What is rejected"])]
+    lines = REFUSED.read_text("utf-8").splitlines()
+    for option, switch in SWITCHES.items():
+        for excluded in switch.excludes:
+            one, other = flag(option), flag(excluded.option)
+            assert any(one in row and other in row for row in table), (one, other)
+            if other != "--disagreement":  # of sentence classification: tests/sentences
+                assert any(one in line and other in line for line in lines), (one, other)
 
 
 def test_every_mechanism_has_a_section() -> None:

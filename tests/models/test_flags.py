@@ -12,7 +12,8 @@ import torch
 from fairseq.models import ARCH_CONFIG_REGISTRY
 
 from capsnmt.cli import ConfigurationError
-from capsnmt.models.config import defaults, flag
+from capsnmt.models.config import defaults
+from capsnmt.models.switches import flag
 from capsnmt.models.transformer import CapsnmtTransformer
 from tests.frozen.kit import set_weights
 from tests.support import (

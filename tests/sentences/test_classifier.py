@@ -124,7 +124,7 @@ def test_the_presets_are_the_papers_settings() -> None:
 
 REFUSED = {
     "--decoder-layers 2": "--decoder-layers 2 has no effect, .*no decoder",
-    "--share-all-embeddings": "--share-all-embeddings True has no effect",
+    "--share-all-embeddings": "--share-all-embeddings has no effect",
     "--mlmha M-10": "--mlmha M-10 has no effect",
     "--capsule-routing-decoder horizontal": "--capsule-routing-decoder horizontal has no effect",
     "--head-aggregation em --head-aggregation-decoder-layers 1": (
@@ -143,7 +143,7 @@ REFUSED = {
     "--classifier-layers 0": "--classifier-layers is 0; give 1 or more",
     "--classifier-layers 1 --classifier-dim 8": "--classifier-dim 8 has no effect",
     "--compile --criterion sentence_classification --disagreement output": (
-        "--compile and --disagreement output, which reads every layer on the way; drop one of them"
+        "--compile and --disagreement output: it reads every layer on the way; drop one of them"
     ),
     "--probe-checkpoint nowhere.pt": "--probe-checkpoint: nowhere.pt: no such checkpoint",
 }

@@ -120,8 +120,9 @@ class WeightedConnection(LayerConnection):
         weight = self.weights[0]
         if mode and weight.requires_grad and weight.dtype == torch.float16:
             raise ConfigurationError(
-                "--fp16: --layer-aggregation dlcl and dense overflow it, as gradients of their "
-                "weights are sums over a whole batch; give --autocast bf16 or --amp instead"
+                f"{type(self).__name__}: gradients of the weights, sums over a whole batch, "
+                "overflow fp16; keep the parameters in fp32 (fairseq: --autocast bf16 or --amp "
+                "instead of --fp16)"
             )
         return super().train(mode)
 

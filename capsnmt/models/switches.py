@@ -1,0 +1,213 @@
+"""Switches: options of the command line that say what they allow, need and exclude.
+
+A switch is a field of a dataclass of fairseq, declared by :func:`switch`. Its help text, its checks
+and the tests' tables come from the declaration. Checks of several switches at once that no
+declaration can say are in :mod:`capsnmt.models.validation`.
+"""
+
+from __future__ import annotations
+
+import math
+from argparse import Namespace
+from dataclasses import dataclass, field, fields
+from typing import Any, Dict, FrozenSet, Iterator, Mapping, NamedTuple, Optional, Sequence, Tuple
+
+from fairseq.utils import safe_getattr
+
+from capsnmt.cli import ConfigurationError
+
+Values = Mapping[str, Sequence[Any]]
+"""Options and the values that each of them may have; of a comma-separated list, one word."""
+
+OFF = (None, False, 0, "", "none")
+
+
+class Excluded(NamedTuple):
+    """An option that a switch cannot be combined with.
+
+    Attributes:
+        option: our option or fairseq's.
+        reason: why, in a refusal behind both flags.
+        when: values of the switch and of others for which it holds; none: whenever it is set.
+        values: the option's values that are excluded; none: all that switch something on.
+    """
+
+    option: str
+    reason: str
+    when: Optional[Values] = None
+    values: Sequence[Any] = ()
+
+
+@dataclass(frozen=True)
+class Switch:
+    """What a switch allows, needs and excludes.
+
+    Attributes:
+        default: always allowed; of a mechanism, with it the model is fairseq's Transformer.
+        choices: the values that it may have; none: any of its type.
+        words: the words of which it is a comma-separated list.
+        least: the smallest number that it may be.
+        most: the largest.
+        note: what to know about the bounds.
+        needs: it has an effect only if all options of one of these have one of these values.
+        excludes: what it cannot be combined with.
+    """
+
+    default: Any
+    choices: Sequence[str] = ()
+    words: Sequence[str] = ()
+    least: float = -math.inf
+    most: float = math.inf
+    note: str = ""
+    needs: Sequence[Values] = ()
+    excludes: Sequence[Excluded] = ()
+
+
+def switch(default: Any, help: str, **declared: Any) -> Any:
+    """Declare a switch as a field of a dataclass.
+
+    Args:
+        default: its default.
+        help: its description; ``{}`` stands for the choices or words.
+        declared: the attributes of :class:`Switch`.
+    """
+    own = Switch(default, **declared)
+    text = help.format(", ".join(own.choices or own.words))
+    if own.least > -math.inf:
+        text += f"; {_bounds(own)}"
+    if own.needs:
+        text += "; needs " + ", or ".join(_spelled_needs(values) for values in own.needs)
+    return field(default=default, metadata={"help": text, "switch": own})
+
+
+def _bounds(own: Switch) -> str:
+    bounds = f"{own.least} or more" if own.most == math.inf else f"{own.least} to {own.most}"
+    return f"{bounds} ({own.note})" if own.note else bounds
+
+
+def _spelled_needs(values: Values) -> str:
+    return " and ".join(
+        f"no {flag(name)}" if allowed == (None,) else f"{flag(name)} {'|'.join(allowed)}"
+        for name, allowed in values.items()
+    )
+
+
+def flag(name: str) -> str:
+    """Return the command-line flag of an option.
+
+    >>> flag("head_capsules")
+    '--head-capsules'
+    """
+    return "--" + name.replace("_", "-")
+
+
+def spelled(args: Any, name: str) -> str:
+    """Return an option with its value, as on the command line."""
+    value = safe_getattr(args, name)
+    if isinstance(value, list):  # fairseq has parsed it
+        value = ",".join(map(str, value))
+    return flag(name) if value is True else f"{flag(name)} {value}"
+
+
+def words_of(value: Any) -> FrozenSet[Any]:
+    """Return the words of a comma-separated list; any other value is its only word.
+
+    >>> sorted(words_of("b, a"))
+    ['a', 'b']
+    """
+    if not isinstance(value, str):
+        return frozenset([value])
+    return frozenset(part.strip() for part in value.split(","))
+
+
+def declared(*groups: Any) -> Dict[str, Switch]:
+    """Return the switches of dataclasses by name."""
+    return {
+        option.name: option.metadata["switch"]
+        for group in groups
+        for option in fields(group)
+        if "switch" in option.metadata
+    }
+
+
+def defaults_of(*groups: Any) -> Dict[str, Any]:
+    """Return the switches of dataclasses with their defaults."""
+    return {name: each.default for name, each in declared(*groups).items()}
+
+
+def check_values(args: Any, *groups: Any) -> None:
+    """Raise unless every switch has a value that it may have.
+
+    Raises:
+        ConfigurationError: one line with the switch, its value and what is allowed.
+    """
+    for name, each in declared(*groups).items():
+        value = safe_getattr(args, name)
+        if value == each.default:
+            continue
+        allowed = ""
+        if each.choices and value not in each.choices:
+            allowed = f"choose from {', '.join(each.choices)}"
+        elif each.words:
+            unknown = sorted(words_of(value) - set(each.words))
+            value = unknown[0] if unknown else value
+            allowed = f"choose one or more of {', '.join(each.words)}" if unknown else ""
+        elif each.least > -math.inf:
+            within = math.isfinite(value) and each.least <= value <= each.most
+            allowed = "" if within else f"give {_bounds(each)}"
+        if allowed:
+            raise ConfigurationError(f"{flag(name)} is {value!r}; {allowed}")
+
+
+def idle_switches(args: Any, *groups: Any) -> Iterator[Tuple[str, str]]:
+    """Yield each switch that is set and has no effect given the others, with the reason."""
+    for name, each in declared(*groups).items():
+        lacks = [_lacking(args, values) for values in each.needs]
+        if lacks and all(lacks) and safe_getattr(args, name) != each.default:
+            reasons = [f"{flag(lack)} is {safe_getattr(args, lack)}" for lack in lacks if lack]
+            yield name, ", ".join(reasons)
+
+
+def _lacking(args: Any, values: Values) -> Optional[str]:
+    """Return the first option that has none of its values."""
+    for name, allowed in values.items():
+        if not words_of(safe_getattr(args, name)) & set(allowed):
+            return name
+    return None
+
+
+def refuse_idle(args: Any, name: str, reason: str) -> None:
+    """Refuse a switch that is set and has no effect."""
+    raise ConfigurationError(
+        f"{spelled(args, name)} has no effect because {reason}; drop it or change that"
+    )
+
+
+def check(settings: Mapping[str, Any], *groups: Any) -> None:
+    """Raise unless all switches have values that they may have, and an effect if they are set.
+
+    Args:
+        settings: the values by name; a switch that is missing has its default.
+        groups: the dataclasses that declare the switches.
+
+    Raises:
+        ConfigurationError: one line with the switch, its value and what is allowed.
+    """
+    args = Namespace(**{**defaults_of(*groups), **settings})
+    check_values(args, *groups)
+    for name, reason in idle_switches(args, *groups):
+        refuse_idle(args, name, reason)
+
+
+def refuse_excluded(args: Any, *groups: Any) -> None:
+    """Raise if a switch that is set excludes an option that is set, too."""
+    for name, each in declared(*groups).items():
+        if safe_getattr(args, name) == each.default:
+            continue
+        for option, reason, when, values in each.excludes:
+            value = safe_getattr(args, option)
+            is_set = value in values if values else value not in OFF
+            if is_set and _lacking(args, when or {}) is None:
+                raise ConfigurationError(
+                    f"{spelled(args, name)} and {spelled(args, option)}: {reason}; drop one of them"
+                )
