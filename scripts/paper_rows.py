@@ -24,6 +24,7 @@ PAPERS = {
     "ampomah2020": "Ampomah et al. 2020",
     "li2021": "Li et al. 2021",
     "duan2020": "Duan et al. 2020",
+    "xyc1207": "xyc1207's transformer-revisit",
     "comparison": "Comparison systems",
 }
 

@@ -34,7 +34,8 @@ def parameters() -> str:
         for row in rows.values():
             if row.paper == paper and row.reported.baseline:
                 cells.append(parameter_cells(row, notes))
-        lines += [f"### {PAPERS.get(paper, paper)}", "", markdown(cells), ""]
+        if cells[1:]:
+            lines += [f"### {PAPERS.get(paper, paper)}", "", markdown(cells), ""]
     reasons = [f"{number}. {note[0].upper()}{note[1:]}." for note, number in notes.items()]
     return "\n".join([*lines, *reasons])
 

@@ -75,6 +75,9 @@ def test_no_row_of_the_papers_is_missing() -> None:
         ("wmt17_zh_en", "duan2020"): 2 + 6 + 2,  # Tables 1 to 4
         ("iwslt14_es_en", "ampomah2020"): 3 + 4 + 1,  # Table 3
         ("iwslt15_en_vi", "ampomah2020"): 3 + 4 + 1,  # Table 4
+        ("iwslt14_de_en", "xyc1207"): 3,
+        ("iwslt14_de_en", "comparison"): 1,
+        ("iwslt14_en_de", "comparison"): 1 + 1,
     }
 
 
@@ -105,11 +108,17 @@ def sorted_items(value: Any) -> Any:
 
 
 def test_a_baseline_is_the_transformer() -> None:
-    heads = {"encoder-attention-heads": 8, "decoder-attention-heads": 8}
+    own: Dict[str, Dict[str, Any]] = {
+        "8_heads": {"attention-heads": 8},
+        "4_layers": {"layers": 4},
+        "post_norm": {"normalize-before": False},
+    }
     for key, row in ROWS.items():
         assert row.arch == PLAIN + SUFFIXES[row.size], key
         if row.reported.baseline is None:
-            assert row.flags == (heads if key.endswith("8_heads") else {}), key
+            both = next((own[suffix] for suffix in own if key.endswith(suffix)), {})
+            sides = ("encoder", "decoder")
+            assert row.flags == {f"{s}-{name}": n for s in sides for name, n in both.items()}, key
 
 
 @pytest.mark.parametrize("key", COMPARED)

@@ -54,6 +54,10 @@ PLANS = {
         "of a row that starts from another row, on SLURM",
         "--config multi30k/dlcl_routing_from_baseline --slurm gpu --gpus 1",
     ),
+    "other_direction": (
+        "of the other direction of a recipe, with tokenised BLEU",
+        "--config iwslt14_en_de/em_routing --gpus 1",
+    ),
     "probing": (
         "of all rows of probing with two tasks, on SLURM",
         "--dataset probing_li2019 --rows all --tasks WC,BShift --data d --slurm gpu --gpus 1",
