@@ -46,7 +46,7 @@ def build_parser() -> argparse.ArgumentParser:
     numbers = {
         "sentences": (1500, positive, "sentences, chosen at random"),
         "seed": (1, seed, "seed of the choice"),
-        "max-tokens": (2000, positive, "tokens of a batch with padding, which bound the memory"),
+        "max-tokens": (2000, positive, "tokens per batch, with padding; they bound the memory"),
         "browser-sentences": (10, at_least(0, 50), "sentences in the browser, at most 50"),
         "ablation-sentences": (
             *(200, at_least(0)),

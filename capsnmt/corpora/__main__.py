@@ -44,11 +44,13 @@ def build_parser() -> OneLineParser:
     parser.add_argument("--output", type=Path, required=True, help="folder for all output")
     parser.add_argument("--pair", help="SOURCE-TARGET, where the names of files do not say it")
     parser.add_argument(
-        "--deduplicate", action="store_true", help="drop repeated training pairs, as tokenised"
+        "--deduplicate",
+        action="store_true",
+        help="drop repeated training pairs, compared by their tokens",
     )
     parser.add_argument("--lowercase", action="store_true", help="lower-case all text")
     parser.add_argument(
-        "--workers", type=positive, default=CORES, help="processes, at most one per core (default)"
+        "--workers", type=positive, default=CORES, help="processes (default: one per core)"
     )
     parser.add_argument("--dry-run", action="store_true", help="list the steps and do nothing")
     own = parser.add_argument_group("text of your own, in place of a recipe")

@@ -120,16 +120,23 @@ def build_parser() -> OneLineParser:
         "--sweep",
         type=_sweep,
         metavar="FLAG=V,V,...",
-        help="a row for each value of a flag, e.g. layer-capsules=1,8,64,512, and a figure of BLEU "
+        help="a row per value of a flag, e.g. layer-capsules=1,8,64,512, and a figure of BLEU "
         "over the values; the row of --baseline is not changed",
     )
     what.add_argument(
-        "--seeds", "--seed", type=_seeds, default=[1], metavar="S,S,...", help="default 1"
+        "--seeds",
+        "--seed",
+        type=_seeds,
+        default=[1],
+        metavar="S,S,...",
+        help="a run per seed (default 1)",
     )
     what.add_argument(
         "--write-config", type=Path, metavar="FILE", help="write the settings as YAML, to edit"
     )
-    what.add_argument("--resume", type=Path, metavar="DIR", help="a run, as its config.json says")
+    what.add_argument(
+        "--resume", type=Path, metavar="DIR", help="the run of DIR, by its config.json"
+    )
     where = parser.add_argument_group("where")
     where.add_argument("--output", type=Path, metavar="DIR", help="default runs/DATASET")
     where.add_argument("--data", type=Path, metavar="DIR", help="the raw data, if you have it")
@@ -139,18 +146,18 @@ def build_parser() -> OneLineParser:
     )
     device = parser.add_argument_group("device (default: one GPU if there is one, else the CPU)")
     kind = device.add_mutually_exclusive_group()
-    kind.add_argument("--gpus", type=positive, metavar="N", help="GPUs of each node")
+    kind.add_argument("--gpus", type=positive, metavar="N", help="GPUs per node")
     kind.add_argument(
-        "--cpu", nargs="?", const=1, type=positive, metavar="N", help="no GPU; N processes a node"
+        "--cpu", nargs="?", const=1, type=positive, metavar="N", help="no GPU; N processes per node"
     )
     device.add_argument(
         "--nodes",
         type=positive,
         default=1,
         metavar="N",
-        help="machines: of the job that --slurm submits, or of the SLURM allocation you are in",
+        help="nodes of the job that --slurm submits, or of your SLURM allocation",
     )
-    device.add_argument("--threads", type=positive, metavar="N", help="OMP_NUM_THREADS")
+    device.add_argument("--threads", type=positive, metavar="N", help="threads per process")
     device.add_argument(
         "--jobs", type=positive, default=1, metavar="N", help="runs side by side on this machine"
     )

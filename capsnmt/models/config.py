@@ -217,7 +217,7 @@ class PrecisionConfig(FairseqDataclass):
 
     autocast: str = switch(
         "none",
-        "precision of the matrix products: {}; none is that of the parameters",
+        "precision of the matrix products: {}; none keeps the parameters' precision",
         choices=AUTOCASTS,
         excludes=[
             Excluded(other, "both choose the precision") for other in ("amp", "fp16", "bf16")

@@ -158,8 +158,13 @@ def bounds(text: str) -> Tuple[int, ...]:
 
 def build_parser() -> OneLineParser:
     """The parser of the command line."""
-    parser = OneLineParser(prog="python -m capsnmt.sentences.build", description=__doc__)
-    parser.add_argument("text", type=Path, nargs="+", help="one sentence a line, plain or gzipped")
+    parser = OneLineParser(
+        prog="python -m capsnmt.sentences.build",
+        description="Make SentLen, WC or BShift, the probing tasks without a parser, from text.",
+    )
+    parser.add_argument(
+        "text", type=Path, nargs="+", help="one sentence per line, plain or gzipped"
+    )
     parser.add_argument("--output", type=Path, required=True, help="folder for the tasks' files")
     parser.add_argument(
         "--tasks",
@@ -172,7 +177,7 @@ def build_parser() -> OneLineParser:
     )
     parser.add_argument("--lang", default="en", help="language of --tokenize moses (default: en)")
     parser.add_argument(
-        "--per-class", type=positive, default=0, help="examples of a class (default: all)"
+        "--per-class", type=positive, default=0, help="examples per class (default: all)"
     )
     parser.add_argument(
         "--length-bounds",

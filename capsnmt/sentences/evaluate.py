@@ -87,14 +87,16 @@ def main(arguments: Optional[Sequence[str]] = None) -> int:
 
 
 def _run(arguments: Optional[Sequence[str]]) -> None:
-    parser = OneLineParser(prog="python -m capsnmt.sentences.evaluate", description=__doc__)
-    parser.add_argument("checkpoint", type=Path, help="a checkpoint of probing, logical_inference")
-    parser.add_argument(
-        "--data", type=Path, help="folder with the data (default: that of the training)"
+    parser = OneLineParser(
+        prog="python -m capsnmt.sentences.evaluate", description="Evaluate a sentence classifier."
     )
+    parser.add_argument(
+        "checkpoint", type=Path, help="a checkpoint of probing or logical_inference"
+    )
+    parser.add_argument("--data", type=Path, help="folder with the data (default: the training's)")
     parser.add_argument("--splits", type=comma_list(SPLITS), default=["test"], help="comma list")
     parser.add_argument("--json", type=Path, help="write all measures to this file")
-    parser.add_argument("--max-tokens", type=positive, default=8192, help="tokens of a batch")
+    parser.add_argument("--max-tokens", type=positive, default=8192, help="tokens per batch")
     parser.add_argument("--cpu", action="store_true", help="use the CPU even if there is a GPU")
     options = parser.parse_args(arguments)
     if options.json is not None:

@@ -152,7 +152,9 @@ def main(arguments: Optional[Sequence[str]] = None) -> int:
 
 def _run(arguments: Optional[Sequence[str]]) -> None:
     parser = OneLineParser(
-        prog="python -m capsnmt.sentences.logical_inference", description=__doc__
+        prog="python -m capsnmt.sentences.logical_inference",
+        description="Make the data of logical inference (Bowman et al. 2015): train0..12 and "
+        "test0..12, one file per number of operators, relation TAB sentence TAB sentence.",
     )
     parser.add_argument("--output", type=Path, required=True, help="folder for the files")
     parser.add_argument("--train", type=positive, default=20000, help="pairs of a training file")

@@ -139,7 +139,10 @@ def main(arguments: Optional[Sequence[str]] = None) -> int:
 
 
 def _run(arguments: Optional[Sequence[str]]) -> None:
-    parser = OneLineParser(prog="python -m capsnmt.sentences.senteval", description=__doc__)
+    parser = OneLineParser(
+        prog="python -m capsnmt.sentences.senteval",
+        description="Download SentEval's ten probing tasks (Conneau et al. 2018).",
+    )
     parser.add_argument("--output", type=Path, required=True, help="folder for the files")
     parser.add_argument(
         "--tasks", type=comma_list(TASKS), default=list(TASKS), help="comma list (default: all ten)"

@@ -62,8 +62,8 @@ def build_parser() -> argparse.ArgumentParser:
     counts = {
         "beam": (positive, "size of the beam (default: the run's)"),
         "nbest": (positive, "write N translations of each line, after the line's number and a tab"),
-        "max-tokens": (at_least(2), "subwords of a batch with padding (default 4096)"),
-        "batch-size": (positive, "sentences of a batch (default: no limit)"),
+        "max-tokens": (at_least(2), "subwords per batch, with padding (default 4096)"),
+        "batch-size": (positive, "sentences per batch (default: no limit)"),
         "buffer-size": (
             positive,
             "lines that are read, sorted by length and translated together (default 1000; 1 on a "
