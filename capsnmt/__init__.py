@@ -1,7 +1,7 @@
 """capsnmt: routing-by-agreement and related mechanisms, as a fairseq ``--user-dir`` plugin.
 
 Importing the package imports nothing else. fairseq imports the ``tasks`` and ``models`` folders of
-a ``--user-dir``; both import :mod:`capsnmt.plugin`, which registers everything.
+a ``--user-dir``; the first one imports :mod:`capsnmt.plugin`, which registers everything.
 """
 
 import os

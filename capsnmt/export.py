@@ -94,7 +94,7 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
 def _run(args: argparse.Namespace) -> None:
     require("fairseq")
     # after parsing: --help and a mistyped flag do not wait for torch and fairseq
-    import capsnmt.plugin  # noqa: F401  registers our architectures
+    import capsnmt.models  # noqa: F401  registers our architectures
     from capsnmt.checkpoints.load import load_checkpoint, save_checkpoint
     from capsnmt.runs.finished import FinishedRun
 

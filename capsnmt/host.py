@@ -1,4 +1,4 @@
-"""The supported hosts: which fairseq on which Python, and patches of their defects."""
+"""The supported hosts: which fairseq on which Python, patches of their defects, and the plugin."""
 
 from __future__ import annotations
 
@@ -9,7 +9,9 @@ import logging
 import multiprocessing.util
 import os
 import sys
+from argparse import Namespace
 from contextlib import contextmanager
+from pathlib import Path
 from types import ModuleType
 from typing import Any, Iterator
 
@@ -18,6 +20,29 @@ PYTHON_SINCE, PYTHON_BEFORE = (3, 9), (3, 13)
 FORK = "ve-fairseq==0.12.3"
 STOCK = "fairseq==0.12.2"
 SUPPORTED_FAIRSEQ = "0.12."
+
+
+@functools.cache
+def prepare_host() -> None:
+    """Import fairseq, if this host is supported, and patch it.
+
+    Raises:
+        ImportError: it is not supported; one line with the fix.
+    """
+    with logging_kept():
+        check_host()
+    keep_last_batch()
+    keep_batches_when_resuming()
+    keep_memory_while_training()
+    optimize_without_compiler()
+
+
+def load_plugin() -> None:
+    """Let fairseq import this package as its ``--user-dir``, and find what it registers by name."""
+    prepare_host()
+    from fairseq.utils import import_user_module
+
+    import_user_module(Namespace(user_dir=str(Path(__file__).parent)))
 
 
 @contextmanager

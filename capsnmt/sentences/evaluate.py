@@ -7,11 +7,8 @@ from argparse import Namespace
 from pathlib import Path
 from typing import Any, List, Optional, Sequence, Tuple
 
-import capsnmt.plugin  # noqa: F401  # isort: skip  (registers the tasks, and quietens fairseq)
-
 import numpy as np
 import torch
-from fairseq import tasks, utils
 from omegaconf import OmegaConf
 
 from capsnmt import records
@@ -24,6 +21,7 @@ from capsnmt.cli import (
     positive,
     run_command,
 )
+from capsnmt.host import load_plugin
 from capsnmt.runs.records import SENTENCE_TASKS, ClassifierResult, Measures
 from capsnmt.sentences.examples import SPLITS
 from capsnmt.sentences.measures import Counts
@@ -34,6 +32,9 @@ def load_classifier(path: Path, data: Optional[Path] = None) -> Tuple[Any, Any, 
 
     ``data`` is the folder with the data, if it is not the one of the training.
     """
+    load_plugin()
+    from fairseq import tasks
+
     state = load_trained(path)
     cfg = state.get("cfg") or {}
     settings = dict(cfg.get("task") or {})
@@ -56,6 +57,8 @@ def load_classifier(path: Path, data: Optional[Path] = None) -> Tuple[Any, Any, 
 
 def count(model: Any, task: Any, split: str, max_tokens: int) -> Counts:
     """Count what the model predicts on a split, on the device of its parameters."""
+    from fairseq import utils
+
     task.load_dataset(split)
     dataset = task.dataset(split)
     device = next(model.parameters()).device

@@ -90,9 +90,11 @@ def _run(args: argparse.Namespace) -> None:
     source = standard_input()
     require("fairseq")
     # after parsing: --help and a mistyped flag do not wait for torch and fairseq
-    import capsnmt.plugin  # noqa: F401  registers our architectures
     from capsnmt.cpu.memory import keep_freed_memory
+    from capsnmt.host import load_plugin
     from capsnmt.modules.autocast import bf16_obstacle
+
+    load_plugin()
     from capsnmt.translate.load import chosen_device, from_run
 
     device = chosen_device(args.device)

@@ -20,8 +20,8 @@ from capsnmt.criterions.sentence_classification import SentenceClassificationCri
 from capsnmt.models import config
 from capsnmt.models.switches import declared, flag
 from capsnmt.sentences.classifier import SentenceClassifierConfig
-from capsnmt.tasks.logical_inference import LogicalInferenceConfig
-from capsnmt.tasks.probing import ProbingConfig
+from capsnmt.sentences.tasks.logical_inference import LogicalInferenceConfig
+from capsnmt.sentences.tasks.probing import ProbingConfig
 from tests.docs.pages import PAGES, REPO, name, rows, sections
 from tests.frozen.cases.refusals import REFUSED
 

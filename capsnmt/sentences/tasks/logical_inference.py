@@ -10,11 +10,11 @@ from typing import Any, List, Sequence
 from fairseq.dataclass import FairseqDataclass
 from fairseq.tasks import register_task
 
-from capsnmt.cli import ConfigurationError
+from capsnmt.models.switches import check, switch
 from capsnmt.sentences.examples import Example
 from capsnmt.sentences.logic import RELATIONS, VARIABLES
 from capsnmt.sentences.logical_inference import MAX_OPERATORS, read_split
-from capsnmt.tasks.classification import ClassificationTask
+from capsnmt.sentences.tasks.classification import ClassificationTask
 
 
 @dataclass
@@ -24,8 +24,12 @@ class LogicalInferenceConfig(FairseqDataclass):
     data: str = field(
         default="", metadata={"help": "folder with train0..12 and test0..12, plain or gzipped"}
     )
-    max_operators: int = field(
-        default=6, metadata={"help": "train on sentences with at most this many operators"}
+    max_operators: int = switch(
+        6,
+        "train on sentences with at most this many operators",
+        least=0,
+        most=MAX_OPERATORS,
+        note="the paper trains on at most 6",
     )
 
 
@@ -41,11 +45,7 @@ class LogicalInferenceTask(ClassificationTask):
 
     def __init__(self, cfg: Any) -> None:
         super().__init__(cfg)
-        if not 0 <= cfg.max_operators <= MAX_OPERATORS:
-            raise ConfigurationError(
-                f"--max-operators is {cfg.max_operators}; give 0 to {MAX_OPERATORS} (the paper "
-                f"trains on at most 6)"
-            )
+        check({"max_operators": cfg.max_operators}, LogicalInferenceConfig)
 
     def read_symbols(self) -> List[str]:
         """Return the tokens of the grammar."""

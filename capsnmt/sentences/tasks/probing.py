@@ -14,9 +14,10 @@ from fairseq.dataclass import FairseqDataclass
 from fairseq.tasks import register_task
 
 from capsnmt.cli import ConfigurationError
+from capsnmt.models.switches import check, switch
 from capsnmt.sentences.examples import Example
 from capsnmt.sentences.senteval import LENGTHS, TASKS, read_task, require_task
-from capsnmt.tasks.classification import ClassificationTask
+from capsnmt.sentences.tasks.classification import ClassificationTask
 
 
 @dataclass
@@ -25,17 +26,16 @@ class ProbingConfig(FairseqDataclass):
 
     data: str = field(default="", metadata={"help": "folder with SentEval's probing files"})
     probing_task: str = field(default="", metadata={"help": f"probing task: {', '.join(TASKS)}"})
-    min_count: int = field(
-        default=2,
-        metadata={"help": "rarer words of the training sentences are mapped to the unknown word"},
+    min_count: int = switch(
+        2,
+        "rarer words of the training sentences are mapped to the unknown word",
+        least=1,
+        needs=[{"dictionary": (None,)}],
     )
-    dictionary: Optional[str] = field(
-        default=None,
-        metadata={"help": "dict.LANG.txt of fairseq-preprocess, instead of --min-count"},
+    dictionary: Optional[str] = switch(
+        None, "dict.LANG.txt of fairseq-preprocess, instead of --min-count"
     )
-    bpe_codes: Optional[str] = field(
-        default=None, metadata={"help": "subword-nmt codes for splitting words"}
-    )
+    bpe_codes: Optional[str] = switch(None, "subword-nmt codes for splitting words")
 
 
 @functools.lru_cache(maxsize=1)
@@ -94,14 +94,7 @@ class ProbingTask(ClassificationTask):
     def __init__(self, cfg: Any) -> None:
         super().__init__(cfg)
         require_task(cfg.probing_task)
-        default = ProbingConfig().min_count
-        if cfg.dictionary and cfg.min_count != default:
-            raise ConfigurationError(
-                f"--min-count {cfg.min_count} has no effect because --dictionary is given; drop "
-                f"one of them"
-            )
-        if cfg.min_count < 1:
-            raise ConfigurationError(f"--min-count is {cfg.min_count}; give 1 or more")
+        check({"min_count": cfg.min_count, "dictionary": cfg.dictionary}, ProbingConfig)
         self.bpe = load_bpe(cfg.bpe_codes) if cfg.bpe_codes else None
 
     def segment(self, sentence: str) -> List[str]:
