@@ -18,7 +18,7 @@ from capsnmt import records
 from capsnmt.cli import ConfigurationError
 from capsnmt.evaluation.outputs import read_output
 from capsnmt.evaluation.scores import MULTI_BLEU
-from capsnmt.evaluation.text import TextFormat
+from capsnmt.evaluation.text import text_format
 from capsnmt.files import atomic_writer
 from capsnmt.runs.finished import FinishedRun
 from capsnmt.runs.folder import RunFolder
@@ -56,9 +56,8 @@ def facts(run: FinishedRun) -> Dict[str, Any]:
 
 def translations(output: Path, config: RunConfig) -> List[str]:
     """Return the translations of a test set in its order, as words."""
-    how = (config.settings.score or Score()).remove_bpe or "none"
-    settings = TextFormat(remove_bpe=how, detokenize="none")
-    return read_output(str(output), config.row, settings).tokens
+    text = text_format(remove_bpe=(config.settings.score or Score()).remove_bpe, detokenize="none")
+    return read_output(str(output), config.row, text).tokens
 
 
 def write_table(path: Path, points: Dict[int, float]) -> None:

@@ -1,4 +1,4 @@
-"""Make the summary and the figure of ``docs/results.md`` from the tables of that page.
+"""Make the summary and the figure of ``docs/results.md`` from its tables and that of the speed.
 
 python -m scripts.results_page
 """
@@ -16,6 +16,7 @@ from capsnmt.pages.plots import COLOURS, INK, drawing, figure_of, images
 
 DOCS = Path(__file__).parents[1] / "docs"
 PAGE, FIGURE = DOCS / "results.md", DOCS / "figures" / "evidence.png"
+SPEED = DOCS / "speed_measurements.md"
 BEGIN, END = "<!-- made by scripts/results_page.py -->\n", "<!-- end -->\n"
 TEST_SETS = ("test_2016_flickr", "test_2017_flickr")
 T_OF_THREE = 4.303  # 97.5% quantile of Student's t with two degrees of freedom
@@ -50,7 +51,7 @@ def differences(text: str) -> Dict[str, List[List[float]]]:
 
 def summary(text: str) -> str:
     """Return the table of all rows: differences to the baseline, and speed."""
-    speed = dict(tables(text))["row, updates per second"]
+    speed = dict(tables(SPEED.read_text("utf-8")))["row, updates per second"]
 
     def cell(values: List[float]) -> str:
         mean = f"{statistics.fmean(values):+.2f}"

@@ -6,7 +6,7 @@ import argparse
 import shlex
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Dict, List, Optional, Sequence
+from typing import TYPE_CHECKING, List, Optional, Sequence, Tuple
 
 from capsnmt.cli import (
     ConfigurationError,
@@ -23,7 +23,6 @@ from capsnmt.files import check_file_name, check_output_folder
 
 if TYPE_CHECKING:  # --help does not wait for torch
     from capsnmt.analysis.model import NamedCheckpoint
-    from capsnmt.runs.finished import FinishedRun
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -81,32 +80,27 @@ def named_checkpoints(arguments: Sequence[str], data: Optional[Path]) -> List[Na
     from capsnmt.corpora.prepared import PreparedData
     from capsnmt.runs.finished import find_runs
 
-    runs: Dict[str, List[FinishedRun]] = {}
+    found: List[Tuple[str, str, Path, Path]] = []  # name, longer name, checkpoint, data
     for argument in arguments:
-        if Path(argument).is_file():
+        path = Path(argument)
+        if path.is_file():
             raise ConfigurationError(f"{argument} is a file without a name; give NAME={argument}")
-        if Path(argument).is_dir() or "=" not in argument:
-            runs[argument] = find_runs([Path(argument)]).finished
-    rows = [run.row for of_argument in runs.values() for run in of_argument]
-    found: List[NamedCheckpoint] = []
-    for argument in arguments:
-        for run in runs.get(argument, []):
-            name = f"{run.row}-seed-{run.seed}" if rows.count(run.row) > 1 else run.row
-            own = data or PreparedData(run.data).binarised
-            found.append(NamedCheckpoint(name.replace("/", "-"), run.model, own))
-        if argument not in runs:
-            name, _, checkpoint = argument.partition("=")
-            if data is None:
-                raise ConfigurationError(
-                    f"{argument} has no data; give the binarised ones by --data"
-                )
-            found.append(NamedCheckpoint(name, Path(checkpoint), data))
-    names = [each.name for each in found]
+        if path.is_dir() or "=" not in argument:
+            for run in find_runs([path]).finished:
+                row, own = run.row.replace("/", "-"), data or PreparedData(run.data).binarised
+                found.append((row, f"{row}-seed-{run.seed}", run.model, own))
+            continue
+        name, _, checkpoint = argument.partition("=")
+        if data is None:
+            raise ConfigurationError(f"{argument} has no data; give the binarised ones by --data")
+        found.append((name, name, Path(checkpoint), data))
+    short = [each[0] for each in found]
+    names = [longer if short.count(name) > 1 else name for name, longer, *_ in found]
     for name in names:
         check_file_name(name, "name of a system")
         if names.count(name) > 1:
             raise ConfigurationError(f"{name} is the name of two systems; rename one")
-    return found
+    return [NamedCheckpoint(name, path, own) for name, (_, _, path, own) in zip(names, found)]
 
 
 def main(argv: Optional[Sequence[str]] = None) -> int:

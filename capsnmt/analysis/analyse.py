@@ -41,21 +41,13 @@ ANALYSES: Dict[str, Type[Analysis]] = {
 
 @dataclass(frozen=True)
 class Findings:
-    """The finished analyses.
+    """The finished analyses."""
 
-    Attributes:
-        checkpoints: the models, in the order of the page.
-        settings: the settings.
-        sentences: model -> how many sentences were read.
-        of: analysis -> model -> finished analysis.
-        missing: analysis -> model -> why it has none.
-    """
-
-    checkpoints: Sequence[NamedCheckpoint]
+    checkpoints: Sequence[NamedCheckpoint]  # in the order of the page
     settings: Settings
-    sentences: Dict[str, int] = field(default_factory=dict)
-    of: Dict[str, Dict[str, Analysis]] = field(default_factory=dict)
-    missing: Dict[str, Dict[str, str]] = field(default_factory=dict)
+    sentences: Dict[str, int] = field(default_factory=dict)  # model -> how many were read
+    of: Dict[str, Dict[str, Analysis]] = field(default_factory=dict)  # analysis -> model -> it
+    missing: Dict[str, Dict[str, str]] = field(default_factory=dict)  # the same -> why it has none
 
 
 def analyse(
@@ -63,11 +55,7 @@ def analyse(
     settings: Settings,
     only: Sequence[str] = tuple(ANALYSES),
 ) -> Findings:
-    """Run analyses on each model; every checkpoint is loaded once before the first analysis.
-
-    Raises:
-        ConfigurationError: a model cannot be analysed.
-    """
+    """Run analyses on each model; every checkpoint is loaded once before the first analysis."""
     for checkpoint in checkpoints:
         load(checkpoint, settings)
     findings = Findings(checkpoints, settings)

@@ -23,28 +23,17 @@ class Analysis:
     The model runs once over the sentences, without dropout and with the decoder teacher-forced on
     the references. During the run it calls the methods ``on_...``. An analysis keeps sums, not
     tensors, so that its memory does not depend on the number of sentences, and does not keep the
-    model.
-
-    Attributes:
-        name: name of the CSV file and of ``--only``.
-        title: heading on the page.
-        explanation: what the numbers are, in plain words.
-        columns: columns of the CSV file after ``system``.
-        plots: figures of these columns.
-        sentences: how many sentences it is about.
-
-    Raises:
-        NotApplicableError: the model has nothing to analyse.
+    model. For a model that has nothing to analyse it raises ``NotApplicableError``.
     """
 
-    name: ClassVar[str]
+    name: ClassVar[str]  # of the CSV file and of --only
     title: ClassVar[str]
-    explanation: ClassVar[str]
-    columns: ClassVar[Sequence[str]]
+    explanation: ClassVar[str]  # what the numbers are, in plain words
+    columns: ClassVar[Sequence[str]]  # of the CSV file, after ``system``
     plots: ClassVar[Sequence[PointsByLayer]] = ()
 
     def __init__(self, model: AnalysedModel) -> None:
-        self.sentences = len(model.chosen)
+        self.sentences = len(model.chosen)  # that it is about
 
     def on_attention(self, call: AttentionCall) -> None:
         """Take one attention of one layer on one batch."""
@@ -67,9 +56,5 @@ class Analysis:
 
     @classmethod
     def figures(cls, models: Mapping[str, Any]) -> List[Figure]:
-        """Return further figures that compare models.
-
-        Args:
-            models: name of each model -> its finished analysis, an instance of this class.
-        """
+        """Return further figures of the finished analyses, by model."""
         return []

@@ -12,12 +12,15 @@ from torch import Tensor
 from capsnmt.analysis.ablation import INTACT, Key, ReplacedLayers, method_replaced
 from capsnmt.analysis.base import Analysis, Cell, NotApplicableError
 from capsnmt.analysis.forward_pass import StackStates
+from capsnmt.evaluation.scores import BOOTSTRAP, SAMPLES, SEED, Test
+from capsnmt.evaluation.significance import score_outputs
+from capsnmt.evaluation.tokenised_bleu import multi_bleu_metric
 
 # D: beam and length penalty of Vaswani et al. 2017, which Ampomah et al. 2020 follow, for all
 # models; a translation is at most 50 subwords longer than its source, also of a model that never
 # ends it.
 GENERATION = {"beam_size": 4, "len_penalty": 0.6, "max_len_a": 1, "max_len_b": 50}
-SAMPLES = 1000  # of the bootstrap, sacreBLEU's default
+TEST = Test(baseline="intact", method=BOOTSTRAP, samples=SAMPLES[BOOTSTRAP], seed=SEED)
 
 
 class LayerBleu(Analysis):
@@ -34,8 +37,8 @@ class LayerBleu(Analysis):
     explanation = (
         "BLEU of translations when the decoder does not see the output of one encoder layer "
         "(Ampomah et al. 2020, Table 7), on tokens without subword marks and a sample of "
-        "sentences, and the p-value of a paired bootstrap against the intact model, which is the "
-        "first row."
+        "sentences, and the p-value of the difference to the intact model, which is the first row: "
+        f"{TEST.in_words}."
     )
     columns = ("layer", "replacement", "bleu", "difference", "p_value", "signature")
 
@@ -55,24 +58,24 @@ class LayerBleu(Analysis):
         self.sentences = len(sample.chosen)
         encoder = model.model.encoder
         combine = encoder.combine
-        translations = []
+        outputs = []
         for key in [INTACT, *self.layers.keys]:
 
             def changed(states: List[Tensor], key: Key = key) -> Tensor:
                 return combine(self.layers.replaced(key, states) if key else states)
 
             with method_replaced(encoder, "combine", changed):
-                label = f"without layer {key[0]} ({key[1]})" if key else "of the intact model"
-                references, hypotheses = translate(sample, f"translations {label}")
-            translations.append(hypotheses)
-        self.signature, self.results = tokenised_bleu(references, translations)
+                label = f"without layer {key[0]} ({key[1]})" if key else "the intact model"
+                references, hypotheses = translate(sample, f"translations: {label}")
+            outputs.append((label, hypotheses))
+        scores = score_outputs(outputs, {"bleu": multi_bleu_metric(references)}, TEST)
+        self.scores = [each["bleu"] for each in scores]
 
     def rows(self) -> List[Sequence[Cell]]:
-        intact, *others = self.results
-        rows: List[Sequence[Cell]] = [(None, "none", intact[0], None, None, self.signature)]
-        for key, (bleu, p_value) in zip(self.layers.keys, others):
-            rows.append((*key, bleu, bleu - intact[0], p_value, self.signature))
-        return rows
+        return [
+            (*key, each.score, each.delta, each.p_value, each.signature)
+            for key, each in zip([(None, "none"), *self.layers.keys], self.scores)
+        ]
 
 
 def translate(sample: Any, progress: str) -> Tuple[List[str], List[str]]:
@@ -100,24 +103,3 @@ def subword_marks(dictionary: Any) -> Optional[str]:
     if any(symbol.endswith("@@") for symbol in dictionary.symbols):
         return "subword_nmt"
     return None
-
-
-def tokenised_bleu(
-    references: List[str], translations: Sequence[List[str]]
-) -> Tuple[str, List[Tuple[float, Optional[float]]]]:
-    """Test translations of the same sentences against the first ones, as sacreBLEU does.
-
-    Returns:
-        The signature, and the BLEU and p-value of each; the first has none.
-    """
-    from sacrebleu.metrics import BLEU
-    from sacrebleu.significance import PairedTest
-
-    bleu = BLEU(tokenize="none", smooth_method="none", force=True, references=[references])
-    named = [(str(number), each) for number, each in enumerate(translations)]
-    test = PairedTest(named, {"bleu": bleu}, None, test_type="bs", n_samples=SAMPLES)
-    (signature,), (_, results) = (each.values() for each in test())
-    return signature.format(short=False), [
-        (float(each.score), None if each.p_value is None else float(each.p_value))
-        for each in results
-    ]

@@ -28,38 +28,23 @@ Points = Sequence[Tuple[int, float]]  # layer and number
 
 @dataclass(frozen=True)
 class Figure:
-    """A figure of an analysis.
+    """A figure of an analysis."""
 
-    Attributes:
-        name: name of its files, without an extension.
-        caption: text below it; the first sentence describes it to readers who do not see it.
-        draw: draws it with matplotlib, inside :func:`capsnmt.pages.plots.drawing`.
-    """
-
-    name: str
-    caption: str
-    draw: Callable[[], Any]
+    name: str  # of its files, without an extension
+    caption: str  # the first sentence describes it to readers who do not see it
+    draw: Callable[[], Any]  # with matplotlib, inside capsnmt.pages.plots.drawing
 
 
 @dataclass(frozen=True)
 class PointsByLayer:
-    """A column of numbers by layer, and a line through the means of the layers, for each model.
+    """A column of numbers by layer, and a line through the means of the layers, for each model."""
 
-    Attributes:
-        name: name of the figure.
-        column: the column of numbers.
-        label: label of the numbers, with their unit.
-        panel: the column whose values are the panels.
-        caption: text below it.
-        error: the column of standard errors, if there is one.
-    """
-
-    name: str
-    column: str
-    label: str
-    panel: str
+    name: str  # of the figure
+    column: str  # of the numbers
+    label: str  # of the numbers, with their unit
+    panel: str  # the column whose values are the panels
     caption: str
-    error: str = ""
+    error: str = ""  # the column of standard errors, if there is one
 
     def figure(self, models: Mapping[str, Sequence[Mapping[str, Any]]]) -> Figure:
         """Return the figure of the rows of each model of the page: column -> value."""
@@ -115,14 +100,9 @@ def matrices(
 ) -> Callable[[], Any]:
     """Return a function that draws matrices side by side with one colour scale from 0.
 
-    Args:
-        panels: title of each panel -> its matrix; NaN is left blank.
-        label: label of the colours, with their unit.
-        rows: label of the rows.
-        columns: label of the columns.
-        first: number of the first row and column.
-        words: subwords of the rows and of the columns, in place of numbers.
-        highest: the end of the scale, if it is not the highest number of these matrices.
+    NaN is left blank. ``label``, ``rows`` and ``columns`` are those of colours and axes. Rows and
+    columns are numbered from ``first``, or are ``words``. The scale ends at ``highest``, by default
+    the highest number of these matrices.
     """
 
     def draw() -> Any:
@@ -170,9 +150,8 @@ def matrices(
 def scatter(panels: Mapping[str, Tuple[Any, Any]], groups: str) -> Callable[[], Any]:
     """Return a function that draws points in the plane, a colour per group.
 
-    Args:
-        panels: title of each panel -> its points ``[n, 2]``, and the group of each, from 0.
-        groups: title of the legend.
+    ``panels`` has the points ``[n, 2]`` of each title, and the group of each, from 0; ``groups`` is
+    the title of the legend.
     """
 
     def draw() -> Any:
@@ -187,7 +166,7 @@ def scatter(panels: Mapping[str, Tuple[Any, Any]], groups: str) -> Callable[[], 
                 own = points[group == number]
                 axes.scatter(*own.T, s=8, label=str(number + 1), **style)
             axes.set(title=title, xticks=[], yticks=[])
-            axes.spines[:].set_visible(False)
+            axes.spines[:].set_visible(True)  # a frame: the next panel is close
             axes.set_aspect("equal", adjustable="datalim")
         _add_legend(figure, "right center", title=groups, markerscale=2)
         return figure

@@ -30,7 +30,7 @@ from capsnmt.evaluation.scores import (
     Test,
 )
 from capsnmt.evaluation.settings import Settings
-from capsnmt.evaluation.text import DETOKENIZE, REMOVE_BPE, TextFormat, language
+from capsnmt.evaluation.text import DETOKENIZE, REMOVE_BPE, language, text_format
 
 STDOUT = "-"
 MOST_SAMPLES = 100000  # D: sacreBLEU keeps a number for each sample and sentence in memory
@@ -140,16 +140,12 @@ def build_parser() -> argparse.ArgumentParser:
 def parse_arguments(argv: Optional[Sequence[str]] = None) -> Tuple[Settings, Optional[str]]:
     """Parse the command line: the settings, and the file of ``--json``."""
     args = build_parser().parse_args(argv)
-    generate = args.input == "generate"
-    if args.reference is None and not generate:
+    if args.reference is None and args.input == "plain":
         raise ConfigurationError("--input plain has no T- lines; give --reference FILE")
     systems = parse_systems(args.systems, args.baseline)
-    remove_bpe = args.remove_bpe or ("subword_nmt" if generate else "none")
-    moses = generate and remove_bpe != "sentencepiece"
-    detokenize = args.detokenize or ("moses" if moses else "none")
     settings = Settings(
         systems=systems,
-        text=TextFormat(args.input, remove_bpe, detokenize, args.target_lang),
+        text=text_format(args.input, args.remove_bpe, args.detokenize, args.target_lang),
         reference=args.reference,
         tokenized_reference=args.tokenized_reference,
         source=args.source,

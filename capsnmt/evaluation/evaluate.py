@@ -6,7 +6,7 @@ import platform
 from typing import Dict
 
 import capsnmt
-from capsnmt.cli import ConfigurationError
+from capsnmt.cli import ConfigurationError, say
 from capsnmt.evaluation.compare_mt import write_report
 from capsnmt.evaluation.metrics import (
     SegmentMean,
@@ -20,7 +20,7 @@ from capsnmt.evaluation.scores import Evaluation, OutputScores, SystemScores
 from capsnmt.evaluation.segment_scores import read_segment_scores
 from capsnmt.evaluation.settings import Settings
 from capsnmt.evaluation.significance import paired_outputs, score_outputs, sign_test
-from capsnmt.evaluation.test_set import read_test_set, warn
+from capsnmt.evaluation.test_set import read_test_set
 from capsnmt.evaluation.text import base_language
 from capsnmt.evaluation.tokenised_bleu import tokenise
 from capsnmt.files import installed_version
@@ -33,9 +33,9 @@ def evaluate(settings: Settings) -> Evaluation:
     test_set = read_test_set(outputs, settings)
     segments, language = len(test_set.reference), test_set.target_lang
     if language is None and settings.text.detokenize == "moses":
-        warn(
-            "no --target-lang, and no log that names it: Moses' rules for all languages and BLEU's "
-            "13a tokeniser are used"
+        say(
+            "warning: no --target-lang, and no log that names it: Moses' rules for all languages "
+            "and BLEU's 13a tokeniser are used"
         )
     test = settings.test if settings.tested else None
     groups = paired_outputs(systems, test)

@@ -4,8 +4,7 @@ For every sentence fairseq-generate prints tab-separated lines that begin with a
 number of the sentence, in the order of decoding (by length), between log lines::
 
     S-3     the source                      T-3     the binarised reference
-    H-3     -0.41   the hypothesis          D-3     -0.41   H after fairseq's own --bpe, --tokenizer
-    P-3     scores of the tokens            H-3 ... for each further hypothesis (--nbest)
+    H-3     -0.41   the hypothesis          H-3 ... for each further hypothesis (--nbest)
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from capsnmt import lines
 from capsnmt.cli import ConfigurationError
 from capsnmt.evaluation.text import TextFormat, remove_bpe
 
-RECORD = re.compile(r"([STHD])-(\d+)(?:\t|$)")
+RECORD = re.compile(r"([STH])-(\d+)(?:\t|$)")
 DICTIONARY = re.compile(r"\| \[([^\]\s]+)\] dictionary: \d+ types")
 EXAMPLES = re.compile(r"\| (\S+ \S+ \S+-\S+) (\d+) examples$")
 
@@ -109,14 +108,12 @@ def read_output(path: str, label: str, text: TextFormat) -> Output:
         hypotheses, references, sources = found["H"], found.get("T"), found.get("S")
         text = replace(text, target_lang=text.target_lang or language)
     to_text = text.to_text()
-    if references is not None and not _is_detokenised(hypotheses, found.get("D")):
-        references = [*map(to_text, references)]
     return Output(
         label,
         path,
         hypotheses=[*map(to_text, hypotheses)],
         tokens=[remove_bpe(line, text.remove_bpe) for line in hypotheses],
-        references=references,
+        references=None if references is None else [*map(to_text, references)],
         sources=sources,
         target_lang=text.target_lang,
     )
@@ -148,7 +145,7 @@ def parse_generate_output(
         Letter of each kind of line that is there -> its texts, in the order of the test set; and
         the target language, if the log names it.
     """
-    texts: Dict[str, Dict[int, str]] = {kind: {} for kind in "HDTS"}
+    texts: Dict[str, Dict[int, str]] = {kind: {} for kind in "HTS"}
     language = current = None
     sizes: Dict[str, int] = {}
     for line in text:
@@ -161,15 +158,15 @@ def parse_generate_output(
                 sizes[examples[1]] = int(examples[2])
             continue
         kind, number = record[1], int(record[2])
-        fields = line.split("\t", 2 if kind in "HD" else 1)
+        fields = line.split("\t", 2 if kind == "H" else 1)
         # further hypotheses of a sentence follow immediately; anything else is a second decoding
-        if number in texts[kind] and (kind in "ST" or number != current):
+        if number in texts[kind] and (kind != "H" or number != current):
             raise ConfigurationError(
                 f"{name} repeats sentence {number} ({kind}-{number}); give one decoding per file"
             )
         current = number
         # an empty hypothesis may have lost the tab before it to a tool that strips lines
-        complete = len(fields) == (3 if kind in "HD" else 2)
+        complete = len(fields) == (3 if kind == "H" else 2)
         texts[kind].setdefault(number, fields[-1] if complete else "")
     if not texts["H"]:
         raise ConfigurationError(
@@ -188,14 +185,3 @@ def parse_generate_output(
                 "--skip-invalid-size-inputs-valid-test"
             )
     return {kind: [of[n] for n in range(count)] for kind, of in present.items()}, language
-
-
-def _is_detokenised(hypotheses: Sequence[str], decoded: Optional[Sequence[str]]) -> bool:
-    """Return whether fairseq-generate ran a detokeniser, and so on the ``T-`` lines too.
-
-    It did if the ``D-`` lines differ from the ``H-`` lines by more than the removal of BPE.
-    """
-    return decoded is not None and all(
-        list(decoded) != [remove_bpe(line, kind) for line in hypotheses]
-        for kind in ("none", "subword_nmt")
-    )

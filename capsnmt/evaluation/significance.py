@@ -11,11 +11,10 @@ import numpy as np
 from sacrebleu.metrics.base import Metric
 from sacrebleu.significance import PairedTest
 
-from capsnmt.cli import ConfigurationError
+from capsnmt.cli import ConfigurationError, say
 from capsnmt.evaluation.metrics import bleu_of
 from capsnmt.evaluation.outputs import Output, Systems
 from capsnmt.evaluation.scores import BOOTSTRAP, RANDOMIZATION, SEED, Score, SignTest, Test
-from capsnmt.evaluation.test_set import warn
 
 TYPES = {BOOTSTRAP: "bs", RANDOMIZATION: "ar"}  # sacreBLEU's names
 
@@ -75,7 +74,7 @@ def score_outputs(
     for name, own in outputs[1:]:
         if own == segments:
             # sacreBLEU counts no sample as a greater difference than none at all
-            warn(f"{name} equals {first} in every sentence: ignore its p-value")
+            say(f"warning: {name} equals {first} in every sentence: ignore its p-value")
     scores: List[Dict[str, Score]] = [{} for _ in outputs]
     # sacreBLEU returns the metrics under names of its own, in the order they were given
     for key, name in zip(metrics, names):

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import sys
 from dataclasses import dataclass
 from typing import List, Optional, Sequence, Tuple
 
-from capsnmt.cli import ConfigurationError
+from capsnmt.cli import ConfigurationError, say
 from capsnmt.evaluation.outputs import Output, read_lines
 from capsnmt.evaluation.settings import Settings
 from capsnmt.lines import blank_lines
@@ -39,7 +38,7 @@ def read_test_set(outputs: Sequence[Output], settings: Settings) -> TestSet:
         reference = [line.rstrip() for line in read_lines(name)]
     blank = blank_lines(reference, name)
     if blank:
-        warn(f"{blank} of the {len(reference)} segments of the reference {name} are blank")
+        say(f"warning: {blank} of the {len(reference)} segments of the reference {name} are blank")
 
     def checked(what: str, segments: List[str]) -> List[str]:
         check_count(what, segments, name, reference)
@@ -48,7 +47,9 @@ def read_test_set(outputs: Sequence[Output], settings: Settings) -> TestSet:
     for output in outputs:
         empty = sum(not line for line in checked(output.label, output.hypotheses))
         if empty:
-            warn(f"{empty} of the {len(reference)} translations of {output.label} are empty")
+            say(
+                f"warning: {empty} of the {len(reference)} translations of {output.label} are empty"
+            )
     tokens = source = None
     if settings.tokenized_reference is not None:
         tokens = read_lines(settings.tokenized_reference)
@@ -88,11 +89,13 @@ def _target_lines(outputs: Sequence[Output]) -> Tuple[str, List[str]]:
                     f"{first} and {label} have different references T-{number}: another test set, "
                     "BPE or dictionary; give --reference FILE"
                 )
-    warn("the reference is detokenised T- lines, not the raw reference: its scores are")
-    warn("comparable among these systems only (give --reference FILE)")
+    say(
+        "warning: the reference is detokenised T- lines, not the raw reference: its scores are "
+        "comparable among these systems only; give --reference FILE"
+    )
     unknown = sum("<<unk>>" in line for line in reference)  # words that the dictionary lacks
     if unknown:
-        warn(f"{unknown} references contain <<unk>>; give --reference FILE")
+        say(f"warning: {unknown} references contain <<unk>>; give --reference FILE")
     return f"the T- lines of {first}", reference
 
 
@@ -105,10 +108,5 @@ def _source_lines(outputs: Sequence[Output]) -> Optional[List[str]]:
     source = outputs[0].sources
     if all(each.sources == source for each in outputs):
         return source
-    warn("the systems' S- lines differ (another BPE?): BLEU by length needs --source FILE")
+    say("warning: the systems' S- lines differ (another BPE?): BLEU by length needs --source FILE")
     return None
-
-
-def warn(line: str) -> None:
-    """Print a warning of ``capsnmt-evaluate``."""
-    print(f"capsnmt-evaluate: {line}", file=sys.stderr)

@@ -23,10 +23,10 @@ SPACE_NEXT_TO_CJK = re.compile(rf"(?<=[{CJK}]) +| +(?=[{CJK}])")
 class TextFormat:
     """How the file of a system becomes text."""
 
-    input: str = "generate"  # or plain: one sentence per line
-    remove_bpe: str = "subword_nmt"  # one of REMOVE_BPE
-    detokenize: str = "moses"  # one of DETOKENIZE
-    target_lang: Optional[str] = None  # None: from the log of fairseq-generate
+    input: str  # generate, or plain: one sentence per line
+    remove_bpe: str  # one of REMOVE_BPE
+    detokenize: str  # one of DETOKENIZE
+    target_lang: Optional[str]  # None: from the log of fairseq-generate
 
     def to_text(self) -> Callable[[str], str]:
         """Return the function from a line of tokens to text."""
@@ -34,6 +34,19 @@ class TextFormat:
             return lambda line: remove_bpe(line, self.remove_bpe).rstrip()
         detokenize = moses_detokenizer(self.target_lang)
         return lambda line: detokenize(remove_bpe(line, self.remove_bpe))
+
+
+def text_format(
+    input: str = "generate",
+    remove_bpe: Optional[str] = None,
+    detokenize: Optional[str] = None,
+    target_lang: Optional[str] = None,
+) -> TextFormat:
+    """Complete a format: what fairseq-generate printed is made text, plain lines are text."""
+    generated = input == "generate"
+    remove_bpe = remove_bpe or ("subword_nmt" if generated else "none")
+    moses = generated and remove_bpe != "sentencepiece"
+    return TextFormat(input, remove_bpe, detokenize or ("moses" if moses else "none"), target_lang)
 
 
 def language(code: str) -> str:

@@ -7,7 +7,7 @@ import math
 import os
 import re
 from contextlib import contextmanager
-from typing import Any, Dict, Iterable, Iterator
+from typing import Any, Callable, Dict, Iterable, Iterator
 
 # Legible with a colour vision deficiency (Okabe and Ito 2008). None is black, because the page may
 # be dark.
@@ -16,6 +16,7 @@ MARKERS = "osD^vPX"
 INK = "#010203"  # stands for the page's text colour; no line of data has it
 MOST_NAMES_INSIDE = 8  # in the corner of a figure; more would cover the lines
 WIDTH = 8  # inches
+Figures = Dict[str, Callable[[], Any]]  # name of each figure of a page -> what draws it
 # Each kind of file -> its metadata: without dates and versions, so that the bytes stay the same.
 KINDS: Dict[str, Dict[str, None]] = {
     "png": {"Software": None},

@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import argparse
 import sys
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Callable, Dict, Optional, Sequence, Tuple
+from typing import Optional, Sequence
 
 from capsnmt.cli import OneLineParser, at_least, require, run_command
 from capsnmt.files import check_output_folder
 from capsnmt.runs.records import SENTENCE_TASKS
 
-if TYPE_CHECKING:
-    from capsnmt.runs.finished import FinishedRun
-
 TEMPLATE = Path(__file__).with_name("report.md.j2")
 ANALYSES = ("analysis.html", "analysis/analysis.html")  # where capsnmt-analyse may have written
-Figures = Dict[str, Callable[[], Any]]
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -58,53 +55,41 @@ def _run(argv: Optional[Sequence[str]]) -> None:
 
     # after parsing: --help and a mistyped flag do not wait for these
     from capsnmt.pages.page import write_page
-    from capsnmt.report.tables import scores_csv
+    from capsnmt.pages.plots import Figures
+    from capsnmt.report.classifier_runs import logical_inference, probing
+    from capsnmt.report.tables import scores_csv, versions
+    from capsnmt.report.translation_runs import translation
     from capsnmt.runs.finished import find_runs
 
     found = find_runs(args.runs)
     for folder in found.unfinished:
         print(f"warning: {folder} is not finished and is left out", file=sys.stderr)
-    values, figures = _contents(found.finished, args.samples)
-    values["title"] = args.title or values["title"]
-    values["analysis"] = next((each for each in ANALYSES if (args.output / each).is_file()), None)
-    files = {"scores.csv": scores_csv(found.finished)}
-    page = write_page(TEMPLATE, args.output, values, figures, files)
-    print(f"report: {page} and {page.with_suffix('.md')}")
-
-
-def _contents(runs: Sequence[FinishedRun], samples: int) -> Tuple[Dict[str, Any], Figures]:
-    """Return the values of the template, and the figures."""
-    from capsnmt.report.classifier_runs import logical_inference, probing
-    from capsnmt.report.tables import versions
-    from capsnmt.report.translation_runs import translation
-    from capsnmt.runs.finished import check_comparable
-
+    runs = found.finished
     translators = [run for run in runs if not run.settings.classifies]
     of_task = {
-        name: [run for run in runs if run.settings.classifies and run.result.task == name]
-        for name in SENTENCE_TASKS
+        task: [run for run in runs if run.settings.classifies and run.result.task == task]
+        for task in SENTENCE_TASKS
     }
     devices = {(run.training.device, run.training.device_name) for run in runs}
-    values: Dict[str, Any] = {
-        "title": "Sentence classification",
-        "translation": None,
-        **dict.fromkeys(SENTENCE_TASKS),
+    analyses = [each for each in ANALYSES if (args.output / each).is_file()]
+    values = {
+        "title": args.title,
+        "analysis": next(iter(analyses), None),
         "commands": list(dict.fromkeys(run.command for run in runs if run.command)),
         "initial": {run.row: run.training.initial for run in runs if run.training.initial},
         "devices": [f"{device} ({name})" for device, name in sorted(devices)],
         "versions": versions(runs),
     }
     figures: Figures = {}
-    if translators:
-        check_comparable(translators)
-        values["translation"], figures = translation(translators, samples)
-        values["title"] = values["translation"]["title"]
-    if of_task["probing"]:
-        values["probing"] = probing(of_task["probing"])
-    if of_task["logical_inference"]:
-        found = logical_inference(of_task["logical_inference"])
-        values["logical_inference"], figures["logical_inference"] = found
-    return values, figures
+    for part, chosen, describe in (
+        ("translation", translators, partial(translation, sample_count=args.samples)),
+        ("probing", of_task["probing"], probing),
+        ("logical_inference", of_task["logical_inference"], logical_inference),
+    ):
+        values[part], drawn = describe(chosen) if chosen else (None, {})
+        figures.update(drawn)
+    page = write_page(TEMPLATE, args.output, values, figures, {"scores.csv": scores_csv(runs)})
+    print(f"report: {page} and {page.with_suffix('.md')}")
 
 
 if __name__ == "__main__":

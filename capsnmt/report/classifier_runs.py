@@ -9,11 +9,11 @@ from __future__ import annotations
 import functools
 import statistics
 from operator import attrgetter
-from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
+from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 from capsnmt.evaluation.scores import Spread, spread
 from capsnmt.pages.page import Table
-from capsnmt.pages.plots import styles
+from capsnmt.pages.plots import Figures, styles
 from capsnmt.report.figures import means_by_category
 from capsnmt.report.tables import NONE, mean_cell
 from capsnmt.runs.finished import FinishedRun
@@ -26,8 +26,8 @@ ROWS = ("baseline", "disagreement", "aggregation", "both", "simple", "em")
 MEASURES = {"accuracy": attrgetter("accuracy"), "macro-f1": attrgetter("macro_f1")}
 
 
-def probing(runs: Sequence[FinishedRun]) -> Dict[str, Any]:
-    """Return the values of the template for probing tasks.
+def probing(runs: Sequence[FinishedRun]) -> Tuple[Dict[str, Any], Figures]:
+    """Return the values of the template for probing tasks; there is no figure.
 
     The table has the accuracy of each system on each task, and the average by kind of task: over
     the tasks that were run, of their means over seeds.
@@ -44,12 +44,10 @@ def probing(runs: Sequence[FinishedRun]) -> Dict[str, Any]:
         if len(means) > 1:
             lines.append([kind, "Ave.", "", *map(_average, zip(*means))])
     header = ["kind", "task", "majority", *(row.name for row in _rows(runs, runs))]
-    return {"table": Table(header, lines, numeric=2), "note": _note(runs)}
+    return {"table": Table(header, lines, numeric=2), "note": _note(runs)}, {}
 
 
-def logical_inference(
-    runs: Sequence[FinishedRun],
-) -> Tuple[Dict[str, Any], Callable[[], Any]]:
+def logical_inference(runs: Sequence[FinishedRun]) -> Tuple[Dict[str, Any], Figures]:
     """Return the values of the template for logical inference, and its figure.
 
     The table has the accuracy of each system by the number of operators, and on all test pairs.
@@ -79,8 +77,8 @@ def logical_inference(
         ("operators in the longer sentence", "test accuracy, percent"),
         {"majority class": spread([first.majority])},
     )
-    values = {"table": Table(header, lines, numeric=1), "note": _note(runs)}
-    return {**values, "majority": f"{first.majority:.2f}"}, draw
+    majority, table = f"{first.majority:.2f}", Table(header, lines, numeric=1)
+    return {"table": table, "note": _note(runs), "majority": majority}, {"logical_inference": draw}
 
 
 def _rows(runs: Sequence[FinishedRun], chosen: Sequence[FinishedRun]) -> List[TrainedRow]:

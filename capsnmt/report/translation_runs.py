@@ -5,35 +5,31 @@ from __future__ import annotations
 import functools
 import random
 from dataclasses import replace
-from typing import Any, Callable, Dict, Iterable, Iterator, List, Mapping, Sequence, Tuple
+from pathlib import Path
+from typing import Any, Dict, Iterable, Iterator, List, Mapping, Sequence, Tuple
 
 from capsnmt.cli import ConfigurationError
 from capsnmt.corpora.prepared import PreparedData
 from capsnmt.evaluation.outputs import Output, read_lines, read_output
 from capsnmt.evaluation.scores import COMPARABLE, common_metrics
 from capsnmt.evaluation.test_set import check_count
-from capsnmt.evaluation.text import TextFormat
+from capsnmt.evaluation.text import text_format
 from capsnmt.pages.page import Markdown, Table, code
-from capsnmt.pages.plots import styles
+from capsnmt.pages.plots import Figures, styles
 from capsnmt.report import tables
 from capsnmt.report.figures import learning_curves, means_by_category
 from capsnmt.report.tables import Runs
-from capsnmt.runs.finished import FinishedRun, distinct_names
+from capsnmt.runs.finished import FinishedRun, check_comparable, distinct_names
 from capsnmt.runs.records import Score
 from capsnmt.runs.sweeps import FinishedSweep, find_sweeps
 from capsnmt.runs.trained_rows import TrainedRow, group, source_lengths
 
-Figures = Dict[str, Callable[[], Any]]
 SEED = 1  # draws the sample translations
 
 
 def translation(runs: Sequence[FinishedRun], sample_count: int) -> Tuple[Dict[str, Any], Figures]:
-    """Return the values of the template and the figures of translation runs.
-
-    Args:
-        runs: runs on the same test sets, the baseline first.
-        sample_count: number of sample translations of each test set.
-    """
+    """Return the values of the template and the figures of translation runs, the baseline first."""
+    check_comparable(runs)
     rows, named, test_sets = group(runs), dict(zip(distinct_names(runs), runs)), [*runs[0].scores]
     settings, manifest = runs[0].settings, PreparedData(runs[0].data).read_manifest()
     style = styles(row.name for row in rows)
@@ -47,7 +43,7 @@ def translation(runs: Sequence[FinishedRun], sample_count: int) -> Tuple[Dict[st
         "title": f"{settings.dataset or 'Experiment'}, {' to '.join(settings.languages)}",
         "rows": rows,
         "seeds": max(len(row.runs) for row in rows),
-        "budgets": sorted({run.curve.updates for run in runs}),
+        "updates": [f"{n:,}" for n in sorted({run.curve.updates for run in runs})],
         "different": list(_differing(runs)),
         "results": tables.results(rows, test_sets),
         "tests": sorted({each.test.in_words for each in scored if each.test}),
@@ -70,7 +66,8 @@ def _differing(runs: Sequence[FinishedRun]) -> Iterator[str]:
         for key, name in common_metrics([run.output(test_set) for run in runs]).items():
             if len(_signatures(runs, test_set, key)) > 1:
                 yield f"signatures of {name} on {test_set}"
-        if len({run.scores[test_set].reference for run in runs}) > 1:
+        # by name: the data of runs that were launched elsewhere lie in other folders
+        if len({Path(run.scores[test_set].reference or "").name for run in runs}) > 1:
             yield f"references of {test_set}"
     if any(run.training.vocabulary != runs[0].training.vocabulary for run in runs):
         yield "dictionaries"
@@ -172,19 +169,15 @@ def _samples(rows: Sequence[TrainedRow], test_set: str, count: int) -> Iterator[
 def _read_translations(run: FinishedRun, test_set: str) -> Output:
     """Read the translations of a run, as the text that was scored."""
     score = run.settings.score or Score()
-    settings = TextFormat(
-        "generate",
-        score.remove_bpe or TextFormat.remove_bpe,
-        score.detokenize or TextFormat.detokenize,
-        run.settings.languages[1],
-    )
+    language = run.settings.languages[1]
+    text = text_format("generate", score.remove_bpe, score.detokenize, language)
     path = run.folder.generated(test_set)
     if not path.is_file():
         raise ConfigurationError(
             f"{path}: there is no such file; run the launcher's command again, which decodes the "
             "test set again"
         )
-    return read_output(str(path), str(run.folder), settings)
+    return read_output(str(path), str(run.folder), text)
 
 
 def _pairs(lines: Mapping[str, int], language: str) -> Table:

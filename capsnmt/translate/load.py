@@ -46,19 +46,12 @@ ADDED = {
 
 @dataclass(frozen=True)
 class TrainedModel:
-    """A trained translation model.
-
-    Attributes:
-        checkpoint: its parameters.
-        data: the folder that ``capsnmt-prepare`` wrote, with the dictionaries.
-        text: fairseq's settings that turn raw text into the subwords of the model, and back.
-        generation: the settings of fairseq-generate in the configuration of the run.
-    """
+    """A trained translation model."""
 
     checkpoint: Path
-    data: PreparedData
-    text: Dict[str, Any]
-    generation: Mapping[str, Any] = field(default_factory=dict)
+    data: PreparedData  # with the dictionaries
+    text: Dict[str, Any]  # fairseq's settings that make subwords of raw text, and raw text of them
+    generation: Mapping[str, Any] = field(default_factory=dict)  # of the run's configuration
 
 
 def find_model(path: Path, folder: Optional[Path] = None) -> TrainedModel:
@@ -124,18 +117,14 @@ def prepared_as(model: TrainedModel) -> Dict[str, Any]:
 def load_models(
     checkpoints: Sequence[Path], data: Path, overrides: Mapping[str, Any]
 ) -> Tuple[List[Any], Any, Any]:
-    """Load a translation model, or the models of an ensemble, in evaluation mode.
+    """Load a translation model, or the models of an ensemble, in evaluation mode on the CPU.
 
     fairseq's own ``transformer``, of any size, is loaded as ``capsnmt_transformer``, which has the
-    same parameters under the same names.
-
-    Args:
-        checkpoints: of fairseq-train.
-        data: a folder of binarised data with the dictionaries of the models.
-        overrides: settings of fairseq that differ from the training's.
+    same parameters under the same names. ``data`` is binarised, with the dictionaries of the
+    models; ``overrides`` are settings of fairseq that differ from the training's.
 
     Returns:
-        The models on the CPU, fairseq's configuration of the last one, and the translation task.
+        The models, fairseq's configuration of the last one, and the translation task.
     """
     settings = {**OVERRIDES, "data": str(data), **overrides}
     models: List[Any] = []
@@ -143,11 +132,6 @@ def load_models(
     for path in checkpoints:
         _check_settings(overrides, load_translating(path))
         state = checkpoint_utils.load_checkpoint_to_cpu(str(path), settings)
-        for name, tensor in state["model"].items():
-            if torch.is_tensor(tensor) and not tensor.isfinite().all():
-                raise ConfigurationError(
-                    f"{path}: {name} is not finite, its training diverged; give another checkpoint"
-                )
         args = state.get("args")
         cfg = state["cfg"] if args is None else convert_namespace_to_omegaconf(args)
         try:

@@ -46,7 +46,7 @@ class Translator(GeneratorHubInterface):
     over tokens.
     """
 
-    def translate(
+    def sample(
         self,
         sentences: Union[str, Sequence[str]],
         beam: Optional[int] = None,
@@ -54,20 +54,12 @@ class Translator(GeneratorHubInterface):
         **kwargs: Any,
     ) -> Union[str, List[str]]:
         """Translate raw text, one line or several, with further settings of fairseq-generate."""
-        return self.sample(sentences, beam or self.cfg.generation.beam, verbose, **kwargs)
-
-    def sample(
-        self,
-        sentences: Union[str, Sequence[str]],
-        beam: int = 1,
-        verbose: bool = False,
-        **kwargs: Any,
-    ) -> Union[str, List[str]]:
-        """Translate raw text as `translate` does, by default with a beam of one."""
         lines = [sentences] if isinstance(sentences, str) else sentences
         translations = self.translations(lines, beam=beam, verbose=verbose, **kwargs)
         texts = [translation.hypotheses[0].text for translation in translations]
         return texts[0] if isinstance(sentences, str) else texts
+
+    translate = sample
 
     def translations(
         self, lines: Sequence[str], beam: Optional[int] = None, nbest: int = 1, **kwargs: Any

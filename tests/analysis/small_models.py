@@ -22,8 +22,16 @@ from tests.support import SMALL, TASK, build, parse, sentences, shifted
 
 Flags = Tuple[str, ...]
 LENGTHS = (5, 2, 7, 4, 3)
-# four batches, which need padding
-SETTINGS = Settings(max_tokens=16, browser_sentences=5, device="cpu")
+SETTINGS = Settings(
+    subset="test",
+    sentences=len(LENGTHS),
+    seed=1,
+    max_tokens=16,  # four batches, which need padding
+    browser_sentences=len(LENGTHS),
+    ablation_sentences=len(LENGTHS),
+    ablation_translations=0,
+    device="cpu",
+)
 
 
 def corpus(seed: int = 0) -> Tuple[List[Tensor], List[Tensor]]:

@@ -51,7 +51,7 @@ def test_any_decoding_order_comes_back_as_the_test_set(
         further = [f"worse {i}" for i in range(nbest - 1)]
         lines += record(number, texts[number], *further, target=texts[number].upper())
     upper = [text.upper() for text in texts]
-    expected = {"S": ["source"] * 6, "T": upper, "H": texts, "D": [f"{text}x" for text in texts]}
+    expected = {"S": ["source"] * 6, "T": upper, "H": texts}
     assert parse_generate_output(lines + TRAILER, "gen.out") == (expected, "de")
 
 
@@ -69,7 +69,7 @@ def test_empty_hypotheses_are_kept_with_and_without_their_tab() -> None:
         (["H-0\t-1\ta", "H-1\t-1\tb", "H-0\t-1\ta"], "repeats sentence 0"),
         ([*record(0, "a"), *record(3, "b")], "lacks 2 of 4 H- lines, H-1 first"),
         ([*record(0, "a"), "S-1\tsource", "T-1\tt"], "lacks 1 of 2 H- lines, H-1 first"),
-        ([*record(1, "a"), "H-0\t-1\tb"], "lacks 1 of 2 [DST]- lines, [DST]-0 first"),
+        ([*record(1, "a"), "H-0\t-1\tb"], "lacks 1 of 2 [ST]- lines, [ST]-0 first"),
         ([SIZE, *record(0, "a"), *record(1, "b")], "lacks 1 of 3 H- lines, H-2 .*multiple 1"),
     ],
 )
@@ -136,20 +136,6 @@ def test_detokenising_undoes_tokenising_of_real_text(ted: Dict[str, List[str]]) 
 )
 def test_detokenisation_by_language(lang: Optional[str], tokens: str, text: str) -> None:
     assert moses_detokenizer(lang)(tokens) == text
-
-
-def test_target_lines_that_fairseq_has_decoded_are_left_alone(
-    tmp_path: Path, evaluate: Evaluate
-) -> None:
-    lines = [
-        "S-0\tx",
-        "T-0\tThe old man went home early.",
-        "H-0\t-1\t▁The ▁old ▁man ▁went ▁home ▁ear ly.",
-    ]
-    lines.append("D-0\t-1\tThe old man went home early.")
-    path = write_lines(tmp_path / "x", lines)
-    found = evaluate(f"x={path}", "--remove-bpe", "sentencepiece", "--detokenize", "none")
-    assert scores(found, "ter") == {"x": 0}
 
 
 GOOD = [0.9, 0.8, 0.7, 0.95, 0.85, 0.75, 0.91, 0.81, 0.71, 0.96, 0.86, 1]

@@ -111,7 +111,7 @@ COMMANDS: Dict[str, Command] = {
             *("--only", "attention,agreement", "--seed", "2", "--max-tokens", "100"),
             *("--device", "cpu", "--subset", "test"),
         ),
-        ("model.pt", "data/bin/*"),
+        ("model.pt",),
     ),
     "translate": Command(
         translate,
