@@ -74,15 +74,9 @@ def build_parser() -> argparse.ArgumentParser:
         description="Write a model whose switches are all off as a checkpoint of fairseq's own "
         "transformer, which CTranslate2 converts.",
     )
-    parser.add_argument(
-        "model",
-        type=Path,
-        metavar="RUN|CHECKPOINT",
-        help="a finished run (OUTPUT/ROW/seed-S), or a checkpoint",
-    )
-    parser.add_argument(
-        "--output", required=True, type=Path, metavar="FILE", help="the checkpoint to write"
-    )
+    add = parser.add_argument
+    add("model", type=Path, metavar="RUN|CHECKPOINT", help="a finished run, or a checkpoint")
+    add("--output", required=True, type=Path, metavar="FILE", help="the checkpoint to write")
     return parser
 
 

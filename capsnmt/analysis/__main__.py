@@ -32,13 +32,8 @@ def build_parser() -> argparse.ArgumentParser:
         description="Write numbers (CSV), figures (PNG, SVG) and a page about trained models.",
     )
     add = parser.add_argument
-    add(
-        "systems",
-        nargs="+",
-        metavar="NAME=CHECKPOINT|RUN",
-        help="a checkpoint and its name on the page, or a finished run (OUTPUT/ROW/seed-S); give "
-        "the baseline first",
-    )
+    models = "a checkpoint and its name, or a finished run; give the baseline first"
+    add("systems", nargs="+", metavar="NAME=CHECKPOINT|RUN", help=models)
     add("--output", type=Path, required=True, metavar="DIR", help="folder to write")
     add("--data", type=Path, metavar="DIR", help="binarised data (default: the run's)")
     add("--subset", default="test", help="subset of the data (default test)")
@@ -48,25 +43,20 @@ def build_parser() -> argparse.ArgumentParser:
         "max-tokens": (2000, positive, "tokens per batch, with padding; they bound the memory"),
         "browser-sentences": (10, at_least(0, 50), "sentences in the browser, at most 50"),
         "ablation-sentences": (
-            *(200, at_least(0)),
-            "sentences on which each head and layer is switched off in turn, which takes most of "
-            "the time; 0 leaves it out",
+            200,
+            at_least(0),
+            "sentences read without each head and layer; 0: none",
         ),
         "ablation-translations": (
-            *(0, at_least(0)),
-            "sentences translated without each encoder layer in turn, for BLEU and its "
-            "significance; slow on a CPU",
+            0,
+            at_least(0),
+            "sentences translated without each encoder layer",
         ),
     }
     for name, (default, kind, text) in numbers.items():
         text += f" (default {default})"
         add(f"--{name}", type=kind, default=default, metavar="N", help=text)
-    add(
-        "--only",
-        type=comma_list(),
-        metavar="NAMES",
-        help="analyses, separated by commas (default: all)",
-    )
+    add("--only", type=comma_list(), metavar="NAMES", help="analyses by commas (default: all)")
     add("--device", choices=("auto", "cpu", "cuda"), default="auto", help="default auto")
     return parser
 

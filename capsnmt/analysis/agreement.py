@@ -22,35 +22,29 @@ ROUTING = (CapsuleAttention, HeadRouting, LayerRouting)
 
 
 def skewness(C: Tensor, inputs: Tensor) -> Tensor:
-    r"""Return the mean entropy of the inputs' coefficients, ``[...]``, for ``[..., I, N]``.
+    r"""Return the mean entropy of the inputs' coefficients, ``[...]``, for C ``[..., I, N]``.
 
     .. math:: -\frac{1}{I} \sum_i \sum_n C_{in} \log C_{in}
 
+    over the ``inputs`` ``[..., I]`` that take part.
+
     **D**: equation 17 lacks the minus and divides by N. The reported 6.24 for a uniform C is
     log 512, which only this form gives.
-
-    Args:
-        C: coefficients.
-        inputs: ``[..., I]``, true where an input takes part.
     """
     entropies = -torch.xlogy(C, C).sum(-1) * inputs
     return entropies.sum(-1) / inputs.sum(-1).clamp(min=1)
 
 
 def diversity(C: Tensor, inputs: Tensor, outputs: Tensor) -> Tensor:
-    r"""Return the mean dissimilarity of the output capsules, ``[...]``, for ``[..., I, N]``.
+    r"""Return the mean dissimilarity of the output capsules, ``[...]``, for C ``[..., I, N]``.
 
     .. math:: 1 - \frac{1}{N (N - 1)} \sum_{n \neq m} \cos(C_{\cdot n}, C_{\cdot m})
 
-    computed as :math:`(|\sum_n u_n|^2 - \sum_n |u_n|^2) / N (N - 1)` with unit vectors u.
+    computed as :math:`(|\sum_n u_n|^2 - \sum_n |u_n|^2) / N (N - 1)` with unit vectors u, over the
+    ``inputs`` ``[..., I]`` and ``outputs`` ``[..., N]`` that take part; NaN for one output.
 
     **D**: equation 18 is the mean cosine. The reported value for a uniform C, where every cosine is
-    1, is 0.0. NaN where fewer than two outputs take part.
-
-    Args:
-        C: coefficients.
-        inputs: ``[..., I]``, true where an input takes part.
-        outputs: ``[..., N]``, true where an output takes part.
+    1, is 0.0.
     """
     C = C * inputs.unsqueeze(-1) * outputs.unsqueeze(-2)
     unit = C / C.norm(dim=-2, keepdim=True).clamp(min=LENGTH_FLOOR)

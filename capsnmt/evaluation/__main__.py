@@ -20,19 +20,12 @@ from capsnmt.cli import (
 )
 from capsnmt.evaluation.compare_mt import check_folder, note
 from capsnmt.evaluation.outputs import parse_systems
-from capsnmt.evaluation.scores import (
-    BOOTSTRAP,
-    COMPARABLE,
-    METRICS,
-    RANDOMIZATION,
-    SAMPLES,
-    SEED,
-    Test,
-)
+from capsnmt.evaluation.scores import BOOTSTRAP, COMPARABLE, METRICS, SAMPLES, SEED, Test
 from capsnmt.evaluation.settings import Settings
 from capsnmt.evaluation.text import DETOKENIZE, REMOVE_BPE, language, text_format
 
 STDOUT = "-"
+INPUTS = ("generate", "plain")  # output of fairseq-generate, or lines
 MOST_SAMPLES = 100000  # D: sacreBLEU keeps a number for each sample and sentence in memory
 RESERVED = {each.lower() for each in (*METRICS, *METRICS.values(), *COMPARABLE)}
 
@@ -76,28 +69,13 @@ def build_parser() -> argparse.ArgumentParser:
     add("--reference", metavar="FILE", help="raw reference (default: the T- lines)")
     add("--tokenized-reference", metavar="FILE", help="for tokenised BLEU of the tokens as decoded")
     add("--source", metavar="FILE", help="tokens for BLEU by source length (default: the S- lines)")
+    add("--input", choices=INPUTS, default=INPUTS[0], help="default: output of fairseq-generate")
+    add("--remove-bpe", choices=REMOVE_BPE, help="default: subword_nmt, or none if plain")
     add(
-        "--input",
-        choices=("generate", "plain"),
-        default="generate",
-        help="output of fairseq-generate (default), or one sentence per line",
+        "--detokenize", choices=DETOKENIZE, help="default: moses, or none if plain or sentencepiece"
     )
-    add(
-        "--remove-bpe",
-        choices=REMOVE_BPE,
-        help="default: subword_nmt for --input generate, none for plain",
-    )
-    add(
-        "--detokenize",
-        choices=DETOKENIZE,
-        help="default: moses for --input generate (none with sentencepiece), none for plain",
-    )
-    add(
-        "--target-lang",
-        type=language,
-        metavar="LANG",
-        help="for detokenisation and for BLEU's tokeniser (default: from fairseq-generate's log)",
-    )
+    rules = "for detokenisation and BLEU's tokeniser (default: from fairseq-generate's log)"
+    add("--target-lang", type=language, metavar="LANG", help=rules)
     add(
         "--segment-scores",
         nargs="+",
@@ -107,32 +85,13 @@ def build_parser() -> argparse.ArgumentParser:
         help="scores of every segment by COMET, MetricX or another program: one number per line, "
         "comet-score's .json or MetricX's .jsonl; METRIC is a name for the tables",
     )
-    add(
-        "--significance",
-        choices=tuple(SAMPLES),
-        default=BOOTSTRAP,
-        help=f"paired test against the baseline (default {BOOTSTRAP})",
-    )
-    add(
-        "--samples",
-        type=at_least(1, MOST_SAMPLES),
-        metavar="N",
-        help=f"resamples of the bootstrap (default {SAMPLES[BOOTSTRAP]}), or trials of approximate "
-        f"randomization (default {SAMPLES[RANDOMIZATION]})",
-    )
-    add(
-        "--seed",
-        type=at_least(1, LARGEST_SEED),
-        default=SEED,
-        metavar="S",
-        help=f"seed of the test (default {SEED})",
-    )
-    add(
-        "--compare-mt",
-        type=Path,
-        metavar="DIR",
-        help="also write compare-mt's report, whose test is a different one, into DIR",
-    )
+    tests = f"paired test against the baseline (default {BOOTSTRAP})"
+    samples, seeds = at_least(1, MOST_SAMPLES), at_least(1, LARGEST_SEED)
+    numbers = " or ".join(f"{number} for {method}" for method, number in SAMPLES.items())
+    add("--significance", choices=tuple(SAMPLES), default=BOOTSTRAP, help=tests)
+    add("--samples", type=samples, metavar="N", help=f"of the test (default {numbers})")
+    add("--seed", type=seeds, default=SEED, metavar="S", help=f"of the test (default {SEED})")
+    add("--compare-mt", type=Path, metavar="DIR", help="also write compare-mt's report to DIR")
     add("--json", metavar="FILE", help="also write the record as JSON; - prints it instead")
     return parser
 

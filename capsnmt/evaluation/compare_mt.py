@@ -55,14 +55,10 @@ def write_report(
     systems: Mapping[str, Sequence[str]],
     source: Optional[Sequence[str]],
 ) -> None:
-    """Write compare-mt's report.
+    """Write compare-mt's report into a folder that passes `check_folder`.
 
-    Args:
-        folder: where to; it passes `check_folder`.
-        test: whose numbers of samples and seed its bootstrap takes.
-        reference: tokens of each segment, separated by spaces.
-        systems: name -> tokens of each segment; the others are compared with the first.
-        source: tokens of each segment, or ``None``.
+    Texts are tokens of each segment, separated by spaces. The other systems are compared with the
+    first; the bootstrap takes the samples and the seed of the test.
     """
     against = ";".join(f"0-{number}" for number in range(1, len(systems)))
     directions = f",compare_directions={against}" if against else ""

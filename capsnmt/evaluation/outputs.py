@@ -69,9 +69,7 @@ def parse_system(argument: str) -> Tuple[str, List[str]]:
 def parse_systems(arguments: Sequence[str], baseline: Optional[str]) -> Dict[str, List[str]]:
     """Return the files of each system by its name, the baseline first.
 
-    Args:
-        arguments: ``PATH`` or ``NAME=PATH[,PATH...]`` of each system.
-        baseline: one of them, its name, or another argument of this form.
+    ``baseline`` is one of the arguments ``NAME=PATH[,PATH...]``, its name, or another of this form.
     """
     systems = [parse_system(argument) for argument in arguments]
     if baseline is not None:
@@ -136,10 +134,6 @@ def parse_generate_output(
 
     >>> parse_generate_output(["S-1\\tb", "H-1\\t-1.2\\tB", "S-0\\ta", "H-0\\t-0.3\\tA"], "x")
     ({'H': ['A', 'B'], 'S': ['a', 'b']}, None)
-
-    Args:
-        text: lines of the file, without line ends.
-        name: name of the file for errors.
 
     Returns:
         Letter of each kind of line that is there -> its texts, in the order of the test set; and

@@ -35,11 +35,7 @@ def read_segment_scores(
 ) -> Dict[Output, List[float]]:
     """Read the scores of all outputs by one metric.
 
-    Args:
-        metric: its name.
-        files: name of each system -> ``FILE[,FILE...]``, one for each output.
-        systems: all systems.
-        segments: number of segments of the test set.
+    ``files`` has ``FILE[,FILE...]`` of each system, one for each output.
     """
     flag = f"--segment-scores {metric}"
     if {*files} != {*systems}:

@@ -22,23 +22,12 @@ def build_parser() -> argparse.ArgumentParser:
         prog="capsnmt-report",
         description="Write report.html and report.md about finished runs.",
     )
-    parser.add_argument(
-        "runs",
-        nargs="+",
-        type=Path,
-        metavar="DIR",
-        help="a run (OUTPUT/ROW/seed-S), all seeds of a row (OUTPUT/ROW) or all rows (OUTPUT); "
-        "give the baseline first",
-    )
     add = parser.add_argument
+    folders = "a run, all seeds of a row or all rows; give the baseline first"
+    add("runs", nargs="+", type=Path, metavar="DIR", help=folders)
     add("--output", type=Path, required=True, metavar="DIR", help="folder of the report")
-    add(
-        "--samples",
-        type=at_least(0),
-        default=20,
-        metavar="N",
-        help="number of sample translations (default 20)",
-    )
+    translations = "number of sample translations (default 20)"
+    add("--samples", type=at_least(0), default=20, metavar="N", help=translations)
     add("--title", help="heading of the page (default: data set and languages)")
     return parser
 

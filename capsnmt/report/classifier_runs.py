@@ -13,7 +13,7 @@ from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 from capsnmt.evaluation.scores import Spread, spread
 from capsnmt.pages.page import Table
-from capsnmt.pages.plots import Figures, styles
+from capsnmt.pages.plots import Figures
 from capsnmt.report.figures import means_by_category
 from capsnmt.report.tables import NONE, mean_cell
 from capsnmt.runs.finished import FinishedRun
@@ -73,7 +73,6 @@ def logical_inference(runs: Sequence[FinishedRun]) -> Tuple[Dict[str, Any], Figu
         means_by_category,
         accuracy,
         {str(bucket): str(bucket) for bucket in buckets},
-        styles(accuracy),
         ("operators in the longer sentence", "test accuracy, percent"),
         {"majority class": spread([first.majority])},
     )

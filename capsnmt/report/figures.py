@@ -6,26 +6,21 @@ from types import MappingProxyType
 from typing import Any, List, Mapping, Sequence, Tuple
 
 from capsnmt.evaluation.scores import Spread
-from capsnmt.pages.plots import INK, figure_of, finish
+from capsnmt.pages.plots import INK, figure_of, finish, styles
 from capsnmt.runs.learning_curve import LearningCurve
 
-Styles = Mapping[str, Mapping[str, str]]
 # above this multiple of the lowest loss a curve only shows the initialisation
 TALLEST = 2.5
 DISTANCE = 0.12  # between the bars of two systems, in the distance of two categories
 
 
-def learning_curves(curves: Mapping[str, Sequence[LearningCurve]], style_of: Styles) -> Any:
+def learning_curves(curves: Mapping[str, Sequence[LearningCurve]]) -> Any:
     """Draw validation loss (solid) and training loss (dotted), one line for each seed.
 
     The loss axis ends at ``TALLEST`` times the lowest loss, so that the part where systems differ
     fills the figure, and not the first updates.
-
-    Args:
-        curves: name of each system -> its curves.
-        style_of: name of each system -> colour and marker.
     """
-    figure = figure_of(4.5)
+    figure, style_of = figure_of(4.5), styles(curves)
     from matplotlib.ticker import StrMethodFormatter
 
     axes = figure.add_subplot()
@@ -58,7 +53,6 @@ def _line(points: Mapping[int, float]) -> Tuple[List[int], List[float]]:
 def means_by_category(
     means: Mapping[str, Mapping[str, Spread]],
     categories: Mapping[str, str],
-    style_of: Styles,
     labels: Tuple[str, str],
     references: Mapping[str, Spread] = MappingProxyType({}),
 ) -> Any:
@@ -71,11 +65,10 @@ def means_by_category(
     Args:
         means: name of each system -> key of a category -> its value.
         categories: key of each category -> its label.
-        style_of: name of each system -> colour and marker.
         labels: of the two axes; that of the values gets the number of seeds.
         references: name -> value of horizontal lines.
     """
-    figure = figure_of(3.8)
+    figure, style_of = figure_of(3.8), styles(means)
     axes = figure.add_subplot()
     places = {key: place for place, key in enumerate(categories)}
     most = 1

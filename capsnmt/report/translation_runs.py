@@ -15,7 +15,7 @@ from capsnmt.evaluation.scores import COMPARABLE, common_metrics
 from capsnmt.evaluation.test_set import check_count
 from capsnmt.evaluation.text import text_format
 from capsnmt.pages.page import Markdown, Table, code
-from capsnmt.pages.plots import Figures, styles
+from capsnmt.pages.plots import Figures
 from capsnmt.report import tables
 from capsnmt.report.figures import learning_curves, means_by_category
 from capsnmt.report.tables import Runs
@@ -32,9 +32,8 @@ def translation(runs: Sequence[FinishedRun], sample_count: int) -> Tuple[Dict[st
     check_comparable(runs)
     rows, named, test_sets = group(runs), dict(zip(distinct_names(runs), runs)), [*runs[0].scores]
     settings, manifest = runs[0].settings, PreparedData(runs[0].data).read_manifest()
-    style = styles(row.name for row in rows)
     curves = {row.name: [run.curve for run in row.runs] for row in rows}
-    figures: Figures = {"learning_curve": functools.partial(learning_curves, curves, style)}
+    figures: Figures = {"learning_curve": functools.partial(learning_curves, curves)}
     scored = [each for row in rows[1:] for run in row.runs for each in run.scores.values()]
     untested = [
         x.name for x in rows[1:] if any(x.p_values(name, rows[0]) is None for name in test_sets)
@@ -93,7 +92,6 @@ def _test_set(
             means_by_category,
             found,
             {bucket: f"{bucket}\n({count:,})" for bucket, count in counts.items()},
-            styles(found),
             (f"length of the source in {unit} (sentences)", "BLEU"),
         )
     return {
@@ -124,7 +122,6 @@ def _sweep(sweep: FinishedSweep, test_set: str, figures: Figures) -> Dict[str, A
         means_by_category,
         curves,
         dict(zip(sweep.labels, sweep.labels)),
-        styles(curves),
         (f"--{sweep.flag}", "BLEU"),
         baselines,
     )

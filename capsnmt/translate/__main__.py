@@ -44,31 +44,16 @@ def build_parser() -> argparse.ArgumentParser:
         "output.",
     )
     add = parser.add_argument
-    add(
-        "runs",
-        nargs="+",
-        type=Path,
-        metavar="RUN|CHECKPOINT",
-        help="a finished run (OUTPUT/ROW/seed-S), or a checkpoint with --data; several are an "
-        "ensemble",
-    )
+    models = "a finished run, or a checkpoint with --data; several are an ensemble"
+    add("runs", nargs="+", type=Path, metavar="RUN|CHECKPOINT", help=models)
     add("--data", type=Path, metavar="DIR", help="folder of capsnmt-prepare (default: the run's)")
-    add(
-        "--lenpen",
-        type=number,
-        metavar="X",
-        help="length penalty, above 1 for longer (default: the run's)",
-    )
+    add("--lenpen", type=number, metavar="X", help="above 1 for longer (default: the run's)")
     counts = {
         "beam": (positive, "size of the beam (default: the run's)"),
         "nbest": (positive, "write N translations of each line, after the line's number and a tab"),
         "max-tokens": (at_least(2), "subwords per batch, with padding (default 4096)"),
         "batch-size": (positive, "sentences per batch (default: no limit)"),
-        "buffer-size": (
-            positive,
-            "lines that are read, sorted by length and translated together (default 1000; 1 on a "
-            "terminal)",
-        ),
+        "buffer-size": (positive, "lines to translate together (default 1000; 1 on a terminal)"),
     }
     for name, (kind, text) in counts.items():
         add(f"--{name}", type=kind, metavar="N", help=text)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from capsnmt.evaluation.scores import spread
-from capsnmt.pages.plots import drawing, styles
+from capsnmt.pages.plots import drawing
 from capsnmt.report.figures import learning_curves, means_by_category
 from capsnmt.runs.learning_curve import LearningCurve
 
@@ -14,7 +14,7 @@ def test_means_have_every_value_seed_and_reference() -> None:
     categories = {"1": "1", "8": "8", "512": "512"}
     with drawing():
         (axes,) = means_by_category(
-            means, categories, styles(means), ("flag", "BLEU"), {"baseline": spread([17.5, 18.5])}
+            means, categories, ("flag", "BLEU"), {"baseline": spread([17.5, 18.5])}
         ).axes
     assert [text.get_text() for text in axes.get_xticklabels()] == ["1", "8", "512"]
     assert [text.get_text() for text in axes.get_legend().get_texts()] == [
@@ -35,7 +35,7 @@ def test_means_have_every_value_seed_and_reference() -> None:
 def test_the_legend_of_the_learning_curves_says_what_is_solid_and_dotted() -> None:
     curve = LearningCurve({1: 50.0, 20: 3.0, 40: 2.0}, {40: 2.5})
     with drawing():
-        (axes,) = learning_curves({"one": [curve, curve]}, styles(["one"])).axes
+        (axes,) = learning_curves({"one": [curve, curve]}).axes
     assert [text.get_text() for text in axes.get_legend().get_texts()] == [
         *("one", "validation", "training")
     ]
