@@ -63,7 +63,7 @@ def test_text_is_tokenised_as_prepared_and_translations_detokenised(
     [
         (
             ("en", "de", "spaces", "moses"),
-            "the tokeniser is 'spaces'; choose from moses, characters",
+            "the tokeniser is 'spaces'; choose from moses, ",
         ),
         ((None, "de", "moses", "moses"), "give --source-lang and --target-lang"),
     ],
