@@ -39,7 +39,7 @@ from capsnmt.cli import ConfigurationError, OneLineParser, positive, quiet, run_
 from capsnmt.cpu.memory import keep_freed_memory
 from capsnmt.export import stock_checkpoint
 from capsnmt.models.inference import decodes_in_bf16
-from capsnmt.modules.autocast import bf16_obstacle
+from capsnmt.modules.autocast import bf16_obstacle, int8_obstacle
 from capsnmt.translate.load import load_models
 from scripts.benchmark_report import Ratio, machine
 from scripts.workload import parse, task
@@ -144,8 +144,11 @@ def systems(
         (model,), _, _ = load_models([path], data, {"autocast": "bf16"})
         if decodes_in_bf16(model, "cpu"):  # a narrow one is decoded in fp32
             runs["ours bf16"] = fairseqs(model)
+    if int8_obstacle("cpu") is None:
+        (model,), _, _ = load_models([path], data, {"autocast": "int8"})
+        runs["ours int8"] = fairseqs(model)
     try:
-        runs["CTranslate2 fp32"] = ctranslate2(args, data, folder, translation, batches)
+        runs.update(ctranslate2(args, data, folder, translation, batches))
     except ImportError:
         print("CTranslate2 is not installed", file=sys.stderr)
     return runs, sum(len(batch["net_input"]["src_tokens"]) for batch in batches)
@@ -153,8 +156,8 @@ def systems(
 
 def ctranslate2(
     args: argparse.Namespace, data: Path, folder: Path, translation: Any, batches: Any
-) -> Run:
-    """Return a function that translates with CTranslate2, which ``capsnmt-export`` writes for."""
+) -> Dict[str, Run]:
+    """Return functions that translate with CTranslate2, which ``capsnmt-export`` writes for."""
     from ctranslate2 import Translator
     from ctranslate2.converters import FairseqConverter
 
@@ -163,7 +166,7 @@ def ctranslate2(
         str(folder / "stock.pt"), str(data), *languages, unsafe_deserialization=True
     )
     converter.convert(str(folder / "ct2"), force=True)
-    translator = Translator(str(folder / "ct2"), inter_threads=1, intra_threads=args.threads)
+    threads = {"inter_threads": 1, "intra_threads": args.threads}
     source, target = translation.source_dictionary, translation.target_dictionary
     limits = {"min_decoding_length": args.length} if not args.path else {}
     longest = [
@@ -180,8 +183,9 @@ def ctranslate2(
         for batch in batches
     ]
 
-    def run() -> Translations:
-        return [
+    def in_precision(compute_type: str) -> Run:
+        translator = Translator(str(folder / "ct2"), compute_type=compute_type, **threads)
+        return lambda: [
             [*(target.index(word) for word in result.hypotheses[0]), target.eos()]
             for text, most in zip(texts, longest)
             for result in translator.translate_batch(
@@ -189,7 +193,8 @@ def ctranslate2(
             )
         ]
 
-    return run
+    precisions = {"fp32": "float32", "int8": "int8"}
+    return {f"CTranslate2 {name}": in_precision(each) for name, each in precisions.items()}
 
 
 def compare(runs: Dict[str, Run], rounds: int, sentences: int) -> str:

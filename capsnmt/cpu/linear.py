@@ -1,9 +1,10 @@
-"""Linear maps of a model that only decodes: oneDNN computes them, from packed matrices."""
+"""Linear maps of a model that only decodes, from packed matrices, also of 8-bit integers."""
 
 from __future__ import annotations
 
 import functools
-from typing import Any, Dict, Optional, Tuple
+import warnings
+from typing import Any, Callable, Dict, Optional, Tuple
 
 import torch
 import torch.nn.functional as F
@@ -15,6 +16,8 @@ FEW = 2**20
 """Products of a map's weights and rows below which a call of oneDNN costs more than it saves."""
 ROWS = 320
 """Rows of a step of decoding for which matrices are packed: any number works."""
+INTEGER_ENGINE = "fbgemm"
+"""torch's library for products of 8-bit integers."""
 
 
 def numbers_of(tensor: Tensor) -> Tuple[int, torch.dtype, int]:
@@ -30,8 +33,7 @@ class PreparedLinear(nn.Linear):
     Its functions are private to torch: without them, and for gradients, it is ``nn.Linear``.
     """
 
-    packed: Optional[Tensor] = None
-    packed_numbers: Optional[Tuple[int, torch.dtype, int]] = None
+    packed: Optional[Tuple[Any, Any]] = None
 
     def forward(self, x: Tensor) -> Tensor:
         """Map rows ``[..., in]`` to ``[..., out]``, in the precision of the weights."""
@@ -42,19 +44,67 @@ class PreparedLinear(nn.Linear):
             return F.linear(x, weight, bias)
         size = weight.numel()
         if size >= LARGE:
-            numbers = numbers_of(weight)
-            if self.packed is None or self.packed_numbers != numbers:
-                self.packed_numbers = numbers
-                pack = torch.ops.mkldnn._reorder_linear_weight
-                self.packed = pack(weight.detach().contiguous(), ROWS)
-            weight = self.packed
+            weight = self.packed_by(pack_floats)
         elif x.numel() // x.size(-1) * size < FEW:
             return F.linear(x, weight, bias)
         return torch.ops.mkldnn._linear_pointwise(x, weight, bias, "none", [], "")
 
+    def packed_by(self, pack: Callable[[Tensor, Optional[Tensor]], Any]) -> Any:
+        """Return the matrix as a function packs it, once for its numbers."""
+        parameters = [parameter for parameter in (self.weight, self.bias) if parameter is not None]
+        numbers = [numbers_of(parameter) for parameter in parameters]
+        if self.packed is None or self.packed[0] != numbers:
+            bias = None if self.bias is None else self.bias.detach()
+            self.packed = numbers, pack(self.weight.detach().contiguous(), bias)
+        return self.packed[1]
+
     def __getstate__(self) -> Dict[str, Any]:
         """Return what a copy has: a packed matrix cannot be copied."""
         return {**self.__dict__, "packed": None}
+
+
+class QuantizedLinear(PreparedLinear):
+    """A prepared linear map that multiplies 8-bit integers; for gradients it is ``nn.Linear``.
+
+        y_o = s w_o (q(x) - z) . q(W_o) + b_o
+
+    Each row of the matrix has its own scale, ``w_o = max |W_o| / 127``. The input has one scale s
+    and one zero z, by its extremes.
+
+    **D**: these are the extremes of all rows, of every sentence: a translation may depend on the
+    other sentences of its batch.
+    """
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Map rows ``[..., in]`` to ``[..., out]`` in fp32."""
+        if torch.is_grad_enabled():
+            return super().forward(x)
+        return torch.ops.quantized.linear_dynamic(x, self.packed_by(pack_integers))
+
+
+def pack_floats(weight: Tensor, _bias: Optional[Tensor]) -> Tensor:
+    """Return a matrix as oneDNN reads it fastest."""
+    return torch.ops.mkldnn._reorder_linear_weight(weight, ROWS)
+
+
+def pack_integers(weight: Tensor, bias: Optional[Tensor]) -> Any:
+    """Return the parameters of a map in fp32 as torch's 8-bit product reads them."""
+    scales = weight.abs().amax(1).double().div(127).clamp_min(torch.finfo(torch.float32).tiny)
+    zeros, engine = torch.zeros_like(scales, dtype=torch.long), torch.backends.quantized.engine
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # of the type's removal from a later torch
+        integers = torch.quantize_per_channel(weight, scales, zeros, 0, torch.qint8)
+    torch.backends.quantized.engine = INTEGER_ENGINE
+    try:
+        return torch.ops.quantized.linear_prepack(integers, bias)
+    finally:
+        torch.backends.quantized.engine = engine
+
+
+def has_integers() -> bool:
+    """Return whether this torch multiplies 8-bit integers."""
+    engines = torch.backends.quantized.supported_engines
+    return INTEGER_ENGINE in engines and hasattr(torch, "quantize_per_channel")
 
 
 @functools.cache

@@ -22,7 +22,7 @@ from capsnmt.models.stacks import (
     stack_connection,
 )
 from capsnmt.modules.attention import additive_padding, sentence_order, stays
-from capsnmt.modules.autocast import autocast_of, require_bf16
+from capsnmt.modules.autocast import autocast_of, require_trainable
 from capsnmt.modules.layer_aggregation import TransparentMixture
 from capsnmt.routing.backend import check_backend
 
@@ -79,7 +79,7 @@ class TransformerEncoder(TransformerEncoderBase):
             )
         if mode:
             device_type = next(self.parameters()).device.type
-            require_bf16(self.autocast, device_type)
+            require_trainable(self.autocast, device_type)
             require_compiler(self.compiles, device_type)
             try:
                 check_backend(self.routing_backend, device_type)

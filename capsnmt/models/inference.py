@@ -8,11 +8,13 @@ from typing import Any, Iterator, Sequence
 import torch
 from fairseq.models import MODEL_REGISTRY
 from fairseq.tasks import FairseqTask
-from torch import nn
+from torch import Tensor, nn
 
-from capsnmt.cpu.linear import PreparedLinear
+from capsnmt.cli import ConfigurationError
+from capsnmt.cpu.linear import PreparedLinear, QuantizedLinear
+from capsnmt.models.plain_decoder import is_plain
 from capsnmt.modules import autocast
-from capsnmt.modules.autocast import evaluates_in_bf16
+from capsnmt.modules.autocast import bf16_obstacle, evaluates_in_bf16, int8_obstacle
 from capsnmt.modules.capsule_attention import CapsuleAttention
 from capsnmt.modules.layer_aggregation.routing import BlockLinear
 
@@ -64,7 +66,7 @@ def decodes_in_bf16(model: Any, device: str) -> bool:
 
     A GPU always does; for a CPU see :data:`WIDE`.
     """
-    if model.decoder.autocast == "none" or not evaluates_in_bf16(device):
+    if model.decoder.autocast != "bf16" or not evaluates_in_bf16(device):
         return False
     narrow = model.decoder.embed_dim < WIDE
     return device != "cpu" or not narrow or "amx_bf16" in autocast.cpu_flags()
@@ -75,17 +77,41 @@ def prepare_linear_maps(model: Any) -> None:
     """Let decoding compute the linear maps as fast as it can.
 
     In bf16 they become what autocast would make of them at every step. An embedding that shares
-    its matrix with the output projection keeps it as it is.
+    its matrix with the output projection keeps it as it is. In 8-bit integers the output
+    projection, whose errors nothing evens out, is bf16 if the CPU has it.
+
+    Raises:
+        ConfigurationError: the model or the machine cannot multiply 8-bit integers.
     """
     parameter = next(model.decoder.parameters())
+    device = parameter.device.type
+    in_int8 = model.decoder.autocast == "int8"
+    if in_int8:
+        require_int8(model, parameter)
     if parameter.dtype != torch.float32:
         return
-    device = parameter.device.type
     in_bf16 = decodes_in_bf16(model, device)
     if device == "cpu" and not in_bf16:
         model.encoder.autocast = model.decoder.autocast = "none"
+    output_in_bf16 = in_bf16 or (in_int8 and bf16_obstacle(device) is None)
     for module in linear_maps(model):
-        for name, tensor in list(module.named_parameters(recurse=False)) if in_bf16 else []:
-            setattr(module, name, nn.Parameter(tensor.to(torch.bfloat16), tensor.requires_grad))
+        is_output = module is model.decoder.output_projection
+        if output_in_bf16 if is_output else in_bf16:
+            for name, tensor in list(module.named_parameters(recurse=False)):
+                setattr(module, name, nn.Parameter(tensor.to(torch.bfloat16), tensor.requires_grad))
         if device == "cpu" and type(module) is nn.Linear:
-            module.__class__ = PreparedLinear
+            module.__class__ = QuantizedLinear if in_int8 and not is_output else PreparedLinear
+
+
+def require_int8(model: Any, parameter: Tensor) -> None:
+    """Raise unless a model that is prepared can translate in 8-bit integers.
+
+    **D**: a mechanism of the decoder may read a matrix past its map, so it has no such integers.
+    """
+    obstacle = int8_obstacle(parameter.device.type)
+    if obstacle is None and parameter.dtype != torch.float32:
+        obstacle = f"the parameters are {parameter.dtype}, not fp32"
+    elif obstacle is None and not is_plain(model):
+        obstacle = "the decoder has a mechanism, or dropout that stays on"
+    if obstacle is not None:
+        raise ConfigurationError(f"--autocast is int8, but {obstacle}; give none or bf16")

@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from capsnmt.cpu.decoding import attend
-from capsnmt.cpu.linear import PreparedLinear, numbers_of
+from capsnmt.cpu.linear import numbers_of
 from capsnmt.models.attention import HostedAttention
 from capsnmt.models.decoder import TransformerDecoder
 from capsnmt.models.layers import TransformerDecoderLayer
@@ -147,10 +147,10 @@ class PlainLayer:
         return x if self.normalises_before else norm.forward(x)
 
 
-def joined(*maps: Tuple[Any, float]) -> PreparedLinear:
-    """Return several maps of one input, each scaled, as one."""
+def joined(*maps: Tuple[Any, float]) -> nn.Linear:
+    """Return several maps of one input, each scaled, as one of their kind."""
     weight = torch.cat([each.weight * scale for each, scale in maps])
-    one = PreparedLinear.__new__(PreparedLinear)
+    one = object.__new__(type(maps[0][0]))
     nn.Module.__init__(one)  # without first numbers; on "meta" torch 2.2 would import sympy
     one.weight = nn.Parameter(weight, requires_grad=False)
     bias = torch.cat([each.bias * scale for each, scale in maps])

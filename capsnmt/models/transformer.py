@@ -104,8 +104,8 @@ class CapsnmtTransformer(TransformerModel):
     def make_generation_fast_(self, **kwargs: Any) -> None:
         """Prepare for decoding: store the linear maps as it reads them fastest."""
         super().make_generation_fast_(**kwargs)
-        prepare_linear_maps(self)
         self.is_prepared = True
+        prepare_linear_maps(self)
 
     def prepare_for_inference_(self, cfg: Any) -> None:
         """Prepare for decoding. A command, which has a ``--path``, keeps freed memory, too."""

@@ -24,8 +24,9 @@ import torch
 from torch import Tensor, nn
 
 from capsnmt.cli import ConfigurationError
+from capsnmt.cpu.linear import has_integers
 
-AUTOCASTS = ("none", "bf16")
+AUTOCASTS = ("none", "bf16", "int8")
 CPU_INFO = Path("/proc/cpuinfo")
 CPU_FLAGS = frozenset({"avx512_bf16", "amx_bf16", "bf16"})  # x86, x86, ARM
 
@@ -55,13 +56,26 @@ def cpu_flags() -> List[str]:
     return CPU_INFO.read_text(encoding="utf-8", errors="replace").split()
 
 
-def require_bf16(autocast: str, device_type: str) -> None:
+def int8_obstacle(device_type: str) -> Optional[str]:
+    """Return why a device should not translate in 8-bit integers, or None."""
+    if device_type != "cpu":
+        return "only a CPU translates in 8-bit integers"
+    if not any("vnni" in flag for flag in cpu_flags()):
+        return f"this CPU ({platform.machine()}) has no 8-bit instructions (VNNI)"
+    if not has_integers():
+        return f"torch {torch.__version__} has no products of 8-bit integers"
+    return None
+
+
+def require_trainable(autocast: str, device_type: str) -> None:
     """Raise if a model with this ``--autocast`` should not be trained on the device.
 
     Raises:
         ConfigurationError: naming the obstacle.
     """
-    obstacle = None if autocast == "none" else bf16_obstacle(device_type)
+    obstacle = bf16_obstacle(device_type) if autocast == "bf16" else None
+    if autocast == "int8":
+        obstacle = "8-bit integers are for translation"
     if obstacle is not None:
         raise ConfigurationError(f"--autocast is {autocast}, but {obstacle}; give --autocast none")
 
@@ -87,6 +101,10 @@ def autocast_of(model: nn.Module, autocast: str) -> ContextManager[Any]:
     """
     if autocast == "none":
         return nullcontext()
+    if autocast == "int8":  # a model that is prepared for translation has none
+        raise ConfigurationError(
+            "--autocast is int8, but only a prepared model has 8-bit integers; give none or bf16"
+        )
     parameter: Tensor = next(model.parameters())
     if parameter.dtype == torch.float64:
         return nullcontext()

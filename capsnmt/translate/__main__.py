@@ -24,7 +24,7 @@ from capsnmt.lines import standard_input, stream_lines
 if TYPE_CHECKING:  # --help does not wait for torch
     from capsnmt.translate.translator import Translator
 
-PRECISIONS = {"fp32": "none", "bf16": "bf16"}
+PRECISIONS = {"fp32": "none", "bf16": "bf16", "int8": "int8"}
 SETTINGS = ("beam", "lenpen", "max_tokens", "batch_size")  # flags that fairseq also has
 
 
@@ -77,15 +77,19 @@ def _run(args: argparse.Namespace) -> None:
     # after parsing: --help and a mistyped flag do not wait for torch and fairseq
     from capsnmt.cpu.memory import keep_freed_memory
     from capsnmt.host import load_plugin
-    from capsnmt.modules.autocast import bf16_obstacle
+    from capsnmt.modules.autocast import bf16_obstacle, int8_obstacle
 
     load_plugin()
     from capsnmt.translate.load import chosen_device, from_run
 
     device = chosen_device(args.device)
-    obstacle = bf16_obstacle(device) if args.precision == "bf16" else None
+    obstacle = None
+    if args.precision == "bf16":
+        obstacle = bf16_obstacle(device)
+    elif args.precision == "int8":
+        obstacle = int8_obstacle(device)
     if obstacle is not None:
-        raise ConfigurationError(f"--precision is bf16, but {obstacle}; use fp32")
+        raise ConfigurationError(f"--precision is {args.precision}, but {obstacle}; use fp32")
     keep_freed_memory(device)
     settings = {name: getattr(args, name) for name in SETTINGS}
     settings["autocast"] = PRECISIONS.get(args.precision)
