@@ -6,7 +6,7 @@ gradients are finite for votes up to 1e4, equal or not, for any input activation
 from 1 to 10.
 """
 
-from .backend import BACKENDS, check_backend, routing_backend
+from .backend import BACKENDS, check_backend
 from .dynamic import dynamic_routing
 from .em import em_routing
 from .horizontal import horizontal_routing
@@ -25,7 +25,6 @@ __all__ = [
     "horizontal_routing",
     "inverted_routing",
     "record_routing",
-    "routing_backend",
     "simple_routing",
     "squash",
     "vertical_routing",

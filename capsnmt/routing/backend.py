@@ -5,9 +5,7 @@ from __future__ import annotations
 import functools
 import importlib.util
 import os
-from contextlib import contextmanager
-from contextvars import ContextVar
-from typing import Iterator, Optional
+from typing import Optional
 
 import torch
 from torch import Tensor
@@ -16,11 +14,24 @@ from torch.torch_version import TorchVersion
 from capsnmt.cpu import build
 
 BACKENDS = ("auto", "eager", "compiled", "cpp", "triton")
+"""How an operator runs; a call or a module chooses.
+
+- ``eager``: plain torch.
+- ``compiled``: ``torch.compile``; an error if compilation fails.
+- ``cpp``: the C++ kernels of :mod:`capsnmt.cpu.routing`, on a CPU; an error if they cannot be
+  built. What they do not cover (vertical and horizontal routing; votes of another dtype than fp32
+  and bf16) runs as under ``auto``.
+- ``triton``: the kernels of :mod:`capsnmt.routing.fused`, on a GPU; an error if one fails to build.
+  What they do not cover (horizontal routing, which consists of matrix products; fp64 votes; more
+  than 32,768 votes a token) runs as under ``auto``.
+- ``auto`` (default): cpp on a CPU, for calls of any size; if its kernels cannot be built, warn
+  once. Otherwise compiled where that pays off, i.e. for large calls in training where torch can
+  compile, else eager. If compilation fails, warn once and run eagerly. **D**: not triton before its
+  kernels have been compared with the others on a GPU.
+"""
 
 OLDEST_TRITON = "3.3"
 INTERPRETER_FLAG = "TRITON_INTERPRET"  # Triton's own: kernels run as numpy code, on a CPU
-
-_backend: ContextVar[str] = ContextVar("capsnmt_routing_backend", default="auto")
 
 
 def check_backend(name: str, device_type: Optional[str] = None) -> str:
@@ -61,38 +72,6 @@ def usable_backend(name: str, votes: Tensor, training: bool) -> str:
     return "auto" if not training and backend_obstacle(name, votes.device.type) else name
 
 
-@contextmanager
-def routing_backend(name: str) -> Iterator[None]:
-    """Choose the backend of the operator calls inside the ``with`` block.
-
-    - ``eager``: plain torch.
-    - ``compiled``: ``torch.compile``; an error if compilation fails.
-    - ``cpp``: the C++ kernels of :mod:`capsnmt.cpu.routing`, on a CPU; an error if they cannot be
-      built. What they do not cover (vertical and horizontal routing; votes of another dtype than
-      fp32 and bf16) runs as under ``auto``.
-    - ``triton``: the kernels of :mod:`capsnmt.routing.fused`, on a GPU; an error if one fails to
-      build. What they do not cover (horizontal routing, which consists of matrix products; fp64
-      votes; more than 32,768 votes a token) runs as under ``auto``.
-    - ``auto`` (default): cpp on a CPU, for calls of any size; if its kernels cannot be built, warn
-      once. Otherwise compiled where that pays off, i.e. for large calls in training where torch can
-      compile, else eager. If compilation fails, warn once and run eagerly. **D**: not triton
-      before its kernels have been compared with the others on a GPU.
-
-    The choice ends with the block and holds for the current thread only. An operator's ``backend``
-    argument takes precedence.
-
-    >>> with routing_backend("fast"):
-    ...     pass
-    Traceback (most recent call last):
-    ValueError: routing backend 'fast' is unknown; use one of auto, eager, compiled, cpp, triton
-    """
-    token = _backend.set(check_backend(name))
-    try:
-        yield
-    finally:
-        _backend.reset(token)
-
-
 @functools.cache
 def compile_obstacle(device_type: str) -> Optional[str]:
     """Return why ``torch.compile`` cannot work here for this device type, None if it can."""
@@ -127,8 +106,3 @@ def triton_obstacle(device_type: str) -> Optional[str]:
     if device_type != "cuda" and not (device_type == "cpu" and interpreting):
         return f"needs a GPU, not device type {device_type}"
     return None
-
-
-def chosen_backend(argument: Optional[str], device_type: str) -> str:
-    """Return the backend of a call: its argument, or that of the enclosing block."""
-    return check_backend(_backend.get() if argument is None else argument, device_type)

@@ -17,7 +17,7 @@ def dynamic_routing(
     iterations: int = 3,
     input_mask: Optional[Tensor] = None,
     output_mask: Optional[Tensor] = None,
-    backend: Optional[str] = None,
+    backend: str = "auto",
 ) -> Tuple[Tensor, Tensor]:
     """Route by agreement; each output capsule is the squashed weighted sum of its votes.
 
@@ -35,7 +35,7 @@ def dynamic_routing(
             not finite, and its logits are 0.
         output_mask: ``[..., N]``, true = real. A masked output enters no softmax; its capsule and
             logits are 0.
-        backend: ``auto``, ``eager``, ``compiled``, ``cpp`` or ``triton``; None: the block's.
+        backend: ``auto``, ``eager``, ``compiled``, ``cpp`` or ``triton``.
 
     Returns:
         Output capsules ``[..., N, D]`` and logits ``[..., I, N]``, b after its last update; both

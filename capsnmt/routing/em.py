@@ -41,7 +41,7 @@ def em_routing(
     iterations: int = 3,
     input_activation: Optional[Tensor] = None,
     variance_floor: float = VARIANCE_FLOOR,
-    backend: Optional[str] = None,
+    backend: str = "auto",
 ) -> Tensor:
     """Route by agreement; EM fits one Gaussian per output capsule to its votes.
 
@@ -72,7 +72,7 @@ def em_routing(
         iterations: T >= 1.
         input_activation: a_in, ``[..., I]`` or ``[..., I, N]``, in 0..1; None = all 1.
         variance_floor: added to every variance, in squared units of the votes.
-        backend: ``auto``, ``eager``, ``compiled``, ``cpp`` or ``triton``; None: the block's.
+        backend: ``auto``, ``eager``, ``compiled``, ``cpp`` or ``triton``.
 
     Returns:
         Output capsules, ``[..., N, D]``, dtype of ``votes``.

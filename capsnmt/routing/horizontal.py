@@ -19,7 +19,7 @@ def horizontal_routing(
     key_mask: Optional[Tensor] = None,
     causal: bool = False,
     newest_only: bool = False,
-    backend: Optional[str] = None,
+    backend: str = "auto",
 ) -> Tensor:
     """Route positions to heads, for every query l over the positions t <= l.
 
@@ -48,7 +48,7 @@ def horizontal_routing(
         key_mask: ``[B, K]``, true = real.
         causal: position l's votes for keys k > l count as 0 (section 3.4.3, decoders).
         newest_only: return row l = L alone, as ``[B, H, 1, K]``.
-        backend: ``auto``, ``eager``, ``compiled``, ``cpp`` or ``triton``; None: the block's.
+        backend: ``auto``, ``eager``, ``compiled``, ``cpp`` or ``triton``.
 
     Returns:
         Output capsules Omega, ``[B, H, L, K]``, 0 in padded rows and columns, dtype of ``scores``.

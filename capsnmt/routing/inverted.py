@@ -16,7 +16,7 @@ EPSILON = 1e-5
 """Added to the variance of a capsule's LayerNorm, as torch does."""
 
 
-def inverted_routing(votes: Tensor, iterations: int = 3, backend: Optional[str] = None) -> Tensor:
+def inverted_routing(votes: Tensor, iterations: int = 3, backend: str = "auto") -> Tensor:
     """Route by agreement with the capsules of the last iteration: attention over the outputs.
 
     Start with r[i,n] = 1/N and repeat T times, with the second line from the second time on::
@@ -35,7 +35,7 @@ def inverted_routing(votes: Tensor, iterations: int = 3, backend: Optional[str] 
     Args:
         votes: V, ``[..., I, N, D]``, any floating dtype; arithmetic is fp32 or better.
         iterations: T >= 1.
-        backend: ``auto``, ``eager``, ``compiled``, ``cpp`` or ``triton``; None: the block's.
+        backend: ``auto``, ``eager``, ``compiled``, ``cpp`` or ``triton``.
 
     Returns:
         Output capsules p, ``[..., N, D]``, dtype of ``votes``.

@@ -36,7 +36,7 @@ from capsnmt.cpu import is_traced
 from capsnmt.cpu import routing as cpp
 
 from . import fused
-from .backend import chosen_backend, compile_obstacle, cpp_obstacle
+from .backend import check_backend, compile_obstacle, cpp_obstacle
 from .fallback import BackendError, Kernel, explained
 from .inputs_kept import keep_inputs
 from .numerics import compute_dtype
@@ -88,7 +88,7 @@ class Operator:
         votes: Tensor,
         *others: Optional[Tensor],
         leading: Sequence[int],
-        backend: Optional[str],
+        backend: str,
         **options: Any,
     ) -> Any:
         """Run the kernel on the chosen backend and restore the leading dimensions of its results.
@@ -97,7 +97,7 @@ class Operator:
             votes: ``[tokens, ...]``.
             others: the kernel's other tensors.
             leading: the leading dimensions that were flattened into ``tokens``.
-            backend: as for ``routing_backend``; None takes the backend of the enclosing block.
+            backend: its name.
             options: further keyword arguments of the kernel.
         """
 
@@ -111,7 +111,7 @@ class Operator:
             results = self.precise(votes, *others, **options, trace=trace)
             append_record(self.name, [restore(C) for C in trace])
         else:
-            name = chosen_backend(backend, votes.device.type)
+            name = check_backend(backend, votes.device.type)
             results = self.run(name, (votes, *others), options)
         return tuple(map(restore, results)) if isinstance(results, tuple) else restore(results)
 

@@ -11,7 +11,7 @@ from .checks import check_iterations, check_votes, flatten_leading
 from .operator import Operator
 
 
-def simple_routing(votes: Tensor, iterations: int = 3, backend: Optional[str] = None) -> Tensor:
+def simple_routing(votes: Tensor, iterations: int = 3, backend: str = "auto") -> Tensor:
     """Route by agreement; each output capsule is the squashed weighted mean of its votes.
 
     Start with b = 0 and repeat T times::
@@ -24,7 +24,7 @@ def simple_routing(votes: Tensor, iterations: int = 3, backend: Optional[str] = 
     Args:
         votes: V, ``[..., I, N, D]``, any floating dtype; arithmetic is fp32 or better.
         iterations: T >= 1.
-        backend: ``auto``, ``eager``, ``compiled``, ``cpp`` or ``triton``; None: the block's.
+        backend: ``auto``, ``eager``, ``compiled``, ``cpp`` or ``triton``.
 
     Returns:
         Output capsules, ``[..., N, D]``, dtype of ``votes``.

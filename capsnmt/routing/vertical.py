@@ -16,7 +16,7 @@ def vertical_routing(
     iterations: int = 3,
     query_mask: Optional[Tensor] = None,
     key_mask: Optional[Tensor] = None,
-    backend: Optional[str] = None,
+    backend: str = "auto",
 ) -> Tuple[Tensor, Tensor]:
     """Route heads to positions: what all heads agree each query should attend to.
 
@@ -37,7 +37,7 @@ def vertical_routing(
         iterations: T >= 1 (**D**: 3; the paper does not say).
         query_mask: ``[B, L]``, true = real.
         key_mask: ``[B, K]``, true = real.
-        backend: ``auto``, ``eager``, ``compiled``, ``cpp`` or ``triton``; None: the block's.
+        backend: ``auto``, ``eager``, ``compiled``, ``cpp`` or ``triton``.
 
     Returns:
         Output capsules Omega ``[B, L, K]`` and logits b ``[B, H, L]``, 0 in padded rows and

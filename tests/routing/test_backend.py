@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from capsnmt import routing
-from capsnmt.routing import backend, fused, operator, routing_backend, simple
+from capsnmt.routing import backend, fused, operator, simple
 from tests.compiler import needs_compiler
 
 from .operators import OPERATORS, random, run_with_gradient
@@ -51,25 +51,11 @@ def test_auto_compiles_big_calls_of_training_only(compilations):
     assert compilations == ["simple_kernel"]
 
 
-def test_the_block_and_before_it_the_argument_choose(compilations):
-    votes = random(2, 3, 4, 1)
-    with routing_backend("eager"):
-        train(votes)
-        assert compilations == []
-        train(votes, backend="compiled")
-        assert len(compilations) == 1
-    with routing_backend("compiled"):
-        routing.simple_routing(random(1, 1, 1, 1))
-        assert len(compilations) == 2
-        train(votes, backend="eager")
-    assert len(compilations) == 2
-
-
-def test_the_choice_ends_with_the_block_also_by_an_exception(compilations):
-    with pytest.raises(KeyError), routing_backend("compiled"):
-        raise KeyError
-    routing.simple_routing(random(1, 1, 1, 1))
+def test_the_argument_chooses(compilations):
+    train(random(2, 3, 4, 1), backend="eager")
     assert compilations == []
+    routing.simple_routing(random(1, 1, 1, 1), backend="compiled")
+    assert compilations == ["simple_kernel"]
 
 
 def test_recording_runs_eagerly(compilations):

@@ -26,11 +26,8 @@ EXTREMES = {
 }
 
 
-@pytest.fixture(autouse=True, params=["eager", "auto"])
-def chosen(request):
-    """On a CPU ``auto`` takes the C++ kernels: the equations in torch must be finite, too."""
-    with routing.routing_backend(request.param):
-        yield
+# On a CPU ``auto`` takes the C++ kernels: the equations in torch must be finite, too.
+on_each_backend = pytest.mark.parametrize("backend", ["eager", "auto"])
 
 
 def assert_finite(*tensors):
@@ -38,72 +35,83 @@ def assert_finite(*tensors):
         assert torch.isfinite(tensor).all()
 
 
+@on_each_backend
 @pytest.mark.parametrize("extreme", EXTREMES)
 @pytest.mark.parametrize("name", OPERATORS)
-def test_values_and_gradients_are_finite(name, extreme):
+def test_values_and_gradients_are_finite(name, extreme, backend):
     for shape in SHAPES:
         votes = EXTREMES[extreme](random(*shape))
         for iterations in (1, 10):
-            assert_finite(*run_with_gradient(OPERATORS[name], votes, iterations))
+            assert_finite(*run_with_gradient(OPERATORS[name], votes, iterations, backend=backend))
 
 
+@on_each_backend
 @pytest.mark.parametrize("name", OPERATORS)
-def test_half_precision_values_are_finite_at_1e4(name):
+def test_half_precision_values_are_finite_at_1e4(name, backend):
     for dtype in (torch.float16, torch.bfloat16):
         for extreme in ("equal, 1e4", "random, 1e4", "zero"):
             votes = EXTREMES[extreme](random(2, 3, 4, 2)).to(dtype)
-            assert_finite(OPERATORS[name](votes, 3))
+            assert_finite(OPERATORS[name](votes, 3, backend=backend))
 
 
+@on_each_backend
 @pytest.mark.parametrize("activation", [0.0, 1e-38, 1e-12, 1e-6, 1.0])
-def test_em_gradients_are_finite_for_vanishing_activations(activation):
+def test_em_gradients_are_finite_for_vanishing_activations(activation, backend):
     for extreme in EXTREMES.values():
         votes = extreme(random(2, 4, 3, 1)).requires_grad_()
         act = torch.full((2, 4), activation, requires_grad=True)
         beta_a, beta_u = (beta.requires_grad_() for beta in betas(votes.detach()))
         for iterations in (1, 10):
-            capsules = routing.em_routing(votes, beta_a, beta_u, iterations, act)
+            capsules = routing.em_routing(votes, beta_a, beta_u, iterations, act, backend=backend)
             gradients = torch.autograd.grad(capsules.sum(), [votes, beta_a, beta_u, act])
             assert_finite(capsules, *gradients)
 
 
-def test_em_without_any_activation_gives_empty_capsules():
+@on_each_backend
+def test_em_without_any_activation_gives_empty_capsules(backend):
     votes = random(2, 4, 3, 2)
-    capsules = routing.em_routing(votes, *betas(votes), 3, torch.zeros(2, 4))
+    capsules = routing.em_routing(votes, *betas(votes), 3, torch.zeros(2, 4), backend=backend)
     assert torch.equal(capsules, torch.zeros(2, 3, 2))
 
 
-def test_em_of_equal_votes_is_the_vote_times_its_activation():
+@on_each_backend
+def test_em_of_equal_votes_is_the_vote_times_its_activation(backend):
     votes = torch.full((3, 4, 1), 2.0, dtype=torch.float64)
     zero = torch.zeros(4, dtype=torch.float64)
-    capsules = routing.em_routing(votes, zero, zero, 1)
+    capsules = routing.em_routing(votes, zero, zero, 1, backend=backend)
     r = torch.tensor(3 / 4, dtype=torch.float64)
     log_sigma = 0.5 * torch.log(torch.tensor(VARIANCE_FLOOR, dtype=torch.float64))
     chi = (log_sigma + 0.5 * (1 + torch.log(torch.tensor(2 * torch.pi).double()))) * r
     torch.testing.assert_close(capsules, (2 * torch.sigmoid(-chi)).expand(4, 1))
 
 
-def test_the_gradient_of_many_tied_iterations_is_finite():
+@on_each_backend
+def test_the_gradient_of_many_tied_iterations_is_finite(backend):
     """It overflows unless it is bounded between iterations."""
     tied = 1e4 * random(2, 4, 3, 8)[:, :, :1].expand(2, 4, 3, 8)
-    assert_finite(*run_with_gradient(OPERATORS["dynamic_routing"], tied, 10))
+    assert_finite(*run_with_gradient(OPERATORS["dynamic_routing"], tied, 10, backend=backend))
 
 
+@on_each_backend
 @pytest.mark.parametrize("causal", [False, True])
-def test_fully_padded_sentences_give_zero(causal):
+def test_fully_padded_sentences_give_zero(causal, backend):
     scores = random(2, 3, 4, 4).requires_grad_()
     nothing = torch.zeros(2, 4, dtype=torch.bool)
-    capsules, logits = routing.vertical_routing(scores, 3, nothing, nothing)
-    rows = routing.horizontal_routing(scores, 3, nothing, nothing, causal)
+    capsules, logits = routing.vertical_routing(scores, 3, nothing, nothing, backend=backend)
+    rows = routing.horizontal_routing(scores, 3, nothing, nothing, causal, backend=backend)
     for result in (capsules, logits, rows):
         assert torch.equal(result, torch.zeros_like(result))
     (gradient,) = torch.autograd.grad(capsules.sum() + logits.sum() + rows.sum(), scores)
     assert torch.equal(gradient, torch.zeros_like(gradient))
 
 
-def test_no_tokens_give_no_capsules():
+@on_each_backend
+def test_no_tokens_give_no_capsules(backend):
     votes = torch.zeros(0, 3, 4, 2)
-    assert routing.simple_routing(votes).shape == (0, 4, 2)
-    assert routing.em_routing(votes, *betas(votes)).shape == (0, 4, 2)
-    assert [part.shape for part in routing.dynamic_routing(votes)] == [(0, 4, 2), (0, 3, 4)]
-    assert routing.horizontal_routing(votes).shape == (0, 3, 4, 2)
+    assert routing.simple_routing(votes, backend=backend).shape == (0, 4, 2)
+    assert routing.em_routing(votes, *betas(votes), backend=backend).shape == (0, 4, 2)
+    assert [part.shape for part in routing.dynamic_routing(votes, backend=backend)] == [
+        (0, 4, 2),
+        (0, 3, 4),
+    ]
+    assert routing.horizontal_routing(votes, backend=backend).shape == (0, 3, 4, 2)
