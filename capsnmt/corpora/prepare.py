@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Dict, Iterator, List, Optional, Tuple
+from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
 
 from msgspec.structs import replace
 
@@ -165,36 +165,34 @@ class Preparation:
         )
 
     def _lowercase(self, split: str, language: str) -> Step:
-        file = f"{split}.{language}"
-        read = self.folder / "cased" / file
-        return Step(
-            f"lower-case {file}",
-            (self.folder / "raw" / file,),
-            (read,),
-            function=partial(map_file, lowercase, read, self.workers),
-        )
+        return self._map("lower-case", lowercase, "cased", "raw", f"{split}.{language}")
 
     def _tokenise(self, split: str, language: str) -> Step:
-        file, how = f"{split}.{language}", (self._tokeniser(language), language)
-        read = self.folder / self._published / file
-        return Step(
-            f"tokenise {file}",
-            (self.folder / "tokenised" / file,),
-            (read,),
-            function=partial(map_file, partial(tokenise, *how), read, self.workers),
-            settings=how,
-        )
+        how = self._tokeniser(language), language
+        function = partial(tokenise, *how)
+        file = f"{split}.{language}"
+        return self._map("tokenise", function, self._published, "tokenised", file, settings=how)
 
     def _segment(self, split: str, language: str) -> Step:
-        file, model = f"{split}.{language}", self.folder / self._models()[language]
-        read = self.folder / ("clean" if split == "train" else "tokenised") / file
-        segment = partial(subwords.segment, self.recipe.segmentation.method, model)
-        return Step(
-            f"segment {file}",
-            (self.folder / "bpe" / file,),
-            (read, model),
-            function=partial(map_file, segment, read, self.workers),
-        )
+        model = self.folder / self._models()[language]
+        function = partial(subwords.segment, self.recipe.segmentation.method, model)
+        before = "clean" if split == "train" else "tokenised"
+        return self._map("segment", function, before, "bpe", f"{split}.{language}", (model,))
+
+    def _map(
+        self,
+        name: str,
+        function: Callable[[bytes], bytes],
+        before: str,
+        after: str,
+        file: str,
+        others: Tuple[Path, ...] = (),
+        settings: Any = None,
+    ) -> Step:
+        """Return a step that applies a function to every chunk of a file."""
+        read, written = self.folder / before / file, self.folder / after / file
+        made = partial(map_file, function, read, self.workers)
+        return Step(f"{name} {file}", (written,), (read, *others), function=made, settings=settings)
 
     def _keep(self, name: str, before: str, after: str, limits: Cleaning) -> Step:
         """Return a step that keeps some of the training pairs, and counts the others."""
@@ -241,12 +239,6 @@ class Preparation:
     def _check_unchanged(self, manifest: DataManifest) -> None:
         """Raise unless a complete folder is of this recipe and of these sources."""
         ours, theirs = self.recipe.decisive(), manifest.recipe
-        # an earlier version recorded the only file of a split without its piece
-        splits = theirs.get("splits", {}).items()
-        theirs = {
-            **theirs,
-            "splits": {k: [{"file": v}] if isinstance(v, str) else v for k, v in splits},
-        }
         changes = [key for key in {**ours, **theirs} if ours.get(key) != theirs.get(key)]
         if self.local is not None and not changes:
             for name, known in manifest.sources.items():
