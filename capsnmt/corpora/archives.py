@@ -87,33 +87,36 @@ def copy_texts(archive: Text, patterns: Sequence[str], folder: Path) -> Dict[str
     `matches`; ``OUTER!/INNER`` selects ``INNER`` in the archive that is the member ``OUTER``.
     """
     folder.mkdir(parents=True)
-    outer = {pattern: pattern.partition(INSIDE)[0] for pattern in patterns}
+    inner: Dict[str, List[str]] = {}
+    for pattern in patterns:
+        outer, _, rest = pattern.partition(INSIDE)
+        inner.setdefault(outer, []).append(rest)
     copies: Dict[str, Text] = {}
     others: List[str] = []
     with _damage_is_one_line(archive.name):
         for name, opener in _members(archive.path):
-            if not any(matches(name, pattern) for pattern in outer.values()):
+            if not any(matches(name, outer) for outer in inner):
                 others.append(name)
                 continue
             copy = Text(folder / str(len(copies)), f"{archive.name}{INSIDE}{name}")
             copy = copies.setdefault(name, copy)  # of two members with one name the last counts
             with opener() as content, copy.path.open("wb") as written:
                 shutil.copyfileobj(content, written, BLOCK)
-    texts = {}
-    for pattern, first in outer.items():
-        texts[pattern] = [copies[name] for name in sorted(copies) if matches(name, first)]
-        if not texts[pattern]:
-            similar = difflib.get_close_matches(first, others, n=3, cutoff=0)
+    texts: Dict[str, List[Text]] = {}
+    for outer, rests in inner.items():
+        found = [copies[name] for name in sorted(copies) if matches(name, outer)]
+        if not found:
+            similar = difflib.get_close_matches(outer, others, n=3, cutoff=0)
             raise ConfigurationError(
-                f"{archive.name} has no member {first}, but {', '.join(similar) or 'no other'}; "
+                f"{archive.name} has no member {outer}, but {', '.join(similar) or 'no other'}; "
                 f"give the recipe's version of the archive"
             )
-    nested = [pattern for pattern in patterns if INSIDE in pattern]
-    for first in {outer[pattern] for pattern in nested}:
-        rest = {each: each.partition(INSIDE)[2] for each in nested if outer[each] == first}
-        inner = texts[next(iter(rest))][0]
-        made = copy_texts(inner, list(rest.values()), inner.path.with_suffix(".members"))
-        texts.update((pattern, made[name]) for pattern, name in rest.items())
+        nested = [rest for rest in rests if rest]
+        if nested:
+            made = copy_texts(found[0], nested, found[0].path.with_suffix(".members"))
+            texts.update((f"{outer}{INSIDE}{rest}", made[rest]) for rest in nested)
+        if "" in rests:
+            texts[outer] = found
     return texts
 
 

@@ -6,7 +6,7 @@ import random
 from functools import partial
 from itertools import chain, islice
 from pathlib import Path
-from typing import Dict, Iterator, List, Mapping, Sequence, Tuple
+from typing import Callable, Dict, Iterator, List, Mapping, Sequence, Tuple
 
 from msgspec.structs import replace
 
@@ -44,10 +44,11 @@ def write_raw(
             split: read_pairs(pieces, recipe.languages, texts)
             for split, pieces in recipe.splits.items()
         }
+        training = partial(read_pairs, recipe.splits["train"], recipe.languages, texts)
         if recipe.held_out:
-            pairs.update(_hold_out(recipe, texts))
+            pairs.update(_hold_out(recipe, training))
         if recipe.valid_every:
-            pairs.update(_take_every(recipe, texts, workers))
+            pairs.update(_take_every(recipe, training, workers))
         for split, source, target in zip(recipe.subsets, paths[::2], paths[1::2]):
             _write(recipe, split, pairs[split], (source, target))
     finally:
@@ -81,17 +82,14 @@ def read_pairs(pieces: Sequence[Piece], languages: Tuple[str, str], texts: Texts
             yield from aligned(left, right, (both[0].name, both[1].name))
 
 
-def _hold_out(recipe: Recipe, texts: Texts) -> Dict[str, SentencePairs]:
+def _hold_out(recipe: Recipe, training: Callable[[], SentencePairs]) -> Dict[str, SentencePairs]:
     """Draw the pairs that are held out from the training pairs without blank lines.
 
     **D**: a training pair that is equal to one of them goes, too: it is known to the model.
     """
 
-    def everything() -> SentencePairs:
-        return read_pairs(recipe.splits["train"], recipe.languages, texts)
-
     def usable() -> SentencePairs:
-        return (pair for pair in everything() if all(map(str.strip, pair)))
+        return (pair for pair in training() if all(map(str.strip, pair)))
 
     number, total = sum(1 for _ in usable()), sum(recipe.held_out.values())
     if total >= number:
@@ -107,23 +105,21 @@ def _hold_out(recipe: Recipe, texts: Texts) -> Dict[str, SentencePairs]:
         for split, count in recipe.held_out.items()
     }
     known = set(found.values())
-    pairs["train"] = (pair for pair in everything() if pair not in known)
+    pairs["train"] = (pair for pair in training() if pair not in known)
     return pairs
 
 
-def _take_every(recipe: Recipe, texts: Texts, workers: int) -> Dict[str, SentencePairs]:
+def _take_every(
+    recipe: Recipe, training: Callable[[], SentencePairs], workers: int
+) -> Dict[str, SentencePairs]:
     """Take every n-th of the training pairs that cleaning keeps, as fairseq's scripts do."""
-
-    def everything() -> SentencePairs:
-        return read_pairs(recipe.splits["train"], recipe.languages, texts)
-
-    chunks = ((chunk,) for chunk in _chunks(everything()))
+    chunks = ((chunk,) for chunk in _chunks(training()))
     kept = chain.from_iterable(map_chunks(partial(_kept, recipe), chunks, workers))
     places = [place for place, each in enumerate(kept) if each]
     taken = set(places[recipe.valid_every - 1 :: recipe.valid_every])
 
     def pairs(of_valid: bool) -> SentencePairs:
-        return (each for place, each in enumerate(everything()) if (place in taken) == of_valid)
+        return (each for place, each in enumerate(training()) if (place in taken) == of_valid)
 
     return {"train": pairs(False), "valid": pairs(True)}
 
