@@ -95,7 +95,7 @@ setup(
     long_description=(ROOT / "README.md").read_text(encoding="utf-8"),
     long_description_content_type="text/markdown",
     license="MIT",
-    python_requires=">=3.9,<3.13",
+    python_requires=">=3.9",
     packages=[*find_packages(include=["capsnmt", "capsnmt.*"]), *RESOURCES],
     package_dir=RESOURCES,
     package_data={

@@ -38,8 +38,9 @@ versions_of() {
   esac
 }
 
-# has_host HOST : whether this machine has an interpreter for the host
+# has_host HOST : whether this machine has an interpreter, and a wheel of fairseq, for the host
 has_host() {
+  [ "$1" = stock ] || [ "$(uname -sm)" = "Linux x86_64" ] || return 1
   # shellcheck disable=SC2046  # a list of versions
   find_python $(versions_of "$1") >/dev/null
 }
@@ -49,7 +50,7 @@ has_host() {
 use_venv() {
   local host=$1 extras=${2:-fairseq,demo,dev} versions python stamp installed extra
   local constraints=$REPO/constraints.txt venv=$REPO/.venv${host#main}
-  local why=" (ve-fairseq has no wheel for 3.13 and no source distribution)"
+  local why=" (ve-fairseq has wheels for no other Python, and no source distribution)"
   versions=$(versions_of "$host") || exit
   if [ "$host" = stock ]; then
     constraints=$REPO/constraints-stock.txt venv=$REPO/.venv-stock why=""
