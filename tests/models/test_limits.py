@@ -11,6 +11,7 @@ from tests.support import EVERYWHERE, batch, build, forward, randomise_special_s
 
 INPUTS = sentences(5, 3), sentences(4, 2, seed=1)
 NORM = ("--encoder-normalize-before", "--decoder-normalize-before")
+ONE_LAYER = ("--encoder-layers", "1", "--decoder-layers", "1")
 # one side runs the code that both sides run
 SIDES = [
     "both",
@@ -64,6 +65,19 @@ def test_linear_aggregation_with_the_identity_on_the_top_layer(side: str, around
 
 
 @pytest.mark.parametrize("around", [(), NORM], ids=["post-norm", "pre-norm"])
+def test_linear_aggregation_with_the_identity_on_the_bottom_layer(around: tuple) -> None:
+    """It is a Transformer of one layer: a LayerNorm at the end is applied to every layer."""
+    transformer = build("capsnmt_transformer", *around, *ONE_LAYER)
+    model = build("capsnmt_transformer", *around, "--layer-aggregation", "linear")
+    model.load_state_dict(transformer.state_dict(), strict=False)
+    with torch.no_grad():
+        for stack in (model.encoder, model.decoder):
+            weight = stack.layer_aggregation.combine.weight  # [W_1, W_2] = [0, I]
+            weight.copy_(weight.flip(1).flip(0))
+    torch.testing.assert_close(forward(model, *INPUTS), forward(transformer, *INPUTS))
+
+
+@pytest.mark.parametrize("around", [(), NORM], ids=["post-norm", "pre-norm"])
 @pytest.mark.parametrize("side", SIDES)
 def test_dense_connections_start_as_the_transformer(side: str, around: tuple) -> None:
     flags = ("--layer-aggregation", "dense", "--layer-aggregation-side", side)
@@ -89,9 +103,8 @@ def test_transparent_attention_with_all_weight_on_the_top_layer() -> None:
 
 @pytest.mark.parametrize("around", [(), NORM], ids=["post-norm", "pre-norm"])
 def test_attention_over_depth_to_one_layer(around: tuple) -> None:
-    layers = ("--encoder-layers", "1", "--decoder-layers", "1")
-    transformer = build("capsnmt_transformer", *around, *layers)
-    model = build("capsnmt_transformer", *around, *layers, "--layer-aggregation", "attention")
+    transformer = build("capsnmt_transformer", *around, *ONE_LAYER)
+    model = build("capsnmt_transformer", *around, *ONE_LAYER, "--layer-aggregation", "attention")
     missing, _ = model.load_state_dict(transformer.state_dict(), strict=False)
     assert all("layer_aggregation" in name for name in missing)
     torch.testing.assert_close(forward(model, *INPUTS), forward(transformer, *INPUTS))
