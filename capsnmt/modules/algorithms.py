@@ -9,9 +9,12 @@ from __future__ import annotations
 import math
 from typing import Any, Callable, Dict, Tuple
 
-from torch import Tensor
+import torch
+from torch import Tensor, nn
 
 from capsnmt.routing import dynamic_routing, em_routing, inverted_routing, simple_routing
+from capsnmt.routing.backend import check_name, usable_backend
+from capsnmt.routing.checks import check_iterations
 from capsnmt.routing.numerics import VARIANCE_FLOOR
 
 
@@ -162,5 +165,54 @@ class Inverted(RoutingAlgorithm):
 
 
 ALGORITHMS = (Simple(), Dynamic(), EM(), Inverted())
-OF_HEADS = {algorithm.heads: algorithm for algorithm in ALGORITHMS if algorithm.heads}
-OF_LAYERS = {algorithm.layers: algorithm for algorithm in ALGORITHMS if algorithm.layers}
+OF_HEADS: Dict[str, RoutingAlgorithm] = {
+    algorithm.heads: algorithm for algorithm in ALGORITHMS if algorithm.heads
+}
+OF_LAYERS: Dict[str, RoutingAlgorithm] = {
+    algorithm.layers: algorithm for algorithm in ALGORITHMS if algorithm.layers
+}
+
+
+class CapsuleRouting(nn.Module):
+    """What routes votes to N output capsules: the part that heads and layers share.
+
+    Attributes:
+        routing: the name of the algorithm.
+        algorithm: the algorithm, whose learned vectors are parameters of the module.
+        num_capsules: N.
+        iterations: T.
+        backend: the routing backend.
+    """
+
+    def choose_routing(
+        self,
+        routing: str,
+        algorithms: Dict[str, RoutingAlgorithm],
+        embed_dim: int,
+        num_capsules: int,
+        iterations: int,
+        backend: str,
+    ) -> None:
+        """Set the attributes; 0 capsules are as many as the model is wide.
+
+        Raises:
+            ValueError: ``routing`` or ``backend`` is unknown, N does not divide d, or T is below 1.
+        """
+        num_capsules = num_capsules or embed_dim
+        if routing not in algorithms:
+            raise ValueError(f"routing {routing!r} is unknown; choose from {', '.join(algorithms)}")
+        if num_capsules < 0 or embed_dim % num_capsules:
+            raise ValueError(f"{num_capsules} capsules do not divide the width {embed_dim}")
+        check_iterations(iterations)
+        check_name(backend)
+        self.routing, self.algorithm = routing, algorithms[routing]
+        self.num_capsules, self.iterations, self.backend = num_capsules, iterations, backend
+        for name in self.algorithm.costs:
+            self.register_parameter(name, nn.Parameter(torch.zeros(num_capsules)))
+
+    def route(self, votes: Tensor, **options: Any) -> Tensor:
+        """Route votes ``[..., I, N, D]`` to output capsules ``[..., N, D]``."""
+        backend = usable_backend(self.backend, votes, self.training)
+        costs = [getattr(self, name) for name in self.algorithm.costs]
+        settings = {"iterations": self.iterations, "backend": backend}
+        return self.algorithm.route(votes, *costs, **settings, **options)

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import math
 
-import torch
 import torch.nn as nn
 import torch.nn.functional as F
 from torch import Tensor
 
-from capsnmt.modules.algorithms import OF_HEADS
-from capsnmt.routing.backend import usable_backend
+from capsnmt.modules.algorithms import OF_HEADS, CapsuleRouting
 
 ROUTINGS = tuple(OF_HEADS)
 
 
-class HeadRouting(nn.Module):
+class HeadRouting(CapsuleRouting):
     r"""Routing of H attention heads to N output capsules, the output of the sublayer (li2019).
 
     With :math:`\hat O = [O_1, \dots, O_H]` the concatenated heads (li2019 eq 3):
@@ -49,8 +47,9 @@ class HeadRouting(nn.Module):
         input_dim: width of the concatenated heads; 0 means d.
 
     Raises:
-        ValueError: ``routing`` is unknown or N does not divide d.
+        ValueError: ``routing`` or ``backend`` is unknown, N does not divide d, or T is below 1.
 
+    >>> import torch
     >>> routing = HeadRouting(8, num_heads=2, routing="em", num_capsules=4)
     >>> routing(torch.randn(5, 3, 8)).shape  # concatenated heads [L, B, d]
     torch.Size([5, 3, 8])
@@ -70,21 +69,10 @@ class HeadRouting(nn.Module):
         input_dim: int = 0,
     ) -> None:
         super().__init__()
-        num_capsules = num_capsules or embed_dim
-        if routing not in ROUTINGS:
-            raise ValueError(f"routing {routing!r} is unknown; choose from {', '.join(ROUTINGS)}")
-        if embed_dim % num_capsules:
-            raise ValueError(f"{num_capsules} capsules do not divide the width {embed_dim}")
-        self.routing = routing
+        self.choose_routing(routing, OF_HEADS, embed_dim, num_capsules, iterations, backend)
         self.num_heads = num_heads
-        self.num_capsules = num_capsules
-        self.iterations = iterations
-        self.backend = backend
         self.hidden = nn.Linear(input_dim or embed_dim, embed_dim)
         self.votes = nn.Linear(embed_dim, num_heads * embed_dim)
-        self.algorithm = OF_HEADS[routing]
-        for name in self.algorithm.costs:
-            self.register_parameter(name, nn.Parameter(torch.zeros(num_capsules)))
         self.norm = nn.LayerNorm(embed_dim) if normalize else None
         self.reset_parameters()
 
@@ -102,12 +90,6 @@ class HeadRouting(nn.Module):
         nn.init.uniform_(self.votes.weight, -bound, bound)
         nn.init.zeros_(self.hidden.bias)
         nn.init.zeros_(self.votes.bias)
-
-    def route(self, votes: Tensor) -> Tensor:
-        """Route votes ``[..., H, N, D]`` to output capsules ``[..., N, D]``."""
-        backend = usable_backend(self.backend, votes, self.training)
-        costs = [getattr(self, name) for name in self.algorithm.costs]
-        return self.algorithm.route(votes, *costs, iterations=self.iterations, backend=backend)
 
     def forward(self, heads: Tensor) -> Tensor:
         """Aggregate concatenated heads ``[..., d]`` to the sublayer's output ``[..., d]``."""

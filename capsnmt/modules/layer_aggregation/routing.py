@@ -10,9 +10,7 @@ import torch.nn as nn
 import torch.nn.functional as F
 from torch import Tensor
 
-from capsnmt.modules.algorithms import OF_LAYERS
-from capsnmt.routing.backend import check_name, usable_backend
-from capsnmt.routing.checks import check_iterations
+from capsnmt.modules.algorithms import OF_LAYERS, CapsuleRouting
 
 from .base import LayerAggregation, reset_linear
 
@@ -43,7 +41,7 @@ class BlockLinear(nn.Module):
         return y.reshape(x.shape[:-1] + y.shape[1:])
 
 
-class LayerRouting(LayerAggregation):
+class LayerRouting(LayerAggregation, CapsuleRouting):
     r"""Routing-by-agreement of L layers to N output capsules (dou2019 eq 5 to 16).
 
     .. math::
@@ -94,28 +92,15 @@ class LayerRouting(LayerAggregation):
         backend: str = "auto",
     ) -> None:
         super().__init__(embed_dim, num_layers)
-        num_capsules = num_capsules or embed_dim
-        if routing not in ROUTINGS:
-            raise ValueError(f"routing {routing!r} is unknown; choose from {', '.join(ROUTINGS)}")
-        if num_capsules < 0 or embed_dim % num_capsules:
-            raise ValueError(f"{num_capsules} capsules do not divide the width {embed_dim}")
-        check_iterations(iterations)
-        check_name(backend)
-        self.routing = routing
-        self.num_capsules = num_capsules
+        self.choose_routing(routing, OF_LAYERS, embed_dim, num_capsules, iterations, backend)
         self.own = own
-        self.iterations = iterations
-        self.backend = backend
         linear = functools.partial(BlockLinear, num_layers) if own else nn.Linear
         concatenated = num_layers * embed_dim
         self.hidden = linear(concatenated, concatenated)
         self.votes = linear(concatenated, concatenated)
-        self.algorithm = OF_LAYERS[routing]
         self.activation = None
         if self.algorithm.reads_activation:
-            self.activation = linear(concatenated, num_layers * num_capsules)
-        for name in self.algorithm.costs:
-            self.register_parameter(name, nn.Parameter(torch.empty(num_capsules)))
+            self.activation = linear(concatenated, num_layers * self.num_capsules)
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
@@ -130,23 +115,15 @@ class LayerRouting(LayerAggregation):
         for name in self.algorithm.costs:
             nn.init.constant_(getattr(self, name), starts.get(name, 0.0))
 
-    def route(self, votes: Tensor, hidden: Tensor) -> Tensor:
-        """Route votes ``[..., L, N, D]`` to output capsules ``[..., N, D]``."""
-        options: Dict[str, Any] = {
-            "iterations": self.iterations,
-            "backend": usable_backend(self.backend, votes, self.training),
-        }
-        if self.activation is not None:
-            options["input_activation"] = self.split(self.activation(hidden).sigmoid())
-            options["variance_floor"] = self.algorithm.variance_floor(self.num_layers)
-        costs = [getattr(self, name) for name in self.algorithm.costs]
-        return self.algorithm.route(votes, *costs, **options)
-
     def forward(self, layers: List[Tensor]) -> Tensor:
         """Aggregate L layers, each ``[..., d]``, to ``[..., d]``."""
         hidden = F.relu(self.hidden(self.concatenate(layers)))
         votes = self.split(self.votes(hidden)).unflatten(-1, (self.num_capsules, -1))
-        return self.route(votes, hidden).flatten(-2)
+        options: Dict[str, Any] = {}
+        if self.activation is not None:
+            options["input_activation"] = self.split(self.activation(hidden).sigmoid())
+            options["variance_floor"] = self.algorithm.variance_floor(self.num_layers)
+        return self.route(votes, **options).flatten(-2)
 
     def extra_repr(self) -> str:
         """Return the settings for ``print(model)``."""
