@@ -11,7 +11,7 @@ from capsnmt.analysis.base import Analysis, Cell, NotApplicableError
 from capsnmt.analysis.forward_pass import RoutingCall
 from capsnmt.analysis.hooks import places
 from capsnmt.analysis.means import StreamingMeans
-from capsnmt.analysis.plots import Figure, matrices
+from capsnmt.analysis.plots import Figure, Matrices
 from capsnmt.modules.algorithms import OF_HEADS, OF_LAYERS
 from capsnmt.modules.capsule_attention import CapsuleAttention
 from capsnmt.modules.disagreement import LENGTH_FLOOR
@@ -111,15 +111,13 @@ class Agreement(Analysis):
     @classmethod
     def figures(cls, models: Mapping[str, Any]) -> List[Figure]:
         return [
-            Figure(
+            Matrices(
                 f"agreement-{name}-{place}-{layer}",
                 f"Mean C of {name}, {place}, layer {layer}, over tokens, one panel per iteration. "
                 f"{C.size(1)} inputs in rows, {C.size(2)} output capsules in columns, sorted by "
                 "their strongest input.",
-                matrices(
-                    {f"iteration {number}": each for number, each in enumerate(C, 1)},
-                    *("mean C", "input capsule", "output capsule"),
-                ),
+                {f"iteration {number}": each for number, each in enumerate(C, 1)},
+                *("mean C", "input capsule", "output capsule"),
             )
             for name, analysis in models.items()
             for (place, layer), C in analysis.maps().items()

@@ -10,7 +10,7 @@ import torch
 from capsnmt.analysis.base import Analysis, Cell, NotApplicableError
 from capsnmt.analysis.forward_pass import AttentionCall
 from capsnmt.analysis.hooks import positions
-from capsnmt.analysis.plots import Figure, scatter
+from capsnmt.analysis.plots import Figure, Scatter
 
 ATTENTION = "enc-self"
 TOKENS = 200
@@ -97,10 +97,11 @@ class HeadTSNE(Analysis):
     def figures(cls, models: Mapping[str, Any]) -> List[Figure]:
         scores = [f"{name} {found.silhouette.mean():.2f}" for name, found in models.items()]
         return [
-            Figure(
+            Scatter(
                 "head-tsne",
                 "t-SNE of the outputs of the heads of the top encoder layer, one colour per head. "
                 f"Distances have no unit. Mean silhouette: {'; '.join(scores)}.",
-                scatter({name: (found.map, found.head) for name, found in models.items()}, "head"),
+                {name: (found.map, found.head) for name, found in models.items()},
+                "head",
             )
         ]

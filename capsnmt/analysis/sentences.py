@@ -11,7 +11,7 @@ from torch import Tensor
 from capsnmt.analysis.agreement import by_strongest_input
 from capsnmt.analysis.base import Analysis, Cell, NotApplicableError
 from capsnmt.analysis.forward_pass import AttentionCall, Batch, RoutingCall, StackStates
-from capsnmt.analysis.plots import PANELS, Figure, matrices
+from capsnmt.analysis.plots import PANELS, Figure, Matrices
 
 DRAWN = "enc-self"  # the attention of the figure
 READABLE = 15  # subwords on the axes of a figure
@@ -170,16 +170,14 @@ class Sentences(Analysis):
         weights = {name: torch.tensor(each.values[1:]) for name, (_, each) in drawn.items()}
         highest = max(float(of_model.max()) for of_model in weights.values())
         return [
-            Figure(
+            Matrices(
                 f"attention-sentence-{name}",
                 f"Attention weights of {name}, {each.name}, for sentence {number} of the subset, "
                 "from 0. The scale is the same for all heads and systems.",
-                matrices(
-                    {f"head {head}": A for head, A in enumerate(weights[name], 1)},
-                    *("attention weight", "query", "key"),
-                    words=(each.rows.labels, each.columns.labels),
-                    highest=highest,
-                ),
+                {f"head {head}": A for head, A in enumerate(weights[name], 1)},
+                *("attention weight", "query", "key"),
+                words=(each.rows.labels, each.columns.labels),
+                highest=highest,
             )
             for name, (number, each) in drawn.items()
         ]

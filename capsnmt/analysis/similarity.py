@@ -11,7 +11,7 @@ from torch import Tensor
 from capsnmt.analysis.base import Analysis, Cell
 from capsnmt.analysis.forward_pass import StackStates
 from capsnmt.analysis.means import StreamingMeans
-from capsnmt.analysis.plots import Figure, matrices
+from capsnmt.analysis.plots import Figure, Matrices
 
 STACKS = ("encoder", "decoder")
 ROUNDING = 1e-12  # of the second moments: a smaller covariance is the error of its difference
@@ -90,14 +90,12 @@ class Similarity(Analysis):
     @classmethod
     def figures(cls, models: Mapping[str, Any]) -> List[Figure]:
         return [
-            Figure(
+            Matrices(
                 f"similarity-{stack}",
                 f"Linear CKA of every two layers of the {stack}. Layer 0 is the embeddings.",
-                matrices(
-                    {name: analysis.cka[stack] for name, analysis in models.items()},
-                    *("linear CKA", "layer", "layer"),
-                    first=0,
-                ),
+                {name: analysis.cka[stack] for name, analysis in models.items()},
+                *("linear CKA", "layer", "layer"),
+                first=0,
             )
             for stack in STACKS
         ]

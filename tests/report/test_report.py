@@ -142,6 +142,16 @@ def test_the_sentences_shown_do_not_depend_on_what_was_translated(output: Path) 
     assert "Sample translations" not in page(runs(output))
 
 
+def test_samples_are_the_text_that_is_scored(output: Path) -> None:
+    """Pieces of sentencepiece become text without a detokeniser, unless the row names one."""
+    run = output / RUN
+    write_generated(run / "generate-test.txt", ["▁Zeile ▁, ▁gut"] * SENTENCES)
+    for score, text in (({}, "Zeile , gut"), ({"detokenize": "moses"}, "Zeile, gut")):
+        settings = {"remove-bpe": "sentencepiece", **score}
+        edit(run / "config.json", lambda config, s=settings: config["settings"].update(score=s))
+        assert f"| em\\_routing | {text} |" in page(runs(output), "--samples", "1")
+
+
 def test_every_text_of_a_record_is_text(output: Path) -> None:
     evil = "</code></summary><script>alert(1)</script>`` | *b*"
     run, folder = output / RUN, output / "report"
