@@ -134,6 +134,6 @@ def oracle(module: nn.Module, mode: str, states: List[Tensor]) -> Tensor:
             module.beta_u,
             module.iterations,
             activation,
-            module.algorithm.variance_floor(L),
+            0.01 * 4 * L,  # a hundredth of the variance with which votes start
         )
     return torch.cat(list(capsules))
