@@ -50,6 +50,11 @@ def test_causal_and_encoder_decoder_attention_equal_the_loops(kind: str) -> None
     for need_weights in (False, True):
         output, _ = module(x, x, x, attn_mask=future(5), need_weights=need_weights)
         torch.testing.assert_close(output, oracle(module, x, x, causal=True)[0])
+        for padding in (PADDINGS["left"], PADDINGS["right"]):
+            real = ~padding.t()  # a padded position may see nothing
+            output, _ = module(x, x, x, padding, attn_mask=future(5), need_weights=need_weights)
+            expected, _ = oracle(module, x, x, padding, causal=True)
+            torch.testing.assert_close(output[real], expected[real])
     module, query = attention(kind, cross=True), numbers(3, 2, WIDTH, seed=2)
     output, _ = module(query, x, x, PADDINGS["left"], static_kv=True)
     torch.testing.assert_close(output, oracle(module, query, x, PADDINGS["left"])[0])

@@ -110,6 +110,20 @@ def test_connected_states_and_their_gradients_equal_the_equations(setting: dict)
     assert_same(states, expected, module, x, *layers.parameters())
 
 
+@pytest.mark.parametrize("setting", [CONNECTED[RESIDUALS], CONNECTED["blocks"]])
+def test_the_sublayers_of_a_dropped_layer_compute_zero(setting: dict) -> None:
+    """As many states are added as by a layer that runs, so that those above read their own."""
+    module, x = randomised(connection(**setting)), numbers(2, 2, WIDTH)
+    skipped: List[Tensor] = []
+    ran: List[Tensor] = []
+    for below in (skipped, ran):
+        module.follow(x, below)
+    output = module.skip(x, skipped)
+    for _ in range(module.sublayers):
+        expected = module.follow(torch.zeros_like(x), ran)
+    torch.testing.assert_close((output, *skipped), (expected, *ran))
+
+
 # --- the summands, which an analysis shows
 
 
