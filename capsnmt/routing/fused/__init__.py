@@ -24,12 +24,13 @@ Tensors = Sequence[Optional[Tensor]]
 MAXIMUM_TILE = 2**15
 """Most votes of a token, padded, for which a fused kernel is used: more do not fit in registers."""
 
-ELEMENTS_PER_WARP = 512
-"""Votes of a warp, 16 a thread. The assembler's counts for sm_90, T = 3, bf16: at 8 x 512 the EM
-kernels use 105 registers forward and 248 backward, and spill none; with twice the votes a thread
-the backward kernel spills 292 bytes. Not measured on a GPU yet."""
+ELEMENTS_PER_THREAD = 16
+"""Votes of a thread. At 8 x 512 and T = 3, bf16, the EM kernels use about 125 registers forward and
+255 backward on sm_80 to sm_100, where a thread has no more, and spill next to nothing. Not measured
+on a GPU yet."""
 
-MAXIMUM_WARPS = 32
+MAXIMUM_THREADS = 1024
+"""Threads of a program, of which no GPU has more: 32 warps of 32, on AMD 16 of 64."""
 
 
 def padded(size: int) -> int:

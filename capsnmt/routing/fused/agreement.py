@@ -8,6 +8,7 @@ inverted routing it is the last iteration's capsules / sqrt(D).
 
 from __future__ import annotations
 
+import functools
 from typing import Any, Callable, Dict, NamedTuple, Optional, Sequence, Tuple, Union
 
 import torch
@@ -41,12 +42,14 @@ class Agreement(NamedTuple):
         normalise: divide S[n] by sum_i C[i,n].
         inverted: inverted routing.
         returns_logits: the logits are a result.
+        sizes_vary: the votes of a token have another shape in every batch.
     """
 
     masks: Callable[..., Tuple[Optional[Tensor], ...]]
     normalise: bool = False
     inverted: bool = False
     returns_logits: bool = False
+    sizes_vary: bool = False
 
     def forward(
         self, votes: Tensor, *masks: Optional[Tensor], iterations: int
@@ -55,7 +58,7 @@ class Agreement(NamedTuple):
         tokens, I, N, D = votes.shape
         capsules = votes.new_empty(tokens, N, D)
         logits = votes.new_empty(tokens, I, N) if self.returns_logits else None
-        forward_kernel[(tokens,)](
+        self.build(forward_kernel)[(tokens,)](
             votes, *self.masks(*masks), capsules, logits, **self.flags(votes, iterations)
         )
         return capsules if logits is None else (capsules, logits)
@@ -70,7 +73,7 @@ class Agreement(NamedTuple):
         """Compute the gradients of the arguments; the gradient of an unused result is None."""
         g_capsules, g_logits = (*g_results, None)[:2]
         g_votes = torch.empty_like(votes)
-        backward_kernel[(votes.size(0),)](
+        self.build(backward_kernel)[(votes.size(0),)](
             votes,
             *self.masks(*masks),
             g_capsules,
@@ -79,6 +82,13 @@ class Agreement(NamedTuple):
             **self.flags(votes, iterations),
         )
         return g_votes, *[None for _ in masks]
+
+    def build(self, kernel: Any) -> Any:
+        """Return a kernel that is built once for its sizes, or for all with the same padded ones.
+
+        Triton builds another one for sizes of 1 and multiples of 16, which it reads faster.
+        """
+        return for_all_sizes(kernel) if self.sizes_vary else kernel
 
     def flags(self, votes: Tensor, iterations: int) -> Dict[str, Any]:
         """Return the arguments that both kernels share."""
@@ -89,7 +99,15 @@ class Agreement(NamedTuple):
 SIMPLE = Agreement(lambda: (None, None, None), normalise=True)
 INVERTED = Agreement(lambda: (None, None, None), inverted=True)
 DYNAMIC = Agreement(lambda inputs, outputs: (inputs, outputs, None), returns_logits=True)
-VERTICAL = Agreement(lambda queries, keys: (None, queries, keys), returns_logits=True)
+VERTICAL = Agreement(
+    lambda queries, keys: (None, queries, keys), returns_logits=True, sizes_vary=True
+)
+
+
+@functools.cache
+def for_all_sizes(kernel: Any) -> Any:
+    """Return a kernel whose builds depend on the padded sizes alone."""
+    return triton.jit(kernel.fn, do_not_specialize=["I", "N", "D"])
 
 
 @triton.jit

@@ -14,7 +14,7 @@ import triton.language as tl
 from torch import Tensor
 
 from ..numerics import MASS_FLOOR as MASS
-from . import ELEMENTS_PER_WARP, MAXIMUM_WARPS, padded
+from . import ELEMENTS_PER_THREAD, MAXIMUM_THREADS, padded
 
 MASS_FLOOR = tl.constexpr(MASS)
 TINY = tl.constexpr(torch.finfo(torch.float32).tiny)
@@ -26,11 +26,12 @@ def tile_arguments(votes: Tensor) -> Dict[str, Any]:
     """Return the kernel arguments that describe the tile of ``votes [tokens, I, N, D]``."""
     I, N, D = votes.shape[1:]
     pads = padded(I), padded(N), padded(D)
-    warps = pads[0] * pads[1] * pads[2] // ELEMENTS_PER_WARP
+    warp = 64 if torch.version.hip else 32
+    threads = min(pads[0] * pads[1] * pads[2] // ELEMENTS_PER_THREAD, MAXIMUM_THREADS)
     return {
         **dict(zip(("I", "N", "D"), (I, N, D))),
         **dict(zip(("I_PAD", "N_PAD", "D_PAD"), pads)),
-        "num_warps": max(1, min(MAXIMUM_WARPS, warps)),
+        "num_warps": max(1, threads // warp),
     }
 
 
