@@ -13,6 +13,7 @@ from capsnmt.cli import ConfigurationError
 from capsnmt.files import plain_or_gzipped
 from capsnmt.launch import flags, training
 from capsnmt.launch.run import Run, python
+from capsnmt.sentences.examples import existing
 from capsnmt.sentences.logical_inference import MAX_OPERATORS
 from capsnmt.sentences.senteval import require_task
 from capsnmt.steps import Step
@@ -75,13 +76,8 @@ def check_settings(run: Run) -> None:
 
 def check_data(run: Run) -> List[Path]:
     """Check that all files of the task exist, and return them."""
-    for path in _files(run):
-        if not path.is_file():
-            raise ConfigurationError(
-                f"{path} is missing; give --data DIR with all files of the task, or, without "
-                f"--data, other --tasks or another --prepared"
-            )
-    return _files(run)
+    fix = "give --data DIR with all files of the task, or other --tasks or another --prepared"
+    return [existing(path, fix) for path in _files(run)]
 
 
 def _files(run: Run) -> List[Path]:

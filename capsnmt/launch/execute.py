@@ -162,9 +162,7 @@ class _Execution:
         done, total, config = self.done, self.run.settings.updates, self.run.config
         fix = "give another --name or --output, or delete the folder"
         if not self.folder.exists:
-            raise ConfigurationError(
-                f"{self.folder} has checkpoints and no config.json, which says what they are; {fix}"
-            )
+            raise ConfigurationError(f"{self.folder} has checkpoints and no config.json; {fix}")
         old, before = self.folder.read_config(), self.folder.read_training()
         for key, was, new in training_differences(old, config, before.vocabulary, now.vocabulary):
             raise ConfigurationError(

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, Dict, Iterable, Optional
 
 from capsnmt.cli import ConfigurationError
+from capsnmt.lines import read_lines
 
 PEAK_MEMORY = "peak_memory_gib"  # our own statistic, once an epoch
 
@@ -61,21 +62,13 @@ class LearningCurve:
 
 def read_learning_curve(path: Path) -> LearningCurve:
     """Read the learning curve in a run's ``train.log``."""
-    curve = parse_train_log(read_text(path, "replace").split("\n"))
+    curve = parse_train_log(read_lines(path))
     if not curve.train:
         raise ConfigurationError(
             f"{path} has no training loss: it is not a training log, or the training stopped "
             f"before its first entry; run the launcher's command again"
         )
     return curve
-
-
-def read_text(path: Path, errors: str) -> str:
-    """Read a text file of a run; ``errors`` says what becomes of bytes that are not UTF-8."""
-    try:
-        return path.read_text(encoding="utf-8", errors=errors)
-    except OSError as error:
-        raise ConfigurationError(f"{path}: cannot be read: {error.strerror}") from None
 
 
 def parse_train_log(lines: Iterable[str]) -> LearningCurve:

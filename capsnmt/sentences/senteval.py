@@ -94,8 +94,7 @@ def read_task(folder: Path, name: str) -> Dict[str, List[Example]]:
 def check_published(path: Path, task: ProbingTask) -> None:
     """Raise unless the file has the form of a published one.
 
-    **D**: SentEval publishes no checksums, so lines, splits and classes are checked. The SHA-256 of
-    a downloaded file is recorded, and checked from then on.
+    **D**: SentEval publishes no checksums, so lines, splits and classes are checked.
     """
     rows = [(mark, label) for _, (mark, label, _) in read_fields(path, FIELDS)]
     sizes = Counter(mark for mark, _ in rows)
@@ -113,24 +112,18 @@ def download(names: Sequence[str], folder: Path, folders: Sequence[str]) -> None
 
     fix = f"try again, or put it into {folder} by other means"
     folder.mkdir(parents=True, exist_ok=True)
-    record = folder / MANIFEST
-    known: Dict[str, str] = records.read(record, dict).get("sha256", {}) if record.exists() else {}
+    checksums = {}
     for task in map(require_task, names):
         path, part = folder / task.file, temporary_path(folder / task.file)
-        if not path.exists():
-            addresses = sources.in_folders(folders, task.file, known.get(task.file, ""))
-            sources.download(part, task.file, addresses, fix)
+        if path.exists():
+            check_published(path, task)
+        else:
+            sources.download(part, task.file, sources.in_folders(folders, task.file), fix)
             check_published(part, task)
             os.replace(part, path)
-        elif task.file not in known:  # brought by other means
-            check_published(path, task)
-        checksum = sha256(path)
-        if known.setdefault(task.file, checksum) != checksum:
-            raise ConfigurationError(
-                f"{path} has changed since it was downloaded: delete it and download it again"
-            )
+        checksums[task.file] = sha256(path)
         print(f"{path}: {', '.join(f'{mark} {n:,}' for mark, n in SIZES.items())}")
-        records.write(record, {"description": DESCRIPTION, "sha256": known})
+    records.write(folder / MANIFEST, {"description": DESCRIPTION, "sha256": checksums})
 
 
 def main(arguments: Optional[Sequence[str]] = None) -> int:

@@ -164,7 +164,7 @@ def test_a_file_is_downloaded_once_and_a_change_is_detected(
     assert senteval.main(arguments) == 0
     (folder / "subj_number.txt").write_text(f"{TEXT}te\tNN\tMore .\n", "utf-8")
     assert senteval.main(arguments) == 2
-    assert "has changed since it was downloaded" in capsys.readouterr().err
+    assert "{'tr': 1, 'va': 1, 'te': 2} lines" in capsys.readouterr().err
 
 
 def test_a_failed_download_and_another_file_leave_nothing(
