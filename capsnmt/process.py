@@ -22,9 +22,6 @@ from capsnmt.cli import ConfigurationError, Stopped
 STOPPING = {signal.SIGINT, signal.SIGTERM, signal.SIGUSR1}
 if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:  # as under nohup
     STOPPING.add(signal.SIGHUP)
-GRACE_SECONDS = 30
-# Long enough for a large model to finish its update and save; SLURM gives two minutes.
-ASKED_SECONDS = 90
 # Whatever the locale, children read and write UTF-8; fairseq saves checkpoints inside an assert.
 INTERPRETER = {"PYTHONUNBUFFERED": "1", "PYTHONUTF8": "1", "PYTHONOPTIMIZE": ""}
 
@@ -72,11 +69,10 @@ def stoppable(stop: Callable[[int], Any] = _end) -> Iterator[None]:
                 os.dup2(os.open(os.devnull, os.O_WRONLY), terminal)
         stop(signum)
 
-    before = {each: signal.signal(each, handle) for each in (*STOPPING, signal.SIGALRM)}
+    before = {each: signal.signal(each, handle) for each in STOPPING}
     try:
         yield
     finally:
-        signal.alarm(0)
         for signum, handler in before.items():
             signal.signal(signum, handler)
 
@@ -106,7 +102,7 @@ def run(
     process: Optional[subprocess.Popen[str]] = None
 
     def stop(signum: int) -> None:
-        """Ask the child to end, or pass the signal on; a second signal or a timeout kills.
+        """Ask the child to end, or pass the signal on; a second signal kills it.
 
         SIGUSR1 becomes SIGTERM, which every program expects.
         """
@@ -116,9 +112,7 @@ def run(
         first = len(received) == 1
         if first and ask is not None:
             ask()
-            signal.alarm(ASKED_SECONDS)
             return
-        signal.alarm(GRACE_SECONDS)
         polite = signal.SIGINT if signum == signal.SIGINT else signal.SIGTERM
         with suppress(ProcessLookupError):
             os.killpg(process.pid, polite if first else signal.SIGKILL)

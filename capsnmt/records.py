@@ -129,13 +129,7 @@ def build(value: Any, kind: Type[T], source: object) -> T:
 
 def plain(record: Any) -> Any:
     """Return a record as mappings, lists, texts and numbers, as they are read from JSON."""
-    return _without_tuples(msgspec.to_builtins(record, enc_hook=str))
-
-
-def _without_tuples(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: _without_tuples(item) for key, item in value.items()}
-    return [_without_tuples(item) for item in value] if isinstance(value, (list, tuple)) else value
+    return json.loads(json.dumps(msgspec.to_builtins(record, enc_hook=str)))
 
 
 def write(path: Path, record: Any) -> None:

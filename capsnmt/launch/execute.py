@@ -1,16 +1,20 @@
-"""Execute a run as its ``config.json`` says: skip completed steps, and resume training."""
+"""A run as a script, and its execution as its ``config.json`` says.
+
+Completed steps are skipped, and training resumes.
+"""
 
 from __future__ import annotations
 
 import itertools
 import os
 import platform
+import shlex
 import signal
 import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import Any, Callable, ContextManager, Dict, Sequence, Set, TextIO
+from typing import Any, Callable, ContextManager, Dict, List, Sequence, Set, TextIO
 
 import torch
 from msgspec.structs import replace
@@ -24,7 +28,6 @@ from capsnmt.launch import training
 from capsnmt.launch.plan import kind
 from capsnmt.launch.progress import TrainingProgress, say
 from capsnmt.launch.run import Run, environment, python
-from capsnmt.launch.script import script
 from capsnmt.machine import processor
 from capsnmt.runs.folder import RunFolder
 from capsnmt.runs.records import InitialModel, TrainingRecord
@@ -33,6 +36,33 @@ from capsnmt.steps import Step, StepRecords, run_step
 
 ENDS = ("max-epoch", "max-update")  # flags that end a training and may change when it resumes
 SHOWN = 500  # translations after which the progress of fairseq-generate is shown
+
+
+def steps(run: Run) -> List[Step]:
+    """Return all steps of a run in their order."""
+    first = kind(run).prepare(run)
+    return [*([] if first is None else [first]), training.train(run), *kind(run).evaluation(run)]
+
+
+def script(run: Run) -> str:
+    """Return the commands of a run as a bash script that does the same without the launcher."""
+    lines = ["#!/usr/bin/env bash", *header(run), "set -euo pipefail", *exports(run)]
+    for step in steps(run):
+        lines += ["", f"# {step.name}", step.shell()]
+    return "\n".join(lines) + "\n"
+
+
+def header(run: Run) -> List[str]:
+    """Return the run and the split of its update, as comments."""
+    lines = (f"{run.title}, {run.device}", training.batch(run), training.warning(run))
+    return [f"# {line}" for line in lines if line is not None]
+
+
+def exports(run: Run) -> List[str]:
+    """Return the variables of the commands, as lines of a script."""
+    return [
+        f"export {name}={shlex.quote(value)}" for name, value in environment(run.device).items()
+    ]
 
 
 def execute(run: Run) -> None:

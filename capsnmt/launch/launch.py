@@ -12,11 +12,10 @@ from capsnmt import process, records
 from capsnmt.cli import ConfigurationError, ExecutionError, require
 from capsnmt.files import atomic_writer, locked
 from capsnmt.launch import own_data, plan, slurm
-from capsnmt.launch.execute import execute, execute_side_by_side
+from capsnmt.launch.execute import execute, execute_side_by_side, script
 from capsnmt.launch.options import Options
 from capsnmt.launch.progress import say
 from capsnmt.launch.run import Run, environment, python
-from capsnmt.launch.script import script
 from capsnmt.launch.training import choose_device
 from capsnmt.runs import summary
 
@@ -38,11 +37,14 @@ def launch(options: Options, argv: Sequence[str]) -> None:
             return
         if own_data.applies(options):
             say(own_data.describe(runs[-1]))
-        if options.slurm is not None:
-            slurm.submit_all(runs, options.slurm)
-            return
+        earlier = [folder for run in runs for folder in run.earlier()]
+        waiting = [] if options.slurm is None else slurm.waiting(earlier)
         for run in runs:
-            plan.check_before(run, [run.folder.path for run in runs])
+            plan.check_before(run, [run.folder.path for run in runs] + waiting)
+        if options.slurm is not None:
+            for run in runs:
+                say(slurm.submit(run, options.slurm))
+            return
         if report:
             require("report")
         if options.jobs > 1:

@@ -6,17 +6,12 @@ the number of sentence pairs is chosen here and said in one line.
 
 from __future__ import annotations
 
-import argparse
 from typing import Any, Dict, Iterator, List, Optional, Tuple
-
-import capsnmt.plugin  # noqa: F401  # isort: skip  (first: it registers our architectures)
-
-from fairseq.models import ARCH_CONFIG_REGISTRY
 
 from capsnmt.cli import ConfigurationError
 from capsnmt.corpora.prepared import PreparedData
 from capsnmt.files import bundled_folder
-from capsnmt.launch import settings, translation
+from capsnmt.launch import settings, training, translation
 from capsnmt.launch.options import Options
 from capsnmt.launch.run import Run
 
@@ -77,9 +72,7 @@ def _budget(pairs: int, max_update: Optional[int], arch: str) -> Dict[str, Any]:
     The learning rate is Vaswani et al.'s: its peak is (d warmup)^-0.5. **D**: with at least
     `LEAST_WARMUP`, as a short warm-up would make it large.
     """
-    preset = argparse.Namespace()
-    ARCH_CONFIG_REGISTRY.get(arch, vars)(preset)
-    width = getattr(preset, "encoder_embed_dim", 512)
+    width = getattr(training.preset(arch), "encoder_embed_dim", 512)
     _, most, tokens, dropout = next(each for each in BUDGETS if pairs <= each[0])
     updates = max_update or most
     warmup = max(1, min(MOST_WARMUP, updates // 4))

@@ -6,17 +6,14 @@ import shlex
 import shutil
 import subprocess
 from pathlib import Path
-from typing import Optional, Sequence, Tuple
+from typing import List, Optional, Sequence, Tuple
 
 from capsnmt import records
 from capsnmt.checkpoints.resume import STOP_FILE
 from capsnmt.cli import ConfigurationError
 from capsnmt.files import atomic_writer
-from capsnmt.launch.execute import record
-from capsnmt.launch.plan import check_before
-from capsnmt.launch.progress import say
+from capsnmt.launch.execute import exports, header, record, steps
 from capsnmt.launch.run import Run, python
-from capsnmt.launch.script import exports, header, steps
 from capsnmt.runs.folder import RunFolder
 
 # Long enough for a large model to finish its update and save on a busy file system.
@@ -81,30 +78,28 @@ def job_script(run: Run, partition: str) -> str:
     return "\n".join(lines)
 
 
-def submit_all(runs: Sequence[Run], partition: str) -> None:
-    """Submit runs, unless their jobs are in the queue, and say where they write."""
+def waiting(folders: Sequence[RunFolder]) -> List[Path]:
+    """Return those of some runs whose jobs are in the queue."""
     for command in ("sbatch", "squeue"):
         if shutil.which(command) is None:
             raise ConfigurationError(
                 f"--slurm needs {command}, which is not on PATH; run this where SLURM's commands "
                 f"are, or drop --slurm to run here"
             )
-    before = [folder for run in runs for folder in run.earlier()]
-    planned = [run.folder.path for run in runs]
-    planned += [folder.path for folder in before if folder.path not in planned and alive(folder)]
-    for run in runs:
-        check_before(run, planned)
-    for run in runs:
-        job, state = alive(run.folder) or (submit(run, partition), "submitted")
-        say(f"== {run.title}, on {run.device}: job {job} ({state}), log {run.folder.job_log(job)}")
+    return [folder.path for folder in folders if alive(folder)]
 
 
 def submit(run: Run, partition: str) -> str:
-    """Submit a run and return the number of its job.
+    """Submit a run, unless its job is in the queue, and return what its user needs to know.
 
     The data is prepared here. The job waits for those of the run that it starts from and of its
     baseline.
     """
+    job, state = alive(run.folder) or (_submit(run, partition), "submitted")
+    return f"== {run.title}, on {run.device}: job {job} ({state}), log {run.folder.job_log(job)}"
+
+
+def _submit(run: Run, partition: str) -> str:
     record(run)
     with atomic_writer(run.folder.job_script) as file:
         file.write(job_script(run, partition))

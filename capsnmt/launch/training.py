@@ -240,7 +240,12 @@ def precision_flags(run: Run) -> List[str]:
 
 def _overflows_fp16(settings: Settings) -> bool:
     """Return whether ``--layer-aggregation``, of the row or of its preset, cannot train in fp16."""
-    preset = argparse.Namespace()
-    ARCH_CONFIG_REGISTRY.get(str(settings.arch), vars)(preset)
-    chosen = settings.train.get("layer-aggregation", getattr(preset, "layer_aggregation", "none"))
-    return chosen in OVERFLOW_FP16
+    of_preset = getattr(preset(str(settings.arch)), "layer_aggregation", "none")
+    return settings.train.get("layer-aggregation", of_preset) in OVERFLOW_FP16
+
+
+def preset(arch: str) -> argparse.Namespace:
+    """Return the arguments that an architecture sets; an unknown one sets none."""
+    args = argparse.Namespace()
+    ARCH_CONFIG_REGISTRY.get(arch, vars)(args)
+    return args

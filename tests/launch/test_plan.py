@@ -97,7 +97,6 @@ def test_a_row_follows_the_row_that_it_starts_from(plan: Launch) -> None:
     assert "--max-update 2000 " in one
     assert "--max-update 2000 " in other
     started = plan(*MULTI30K, "--config", "em_routing", "--set", "init-from=baseline")
-    assert "# start     runs/baseline/seed-1/averaged.pt\n" in started
     assert "--init-from runs/baseline/seed-1/averaged.pt " in started
 
 
