@@ -43,20 +43,17 @@ HELP = {
 UNINITIALISED = "_float_tensor"
 
 
-def choose(folder: Path, kind: str, count: int, upper_bound: Optional[int] = None) -> List[Path]:
+def choose(folder: Path, kind: str, count: int) -> List[Path]:
     """Return the checkpoints of a run to average, the last or the best one last.
 
     Args:
         folder: the ``--save-dir``.
         kind: how they are named, a key of ``NAMES``.
         count: how many, the last or the best.
-        upper_bound: no later update or epoch than this.
     """
     found = [(NAMES[kind].fullmatch(path.name), path) for path in folder.iterdir()]
     matches = [(match, path) for match, path in found if match]
     ranked = sorted((float(match["number"]), path) for match, path in matches)
-    if upper_bound is not None:
-        ranked = [(number, path) for number, path in ranked if number <= upper_bound]
     if kind == "best" and ranked:
         metrics = sorted({match["metric"] for match, _ in matches})
         if len(metrics) > 1:
@@ -71,10 +68,9 @@ def choose(folder: Path, kind: str, count: int, upper_bound: Optional[int] = Non
         if not settings["maximize_best_checkpoint_metric"]:
             ranked.reverse()
     if len(ranked) < count:
-        bound = "" if upper_bound is None else f" up to {upper_bound}"
         raise ConfigurationError(
-            f"{folder} has {len(ranked)} checkpoints for --{kind} {count}{bound}: ask for fewer, "
-            "or keep more when training (--keep-interval-updates, --keep-last-epochs, "
+            f"{folder} has {len(ranked)} checkpoints for --{kind} {count}: ask for fewer, or keep "
+            "more when training (--keep-interval-updates, --keep-last-epochs, "
             "--keep-best-checkpoints)"
         )
     return [path for _, path in ranked[-count:]]
@@ -149,12 +145,6 @@ def build_parser() -> argparse.ArgumentParser:
     choice = parser.add_mutually_exclusive_group()
     for kind, (metavar, text) in HELP.items():
         choice.add_argument(f"--{kind}", type=positive, metavar=metavar, help=text)
-    parser.add_argument(
-        "--upper-bound",
-        type=positive,
-        metavar="U",
-        help="ignore checkpoints after this update (--last-updates) or epoch (--last-epochs)",
-    )
     return parser
 
 
@@ -163,17 +153,13 @@ def chosen_paths(args: argparse.Namespace) -> List[Path]:
     inputs: List[Path] = args.inputs
     given = {kind: vars(args)[kind.replace("-", "_")] for kind in NAMES}
     choices = [(kind, count) for kind, count in given.items() if count is not None]
-    if args.upper_bound is not None and (args.best is not None or not choices):
-        raise ConfigurationError(
-            "--upper-bound has no effect without --last-updates or --last-epochs; drop it"
-        )
     if len(inputs) == 1 and inputs[0].is_dir():
         if not choices:
             raise ConfigurationError(
                 f"{inputs[0]} is a folder; choose its checkpoints by --last-updates N, "
                 "--last-epochs N or --best K"
             )
-        return choose(inputs[0], *choices[0], args.upper_bound)
+        return choose(inputs[0], *choices[0])
     if choices:
         raise ConfigurationError(
             f"--{choices[0][0]} chooses checkpoints from one folder, and the input is "

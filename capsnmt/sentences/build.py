@@ -99,9 +99,7 @@ def bigram_shift(sentences: Iterable[List[str]], seed: int = 1) -> Iterator[Labe
             yield "I", [*tokens[:i], tokens[i + 1], tokens[i], *tokens[i + 2 :]]
 
 
-def balance(
-    examples: Iterable[Labelled], per_class: int = 0, seed: int = 1
-) -> Dict[str, List[Tuple[str, str]]]:
+def balance(examples: Iterable[Labelled], seed: int = 1) -> Dict[str, List[Tuple[str, str]]]:
     """Split examples into train, valid and test with equally many examples per class.
 
     A hash of the sentence decides which examples are used and in which split, so the same text
@@ -110,7 +108,6 @@ def balance(
 
     Args:
         examples: (label, tokens).
-        per_class: examples per class; 0 means as many as the rarest class has.
         seed: another seed gives another selection.
     """
 
@@ -126,13 +123,12 @@ def balance(
             f"give more text"
         )
     rarest = min(classes, key=lambda label: len(classes[label]))
-    most, needed = len(classes[rarest]), max(HELD_OUT, per_class)
-    if most < needed:
+    size = len(classes[rarest])
+    if size < HELD_OUT:
         raise ConfigurationError(
-            f"class {rarest!r} has {most} sentences but needs {needed}; give more "
-            f"text, a smaller --per-class, other --length-bounds or a lower --first-rank"
+            f"class {rarest!r} has {size} sentences but needs {HELD_OUT}; give more text, other "
+            f"--length-bounds or a lower --first-rank"
         )
-    size = per_class or most
     held_out = size // HELD_OUT
     splits: Dict[str, List[Tuple[str, str]]] = {"train": [], "valid": [], "test": []}
     for members in classes.values():
@@ -176,9 +172,6 @@ def build_parser() -> OneLineParser:
         "--tokenize", choices=("moses", "none"), default="none", help="default: none"
     )
     parser.add_argument("--lang", default="en", help="language of --tokenize moses (default: en)")
-    parser.add_argument(
-        "--per-class", type=positive, default=0, help="examples per class (default: all)"
-    )
     parser.add_argument(
         "--length-bounds",
         type=bounds,
@@ -224,9 +217,7 @@ def _run(given: List[str]) -> None:
         "WC": lambda: word_content(sentences, options.first_rank, options.words),
         "BShift": lambda: bigram_shift(sentences, options.seed),
     }
-    tasks = {
-        name: balance(builders[name](), options.per_class, options.seed) for name in options.tasks
-    }
+    tasks = {name: balance(builders[name](), options.seed) for name in options.tasks}
     made = {}
     for name, splits in tasks.items():
         with atomic_writer(options.output / TASKS[name].file) as file:

@@ -42,9 +42,6 @@ class SentenceClassifierConfig(FairseqDataclass):
     classifier_layers: int = switch(
         2, "linear maps of the classifier, separated by relu and dropout", least=1
     )
-    classifier_dim: int = switch(
-        0, "hidden width of the classifier", least=0, note="0: the encoder's"
-    )
     freeze_encoder: bool = switch(False, "train only the pooling and the classifier")
     probe_checkpoint: Optional[str] = switch(
         None,
@@ -112,7 +109,7 @@ class SentenceClassifier(BaseFairseqModel):
         if args.pooling == "queries":
             pooling = QueryPooling(width, args.pooling_queries)
         widths = [task.num_sentences * pooling.output_dim]
-        widths += [args.classifier_dim or width] * (args.classifier_layers - 1)
+        widths += [width] * (args.classifier_layers - 1)
         model = cls(
             TransformerEncoder(cfg, dictionary, embedding),
             pooling,
@@ -222,11 +219,6 @@ def complete_classifier(args: Namespace, preset: Preset) -> None:
         if not safe_hasattr(args, name):
             setattr(args, name, preset.get(name, default))
     check(vars(args), SentenceClassifierConfig)
-    if args.classifier_layers == 1 and args.classifier_dim:
-        raise ConfigurationError(
-            f"--classifier-dim {args.classifier_dim} has no effect because --classifier-layers is "
-            f"1; drop it or give 2 or more layers"
-        )
 
 
 for _name in SENTENCE_PRESETS:

@@ -18,13 +18,14 @@ from capsnmt.cli import (
     OneLineParser,
     check_output_file,
     comma_list,
-    positive,
     run_command,
 )
 from capsnmt.host import load_plugin
 from capsnmt.runs.records import SENTENCE_TASKS, ClassifierResult, Measures
 from capsnmt.sentences.examples import SPLITS
 from capsnmt.sentences.measures import Counts
+
+BATCH_TOKENS = 8192
 
 
 def load_classifier(path: Path, data: Optional[Path] = None) -> Tuple[Any, Any, int]:
@@ -55,7 +56,7 @@ def load_classifier(path: Path, data: Optional[Path] = None) -> Tuple[Any, Any, 
     return model.eval(), task, int(updates)
 
 
-def count(model: Any, task: Any, split: str, max_tokens: int) -> Counts:
+def count(model: Any, task: Any, split: str) -> Counts:
     """Count what the model predicts on a split, on the device of its parameters."""
     from fairseq import utils
 
@@ -64,7 +65,7 @@ def count(model: Any, task: Any, split: str, max_tokens: int) -> Counts:
     device = next(model.parameters()).device
     outcomes: List[Any] = []
     with torch.no_grad():
-        for rows in dataset.batch_by_size(dataset.ordered_indices(), max_tokens=max_tokens):
+        for rows in dataset.batch_by_size(dataset.ordered_indices(), max_tokens=BATCH_TOKENS):
             sample = dataset.collater([dataset[row] for row in rows])
             if device.type == "cuda":
                 sample = utils.move_to_cuda(sample, device)
@@ -99,7 +100,6 @@ def _run(arguments: Optional[Sequence[str]]) -> None:
     parser.add_argument("--data", type=Path, help="folder with the data (default: the training's)")
     parser.add_argument("--splits", type=comma_list(SPLITS), default=["test"], help="comma list")
     parser.add_argument("--json", type=Path, help="write all measures to this file")
-    parser.add_argument("--max-tokens", type=positive, default=8192, help="tokens per batch")
     parser.add_argument("--cpu", action="store_true", help="use the CPU even if there is a GPU")
     options = parser.parse_args(arguments)
     if options.json is not None:
@@ -108,8 +108,7 @@ def _run(arguments: Optional[Sequence[str]]) -> None:
     if torch.cuda.is_available() and not options.cpu:
         model.cuda()
     splits = {
-        split: count(model, task, split, options.max_tokens).measures(task.state.classes)
-        for split in options.splits
+        split: count(model, task, split).measures(task.state.classes) for split in options.splits
     }
     result = ClassifierResult(
         task=task.cfg._name,

@@ -89,8 +89,6 @@ def test_checkpoints_are_ordered_by_their_numbers(tmp_path: Path) -> None:
         write(tmp_path / name)
     assert sources(tmp_path, "--last-updates", 2) == by_update[1:]
     assert sources(tmp_path, "--last-epochs", 3) == [f"checkpoint{i}.pt" for i in (9, 10, 11)]
-    bounded = sources(tmp_path, "--last-epochs", 2, "--upper-bound", 9)
-    assert bounded == ["checkpoint8.pt", "checkpoint9.pt"]
 
 
 @pytest.mark.parametrize("maximise", [True, False])
@@ -106,12 +104,9 @@ def test_best_follows_the_direction_of_the_metric(tmp_path: Path, maximise: bool
 # arguments, and part of the message
 MISTAKES: Dict[str, Any] = {
     "too many": (["{run}", "--last-epochs", "4"], "has 3 checkpoints for --last-epochs 4"),
-    "too many below": (["{run}", "--last-epochs", "3", "--upper-bound", "2"], "up to 2"),
     "none by update": (["{run}", "--last-updates", "1"], "has 0 checkpoints"),
     "two metrics": (["{run}", "--best", "1"], "bleu and loss, which cannot be compared"),
     "no choice": (["{run}"], "choose its checkpoints by"),
-    "bound of best": (["{run}", "--best", "1", "--upper-bound", "2"], "--upper-bound has no"),
-    "bound of files": (["{run}/checkpoint1.pt", "--upper-bound", "2"], "--upper-bound has no"),
     "missing": (["{run}/checkpoint9.pt"], "no such checkpoint"),
     "missing folder": (["{run}/no", "--best", "1"], "give one folder"),
     "two folders": (["{run}", "{run}", "--best", "1"], "give one folder"),

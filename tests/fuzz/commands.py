@@ -81,7 +81,7 @@ COMMANDS: Dict[str, Command] = {
     "average": Command(
         average,
         templates.write_average,
-        ("saved", "--last-updates", "2", "--upper-bound", "3", "--output", "average.pt"),
+        ("saved", "--last-updates", "2", "--output", "average.pt"),
         ("saved/*.pt",),
     ),
     "run": Command(

@@ -141,7 +141,6 @@ REFUSED = {
     "--pooling-queries 3": "--pooling-queries 3 has no effect because --pooling is mean",
     "--pooling queries --pooling-queries 0": "--pooling-queries is 0; give 1 or more",
     "--classifier-layers 0": "--classifier-layers is 0; give 1 or more",
-    "--classifier-layers 1 --classifier-dim 8": "--classifier-dim 8 has no effect",
     "--compile --criterion sentence_classification --disagreement output": (
         "--compile and --disagreement output: it reads every layer on the way; drop one of them"
     ),
@@ -158,10 +157,10 @@ def test_a_bad_setting_is_one_line_before_anything_is_built(flags: str) -> None:
 
 def test_the_flags_reach_the_model() -> None:
     flags = ("--pooling", "queries", "--pooling-queries", "3", "--classifier-layers", "4")
-    model = build(*flags, "--classifier-dim", "7", "--layer-aggregation", "linear")
+    model = build(*flags, "--layer-aggregation", "linear")
     maps = [layer for layer in model.classifier if isinstance(layer, torch.nn.Linear)]
     widths = [(layer.in_features, layer.out_features) for layer in maps]
-    assert widths == [(2 * 3 * 16, 7), (7, 7), (7, 7), (7, 5)]
+    assert widths == [(2 * 3 * 16, 16), (16, 16), (16, 16), (16, 5)]
     assert type(model.encoder.layer_aggregation).__name__ == "LinearCombination"
     assert model.pooling.queries.shape == (3, 16)
     assert not model.frozen
