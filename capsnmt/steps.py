@@ -22,28 +22,17 @@ CHECKSUM_BYTES = 1 << 24
 
 @dataclass(frozen=True)
 class Step:
-    """One step: a command, or a function of the outputs' temporary paths.
+    """One step: a command, or a function of the outputs' temporary paths."""
 
-    Attributes:
-        name: unique in its folder.
-        outputs: the files and folders that it writes.
-        inputs: the files that the outputs depend on; the step runs again when one has changed.
-        program: what starts the command: the interpreter and the module, or a launcher of several.
-        arguments: the words of the command after that.
-        function: instead of a command: writes each output to the path it is given, and may return
-            notes for the record (JSON).
-        settings: what else the outputs of a function depend on (JSON).
-        to_file: whether the standard output of the command is the only output.
-    """
-
-    name: str
-    outputs: Tuple[Path, ...]
-    inputs: Tuple[Path, ...] = ()
-    program: Tuple[str, ...] = ()
-    arguments: Tuple[str, ...] = ()
+    name: str  # unique in its folder
+    outputs: Tuple[Path, ...]  # files and folders
+    inputs: Tuple[Path, ...] = ()  # files; the step runs again when one has changed
+    program: Tuple[str, ...] = ()  # the interpreter and the module, or a launcher of several
+    arguments: Tuple[str, ...] = ()  # the words of the command after that
+    # instead of a command: writes each output to its path, and may return notes (JSON)
     function: Optional[Callable[[List[Path]], Any]] = None
-    settings: Any = None
-    to_file: bool = False
+    settings: Any = None  # what else the outputs of a function depend on (JSON)
+    to_file: bool = False  # whether the standard output of the command is the only output
 
     @property
     def argv(self) -> Tuple[str, ...]:
@@ -61,28 +50,19 @@ class Step:
 
 
 class StepRecord(records.Record, frozen=True):
-    """What a complete step was made of and made.
+    """What a complete step was made of and made."""
 
-    Attributes:
-        command: the words of its command, or the settings of its function.
-        inputs: file -> its signature.
-        outputs: the same of its outputs.
-        notes: what its function returned.
-    """
-
-    command: Any
-    inputs: Dict[str, str]
+    command: Any  # the words of its command, or the settings of its function
+    inputs: Dict[str, str]  # file -> its signature
     outputs: Dict[str, str]
-    notes: Any = None
+    notes: Any = None  # that its function returned
 
 
 class StepRecords:
     """The records of complete steps, a JSON file.
 
-    Args:
-        path: the file.
-        places: name -> folder, such as that of the data. Files below it, and below the folder of
-            the record, are kept relative to it: folders may be moved, and named in any way.
+    ``places`` are named folders, such as that of the data. Files below them, and below the folder
+    of the record, are kept relative to them: folders may be moved, and named in any way.
     """
 
     def __init__(self, path: Path, places: Optional[Mapping[str, Path]] = None) -> None:

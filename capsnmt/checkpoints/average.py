@@ -44,12 +44,9 @@ UNINITIALISED = "_float_tensor"
 
 
 def choose(folder: Path, kind: str, count: int) -> List[Path]:
-    """Return the checkpoints of a run to average, the last or the best one last.
+    """Return the last or best checkpoints in a ``--save-dir``, the last or best one last.
 
-    Args:
-        folder: the ``--save-dir``.
-        kind: how they are named, a key of ``NAMES``.
-        count: how many, the last or the best.
+    ``kind`` is a key of ``NAMES``.
     """
     found = [(NAMES[kind].fullmatch(path.name), path) for path in folder.iterdir()]
     matches = [(match, path) for match, path in found if match]

@@ -17,17 +17,13 @@ class TrainingProgress:
 
     All output goes to ``console``. The user is shown short lines: updates, loss, perplexity or
     accuracy, speed, remaining time.
-
-    Attributes:
-        total: the updates of the complete training; ``None`` if epochs or patience end it.
-        tail: the last lines that are not statistics.
-        stopped: whether it ended because it was asked to.
     """
 
     def __init__(self, total: Optional[int], console: TextIO) -> None:
-        self.total, self.console = total, console
-        self.tail: Deque[str] = deque(maxlen=20)
-        self.stopped = False
+        self.total = total  # updates of the complete training; None if epochs or patience end it
+        self.console = console
+        self.tail: Deque[str] = deque(maxlen=20)  # lines that are not statistics
+        self.stopped = False  # because it was asked to
         self.first: Optional[int] = None
         self.started = time.monotonic()
 

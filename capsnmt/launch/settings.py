@@ -123,11 +123,9 @@ def _without_removed(settings: Any) -> Any:
 
 
 def load(path: Path, children: Tuple[Path, ...] = ()) -> Dict[str, Any]:
-    """Return the settings in ``path`` on top of all it extends, as a mapping.
+    """Return the settings in a file on top of all it extends, as a mapping.
 
-    Args:
-        path: the file.
-        children: the files that extend it, each the next.
+    The ``children`` extend it, each the next.
     """
     settings = read(path)
     settings.pop("paper", None)

@@ -100,11 +100,7 @@ def split_batch(per_update: int, most: int, workers: int, unit: str = "tokens") 
     24,997 tokens per update = 3,571 tokens x 7 device(s) x 1 accumulated, 3 fewer than the \
 configured 25,000
 
-    Args:
-        per_update: tokens or sentences, the ``unit``, of an update.
-        most: the most of them for one device in one pass.
-        workers: the number of devices.
-        unit: ``tokens`` or ``sentences``.
+    ``most`` is the most tokens (or sentences) for one device in one pass.
     """
     if per_update < workers:
         raise ConfigurationError(

@@ -110,11 +110,9 @@ class FoundRuns:
 def find_runs(folders: Sequence[Path]) -> FoundRuns:
     """Find the runs below some folders.
 
-    Of the rows below a folder, the baselines of other rows come first, then the others by name.
-
-    Args:
-        folders: ``OUTPUT/ROW/seed-S``, ``OUTPUT/ROW``, ``OUTPUT``, or a folder of several outputs;
-            each must have a finished run, and a folder that is itself a run must be finished.
+    A folder is ``OUTPUT/ROW/seed-S``, ``OUTPUT/ROW``, ``OUTPUT``, or has several outputs. Each must
+    have a finished run, and one that is itself a run must be finished. Of the rows below a folder,
+    the baselines of other rows come first, then the others by name.
     """
     runs: List[FinishedRun] = []
     unfinished: List[RunFolder] = []

@@ -39,8 +39,7 @@ class Summary(Record, frozen=True, kw_only=True, rename="kebab"):
 def summarise(folder: RunFolder) -> Summary:
     """Write ``summary.json`` over all finished seeds of a row, and return it.
 
-    Args:
-        folder: the run of one seed; seeds trained with other settings are left out.
+    Those trained with other settings than the run in ``folder`` are left out.
     """
     ours = FinishedRun(folder.path)
     paths = [path for path in folder.row.glob("seed-*") if RunFolder(path).is_finished]

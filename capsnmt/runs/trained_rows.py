@@ -29,11 +29,8 @@ def training_differences(
     """Yield key, old value and new value of each setting that makes two trainings different.
 
     Settings that may change when a training resumes are not compared: ``FREE_FLAGS``, the device
-    (the update is the same on every device), generation and scoring.
-
-    Args:
-        before, now: the two runs.
-        data_before, data_now: the checksums of their training data.
+    (the update is the same on every device), generation and scoring. The data are given as the
+    checksums of their files.
     """
     old, new = _training(before, data_before), _training(now, data_now)
     for key in sorted({*old, *new}):

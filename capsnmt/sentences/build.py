@@ -105,10 +105,6 @@ def balance(examples: Iterable[Labelled], seed: int = 1) -> Dict[str, List[Tuple
     A hash of the sentence decides which examples are used and in which split, so the same text
     gives the same files. The splits are disjoint if the sentences are distinct: 8 of 10 for
     training, 1 each for validation and testing, in random order.
-
-    Args:
-        examples: (label, tokens).
-        seed: another seed gives another selection.
     """
 
     def by_chance(example: Tuple[str, str]) -> bytes:
