@@ -17,7 +17,6 @@ from fairseq.utils import safe_getattr, safe_hasattr
 from torch import Tensor
 
 from capsnmt.checkpoints.initialise import initialise_from, resumes
-from capsnmt.cli import ConfigurationError
 from capsnmt.models.completion import complete
 from capsnmt.models.encoder import TransformerEncoder
 from capsnmt.models.switches import check, defaults_of, switch
