@@ -100,7 +100,7 @@ def test_two_processes_log_the_measures_of_all_examples(logic: Path, tmp_path: P
     logged: Dict[str, str] = dict(re.findall(r"(\w+)[ =]([\d.]+)", line))
     report = tmp_path / "scores.json"
     trained = [tmp_path / "checkpoint_last.pt", "--cpu"]
-    succeed(EVALUATE, *trained, "--splits", "valid", "--json", report, "--max-tokens", 1000)
+    succeed(EVALUATE, *trained, "--splits", "valid", "--json", report)
     result = read(report)
     assert result["updates"] == 2
     for name in ("accuracy", "macro_f1"):
