@@ -20,7 +20,7 @@ import pytest
 from capsnmt.files import locked
 from capsnmt.models import PRESETS
 from tests import forked
-from tests.interpreter import serving
+from tests.interpreter import environment, serving
 from tests.support import PLUGIN
 
 TINY = [
@@ -45,12 +45,6 @@ SYSTEMS = {
     **{preset: (f"{preset}_tiny", ()) for preset in PRESETS},
     "everything": ("capsnmt_transformer_tiny", COMPOSED),
 }
-
-
-def environment() -> Dict[str, str]:
-    """Return our environment with safe loading, one thread, and the checkout on the path."""
-    own = {k: v for k, v in os.environ.items() if not k.startswith("TORCH_FORCE")}
-    return {**own, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(Path(PLUGIN).parent)}
 
 
 servers = ExitStack()

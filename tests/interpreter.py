@@ -13,12 +13,13 @@ import os
 import re
 import signal
 import socket
+import subprocess
 import sys
 import time
 import zlib
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Dict, Iterator, List
+from typing import Dict, Iterator, List, Optional, Sequence
 
 from tests import forked
 
@@ -39,6 +40,26 @@ ROOT = Path(__file__).resolve().parents[1]
 COMMANDS: Dict[str, str] = dict(
     re.findall(r'"(capsnmt-\w+) = (\S+)"', (ROOT / "setup.py").read_text("utf-8"))
 )
+
+
+def environment() -> Dict[str, str]:
+    """Return our environment with safe loading, one thread, and the checkout on the path."""
+    own = {k: v for k, v in os.environ.items() if not k.startswith("TORCH_FORCE")}
+    return {**own, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
+
+
+def ran(
+    words: Sequence[object], cwd: Optional[Path] = None, **variables: str
+) -> subprocess.CompletedProcess:
+    """Run a program by itself, with further variables; return it with its output as text."""
+    return subprocess.run(
+        [str(word) for word in words],
+        cwd=cwd,
+        env={**environment(), **variables},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
 
 
 FAIRSEQ = ("train", "generate", "interactive", "validate", "preprocess")

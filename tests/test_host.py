@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 
 import numpy as np
 import pytest
 from fairseq.data import data_utils
 
-from tests.commands import environment
+from tests.interpreter import ran
 
 
 @pytest.mark.parametrize("multiple", [1, 4, 8])
@@ -34,13 +33,7 @@ def test_no_sentence_is_dropped_from_the_batches(
 
 def printed(program: str) -> str:
     """Return what a program in a process of its own prints; it writes no error."""
-    done = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", program],
-        env=environment(),
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = ran([sys.executable, "-W", "ignore", "-c", program])
     assert not done.stderr
     return done.stdout.strip()
 

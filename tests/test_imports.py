@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib.util
 import json
 import pkgutil
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any, List
@@ -14,7 +13,8 @@ import pytest
 
 from capsnmt.models import PRESETS, SIZES
 from capsnmt.sentences.classifier import SENTENCE_PRESETS
-from tests.commands import environment, succeed
+from tests.commands import succeed
+from tests.interpreter import ran
 from tests.registrations import registered
 from tests.support import PLUGIN, REPO
 
@@ -44,14 +44,7 @@ EXPECTED = {
 
 def fresh(program: str, *arguments: str, cwd: Path = REPO, path: Path = REPO) -> Any:
     """Run a program in a fresh interpreter; return the JSON in the last line of its output."""
-    done = subprocess.run(
-        [sys.executable, "-c", program, *arguments],
-        cwd=cwd,
-        env={**environment(), "PYTHONPATH": str(path)},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = ran([sys.executable, "-c", program, *arguments], cwd, PYTHONPATH=str(path))
     assert done.returncode == 0, done.stderr[-3000:]
     return json.loads(done.stdout.splitlines()[-1])
 
@@ -104,7 +97,8 @@ def test_every_name_is_registered_here() -> None:
 @pytest.mark.parametrize(
     ("route", "user_dir"),
     [
-        *((route, name) for route in ("twice", "imported_first") for name in (PLUGIN, "capsnmt")),
+        ("twice", PLUGIN),
+        ("imported_first", "capsnmt"),
         ("spawned", PLUGIN),
         ("hydra", PLUGIN),
     ],

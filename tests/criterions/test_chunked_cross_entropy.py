@@ -9,11 +9,10 @@ import pytest
 import torch
 import torch.nn.functional as F
 from torch import Tensor
-from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_leaves
 
 from capsnmt.criterions import chunked_cross_entropy as module
 from capsnmt.criterions.chunked_cross_entropy import chunked_cross_entropy
+from tests.counting import Operations
 from tests.criterions.oracles import label_smoothed_loss
 
 WORDS, DIM, PADDING = 11, 6, 1
@@ -59,9 +58,9 @@ def test_values_and_gradients_equal_the_sums_over_words(
 def test_a_cpu_scores_the_real_tokens_in_half_precision_up_to_a_multiple(
     dtype: torch.dtype, tokens: int
 ) -> None:
-    with LargestTensor() as largest:
+    with Operations() as operations:
         chunked_cross_entropy(*example(12, dtype), 0.1, PADDING, 100)
-    assert largest.elements == tokens * WORDS
+    assert operations.largest() == tokens * WORDS
 
 
 @pytest.mark.parametrize("frozen", ["features", "weight", "both"])
@@ -110,32 +109,17 @@ def test_scores_far_apart_stay_finite_and_exact() -> None:
     assert math.isfinite(loss.item())
 
 
-class LargestTensor(TorchDispatchMode):
-    """Record the number of elements of the largest tensor that an operation returns."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.elements = 0
-
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        result = func(*args, **(kwargs or {}))
-        for leaf in tree_leaves(result):
-            if isinstance(leaf, Tensor):
-                self.elements = max(self.elements, leaf.numel())
-        return result
-
-
 @pytest.mark.parametrize("training", [True, False])
 def test_the_scores_of_all_tokens_never_exist_at_once(training: bool) -> None:
     generator = torch.Generator().manual_seed(1)
     features = torch.randn(200, 4, generator=generator, requires_grad=training)
     weight = torch.randn(50, 4, generator=generator, requires_grad=training)
     target = torch.randint(2, 50, (200,), generator=generator)
-    with LargestTensor() as largest:
+    with Operations() as operations:
         loss = chunked_cross_entropy(features, weight, target, 0.1, PADDING, 16, True).loss
         if training:
             loss.backward()
-    assert largest.elements == max(16 * 50, features.numel())
+    assert operations.largest() == max(16 * 50, features.numel())
 
 
 @pytest.mark.parametrize("autocast", [True, False], ids=["autocast", "half"])

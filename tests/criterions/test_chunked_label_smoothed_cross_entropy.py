@@ -6,7 +6,6 @@ import logging
 from pathlib import Path
 from typing import Any, Dict, Iterator, Tuple
 
-import fairseq.models
 import pytest
 import torch
 import torch.distributed
@@ -19,12 +18,10 @@ from capsnmt.criterions import ChunkedLabelSmoothedCrossEntropyCriterion
 from capsnmt.criterions.chunked_label_smoothed_cross_entropy import obstacle
 from tests.criterions.samples import SAMPLE, gradients, train
 from tests.support import (
-    SMALL,
     TASK,
     assert_every_parameter_learns,
     build_system,
     every_system,
-    parse,
 )
 
 Outcome = Tuple[torch.Tensor, Any, Dict[str, Any], Dict[str, torch.Tensor]]
@@ -156,19 +153,6 @@ def test_other_projections_keep_fairseqs_path_with_one_message(
     assert_equal(measured, outcome(theirs(report_accuracy=True), model))
     (record,) = caplog.records
     assert record.getMessage().endswith("its output projection is not a plain matrix")
-
-
-@pytest.mark.parametrize(
-    ("flags", "reason"),
-    [
-        ((*SMALL, "--adaptive-softmax-cutoff", "8,16"), "adaptive softmax"),
-        ((*SMALL, "--arch", "transformer_align"), "TransformerAlignModel is not"),
-        (("--arch", "lstm"), "LSTMModel is not"),
-    ],
-)
-def test_other_models_are_named(flags: Tuple[str, ...], reason: str) -> None:
-    model = fairseq.models.build_model(parse("capsnmt_transformer", *flags), TASK)
-    assert reason in str(obstacle(model))
 
 
 def test_unreduced_losses_are_fairseqs_own() -> None:

@@ -27,7 +27,11 @@ ASSIGNMENT = re.compile(r"[A-Z_]+=\S*")
 EXAMPLES = {"$row": "em_routing", "$PWD": str(REPO)}
 # scripts with flags of their own
 PLANNING_SCRIPTS = r"scripts/(demo|run_evidence|benchmark_gpu)\.sh"
-ARCHITECTURE = ("--user-dir", str(REPO / "capsnmt"))
+PARSERS: Dict[str, Callable[[str], argparse.ArgumentParser]] = {
+    "train": options.get_training_parser,
+    "generate": lambda task: options.get_generation_parser(),
+    "interactive": lambda task: options.get_interactive_generation_parser(),
+}
 
 
 # the files that docs/development.md adds
@@ -86,17 +90,6 @@ class Parsed(Exception):  # noqa: N818  not an error
     """The command's parser accepted its command line."""
 
 
-@pytest.fixture
-def only_parses(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every parser raises ``Parsed`` once it has accepted a command line."""
-    parse_args = argparse.ArgumentParser.parse_args
-
-    def accept(self: Any, *args: Any, **kwargs: Any) -> None:
-        raise Parsed(parse_args(self, *args, **kwargs))
-
-    monkeypatch.setattr(argparse.ArgumentParser, "parse_args", accept)
-
-
 def main_of(command: str) -> Callable[[Sequence[str]], Any]:
     """The function behind an installed command."""
     module, _, function = entry_points()[command].partition(":")
@@ -123,53 +116,51 @@ def runs(command: Command) -> List[str]:
 
 
 ALL = list(commands())
-OURS = [command for command in ALL if runs(command) and runs(command)[0] != "capsnmt-run"]
-LAUNCHES = [command for command in ALL if runs(command)[:1] == ["capsnmt-run"]]
-PLANS = [command for command in ALL if re.fullmatch(PLANNING_SCRIPTS, command.words[0])]
-MODULES = [command for command in ALL if command.words[:2] == ["python", "-m"]]
-TRAININGS = [command for command in ALL if command.words[0] == "fairseq-train"]
-GENERATIONS = [command for command in ALL if command.words[0] == "fairseq-generate"]
-INTERACTIVE = [command for command in ALL if command.words[0] == "fairseq-interactive"]
+# kind -> the commands of the pages; fairseq-KIND is of fairseq
+KINDS: Dict[str, List[Command]] = {
+    "run": [command for command in ALL if runs(command)[:1] == ["capsnmt-run"]],
+    "ours": [command for command in ALL if runs(command) and runs(command)[0] != "capsnmt-run"],
+    "module": [command for command in ALL if command.words[:2] == ["python", "-m"]],
+    "script": [command for command in ALL if re.fullmatch(PLANNING_SCRIPTS, command.words[0])],
+    **{
+        kind: [command for command in ALL if command.words[0] == f"fairseq-{kind}"]
+        for kind in PARSERS
+    },
+}
 EXAMPLES_IN_PYTHON = [
     block for page in PAGES for block in blocks(page) if block.language == "python"
 ]
 
 
 def test_the_pages_have_commands_of_every_kind() -> None:
-    kinds = [
-        OURS,
-        LAUNCHES,
-        PLANS,
-        MODULES,
-        TRAININGS,
-        GENERATIONS,
-        INTERACTIVE,
-        EXAMPLES_IN_PYTHON,
-    ]
-    assert all(kinds)
+    assert all([*KINDS.values(), EXAMPLES_IN_PYTHON])
 
 
-@pytest.mark.parametrize("command", OURS, ids=str)
-@pytest.mark.usefixtures("only_parses")
-def test_the_parser_of_a_command_of_ours_accepts_it(command: Command) -> None:
-    program, *flags = runs(command)
+@pytest.mark.parametrize("command", [*KINDS["ours"], *KINDS["module"]], ids=str)
+def test_the_parser_of_a_command_of_ours_accepts_it(
+    command: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    parse_args = argparse.ArgumentParser.parse_args
+
+    def accept(self: Any, *args: Any, **kwargs: Any) -> None:
+        raise Parsed(parse_args(self, *args, **kwargs))
+
+    monkeypatch.setattr(argparse.ArgumentParser, "parse_args", accept)
+    if runs(command):
+        program, *flags = runs(command)
+        main = main_of(program)
+    else:
+        _, _, module, *flags = command.words
+        spec = importlib.util.find_spec(module)
+        if spec is not None and spec.submodule_search_locations is not None:  # a package
+            module += ".__main__"
+        main = importlib.import_module(module).main
     with pytest.raises(Parsed):
-        main_of(program)(flags)
-
-
-@pytest.mark.parametrize("command", MODULES, ids=str)
-@pytest.mark.usefixtures("only_parses")
-def test_the_parser_of_a_module_accepts_it(command: Command) -> None:
-    _, _, module, *flags = command.words
-    spec = importlib.util.find_spec(module)
-    if spec is not None and spec.submodule_search_locations is not None:  # a package
-        module += ".__main__"
-    with pytest.raises(Parsed):
-        importlib.import_module(module).main(flags)
+        main(flags)
 
 
 @pytest.mark.one_host  # tests/launch/test_plan.py plans on both
-@pytest.mark.parametrize("command", LAUNCHES, ids=str)
+@pytest.mark.parametrize("command", KINDS["run"], ids=str)
 def test_the_launcher_plans_it(
     command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -186,7 +177,7 @@ def test_the_launcher_plans_it(
 
 
 @pytest.mark.one_host
-@pytest.mark.parametrize("command", PLANS, ids=str)
+@pytest.mark.parametrize("command", KINDS["script"], ids=str)
 def test_the_script_plans_it(command: Command, tmp_path: Path) -> None:
     script, *flags = command.words
     if "--data" in flags:
@@ -197,39 +188,25 @@ def test_the_script_plans_it(command: Command, tmp_path: Path) -> None:
     assert done.stdout
 
 
-def without_plugin(flags: List[str]) -> List[str]:
-    """The flags without ``--user-dir capsnmt``, which tests give as a path."""
-    place = flags.index("--user-dir")
+@pytest.mark.parametrize(
+    ("kind", "command"), [(kind, command) for kind in PARSERS for command in KINDS[kind]], ids=str
+)
+def test_the_command_of_fairseq_accepts_the_flags(kind: str, command: Command) -> None:
+    flags = command.words[1:]
+    place = flags.index("--user-dir")  # as a path: the name is not installed here
     assert flags[place + 1] == "capsnmt"
-    return [*flags[:place], *flags[place + 2 :], *ARCHITECTURE]
-
-
-@pytest.mark.parametrize("command", TRAININGS, ids=str)
-def test_fairseq_train_accepts_the_flags(command: Command) -> None:
-    flags = without_plugin(command.words[1:])
+    flags[place + 1] = str(REPO / "capsnmt")
     if "--probe-checkpoint" in flags:  # read while parsing, but missing here
         place = flags.index("--probe-checkpoint")
         del flags[place : place + 2]
     task = flags[flags.index("--task") + 1] if "--task" in flags else "translation"
-    parser = options.get_training_parser(task)
+    parser = PARSERS[kind](task)
     if command.refused:
         with pytest.raises(ConfigurationError) as error:
             options.parse_args_and_arch(parser, flags)
         assert f"\n{error.value}\n" in command.page.read_text(encoding="utf-8")
-        return
-    options.parse_args_and_arch(parser, flags)
-
-
-@pytest.mark.parametrize("command", GENERATIONS, ids=str)
-def test_fairseq_generate_accepts_the_flags(command: Command) -> None:
-    flags = without_plugin(command.words[1:])
-    options.parse_args_and_arch(options.get_generation_parser(), flags)
-
-
-@pytest.mark.parametrize("command", INTERACTIVE, ids=str)
-def test_fairseq_interactive_accepts_the_flags(command: Command) -> None:
-    flags = without_plugin(command.words[1:])
-    options.parse_args_and_arch(options.get_interactive_generation_parser(), flags)
+    else:
+        options.parse_args_and_arch(parser, flags)
 
 
 @pytest.mark.parametrize("block", EXAMPLES_IN_PYTHON, ids=lambda block: name(block.page))

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from tests.commands import environment
+from tests.interpreter import ran
 from tests.support import REPO
 
 
@@ -21,12 +19,6 @@ def test_the_site_is_built_without_a_warning(tmp_path: Path) -> None:
     shutil.copytree(REPO / "docs", docs, ignore=shutil.ignore_patterns("api"))
     (tmp_path / "capsnmt").symlink_to(REPO / "capsnmt")
     site = tmp_path / "site"
-    done = subprocess.run(
-        [sys.executable, "-m", "sphinx", "-q", "-W", "--keep-going", str(docs), str(site)],
-        env={**os.environ, **environment()},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = ran([sys.executable, "-m", "sphinx", "-q", "-W", "--keep-going", docs, site])
     assert done.returncode == 0, done.stderr[-3000:]
     assert "em_routing" in (site / "api" / "capsnmt.routing.html").read_text("utf-8")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import subprocess
 import sys
 from pathlib import Path
 from typing import Dict, List
@@ -12,8 +11,9 @@ from typing import Dict, List
 import pytest
 import yaml
 
-from tests.commands import TINY, binarise_reversals, environment, interpreter
+from tests.commands import TINY, binarise_reversals, interpreter
 from tests.docs.pages import REPO, Block, blocks, rows
+from tests.interpreter import ran
 from tests.support import PLUGIN
 
 TUTORIALS = REPO / "docs" / "tutorials"
@@ -43,6 +43,7 @@ SMALLER: Dict[str, Dict[str, str]] = {
 def smaller(page: str, text: str) -> str:
     """The commands with the page's replacements."""
     for part, replacement in SMALLER[page].items():
+        assert re.search(part, "".join(block.text for block in shell(page)), re.MULTILINE), part
         text = re.sub(part, replacement, text, flags=re.MULTILINE)
     return text
 
@@ -50,27 +51,13 @@ def smaller(page: str, text: str) -> str:
 def run(commands: str, folder: Path) -> str:
     """Run a block as a user does, with an interpreter and commands that start at once."""
     path = os.pathsep.join([str(interpreter().parent), os.environ["PATH"]])
-    done = subprocess.run(
-        ["bash", "-euo", "pipefail", "-c", commands],
-        cwd=folder,
-        env={**environment(), "PATH": path},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = ran(["bash", "-euo", "pipefail", "-c", commands], folder, PATH=path)
     assert done.returncode == 0, f"{commands}\n{done.stdout[-2000:]}\n{done.stderr[-2000:]}"
     return done.stdout + done.stderr
 
 
 def shell(page: str) -> List[Block]:
     return [block for block in blocks(TUTORIALS / f"{page}.md") if block.language == "bash"]
-
-
-@pytest.mark.parametrize("page", SMALLER)
-def test_every_replacement_is_of_a_part_of_its_page(page: str) -> None:
-    text = "".join(block.text for block in shell(page))
-    for part in SMALLER[page]:
-        assert re.search(part, text, re.MULTILINE), part
 
 
 @pytest.mark.system
@@ -106,13 +93,7 @@ def test_the_examples_in_torch_need_no_fairseq() -> None:
     expected = [re.findall(r"^print\(.*\)  # (.*)$", text, re.MULTILINE) for text in texts]
     assert all(expected)
     program = f"import sys; sys.modules['fairseq'] = None\nfor text in {texts}: exec(text, {{}})"
-    done = subprocess.run(
-        [sys.executable, "-c", program],
-        env=environment(),
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = ran([sys.executable, "-c", program])
     assert done.stdout.splitlines() == [line for lines in expected for line in lines], done.stderr
 
 

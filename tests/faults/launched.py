@@ -2,37 +2,28 @@
 
 from __future__ import annotations
 
-import random
+import shutil
 from pathlib import Path
 from typing import List
 
 import pytest
 
-from tests.commands import binarise_reversals, draw_sentence, made_once, succeed
+from tests.commands import made_once, succeed, write_corpus
 from tests.small_row import SMALL
-
-WORDS = ["alpha", "beta", "gamma", "delta", "epsilon", "zeta"]
 
 
 def prepared(factory: pytest.TempPathFactory) -> Path:
     """Return the folder of prepared data: the text, the data of fairseq, the manifest."""
-    return made_once(factory, "faults-prepared", _prepare)
+    corpus = made_once(factory, "corpus", write_corpus)
 
+    def make(folder: Path) -> None:
+        shutil.copytree(corpus / "bin", folder / "bin")
+        (folder / "raw").mkdir()
+        for language in ("en", "de"):
+            shutil.copy(corpus / f"test.{language}", folder / "raw" / f"news.{language}")
+        (folder / "manifest.json").write_text('{"subsets": {"news": "test"}}', "utf-8")
 
-def _prepare(folder: Path) -> None:
-    draw = random.Random(1)
-    sizes = {"train": 40, "valid": 4, "test": 4}
-    binarise_reversals(
-        folder,
-        {
-            split: [draw_sentence(draw, WORDS, 3, 12) for _ in range(n)]
-            for split, n in sizes.items()
-        },
-    )
-    (folder / "raw").mkdir()
-    for language in ("en", "de"):
-        (folder / f"test.{language}").rename(folder / "raw" / f"news.{language}")
-    (folder / "manifest.json").write_text('{"subsets": {"news": "test"}}', "utf-8")
+    return made_once(factory, "faults-prepared", make)
 
 
 def arguments(data: Path, output: Path) -> List[object]:

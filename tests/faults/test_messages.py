@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import hashlib
-import os
 import re
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 from typing import List, Tuple
 
 import pytest
 
-from tests.commands import environment
 from tests.faults.refusals import is_refusal, run
+from tests.interpreter import ran
 from tests.support import REPO
 
 # the command lines of both hosts are the same code; at night both run them
@@ -84,14 +82,7 @@ def test_a_training_text_that_is_none_is_refused(
 
 def test_nothing_of_fairseq_stands_before_the_error(tmp_path: Path) -> None:
     words = ["-W", "ignore", "-m", "capsnmt.export", "none", "--output", "out.pt"]
-    done = subprocess.run(
-        [sys.executable, *words],  # fairseq's syntax warns once
-        cwd=tmp_path,
-        env=environment(),
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = ran([sys.executable, *words], tmp_path)  # fairseq's syntax warns once
     is_refusal(done.returncode, done.stderr)
 
 
@@ -122,13 +113,6 @@ def test_a_recipe_is_looked_for_beside_its_row(world: Path, tmp_path: Path) -> N
 
 def test_a_script_is_reached_by_a_link(tmp_path: Path) -> None:
     (tmp_path / "linked").symlink_to(REPO / "scripts" / "run_evidence.sh")
-    done = subprocess.run(
-        ["bash", str(tmp_path / "linked"), "--dry-run"],
-        env={**os.environ, "PYTHON": sys.executable},
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = ran(["bash", tmp_path / "linked", "--dry-run"], tmp_path, PYTHON=sys.executable)
     assert done.returncode == 0, done.stderr
     assert "capsnmt.report" in done.stdout

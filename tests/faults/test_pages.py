@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 from typing import Tuple
 
 import pytest
 
-from tests.commands import environment
 from tests.faults import launched as small_row
 from tests.faults.refusals import is_refusal, run
+from tests.interpreter import ran
 from tests.support import PLUGIN, REPO
 
 # the command lines of both hosts are the same code; at night both run them
@@ -94,28 +92,15 @@ def test_hydra_takes_a_switch_as_the_page_spells_it(tmp_path: Path) -> None:
     assert "head_aggregation: em" in done.stdout
 
 
-def in_a_parent(folder: Path, *argv: str) -> subprocess.CompletedProcess:
-    """Run Python in a folder that holds a checkout named ``capsnmt``, without PYTHONPATH."""
-    (folder / "capsnmt").symlink_to(REPO)
-    variables = {k: v for k, v in environment().items() if k != "PYTHONPATH"}
-    return subprocess.run(
-        [sys.executable, "-W", "ignore", *argv],
-        cwd=folder,
-        env=variables,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-
-
 @pytest.mark.nightly  # two imports of torch
 @pytest.mark.parametrize("given", ["checkout", "name"])
 def test_the_plugin_is_found_in_a_checkout_of_its_name(given: str, tmp_path: Path) -> None:
-    folder = str(tmp_path / "capsnmt") if given == "checkout" else "capsnmt"
-    done = in_a_parent(
-        *(tmp_path, "-m", "fairseq_cli.train", "data", "--user-dir", folder),
-        *("--arch", "transformer_em_routing"),
-    )
+    """In a folder that holds a checkout named ``capsnmt``, without PYTHONPATH."""
+    (tmp_path / "capsnmt").symlink_to(REPO)
+    folder = tmp_path / "capsnmt" if given == "checkout" else "capsnmt"
+    words = ["-W", "ignore", "-m", "fairseq_cli.train", "data", "--user-dir", folder]
+    words += ["--arch", "transformer_em_routing"]
+    done = ran([sys.executable, *words], tmp_path, PYTHONPATH="")
     last = done.stderr.rstrip().rpartition("\n")[2]
     # Installed in editable mode it works, and misses the data; else it says what to give.
     assert "batch size" in last or str(Path(PLUGIN)) in last, done.stderr[-300:]
@@ -132,14 +117,7 @@ def test_the_installed_package_runs_in_a_checkout_and_records_its_own_arguments(
     installed = tmp_path / "program"
     imported = "import sys\nfrom capsnmt.launch.__main__ import main\n"
     installed.write_text(f"{imported}sys.exit(main({row}))\n")
-    done = subprocess.run(
-        [sys.executable, str(installed), "other", "arguments"],
-        cwd=tmp_path / "clone",
-        env=environment(),
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = ran([sys.executable, installed, "other", "arguments"], tmp_path / "clone")
     if sys.version_info < (3, 11):  # it cannot leave the current folder out
         is_refusal(done.returncode, done.stderr, "./capsnmt", "in another folder")
         assert not (tmp_path / "runs").exists()
@@ -170,13 +148,11 @@ def test_every_script_has_help_and_installs_nothing(name: str, tmp_path: Path) -
         (copied / path.name).write_bytes(path.read_bytes())
         (copied / path.name).chmod(0o755)
     (copied.parent / "capsnmt").symlink_to(PLUGIN)
-    done = subprocess.run(
-        [str(tmp_path / "bin" / "bash"), str(copied / f"{name}.sh"), "--help"],
-        env={"PATH": str(tmp_path / "bin"), "PYTHON": sys.executable},
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        check=False,
+    done = ran(
+        [tmp_path / "bin" / "bash", copied / f"{name}.sh", "--help"],
+        tmp_path,
+        PATH=str(tmp_path / "bin"),
+        PYTHON=sys.executable,
     )
     assert done.returncode == 0, done.stderr
     assert not done.stderr
@@ -191,11 +167,5 @@ def test_a_script_refuses_an_unsupported_python(version: str, tmp_path: Path) ->
     (tmp_path / "sitecustomize.py").write_text(f"import sys; sys.version_info = {parts}\n")
     python.write_text(f'#!/bin/sh\nPYTHONPATH="{tmp_path}" exec "{sys.executable}" "$@"\n')
     python.chmod(0o755)
-    done = subprocess.run(
-        ["bash", str(REPO / "scripts" / "run_multi30k.sh"), "--dry-run"],
-        env={**os.environ, "PYTHON": str(python)},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = ran(["bash", REPO / "scripts" / "run_multi30k.sh", "--dry-run"], PYTHON=str(python))
     is_refusal(done.returncode, done.stderr, f"PYTHON={python}", "Python 3.9 to 3.12", status=1)

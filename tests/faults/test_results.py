@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 from typing import List
@@ -13,8 +12,8 @@ from typing import List
 import pytest
 
 from capsnmt.report.__main__ import main as report
-from tests.commands import environment
 from tests.faults.launched import launched
+from tests.interpreter import ran
 from tests.report import finished_runs
 
 # the command lines of both hosts are the same code; at night both run them
@@ -36,13 +35,7 @@ def test_a_report_needs_neither_torch_nor_checkpoints(
     shutil.copytree(launched(tmp_path_factory) / "runs", runs)
     for checkpoint in runs.rglob("*.pt"):
         checkpoint.unlink()
-    done = subprocess.run(
-        [sys.executable, "-c", WITHOUT_TORCH, str(runs), "--output", str(tmp_path / "report")],
-        env=environment(),
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = ran([sys.executable, "-c", WITHOUT_TORCH, runs, "--output", tmp_path / "report"])
     assert done.returncode == 0, done.stderr
     log = (runs / "row" / "seed-1" / "console.log").read_text("utf-8")
     (logged,) = set(re.findall(r"num\. shared model params: ([\d,]+)", log))

@@ -26,7 +26,7 @@ import torch
 from torch import Tensor
 
 from tests.commands import environment
-from tests.interpreter import COMMANDS, ROOT, words
+from tests.interpreter import COMMANDS, ROOT, ran, words
 
 GOLDEN = Path(__file__).with_name("golden")
 NUMBER = re.compile(r"(-?\d+\.\d+(?:e[-+]\d+)?)")
@@ -95,14 +95,8 @@ class World:
         self, name: str, *flags: str, cwd: Optional[Path] = None
     ) -> subprocess.CompletedProcess:
         """Run a script of the project."""
-        done = subprocess.run(
-            ["bash", str(ROOT / "scripts" / name), *flags],
-            env={**variables(), "PYTHON": str(self.python)},
-            cwd=cwd or self.folder,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
+        given = {**variables(), "PYTHON": str(self.python)}
+        done = ran(["bash", ROOT / "scripts" / name, *flags], cwd or self.folder, **given)
         done.stdout, done.stderr = map(self.normalise, (done.stdout, done.stderr))
         return done
 

@@ -5,14 +5,13 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 from pathlib import Path
 from typing import List
 
 import pytest
 
-from tests.commands import environment
+from tests.interpreter import ran
 
 pytestmark = [pytest.mark.system, pytest.mark.one_host]
 HIDDEN = (
@@ -52,14 +51,7 @@ PROGRAM = (
 def test_a_command_names_the_extra_that_it_lacks(extra: str, command: str, tmp_path: Path) -> None:
     (tmp_path / "text").write_text("a b c\n", "utf-8")
     words: List[str] = command.split()
-    done = subprocess.run(
-        [sys.executable, "-c", PROGRAM, *words],
-        cwd=tmp_path,
-        env=environment(),
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = ran([sys.executable, "-c", PROGRAM, *words], tmp_path)
     *others, line = done.stderr.splitlines()
     assert (done.returncode, others) == (2, [])
     assert line.startswith("error: ")
@@ -70,11 +62,5 @@ def test_a_command_names_the_extra_that_it_lacks(extra: str, command: str, tmp_p
 @pytest.mark.parametrize("module", ["senteval", "build", "logical_inference"])
 def test_what_makes_sentences_needs_no_extra(module: str) -> None:
     words = [f"capsnmt.sentences.{module}", "--help"]
-    done = subprocess.run(
-        [sys.executable, "-c", PROGRAM, *words],
-        env=environment(),
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = ran([sys.executable, "-c", PROGRAM, *words])
     assert (done.returncode, done.stderr) == (0, "")

@@ -11,7 +11,7 @@ import torch
 from fairseq.data import Dictionary
 
 import capsnmt.plugin  # noqa: F401
-from capsnmt.models.beam_search import BeamSearch, best_words
+from capsnmt.models.beam_search import BeamSearch
 
 STOCK = BeamSearch.__base__
 # fairseq 0.12.2 always has twice as many candidates as hypotheses
@@ -52,10 +52,3 @@ def test_it_chooses_what_fairseq_chooses(
     possible = expected[0] > -math.inf
     for ours, theirs in zip(found[1:], expected[1:]):
         assert ours[possible].equal(theirs[possible])
-
-
-@pytest.mark.parametrize("words", [9, 10, 64, 1013])
-@pytest.mark.parametrize("k", [1, 2, 3])
-def test_the_best_words_are_in_order(words: int, k: int) -> None:
-    lprobs = log_probabilities(7, 2, words)
-    assert best_words(lprobs, k).equal(lprobs.topk(k).indices)

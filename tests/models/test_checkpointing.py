@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from capsnmt.modules.disagreement import TERMS, record_disagreement
+from tests.counting import kept
 from tests.support import EVERYWHERE, NORM, build, forward, sentences
 
 INPUTS = sentences(5, 3), sentences(4, 2, seed=1)
@@ -52,15 +53,9 @@ def test_checkpointed_layers_compute_what_plain_ones_do(flags: tuple, offload: t
 
 def kept_elements(*flags: str) -> int:
     """The elements that a forward pass keeps for its backward pass."""
-    sizes = []
-
-    def keep(tensor: torch.Tensor) -> torch.Tensor:
-        sizes.append(tensor.numel())
-        return tensor
-
-    with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
+    with kept() as tensors:
         forward(model(*flags), *INPUTS)
-    return sum(sizes)
+    return sum(tensor.numel() for tensor in tensors)
 
 
 def test_a_checkpointed_layer_keeps_little_more_than_its_input() -> None:

@@ -36,7 +36,7 @@ MODELS = {
     "attention residuals": ("capsnmt_transformer", RESIDUALS),
     **SYSTEMS,
 }
-OFTEN = ("many mechanisms", "attention residuals")
+OFTEN = ("many mechanisms",)
 every_model = pytest.mark.parametrize(
     "name",
     [pytest.param(name, marks=() if name in OFTEN else pytest.mark.nightly) for name in MODELS],

@@ -12,13 +12,6 @@ from tests.support import EVERYWHERE, batch, build, forward, randomise_special_s
 INPUTS = sentences(5, 3), sentences(4, 2, seed=1)
 NORM = ("--encoder-normalize-before", "--decoder-normalize-before")
 ONE_LAYER = ("--encoder-layers", "1", "--decoder-layers", "1")
-# one side runs the code that both sides run
-SIDES = [
-    "both",
-    *(pytest.param(side, marks=pytest.mark.nightly) for side in ("encoder", "decoder")),
-]
-
-
 RESIDUALS = "attention-residuals"
 
 
@@ -56,12 +49,22 @@ def test_multi_layer_attention_to_one_source(variant: str, around: tuple) -> Non
     assert_is_the_transformer(("--mlmha", variant, "--mlmha-sources", "1"), around)
 
 
-@pytest.mark.parametrize("around", [(), NORM], ids=["post-norm", "pre-norm"])
-@pytest.mark.parametrize("side", SIDES)
-def test_linear_aggregation_with_the_identity_on_the_top_layer(side: str, around: tuple) -> None:
-    """This is how it starts."""
-    flags = ("--layer-aggregation", "linear", "--layer-aggregation-side", side)
-    assert_is_the_transformer(flags, around, own="layer_aggregation")
+AGGREGATED = {
+    "linear": "--layer-aggregation linear",
+    "dense": "--layer-aggregation dense",
+    # every LayerNorm reads the mean of what the residual sum adds up: a multiple of the sum
+    "residuals": "--layer-aggregation attention-residuals",
+    "blocks": "--layer-aggregation attention-residuals --attention-residuals-block 2",
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "around"),
+    [*((name, NORM) for name in AGGREGATED), ("linear", ()), ("dense", ())],
+)
+def test_aggregation_that_starts_as_the_transformer(name: str, around: tuple) -> None:
+    own = "layer_aggregation" if name == "linear" else "connection"
+    assert_is_the_transformer(tuple(AGGREGATED[name].split()), around, own)
 
 
 @pytest.mark.parametrize("around", [(), NORM], ids=["post-norm", "pre-norm"])
@@ -75,21 +78,6 @@ def test_linear_aggregation_with_the_identity_on_the_bottom_layer(around: tuple)
             weight = stack.layer_aggregation.combine.weight  # [W_1, W_2] = [0, I]
             weight.copy_(weight.flip(1).flip(0))
     torch.testing.assert_close(forward(model, *INPUTS), forward(transformer, *INPUTS))
-
-
-@pytest.mark.parametrize("around", [(), NORM], ids=["post-norm", "pre-norm"])
-@pytest.mark.parametrize("side", SIDES)
-def test_dense_connections_start_as_the_transformer(side: str, around: tuple) -> None:
-    flags = ("--layer-aggregation", "dense", "--layer-aggregation-side", side)
-    assert_is_the_transformer(flags, around, own="connection")
-
-
-@pytest.mark.parametrize("side", SIDES)
-@pytest.mark.parametrize("block", [(), ("--attention-residuals-block", "2")])
-def test_attention_residuals_start_as_the_pre_norm_transformer(side: str, block: tuple) -> None:
-    """Every LayerNorm reads the mean of what the residual sum adds up: a multiple of the sum."""
-    flags = ("--layer-aggregation", RESIDUALS, "--layer-aggregation-side", side, *block)
-    assert_is_the_transformer(flags, NORM, own="connection")
 
 
 def test_transparent_attention_with_all_weight_on_the_top_layer() -> None:

@@ -8,7 +8,7 @@ from fairseq.models import ARCH_CONFIG_REGISTRY
 from capsnmt.cli import ConfigurationError
 from capsnmt.models import compilation
 from capsnmt.routing import backend
-from tests.support import HEADS, SMALL, build, parse
+from tests.support import SMALL, build, forward, parse, sentences
 
 
 def test_the_command_line_exits_with_the_line_and_a_library_gets_a_value_error() -> None:
@@ -33,27 +33,27 @@ def test_a_gating_network_of_another_width_than_the_encoders_is_refused() -> Non
     ARCH_CONFIG_REGISTRY[arch](args)
 
 
-def test_a_masked_source_is_refused_in_training() -> None:
-    model = build("transformer_mlmha", "--mlmha-mask-source", "1")
-    with pytest.raises(ConfigurationError, match=r"--mlmha-mask-source: 1: .*--model-overrides"):
-        model.train()
+# flags of the plain architecture -> the refusal of training, of a machine with nothing but torch
+REFUSED = {
+    "--mlmha M-10 --mlmha-mask-source 1": r"--mlmha-mask-source: 1: .*--model-overrides",
+    "--head-aggregation em --routing-backend compiled": "'compiled' needs .*; use auto or eager",
+    "--head-aggregation em --routing-backend triton": "'triton' needs .*; use auto or eager",
+    "--compile": r"^--compile needs a compiler: train without it$",
+}
 
 
-@pytest.mark.parametrize("name", ["compiled", "triton"])
-def test_a_backend_that_this_machine_cannot_run_is_refused_in_training_only(
-    name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(backend, "compile_obstacle", lambda device_type: "needs a compiler")
+@pytest.mark.parametrize("flags", REFUSED)
+def test_it_is_refused_in_training_only(flags: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in (backend, compilation):
+        monkeypatch.setattr(module, "compile_obstacle", lambda device_type: "needs a compiler")
     monkeypatch.setattr(backend, "triton_obstacle", lambda device_type: "needs a GPU")
-    model = build("capsnmt_transformer", *HEADS, "--routing-backend", name)
-    with pytest.raises(ConfigurationError, match=f"'{name}' needs .*; use auto or eager"):
+    model = build("capsnmt_transformer", *flags.split())
+    with pytest.raises(ConfigurationError, match=REFUSED[flags]):
         model.train()
 
 
-def test_a_model_that_cannot_be_compiled_here_is_refused_in_training_only(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(compilation, "compile_obstacle", lambda device_type: "needs a compiler")
-    model = build("capsnmt_transformer", "--compile")
-    with pytest.raises(ConfigurationError, match=r"^--compile needs a compiler: train without it$"):
-        model.train()
+def test_half_precision_parameters_are_refused_beside_autocast() -> None:
+    model = build("capsnmt_transformer", "--autocast", "bf16").half()
+    with pytest.raises(ConfigurationError, match=r"torch.float16; drop --fp16, .*'none'") as error:
+        forward(model, sentences(5), sentences(4))
+    assert "\n" not in str(error.value)

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from capsnmt.models.attention import HostedBlockAttention
 from capsnmt.modules.attention import additive_mask
-from capsnmt.modules.head_aggregation import HeadGate, HeadMixing
+from capsnmt.modules.head_aggregation import HeadGate
 from tests.modules import multi_layer_oracle, test_capsule_attention
 from tests.modules.attention_oracle import (
     HEADS,
@@ -132,13 +132,6 @@ def test_talking_heads_drop_the_weights_that_multiply_the_values() -> None:
     _, weights = module(x, x, x, need_head_weights=True)
     expected = torch.einsum("gh,hblk->bglk", module.weight_mixing.weight, weights)
     torch.testing.assert_close(given, [expected])
-
-
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
-def test_a_mixing_starts_as_the_identity_in_every_precision(dtype: torch.dtype) -> None:
-    mixing = HeadMixing(8).to(dtype)
-    x = (torch.randn(3, 8, 4, 5) * 30).to(dtype)
-    assert torch.equal(mixing(x), x)
 
 
 def test_a_gate_starts_around_one_half_as_further_columns_of_the_query_projection() -> None:

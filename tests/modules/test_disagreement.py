@@ -8,7 +8,6 @@ import pytest
 import torch
 import torch.nn.functional as F
 from torch import Tensor
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from capsnmt.models.attention import HostedAttention as Attention
 from capsnmt.modules.disagreement import (
@@ -18,6 +17,7 @@ from capsnmt.modules.disagreement import (
     record_disagreement,
 )
 from capsnmt.modules.multi_layer_attention import VARIANTS
+from tests.counting import Operations
 from tests.criterions.oracles import disagreement_of_overlaps, disagreement_of_vectors
 from tests.modules import attention_oracle, multi_layer_oracle, test_capsule_attention
 from tests.modules.compare import gradients, numbers
@@ -163,19 +163,11 @@ def test_the_terms_are_between_the_heads_of_the_call_before_a_gate(name: str) ->
 def test_no_attention_matrix_is_built_unless_position_asks(
     terms: Tuple[str, ...], role: str, matrices: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    softmaxes = 0
-
-    class Counted(TorchDispatchMode):
-        def __torch_dispatch__(self, operator: Any, types: Any, args: Any = (), kwargs: Any = None):
-            nonlocal softmaxes
-            softmaxes += operator is torch.ops.aten._softmax.default
-            return operator(*args, **(kwargs or {}))
-
     # a short sentence would have one for speed
     monkeypatch.setattr("capsnmt.cpu.attention.PLAIN_UP_TO", 0)
-    with record_disagreement(terms, ["dec-self"]), Counted():
+    with record_disagreement(terms, ["dec-self"]), Operations() as operations:
         attend(attention(role), inputs())
-    assert softmaxes == matrices
+    assert operations.count("_softmax") == matrices
 
 
 def test_the_weights_are_those_before_dropout() -> None:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 import torch
 import torch.nn.functional as F
 
 from capsnmt.cpu.dropout import Dropout, random_numbers
 from capsnmt.models.dropout import RetainedDropout
+from tests.counting import kept
 
 FEATURES = 200_000
 
@@ -100,12 +99,6 @@ def test_it_rests_in_evaluation_unless_it_is_retained() -> None:
 
 
 def test_a_byte_of_each_feature_is_kept_for_backward() -> None:
-    saved: list = []
-
-    def keep(tensor: torch.Tensor) -> Any:
-        saved.append(tensor)
-        return tensor
-
-    with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
+    with kept() as saved:
         Dropout(0.5)(torch.ones(10, requires_grad=True))
     assert [tensor.element_size() for tensor in saved] == [1]

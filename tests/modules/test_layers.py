@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
-from typing import Any, Dict, Iterator, List, Tuple
+from typing import Any, Dict, List, Tuple
 
 import pytest
 import torch
 from torch import Tensor, nn
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from capsnmt.modules.layer_aggregation import (
     CONNECTIONS,
@@ -19,6 +17,7 @@ from capsnmt.modules.layer_aggregation import (
 )
 from capsnmt.modules.layer_aggregation.connection import WeightedConnection
 from capsnmt.modules.layer_aggregation.routing import ROUTINGS
+from tests.counting import Operations, kept
 from tests.modules.compare import assert_same, numbers, randomised
 from tests.modules.layer_aggregation_oracle import connected, oracle
 from tests.routing import oracles
@@ -259,22 +258,6 @@ def test_the_aggregate_starts_at_a_size_that_trains(
 # --- what they cost
 
 
-@contextlib.contextmanager
-def counting_matmuls() -> Iterator[Any]:
-    """Count the matrix products that run, whatever module they are in."""
-
-    class Counter(TorchDispatchMode):
-        calls = 0
-
-        def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None):
-            if func.overloadpacket.__name__ in ("mm", "addmm", "bmm", "baddbmm"):
-                self.calls += 1
-            return func(*args, **(kwargs or {}))
-
-    with Counter() as counter:
-        yield counter
-
-
 @pytest.mark.parametrize("own", [False, True])
 @pytest.mark.parametrize("mode", [*CONNECTIONS, *(m for m in POSITION_WISE if m != "iterative")])
 def test_the_number_of_matrix_products_does_not_grow_with_the_layers(mode: str, own: bool) -> None:
@@ -284,27 +267,24 @@ def test_the_number_of_matrix_products_does_not_grow_with_the_layers(mode: str, 
             module = connection(num_layers - 1, mode=mode, normalize_before=own).double()
         else:
             module = aggregation(num_layers, mode=mode, own=own).double()
-        with counting_matmuls() as counter:
+        with Operations() as operations:
             module(layers_of(3, num_layers=num_layers))
-        calls.append(counter.calls)
+        calls.append(operations.count("mm", "addmm", "bmm", "baddbmm"))
     assert calls[0] == calls[1] > 0
 
 
 @pytest.mark.parametrize("mode", CONNECTIONS)
 def test_training_keeps_each_state_once_and_not_once_for_every_sum(mode: str) -> None:
-    layers, tokens, width, kept = 24, 50, 512, {}
+    layers, tokens, width = 24, 50, 512
     module = layer_connection(mode, width, layers, False)
 
-    def keep(tensor: Tensor) -> Tensor:
-        kept[tensor.untyped_storage().data_ptr()] = tensor
-        return tensor
-
     states: List[Tensor] = []
-    with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
+    with kept() as tensors:
         for _ in range(layers + 1):
             states.append(torch.randn(tokens, width, requires_grad=True))
             WeightedConnection.forward(module, states) if mode == "dlcl" else module(states)
-    elements = sum(tensor.untyped_storage().nbytes() // 4 for tensor in kept.values())
+    storages = {x.untyped_storage().data_ptr(): x.untyped_storage() for x in tensors}
+    elements = sum(storage.nbytes() // 4 for storage in storages.values())
     assert elements <= (layers + 3) * tokens * width
 
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
+
+from tests.interpreter import ran
 
 ALL = """
 import doctest, importlib, pkgutil, sys
@@ -21,6 +22,6 @@ print(tested)
 
 
 def test_every_module_and_its_examples_run_without_fairseq() -> None:
-    done = subprocess.run([sys.executable, "-c", ALL], capture_output=True, text=True, check=False)
+    done = ran([sys.executable, "-c", ALL])
     assert done.returncode == 0, done.stdout + done.stderr
     assert int(done.stdout.split()[-1]) > 50

@@ -12,6 +12,7 @@ import torch
 from capsnmt import routing
 from capsnmt.routing import backend, fused, operator, simple
 from tests.compiler import needs_compiler
+from tests.counting import kept
 
 from .operators import OPERATORS, random, run_with_gradient
 
@@ -72,21 +73,19 @@ def broken(kernel):
     return run
 
 
-def test_auto_falls_back_to_eager_with_one_warning(compilations, monkeypatch):
+def test_what_does_not_compile_is_an_error_and_auto_falls_back_with_one_warning(
+    compilations, monkeypatch
+):
     monkeypatch.setattr(operator, "compiled_kernel", broken)
     votes = random(2, 3, 4, 1)
     with pytest.warns(UserWarning, match=r"'compiled' failed on simple_kernel \(no compiler\)"):
         result = train(votes)
     assert torch.equal(result, train(votes, backend="eager"))
+    with pytest.raises(RuntimeError, match=r"'compiled' failed on simple_kernel \(no compiler\)"):
+        train(votes, backend="compiled")
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert torch.equal(result, train(votes))
-
-
-def test_compiled_that_fails_is_an_error(compilations, monkeypatch):
-    monkeypatch.setattr(operator, "compiled_kernel", broken)
-    with pytest.raises(RuntimeError, match=r"'compiled' failed on simple_kernel \(no compiler\)"):
-        train(random(2, 3, 4, 1), backend="compiled")
 
 
 @pytest.mark.parametrize("votes", [random(4, 8, 512, 1).double(), random(4, 9, 513, 3)])
@@ -95,14 +94,6 @@ def test_what_the_fused_kernels_do_not_cover_runs_without_them(votes, monkeypatc
     monkeypatch.setattr(backend, "triton_obstacle", lambda device_type: None)
     found = routing.simple_routing(votes, 2, backend="triton")
     assert torch.equal(found, routing.simple_routing(votes, 2, backend="eager"))
-
-
-def test_triton_without_a_gpu_is_one_line_with_the_fix(monkeypatch):
-    monkeypatch.setattr(backend, "triton_obstacle", lambda device_type: f"needs no {device_type}")
-    with pytest.raises(ValueError, match="'triton' needs no cpu; use auto or eager"):
-        train(random(2, 3, 4, 1), backend="triton")
-    with pytest.raises(ValueError, match="'triton' needs no cuda"):  # the device is not known yet
-        backend.check_backend("triton")
 
 
 def test_a_fused_kernel_that_fails_is_one_line_with_the_fix(monkeypatch):
@@ -143,23 +134,18 @@ def test_a_kernel_that_runs_again_has_the_same_gradients(name, as_on_a_gpu, requ
     """It keeps the votes, masks and parameters alone, also where second derivatives are wanted."""
 
     def differentiated():
-        votes, kept = random(3, 3, 4, 2, dtype=torch.float64).requires_grad_(), []
-
-        def keep(tensor):
-            kept.append(tensor.numel())
-            return tensor
-
-        with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
+        votes = random(3, 3, 4, 2, dtype=torch.float64).requires_grad_()
+        with kept() as tensors:
             result = OPERATORS[name](votes, 2, backend="eager")
-        number = sum(kept)
+        number = sum(tensor.numel() for tensor in tensors)
         (first,) = torch.autograd.grad(result.square().sum(), votes, create_graph=True)
         return number, result, first, *torch.autograd.grad(first.square().sum(), votes)
 
-    kept, *found = differentiated()
+    elements, *found = differentiated()
     request.getfixturevalue("monkeypatch").undo()
-    kept_without, *expected = differentiated()
+    elements_without, *expected = differentiated()
     torch.testing.assert_close(found, expected)
-    assert kept <= 2 * 72 < kept_without
+    assert elements <= 2 * 72 < elements_without
 
 
 COMPILED = [name for name in OPERATORS if "," not in name]

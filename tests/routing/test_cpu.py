@@ -176,10 +176,9 @@ def test_a_build_exports_its_functions_and_no_other_symbol():
     assert names == {f"{kernel}_{way}ward" for kernel in kernels for way in ("for", "back")}
 
 
+@pytest.mark.nightly  # two builds, while a build is tested with every commit
 @needs_build
-@pytest.mark.parametrize(
-    "without", ["-mno-avx512f", pytest.param("-mno-avx", marks=pytest.mark.nightly)]
-)
+@pytest.mark.parametrize("without", ["-mno-avx512f", "-mno-avx"])
 def test_other_instructions_are_another_build_with_the_same_results(without, monkeypatch, tmp_path):
     names = ("em_routing", EM, "dynamic_routing, masked", "simple_routing")
     cases = [(name, random(3, 4, 33, D)) for name in names for D in (1, 3)]

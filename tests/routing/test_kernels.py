@@ -11,7 +11,8 @@ import pytest
 import torch
 
 from capsnmt import routing
-from capsnmt.routing import backend, fused
+from capsnmt.routing import backend
+from tests.counting import kept
 
 from .operators import OPERATORS, betas, random
 from .test_extremes import EXTREMES, assert_finite
@@ -211,28 +212,12 @@ def test_strided_votes_and_gradients():
 def test_nothing_but_the_inputs_is_kept_for_the_backward_pass():
     votes = random(2, 3, 4, 2).to(DEVICE).requires_grad_()
     costs = [beta.to(DEVICE) for beta in betas(votes.detach().cpu())]
-    kept = []
-
-    def keep(tensor):
-        kept.append(tensor.data_ptr())
-        return tensor
-
-    with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
+    with kept() as tensors:
         routing.em_routing(votes, *costs, 3, backend=BACKEND)
-    assert set(kept) <= {tensor.data_ptr() for tensor in (votes, *costs)}
+    assert {x.data_ptr() for x in tensors} <= {x.data_ptr() for x in (votes, *costs)}
 
 
 def test_no_tokens_give_no_capsules():
     for name in ("em_routing", "dynamic_routing", "simple_routing"):
         for tensor in run(OPERATORS[name], [torch.zeros(0, 3, 4, 2)], 3, BACKEND):
             assert tensor.size(0) == 0
-
-
-def test_what_the_kernels_do_not_cover_runs_without_them(monkeypatch):
-    monkeypatch.setattr(fused, "MAXIMUM_TILE", 8)
-    expected = random(2, 3, 4, 4)
-    for name in ("horizontal_routing", "simple_routing"):  # matrix products; 48 votes a token
-        run(OPERATORS[name], [expected], 2, BACKEND)
-    monkeypatch.undo()
-    ours = run(routing.simple_routing, [expected.double()], 2, BACKEND)
-    assert torch.equal(ours[0], run(routing.simple_routing, [expected.double()], 2, "eager")[0])

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 import re
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from tests.commands import ON_CPU, environment, hypotheses, scores, succeed, train
+from tests.commands import ON_CPU, hypotheses, scores, succeed, train
+from tests.interpreter import ran
 from tests.support import PLUGIN, REPO
 
 # it needs both environments, and is the same from either
@@ -72,14 +72,7 @@ def test_a_host_that_cannot_work_is_one_line_with_the_fix(
     hide = "importlib.util.find_spec = lambda name: None;" if fake is None else ""
     (tmp_path / "fairseq.py").write_text(fake or "", "utf-8")
     program = f"import importlib.util; {hide} import capsnmt.plugin"
-    done = subprocess.run(
-        [sys.executable, "-c", program],
-        cwd=REPO,
-        env={**environment(), "PYTHONPATH": os.pathsep.join([str(tmp_path), str(REPO)])},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = ran([sys.executable, "-c", program], REPO, PYTHONPATH=f"{tmp_path}{os.pathsep}{REPO}")
     assert done.returncode == 1
     *_, last = done.stderr.splitlines()
     assert last.startswith("ImportError: capsnmt: ")

@@ -25,6 +25,7 @@ from capsnmt.report import __main__ as report
 from capsnmt.runs.records import Device
 from tests.commands import succeed
 from tests.frozen.cases.plans import SCRIPTS
+from tests.interpreter import ran
 from tests.support import REPO
 
 # plans are text: they are the same on every host
@@ -37,13 +38,7 @@ PARSERS = {
 
 
 def script(name: str, *flags: object, **variables: str) -> subprocess.CompletedProcess:
-    return subprocess.run(
-        ["bash", str(REPO / "scripts" / name), *map(str, flags)],
-        env={**os.environ, **variables},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    return ran(["bash", REPO / "scripts" / name, *flags], **variables)
 
 
 def commands(name: str, *flags: object) -> List[List[str]]:
@@ -85,10 +80,10 @@ def test_any_budget_of_the_demo_leaves_the_checkpoints_that_are_averaged(updates
             assert run.settings.updates == updates
 
 
-@pytest.mark.parametrize("updates", [12, pytest.param(400, marks=pytest.mark.nightly)])
-def test_the_quick_demo_learns_to_reverse_words(updates: int, tmp_path: Path) -> None:
+@pytest.mark.nightly  # a launch is recorded with every commit, and the demo is run by .ci/run
+def test_the_quick_demo_learns_to_reverse_words(tmp_path: Path) -> None:
     """By the commands that it prints; the last of them is the report."""
-    flags = ("--quick", "--max-update", updates, "--output", tmp_path)
+    flags = ("--quick", "--output", tmp_path)
     text, *_ = script("demo.sh", *flags, "--dry-run").stdout.splitlines()
     subprocess.run([sys.executable, *shlex.split(text)[1:]], check=True)
     sources, targets = ((tmp_path / "text" / f"train.{x}").open() for x in ("src", "rev"))
@@ -101,8 +96,7 @@ def test_the_quick_demo_learns_to_reverse_words(updates: int, tmp_path: Path) ->
         assert shown in page
         log = (tmp_path / row / "seed-1" / "train.log").read_text("utf-8")
         losses = [float(found) for found in re.findall(r'"valid_loss": "([\d.]+)"', log)]
-        assert losses[-1] < losses[0]
-        assert updates < 400 or losses[-1] < 0.05
+        assert losses[-1] < 0.05
 
 
 def test_the_results_on_classification_are_four_systems_on_three_tasks_and_with_three_seeds(

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 import zipfile
 from pathlib import Path
 
 import pytest
 
+from tests.interpreter import ran
 from tests.support import REPO
 
 # on one host: pip builds a wheel of Python files the same way on both
@@ -19,25 +19,14 @@ pytestmark = [pytest.mark.system, pytest.mark.one_host]
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The wheel, built of a copy of the tree because a build leaves files in it."""
     folder = tmp_path_factory.mktemp("wheel")
-    tracked = subprocess.run(
-        ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
-        cwd=REPO,
-        capture_output=True,
-        text=True,
-        check=True,
-    ).stdout
-    for name in filter(None, tracked.split("\0")):
+    tracked = ran(["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"], REPO)
+    for name in filter(None, tracked.stdout.split("\0")):
         source, copy = REPO / name, folder / "tree" / name
         if source.is_file():
             copy.parent.mkdir(parents=True, exist_ok=True)
             copy.write_bytes(source.read_bytes())
-    command = [sys.executable, "-m", "pip", "wheel", "--no-deps", "--no-build-isolation"]
-    done = subprocess.run(
-        [*command, "--wheel-dir", str(folder), str(folder / "tree")],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    build = ["pip", "wheel", "--no-deps", "--no-build-isolation", "--wheel-dir", folder]
+    done = ran([sys.executable, "-m", *build, folder / "tree"])
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
     return next(folder.glob("capsnmt-*.whl"))
 

@@ -162,17 +162,8 @@ def interactive(world: World) -> str:
     text = (data(world) / "raw/test.en").read_text("utf-8")
     printed = world.run(
         *("fairseq-interactive", data(world) / "bin", "--user-dir", PLUGIN, "-s", "en", "-t", "vi"),
-        *(
-            "--path",
-            start(world),
-            "--beam",
-            "3",
-            "--max-len-b",
-            "8",
-            "--tokenizer",
-            "capsnmt",
-            *ON_CPU,
-        ),
+        *("--path", start(world), "--beam", "3", "--max-len-b", "8", "--tokenizer", "capsnmt"),
+        *ON_CPU,
         *("--bpe", "subword_nmt", "--bpe-codes", data(world) / "bpe/codes"),
         stdin=text,
     )

@@ -135,19 +135,8 @@ def validate(world: World) -> str:
 
 
 def generated(world: World, *flags: object) -> List[str]:
-    given = [
-        "--user-dir",
-        PLUGIN,
-        "--path",
-        start(world),
-        *ON_CPU,
-        "--beam",
-        "3",
-        "--max-len-b",
-        "8",
-        *flags,
-    ]
-    output = world.run("fairseq-generate", corpus(world), *given)
+    given = ["--user-dir", PLUGIN, "--path", start(world), *ON_CPU, "--beam", "3", *flags]
+    output = world.run("fairseq-generate", corpus(world), *given, "--max-len-b", "8")
     return [rounded(line) for line in output.splitlines() if re.match(r"[STHDP]-\d", line)]
 
 
