@@ -76,6 +76,7 @@ def test_own_data(tmp_path: Path) -> None:
 
 
 @pytest.mark.system
+@pytest.mark.nightly  # three trainings; with every commit test_commands.py parses them
 def test_checkpoint(tmp_path: Path) -> None:
     """The page first starts from the checkpoint whose training it shows last."""
     binarise_reversals(tmp_path, {"train": CORPUS, "valid": CORPUS[:8], "test": CORPUS[8:16]})

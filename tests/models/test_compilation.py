@@ -29,6 +29,7 @@ MANY = (
     *("--head-aggregation", "em", "--head-aggregation-attention", "enc-self,enc-dec,dec-self"),
     *("--layer-aggregation", "em-routing", "--mlmha", "M-10", "--encoder-normalize-before"),
     *("--capsule-routing-encoder", "both", "--capsule-routing-decoder", "horizontal"),
+    *("--routing-iterations", "2"),  # each is traced
 )
 RESIDUALS = (*NORM, "--layer-aggregation", "attention-residuals")
 MODELS = {
@@ -42,6 +43,7 @@ every_model = pytest.mark.parametrize(
     [pytest.param(name, marks=() if name in OFTEN else pytest.mark.nightly) for name in MODELS],
 )
 CONNECTED = "transformer_dlcl"
+ONE_LAYER = ("--encoder-layers", "1", "--decoder-layers", "1")
 
 
 @pytest.fixture
@@ -99,7 +101,7 @@ def test_values_and_gradients_are_those_of_the_eager_model(name: str, graphs: Li
 
 @pytest.mark.usefixtures("bf16_machine")
 def test_bf16_is_compiled_too(graphs: List[Any]) -> None:
-    flags = ("--autocast", "bf16")
+    flags = (*ONE_LAYER, "--autocast", "bf16")
     pair = [build("capsnmt_transformer", *flags, *more).train() for more in (("--compile",), ())]
     found, expected = (outputs_and_gradients(model, arguments(*LENGTHS)) for model in pair)
     for ours, eager in ((found[:1], expected[:1]), (found[1:], expected[1:])):
@@ -120,7 +122,7 @@ def test_batches_of_any_shape_share_graphs(graphs: List[Any]) -> None:
 
 
 def test_only_training_is_compiled(graphs: List[Any]) -> None:
-    model, _ = models(CONNECTED)
+    model = build("transformer_dlcl", *ONE_LAYER, "--compile").train()
     given = arguments(*LENGTHS)
     model.eval()(*given)
     assert not graphs

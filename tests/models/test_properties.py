@@ -8,10 +8,10 @@ from typing import Any, Callable, Dict, Iterable
 
 import pytest
 import torch
-from fairseq.models import ARCH_MODEL_INV_REGISTRY
 from fairseq.sequence_generator import SequenceGenerator
 
 from capsnmt.cli import ConfigurationError
+from capsnmt.models import PRESETS
 from tests.counting import Operations
 from tests.support import (
     FIRST,
@@ -150,18 +150,7 @@ def test_half_precision_is_finite_and_close_to_fp32(name: str) -> None:
             assert abs(loss.item() - full) < 0.02 * full, dtype
 
 
-def test_the_registry_gives_every_preset_in_four_sizes() -> None:
-    presets = (
-        "capsnmt_transformer",
-        "transformer_em_routing",
-        "transformer_dlcl_routing",
-        "transformer_dlcl",
-        "transformer_mlmha",
-        "capsule_transformer",
-    )
-    assert set(ARCH_MODEL_INV_REGISTRY["capsnmt_transformer"]) == {
-        preset + size for preset in presets for size in ("", "_big", "_iwslt", "_tiny")
-    }
+def test_every_preset_is_tested_and_the_size_in_which_it_is_another_model() -> None:
     tested = {arch for arch, flags in SYSTEMS.values() if not flags}
     # only here do sizes differ in more than numbers: shallow networks share their weights
-    assert tested == {*presets, "transformer_mlmha_iwslt"}
+    assert tested == {*PRESETS, "transformer_mlmha_iwslt"}

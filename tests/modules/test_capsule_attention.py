@@ -9,7 +9,6 @@ import pytest
 import torch
 from torch import Tensor
 
-from capsnmt.models.attention import HostedAttention as Attention
 from capsnmt.models.attention import HostedCapsuleAttention as CapsuleAttention
 from capsnmt.modules.capsule_attention import ENCODER_ROUTINGS
 from capsnmt.modules.head_aggregation import HeadMixing
@@ -129,13 +128,6 @@ def test_the_limits_equal_the_algorithms(heads: int, length: int, iterations: in
     x = numbers(length, 2, heads * HEAD_WIDTH)
     assert_equals_the_oracle(attention("both", heads, iterations=iterations), x)
     assert_equals_the_oracle(attention("horizontal", heads, iterations=iterations), x, causal=True)
-
-
-def test_without_routing_it_is_the_attention() -> None:
-    routed, plain = attention("none"), Attention(WIDTH, HEADS).double().eval()
-    plain.load_state_dict(routed.state_dict())
-    x = numbers(LENGTH, 2, WIDTH)
-    assert torch.equal(routed(x, x, x)[0], plain(x, x, x)[0])
 
 
 def test_head_weights_start_uniform_with_all_of_their_gradient() -> None:

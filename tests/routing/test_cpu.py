@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 import warnings
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -14,6 +14,7 @@ import torch
 from capsnmt import routing
 from capsnmt.cpu import build
 from capsnmt.routing import backend, operator
+from tests.interpreter import ran
 
 from .operators import OPERATORS, random, run_with_gradient
 
@@ -207,31 +208,19 @@ print(torch.equal(simple_routing(votes), simple_routing(votes, backend="cpp")))
 """
 
 
-def in_a_process(code, **environment):
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", **environment}
-    return subprocess.Popen(
-        [sys.executable, "-c", code],
-        env=environment,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-
-
 @pytest.mark.nightly  # two builds, while a build is tested with every commit
 @needs_build
 def test_processes_may_build_at_the_same_time(tmp_path):
-    started = [in_a_process(ROUTE, XDG_CACHE_HOME=str(tmp_path)) for _ in range(2)]
-    for process in started:
-        output, errors = process.communicate(timeout=300)
-        assert (output, errors) == ("True\n", "")
+    with ThreadPoolExecutor(2) as threads:
+        build = [sys.executable, "-c", ROUTE]
+        for done in threads.map(lambda _: ran(build, XDG_CACHE_HOME=str(tmp_path)), range(2)):
+            assert (done.stdout, done.stderr) == ("True\n", "")
     assert [path.suffix for path in (tmp_path / "capsnmt").iterdir()] == [".so"]
 
 
 def test_without_a_compiler_auto_warns_once_and_cpp_is_one_line_with_the_fix(tmp_path):
     code = ROUTE.replace("print", "simple_routing(votes)\nprint")
-    process = in_a_process(code, PATH=str(tmp_path), CXX="")
-    _, errors = process.communicate(timeout=300)
+    errors = ran([sys.executable, "-c", code], PATH=str(tmp_path), CXX="").stderr
     message = "routing backend 'cpp' needs a C++ compiler (g++, clang++ or CXX), and none is on the"
     assert errors.count("UserWarning") == 1
     assert f"{message} PATH; routing runs more slowly" in errors
