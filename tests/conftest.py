@@ -77,6 +77,26 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return made_once(tmp_path_factory, "corpus", write_corpus)
 
 
+@pytest.fixture(scope="session")
+def trained(corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> Dict[str, Path]:
+    """Checkpoints of the small corpus, made once for all workers.
+
+    ``everything`` has all mechanisms at once; ``stock`` is of fairseq's Transformer, pre-norm, for
+    fairseq 0.12.2's post-norm encoder cannot be evaluated on torch 2.2 ("Mask Type").
+    """
+    from tests.commands import SYSTEMS, made_once, train
+
+    def make(folder: Path) -> None:
+        arch, flags = SYSTEMS["everything"]
+        train(corpus / "bin", folder / "everything", arch, 2, *flags)
+        small = ["--encoder-attention-heads", "4", "--decoder-layers", "2"]
+        norm = ["--encoder-normalize-before", "--decoder-normalize-before"]
+        train(corpus / "bin", folder / "stock", "transformer_tiny", 4, *small, *norm)
+
+    folder = made_once(tmp_path_factory, "trained", make)
+    return {name: folder / name / "checkpoint_last.pt" for name in ("everything", "stock")}
+
+
 @pytest.fixture
 def bf16_machine(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Let every CPU compute in bf16: torch emulates the instructions that it has not."""

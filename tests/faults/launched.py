@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from pathlib import Path
 from typing import List
@@ -10,6 +11,12 @@ import pytest
 
 from tests.commands import made_once, succeed, write_corpus
 from tests.small_row import SMALL
+
+# the training ends by epochs, so that no number of updates says that it is finished
+BY_EPOCHS = [
+    *("--max-update", "1000", "--set", "train.max-epoch=1"),
+    *("--set", "train.save-interval-updates=1", "--set", "average.last-updates=1"),
+]
 
 
 def prepared(factory: pytest.TempPathFactory) -> Path:
@@ -34,10 +41,10 @@ def arguments(data: Path, output: Path) -> List[object]:
 
 
 def launched(factory: pytest.TempPathFactory) -> Path:
-    """Return the folder below which the row has run; its run is ``runs/row/seed-1``."""
+    """Return the folder, of any bytes, of a launch; its run is ``runs/row/seed-1``."""
     data = prepared(factory)
 
     def launch(folder: Path) -> None:
-        succeed("capsnmt.launch", *arguments(data, folder))
+        succeed("capsnmt.launch", *arguments(data, folder), *BY_EPOCHS)
 
-    return made_once(factory, "faults-launched", launch)
+    return made_once(factory, os.fsdecode(b"launched-\xff"), launch)

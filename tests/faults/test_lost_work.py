@@ -16,25 +16,18 @@ from tests.commands import command, environment, succeed
 from tests.faults import launched
 from tests.kills.launch import LAUNCHER
 from tests.launch.test_slurm import Cluster
-from tests.small_row import SMALL
 from tests.support import PLUGIN
 
 # the command lines of both hosts are the same code; at night both run them
 pytestmark = pytest.mark.one_host
 
 ASCII = {"LC_ALL": "C", "PYTHONUTF8": "0"}
-BY_EPOCHS = [
-    *("--max-update", "1000", "--set", "train.max-epoch=1"),
-    *("--set", "train.save-interval-updates=1"),
-]
 
 
 @pytest.fixture(scope="module")
 def row(tmp_path_factory: pytest.TempPathFactory, prepared: Path) -> List[str]:
     """The flags of a row that trains in a second; they lack ``--output``."""
-    path = tmp_path_factory.mktemp("row") / "tiny.yaml"
-    path.write_text(f"{SMALL}average: {{last-updates: 1}}\n", "utf-8")
-    return ["--config", str(path), "--prepared", str(prepared), "--cpu", "--threads", "1"]
+    return list(map(str, launched.arguments(prepared, tmp_path_factory.mktemp("row"))))[:-2]
 
 
 def run_in(
@@ -61,39 +54,23 @@ def assert_refused(done: subprocess.CompletedProcess, *parts: str) -> None:
 # --- what surrounds it
 
 
-@pytest.fixture(scope="module")
-def finished(tmp_path_factory: pytest.TempPathFactory, row: List[str]) -> Path:
-    """The output of a launch in a folder of any bytes.
-
-    The training ends by epochs, so that no number of updates says that it is finished.
-    """
-    output = tmp_path_factory.mktemp("odd") / os.fsdecode(b"runs-\xff")
-    succeed(LAUNCHER, *row, *BY_EPOCHS, "--output", output)
-    return output
-
-
 @pytest.mark.system
 @pytest.mark.nightly  # an interpreter for each of its stages
 def test_a_launch_without_utf8_and_without_asserts_ends_with_its_scores(
     row: List[str], tmp_path: Path
 ):
     surroundings = {**ASCII, "PYTHONOPTIMIZE": "1"}
-    done = run_in(surroundings, LAUNCHER, *row, *BY_EPOCHS, "--output", tmp_path)
+    done = run_in(surroundings, LAUNCHER, *row, *launched.BY_EPOCHS, "--output", tmp_path)
     assert done.returncode == 0, (done.stdout, done.stderr[-3000:])
-    folder = tmp_path / "tiny"
+    folder = tmp_path / "row"
     scores = json.loads((folder / "seed-1" / "scores.json").read_text("utf-8"))
     assert list(scores) == ["news"]
     assert json.loads((folder / "summary.json").read_text("utf-8"))["seeds"] == [1]
 
 
 @pytest.mark.system
-def test_a_run_in_a_folder_of_any_bytes_is_reported(finished: Path, tmp_path: Path):
-    succeed("capsnmt.report", finished, "--output", tmp_path / "page")
-
-
-@pytest.mark.system
 def test_another_interpreter_and_another_checkout_repeat_nothing(
-    finished: Path, row: List[str], tmp_path: Path
+    prepared: Path, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
 ):
     python = tmp_path / "venv" / "python"
     python.parent.mkdir()
@@ -106,8 +83,9 @@ def test_another_interpreter_and_another_checkout_repeat_nothing(
     libraries = os.pathsep.join(path for path in sys.path if "site-packages" in path)
     elsewhere = {"PYTHONPATH": f"{checkout}{os.pathsep}{libraries}"}
     # a setting that changes no update, and so does not start a finished training again
-    logged = ["--set", "train.log-interval=1", "--output", finished]
-    done = run_in(elsewhere, LAUNCHER, *row, *BY_EPOCHS, *logged, python=python)
+    logged = [*launched.BY_EPOCHS, "--set", "train.log-interval=1"]
+    line = launched.arguments(prepared, launched.launched(tmp_path_factory))
+    done = run_in(elsewhere, LAUNCHER, *line, *logged, python=python)
     assert done.returncode == 0, done.stderr[-3000:]
     stages = [line for line in done.stdout.splitlines() if line.startswith("-- ")]
     assert len(stages) == 4
@@ -132,8 +110,7 @@ def test_a_folder_whose_records_are_lost_is_not_continued(
     """Without what says what they are, nobody knows whether its checkpoints may be."""
     runs = shutil.copytree(launched.launched(tmp_path_factory) / "runs", tmp_path / "runs")
     (runs / "row" / "seed-1" / "config.json").unlink()
-    line = [*row, "--name", "row", "--output", runs]
-    assert_refused(command(LAUNCHER, *line), "has checkpoints and no config.json")
+    assert_refused(command(LAUNCHER, *row, "--output", runs), "has checkpoints and no config.json")
 
 
 # --- SLURM

@@ -139,4 +139,4 @@ def test_a_resume_loads_the_checkpoint_once(
 ) -> None:
     """The launcher does, to see whether it is complete; then the training, another process."""
     row = launched.arguments(prepared, launched.launched(tmp_path_factory))
-    assert observed("capsnmt.launch", *row)["loads"]["checkpoint_last.pt"] == 1
+    assert observed("capsnmt.launch", *row, *launched.BY_EPOCHS)["loads"]["checkpoint_last.pt"] == 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
 import sys
@@ -28,10 +29,10 @@ sys.exit(main())
 
 
 @pytest.mark.system
-def test_a_report_needs_neither_torch_nor_checkpoints(
+def test_a_report_of_a_folder_of_any_bytes_needs_neither_torch_nor_checkpoints(
     tmp_path_factory: pytest.TempPathFactory, tmp_path: Path
 ) -> None:
-    runs = tmp_path / "runs"
+    runs = tmp_path / os.fsdecode(b"runs-\xff")
     shutil.copytree(launched(tmp_path_factory) / "runs", runs)
     for checkpoint in runs.rglob("*.pt"):
         checkpoint.unlink()

@@ -22,7 +22,6 @@ from tests.commands import (
     SYSTEMS,
     command,
     hypotheses,
-    made_once,
     succeed,
     train,
     training,
@@ -75,23 +74,18 @@ TRAININGS: Dict[str, Tuple[Tuple[str, Any], Tuple[object, ...], str]] = {
 }
 
 
-@pytest.fixture(scope="module")
-def trained(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+@pytest.fixture
+def checkpoint(trained: Dict[str, Path]) -> Path:
     """The checkpoint of a training with all mechanisms at once."""
-    arch, flags = EVERYTHING
-
-    def make(folder: Path) -> None:
-        train(data, folder, arch, 2, *flags)
-
-    return made_once(tmp_path_factory, "trained-everything", make) / LAST
+    return trained["everything"]
 
 
 @pytest.mark.parametrize("name", TRAININGS)
-def test_a_flag_of_training(name: str, data: Path, trained: Path, tmp_path: Path) -> None:
+def test_a_flag_of_training(name: str, data: Path, checkpoint: Path, tmp_path: Path) -> None:
     if "fp16" in name and not half_precision_on_cpu():
         pytest.skip("this torch has no fp16 on a CPU")
     (arch, own), flags, sign = TRAININGS[name]
-    given = [trained if flag is TRAINED else flag for flag in flags]
+    given = [checkpoint if flag is TRAINED else flag for flag in flags]
     done = command("fairseq_cli.train", *training(data, tmp_path, arch, 2, *own, *given))
     log = done.stdout + done.stderr
     assert done.returncode == 0, log[-3000:]
@@ -114,12 +108,12 @@ def test_a_flag_of_training(name: str, data: Path, trained: Path, tmp_path: Path
     ids=lambda flags: flags[0],
 )
 def test_a_flag_of_generation(
-    flags: Tuple[str, ...], data: Path, trained: Path, tmp_path: Path
+    flags: Tuple[str, ...], data: Path, checkpoint: Path, tmp_path: Path
 ) -> None:
     """Layers that mechanisms read or name cannot be pruned, and it is said in one line."""
     if "--fp16" in flags and not half_precision_on_cpu():
         pytest.skip("this torch has no fp16 on a CPU")
-    paths = f"{trained}:{trained}" if "--print-alignment" in flags else trained
+    paths = f"{checkpoint}:{checkpoint}" if "--print-alignment" in flags else checkpoint
     given = [data, "--user-dir", PLUGIN, *ON_CPU, *SHORT, "--path", paths, *flags]
     done = command("fairseq_cli.generate", *given)
     if "--model-overrides" in flags:
@@ -136,11 +130,11 @@ def test_a_flag_of_generation(
 
 
 def test_a_training_that_goes_on_needs_no_baseline(
-    data: Path, trained: Path, tmp_path: Path
+    data: Path, checkpoint: Path, tmp_path: Path
 ) -> None:
     arch, own = EVERYTHING
     baseline = tmp_path / "baseline.pt"
-    baseline.write_bytes(trained.read_bytes())
+    baseline.write_bytes(checkpoint.read_bytes())
     flags = [*own, "--init-from", baseline]
     assert "tensors loaded" in train(data, tmp_path / "run", arch, 1, *flags)
     baseline.unlink()
@@ -153,15 +147,15 @@ def test_a_training_that_goes_on_needs_no_baseline(
 
 
 def test_it_translates_where_its_backend_is_missing(
-    data: Path, trained: Path, tmp_path: Path
+    data: Path, checkpoint: Path, tmp_path: Path
 ) -> None:
     """As from a machine with a GPU and Triton kernels: by the command, in Python, by torch.hub."""
-    state = torch.load(trained, weights_only=False)
+    state = torch.load(checkpoint, weights_only=False)
     settings = {**vars(state["cfg"]["model"]), "routing_backend": "triton"}
     state["cfg"]["model"] = Namespace(**settings)
     torch.save(state, tmp_path / "elsewhere.pt")
     found = []
-    for path in (trained, tmp_path / "elsewhere.pt"):
+    for path in (checkpoint, tmp_path / "elsewhere.pt"):
         flags = ["--user-dir", PLUGIN, "--path", path, *SHORT, *ON_CPU]
         found.append(hypotheses(succeed("fairseq_cli.generate", data, *flags)))
     assert found[0] == found[1]

@@ -10,28 +10,21 @@ import pytest
 
 from capsnmt.analysis.__main__ import main
 from capsnmt.checkpoints.load import load_checkpoint, save_checkpoint
-from tests.commands import command, made_once, train
+from tests.commands import command
 
 pytestmark = pytest.mark.system
 
 
-@pytest.fixture(scope="session")
-def checkpoints(corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> Dict[str, Path]:
-    """Checkpoints of our Transformer and of fairseq's, after one update, and one of an LSTM."""
-
-    def make(folder: Path) -> None:
-        small = ["--encoder-layers", 2, "--decoder-layers", 1]
-        routed = [*small, "--head-aggregation", "em"]
-        train(corpus / "bin", folder / "ours", "capsnmt_transformer_tiny", 1, *routed)
-        train(corpus / "bin", folder / "stock", "transformer_tiny", 1, *small)
-        state = load_checkpoint(folder / "stock" / "checkpoint_last.pt")
-        settings = {**vars(state["cfg"]["model"]), "arch": "lstm"}
-        state["cfg"]["model"] = Namespace(**settings)
-        (folder / "foreign").mkdir()
-        save_checkpoint(state, folder / "foreign" / "checkpoint_last.pt")
-
-    folder = made_once(tmp_path_factory, "analysed", make)
-    return {name: folder / name / "checkpoint_last.pt" for name in ("ours", "stock", "foreign")}
+@pytest.fixture(scope="module")
+def checkpoints(
+    trained: Dict[str, Path], tmp_path_factory: pytest.TempPathFactory
+) -> Dict[str, Path]:
+    """Checkpoints of our Transformer and of fairseq's, and one of an LSTM."""
+    foreign = tmp_path_factory.mktemp("foreign") / "checkpoint_last.pt"
+    state = load_checkpoint(trained["stock"])
+    state["cfg"]["model"] = Namespace(**{**vars(state["cfg"]["model"]), "arch": "lstm"})
+    save_checkpoint(state, foreign)
+    return {"ours": trained["everything"], "stock": trained["stock"], "foreign": foreign}
 
 
 def arguments(corpus: Path, output: Path, *given: str) -> List[str]:
