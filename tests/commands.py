@@ -18,7 +18,6 @@ from typing import Callable, Dict, List
 import pytest
 
 from capsnmt.files import locked
-from capsnmt.models import PRESETS
 from tests import forked
 from tests.interpreter import environment, serving
 from tests.support import PLUGIN
@@ -28,23 +27,16 @@ TINY = [
     *("--encoder-ffn-embed-dim", "16", "--decoder-ffn-embed-dim", "16"),
 ]
 ON_CPU = ["--cpu", "--num-workers", "0", "--no-progress-bar"]
-DISAGREEMENT = [
-    *("--criterion", "label_smoothed_cross_entropy_with_disagreement", "--label-smoothing", "0.1"),
-    *("--disagreement", "subspace,position,output"),
-    *("--disagreement-attention", "enc-self,enc-dec,dec-self"),
-]
 # all mechanisms at all places
 COMPOSED = [
     *("--head-aggregation", "em", "--head-aggregation-attention", "enc-self,enc-dec,dec-self"),
     *("--mlmha", "M-10", "--layer-aggregation", "em-routing", "--layer-aggregation-side", "both"),
     *("--capsule-routing-encoder", "both", "--capsule-routing-decoder", "horizontal"),
-    *DISAGREEMENT,
+    *("--criterion", "label_smoothed_cross_entropy_with_disagreement", "--label-smoothing", "0.1"),
+    *("--disagreement", "subspace,position,output"),
+    *("--disagreement-attention", "enc-self,enc-dec,dec-self"),
 ]
-# the systems of the command-line tests: name -> (architecture, flags)
-SYSTEMS = {
-    **{preset: (f"{preset}_tiny", ()) for preset in PRESETS},
-    "everything": ("capsnmt_transformer_tiny", COMPOSED),
-}
+EVERYTHING = ("capsnmt_transformer_tiny", *COMPOSED)
 
 
 servers = ExitStack()
@@ -115,11 +107,6 @@ def train(
     done = command("fairseq_cli.train", *arguments, python=python)
     assert done.returncode == 0, done.stderr[-3000:]
     return done.stdout + done.stderr
-
-
-def train_in_two(data: Path, save: Path, arch: str, updates: int, *flags: object) -> str:
-    """``train`` as two processes, each with a shard of the data; the log of the first."""
-    return in_two("fairseq_cli.train", training(data, save, arch, updates, *flags), save)
 
 
 def in_two(module: str, arguments: List[object], folder: Path) -> str:

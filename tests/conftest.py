@@ -84,10 +84,10 @@ def trained(corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> Dict[str,
     ``everything`` has all mechanisms at once; ``stock`` is of fairseq's Transformer, pre-norm, for
     fairseq 0.12.2's post-norm encoder cannot be evaluated on torch 2.2 ("Mask Type").
     """
-    from tests.commands import SYSTEMS, made_once, train
+    from tests.commands import EVERYTHING, made_once, train
 
     def make(folder: Path) -> None:
-        arch, flags = SYSTEMS["everything"]
+        arch, *flags = EVERYTHING
         train(corpus / "bin", folder / "everything", arch, 2, *flags)
         small = ["--encoder-attention-heads", "4", "--decoder-layers", "2"]
         norm = ["--encoder-normalize-before", "--decoder-normalize-before"]

@@ -70,8 +70,16 @@ def _run(
     become(module, arguments, environment)
 
 
+def execute(module: str) -> None:
+    """Do what ``python -m module`` does, or call the entry point ``module:function``."""
+    name, _, function = module.partition(":")
+    if function:
+        sys.exit(getattr(importlib.import_module(name), function)())
+    runpy.run_module(name, run_name="__main__", alter_sys=True)
+
+
 def become(module: str, arguments: List[str], environment: Dict[str, str]) -> None:
-    """Turn this fork into ``python -m module arguments``; ``module:function`` calls the function.
+    """Turn this fork into ``python -m module arguments``, or the entry point ``module:function``.
 
     Its three streams are those of the descriptors 0, 1 and 2.
     """
@@ -92,10 +100,7 @@ def become(module: str, arguments: List[str], environment: Dict[str, str]) -> No
     sys.argv = [module, *arguments]
     sys.executable = environment.get(INTERPRETER, sys.executable)
     try:
-        name, _, function = module.partition(":")
-        if function:  # as the script that pip makes of an entry point
-            sys.exit(getattr(importlib.import_module(name), function)())
-        runpy.run_module(name, run_name="__main__", alter_sys=True)
+        execute(module)
     except SystemExit:
         raise
     except BaseException:

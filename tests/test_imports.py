@@ -106,21 +106,3 @@ def test_every_name_is_registered_here() -> None:
 def test_fairseq_finds_every_name(route: str, user_dir: str) -> None:
     output = succeed("tests.registrations", route, user_dir)
     assert json.loads(output.splitlines()[-1]) == EXPECTED
-
-
-@pytest.mark.system
-@pytest.mark.nightly  # .ci/run trains with --user-dir capsnmt from an installed wheel
-def test_fairseq_finds_an_installed_package_by_name_from_any_folder(tmp_path: Path) -> None:
-    """fairseq looks for it next to itself; here the operators were imported before fairseq was."""
-    fairseq = importlib.util.find_spec("fairseq")
-    assert fairseq is not None
-    assert fairseq.origin is not None
-    installed, empty = tmp_path / "site-packages", tmp_path / "empty"
-    empty.mkdir()
-    (installed / "fairseq").mkdir(parents=True)  # a real folder: its parent is ours, not a link's
-    for part in Path(fairseq.origin).parent.iterdir():
-        (installed / "fairseq" / part.name).symlink_to(part)
-    for package in (Path(PLUGIN), REPO / "tests"):
-        (installed / package.name).symlink_to(package)
-    program = "from tests.registrations import imported_first; imported_first('capsnmt')"
-    assert fresh(program, cwd=empty, path=installed) == EXPECTED

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import os
 import resource
-import runpy
 import sys
 from pathlib import Path
+
+from tests import forked
 
 SECONDS = 90  # of one core
 MORE_BYTES = 3 << 30  # than the libraries that the command's process starts with
@@ -30,7 +31,7 @@ def main() -> None:
         # what an interpreter does that starts without the stream
         setattr(sys, ("stdin", "stdout", "stderr")[int(closed)], None)
     sys.argv = [module, *arguments]
-    runpy.run_module(module, run_name="__main__", alter_sys=True)
+    forked.execute(module)
 
 
 if __name__ == "__main__":

@@ -16,6 +16,7 @@ from tests.small_row import SMALL
 BY_EPOCHS = [
     *("--max-update", "1000", "--set", "train.max-epoch=1"),
     *("--set", "train.save-interval-updates=1", "--set", "average.last-updates=1"),
+    *("--set", "batch.tokens-per-update=128", "--set", "batch.max-tokens=128"),
 ]
 
 

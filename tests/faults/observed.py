@@ -9,12 +9,13 @@ from __future__ import annotations
 import json
 import os
 import resource
-import runpy
 import sys
 from collections import Counter
 from pathlib import Path
 from typing import Any
 from typing import Counter as Counts
+
+from tests import forked
 
 MEGABYTES = 256  # of the tensor: far more than malloc ever keeps by itself
 
@@ -53,7 +54,7 @@ def main() -> None:
     count_loads(loads)
     sys.argv = sys.argv[1:]
     try:
-        runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)
+        forked.execute(sys.argv[0])
     finally:
         left = {"kept": kept_megabytes(), "loads": loads}
         print(json.dumps(left), file=sys.stderr, flush=True)

@@ -18,7 +18,7 @@ from tests.support import PLUGIN, REPO
 
 # the command lines of both hosts are the same code; at night both run them
 pytestmark = [pytest.mark.system, pytest.mark.one_host]
-LIBRARY = "tests.faults.loads"
+LIBRARY = "tests.faults.programs:load"
 
 
 @pytest.mark.parametrize(

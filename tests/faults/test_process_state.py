@@ -41,7 +41,7 @@ def observed(module: str, *arguments: object, stdin: str = "") -> Dict[str, Any]
 
 @on_glibc
 def test_a_model_that_trains_or_decodes_leaves_malloc_alone() -> None:
-    left = observed("tests.faults.library")
+    left = observed("tests.faults.programs:use_a_model")
     assert left["kept"] < MEGABYTES / 4
 
 
@@ -92,7 +92,7 @@ def test_a_command_in_process_leaves_logging_as_it_was(main: Any, tmp_path: Path
 @needs_compiler
 def test_a_compiled_model_trains_while_another_thread_records_its_routing() -> None:
     """In a process of its own, because torch compiles a function once per process."""
-    print(succeed("tests.faults.two_threads"))
+    succeed("tests.faults.programs:compile_in_two_threads")
 
 
 @pytest.mark.parametrize("device", ["cpu", "meta"])

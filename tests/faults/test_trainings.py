@@ -18,8 +18,8 @@ import torch
 
 from capsnmt.models import CapsnmtTransformer
 from tests.commands import (
+    EVERYTHING,
     ON_CPU,
-    SYSTEMS,
     command,
     hypotheses,
     succeed,
@@ -33,12 +33,11 @@ pytestmark = [pytest.mark.system, pytest.mark.one_host]
 
 LAST = "checkpoint_last.pt"
 TRAINED = object()  # stands for the checkpoint of a plain training
-EVERYTHING = SYSTEMS["everything"]
-GATED = ("capsnmt_transformer_tiny", ["--head-aggregation", "gated"])
+GATED = ("capsnmt_transformer_tiny", "--head-aggregation", "gated")
 SHORT = ("--beam", "2", "--max-len-b", "6")
 LOADED = r"Loaded checkpoint"
 # name -> the system, the flags, and an expression that the log must have
-TRAININGS: Dict[str, Tuple[Tuple[str, Any], Tuple[object, ...], str]] = {
+TRAININGS: Dict[str, Tuple[Tuple[str, ...], Tuple[object, ...], str]] = {
     "memory-efficient fp16": (
         EVERYTHING,
         ("--memory-efficient-fp16", "--fp16-init-scale", "8"),
@@ -84,7 +83,7 @@ def checkpoint(trained: Dict[str, Path]) -> Path:
 def test_a_flag_of_training(name: str, data: Path, checkpoint: Path, tmp_path: Path) -> None:
     if "fp16" in name and not half_precision_on_cpu():
         pytest.skip("this torch has no fp16 on a CPU")
-    (arch, own), flags, sign = TRAININGS[name]
+    (arch, *own), flags, sign = TRAININGS[name]
     given = [checkpoint if flag is TRAINED else flag for flag in flags]
     done = command("fairseq_cli.train", *training(data, tmp_path, arch, 2, *own, *given))
     log = done.stdout + done.stderr
@@ -132,7 +131,7 @@ def test_a_flag_of_generation(
 def test_a_training_that_goes_on_needs_no_baseline(
     data: Path, checkpoint: Path, tmp_path: Path
 ) -> None:
-    arch, own = EVERYTHING
+    arch, *own = EVERYTHING
     baseline = tmp_path / "baseline.pt"
     baseline.write_bytes(checkpoint.read_bytes())
     flags = [*own, "--init-from", baseline]

@@ -13,8 +13,7 @@ import pytest
 import torch
 
 from capsnmt.checkpoints.load import load_checkpoint
-from tests.commands import ON_CPU, SYSTEMS, hypotheses, scores, succeed, train
-from tests.commands import train_in_two as in_two
+from tests.commands import EVERYTHING, ON_CPU, hypotheses, in_two, scores, succeed, train, training
 from tests.compiler import needs_compiler
 from tests.support import PLUGIN
 
@@ -55,18 +54,19 @@ def test_compiled_training_ends_with_the_same_model(corpus: Path, tmp_path: Path
     assert len(hypotheses(succeed("fairseq_cli.generate", corpus / "bin", *flags))) == 8
 
 
-# All mechanisms at once have the parameters of every preset; the Transformer is trained at night.
-@pytest.mark.parametrize(
-    "system", [pytest.param("capsnmt_transformer", marks=pytest.mark.nightly), "everything"]
-)
 def test_two_processes_train_what_one_does_with_the_doubled_batch(
-    system: str, corpus: Path, tmp_path: Path
+    corpus: Path, tmp_path: Path
 ) -> None:
-    arch, flags = SYSTEMS[system]
-    for name, run, size in (("two", in_two, SENTENCES // 2), ("one", train, SENTENCES)):
-        given = (corpus / "bin", tmp_path / name, arch, 4, *flags, *EXACT)
-        log = run(*given, "--batch-size", size)
-        assert ("training on 2 devices" in log) == (name == "two")
+    """All mechanisms at once have the parameters of every preset."""
+
+    def arguments(name: str, size: int) -> List[object]:
+        arch, *flags = EVERYTHING
+        flags = [*flags, *EXACT, "--batch-size", size]
+        return training(corpus / "bin", tmp_path / name, arch, 4, *flags)
+
+    log = in_two("fairseq_cli.train", arguments("two", SENTENCES // 2), tmp_path / "two")
+    assert "training on 2 devices" in log
+    succeed("fairseq_cli.train", *arguments("one", SENTENCES))
     two, one = (parameters(tmp_path / name) for name in ("two", "one"))
     torch.testing.assert_close(two, one, atol=1e-5, rtol=1e-5)
 

@@ -1,18 +1,38 @@
-"""``python -m tests.faults.two_threads``: a model trains compiled, and a thread records it."""
+"""What programs do with the package, as functions that :mod:`tests.forked` runs by themselves."""
 
 from __future__ import annotations
 
+import json
+import sys
 import threading
 from typing import Any, Callable, List
 
 import torch
 
+from capsnmt.models import CapsnmtTransformer
 from capsnmt.routing import record_routing
 from tests.support import HEADS, PAD, batch, build, sentences, shifted
 
 
-def main() -> None:
-    """Record between any two steps of the compiler; check what both threads find."""
+def use_a_model() -> None:
+    """Train and decode with a model, without any command."""
+    model = build("capsnmt_transformer").train()
+    model.eval().make_generation_fast_()
+
+
+def load() -> None:
+    """Call ``from_pretrained(FOLDER, NAME=VALUE...)``, and translate a line.
+
+    The values are JSON; ``checkpoint_file`` and ``data_name_or_path`` are texts.
+    """
+    folder, *settings = sys.argv[1:]
+    pairs = [setting.split("=", 1) for setting in settings]
+    values = {k: v if k[-4:] in ("file", "path") else json.loads(v) for k, v in pairs}
+    CapsnmtTransformer.from_pretrained(folder, **values).translate(["A man ."])
+
+
+def compile_in_two_threads() -> None:
+    """Train a compiled model, and record it in a thread between any two steps of the compiler."""
     layers = ("--encoder-layers", "1", "--decoder-layers", "1")
     model = build("capsnmt_transformer", *HEADS, *layers, "--compile").train()
     source, target = (batch(sentences(5, 7, 3), left_pad=left) for left in (True, False))
@@ -48,7 +68,3 @@ def main() -> None:
     logits.sum().backward()
     # a record of the routed layer: before and within the compilation of both stacks
     assert recorded == [1] * 4, recorded
-
-
-if __name__ == "__main__":
-    main()
