@@ -35,6 +35,23 @@ _NONE = type(None)
 # What YAML 1.1 reads as octal or in base 60: 010 as 8, 1:30 as 90.
 OTHER_BASE = re.compile(r"[-+]?(0[0-9_]+|[0-9][0-9_]*(:[0-9_]+)+(\.[0-9_]*)?)")
 
+# What msgspec expects, in words: pattern -> replacement.
+IN_WORDS = (
+    ("^Expected ", "give "),
+    (", got [a-z]+$", ""),
+    (r"str matching regex '\^\(([\w|-]+)\)\$'", lambda found: found[1].replace("|", " or ")),
+    (r"str matching regex '\^\[\^\\+0.*'", "text in one line"),
+    (r"\bstr\b", "text"),
+    (r"\bint >= ", "a whole number of at least "),
+    (r"\bint\b", "a whole number"),
+    (r"\bfloat >= ", "a number of at least "),
+    (r"\bfloat\b", "a number"),
+    (r"\bbool\b", "true or false"),
+    (r"\bobject\b", "a mapping"),
+    (r"\barray\b", "a list"),
+    (r" \| ", " or "),
+)
+
 
 class Record(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A record with the fields of a subclass; a key that is none of them is an error."""
@@ -114,7 +131,7 @@ def build(value: Any, kind: Type[T], source: object) -> T:
     ...     tokens: int
     >>> build({"tokens": "x"}, Batch, "a.yaml")
     Traceback (most recent call last):
-    capsnmt.records.RecordError: a.yaml: tokens: 'x': expected int, got str
+    capsnmt.records.RecordError: a.yaml: tokens is 'x'; give a whole number
     """
     try:
         return msgspec.convert(value, kind, str_keys=True)
@@ -151,11 +168,12 @@ def _explain(problem: str, path: str, value: Any, kind: Any) -> str:
         value = value[int(key)] if isinstance(value, (list, tuple)) else value[key]
         keys.append(key)
     name = ".".join(keys) or "the file"
-    problem = problem[0].lower() + problem[1:].replace("object", "a mapping")
+    for pattern, words in IN_WORDS:
+        problem = re.sub(pattern, words, problem)
     if of_key:
         allowed = get_args(_plain_type(kind))[0]
         wrong = next(key for key in value if not _fits(key, allowed))
-        return f"{name}: the key {shown(wrong)}: {problem}"
+        return f"{name}: the key is {shown(wrong)}; {problem}"
     if "unknown field" in problem:
         known = ", ".join(field.encode_name for field in structs.fields(_plain_type(kind)))
         return f"{name}: unknown key {problem.split()[-1]}; choose from {known}"
@@ -164,9 +182,9 @@ def _explain(problem: str, path: str, value: Any, kind: Any) -> str:
     if "enum" in problem:
         problem = f"choose from {', '.join(map(str, get_args(_plain_type(kind))))}"
     hint = ""
-    if isinstance(value, bool) and "str" in problem:
-        hint = "; give a text in quotes, as YAML reads yes, no, on and off as true or false"
-    return f"{name}: {shown(value)}: {problem}{hint}"
+    if isinstance(value, bool) and "text" in problem:
+        hint = "; YAML reads yes, no, on and off as true or false, so quote the text"
+    return f"{name} is {shown(value)}; {problem}{hint}"
 
 
 def _plain_type(kind: Any) -> Any:
