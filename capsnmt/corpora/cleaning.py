@@ -6,7 +6,7 @@ import hashlib
 from collections import Counter
 from functools import partial
 from pathlib import Path
-from typing import Dict, List, Sequence, Set, Tuple
+from typing import Callable, Dict, List, Sequence, Set, Tuple
 
 from capsnmt import records
 from capsnmt.cli import ConfigurationError
@@ -15,16 +15,12 @@ from capsnmt.corpora.recipe import Cleaning
 from capsnmt.corpora.subwords import has_long_word
 
 Pairs = List[Tuple[str, str]]
+Judge = Callable[[Cleaning, str, str], str]
 
 
-def judge(limits: Cleaning, source: str, target: str) -> str:
-    """Return ``kept``, or the reason to drop a pair.
-
-    A limit of subwords is for segmented text, of which nothing else is asked.
-    """
+def judge_tokens(limits: Cleaning, source: str, target: str) -> str:
+    """Return ``kept``, or the reason to drop a tokenised pair."""
     lengths = len(source.split()), len(target.split())
-    if limits.max_subwords:
-        return "subwords" if max(lengths) > limits.max_subwords else "kept"
     if not all(lengths):
         return "empty"
     if max(lengths) > limits.max_length:
@@ -34,13 +30,19 @@ def judge(limits: Cleaning, source: str, target: str) -> str:
     return "word" if has_long_word(source) or has_long_word(target) else "kept"
 
 
+def judge_subwords(limits: Cleaning, source: str, target: str) -> str:
+    """Return ``kept``, or the reason to drop a segmented pair."""
+    longest = max(len(source.split()), len(target.split()))
+    return "subwords" if longest > limits.max_subwords else "kept"
+
+
 def write_kept(
-    limits: Cleaning, read: Sequence[Path], workers: int, written: Sequence[Path]
+    judge: Judge, limits: Cleaning, read: Sequence[Path], workers: int, written: Sequence[Path]
 ) -> Dict[str, int]:
     """Write the pairs that are kept; return the number of pairs by verdict."""
     counts: Counter[str] = Counter()
     seen: Set[bytes] = set()
-    chunks = map_chunks(partial(_keep, limits), read_chunks(*read), workers)
+    chunks = map_chunks(partial(_keep, judge, limits), read_chunks(*read), workers)
     with written[0].open("wb") as source, written[1].open("wb") as target:
         for pairs, verdicts in with_progress(chunks, "train"):
             counts.update(verdicts)
@@ -59,7 +61,9 @@ def write_kept(
     return found
 
 
-def _keep(limits: Cleaning, source: bytes, target: bytes) -> Tuple[Pairs, Counter[str]]:
+def _keep(
+    judge: Judge, limits: Cleaning, source: bytes, target: bytes
+) -> Tuple[Pairs, Counter[str]]:
     """Return the pairs of a chunk that are kept, and the number of all by verdict."""
     pairs = list(zip(lines_of(source), lines_of(target)))
     verdicts = [judge(limits, *pair) for pair in pairs]

@@ -7,17 +7,15 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
 
-from msgspec.structs import replace
-
 from capsnmt import records
 from capsnmt.cli import ConfigurationError, say
 from capsnmt.corpora import binarise as fairseq
 from capsnmt.corpora import subwords
-from capsnmt.corpora.cleaning import write_kept
+from capsnmt.corpora.cleaning import Judge, judge_subwords, judge_tokens, write_kept
 from capsnmt.corpora.parallel import map_chunks, map_file
 from capsnmt.corpora.prepared import DataManifest, FileRecord, PreparedData
 from capsnmt.corpora.raw import write_raw
-from capsnmt.corpora.recipe import Cleaning, Recipe
+from capsnmt.corpora.recipe import Recipe
 from capsnmt.corpora.sources import Address, download, has_checksum, in_folders, local_file
 from capsnmt.corpora.text import LOWERCASE, lowercase, tokenise
 from capsnmt.files import installed_version, locked, sha256, temporary_path
@@ -77,15 +75,15 @@ class Preparation:
         """Return all steps in order."""
         recipe = self.recipe
         sides = [(split, side) for split in recipe.subsets for side in recipe.languages]
-        clean = replace(recipe.cleaning, max_subwords=0)
-        limit = Cleaning(max_subwords=recipe.cleaning.max_subwords)
-        limited = [self._keep("limit train", "bpe", "limited", limit)] if limit.max_subwords else []
+        limited = [self._keep("limit train", judge_subwords, "bpe", "limited")]
+        if not recipe.cleaning.max_subwords:
+            limited = []
         return [
             *(self._fetch(name) for name in recipe.needed() if self.local is None),
             self._raw(),
             *(self._lowercase(*side) for side in sides if recipe.lowercase),
             *(self._tokenise(*side) for side in sides),
-            self._keep("clean train", "tokenised", "clean", clean),
+            self._keep("clean train", judge_tokens, "tokenised", "clean"),
             self._learn(),
             *(self._segment(*side) for side in sides),
             *limited,
@@ -194,10 +192,11 @@ class Preparation:
         made = partial(map_file, function, read, self.workers)
         return Step(f"{name} {file}", (written,), (read, *others), function=made, settings=settings)
 
-    def _keep(self, name: str, before: str, after: str, limits: Cleaning) -> Step:
+    def _keep(self, name: str, judge: Judge, before: str, after: str) -> Step:
         """Return a step that keeps some of the training pairs, and counts the others."""
+        limits = self.recipe.cleaning
         read, written = self._files(before, "train"), self._files(after, "train")
-        function = partial(write_kept, limits, read, self.workers)
+        function = partial(write_kept, judge, limits, read, self.workers)
         return Step(name, written, read, function=function, settings=limits)
 
     def _learn(self) -> Step:

@@ -8,11 +8,9 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import Callable, Dict, Iterator, List, Mapping, Sequence, Tuple
 
-from msgspec.structs import replace
-
 from capsnmt.cli import ConfigurationError, say
 from capsnmt.corpora.archives import Text, copy_texts, is_archive
-from capsnmt.corpora.cleaning import judge
+from capsnmt.corpora.cleaning import judge_tokens
 from capsnmt.corpora.formats import aligned, read_text
 from capsnmt.corpora.parallel import LINES, chunk_of, map_chunks, with_progress
 from capsnmt.corpora.recipe import Piece, Recipe
@@ -126,9 +124,9 @@ def _take_every(
 
 def _kept(recipe: Recipe, pairs: Sequence[Tuple[str, str]]) -> List[bool]:
     """Return whether each pair is within the limits, as tokenised."""
-    limits = replace(recipe.cleaning, max_subwords=0)
+    limits = recipe.cleaning
     source, target = (make_tokeniser(recipe.tokenisers[side], side) for side in recipe.languages)
-    return [judge(limits, source(left), target(right)) == "kept" for left, right in pairs]
+    return [judge_tokens(limits, source(left), target(right)) == "kept" for left, right in pairs]
 
 
 def _chunks(pairs: SentencePairs) -> Iterator[List[Tuple[str, str]]]:
