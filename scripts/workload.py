@@ -111,19 +111,18 @@ def mean_of_votes(model: nn.Module) -> nn.Module:
     """Replace every routing of heads or layers by the mean of its votes."""
     for module in model.modules():
         if isinstance(module, (HeadRouting, LayerRouting)):
-            module.route = functools.partial(mean_vote, module)  # type: ignore[method-assign]
+            module.route = mean_vote  # type: ignore[method-assign]
     return model
 
 
-def mean_vote(module: nn.Module, votes: Tensor, hidden: Optional[Tensor] = None) -> Tensor:
+def mean_vote(votes: Tensor, input_activation: Optional[Tensor] = None, **_: Any) -> Tensor:
     """Return the mean over I of votes ``[..., I, N, D]``.
 
-    Input activations weight the votes. They come from a network of their own, which is not part of
-    routing and is therefore kept.
+    Input activations ``[..., I, N]`` weight the votes. They come from a network of their own, which
+    is not part of routing and is therefore kept.
     """
-    if hidden is not None and module.activation is not None:
-        activation = module.split(module.activation(hidden).sigmoid())  # [..., I, N]
-        votes = votes * activation.unsqueeze(-1)
+    if input_activation is not None:
+        votes = votes * input_activation.unsqueeze(-1)
     return votes.mean(-3)
 
 
