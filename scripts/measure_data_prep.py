@@ -20,7 +20,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from capsnmt.cli import OneLineParser, positive, run_command
 from capsnmt.corpora.prepare import Preparation
-from capsnmt.corpora.recipe import load_recipe
+from capsnmt.corpora.recipe import Piece, Source, load_recipe
 from capsnmt.steps import Step
 
 WORDS, CHARACTERS, LETTERS = 200_000, 5_000, list("etaoinshrdlucmfwypvbgkjqxz")
@@ -82,8 +82,8 @@ def measure() -> None:
     sizes = {"train": options.lines, "valid": 2000, "test": 2000}
     recipe = structs.replace(
         load_recipe("wmt17_zh_en"),
-        files={f"{split}.{side}": "" for split in sizes for side in ("zh", "en")},
-        splits={split: f"{split}.{{language}}" for split in sizes},
+        files={f"{split}.{side}": Source() for split in sizes for side in ("zh", "en")},
+        splits={split: (Piece(file=f"{split}.{{language}}"),) for split in sizes},
         lines={},
     )
     with tempfile.TemporaryDirectory(prefix="measure_data_prep.") as name:
