@@ -50,7 +50,9 @@ def test_every_phase_of_stock_ours_and_the_floor_is_measured(
             ratio = row["phases"][phase]["ours"]
             assert 0 < ratio["low"] <= ratio["median"] <= ratio["high"]
             work = row["phases"][phase]["work"]
-            assert (0.99 if name == OFF else 0.2) < work < 1.01
+            # our search makes the keys of a sentence once, and not for each hypothesis
+            most = 1.1 if phase == "decode" else 1.01
+            assert (0.99 if name == OFF else 0.2) < work < most
     printed = capsys.readouterr().out
     assert "### Li et al. 2019" in printed
     (line,) = [line for line in printed.splitlines() if line.startswith(f"| {HEADS} |")]
