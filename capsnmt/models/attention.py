@@ -11,7 +11,8 @@ from torch import Tensor
 
 from capsnmt.cpu.dropout import Dropout
 from capsnmt.models.dropout import RetainedDropout
-from capsnmt.modules.attention import Attention, Cache
+from capsnmt.modules.attention import Attention
+from capsnmt.modules.cache import Cache, reorder
 from capsnmt.modules.capsule_attention import CapsuleAttention
 from capsnmt.modules.layer_aggregation.transparent import BlockAttention
 from capsnmt.modules.multi_layer_attention import MultiLayerAttention
@@ -115,7 +116,7 @@ class Hosted(FairseqIncrementalState):
         self, incremental_state: IncrementalState, new_order: Tensor
     ) -> None:
         """Reorder the cache in beam search."""
-        self.reorder(self._get_input_buffer(incremental_state), new_order)
+        reorder(self._get_input_buffer(incremental_state), new_order)
 
 
 class HostedAttention(Hosted, Attention):  # type: ignore[misc]

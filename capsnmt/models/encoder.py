@@ -21,9 +21,10 @@ from capsnmt.models.stacks import (
     stack_aggregation,
     stack_connection,
 )
-from capsnmt.modules.attention import additive_padding, sentence_order, stays
 from capsnmt.modules.autocast import autocast_of, require_trainable
+from capsnmt.modules.cache import sentence_order, stays
 from capsnmt.modules.layer_aggregation import TransparentMixture
+from capsnmt.modules.masks import additive_padding
 from capsnmt.routing.backend import check_backend
 
 

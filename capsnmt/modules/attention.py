@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Dict, Optional, Tuple
+from typing import Optional, Tuple
 
 import torch
 import torch.nn as nn
@@ -12,12 +12,11 @@ from torch import Tensor
 
 from capsnmt.cpu.attention import plain_is_faster
 from capsnmt.cpu.dropout import Dropout
-from capsnmt.modules.autocast import autocast_dtype, convert_once
+from capsnmt.modules.autocast import convert_once
+from capsnmt.modules.cache import Cache, append, keep, kept
 from capsnmt.modules.head_aggregation import HeadGate, HeadMixing
+from capsnmt.modules.masks import additive_mask
 from capsnmt.modules.observation import observe, reads_weights
-
-Cache = Dict[str, Tensor]
-"""What an attention keeps between two steps of decoding; batch first. It starts empty."""
 
 
 def split_heads(x: Tensor, num_heads: int) -> Tensor:
@@ -32,75 +31,21 @@ def join_heads(x: Tensor) -> Tensor:
     return x.permute(2, 0, 1, 3).reshape(length, batch, -1)
 
 
-def lowest(dtype: torch.dtype) -> float:
-    """Return what is added to a masked score: half the range of the dtype, not infinity.
+def by_sentence(q: Tensor, sentences: int) -> Tensor:
+    """Return queries ``[B k, H, L, d_h]`` of k hypotheses a sentence as ``[B, H, k L, d_h]``.
 
-    The softmax of a row that is masked completely (for example at a padded target position) is then
-    an average that nothing reads; a softmax over infinities would be NaN and spoil every gradient.
-    Half of the range, so that fp16 cannot overflow.
+    The hypotheses of a sentence are further queries to its keys.
     """
-    return torch.finfo(dtype).min / 2
+    if q.size(0) == sentences:
+        return q
+    return q.unflatten(0, (sentences, -1)).transpose(1, 2).flatten(2, 3)
 
 
-def additive_padding(padding: Tensor, like: Tensor) -> Tensor:
-    """Return a mask ``[B, K]``, true at padding, as what all layers of a stack add to their scores.
-
-    Args:
-        padding: the mask.
-        like: the input of the stack. Under autocast the scores have another dtype.
-    """
-    dtype = autocast_dtype(like.device.type) or like.dtype
-    return torch.zeros_like(padding, dtype=dtype).masked_fill(padding, lowest(dtype))
-
-
-def additive_mask(
-    attn_mask: Optional[Tensor], key_padding_mask: Optional[Tensor], like: Tensor
-) -> Optional[Tensor]:
-    """Merge the two masks into one additive mask, broadcastable to ``[B, H, L, K]``.
-
-    Args:
-        attn_mask: ``[L, K]``, added to the scores (``-inf`` where attention is not allowed).
-        key_padding_mask: ``[B, K]``, true at padding, or :func:`additive_padding` of it.
-        like: a tensor of the scores' dtype and device.
-    """
-    mask: Optional[Tensor] = None
-    if attn_mask is not None:
-        mask = attn_mask.to(like).clamp(min=lowest(like.dtype))[None, None]
-    if key_padding_mask is None:
-        return mask
-    if not key_padding_mask.is_floating_point():
-        padding = key_padding_mask.to(like.device, torch.bool)
-        key_padding_mask = torch.zeros_like(padding, dtype=like.dtype)
-        key_padding_mask = key_padding_mask.masked_fill(padding, lowest(like.dtype))
-    padding = key_padding_mask.to(like)[:, None, None]
-    return padding if mask is None else torch.minimum(mask, padding)
-
-
-def append_padding(
-    cached: Optional[Tensor], new: Optional[Tensor], keys: Tensor
-) -> Optional[Tensor]:
-    """Return the padding ``[B, K]`` of cached and new keys ``[B, H, K, d_h]``; None: none is."""
-    if cached is None and new is None:
-        return None
-    if cached is None:
-        assert new is not None
-        cached = keys.new_zeros(keys.size(0), keys.size(2) - new.size(1), dtype=torch.bool)
-    if new is None:
-        new = keys.new_zeros(keys.size(0), keys.size(2) - cached.size(1), dtype=torch.bool)
-    return torch.cat([cached.to(torch.bool), new.to(torch.bool)], dim=1)
-
-
-def sentence_order(new_order: Tensor, beam: int) -> Tensor:
-    """Return the order of the sentences in a new order of their hypotheses, ``beam`` each.
-
-    **D**: the hypotheses of a sentence stay together, as in every search of fairseq.
-    """
-    return torch.div(new_order[::beam], beam, rounding_mode="floor")
-
-
-def stays(order: Tensor, rows: int) -> bool:
-    """Return whether an order of so many rows is theirs; a GPU, which must wait, does not look."""
-    return order.device.type == "cpu" and torch.equal(order, torch.arange(rows))
+def by_hypothesis(x: Tensor, length: int) -> Tensor:
+    """Return heads or weights ``[B, H, k L, ..]`` as ``[B k, H, L, ..]``: see above."""
+    if x.size(2) == length:
+        return x
+    return x.unflatten(2, (-1, length)).transpose(1, 2).flatten(0, 1)
 
 
 class Attention(nn.Module):
@@ -277,37 +222,15 @@ class Attention(nn.Module):
             query = memory = convert_once(query)
         q = self.split_heads(self.q_proj(query))
         if self.cross and cache:
-            return q, cache["prev_key"], cache["prev_value"], cache.get("prev_key_padding_mask")
+            return (q, *kept(cache))
         memory = convert_once(self.source(memory))
-        k = self.split_heads(self.k_proj(memory))
-        v = self.split_values(self.v_proj(memory))
+        k, v = self.split_heads(self.k_proj(memory)), self.split_values(self.v_proj(memory))
         if cache is None:
             return q, k, v, key_padding_mask
-        if cache:
-            k = torch.cat([cache["prev_key"], k], dim=2)
-            v = torch.cat([cache["prev_value"], v], dim=2)
         if not self.cross:
-            cached_padding = cache.get("prev_key_padding_mask")
-            key_padding_mask = append_padding(cached_padding, key_padding_mask, k)
-        cache["prev_key"], cache["prev_value"] = k, v
-        if key_padding_mask is not None:
-            cache["prev_key_padding_mask"] = key_padding_mask
-        if self.cross:  # no numbers: its shape is the beam
-            cache["beam"] = k.new_empty(k.size(0), q.size(0) // k.size(0), 0)
-        return q, k, v, key_padding_mask
-
-    def reorder(self, cache: Cache, new_order: Tensor) -> None:
-        """Reorder a cache in beam search: by hypotheses, or by sentences where those share it.
-
-        Most steps move no sentence. A CPU then copies nothing; a GPU would have to wait to know.
-        """
-        beam = cache.get("beam")
-        if beam is not None:
-            new_order = sentence_order(new_order, beam.size(1))
-            if stays(new_order, beam.size(0)):
-                return
-        for name, tensor in cache.items():
-            cache[name] = tensor.index_select(0, new_order)
+            return (q, *append(cache, k, v, key_padding_mask))
+        cache["beam"] = k.new_empty(k.size(0), q.size(0) // k.size(0), 0)
+        return (q, *keep(cache, k, v, key_padding_mask))
 
     def attend(
         self,
@@ -320,32 +243,16 @@ class Attention(nn.Module):
         need_weights: bool,
         is_causal: bool = False,
     ) -> Tuple[Tensor, Optional[Tensor]]:
-        """Return head outputs ``[B, H, L, d_h]`` and, if needed, weights ``[B, H, L, K]``.
-
-        Talking heads mix the scores after any routing and before the mask, and the weights before
-        dropout.
-
-        **D**: the weights returned are distributions, those before they are mixed.
-        """
-        batch, _, length, _ = q.shape
-        sentences = k.size(0)
-        if batch != sentences:  # the hypotheses of one sentence are further queries to its keys
-            q = q.unflatten(0, (sentences, -1)).transpose(1, 2).flatten(2, 3)
+        """Return head outputs ``[B, H, L, d_h]`` and, if needed, weights ``[B, H, L, K]``."""
+        length, sentences = q.size(2), k.size(0)
+        q = by_sentence(q, sentences)
         weights: Optional[Tensor] = None
-        faster = self.training and plain_is_faster(q, k)
-        if need_weights or self.reads_scores or faster:
+        if need_weights or self.reads_scores or (self.training and plain_is_faster(q, k)):
             scores = torch.matmul(q * self.scaling, k.transpose(-1, -2))
             scores = self.scores(scores, attn_mask, key_padding_mask, cache)
             mask = additive_mask(attn_mask, key_padding_mask, like=q)
             scores = scores if mask is None else scores + mask
-            if need_weights:
-                precise = torch.promote_types(scores.dtype, torch.float32)
-                weights = torch.softmax(scores, dim=-1, dtype=precise)
-                mixed = weights.type_as(scores)
-            else:  # the same, rounded by the kernel itself: backward keeps no precise copy
-                mixed = torch.softmax(scores, dim=-1)
-            if self.weight_mixing is not None:
-                mixed = self.weight_mixing(mixed)
+            mixed, weights = self.weights(scores, need_weights)
             heads = torch.matmul(self.dropout_module(mixed), v)
         else:
             is_causal = is_causal and key_padding_mask is None
@@ -354,8 +261,23 @@ class Attention(nn.Module):
             heads = F.scaled_dot_product_attention(
                 q, k, v, attn_mask=mask, is_causal=is_causal, **settings
             )
-        if batch != sentences:
-            heads = heads.unflatten(2, (-1, length)).transpose(1, 2).flatten(0, 1)
-            if weights is not None:
-                weights = weights.unflatten(2, (-1, length)).transpose(1, 2).flatten(0, 1)
-        return heads, weights
+        if weights is not None:
+            weights = by_hypothesis(weights, length)
+        return by_hypothesis(heads, length), weights
+
+    def weights(self, scores: Tensor, needed: bool) -> Tuple[Tensor, Optional[Tensor]]:
+        """Return what multiplies the values and, if needed, the weights: the softmax of the scores.
+
+        Talking heads mix the scores after any routing and before the mask, and the weights before
+        dropout.
+
+        **D**: the weights returned are distributions, those before they are mixed.
+        """
+        weights: Optional[Tensor] = None
+        if needed:
+            precise = torch.promote_types(scores.dtype, torch.float32)
+            weights = torch.softmax(scores, dim=-1, dtype=precise)
+            mixed = weights.type_as(scores)
+        else:  # the same, rounded by the kernel itself: backward keeps no precise copy
+            mixed = torch.softmax(scores, dim=-1)
+        return mixed if self.weight_mixing is None else self.weight_mixing(mixed), weights

@@ -9,7 +9,8 @@ import torch.nn as nn
 import torch.nn.functional as F
 from torch import Tensor
 
-from capsnmt.modules.attention import Attention, Cache
+from capsnmt.modules.attention import Attention
+from capsnmt.modules.cache import Cache
 from capsnmt.routing import horizontal_routing, vertical_routing
 from capsnmt.routing.backend import usable_backend
 

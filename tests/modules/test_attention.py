@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 
 from capsnmt.models.attention import HostedBlockAttention
-from capsnmt.modules.attention import additive_mask
 from capsnmt.modules.head_aggregation import HeadGate
+from capsnmt.modules.masks import additive_mask
 from tests.modules import multi_layer_oracle, test_capsule_attention
 from tests.modules.attention_oracle import (
     HEADS,

@@ -1,0 +1,54 @@
+"""Masks of attention: what is added to the scores of keys that a query must not read."""
+
+from __future__ import annotations
+
+from typing import Optional
+
+import torch
+from torch import Tensor
+
+from capsnmt.modules.autocast import autocast_dtype
+
+
+def lowest(dtype: torch.dtype) -> float:
+    """Return what is added to a masked score: half the range of the dtype, not infinity.
+
+    The softmax of a row that is masked completely (for example at a padded target position) is then
+    an average that nothing reads; a softmax over infinities would be NaN and spoil every gradient.
+    Half of the range, so that fp16 cannot overflow.
+    """
+    return torch.finfo(dtype).min / 2
+
+
+def additive_padding(padding: Tensor, like: Tensor) -> Tensor:
+    """Return a mask ``[B, K]``, true at padding, as what all layers of a stack add to their scores.
+
+    Args:
+        padding: the mask.
+        like: the input of the stack. Under autocast the scores have another dtype.
+    """
+    dtype = autocast_dtype(like.device.type) or like.dtype
+    return torch.zeros_like(padding, dtype=dtype).masked_fill(padding, lowest(dtype))
+
+
+def additive_mask(
+    attn_mask: Optional[Tensor], key_padding_mask: Optional[Tensor], like: Tensor
+) -> Optional[Tensor]:
+    """Merge the two masks into one additive mask, broadcastable to ``[B, H, L, K]``.
+
+    Args:
+        attn_mask: ``[L, K]``, added to the scores (``-inf`` where attention is not allowed).
+        key_padding_mask: ``[B, K]``, true at padding, or :func:`additive_padding` of it.
+        like: a tensor of the scores' dtype and device.
+    """
+    mask: Optional[Tensor] = None
+    if attn_mask is not None:
+        mask = attn_mask.to(like).clamp(min=lowest(like.dtype))[None, None]
+    if key_padding_mask is None:
+        return mask
+    if not key_padding_mask.is_floating_point():
+        padding = key_padding_mask.to(like.device, torch.bool)
+        key_padding_mask = torch.zeros_like(padding, dtype=like.dtype)
+        key_padding_mask = key_padding_mask.masked_fill(padding, lowest(like.dtype))
+    padding = key_padding_mask.to(like)[:, None, None]
+    return padding if mask is None else torch.minimum(mask, padding)
