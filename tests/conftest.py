@@ -100,9 +100,10 @@ def trained(corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> Dict[str,
 @pytest.fixture
 def bf16_machine(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Let every CPU compute in bf16: torch emulates the instructions that it has not."""
+    from capsnmt.models import precision
     from capsnmt.modules import autocast
 
-    cached = autocast.bf16_obstacle, autocast.evaluates_in_bf16
+    cached = autocast.bf16_obstacle, precision.evaluates_in_bf16
     for function in cached:
         function.cache_clear()
     monkeypatch.setattr(autocast, "cpu_flags", lambda: ["fpu", "amx_bf16"])

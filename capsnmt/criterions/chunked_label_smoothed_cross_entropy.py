@@ -21,8 +21,8 @@ from torch import Tensor, nn
 
 from capsnmt.checkpoints.compatible import resumes_from
 from capsnmt.criterions.chunked_cross_entropy import chunked_cross_entropy
+from capsnmt.models.precision import autocast_of
 from capsnmt.models.switches import check, switch
-from capsnmt.modules.autocast import autocast_of
 
 logger = logging.getLogger(__name__)
 

@@ -8,13 +8,13 @@ from typing import Any, Dict, Optional, Tuple, Type
 
 from fairseq.dataclass import FairseqDataclass
 
+from capsnmt.models.precision import AUTOCASTS
 from capsnmt.models.selection import ATTENTIONS
 from capsnmt.models.switches import Excluded, defaults_of, switch
-from capsnmt.modules.autocast import AUTOCASTS
 from capsnmt.modules.capsule_attention import DECODER_ROUTINGS, ENCODER_ROUTINGS
 from capsnmt.modules.head_aggregation import HEAD_AGGREGATIONS
 from capsnmt.modules.head_aggregation import ROUTINGS as ROUTED_HEADS
-from capsnmt.modules.layer_aggregation import LAYER_AGGREGATIONS
+from capsnmt.modules.layer_aggregation import LAYER_AGGREGATIONS, OVERFLOW_FP16
 from capsnmt.modules.layer_aggregation import ROUTINGS as ROUTED_LAYERS
 from capsnmt.modules.multi_layer_attention import VARIANTS
 from capsnmt.routing.backend import BACKENDS
@@ -127,6 +127,11 @@ class LayerAggregationConfig(FairseqDataclass):
             Excluded("decoder_layers_to_keep", PRUNED, OF_DECODER),
             Excluded(
                 "base_layers", "base layers are no layers of the aggregated decoder", OF_DECODER
+            ),
+            Excluded(
+                "fp16",
+                "the gradients of its weights overflow fp16 (--autocast bf16 does not)",
+                {"layer_aggregation": OVERFLOW_FP16},
             ),
         ],
     )

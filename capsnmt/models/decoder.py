@@ -14,6 +14,7 @@ from capsnmt.models.attention import IncrementalState
 from capsnmt.models.compilation import compiled, make_compilable, runs_compiled
 from capsnmt.models.dropout import replace_dropout
 from capsnmt.models.layers import TransformerDecoderLayer, shard_layer
+from capsnmt.models.precision import autocast_of
 from capsnmt.models.stacks import (
     kept_layers,
     reads_padding,
@@ -21,7 +22,6 @@ from capsnmt.models.stacks import (
     stack_aggregation,
     stack_connection,
 )
-from capsnmt.modules.autocast import autocast_of
 
 
 class TransformerDecoder(TransformerDecoderBase):

@@ -14,6 +14,7 @@ from capsnmt.cli import ConfigurationError
 from capsnmt.models.compilation import compiled, make_compilable, require_compiler, runs_compiled
 from capsnmt.models.dropout import replace_dropout
 from capsnmt.models.layers import TransformerEncoderLayer, shard_layer
+from capsnmt.models.precision import autocast_of, require_trainable
 from capsnmt.models.stacks import (
     kept_layers,
     reads_padding,
@@ -21,7 +22,6 @@ from capsnmt.models.stacks import (
     stack_aggregation,
     stack_connection,
 )
-from capsnmt.modules.autocast import autocast_of, require_trainable
 from capsnmt.modules.cache import sentence_order, stays
 from capsnmt.modules.layer_aggregation import TransparentMixture
 from capsnmt.modules.masks import additive_padding

@@ -13,8 +13,9 @@ from torch import Tensor, nn
 from capsnmt.cli import ConfigurationError
 from capsnmt.cpu.linear import PreparedLinear, QuantizedLinear
 from capsnmt.models.plain_decoder import is_plain
+from capsnmt.models.precision import evaluates_in_bf16
 from capsnmt.modules import autocast
-from capsnmt.modules.autocast import bf16_obstacle, evaluates_in_bf16, int8_obstacle
+from capsnmt.modules.autocast import bf16_obstacle, int8_obstacle
 from capsnmt.modules.capsule_attention import CapsuleAttention
 from capsnmt.modules.layer_aggregation.routing import BlockLinear
 

@@ -18,6 +18,7 @@ from torch import Tensor, nn
 
 from capsnmt.checkpoints.compatible import resumes_from
 from capsnmt.cli import ConfigurationError
+from capsnmt.models.switches import check_values, switch
 
 HALF = (torch.float16, torch.bfloat16)
 # torch 2.2 leaves the function out of its type stubs, so an import statement would not type-check.
@@ -29,8 +30,8 @@ class FusedAdamConfig(FairseqDataclass):
     """Options of Adam: those of fairseq's that have an effect here."""
 
     adam_betas: Any = field(default=(0.9, 0.999), metadata={"help": "betas for Adam optimizer"})
-    adam_eps: float = field(default=1e-8, metadata={"help": "epsilon for Adam optimizer"})
-    weight_decay: float = field(default=0.0, metadata={"help": "weight decay"})
+    adam_eps: float = switch(1e-8, "epsilon for Adam optimizer", least=0)
+    weight_decay: float = switch(0.0, "weight decay", least=0)
     lr: List[float] = II("optimization.lr")  # noqa: RUF009  a text, which omegaconf resolves
 
 
@@ -65,11 +66,7 @@ class FusedAdam(FairseqAdam):
 
     def __init__(self, cfg: FusedAdamConfig, params: Iterable[nn.Parameter]) -> None:
         FairseqOptimizer.__init__(self, cfg)  # fairseq's Adam would be built otherwise
-        for name in ("adam_eps", "weight_decay"):
-            value = getattr(cfg, name)
-            if not (value >= 0 and math.isfinite(value)):
-                flag = name.replace("_", "-")
-                raise ConfigurationError(f"--{flag} is {value}; give a number of 0 or more")
+        check_values(cfg, FusedAdamConfig)
         self._optimizer = Adam(params, **self.optimizer_config)
 
     @property

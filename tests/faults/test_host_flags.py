@@ -13,7 +13,7 @@ from fairseq.sequence_generator import SequenceGenerator
 from capsnmt.cli import ConfigurationError
 from capsnmt.routing import record_routing
 from tests.criterions.samples import SAMPLE, SOURCES, TARGETS
-from tests.support import NORM, TASK, VALUES, build, forward, half_precision_on_cpu
+from tests.support import NORM, TASK, VALUES, build, forward
 
 DEEP = ("--encoder-layers", "4", "--decoder-layers", "4")
 DROP = ("--encoder-layerdrop", "0.5", "--decoder-layerdrop", "0.5")
@@ -30,7 +30,6 @@ READERS = {
     "mlmha": ("--mlmha", "M-10"),
 }
 every_reader = pytest.mark.parametrize("reader", READERS.values(), ids=READERS)
-CONNECTIONS = ("dlcl", "dense")
 
 
 def loss_of(model: torch.nn.Module, seed: int) -> float:
@@ -102,18 +101,6 @@ def test_an_adaptive_softmax_trains_and_decodes_under_autocast(reader: tuple) ->
     for name, parameter in model.named_parameters():
         assert parameter.grad is None or parameter.grad.isfinite().all(), name
     assert len(decode(model)) == len(SOURCES)
-
-
-@pytest.mark.parametrize("side", ["both", "encoder", "decoder"])
-@pytest.mark.parametrize("mode", CONNECTIONS)
-def test_connected_layers_refuse_to_train_in_fp16_and_decode_in_it(mode: str, side: str) -> None:
-    flags = ("--layer-aggregation", mode, "--layer-aggregation-side", side)
-    model = build("capsnmt_transformer", *flags).half()
-    with pytest.raises(ConfigurationError, match=r"overflow fp16.*--autocast bf16") as caught:
-        model.train()
-    assert "\n" not in str(caught.value)
-    if half_precision_on_cpu():
-        assert forward(model.eval(), SOURCES, TARGETS).isfinite().all()
 
 
 @pytest.mark.parametrize("switch", ["--head-aggregation", "--layer-aggregation"])

@@ -9,6 +9,7 @@ import torch
 from fairseq.sequence_generator import SequenceGenerator
 
 from capsnmt.cli import ConfigurationError
+from capsnmt.models import precision
 from capsnmt.modules import autocast
 from tests.support import (
     FIRST,
@@ -98,7 +99,7 @@ def test_a_cpu_without_bf16_does_not_train_and_evaluates_in_fp32_with_a_warning(
 ) -> None:
     monkeypatch.setattr(autocast, "cpu_flags", lambda: ["fpu", "avx512f"])
     autocast.bf16_obstacle.cache_clear()
-    autocast.evaluates_in_bf16.cache_clear()
+    precision.evaluates_in_bf16.cache_clear()
     model = build("capsnmt_transformer", *BF16)
     with caplog.at_level("WARNING"):
         logits = [forward(m, SOURCES, TARGETS) for m in (model, build("capsnmt_transformer"))]

@@ -157,7 +157,7 @@ def test_what_cannot_compute_in_int8_is_refused(monkeypatch: pytest.MonkeyPatch)
         forward(model, SOURCES, TARGETS)
     with refused("the parameters are torch.float16, not fp32"):
         copy.deepcopy(model).half().make_generation_fast_()
-    with refused("only a CPU translates in 8-bit integers"):
+    with refused("8-bit integers are for a CPU"):
         copy.deepcopy(model).to("meta").make_generation_fast_()
     for flags in [
         ("--mlmha=M-10",),

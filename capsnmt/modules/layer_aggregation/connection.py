@@ -9,11 +9,10 @@ import torch.nn as nn
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from capsnmt.cli import ConfigurationError
-
 from .base import check_positive
 
 OVERFLOW_FP16 = ("dlcl", "dense")
+"""The connections whose gradients exceed the range of fp16."""
 
 
 def weighted_sum(weights: Tensor, states: Sequence[Tensor]) -> Tensor:
@@ -100,31 +99,17 @@ class WeightedConnection(LayerConnection):
 
     **D**: with layer dropout, the output of a dropped layer is its input: y_l = x_l.
 
-    **D**: fp16 parameters are not trained. The gradient of a weight is a sum over all numbers of a
+    **D**: do not train parameters in fp16. The gradient of a weight is a sum over all numbers of a
     state, B x T x d of them: it exceeds the range of fp16 at every useful scale of the loss.
 
     Args:
         rows: the initial weights w_l of each sum, ordered by length; the longest has L + 1.
-
-    Raises:
-        ConfigurationError: in :meth:`train`, if the weights are fp16.
     """
 
     def __init__(self, rows: Sequence[Tensor]) -> None:
         super().__init__(len(rows[-1]))
         self.shortest = len(rows[0])
         self.weights = nn.ParameterList(nn.Parameter(row) for row in rows)
-
-    def train(self, mode: bool = True) -> WeightedConnection:
-        """Set the mode, but do not train in fp16."""
-        weight = self.weights[0]
-        if mode and weight.requires_grad and weight.dtype == torch.float16:
-            raise ConfigurationError(
-                f"{type(self).__name__}: gradients of the weights, sums over a whole batch, "
-                "overflow fp16; keep the parameters in fp32 (fairseq: --autocast bf16 or --amp "
-                "instead of --fp16)"
-            )
-        return super().train(mode)
 
     def row(self, count: int) -> Tensor:
         """Return the weights of the sum over ``count`` states."""
