@@ -18,7 +18,7 @@ from capsnmt.cli import ExecutionError
 
 T = TypeVar("T")
 LINES = 2000  # of a chunk: about 250 kB, a tenth of a second of tokenisation
-CHUNKS_A_WORKER = 8  # in progress at any time
+JOBS_A_WORKER = 8  # in progress at any time
 
 
 def read_chunks(*paths: Path) -> Iterator[Tuple[bytes, ...]]:
@@ -47,22 +47,34 @@ def with_progress(chunks: Iterable[T], label: str) -> Iterable[T]:
 
 
 def map_chunks(
-    function: Callable[..., T], chunks: Iterable[Tuple[Any, ...]], workers: int
+    function: Callable[..., T], chunks: Iterator[Tuple[Any, ...]], workers: int
 ) -> Iterator[T]:
-    """Yield ``function(*chunk)`` for every chunk, in order.
+    """Yield ``function(*chunk)`` for every chunk of a text, in order.
 
-    A chunk is taken only when a worker is about to need it. **D**: not joblib's generator, which
-    starts all chunks however slowly its results are taken. One worker is this process.
+    The first is this process's own: a short text needs no workers, and those of a long one inherit
+    what the function has loaded.
+    """
+    yield from (function(*chunk) for chunk in islice(chunks, 1))
+    yield from map_jobs(function, chunks, workers)
+
+
+def map_jobs(
+    function: Callable[..., T], jobs: Iterable[Tuple[Any, ...]], workers: int
+) -> Iterator[T]:
+    """Yield ``function(*job)`` for every job, in order.
+
+    A job is taken only when a worker is about to need it. **D**: not joblib's generator, which
+    starts all jobs however slowly its results are taken. One worker is this process.
     """
     if workers == 1:
-        yield from (function(*chunk) for chunk in chunks)
+        yield from (function(*job) for job in jobs)
         return
     with ProcessPoolExecutor(workers, initializer=_start) as pool:
         begun: Deque[Future[T]] = deque()
         try:
-            for chunk in chunks:
-                begun.append(pool.submit(function, *chunk))
-                if len(begun) == workers * CHUNKS_A_WORKER:
+            for job in jobs:
+                begun.append(pool.submit(function, *job))
+                if len(begun) == workers * JOBS_A_WORKER:
                     yield begun.popleft().result()
             while begun:
                 yield begun.popleft().result()

@@ -12,7 +12,7 @@ from capsnmt.cli import ConfigurationError, say
 from capsnmt.corpora import binarise as fairseq
 from capsnmt.corpora import subwords
 from capsnmt.corpora.cleaning import Judge, judge_subwords, judge_tokens, write_kept
-from capsnmt.corpora.parallel import map_chunks, map_file
+from capsnmt.corpora.parallel import map_file, map_jobs
 from capsnmt.corpora.prepared import DataManifest, FileRecord, PreparedData
 from capsnmt.corpora.raw import write_raw
 from capsnmt.corpora.recipe import Recipe
@@ -262,7 +262,7 @@ class Preparation:
             for output in step.outputs
             for file in (sorted(output.iterdir()) if output.is_dir() else [output])
         ]
-        made = map_chunks(_describe, ((file,) for file in files), self.workers)
+        made = map_jobs(_describe, ((file,) for file in files), self.workers)
         return DataManifest(
             recipe=recipe.decisive(),
             description=recipe.description,

@@ -12,7 +12,7 @@ from capsnmt.cli import ConfigurationError, say
 from capsnmt.corpora.archives import Text, copy_texts, is_archive
 from capsnmt.corpora.cleaning import judge_tokens
 from capsnmt.corpora.formats import aligned, read_text
-from capsnmt.corpora.parallel import LINES, chunk_of, map_chunks, with_progress
+from capsnmt.corpora.parallel import LINES, chunk_of, map_chunks, map_jobs, with_progress
 from capsnmt.corpora.recipe import Piece, Recipe
 from capsnmt.corpora.text import make_tokeniser
 from capsnmt.files import remove
@@ -37,7 +37,7 @@ def write_raw(
     ]
     remove(scratch)  # of a preparation that was killed
     try:
-        texts = dict(zip(needed, map_chunks(_texts_of, jobs, min(workers, len(jobs)))))
+        texts = dict(zip(needed, map_jobs(_texts_of, jobs, min(workers, len(jobs)))))
         pairs = {
             split: read_pairs(pieces, recipe.languages, texts)
             for split, pieces in recipe.splits.items()

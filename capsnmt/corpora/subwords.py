@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Callable, Iterator, List, Sequence
 
 from capsnmt.cli import ConfigurationError
-from capsnmt.corpora.parallel import chunk_of, lines_of, map_chunks
+from capsnmt.corpora.parallel import chunk_of, lines_of, map_jobs
 from capsnmt.corpora.recipe import Segmentation
 from capsnmt.lines import read_lines
 
@@ -28,7 +28,7 @@ def learn(
             _learn_pieces(paths, segmentation.size, workers, model)
         return
     jobs = [(paths, segmentation.size, model) for paths, model in zip(texts, models)]
-    for _ in map_chunks(_learn_merges, jobs, min(workers, len(jobs))):
+    for _ in map_jobs(_learn_merges, jobs, min(workers, len(jobs))):
         pass
 
 

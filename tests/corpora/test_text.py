@@ -13,7 +13,7 @@ from capsnmt.cli import ConfigurationError
 from capsnmt.corpora import parallel, subwords
 from capsnmt.corpora.archives import Text
 from capsnmt.corpora.formats import read_text
-from capsnmt.corpora.parallel import CHUNKS_A_WORKER, map_chunks
+from capsnmt.corpora.parallel import JOBS_A_WORKER, map_jobs
 from capsnmt.corpora.recipe import Segmentation
 from capsnmt.corpora.text import TOKENISERS, make_tokeniser, sentence_key
 
@@ -161,9 +161,9 @@ def test_chunks_come_back_in_order_and_few_are_read_before_they_are_needed(worke
             read.append(number)
             yield (number,)
 
-    results = map_chunks(_double, chunks(), workers)
+    results = map_jobs(_double, chunks(), workers)
     for number in range(450):
         assert next(results) == 2 * number
-        assert len(read) <= number + workers * CHUNKS_A_WORKER + 1
+        assert len(read) <= number + workers * JOBS_A_WORKER + 1
     with pytest.raises(ConfigurationError, match="line 451: not UTF-8"):
         next(results)
