@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # What takes too long for every commit: the long tests on the main host, all tests on the stock host, the
-# tests on Python 3.12, the operators on 3.13, preemption by SLURM, the sweep of bad inputs, and faults in the
-# middle of launches. More than two hours on two cores.
+# tests on Python 3.12, the operators on 3.13, a rehearsal with a torch for CUDA, preemption by SLURM, the sweep
+# of bad inputs, and faults in the middle of launches. More than two hours on two cores.
 #   scripts/nightly.sh
 set -euo pipefail
 self=$(readlink -f "$0")
@@ -23,10 +23,24 @@ torch_alone() {
   rm -rf "$environment"
 }
 
+# cuda_rehearsal : every system on a GPU that is not there, with a build of torch for CUDA
+cuda_rehearsal() {
+  local environment
+  environment=$(mktemp -d)
+  "$(find_python 3.11 3.12)" -m venv "$environment"
+  grep -v -E '^(torch|triton)==' constraints.txt >"$environment/constraints.txt"
+  "$environment/bin/python" -m pip install --quiet -c "$environment/constraints.txt" \
+    'torch==2.14.1' ve-fairseq msgspec PyYAML pytest
+  "$environment/bin/python" -c 'import torch; assert torch.backends.cuda.is_built(), "torch is not built for CUDA"'
+  OMP_NUM_THREADS=1 "$environment/bin/python" -m pytest -p no:cacheprovider tests/models/test_cuda_rehearsal.py
+  rm -rf "$environment"
+}
+
 bash scripts/test.sh -m nightly
 if has_host stock; then bash scripts/test.sh --host stock -m ''; fi
 if has_host main-3.12; then bash scripts/test.sh --host main-3.12; fi
 torch_alone
+cuda_rehearsal
 bash scripts/slurm_test.sh
 bash scripts/fuzz.sh
 bash scripts/kill_test.sh

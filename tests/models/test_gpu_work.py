@@ -101,14 +101,14 @@ class Work(TorchDispatchMode):
         kwargs = kwargs or {}
         tensors = [x for x in torch.utils._pytree.tree_leaves((args, kwargs)) if is_tensor(x)]
         name = function.name().partition("::")[2].partition(".")[0]
-        on_meta = any(x.device.type == "meta" for x in tensors)
-        if on_meta and name in QUESTIONS:
+        on_gpu = any(x.device.type != "cpu" for x in tensors)
+        if on_gpu and name in QUESTIONS:
             self.waits += 1
             return next(self.answers)
         results = function(*args, **kwargs)
         views = [r.alias_info and not r.alias_info.is_write for r in function._schema.returns]
         made = [x for x in torch.utils._pytree.tree_leaves(results) if is_tensor(x)]
-        made = [x for x in made if x.device.type == "meta"]
+        made = [x for x in made if x.device.type != "cpu"]
         if made and not any(views) and not any(part in name for part in ALLOCATIONS):
             self.launches += 1
         for tensor in made:

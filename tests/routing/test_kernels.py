@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 
 import pytest
@@ -25,6 +26,8 @@ OBSTACLE = backend.backend_obstacle(BACKEND, DEVICE)
 pytestmark = [pytest.mark.skipif(bool(OBSTACLE), reason=f"NOT TESTED: {BACKEND} {OBSTACLE}")]
 if DEVICE == "cuda":
     pytestmark.append(pytest.mark.cuda)
+if INTERPRETED:
+    from . import memory_accesses
 
 FUSED = {
     "dynamic_routing": routing.dynamic_routing,  # both results
@@ -88,6 +91,13 @@ def run(operator, tensors, T, backend):
     return [tensor.detach().cpu() for tensor in (*results, *gradients)]
 
 
+@pytest.fixture(autouse=True)
+def accesses():
+    """In the interpreter every test proves that the kernels stay within their own memory, too."""
+    with memory_accesses.checked() if INTERPRETED else contextlib.nullcontext():
+        yield
+
+
 def em_all(votes, beta_a, beta_u, activation, T, **options):
     return routing.em_routing(votes, beta_a, beta_u, T, activation, **options)
 
@@ -143,6 +153,18 @@ def test_costs_may_have_another_dtype_than_the_votes():
     tensors = [votes.half(), *betas(votes), random(2, 4, seed=2).sigmoid().half()]
     found = run(em_all, tensors, 2, BACKEND)
     assert [tensor.dtype for tensor in found[1:]] == [tensor.dtype for tensor in tensors]
+
+
+@pytest.mark.skipif(not INTERPRETED, reason="the interpreter checks memory")
+@pytest.mark.parametrize(
+    ("programs", "read", "written", "fault"),
+    [(1, 5, 5, None), (1, 6, 5, "outside"), (1, 5, 6, "outside"), (2, 5, 5, "share a result")],
+)
+def test_an_access_of_memory_that_is_not_its_own_fails(programs, read, written, fault):
+    failed = pytest.raises(Exception, match=fault) if fault else contextlib.nullcontext()
+    with failed:
+        copy = memory_accesses.copy_kernel[(programs,)]
+        copy(torch.ones(8)[:5], torch.ones(8)[:5], read, written, BLOCK=8)
 
 
 def test_two_runs_give_the_same_bits_for_any_number_of_programs(monkeypatch):
