@@ -23,10 +23,13 @@ from capsnmt.modules.capsule_attention import DECODER_ROUTINGS, ENCODER_ROUTINGS
 from capsnmt.modules.head_aggregation import HEAD_AGGREGATIONS
 from capsnmt.modules.layer_aggregation import LAYER_AGGREGATIONS
 from capsnmt.modules.multi_layer_attention import VARIANTS
+from capsnmt.routing.backend import compile_obstacle
 
 PLUGIN = str(Path(capsnmt.__file__).parent)
 REPO = Path(__file__).resolve().parent.parent
 WORDS = 24
+NO_COMPILER = compile_obstacle("cpu")
+needs_compiler = pytest.mark.skipif(bool(NO_COMPILER), reason=f"torch.compile {NO_COMPILER}")
 
 # flags that switch on each kind of routing, and pre-norm stacks
 HEADS = ("--head-aggregation", "em")

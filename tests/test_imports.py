@@ -106,3 +106,24 @@ def test_every_name_is_registered_here() -> None:
 def test_fairseq_finds_every_name(route: str, user_dir: str) -> None:
     output = succeed("tests.registrations", route, user_dir)
     assert json.loads(output.splitlines()[-1]) == EXPECTED
+
+
+ALL = """
+import doctest, importlib, pkgutil, sys
+sys.modules["fairseq"] = sys.modules["omegaconf"] = None
+import capsnmt.modules, capsnmt.routing
+tested = 0
+for package in (capsnmt.routing, capsnmt.modules):
+    for found in pkgutil.walk_packages(package.__path__, package.__name__ + "."):
+        if not found.name.startswith("capsnmt.routing.fused."):  # they need triton
+            results = doctest.testmod(importlib.import_module(found.name))
+            assert not results.failed, found.name
+            tested += results.attempted
+print(tested)
+"""
+
+
+def test_every_module_and_its_examples_run_without_fairseq() -> None:
+    done = ran([sys.executable, "-c", ALL])
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert int(done.stdout.split()[-1]) > 50

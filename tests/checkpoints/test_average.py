@@ -144,7 +144,7 @@ def test_a_mistake_is_one_line_and_leaves_no_file(
 
 
 @pytest.mark.system
-@pytest.mark.one_host  # tests/system/test_command_lines.py averages and generates on both
+@pytest.mark.one_host  # tests/faults/test_trainings.py averages and generates on both
 def test_a_run_that_measures_bleu_is_averaged_generates_and_is_scored(tmp_path: Path) -> None:
     """``--eval-bleu`` leaves arrays of numpy in the checkpoints."""
     words = ["caps", "ules", "vote", "by", "agree", "ment", "in", "layers"]

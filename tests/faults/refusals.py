@@ -41,7 +41,7 @@ def run(
         for stream, text in zip(streams, (stdin, "", "")):
             stream.write_text(text, "utf-8")
         process = forked.start(
-            "tests.faults.inside", words, {**environment(), **variables}, streams
+            "tests.faults.surroundings:bounded", words, {**environment(), **variables}, streams
         )
         process.join()
         output, errors = (stream.read_text("utf-8", "replace") for stream in streams[1:])

@@ -1,19 +1,23 @@
-"""A command does what its page says, from wherever it is called."""
+"""A command does what its page says, from wherever it is called, or says why not in one line."""
 
 from __future__ import annotations
 
+import hashlib
 import json
+import os
 import re
 import shutil
 import sys
 from pathlib import Path
-from typing import Tuple
+from typing import List, Tuple
 
 import pytest
 
+from capsnmt.report.__main__ import main as report
 from tests.faults import launched as small_row
 from tests.faults.refusals import is_refusal, run
 from tests.interpreter import ran
+from tests.report import finished_runs
 from tests.support import PLUGIN, REPO
 
 # the command lines of both hosts are the same code; at night both run them
@@ -169,3 +173,158 @@ def test_a_script_refuses_an_unsupported_python(version: str, tmp_path: Path) ->
     python.chmod(0o755)
     done = ran(["bash", REPO / "scripts" / "run_multi30k.sh", "--dry-run"], PYTHON=str(python))
     is_refusal(done.returncode, done.stderr, f"PYTHON={python}", "Python 3.9 to 3.12", status=1)
+
+
+ROW: List[object] = ["--config", "{world}/tiny.yaml", "--cpu", "--output", "out", "--dry-run"]
+RUN = "{world}/runs/plain/seed-1"
+DATA = "{world}/runs/data"
+# every command with an input that lets it end early, if it looks at its streams at all
+SETS = {
+    "prepare": ("capsnmt.corpora", ["{world}/recipe.yaml", "--output", "out", "--local", "none"]),
+    "run": ("capsnmt.launch", ROW),
+    "evaluate": ("capsnmt.evaluation", ["none"]),
+    "translate": ("capsnmt.translate", ["none"]),
+    "report": ("capsnmt.report", ["none", "--output", "out"]),
+    "analyse": ("capsnmt.analysis", ["none", "--output", "out"]),
+    "average": ("capsnmt.checkpoints.average", ["none", "--output", "out"]),
+    "export": ("capsnmt.export", ["none", "--output", "out"]),
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "number", "words"),
+    [
+        *((name, "1", ("standard output is closed", "/dev/null")) for name in SETS),
+        ("run", "2", ("standard error is closed", "/dev/null")),
+        ("translate", "0", ("standard input is closed", "< FILE")),
+    ],
+)
+def test_a_closed_stream_is_refused(
+    name: str, number: str, words: Tuple[str, ...], world: Path, tmp_path: Path
+) -> None:
+    module, argv = SETS[name]
+    if number == "0":
+        argv = [RUN, "--data", DATA]
+    done = run(tmp_path, module, *(str(x).format(world=world) for x in argv), closed=number)
+    is_refusal(done.returncode, done.stdout if number == "2" else done.stderr, *words)
+    assert not list(tmp_path.iterdir())
+
+
+# encoding "": the text is empty
+@pytest.mark.parametrize(
+    ("encoding", "words"),
+    [
+        ("utf-16", ["line 1", "not UTF-8", "iconv -f utf-16 -t utf-8"]),
+        ("utf-16-le", ["line 1", "UTF-16", "convert the file"]),
+        ("", ["train.en and train.de are empty", "give other files"]),
+    ],
+)
+def test_a_training_text_that_is_none_is_refused(
+    encoding: str, words: List[str], world: Path, tmp_path: Path
+) -> None:
+    recipe = (world / "recipe.yaml").read_text("utf-8")
+    corpus = shutil.copytree(world / "corpus", tmp_path / "corpus")
+    for path in corpus.glob("train.*"):
+        old = path.read_bytes()
+        path.write_bytes(old.decode("utf-8").encode(encoding) if encoding else b"")
+        checksums = [hashlib.sha256(content).hexdigest() for content in (old, path.read_bytes())]
+        recipe = recipe.replace(*checksums)
+    (tmp_path / "recipe.yaml").write_text(recipe, "utf-8")
+    argv = ["recipe.yaml", "--output", "out", "--local", "corpus", "--workers", "1"]
+    done = run(tmp_path, "capsnmt.corpora", *argv)
+    *progress, error = done.stderr.splitlines(keepends=True)
+    assert not any("error" in line for line in progress), done.stderr
+    is_refusal(done.returncode, error, "train.", *words)
+    assert not (tmp_path / "out" / "bin").exists()
+
+
+def test_nothing_of_fairseq_stands_before_the_error(tmp_path: Path) -> None:
+    words = ["-W", "ignore", "-m", "capsnmt.export", "none", "--output", "out.pt"]
+    done = ran([sys.executable, *words], tmp_path)  # fairseq's syntax warns once
+    is_refusal(done.returncode, done.stderr)
+
+
+def test_the_readme_names_the_error_without_the_plugin(world: Path, tmp_path: Path) -> None:
+    run_folder = world / "runs" / "plain" / "seed-1"
+    done = run(
+        *(tmp_path, "fairseq_cli.generate", world / "runs" / "data" / "bin", "--cpu"),
+        *("--path", run_folder / "checkpoints" / "checkpoint_last.pt"),
+    )
+    assert done.returncode == 1
+    for page in ("README.md", "docs/hosts.md"):
+        (sentence,) = re.findall(r"unrelated error: ([^.]*)\.", (REPO / page).read_text("utf-8"))
+        error = done.stderr.strip().rpartition("\nTraceback")[2]
+        assert any(name in error for name in re.findall(r"`(.*?)`", sentence)), error[-3000:]
+
+
+def test_a_recipe_is_looked_for_beside_its_row(world: Path, tmp_path: Path) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "rows").mkdir()
+    (tmp_path / "rows" / "mine.yaml").write_bytes((world / "recipe.yaml").read_bytes())
+    row = (world / "tiny.yaml").read_text("utf-8").replace(f"{world}/recipe.yaml", "mine.yaml")
+    (tmp_path / "rows" / "tiny.yaml").write_text(row, "utf-8")
+    argv = ["--config", "../rows/tiny.yaml", "--cpu", "--dry-run"]
+    done = run(tmp_path / "elsewhere", "capsnmt.launch", *argv)
+    assert done.returncode == 0, done.stderr
+    assert "../rows/mine.yaml" in done.stdout
+
+
+def test_a_script_is_reached_by_a_link(tmp_path: Path) -> None:
+    (tmp_path / "linked").symlink_to(REPO / "scripts" / "run_evidence.sh")
+    done = ran(["bash", tmp_path / "linked", "--dry-run"], tmp_path, PYTHON=sys.executable)
+    assert done.returncode == 0, done.stderr
+    assert "capsnmt.report" in done.stdout
+
+
+WITHOUT_TORCH = """
+import sys
+sys.modules["torch"] = None
+from capsnmt.report.__main__ import main
+sys.exit(main())
+"""
+
+
+@pytest.mark.system
+def test_a_report_of_a_folder_of_any_bytes_needs_neither_torch_nor_checkpoints(
+    tmp_path_factory: pytest.TempPathFactory, tmp_path: Path
+) -> None:
+    runs = tmp_path / os.fsdecode(b"runs-\xff")
+    shutil.copytree(small_row.launched(tmp_path_factory) / "runs", runs)
+    for checkpoint in runs.rglob("*.pt"):
+        checkpoint.unlink()
+    done = ran([sys.executable, "-c", WITHOUT_TORCH, runs, "--output", tmp_path / "report"])
+    assert done.returncode == 0, done.stderr
+    log = (runs / "row" / "seed-1" / "console.log").read_text("utf-8")
+    (logged,) = set(re.findall(r"num\. shared model params: ([\d,]+)", log))
+    assert f"| {logged} |" in (tmp_path / "report" / "report.md").read_text("utf-8")
+
+
+def rows_by_length(output: Path) -> List[List[str]]:
+    """Report on both runs; return the cells of the table of BLEU by source length, if any."""
+    runs = finished_runs.runs(output)
+    assert report([*runs, "--output", str(output / "report")]) == 0
+    page = (output / "report" / "report.md").read_text("utf-8")
+    section = page[page.index("## Length of the source") :].split("\n## ")[0]
+    lines = [line.replace("\\", "") for line in section.splitlines() if line.startswith("|")]
+    return [[cell.strip() for cell in line.split("|")[1:-1]] for line in lines]
+
+
+@pytest.mark.parametrize("segmented", [False, True])
+def test_bleu_by_length_is_that_of_the_scores(
+    segmented: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Rows with other subwords have other lengths: no table compares them."""
+    finished_runs.write_run(tmp_path, "baseline")
+    if segmented:
+        longer = [f"{line} @@ @@ @@ @@ @@ @@ @@" for line in finished_runs.SOURCES]
+        monkeypatch.setattr(finished_runs, "SOURCES", longer)
+    finished_runs.write_run(tmp_path, "em_routing")
+    rows = {cells[0]: cells[1:] for cells in rows_by_length(tmp_path)}
+    if segmented:
+        assert not rows
+    else:
+        for folder in finished_runs.runs(tmp_path):
+            scores = json.loads((Path(folder) / "scores.json").read_text("utf-8"))["test"]
+            (system,) = scores["systems"]
+            found = system["outputs"][0]["bleu_by_length"].values()
+            assert rows[system["name"]] == [f"{bleu:.2f}" for bleu in found]

@@ -21,15 +21,14 @@ from capsnmt.launch.__main__ import main as launch
 from capsnmt.routing import em_routing
 from capsnmt.translate.__main__ import main as translate
 from tests.commands import command, succeed, training
-from tests.compiler import needs_compiler
 from tests.faults import launched
-from tests.faults.observed import MEGABYTES
-from tests.models.test_baseline import stock
+from tests.faults.surroundings import MEGABYTES
+from tests.models.test_limits import stock
 from tests.small_row import SMALL
-from tests.support import HEADS, PAD, PLUGIN, TASK, batch, build, sentences
+from tests.support import HEADS, PAD, PLUGIN, TASK, batch, build, needs_compiler, sentences
 
 on_glibc = pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="not glibc")
-OBSERVED = "tests.faults.observed"
+OBSERVED = "tests.faults.surroundings:observed"
 
 
 def observed(module: str, *arguments: object, stdin: str = "") -> Dict[str, Any]:

@@ -14,7 +14,7 @@ from capsnmt.checkpoints.load import load_checkpoint
 from tests.launch.conftest import Launch
 from tests.small_row import SMALL
 
-# tests/system/test_command_lines trains on both hosts
+# tests/faults/test_trainings.py trains on both hosts
 pytestmark = [pytest.mark.system, pytest.mark.one_host]
 
 # Small files that every start writes again.

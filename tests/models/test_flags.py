@@ -1,4 +1,4 @@
-"""Every flag reaches the model: the output changes, and parameters change where the flag says."""
+"""Every flag reaches the model; what is refused as late as in training is one line."""
 
 from __future__ import annotations
 
@@ -12,9 +12,11 @@ import torch
 from fairseq.models import ARCH_CONFIG_REGISTRY
 
 from capsnmt.cli import ConfigurationError
+from capsnmt.models import compilation
 from capsnmt.models.config import defaults
 from capsnmt.models.switches import flag
 from capsnmt.models.transformer import CapsnmtTransformer
+from capsnmt.routing import backend
 from tests.frozen.kit import set_weights
 from tests.support import (
     CAPSULES,
@@ -112,9 +114,9 @@ REACHES: Dict[str, Tuple[Sequence[str], Set[str]]] = {
 # where it shows that these reach the model, whose output stays the same
 ELSEWHERE = {
     "--init-from": "checkpoints/test_initialisation.py",
-    "--autocast": "test_autocast.py",
-    "--compile": "test_compilation.py",
-    "--routing-backend": "test_refused_in_training.py",
+    "--autocast": "test_precision.py",
+    "--compile": "test_graphs.py",
+    "--routing-backend": "REFUSED below",
 }
 
 
@@ -224,3 +226,51 @@ def test_arguments_saved_in_a_checkpoint_are_accepted_again(arch: str, flags: st
     before = dict(vars(args))
     ARCH_CONFIG_REGISTRY[arch](args)
     assert vars(args) == before
+
+
+def test_the_command_line_exits_with_the_line_and_a_library_gets_a_value_error() -> None:
+    with pytest.raises(SystemExit) as error:
+        parse("capsnmt_transformer", "--head-aggregation", "max")
+    assert error.value.code == str(
+        error.value
+    )  # what the interpreter prints before it exits with 1
+    assert isinstance(error.value, ValueError)
+
+
+def test_a_gating_network_of_another_width_than_the_encoders_is_refused() -> None:
+    arch = "transformer_mlmha"
+    args = parse(arch, *SMALL)
+    args.mean_pool_gating_network = True  # a flag of fairseq's translation_moe
+    named = (
+        "--mean-pool-gating-network-encoder-dim is 16, and the encoder hands over 2 source.*give 32"
+    )
+    with pytest.raises(ConfigurationError, match=named):
+        ARCH_CONFIG_REGISTRY[arch](args)
+    args.mean_pool_gating_network_encoder_dim = 32
+    ARCH_CONFIG_REGISTRY[arch](args)
+
+
+# flags of the plain architecture -> the refusal of training, of a machine with nothing but torch
+REFUSED = {
+    "--mlmha M-10 --mlmha-mask-source 1": r"--mlmha-mask-source: 1: .*--model-overrides",
+    "--head-aggregation em --routing-backend compiled": "'compiled' needs .*; use auto or eager",
+    "--head-aggregation em --routing-backend triton": "'triton' needs .*; use auto or eager",
+    "--compile": r"^--compile needs a compiler: train without it$",
+}
+
+
+@pytest.mark.parametrize("flags", REFUSED)
+def test_it_is_refused_in_training_only(flags: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in (backend, compilation):
+        monkeypatch.setattr(module, "compile_obstacle", lambda device_type: "needs a compiler")
+    monkeypatch.setattr(backend, "triton_obstacle", lambda device_type: "needs a GPU")
+    model = build("capsnmt_transformer", *flags.split())
+    with pytest.raises(ConfigurationError, match=REFUSED[flags]):
+        model.train()
+
+
+def test_half_precision_parameters_are_refused_beside_autocast() -> None:
+    model = build("capsnmt_transformer", "--autocast", "bf16").half()
+    with pytest.raises(ConfigurationError, match=r"torch.float16; drop --fp16, .*'none'") as error:
+        forward(model, sentences(5), sentences(4))
+    assert "\n" not in str(error.value)

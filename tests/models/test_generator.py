@@ -1,15 +1,18 @@
-"""The beam search of plain decoders on a CPU against fairseq's own generator."""
+"""Our beam search on a CPU against fairseq's: the choice of words, and that of plain decoders."""
 
 from __future__ import annotations
 
 import argparse
 import copy
+import inspect
+import math
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Callable, Dict, List, Tuple
 
 import pytest
 import torch
+from fairseq.data import Dictionary
 from fairseq.dataclass.configs import GenerationConfig
 from fairseq.sequence_generator import SequenceGenerator
 from fairseq.tasks import FairseqTask
@@ -17,8 +20,50 @@ from fairseq.tasks.translation import TranslationConfig, TranslationTask
 from fairseq.token_generation_constraints import pack_constraints
 
 from capsnmt.cpu.decoding import choose
+from capsnmt.models.beam_search import BeamSearch
 from tests.models.test_search import flagged
 from tests.support import FIRST, PAD, TASK, batch, sentences
+
+STOCK = BeamSearch.__base__
+# fairseq 0.12.2 always has twice as many candidates as hypotheses
+OTHER = "candidate_multiple" in inspect.signature(STOCK.step).parameters
+MULTIPLES: List[Dict[str, int]] = [{}, {"candidate_multiple": 1}] if OTHER else [{}]
+
+
+def dictionary(words: int) -> Dictionary:
+    found = Dictionary()
+    for word in range(words - len(found)):
+        found.add_symbol(f"w{word}")
+    return found
+
+
+def log_probabilities(*shape: int) -> torch.Tensor:
+    generator = torch.Generator().manual_seed(sum(shape))
+    return torch.randn(*shape, generator=generator).log_softmax(-1)
+
+
+@pytest.mark.parametrize("words", [121, 150, 1000, 1013, 9800])
+@pytest.mark.parametrize("beam", [1, 4, 5])
+@pytest.mark.parametrize("step", [0, 3])
+@pytest.mark.parametrize("settings", MULTIPLES)
+def test_it_chooses_what_fairseq_chooses(
+    words: int, beam: int, step: int, settings: Dict[str, int]
+) -> None:
+    """Test hypotheses of different quality, and words that must not be chosen."""
+    lprobs = log_probabilities(6, beam, words)
+    lprobs[:, :, 1] = -math.inf
+    lprobs[1, 0, 2:] = -math.inf
+    lprobs[2, :, : words // 2] = -math.inf
+    scores = 3 * log_probabilities(6, beam, 3)[..., :step]
+    found, expected = (
+        strategy(dictionary(words)).step(step, lprobs, scores, **settings)
+        for strategy in (BeamSearch, STOCK)
+    )
+    assert found[0].equal(expected[0])
+    possible = expected[0] > -math.inf
+    for ours, theirs in zip(found[1:], expected[1:]):
+        assert ours[possible].equal(theirs[possible])
+
 
 SOURCES = sentences(5, 9, 1, 7, 2, 12, 4)
 # 36 features of a head: vectors and a rest

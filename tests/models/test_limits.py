@@ -1,18 +1,90 @@
-"""Limit cases: where a mechanism must be the Transformer, exactly."""
+"""Limit cases: where the model, or a mechanism, must be fairseq's Transformer."""
 
 from __future__ import annotations
 
+from typing import Any, Callable, NamedTuple, Sequence, Tuple
+
+import fairseq.models
 import pytest
 import torch
 
 from capsnmt.models import PRESETS
+from capsnmt.models.layers import learned_parameters
 from capsnmt.modules.multi_layer_attention import VARIANTS
-from tests.support import EVERYWHERE, batch, build, forward, randomise_special_starts, sentences
+from tests.support import (
+    CAPSULES,
+    EVERYWHERE,
+    NORM,
+    PAD,
+    SMALL,
+    TASK,
+    batch,
+    build,
+    forward,
+    parse,
+    randomise_special_starts,
+    sentences,
+)
 
+PLAIN = "capsnmt_transformer"
 INPUTS = sentences(5, 3), sentences(4, 2, seed=1)
-NORM = ("--encoder-normalize-before", "--decoder-normalize-before")
 ONE_LAYER = ("--encoder-layers", "1", "--decoder-layers", "1")
-RESIDUALS = "attention-residuals"
+AROUND = {
+    "post-norm": (),
+    "pre-norm": NORM,
+    "attention dropout": ("--attention-dropout", "0.3"),
+    "cross self-attention": ("--cross-self-attention", "--no-cross-attention"),
+    "one embedding": ("--share-all-embeddings",),
+    "layer drop": ("--encoder-layerdrop", "0.3", "--decoder-layerdrop", "0.3"),
+}
+
+
+def stock(*flags: str) -> torch.nn.Module:
+    torch.manual_seed(1)
+    return fairseq.models.build_model(parse("transformer", *SMALL, *flags), TASK).eval()
+
+
+@pytest.mark.parametrize("flags", AROUND.values(), ids=AROUND)
+def test_parameters_and_their_initial_values_are_the_hosts(flags: tuple) -> None:
+    ours, theirs = (
+        learned_parameters(build(PLAIN, *flags)),
+        learned_parameters(stock(*flags)),
+    )
+    assert list(ours) == list(theirs)
+    for name, parameter in ours.items():
+        assert torch.equal(parameter, theirs[name]), name
+
+
+@pytest.mark.parametrize("training", [False, True])
+@pytest.mark.parametrize("flags", AROUND.values(), ids=AROUND)
+def test_outputs_and_gradients_are_the_hosts(flags: tuple, training: bool) -> None:
+    inputs = sentences(5, 3), sentences(4, 5, seed=1)
+    outputs, gradients = [], []
+    for model in (build(PLAIN, *flags), stock(*flags)):
+        torch.manual_seed(7)
+        logits = forward(model.train(training), *inputs)
+        real = batch(inputs[1], left_pad=False).ne(PAD)
+        logits[real].square().sum().backward()
+        outputs.append(logits[real])
+        gradients.append({name: p.grad for name, p in learned_parameters(model).items()})
+    if training and "--attention-dropout" in flags:
+        # the same mask would need the same kernel: only its size can be compared
+        torch.testing.assert_close(outputs[0].norm(), outputs[1].norm(), rtol=0.3, atol=0)
+        return
+    torch.testing.assert_close(*outputs, atol=1e-5, rtol=1e-5)
+    for name, gradient in gradients[0].items():
+        if gradient is not None:  # a dropped layer has none in either
+            torch.testing.assert_close(gradient, gradients[1][name], atol=2e-5, rtol=2e-5, msg=name)
+
+
+def test_the_attention_weights_are_the_hosts() -> None:
+    source, target = sentences(5, 3), sentences(4, 4, seed=1)
+    weights = []
+    for model in (build(PLAIN), stock()):
+        rows = batch(source, left_pad=True)
+        output = model(rows, rows.ne(PAD).sum(1), torch.stack(target), alignment_layer=0)
+        weights.append(output[1]["attn"][0])
+    torch.testing.assert_close(*weights)
 
 
 def without_epsilon(model: torch.nn.Module) -> torch.nn.Module:
@@ -29,13 +101,76 @@ def outputs_and_gradients(model: torch.nn.Module) -> tuple:
     return output, {name: p.grad for name, p in model.named_parameters()}
 
 
-def assert_is_the_transformer(flags: tuple, around: tuple, own: str = "no parameter") -> None:
-    """Same output, and the same gradient of every parameter that the Transformer has."""
-    transformer = without_epsilon(build("capsnmt_transformer", *around))
-    model = without_epsilon(build("capsnmt_transformer", *around, *flags, seed=2))
+def as_it_starts(model: torch.nn.Module) -> None:
+    """Leave the parameters of the mechanism as they are."""
+
+
+def on_the_bottom_layer(model: torch.nn.Module) -> None:
+    for stack in (model.encoder, model.decoder):
+        weight = stack.layer_aggregation.combine.weight  # [W_1, W_2] = [0, I]
+        weight.copy_(weight.flip(1).flip(0))
+
+
+def on_the_top_layer(model: torch.nn.Module) -> None:
+    model.encoder.transparent.weight[-1] = 1000.0
+
+
+class Limit(NamedTuple):
+    """The flags of a mechanism, those around it, the names of its parameters and what sets them."""
+
+    flags: str
+    own: Tuple[str, ...] = ()
+    around: Sequence[Sequence[str]] = ((), NORM)
+    set_parameters: Callable[[Any], None] = as_it_starts
+
+
+AGGREGATED, RESIDUALS = "--layer-aggregation", "--layer-aggregation attention-residuals"
+LIMITS = {
+    **{
+        f"{variant} to one source": Limit(f"--mlmha {variant} --mlmha-sources 1")
+        for variant in VARIANTS
+    },
+    "linear": Limit(f"{AGGREGATED} linear", ("layer_aggregation",)),
+    "dense": Limit(f"{AGGREGATED} dense", ("connection",)),
+    # every LayerNorm reads the mean of what the residual sum adds up: a multiple of the sum
+    "residuals": Limit(RESIDUALS, ("connection",), (NORM,)),
+    "blocks": Limit(f"{RESIDUALS} --attention-residuals-block 2", ("connection",), (NORM,)),
+    # a Transformer of one layer: a LayerNorm at the end is applied to every layer
+    "linear, of the bottom layer": Limit(
+        f"{AGGREGATED} linear",
+        ("layer_aggregation", "layers.1."),
+        set_parameters=on_the_bottom_layer,
+    ),
+    "transparent, of the top layer": Limit(
+        f"{AGGREGATED} transparent", ("transparent",), set_parameters=on_the_top_layer
+    ),
+    "attention over depth, to one layer": Limit(
+        f"{AGGREGATED} attention",
+        ("layer_aggregation",),
+        (ONE_LAYER, (*ONE_LAYER, *NORM)),
+    ),
+    "talking heads": Limit(
+        f"--head-aggregation talking {' '.join(EVERYWHERE)}",
+        ("_mixing",),
+        ((), NORM, ("--mlmha", "M-10"), CAPSULES),
+    ),
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "around"), [(name, around) for name in LIMITS for around in LIMITS[name].around]
+)
+def test_it_is_the_transformer_with_the_same_gradients(name: str, around: Sequence[str]) -> None:
+    """The gradients of the parameters that the Transformer has."""
+    flags, own, _, set_parameters = LIMITS[name]
+    depth = ONE_LAYER if "layers.1." in own else ()
+    transformer = without_epsilon(build(PLAIN, *around, *depth))
+    model = without_epsilon(build(PLAIN, *around, *flags.split(), seed=2))
     missing, unexpected = model.load_state_dict(transformer.state_dict(), strict=False)
     assert not unexpected
-    assert all(own in name for name in missing)
+    assert all(any(part in name for part in own) for name in missing)
+    with torch.no_grad():
+        set_parameters(model)
     expected, gradients = outputs_and_gradients(transformer)
     output, found = outputs_and_gradients(model)
     torch.testing.assert_close(output, expected)
@@ -44,74 +179,9 @@ def assert_is_the_transformer(flags: tuple, around: tuple, own: str = "no parame
 
 
 @pytest.mark.parametrize("around", [(), NORM], ids=["post-norm", "pre-norm"])
-@pytest.mark.parametrize("variant", VARIANTS)
-def test_multi_layer_attention_to_one_source(variant: str, around: tuple) -> None:
-    assert_is_the_transformer(("--mlmha", variant, "--mlmha-sources", "1"), around)
-
-
-AGGREGATED = {
-    "linear": "--layer-aggregation linear",
-    "dense": "--layer-aggregation dense",
-    # every LayerNorm reads the mean of what the residual sum adds up: a multiple of the sum
-    "residuals": "--layer-aggregation attention-residuals",
-    "blocks": "--layer-aggregation attention-residuals --attention-residuals-block 2",
-}
-
-
-@pytest.mark.parametrize(
-    ("name", "around"),
-    [*((name, NORM) for name in AGGREGATED), ("linear", ()), ("dense", ())],
-)
-def test_aggregation_that_starts_as_the_transformer(name: str, around: tuple) -> None:
-    own = "layer_aggregation" if name == "linear" else "connection"
-    assert_is_the_transformer(tuple(AGGREGATED[name].split()), around, own)
-
-
-@pytest.mark.parametrize("around", [(), NORM], ids=["post-norm", "pre-norm"])
-def test_linear_aggregation_with_the_identity_on_the_bottom_layer(around: tuple) -> None:
-    """It is a Transformer of one layer: a LayerNorm at the end is applied to every layer."""
-    transformer = build("capsnmt_transformer", *around, *ONE_LAYER)
-    model = build("capsnmt_transformer", *around, "--layer-aggregation", "linear")
-    model.load_state_dict(transformer.state_dict(), strict=False)
-    with torch.no_grad():
-        for stack in (model.encoder, model.decoder):
-            weight = stack.layer_aggregation.combine.weight  # [W_1, W_2] = [0, I]
-            weight.copy_(weight.flip(1).flip(0))
-    torch.testing.assert_close(forward(model, *INPUTS), forward(transformer, *INPUTS))
-
-
-def test_transparent_attention_with_all_weight_on_the_top_layer() -> None:
-    transformer = build("capsnmt_transformer")
-    model = build("capsnmt_transformer", "--layer-aggregation", "transparent")
-    model.load_state_dict(transformer.state_dict(), strict=False)
-    with torch.no_grad():
-        model.encoder.transparent.weight[-1] = 1000.0
-    torch.testing.assert_close(forward(model, *INPUTS), forward(transformer, *INPUTS))
-
-
-@pytest.mark.parametrize("around", [(), NORM], ids=["post-norm", "pre-norm"])
-def test_attention_over_depth_to_one_layer(around: tuple) -> None:
-    transformer = build("capsnmt_transformer", *around, *ONE_LAYER)
-    model = build("capsnmt_transformer", *around, *ONE_LAYER, "--layer-aggregation", "attention")
-    missing, _ = model.load_state_dict(transformer.state_dict(), strict=False)
-    assert all("layer_aggregation" in name for name in missing)
-    torch.testing.assert_close(forward(model, *INPUTS), forward(transformer, *INPUTS))
-
-
-@pytest.mark.parametrize(
-    "around",
-    [(), NORM, ("--mlmha", "M-10"), ("--capsule-routing-encoder", "both")],
-    ids=["post-norm", "pre-norm", "multi-layer", "capsules"],
-)
-def test_talking_heads_as_they_start(around: tuple) -> None:
-    flags = ("--head-aggregation", "talking", *EVERYWHERE)
-    assert_is_the_transformer(flags, around, own="_mixing")
-
-
-@pytest.mark.parametrize("around", [(), NORM], ids=["post-norm", "pre-norm"])
 def test_gates_without_weights_halve_every_head(around: tuple) -> None:
-    transformer = build("capsnmt_transformer", *around)
-    gated = build("capsnmt_transformer", *around, "--head-aggregation", "gated", *EVERYWHERE)
+    transformer = build(PLAIN, *around)
+    gated = build(PLAIN, *around, "--head-aggregation", "gated", *EVERYWHERE)
     missing, _ = gated.load_state_dict(transformer.state_dict(), strict=False)
     assert all("head_gate" in name for name in missing)
     assert len(missing) == 6
@@ -127,10 +197,7 @@ def test_gates_without_weights_halve_every_head(around: tuple) -> None:
 
 ONE_HEAD = {
     **{arch: (arch,) for arch in PRESETS},
-    **{
-        kind: ("capsnmt_transformer", "--head-aggregation", kind, *EVERYWHERE)
-        for kind in ("gated", "talking")
-    },
+    **{kind: (PLAIN, "--head-aggregation", kind, *EVERYWHERE) for kind in ("gated", "talking")},
 }
 
 
@@ -145,12 +212,12 @@ def test_one_head(system: str) -> None:
 DROP = ("--encoder-layerdrop", "0.5", "--decoder-layerdrop", "0.5")
 
 
-@pytest.mark.parametrize("mode", ["linear", "dense", RESIDUALS])
+@pytest.mark.parametrize("mode", ["linear", "dense", "attention-residuals"])
 def test_a_dropped_layer_is_the_identity_and_fairseqs_draw_decides_which(mode: str) -> None:
     """All start as the Transformer, so they must equal its layer dropout."""
-    flags = (*DROP, *(NORM if mode == RESIDUALS else ()))
-    plain = without_epsilon(build("capsnmt_transformer", *flags)).train()
-    model = build("capsnmt_transformer", *flags, "--layer-aggregation", mode)
+    flags = (*DROP, *(NORM if mode == "attention-residuals" else ()))
+    plain = without_epsilon(build(PLAIN, *flags)).train()
+    model = build(PLAIN, *flags, "--layer-aggregation", mode)
     model = without_epsilon(model).train()
     model.load_state_dict(plain.state_dict(), strict=False)
     for seed in range(6):
@@ -163,7 +230,7 @@ def test_a_dropped_layer_is_the_identity_and_fairseqs_draw_decides_which(mode: s
 
 @pytest.mark.parametrize("mode", ["dlcl", "dense"])
 def test_the_output_of_a_dropped_layer_is_its_input_in_every_sum_above(mode: str) -> None:
-    model = build("capsnmt_transformer", "--layer-aggregation", mode, "--encoder-layerdrop", "0.5")
+    model = build(PLAIN, "--layer-aggregation", mode, "--encoder-layerdrop", "0.5")
     encoder = randomise_special_starts(model).double().train().encoder
     source = batch(INPUTS[0], left_pad=True)
     encoder.encoder_layerdrop = 1.0

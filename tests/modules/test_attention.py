@@ -1,4 +1,4 @@
-"""The shared attention against explicit loops over sentences, heads and positions."""
+"""Attention, to one source or several, against loops over sentences, heads and positions."""
 
 from __future__ import annotations
 
@@ -7,11 +7,16 @@ from typing import Any, Callable, Dict, Optional, Tuple
 
 import pytest
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from capsnmt.models.attention import HostedBlockAttention
+from capsnmt.models.attention import (
+    HostedAttention,
+    HostedBlockAttention,
+    HostedMultiLayerAttention,
+)
 from capsnmt.modules.head_aggregation import HeadGate
 from capsnmt.modules.masks import additive_mask
+from capsnmt.modules.multi_layer_attention import VARIANTS
 from tests.modules import multi_layer_oracle, test_capsule_attention
 from tests.modules.attention_oracle import (
     HEADS,
@@ -69,6 +74,87 @@ def test_a_layer_attends_to_its_own_block_of_the_mixtures() -> None:
         expected, _ = plain(query, mixture, mixture, PADDINGS["left"])
         found, _ = module(query, mixtures, mixtures, PADDINGS["left"])
         torch.testing.assert_close(found, expected)
+
+
+# --- to several encoder layers
+
+
+every_variant = pytest.mark.parametrize("variant", VARIANTS)
+
+
+@pytest.mark.parametrize(
+    ("num_sources", "kind", "side"),
+    [
+        (1, "linear", "right"),
+        (3, "linear", "none"),
+        (3, "linear", "left"),
+        # H heads (M-00, M-01), or H of each source, of which one can attend for another
+        (2, "gated", "right"),
+        (2, "talking", "left"),
+    ],
+)
+@every_variant
+def test_output_weights_and_gradients_equal_the_equations(
+    variant: str, num_sources: int, kind: str, side: str
+) -> None:
+    module, padding = (
+        multi_layer_oracle.attention(variant, num_sources, kind),
+        multi_layer_oracle.PADDINGS[side],
+    )
+    query, memory = multi_layer_oracle.inputs(num_sources)
+    expected, of_sources = multi_layer_oracle.oracle(module, query, memory, padding)
+    # the sources share their weights, or are one after the other
+    expected_weights = (
+        of_sources[0] if variant in multi_layer_oracle.JOINT else of_sources.flatten(0, 1)
+    )
+    for need_weights in (False, True):  # the fused kernel, and the probabilities
+        output, mean = module(query, memory, memory, padding, need_weights=need_weights)
+        assert_same(output, expected, module, query, memory)
+        if need_weights:
+            torch.testing.assert_close(mean, expected_weights.mean(0))
+    _, weights = module(query, memory, memory, padding, need_head_weights=True)
+    torch.testing.assert_close(weights, expected_weights)
+
+
+@pytest.mark.parametrize("source_width", [64, 96])
+@every_variant
+def test_every_source_starts_as_the_transformer(variant: str, source_width: int) -> None:
+    """Uniform up to fairseq's bound, and no two sources the same."""
+    width, sources = 64, 3
+    torch.manual_seed(0)
+    module = HostedMultiLayerAttention(width, 4, sources, variant, source_dim=source_width)
+    plain = HostedAttention(width, 4, source_dim=source_width, cross=True)
+    for name in ("q_proj", "k_proj", "v_proj"):
+        one, stock = getattr(module, name).weight, getattr(plain, name).weight
+        columns = variant == "M-01" and name == "v_proj"
+        blocks = one.split(source_width, dim=1) if columns else one.split(width)
+        assert len(blocks) == sources
+        for block in blocks:
+            assert block.shape == stock.shape
+            largest, bound = block.abs().max().item(), stock.abs().max().item()
+            assert largest == pytest.approx(bound, rel=0.01)
+        assert not torch.equal(blocks[0], blocks[1])
+    assert not module.out_proj.bias.any()
+
+
+@every_variant
+def test_the_output_starts_as_large_as_the_transformers(variant: str) -> None:
+    """Its variance is 2n / (n + 1) times as large: 1.7 at n = 6, where blocks alone give 6."""
+    torch.manual_seed(0)
+    width, sources = 128, 6
+    query, memory = torch.randn(16, 8, width), torch.randn(2, 8, sources * width)
+    module = HostedMultiLayerAttention(width, 4, sources, variant)
+    plain = HostedAttention(width, 4, cross=True)
+    for attending in (module, plain):
+        nn.init.zeros_(attending.v_proj.bias)
+        nn.init.zeros_(attending.q_proj.weight)  # else sharper joint weights average less
+        nn.init.zeros_(attending.q_proj.bias)
+    output, _ = module(query, memory, memory)
+    reference, _ = plain(query, memory[..., :width], None)
+    assert (output.var() / reference.var()).item() == pytest.approx(12 / 7, rel=0.3)
+
+
+# --- what all attentions share
 
 
 @every_kind

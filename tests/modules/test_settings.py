@@ -1,4 +1,4 @@
-"""A setting that a module cannot have is one line that names it and what is allowed."""
+"""What an operator or a module cannot have is one line that names it and what is allowed."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Any, Callable, List, Tuple
 import pytest
 import torch
 
+from capsnmt import routing
 from capsnmt.models.attention import HostedAttention
 from capsnmt.modules.attention import Attention
 from capsnmt.modules.capsule_attention import CapsuleAttention
@@ -19,6 +20,7 @@ from capsnmt.modules.layer_aggregation import (
 )
 from capsnmt.modules.layer_aggregation.routing import LayerRouting
 from capsnmt.modules.multi_layer_attention import MultiLayerAttention
+from tests.routing.operators import OPERATORS
 
 
 def aggregate(mode: str = "em-routing", **setting: Any) -> Any:
@@ -31,7 +33,46 @@ X = torch.zeros(3, 2, 8)
 FUTURE = torch.full((3, 3), float("-inf")).triu(1)
 
 
+VOTES, ONES = torch.zeros(2, 3, 4, 5), torch.ones(4)
 BAD: List[Tuple[Callable[[], Any], str]] = [
+    (lambda: routing.simple_routing(torch.zeros(3, 4)), r"votes must be .* not \[3, 4\]"),
+    (lambda: routing.simple_routing(VOTES[:, :0]), r"I, N, D >= 1, not \[2, 0, 4, 5\]"),
+    (lambda: routing.simple_routing(VOTES.long()), r"votes .* floating dtype, not torch.int64"),
+    (lambda: routing.em_routing(VOTES, ONES[1:], ONES), r"beta_a must be \[N\] = \[4\]"),
+    (
+        lambda: routing.em_routing(VOTES, ONES, ONES, variance_floor=0.0),
+        "variance_floor must be a number above 0, not 0.0",
+    ),
+    (lambda: routing.em_routing(VOTES, ONES, ONES.long()), r"beta_u must have a floating"),
+    (
+        lambda: routing.em_routing(VOTES, ONES, ONES, 3, torch.ones(2, 4)),
+        r"input_activation must be .*\[2, 3\] or .*\[2, 3, 4\] here, not \[2, 4\]",
+    ),
+    (
+        lambda: routing.em_routing(VOTES, ONES, ONES, 3, torch.ones(2, 3).bool()),
+        r"input_activation must have a floating dtype",
+    ),
+    (
+        lambda: routing.dynamic_routing(VOTES, 3, torch.ones(2, 4).bool()),
+        r"input_mask must be \[..., I\] = \[2, 3\] here, not \[2, 4\]",
+    ),
+    (
+        lambda: routing.dynamic_routing(VOTES, 3, None, torch.ones(2, 4)),
+        r"output_mask must be boolean, true = real, not torch.float32; use .bool\(\)",
+    ),
+    (lambda: routing.vertical_routing(VOTES[0]), r"scores must be \[B, H, L, K\]"),
+    (
+        lambda: routing.vertical_routing(VOTES, 3, torch.ones(2, 5).bool()),
+        r"query_mask must be \[B, L\] = \[2, 4\] here",
+    ),
+    (
+        lambda: routing.horizontal_routing(VOTES, 3, None, torch.ones(2, 4).bool()),
+        r"key_mask must be \[B, K\] = \[2, 5\] here",
+    ),
+    (
+        lambda: routing.simple_routing(VOTES, backend="fused"),
+        r"routing backend 'fused' is unknown; use one of auto, eager, compiled",
+    ),
     (lambda: Attention(8, 3), "3 heads do not divide the width 8"),
     (lambda: HeadRouting(8, 2, "max", 0), "'max'.*simple, em"),
     (lambda: HeadRouting(8, 2, "em", 3), "3 capsules"),
@@ -82,6 +123,13 @@ def test_it_is_refused_in_one_line(call: Callable[[], Any], message: str) -> Non
     with pytest.raises((ValueError, NotImplementedError), match=message) as caught:
         call()
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("iterations", [0, -1, 2.5, True, "3", None])
+@pytest.mark.parametrize("name", OPERATORS)
+def test_iterations_must_be_a_positive_whole_number(name: str, iterations: Any) -> None:
+    with pytest.raises(ValueError, match=r"whole number >= 1, not"):
+        OPERATORS[name](VOTES, iterations)
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,7 @@
 """The routing algorithms as the papers print them: one scalar at a time, in nested loops.
 
 Every function takes float64 tensors of one example (no leading dims) and returns tensors that
-autograd can differentiate. Nothing here is shared with the operators but the two documented floors.
+autograd can differentiate. Nothing here is shared with the operators.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import math
 import torch
 from torch import Tensor
 
-from capsnmt.routing.numerics import MASS_FLOOR, VARIANCE_FLOOR
+MASS_FLOOR, VARIANCE_FLOOR = 1e-9, 1e-6
 
 
 def zero() -> Tensor:

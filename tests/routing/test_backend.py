@@ -11,8 +11,8 @@ import torch
 
 from capsnmt import routing
 from capsnmt.routing import backend, fused, operator, simple
-from tests.compiler import needs_compiler
 from tests.counting import kept
+from tests.support import needs_compiler
 
 from .operators import OPERATORS, random, run_with_gradient
 

@@ -1,6 +1,6 @@
 """The kernels equal the oracles and the eager operators: C++ on a CPU, Triton on a GPU.
 
-``test_triton_interpreter.py`` runs this file with Triton on a CPU, in a process of its own.
+``test_triton.py`` runs this file with Triton on a CPU, in a process of its own.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from capsnmt.routing import backend
 from tests.counting import kept
 
 from .operators import OPERATORS, betas, random
-from .test_extremes import EXTREMES, assert_finite
+from .test_numbers import EXTREMES, assert_finite
 
 INTERPRETED = backend.triton_obstacle("cpu") is None
 GPU = torch.cuda.is_available()
@@ -151,8 +151,9 @@ def test_low_precision_votes_are_routed_in_fp32(name, dtype):
 def test_costs_may_have_another_dtype_than_the_votes():
     votes = random(2, 4, 6, 1)
     tensors = [votes.half(), *betas(votes), random(2, 4, seed=2).sigmoid().half()]
-    found = run(em_all, tensors, 2, BACKEND)
-    assert [tensor.dtype for tensor in found[1:]] == [tensor.dtype for tensor in tensors]
+    for name in ("eager", BACKEND):
+        found = run(em_all, tensors, 2, name)
+        assert [tensor.dtype for tensor in found[1:]] == [tensor.dtype for tensor in tensors]
 
 
 @pytest.mark.skipif(not INTERPRETED, reason="the interpreter checks memory")

@@ -85,7 +85,7 @@ def test_the_launcher_trains_every_mechanism_stops_early_and_evaluates(
     assert scores["accuracy"]["values"] == [splits["test"]["accuracy"]]
 
 
-@pytest.mark.one_host  # tests/system/test_command_lines.py trains with two on both
+@pytest.mark.one_host  # tests/faults/test_trainings.py trains with two on both
 def test_two_processes_log_the_measures_of_all_examples(logic: Path, tmp_path: Path) -> None:
     small = [word for name, n in SMALL.items() for word in (f"--{name}", n)]
     arguments = [

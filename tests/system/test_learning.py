@@ -27,7 +27,7 @@ from tests.commands import (
 from tests.support import EVERYWHERE, NORM, PLUGIN
 
 # With every commit the oracles compare values and gradients on both hosts, and
-# tests/models/test_deep_encoder.py learns to copy.
+# tests/models/test_wiring.py learns to copy.
 pytestmark = [pytest.mark.system, pytest.mark.one_host, pytest.mark.nightly]
 
 UPDATES = 400

@@ -1,13 +1,16 @@
-"""The fused kernels build for GPUs, on a machine without one: what the interpreter cannot show.
+"""The fused kernels without a GPU: they run in Triton's interpreter, and build for GPUs.
 
-The launchers are given tensors without numbers, and Triton a GPU that is not here; nothing runs.
+The interpreter is chosen when triton is imported, so its tests run in a process of their own. For
+the builds the launchers get tensors without numbers, and Triton a GPU that is not here.
 """
 
 from __future__ import annotations
 
 import itertools
+import os
 import re
 import subprocess
+import sys
 import tempfile
 from pathlib import Path
 from types import SimpleNamespace
@@ -20,8 +23,26 @@ from torch import Tensor
 from capsnmt.routing import backend
 from capsnmt.routing.fused import KERNELS
 
+TESTS = Path(__file__).with_name("test_kernels.py")
 OBSTACLE = backend.triton_obstacle("cuda")
 pytestmark = pytest.mark.skipif(bool(OBSTACLE), reason=f"backend 'triton' {OBSTACLE}")
+
+
+@pytest.mark.parametrize(
+    "chosen", ["not nightly", pytest.param("nightly", marks=pytest.mark.nightly)]
+)
+def test_kernels_in_the_interpreter(chosen):
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-n", "0"]
+    result = subprocess.run(
+        [*command, str(TESTS), "-m", chosen],
+        env={**os.environ, backend.INTERPRETER_FLAG: "1", "OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+    )
+    assert result.returncode == 0, result.stdout[-4000:] + result.stderr[-2000:]
+    assert " passed" in result.stdout
+    assert " skipped" not in result.stdout
+
 
 TARGETS: Dict[str, Tuple[str, Any, int]] = {  # Triton's name, architecture, threads of a warp
     "sm_80": ("cuda", 80, 32),

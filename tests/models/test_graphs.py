@@ -1,4 +1,4 @@
-"""Compiled training: one graph for each stack, the same values and gradients, few graphs."""
+"""The model as graphs: training compiled by torch.compile, and programs of torch.export."""
 
 from __future__ import annotations
 
@@ -7,23 +7,24 @@ from typing import Any, Iterator, List, Tuple
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.torch_version import TorchVersion
 
 from capsnmt.cli import ConfigurationError
 from capsnmt.models import compilation
 from capsnmt.modules.disagreement import record_disagreement
-from tests.compiler import needs_compiler
 from tests.support import (
+    EVERY_COMMIT,
     NORM,
     PAD,
     SYSTEMS,
     batch,
     build,
+    needs_compiler,
     randomise_special_starts,
     sentences,
     shifted,
 )
 
-pytestmark = needs_compiler
 LENGTHS = (5, 7, 3), (2, 6, 4)  # of source and target
 MANY = (
     *("--head-aggregation", "em", "--head-aggregation-attention", "enc-self,enc-dec,dec-self"),
@@ -93,12 +94,14 @@ def assert_the_same(compiled: nn.Module, eager: nn.Module, given: Any) -> None:
     torch.testing.assert_close(found, expected, rtol=1e-7, atol=1e-9)
 
 
+@needs_compiler
 @every_model
 def test_values_and_gradients_are_those_of_the_eager_model(name: str, graphs: List[Any]) -> None:
     assert_the_same(*models(name), arguments(*LENGTHS))
     assert len(graphs) == 2
 
 
+@needs_compiler
 @pytest.mark.usefixtures("bf16_machine")
 def test_bf16_is_compiled_too(graphs: List[Any]) -> None:
     flags = (*ONE_LAYER, "--autocast", "bf16")
@@ -112,6 +115,7 @@ def test_bf16_is_compiled_too(graphs: List[Any]) -> None:
     assert len(graphs) == 2
 
 
+@needs_compiler
 def test_batches_of_any_shape_share_graphs(graphs: List[Any]) -> None:
     pair = models(CONNECTED)
     for count, length in ((5, 3), (3, 70), (2, 33), (1, 6), (1, 70), (4, 12)):
@@ -121,6 +125,7 @@ def test_batches_of_any_shape_share_graphs(graphs: List[Any]) -> None:
     assert len(graphs) <= 6
 
 
+@needs_compiler
 def test_only_training_is_compiled(graphs: List[Any]) -> None:
     model = build("transformer_dlcl", *ONE_LAYER, "--compile").train()
     given = arguments(*LENGTHS)
@@ -135,6 +140,7 @@ def test_only_training_is_compiled(graphs: List[Any]) -> None:
     assert len(graphs) == 2
 
 
+@needs_compiler
 def test_what_cannot_be_compiled_is_refused_in_one_line(
     graphs: List[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -142,3 +148,61 @@ def test_what_cannot_be_compiled_is_refused_in_one_line(
     monkeypatch.setattr(model.encoder, "normalise", lambda states: [states[0] * states[0].item()])
     with pytest.raises(ConfigurationError, match=r"^--compile: .*: train without it$"):
         model(*arguments(*LENGTHS))
+
+
+# positions that a graph can contain come with --compile
+SEVERAL = ("--head-aggregation", "em", "--layer-aggregation", "dlcl", "--mlmha", "M-10")
+
+
+class Encoding(nn.Module):
+    """What the encoder hands to the decoder."""
+
+    def __init__(self, model: Any) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(self, source: Tensor, previous: Tensor) -> Tensor:
+        return self.model.encoder(source)["encoder_out"][0] + previous.sum() * 0
+
+
+class Logits(Encoding):
+    """The scores of the words after a prefix, as a step of decoding computes them."""
+
+    def forward(self, source: Tensor, previous: Tensor) -> Tensor:
+        return self.model.decoder(previous, self.model.encoder(source))[0]
+
+
+def a_batch(*lengths: int) -> Tuple[Tensor, Tensor]:
+    """A padded batch: source and the decoder's input."""
+    target = batch(sentences(*reversed(lengths), seed=1), left_pad=False)
+    return batch(sentences(*lengths), left_pad=True), shifted(target)
+
+
+# with every commit several mechanisms at once, at night every system
+EXPORTED = {"many": ("capsnmt_transformer", SEVERAL), **dict(list(SYSTEMS.items())[:EVERY_COMMIT])}
+
+
+@pytest.mark.skipif(
+    TorchVersion(torch.__version__) < (2, 6), reason="its torch.export has no Dim.AUTO"
+)
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=[] if name == "many" else [pytest.mark.nightly])
+        for name in EXPORTED
+    ],
+)
+@pytest.mark.parametrize("part", [pytest.param(Encoding, marks=pytest.mark.nightly), Logits])
+def test_an_exported_model_computes_the_same_at_other_sizes(part: Any, name: str) -> None:
+    arch, flags = EXPORTED[name]
+    module = part(build(arch, "--compile", *flags)).eval()
+    module(*a_batch(14))  # fairseq's tables of positions and masks grow, and a program keeps them
+    auto = torch.export.Dim.AUTO
+    shapes = ({0: auto, 1: auto}, {0: auto, 1: auto})
+    program = torch.export.export(module, a_batch(7, 4, 5), dynamic_shapes=shapes).module()
+    for lengths in ((7, 4, 5), (9, 2)):
+        given = a_batch(*lengths)
+        found, expected = program(*given), module(*given)
+        if part is Logits:  # what a padded word has is read by nobody
+            found, expected = (scores[given[1].ne(PAD)] for scores in (found, expected))
+        torch.testing.assert_close(found, expected)

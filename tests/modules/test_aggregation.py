@@ -1,4 +1,4 @@
-"""Layer aggregation and connections of layers against the papers, one number at a time."""
+"""Aggregation of heads and layers, and connections of layers, against the papers, by numbers."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from capsnmt.modules.algorithms import OF_HEADS
+from capsnmt.modules.head_aggregation import HeadRouting
 from capsnmt.modules.layer_aggregation import (
     CONNECTIONS,
     POSITION_WISE,
@@ -19,10 +21,11 @@ from capsnmt.modules.layer_aggregation.connection import WeightedConnection
 from capsnmt.modules.layer_aggregation.routing import ROUTINGS
 from tests.counting import Operations, kept
 from tests.modules.compare import assert_same, numbers, randomised
-from tests.modules.layer_aggregation_oracle import connected, oracle
+from tests.modules.layer_aggregation_oracle import affine, connected, oracle, relu
 from tests.routing import oracles
 
 WIDTH, LAYERS, FFN = 4, 3, 5
+HEAD_WIDTH, HEADS = 8, 2
 SETTINGS: Dict[str, Dict[str, Any]] = {
     **{mode: {"mode": mode} for mode in POSITION_WISE if mode not in ROUTINGS},
     **{
@@ -121,6 +124,52 @@ def test_the_sublayers_of_a_dropped_layer_compute_zero(setting: dict) -> None:
     for _ in range(module.sublayers):
         expected = module.follow(torch.zeros_like(x), ran)
     torch.testing.assert_close((output, *skipped), (expected, *ran))
+
+
+# --- heads
+
+
+def head_oracle(module: HeadRouting, token: Tensor) -> Tensor:
+    """Equations 5 to 12 of li2019 for the concatenated heads of one token."""
+    hidden = relu(affine(module.hidden.weight, list(token), module.hidden.bias))  # eq 5
+    flat = affine(module.votes.weight, hidden, module.votes.bias)  # eq 6
+    votes = torch.stack(flat).reshape(HEADS, module.num_capsules, HEAD_WIDTH // module.num_capsules)
+    costs = (module.beta_a, module.beta_u) if module.routing == "em" else ()
+    capsules, _ = getattr(oracles, f"{module.routing}_routing")(votes, *costs, module.iterations)
+    capsules = torch.cat(list(capsules))
+    return capsules if module.norm is None else module.norm(capsules)
+
+
+@pytest.mark.parametrize(("capsules", "iterations"), [(0, 3), (2, 1)])
+@pytest.mark.parametrize("normalize", [False, True])
+@pytest.mark.parametrize("routing", OF_HEADS)
+def test_the_output_and_its_gradients_equal_the_equations(
+    routing: str, capsules: int, iterations: int, normalize: bool
+) -> None:
+    torch.manual_seed(0)
+    module = HeadRouting(HEAD_WIDTH, HEADS, routing, capsules, iterations, normalize=normalize)
+    module, heads = randomised(module, 0.6), numbers(2, 2, HEAD_WIDTH)
+    expected = torch.stack([head_oracle(module, token) for token in heads.flatten(0, 1)])
+    assert_same(module(heads), expected.view(2, 2, HEAD_WIDTH), module, heads)
+
+
+def test_one_head_keeps_its_votes_for_itself() -> None:
+    """Limit case: with H = 1 there is no other vote to agree with, and C has no effect."""
+    outputs = []
+    for iterations in (1, 4):
+        torch.manual_seed(1)
+        module = HeadRouting(HEAD_WIDTH, 1, "simple", 4, iterations)
+        outputs.append(module(torch.ones(2, HEAD_WIDTH)))
+    torch.testing.assert_close(*outputs)
+
+
+def test_votes_start_as_large_as_the_projection_they_replace() -> None:
+    torch.manual_seed(0)
+    module, heads = HeadRouting(256, 8, "em"), torch.randn(64, 256)
+    projection = torch.nn.Linear(256, 256)
+    torch.nn.init.xavier_uniform_(projection.weight)
+    votes = module.votes(torch.relu(module.hidden(heads)))
+    assert 0.5 < (votes.std() / projection(heads).std()).item() < 2
 
 
 # --- the summands, which an analysis shows

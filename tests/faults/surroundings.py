@@ -1,0 +1,87 @@
+"""Commands that run observed or bounded, as entry points that :mod:`tests.forked` starts.
+
+A fault that takes all memory or never ends must end the command and not the machine.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import sys
+from collections import Counter
+from pathlib import Path
+from typing import Any
+from typing import Counter as Counts
+
+from tests import forked
+
+MEGABYTES = 256  # of the tensor: far more than malloc ever keeps by itself
+
+
+def kept_megabytes() -> int:
+    """Return how much of the memory of a large tensor stays when it is freed."""
+    import torch
+
+    before = _resident()
+    del_me: Any = torch.ones(MEGABYTES << 18)
+    del del_me
+    return _resident() - before
+
+
+def _resident() -> int:
+    pages = int(Path("/proc/self/statm").read_text("utf-8").split()[1])
+    return pages * resource.getpagesize() >> 20
+
+
+def count_loads(loads: Counts[str]) -> None:
+    """Count, by the names of the files, what ``torch.load`` reads from now on."""
+    import torch
+
+    load = torch.load
+
+    def counted(file: Any, *arguments: Any, **options: Any) -> Any:
+        loads[os.path.basename(getattr(file, "name", file))] += 1
+        return load(file, *arguments, **options)
+
+    torch.load = counted
+
+
+def observed() -> None:
+    """Run ``MODULE ARGUMENTS``; write what it leaves as JSON, the last line of its errors.
+
+    How many megabytes of a freed tensor stay with the process, and how often it has loaded each
+    checkpoint.
+    """
+    loads: Counts[str] = Counter()
+    count_loads(loads)
+    sys.argv = sys.argv[1:]
+    try:
+        forked.execute(sys.argv[0])
+    finally:
+        left = {"kept": kept_megabytes(), "loads": loads}
+        print(json.dumps(left), file=sys.stderr, flush=True)
+
+
+SECONDS = 90  # of one core
+MORE_BYTES = 3 << 30  # than the libraries that the command's process starts with
+
+
+def bounded() -> None:
+    """Run ``FOLDER CLOSED MODULE ARGUMENTS``: a command in a folder, with bounds.
+
+    ``CLOSED`` is the number of a standard stream that is closed, as by ``<&-``, or empty.
+    """
+    folder, closed, module, *arguments = sys.argv[1:]
+    size = int(Path("/proc/self/statm").read_text("utf-8").split()[0]) * resource.getpagesize()
+    resource.setrlimit(resource.RLIMIT_CPU, (SECONDS, SECONDS))
+    resource.setrlimit(resource.RLIMIT_AS, (size + MORE_BYTES, size + MORE_BYTES))
+    os.chdir(folder)
+    # a fork has the path of the process that it comes from
+    sys.path[:0] = os.environ["PYTHONPATH"].split(os.pathsep)
+    if closed:
+        os.close(int(closed))
+        # what an interpreter does that starts without the stream
+        setattr(sys, ("stdin", "stdout", "stderr")[int(closed)], None)
+    sys.argv = [module, *arguments]
+    forked.execute(module)

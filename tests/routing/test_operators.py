@@ -1,0 +1,257 @@
+"""Every operator equals its paper's nested loops, forward and backward, whatever surrounds it."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from capsnmt import routing
+from capsnmt.routing import record_routing, simple_routing
+
+from . import oracles
+from .operators import OPERATORS, names, random, run_with_gradient
+
+F64 = torch.float64
+TIGHT = {"rtol": 1e-9, "atol": 1e-11}
+few = settings(max_examples=15, deadline=None, derandomize=True)
+size = st.integers(1, 4)
+CUBES = ("vertical_routing", "horizontal_routing")  # of scores, with masks of queries and keys
+kinds = st.sampled_from(["none", "left", "right", "holes", "all"])
+
+
+def mask(kind: str, length: int):
+    """A padding mask [length], true = real; None for none."""
+    if kind == "none":
+        return None
+    real = torch.ones(length, dtype=torch.bool)
+    if kind == "left":
+        real[: (length + 1) // 2] = False
+    elif kind == "right":
+        real[length // 2 + 1 :] = False
+    elif kind == "holes":
+        real[::2] = False
+    else:
+        real[:] = False
+    return real
+
+
+def draw_arguments(draw, name: str, shape, seed: int):
+    """What follows the votes, or the cube, of one example: tensors, and other arguments."""
+    I, N, D = shape
+    if name == "em_routing":
+        costs = [*random(2, N, seed=seed + 1, dtype=F64)]
+        dims = draw(st.sampled_from([0, 1, 2]))
+        if dims:
+            activation = random(*(I, N)[:dims], seed=seed + 2, dtype=F64).sigmoid()
+            return [*costs, 0.05 + 0.9 * activation], ()
+        return costs, ()
+    if name == "dynamic_routing":
+        return [], (mask(draw(kinds), I), mask(draw(kinds), N))
+    if name in CUBES:
+        causal = (draw(st.booleans()),) if name == "horizontal_routing" else ()
+        return [], (mask(draw(kinds), N), mask(draw(kinds), D), *causal)
+    return [], ()
+
+
+def called(function, name: str, T: int, others, votes, *tensors):
+    """Call an operator or its oracle, which has no leading dims, not even the cube's."""
+    if name == "em_routing":
+        return function(votes, *tensors[:2], T, *tensors[2:])
+    if function is getattr(oracles, name) or name not in CUBES:
+        return function(votes, T, *others)
+    batched = [x.unsqueeze(0) if torch.is_tensor(x) else x for x in others]
+    results = function(votes.unsqueeze(0), T, *batched)
+    return results.squeeze(0) if torch.is_tensor(results) else [x.squeeze(0) for x in results]
+
+
+@few
+@given(size, size, size, st.integers(1, 4), st.integers(0, 2**31), st.data())
+@pytest.mark.parametrize("name", names())
+def test_results_gradients_and_coefficients_equal_the_loops(name, I, N, D, T, seed, data):
+    """The gradients are those of one random weighted sum of all results."""
+    scale = data.draw(st.sampled_from([0.3, 1.0, 3.0]))
+    inputs = [scale * random(I, N, D, seed=seed, dtype=F64)]
+    tensors, others = draw_arguments(data.draw, name, (I, N, D), seed)
+    found = []
+    for function in (getattr(routing, name), getattr(oracles, name)):
+        leaves = [x.clone().requires_grad_() for x in (*inputs, *tensors)]
+        with record_routing() as records:
+            results = called(function, name, T, others, *leaves)
+        results = [results] if torch.is_tensor(results) else [*results]
+        trace = results.pop() if isinstance(results[-1], list) else None
+        weighted = sum((x * random(*x.shape, seed=7, dtype=F64)).sum() for x in results)
+        unused = sum(0 * x.sum() for x in leaves)  # masks may hide all that is read
+        found.append((results, torch.autograd.grad(weighted + unused, leaves)))
+        if name not in CUBES:
+            found[-1] += (trace or records[0].coefficients,)
+    torch.testing.assert_close(*found, **TIGHT)
+
+
+@pytest.mark.parametrize("length", [0.0, 1e-20, 1e-3, 1.0, 1e4])
+def test_squash_has_the_printed_length_and_gradient(length):
+    direction = torch.tensor([0.6, 0.8], dtype=torch.float64)
+    s = (length * direction).requires_grad_()
+    out = routing.squash(s)
+    torch.testing.assert_close(out.detach(), length**2 / (1 + length**2) * direction)
+    jacobian = torch.autograd.functional.jacobian(routing.squash, s.detach())
+    radial = 2 * length / (1 + length**2) ** 2  # d/dx of x^2 / (1 + x^2)
+    torch.testing.assert_close(direction @ jacobian @ direction, torch.tensor(radial).double())
+
+
+# --- other tokens, and padding
+
+
+@pytest.mark.parametrize("leading", [(), (1,), (6,), (2, 3), (1, 2, 1, 3)])
+@pytest.mark.parametrize(
+    "name", [x for x in OPERATORS if not x.startswith(CUBES) and "masked" not in x]
+)
+def test_any_leading_dims_give_the_same_capsules(name, leading):
+    votes = random(*leading, 3, 4, 2, dtype=F64)
+    result = OPERATORS[name](votes, 3)
+    alone = torch.stack([OPERATORS[name](each, 3) for each in votes.reshape(-1, 3, 4, 2)])
+    assert result.shape == (*leading, *alone.shape[1:])
+    torch.testing.assert_close(result.reshape(alone.shape), alone)
+
+
+def test_masked_capsules_take_no_part_whatever_they_hold():
+    votes = random(2, 5, 4, 3, dtype=F64)
+    expected, expected_logits = routing.dynamic_routing(votes[:, 1:, :3], 3)
+    votes[:, 0], votes[:, :, 3] = float("nan"), float("inf")
+    inputs, outputs = torch.ones(2, 5).bool(), torch.ones(2, 4).bool()
+    inputs[:, 0], outputs[:, 3] = False, False
+    votes.requires_grad_()
+    capsules, logits = routing.dynamic_routing(votes, 3, inputs, outputs)
+    torch.testing.assert_close(capsules[:, :3], expected)
+    torch.testing.assert_close(logits[:, 1:, :3], expected_logits)
+    assert torch.equal(capsules[:, 3], torch.zeros(2, 3, dtype=F64))
+    assert not logits[:, 0].any()
+    assert not logits[:, :, 3].any()
+    (gradient,) = torch.autograd.grad(capsules.sum() + logits.sum(), votes)
+    assert not gradient[:, 0].any()
+    assert not gradient[:, :, 3].any()
+
+
+@pytest.mark.parametrize("padding", [1, 3])
+@pytest.mark.parametrize("side", ["left", "right"])
+@pytest.mark.parametrize("causal", [False, True])
+def test_padding_on_either_side_changes_nothing(side, padding, causal):
+    heads, length = 3, 4
+    scores = random(1, heads, length, length, dtype=F64)
+    real = slice(padding, None) if side == "left" else slice(length)
+    padded = torch.full((1, heads, length + padding, length + padding), float("nan"), dtype=F64)
+    padded[:, :, real, real] = scores
+    mask = torch.zeros(1, length + padding, dtype=torch.bool)
+    mask[:, real] = True
+
+    capsules, logits = routing.vertical_routing(padded, 3, mask, mask)
+    alone, alone_logits = routing.vertical_routing(scores, 3)
+    torch.testing.assert_close(capsules[:, real, real], alone)
+    torch.testing.assert_close(logits.sum(-1), alone_logits.sum(-1))
+    rows = routing.horizontal_routing(padded, 3, mask, mask, causal)
+    torch.testing.assert_close(
+        rows[:, :, real, real], routing.horizontal_routing(scores, 3, causal=causal)
+    )
+    outside = ~(mask[:, :, None] & mask[:, None, :])
+    assert not capsules[outside].any()
+    assert not rows[outside.unsqueeze(1).expand_as(rows)].any()
+
+
+@pytest.mark.parametrize("iterations", [1, 3])
+@pytest.mark.parametrize("padded", [None, slice(0, 2), slice(2, 4), slice(4, 5)])
+@pytest.mark.parametrize("causal", [False, True])
+def test_the_newest_row_alone_is_the_last_of_all_rows(causal, padded, iterations):
+    scores = random(2, 3, 5, 5, dtype=F64)
+    mask = None
+    if padded is not None:
+        mask = torch.ones(2, 5, dtype=torch.bool)
+        mask[0, padded] = False
+    arguments = (scores, iterations, mask, mask, causal)
+    with routing.record_routing() as records:
+        rows = routing.horizontal_routing(*arguments)
+        newest = routing.horizontal_routing(*arguments, newest_only=True)
+    torch.testing.assert_close(newest, rows[:, :, -1:])
+    assert len(records[1].coefficients) == iterations
+    for one, all_rows in zip(records[1].coefficients, records[0].coefficients):
+        torch.testing.assert_close(one, all_rows[:, -1:])
+
+
+# --- what is recorded
+
+
+def test_the_table_of_operators_lists_all_that_are_exported():
+    exported = {name for name in routing.__all__ if name.endswith("_routing")}
+    assert set(names()) == exported - {"record_routing"}
+
+
+@pytest.mark.parametrize("name", OPERATORS)
+def test_each_operator_records_one_distribution_an_input_and_iteration(name):
+    votes = random(2, 3, 4, 4).requires_grad_()
+    with record_routing() as records:
+        OPERATORS[name](votes, 3)
+    (record,) = records
+    horizontal = "horizontal" in name
+    assert record.operator == name.split(",")[0]
+    assert len(record.coefficients) == 3
+    for C in record.coefficients:
+        assert not C.requires_grad
+        assert C.shape == ((2, 4, 4, 3) if horizontal else (2, 3, 4))
+        mass = C.sum(-1)
+        assert torch.isclose(mass, mass.round(), atol=1e-6).all()  # 1, or 0 where masked
+        if horizontal:
+            assert not C[:, 0, 1:].any()  # the first partial routing sees position 0 only
+        if "masked" not in name and not horizontal:
+            torch.testing.assert_close(mass, torch.ones(2, 3))
+
+
+@pytest.mark.parametrize("name", OPERATORS)
+def test_recording_changes_no_result(name):
+    votes = random(2, 3, 4, 4)
+    expected = run_with_gradient(OPERATORS[name], votes, 3)
+    with record_routing():
+        found = run_with_gradient(OPERATORS[name], votes, 3)
+    for one, other in zip(found, expected):
+        torch.testing.assert_close(one, other)
+
+
+def test_leading_dims_are_kept():
+    with record_routing() as records:
+        simple_routing(random(2, 5, 3, 4, 1), 2)
+        simple_routing(random(3, 4, 1), 2)
+    assert [record.coefficients[0].shape for record in records] == [(2, 5, 3, 4), (3, 4)]
+
+
+def test_an_inner_block_records_for_the_outer_one_too():
+    votes = random(3, 4, 1)
+    with record_routing() as outer:
+        simple_routing(votes)
+        with record_routing() as inner:
+            simple_routing(votes)
+        simple_routing(votes)
+    assert (len(outer), len(inner)) == (3, 1)
+
+
+def test_recording_ends_with_the_block_also_by_an_exception():
+    votes = random(3, 4, 1)
+    with pytest.raises(KeyError), record_routing() as records:  # noqa: PT012
+        simple_routing(votes)
+        raise KeyError
+    simple_routing(votes)
+    assert len(records) == 1
+
+
+def test_a_call_that_fails_is_not_recorded():
+    with record_routing() as records, pytest.raises(ValueError, match="iterations"):
+        simple_routing(random(3, 4, 1), 0)
+    assert records == []
+
+
+def test_another_thread_is_not_recorded():
+    with record_routing() as records:
+        thread = threading.Thread(target=simple_routing, args=(random(3, 4, 1),))
+        thread.start()
+        thread.join()
+    assert records == []

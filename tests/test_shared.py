@@ -1,0 +1,170 @@
+"""What all commands share: errors of one line, files that are complete or absent, lines of text."""
+
+from __future__ import annotations
+
+import errno
+import gzip
+import os
+from pathlib import Path
+from typing import List, Optional
+
+import pytest
+
+from capsnmt import lines
+from capsnmt.cli import ConfigurationError, OneLineParser, at_least, run_command
+from capsnmt.evaluation import outputs
+from capsnmt.files import atomic_writer, check_file_name, write_all
+
+
+def test_an_error_of_any_length_is_one_short_line_with_its_fix(capsys: pytest.CaptureFixture):
+    def fail() -> None:
+        raise ConfigurationError(f"a.yaml: {'x' * 100_000}\nis no name; give a shorter one")
+
+    assert run_command(fail) == 2
+    line = capsys.readouterr().err
+    assert line.startswith("error: a.yaml: xxx")
+    assert line.endswith("xxx\\nis no name; give a shorter one\n")
+    assert len(line) < 2000
+
+
+def test_the_name_of_a_file_is_printed_as_it_is(capfdbinary: pytest.CaptureFixture[bytes]):
+    name = os.fsdecode(b"a\x80.pt")
+    assert run_command(lambda: print(f"{name}: written")) == 0
+    assert capfdbinary.readouterr().out == b"a\x80.pt: written\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("2", None),
+        ("07", None),
+        ("9", None),
+        ("1", "'1' is not a whole number of at least 2"),
+        ("-3", "is not a whole number of at least 2"),
+        ("2.5", "is not a whole number of at least 2"),
+        ("\u0663", "is not a whole number of at least 2"),
+        ("", "is not a whole number of at least 2"),
+        ("10", "'10' is more than 9"),
+        ("9" * 10_000, "is more than 9"),
+    ],
+)
+def test_a_whole_number_is_in_its_range(
+    text: str, words: Optional[str], capsys: pytest.CaptureFixture
+) -> None:
+    parser = OneLineParser(prog="it")
+    parser.add_argument("--n", type=at_least(2, 9))
+    found: List[int] = []
+    status = run_command(lambda: found.append(parser.parse_args([f"--n={text}"]).n))
+    line = capsys.readouterr().err
+    if words is None:
+        assert (status, found, line) == (0, [int(text)], "")
+    else:
+        assert (status, found) == (2, [])
+        assert words in line
+        assert line.count("\n") == 1
+
+
+def test_a_failing_write_keeps_the_older_file_and_names_it(tmp_path: Path) -> None:
+    (tmp_path / "a").write_text("older")
+
+    def fail() -> None:
+        with atomic_writer(tmp_path / "a") as file:
+            file.write("newer")
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+    with pytest.raises(OSError, match="No space") as error:
+        fail()
+    assert error.value.filename == str(tmp_path / "a")
+    assert [path.read_text() for path in tmp_path.iterdir()] == ["older"]
+
+
+def test_a_full_disk_names_the_file_of_several(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(self: Path, content: bytes) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(Path, "write_bytes", fail)
+    with pytest.raises(OSError, match="No space") as error:
+        write_all({tmp_path / "a": b"1", tmp_path / "b": b"2"})
+    assert error.value.filename == str(tmp_path / "b")
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("name", ["em", "wmt14 en-de, 8 GPUs", "漢字", "_x", "a.b=100%"])
+def test_a_name_of_a_file_is_accepted(name: str) -> None:
+    check_file_name(name, "--name")
+
+
+@pytest.mark.parametrize(
+    "name", ["", " ", ".", "..", ".x", "-x", "a/b", "a\nb", "a\0b", "\x1b[2J", "é" * 101, "\udcff"]
+)
+def test_a_name_that_cannot_be_a_file_is_one_line(name: str) -> None:
+    with pytest.raises(ConfigurationError, match=r"--name: .* cannot be the name") as error:
+        check_file_name(name, "--name")
+    assert str(error.value).isprintable()
+
+
+# what str.splitlines would also split at
+SEPARATORS = "a\x0bb\x0cc\x1cd\x85e\u2028f\u2029g"
+
+
+@pytest.mark.parametrize(
+    ("content", "expected"),
+    [
+        ("a\nb\n", ["a", "b"]),
+        ("a\nb", ["a", "b"]),
+        ("\na\n\n", ["", "a", ""]),
+        ("a\r\nb\r\n", ["a", "b"]),
+        (f"{SEPARATORS}\nb\n", [SEPARATORS, "b"]),
+        ("\n", [""]),
+        ("a\nb\0c\n", ["a", "b c"]),
+        ("", []),
+        ("\ufeffä\n\ufeffb\n", ["ä", "\ufeffb"]),
+    ],
+)
+@pytest.mark.parametrize("block", [1, 3, lines.BLOCK])
+def test_lines_end_at_newlines_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, content: str, expected: list, block: int
+) -> None:
+    monkeypatch.setattr(lines, "BLOCK", block)
+    (tmp_path / "a").write_bytes(content.encode())
+    with gzip.open(tmp_path / "a.gz", "wb") as file:
+        file.write(content.encode())
+    assert [*lines.read_lines(tmp_path / "a")] == expected
+    assert [*lines.read_lines(tmp_path / "a.gz")] == expected
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "complaint"),
+    [
+        ("missing", None, "no such file"),
+        (".", None, "cannot be read: Is a directory"),
+        ("empty", b"", "is empty"),
+        ("latin1", "gut\nschön\n".encode("latin-1"), "line 2: not UTF-8 .* at byte 3"),
+        ("no.gz", b"plain text", "not a complete gzip file"),
+        ("cut.gz", gzip.compress(b"a\n" * 999, mtime=0)[:-9], "not a complete gzip file"),
+        ("nul", b"a\0b\nc\n", "line 1: holds a NUL"),
+    ],
+)
+@pytest.mark.parametrize("block", [7, lines.BLOCK])
+def test_what_cannot_be_read_is_named_in_one_line(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    name: str,
+    content: bytes,
+    complaint: str,
+    block: int,
+) -> None:
+    monkeypatch.setattr(lines, "BLOCK", block)
+    if content is not None:
+        (tmp_path / name).write_bytes(content)
+    with pytest.raises(ConfigurationError, match=complaint) as caught:
+        outputs.read_lines(str(tmp_path / name))
+    assert len(str(caught.value).splitlines()) == 1
+
+
+def test_blank_lines_are_counted_and_a_blank_text_is_refused() -> None:
+    assert lines.blank_lines(["a", "", " \t"], "x") == 2
+    with pytest.raises(ConfigurationError, match="x: all 2 lines are blank"):
+        lines.blank_lines(["", " "], "x")
