@@ -117,10 +117,9 @@ def oracle(module: nn.Module, mode: str, states: List[Tensor]) -> Tensor:
     votes = torch.stack(  # eq 7
         [torch.stack(vote).reshape(N, d // N) for vote in block_affine(module.votes, hidden)]
     )
-    if mode == "dynamic-routing":
-        capsules, _ = oracles.dynamic_routing(votes, module.iterations)[:2]
-    elif mode == "inverted-routing":
-        capsules, _ = oracles.inverted_routing(votes, module.iterations)
+    if mode != "em-routing":
+        route = getattr(oracles, mode.replace("-", "_"))
+        capsules, *_ = route(votes, module.iterations)
     else:
         activation = torch.stack(  # eq 10, and the logistic function
             [

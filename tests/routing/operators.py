@@ -53,27 +53,24 @@ def masked_cube(operator):
     return run
 
 
+EXPORTED = [name for name in routing.__all__ if name.endswith("_routing")]
+NAMES = sorted({*EXPORTED} - {"record_routing"})
+# what an operator of the votes alone does not have is below
 OPERATORS = {
+    **{name: getattr(routing, name) for name in NAMES},
     "dynamic_routing": lambda v, t, **o: routing.dynamic_routing(v, t, **o)[0],
     "dynamic_routing, logits": lambda v, t, **o: routing.dynamic_routing(v, t, **o)[1],
     "dynamic_routing, masked": dynamic_masked,
-    "simple_routing": routing.simple_routing,
-    "inverted_routing": routing.inverted_routing,
     "em_routing": em,
     "em_routing, activation of inputs": em_activated,
     "em_routing, activation of pairs": em_pair_activated,
     "vertical_routing": lambda v, t, **o: routing.vertical_routing(v, t, **o)[0],
     "vertical_routing, masked": masked_cube(routing.vertical_routing),
-    "horizontal_routing": routing.horizontal_routing,
     "horizontal_routing, causal": lambda v, t, **o: routing.horizontal_routing(
         v, t, causal=True, **o
     ),
     "horizontal_routing, masked": masked_cube(routing.horizontal_routing),
 }
-
-
-def names() -> list[str]:
-    return sorted({name.split(",")[0] for name in OPERATORS})
 
 
 def run_with_gradient(operator, votes, iterations, **options):

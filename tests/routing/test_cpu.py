@@ -13,6 +13,7 @@ import torch
 
 from capsnmt import routing
 from capsnmt.cpu import build
+from capsnmt.cpu.routing import KERNELS
 from capsnmt.routing import backend, operator
 from tests.interpreter import ran
 
@@ -20,9 +21,7 @@ from .operators import OPERATORS, random, run_with_gradient
 
 OBSTACLE = backend.cpp_obstacle("cpu")
 needs_build = pytest.mark.skipif(bool(OBSTACLE), reason=f"NOT TESTED: backend 'cpp' {OBSTACLE}")
-COVERED = [
-    name for name in OPERATORS if name.split("_")[0] in ("em", "simple", "dynamic", "inverted")
-]
+COVERED = [name for name in OPERATORS if name.split(",")[0] in KERNELS]
 EM = "em_routing, activation of pairs"
 
 
