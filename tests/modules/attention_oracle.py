@@ -1,42 +1,70 @@
-"""Multi-head attention as Vaswani et al. print it, with gated or talking heads, in plain loops."""
+"""Attention in plain loops: to one source or several, its heads gated, talking or routed.
+
+Vaswani et al. 2017, section 3.2; ampomah2020 eq 7 to 12; duan2020 eq 5 and 8 to 14.
+"""
 
 from __future__ import annotations
 
+import itertools
 import math
-from typing import List, Optional, Tuple
+from typing import Any, Dict, List, NamedTuple, Optional, Tuple
 
 import torch
 from torch import Tensor
 
-from capsnmt.models.attention import HostedAttention as Attention
+from capsnmt.models.attention import (
+    HostedAttention,
+    HostedCapsuleAttention,
+    HostedMultiLayerAttention,
+)
 from capsnmt.modules.head_aggregation import HeadGate, HeadMixing
-from tests.modules.compare import randomised
+from tests.modules.compare import numbers, randomised
+from tests.routing import oracles
 
-WIDTH, HEADS = 12, 3
-HEAD_WIDTH = WIDTH // HEADS
+WIDTH, HEADS, SOURCE_WIDTH, LENGTH = 6, 2, 8, 4
 KINDS = ("linear", "gated", "talking")
-PADDINGS = {
+PADDINGS: Dict[str, Optional[Tensor]] = {
     "none": None,
-    "left": torch.tensor([[1, 1, 0, 0, 0], [0, 0, 0, 0, 0]]).bool(),
-    "right": torch.tensor([[0, 0, 0, 0, 1], [0, 0, 1, 1, 1]]).bool(),
+    "left": torch.tensor([[1, 1, 0, 0], [0, 0, 0, 0]]).bool(),
+    "right": torch.tensor([[0, 0, 0, 1], [0, 1, 1, 1]]).bool(),
 }
+Cube = List[List[List[Tensor]]]  # [H][L][K]
 
 
-def set_kind(module: Attention, kind: str) -> None:
-    """Build the aggregation of the heads of the attention call, as a layer does."""
+def of_kind(module: Any, kind: str, **std: float) -> Any:
+    """Build the aggregation of the heads of the call, as a layer does; draw all parameters."""
     heads = module.call_heads()
     if kind == "gated":
         module.head_gate = HeadGate(module.embed_dim, heads)
     elif kind == "talking":
         module.score_mixing, module.weight_mixing = HeadMixing(heads), HeadMixing(heads)
+    return randomised(module, 0.5, **std)
 
 
-def attention(kind: str = "linear", **settings: object) -> Attention:
-    """Return an attention in double precision with random parameters, in evaluation mode."""
+def plain(kind: str = "linear", **settings: Any) -> HostedAttention:
     torch.manual_seed(0)
-    module = Attention(WIDTH, HEADS, **settings)
-    set_kind(module, kind)
-    return randomised(module, 0.5)
+    return of_kind(HostedAttention(WIDTH, HEADS, **settings), kind)
+
+
+def multi_layer(
+    variant: str, sources: int, kind: str = "linear", **settings: Any
+) -> HostedMultiLayerAttention:
+    torch.manual_seed(0)
+    settings = {"source_dim": SOURCE_WIDTH, **settings}
+    return of_kind(HostedMultiLayerAttention(WIDTH, HEADS, sources, variant, **settings), kind)
+
+
+def capsules(routing: str, heads: int = HEADS, **settings: Any) -> HostedCapsuleAttention:
+    torch.manual_seed(0)
+    parts = {part: routing in (part, "both") for part in ("vertical", "horizontal")}
+    module = HostedCapsuleAttention(heads * WIDTH // HEADS, heads, **parts, **settings)
+    # the sums that W^up multiplies are large: keep its softmax off its flat ends
+    return of_kind(module, "linear", head_weights=0.1)
+
+
+def inputs(sources: int = 1, width: int = SOURCE_WIDTH) -> Tuple[Tensor, Tensor]:
+    """A query ``[L, B, d]`` and the sources ``[K, B, n * width]``."""
+    return numbers(LENGTH, 2, WIDTH), numbers(LENGTH, 2, sources * width, seed=2)
 
 
 def future(length: int) -> Tensor:
@@ -62,41 +90,98 @@ def gates(gate: Optional[HeadGate], x: Tensor, count: int) -> List[Tensor]:
 def softmax(scores: List[Tensor], hidden: List[bool]) -> List[Tensor]:
     """Return the softmax of the scores that are not hidden, 0 elsewhere."""
     exps = [torch.exp(a) * (0 if hide else 1) for a, hide in zip(scores, hidden)]
-    return [x / sum(exps) for x in exps]
+    return exps if all(hidden) else [x / sum(exps) for x in exps]
+
+
+class Projections(NamedTuple):
+    """W^q, W^k, W^v of one source, with their biases."""
+
+    q: Tuple[Tensor, Tensor]
+    k: Tuple[Tensor, Tensor]
+    v: Tuple[Tensor, Tensor]
+
+
+def projections(module: Any, source: int) -> Projections:
+    d, width = module.embed_dim, module.source_dim
+    rows = slice(source * d, (source + 1) * d)
+    found = [(map_.weight[rows], map_.bias[rows]) for map_ in (module.q_proj, module.k_proj)]
+    if variant_of(module) == "M-01":  # only the sum of the sources' biases is defined: use shares
+        v = module.v_proj.weight[:, source * width : (source + 1) * width]
+        return Projections(*found, (v, module.v_proj.bias / module.num_sources))
+    return Projections(*found, (module.v_proj.weight[rows], module.v_proj.bias[rows]))
+
+
+def variant_of(module: Any) -> str:
+    return getattr(module, "variant", "M-10")
+
+
+def routed(module: Any, scores: Cube, real: Optional[Tensor], causal: bool) -> Cube:
+    """E' of one sentence's cube E (duan2020, section 3.2 and eq 8 to 14)."""
+    if not hasattr(module, "vertical"):
+        return scores
+    e = torch.stack([torch.stack([torch.stack(row) for row in head]) for head in scores])
+    H, L, K = e.shape
+    added = torch.zeros_like(e)
+    if module.vertical:
+        omega, b = oracles.vertical_routing(e, module.iterations, real, real)
+        sums = [oracles.total(b[h, q] for q in range(L)) for h in range(H)]
+        W_up, b_up = module.head_weights.weight, module.head_weights.bias
+        Lambda = [  # eq 11
+            oracles.total(W_up[h, j] * sums[j] for j in range(H)) + b_up[h] for h in range(H)
+        ]
+        added = added + torch.stack([p * omega for p in oracles.softmax(Lambda)])  # eq 10
+    if module.horizontal:
+        added = added + oracles.horizontal_routing(e, module.iterations, real, real, causal)
+    return [[[e[h, q, k] + added[h, q, k] for k in range(K)] for q in range(L)] for h in range(H)]
 
 
 def oracle(
-    module: Attention,
+    module: Any,
     query: Tensor,
     memory: Tensor,
     padding: Optional[Tensor] = None,
     causal: bool = False,
 ) -> Tuple[Tensor, Tensor]:
-    """Vaswani et al. 2017, section 3.2, one sentence and position at a time, ``[L, B, d]``.
+    """The output ``[L, B, d]`` and the weights ``[H, B, L, K]`` before heads talk.
 
-    Also return the weights of each head, ``[H, B, L, K]``, before heads talk.
+    The heads are those of the call: H of all sources, or H of each. A row that sees nothing has
+    the weights 0.
     """
-    q, k, v = module.q_proj(query), module.k_proj(memory), module.v_proj(memory)
-    outputs: List[Tensor] = []
-    all_weights: List[Tensor] = []
-    own = [slice(h * HEAD_WIDTH, (h + 1) * HEAD_WIDTH) for h in range(HEADS)]
-    for l in range(query.size(0)):
-        for b in range(query.size(1)):
+    n, heads, width = getattr(module, "num_sources", 1), module.num_heads, module.head_dim
+    joint, sums = variant_of(module)[2] == "0", variant_of(module)[3] == "1"
+    maps = [projections(module, i) for i in range(n)]
+    own = [slice(h * width, (h + 1) * width) for h in range(heads)]
+    parts = [*itertools.product(range(n), range(heads))]
+    outputs, all_weights = [], []
+    for b in range(query.size(1)):
+        f = memory[:, b].split(module.source_dim, dim=-1)
+        E, V = [], []
+        for i, h in parts:  # ampomah2020 eq 7
+            Q, K, values = (
+                [(W @ x + bias)[own[h]] for x in states]
+                for (W, bias), states in zip(maps[i], (query[:, b], f[i], f[i]))
+            )
+            E.append([[q.dot(k) / math.sqrt(width) for k in K] for q in Q])
+            V.append(values)
+        if joint:  # eq 9
+            E = [[[sum(x) for x in zip(*rows)] for rows in zip(*E[h::heads])] for h in range(heads)]
+        E = routed(module, E, None if padding is None else ~padding[b], causal)
+        for l, x in enumerate(query[:, b]):
             hidden = [
-                (causal and key > l) or (padding is not None and bool(padding[b, key]))
-                for key in range(memory.size(0))
+                (causal and k > l) or (padding is not None and bool(padding[b, k]))
+                for k in range(memory.size(0))
             ]
-            scores = [[q[l, b, h].dot(x[h]) / math.sqrt(HEAD_WIDTH) for x in k[:, b]] for h in own]
-            scores = mixed(module.score_mixing, scores)
+            scores = mixed(module.score_mixing, [head[l] for head in E])
             weights = [softmax(row, hidden) for row in scores]
+            used = mixed(module.weight_mixing, weights)
+            gate = gates(module.head_gate, x, len(E))
+            c = []
+            for part, (_, h) in enumerate(parts):  # eq 11
+                call = h if joint else part
+                c.append(gate[call] * sum(w * v for w, v in zip(used[call], V[part])))
+            contexts = [torch.cat(c[i * heads : (i + 1) * heads]) for i in range(n)]
+            outputs.append(module.out_proj(sum(contexts) if sums else torch.cat(contexts)))  # eq 12
             all_weights.append(torch.stack([torch.stack(row) for row in weights]))
-            weights = mixed(module.weight_mixing, weights)
-            gate = gates(module.head_gate, query[l, b], HEADS)
-            heads = [
-                g * sum(w * x[h] for w, x in zip(row, v[:, b]))
-                for g, row, h in zip(gate, weights, own)
-            ]
-            outputs.append(module.out_proj(torch.cat(heads)))
     L, B = query.shape[:2]
-    weights = torch.stack(all_weights).view(L, B, HEADS, -1).permute(2, 1, 0, 3)
-    return torch.stack(outputs).view(L, B, -1), weights
+    output = torch.stack(outputs).view(B, L, -1).transpose(0, 1)
+    return output, torch.stack(all_weights).view(B, L, len(E), -1).permute(2, 0, 1, 3)

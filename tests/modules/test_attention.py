@@ -17,29 +17,32 @@ from capsnmt.models.attention import (
 from capsnmt.modules.head_aggregation import HeadGate
 from capsnmt.modules.masks import additive_mask
 from capsnmt.modules.multi_layer_attention import VARIANTS
-from tests.modules import multi_layer_oracle, test_capsule_attention
 from tests.modules.attention_oracle import (
     HEADS,
     KINDS,
+    LENGTH,
     PADDINGS,
     WIDTH,
-    attention,
+    capsules,
     future,
+    inputs,
+    multi_layer,
     oracle,
+    plain,
 )
 from tests.modules.compare import assert_same, numbers
 
 every_kind = pytest.mark.parametrize("kind", KINDS)
 
 
-@pytest.mark.parametrize("plain", [False, True])
+@pytest.mark.parametrize("up_to", [LENGTH - 1, LENGTH])
 @pytest.mark.parametrize("padding", PADDINGS.values(), ids=PADDINGS)
 @every_kind
 def test_output_weights_and_gradients_equal_the_loops(
-    kind: str, padding: Optional[Tensor], plain: bool, monkeypatch: pytest.MonkeyPatch
+    kind: str, padding: Optional[Tensor], up_to: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("capsnmt.cpu.attention.PLAIN_UP_TO", 5 if plain else 4)
-    module, x = attention(kind).train(), numbers(5, 2, WIDTH)
+    monkeypatch.setattr("capsnmt.cpu.attention.PLAIN_UP_TO", up_to)
+    module, x = plain(kind).train(), numbers(LENGTH, 2, WIDTH)
     output, none = module(x, x, x, padding, need_weights=False)
     assert none is None
     expected, expected_weights = oracle(module, x, x, padding)
@@ -51,27 +54,28 @@ def test_output_weights_and_gradients_equal_the_loops(
 
 @every_kind
 def test_causal_and_encoder_decoder_attention_equal_the_loops(kind: str) -> None:
-    module, x = attention(kind), numbers(5, 2, WIDTH)
+    module, x = plain(kind), numbers(LENGTH, 2, WIDTH)
     for need_weights in (False, True):
-        output, _ = module(x, x, x, attn_mask=future(5), need_weights=need_weights)
+        settings = {"attn_mask": future(LENGTH), "need_weights": need_weights}
+        output, _ = module(x, x, x, **settings)
         torch.testing.assert_close(output, oracle(module, x, x, causal=True)[0])
         for padding in (PADDINGS["left"], PADDINGS["right"]):
             real = ~padding.t()  # a padded position may see nothing
-            output, _ = module(x, x, x, padding, attn_mask=future(5), need_weights=need_weights)
+            output, _ = module(x, x, x, padding, **settings)
             expected, _ = oracle(module, x, x, padding, causal=True)
             torch.testing.assert_close(output[real], expected[real])
-    module, query = attention(kind, cross=True), numbers(3, 2, WIDTH, seed=2)
+    module, query = plain(kind, cross=True), numbers(3, 2, WIDTH, seed=2)
     output, _ = module(query, x, x, PADDINGS["left"], static_kv=True)
     torch.testing.assert_close(output, oracle(module, query, x, PADDINGS["left"])[0])
 
 
 def test_a_layer_attends_to_its_own_block_of_the_mixtures() -> None:
-    mixtures, query = numbers(5, 2, 3 * WIDTH), numbers(3, 2, WIDTH, seed=2)
-    plain = attention(cross=True)
+    mixtures, query = numbers(LENGTH, 2, 3 * WIDTH), numbers(3, 2, WIDTH, seed=2)
+    whole = plain(cross=True)
     for block, mixture in enumerate(mixtures.split(WIDTH, dim=-1)):
         module = HostedBlockAttention(WIDTH, HEADS, block=block).double().eval()
-        module.load_state_dict(plain.state_dict())
-        expected, _ = plain(query, mixture, mixture, PADDINGS["left"])
+        module.load_state_dict(whole.state_dict())
+        expected, _ = whole(query, mixture, mixture, PADDINGS["left"])
         found, _ = module(query, mixtures, mixtures, PADDINGS["left"])
         torch.testing.assert_close(found, expected)
 
@@ -98,15 +102,11 @@ def test_output_weights_and_gradients_equal_the_equations(
     variant: str, num_sources: int, kind: str, side: str
 ) -> None:
     module, padding = (
-        multi_layer_oracle.attention(variant, num_sources, kind),
-        multi_layer_oracle.PADDINGS[side],
+        multi_layer(variant, num_sources, kind),
+        PADDINGS[side],
     )
-    query, memory = multi_layer_oracle.inputs(num_sources)
-    expected, of_sources = multi_layer_oracle.oracle(module, query, memory, padding)
-    # the sources share their weights, or are one after the other
-    expected_weights = (
-        of_sources[0] if variant in multi_layer_oracle.JOINT else of_sources.flatten(0, 1)
-    )
+    query, memory = inputs(num_sources)
+    expected, expected_weights = oracle(module, query, memory, padding)
     for need_weights in (False, True):  # the fused kernel, and the probabilities
         output, mean = module(query, memory, memory, padding, need_weights=need_weights)
         assert_same(output, expected, module, query, memory)
@@ -159,10 +159,10 @@ def test_the_output_starts_as_large_as_the_transformers(variant: str) -> None:
 
 @every_kind
 def test_a_row_with_nothing_to_attend_to_poisons_no_gradient(kind: str) -> None:
-    module, x, left = attention(kind), numbers(5, 2, WIDTH), PADDINGS["left"]
+    module, x, left = plain(kind), numbers(LENGTH, 2, WIDTH), PADDINGS["left"]
     for need_weights in (False, True):
         # with a causal mask, a position padded on the left sees only padding
-        output, _ = module(x, x, x, left, need_weights=need_weights, attn_mask=future(5))
+        output, _ = module(x, x, x, left, need_weights=need_weights, attn_mask=future(LENGTH))
         output[~left.T].sum().backward()
         assert x.grad.isfinite().all()
         assert all(parameter.grad.isfinite().all() for parameter in module.parameters())
@@ -180,16 +180,16 @@ def test_a_masked_row_stays_finite_below_low_scores(dtype: torch.dtype) -> None:
 
 DROPPING: Dict[str, Tuple[Callable[[], Any], Tuple[Tensor, Tensor]]] = {
     **{
-        kind: (lambda kind=kind: attention(kind, dropout=0.5), (numbers(5, 2, WIDTH),) * 2)
+        kind: (lambda kind=kind: plain(kind, dropout=0.5), (numbers(LENGTH, 2, WIDTH),) * 2)
         for kind in KINDS
     },
     "multi-layer": (
-        lambda: multi_layer_oracle.attention("M-11", 2, dropout=0.5),
-        multi_layer_oracle.inputs(2),
+        lambda: multi_layer("M-11", 2, dropout=0.5),
+        inputs(2),
     ),
     "capsules": (
-        lambda: test_capsule_attention.attention("both", dropout=0.5),
-        (numbers(5, 2, test_capsule_attention.WIDTH),) * 2,
+        lambda: capsules("both", dropout=0.5),
+        (numbers(5, 2, WIDTH),) * 2,
     ),
 }
 
@@ -213,7 +213,7 @@ def test_attention_dropout_drops_in_training_only(
 
 def test_talking_heads_drop_the_weights_that_multiply_the_values() -> None:
     """A dropped weight of one head is not made up for by another's."""
-    module, x, given = attention("talking", dropout=0.5), numbers(5, 2, WIDTH), []
+    module, x, given = plain("talking", dropout=0.5), numbers(LENGTH, 2, WIDTH), []
     module.dropout_module.register_forward_hook(lambda _, args, out: given.append(args[0]))
     _, weights = module(x, x, x, need_head_weights=True)
     expected = torch.einsum("gh,hblk->bglk", module.weight_mixing.weight, weights)

@@ -19,7 +19,7 @@ from capsnmt.modules.disagreement import (
 from capsnmt.modules.multi_layer_attention import VARIANTS
 from tests.counting import Operations
 from tests.criterions.oracles import disagreement_of_overlaps, disagreement_of_vectors
-from tests.modules import attention_oracle, multi_layer_oracle, test_capsule_attention
+from tests.modules import attention_oracle
 from tests.modules.compare import gradients, numbers
 
 WIDTH, HEADS = 8, 4
@@ -124,17 +124,17 @@ def test_an_attention_reports_its_projected_values_its_weights_and_its_heads() -
 # every attention that hands on more than one matrix for each of its own heads
 OTHERS: Dict[str, Callable[[], Tuple[Any, Tuple[Tensor, Tensor]]]] = {
     **{
-        kind: lambda kind=kind: (attention_oracle.attention(kind), (numbers(4, 2, 12),) * 2)
+        kind: lambda kind=kind: (attention_oracle.plain(kind), (numbers(4, 2, 6),) * 2)
         for kind in ("gated", "talking")
     },
     **{
         variant: lambda variant=variant: (
-            multi_layer_oracle.attention(variant, 3),
-            multi_layer_oracle.inputs(3),
+            attention_oracle.multi_layer(variant, 3),
+            attention_oracle.inputs(3),
         )
         for variant in VARIANTS
     },
-    "capsules": lambda: (test_capsule_attention.attention("both"), (numbers(4, 2, 6),) * 2),
+    "capsules": lambda: (attention_oracle.capsules("both"), (numbers(4, 2, 6),) * 2),
 }
 
 
@@ -142,7 +142,7 @@ OTHERS: Dict[str, Callable[[], Tuple[Any, Tuple[Tensor, Tensor]]]] = {
 def test_the_terms_are_between_the_heads_of_the_call_before_a_gate(name: str) -> None:
     module, (query, memory) = OTHERS[name]()
     module.role = "enc-dec"
-    padding = multi_layer_oracle.PADDINGS["left"]
+    padding = attention_oracle.PADDINGS["left"]
     with record_disagreement(TERMS, ("enc-dec",)) as record:
         module(query, memory, memory, padding, need_weights=False)
     q, k, v, mask = module.project(query, memory, padding, None)
