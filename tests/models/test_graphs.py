@@ -30,7 +30,7 @@ MANY = (
     *("--head-aggregation", "em", "--head-aggregation-attention", "enc-self,enc-dec,dec-self"),
     *("--layer-aggregation", "em-routing", "--mlmha", "M-10", "--encoder-normalize-before"),
     *("--capsule-routing-encoder", "both", "--capsule-routing-decoder", "horizontal"),
-    *("--routing-iterations", "2"),  # each is traced
+    *("--routing-iterations", "2", "--decoder-layers", "1"),  # each is traced
 )
 RESIDUALS = (*NORM, "--layer-aggregation", "attention-residuals")
 MODELS = {
@@ -43,7 +43,6 @@ every_model = pytest.mark.parametrize(
     "name",
     [pytest.param(name, marks=() if name in OFTEN else pytest.mark.nightly) for name in MODELS],
 )
-CONNECTED = "transformer_dlcl"
 ONE_LAYER = ("--encoder-layers", "1", "--decoder-layers", "1")
 
 
@@ -68,9 +67,10 @@ def graphs(monkeypatch: pytest.MonkeyPatch) -> Iterator[List[Any]]:
     torch._dynamo.reset()
 
 
-def models(name: str) -> Tuple[nn.Module, nn.Module]:
+def models(name: str, *depth: str) -> Tuple[nn.Module, nn.Module]:
     """A compiled model and the same model, both in training."""
     arch, flags = MODELS[name]
+    flags = (*flags, *depth)
     pair = [randomise_special_starts(build(arch, *flags, *more)) for more in (("--compile",), ())]
     # in fp64, where routing does not multiply the rounding of other products to visible sizes
     return pair[0].double().train(), pair[1].double().train()
@@ -117,7 +117,7 @@ def test_bf16_is_compiled_too(graphs: List[Any]) -> None:
 
 @needs_compiler
 def test_batches_of_any_shape_share_graphs(graphs: List[Any]) -> None:
-    pair = models(CONNECTED)
+    pair = models("transformer_dlcl", *ONE_LAYER)
     for count, length in ((5, 3), (3, 70), (2, 33), (1, 6), (1, 70), (4, 12)):
         given = arguments((length,) * count, (2 * length,) + (length,) * (count - 1))
         assert_the_same(*pair, given)
@@ -151,7 +151,10 @@ def test_what_cannot_be_compiled_is_refused_in_one_line(
 
 
 # positions that a graph can contain come with --compile
-SEVERAL = ("--head-aggregation", "em", "--layer-aggregation", "dlcl", "--mlmha", "M-10")
+SEVERAL = (
+    *("--head-aggregation", "em", "--layer-aggregation", "dlcl", "--mlmha", "M-10"),
+    *("--decoder-layers", "1"),
+)
 
 
 class Encoding(nn.Module):
