@@ -81,11 +81,7 @@ def library(name: str = "routing") -> ctypes.CDLL:
 
 
 def run(command: Sequence[str]) -> str:
-    """Run a compiler and return what it prints.
-
-    Raises:
-        OSError: it failed.
-    """
+    """Run a compiler and return what it prints."""
     result = subprocess.run(command, capture_output=True, text=True)
     if result.returncode:
         errors = [line for line in result.stderr.splitlines() if "error" in line]

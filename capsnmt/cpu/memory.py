@@ -25,10 +25,7 @@ def keep_freed_memory(device_type: str) -> bool:
     Only commands call it, for it is a setting of the process.
 
     **D**: whoever tunes malloc by its environment variables decides alone. Other allocators are
-    left alone.
-
-    Args:
-        device_type: where the model is; only on ``cpu`` is anything done.
+    left alone, and so is the process of a model that is not on a CPU.
     """
     return device_type == "cpu" and set_malloc()
 

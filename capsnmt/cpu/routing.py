@@ -103,11 +103,7 @@ def prepared(kernel: CppKernel, inputs: Tensors) -> Dict[str, Tensor]:
 def run(
     kernel: CppKernel, direction: str, tensors: Dict[str, Tensor], options: Dict[str, Any]
 ) -> None:
-    """Call a kernel, which reads and fills these tensors.
-
-    Raises:
-        MemoryError: there is none for a token's iterations.
-    """
+    """Call a kernel, which reads and fills these tensors."""
     votes = tensors["votes"]
     call = Call(
         **{name: tensor.data_ptr() for name, tensor in tensors.items()},

@@ -84,9 +84,6 @@ def chunked_cross_entropy(
         features: ``[..., dim]``, the input of the projection.
         weight: ``[V, dim]``, the projection.
         target: ``[...]``, the words.
-        epsilon: the label smoothing.
-        padding_idx: the word of padding.
-        chunk_tokens: tokens of a chunk.
         count_correct: whether to count the tokens whose word has the highest score.
     """
     features, target = features.reshape(-1, features.size(-1)), target.reshape(-1)
@@ -143,11 +140,7 @@ class _ChunkedCrossEntropy(torch.autograd.Function):
 class _Chunks:
     """The sums over the chunks so far.
 
-    Args:
-        features: ``[tokens, dim]`` in the precision of the projection.
-        weight: ``[V, dim]``, likewise.
-        epsilon: the label smoothing.
-        chunk_tokens: tokens of a chunk.
+    Features ``[tokens, dim]`` and weight ``[V, dim]`` have the precision of the projection.
     """
 
     def __init__(self, features: Tensor, weight: Tensor, epsilon: float, chunk_tokens: int) -> None:
@@ -176,14 +169,7 @@ class _Chunks:
             self.d_weight = torch.zeros_like(self.weight, dtype=self.dtype)
 
     def add(self, tokens: slice, target: Tensor, real: Tensor, count_correct: bool) -> None:
-        """Add one chunk.
-
-        Args:
-            tokens: which tokens of the features.
-            target: ``[n, 1]``, their words.
-            real: ``[n, 1]``, false at padding.
-            count_correct: whether to count the tokens whose word has the highest score.
-        """
+        """Add one chunk: words ``[n, 1]`` and, false at padding, ``real`` ``[n, 1]``."""
         features = self.features[tokens]
         scores, log_probs = self.scores[: len(features)], self.log_probs[: len(features)]
         torch.mm(features, self.weight.t(), out=scores)

@@ -98,9 +98,6 @@ class ChunkedLabelSmoothedCrossEntropyCriterion(LabelSmoothedCrossEntropyCriteri
     See :mod:`capsnmt.criterions.chunked_cross_entropy`. Where chunks are impossible
     (:func:`obstacle`) and for unreduced losses, fairseq's own code runs; a log message gives the
     reason.
-
-    Raises:
-        ConfigurationError: the size of the chunks is negative.
     """
 
     def __init__(
@@ -123,13 +120,7 @@ class ChunkedLabelSmoothedCrossEntropyCriterion(LabelSmoothedCrossEntropyCriteri
     def forward(
         self, model: nn.Module, sample: Dict[str, Any], reduce: bool = True
     ) -> Tuple[Tensor, Any, Dict[str, Any]]:
-        """Return the loss, the sample size and the logging output, as all fairseq criterions.
-
-        Args:
-            model: the translation model.
-            sample: a batch of fairseq's translation task.
-            reduce: sum the loss over the tokens.
-        """
+        """Return the loss, the sample size and the logging output, as all fairseq criterions."""
         if not reduce or self.loss_chunk_tokens == 0:
             return super().forward(model, sample, reduce=reduce)
         reason = obstacle(model)

@@ -31,11 +31,9 @@ class DisagreementPenalty:
     a linear ramp of M updates to lambda.
 
     Args:
-        terms: ``--disagreement``.
-        attentions: ``--disagreement-attention``.
-        weight: ``--disagreement-weight``, lambda.
-        start_update: ``--disagreement-start-update``, N.
-        ramp_updates: ``--disagreement-ramp-updates``, M.
+        weight: lambda.
+        start_update: N.
+        ramp_updates: M.
     """
 
     def __init__(
@@ -58,12 +56,9 @@ class DisagreementPenalty:
         return self.start_update > 0 or self.ramp_updates > 1
 
     def weight_at(self, update: int) -> float:
-        r"""Return the weight in an update.
+        r"""Return the weight in the update after u others.
 
         .. math:: \lambda \cdot \min(1, \max(0, u - N + 1) / \max(1, M))
-
-        Args:
-            update: u, the number of updates before this one.
 
         >>> penalty = DisagreementPenalty("output", "enc-self", 1.0, start_update=2, ramp_updates=4)
         >>> [penalty.weight_at(update) for update in range(8)]
@@ -114,15 +109,6 @@ class DisagreementPenalty:
                 mean = record.mean(attention, term, source, target)
                 measured[term, attention] = like.new_zeros(()) if mean is None else mean
         return measured
-
-    def of(self, measured: Measured, update: int = 0) -> Tensor:
-        """Return the penalty for the measured terms.
-
-        Args:
-            measured: the terms.
-            update: the number of updates before this one.
-        """
-        return self.weight_at(update) * sum(measured.values())
 
     def by_name(self, measured: Measured) -> Dict[str, Tensor]:
         """Return the logged values: each term and, with several attentions, its part in each.

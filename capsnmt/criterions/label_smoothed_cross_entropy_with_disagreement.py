@@ -77,10 +77,6 @@ class LabelSmoothedCrossEntropyWithDisagreementCriterion(ChunkedLabelSmoothedCro
 
     **D**: with ``--disagreement-start-update`` the weight is 0 at first, so that the likelihood
     alone leaves its first plateau (docs/disagreement.md says why). The paper's weight is constant.
-
-    Raises:
-        ConfigurationError: a term or an attention is unknown, the weight is not a finite number
-            >= 0, or a number of updates is negative.
     """
 
     def __init__(
@@ -114,11 +110,7 @@ class LabelSmoothedCrossEntropyWithDisagreementCriterion(ChunkedLabelSmoothedCro
     ) -> Tuple[Tensor, Any, Dict[str, Any]]:
         """Return the loss, the sample size and the logging output, as all fairseq criterions.
 
-        Args:
-            model: the translation model.
-            sample: a batch of fairseq's translation task.
-            reduce: sum the loss over the tokens. Unreduced losses exclude the penalty, which
-                belongs to no single token.
+        Unreduced losses exclude the penalty, which belongs to no single token.
         """
         with self.penalty.recording() as record:
             loss, sample_size, logging_output = super().forward(model, sample, reduce=reduce)
@@ -126,10 +118,9 @@ class LabelSmoothedCrossEntropyWithDisagreementCriterion(ChunkedLabelSmoothedCro
         source = sample["net_input"]["src_tokens"].ne(self.task.source_dictionary.pad())
         target = sample["net_input"]["prev_output_tokens"].ne(self.padding_idx)
         measured = self.penalty.measure(record, source, target, like=loss)
-        update = getattr(model, "num_updates", 0)
-        weight = self.penalty.weight_at(update)
+        weight = self.penalty.weight_at(getattr(model, "num_updates", 0))
         if model.training and reduce and weight > 0:
-            loss = loss + sample_size * self.penalty.of(measured, update)
+            loss = loss + sample_size * weight * sum(measured.values())
             logging_output["loss"] = loss.data
         if self.penalty.is_scheduled:
             logging_output[PREFIX + "weight"] = weight * sample_size

@@ -56,9 +56,6 @@ class SentenceClassificationCriterion(FairseqCriterion):
     ``accuracy``, ``macro_f1`` and ``accuracy_bucket_B`` of each bucket B are percentages. They are
     ratios of sums over all examples of an update or validation set and over all workers, never
     means over the ratios of batches.
-
-    Raises:
-        ConfigurationError: a term is unknown, or the weight is not a number >= 0 or has no effect.
     """
 
     def __init__(
@@ -82,7 +79,7 @@ class SentenceClassificationCriterion(FairseqCriterion):
         nll = F.cross_entropy(logits.float(), target, reduction="sum" if reduce else "none")
         loss = nll
         if self.penalty is not None and model.training and reduce and self.penalty.weight > 0:
-            loss = loss + size * self.penalty.of(measured)
+            loss = loss + size * self.penalty.weight * sum(measured.values())
         outcomes = torch.stack([logits.argmax(-1), target, sample["bucket"]])
         counts = Counts.of(outcomes.cpu().numpy(), logits.size(-1))
         logging_output = {

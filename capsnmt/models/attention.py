@@ -26,10 +26,7 @@ class Hosted(FairseqIncrementalState):
 
     Args:
         sizes: the widths and heads of the attention.
-        dropout: dropout of the attention weights.
         q_noise: quantisation noise on the projections, as in fairseq's attention.
-        qn_block_size: block size of the quantisation noise.
-        settings: the other arguments of the attention.
     """
 
     upgrade_state_dict_named = MultiheadAttention.upgrade_state_dict_named

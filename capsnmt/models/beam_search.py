@@ -23,12 +23,8 @@ class BeamSearch(search.BeamSearch):
     ) -> Tuple[Tensor, Tensor, Tensor]:
         """Return scores, words and hypotheses of the best continuations ``[B, candidates]``.
 
-        Args:
-            step: steps before this one.
-            lprobs: log-probabilities of the words, ``[B, beam, V]``.
-            context: further arguments of fairseq's function.
-            candidate_multiple: candidates of a sentence over its hypotheses.
-            more: further named arguments of fairseq's function.
+        A sentence has ``candidate_multiple`` times as many candidates as hypotheses. The
+        log-probabilities of the words are ``[B, beam, V]``.
         """
         if candidate_multiple != 2:  # fairseq 0.12.2 has no other
             more["candidate_multiple"] = candidate_multiple

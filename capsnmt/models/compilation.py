@@ -27,11 +27,7 @@ _Positions = TypeVar("_Positions", bound=SinusoidalPositionalEmbedding)
 
 @functools.cache
 def compiled(forward: Forward) -> Forward:
-    """Compile a forward function once per process, as one graph with dynamic shapes.
-
-    Raises:
-        ConfigurationError: when called, if torch cannot compile the model.
-    """
+    """Compile a forward function once per process, as one graph with dynamic shapes."""
     from torch._dynamo.exc import TorchDynamoException  # 2 s that other commands save
 
     run = torch.compile(forward, fullgraph=True, dynamic=True)
@@ -50,11 +46,7 @@ def compiled(forward: Forward) -> Forward:
 
 
 def require_compiler(compiles: bool, device_type: str) -> None:
-    """Raise if a model with ``--compile`` cannot be trained here.
-
-    Raises:
-        ConfigurationError: naming what is missing.
-    """
+    """Raise if a model with ``--compile`` cannot be trained here."""
     obstacle = compile_obstacle(device_type) if compiles else None
     if obstacle is not None:
         raise ConfigurationError(f"--compile {obstacle}: train without it")

@@ -17,9 +17,6 @@ def complete(args: Any, preset: Dict[str, Any]) -> None:
 
     A value of the preset that has no effect given the other switches is dropped. A switch that the
     user has set must have an effect.
-
-    Raises:
-        ConfigurationError: a switch that was set has no effect, or its value is not allowed.
     """
     given = {name for name in defaults() if safe_hasattr(args, name)}
     for name, default in defaults().items():

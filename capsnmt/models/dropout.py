@@ -9,12 +9,7 @@ from capsnmt.cpu.dropout import Dropout
 
 
 class RetainedDropout(Dropout):
-    """Dropout that ``--retain-dropout`` keeps at inference.
-
-    Args:
-        p: the probability with which a feature is dropped.
-        module_name: the name of its module for ``--retain-dropout-modules``.
-    """
+    """Dropout that ``--retain-dropout`` keeps at inference, by the name of its module."""
 
     make_generation_fast_ = FairseqDropout.make_generation_fast_
 

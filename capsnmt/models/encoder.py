@@ -152,9 +152,6 @@ class TransformerEncoder(TransformerEncoderBase):
         The host first repeats each sentence for its hypotheses, and then copies all of them in
         every step. Here nothing is repeated, and on a CPU nothing is copied unless a sentence
         moves. ``beam``, once there is one, has as many rows as a sentence has hypotheses.
-
-        Raises:
-            ValueError: the hypotheses of a sentence part.
         """
         sentences = encoder_out["encoder_out"][0].size(1)
         repeats = new_order.size(0) // sentences

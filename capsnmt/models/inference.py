@@ -80,9 +80,6 @@ def prepare_linear_maps(model: Any) -> None:
     In bf16 they become what autocast would make of them at every step. An embedding that shares
     its matrix with the output projection keeps it as it is. In 8-bit integers the output
     projection, whose errors nothing evens out, is bf16 if the CPU has it.
-
-    Raises:
-        ConfigurationError: the model or the machine cannot multiply 8-bit integers.
     """
     parameter = next(model.decoder.parameters())
     device = parameter.device.type

@@ -159,12 +159,7 @@ def joined(*maps: Tuple[Any, float]) -> nn.Linear:
 
 
 class Memory:
-    """What the hypotheses of a batch attend to, for each layer: source and words of a sentence.
-
-    Args:
-        decoder: the decoder.
-        encoded: fairseq's output of the encoder.
-    """
+    """What the hypotheses of a batch attend to, for each layer: source and words of a sentence."""
 
     def __init__(self, decoder: PlainDecoder, encoded: Dict[str, List[Tensor]]) -> None:
         source = encoded["encoder_out"][0].transpose(0, 1)  # [B, T, d]

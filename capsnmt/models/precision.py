@@ -30,11 +30,7 @@ logger = logging.getLogger(__name__)
 
 
 def require_trainable(autocast: str, device_type: str) -> None:
-    """Raise if a model with this ``--autocast`` should not be trained on the device.
-
-    Raises:
-        ConfigurationError: naming the obstacle.
-    """
+    """Raise if a model with this ``--autocast`` should not be trained on the device."""
     obstacle = bf16_obstacle(device_type) if autocast == "bf16" else None
     if autocast == "int8":
         obstacle = "8-bit integers are for translation"
@@ -52,15 +48,7 @@ def evaluates_in_bf16(device_type: str) -> bool:
 
 
 def autocast_of(model: nn.Module, autocast: str) -> ContextManager[Any]:
-    """Return the context in which encoder or decoder runs.
-
-    Args:
-        model: encoder or decoder; its first parameter has its precision and its device.
-        autocast: the value of ``--autocast``.
-
-    Raises:
-        ConfigurationError: the parameters are not fp32 (fp64 is left alone).
-    """
+    """Return the context in which encoder or decoder runs; models in fp64 are left alone."""
     if autocast == "none":
         return nullcontext()
     if autocast == "int8":  # a model that is prepared for translation has none

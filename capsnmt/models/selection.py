@@ -17,9 +17,6 @@ def parse_layers(spec: str, num_layers: int, name: str) -> FrozenSet[int]:
 
     >>> sorted(parse_layers("1,3-4", 6, "head_aggregation_encoder_layers"))
     [1, 3, 4]
-
-    Raises:
-        ConfigurationError: the list is malformed or names a layer outside 1..``num_layers``.
     """
     spec = str(spec).strip()
     if spec == "all":

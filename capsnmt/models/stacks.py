@@ -52,13 +52,8 @@ def run_layer(
     A dropped layer (``--encoder-layerdrop``, ``--decoder-layerdrop``) is the identity.
 
     Args:
-        layer: the layer.
-        kept: whether it runs.
-        connection: what connects the layers of the stack.
-        below: the states below the layer; those of the layer are added.
-        x: its input ``[T, B, d]``.
-        inputs: its other inputs.
-        settings: its settings.
+        below: the states below the layer, which the connection reads; those of the layer are added.
+        x: ``[T, B, d]``.
     """
     if not kept:
         return (x if connection is None else connection.skip(x, below),)

@@ -66,10 +66,7 @@ class Switch:
 def switch(default: Any, help: str, **declared: Any) -> Any:
     """Declare a switch as a field of a dataclass.
 
-    Args:
-        default: its default.
-        help: its description; ``{}`` stands for the choices or words.
-        declared: the attributes of :class:`Switch`.
+    In the help ``{}`` stands for the choices or words; all else is an attribute of :class:`Switch`.
     """
     own = Switch(default, **declared)
     text = help.format(", ".join(own.choices or own.words))
@@ -136,11 +133,7 @@ def defaults_of(*groups: Any) -> Dict[str, Any]:
 
 
 def check_values(args: Any, *groups: Any) -> None:
-    """Raise unless every switch has a value that it may have.
-
-    Raises:
-        ConfigurationError: one line with the switch, its value and what is allowed.
-    """
+    """Raise unless every switch has a value that it may have."""
     for name, each in declared(*groups).items():
         value = safe_getattr(args, name)
         if value == each.default:
@@ -186,12 +179,7 @@ def refuse_idle(args: Any, name: str, reason: str) -> None:
 def check(settings: Mapping[str, Any], *groups: Any) -> None:
     """Raise unless all switches have values that they may have, and an effect if they are set.
 
-    Args:
-        settings: the values by name; a switch that is missing has its default.
-        groups: the dataclasses that declare the switches.
-
-    Raises:
-        ConfigurationError: one line with the switch, its value and what is allowed.
+    A switch that is missing in the settings has its default.
     """
     args = Namespace(**{**defaults_of(*groups), **settings})
     check_values(args, *groups)

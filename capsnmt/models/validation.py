@@ -24,9 +24,6 @@ def validate(args: Any) -> None:
     """Refuse settings that cannot work, before anything is built. ``args`` is complete and flat.
 
     The switches declare what they exclude. Here is what depends on the sizes of the model.
-
-    Raises:
-        ConfigurationError: one line with the value, what is allowed, and what to change.
     """
     for name in PROBABILITIES:
         share = safe_getattr(args, name) or 0

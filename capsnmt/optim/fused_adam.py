@@ -36,11 +36,7 @@ class FusedAdamConfig(FairseqDataclass):
 
 
 def parse_betas(given: Any) -> Tuple[float, float]:
-    """Parse ``--adam-betas``: a text such as ``(0.9, 0.98)``, or a list from a configuration.
-
-    Raises:
-        ConfigurationError: it is not two numbers of at least 0 and below 1.
-    """
+    """Parse ``--adam-betas``: a text such as ``(0.9, 0.98)``, or a list from a configuration."""
     try:
         first, second = ast.literal_eval(given) if isinstance(given, str) else given
         betas = float(first), float(second)
@@ -57,12 +53,7 @@ def parse_betas(given: Any) -> Tuple[float, float]:
 @resumes_from(FairseqAdam)
 @register_optimizer("fused_adam", dataclass=FusedAdamConfig)
 class FusedAdam(FairseqAdam):
-    """fairseq's ``adam`` with the same numbers to rounding, the same flags and checkpoints.
-
-    Raises:
-        ConfigurationError: a value of ``--adam-betas``, ``--adam-eps`` or ``--weight-decay`` is
-            out of range.
-    """
+    """fairseq's ``adam`` with the same numbers to rounding, the same flags and checkpoints."""
 
     def __init__(self, cfg: FusedAdamConfig, params: Iterable[nn.Parameter]) -> None:
         FairseqOptimizer.__init__(self, cfg)  # fairseq's Adam would be built otherwise

@@ -35,11 +35,7 @@ INTERPRETER_FLAG = "TRITON_INTERPRET"  # Triton's own: kernels run as numpy code
 
 
 def check_backend(name: str, device_type: Optional[str] = None) -> str:
-    """Return ``name`` if this backend can run on this machine and, if given, this device type.
-
-    Raises:
-        ValueError: the backend is unknown, or this machine cannot build its kernels.
-    """
+    """Return ``name`` if this backend can run on this machine and, if given, this device type."""
     check_name(name)
     obstacle = backend_obstacle(name, device_type)
     if obstacle:
