@@ -1,22 +1,23 @@
-"""Ablation: how much the loss increases without a head, or without a layer of the encoder."""
+"""Ablation: how much the loss increases with a part of the model replaced, such as a head."""
 
 from __future__ import annotations
 
-from contextlib import contextmanager
-from typing import Any, Callable, Dict, Iterator, List, Sequence, Tuple
+from contextlib import nullcontext
+from typing import Any, Callable, ContextManager, Dict, Iterator, List, Sequence, Tuple
+from unittest import mock
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from capsnmt.analysis.base import Analysis, Cell, NotApplicableError
-from capsnmt.analysis.forward_pass import AttentionCall, Batch, StackStates
+from capsnmt.analysis.forward_pass import AttentionCall, Batch
 from capsnmt.analysis.hooks import attentions
-from capsnmt.analysis.means import StreamingMeans
 from capsnmt.analysis.plots import PointsByLayer
 from capsnmt.models.config import ATTENTIONS
 
 Key = Tuple[Any, ...]
 INTACT: Key = ()
+Replacement = Tuple[Key, ContextManager[Any]]  # a row, and a block in which a part is replaced
 INCREASE = "increase, nats per token"
 
 
@@ -41,23 +42,25 @@ class LossAblation(Analysis):
             raise NotApplicableError("--ablation-sentences is 0")
         self.losses: Dict[Key, Tensor] = {}
 
-    def ablations(self, model: Any, batch: Batch) -> Iterator[Tuple[Key, Tensor]]:
-        """Yield ``INTACT`` and every ablation, with the loss of each sentence."""
+    def replacements(self, model: Any) -> Iterator[Replacement]:
+        """Yield every part that is replaced in turn."""
         raise NotImplementedError
 
     @torch.no_grad()
     def finish(self, model: Any) -> None:
-        """Run all ablations on the sample."""
+        """Read the sample with the intact model and with each replacement."""
         sample = model.sample(model.settings.ablation_sentences)
         self.sentences = len(sample.chosen)
+        parts: List[Replacement] = [(INTACT, nullcontext()), *self.replacements(model.model)]
         losses: Dict[Key, List[Tensor]] = {}
         tokens = []
         for batch in sample.batches(self.title.lower()):
             tokens.append(batch.target.sum(1).double().cpu())
-            for key, of_sentences in self.ablations(model.model, batch):
-                losses.setdefault(key, []).append(of_sentences.cpu())
+            for key, replaced in parts:
+                with replaced:
+                    losses.setdefault(key, []).append(loss_of(model.model, batch).cpu())
         self.tokens = torch.cat(tokens)
-        self.losses = {key: torch.cat(parts) for key, parts in losses.items()}
+        self.losses = {key: torch.cat(each) for key, each in losses.items()}
 
     def rows(self) -> List[Sequence[Cell]]:
         intact = self.losses[INTACT]
@@ -99,7 +102,6 @@ class HeadAblation(LossAblation):
             *("head-ablation", "increase", INCREASE, "attention"),
             "Increase of the loss when one head is set to zero. One point per head; a line joins "
             "the means over the heads of a layer.",
-            error="standard_error",
         ),
     )
 
@@ -110,115 +112,17 @@ class HeadAblation(LossAblation):
     def on_attention(self, call: AttentionCall) -> None:
         self.heads[call.place, call.layer] = call.heads.size(1)
 
-    def ablations(self, model: Any, batch: Batch) -> Iterator[Tuple[Key, Tensor]]:
-        encoded = encode(model, batch)
-        yield INTACT, loss_of(model, batch, encoded)
+    def replacements(self, model: Any) -> Iterator[Replacement]:
         places = [*attentions(model.encoder), *attentions(model.decoder)]
         for place, layer, attention in sorted(places, key=lambda each: ATTENTIONS.index(each[0])):
             for head in range(self.heads[place, layer]):
-                with method_replaced(attention, "attend", without_head(attention.attend, head)):
-                    # the encoder runs again only for its own heads
-                    changed = encode(model, batch) if place == "enc-self" else encoded
-                    yield (place, layer, head + 1), loss_of(model, batch, changed)
+                changed = without_head(attention.attend, head)
+                yield (place, layer, head + 1), mock.patch.object(attention, "attend", changed)
 
 
-class LayerAblation(LossAblation):
-    """Loss when the decoder does not see the output of one encoder layer.
-
-    See :class:`ReplacedLayers` for what is replaced, and by what.
-    """
-
-    name = "layer_ablation"
-    title = "Importance of encoder layers"
-    explanation = (
-        "How much the loss per target token increases when the decoder does not see the output of "
-        "one encoder layer (Ampomah et al. 2020, Table 7), in nats, on a sample of sentences. The "
-        "output is replaced by zeros, or by its mean over all tokens, which is fairer: the model "
-        "has never seen zeros. A difference of less than two standard errors may be chance."
-    )
-    columns = ("layer", "replacement", "loss", "increase", "standard_error")
-    plots = (
-        PointsByLayer(
-            *("layer-ablation", "increase", INCREASE, "replacement"),
-            "Increase of the loss when the decoder sees zeros, or a layer's mean, in place of the "
-            "output of one encoder layer.",
-            error="standard_error",
-        ),
-    )
-
-    def __init__(self, model: Any) -> None:
-        super().__init__(model)
-        self.layers = ReplacedLayers(model.model.encoder)
-
-    def on_states(self, states: StackStates) -> None:
-        self.layers.add(states)
-
-    def ablations(self, model: Any, batch: Batch) -> Iterator[Tuple[Key, Tensor]]:
-        encoder = model.encoder
-        encoded = encode(model, batch)
-        yield INTACT, loss_of(model, batch, encoded)
-        states = encoder.normalise(encoded["encoder_states"])
-        for key in self.layers.keys:
-            output = encoder.combine(self.layers.replaced(key, states))
-            yield key, loss_of(model, batch, {**encoded, "encoder_out": [output]})
-
-
-class ReplacedLayers:
-    """Replaces the output of one encoder layer, as the decoder sees it (Ampomah et al. 2020).
-
-    The output is replaced by zeros, as ``--mlmha-mask-source`` does at generation, and by its mean
-    over all real tokens of all chosen sentences. Zeros are an input that training has never seen;
-    the mean takes away only what differs between tokens. The layers above still read the output.
-
-    The states are those that the decoder reads, after a final normalisation and before any
-    aggregation. Layer 0, the embeddings, is one of them with transparent attention.
-
-    Raises:
-        NotApplicableError: the decoder reads one layer.
-    """
-
-    def __init__(self, encoder: Any) -> None:
-        layers, lowest = len(encoder.layers), 1
-        if encoder.transparent is not None:
-            lowest = 0
-        elif encoder.layer_aggregation is None:
-            lowest = layers - encoder.num_sources + 1
-        if lowest == layers:
-            raise NotApplicableError(
-                "its decoder reads the top encoder layer only (--mlmha, or --layer-aggregation of "
-                "the encoder, would let it read several)"
-            )
-        self.layers = range(lowest, layers + 1)
-        self.keys: List[Key] = [(layer, by) for layer in self.layers for by in ("zeros", "mean")]
-        self.means: StreamingMeans[int] = StreamingMeans()
-
-    def add(self, states: StackStates) -> None:
-        """Add the encoder's states to the means."""
-        real = states.batch.source
-        for layer in self.layers:
-            of_tokens = states.encoder_normalised[layer][real].double()
-            self.means.add(layer, of_tokens.sum(0), real.sum())
-
-    def replaced(self, key: Key, states: Sequence[Tensor]) -> List[Tensor]:
-        """Return the normalised states of all layers, with one of them replaced."""
-        layer, by = key
-        value = self.means[layer].to(states[layer])
-        if by == "zeros":
-            value = torch.zeros_like(value)
-        return [value.expand_as(H) if number == layer else H for number, H in enumerate(states)]
-
-
-def encode(model: Any, batch: Batch) -> Any:
-    """Return the encoder's output on a batch, with the states of all layers."""
-    inputs = batch.sample["net_input"]
-    return model.encoder(
-        inputs["src_tokens"], src_lengths=inputs["src_lengths"], return_all_hiddens=True
-    )
-
-
-def loss_of(model: Any, batch: Batch, encoded: Any) -> Tensor:
-    """Return the loss of each sentence from an encoder's output, ``[B]``, in fp64."""
-    output = model.decoder(batch.sample["net_input"]["prev_output_tokens"], encoder_out=encoded)
+def loss_of(model: Any, batch: Batch) -> Tensor:
+    """Return the loss of each sentence, ``[B]``, in fp64."""
+    output = model(**batch.sample["net_input"])
     log_probs = model.get_normalized_probs(output, log_probs=True, sample=batch.sample)
     of_target = log_probs.gather(-1, batch.sample["target"].unsqueeze(-1)).squeeze(-1)
     return -(of_target.double() * batch.target).sum(1)
@@ -234,13 +138,3 @@ def without_head(attend: Callable[..., Any], head: int) -> Callable[..., Any]:
         return heads, weights
 
     return changed
-
-
-@contextmanager
-def method_replaced(module: nn.Module, name: str, method: Callable[..., Any]) -> Iterator[None]:
-    """Replace a method of one module inside the ``with`` block."""
-    module.__dict__[name] = method  # hides the method of the class
-    try:
-        yield
-    finally:
-        del module.__dict__[name]

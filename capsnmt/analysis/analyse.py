@@ -6,7 +6,7 @@ import sys
 from dataclasses import dataclass, field
 from typing import Dict, List, Sequence, Type
 
-from capsnmt.analysis.ablation import HeadAblation, LayerAblation
+from capsnmt.analysis.ablation import HeadAblation
 from capsnmt.analysis.agreement import Agreement
 from capsnmt.analysis.anisotropy import Anisotropy
 from capsnmt.analysis.attention import AttentionStatistics
@@ -14,6 +14,7 @@ from capsnmt.analysis.base import Analysis, NotApplicableError
 from capsnmt.analysis.disagreement import Disagreement
 from capsnmt.analysis.head_tsne import HeadTSNE
 from capsnmt.analysis.hooks import observe
+from capsnmt.analysis.layer_ablation import LayerAblation
 from capsnmt.analysis.layer_bleu import LayerBleu
 from capsnmt.analysis.layer_weights import LayerWeights
 from capsnmt.analysis.model import AnalysedModel, NamedCheckpoint, Settings, load

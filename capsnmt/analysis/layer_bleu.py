@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from typing import Any, List, Optional, Sequence, Tuple
 
 import torch
 from fairseq.sequence_generator import SequenceGenerator
 from fairseq.utils import strip_pad
-from torch import Tensor
 
-from capsnmt.analysis.ablation import INTACT, Key, ReplacedLayers, method_replaced
+from capsnmt.analysis.ablation import Replacement
 from capsnmt.analysis.base import Analysis, Cell, NotApplicableError
 from capsnmt.analysis.forward_pass import StackStates
+from capsnmt.analysis.layer_ablation import ReplacedLayers
 from capsnmt.evaluation.scores import BOOTSTRAP, SAMPLES, SEED, Test
 from capsnmt.evaluation.significance import score_outputs
 from capsnmt.evaluation.tokenised_bleu import multi_bleu_metric
@@ -56,16 +57,13 @@ class LayerBleu(Analysis):
         """Translate with and without each layer."""
         sample = model.sample(model.settings.ablation_translations)
         self.sentences = len(sample.chosen)
-        encoder = model.model.encoder
-        combine = encoder.combine
+        replacements = self.layers.replacements(model.model.encoder)
+        parts: List[Replacement] = [((None, "none"), nullcontext()), *replacements]
+        self.keys = [key for key, _ in parts]
         outputs = []
-        for key in [INTACT, *self.layers.keys]:
-
-            def changed(states: List[Tensor], key: Key = key) -> Tensor:
-                return combine(self.layers.replaced(key, states) if key else states)
-
-            with method_replaced(encoder, "combine", changed):
-                label = f"without layer {key[0]} ({key[1]})" if key else "the intact model"
+        for (layer, by), replaced in parts:
+            label = "the intact model" if layer is None else f"without layer {layer} ({by})"
+            with replaced:
                 references, hypotheses = translate(sample, f"translations: {label}")
             outputs.append((label, hypotheses))
         scores = score_outputs(outputs, {"bleu": multi_bleu_metric(references)}, TEST)
@@ -74,7 +72,7 @@ class LayerBleu(Analysis):
     def rows(self) -> List[Sequence[Cell]]:
         return [
             (*key, each.score, each.delta, each.p_value, each.signature)
-            for key, each in zip([(None, "none"), *self.layers.keys], self.scores)
+            for key, each in zip(self.keys, self.scores)
         ]
 
 

@@ -47,14 +47,13 @@ class Figure:
 
 @dataclass(frozen=True)
 class PointsByLayer:
-    """A column of numbers by layer, and a line through the means of the layers, for each model."""
+    """A column of a CSV file by layer, and a line through the means of the layers."""
 
     name: str  # of the figure
     column: str  # of the numbers
     label: str  # of the numbers, with their unit
     panel: str  # the column whose values are the panels
     caption: str
-    error: str = ""  # the column of standard errors, if there is one
 
     def figure(self, models: Mapping[str, Sequence[Mapping[str, Any]]]) -> Figure:
         """Return the figure of the rows of each model of the page: column -> value."""
@@ -64,12 +63,7 @@ class PointsByLayer:
                 title = PANELS.get(row[self.panel], row[self.panel])
                 points = panels.setdefault(title, {}).setdefault(model, [])
                 points.append((row["layer"], row[self.column]))
-        caption = self.caption
-        errors = [row[self.error] for rows in models.values() for row in rows if self.error]
-        known = [error for error in errors if error == error]  # one sentence has none
-        if known:
-            caption += f" The highest standard error is {max(known):.2g}."
-        return Points(self.name, caption, panels, self.label, [*models])
+        return Points(self.name, self.caption, panels, self.label, [*models])
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 from pathlib import Path
 from typing import Dict, Optional, Sequence, Tuple
 
@@ -18,13 +17,12 @@ from capsnmt.cli import (
     run_command,
     shown,
 )
-from capsnmt.evaluation.compare_mt import check_folder, note
+from capsnmt.evaluation.compare_mt import PAGE, check_folder
 from capsnmt.evaluation.outputs import parse_systems
 from capsnmt.evaluation.scores import BOOTSTRAP, COMPARABLE, METRICS, SAMPLES, SEED, Test
 from capsnmt.evaluation.settings import Settings
 from capsnmt.evaluation.text import DETOKENIZE, REMOVE_BPE, language, text_format
 
-STDOUT = "-"
 INPUTS = ("generate", "plain")  # output of fairseq-generate, or lines
 MOST_SAMPLES = 100000  # D: sacreBLEU keeps a number for each sample and sentence in memory
 RESERVED = {each.lower() for each in (*METRICS, *METRICS.values(), *COMPARABLE)}
@@ -44,17 +42,14 @@ def _run(argv: Optional[Sequence[str]]) -> None:
 
     if settings.compare_mt is not None:
         check_folder(settings.compare_mt)
-    if target not in (None, STDOUT):
-        check_output_file(Path(target), "--json")
-    evaluation = evaluate(settings)
-    if target == STDOUT:
-        print(json.dumps(records.plain(evaluation), indent=2))
-        return
     if target is not None:
-        records.write(Path(target), evaluation)
+        check_output_file(target, "--json")
+    evaluation = evaluate(settings)
+    if target is not None:
+        records.write(target, evaluation)
     print(as_text(evaluation))
     if settings.compare_mt is not None:
-        print(note(settings.compare_mt, settings.test))
+        print(f"\ncompare-mt's report on the first outputs: {settings.compare_mt / PAGE}")
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -83,7 +78,7 @@ def build_parser() -> argparse.ArgumentParser:
         default=[],
         metavar=("METRIC", "SYSTEM=FILE"),
         help="scores of every segment by COMET, MetricX or another program: one number per line, "
-        "comet-score's .json or MetricX's .jsonl; METRIC is a name for the tables",
+        "or comet-score's .json; METRIC is a name for the tables",
     )
     tests = f"paired test against the baseline (default {BOOTSTRAP})"
     samples, seeds = at_least(1, MOST_SAMPLES), at_least(1, LARGEST_SEED)
@@ -92,11 +87,11 @@ def build_parser() -> argparse.ArgumentParser:
     add("--samples", type=samples, metavar="N", help=f"of the test (default {numbers})")
     add("--seed", type=seeds, default=SEED, metavar="S", help=f"of the test (default {SEED})")
     add("--compare-mt", type=Path, metavar="DIR", help="also write compare-mt's report to DIR")
-    add("--json", metavar="FILE", help="also write the record as JSON; - prints it instead")
+    add("--json", type=Path, metavar="FILE", help="also write the record as JSON")
     return parser
 
 
-def parse_arguments(argv: Optional[Sequence[str]] = None) -> Tuple[Settings, Optional[str]]:
+def parse_arguments(argv: Optional[Sequence[str]] = None) -> Tuple[Settings, Optional[Path]]:
     """Parse the command line: the settings, and the file of ``--json``."""
     args = build_parser().parse_args(argv)
     if args.reference is None and args.input == "plain":

@@ -39,15 +39,6 @@ def check_folder(folder: Path) -> None:
         raise ConfigurationError(f"--compare-mt {folder} is not an empty folder; name another")
 
 
-def note(folder: Path, test: Test) -> str:
-    """Return a paragraph about the report."""
-    return (
-        f"\ncompare-mt's report on the first output of each system: {folder / PAGE}. Its bootstrap "
-        f"({test.samples:,} resamples of 50% of the segments, seed {test.seed}) is a different "
-        "test: do not mix the two"
-    )
-
-
 def write_report(
     folder: Path,
     test: Test,

@@ -21,7 +21,6 @@ from capsnmt.evaluation.text import TextFormat, remove_bpe
 
 RECORD = re.compile(r"([STH])-(\d+)(?:\t|$)")
 DICTIONARY = re.compile(r"\| \[([^\]\s]+)\] dictionary: \d+ types")
-EXAMPLES = re.compile(r"\| (\S+ \S+ \S+-\S+) (\d+) examples$")
 
 
 @dataclass(frozen=True, eq=False)
@@ -141,15 +140,12 @@ def parse_generate_output(
     """
     texts: Dict[str, Dict[int, str]] = {kind: {} for kind in "HTS"}
     language = current = None
-    sizes: Dict[str, int] = {}
     for line in text:
         record = RECORD.match(line)
         if not record:
-            dictionary, examples = DICTIONARY.search(line), EXAMPLES.search(line)
+            dictionary = DICTIONARY.search(line)
             if dictionary:  # the source's is logged first
                 language = dictionary[1]
-            if examples:  # by name, because shards that were decoded separately repeat the line
-                sizes[examples[1]] = int(examples[2])
             continue
         kind, number = record[1], int(record[2])
         fields = line.split("\t", 2 if kind == "H" else 1)
@@ -168,7 +164,7 @@ def parse_generate_output(
             "--input plain"
         )
     present = {kind: numbered for kind, numbered in texts.items() if numbered}
-    count = max(sum(sizes.values()), *(1 + max(numbered) for numbered in present.values()))
+    count = 1 + max(map(max, present.values()))
     for kind, numbered in present.items():
         if len(numbered) < count:
             first = next(number for number in range(count) if number not in numbered)

@@ -1,7 +1,7 @@
 """Scores of every segment that another program computed, such as COMET or MetricX.
 
-A file has one number per line, in the order of the test set. ``.json`` is what ``comet-score
---to_json`` writes, and ``.jsonl`` the output file of MetricX.
+A file has one number per line, in the order of the test set, or is the ``.json`` that ``comet-score
+--to_json`` writes.
 """
 
 from __future__ import annotations
@@ -15,19 +15,13 @@ import msgspec
 from capsnmt.cli import ConfigurationError
 from capsnmt.evaluation.outputs import Output, Systems, read_lines, split_paths
 
-FORMATS = "one number per line, the .json of comet-score --to_json or the .jsonl of MetricX"
+FORMATS = "one number per line, or the .json of comet-score --to_json"
 
 
 class CometSegment(msgspec.Struct):
     """What is read of a segment in the file of comet-score."""
 
     score: float = msgspec.field(name="COMET")
-
-
-class MetricXSegment(msgspec.Struct):
-    """What is read of a line in the file of MetricX."""
-
-    score: float = msgspec.field(name="prediction")
 
 
 def read_segment_scores(
@@ -63,15 +57,13 @@ def read_segment_scores(
 
 def _read(path: str) -> List[float]:
     """Read the scores of one output."""
-    lines, suffix = read_lines(path), Path(path).suffix
+    lines = read_lines(path)
     try:
-        if suffix == ".json":  # a list for each file of translations
+        if Path(path).suffix == ".json":  # a list for each file of translations
             lists = msgspec.json.decode("\n".join(lines), type=Dict[str, List[CometSegment]])
             if len(lists) != 1:
                 raise ValueError(f"scores of {len(lists)} outputs in one file")
             return [segment.score for found in lists.values() for segment in found]
-        if suffix == ".jsonl":
-            return [msgspec.json.decode(line, type=MetricXSegment).score for line in lines]
         return [float(line) for line in lines]
     except (ValueError, msgspec.MsgspecError) as error:
         raise ConfigurationError(f"{path}: {error}; give {FORMATS}, for each output") from None

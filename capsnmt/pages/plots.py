@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import math
-import os
 import re
 from contextlib import contextmanager
 from typing import Any, Callable, Dict, Iterable, Iterator
@@ -53,12 +52,8 @@ def figure_of(height: float) -> Any:
 @contextmanager
 def drawing() -> Iterator[None]:
     """Draw with the settings of our figures inside the ``with`` block."""
-    backend = os.environ.pop("MPLBACKEND", None)  # of no use here; matplotlib refuses unknown ones
-    try:
-        import matplotlib
-    finally:
-        if backend is not None:
-            os.environ["MPLBACKEND"] = backend
+    import matplotlib
+
     with matplotlib.rc_context(SETTINGS):
         yield
 

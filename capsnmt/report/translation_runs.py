@@ -8,7 +8,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Dict, Iterable, Iterator, List, Mapping, Sequence, Tuple
 
-from capsnmt.cli import ConfigurationError
 from capsnmt.corpora.prepared import PreparedData
 from capsnmt.evaluation.outputs import Output, read_lines, read_output
 from capsnmt.evaluation.scores import COMPARABLE, common_metrics
@@ -145,7 +144,6 @@ def _samples(rows: Sequence[TrainedRow], test_set: str, count: int) -> Iterator[
     languages, data = rows[0].runs[0].settings.languages, PreparedData(rows[0].runs[0].data)
     raw = [str(data.raw(test_set, language)) for language in languages]
     source, reference = (read_lines(path) for path in raw)
-    check_count(raw[0], source, raw[1], reference)
     outputs = {name: _read_translations(run, test_set) for name, run in firsts.items()}
     for output in outputs.values():
         check_count(output.label, output.hypotheses, raw[1], reference)
@@ -168,13 +166,7 @@ def _read_translations(run: FinishedRun, test_set: str) -> Output:
     score = run.settings.score or Score()
     language = run.settings.languages[1]
     text = text_format("generate", score.remove_bpe, score.detokenize, language)
-    path = run.folder.generated(test_set)
-    if not path.is_file():
-        raise ConfigurationError(
-            f"{path}: there is no such file; run the launcher's command again, which decodes the "
-            "test set again"
-        )
-    return read_output(str(path), str(run.folder), text)
+    return read_output(str(run.folder.generated(test_set)), str(run.folder), text)
 
 
 def _pairs(lines: Mapping[str, int], language: str) -> Table:

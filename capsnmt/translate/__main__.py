@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import itertools
-import math
 import sys
 import warnings
 from pathlib import Path
@@ -18,6 +17,7 @@ from capsnmt.cli import (
     quiet,
     require,
     run_command,
+    say,
 )
 from capsnmt.lines import standard_input, stream_lines
 
@@ -26,14 +26,6 @@ if TYPE_CHECKING:  # --help does not wait for torch
 
 PRECISIONS = {"fp32": "none", "bf16": "bf16", "int8": "int8"}
 SETTINGS = ("beam", "lenpen", "max_tokens", "batch_size")  # flags that fairseq also has
-
-
-def number(text: str) -> float:
-    """The type of a flag that takes a finite number."""
-    value = float(text)
-    if not math.isfinite(value):
-        raise ValueError(text)
-    return value
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -47,7 +39,7 @@ def build_parser() -> argparse.ArgumentParser:
     models = "a finished run, or a checkpoint with --data; several are an ensemble"
     add("runs", nargs="+", type=Path, metavar="RUN|CHECKPOINT", help=models)
     add("--data", type=Path, metavar="DIR", help="folder of capsnmt-prepare (default: the run's)")
-    add("--lenpen", type=number, metavar="X", help="above 1 for longer (default: the run's)")
+    add("--lenpen", type=float, metavar="X", help="above 1 for longer (default: the run's)")
     counts = {
         "beam": (positive, "size of the beam (default: the run's)"),
         "nbest": (positive, "write N translations of each line, after the line's number and a tab"),
@@ -118,30 +110,23 @@ def translated(
 
     Without ``nbest``, lines are not numbered.
     """
-    from tqdm import tqdm
-
     # the raw file returns what a pipe holds, and does not wait for a full block
     lines = stream_lines(cast(BinaryIO, getattr(stream, "raw", stream)), "standard input")
-    # a bar would break the lines on a terminal
-    hidden = not sys.stderr.isatty() or sys.stdout.isatty()
-    with tqdm(unit=" lines", file=sys.stderr, disable=hidden, leave=False) as bar:
-        number = 0
-        while buffer := list(itertools.islice(lines, size)):
-            output: List[str] = []
-            for translation in translator.translations(buffer, nbest=nbest or 1):
-                number += 1
-                if translation.parts > 1:
-                    tqdm.write(
-                        f"standard input, line {number}: has more than {translator.longest:,} "
-                        f"subwords: translated in {translation.parts} parts",
-                        file=sys.stderr,
-                    )
-                for hypothesis in translation.hypotheses:
-                    cells = [str(number)] if nbest is not None else []
-                    cells += [f"{hypothesis.score:.4f}"] if scores else []
-                    output.append("\t".join([*cells, hypothesis.text]) + "\n")
-            bar.update(len(buffer))
-            yield "".join(output)
+    number = 0
+    while buffer := list(itertools.islice(lines, size)):
+        output: List[str] = []
+        for translation in translator.translations(buffer, nbest=nbest or 1):
+            number += 1
+            if translation.parts > 1:
+                say(
+                    f"standard input, line {number}: has more than {translator.longest:,} "
+                    f"subwords: translated in {translation.parts} parts"
+                )
+            for hypothesis in translation.hypotheses:
+                cells = [str(number)] if nbest is not None else []
+                cells += [f"{hypothesis.score:.4f}"] if scores else []
+                output.append("\t".join([*cells, hypothesis.text]) + "\n")
+        yield "".join(output)
 
 
 if __name__ == "__main__":

@@ -8,8 +8,6 @@ from typing import Any, Dict, List, Optional, Sequence, Union
 
 from fairseq.hub_utils import GeneratorHubInterface
 
-from capsnmt.corpora.subwords import LONGEST_WORD, has_long_word
-
 # a subword of subword-nmt that does not end its word; one of sentencepiece that starts a word
 CONTINUED, STARTS = "@@", "\u2581"
 SENTENCE_ENDS = frozenset(".!?;。！？；…")
@@ -75,10 +73,7 @@ class Translator(GeneratorHubInterface):
 
     def split(self, line: str) -> List[List[str]]:
         """Return the subwords of a raw line, in parts that fit into the model."""
-        text = self.tokenize(line)
-        if has_long_word(text):  # segmentation would take hours
-            text = cut_words(text, LONGEST_WORD)
-        subwords = self.apply_bpe(text).split()
+        subwords = self.apply_bpe(self.tokenize(line)).split()
         sentencepiece = getattr(self.cfg.bpe, "_name", self.cfg.bpe) == "sentencepiece"
         return split_subwords(subwords, self.longest, sentencepiece) if subwords else []
 
@@ -131,16 +126,3 @@ def split_subwords(subwords: Sequence[str], limit: int, sentencepiece: bool) -> 
         parts.append(list(subwords[start:end]))
         start = end
     return [*parts, list(subwords[start:])]
-
-
-def cut_words(line: str, longest: int) -> str:
-    """Cut the words of a line into pieces of at most ``longest`` characters.
-
-    >>> cut_words("a bcdefg", 4)
-    'a bcde fg'
-    """
-    return " ".join(
-        word[start : start + longest]
-        for word in line.split()
-        for start in range(0, len(word), longest)
-    )

@@ -18,16 +18,15 @@ from typing import Any, Dict, Iterator, List, Tuple
 import pytest
 import torch
 
-from capsnmt.analysis.ablation import HeadAblation
+from capsnmt.analysis.maps import with_few_columns
 from capsnmt.analysis.page import csv_text, table
-from capsnmt.analysis.sentences import with_few_columns
 from tests.analysis.conftest import EVIL, MODELS, NAMES, OTHER
+from tests.analysis.oracles import by_strongest
 from tests.analysis.small_models import (
     couplings_of_each_sentence,
     precise,
     weights_of_each_sentence,
 )
-from tests.analysis.test_analyses import by_strongest
 from tests.html_pages import Page, contrast
 
 # One call for all choices: a step of the browser's driver takes longer than a map.
@@ -78,13 +77,6 @@ def test_folded_tables_have_the_numbers_of_the_csv(folder: Path, content: str) -
         ]
         with open(folder / f"{name}.csv", encoding="utf-8", newline="") as file:
             assert shown == list(csv.reader(file))
-
-
-def test_a_figure_of_losses_says_how_sure_they_are() -> None:
-    row = dict(zip(HeadAblation.columns, ("enc-self", 1, 1, 2.0, 0.1, 0.034)))
-    other = {**row, "standard_error": math.nan}
-    figure = HeadAblation.plots[0].figure({"it": [row, other, {**row, "standard_error": 0.01}]})
-    assert figure.caption.endswith(" The highest standard error is 0.034.")
 
 
 def test_a_number_that_is_none_leaves_its_cell_empty() -> None:

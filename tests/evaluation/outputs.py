@@ -52,7 +52,6 @@ def write_outputs(folder: Path) -> Dict[str, str]:
         "numbers": SCORES,
         "few": SCORES[1:],
         "word": [*SCORES[1:], "good"],
-        "word.jsonl": [*SCORES[1:], '{"x": 1}'],
         "nan": [*SCORES[1:], "nan"],
         "others.json": ['{"a": [{"x": 1}]}'],
         "two.json": ['{"a": [], "b": []}'],

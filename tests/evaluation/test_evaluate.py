@@ -11,7 +11,6 @@ from typing import Any, Dict, List
 
 import pytest
 
-from capsnmt import records
 from capsnmt.cli import CLOSED_PIPE
 from capsnmt.evaluation.__main__ import main
 from capsnmt.evaluation.scores import METRICS
@@ -99,17 +98,6 @@ def test_a_baseline_is_a_name_or_a_file_and_comes_first(
     assert outputs(alone) == outputs(document)
 
 
-def test_json_alone_replaces_the_table(
-    files: Dict[str, str], evaluate: Evaluate, capsys: pytest.CaptureFixture
-) -> None:
-    document = evaluate(files["good"])
-    assert document["reference"] is None  # the T- lines
-    assert scores(document) == {files["good"]: pytest.approx(100)}
-    capsys.readouterr()
-    assert main([files["good"], "--json", "-"]) == 0
-    assert records.parse_yaml(capsys.readouterr().out, "stdout") == document
-
-
 @pytest.mark.parametrize("baseline", [["third", "half"], ["half"]])
 def test_each_seed_is_tested_against_its_own_seed_or_the_only_one_of_the_baseline(
     files: Dict[str, str], evaluate: Evaluate, baseline: List[str]
@@ -157,9 +145,7 @@ def test_the_report_of_compare_mt_is_seeded_and_shows_text_as_it_is(
     arguments += ["--reference", str(files["reference"]), "--samples", "10", "--seed", "7"]
     arguments += ["--tokenized-reference", str(files["reference"]), "--compare-mt", str(folder)]
     assert main(arguments) == 0
-    printed = capsys.readouterr().out
-    assert f"{folder}/index.html" in printed
-    assert "10 resamples of 50% of the segments, seed 7" in printed
+    assert f"{folder}/index.html" in capsys.readouterr().out
     text, page = (folder / "report.txt").read_text("utf-8"), (folder / "index.html").read_text()
     assert text.startswith("compare-mt reference system-0 system-1")
     assert "score_type=bleu,bootstrap=10 " in text

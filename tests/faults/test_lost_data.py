@@ -109,7 +109,8 @@ def test_a_checkpoint_in_torchs_older_format_is_kept(tmp_path: Path) -> None:
 def test_the_largest_seed_can_train() -> None:
     """fairseq adds the epoch to the seed, and numpy takes no seed above 2^32 - 1."""
     with data_utils.numpy_seed(LARGEST_SEED + 10**6):
-        torch.manual_seed(LARGEST_SEED + 10**6)
+        drawn = torch.manual_seed(LARGEST_SEED + 10**6).initial_seed()
+    assert drawn == LARGEST_SEED + 10**6
 
 
 def make_fifo(path: Path) -> None:

@@ -153,7 +153,6 @@ def test_a_mistake_is_one_line(
         ([run, runs["routed"]], "has another language pair than"),
         ([run, segmented], "has another bpe/codes than"),
         ([run, "--nbest", "4"], "--nbest is 4, but the beam has 3 hypotheses; give --beam 4"),
-        ([run, "--lenpen", "nan"], "argument --lenpen: invalid number value: 'nan'"),
         ([run, "--max-tokens", "1"], "'1' is not a whole number of at least 2"),
     ):
         assert main([str(argument) for argument in arguments]) == 2, arguments
