@@ -230,15 +230,3 @@ def heads_of_each_token(model: Any) -> Dict[Tuple[int, int, int], np.ndarray]:
         for position, token in enumerate(joined[:, 0], 1)
         for head, O in enumerate(token.unflatten(-1, (attention.num_heads, -1)), 1)
     }
-
-
-def silhouette(points: np.ndarray, groups: np.ndarray) -> List[float]:
-    """Rousseeuw 1987: (b - a) / max(a, b) of the mean distances to the own and nearest group."""
-    values = []
-    for i, own in enumerate(groups):
-        distances = np.linalg.norm(points - points[i], axis=1)
-        others = np.arange(len(points)) != i
-        to = {g: distances[(groups == g) & others].mean() for g in np.unique(groups)}
-        a, b = to.pop(own), min(to.values())
-        values.append((b - a) / max(a, b))
-    return values

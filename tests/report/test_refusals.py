@@ -16,49 +16,42 @@ def remove(path: Path) -> None:
     shutil.rmtree(path) if path.is_dir() else path.unlink()
 
 
-def put(file: str, *keys: str, value: Any = None) -> Callable[[Path], None]:
+def put(file: str, *keys: Any, value: Any = None) -> Callable[[Path], None]:
     """Set a value in a record of a run."""
 
-    def change(run: Path) -> None:
-        def inner(record: Any) -> None:
-            for key in keys[:-1]:
-                record = record[int(key) if key.lstrip("-").isdigit() else key]
-            record[keys[-1]] = value
+    def change(record: Any) -> None:
+        for key in keys[:-1]:
+            record = record[key]
+        record[keys[-1]] = value
 
-        edit(run / file, inner)
-
-    return change
+    return lambda run: edit(run / file, change)
 
 
 def text(file: str, content: str) -> Callable[[Path], Any]:
     return lambda run: (run / file).write_text(content)
 
 
-def without_bleu(run: Path) -> None:
-    edit(
-        run / "scores.json", lambda s: s["test"]["systems"][-1]["outputs"][0]["scores"].pop("bleu")
-    )
+def more_test_sets(scores: Any) -> None:
+    scores["more"] = scores["test"]
 
 
-def more_test_sets(run: Path) -> None:
-    edit(run / "scores.json", lambda scores: scores.update(more=scores["test"]))
-
-
+SCORES = ("test", "systems", -1, "outputs", 0, "scores")
+RECORDS = ("scores.json", "config.json", "training.json", "train.log", "generate-test.txt")
 DAMAGES = [
     (remove, "is no folder; give OUTPUT/ROW/seed-S"),
-    *((lambda run, name=name: remove(run / name), name) for name in (
-        "scores.json", "config.json", "training.json", "train.log",
-        "generate-test.txt",
-    )),
+    *((lambda run, name=name: remove(run / name), name) for name in RECORDS),
     (text("config.json", "{}"), "made by another version of capsnmt; launch the row again"),
     (put("config.json", "seed", value="one"), "config.json: seed is 'one'; give a whole number"),
     (put("config.json", "row", value="x"), "lacks the scores of x"),
     (put("training.json", "parameters"), "has no number of parameters"),
     (text("scores.json", "{}"), "scores.json: the file is {}; give"),
-    (without_bleu, "lacks the scores bleu"),
-    (more_test_sets, "has the test sets"),
+    (put("scores.json", *SCORES, value={}), "lacks the scores bleu"),
+    (
+        lambda run: edit(run / "scores.json", lambda s: s.update(more=s["test"])),
+        "has the test sets",
+    ),
     (text("generate-test.txt", "H-0\t-1\tx\n"), "has 1 segments"),
-]  # fmt: skip
+]
 
 
 @pytest.fixture
