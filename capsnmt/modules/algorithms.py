@@ -193,7 +193,11 @@ class CapsuleRouting(nn.Module):
         iterations: int,
         backend: str,
     ) -> None:
-        """Set the attributes; 0 capsules are as many as the model is wide."""
+        """Set the attributes; 0 capsules are as many as the model is wide.
+
+        Raises:
+            ValueError: ``routing`` or ``backend`` is unknown, N does not divide d, or T is below 1.
+        """
         num_capsules = num_capsules or embed_dim
         if routing not in algorithms:
             raise ValueError(f"routing {routing!r} is unknown; choose from {', '.join(algorithms)}")

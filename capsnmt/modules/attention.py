@@ -77,6 +77,9 @@ class Attention(nn.Module):
         score_mixing: mixes the scores over the heads; None unless heads talk.
         weight_mixing: mixes the weights over the heads; None unless heads talk.
 
+    Raises:
+        ValueError: H does not divide d.
+
     >>> attention = Attention(8, num_heads=2).eval()
     >>> x = torch.randn(5, 3, 8)  # L = 5, B = 3
     >>> future = torch.full((5, 5), float("-inf")).triu(1)

@@ -53,7 +53,8 @@ def mean_overlap(weights: Tensor) -> Tensor:
 
     (eq. 6 with the sign of a loss, per query). It is 1 where all heads attend to one same key.
 
-    A is ``[B, H, L, K]``.
+    Args:
+        weights: A, ``[B, H, L, K]``.
     """
     return precise(weights).mean(dim=1).square().sum(-1)
 
@@ -94,8 +95,11 @@ class DisagreementRecord(AttentionObserver):
         **D**: the mean is over the tokens of the batch, not over means per sentence: every token
         counts the same, as in the likelihood.
 
-        Source ``[B, S]`` and target ``[B, T]`` are true at the real tokens, of the target those of
-        the decoder's input.
+        Args:
+            role: ``enc-self``, ``enc-dec`` or ``dec-self``.
+            term: one of ``TERMS``.
+            source: ``[B, S]``, true at the real tokens of the source.
+            target: ``[B, T]``, true at the real tokens of the decoder's input.
         """
         layers = self.values.get((role, term))
         if not layers:

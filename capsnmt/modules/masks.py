@@ -23,7 +23,9 @@ def lowest(dtype: torch.dtype) -> float:
 def additive_padding(padding: Tensor, like: Tensor) -> Tensor:
     """Return a mask ``[B, K]``, true at padding, as what all layers of a stack add to their scores.
 
-    They have the dtype of the stack's input, or another under autocast.
+    Args:
+        padding: the mask.
+        like: the input of the stack. Under autocast the scores have another dtype.
     """
     dtype = autocast_dtype(like.device.type) or like.dtype
     return torch.zeros_like(padding, dtype=dtype).masked_fill(padding, lowest(dtype))

@@ -86,6 +86,9 @@ class MultiLayerAttention(Attention):
     first. The weights that it returns are those of the call: H heads (joint) or n H, source by
     source. ``out_proj`` is a replaceable module; it reads ``out_proj.in_features`` features.
 
+    Raises:
+        ValueError: ``variant`` is unknown or ``num_sources`` is below 1.
+
     >>> attention = MultiLayerAttention(8, num_heads=2, num_sources=3, variant="M-10").eval()
     >>> query, sources = torch.randn(5, 4, 8), torch.randn(6, 4, 3 * 8)  # L = 5, K = 6, B = 4
     >>> output, weights = attention(query, sources, need_weights=True)

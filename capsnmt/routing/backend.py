@@ -35,7 +35,11 @@ INTERPRETER_FLAG = "TRITON_INTERPRET"  # Triton's own: kernels run as numpy code
 
 
 def check_backend(name: str, device_type: Optional[str] = None) -> str:
-    """Return ``name`` if this backend can run on this machine and, if given, this device type."""
+    """Return ``name`` if this backend can run on this machine and, if given, this device type.
+
+    Raises:
+        ValueError: the backend is unknown, or this machine cannot build its kernels.
+    """
     check_name(name)
     obstacle = backend_obstacle(name, device_type)
     if obstacle:

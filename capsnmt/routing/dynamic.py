@@ -41,6 +41,9 @@ def dynamic_routing(
         Output capsules ``[..., N, D]`` and logits ``[..., I, N]``, b after its last update; both
         in the dtype of ``votes``.
 
+    Raises:
+        ValueError: a shape, dtype, iteration count or backend is not as above.
+
     >>> import torch
     >>> votes = torch.tensor([[[3.0, 4.0], [1.0, 0.0]], [[3.0, 4.0], [0.0, 1.0]]])
     >>> capsules, logits = dynamic_routing(votes, iterations=1)

@@ -77,6 +77,9 @@ def em_routing(
     Returns:
         Output capsules, ``[..., N, D]``, dtype of ``votes``.
 
+    Raises:
+        ValueError: a shape, dtype, iteration count or backend is not as above.
+
     >>> import torch
     >>> votes = torch.tensor([[[1.0], [4.0]], [[3.0], [4.0]]])  # I = 2, N = 2, D = 1
     >>> em_routing(votes, torch.zeros(2), torch.zeros(2), iterations=1)

@@ -53,6 +53,9 @@ def horizontal_routing(
     Returns:
         Output capsules Omega, ``[B, H, L, K]``, 0 in padded rows and columns, dtype of ``scores``.
 
+    Raises:
+        ValueError: a shape, dtype, iteration count or backend is not as above.
+
     >>> import torch
     >>> scores = torch.tensor([[[[2.0], [4.0]], [[2.0], [-6.0]]]])  # H = 2, L = 2, K = 1
     >>> horizontal_routing(scores, iterations=1)  # sums / H: 1, 3 and 1, -2; squash = s|s|/(1+s^2)

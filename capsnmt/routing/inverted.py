@@ -40,6 +40,9 @@ def inverted_routing(votes: Tensor, iterations: int = 3, backend: str = "auto") 
     Returns:
         Output capsules p, ``[..., N, D]``, dtype of ``votes``.
 
+    Raises:
+        ValueError: a shape, dtype, iteration count or backend is not as above.
+
     >>> import torch
     >>> votes = torch.tensor([[[1.0], [0.0]], [[3.0], [2.0]]])  # I = 2, N = 2, D = 1
     >>> inverted_routing(votes, iterations=1)  # half of the sums

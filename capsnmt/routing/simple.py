@@ -29,6 +29,9 @@ def simple_routing(votes: Tensor, iterations: int = 3, backend: str = "auto") ->
     Returns:
         Output capsules, ``[..., N, D]``, dtype of ``votes``.
 
+    Raises:
+        ValueError: a shape, dtype, iteration count or backend is not as above.
+
     >>> import torch
     >>> votes = torch.tensor([[[3.0, 4.0], [1.0, 0.0]], [[3.0, 4.0], [0.0, 1.0]]])
     >>> simple_routing(votes, iterations=1)  # means (3, 4) and (.5, .5): 25/26 * .6 = 0.5769

@@ -43,6 +43,9 @@ def vertical_routing(
         Output capsules Omega ``[B, L, K]`` and logits b ``[B, H, L]``, 0 in padded rows and
         columns; both in the dtype of ``scores``.
 
+    Raises:
+        ValueError: a shape, dtype, iteration count or backend is not as above.
+
     >>> import torch
     >>> scores = torch.tensor([[[[3.0, 4.0], [1.0, 0.0]], [[3.0, 4.0], [0.0, 1.0]]]])
     >>> capsules, logits = vertical_routing(scores, iterations=1)  # two heads, L = K = 2

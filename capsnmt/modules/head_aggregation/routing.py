@@ -46,6 +46,9 @@ class HeadRouting(CapsuleRouting):
         backend: the routing backend, see :mod:`capsnmt.routing.backend`.
         input_dim: width of the concatenated heads; 0 means d.
 
+    Raises:
+        ValueError: ``routing`` or ``backend`` is unknown, N does not divide d, or T is below 1.
+
     >>> import torch
     >>> routing = HeadRouting(8, num_heads=2, routing="em", num_capsules=4)
     >>> routing(torch.randn(5, 3, 8)).shape  # concatenated heads [L, B, d]

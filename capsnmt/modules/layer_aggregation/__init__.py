@@ -45,8 +45,18 @@ def layer_aggregation(
 ) -> LayerAggregation:
     """Build the position-wise aggregation of one stack by its name in ``--layer-aggregation``.
 
-    ``ffn_dim`` is the hidden width of ``iterative`` and ``dynamic``; what follows it is for routing
-    only (:class:`LayerRouting`).
+    Args:
+        mode: one of ``POSITION_WISE``.
+        embed_dim: d.
+        num_layers: L.
+        ffn_dim: hidden width of ``iterative`` and ``dynamic``.
+        num_capsules: N (routing only).
+        own: the capsule of a layer is computed from that layer alone (routing only).
+        iterations: T (routing only).
+        backend: the routing backend (routing only).
+
+    Raises:
+        ValueError: ``mode`` is not position-wise, or its class refuses a setting.
     """
     if mode == "linear":
         return LinearCombination(embed_dim, num_layers)
@@ -73,8 +83,16 @@ def layer_connection(
 ) -> LayerConnection:
     """Build the connection of one stack by its name in ``--layer-aggregation``.
 
-    Whether the stack is pre-norm matters to ``dlcl`` only, and the last two to
-    ``attention-residuals`` (:class:`AttentionResiduals`).
+    Args:
+        mode: one of ``CONNECTIONS``.
+        embed_dim: d.
+        num_layers: L.
+        normalize_before: whether the stack is pre-norm (``dlcl`` only).
+        sublayers: the sublayers of a layer (``attention-residuals`` only).
+        block: S, the sublayers of a block (``attention-residuals`` only).
+
+    Raises:
+        ValueError: ``mode`` is not a connection, or its class refuses a setting.
     """
     if mode == "dlcl":
         return DLCL(embed_dim, num_layers, normalize_before)

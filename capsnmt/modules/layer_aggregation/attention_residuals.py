@@ -111,6 +111,9 @@ class AttentionResiduals(LayerConnection):
         sublayers: the sublayers of a layer; n = L times as many.
         block: S.
 
+    Raises:
+        ValueError: one of them is below 1.
+
     >>> residuals, below = AttentionResiduals(8, num_layers=1, sublayers=2), []
     >>> h = residuals.follow(torch.randn(5, 3, 8), below)  # the embedding [T, B, d]
     >>> for sublayer in (torch.tanh, torch.sin):

@@ -37,6 +37,9 @@ class LayerAggregation(nn.Module):
     """Aggregation of the layers H^1..H^L, L tensors ``[..., d]``, into one ``[..., d]``.
 
     Each position is aggregated independently, so incremental decoding needs no state.
+
+    Raises:
+        ValueError: L or d is below 1; in a call, the number of layers is not L.
     """
 
     def __init__(self, embed_dim: int, num_layers: int) -> None:

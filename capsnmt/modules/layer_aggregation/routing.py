@@ -73,6 +73,9 @@ class LayerRouting(LayerAggregation, CapsuleRouting):
         iterations: T.
         backend: the routing backend, see :mod:`capsnmt.routing.backend`.
 
+    Raises:
+        ValueError: ``routing`` or ``backend`` is unknown, N does not divide d, or T is below 1.
+
     >>> routing = LayerRouting(8, num_layers=3, routing="dynamic-routing", num_capsules=4)
     >>> routing(list(torch.randn(3, 5, 2, 8))).shape  # L = 3 layers [T, B, d]
     torch.Size([5, 2, 8])

@@ -26,6 +26,9 @@ class TransparentMixture(nn.Module):
         num_states: L + 1.
         num_decoder_layers: M.
 
+    Raises:
+        ValueError: either is below 1; in a call, the number of states is not L + 1.
+
     >>> mixture = TransparentMixture(num_states=2, num_decoder_layers=3)
     >>> states = [torch.tensor([1.0, 0.0]), torch.tensor([3.0, 4.0])]  # L + 1 = 2, d = 2
     >>> mixture(states).tolist()  # the mean of the states for each of 3 decoder layers
