@@ -28,6 +28,7 @@ BUDGETS: List[Tuple[float, int, int, float]] = [
 LEAST_WARMUP, MOST_WARMUP = 2_000, 4_000
 FEW = 1_000  # pairs, below which the last checkpoint is evaluated
 SAVES, AVERAGED = 80, 10  # over the training, as of Multi30k's recipe
+SPACING = 25  # updates between two saves at least, where as many are averaged
 
 
 def applies(options: Options) -> bool:
@@ -77,7 +78,7 @@ def _budget(pairs: int, max_update: Optional[int], arch: str) -> Dict[str, Any]:
     updates = max_update or most
     warmup = max(1, min(MOST_WARMUP, updates // 4))
     rate = (width * max(warmup, LEAST_WARMUP)) ** -0.5
-    interval = _prime_up_to(max(1, updates // SAVES))
+    interval = _prime_up_to(max(1, updates // SAVES, min(SPACING, updates // AVERAGED)))
     return {
         "batch": {"tokens-per-update": tokens, "max-tokens": 4096},
         "train": {

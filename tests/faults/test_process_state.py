@@ -91,7 +91,9 @@ def test_a_command_in_process_leaves_logging_as_it_was(main: Any, tmp_path: Path
 @needs_compiler
 def test_a_compiled_model_trains_while_another_thread_records_its_routing() -> None:
     """In a process of its own, because torch compiles a function once per process."""
-    succeed("tests.faults.programs:compile_in_two_threads")
+    recorded = succeed("tests.faults.programs:compile_in_two_threads")
+    # the routed layer: before and within the compilation of both stacks
+    assert recorded == "[1, 1, 1, 1]\n"
 
 
 @pytest.mark.parametrize("device", ["cpu", "meta"])

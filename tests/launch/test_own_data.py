@@ -82,7 +82,7 @@ def test_more_pairs_are_trained_for_longer(plan: Launch, corpus: Path) -> None:
     assert found[-1] == (100_000, 32_768, -0.1)  # Vaswani et al. 2017
 
 
-@pytest.mark.parametrize("updates", [1, 2, 79, 81, 1000])
+@pytest.mark.parametrize("updates", [1, 2, 79, 100, 1000])
 def test_fewer_updates_have_their_own_schedule(plan: Launch, corpus: Path, updates: int) -> None:
     with_pairs(corpus, 30_000)
     text = plan("--prepared", corpus, "--arch", ARCH, "--cpu", "--max-update", updates)
@@ -90,6 +90,7 @@ def test_fewer_updates_have_their_own_schedule(plan: Launch, corpus: Path, updat
     averaged = int(re.findall(r"--last-updates (\d+)", text)[0])
     assert chosen["max-update"] == str(updates)
     assert averaged * int(chosen["save-interval-updates"]) <= updates
+    assert updates // int(chosen["save-interval-updates"]) < 50
     assert int(chosen["warmup-updates"]) <= updates
 
 
