@@ -54,8 +54,7 @@ def script(run: Run) -> str:
 
 def header(run: Run) -> List[str]:
     """Return the run and the split of its update, as comments."""
-    lines = (f"{run.title}, {run.device}", training.batch(run), training.warning(run))
-    return [f"# {line}" for line in lines if line is not None]
+    return [f"# {run.title}, {run.device}", f"# {training.batch(run)}"]
 
 
 def exports(run: Run) -> List[str]:
@@ -253,9 +252,6 @@ class _Execution:
         resuming = f"resuming at {done:,}{',' if total is None else ' of'} " if done else ""
         say(f"-- train: {resuming}{of}")
         say(f"   {training.batch(self.run)}")
-        warning = training.warning(self.run)
-        if warning:
-            say(f"warning: {warning}")
         request = self.folder.checkpoints / STOP_FILE
         request.parent.mkdir(parents=True, exist_ok=True)
         with self.console() as console:

@@ -7,7 +7,7 @@ from typing import Any, Dict, Iterator, List, Optional, Sequence, Tuple
 
 from capsnmt import records
 from capsnmt.cli import ConfigurationError, require
-from capsnmt.files import check_file_name, check_output_folder
+from capsnmt.files import check_file_name
 from capsnmt.launch import (
     classification,
     flags,
@@ -37,11 +37,6 @@ def resolve(options: Options, device: Device, argv: Sequence[str]) -> List[Run]:
 
     Within a seed a run follows those that it starts from and is tested against.
     """
-    for flag, path in (("--output", options.output), ("--prepared", options.prepared)):
-        if path is not None:
-            check_output_folder(path, flag)
-    if options.data is not None and not options.data.exists():
-        raise ConfigurationError(f"--data {options.data} is no file or folder; check the path")
     if options.baseline is not None:
         check_file_name(options.baseline, "--baseline")
     rows = [row for name, chosen in configure(options) for row in _swept(options, name, chosen)]

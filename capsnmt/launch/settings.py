@@ -89,11 +89,6 @@ def complete(settings: Mapping[str, Any], row: str) -> Settings:
             raise ConfigurationError(
                 f"{row}: {key} is not set; add it to the configuration or give --set {key}=VALUE"
             )
-    if not made.classifies and made.data.source_lang == made.data.target_lang:
-        raise ConfigurationError(
-            f"{row}: data.target-lang is {made.data.target_lang}, also the source language; give "
-            f"two languages"
-        )
     if len(made.average) > 1:
         raise ConfigurationError(
             f"{row}: average has {', '.join(made.average)}; choose one of them and set the others "

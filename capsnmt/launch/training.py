@@ -6,11 +6,10 @@ The program is `train`: fairseq-train that stops on request.
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import List, Optional
+from typing import List
 
 import capsnmt.plugin  # isort: skip  (first: it registers our architectures)
 
@@ -43,12 +42,6 @@ def choose_device(options: Options) -> Device:
         fix = f"give --gpus 1..{found} or --cpu" if found else "give --cpu"
         raise ConfigurationError(
             f"--gpus is {gpus}, but torch can use {found or 'none'} of this machine; {fix}"
-        )
-    allocated = int(os.environ.get("SLURM_JOB_NUM_NODES", 1)) if "SLURM_JOB_ID" in os.environ else 1
-    if options.nodes > allocated and options.slurm is None and not options.dry_run:
-        raise ConfigurationError(
-            f"--nodes is {options.nodes}, more than the {allocated} here; submit a job by --slurm, "
-            f"or start this in an allocation (salloc --nodes={options.nodes})"
         )
     return Device(
         gpus=gpus, processes=options.cpu or 1, threads=options.threads, nodes=options.nodes
@@ -117,24 +110,6 @@ def batch(run: Run) -> Batch:
         sentences, most = wanted.sentences_per_update or 0, wanted.max_sentences or 1
         return split_batch(sentences, most, workers, unit="sentences")
     return split_batch(wanted.tokens_per_update or 0, wanted.max_tokens or 1, workers)
-
-
-def warning(run: Run) -> Optional[str]:
-    """A warning if the share of a device is smaller than the longest sentence may be.
-
-    fairseq drops sentences that do not fit into ``--max-tokens`` without a message.
-    """
-    if run.settings.classifies:
-        return None
-    train, share = run.settings.train, batch(run).per_pass
-    sides = [train.get(f"max-{side}-positions") or 1024 for side in ("source", "target")]
-    longest = min([run.settings.batch.max_tokens or 0, *map(int, sides)])
-    if share >= longest:
-        return None
-    return (
-        f"sentences of more than {share:,} tokens are left out of training: {longest:,} are "
-        f"allowed, but the update is shared by {run.device.workers} devices"
-    )
 
 
 def common(run: Run) -> List[str]:

@@ -11,7 +11,6 @@ from capsnmt.corpora.prepared import PreparedData
 from capsnmt.evaluation.__main__ import parse_arguments
 from capsnmt.launch import flags, training
 from capsnmt.launch.run import Run, python
-from capsnmt.lines import blank_lines, read_lines
 from capsnmt.steps import Step
 
 SIGNIFICANCE = ("significance", "samples")  # they need a baseline
@@ -119,8 +118,4 @@ def check_data(run: Run) -> List[Path]:
                 f"data.test-sets.{test_set} is not in the data (no {reference}); choose from "
                 f"{', '.join(subsets) or 'no test sets'}"
             )
-        lines = list(read_lines(reference))
-        if not lines:
-            raise ConfigurationError(f"{reference} is empty; prepare the test set again")
-        blank_lines(lines, str(reference))
     return [run.data.dictionary(language) for language in run.settings.languages]

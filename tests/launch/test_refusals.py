@@ -89,12 +89,3 @@ def test_more_gpus_than_there_are_is_one_line(
         monkeypatch.setattr(torch.cuda, "device_count", lambda count=count: count)
         message = refused(capsys, folder, shlex.split("--config multi30k/baseline --gpus 2"))
         assert f"--gpus is 2, but torch can use {parts}" in message
-
-
-def test_more_nodes_than_the_job_has_is_one_line(
-    capsys: pytest.CaptureFixture, folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("SLURM_JOB_ID", "7")
-    monkeypatch.setenv("SLURM_JOB_NUM_NODES", "2")
-    message = refused(capsys, folder, shlex.split("--dataset logical_inference --cpu --nodes 3"))
-    assert "--nodes is 3, more than the 2 here" in message
