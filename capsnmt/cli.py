@@ -10,7 +10,7 @@ import logging
 import os
 import signal
 import sys
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Callable, Collection, Iterator, List, NoReturn
 
@@ -19,7 +19,6 @@ BAD_SETTING = 2
 INTERRUPTED = 130
 CLOSED_PIPE = 141  # as of a program that SIGPIPE ends
 SHOWN = 200  # characters of a value that an error shows
-LONGEST = 1000  # characters of an error; argparse repeats the values that it does not know
 # D: numpy takes seeds below 2^32, and fairseq adds the epoch and the number of the process.
 LARGEST_SEED = 2**31 - 1
 # What each extra installs and our code imports; of a library in several, the first extra is named.
@@ -87,14 +86,6 @@ def shown(value: Any) -> str:
     """
     text = repr(value)
     return text if len(text) <= SHOWN else f"{text[:SHOWN]}..."
-
-
-def check_line(text: str, where: str) -> None:
-    """Raise unless a text is one line; in a script, what follows would be a command of its own."""
-    if any(end in text for end in "\0\r\n"):
-        raise ConfigurationError(
-            f"{where}: {shown(text)} has a line end; give printable characters in one line"
-        )
 
 
 class OneLineParser(argparse.ArgumentParser):
@@ -198,14 +189,6 @@ def run_command(command: Callable[[], Any], interrupted: str = "interrupted") ->
         missing extra; 128 + n after signal n, 130 of them after Ctrl-C; 141 if the reader of the
         output, such as ``| head``, has closed it.
     """
-    if sys.stdin is None:
-        os.open(os.devnull, os.O_RDONLY)  # or the next file would become the input
-    if sys.stdout is None or sys.stderr is None:
-        name, other = ("output", 2) if sys.stdout is None else ("error", 1)
-        line = f"error: standard {name} is closed; redirect it to a file or to /dev/null\n"
-        with suppress(OSError):  # the other one is closed, too
-            os.write(other, line.encode())
-        return BAD_SETTING
     if isinstance(sys.stdout, io.TextIOWrapper):
         utf8 = codecs.lookup(sys.stdout.encoding).name == "utf-8"
         sys.stdout.reconfigure(errors="surrogateescape" if utf8 else "backslashreplace")
@@ -250,7 +233,5 @@ def say(message: str) -> None:
 def fail(message: str, status: int) -> int:
     """Print an error as one line and return the exit status."""
     line = message.replace("\r", "\\r").replace("\n", "\\n")  # of names in files
-    if len(line) > LONGEST:  # a value in a file may have any length; the fix comes last
-        line = f"{line[: LONGEST // 2]} ... {line[-LONGEST // 4 :]}"
     print(f"error: {line}", file=sys.stderr)
     return status

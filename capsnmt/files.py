@@ -40,20 +40,6 @@ def check_file_name(name: str, where: str) -> None:
         )
 
 
-def check_output_folder(path: Path, where: str) -> None:
-    """Raise if a folder cannot be made: a file or a dangling link is there, or above it."""
-    for place in (path, *path.parents):
-        if place.is_dir():
-            return
-        if place.exists():
-            raise ConfigurationError(f"{where} {path}: {place} is a file; give a folder")
-        if place.is_symlink():
-            raise ConfigurationError(
-                f"{where} {path}: {place} is a link to {os.readlink(place)}, which does not exist; "
-                "make that folder, or remove the link"
-            )
-
-
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
     """Give a temporary path, whose file replaces ``path`` if the block ends without an error.

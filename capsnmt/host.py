@@ -24,11 +24,7 @@ SUPPORTED_FAIRSEQ = "0.12."
 
 @functools.cache
 def prepare_host() -> None:
-    """Import fairseq, if this host is supported, and patch it.
-
-    Raises:
-        ImportError: it is not supported; one line with the fix.
-    """
+    """Import fairseq, if this host is supported, and patch it."""
     with logging_kept():
         check_host()
     keep_last_batch()

@@ -10,7 +10,6 @@ a file is UTF-16.
 from __future__ import annotations
 
 import gzip
-import sys
 import zlib
 from codecs import BOM_UTF16_BE, BOM_UTF16_LE
 from pathlib import Path
@@ -39,13 +38,6 @@ def read_lines(path: Path, name: str = "") -> Iterator[str]:
         ) from None
     except OSError as error:
         raise ConfigurationError(f"{path}: cannot be read: {error.strerror or error}") from None
-
-
-def standard_input() -> BinaryIO:
-    """Return the standard input; if it is closed, that is a ``ConfigurationError``."""
-    if sys.stdin is None:
-        raise ConfigurationError("standard input is closed; give the text by < FILE")
-    return sys.stdin.buffer
 
 
 def stream_lines(stream: BinaryIO, name: str) -> Iterator[str]:

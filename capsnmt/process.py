@@ -30,9 +30,6 @@ def package_path() -> Dict[str, str]:
     """Return the variables by which ``python -m`` imports this package in a child.
 
     An installed package needs no path, and its folder could hide modules of the standard library.
-
-    Raises:
-        ConfigurationError: a package in the current folder hides this one.
     """
     package = Path(__file__).parent
     here = Path(package.name)
@@ -87,16 +84,9 @@ def run(
 ) -> int:
     """Run a program, pass every line of its output to ``on_line``, and return its exit status.
 
-    Args:
-        argv: the program and its arguments; no shell is involved.
-        environment: variables to set in addition to those of this process.
-        on_line: gets each line with its end.
-        errors: where standard error goes; ``None`` merges it into the output.
-        lock: a descriptor that the child inherits, so that it holds the lock while it runs.
-        ask: asks the child to end without a signal; it runs inside a signal handler.
-
-    Raises:
-        Stopped: a stop signal arrived; the child has ended.
+    Standard error goes to ``errors``, or into the output. The child inherits the descriptor
+    ``lock``, so that it holds the lock while it runs. After a stop signal the child has ended when
+    `Stopped` is raised; ``ask`` asks it to end without a signal, inside a signal handler.
     """
     received: List[int] = []
     process: Optional[subprocess.Popen[str]] = None

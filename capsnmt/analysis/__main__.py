@@ -19,7 +19,7 @@ from capsnmt.cli import (
     run_command,
     seed,
 )
-from capsnmt.files import check_file_name, check_output_folder
+from capsnmt.files import check_file_name
 
 if TYPE_CHECKING:  # --help does not wait for torch
     from capsnmt.analysis.model import NamedCheckpoint
@@ -102,7 +102,6 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
 def _run(argv: Optional[Sequence[str]]) -> None:
     args = build_parser().parse_args(argv)
     command = shlex.join(["capsnmt-analyse", *(sys.argv[1:] if argv is None else argv)])
-    check_output_folder(args.output, "--output")
     require("fairseq", "report")
 
     # after parsing: --help and a mistyped flag do not wait for torch and fairseq

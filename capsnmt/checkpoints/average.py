@@ -32,7 +32,7 @@ if TYPE_CHECKING:  # --help and a mistyped flag do not wait for torch
 NAMES = {
     "last-updates": re.compile(r"checkpoint_\d+_(?P<number>\d+)\.pt"),
     "last-epochs": re.compile(r"checkpoint(?P<number>\d+)\.pt"),
-    "best": re.compile(r"checkpoint\.best_(?P<metric>.+)_(?P<number>-?\d+\.\d+)\.pt"),
+    "best": re.compile(r"checkpoint\.best_.+_(?P<number>-?\d+\.\d+)\.pt"),
 }
 HELP = {
     "last-updates": ("N", "the last N checkpoint_EPOCH_UPDATE.pt"),
@@ -49,15 +49,8 @@ def choose(folder: Path, kind: str, count: int) -> List[Path]:
     ``kind`` is a key of ``NAMES``.
     """
     found = [(NAMES[kind].fullmatch(path.name), path) for path in folder.iterdir()]
-    matches = [(match, path) for match, path in found if match]
-    ranked = sorted((float(match["number"]), path) for match, path in matches)
+    ranked = sorted((float(match["number"]), path) for match, path in found if match)
     if kind == "best" and ranked:
-        metrics = sorted({match["metric"] for match, _ in matches})
-        if len(metrics) > 1:
-            raise ConfigurationError(
-                f"{folder} has best checkpoints by {' and '.join(metrics)}, which cannot be "
-                "compared; name the files to average"
-            )
         from capsnmt.checkpoints.load import load_trained
 
         state = load_trained(ranked[0][1])

@@ -20,9 +20,7 @@ RESTORED = "checkpoint_last.pt"  # fairseq's default of --restore-file, in --sav
 def resumes(args: Any) -> bool:
     """Return whether fairseq will load a checkpoint of the training over a new model.
 
-    Args:
-        args: the settings with which a model is built: all arguments of fairseq-train, or the
-            group ``model`` of fairseq-hydra-train.
+    ``args`` are all arguments of fairseq-train, or the group ``model`` of fairseq-hydra-train.
     """
     settings = args
     if OmegaConf.is_config(args):

@@ -32,11 +32,8 @@ def recover(folder: Path) -> Tuple[int, Optional[str]]:
 
     fairseq saves to a temporary file and renames it, but then *copies* it to
     ``checkpoint_last.pt``. A kill during the copy leaves a truncated file, which fairseq refuses to
-    load. It is renamed, not deleted.
-
-    Returns:
-        The updates of ``checkpoint_last.pt``, 0 without one; and a sentence for the user if it was
-        replaced or lost, else ``None``.
+    load. It is renamed, not deleted. Return the updates of ``checkpoint_last.pt``, 0 without one,
+    and a sentence for the user if it was replaced or lost.
     """
     last = folder / LAST
     found = [(path == last, path.stat().st_mtime_ns, path) for path in folder.glob("*.pt")]

@@ -19,7 +19,7 @@ from capsnmt.cli import (
     run_command,
     say,
 )
-from capsnmt.files import bundled_names, check_output_folder
+from capsnmt.files import bundled_names
 
 CORES = os.cpu_count() or 1
 OF_OWN = ("train", "valid", "test", "vocabulary")
@@ -99,7 +99,6 @@ def _prepare(given: Sequence[str]) -> None:
             raise ConfigurationError(f"--{name} is not for {given_to}; leave one of the two out")
     if options.local is not None and not options.local.is_dir():
         raise ConfigurationError(f"--local {options.local}: no such folder; check the path")
-    check_output_folder(options.output, "--output")
     # Imported here, because tokenisers and models take seconds that --help does not need.
     require("data", "fairseq")
     from capsnmt.corpora.own import own_recipe

@@ -6,8 +6,6 @@ import re
 from pathlib import Path
 from typing import Dict, List, Mapping, Optional, Sequence, Tuple
 
-from sacremoses.corpus import NonbreakingPrefixes
-
 from capsnmt.cli import ConfigurationError, say
 from capsnmt.corpora.archives import Text
 from capsnmt.corpora.raw import read_pairs
@@ -20,14 +18,7 @@ MOST_MERGES = 32_000
 # What is held out: one pair in SHARE, at most MOST, of at least FEWEST pairs.
 SHARE, MOST, FEWEST = 20, 2_000, 20
 TSV = (".tsv", ".tsv.gz")
-# ISO 639-3 (any three letters) and ISO 639-1, without the codes that were withdrawn
-LANGUAGE = re.compile(
-    "[a-z]{3}"
-    "|a[abefkmnrsvyz]|b[aegimnors]|c[aehorsuvy]|d[aevz]|e[elnostu]|f[afijory]|g[adlnuv]"
-    "|h[aeiortuyz]|i[adegikostu]|j[av]|k[agijklmnorsuvwy]|l[abginotuv]|m[ghiklnrsty]"
-    "|n[abdeglnorvy]|o[cjmrs]|p[ailst]|qu|r[mnouw]|s[acdegiklmnoqrstuvw]|t[aeghiklnorstwy]"
-    "|u[gkrz]|v[eio]|w[ao]|xh|y[io]|z[ahu]"
-)
+LANGUAGE = re.compile("[a-z]{2,3}")  # a code of ISO 639
 
 
 def vocabulary_size(pairs: int) -> int:
@@ -89,12 +80,6 @@ def own_recipe(
     say(f"pairs: {', '.join(f'{name} {pairs[name]:,}' for name in recipe.subsets)}{drawn}")
     size = recipe.segmentation.size
     say(f"subwords: {size:,} merge operations of BPE, one vocabulary for both languages")
-    for language in languages:
-        if language not in NonbreakingPrefixes().available_langs:
-            say(
-                f"{language}: Moses has no rules of its own for it; it is tokenised by those of "
-                f"English, and a word is what spaces separate"
-            )
     return recipe
 
 

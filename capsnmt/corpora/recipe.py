@@ -182,15 +182,6 @@ def _problems(recipe: Recipe) -> Iterator[str]:
         or "train" not in recipe.splits
     ):
         yield f"splits {', '.join(recipe.splits)}: train, valid and at least one test are needed"
-    for split in {*recipe.splits} & {*recipe.held_out}:
-        yield f"held-out.{split} is also in splits; drop one"
-    if recipe.valid_every and (recipe.held_out or "valid" in recipe.splits):
-        yield "valid-every takes pairs for validation; drop it, or held-out and splits.valid"
-    if recipe.codes and not (recipe.segmentation.method == "bpe" and recipe.segmentation.joint):
-        yield (
-            f"codes {recipe.codes} are of one BPE for both languages; set segmentation.method bpe "
-            f"and segmentation.joint true"
-        )
     of_languages: Dict[str, object] = {"tokenisers": recipe.tokenisers}
     for split, pieces in recipe.splits.items():
         for number, piece in enumerate(pieces):

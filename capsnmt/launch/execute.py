@@ -65,13 +65,7 @@ def exports(run: Run) -> List[str]:
 
 
 def execute(run: Run) -> None:
-    """Execute every step of a run that is not complete.
-
-    Raises:
-        ConfigurationError: the folder belongs to other settings.
-        ExecutionError: a command failed.
-        Stopped: a stop signal arrived; the same call resumes.
-    """
+    """Execute every step of a run that is not complete; after `Stopped` the same call resumes."""
     with _alone(run) as lock:
         _Execution(run, lock).execute()
 
@@ -94,9 +88,7 @@ def _alone(run: Run) -> ContextManager[int]:
 def execute_side_by_side(runs: Sequence[Run], jobs: int) -> None:
     """Execute runs in processes of their own, several at a time; the output of each in its folder.
 
-    Raises:
-        ExecutionError: a run failed; the others are finished first.
-        Stopped: a stop signal arrived; all processes have ended.
+    If one fails, the others are finished first. After a stop signal, all have ended.
     """
     waiting = {run.folder.path: run for run in runs}
     titles = {path: run.title for path, run in waiting.items()}

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Optional, Sequence
 
 from capsnmt.cli import OneLineParser, at_least, require, run_command
-from capsnmt.files import check_output_folder
 from capsnmt.runs.records import SENTENCE_TASKS
 
 TEMPLATE = Path(__file__).with_name("report.md.j2")
@@ -39,7 +38,6 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
 
 def _run(argv: Optional[Sequence[str]]) -> None:
     args = build_parser().parse_args(argv)
-    check_output_folder(args.output, "--output")
     require("report")
 
     # after parsing: --help and a mistyped flag do not wait for these

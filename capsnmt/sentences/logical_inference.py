@@ -120,13 +120,10 @@ def draw_pairs(operators: int, draw: random.Random) -> Iterator[Pair]:
 
 
 def generate(output: Path, train: int, test: int, seed: int) -> Dict[str, Dict[str, int]]:
-    """Write ``train0..12`` and ``test0..12`` into a folder.
+    """Write ``train0..12`` and ``test0..12`` into a folder; count the relations of each file.
 
     No pair of a test file, nor its mirror image, is in any training file. If there are fewer pairs
     than asked for, they are split in proportion.
-
-    Returns:
-        File -> relation -> number of pairs.
     """
     counted = {}
     for operators in range(MAX_OPERATORS + 1):

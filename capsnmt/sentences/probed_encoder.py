@@ -108,13 +108,10 @@ def trained_arguments(path: str) -> Namespace:
 
 
 def adopt_encoder(args: Namespace) -> Dict[str, Any]:
-    """Set ``args`` to the encoder of ``args.probe_checkpoint``, frozen.
+    """Set ``args`` to the encoder of ``args.probe_checkpoint``, frozen; return its mechanisms.
 
     **D**: the encoder's top layer is probed, or the aggregate that replaces it. What else the
     decoder reads (in multi-layer and transparent attention) is not probed.
-
-    Returns:
-        The mechanisms of the encoder, as a preset.
     """
     trained = trained_arguments(args.probe_checkpoint)
     values = {name: getattr(trained, name, default) for name, default in encoder_options().items()}

@@ -19,7 +19,7 @@ from capsnmt.cli import (
     run_command,
     say,
 )
-from capsnmt.lines import standard_input, stream_lines
+from capsnmt.lines import stream_lines
 
 if TYPE_CHECKING:  # --help does not wait for torch
     from capsnmt.translate.translator import Translator
@@ -64,7 +64,7 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
 
 
 def _run(args: argparse.Namespace) -> None:
-    source = standard_input()
+    source = sys.stdin.buffer
     require("fairseq")
     # after parsing: --help and a mistyped flag do not wait for torch and fairseq
     from capsnmt.cpu.memory import keep_freed_memory

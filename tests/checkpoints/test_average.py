@@ -105,7 +105,6 @@ def test_best_follows_the_direction_of_the_metric(tmp_path: Path, maximise: bool
 MISTAKES: Dict[str, Any] = {
     "too many": (["{run}", "--last-epochs", "4"], "has 3 checkpoints for --last-epochs 4"),
     "none by update": (["{run}", "--last-updates", "1"], "has 0 checkpoints"),
-    "two metrics": (["{run}", "--best", "1"], "bleu and loss, which cannot be compared"),
     "no choice": (["{run}"], "choose its checkpoints by"),
     "missing": (["{run}/checkpoint9.pt"], "no such checkpoint"),
     "missing folder": (["{run}/no", "--best", "1"], "give one folder"),
@@ -127,8 +126,6 @@ def test_a_mistake_is_one_line_and_leaves_no_file(
     unset = {"embed_positions._float_tensor": torch.tensor([float("nan")])}
     for name in ("checkpoint1", "checkpoint2", "checkpoint3"):
         write(tmp_path / f"{name}.pt", w=torch.zeros(2), v=v, **unset)
-    for name in ("checkpoint.best_bleu_1.0000", "checkpoint.best_loss_1.0000"):
-        write(tmp_path / f"{name}.pt")
     write(tmp_path / "other.pt", w=torch.zeros(2), **unset)
     write(tmp_path / "wide.pt", w=torch.zeros(3), v=v, **unset)
     write(tmp_path / "nan.pt", w=torch.tensor([0, float("inf")]), v=v, **unset)

@@ -65,8 +65,6 @@ def _piece(**values):
         (_set(cleaning={"max": 3}), "cleaning: unknown key max; choose from max-length"),
         (_set(pair="en-en"), "pair is 'en-en'; give text matching"),
         (lambda r: r["splits"].pop("valid"), "train, valid and at least one test"),
-        (_set(**{"held-out": {"test": 1}}), "held-out.test is also in splits"),
-        (_set(**{"valid-every": 23}), "valid-every takes pairs for validation; drop it, or"),
         (_piece(file="nope.{language}"), "no file nope.en; add it to files"),
         (_piece(file="train.en", format="xml"), "splits.test2.0.format is 'xml'; give"),
         (_piece(file="train.en", format="tsv"), "splits.test2.0.columns has none for en"),
@@ -75,7 +73,6 @@ def _piece(**values):
         (lambda r: r["files"].update({"../x.en": {}}), "files: the key is '../x.en'"),
         (lambda r: r["files"].update(x={"checksum": "1f"}), "files.x.checksum is '1f'; give"),
         (lambda r: r["files"].update(x={"urls": [["ftp://h/x"]]}), "'ftp://h/x'; give text"),
-        (_set(codes="train.en", segmentation={"size": 1, "joint": False}), "are of one BPE"),
     ],
 )
 def test_a_wrong_recipe_is_reported_with_what_is_wrong(corpus, run, tmp_path, change, message):

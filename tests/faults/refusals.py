@@ -1,4 +1,4 @@
-"""Refusals that need files, streams or bounds; command lines are rows of frozen/data/refusals.txt.
+"""Refusals that need files or bounds; command lines are rows of frozen/data/refusals.txt.
 
 The status is 2, there is one line of at most 300 characters, and it names the value, what is
 allowed and the fix.
@@ -22,7 +22,6 @@ def run(
     module: str,
     *argv: object,
     stdin: str = "",
-    closed: str = "",
     variables: Mapping[str, str] = {},
 ) -> subprocess.CompletedProcess:
     """Run ``python -m module argv`` in a folder, with bounds of time and memory.
@@ -32,10 +31,9 @@ def run(
         module: the module.
         argv: its arguments.
         stdin: its input.
-        closed: the number of a standard stream that is closed.
         variables: further variables of the environment.
     """
-    words = [str(folder), closed, module, *map(str, argv)]
+    words = [str(folder), module, *map(str, argv)]
     with TemporaryDirectory() as place:
         streams = [Path(place) / name for name in ("stdin", "stdout", "stderr")]
         for stream, text in zip(streams, (stdin, "", "")):

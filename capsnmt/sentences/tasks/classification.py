@@ -22,14 +22,10 @@ class ClassificationTask(FairseqTask):
 
     Classes and dictionary come from the training data and are saved in the checkpoint, so that
     evaluation does not depend on the training data.
-
-    Attributes:
-        num_sentences: sentences per example.
-        buckets: all buckets that an example may have.
     """
 
-    num_sentences = 1
-    buckets: Tuple[int, ...] = ()
+    num_sentences = 1  # of an example
+    buckets: Tuple[int, ...] = ()  # all that an example may have
 
     def __init__(self, cfg: Any) -> None:
         super().__init__(cfg)
@@ -50,19 +46,11 @@ class ClassificationTask(FairseqTask):
         raise NotImplementedError
 
     def read_examples(self, split: str) -> Sequence[Example]:
-        """Return the examples of a split.
-
-        Raises:
-            ConfigurationError: a file is missing or a line is wrong; names file and line.
-        """
+        """Return the examples of a split."""
         raise NotImplementedError
 
     def load_state_dict(self, state_dict: Dict[str, Any]) -> None:
-        """Take dictionary and classes from a checkpoint.
-
-        Raises:
-            ConfigurationError: they differ from those of the data with which training resumes.
-        """
+        """Take dictionary and classes from a checkpoint; they must be those of the data."""
         for name, value in state_dict.items():
             used = self.state.state_dict.get(name, value)
             if used != value:
@@ -103,11 +91,7 @@ class ClassificationTask(FairseqTask):
         return torch.tensor([*tokens, dictionary.eos()])
 
     def load_dataset(self, split: str, *args: Any, **kwargs: Any) -> None:
-        """Read and encode a split: train, valid or test.
-
-        Raises:
-            ConfigurationError: there is no such split, or one of its lines is wrong.
-        """
+        """Read and encode a split: train, valid or test."""
         if split not in SPLITS:
             raise ConfigurationError(f"unknown split {split!r}; choose from {', '.join(SPLITS)}")
         examples = self.read_examples(split)
