@@ -90,11 +90,6 @@ def _hold_out(recipe: Recipe, training: Callable[[], SentencePairs]) -> Dict[str
         return (pair for pair in training() if all(map(str.strip, pair)))
 
     number, total = sum(1 for _ in usable()), sum(recipe.held_out.values())
-    if total >= number:
-        raise ConfigurationError(
-            f"{recipe.name}: held-out is {recipe.held_out} of {number:,} training pairs; give "
-            f"smaller numbers"
-        )
     places = random.Random(SEED).sample(range(number), total)
     chosen, drawn = set(places), iter(places)
     found = {place: pair for place, pair in enumerate(usable()) if place in chosen}

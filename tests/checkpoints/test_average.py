@@ -10,17 +10,6 @@ import pytest
 import torch
 
 from capsnmt.checkpoints.average import main
-from tests.commands import ON_CPU, command, succeed
-from tests.support import PLUGIN
-
-TINY = [
-    *("--encoder-layers", "1", "--decoder-layers", "1", "--share-decoder-input-output-embed"),
-    *("--encoder-embed-dim", "8", "--decoder-embed-dim", "8"),
-    *("--encoder-ffn-embed-dim", "8", "--decoder-ffn-embed-dim", "8"),
-    *("--encoder-attention-heads", "2", "--decoder-attention-heads", "2"),
-    # stock fairseq's post-norm encoder fails in evaluation on torch 2.2 ("Mask Type")
-    *("--encoder-normalize-before", "--decoder-normalize-before"),
-]
 
 
 def write(path: Path, cfg: Any = None, **parameters: Any) -> Path:
@@ -138,36 +127,3 @@ def test_a_mistake_is_one_line_and_leaves_no_file(
     (line,) = capsys.readouterr().err.splitlines()
     assert complaint in line
     assert {path: path.read_bytes() for path in tmp_path.iterdir()} == before
-
-
-@pytest.mark.system
-@pytest.mark.one_host  # tests/faults/test_trainings.py averages and generates on both
-def test_a_run_that_measures_bleu_is_averaged_generates_and_is_scored(tmp_path: Path) -> None:
-    """``--eval-bleu`` leaves arrays of numpy in the checkpoints."""
-    words = ["caps", "ules", "vote", "by", "agree", "ment", "in", "layers"]
-    lines = [" ".join(words[i % 8 : i % 8 + 1 + i % 5] + words[: i % 4]) for i in range(12)]
-    for side in ("en", "de"):
-        (tmp_path / f"text.{side}").write_text("".join(f"{line}\n" for line in lines), "utf-8")
-    text, data, run = (tmp_path / name for name in ("text", "data", "run"))
-    succeed(
-        "fairseq_cli.preprocess",
-        *("-s", "en", "-t", "de", "--trainpref", text, "--validpref", text, "--testpref", text),
-        *("--destdir", data, "--joined-dictionary"),
-    )
-    # ve-fairseq drops the last batch where its size is no multiple of the default, 8
-    common = [data, "--user-dir", PLUGIN, *ON_CPU, "--required-batch-size-multiple", "1"]
-    succeed(
-        *("fairseq_cli.train", *common, "--arch", "transformer", *TINY, "--save-dir", run),
-        *("--optimizer", "adam", "--lr", "0.01", "--batch-size", "4", "--max-epoch", "2"),
-        *("--eval-bleu", "--eval-bleu-args", '{"beam": 1, "max_len_b": 4}'),
-    )
-    # as fairseq calls it: torch >= 2.6 must be satisfied by default
-    assert "model" in torch.load(run / "checkpoint_last.pt", map_location="cpu")
-    mean = tmp_path / "mean.pt"
-    succeed("capsnmt.checkpoints.average", run, "--last-epochs", 2, "--output", mean)
-    generated = succeed(
-        *("fairseq_cli.generate", *common, "--path", mean, "--beam", "2", "--max-len-b", "5")
-    )
-    scored = command("capsnmt.evaluation", "/dev/stdin", "--json", "-", stdin=generated)
-    assert scored.returncode == 0, scored.stderr
-    assert '"segments": 12' in scored.stdout

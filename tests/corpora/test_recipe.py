@@ -84,22 +84,3 @@ def test_a_wrong_recipe_is_reported_with_what_is_wrong(corpus, run, tmp_path, ch
     assert printed.startswith(f"error: {path}: ")
     assert message in printed
     assert printed.count("\n") == 1
-
-
-def test_pairs_are_held_out_by_a_recipe_too(corpus, tmp_path, run, no_fairseq):
-    recipe = recipe_of(corpus)
-    del recipe["splits"]["valid"]
-    recipe["held-out"] = {"valid": 1}
-    text = (corpus / "train.de").read_text("utf-8").splitlines()
-    path = write_recipe(tmp_path / "own.yaml", recipe)
-    status, printed = run(path, "--local", corpus, "--output", tmp_path / "out")
-    assert status == 0, printed
-    (held_out,) = (tmp_path / "out/raw/valid.de").read_text("utf-8").splitlines()
-    left = (tmp_path / "out/raw/train.de").read_text("utf-8").splitlines()
-    assert left == [line for line in text if line != held_out]
-    recipe["held-out"] = {"valid": 20}
-    status, printed = run(
-        write_recipe(path, recipe), "--local", corpus, "--output", tmp_path / "more"
-    )
-    assert status == 2
-    assert "of 20 training pairs; give smaller numbers" in printed

@@ -147,17 +147,3 @@ def test_without_slurm_nothing_is_prepared(
     done = command(LAUNCHER, *row, *flags, "--slurm", "--output", output)
     assert_refused(done, "--slurm needs sbatch, which is not on PATH")
     assert not output.exists()
-
-
-# --- what could fail only after the training, or lose it
-
-
-@pytest.mark.parametrize(("text", "fault"), [("", "is empty"), ("\n\n", "are blank")])
-def test_a_test_set_without_text_is_refused_before_the_training(
-    prepared: Path, row: List[str], tmp_path: Path, text: str, fault: str
-):
-    shutil.copytree(prepared, tmp_path / "data")
-    (tmp_path / "data" / "raw" / "news.de").write_text(text)
-    flags = ["--prepared", tmp_path / "data", "--output", tmp_path / "runs"]
-    assert_refused(command(LAUNCHER, *row, *flags), "news.de", fault)
-    assert not list(tmp_path.rglob("*.pt"))

@@ -136,24 +136,3 @@ def test_a_probing_row_is_trained_evaluated_and_not_repeated(launch: Launch, pro
     )
     (project / "senteval" / FILES["WC"]).write_text("tr\tI\ta\nva\tI\ta\nte\tO\ta\n", "utf-8")
     assert "was trained with data" in launch(*given, status=2)
-
-
-@pytest.mark.system
-@pytest.mark.one_host
-def test_logical_inference_generates_its_data_trains_and_evaluates(
-    launch: Launch, tmp_path: Path
-) -> None:
-    text = BASE.replace("probing", "logical_inference").replace(
-        'recipe: senteval, tasks: "WC,BShift"',
-        "recipe: propositions, options: {train: 12, test: 4}",
-    )
-    (tmp_path / "logic.yaml").write_text(text.replace("max-update: 2", "max-epoch: 1"), "utf-8")
-    given = ["--config", tmp_path / "logic.yaml", "--output", tmp_path / "runs"]
-    said = launch(*given, "--cpu", "--threads", "1")
-    assert "-- train: by epochs\n" in said
-    run = tmp_path / "runs" / "logic" / "seed-1"
-    results = json.loads((run / "results.json").read_text("utf-8"))
-    assert set(results["splits"]["test"]["by_bucket"]) == {str(number) for number in range(13)}
-    assert json.loads((run.parent / "summary.json").read_text("utf-8"))["seeds"] == [1]
-    # a training by epochs is complete when its updates are recorded
-    assert launch(*given, "--cpu", "--threads", "1").count(": complete") == 3

@@ -118,16 +118,6 @@ def test_an_architecture_alone_is_the_base_of_the_dataset_with_it(
     )
 
 
-def test_the_languages_are_the_same_everywhere(plan: Launch) -> None:
-    pair = ["--set", "data.source-lang=de", "--set", "data.target-lang=en"]
-    text = plan("--config", "multi30k/baseline", *pair, "--cpu")
-    assert set(re.findall(r"--(?:source|target)-lang \S+", text)) == {
-        *("--source-lang de", "--target-lang en")
-    }
-    assert "--pair de-en" in text
-    assert "--reference runs/multi30k/data/raw/test_2016_flickr.en" in text
-
-
 def test_where_the_corpus_comes_from_reaches_its_preparation(
     plan: Launch, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -139,20 +129,6 @@ def test_where_the_corpus_comes_from_reaches_its_preparation(
     where = ["--output", "runs/wmt17_zh_en/data", "--local", "archives"]
     pair = ["wmt17_zh_en", "--pair", "zh-en"]
     assert found == [*pair, *where, "--corpora", "news-commentary-v12", *mirrors]
-
-
-def test_only_a_row_with_a_baseline_is_tested_for_significance(plan: Launch) -> None:
-    randomized = "score.significance=approximate-randomization"
-    settings = ["--set", randomized, "--set", "score.samples=99"]
-    rows = ["--rows", "baseline,em_routing", "--baseline", "baseline"]
-    flags = ["--significance approximate-randomization" in shlex.join(words)
-             and "--samples 99" in shlex.join(words)
-             for words in commands(plan(*MULTI30K, *rows, *settings), "capsnmt.evaluation")
-             if "--baseline" in words]  # fmt: skip
-    assert flags == [True, True]
-    alone = plan(*MULTI30K, *settings)
-    assert "--samples" not in alone
-    assert "--significance" not in alone
 
 
 @pytest.mark.parametrize(
@@ -244,20 +220,3 @@ def test_a_users_configurations_add_to_ours_and_come_first(
     assert len(trainings(plan(*MULTI30K, "--rows", "child,em_routing"))) == 2
     (own / "baseline.yaml").write_text("extends: multi30k/baseline\ntrain: {lr: 0.25}\n")
     assert "--lr 0.25 " in trainings(plan("--config", "multi30k/baseline", "--cpu"))[0]
-
-
-def test_an_override_takes_precedence_and_null_removes(plan: Launch) -> None:
-    row = ["--config", "multi30k/baseline", "--cpu", "--set", "train.lr=0.003"]
-    row += ["--set", "train.label-smoothing=null", "--set", "train.layernorm-embedding=true"]
-    (line,) = trainings(plan(*row))
-    assert "--lr 0.003 " in line
-    assert "--label-smoothing" not in line
-    assert "--layernorm-embedding " in line
-
-
-def test_every_script_of_a_dataset_names_one_that_has_rows() -> None:
-    scripts = [path.read_text("utf-8") for path in (REPO / "scripts").glob("run_*.sh")]
-    calls = [re.findall(r"^(?!#).* --dataset (\w+)", text, re.MULTILINE) for text in scripts]
-    named = {dataset for datasets in calls for dataset in datasets}
-    assert len(named) > 5
-    assert named <= set(DATASETS)

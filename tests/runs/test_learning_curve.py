@@ -52,11 +52,6 @@ def test_the_peak_memory_is_that_of_the_largest_process() -> None:
     assert parse_train_log(log[:1]).peak_memory is None
 
 
-def test_validations_after_the_checkpoint_that_a_training_resumed_from_are_dropped() -> None:
-    lines = [*trained(0, 6), *trained(3, 4)]
-    assert sorted(parse_train_log(lines).valid) == [3]
-
-
 def test_an_incomplete_line_is_left_out() -> None:
     lines = trained(0, 4)
     lines.insert(2, lines[1][:17] + lines[2])

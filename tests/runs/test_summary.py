@@ -67,12 +67,6 @@ def test_a_row_has_the_mean_and_the_deviation_of_a_sample(first: Path, tmp_path:
     assert "bleu 42.00 +- 1.00" in next(lines(summarise(run)))
 
 
-def test_one_seed_has_no_deviation(first: Path, tmp_path: Path) -> None:
-    run = add_seed(first, tmp_path, 1, 42.0)
-    assert summary_of(run)["scores"]["test"]["bleu"]["std"] is None
-    assert "+-" not in next(lines(summarise(run)))
-
-
 def test_seeds_with_other_settings_and_unfinished_ones_are_left_out(
     first: Path, tmp_path: Path
 ) -> None:

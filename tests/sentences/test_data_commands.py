@@ -167,20 +167,10 @@ def test_a_file_is_downloaded_once_and_a_change_is_detected(
     assert "{'tr': 1, 'va': 1, 'te': 2} lines" in capsys.readouterr().err
 
 
-def test_a_failed_download_and_another_file_leave_nothing(
+def test_another_file_than_the_published_one_is_not_kept(
     published: Path, tmp_path: Path, capsys: pytest.CaptureFixture
 ) -> None:
-    folder = tmp_path / "data"
-    arguments = ["--tasks", "SubjNum", "--output", str(folder)]
     (published / "subj_number.txt").write_text("tr\tNN\tIt .\n", "utf-8")
-    assert senteval.main(arguments) == 2
+    assert senteval.main(["--tasks", "SubjNum", "--output", str(tmp_path)]) == 2
     assert "where SentEval's subj_number.txt has" in capsys.readouterr().err
-    assert not (folder / "subj_number.txt").exists()
-    (published / "subj_number.txt").unlink()
-    mirror = f"{senteval.ADDRESS}/mirror"
-    assert senteval.main([*arguments, "--mirror", mirror]) == 1
-    error = capsys.readouterr().err.splitlines()[-1]
-    urls = [f"{address}/subj_number.txt" for address in (mirror, senteval.ADDRESS)]
-    assert all(url in error for url in urls)
-    assert "could not be fetched" in error
-    assert not (folder / "subj_number.txt").exists()
+    assert not (tmp_path / "subj_number.txt").exists()
