@@ -30,6 +30,18 @@ msgstr[1] "Viele Dateien"
 msgid "Nobody has translated this"
 msgstr ""
 
+msgid "%s files"
+msgstr "%s Dateien"
+
+msgid "See <b>this</b>"
+msgstr "Siehe das"
+
+msgid "See www.example.org"
+msgstr "Siehe dort"
+
+msgid "A long message of many words"
+msgstr "Kurz"
+
 #. Default: "Say \"hello\" to\n the world"
 msgid "label_hello"
 msgstr ""
@@ -116,24 +128,6 @@ def test_a_wheel_that_cannot_be_fetched_is_one_line(
     assert error.startswith("error: tool==1.0 could not be fetched with pip")
     assert error.count("\n") == 1
     assert [path.name for path in wheel.parent.iterdir()] == [WHEEL]
-
-
-@pytest.mark.parametrize(
-    ("english", "translation", "useful"),
-    [
-        ("Save the file", "Datei speichern", True),
-        ("%s files", "%s Dateien", False),
-        ("See <b>this</b>", "Siehe das", False),
-        ("&Open", "Öffnen", False),
-        ("See www.example.org", "Siehe dort", False),
-        ("", "leer", False),
-        ("12:30 - 14", "12.30 - 14!", False),
-        ("A long message of words", "Kurz", False),
-        ("x" * 401, "y" * 401, False),
-    ],
-)
-def test_what_is_no_language_is_dropped(catalogues, english, translation, useful):
-    assert catalogues.is_useful(english, translation, 2.5) == useful
 
 
 def test_the_split_of_a_sentence_never_changes(catalogues):

@@ -126,7 +126,6 @@ def test_files_name_their_languages_by_suffix_or_pair(files, run, words, pair, t
         ("--train a.en a.de --test train=v.en v.de", "the name 'train' is taken"),
         ("--train a.en a.de --test a/b=v.en v.de", "the name 'a/b' is taken, or is not of letters"),
         ("--train a.en a.de --valid v.en", "--valid v.en: 1 of 1 files end in .en and 0 in .de"),
-        ("--train a.en a.de --vocabulary 0", "--vocabulary: '0' is not a whole number"),
     ],
 )
 def test_what_cannot_be_a_corpus_is_one_line_and_writes_nothing(files, run, words, message):

@@ -63,25 +63,15 @@ def test_a_complete_run_is_left_as_it_is_and_continues_only_to_more_updates(
     words = ["--config", row, *given]
     launch(*words)
     run = tmp_path / "runs" / "tiny" / "seed-1"
-    assert updates(run) == 4
-    hypotheses = (run / "generate-news.txt").read_text("utf-8").splitlines()
-    assert sum(line.startswith("H-") for line in hypotheses) == 6
-    assert set(read(run / "scores.json")) == {"news"}
-    assert read(run.parent / "summary.json")["seeds"] == [1]
     assert read(run / "config.json")["command"] == ["capsnmt-run", *map(str, words)]
-    assert read(run / "training.json")["updates"] == 4
     assert read(run / "training.json")["parameters"] > 0
-
     before = snapshot(tmp_path / "runs")
     assert launch(*words).count(": complete") == 4
     assert launch("--resume", run).count(": complete") == 4
     recorded = (run / "config.json").read_text("utf-8")
-    for flags, message in (
-        (["--set", "train.lr=0.01"], "was trained with train.lr 0.005, not 0.01"),
-        (["--max-update", "2"], "already has 4 updates, more than the 2"),
-    ):
-        assert message in launch(*words, *flags, status=2)
-        assert message in launch(*words, *flags, "--jobs", "2", status=2)
+    fewer = [*words, "--max-update", "2"]
+    assert "already has 4 updates, more than the 2" in launch(*fewer, status=2)
+    assert "already has 4 updates, more than the 2" in launch(*fewer, "--jobs", "2", status=2)
     assert snapshot(tmp_path / "runs") == before
     assert (run / "config.json").read_text("utf-8") == recorded
 
@@ -167,18 +157,13 @@ def test_runs_side_by_side_are_those_of_one_after_another(
     assert read(tmp_path / "runs" / "other" / "summary.json")["seeds"] == [1, 2]
     assert launch(*words).count(": complete") == 3 * 4
 
-    # what is tested against a run that failed is not trained for nothing
+    # what is tested against a run that failed is not trained for nothing; the others end
     lost = [*words, "--output", tmp_path / "lost", "--set", "train.valid-subset=nothing"]
     said = launch(*lost, "--jobs", "2", status=1)
     for seed in (1, 2):
         assert f"== other, seed {seed}: not started, as baseline, seed {seed} failed" in said
-    assert not (tmp_path / "lost" / "other").exists()
-
-    # the others end before the launch does
-    failing = [*words[:2], "--config", "other", "--seeds", "1,2", *given, "--name", "failing"]
-    failing += ["--set", "train.valid-subset=nothing", "--jobs", "2"]
-    said = launch(*failing, status=1)
     assert said.endswith(": failed: see launch.log in the run's folder\n")
     assert said.count("failed with exit status 1") == 2
-    log = (tmp_path / "runs" / "failing" / "seed-1" / "launch.log").read_text("utf-8")
+    log = (tmp_path / "lost" / "baseline" / "seed-1" / "launch.log").read_text("utf-8")
     assert "error: train failed with exit status 1" in log
+    assert not (tmp_path / "lost" / "other").exists()
