@@ -239,7 +239,8 @@ class _Execution:
         """Train, or resume it; a stop signal asks it to save and end."""
         done, total = self.done, self.run.settings.updates
         # Scores of fewer updates must not be mistaken for those of the finished training.
-        self.run.result.unlink(missing_ok=True)
+        for path in (self.folder.scores, self.folder.result):
+            path.unlink(missing_ok=True)
         of = "by epochs" if total is None else f"{total:,} updates"
         resuming = f"resuming at {done:,}{',' if total is None else ' of'} " if done else ""
         say(f"-- train: {resuming}{of}")

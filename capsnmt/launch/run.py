@@ -75,11 +75,6 @@ class Run:
         return self.folder.model(self.config)
 
     @property
-    def result(self) -> Path:
-        """The scores or measures that the finished run has."""
-        return self.folder.result if self.settings.classifies else self.folder.scores
-
-    @property
     def initial(self) -> Optional[RunFolder]:
         """The run whose model the training starts from."""
         return None if self.config.initial is None else self.of(self.config.initial)
