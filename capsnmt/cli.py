@@ -19,6 +19,7 @@ BAD_SETTING = 2
 INTERRUPTED = 130
 CLOSED_PIPE = 141  # as of a program that SIGPIPE ends
 SHOWN = 200  # characters of a value that an error shows
+LONGEST = 1000  # characters of an error; argparse lists every architecture of fairseq
 # D: numpy takes seeds below 2^32, and fairseq adds the epoch and the number of the process.
 LARGEST_SEED = 2**31 - 1
 # What each extra installs and our code imports; of a library in several, the first extra is named.
@@ -233,5 +234,7 @@ def say(message: str) -> None:
 def fail(message: str, status: int) -> int:
     """Print an error as one line and return the exit status."""
     line = message.replace("\r", "\\r").replace("\n", "\\n")  # of names in files
+    if len(line) > LONGEST:  # the fix comes last
+        line = f"{line[: LONGEST // 2]} ... {line[-LONGEST // 4 :]}"
     print(f"error: {line}", file=sys.stderr)
     return status
