@@ -130,13 +130,13 @@ def add_mirrors(parser: argparse._ActionsContainer) -> None:
     )
 
 
-def comma_list(allowed: Collection[str] = (), fix: str = "") -> Callable[[str], List[str]]:
+def comma_list(allowed: Collection[str] = ()) -> Callable[[str], List[str]]:
     """Return the type of a flag that takes different names, separated by commas.
 
     >>> comma_list(["train", "valid"])("valid, train")
     ['valid', 'train']
 
-    Without ``allowed``, any name is; ``fix`` is what else to do about another one.
+    Without ``allowed``, any name is.
     """
 
     def parse(text: str) -> List[str]:
@@ -144,7 +144,7 @@ def comma_list(allowed: Collection[str] = (), fix: str = "") -> Callable[[str], 
         for name in names:
             if allowed and name not in allowed:
                 raise argparse.ArgumentTypeError(
-                    f"{name!r} is unknown; choose from {', '.join(allowed)}{fix}"
+                    f"{name!r} is unknown; choose from {', '.join(allowed)}"
                 )
         if not all(names) or len(set(names)) < len(names):
             raise argparse.ArgumentTypeError(

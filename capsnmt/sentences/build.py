@@ -24,10 +24,6 @@ from capsnmt.sentences.examples import MANIFEST
 from capsnmt.sentences.senteval import SPLITS, TASKS
 
 BUILT = ("SentLen", "WC", "BShift")
-OTHERS = (
-    "; the other tasks need a parser: fetch SentEval's files with python -m "
-    "capsnmt.sentences.senteval"
-)
 
 Labelled = Tuple[str, List[str]]
 
@@ -160,7 +156,7 @@ def build_parser() -> OneLineParser:
     parser.add_argument("--output", type=Path, required=True, help="folder for the tasks' files")
     parser.add_argument(
         "--tasks",
-        type=comma_list(BUILT, OTHERS),
+        type=comma_list(BUILT),
         default=list(BUILT),
         help=f"comma list of {', '.join(BUILT)} (default: all)",
     )

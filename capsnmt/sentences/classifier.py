@@ -206,18 +206,13 @@ def sentence_architecture(name: str) -> Callable[[Namespace], None]:
         refuse_decoder(args)
         base_architecture(args)
         complete(args, mechanisms)
-        complete_classifier(args, preset)
+        for option, default in defaults_of(SentenceClassifierConfig).items():
+            if not safe_hasattr(args, option):
+                setattr(args, option, default)
+        check(vars(args), SentenceClassifierConfig)
         validate(args)
 
     return configure
-
-
-def complete_classifier(args: Namespace, preset: Preset) -> None:
-    """Set missing switches of the classifier from the preset or their default; check all."""
-    for name, default in defaults_of(SentenceClassifierConfig).items():
-        if not safe_hasattr(args, name):
-            setattr(args, name, preset.get(name, default))
-    check(vars(args), SentenceClassifierConfig)
 
 
 for _name in SENTENCE_PRESETS:

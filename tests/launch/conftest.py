@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import sys
 from pathlib import Path
-from typing import Callable
+from typing import Callable, List
 
 import pytest
 from fairseq import options
@@ -17,6 +17,11 @@ from tests.commands import interpreter
 WORDS = ["alpha", "beta", "gamma", "delta", "epsilon", "zeta"]
 SENTENCES = {"train": 400, "valid": 8, "news": 6}
 Launch = Callable[..., str]
+
+
+def trainings(text: str) -> List[str]:
+    """The training commands of a plan."""
+    return [line for line in text.splitlines() if "--save-dir" in line and line[0] != "#"]
 
 
 @pytest.fixture(scope="session")

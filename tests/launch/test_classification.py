@@ -10,7 +10,7 @@ from typing import List
 
 import pytest
 
-from tests.launch.conftest import Launch
+from tests.launch.conftest import Launch, trainings
 
 BASE = """
 dataset: tiny
@@ -49,10 +49,6 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for file in FILES.values():
         (tmp_path / "senteval" / file).write_text("\n".join(lines) + "\n", "utf-8")
     return tmp_path
-
-
-def trainings(text: str) -> List[str]:
-    return [line for line in text.splitlines() if "--save-dir" in line and line[0] != "#"]
 
 
 def test_every_row_task_and_seed_is_a_run_seed_by_seed(plan: Launch, project: Path) -> None:

@@ -11,14 +11,10 @@ from typing import Dict, List
 import pytest
 import yaml
 
-from tests.launch.conftest import Launch
+from tests.launch.conftest import Launch, trainings
 
 ARCH = "transformer_em_routing_tiny"
 BASELINE = "capsnmt_transformer_tiny"
-
-
-def trainings(text: str) -> List[str]:
-    return [line for line in text.splitlines() if "--save-dir" in line and line[0] != "#"]
 
 
 def flags(line: str) -> Dict[str, str]:

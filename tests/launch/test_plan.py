@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from capsnmt.launch.training import split_batch
 from capsnmt.modules import autocast
-from tests.launch.conftest import Launch
+from tests.launch.conftest import Launch, trainings
 from tests.support import REPO
 
 MULTI30K = ["--dataset", "multi30k", "--cpu", "--output", "runs"]
@@ -27,11 +27,6 @@ def commands(text: str, module: str) -> List[List[str]]:
     """The arguments of each start of a module in a plan."""
     words = [shlex.split(line) for line in text.splitlines() if f" -m {module} " in line]
     return [line[line.index(module) + 1 :] for line in words]
-
-
-def trainings(text: str) -> List[str]:
-    """The training commands of a plan."""
-    return [line for line in text.splitlines() if "--save-dir" in line and line[0] != "#"]
 
 
 def folders(text: str) -> List[str]:
