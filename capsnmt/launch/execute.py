@@ -182,8 +182,6 @@ class _Execution:
         """Return the record of what was trained here before, with its updates if it is over."""
         done, total, config = self.done, self.run.settings.updates, self.run.config
         fix = "give another --name or --output, or delete the folder"
-        if not self.folder.exists:
-            raise ConfigurationError(f"{self.folder} has checkpoints and no config.json; {fix}")
         old, before = self.folder.read_config(), self.folder.read_training()
         for key, was, new in training_differences(old, config, before.vocabulary, now.vocabulary):
             raise ConfigurationError(
@@ -221,18 +219,12 @@ class _Execution:
 
     def initial(self, other: RunFolder) -> InitialModel:
         """Return the record of the model that the run starts from."""
-        trained, model = other.read_training(), other.model(other.read_config())
-        if trained.vocabulary != self.vocabulary:
-            raise ConfigurationError(
-                f"{other} was trained on other data than {self.run.data.folder}, so that "
-                f"{self.run.config.row} cannot start from it; give another --output"
-            )
-        earlier = 0 if trained.initial is None else trained.initial.updates
+        before, model = other.read_training().initial, other.model(other.read_config())
         return InitialModel(
             row=str(self.run.config.initial),
             checkpoint=str(model),
             checksum=sha256(model),
-            updates=num_updates(model) + earlier,
+            updates=num_updates(model) + (0 if before is None else before.updates),
         )
 
     def train(self) -> None:

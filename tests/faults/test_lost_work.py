@@ -110,7 +110,7 @@ def test_a_folder_whose_records_are_lost_is_not_continued(
     """Without what says what they are, nobody knows whether its checkpoints may be."""
     runs = shutil.copytree(launched.launched(tmp_path_factory) / "runs", tmp_path / "runs")
     (runs / "row" / "seed-1" / "config.json").unlink()
-    assert_refused(command(LAUNCHER, *row, "--output", runs), "has checkpoints and no config.json")
+    assert_refused(command(LAUNCHER, *row, "--output", runs), "config.json: cannot be read")
 
 
 # --- SLURM

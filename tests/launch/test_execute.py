@@ -127,12 +127,6 @@ def test_a_row_starts_from_the_trained_other_and_resumes_from_itself(
     assert all(torch.equal(ours[name], through[name]) for name in ours)
     assert not all(torch.equal(ours[name], before[name]) for name in ours)
 
-    # data with another vocabulary
-    record = read(base / "training.json")
-    record["vocabulary"] = {"dict.en.txt": "0"}
-    (base / "training.json").write_text(json.dumps(record), "utf-8")
-    assert "was trained on other data" in launch(*words, "--max-update", "8", status=2)
-
 
 def test_runs_side_by_side_are_those_of_one_after_another(
     launch: Launch, given: List[object], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
