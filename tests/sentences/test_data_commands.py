@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import functools
-import http.server
-import threading
 from collections import Counter
 from pathlib import Path
-from typing import Any, Dict, List, Tuple
+from typing import Any, Dict, Iterator, List, Tuple
 
 import pytest
 
@@ -15,6 +12,7 @@ from capsnmt.cli import ConfigurationError
 from capsnmt.sentences import build, logical_inference, senteval
 from capsnmt.sentences.logic import parse, relation
 from capsnmt.sentences.senteval import TASKS
+from tests.corpora.server import serving
 from tests.sentences.test_logic_and_probing import corpus
 
 SIZES = ["--train", "40", "--test", "10"]
@@ -96,17 +94,18 @@ def test_a_bad_flag_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture) -
     assert not (tmp_path / "out").exists()
 
 
+FILE = "subj_number.txt"
 TEXT = "tr\tNN\tIt works .\nva\tNNS\tThey work .\nte\tNN\tWorks .\n"
 
 
 # name of a file, its text, and the message after its name
 BAD: List[Tuple[str, Any, str]] = [
-    ("subj_number.txt", f"{TEXT}tr NN no tabs\n", "line 4: 0 tabs: a line is tr, va or te TAB"),
-    ("subj_number.txt", f"{TEXT}tr\t\tIt .\n", "line 4: the label is empty"),
-    ("subj_number.txt", f"{TEXT}dev\tNN\tIt .\n", "line 4: unknown split 'dev'; give tr, va or te"),
-    ("subj_number.txt", "tr\tNN\tIt .\nva\tNN\tI .\n", "no test split: no line begins with te"),
-    ("subj_number.txt", None, "there is no such file, nor subj_number.txt.gz"),
-    ("subj_number.txt", b"tr\ta\tb\ntr\ta\t\xff\n", "line 2: not UTF-8"),
+    (FILE, f"{TEXT}tr NN no tabs\n", "line 4: 0 tabs: a line is tr, va or te TAB"),
+    (FILE, f"{TEXT}tr\t\tIt .\n", "line 4: the label is empty"),
+    (FILE, f"{TEXT}dev\tNN\tIt .\n", "line 4: unknown split 'dev'; give tr, va or te"),
+    (FILE, "tr\tNN\tIt .\nva\tNN\tI .\n", "no test split: no line begins with te"),
+    (FILE, None, "there is no such file, nor subj_number.txt.gz"),
+    (FILE, b"tr\ta\tb\ntr\ta\t\xff\n", "line 2: not UTF-8"),
     ("subj_number.txt.gz", b"no gzip", "not a complete gzip file"),
     ("train0", "=\ta\ta\n?\ta\tb\n", "line 2: unknown relation '?'; choose from < > ="),
     ("train0", "=\ta\ta\n#\t( not a\tb\n", "line 2: a parenthesis is not closed"),
@@ -130,47 +129,34 @@ def test_a_bad_file_is_one_line_with_its_name(
     assert message in line
 
 
-class Quiet(http.server.SimpleHTTPRequestHandler):
-    def log_message(self, *_: Any) -> None:
-        pass
-
-
 @pytest.fixture
-def published(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
-    """A folder that is served at the address of SentEval, with a task of three lines."""
+def published(monkeypatch: pytest.MonkeyPatch) -> Iterator[Dict[str, bytes]]:
+    """The files at the address of SentEval: a task of three lines."""
     pytest.importorskip("requests", reason="the extra 'data' is not installed here")
     monkeypatch.setattr(senteval, "SIZES", {"tr": 1, "va": 1, "te": 1})
-    folder = tmp_path / "published"
-    folder.mkdir()
-    (folder / "subj_number.txt").write_text(TEXT, "utf-8")
-    handler = functools.partial(Quiet, directory=str(folder))
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
-        thread = threading.Thread(target=server.serve_forever)
-        thread.start()
-        monkeypatch.setattr(senteval, "ADDRESS", f"http://127.0.0.1:{server.server_port}")
-        yield folder
-        server.shutdown()
-        thread.join()
+    with serving({FILE: TEXT.encode()}) as server:
+        monkeypatch.setattr(senteval, "ADDRESS", f"{server.address}/good")
+        yield server.files
 
 
 def test_a_file_is_downloaded_once_and_a_change_is_detected(
-    published: Path, tmp_path: Path, capsys: pytest.CaptureFixture
+    published: Dict[str, bytes], tmp_path: Path, capsys: pytest.CaptureFixture
 ) -> None:
-    folder = tmp_path / "data"
-    arguments = ["--tasks", "SubjNum", "--output", str(folder)]
-    assert senteval.main([*arguments, "--mirror", f"{senteval.ADDRESS}/absent"]) == 0
-    assert senteval.read_task(folder, "SubjNum")["train"][0].label == "NN"
-    (published / "subj_number.txt").unlink()
+    arguments = ["--tasks", "SubjNum", "--output", str(tmp_path)]
+    absent = senteval.ADDRESS.replace("good", "absent")
+    assert senteval.main([*arguments, "--mirror", absent]) == 0
+    assert senteval.read_task(tmp_path, "SubjNum")["train"][0].label == "NN"
+    published.clear()
     assert senteval.main(arguments) == 0
-    (folder / "subj_number.txt").write_text(f"{TEXT}te\tNN\tMore .\n", "utf-8")
+    (tmp_path / FILE).write_text(f"{TEXT}te\tNN\tMore .\n", "utf-8")
     assert senteval.main(arguments) == 2
     assert "{'tr': 1, 'va': 1, 'te': 2} lines" in capsys.readouterr().err
 
 
 def test_another_file_than_the_published_one_is_not_kept(
-    published: Path, tmp_path: Path, capsys: pytest.CaptureFixture
+    published: Dict[str, bytes], tmp_path: Path, capsys: pytest.CaptureFixture
 ) -> None:
-    (published / "subj_number.txt").write_text("tr\tNN\tIt .\n", "utf-8")
+    published[FILE] = b"tr\tNN\tIt .\n"
     assert senteval.main(["--tasks", "SubjNum", "--output", str(tmp_path)]) == 2
-    assert "where SentEval's subj_number.txt has" in capsys.readouterr().err
-    assert not (tmp_path / "subj_number.txt").exists()
+    assert f"where SentEval's {FILE} has" in capsys.readouterr().err
+    assert not (tmp_path / FILE).exists()
