@@ -68,20 +68,13 @@ MORE_BYTES = 3 << 30  # than the libraries that the command's process starts wit
 
 
 def bounded() -> None:
-    """Run ``FOLDER CLOSED MODULE ARGUMENTS``: a command in a folder, with bounds.
-
-    ``CLOSED`` is the number of a standard stream that is closed, as by ``<&-``, or empty.
-    """
-    folder, closed, module, *arguments = sys.argv[1:]
+    """Run ``FOLDER MODULE ARGUMENTS``: a command in a folder, with bounds."""
+    folder, module, *arguments = sys.argv[1:]
     size = int(Path("/proc/self/statm").read_text("utf-8").split()[0]) * resource.getpagesize()
     resource.setrlimit(resource.RLIMIT_CPU, (SECONDS, SECONDS))
     resource.setrlimit(resource.RLIMIT_AS, (size + MORE_BYTES, size + MORE_BYTES))
     os.chdir(folder)
     # a fork has the path of the process that it comes from
     sys.path[:0] = os.environ["PYTHONPATH"].split(os.pathsep)
-    if closed:
-        os.close(int(closed))
-        # what an interpreter does that starts without the stream
-        setattr(sys, ("stdin", "stdout", "stderr")[int(closed)], None)
     sys.argv = [module, *arguments]
     forked.execute(module)

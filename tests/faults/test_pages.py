@@ -176,41 +176,6 @@ def test_a_script_refuses_an_unsupported_python(version: str, tmp_path: Path) ->
     assert not done.stdout
 
 
-ROW: List[object] = ["--config", "{world}/tiny.yaml", "--cpu", "--output", "out", "--dry-run"]
-RUN = "{world}/runs/plain/seed-1"
-DATA = "{world}/runs/data"
-# every command with an input that lets it end early, if it looks at its streams at all
-SETS = {
-    "prepare": ("capsnmt.corpora", ["{world}/recipe.yaml", "--output", "out", "--local", "none"]),
-    "run": ("capsnmt.launch", ROW),
-    "evaluate": ("capsnmt.evaluation", ["none"]),
-    "translate": ("capsnmt.translate", ["none"]),
-    "report": ("capsnmt.report", ["none", "--output", "out"]),
-    "analyse": ("capsnmt.analysis", ["none", "--output", "out"]),
-    "average": ("capsnmt.checkpoints.average", ["none", "--output", "out"]),
-    "export": ("capsnmt.export", ["none", "--output", "out"]),
-}
-
-
-@pytest.mark.parametrize(
-    ("name", "number", "words"),
-    [
-        *((name, "1", ("standard output is closed", "/dev/null")) for name in SETS),
-        ("run", "2", ("standard error is closed", "/dev/null")),
-        ("translate", "0", ("standard input is closed", "< FILE")),
-    ],
-)
-def test_a_closed_stream_is_refused(
-    name: str, number: str, words: Tuple[str, ...], world: Path, tmp_path: Path
-) -> None:
-    module, argv = SETS[name]
-    if number == "0":
-        argv = [RUN, "--data", DATA]
-    done = run(tmp_path, module, *(str(x).format(world=world) for x in argv), closed=number)
-    is_refusal(done.returncode, done.stdout if number == "2" else done.stderr, *words)
-    assert not list(tmp_path.iterdir())
-
-
 # encoding "": the text is empty
 @pytest.mark.parametrize(
     ("encoding", "words"),
