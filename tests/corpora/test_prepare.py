@@ -17,7 +17,7 @@ import pytest
 from capsnmt.corpora.__main__ import main
 from tests.commands import environment
 from tests.corpora.conftest import recipe_of, text, tree, write_recipe
-from tests.corpora.miniatures import MINIATURES, SPLITS, lines, published, recipe_for, sgm, tgz
+from tests.corpora.miniatures import MINIATURES, SPLITS, published, recipe_for
 from tests.real_data import real_data
 
 STEPS = 17
@@ -250,54 +250,6 @@ def test_without_its_manifest_a_damaged_output_is_made_again(
     # the steps after the damaged one find their inputs unchanged
     assert printed.count(": complete\n") == STEPS - 2
     assert tree(folder) == complete
-
-
-STEM = "training/europarl-v7.de-en"
-EUROPARL, TEST = "training-parallel-europarl-v7.tgz", "test-full.tgz"
-GOOD = {side: lines(range(20), side) for side in ("en", "de")}
-
-
-def _europarl(english: bytes, german: bytes) -> dict:
-    return {EUROPARL: tgz({f"{STEM}.en": english, f"{STEM}.de": german})}
-
-
-def _test_set(english: bytes, german: bytes) -> dict:
-    stem = "test-full/newstest2014-deen"
-    return {TEST: tgz({f"{stem}-src.en.sgm": english, f"{stem}-ref.de.sgm": german})}
-
-
-@pytest.mark.parametrize(
-    ("spoilt", "message"),
-    [
-        (_europarl(GOOD["en"], lines(range(19), "de")), "europarl-v7.de-en.de has 19 lines but"),
-        (
-            _test_set(sgm(range(6), "en", "src"), sgm(range(5), "de", "ref")),
-            "newstest2014-deen-ref.de.sgm has 5 lines but",
-        ),
-        ({EUROPARL: _europarl(GOOD["en"], b"")[EUROPARL][:-30]}, "damaged"),
-        ({EUROPARL: None}, f"{EUROPARL}.gz is missing; put it there"),
-        (_europarl(b"\n" * 20, b"\n" * 20), None),
-    ],
-)
-def test_spoilt_text_is_one_line_and_leaves_no_partial_file(
-    run, tmp_path, no_fairseq, spoilt, message
-):
-    local, output = tmp_path / "local", tmp_path / "out"
-    local.mkdir()
-    for name, content in {**MINIATURES["wmt14_en_de"](), **spoilt}.items():
-        if content is not None:
-            (local / name).write_bytes(content)
-    recipe = recipe_for("wmt14_en_de", {}, tmp_path)
-    status, printed = run(recipe, "--local", local, "--output", output)
-    if message is None:  # blank lines of the training text are dropped
-        assert status == 0, printed
-        assert manifest(output)["dropped"]["clean train"]["empty"] == 20
-        return
-    assert status == 2
-    errors = [line for line in printed.splitlines() if line.startswith("error: ")]
-    assert printed.splitlines()[-1:] == errors
-    assert message in errors[0]
-    assert tree(output) == {}
 
 
 def test_a_second_process_waits_for_the_first(recipe_file, corpus, tmp_path):

@@ -127,8 +127,12 @@ def test_an_archive_takes_the_place_of_a_file(run, server, tmp_path, no_fairseq)
 
 def test_files_of_the_user_are_used_in_place(run, corpus, recipe_file, tmp_path, no_fairseq):
     for path in list(corpus.iterdir()):
-        path.with_name(f"{path.name}.gz").write_bytes(gzip.compress(path.read_bytes()))
+        if path.name != "test.en":
+            path.with_name(f"{path.name}.gz").write_bytes(gzip.compress(path.read_bytes()))
         path.unlink()
+    status, printed = run(recipe_file, "--local", corpus, "--output", tmp_path / "out")
+    assert (status, printed.splitlines()[-1][:7]) == (2, "error: ")
+    assert "test.en or test.en.gz is missing; put it there" in printed
     (corpus / "test.en").write_bytes(b"Other .\n" * 4)
     status, printed = run(recipe_file, "--local", corpus, "--output", tmp_path / "out")
     assert status == 0, printed

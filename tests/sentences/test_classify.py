@@ -10,7 +10,7 @@ from typing import Any, Dict
 import pytest
 import torch
 
-from tests.commands import ON_CPU, command, in_two, succeed, train
+from tests.commands import ON_CPU, in_two, succeed, train
 from tests.support import PLUGIN
 
 pytestmark = pytest.mark.system
@@ -134,26 +134,3 @@ def test_a_translation_models_encoder_is_probed_as_it_was_trained(
     said = succeed(EVALUATE, probe, "--splits", "valid,test", "--json", report, "--cpu")
     assert "majority 60.00  (10 examples)" in said
     assert read(report)["splits"]["test"]["majority"] == 60
-
-
-def test_bad_data_and_checkpoints_are_one_line(senteval: Path, tmp_path: Path) -> None:
-    for flags, message in (
-        ([], "no such checkpoint"),
-        (["--splits", "dev"], "'dev' is unknown; choose from train, valid, test"),
-    ):
-        done = command(EVALUATE, tmp_path / "none.pt", *flags)
-        (line,) = done.stderr.splitlines()
-        assert done.returncode == 2
-        assert message in line
-    path = senteval / "past_present.txt"
-    path.write_text("tr\tPAST\tit ran\ntr\tPRES\tit runs\nva PRES it runs\n", encoding="utf-8")
-    done = command(
-        "fairseq_cli.train",
-        *(senteval, "--user-dir", PLUGIN, "--task", "probing", "--probing-task", "Tense", *ON_CPU),
-        *("--arch", "probing_transformer", "--criterion", "sentence_classification"),
-        *("--optimizer", "adam", "--batch-size", 4, "--save-dir", tmp_path / "save"),
-    )
-    assert done.returncode == 1
-    assert done.stderr.splitlines()[-1].startswith(f"{path}, line 3: 0 tabs: a line is")
-    assert "Traceback" not in done.stderr
-    assert not list((tmp_path / "save").glob("*"))
