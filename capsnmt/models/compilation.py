@@ -7,7 +7,7 @@ recorded routing) runs eagerly: a graph hands nothing out on its way.
 from __future__ import annotations
 
 import functools
-from typing import Any, Callable, Optional, Type, TypeVar
+from typing import Any, Callable, Optional
 
 import torch
 import torch.nn as nn
@@ -22,7 +22,6 @@ from capsnmt.routing.backend import compile_obstacle
 from capsnmt.routing.recording import is_recording
 
 Forward = Callable[..., Any]
-_Positions = TypeVar("_Positions", bound=SinusoidalPositionalEmbedding)
 
 
 @functools.cache
@@ -77,14 +76,10 @@ class CompilablePositions(SinusoidalPositionalEmbedding):
         return weights[utils.make_positions(input, self.padding_idx)].detach()
 
 
-def same_positions(positions: nn.Module, kind: Type[_Positions]) -> _Positions:
-    """Return the same sinusoidal positions as a module of another class."""
-    size = positions.weights.size(0)
-    made = kind(positions.embedding_dim, positions.padding_idx, init_size=size)
-    return made.to(positions.weights)
-
-
 def make_compilable(stack: nn.Module) -> None:
     """Replace what no graph can contain in an encoder or decoder; the values stay the same."""
-    if isinstance(stack.embed_positions, SinusoidalPositionalEmbedding):
-        stack.embed_positions = same_positions(stack.embed_positions, CompilablePositions)
+    positions = stack.embed_positions
+    if isinstance(positions, SinusoidalPositionalEmbedding):
+        size, weights = positions.weights.size(0), positions.weights
+        made = CompilablePositions(positions.embedding_dim, positions.padding_idx, init_size=size)
+        stack.embed_positions = made.to(weights)

@@ -1,24 +1,4 @@
-"""How an operator runs: by a kernel of ours, compiled or eager, in one call or in blocks.
-
-Measured: EM routing, T = 3, D = 1, fp32, forward and backward. CPU milliseconds of one thread of a
-shared AMD EPYC, torch 2.13.0, 2026-11-21; median (minimum-maximum) of 10 runs.
-
-===================== ================== ==================
-backend               2,048 x 8 x 512    4,096 x 4 x 128
-===================== ================== ==================
-eager, one call       978 (842-1,090)    120 (95-144)
-eager, in blocks      248 (209-289)      92 (81-105)
-compiled, one call    250 (216-306)      75 (49-97)
-compiled, in blocks   148 (128-164)      37 (34-51)
-===================== ================== ==================
-
-Command: ``OMP_NUM_THREADS=1 python -m timeit -v -p -n 1 -r 10 -s SETUP "f()"``, where SETUP is
-``import torch; from capsnmt.routing import em_routing; v = torch.randn(2048, 8, 512, 1,
-requires_grad=True); z = torch.zeros(512); f = lambda: torch.autograd.grad(em_routing(v, z, z,
-backend='eager').sum(), v); f()``; one call: with ``operator.BLOCK_SIZE = 2**62``. The first
-compiled call takes 18 CPU seconds (27 s of wall time), or 6 (10 s) with a warm inductor cache on
-disk.
-"""
+"""How an operator runs: by a kernel of ours, compiled or eager, in one call or in blocks."""
 
 from __future__ import annotations
 

@@ -21,8 +21,7 @@ from capsnmt.criterions import chunked_cross_entropy as module
 from capsnmt.criterions.chunked_cross_entropy import chunked_cross_entropy
 from capsnmt.criterions.chunked_label_smoothed_cross_entropy import obstacle
 from tests.counting import Operations
-from tests.criterions.oracles import label_smoothed_loss
-from tests.criterions.samples import SAMPLE, gradients, train
+from tests.criterions.samples import SAMPLE, gradients, label_smoothed_loss, train
 from tests.support import TASK, assert_every_parameter_learns, build_system, every_system
 
 WORDS, DIM, PADDING = 11, 6, 1

@@ -16,7 +16,6 @@ from capsnmt.criterions import (
 )
 from capsnmt.models.config import ATTENTIONS
 from capsnmt.modules.disagreement import TERMS, DisagreementRecord
-from tests.criterions import oracles
 from tests.criterions.samples import (
     ALL,
     SAMPLE,
@@ -25,6 +24,7 @@ from tests.criterions.samples import (
     criterion,
     gradients,
     make_sample,
+    term_of_pairs,
     train,
 )
 from tests.support import (
@@ -62,7 +62,7 @@ def test_the_penalty_and_its_gradient_equal_the_papers_sums_over_the_real_tokens
     of_source = attention == "enc-self" or (attention, term) == ("enc-dec", "subspace")
     layers = seen[attention, term]
     assert len(layers) == 2
-    expected = oracles.term(layers, source if of_source else target, overlaps=term == "position")
+    expected = term_of_pairs(layers, source if of_source else target, overlaps=term == "position")
     torch.testing.assert_close(logs[f"disagreement_{term}"], expected.detach() * size)
     plain, _, plain_logs = criterion(disagreement_weight=0, **settings)(model, SAMPLE)
     torch.testing.assert_close(loss, plain + 0.7 * size * expected)
@@ -192,7 +192,7 @@ def test_the_mean_is_over_the_layers_that_ran(seen: Dict) -> None:
         seen.clear()
         _, size, logs = criterion()(model, SAMPLE)
     source = SAMPLE["net_input"]["src_tokens"].ne(PAD)
-    expected = oracles.term(seen["enc-self", "output"], source, overlaps=False)
+    expected = term_of_pairs(seen["enc-self", "output"], source, overlaps=False)
     torch.testing.assert_close(logs["disagreement_output"], expected.detach() * size)
 
 
@@ -202,7 +202,7 @@ def test_with_cross_self_attention_the_decoders_values_are_of_both_sides(seen: D
     _, size, logs = criterion(**settings)(model, SAMPLE)
     net_input = SAMPLE["net_input"]
     real = torch.cat([net_input["src_tokens"], net_input["prev_output_tokens"]], dim=1).ne(PAD)
-    expected = oracles.term(seen["dec-self", "subspace"], real, overlaps=False)
+    expected = term_of_pairs(seen["dec-self", "subspace"], real, overlaps=False)
     torch.testing.assert_close(logs["disagreement_subspace"], expected.detach() * size)
 
 

@@ -48,25 +48,6 @@ def decode(model: torch.nn.Module) -> List[List[int]]:
     return [best[0]["tokens"].tolist() for best in generator.generate([model], SAMPLE)]
 
 
-def words(printed: object) -> str:
-    """Return what ``print`` shows, without indentation."""
-    return " ".join(repr(printed).split())
-
-
-@every_reader
-@pytest.mark.parametrize("drop", [(), DROP], ids=["all layers", "layer drop"])
-def test_a_model_prints_and_iterates_its_layers(reader: tuple, drop: tuple) -> None:
-    model = build("capsnmt_transformer", *DEEP, *reader, *drop).train()
-    for seed in SEEDS:
-        torch.manual_seed(seed)
-        for stack in (model.encoder, model.decoder):
-            layers = list(stack.layers)
-            assert layers == list(stack.layers.children())
-            assert len(layers) == len(stack.layers) == 4
-            assert all(isinstance(layer, torch.nn.Module) for layer in layers)
-            assert words(torch.nn.ModuleList(layers)) in words(model)
-
-
 @every_reader
 def test_a_model_with_layer_drop_trains_and_decodes(reader: tuple) -> None:
     model = build("capsnmt_transformer", *DEEP, *reader, *DROP).train()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import threading
 from typing import Any, Tuple
 
@@ -71,14 +70,3 @@ def test_the_backward_pass_may_run_in_another_thread() -> None:
     thread.start()
     thread.join()
     assert checkpointed.decoder.layers[0].self_attn.v_proj.weight.grad.any()
-
-
-def test_a_copy_runs_its_own_weights() -> None:
-    original = model("--checkpoint-activations", "--autocast", "bf16", "--share-all-embeddings")
-    before = forward(original, *INPUTS)
-    twin = copy.deepcopy(original)
-    with torch.no_grad():
-        for parameter in twin.parameters():
-            parameter.zero_()
-    assert not forward(twin, *INPUTS).any()
-    assert torch.equal(forward(original, *INPUTS), before)

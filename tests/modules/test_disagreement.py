@@ -18,7 +18,7 @@ from capsnmt.modules.disagreement import (
 )
 from capsnmt.modules.multi_layer_attention import VARIANTS
 from tests.counting import Operations
-from tests.criterions.oracles import disagreement_of_overlaps, disagreement_of_vectors
+from tests.criterions.samples import disagreement_of_overlaps, disagreement_of_vectors
 from tests.modules import attention_oracle
 from tests.modules.compare import gradients, numbers
 
