@@ -87,13 +87,6 @@ def check_training(settings: Settings, arguments: Sequence[str]) -> None:
         )
 
 
-def check_generation(arguments: Sequence[str]) -> None:
-    """Parse the arguments of fairseq-generate as fairseq will."""
-    from fairseq import options
-
-    check("generate", options.get_generation_parser(), arguments)
-
-
 def check(
     section: str, parser: argparse.ArgumentParser, arguments: Sequence[str]
 ) -> argparse.Namespace:

@@ -22,7 +22,7 @@ from capsnmt.launch.options import Options
 from capsnmt.launch.run import Run
 from capsnmt.modules.autocast import bf16_obstacle
 from capsnmt.modules.layer_aggregation import OVERFLOW_FP16
-from capsnmt.runs.records import Device, Settings
+from capsnmt.runs.records import Device
 from capsnmt.steps import Step
 
 USER_DIR = Path(capsnmt.__file__).parent
@@ -191,7 +191,8 @@ def precision_flags(run: Run) -> List[str]:
     fp32. The checkpoint has the setting of ``bf16``, so the later steps need no flag.
     """
     precision, gpu = run.settings.precision, bool(run.device.gpus)
-    overflows = gpu and _overflows_fp16(run.settings)
+    of_preset = getattr(preset(str(run.settings.arch)), "layer_aggregation", "none")
+    overflows = run.settings.train.get("layer-aggregation", of_preset) in OVERFLOW_FP16
     if precision == "auto" and gpu:
         # a plan may be made on another machine
         obstacle = bf16_obstacle("cuda") if torch.cuda.is_available() else None
@@ -202,12 +203,6 @@ def precision_flags(run: Run) -> List[str]:
         precision = "bf16" if ours and bf16_obstacle("cpu") is None else "fp32"
     on_gpu = {"fp16": ["--fp16"]} if gpu else {}
     return {"bf16": ["--autocast", "bf16"], **on_gpu}.get(str(precision), [])
-
-
-def _overflows_fp16(settings: Settings) -> bool:
-    """Return whether ``--layer-aggregation``, of the row or of its preset, cannot train in fp16."""
-    of_preset = getattr(preset(str(settings.arch)), "layer_aggregation", "none")
-    return settings.train.get("layer-aggregation", of_preset) in OVERFLOW_FP16
 
 
 def preset(arch: str) -> argparse.Namespace:

@@ -87,8 +87,10 @@ def score(run: Run, test_set: str) -> Step:
 
 def check_settings(run: Run) -> None:
     """Raise unless the commands after the training will understand their arguments."""
+    from fairseq import options
+
     test_set = next(iter(run.settings.data.test_sets))
-    flags.check_generation(generate(run, test_set).arguments)
+    flags.check("generate", options.get_generation_parser(), generate(run, test_set).arguments)
     parse_arguments(score(run, test_set).arguments)
 
 
