@@ -74,8 +74,8 @@ class Agreement(Analysis):
         super().__init__(model)
         if not any(isinstance(module, ROUTING) for _, _, module in places(model.model)):
             raise NotApplicableError(
-                f"it routes nothing (--head-aggregation {', '.join(OF_HEADS)}, --layer-aggregation "
-                f"{', '.join(OF_LAYERS)}, or --capsule-routing-encoder or -decoder would)"
+                f"nothing is routed, as by --head-aggregation {', '.join(OF_HEADS)}, "
+                f"--layer-aggregation {', '.join(OF_LAYERS)}, --capsule-routing-encoder or -decoder"
             )
         self.entropy: StreamingMeans[Tuple[str, str, int, int]] = StreamingMeans()
         self.diversity: StreamingMeans[Tuple[str, str, int, int]] = StreamingMeans()

@@ -50,7 +50,7 @@
       const pane = element(parent, "div");
       this.title = element(pane, "h4");
       this.area = element(pane, "div", "", {
-        class: "map", tabindex: 0, role: "region", "aria-describedby": "browser-help",
+        class: "scroll map", tabindex: 0, role: "region", "aria-describedby": "browser-help",
       });
       this.readout = element(pane, "p", "", { class: "readout", "aria-live": "polite" });
       this.moved = moved;

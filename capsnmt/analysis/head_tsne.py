@@ -44,7 +44,7 @@ class HeadTSNE(Analysis):
         super().__init__(model)
         self.layer = len(model.model.encoder.layers)
         if model.model.encoder.layers[-1].self_attn.num_heads < 2:
-            raise NotApplicableError("its top encoder layer has one head: there is none to compare")
+            raise NotApplicableError("the top encoder layer has one head")
         self.random = np.random.RandomState(model.settings.seed)
         self.keys = torch.empty(0, dtype=torch.float64)
         self.sample = torch.empty(0, 2, dtype=torch.long)  # sentence and position

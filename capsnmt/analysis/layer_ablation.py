@@ -37,8 +37,8 @@ class ReplacedLayers:
             lowest = layers - encoder.num_sources + 1
         if lowest == layers:
             raise NotApplicableError(
-                "its decoder reads the top encoder layer only (--mlmha, or --layer-aggregation of "
-                "the encoder, would let it read several)"
+                "the decoder reads the top encoder layer only; with --mlmha, or with "
+                "--layer-aggregation of the encoder, it reads several"
             )
         self.layers = range(lowest, layers + 1)
         self.means: StreamingMeans[int] = StreamingMeans()

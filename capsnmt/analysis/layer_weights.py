@@ -60,8 +60,8 @@ class LayerWeights(Analysis):
         super().__init__(model)
         if not any(isinstance(module, SUMS) for _, _, module in places(model.model)):
             raise NotApplicableError(
-                "it does not add up layers (--layer-aggregation linear, dynamic, attention, dlcl, "
-                "dense, attention-residuals or transparent would)"
+                "no layers are added up, as by --layer-aggregation linear, dynamic, attention, "
+                "dlcl, dense, attention-residuals or transparent"
             )
         # stack, reader and the lowest of the layers -> their norms
         self.norms: StreamingMeans[Tuple[str, Optional[int], int]] = StreamingMeans()

@@ -106,10 +106,10 @@ def test_every_analysis_of_padded_batches_is_its_definition(
 
 
 NONE: List[Tuple[str, str, Flags]] = [
-    ("agreement", "it routes nothing", (TRANSFORMER,)),
-    ("layer_weights", "does not add up layers", ("transformer_mlmha",)),
-    ("layer_weights", "does not add up layers", ("transformer_dlcl_routing",)),
-    ("layer_weights", "does not add up layers", (*LAYERS, "iterative")),
+    ("agreement", "nothing is routed", (TRANSFORMER,)),
+    ("layer_weights", "no layers are added up", ("transformer_mlmha",)),
+    ("layer_weights", "no layers are added up", ("transformer_dlcl_routing",)),
+    ("layer_weights", "no layers are added up", (*LAYERS, "iterative")),
     ("head_tsne", "has one head", (TRANSFORMER, "--encoder-attention-heads", "1")),
     ("layer_bleu", "--ablation-translations is 0", ("transformer_mlmha",)),
     *(
