@@ -1,4 +1,4 @@
-"""Connected layers read what their equation says, and deep stacks of them learn."""
+"""Layers and the decoder read what an equation or a flag says, and deep connected stacks learn."""
 
 from __future__ import annotations
 
@@ -43,6 +43,19 @@ def test_every_sublayer_and_the_output_read_the_mixture_of_the_equation(
         h = [each[token, sentence] for each in read]
         expected = attended(stack.connection, h[0], [lambda _, own=own: own for own in v])
         torch.testing.assert_close(h[1:], expected)
+
+
+@pytest.mark.parametrize("number", [1, 2, 3])
+@torch.no_grad()
+def test_a_masked_source_is_the_layer_of_its_number(number: int) -> None:
+    flags = ("--encoder-layers", "3", "--mlmha", "M-10")
+    source = batch(sentences(5, 3), left_pad=True)
+    plain, masked = (
+        build("capsnmt_transformer", *flags, *more).encoder(source)["encoder_out"][0].split(16, -1)
+        for more in ((), ("--mlmha-mask-source", str(number)))
+    )
+    expected = [x * (l != number) for l, x in enumerate(plain, 1)]
+    torch.testing.assert_close([*masked], expected, rtol=0, atol=0)
 
 
 DEEP = (
