@@ -89,6 +89,14 @@ def shown(value: Any) -> str:
     return text if len(text) <= SHOWN else f"{text[:SHOWN]}..."
 
 
+def check_line(text: str, where: str) -> None:
+    """Raise unless a text is one line; in a script, what follows would be a command of its own."""
+    if any(end in text for end in "\0\r\n"):
+        raise ConfigurationError(
+            f"{where}: {shown(text)} has a line end; give printable characters in one line"
+        )
+
+
 class OneLineParser(argparse.ArgumentParser):
     """A parser that reports a bad flag in one line, without the usage text."""
 

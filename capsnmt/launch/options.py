@@ -11,6 +11,7 @@ from capsnmt.cli import (
     ConfigurationError,
     OneLineParser,
     add_mirrors,
+    check_line,
     comma_list,
     positive,
     seed,
@@ -59,6 +60,8 @@ class Options:
 
 def parse(argv: Sequence[str]) -> Options:
     """Parse the flags."""
+    for flag, value in zip(("capsnmt-run", *argv), argv):
+        check_line(value, flag)
     options = Options(**vars(build_parser().parse_args(argv)))
     if options.resume is not None and sum(word.startswith("--") for word in argv) > 1:
         raise ConfigurationError(
