@@ -6,6 +6,8 @@ import re
 from pathlib import Path
 from typing import Dict, List, Mapping, Optional, Sequence, Tuple
 
+from sacremoses.corpus import NonbreakingPrefixes
+
 from capsnmt.cli import ConfigurationError, say
 from capsnmt.corpora.archives import Text
 from capsnmt.corpora.raw import read_pairs
@@ -80,6 +82,8 @@ def own_recipe(
     say(f"pairs: {', '.join(f'{name} {pairs[name]:,}' for name in recipe.subsets)}{drawn}")
     size = recipe.segmentation.size
     say(f"subwords: {size:,} merge operations of BPE, one vocabulary for both languages")
+    for language in sorted({*languages} - {*NonbreakingPrefixes().available_langs}):
+        say(f"{language}: Moses has no rules for it; words are what spaces separate, as in English")
     return recipe
 
 

@@ -101,6 +101,13 @@ def test_files_name_their_languages_by_suffix_or_pair(files, run, words, pair, t
     assert kept <= 31
 
 
+def test_a_language_without_rules_of_its_own_is_said(files, run):
+    Path("a.vi").write_bytes(lines(range(60), "vi"))
+    status, printed = run("--train", "a.en", "a.vi", *SMALL)
+    assert status == 0
+    assert [line[:3] for line in printed.splitlines() if "Moses has no rules" in line] == ["vi:"]
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [
