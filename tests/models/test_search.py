@@ -184,23 +184,6 @@ def test_an_ensemble_projects_once_a_sentence_in_each_model() -> None:
     assert_scored_as_by_full_passes(models, found)
 
 
-class WithoutCache(torch.nn.Module):
-    """A model that decodes by full passes, as an ensemble does with one that has no cache."""
-
-    def __init__(self, model: torch.nn.Module) -> None:
-        super().__init__()
-        self.encoder, self.max_decoder_positions = model.encoder, model.max_decoder_positions
-        self.decoder = torch.nn.Module()
-        self.decoder.forward = lambda tokens, encoder_out: model.decoder(tokens, encoder_out)
-        self.get_normalized_probs = model.get_normalized_probs
-
-
-def test_a_search_by_full_passes_finds_the_same() -> None:
-    model = flagged(*ALL["M-11 simple"])
-    found = found_by(generator([WithoutCache(model)]))
-    assert_scored_as_by_full_passes([model], found)
-
-
 @pytest.mark.parametrize("alone", [True, False])
 def test_a_decoder_that_joins_the_encoding_to_its_own_words(alone: bool) -> None:
     """Cross+self-attention has one set of keys for both, so that each hypothesis has its own."""
