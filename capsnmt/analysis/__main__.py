@@ -12,6 +12,7 @@ from capsnmt.cli import (
     ConfigurationError,
     OneLineParser,
     at_least,
+    check_output_file,
     comma_list,
     positive,
     quiet,
@@ -114,9 +115,8 @@ def _run(argv: Optional[Sequence[str]]) -> None:
     for name in only or ():
         if name not in ANALYSES:
             raise ConfigurationError(f"--only is {name!r}; choose from {', '.join(ANALYSES)}")
-    checkpoints = named_checkpoints(systems, data)
-    output.mkdir(parents=True, exist_ok=True)  # before the work, not after
-    findings = analyse(checkpoints, Settings(**given), only or tuple(ANALYSES))
+    check_output_file(output / "analysis.md", "--output")  # before the work, not after
+    findings = analyse(named_checkpoints(systems, data), Settings(**given), only or tuple(ANALYSES))
     page = write(findings, output, command)
     print(f"analysis: {page}, {len(findings.of)} CSV file(s), figures as PNG and SVG")
 
