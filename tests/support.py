@@ -35,6 +35,8 @@ needs_compiler = pytest.mark.skipif(bool(NO_COMPILER), reason=f"torch.compile {N
 HEADS = ("--head-aggregation", "em")
 LAYERS = ("--layer-aggregation", "em-routing")
 NORM = ("--encoder-normalize-before", "--decoder-normalize-before")
+ONE_LAYER = ("--encoder-layers", "1", "--decoder-layers", "1")
+DROP = ("--encoder-layerdrop", "0.5", "--decoder-layerdrop", "0.5")
 CAPSULES = ("--capsule-routing-encoder", "both")
 # small dimensions, otherwise the architecture's settings; without dropout properties are exact
 SMALL = [

@@ -29,6 +29,7 @@ adamw = importlib.import_module("torch.optim.adamw").adamw
 class FusedAdamConfig(FairseqDataclass):
     """Options of Adam: those of fairseq's that have an effect here."""
 
+    # no switch: a pair of numbers, which parse_betas checks
     adam_betas: Any = field(default=(0.9, 0.999), metadata={"help": "betas for Adam optimizer"})
     adam_eps: float = switch(1e-8, "epsilon for Adam optimizer", least=0)
     weight_decay: float = switch(0.0, "weight decay", least=0)

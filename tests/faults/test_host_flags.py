@@ -13,10 +13,9 @@ from fairseq.sequence_generator import SequenceGenerator
 from capsnmt.cli import ConfigurationError
 from capsnmt.routing import record_routing
 from tests.criterions.samples import SAMPLE, SOURCES, TARGETS
-from tests.support import NORM, TASK, VALUES, build, forward
+from tests.support import DROP, NORM, TASK, VALUES, build, forward
 
 DEEP = ("--encoder-layers", "4", "--decoder-layers", "4")
-DROP = ("--encoder-layerdrop", "0.5", "--decoder-layerdrop", "0.5")
 SEEDS = range(4)
 # what reads the outputs of all layers; each is run by another part of encoder and decoder
 READERS = {

@@ -22,12 +22,11 @@ from torch import Tensor
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from tests.support import NORM, parse
+from tests.support import EVERYWHERE, NORM, parse
 
 WORDS, TOKENS = 32_000, 8_192
 ALLOCATIONS = ("empty", "detach", "unsafe_view", "lift_fresh")
 QUESTIONS = ("_local_scalar_dense", "is_nonzero", "equal", "nonzero")
-EVERYWHERE = ("--head-aggregation-attention", "enc-self,enc-dec,dec-self")
 CHUNKED = "chunked_label_smoothed_cross_entropy"
 TWO_LAYERS = ("--encoder-layers", "2", "--decoder-layers", "2")
 

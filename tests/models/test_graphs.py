@@ -14,7 +14,10 @@ from capsnmt.models import compilation
 from capsnmt.modules.disagreement import record_disagreement
 from tests.support import (
     EVERY_COMMIT,
+    EVERYWHERE,
+    HEADS,
     NORM,
+    ONE_LAYER,
     PAD,
     SYSTEMS,
     batch,
@@ -27,7 +30,7 @@ from tests.support import (
 
 LENGTHS = (5, 7, 3), (2, 6, 4)  # of source and target
 MANY = (
-    *("--head-aggregation", "em", "--head-aggregation-attention", "enc-self,enc-dec,dec-self"),
+    *(*HEADS, *EVERYWHERE),
     *("--layer-aggregation", "em-routing", "--mlmha", "M-10", "--encoder-normalize-before"),
     *("--capsule-routing-encoder", "both", "--capsule-routing-decoder", "horizontal"),
     *("--routing-iterations", "2", "--decoder-layers", "1"),  # each is traced
@@ -43,7 +46,6 @@ every_model = pytest.mark.parametrize(
     "name",
     [pytest.param(name, marks=() if name in OFTEN else pytest.mark.nightly) for name in MODELS],
 )
-ONE_LAYER = ("--encoder-layers", "1", "--decoder-layers", "1")
 
 
 @pytest.fixture

@@ -13,8 +13,10 @@ from capsnmt.models.layers import learned_parameters
 from capsnmt.modules.multi_layer_attention import VARIANTS
 from tests.support import (
     CAPSULES,
+    DROP,
     EVERYWHERE,
     NORM,
+    ONE_LAYER,
     PAD,
     SMALL,
     TASK,
@@ -28,7 +30,6 @@ from tests.support import (
 
 PLAIN = "capsnmt_transformer"
 INPUTS = sentences(5, 3), sentences(4, 2, seed=1)
-ONE_LAYER = ("--encoder-layers", "1", "--decoder-layers", "1")
 AROUND = {
     "post-norm": (),
     "pre-norm": NORM,
@@ -207,9 +208,6 @@ def test_one_head(system: str) -> None:
     output, gradients = outputs_and_gradients(build(*ONE_HEAD[system], *heads).train())
     assert output.isfinite().all()
     assert all(gradient.isfinite().all() for gradient in gradients.values())
-
-
-DROP = ("--encoder-layerdrop", "0.5", "--decoder-layerdrop", "0.5")
 
 
 @pytest.mark.parametrize("mode", ["linear", "dense", "attention-residuals"])

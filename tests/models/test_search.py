@@ -15,7 +15,9 @@ from torch import Tensor
 
 from tests.support import (
     EOS,
+    EVERYWHERE,
     FIRST,
+    NORM,
     PAD,
     TASK,
     batch,
@@ -29,10 +31,8 @@ from tests.support import (
 BEAM = 3
 WORDS = TASK.target_dictionary
 SOURCES = sentences(5, 3, 7, 2)
-NORM = ("--encoder-normalize-before", "--decoder-normalize-before")
-ATTENTION = ("--head-aggregation-attention", "enc-self,enc-dec,dec-self")
 MULTI_LAYER = {
-    f"{variant} {heads}": ("--mlmha", variant, "--head-aggregation", heads, *ATTENTION)
+    f"{variant} {heads}": ("--mlmha", variant, "--head-aggregation", heads, *EVERYWHERE)
     for variant in ("M-00", "M-01", "M-10", "M-11")
     for heads in ("simple", "em", "gated", "talking")
 }

@@ -7,6 +7,5 @@ from tests.frozen.cases import (  # noqa: F401
     plans,
     preparation,
     refusals,
-    reports,
     training,
 )
