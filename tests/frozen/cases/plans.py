@@ -114,7 +114,7 @@ def configs(world: World) -> str:
         trainings = [line for line in printed.splitlines() if " --save-dir " in line]
         flags = {}
         for line in trainings:
-            row = re.search(rf"runs/{dataset}/(\S+?)/seed", line)
+            row = re.search(rf"--save-dir runs/{dataset}/(\S+?)/seed", line)
             assert row is not None, line
             words = line.partition(" --user-dir ")[2].replace(f"/{row[1]}/", "/ROW/")
             flags[row[1]] = sorted(re.split(r" (?=--)", words)[1:])
