@@ -36,10 +36,12 @@ class LossAblation(Analysis):
     the other analyses.
     """
 
+    size = "ablation_sentences"  # the setting of the size of the sample
+
     def __init__(self, model: Any) -> None:
         super().__init__(model)
-        if not model.settings.ablation_sentences:
-            raise NotApplicableError("--ablation-sentences is 0")
+        if not getattr(model.settings, self.size):
+            raise NotApplicableError(f"--{self.size.replace('_', '-')} is 0")
         self.losses: Dict[Key, Tensor] = {}
 
     def replacements(self, model: Any) -> Iterator[Replacement]:
@@ -49,7 +51,7 @@ class LossAblation(Analysis):
     @torch.no_grad()
     def finish(self, model: Any) -> None:
         """Read the sample with the intact model and with each replacement."""
-        sample = model.sample(model.settings.ablation_sentences)
+        sample = model.sample(getattr(model.settings, self.size))
         self.sentences = len(sample.chosen)
         parts: List[Replacement] = [(INTACT, nullcontext()), *self.replacements(model.model)]
         losses: Dict[Key, List[Tensor]] = {}

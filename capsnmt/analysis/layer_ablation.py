@@ -1,8 +1,8 @@
-"""Loss without one layer of the encoder, and how its output is replaced."""
+"""Loss without one layer of the encoder."""
 
 from __future__ import annotations
 
-from typing import Any, Iterator, List
+from typing import Any, ClassVar, Iterator, List, Sequence
 from unittest import mock
 
 import torch
@@ -15,8 +15,8 @@ from capsnmt.analysis.means import StreamingMeans
 from capsnmt.analysis.plots import PointsByLayer
 
 
-class ReplacedLayers:
-    """Replaces the output of one encoder layer, as the decoder sees it (Ampomah et al. 2020).
+class LayerAblation(LossAblation):
+    """Loss when the decoder does not see the output of one encoder layer (Ampomah et al. 2020).
 
     The output is replaced by zeros, as ``--mlmha-mask-source`` does at generation, and by its mean
     over all real tokens of all chosen sentences. Zeros are an input that training has never seen;
@@ -29,7 +29,32 @@ class ReplacedLayers:
         NotApplicableError: the decoder reads one layer.
     """
 
-    def __init__(self, encoder: Any) -> None:
+    name = "layer_ablation"
+    title = "Importance of encoder layers"
+    explanation = (
+        "How much the loss per target token increases when the decoder does not see the output of "
+        "one encoder layer (Ampomah et al. 2020, Table 7), in nats, on a sample of sentences. The "
+        "output is replaced by zeros, or by its mean over all tokens, which is fairer: the model "
+        "has never seen zeros. A difference of less than two standard errors may be chance."
+    )
+    columns: ClassVar[Sequence[str]] = (
+        "layer",
+        "replacement",
+        "loss",
+        "increase",
+        "standard_error",
+    )
+    plots: ClassVar[Sequence[PointsByLayer]] = (
+        PointsByLayer(
+            *("layer-ablation", "increase", INCREASE, "replacement"),
+            "Increase of the loss when the decoder sees zeros, or a layer's mean, in place of the "
+            "output of one encoder layer.",
+        ),
+    )
+
+    def __init__(self, model: Any) -> None:
+        super().__init__(model)
+        encoder = model.model.encoder
         layers, lowest = len(encoder.layers), 1
         if encoder.transparent is not None:
             lowest = 0
@@ -43,16 +68,14 @@ class ReplacedLayers:
         self.layers = range(lowest, layers + 1)
         self.means: StreamingMeans[int] = StreamingMeans()
 
-    def add(self, states: StackStates) -> None:
-        """Add the encoder's states to the means."""
+    def on_states(self, states: StackStates) -> None:
         real = states.batch.source
         for layer in self.layers:
             of_tokens = states.encoder_normalised[layer][real].double()
             self.means.add(layer, of_tokens.sum(0), real.sum())
 
-    def replacements(self, encoder: Any) -> Iterator[Replacement]:
-        """Yield layer and replacement of each row."""
-        combine = encoder.combine
+    def replacements(self, model: Any) -> Iterator[Replacement]:
+        combine = model.encoder.combine
         for layer in self.layers:
             mean = self.means[layer]
             for by, value in (("zeros", torch.zeros_like(mean)), ("mean", mean)):
@@ -64,38 +87,4 @@ class ReplacedLayers:
                     replaced = value.to(H).expand_as(H)
                     return combine([*states[:layer], replaced, *states[layer + 1 :]])
 
-                yield (layer, by), mock.patch.object(encoder, "combine", changed)
-
-
-class LayerAblation(LossAblation):
-    """Loss when the decoder does not see the output of one encoder layer.
-
-    See :class:`ReplacedLayers` for what is replaced, and by what.
-    """
-
-    name = "layer_ablation"
-    title = "Importance of encoder layers"
-    explanation = (
-        "How much the loss per target token increases when the decoder does not see the output of "
-        "one encoder layer (Ampomah et al. 2020, Table 7), in nats, on a sample of sentences. The "
-        "output is replaced by zeros, or by its mean over all tokens, which is fairer: the model "
-        "has never seen zeros. A difference of less than two standard errors may be chance."
-    )
-    columns = ("layer", "replacement", "loss", "increase", "standard_error")
-    plots = (
-        PointsByLayer(
-            *("layer-ablation", "increase", INCREASE, "replacement"),
-            "Increase of the loss when the decoder sees zeros, or a layer's mean, in place of the "
-            "output of one encoder layer.",
-        ),
-    )
-
-    def __init__(self, model: Any) -> None:
-        super().__init__(model)
-        self.layers = ReplacedLayers(model.model.encoder)
-
-    def on_states(self, states: StackStates) -> None:
-        self.layers.add(states)
-
-    def replacements(self, model: Any) -> Iterator[Replacement]:
-        return self.layers.replacements(model.encoder)
+                yield (layer, by), mock.patch.object(model.encoder, "combine", changed)

@@ -10,9 +10,8 @@ from fairseq.sequence_generator import SequenceGenerator
 from fairseq.utils import strip_pad
 
 from capsnmt.analysis.ablation import Replacement
-from capsnmt.analysis.base import Analysis, Cell, NotApplicableError
-from capsnmt.analysis.forward_pass import StackStates
-from capsnmt.analysis.layer_ablation import ReplacedLayers
+from capsnmt.analysis.base import Cell
+from capsnmt.analysis.layer_ablation import LayerAblation
 from capsnmt.evaluation.scores import BOOTSTRAP, SAMPLES, SEED, Test
 from capsnmt.evaluation.significance import score_outputs
 from capsnmt.evaluation.tokenised_bleu import multi_bleu_metric
@@ -24,10 +23,10 @@ GENERATION = {"beam_size": 4, "len_penalty": 0.6, "max_len_a": 1, "max_len_b": 5
 TEST = Test(baseline="intact", method=BOOTSTRAP, samples=SAMPLES[BOOTSTRAP], seed=SEED)
 
 
-class LayerBleu(Analysis):
+class LayerBleu(LayerAblation):
     """BLEU when the decoder does not see the output of one encoder layer, by beam search.
 
-    A generation for each replacement of :class:`ReplacedLayers`, on a sample of
+    A generation for each replacement of :class:`LayerAblation`, on a sample of
     ``--ablation-translations`` sentences.
 
     **D**: BLEU is the score of multi-bleu.perl, on tokens without subword marks.
@@ -42,23 +41,16 @@ class LayerBleu(Analysis):
         f"{TEST.in_words}."
     )
     columns = ("layer", "replacement", "bleu", "difference", "p_value", "signature")
-
-    def __init__(self, model: Any) -> None:
-        super().__init__(model)
-        if not model.settings.ablation_translations:
-            raise NotApplicableError("--ablation-translations is 0")
-        self.layers = ReplacedLayers(model.model.encoder)
-
-    def on_states(self, states: StackStates) -> None:
-        self.layers.add(states)
+    plots = ()
+    size = "ablation_translations"
 
     @torch.no_grad()
     def finish(self, model: Any) -> None:
         """Translate with and without each layer."""
         sample = model.sample(model.settings.ablation_translations)
         self.sentences = len(sample.chosen)
-        replacements = self.layers.replacements(model.model.encoder)
-        parts: List[Replacement] = [((None, "none"), nullcontext()), *replacements]
+        intact = (None, "none"), nullcontext()
+        parts: List[Replacement] = [intact, *self.replacements(model.model)]
         self.keys = [key for key, _ in parts]
         outputs = []
         for (layer, by), replaced in parts:
