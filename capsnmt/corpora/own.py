@@ -20,7 +20,14 @@ MOST_MERGES = 32_000
 # What is held out: one pair in SHARE, at most MOST, of at least FEWEST pairs.
 SHARE, MOST, FEWEST = 20, 2_000, 20
 TSV = (".tsv", ".tsv.gz")
-LANGUAGE = re.compile("[a-z]{2,3}")  # a code of ISO 639
+# ISO 639-3 (any three letters) and ISO 639-1, without the codes that were withdrawn
+LANGUAGE = re.compile(
+    "[a-z]{3}"
+    "|a[abefkmnrsvyz]|b[aegimnors]|c[aehorsuvy]|d[aevz]|e[elnostu]|f[afijory]|g[adlnuv]"
+    "|h[aeiortuyz]|i[adegikostu]|j[av]|k[agijklmnorsuvwy]|l[abginotuv]|m[ghiklnrsty]"
+    "|n[abdeglnorvy]|o[cjmrs]|p[ailst]|qu|r[mnouw]|s[acdegiklmnoqrstuvw]|t[aeghiklnorstwy]"
+    "|u[gkrz]|v[eio]|w[ao]|xh|y[io]|z[ahu]"
+)
 
 
 def vocabulary_size(pairs: int) -> int:

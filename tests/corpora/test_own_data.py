@@ -114,7 +114,7 @@ def test_a_language_without_rules_of_its_own_is_said(files, run):
         ("--train a.en short.de", "short.de has 59 lines but"),
         ("--train empty.en empty.de", "empty.de is empty"),
         ("--train a.en none.de", "none.de: there is no such file"),
-        ("--train a.en a.de --pair en", "--pair en; give two languages"),
+        ("--train a.en a.de --pair en-xx", "--pair en-xx; give two languages"),
         ("--train latin.en a.de", "latin.en, line 1: not UTF-8"),
         ("--train one.tsv --pair en-de", "one.tsv, line 1: 1 column, column 2 is needed"),
         ("--train a.tsv", "the names end in tsv; give two languages"),
