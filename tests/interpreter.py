@@ -26,7 +26,10 @@ from tests import forked
 PROGRAM = """#!{python} -IS
 import json, os, socket, sys
 with socket.socket(socket.AF_UNIX) as server:
-    server.connect(os.environ["{server}"])
+    try:
+        server.connect(os.environ["{server}"])
+    except ConnectionRefusedError:  # the server has been killed: a fresh interpreter does the same
+        os.execv(sys.executable, [sys.executable, *sys.argv[1:]])
     request = json.dumps([sys.argv, os.getcwd(), dict(os.environ)]).encode()
     socket.send_fds(server, [b"%10d" % len(request)], [0, 1, 2])
     server.sendall(request)
