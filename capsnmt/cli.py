@@ -198,6 +198,9 @@ def run_command(command: Callable[[], Any], interrupted: str = "interrupted") ->
         missing extra; 128 + n after signal n, 130 of them after Ctrl-C; 141 if the reader of the
         output, such as ``| head``, has closed it.
     """
+    for stream in ("stdin", "stdout", "stderr"):
+        if getattr(sys, stream) is None:  # closed: or the next file would take its place
+            setattr(sys, stream, open(os.devnull, "r+", encoding="utf-8"))  # noqa: SIM115
     if isinstance(sys.stdout, io.TextIOWrapper):
         utf8 = codecs.lookup(sys.stdout.encoding).name == "utf-8"
         sys.stdout.reconfigure(errors="surrogateescape" if utf8 else "backslashreplace")

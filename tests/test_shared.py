@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import gzip
 import os
+import sys
 from pathlib import Path
 from typing import List, Optional
 
@@ -14,6 +15,7 @@ from capsnmt import lines
 from capsnmt.cli import ConfigurationError, OneLineParser, at_least, run_command
 from capsnmt.evaluation import outputs
 from capsnmt.files import atomic_writer, check_file_name, write_all
+from tests.interpreter import ran
 
 
 def test_an_error_of_any_length_is_one_short_line_with_its_fix(capsys: pytest.CaptureFixture):
@@ -31,6 +33,14 @@ def test_the_name_of_a_file_is_printed_as_it_is(capfdbinary: pytest.CaptureFixtu
     name = os.fsdecode(b"a\x80.pt")
     assert run_command(lambda: print(f"{name}: written")) == 0
     assert capfdbinary.readouterr().out == b"a\x80.pt: written\n"
+
+
+@pytest.mark.parametrize("closed", ["<&-", ">&-", "<&- >&-"])
+def test_a_command_with_a_closed_stream_ends_as_with_an_empty_one(closed: str, tmp_path: Path):
+    given = [sys.executable, tmp_path / "none"]
+    done = ran(["sh", "-c", f'exec "$0" -W ignore -m capsnmt.translate "$1" {closed}', *given])
+    assert done.returncode == 2
+    assert done.stderr == f"error: {tmp_path}/none is no folder; give OUTPUT/ROW/seed-S\n"
 
 
 @pytest.mark.parametrize(
