@@ -11,7 +11,7 @@ def capsnmt(run: str, **kwargs: Any) -> Any:
     """Load the translation model of a finished run.
 
     Args:
-        run: the folder of the run, OUTPUT/ROW/seed-S.
+        run: the folder of the run, OUTPUT/ROW/seed-S, or the name of a model of the project.
         kwargs: of ``CapsnmtTransformer.from_pretrained``.
     """
     from capsnmt.models import CapsnmtTransformer

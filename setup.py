@@ -12,20 +12,23 @@ from setuptools import find_packages, setup
 ROOT = Path(__file__).resolve().parent
 
 
-def resources(package: str, folder: str) -> dict[str, str]:
-    """Return package name -> folder, for a folder of YAML files and each below it."""
-    folders = sorted(
-        {path.parent.relative_to(ROOT / folder) for path in ROOT.glob(f"{folder}/**/*.yaml")}
-    )
-    return {".".join([package, *path.parts]): (Path(folder) / path).as_posix() for path in folders}
+def resources(package: str, folder: str, *files: str) -> dict[str, str]:
+    """Return package name -> folder, for the folders with such files, below a folder."""
+    found = {path.parent for pattern in files for path in (ROOT / folder).glob(pattern)}
+    return {
+        ".".join([package, *path.relative_to(ROOT / folder).parts]): str(path.relative_to(ROOT))
+        for path in sorted(found)
+    }
 
 
 VERSION = re.search(r'__version__ = "(.+)"', (ROOT / "capsnmt/__init__.py").read_text())[1]
 # A wheel has inside the package what a checkout keeps next to it: see capsnmt/files.py.
-RESOURCES = {
-    **resources("capsnmt.configs", "configs"),
-    **resources("capsnmt.recipes", "data_prep/recipes"),
+SETTINGS = {
+    **resources("capsnmt.configs", "configs", "**/*.yaml"),
+    **resources("capsnmt.recipes", "data_prep/recipes", "*.yaml"),
 }
+# those of the models that are kept, and of their data
+MODELS = resources("capsnmt.trained", "results", "*/*/seed-*/README.md", "*/data/**/*")
 
 # The fork carries wheels for current Pythons; stock fairseq cannot be imported on Python >= 3.11.
 FAIRSEQ = [
@@ -96,14 +99,15 @@ setup(
     long_description_content_type="text/markdown",
     license="MIT",
     python_requires=">=3.9",
-    packages=[*find_packages(include=["capsnmt", "capsnmt.*"]), *RESOURCES],
-    package_dir=RESOURCES,
+    packages=[*find_packages(include=["capsnmt", "capsnmt.*"]), *SETTINGS, *MODELS],
+    package_dir={**SETTINGS, **MODELS},
     package_data={
         "capsnmt.cpu": ["*.cpp", "*.h"],
         "capsnmt.pages": ["*.j2"],
         "capsnmt.report": ["*.j2"],
         "capsnmt.analysis": ["*.j2", "*.html", "*.js"],
-        **{key: ["*.yaml"] for key in RESOURCES},
+        **{key: ["*.yaml"] for key in SETTINGS},
+        **{key: ["*.pt", "*.json", "*.md", "dict.*", "codes"] for key in MODELS},
     },
     install_requires=["torch>=2.1", "pyyaml", "msgspec"],
     extras_require={

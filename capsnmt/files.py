@@ -19,7 +19,7 @@ BLOCK = 1 << 20  # bytes read at a time
 LONGEST_NAME = 200  # bytes; file systems allow 255, and suffixes are added
 PACKAGE = Path(capsnmt.__file__).resolve().parent
 # Where a checkout keeps what a wheel has inside the package (setup.py maps them).
-IN_CHECKOUT = {"configs": "configs", "recipes": "data_prep/recipes"}
+IN_CHECKOUT = {"configs": "configs", "recipes": "data_prep/recipes", "trained": "results"}
 
 
 def temporary_path(path: Path) -> Path:
@@ -123,7 +123,7 @@ def locked(path: Path, waiting: str, say: Callable[[str], None] = print) -> Iter
 
 
 def bundled_folder(kind: str) -> Path:
-    """Return the folder of ``configs`` or ``recipes``, in the package or next to it."""
+    """Return a folder of `IN_CHECKOUT`, in the package or next to it."""
     installed = PACKAGE / kind
     return installed if installed.is_dir() else PACKAGE.parent / IN_CHECKOUT[kind]
 

@@ -1,9 +1,11 @@
-"""Keep what finished runs leave behind, as small text: log, curve, translations, scores.
+"""Keep what finished runs leave behind: records, log, curve, translations, scores, models.
 
-``results/DATASET/ROW/seed-N`` has all that is needed to score a run again; no checkpoint is kept.
+``results/DATASET/ROW/seed-N`` is the folder of a run with all that is needed to score it again. A
+model is kept where it is asked for, with the data that its text needs in ``results/DATASET/data``.
 
     python -m scripts.results RUNS                    # list the runs below RUNS
     python -m scripts.results RUNS --keep results     # and keep the finished ones
+    python -m scripts.results RUNS --keep results --models ROW/seed-1,ROW/seed-3
 """
 
 from __future__ import annotations
@@ -14,12 +16,15 @@ import sys
 from pathlib import Path
 from typing import Any, Dict, Iterator, List
 
+from msgspec.structs import replace
+
 from capsnmt import records
-from capsnmt.cli import ConfigurationError
+from capsnmt.cli import ConfigurationError, comma_list
+from capsnmt.corpora.prepared import MANIFEST, PreparedData
 from capsnmt.evaluation.outputs import read_output
 from capsnmt.evaluation.scores import MULTI_BLEU
 from capsnmt.evaluation.text import text_format
-from capsnmt.files import atomic_writer
+from capsnmt.files import atomic_writer, sha256
 from capsnmt.runs.finished import FinishedRun
 from capsnmt.runs.folder import RunFolder
 from capsnmt.runs.learning_curve import LearningCurve, read_learning_curve
@@ -67,6 +72,17 @@ def write_table(path: Path, points: Dict[int, float]) -> None:
         file.writelines(f"{update}\t{loss}\n" for update, loss in sorted(points.items()))
 
 
+def without_folders(value: Any) -> Any:
+    """Return a value without the folders of this machine, which tell nobody anything."""
+    if isinstance(value, argparse.Namespace):
+        return argparse.Namespace(**without_folders(vars(value)))
+    if isinstance(value, dict):
+        return {key: without_folders(each) for key, each in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [without_folders(each) for each in value]
+    return Path(value).name if isinstance(value, str) and value.startswith("/") else value
+
+
 def keep(place: RunFolder, folder: Path) -> None:
     """Write the results of a finished run to a folder.
 
@@ -77,22 +93,86 @@ def keep(place: RunFolder, folder: Path) -> None:
     Raises:
         ConfigurationError: a record of the run is missing or damaged.
     """
-    run = FinishedRun(place.path)
+    run, kept = FinishedRun(place.path), RunFolder(folder)
     folder.mkdir(parents=True, exist_ok=True)
-    # the folders of one machine tell nobody anything
-    command = [Path(word).name if word.startswith("/") else word for word in run.config.command]
-    config = {**records.plain(run.config), "command": command}
-    del config["data"], config["sources"]
-    trained = records.plain(run.training)
-    records.write(folder / "run.json", {**config, **trained, **facts(run)})
+    command = tuple(without_folders(run.config.command))
+    # the data are beside the rows
+    config = replace(run.config, command=command, data=str(Path("..", "..", "data")), sources=None)
+    records.write(kept.config, config)
+    records.write(kept.scores, without_folders(records.load(place.scores)))
+    records.write(folder / "facts.json", facts(run))
     write_table(folder / "train-loss.tsv", run.curve.train)
     write_table(folder / "valid-loss.tsv", run.curve.valid)
     for test_set in run.settings.data.test_sets:
         with atomic_writer(folder / f"{test_set}.{run.settings.languages[1]}") as file:
             lines = translations(run.folder.generated(test_set), run.config)
             file.writelines(f"{line}\n" for line in lines)
-    for path in (run.folder.train_log, run.folder.scores):
+    for path in (place.training, place.train_log):
         shutil.copyfile(path, folder / path.name)
+
+
+CARD = """\
+# `{dataset}/{row}`
+
+| | |
+|---|---|
+| use | `capsnmt-translate {dataset}/{row} < text.{source} > text.{target}` |
+| text | raw, one sentence per line; tokens by `{tokeniser}` |
+| model | `{arch}`, {parameters:,} parameters in half precision |
+| training | `configs/{dataset}/{row}.yaml`, seed {seed}; `facts.json`, `training.json` |
+| data | {description}: {pairs:,} pairs |
+| score | {state} |
+| SHA-256 | `{checksum}` |
+
+It knows text like its data and little else. The terms of the data bind whoever uses it:
+[results](../../../README.md).
+"""
+
+
+def keep_model(place: RunFolder, folder: Path) -> None:
+    """Write the model of a finished run in half precision, its card, and what its text needs."""
+    import torch
+
+    from capsnmt.checkpoints.load import load_trained, save_checkpoint
+
+    run = FinishedRun(place.path)
+    model = RunFolder(folder).model(run.config)
+    trained = load_trained(run.model)
+    halves: Dict[int, Any] = {}  # tied parameters stay one tensor in the file
+    for name, tensor in trained["model"].items():
+        if tensor.is_floating_point():
+            half = halves.setdefault(tensor.data_ptr(), tensor.to(torch.float16))
+            trained["model"][name] = half
+    trained.pop("last_optimizer_state", None)
+    save_checkpoint(without_folders(trained), model)
+
+    data, beside = PreparedData(run.data), folder.parents[1] / "data"
+    manifest = data.read_manifest()
+    names = {*manifest.models.values(), *(f"bin/dict.{side}.txt" for side in manifest.languages)}
+    for name in names:
+        (beside / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(data.folder / name, beside / name)
+    kept = {name: record for name, record in manifest.files.items() if name in names}
+    command = " ".join(without_folders(manifest.command.split()))
+    records.write(beside / MANIFEST, replace(manifest, files=kept, command=command))
+
+    source, target = run.settings.languages
+    card = CARD.format(
+        dataset=run.settings.dataset,
+        row=run.row,
+        source=source,
+        target=target,
+        tokeniser=manifest.tokenisers[source],
+        arch=run.settings.arch,
+        parameters=run.parameters,
+        seed=run.seed,
+        description=manifest.description,
+        pairs=manifest.pairs,
+        state=state(place),
+        checksum=sha256(model),
+    )
+    with atomic_writer(folder / "README.md") as file:
+        file.write(card)
 
 
 def state(folder: RunFolder) -> str:
@@ -112,6 +192,9 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=main.__doc__)
     parser.add_argument("runs", type=Path, help="the folder of all rows")
     parser.add_argument("--keep", type=Path, metavar="DIR", help="where results are kept")
+    parser.add_argument(
+        "--models", type=comma_list(), default=[], metavar="ROW/seed-N,...", help="to keep as well"
+    )
     options = parser.parse_args()
     try:
         for folder in find_runs(options.runs):
@@ -119,8 +202,10 @@ def main() -> int:
             print(f"{config.row}, seed {config.seed}: {state(folder)}")
             if options.keep is not None and folder.is_finished:
                 dataset = str(config.settings.dataset)
-                place = options.keep / dataset / config.row / f"seed-{config.seed}"
-                keep(folder, place)
+                name = f"{config.row}/seed-{config.seed}"
+                keep(folder, options.keep / dataset / name)
+                if name in options.models:
+                    keep_model(folder, options.keep / dataset / name)
     except ConfigurationError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2

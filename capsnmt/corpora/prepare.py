@@ -109,7 +109,7 @@ class Preparation:
         return {side: f"bpe/{segmentation.model(side)}" for side in self.recipe.languages}
 
     def _tokeniser(self, language: str) -> str:
-        """Return the tokeniser of a language, as translation uses it."""
+        """Return the tokeniser of a language."""
         name = self.recipe.tokenisers[language]
         return f"{name}-{LOWERCASE}" if self.recipe.lowercase else name
 
@@ -270,7 +270,10 @@ class Preparation:
             pair=recipe.pair,
             pairs=list(dropped.values())[-1]["kept"],
             subsets=recipe.subsets,
-            tokenisers={side: self._tokeniser(side) for side in recipe.languages},
+            tokenisers={
+                side: recipe.tokenised_by.get(side, self._tokeniser(side))
+                for side in recipe.languages
+            },
             segmentation=records.plain(recipe.segmentation),
             models=self._models(),
             dropped=dropped,

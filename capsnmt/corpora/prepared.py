@@ -35,7 +35,7 @@ class DataManifest(records.Record, frozen=True, kw_only=True):
     pair: str = ""  # SOURCE-TARGET
     pairs: int = 0  # of the training set in the data-bin
     subsets: Dict[str, str] = field(default_factory=dict)  # split -> fairseq subset
-    tokenisers: Dict[str, Tokeniser] = field(default_factory=dict)  # by language
+    tokenisers: Dict[str, Tokeniser] = field(default_factory=dict)  # of raw text, by language
     segmentation: Dict[str, Any] = field(default_factory=dict)  # method, size, joint
     models: Dict[str, str] = field(default_factory=dict)  # language -> file of the subword model
     dropped: Dict[str, Dict[str, int]] = field(default_factory=dict)  # step -> pairs by verdict

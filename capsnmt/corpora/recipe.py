@@ -96,6 +96,8 @@ class Recipe(records.Record, frozen=True, kw_only=True, rename="kebab", omit_def
     splits: Dict[SplitName, Tuple[Piece, ...]]
     tokenisers: Dict[str, Tokeniser]
     segmentation: Segmentation
+    # of text that is published as tokens: what made them, and will make those of raw text
+    tokenised_by: Dict[str, Tokeniser] = field(default_factory=dict)
     cleaning: Cleaning = Cleaning()
     name: str = ""
     description: str = ""

@@ -28,22 +28,16 @@ LOWERCASE = "lowercase"
 LineFunction = Callable[[str], str]
 
 
-def _moses(language: str) -> LineFunction:
-    from sacremoses import MosesPunctNormalizer
+def _moses(language: str, normalise: bool = True, escape: bool = False) -> LineFunction:
+    from sacremoses import MosesPunctNormalizer, MosesTokenizer
 
-    normaliser, tokenise = MosesPunctNormalizer(language), _moses_unnormalised(language)
-    return lambda line: tokenise(normaliser.normalize(line))
-
-
-def _moses_unnormalised(language: str) -> LineFunction:
-    from sacremoses import MosesTokenizer
-
-    tokeniser = MosesTokenizer(language)
+    normaliser, tokeniser = MosesPunctNormalizer(language), MosesTokenizer(language)
 
     def tokenise(line: str) -> str:
         # D: one normalisation: fairseq's prepare-iwslt14.sh has it for the test sets.
+        line = (normaliser.normalize(line) if normalise else line).replace("\u2019", "'")
         # D: entities are not escaped (&apos; ...): fairseq has no special characters to protect.
-        return tokeniser.tokenize(line.replace("\u2019", "'"), return_str=True, escape=False)
+        return tokeniser.tokenize(line, return_str=True, escape=escape)
 
     return tokenise
 
@@ -74,7 +68,8 @@ def _none(language: str) -> LineFunction:
 
 MAKERS: Dict[str, Callable[[str], LineFunction]] = {
     "moses": _moses,
-    "moses-unnormalised": _moses_unnormalised,
+    "moses-unnormalised": functools.partial(_moses, normalise=False),
+    "moses-escaped": functools.partial(_moses, escape=True),
     "characters": _characters,
     "jieba": _jieba,
     "none": _none,

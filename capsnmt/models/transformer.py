@@ -61,7 +61,8 @@ class CapsnmtTransformer(TransformerModel):
 
         Args:
             model_name_or_path: the folder of a finished run, from which the checkpoint, the
-                dictionaries, the tokeniser and the subwords are taken; several are an ensemble. Or,
+                dictionaries, the tokeniser and the subwords are taken, or the name of a model of
+                the project, such as ``multi30k_lowercase/em_routing``; several are an ensemble. Or,
                 as in fairseq, a folder with ``checkpoint_file``.
             checkpoint_file: checkpoint in a folder that is not a run; several separated by colons.
             data_name_or_path: of a run, the folder of capsnmt-prepare if it has moved; otherwise

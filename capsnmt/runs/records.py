@@ -145,7 +145,7 @@ class RunConfig(Record, frozen=True, kw_only=True):
     seed: int
     settings: Settings  # the resolved configuration
     task: Optional[str] = None  # the probing task, if it is one
-    data: str  # the folder of the prepared data, absolute
+    data: str  # the folder of the prepared data, absolute or relative to the run's
     sources: Optional[str] = None  # the folder of raw data that the user has, absolute
     mirrors: Tuple[str, ...] = ()  # URLs that are tried when a file's own source is down
     device: Device = Device()

@@ -36,8 +36,9 @@ def build_parser() -> argparse.ArgumentParser:
         "output.",
     )
     add = parser.add_argument
-    models = "a finished run, or a checkpoint with --data; several are an ensemble"
-    add("runs", nargs="+", type=Path, metavar="RUN|CHECKPOINT", help=models)
+    models = "a finished run, a model of the project (DATASET/ROW), or a checkpoint with --data; "
+    models += "several are an ensemble"
+    add("runs", nargs="+", type=Path, metavar="RUN|MODEL|CHECKPOINT", help=models)
     add("--data", type=Path, metavar="DIR", help="folder of capsnmt-prepare (default: the run's)")
     add("--lenpen", type=float, metavar="X", help="above 1 for longer (default: the run's)")
     counts = {

@@ -19,7 +19,7 @@ from fairseq.models.transformer import TransformerConfig, TransformerModel
 from capsnmt.checkpoints.load import WITHOUT_TRAINING, load_trained
 from capsnmt.cli import ConfigurationError, require, shown
 from capsnmt.corpora.prepared import PreparedData
-from capsnmt.files import sha256
+from capsnmt.files import bundled_folder, sha256
 from capsnmt.runs.finished import FinishedRun
 from capsnmt.runs.folder import RunFolder
 from capsnmt.runs.records import SENTENCE_TASKS
@@ -29,6 +29,7 @@ from capsnmt.translate.translator import Translator
 PathLike = Union[str, "os.PathLike[str]"]
 
 MODEL_FILE = "model.pt"  # fairseq's default of ``checkpoint_file``
+CARD = "README.md"  # beside a model of the project
 BATCHES = {"max_tokens": 4096, "batch_size": None}  # of translation, not of the training
 # method of data preparation -> fairseq's name of it, and of the option for the model
 SUBWORDS = {
@@ -54,11 +55,19 @@ class TrainedModel:
     generation: Mapping[str, Any] = field(default_factory=dict)  # of the run's configuration
 
 
+def named(run: PathLike) -> Path:
+    """Return the folder of a run, or that of the model of the project that is named."""
+    path = Path(run)
+    models = sorted((bundled_folder("trained") / path).glob(f"seed-*/{CARD}"))
+    return models[0].parent if models and not path.exists() else path
+
+
 def find_model(path: Path, folder: Optional[Path] = None) -> TrainedModel:
     """Find the files of a finished run, or of a checkpoint of fairseq-train.
 
     The folder is what ``capsnmt-prepare`` wrote; by default the data of the run's training.
     """
+    path = named(path)
     if path.is_file():
         if folder is None:
             raise ConfigurationError(
@@ -67,6 +76,13 @@ def find_model(path: Path, folder: Optional[Path] = None) -> TrainedModel:
             )
         data = PreparedData(folder)
         return TrainedModel(path, data, text_settings(data, *data.read_manifest().languages))
+    if not path.exists():
+        models = bundled_folder("trained").glob(f"*/*/seed-*/{CARD}")
+        names = sorted({"/".join(model.parts[-4:-2]) for model in models})
+        raise ConfigurationError(
+            f"{path}: no such run; give OUTPUT/ROW/seed-S, or a model of the project: "
+            f"{', '.join(names)}"
+        )
     run = FinishedRun(path)
     if run.settings.classifies:
         raise ConfigurationError(f"{path} classifies sentences; give a run that translates")
@@ -209,7 +225,8 @@ def from_run(
     """Load the model of a finished run with its dictionaries, tokeniser and subwords.
 
     Args:
-        runs: the folder of a run, or a checkpoint; several are an ensemble.
+        runs: the folder of a run, the name of a model of the project, or a checkpoint; several are
+            an ensemble.
         data: the folder of capsnmt-prepare; by default the first run's.
         device: ``cpu``, ``cuda``, or ``auto`` for a GPU if there is one.
         overrides: settings of fairseq that differ from the training's and the run's
@@ -248,7 +265,7 @@ def chosen_device(device: str) -> str:
 
 def is_run(path: PathLike, checkpoint_file: str) -> bool:
     """Return whether ``from_pretrained`` is given a run, not a checkpoint in a folder."""
-    return checkpoint_file == MODEL_FILE and RunFolder(Path(path)).exists
+    return checkpoint_file == MODEL_FILE and RunFolder(named(path)).exists
 
 
 def check_checkpoints(folder: str, checkpoint_file: str) -> None:

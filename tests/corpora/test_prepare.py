@@ -15,6 +15,7 @@ from itertools import islice
 import pytest
 
 from capsnmt.corpora.__main__ import main
+from capsnmt.corpora.text import make_tokeniser
 from tests.commands import environment
 from tests.corpora.conftest import recipe_of, text, tree, write_recipe
 from tests.corpora.miniatures import MINIATURES, SPLITS, published, recipe_for
@@ -203,6 +204,11 @@ def test_text_that_is_published_in_subwords_has_a_data_bin(run, tmp_path):
     assert manifest(output)["subsets"]["test_2017_flickr"] == "test1"
     words = [(output / "bin" / f"dict.{side}.txt").read_bytes() for side in ("en", "de")]
     assert words[0] == words[1]
+    # the tokeniser that the manifest has for raw text makes the published tokens of it
+    tokenise = make_tokeniser(manifest(output)["tokenisers"]["en"], "en")
+    with gzip.open(real_data("multi30k") / "test_2016_flickr.en.gz", "rt", encoding="utf-8") as raw:
+        tokens = [tokenise(line.rstrip("\n")) for line in islice(raw, 200)]
+    assert tokens == text(output / "tokenised" / "test_2016_flickr.en")
 
 
 def test_a_complete_folder_is_of_one_recipe_and_one_text(

@@ -82,6 +82,7 @@ def test_what_is_not_of_the_format_is_one_line(tmp_path, kind, content, message)
         ("moses", "en", "It's R&D, isn't it?", "It 's R & D , isn 't it ?"),
         ("moses", "es", "¿Qué tal?", "¿ Qué tal ?"),
         ("moses", "vi", "Viê\u0323t Nam", "Việt Nam"),
+        ("moses-escaped-lowercase", "en", "Tom’s R&D works.", "tom &apos;s r &amp; d works ."),
         ("moses-lowercase", "de", "Der Hund. Er bellt.", "der hund . er bellt ."),
         ("characters", "zh", "打开 Git 仓库。", "打 开 Git 仓 库 。"),
         ("jieba", "zh", "我们开始翻译", "我们 开始 翻译"),

@@ -10,6 +10,7 @@ from typing import Dict, List
 import pytest
 import sacrebleu
 
+from capsnmt.runs.folder import RunFolder
 from scripts import results_page
 from scripts.results import find_runs, keep
 from tests.real_data import real_data
@@ -20,7 +21,7 @@ REFERENCES = {
     "multi30k_lowercase/test_2016_flickr": "multi30k_lowercase/test.2016.de.gz",
     "multi30k_lowercase/test_2017_flickr": "multi30k_lowercase/test.2017.de.gz",
 }
-KEPT = sorted(path.parent for path in (REPO / "results").glob("*/*/seed-*/run.json"))
+KEPT = sorted(path.parent for path in (REPO / "results").glob("*/*/seed-*/config.json"))
 
 pytestmark = pytest.mark.one_host
 
@@ -32,7 +33,7 @@ def tokenised_bleu(lines: List[str], reference: List[str]) -> float:
 @pytest.mark.parametrize("folder", KEPT, ids=lambda folder: "-".join(folder.parts[-3:]))
 def test_kept_translations_have_the_kept_scores(folder: Path) -> None:
     scores = json.loads((folder / "scores.json").read_text("utf-8"))
-    target = json.loads((folder / "run.json").read_text("utf-8"))["settings"]["data"]["target-lang"]
+    target = RunFolder(folder).read_config().settings.languages[1]
     assert scores
     for name, document in scores.items():
         path = real_data(REFERENCES[f"{folder.parts[-3]}/{name}"])
@@ -54,7 +55,7 @@ def test_a_finished_run_leaves_its_translations_curves_and_facts(tmp_path: Path)
     assert (kept / f"{TEST_SET}.de").read_text("utf-8").splitlines() == [
         line.replace("@@ ", "") for line in TRANSLATIONS[row]
     ]
-    facts: Dict = json.loads((kept / "run.json").read_text("utf-8"))
+    facts: Dict = json.loads((kept / "facts.json").read_text("utf-8"))
     assert (facts["updates"], facts["ended-by"]) == (40, "max-update 40")
     assert facts["best-valid-loss"] == {"loss": 7.25, "update": 40}
     assert (kept / "valid-loss.tsv").read_text("utf-8") == "update\tloss\n20\t9.125\n40\t7.25\n"

@@ -10,6 +10,7 @@ import pytest
 import yaml
 
 from capsnmt import records
+from capsnmt.checkpoints.load import count_parameters
 from capsnmt.corpora.__main__ import main as prepare
 from capsnmt.corpora.prepared import PreparedData
 from capsnmt.files import sha256
@@ -18,7 +19,7 @@ from capsnmt.runs.records import RunConfig, Settings
 from tests.commands import ON_CPU, made_once, succeed
 from tests.corpora.conftest import binarise_by_fork, recipe_of
 from tests.corpora.miniatures import lines
-from tests.report.finished_runs import write_records
+from tests.report.finished_runs import write_log, write_records
 from tests.support import PLUGIN
 
 SPLITS = {"train": range(0, 120), "val": range(120, 126), "test": range(200, 212)}
@@ -71,6 +72,7 @@ def finish_run(folder: Path, name: str, row: Row, updates: int, *extra: str) -> 
     run.generated("test").write_text(generated, encoding="utf-8")
     dictionaries = map(data.dictionary, (source, target))
     settings = {
+        "dataset": "data set",
         "data": {"source-lang": source, "target-lang": target, "test-sets": {"test": "test"}},
         "arch": row.arch,
         "generate": GENERATE,
@@ -84,7 +86,9 @@ def finish_run(folder: Path, name: str, row: Row, updates: int, *extra: str) -> 
             data=str(data.folder),
         ),
         vocabulary={path.name: sha256(path) for path in dictionaries},
+        parameters=count_parameters(run.last_checkpoint),
     )
+    write_log(run.train_log)
     run.scores.write_text("{}", encoding="utf-8")
     return run
 

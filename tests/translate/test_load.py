@@ -10,9 +10,13 @@ import pytest
 import torch
 from fairseq.hub_utils import GeneratorHubInterface
 
-from capsnmt.checkpoints.load import load_checkpoint
+from capsnmt.checkpoints.load import count_parameters, load_checkpoint
 from capsnmt.cli import ConfigurationError
+from capsnmt.files import sha256
 from capsnmt.models import CapsnmtTransformer
+from capsnmt.runs.folder import RunFolder
+from capsnmt.translate import load
+from tests.commands import succeed
 from tests.translate.conftest import data_of
 from tests.translate.test_translate import expected, source
 
@@ -31,6 +35,33 @@ def test_a_run_is_enough(runs: Dict[str, Path]) -> None:
     assert translator.sample(lines[0], sampling=True, sampling_topk=1, beam=1)
     encoded = translator.encode(lines[0])
     assert translator.decode(translator.generate(encoded, beam=3)[0]["tokens"]) == best[0]
+
+
+def test_a_model_that_is_kept_is_found_by_its_name(
+    runs: Dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run, kept = RunFolder(runs["plain"]), tmp_path / "data set" / "plain" / "seed-1"
+    reference = data_of(run.path).raw("test", "de")
+    output = f"plain={run.generated('test')}"
+    succeed("capsnmt.evaluation", output, "--reference", reference, "--json", tmp_path / "scores")
+    run.scores.write_text(f'{{"test": {(tmp_path / "scores").read_text("utf-8")}}}', "utf-8")
+    (tmp_path / "runs").mkdir()
+    (tmp_path / "runs" / "plain").symlink_to(run.row)
+    given = ("--keep", tmp_path, "--models", "plain/seed-1")
+    succeed("scripts.results", tmp_path / "runs", *given)
+    monkeypatch.setattr(load, "bundled_folder", lambda kind: tmp_path)
+    monkeypatch.chdir(tmp_path / "data set")  # the folder does not matter
+    translator = CapsnmtTransformer.from_pretrained("data set/plain")
+    lines = source(run.path).splitlines()
+    assert translator.translate(lines) == [each[1] for each in expected(run.path)]
+    model = RunFolder(kept).model(run.read_config())
+    assert f"`{sha256(model)}`" in (kept / "README.md").read_text("utf-8")
+    kept_state, state = load_checkpoint(model), load_checkpoint(run.last_checkpoint)
+    for name, tensor in state["model"].items():
+        assert torch.equal(kept_state["model"][name], tensor.half()), name
+    assert count_parameters(model) == count_parameters(run.last_checkpoint)
+    folders = [path.read_bytes() for path in tmp_path.glob("data set/**/*") if path.is_file()]
+    assert not any(str(run.path.parents[1]).encode() in content for content in folders)
 
 
 def test_the_settings_of_the_run_are_defaults(runs: Dict[str, Path]) -> None:
