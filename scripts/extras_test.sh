@@ -18,13 +18,19 @@ export TMPDIR=$work # fairseq-train's own workers leave folders there
 mkdir "$work/checkout" "$work/empty"
 # a build leaves its files in the tree
 git -C "$REPO" ls-files -z | (cd "$REPO" && tar --null --files-from=- --create) | tar -C "$work/checkout" --extract
+"$PYTHON" -m pip wheel --quiet --no-deps --no-build-isolation --wheel-dir "$work" "$work/checkout"
 wheels=$REPO/.venv/wheelhouse
 if [ ! -e "$wheels/complete" ]; then
-  "$PYTHON" -m pip wheel --quiet --wheel-dir "$wheels" -c "$REPO/constraints.txt" "$work/checkout[fairseq,demo]"
-  rm "$wheels"/capsnmt-*.whl # that of today is built below
+  "$PYTHON" -m pip wheel --quiet --wheel-dir "$wheels" -c "$REPO/constraints.txt" "$(echo "$work"/capsnmt-*.whl)[fairseq,demo]"
+  rm "$wheels"/capsnmt-*.whl # that of today is in $work
   touch "$wheels/complete"
 fi
-"$PYTHON" -m pip wheel --quiet --no-deps --no-build-isolation --wheel-dir "$work" "$work/checkout"
+# It has every module, configuration and recipe, and nothing else.
+git -C "$REPO" ls-files capsnmt configs data_prep/recipes |
+  sed -n -E -e 's#^data_prep/#capsnmt/#' -e 's#^configs/#capsnmt/&#' -e '/\.(py|j2|html|js|cpp|h|yaml)$/p' |
+  LC_ALL=C sort >"$work/tracked"
+"$PYTHON" -m zipfile --list "$work"/capsnmt-*.whl |
+  awk 'NR > 1 && !/\.dist-info\// { print $1 }' | LC_ALL=C sort | diff "$work/tracked" -
 
 # with NAME FROM EXTRAS : makes the environment NAME of that of FROM by installing extras, and uses it
 with() {
@@ -74,11 +80,15 @@ with core none ""
 capsnmt average "$run/checkpoints" --last-updates 2 --output average.pt
 lacks evaluation "${evaluation[@]}"
 lacks fairseq "${plan[@]}"
+lacks fairseq run --dataset logical_inference --dry-run
 lacks fairseq translate "$run"
 lacks fairseq export "$run" --output exported.pt
 lacks fairseq analyse "$run" --output analysis
 lacks report report "$run" --output page
 lacks data prepare multi30k --output prepared
+for module in senteval build logical_inference; do # what makes sentences needs no extra
+  "$bin/python" -m "capsnmt.sentences.$module" --help >/dev/null
+done
 
 with data core "[data]"
 lacks fairseq prepare multi30k --output prepared
