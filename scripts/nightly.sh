@@ -1,8 +1,7 @@
 #!/usr/bin/env bash
-# What takes too long for every commit: the long tests on the main host, the demo with all of its updates,
-# all tests on the stock host, the tests on Python 3.12, the operators on 3.13, a rehearsal with a torch for
-# CUDA, preemption by SLURM, the sweep of bad inputs, and faults in the middle of launches. More than two
-# hours on two cores.
+# What takes too long for every commit: the long tests on the main host, all tests on the stock host, the
+# tests on Python 3.12, the operators on 3.13, a rehearsal with a torch for CUDA, preemption by SLURM, the sweep
+# of bad inputs, and faults in the middle of launches. More than two hours on two cores.
 #   scripts/nightly.sh
 set -euo pipefail
 self=$(readlink -f "$0")
@@ -37,20 +36,7 @@ cuda_rehearsal() {
   rm -rf "$environment"
 }
 
-# whole_demo : the demo as in README, whose two systems are far from the BLEU of a random model, which is 0
-whole_demo() {
-  local output bleu
-  output=$(mktemp -d)
-  bash scripts/demo.sh --output "$output"
-  for bleu in "$output"/*/summary.json; do
-    .venv/bin/python -c 'import json, sys; score = json.load(open(sys.argv[1]))["scores"]["test"]["bleu"]["mean"]
-sys.exit(score < 14 and f"{sys.argv[1]}: BLEU {score:.2f}, not at least 14")' "$bleu"
-  done
-  rm -rf "$output"
-}
-
 bash scripts/test.sh -m nightly
-whole_demo
 if has_host stock; then bash scripts/test.sh --host stock -m ''; fi
 if has_host main-3.12; then bash scripts/test.sh --host main-3.12; fi
 torch_alone
