@@ -1,6 +1,9 @@
-"""Make the summary and the figure of ``docs/results.md`` from its tables and that of the speed.
+"""Make the tables that open ``docs/results.md`` and ``docs/results_archive.md``, and the figure.
 
-python -m scripts.results_page
+That of the finished trainings is made from ``results/``; that of the others from the tables of its
+page and that of the speed.
+
+    python -m scripts.results_page
 """
 
 from __future__ import annotations
@@ -10,14 +13,17 @@ import statistics
 from pathlib import Path
 from typing import Any, Dict, Iterator, List, Tuple
 
+from capsnmt import records
+from capsnmt.evaluation.scores import MULTI_BLEU, spread
 from capsnmt.files import write_all
 from capsnmt.pages.page import Markdown, Table
 from capsnmt.pages.plots import COLOURS, INK, drawing, figure_of, images
+from capsnmt.runs.finished import FinishedRun
 
-DOCS = Path(__file__).parents[1] / "docs"
-PAGE, FIGURE = DOCS / "results.md", DOCS / "figures" / "evidence.png"
-SPEED = DOCS / "speed_measurements.md"
-BEGIN, END = "<!-- made by scripts/results_page.py -->\n", "<!-- end -->\n"
+REPO = Path(__file__).parents[1]
+DOCS = REPO / "docs"
+FIGURE, SPEED = DOCS / "figures" / "evidence.png", DOCS / "speed_measurements.md"
+END = "<!-- end -->\n"
 TEST_SETS = ("test_2016_flickr", "test_2017_flickr")
 T_OF_THREE = 4.303  # 97.5% quantile of Student's t with two degrees of freedom
 LOWEST, HIGHEST = -5, 4.2  # BLEU; a row outside is named at the edge
@@ -47,6 +53,41 @@ def differences(text: str) -> Dict[str, List[List[float]]]:
                 columns = [f"{test_set} BLEU" for test_set in TEST_SETS]
                 rows[row] = [[round(float(cells[x]) - float(baseline[x]), 2)] for x in columns]
     return rows
+
+
+def finished(text: str) -> str:
+    """Return the table of the finished trainings, and the mean of each row with several seeds."""
+    rows: Dict[str, List[FinishedRun]] = {}
+    for path in sorted((REPO / "results").glob("*/*/seed-*/config.json")):
+        run = FinishedRun(path.parent)
+        rows.setdefault(run.row, []).append(run)
+    lines: List[List[Any]] = []
+    for row, runs in sorted(rows.items(), key=lambda each: (each[0] != "baseline", each[0])):
+        of_row = []
+        for run in runs:
+            known = records.load(run.folder.path / "facts.json")
+            updates, most = known["updates"], run.settings.updates
+            scores = [run.output(x).scores[MULTI_BLEU].score for x in run.settings.data.test_sets]
+            of_row.append(scores)
+            lines.append(
+                [
+                    Markdown(f"`{row}`"),
+                    str(run.seed),
+                    f"{updates:,} of {most:,} ({len(run.curve.valid)} epochs)",
+                    known["ended-by"],
+                    f"{known['seconds'] / 3600:.1f}",
+                    *(f"{score:.2f}" for score in scores),
+                    re.findall(r"commit (\w{8})", run.training.versions["capsnmt"])[0],
+                ]
+            )
+        if len(runs) > 1:
+            means = [spread(scores) for scores in zip(*of_row)]
+            cells = [f"{each.mean:.2f} ± {each.std:.2f}" for each in means]
+            seeds = ", ".join(str(run.seed) for run in runs)
+            lines.append([Markdown(f"`{row}`"), seeds, "", "", "", *cells, ""])
+    header = ["row", "seed", "updates", "ended by", "hours"]
+    header += [f"tokenised BLEU {x}" for x in TEST_SETS] + ["commit"]
+    return f"{Table([*map(Markdown, header)], lines, numeric=4)}\n"
 
 
 def summary(text: str) -> str:
@@ -103,14 +144,23 @@ def draw(text: str) -> Any:
     return figure
 
 
+# page -> its table, which begins with the name in a comment
+MADE = {DOCS / "results.md": finished, DOCS / "results_archive.md": summary}
+
+
+def with_table(page: Path) -> str:
+    """Return a page with its table made anew."""
+    text, make = page.read_text("utf-8"), MADE[page]
+    begin = f"<!-- {make.__name__}, made by scripts/results_page.py -->\n"
+    before, _, rest = text.partition(begin)
+    return f"{before}{begin}{make(text)}{END}{rest.partition(END)[2]}"
+
+
 def main() -> None:
-    """Write the summary into the page, and the figure beside it."""
-    text = PAGE.read_text("utf-8")
-    before, _, rest = text.partition(BEGIN)
-    page = f"{before}{BEGIN}{summary(text)}{END}{rest.partition(END)[2]}"
+    """Write the tables into the pages, and the figure beside them."""
     with drawing():
-        picture = images(draw(text))["png"]
-    write_all({PAGE: page.encode("utf-8"), FIGURE: picture})
+        picture = images(draw((DOCS / "results_archive.md").read_text("utf-8")))["png"]
+    write_all({**{page: with_table(page).encode("utf-8") for page in MADE}, FIGURE: picture})
 
 
 if __name__ == "__main__":

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The evidence of docs/results.md: all rows of a data set with the same updates, then reported. Those of
+# The evidence of docs/results.md and docs/results_archive.md: all rows of a data set, then reported. Those of
 # Multi30k are tested against the baseline with the same seed, and analysed.
 #   scripts/run_evidence.sh [--dataset multi30k|logical_inference] [--recipe published] [--gpu]
 #                           [--seeds S,S,...] [--max-update N] [--data DIR] [--output DIR] [--jobs N]

@@ -62,9 +62,13 @@ def test_a_finished_run_leaves_its_translations_curves_and_facts(tmp_path: Path)
     assert (kept / "train.log").read_bytes() == (run.path / "train.log").read_bytes()
 
 
-def test_the_summary_is_made_from_the_tables_of_the_page() -> None:
-    text = results_page.PAGE.read_text("utf-8")
-    assert f"{results_page.BEGIN}{results_page.summary(text)}{results_page.END}" in text
-    found = results_page.differences(text)
+@pytest.mark.parametrize("page", results_page.MADE, ids=lambda page: page.stem)
+def test_the_tables_of_the_pages_are_made_by_the_script(page: Path) -> None:
+    assert results_page.with_table(page) == page.read_text("utf-8")
+
+
+def test_differences_are_those_of_the_tables() -> None:
+    archive = (results_page.DOCS / "results_archive.md").read_text("utf-8")
+    found = results_page.differences(archive)
     assert found["em_routing"] == [[1.03, 0.75, 0.99], [0.48, 0.84, 0.75]]
     assert found["dlcl_routing_from_baseline"] == [[-1.48], [-1.26]]
