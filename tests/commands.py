@@ -13,7 +13,7 @@ import time
 from contextlib import ExitStack
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Callable, Dict, List
+from typing import Callable, Dict, List, Optional
 
 import pytest
 
@@ -87,6 +87,17 @@ def succeed(module: str, *arguments: object, stdin: str = "", python: str = sys.
     done = command(module, *arguments, stdin=stdin, python=python)
     assert done.returncode == 0, done.stderr[-3000:]
     return done.stdout
+
+
+def is_refusal(ended: Optional[int], errors: str, *words: str, status: int = 2) -> None:
+    """Check the exit status of a command, and the one line of at most 300 characters that it wrote.
+
+    The line has the words: the value, what is allowed and the fix.
+    """
+    assert ended == status, (ended, errors[-3000:])
+    assert errors.count("\n") == 1, errors[-3000:]
+    assert len(errors) <= 301, errors
+    assert all(word in errors for word in words), errors
 
 
 def training(data: Path, save: Path, arch: str, updates: int, *flags: object) -> List[object]:

@@ -8,23 +8,27 @@ import os
 import shutil
 import sys
 from pathlib import Path
-from typing import Any, Dict, Iterator, List, Optional
+from typing import Any, Callable, Dict, Iterator, List, Optional
 
 import pytest
 
 BROWSERS = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome")
 
 
-# The tests of packages that load neither torch nor fairseq, and those of the analysis, which
-# tests/system/test_analyse.py runs on both hosts.
-ONE_HOST = ("analysis", "corpora", "evaluation", "report")
+TESTS = Path(__file__).parent
+# Tests of packages that load neither torch nor fairseq; those of the analysis, of which
+# tests/system/test_analyse.py runs on both hosts; and those of operators and modules alone:
+# tests/frozen/golden has the numbers of every architecture, the same on both hosts.
+ONE_HOST = (
+    *("analysis", "corpora", "evaluation", "modules", "report"),
+    *(f"routing/test_{name}.py" for name in ("backend", "cpu", "numbers", "operators", "triton")),
+)
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> Optional[bool]:
-    """Leave out packages of one host where tests marked ``one_host`` are left out."""
-    if "not one_host" not in config.option.markexpr or collection_path.name not in ONE_HOST:
-        return None
-    return True if collection_path.parent == Path(__file__).parent else None
+    """Leave out what is of one host where tests marked ``one_host`` are left out."""
+    left_out = "not one_host" in config.option.markexpr
+    return True if left_out and collection_path in [TESTS / name for name in ONE_HOST] else None
 
 
 def pytest_configure() -> None:
@@ -78,6 +82,40 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
+def data(corpus: Path) -> Path:
+    """The small corpus as fairseq's commands read it."""
+    return corpus / "bin"
+
+
+@pytest.fixture(scope="session")
+def prepared(corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The small corpus as prepared data: the data-bin, the raw test set, and the manifest."""
+    from tests.commands import made_once
+
+    def make(folder: Path) -> None:
+        shutil.copytree(corpus / "bin", folder / "bin")
+        (folder / "raw").mkdir()
+        for language in ("en", "de"):
+            shutil.copy(corpus / f"test.{language}", folder / "raw" / f"news.{language}")
+        manifest = '{"pair": "en-de", "pairs": 48, "subsets": {"valid": "valid", "news": "test"}}'
+        (folder / "manifest.json").write_text(manifest, "utf-8")
+
+    return made_once(tmp_path_factory, "prepared", make)
+
+
+@pytest.fixture(scope="session")
+def launched(prepared: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder, of any bytes, of a launch; its run is ``runs/row/seed-1``."""
+    from tests.commands import made_once, succeed
+    from tests.small_row import BY_EPOCHS, arguments
+
+    def launch(folder: Path) -> None:
+        succeed("capsnmt.launch", *arguments(prepared, folder), *BY_EPOCHS)
+
+    return made_once(tmp_path_factory, os.fsdecode(b"launched-\xff"), launch)
+
+
+@pytest.fixture(scope="session")
 def trained(corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> Dict[str, Path]:
     """Checkpoints of the small corpus, made once for all workers.
 
@@ -95,6 +133,29 @@ def trained(corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> Dict[str,
 
     folder = made_once(tmp_path_factory, "trained", make)
     return {name: folder / name / "checkpoint_last.pt" for name in ("everything", "stock")}
+
+
+@pytest.fixture
+def refused(tmp_path: Path, capsys: pytest.CaptureFixture) -> Callable[..., str]:
+    """``refused(main, ARG, ...)`` returns the line with which a command is refused.
+
+    Its status is 2, it prints nothing else, and ``tmp_path`` stays as it was.
+    """
+
+    def files() -> Dict[Path, bytes]:
+        return {path: path.read_bytes() if path.is_file() else b"" for path in tmp_path.rglob("*")}
+
+    def run(main: Callable[[List[str]], int], *arguments: object) -> str:
+        before = files()
+        capsys.readouterr()
+        assert main([*map(str, arguments)]) == 2, arguments
+        printed = capsys.readouterr()
+        (line,) = printed.err.splitlines()
+        assert (printed.out, line[:7]) == ("", "error: ")
+        assert files() == before
+        return line
+
+    return run
 
 
 @pytest.fixture

@@ -60,7 +60,8 @@ def ran(
         cwd=cwd,
         env={**environment(), **variables},
         capture_output=True,
-        text=True,
+        encoding="utf-8",
+        errors="surrogateescape",  # it may print the name of a path of any bytes
         check=False,
     )
 

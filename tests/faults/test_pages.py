@@ -7,22 +7,72 @@ import json
 import os
 import re
 import shutil
+import subprocess
 import sys
 from pathlib import Path
-from typing import List, Tuple
+from typing import Dict, List, Tuple
 
 import pytest
+import torch
 
-from capsnmt.report.__main__ import main as report
-from tests.faults import launched as small_row
-from tests.faults.refusals import is_refusal, run
+from tests.commands import ON_CPU, command, is_refusal, succeed
 from tests.interpreter import ran
-from tests.report import finished_runs
+from tests.kills.launch import write_sources
+from tests.small_row import arguments
 from tests.support import PLUGIN, REPO
+from tests.translate.conftest import runs
+
+__all__ = ["runs"]  # a fixture
 
 # the command lines of both hosts are the same code; at night both run them
 pytestmark = [pytest.mark.system, pytest.mark.one_host]
 LIBRARY = "tests.faults.programs:load"
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory, runs: Dict[str, Path]) -> Path:
+    """A folder.
+
+    ``tiny.yaml``, ``recipe.yaml`` and ``corpus`` are a row that can be launched. ``runs/plain``
+    holds two seeds of a row; their records name the data by ``runs/data``, as a launch with
+    relative paths did before it recorded the whole path. ``weights.pt`` has no settings.
+    """
+    folder = tmp_path_factory.mktemp("world")
+    write_sources(folder)
+    run = runs["plain"]
+    config = json.loads((run / "config.json").read_text("utf-8"))
+    shutil.copytree(config["data"], folder / "runs" / "data")
+    for seed in (1, 2):
+        copied = shutil.copytree(run, folder / "runs" / "plain" / f"seed-{seed}")
+        changed = {**config, "seed": seed, "data": "runs/data"}
+        (copied / "config.json").write_text(json.dumps(changed), "utf-8")
+    checkpoint = torch.load(run / "checkpoints" / "checkpoint_last.pt", weights_only=False)
+    torch.save({"model": checkpoint["model"]}, folder / "weights.pt")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def classifier(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a trained classifier of logical inference, ``checkpoint_last.pt``."""
+    folder = tmp_path_factory.mktemp("classifier")
+    succeed(
+        "capsnmt.sentences.logical_inference",
+        *("--output", folder / "data", "--train", "12", "--test", "4"),
+    )
+    succeed(
+        "fairseq_cli.train",
+        *(folder / "data", "--user-dir", PLUGIN, "--task", "logical_inference", *ON_CPU),
+        *("--arch", "logical_inference_transformer_tiny", "--criterion", "sentence_classification"),
+        *("--encoder-embed-dim", "16", "--encoder-ffn-embed-dim", "16", "--optimizer", "adam"),
+        *("--lr", "0.001", "--batch-size", "8", "--max-update", "1", "--save-dir", folder),
+        *("--disable-validation",),
+    )
+    return folder
+
+
+def run(folder: Path, module: str, *argv: object, stdin: str = "") -> subprocess.CompletedProcess:
+    """Run ``python -m module argv`` in a folder, with bounds of time and memory."""
+    return command("tests.faults.surroundings:bounded", folder, module, *argv, stdin=stdin)
 
 
 @pytest.mark.parametrize(
@@ -61,12 +111,12 @@ def test_a_run_with_relative_paths_is_analysed_from_any_folder(world: Path, tmp_
     assert "\r" not in done.stderr
 
 
-@pytest.mark.parametrize("command", ["fairseq-validate", "from_pretrained", "capsnmt-translate"])
+@pytest.mark.parametrize("way", ["fairseq-validate", "from_pretrained", "capsnmt-translate"])
 def test_a_classifier_is_loaded_or_refused_in_one_line(
-    command: str, world: Path, classifier: Path, tmp_path: Path
+    way: str, world: Path, classifier: Path, tmp_path: Path
 ) -> None:
     checkpoint = classifier / "checkpoint_last.pt"
-    if command == "fairseq-validate":
+    if way == "fairseq-validate":
         done = run(
             *(tmp_path, "fairseq_cli.validate", classifier / "data", "--user-dir", PLUGIN),
             *("--task", "logical_inference", "--path", checkpoint, "--cpu", "--batch-size", "8"),
@@ -74,13 +124,13 @@ def test_a_classifier_is_loaded_or_refused_in_one_line(
         assert "Traceback" not in done.stderr, done.stderr[-3000:]
         assert done.returncode == 0, done.stderr[-3000:]
         return
-    if command == "from_pretrained":
+    if way == "from_pretrained":
         given = ["checkpoint_file=checkpoint_last.pt", f"data_name_or_path={classifier / 'data'}"]
         done = run(tmp_path, LIBRARY, classifier, *given)
     else:
         done = run(tmp_path, "capsnmt.translate", checkpoint, "--data", world / "runs" / "data")
     words = ("checkpoint_last.pt", "logical_inference", "capsnmt.sentences.evaluate")
-    status = 1 if command == "from_pretrained" else 2
+    status = 1 if way == "from_pretrained" else 2
     is_refusal(done.returncode, done.stderr, *words, status=status)
 
 
@@ -112,12 +162,12 @@ def test_the_plugin_is_found_in_a_checkout_of_its_name(given: str, tmp_path: Pat
 
 @pytest.mark.nightly  # an interpreter for each stage of a launch
 def test_the_installed_package_runs_in_a_checkout_and_records_its_own_arguments(
-    tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
+    prepared: Path, tmp_path: Path
 ) -> None:
     """The current folder holds another ``capsnmt``, as a clone does after ``pip install .``."""
     (tmp_path / "clone" / "capsnmt").mkdir(parents=True)
     (tmp_path / "clone" / "capsnmt" / "__init__.py").write_text("raise ImportError('hidden')\n")
-    row = list(map(str, small_row.arguments(small_row.prepared(tmp_path_factory), tmp_path)))
+    row = arguments(prepared, tmp_path)
     installed = tmp_path / "program"
     imported = "import sys\nfrom capsnmt.launch.__main__ import main\n"
     installed.write_text(f"{imported}sys.exit(main({row}))\n")
@@ -253,10 +303,10 @@ sys.exit(main())
 
 @pytest.mark.system
 def test_a_report_of_a_folder_of_any_bytes_needs_neither_torch_nor_checkpoints(
-    tmp_path_factory: pytest.TempPathFactory, tmp_path: Path
+    launched: Path, tmp_path: Path
 ) -> None:
     runs = tmp_path / os.fsdecode(b"runs-\xff")
-    shutil.copytree(small_row.launched(tmp_path_factory) / "runs", runs)
+    shutil.copytree(launched / "runs", runs)
     for checkpoint in runs.rglob("*.pt"):
         checkpoint.unlink()
     done = ran([sys.executable, "-c", WITHOUT_TORCH, runs, "--output", tmp_path / "report"])
@@ -264,34 +314,3 @@ def test_a_report_of_a_folder_of_any_bytes_needs_neither_torch_nor_checkpoints(
     log = (runs / "row" / "seed-1" / "console.log").read_text("utf-8")
     (logged,) = set(re.findall(r"num\. shared model params: ([\d,]+)", log))
     assert f"| {logged} |" in (tmp_path / "report" / "report.md").read_text("utf-8")
-
-
-def rows_by_length(output: Path) -> List[List[str]]:
-    """Report on both runs; return the cells of the table of BLEU by source length, if any."""
-    runs = finished_runs.runs(output)
-    assert report([*runs, "--output", str(output / "report")]) == 0
-    page = (output / "report" / "report.md").read_text("utf-8")
-    section = page[page.index("## Length of the source") :].split("\n## ")[0]
-    lines = [line.replace("\\", "") for line in section.splitlines() if line.startswith("|")]
-    return [[cell.strip() for cell in line.split("|")[1:-1]] for line in lines]
-
-
-@pytest.mark.parametrize("segmented", [False, True])
-def test_bleu_by_length_is_that_of_the_scores(
-    segmented: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Rows with other subwords have other lengths: no table compares them."""
-    finished_runs.write_run(tmp_path, "baseline")
-    if segmented:
-        longer = [f"{line} @@ @@ @@ @@ @@ @@ @@" for line in finished_runs.SOURCES]
-        monkeypatch.setattr(finished_runs, "SOURCES", longer)
-    finished_runs.write_run(tmp_path, "em_routing")
-    rows = {cells[0]: cells[1:] for cells in rows_by_length(tmp_path)}
-    if segmented:
-        assert not rows
-    else:
-        for folder in finished_runs.runs(tmp_path):
-            scores = json.loads((Path(folder) / "scores.json").read_text("utf-8"))["test"]
-            (system,) = scores["systems"]
-            found = system["outputs"][0]["bleu_by_length"].values()
-            assert rows[system["name"]] == [f"{bleu:.2f}" for bleu in found]

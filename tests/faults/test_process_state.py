@@ -21,10 +21,9 @@ from capsnmt.launch.__main__ import main as launch
 from capsnmt.routing import em_routing
 from capsnmt.translate.__main__ import main as translate
 from tests.commands import command, succeed, training
-from tests.faults import launched
 from tests.faults.surroundings import MEGABYTES
 from tests.models.test_limits import stock
-from tests.small_row import SMALL
+from tests.small_row import BY_EPOCHS, SMALL, arguments
 from tests.support import HEADS, PAD, PLUGIN, TASK, batch, build, needs_compiler, sentences
 
 on_glibc = pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="not glibc")
@@ -135,9 +134,7 @@ def test_auto_takes_no_kernel_that_no_gpu_has_run() -> None:
 
 @pytest.mark.system
 @pytest.mark.one_host
-def test_a_resume_loads_the_checkpoint_once(
-    prepared: Path, tmp_path_factory: pytest.TempPathFactory
-) -> None:
+def test_a_resume_loads_the_checkpoint_once(prepared: Path, launched: Path) -> None:
     """The launcher does, to see whether it is complete; then the training, another process."""
-    row = launched.arguments(prepared, launched.launched(tmp_path_factory))
-    assert observed("capsnmt.launch", *row, *launched.BY_EPOCHS)["loads"]["checkpoint_last.pt"] == 1
+    left = observed("capsnmt.launch", *arguments(prepared, launched), *BY_EPOCHS)
+    assert left["loads"]["checkpoint_last.pt"] == 1

@@ -45,7 +45,6 @@ def write_sources(folder: Path) -> None:
     (folder / "recipe.yaml").write_text(yaml.safe_dump(recipe), encoding="utf-8")
     row = yaml.safe_load(SMALL)
     row["data"]["recipe"] = str(folder / "recipe.yaml")
-    row["batch"] = {"tokens-per-update": 128, "max-tokens": 128}
     row["train"].update({"max-update": UPDATES, "keep-interval-updates": 2})
     row.update(average={"last-updates": 2}, generate={"beam": 2, "batch-size": 8})
     (folder / "tiny.yaml").write_text(yaml.safe_dump(row), encoding="utf-8")
@@ -94,14 +93,14 @@ class Launch:
                     times.append(time.monotonic())
                 lines.append(line.rstrip("\n"))
 
-    def reaches(self, beginning: str) -> bool:
-        """Wait until it prints a line that begins so; return whether it did before it ended."""
+    def reaches(self, text: str) -> bool:
+        """Wait until it prints a line with the text; return whether it did before it ended."""
         deadline = time.monotonic() + HANGS
-        while not any(line.startswith(beginning) for line in self.lines):
+        while not any(text in line for line in self.lines):
             if not self.process.is_alive():
                 self.end()
-                return any(line.startswith(beginning) for line in self.lines)
-            assert time.monotonic() < deadline, f"{beginning!r} does not appear: {self.lines}"
+                return any(text in line for line in self.lines)
+            assert time.monotonic() < deadline, f"{text!r} does not appear: {self.lines}"
             time.sleep(0.005)
         return True
 

@@ -23,19 +23,18 @@ def flags(line: str) -> Dict[str, str]:
 
 
 @pytest.fixture
-def corpus(prepared: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def mine(prepared: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Prepared data with the name of a corpus, in the current folder."""
     monkeypatch.chdir(tmp_path)
-    shutil.copytree(prepared, tmp_path / "mine")
-    return tmp_path / "mine"
+    return shutil.copytree(prepared, tmp_path / "mine")
 
 
-def with_pairs(corpus: Path, pairs: int) -> None:
-    manifest = json.loads((corpus / "manifest.json").read_text("utf-8"))
-    (corpus / "manifest.json").write_text(json.dumps({**manifest, "pairs": pairs}), "utf-8")
+def with_pairs(mine: Path, pairs: int) -> None:
+    manifest = json.loads((mine / "manifest.json").read_text("utf-8"))
+    (mine / "manifest.json").write_text(json.dumps({**manifest, "pairs": pairs}), "utf-8")
 
 
-def test_languages_and_test_sets_are_those_of_the_data(plan: Launch, corpus: Path) -> None:
+def test_languages_and_test_sets_are_those_of_the_data(plan: Launch, mine: Path) -> None:
     text = plan("--prepared", "mine", "--arch", ARCH, "--baseline", BASELINE, "--cpu")
     assert [re.findall(r"--save-dir (\S+)/seed", line)[0] for line in trainings(text)] == [
         *(f"runs/mine/{BASELINE}", f"runs/mine/{ARCH}")
@@ -57,11 +56,11 @@ def test_languages_and_test_sets_are_those_of_the_data(plan: Launch, corpus: Pat
     assert "--save-dir runs/mine/first/seed-1/" in alone
 
 
-def test_more_pairs_are_trained_for_longer(plan: Launch, corpus: Path) -> None:
+def test_more_pairs_are_trained_for_longer(plan: Launch, mine: Path) -> None:
     found = []
     for pairs in (1, 10**4, 10**4 + 1, 30_000, 160_000, 10**6, 4_500_000, 10**9):
-        with_pairs(corpus, pairs)
-        text = plan("--prepared", corpus, "--arch", ARCH, "--cpu")
+        with_pairs(mine, pairs)
+        text = plan("--prepared", mine, "--arch", ARCH, "--cpu")
         chosen = flags(trainings(text)[0])
         updates, interval = int(chosen["max-update"]), int(chosen["save-interval-updates"])
         averaged = [int(found) for found in re.findall(r"--last-updates (\d+)", text)]
@@ -79,9 +78,9 @@ def test_more_pairs_are_trained_for_longer(plan: Launch, corpus: Path) -> None:
 
 
 @pytest.mark.parametrize("updates", [1, 2, 79, 100, 1000])
-def test_fewer_updates_have_their_own_schedule(plan: Launch, corpus: Path, updates: int) -> None:
-    with_pairs(corpus, 30_000)
-    text = plan("--prepared", corpus, "--arch", ARCH, "--cpu", "--max-update", updates)
+def test_fewer_updates_have_their_own_schedule(plan: Launch, mine: Path, updates: int) -> None:
+    with_pairs(mine, 30_000)
+    text = plan("--prepared", mine, "--arch", ARCH, "--cpu", "--max-update", updates)
     chosen = flags(trainings(text)[0])
     averaged = int(re.findall(r"--last-updates (\d+)", text)[0])
     assert chosen["max-update"] == str(updates)
@@ -91,12 +90,12 @@ def test_fewer_updates_have_their_own_schedule(plan: Launch, corpus: Path, updat
 
 
 def test_the_settings_are_written_to_be_edited(
-    plan: Launch, launch: Launch, corpus: Path, tmp_path: Path
+    plan: Launch, launch: Launch, mine: Path, tmp_path: Path
 ) -> None:
     own = ["--prepared", "mine", "--arch", ARCH, "--cpu"]
     said = launch(*own, "--set", "train.lr=0.002", "--write-config", "row.yaml")
     assert said == "row.yaml: edit it, and run: capsnmt-run --config row.yaml --prepared mine\n"
-    assert [path.name for path in tmp_path.iterdir() if path != corpus] == ["row.yaml"]
+    assert [path.name for path in tmp_path.iterdir() if path != mine] == ["row.yaml"]
     settings = yaml.safe_load((tmp_path / "row.yaml").read_text("utf-8"))
     assert settings["train"]["lr"] == 0.002
     same = plan("--config", "row.yaml", "--prepared", "mine", "--cpu")
@@ -112,7 +111,7 @@ def test_the_settings_are_written_to_be_edited(
     ],
 )
 def test_what_is_missing_is_one_line(
-    launch: Launch, corpus: Path, given: List[str], words: str
+    launch: Launch, mine: Path, given: List[str], words: str
 ) -> None:
     assert words in launch("--prepared", "mine", *given, "--cpu", status=2)
     assert not Path("runs").exists()

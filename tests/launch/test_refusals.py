@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import shlex
 from pathlib import Path
-from typing import Dict, List, Tuple
+from typing import Callable, Dict, List, Tuple
 
 import pytest
 import torch
@@ -50,35 +50,22 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def refused(capsys: pytest.CaptureFixture, folder: Path, arguments: List[str]) -> str:
-    """The line that a command line ends with; nothing is printed else or written."""
-    before = sorted(folder.rglob("*"))
-    assert main(arguments) == 2
-    printed = capsys.readouterr()
-    assert not printed.out
-    assert printed.err.startswith("error: ")
-    assert printed.err.count("\n") == 1
-    assert len(printed.err) < 800
-    assert sorted(folder.rglob("*")) == before
-    return printed.err
-
-
 @pytest.mark.parametrize("name", FILES)
-def test_a_bad_file_is_one_line(name: str, capsys: pytest.CaptureFixture, folder: Path) -> None:
+def test_a_bad_file_is_one_line(name: str, refused: Callable[..., str], folder: Path) -> None:
     text, parts = FILES[name]
     (folder / "row.yaml").write_text(f"{text}\n", "utf-8", "surrogateescape")
-    message = refused(capsys, folder, shlex.split(START))
+    message = refused(main, *shlex.split(START))
     assert all(part in message for part in parts), message
     if "extends" not in text:  # the file is named if a file that extends it is launched
         (folder / "child.yaml").write_text("extends: row\n", "utf-8")
-        message = refused(capsys, folder, shlex.split(START.replace("row.yaml", "child.yaml")))
+        message = refused(main, *shlex.split(START.replace("row.yaml", "child.yaml")))
         assert "row.yaml" in message or "child: " in message, message
 
 
 def test_more_gpus_than_there_are_is_one_line(
-    capsys: pytest.CaptureFixture, folder: Path, monkeypatch: pytest.MonkeyPatch
+    refused: Callable[..., str], folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for count, parts in ((0, "none of"), (1, "1 of this machine; give --gpus 1..1")):
         monkeypatch.setattr(torch.cuda, "device_count", lambda count=count: count)
-        message = refused(capsys, folder, shlex.split("--config multi30k/baseline --gpus 2"))
+        message = refused(main, *shlex.split("--config multi30k/baseline --gpus 2"))
         assert f"--gpus is 2, but torch can use {parts}" in message

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shlex
 import signal
 import subprocess
@@ -105,6 +106,29 @@ def test_each_seed_is_a_job_until_it_ends(
     cluster.end(1)
     launch(*submission, "--seeds", "1,2")
     assert cluster.submitted == [[str(script)] for script in (*scripts, scripts[0])]
+
+
+def test_a_job_is_not_submitted_twice_if_squeue_cannot_answer(
+    cluster: Cluster, submission: List[str], launch: Launch
+) -> None:
+    launch(*submission)
+    (cluster.folder / "silent").touch()
+    assert re.search("squeue.*Unable to contact", launch(*submission, status=2))
+    assert len(cluster.submitted) == 1
+    (cluster.folder / "silent").unlink()
+    cluster.end(1)  # SLURM knows a job that ended some minutes ago no more
+    launch(*submission)
+    assert len(cluster.submitted) == 2
+
+
+def test_without_slurm_nothing_is_prepared(
+    launch: Launch, output: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    given = ["--dataset", "multi30k", "--data", tmp_path, "--prepared", output, "--slurm"]
+    said = launch(*given, "--output", output, status=2)
+    assert "--slurm needs sbatch, which is not on PATH" in said
+    assert not output.exists()
 
 
 def test_a_row_waits_for_the_jobs_of_its_baseline_and_its_start(

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 import shutil
 from pathlib import Path
 from typing import Any, Callable, List
 
 import pytest
 
-from capsnmt.report import __main__ as report
+from capsnmt.report.__main__ import main
 from tests.report.finished_runs import TRANSLATIONS, add_seeds, edit, runs, write_result
 
 
@@ -55,53 +56,42 @@ DAMAGES = [
 
 
 @pytest.fixture
-def refused(output: Path, capfd: pytest.CaptureFixture[str]) -> Callable[..., str]:
-    """Report on some runs, which is refused in one line without a file; return the line."""
-
-    def run(*given: object) -> str:
-        before = {path: path.read_bytes() for path in output.rglob("*") if path.is_file()}
-        capfd.readouterr()
-        assert report.main(["--output", str(output / "report"), *map(str, given)]) == 2
-        error = capfd.readouterr().err
-        assert error.startswith("error: ")
-        assert error.count("\n") == 1
-        assert {path: path.read_bytes() for path in output.rglob("*") if path.is_file()} == before
-        return error
-
-    return run
+def report(output: Path, refused: Callable[..., str]) -> Callable[..., str]:
+    """Report on some runs, which is refused; return the line."""
+    return functools.partial(refused, main, "--output", output / "report")
 
 
 @pytest.mark.parametrize(("harm", "expected"), DAMAGES, ids=[words for _, words in DAMAGES])
 def test_a_broken_run_is_one_line_that_names_it_and_nothing_is_written(
-    harm: Callable[[Path], Any], expected: str, output: Path, refused: Callable[..., str]
+    harm: Callable[[Path], Any], expected: str, output: Path, report: Callable[..., str]
 ) -> None:
-    assert report.main([*runs(output), "--output", str(output / "report")]) == 0
+    assert main([*runs(output), "--output", str(output / "report")]) == 0
     harm(output / "em_routing/seed-1")
-    error = refused(*runs(output))
+    error = report(*runs(output))
     assert expected in error
     assert "em_routing" in error
 
 
-def test_a_damaged_classifier_is_one_line(output: Path, refused: Callable[..., str]) -> None:
+def test_a_damaged_classifier_is_one_line(output: Path, report: Callable[..., str]) -> None:
     write_result(output / "logic", "both", 1, 50.0)
     path = output / "logic/both/seed-1/results.json"
     edit(path, lambda result: result["splits"].update(valid=result["splits"].pop("test")))
-    assert "lacks the split 'test'" in refused(output / "logic")
+    assert "lacks the split 'test'" in report(output / "logic")
     edit(path, lambda result: result["splits"].update(test={"examples": 100}))
-    assert "results.json: splits.test: the key accuracy is missing" in refused(output / "logic")
+    assert "results.json: splits.test: the key accuracy is missing" in report(output / "logic")
 
 
-def test_missing_data_is_one_line(output: Path, refused: Callable[..., str]) -> None:
+def test_missing_data_is_one_line(output: Path, report: Callable[..., str]) -> None:
     for row in TRANSLATIONS:
         put("config.json", "data", value=str(output / "data"))(output / row / "seed-1")
     remove(output / "data" / "raw")
-    assert "raw/test.en: there is no such file" in refused(*runs(output))
+    assert "raw/test.en: there is no such file" in report(*runs(output))
 
 
-def test_seeds_with_other_settings_have_no_mean(output: Path, refused: Callable[..., str]) -> None:
+def test_seeds_with_other_settings_have_no_mean(output: Path, report: Callable[..., str]) -> None:
     folder = add_seeds(output, "baseline", [20.0, 22.0], [1, 1])[1]
     put("config.json", "settings", "train", "lr", value=0.5)(folder)
-    assert f"{folder} was trained with train.lr 0.5, but" in refused(output / "baseline")
+    assert f"{folder} was trained with train.lr 0.5, but" in report(output / "baseline")
 
 
 @pytest.mark.parametrize(
@@ -117,11 +107,11 @@ def test_a_bad_command_line_is_one_line(
     given: List[str],
     expected: str,
     output: Path,
-    refused: Callable[..., str],
+    report: Callable[..., str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.chdir(output)
     shutil.copytree("baseline", "unfinished")
     Path("unfinished/seed-1/scores.json").unlink()
     Path("nothing").mkdir()
-    assert expected in refused(*given)
+    assert expected in report(*given)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from argparse import Namespace
 from pathlib import Path
-from typing import Dict, List
+from typing import Callable, Dict, List
 
 import pytest
 
@@ -60,10 +60,7 @@ def test_a_mistake_is_one_line_before_the_first_analysis(
     checkpoints: Dict[str, Path],
     corpus: Path,
     tmp_path: Path,
-    capsys: pytest.CaptureFixture,
+    refused: Callable[..., str],
 ) -> None:
-    output = tmp_path / "analysis"
-    assert main(arguments(corpus, output, *given.format(**checkpoints).split())) == 2
-    (line,) = capsys.readouterr().err.splitlines()
-    assert message in line
-    assert not output.exists()
+    words = given.format(**checkpoints).split()
+    assert message in refused(main, *arguments(corpus, tmp_path / "analysis", *words))
