@@ -1,4 +1,4 @@
-"""Checkpoints: what loads, what is refused, and that writing leaves a complete file or none."""
+"""Checkpoints: what loads, what is refused, that a file is complete or absent, where to resume."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import os
 import pickle
 import zipfile
 from pathlib import Path
-from typing import Any, Callable, Dict
+from typing import Any, Callable, Dict, Optional, Tuple
 
 import numpy as np
 import pytest
@@ -19,6 +19,7 @@ from capsnmt.checkpoints.load import (
     load_checkpoint,
     save_checkpoint,
 )
+from capsnmt.checkpoints.resume import num_updates, recover
 from tests.support import build_system, every_system
 
 
@@ -168,3 +169,42 @@ def test_the_parameters_of_a_checkpoint_are_those_of_its_model(name: str, tmp_pa
     model = build_system(name)
     save_checkpoint({"model": model.state_dict()}, tmp_path / "model.pt")
     assert count_parameters(tmp_path / "model.pt") == sum(p.numel() for p in model.parameters())
+
+
+# --- where a stopped training resumes, whatever its folder holds
+
+
+# file -> its updates, or its content; the later ones are newer
+FOLDERS: Dict[str, Tuple[Dict[str, Any], Tuple[int, Optional[str]]]] = {
+    "no checkpoint": ({}, (0, None)),
+    "the last": ({"checkpoint_last.pt": 9, "checkpoint_1_10.pt": 10}, (9, None)),
+    "a damaged last": (
+        {"checkpoint_1_30.pt": 30, "checkpoint_1_20.pt": 20, "checkpoint_last.pt": b"PK"},
+        (20, "checkpoint_last.pt is missing or damaged: resuming from checkpoint_1_20.pt at 20"),
+    ),
+    "no last, and the newest damaged": (
+        {"checkpoint_1_10.pt": 10, "other.pt": None, "checkpoint_1_20.pt": b""},
+        (10, "resuming from checkpoint_1_10.pt at 10 updates"),
+    ),
+    "none that can be read": ({"checkpoint_last.pt": b"PK"}, (0, "the training starts again")),
+}
+
+
+@pytest.mark.parametrize("name", FOLDERS)
+def test_the_newest_checkpoint_that_can_be_read_is_the_last(name: str, tmp_path: Path) -> None:
+    files, (updates, words) = FOLDERS[name]
+    for place, (file, content) in enumerate(files.items()):
+        path = tmp_path / file
+        if isinstance(content, bytes):
+            path.write_bytes(content)
+        else:
+            history = [] if content is None else [{"num_updates": content}]
+            torch.save({"model": {}, "optimizer_history": history}, path)
+        os.utime(path, (place, place))
+    found, said = recover(tmp_path)
+    assert found == updates
+    assert said is None if words is None else words in str(said)
+    if updates:
+        assert num_updates(tmp_path / "checkpoint_last.pt") == updates
+    damaged = isinstance(files.get("checkpoint_last.pt"), bytes)
+    assert (tmp_path / "checkpoint_last.pt.damaged").exists() == damaged

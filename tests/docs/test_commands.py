@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import ast
-import functools
 import importlib
 import importlib.util
 import itertools
@@ -20,6 +18,7 @@ from fairseq import options
 
 from capsnmt.cli import ConfigurationError
 from tests.docs.pages import PAGES, REPO, Block, blocks, name
+from tests.interpreter import COMMANDS
 
 ASSIGNMENT = re.compile(r"[A-Z_]+=\S*")
 # values for the variables in the commands
@@ -74,22 +73,13 @@ def _simple(line: str) -> List[str]:
     return list(itertools.takewhile(lambda word: word not in ("<", ">"), words))
 
 
-@functools.cache
-def entry_points() -> Dict[str, str]:
-    """The commands that setup.py installs; name -> module:function."""
-    tree = ast.parse((REPO / "setup.py").read_text(encoding="utf-8"))
-    texts = (node.value for node in ast.walk(tree) if isinstance(node, ast.Constant))
-    found = (re.fullmatch(r"(capsnmt-\w+) *= *([\w.]+:\w+)", str(text)) for text in texts)
-    return {match[1]: match[2] for match in found if match}
-
-
 class Parsed(Exception):  # noqa: N818  not an error
     """The command's parser accepted its command line."""
 
 
 def main_of(command: str) -> Callable[[Sequence[str]], Any]:
     """The function behind an installed command."""
-    module, _, function = entry_points()[command].partition(":")
+    module, _, function = COMMANDS[command].partition(":")
     return getattr(importlib.import_module(module), function)
 
 
@@ -100,7 +90,7 @@ def runs(command: Command) -> List[str]:
         An empty list for programs that are not ours.
     """
     program, *flags = command.words
-    if program in entry_points():
+    if program in COMMANDS:
         return [program, *flags]
     if re.fullmatch(r"data_prep/\w+\.sh", program):
         recipe = Path(program).stem
@@ -225,7 +215,7 @@ def test_an_example_in_python_prints_the_text_of_its_comment(
 def test_every_command_script_module_and_path_that_a_page_names_exists(page: Path) -> None:
     text = page.read_text(encoding="utf-8")
     named = set(re.findall(r"\bcapsnmt-[a-z]+\b", text))
-    assert named <= set(entry_points())
+    assert named <= set(COMMANDS)
     paths = re.findall(r"(?<![\w/.])((?:scripts|data_prep|configs|tests|capsnmt)/[\w./-]+)", text)
     # capital letters and endings such as _* stand for several
     paths = [path.rstrip(".") for path in paths if not re.search(r"[A-Z]{2}|_$", path)]

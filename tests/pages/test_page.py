@@ -1,4 +1,4 @@
-"""A page shows every text as it is, loads nothing, is accessible, and works in a browser."""
+"""A page shows every text as it is, loads nothing, is accessible, and its figures hide nothing."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from xml.etree import ElementTree
 import pytest
 
 from capsnmt.pages.page import Markdown, Table, code, escape, write_page
-from capsnmt.pages.plots import figure_of, finish, styles
+from capsnmt.pages.plots import drawing, figure_of, finish, images, inline_svg, styles
 from tests.html_pages import Page, contrast, luminance
 
 EVIL = "</code></summary><script>alert(1)</script><img src=http://x.example> & \"'`` | *b* $x_1$"
@@ -198,3 +198,44 @@ def test_a_browser_shows_the_page_without_an_error_or_an_outside_request(
     assert messages == []
     assert requests == [path.as_uri()]
     page.close()
+
+
+# --- figures
+
+
+def test_systems_have_different_styles() -> None:
+    found = styles(f"system {number}" for number in range(49))
+    assert len({tuple(style.values()) for style in found.values()}) == 49
+
+
+@pytest.mark.parametrize("length", [1, 33, 60])
+@pytest.mark.parametrize("count", [2, 9, 30])
+def test_the_names_of_many_systems_cover_no_line(count: int, length: int) -> None:
+    names = [f"{number:02}" + "e" * length for number in range(count)]
+    with drawing():
+        figure = figure_of(4.5)
+        axes = figure.add_subplot()
+        for number, name in enumerate(names):
+            axes.plot([0, 1], [number, 0], label=name)
+        finish(axes)
+        images(figure)
+        (legend,) = figure.legends or [axes.get_legend()]
+        assert [text.get_text() for text in legend.get_texts()] == names
+        inside, plot = (each.get_window_extent() for each in (legend, axes))
+    assert inside.overlaps(plot) == (count == 2)
+    assert plot.height > 3 * figure.dpi  # the names do not shrink it
+    assert inside.xmin >= 0
+    assert inside.xmax <= figure.bbox.xmax
+
+
+def test_a_figure_takes_the_pages_ink_and_keeps_names_as_text() -> None:
+    with drawing():
+        figure = figure_of(3)
+        figure.add_subplot().set_title("a $name$")
+        files = images(figure)
+    assert files["png"].startswith(b"\x89PNG")
+    assert b"#ffffff" in files["svg"]  # the file is readable on a dark page, too
+    drawn = inline_svg(files["svg"], "one")
+    assert "currentColor" in drawn
+    assert "#010203" not in drawn
+    assert ">a $name$</text>" in drawn
