@@ -74,13 +74,20 @@ def write_data(folder: Path, seed: int = 0, symbols: Sequence[str] = ()) -> Path
     return folder
 
 
+@functools.cache
+def settings_of_fairseq() -> Dict[str, Any]:
+    """Return what fairseq-train saves beside the model's settings; conversion takes long."""
+    config = convert_namespace_to_omegaconf(parse("capsnmt_transformer", *SMALL))
+    return OmegaConf.to_container(config)
+
+
 def write_checkpoint(
     model: Any, path: Path, data: Path, flags: Flags, left_pad: bool = True
 ) -> NamedCheckpoint:
     """Write a model as fairseq-train does; sources are padded on the left by default."""
     args = parse(flags[0], *SMALL, *flags[1:])
-    cfg = OmegaConf.to_container(convert_namespace_to_omegaconf(args))
-    cfg["model"] = argparse.Namespace(**{**vars(args), "_name": args.arch})
+    named = argparse.Namespace(**{**vars(args), "_name": args.arch})
+    cfg = {**settings_of_fairseq(), "model": named}
     languages = {"source_lang": "en", "target_lang": "de", "data": str(data)}
     cfg["task"] = {**cfg["task"], **languages, "left_pad_source": left_pad}
     state = {

@@ -34,8 +34,6 @@ from tests.support import EVERYWHERE, TASK
 HEADS = {
     "transformer": ("capsnmt_transformer",),
     "em routing": ("transformer_em_routing", *EVERYWHERE, "--head-capsules", "4"),
-    "layer aggregation": ("transformer_dlcl_routing", "--layer-capsules", "4"),
-    "transparent": ("capsnmt_transformer", "--layer-aggregation", "transparent"),
     "capsule attention": ("capsule_transformer",),
     **{
         kind: ("capsnmt_transformer", "--head-aggregation", kind, *EVERYWHERE)

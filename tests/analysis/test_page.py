@@ -10,6 +10,7 @@ import json
 import math
 import re
 from contextlib import contextmanager
+from dataclasses import replace
 from itertools import chain, product
 from pathlib import Path
 from types import SimpleNamespace
@@ -18,16 +19,61 @@ from typing import Any, Dict, Iterator, List, Tuple
 import pytest
 import torch
 
+from capsnmt.analysis.analyse import analyse
 from capsnmt.analysis.maps import with_few_columns
-from capsnmt.analysis.page import csv_text, table
-from tests.analysis.conftest import EVIL, MODELS, NAMES, OTHER
+from capsnmt.analysis.page import csv_text, table, write
 from tests.analysis.oracles import by_strongest
 from tests.analysis.small_models import (
+    SETTINGS,
     couplings_of_each_sentence,
     precise,
     weights_of_each_sentence,
+    write_checkpoint,
+    write_data,
 )
 from tests.html_pages import Page, contrast
+
+EVIL = "</script><img src=http:evil.example onerror=alert(1)>"
+SUBWORDS = (EVIL, "<!--<script>", "$x$", "漢字", "&amp;", '"', "__proto__", "it's")
+ROUTED = 'em <i>&"$1$'
+NAMES = ("baseline", ROUTED, "capsule")
+OTHER = "other subwords"
+TWICE = ("--routing-iterations", "2")
+MODELS = {
+    "baseline": ("capsnmt_transformer",),
+    ROUTED: ("transformer_em_routing", "--layer-aggregation", "em-routing", *TWICE),
+    "capsule": ("capsule_transformer", *TWICE),
+    OTHER: ("capsnmt_transformer",),
+}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The page of three models with different routings, and of one that reads other sentences."""
+    folder = tmp_path_factory.mktemp("hostile")
+    data = write_data(folder / "data", symbols=SUBWORDS)
+    other = write_data(folder / "other", seed=5, symbols=SUBWORDS)
+    checkpoints = [
+        replace(
+            write_checkpoint(
+                *(precise(*flags), folder / f"{place}.pt", other if name == OTHER else data),
+                *(flags, name != OTHER),
+            ),
+            name=name,
+        )
+        for place, (name, flags) in enumerate(MODELS.items())
+    ]
+    settings = replace(SETTINGS, browser_sentences=3)
+    findings = analyse(checkpoints, settings, ["agreement", "sentences"])
+    output = tmp_path_factory.mktemp("analysis")
+    assert write(findings, output, f"capsnmt-analyse {EVIL}") == output / "analysis.html"
+    return output
+
+
+@pytest.fixture(scope="module")
+def content(folder: Path) -> str:
+    return (folder / "analysis.html").read_text("utf-8")
+
 
 # One call for all choices: a step of the browser's driver takes longer than a map.
 EXPLORE = """([part]) => {

@@ -145,8 +145,7 @@ def test_all_hypotheses_and_scores_are_fairseqs(
         settings = {**settings, "max_len_b": 10}
     for seed, flags in enumerate([(), WIDE]):
         model = prepared(*flags, seed=seed, dtype=dtype)
-        for left_pad in (True, False):
-            assert not compared(monkeypatch, [model], left_pad, settings)
+        assert not compared(monkeypatch, [model], seed == 0, settings)  # padding on either side
 
 
 ENDS = {"max_len_b": 4, "no_repeat_ngram_size": 0}

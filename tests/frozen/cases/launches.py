@@ -107,41 +107,6 @@ def launch_records(world: World) -> str:
     return "\n".join(records(world, launched(world) / "runs"))
 
 
-# at night: tests/sentences launches such a row with every commit
-@frozen("a logical-inference row is trained and evaluated with these records", nightly=True)
-def launch_classification(world: World) -> str:
-    def make(folder: Path) -> None:
-        world.run("capsnmt.sentences.logical_inference", "--output", folder / "logic",
-                  "--train", "12", "--test", "4")  # fmt: skip
-        settings = {
-            "task": "logical_inference", "head-aggregation": "em", "encoder-embed-dim": 16,
-            "encoder-ffn-embed-dim": 16, "dropout": 0, "criterion": "sentence_classification",
-            "optimizer": "adam", "lr": 1e-9, "max-update": 2, "num-workers": 0,
-            "no-epoch-checkpoints": True, "log-interval": 1,
-        }  # fmt: skip
-        text = {
-            "dataset": "logic", "arch": "logical_inference_transformer_tiny", "precision": "fp32",
-            "batch": {"sentences-per-update": 32, "max-sentences": 16}, "train": settings,
-        }  # fmt: skip
-        (folder / "logic.yaml").write_text(yaml.safe_dump(text), "utf-8")
-        said = world.run("capsnmt-run", "--config", folder / "logic.yaml", "--data",
-                         folder / "logic", "--cpu", "--threads", "1", "--output",
-                         folder / "runs")  # fmt: skip
-        (folder / "said").write_text(said, "utf-8")
-
-    folder = world.once("classified", make)
-    results = json.loads((folder / "runs/logic/seed-1/results.json").read_text("utf-8"))
-
-    def shape(value: Any) -> Any:
-        # the first weights are random numbers of torch: names, and no accuracies
-        if isinstance(value, dict):
-            return {key: shape(each) for key, each in value.items()}
-        return "number" if isinstance(value, float) else value
-
-    said = re.sub(r"\d+\.\d+", "N", (folder / "said").read_text("utf-8"))
-    return "\n".join([said, "== files", *tree(folder / "runs"), *outline(shape(results))])
-
-
 @frozen("a run translates raw text line by line, the same from a shell, Python and torch.hub", True)
 def translate(world: World) -> str:
     from capsnmt.models import CapsnmtTransformer
