@@ -59,6 +59,19 @@ class LearningCurve:
             for number in [number for number in points if number >= update]:
                 del points[number]
 
+    def add(self, stats: Dict[str, float]) -> None:
+        """Add an entry of the training, if it is one."""
+        if not {"loss", "num_updates"} <= stats.keys():
+            return
+        update = int(stats["num_updates"])
+        # fairseq's wall would be more direct, but stays 0 in some resumed trainings; ups has only
+        # two decimals.
+        if "wpb" in stats and stats.get("wps"):
+            made = update - max(self.train, default=0)
+            self.seconds[update] = made * (stats["wpb"] / stats["wps"])
+            self.words[update] = made * stats["wpb"]
+        self.train[update] = stats["loss"]
+
 
 def read_learning_curve(path: Path) -> LearningCurve:
     """Read the learning curve in a run's ``train.log``."""
@@ -82,6 +95,7 @@ def parse_train_log(lines: Iterable[str]) -> LearningCurve:
     ({10: 9.0, 20: 8.5}, {20: 8.1})
     """
     curve = LearningCurve()
+    epochs = []
     for line in lines:
         try:
             entry = json.loads(line)
@@ -93,17 +107,16 @@ def parse_train_log(lines: Iterable[str]) -> LearningCurve:
         update, valid_update = stats.get("num_updates"), stats.get("valid_num_updates")
         if update is not None and "loss" in stats:
             curve.forget_from(int(update))
-            # fairseq's wall would be more direct, but stays 0 in some resumed trainings; ups has
-            # only two decimals.
-            if "wpb" in stats and stats.get("wps"):
-                made = update - max(curve.train, default=0)
-                curve.seconds[int(update)] = made * (stats["wpb"] / stats["wps"])
-                curve.words[int(update)] = made * stats["wpb"]
-            curve.train[int(update)] = stats["loss"]
+            curve.add(stats)
         elif valid_update is not None and "valid_loss" in stats:
             curve.valid[int(valid_update)] = stats["valid_loss"]
+        elif "train_loss" in stats:
+            epochs.append({key.removeprefix("train_"): stats[key] for key in stats})
         if PEAK_MEMORY in stats:
             curve.peak_memory = max(stats[PEAK_MEMORY], curve.peak_memory or 0)
+    # A training shorter than --log-interval has the means of its epochs only.
+    for epoch in epochs if not curve.train else ():
+        curve.add(epoch)
     return curve
 
 

@@ -71,9 +71,12 @@ def test_a_loss_that_is_not_a_finite_number_is_not_a_point(loss: object) -> None
     assert sorted(parse_train_log(lines).train) == [1, 2]
 
 
-def test_epoch_summaries_are_not_points() -> None:
-    summary = '{"epoch": 1, "train_loss": "3", "train_num_updates": "2", "train_wall": "99"}'
-    assert parse_train_log([*trained(0, 2), summary]) == parse_train_log(trained(0, 2))
+def test_the_mean_of_an_epoch_is_a_point_where_the_training_has_no_other() -> None:
+    numbers = {"train_loss": "3", "train_num_updates": "2", "train_wps": "5", "train_wpb": "10"}
+    log = ['{"valid_loss": "4", "valid_num_updates": "2"}', json.dumps(numbers)]
+    assert parse_train_log([*trained(0, 2), log[1]]) == parse_train_log(trained(0, 2))
+    curve = parse_train_log(log)
+    assert (curve.train, curve.valid, curve.training_seconds) == ({2: 3.0}, {2: 4.0}, 4.0)
 
 
 @pytest.mark.parametrize("content", ["", "\n", "no json\n", '{"valid_loss": "1"}\n', "[1]\n"])
