@@ -79,11 +79,10 @@ def check_training(settings: Settings, arguments: Sequence[str]) -> None:
     count = settings.average.get("last-updates")
     updates, interval = parsed.max_update, parsed.save_interval_updates
     if count is not None and not 0 < interval * count <= updates:
-        fix = f"train.save-interval-updates to {updates // count}"
+        fix = f"train.save-interval-updates={updates // count}"
         raise ConfigurationError(
-            f"average.last-updates is {count}: so many checkpoints, one every {interval} updates, "
-            f"do not fit into train.max-update {updates}; set "
-            f"{fix if updates >= count else 'average to null'}"
+            f"average.last-updates is {count}, but train.max-update {updates} with a checkpoint "
+            f"every {interval} has fewer; give --set {fix if updates >= count else 'average=null'}"
         )
 
 
