@@ -1,4 +1,4 @@
-"""Every row is its paper's settings plus its own flags, and has the printed parameters."""
+"""Every row is its paper's settings plus its own flags, with the reported parameters."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The settings are those that the papers print, the same on each dataset of a paper."""
+"""The settings are those that the papers report, the same on each dataset of a paper."""
 
 from __future__ import annotations
 

@@ -1,0 +1,220 @@
+"""Numbers that prose quotes from a table, and that tables and prose quote from the code."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import re
+from pathlib import Path
+from typing import Callable, Dict, List, Tuple
+
+import pytest
+
+import capsnmt.analysis.__main__
+import capsnmt.corpora.__main__
+import capsnmt.evaluation.__main__
+import capsnmt.launch.options
+import capsnmt.translate.__main__
+from capsnmt.corpora.own import own_recipe
+from capsnmt.corpora.recipe import load_recipe
+from capsnmt.launch.own_data import BUDGETS
+from capsnmt.models.architectures import SIZES
+from tests.docs.pages import REPO, rows
+from tests.docs.test_numbers import measured_rows
+
+NUMBER = re.compile(r"[+−-]?\d+(?:,\d{3})*(?:\.\d+)?")
+CONTINUED = "every switch off with `--init-from`: the baseline continues"
+WORDS = ["no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten"]
+
+
+def numbers(cell: str) -> List[float]:
+    return [float(n.replace("−", "-").replace(",", "")) for n in NUMBER.findall(cell)]
+
+
+def cell(page: str, title: str, row: str, column: int, place: int = 0) -> List[float]:
+    """The numbers in a cell of the tables that begin with a title; ``place``: of which such row."""
+    text = (REPO / "docs" / page).read_text("utf-8")
+    tables = re.findall(rf"(?m)^\| {re.escape(title)} \|.*\n\|[-:| ]+\n((?:\|.*\n)+)", text)
+    named = [cells for cells in rows("".join(tables)) if cells[0].strip("`") == row]
+    return numbers(named[place][column])
+
+
+def exceptions() -> List[str]:
+    """How many rows of parameters have a note."""
+    page = (REPO / "docs" / "parameters.md").read_text("utf-8")
+    return [WORDS[len(re.findall(r"\(\d\) \|$", page, re.MULTILINE))]]
+
+
+def bound_by_arithmetic() -> List[str]:
+    found = [(float(c[1].split()[0]), float(c[3])) for c in measured_rows().values()]
+    return [str(sum(round(work - train, 2) <= 0.05 for train, work in found)), str(len(found))]
+
+
+def of_seeds(row: str) -> float:
+    """The standard deviation of three seeds on test_2016_flickr."""
+    return cell("results_archive.md", "mean of seeds 1, 2, 3", row, 1)[1]
+
+
+def detectable() -> List[str]:
+    """The difference that the formula of docs/evaluation.md gives for three seeds."""
+    both = math.hypot(of_seeds("baseline"), of_seeds("em_routing"))
+    return [f"{2.8 * both / math.sqrt(3):.1f}"]
+
+
+def of_seed_1(row: str, start: str = "scratch") -> float:
+    return cell("results_archive.md", f"seed 1, from {start}", row, 1)[0]
+
+
+def published() -> List[str]:
+    """The differences in sacreBLEU of the trainings in results/."""
+    differences = {}
+    for row, sign in (("em_routing", 1), ("baseline", -1)):
+        path = REPO / "results" / "multi30k_lowercase" / row / "seed-1" / "scores.json"
+        for test_set, found in json.loads(path.read_text("utf-8")).items():
+            score = found["systems"][0]["outputs"][0]["scores"]["bleu"]["score"]
+            differences[test_set] = differences.get(test_set, 0) + sign * score
+    return [f"{differences[name]:+.2f}" for name in sorted(differences)]
+
+
+def of_six_layers() -> List[str]:
+    kinds = ("simple`, `inverted", "em")
+    found = (cell("head_aggregation.md", "kind | an attention", kind, 2) for kind in kinds)
+    return [f"{6 * one:,.0f}" for (one,) in found]
+
+
+def measured(title: str, row: str, form: str, *places: Tuple[int, int]) -> Callable[[], List[str]]:
+    """Numbers of the measurements of speed; a place is a column and which of the rows."""
+    page = "speed_measurements.md"
+    return lambda: [format(cell(page, title, row, *place)[0], form) for place in places]
+
+
+# page, the sentence with its numbers as groups -> what they must be
+QUOTES: Dict[Tuple[str, str], Callable[[], List[str]]] = {
+    ("README.md", r"reports, with \[(\w+) exceptions\]"): exceptions,
+    ("docs/results_archive.md", r"parameters.md\), with (\w+) exceptions"): exceptions,
+    ("docs/results_archive.md", r"sizes, (\d+) of (\d+) rows"): bound_by_arithmetic,
+    ("docs/results_archive.md", r"a true difference of (\S+) BLEU"): detectable,
+    ("docs/results_archive.md", r"have a standard deviation of (\S+)\. "): lambda: [
+        f"{of_seeds('baseline'):.1f}"
+    ],
+    ("docs/results_archive.md", r"adds (\S+) BLEU to the baseline"): lambda: [
+        f"{of_seed_1('baseline_continued', 'the baseline') - of_seed_1('baseline'):.1f}"
+    ],
+    ("docs/results.md", r"gives (\S+) BLEU with .*? and (\S+) with p"): published,
+    ("docs/precision.md", r"scores (\S+) BLEU on test_2016_flickr when"): lambda: [
+        f"{of_seed_1('baseline'):.2f}"
+    ],
+    ("docs/speed.md", r"`baseline` trains at (\S+)x and decodes at (\S+)x"): measured(
+        "system", "baseline", ".2f", (2, 0), (6, 0)
+    ),
+    ("docs/speed.md", r"`pagliardini2024_dense` at (\S+)x and (\S+)x"): measured(
+        "system", "pagliardini2024_dense", ".2f", (2, 0), (6, 0)
+    ),
+    ("docs/tutorials/checkpoint.md", r"checkpoint itself is (\S+) "): lambda: [
+        f"{cell('tutorials/checkpoint.md', 'validation loss after updates', CONTINUED, 1)[0]:.2f}"
+    ],
+    ("docs/head_aggregation.md", r"\(exactly (\S+); `em` (\S+)\)"): of_six_layers,
+    ("CHANGELOG.md", r"(\S+) to (\S+) times as fast in fp32 and (\S+) in bf16"): measured(
+        "Transformer | program", "", ".1f", (3, 2), (3, 0), (3, 3)
+    ),
+}
+
+
+@pytest.mark.parametrize(("page", "sentence"), QUOTES)
+def test_a_number_in_prose_follows_from_its_source(page: str, sentence: str) -> None:
+    text = " ".join((REPO / page).read_text("utf-8").split())
+    found = re.search(sentence, text)
+    assert found
+    assert list(found.groups()) == QUOTES[page, sentence]()
+
+
+def sizes() -> List[List[str]]:
+    found = []
+    for suffix, size in SIZES.items():
+        sides = [
+            {size[f"{side}_{part}"] for side in ("encoder", "decoder")}
+            for part in ("embed_dim", "ffn_embed_dim", "attention_heads", "layers")
+        ]
+        *same, layers = (one for (one,) in sides)
+        found.append([f"`{suffix}`" if suffix else "none", *map(str, same), f"{layers} + {layers}"])
+        found[-1].append(str(size.get("dropout", 0.1)))
+    return found
+
+
+def budgets() -> List[List[str]]:
+    limits = [f"up to {limit:,.0f}" for limit, *_ in BUDGETS[:-1]] + ["more"]
+    return [
+        [limit, f"{updates:,}", f"{tokens:,}", str(dropout)]
+        for limit, (_, updates, tokens, dropout) in zip(limits, BUDGETS)
+    ]
+
+
+def recipes() -> List[List[str]]:
+    found = []
+    for path in sorted((REPO / "data_prep" / "recipes").glob("*.yaml")):
+        recipe = load_recipe(path.stem)
+        joint = "joint" if recipe.segmentation.joint else "each"
+        limits = [f"{recipe.cleaning.max_length} tokens"]
+        limits += [f"{most} subwords" for most in [recipe.cleaning.max_subwords] if most]
+        taken = ", published" if recipe.codes else ""
+        subwords = f"{recipe.segmentation.size:,} {joint}{taken}"
+        found.append([f"`{path.stem}`", subwords, ", ".join(limits)])
+    return found
+
+
+# page, the first title of a table, the columns to compare -> its rows
+TABLES: Dict[Tuple[str, str, Tuple[int, ...]], Callable[[], List[List[str]]]] = {
+    ("README.md", "suffix", (0, 1, 2, 3, 4, 5)): sizes,
+    ("docs/launch.md", "sentence pairs", (0, 1, 2, 3)): budgets,
+    ("data_prep/README.md", "recipe", (0, 5, 6)): recipes,
+}
+
+
+@pytest.mark.parametrize(("page", "title", "columns"), TABLES)
+def test_a_table_of_a_page_is_that_of_the_code(
+    page: str, title: str, columns: Tuple[int, ...]
+) -> None:
+    text = (REPO / page).read_text("utf-8")
+    (found,) = re.findall(rf"(?m)^\| {title} \|.*\n\|[-|]+\n((?:\|.*\n)+)", text)
+    table = [[cells[column] for column in columns] for cells in rows(found)]
+    assert sorted(table) == sorted(TABLES[page, title, columns]())
+
+
+COMMANDS: Dict[str, Callable[[], argparse.ArgumentParser]] = {
+    "analysis": capsnmt.analysis.__main__.build_parser,
+    "data": capsnmt.corpora.__main__.build_parser,
+    "launch": capsnmt.launch.options.build_parser,
+    "using_models": capsnmt.translate.__main__.build_parser,
+}
+
+
+@pytest.mark.parametrize("page", COMMANDS)
+def test_the_flags_and_defaults_of_a_command_are_those_of_its_page(page: str) -> None:
+    flags = {flag: a for a in COMMANDS[page]()._actions for flag in a.option_strings}
+    text = (REPO / "docs" / f"{page}.md").read_text("utf-8")
+    table = [cells for cells in rows(text) if cells[0].startswith("`--") and len(cells) == 2]
+    assert len(table) > 5
+    for named, meaning in table:
+        found = re.findall(r"--[a-z-]+", named)
+        assert set(found) <= set(flags), named
+        said = re.search(r"(?<!by )\bdefault (`?[\w.]+`?(?:, `?\w+`?)*)", meaning)
+        for flag, default in zip(found, said[1].split(", ") if said else []):
+            own = flags[flag].default
+            known = re.search(r"default (\w+)", flags[flag].help or "") if own is None else None
+            own = own[0] if isinstance(own, list) else known[1] if known else own
+            assert default.strip("`") == str(own), flag
+
+
+def test_what_the_tutorial_shows_of_prepare_is_what_it_prints(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    page = (REPO / "docs" / "tutorials" / "own_data.md").read_text("utf-8")
+    pairs = int(numbers(page.partition("\n    pairs: ")[0].rpartition(" Of ")[2])[0])
+    files = [tmp_path / f"corpus.{language}" for language in ("en", "de")]
+    for file in files:
+        file.write_text("a line\n" * pairs, "utf-8")
+    own_recipe({"train": [str(file) for file in files]})
+    said = capsys.readouterr()
+    printed = [line for line in (said.out + said.err).splitlines() if line]
+    assert [line.strip() for line in re.findall(r"(?m)^    .*", page)][: len(printed)] == printed
