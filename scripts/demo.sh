@@ -53,7 +53,7 @@ while [ $# -gt 0 ]; do
   shift 2
 done
 
-[ -z "$quick" ] || [ -z "$pair$minutes" ] || die "--quick excludes --pair and --minutes: leave them out"
+[ -z "$quick" ] || [ -z "$pair$minutes" ] || die "--quick excludes --pair and --minutes; leave them out"
 name=${pair:-en-de} configs=demo updates=1200
 [ -z "$quick" ] || name=quick
 case $name in

@@ -49,7 +49,7 @@ while [ $# -gt 0 ]; do
   shift 2
 done
 [[ $seeds =~ ^[0-9]+(,[0-9]+)*$ ]] || die "--seeds is $seeds; give whole numbers separated by commas"
-[ -z "$data" ] || [ -d "$data" ] || die "--data $data: is no folder"
+[ -z "$data" ] || [ -d "$data" ] || die "--data $data is no folder; check the path"
 for flag in ${jobs:+jobs} threads ${max_update:+max-update} ${minutes:+minutes}; do
   variable=${flag//-/_}
   number "--$flag" "${!variable}"
@@ -96,7 +96,7 @@ case $dataset:$recipe in
       --set train.optimizer=fused_adam # the same numbers
     )
     ;;
-  *:published) die "--recipe published: is of multi30k: leave out --dataset $dataset" ;;
+  *:published) die "--recipe published is of multi30k; leave out --dataset $dataset" ;;
   *:) die "--dataset is $dataset; choose multi30k or logical_inference" ;;
   *) die "--recipe is $recipe; choose published, or leave it out" ;;
 esac

@@ -33,7 +33,7 @@ def existing(path: Path, missing: str) -> Path:
     """Return the file, or its gzipped version; if there is neither, ``missing`` says what to do."""
     found = plain_or_gzipped(path)
     if not found.is_file():
-        raise ConfigurationError(f"{path}: there is no such file, nor {path.name}.gz: {missing}")
+        raise ConfigurationError(f"{path}: there is no such file, nor {path.name}.gz; {missing}")
     return found
 
 

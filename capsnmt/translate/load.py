@@ -79,10 +79,8 @@ def find_model(path: Path, folder: Optional[Path] = None) -> TrainedModel:
     if not path.exists():
         models = bundled_folder("trained").glob(f"*/*/seed-*/{CARD}")
         names = sorted({"/".join(model.parts[-4:-2]) for model in models})
-        raise ConfigurationError(
-            f"{path}: no such run; give OUTPUT/ROW/seed-S, or a model of the project: "
-            f"{', '.join(names)}"
-        )
+        known = f", or a model of the project: {', '.join(names)}" if names else ""
+        raise ConfigurationError(f"{path}: no such run; give OUTPUT/ROW/seed-S{known}")
     run = FinishedRun(path)
     if run.settings.classifies:
         raise ConfigurationError(f"{path} classifies sentences; give a run that translates")

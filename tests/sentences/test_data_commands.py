@@ -107,7 +107,7 @@ BAD: List[Tuple[str, Any, str]] = [
     ("train0", "=\ta\ta\n?\ta\tb\n", "line 2: unknown relation '?'; choose from < > ="),
     ("train0", "=\ta\ta\n#\t( not a\tb\n", "line 2: a parenthesis is not closed"),
     ("train0", "<\t( a ( and b ) )\ta\n", "line 1: 1 operators in the longer sentence, but"),
-    ("train0", None, "there is no such file, nor train0.gz: a data folder has train0 to"),
+    ("train0", None, "there is no such file, nor train0.gz; a data folder has train0 to"),
 ]
 
 

@@ -144,7 +144,7 @@ def test_a_mistake_is_one_line(
     again = copied(data, tmp_path / "again", manifest=json.dumps(manifest))
     segmented = copied(run, tmp_path / "c", config=config.replace(f'"{data}"', f'"{again}"'))
     for arguments, words in (
-        ([tmp_path / "no"], "no such run; give OUTPUT/ROW/seed-S, or a model of the project"),
+        ([tmp_path / "no"], "no such run; give OUTPUT/ROW/seed-S"),
         ([unfinished], "has no finished run, scores.json is"),
         ([classifier], "classifies sentences; give a run that translates"),
         ([run / "checkpoints" / "checkpoint_last.pt"], "is not the folder of a run; give its data"),
