@@ -186,7 +186,7 @@ def training_memory(flags: str, args: argparse.Namespace) -> float:
 
 
 def train_two_steps(flags: str, setup: Setup) -> None:
-    """Train two steps; the second has the optimizer's state in memory, too."""
+    """Train two steps; the second also has the optimizer's state in memory."""
     step = Workload(setup).phase("train", build(flags, setup), flags)
     for _ in range(2):
         step()

@@ -204,7 +204,7 @@ def _read(path: Path, root: Path) -> PaperRow:
         arch, start = settings.get("arch", arch), settings.get("init-from", start)
         for flag, value in settings.get("train", {}).items():
             train[flag] = value
-            # A flag that another row sets, such as a number of heads, is part of this row, too.
+            # A flag that another row sets, such as a number of heads, is also part of this row.
             (own.add if settings.get("paper") else own.discard)(flag)
     flags = {name: value for name, value in train.items() if name in own and value is not None}
     papers = records.build(lineage[-1][1]["paper"], Dict[str, Reported], f"{path}: paper")

@@ -83,7 +83,7 @@ def read_pairs(pieces: Sequence[Piece], languages: Tuple[str, str], texts: Texts
 def _hold_out(recipe: Recipe, training: Callable[[], SentencePairs]) -> Dict[str, SentencePairs]:
     """Draw the pairs that are held out from the training pairs without blank lines.
 
-    **D**: a training pair that is equal to one of them goes, too: it is known to the model.
+    **D**: a training pair that is equal to one of them also goes: it is known to the model.
     """
 
     def usable() -> SentencePairs:

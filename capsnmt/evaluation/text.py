@@ -87,7 +87,7 @@ def moses_detokenizer(lang: Optional[str]) -> Callable[[str], str]:
     """Build the Moses detokeniser (sacremoses) of a language; ``None`` has Moses' common rules.
 
     **D**: sacremoses joins ideographs, but leaves a space before full-width punctuation and next
-    to Latin words, where Chinese and Japanese have none. These spaces are removed too.
+    to Latin words, where Chinese and Japanese have none. These spaces are also removed.
     """
     from sacremoses import MosesDetokenizer
 

@@ -27,7 +27,7 @@ save_and_come_again() {{
   scontrol requeue "$SLURM_JOB_ID" && exit 0
 }}
 trap save_and_come_again USR1
-trap : TERM # SLURM sends it to the launcher, too: stay until that has saved
+trap : TERM # SLURM also sends it to the launcher: stay until that has saved
 {command} &
 pid=$!
 while :; do

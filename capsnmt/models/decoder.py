@@ -37,7 +37,7 @@ class TransformerDecoder(TransformerDecoderBase):
         self.autocast: str = cfg.autocast
         self.layer_aggregation = stack_aggregation(cfg, "decoder")
         self.connection = stack_connection(cfg, "decoder")
-        # fairseq's criterion with alignments reads the weights of the top layer in training, too
+        # fairseq's criterion with alignments also reads the weights of the top layer in training
         self.learns_alignment = bool(safe_getattr(cfg, "load_alignments", False))
         self.compiles: bool = cfg.compile
         if self.compiles:

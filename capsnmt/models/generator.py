@@ -21,7 +21,7 @@ class Generator(SequenceGenerator):
 
     fairseq copies the keys and values of all hypotheses at every step. Here they stay where they
     were written, in the *slots* of their sentence, and a mask says which slots are the words of a
-    hypothesis: beam search reorders masks. The slots keep words and scores, too. The first step
+    hypothesis: beam search reorders masks. The slots also keep words and scores. The first step
     has a single row for each sentence, and the last sentence of the batch takes the place of one
     that is finished.
 

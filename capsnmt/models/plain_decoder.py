@@ -83,7 +83,7 @@ class PlainDecoder:
         numbers = [numbers_of(parameter) for parameter in decoder.parameters()]
         made = MADE.get(decoder)
         if made is None or made[0] != numbers:
-            with torch.inference_mode(False), torch.no_grad():  # it serves other modes, too
+            with torch.inference_mode(False), torch.no_grad():  # it also serves other modes
                 made = MADE[decoder] = numbers, cls(decoder)
         return made[1]
 

@@ -188,7 +188,7 @@ def check(settings: Mapping[str, Any], *groups: Any) -> None:
 
 
 def refuse_excluded(args: Any, *groups: Any) -> None:
-    """Raise if a switch that is set excludes an option that is set, too."""
+    """Raise if a switch that is set excludes an option that is also set."""
     for name, each in declared(*groups).items():
         if safe_getattr(args, name) == each.default:
             continue

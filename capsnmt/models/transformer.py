@@ -109,7 +109,7 @@ class CapsnmtTransformer(TransformerModel):
         prepare_linear_maps(self)
 
     def prepare_for_inference_(self, cfg: Any) -> None:
-        """Prepare for decoding. A command, which has a ``--path``, keeps freed memory, too."""
+        """Prepare for decoding. A command, which has a ``--path``, also keeps freed memory."""
         super().prepare_for_inference_(cfg)
         if cfg.common_eval.path is not None:
             keep_freed_memory(next(self.parameters()).device.type)

@@ -142,7 +142,7 @@ class MultiLayerAttention(Attention):
     def reset_parameters(self) -> None:
         """Initialise the projections of each source as the Transformer's, W^o as decided above.
 
-        The base class calls it, too, on the projections of one source.
+        The base class also calls it, on the projections of one source.
         """
         d = self.embed_dim
         num_sources = self.q_proj.out_features // d

@@ -67,7 +67,7 @@ def backend_obstacle(name: str, device_type: Optional[str] = None) -> Optional[s
 def usable_backend(name: str, votes: Tensor, training: bool) -> str:
     """Return the backend of a module: in evaluation ``auto`` where this machine lacks its own.
 
-    A trained model keeps the backend of its training, and runs on other machines, too.
+    A trained model keeps the backend of its training, and also runs on other machines.
     """
     return "auto" if not training and backend_obstacle(name, votes.device.type) else name
 

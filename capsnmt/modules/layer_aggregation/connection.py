@@ -137,7 +137,7 @@ class DLCL(WeightedConnection):
     (L + 1) (L + 2) / 2 weights, and 2 d parameters in each of the L + 1 (pre-norm) or L (post-norm)
     normalisations. Every row of weights starts as the mean.
 
-    **D**: pre-norm normalises the embedding, too, as the equation prints; the released program does
+    **D**: pre-norm also normalises the embedding, as in the equation; the released program does
     not. Post-norm does not normalise x_1 = w_{0,0} y_0, as in that program: its only weight would
     have no effect.
 
