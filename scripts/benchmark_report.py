@@ -75,7 +75,7 @@ class Result:
         stock_flags: the Transformer it is compared with.
         extra_parameters: the number of parameters that it adds.
         phases: by phase.
-        paper_speed: the paper's speed over its baseline's, by phase, where it is printed.
+        paper_speed: the paper's speed over its baseline's, by phase, where it is reported.
         memory: the peak memory of ``ours`` and ``stock`` in GiB, if it was measured.
         date: when it was measured.
         commit: what was measured.

@@ -30,7 +30,7 @@ class System:
         flags: its model and loss.
         stock: the flags of the Transformer to compare with.
         paper: the paper of the row; empty for a system that was given.
-        paper_speed: the paper's ratio by phase, where it is printed.
+        paper_speed: the paper's ratio by phase, where it is reported.
     """
 
     name: str
@@ -52,7 +52,7 @@ def system_of(row: PaperRow, size: Optional[str] = None) -> System:
 def different_rows() -> List[PaperRow]:
     """Return one row for each model and loss, by paper.
 
-    Rows that differ only in their data or their settings are one. The one with a printed speed
+    Rows that differ only in their data or their settings are one. The one with a reported speed
     stands for them.
     """
     rows = load_rows()

@@ -37,7 +37,7 @@ class Reported(records.Record, frozen=True, kw_only=True, rename="kebab"):
     """What one paper reports about a row; ``None`` where it reports nothing.
 
     Attributes:
-        table: where it is printed.
+        table: where it is reported.
         name: what the table calls the row.
         baseline: the row of the same dataset to compare with; ``None`` for a baseline itself.
         bleu, validation_bleu: BLEU on the test set and on the validation set.
@@ -126,7 +126,7 @@ class Difference:
     Attributes:
         parameters: the number of parameters that the row adds.
         rounding: the largest error of that number by the paper's rounding.
-        text: the numbers as printed.
+        text: the numbers as reported.
     """
 
     parameters: float
@@ -137,7 +137,7 @@ class Difference:
 def reported_difference(row: PaperRow, rows: Mapping[str, PaperRow]) -> Optional[Difference]:
     """Return the parameters that the row adds to its baseline, as its paper reports them.
 
-    A printed difference, which starts with a plus, is taken as it is; two printed totals are
+    A reported difference, which starts with a plus, is taken as it is; two reported totals are
     subtracted.
     """
     ours = row.reported.parameters
@@ -153,7 +153,7 @@ def reported_difference(row: PaperRow, rows: Mapping[str, PaperRow]) -> Optional
 
 
 def _number(text: str) -> Tuple[float, float]:
-    """Return a printed number of parameters, and half a unit of its last digit."""
+    """Return a reported number of parameters, and half a unit of its last digit."""
     unit = {"K": 1e3, "M": 1e6}[text[-1]]
     decimals = len(text[:-1].partition(".")[2])
     return float(text[:-1]) * unit, 0.5 * 10**-decimals * unit

@@ -105,7 +105,7 @@ def bleu(row: PaperRow, rows: Mapping[str, PaperRow]) -> List[str]:
         (ours.bleu, theirs.bleu) if test else (ours.validation_bleu, theirs.validation_bleu)
     )
     where = "" if test else " (validation)"
-    if score is None:  # a comparison system, which no paper prints
+    if score is None:  # a comparison system, which no paper reports
         return ["", f"`{ours.baseline}`" if ours.baseline else ""]
     baseline = f"`{ours.baseline}` {reference:.2f}" if ours.baseline else ""
     return [f"{score:.2f}{where}", baseline]

@@ -62,7 +62,7 @@ def em_routing(
     The result is A[n] mu[n] (li2019 eq 9).
 
     **D**: the E-step is computed in the log domain. A capsule's density is the product over its D
-    dimensions, as in Hinton et al. (2018); li2019 prints a sum of densities, which is the same at
+    dimensions, as in Hinton et al. (2018); li2019 has a sum of densities, which is the same at
     D = 1.
 
     Args:

@@ -1,4 +1,4 @@
-"""Layer aggregation as the papers print it: one position and one number at a time."""
+"""Layer aggregation as in the papers: one position and one number at a time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The routing algorithms as the papers print them: one scalar at a time, in nested loops.
+"""The routing algorithms as in the papers: one scalar at a time, in nested loops.
 
 Every function takes float64 tensors of one example (no leading dims) and returns tensors that
 autograd can differentiate. Nothing here is shared with the operators.

@@ -19,7 +19,7 @@ class LinearCombination(SumAggregation):
 
     One matrix product with L d^2 parameters and no bias; ``combine.weight`` is [W_1, .., W_L].
 
-    **D**: eq 3 prints W_l in R^d, and Table 1 +14.7M for both sides. W_l is d x d (1.6M per side),
+    **D**: eq 3 has W_l in R^d, and Table 1 +14.7M for both sides. W_l is d x d (1.6M per side),
     as the words "parameter matrices" and the count of ampomah2020 (+1.6M) say; 14.7M fits neither
     reading.
 

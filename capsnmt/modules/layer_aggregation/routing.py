@@ -56,12 +56,12 @@ class LayerRouting(LayerAggregation, CapsuleRouting):
     per pair of layer and output capsule; this agrees with its +28.3M. 2 ((L d)^2 + L d) parameters;
     EM: L d L N + L N + 2 N more.
 
-    **D**: the activation passes through the logistic function. Eq 10 prints a linear map, but
+    **D**: the activation passes through the logistic function. Eq 10 has a linear map, but
     negative "probabilities" would make means and variances meaningless.
 
     **D**: with ``own`` (dou2019 Table 3) the capsule and votes of layer l are computed from H^l
     alone: each of W_1, W_2, W_3 is block-diagonal, one block per layer. 2 L (d^2 + d) parameters;
-    EM: L (d N + N) + 2 N more. The paper prints no count for it.
+    EM: L (d N + N) + 2 N more. The paper reports no count for it.
 
     Args:
         embed_dim: d.
