@@ -39,10 +39,6 @@ with() {
     --find-links "$wheels" --find-links "$work" -c "$REPO/constraints.txt" "capsnmt$3"
   environment=$1
   bin=$work/$1/bin
-  local name
-  for name in prepare run evaluate translate report analyse average export; do
-    capsnmt "$name" --help >/dev/null
-  done
 }
 
 # capsnmt COMMAND ARGUMENTS... : runs a command of the environment that is used; it must succeed
@@ -77,6 +73,9 @@ plan=(run --dataset multi30k --dry-run)
 with core none ""
 "$bin/python" -c 'import capsnmt, sys; sys.exit(not capsnmt.__file__.startswith(sys.prefix))' ||
   die "the installed wheel is not what Python imports"
+for command in prepare run evaluate translate report analyse average export; do
+  capsnmt "$command" --help >/dev/null
+done
 capsnmt average "$run/checkpoints" --last-updates 2 --output average.pt
 lacks evaluation "${evaluation[@]}"
 lacks fairseq "${plan[@]}"

@@ -36,27 +36,14 @@ def test_no_sentence_is_dropped_from_the_batches(
     assert all(len(batch) * 3 <= 27 for batch in batches)
 
 
-def printed(program: str) -> str:
-    """Return what a program in a process of its own prints; it writes no error."""
-    done = ran([sys.executable, "-W", "ignore", "-c", program])
-    assert not done.stderr
-    return done.stdout.strip()
+PROGRAM = """
+import logging, sys
+import capsnmt.plugin
 
+root = logging.getLogger()
+print(root.level == logging.WARNING and not root.handlers)
 
-def test_importing_the_plugin_leaves_the_root_logger_alone_and_prints_nothing() -> None:
-    """fairseq's modules set it to DEBUG, with output to standard error."""
-    program = (
-        "import capsnmt.plugin, logging; root = logging.getLogger();"
-        "print(root.level == logging.WARNING and not root.handlers)"
-    )
-    assert printed(program) == "True"
-
-
-def test_a_training_starts_without_libraries_that_it_does_not_use() -> None:
-    """They take as long as fairseq itself; the fork's criterion finds its own when it is used."""
-    program = """
-import sys
-import capsnmt.plugin, torch
+import torch
 from fairseq.criterions import sentence_prediction
 
 weight = torch.ones(1, requires_grad=True)
@@ -69,7 +56,15 @@ if hasattr(sentence_prediction, "f1_score"):
 else:
     print(1.0)
 """
-    assert printed(program).split("\n") == ["set()", "1.0"]
+
+
+def test_importing_the_plugin_prints_nothing_and_loads_only_what_a_training_uses() -> None:
+    """fairseq's modules let the root logger print, and load libraries that take as long as it does.
+
+    The fork's criterion finds its own when it is used.
+    """
+    done = ran([sys.executable, "-W", "ignore", "-c", PROGRAM])
+    assert (done.stdout.split("\n"), done.stderr) == (["True", "set()", "1.0", ""], "")
 
 
 def other_host() -> str:

@@ -6,7 +6,6 @@ import importlib.util
 import json
 import pkgutil
 import sys
-from pathlib import Path
 from typing import Any, List
 
 import pytest
@@ -42,9 +41,9 @@ EXPECTED = {
 }
 
 
-def fresh(program: str, *arguments: str, cwd: Path = REPO, path: Path = REPO) -> Any:
+def fresh(program: str, *arguments: str) -> Any:
     """Run a program in a fresh interpreter; return the JSON in the last line of its output."""
-    done = ran([sys.executable, "-c", program, *arguments], cwd, PYTHONPATH=str(path))
+    done = ran([sys.executable, "-c", program, *arguments], REPO)
     assert done.returncode == 0, done.stderr[-3000:]
     return json.loads(done.stdout.splitlines()[-1])
 

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from capsnmt.cli import ConfigurationError
-from tests.support import EVERYWHERE, FIRST, SMALL, WORDS, build, parse
+from tests.support import EVERYWHERE, FIRST, WORDS, build
 
 
 @pytest.fixture
@@ -64,17 +64,6 @@ def test_an_exact_start_computes_what_the_baseline_computes(
     inputs = (words, torch.full((3,), 7), words.flip(1))
     torch.testing.assert_close(model(*inputs)[0], trained(*inputs)[0])
     assert not caplog.records
-
-
-def test_a_built_model_does_not_keep_the_path_of_its_initialisation(baseline: tuple) -> None:
-    """Or its own checkpoint would need the other file to be loaded."""
-    import fairseq.models
-
-    from tests.support import TASK
-
-    args = parse("capsnmt_transformer", *SMALL, "--init-from", baseline[1])
-    fairseq.models.build_model(args, TASK)
-    assert args.init_from is None
 
 
 def test_a_checkpoint_with_nothing_in_common_is_one_clear_line(baseline: tuple) -> None:

@@ -7,17 +7,17 @@ import gzip
 import json
 import os
 import shutil
-import subprocess
-import sys
 import time
 from itertools import islice
+from pathlib import Path
 
 import pytest
 
 from capsnmt.corpora.__main__ import main
 from capsnmt.corpora.text import make_tokeniser
-from tests.commands import environment
-from tests.corpora.conftest import recipe_of, text, tree, write_recipe
+from tests import forked
+from tests.commands import environment, interpreter
+from tests.corpora.conftest import binarise_by_fork, recipe_of, text, tree, write_recipe
 from tests.corpora.miniatures import MINIATURES, SPLITS, published, recipe_for
 from tests.real_data import real_data
 
@@ -183,8 +183,9 @@ def test_any_number_of_workers_makes_the_same_bytes(
 
 
 @pytest.mark.system
-def test_text_that_is_published_in_subwords_has_a_data_bin(run, tmp_path):
+def test_text_that_is_published_in_subwords_has_a_data_bin(run, tmp_path, monkeypatch):
     """The real text and merges of a published recipe, and fairseq-preprocess itself."""
+    monkeypatch.setattr("capsnmt.corpora.binarise.binarise", binarise_by_fork)
     published, local = real_data("multi30k_lowercase"), tmp_path / "local"
     local.mkdir()
     (local / "code.gz").write_bytes((published / "code.gz").read_bytes())
@@ -259,22 +260,25 @@ def test_without_its_manifest_a_damaged_output_is_made_again(
 
 
 def test_a_second_process_waits_for_the_first(recipe_file, corpus, tmp_path):
-    folder = tmp_path / "prepared"
+    folder, streams = tmp_path / "prepared", [tmp_path / "output", tmp_path / "errors"]
     folder.mkdir()
-    words = ["-m", "capsnmt.corpora", recipe_file, "--local", corpus, "--output", folder]
+    for stream in streams:
+        stream.touch()
+    words = [recipe_file, "--local", corpus, "--output", folder]
+    # starting the interpreter sets a variable of the environment
+    variables = {forked.INTERPRETER: str(interpreter()), **environment()}
     with (folder / ".lock").open("w") as first:
         fcntl.flock(first, fcntl.LOCK_EX)
-        second = subprocess.Popen(
-            [sys.executable, "-W", "ignore", *map(str, words)],
-            env=environment(),
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        assert second.stderr.readline().startswith("waiting for another process that prepares")
+        streams.insert(0, Path(os.devnull))
+        second = forked.start("capsnmt.corpora", [*map(str, words)], variables, streams)
+        waiting = "waiting for another process that prepares"
+        while not (printed := streams[2].read_text("utf-8")).startswith(waiting):
+            assert second.is_alive(), printed
+            time.sleep(0.01)
         time.sleep(0.2)
         assert [path.name for path in folder.iterdir()] == [".lock"]
-    _, printed = second.communicate()
-    assert second.returncode == 0, printed
+    second.join()
+    assert second.exitcode == 0, streams[2].read_text("utf-8")
     assert (folder / "manifest.json").is_file()
 
 

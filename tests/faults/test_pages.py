@@ -76,8 +76,7 @@ def run(folder: Path, module: str, *argv: object, stdin: str = "") -> subprocess
 
 
 @pytest.mark.parametrize(
-    ("setting", "words"),
-    [("bean=3", ("bean", "beam")), ("beam=0", ("beam", "0", "1 or more"))],
+    ("setting", "words"), [("bean=3", ("bean", "beam")), ("beam=0", ("beam", "0", "1 or more"))]
 )
 def test_a_bad_setting_of_from_pretrained_is_one_line(
     setting: str, words: Tuple[str, ...], world: Path, tmp_path: Path

@@ -47,12 +47,9 @@ class World:
         self.folder, self.python, self.once = folder, python, once
 
     def start(
-        self, command: str, *arguments: object, stdin: str = "", raw: bool = False, **more: str
+        self, command: str, *arguments: object, stdin: str = "", **more: str
     ) -> subprocess.CompletedProcess:
-        """Run ``capsnmt-NAME`` or ``fairseq-NAME`` with ``more`` variables.
-
-        The output is normalised, unless ``raw``.
-        """
+        """Run ``capsnmt-NAME`` or ``fairseq-NAME`` with more variables; normalise the output."""
         done = subprocess.run(
             [str(self.python), *words(command), *map(str, arguments)],
             input=stdin,
@@ -63,8 +60,7 @@ class World:
             env={**variables(), **more},
             check=False,
         )
-        if not raw:
-            done.stdout, done.stderr = map(self.normalise, (done.stdout, done.stderr))
+        done.stdout, done.stderr = map(self.normalise, (done.stdout, done.stderr))
         return done
 
     def call(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import shlex
-import subprocess
 from pathlib import Path
 from typing import List
 
@@ -32,36 +31,6 @@ def commands(text: str, module: str) -> List[List[str]]:
 def folders(text: str) -> List[str]:
     """The runs of a plan, in its order."""
     return [re.findall(r"--save-dir runs/(\S+)/checkpoints", line)[0] for line in trainings(text)]
-
-
-def test_the_plan_of_rows_and_seeds_is_that_of_each_of_them_seed_by_seed(plan: Launch) -> None:
-    rows = ["--rows", "em_routing,baseline", "--baseline", "baseline"]
-    each = []
-    for seed in (1, 22):
-        each.append(plan(*MULTI30K, "--config", "baseline", "--seed", seed))
-        each.append(plan(*MULTI30K, "--config", "em_routing", "--seed", seed, *rows[2:]))
-    assert plan(*MULTI30K, *rows, "--seeds", "1,22") == "".join(each)
-
-
-def test_the_plan_of_a_sweep_is_that_of_the_row_with_each_value(
-    plan: Launch, tmp_path: Path
-) -> None:
-    rows = ["--rows", "baseline,dou2019_em_routing", "--baseline", "baseline"]
-    ours = plan(*DOU, *rows, "--sweep", "layer-capsules=1,8", "--seeds", "1,2")
-    each = []
-    names = [f"dou2019_em_routing_layer-capsules-{value}" for value in (1, 8)]
-    for seed in (1, 2):
-        each.append(plan(*DOU, "--config", "baseline", "--seed", seed))
-        for name, value in zip(names, (1, 8)):
-            given = ["--config", "dou2019_em_routing", "--name", name, "--seed", seed, *rows[2:]]
-            each.append(plan(*DOU, *given, "--set", f"train.layer-capsules={value}"))
-    *plans, report = ours.rpartition("\n# report\n")
-    assert "".join(plans[:1]) == "".join(each)
-    shown = [f"runs/{row}" for row in ("baseline", *names)]
-    output = ["--output", "runs/sweep-layer-capsules"]
-    assert commands(report, "capsnmt.report") == [[*shown, *output]]
-    (tmp_path / "plan.sh").write_text(ours, "utf-8")
-    subprocess.run(["bash", "-n", tmp_path / "plan.sh"], check=True)
 
 
 @pytest.mark.parametrize(

@@ -142,20 +142,13 @@ def test_a_row_waits_for_the_jobs_of_its_baseline_and_its_start(
     launch(*row, *started)
     waits = [call[:-1] for call in cluster.submitted]
     again = "--kill-on-invalid-dep=yes"
-    assert waits == [
-        [],
-        ["--dependency=afterok:1", again],
-        ["--dependency=afterok:2:1", again],
-    ]
+    assert waits == [[], ["--dependency=afterok:1", again], ["--dependency=afterok:2:1", again]]
     # both named, in either order
     cluster.end(1)
     cluster.end(2)
     rows = ["--rows", "dlcl_routing_from_baseline,baseline", "--max-update", "2000"]
     launch(*submission, *rows)
-    assert [call[:-1] for call in cluster.submitted[3:]] == [
-        [],
-        ["--dependency=afterok:4", again],
-    ]
+    assert [call[:-1] for call in cluster.submitted[3:]] == [[], ["--dependency=afterok:4", again]]
     plan = launch(*submission, *rows, "--dry-run")
     assert f"# after the job of {output}/baseline/seed-1\n" in plan
 

@@ -148,7 +148,6 @@ def test_all_hypotheses_and_scores_are_fairseqs(
         assert not compared(monkeypatch, [model], seed == 0, settings)  # padding on either side
 
 
-ENDS = {"max_len_b": 4, "no_repeat_ngram_size": 0}
 WORDS = [[torch.tensor([FIRST + 3])] for _ in SOURCES]
 CONSTRAINED = pack_constraints(WORDS)
 PREFIX = torch.full((len(SOURCES), 2), FIRST + 1)

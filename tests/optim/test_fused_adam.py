@@ -53,11 +53,11 @@ def put_gradients(params: List[nn.Parameter], step: int) -> None:
             p.grad = None
 
 
-def run(optimizer: Any, params: List[nn.Parameter], steps: range, max_norm: float = 0.5) -> None:
+def run(optimizer: Any, params: List[nn.Parameter], steps: range) -> None:
     for step in steps:
         put_gradients(params, step)
         optimizer.multiply_grads(0.5)
-        optimizer.clip_grad_norm(max_norm)
+        optimizer.clip_grad_norm(0.5)
         optimizer.set_lr(0.01 / (1 + step))
         optimizer.step()
         optimizer.zero_grad()

@@ -32,10 +32,6 @@ def text(file: str, content: str) -> Callable[[Path], Any]:
     return lambda run: (run / file).write_text(content)
 
 
-def more_test_sets(scores: Any) -> None:
-    scores["more"] = scores["test"]
-
-
 SCORES = ("test", "systems", -1, "outputs", 0, "scores")
 RECORDS = ("scores.json", "config.json", "training.json", "train.log", "generate-test.txt")
 DAMAGES = [
@@ -55,6 +51,19 @@ DAMAGES = [
 ]
 
 
+@pytest.fixture(scope="module")
+def reported(finished: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The finished runs with their report."""
+    output = shutil.copytree(finished, tmp_path_factory.mktemp("reported") / "output")
+    assert main([*runs(output), "--output", str(output / "report")]) == 0
+    return output
+
+
+@pytest.fixture
+def output(reported: Path, tmp_path: Path) -> Path:
+    return shutil.copytree(reported, tmp_path / "output")
+
+
 @pytest.fixture
 def report(output: Path, refused: Callable[..., str]) -> Callable[..., str]:
     """Report on some runs, which is refused; return the line."""
@@ -65,7 +74,6 @@ def report(output: Path, refused: Callable[..., str]) -> Callable[..., str]:
 def test_a_broken_run_is_one_line_that_names_it_and_nothing_is_written(
     harm: Callable[[Path], Any], expected: str, output: Path, report: Callable[..., str]
 ) -> None:
-    assert main([*runs(output), "--output", str(output / "report")]) == 0
     harm(output / "em_routing/seed-1")
     error = report(*runs(output))
     assert expected in error

@@ -15,11 +15,11 @@ def fixed(*shape: int, dtype: torch.dtype = torch.float32) -> torch.Tensor:
     return torch.linspace(0.1, 0.9, shape[-1], dtype=dtype).expand(shape)
 
 
-def betas(votes, spread=0.5):
+def betas(votes):
     capsules = votes.size(-2)
     return (
-        torch.linspace(-spread, spread, capsules, dtype=votes.dtype),
-        torch.linspace(spread, 0.0, capsules, dtype=votes.dtype),
+        torch.linspace(-0.5, 0.5, capsules, dtype=votes.dtype),
+        torch.linspace(0.5, 0.0, capsules, dtype=votes.dtype),
     )
 
 

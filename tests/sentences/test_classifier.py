@@ -153,14 +153,3 @@ def test_a_bad_setting_is_one_line_before_anything_is_built(flags: str) -> None:
     with pytest.raises(ConfigurationError, match=REFUSED[flags]) as error:
         parse("probing_transformer", *SMALL, *flags.split())
     assert "\n" not in str(error.value)
-
-
-def test_the_flags_reach_the_model() -> None:
-    flags = ("--pooling", "queries", "--pooling-queries", "3", "--classifier-layers", "4")
-    model = build(*flags, "--layer-aggregation", "linear")
-    maps = [layer for layer in model.classifier if isinstance(layer, torch.nn.Linear)]
-    widths = [(layer.in_features, layer.out_features) for layer in maps]
-    assert widths == [(2 * 3 * 16, 16), (16, 16), (16, 16), (16, 5)]
-    assert type(model.encoder.layer_aggregation).__name__ == "LinearCombination"
-    assert model.pooling.queries.shape == (3, 16)
-    assert not model.frozen

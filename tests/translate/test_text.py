@@ -58,10 +58,7 @@ def test_text_is_tokenised_as_prepared_and_translations_detokenised(
 @pytest.mark.parametrize(
     ("setting", "message"),
     [
-        (
-            ("en", "de", "spaces", "moses"),
-            "the tokeniser is 'spaces'; choose from moses, ",
-        ),
+        (("en", "de", "spaces", "moses"), "the tokeniser is 'spaces'; choose from moses, "),
         ((None, "de", "moses", "moses"), "give --source-lang and --target-lang"),
     ],
 )

@@ -47,7 +47,7 @@ PLANS = {
     ),
     "sweep": (
         "of a sweep over two rows and two seeds, tested against the baseline",
-        "--dataset wmt14_en_de --rows baseline,dou2019_em_routing --baseline baseline "
+        "--dataset wmt14_en_de --rows dou2019_em_routing,baseline --baseline baseline "
         "--sweep layer-capsules=1,8 --seeds 1,2 --cpu",
     ),
     "from_baseline": (

@@ -1,0 +1,263 @@
+"""What a run leaves: records, learning curves whatever interrupted it, and means over its seeds."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, Dict, Iterable, List, Optional, Tuple
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from capsnmt import records
+from capsnmt.cli import ConfigurationError
+from capsnmt.evaluation.scores import METRICS
+from capsnmt.records import RecordError
+from capsnmt.runs.folder import RunFolder
+from capsnmt.runs.learning_curve import parse_train_log, read_learning_curve
+from capsnmt.runs.records import (
+    Batch,
+    Bucket,
+    ClassifierResult,
+    Data,
+    Device,
+    InitialModel,
+    Measures,
+    RunConfig,
+    Settings,
+    SweepPoint,
+    TrainingRecord,
+)
+from capsnmt.runs.summary import lines, summarise
+from capsnmt.runs.trained_rows import training_differences
+from tests.report.finished_runs import edit, write_run
+
+POINT = SweepPoint(row="em", flag="layer-capsules", value=8)
+SETTINGS = Settings(
+    arch="a",
+    train={"lr": 0.1, "task": "translation"},
+    batch=Batch(tokens_per_update=4),
+    data=Data(source_lang="en", target_lang="de", test_sets={"test": "test"}),
+)
+CONFIG = RunConfig(
+    row=POINT.name, seed=1, settings=SETTINGS, data="/data",
+    mirrors=("https://a",), device=Device(gpus=2, threads=4), sweep=POINT, command=("capsnmt-run",),
+)  # fmt: skip
+INITIAL = InitialModel(row="a", checkpoint="a.pt", checksum="0", updates=80)
+TRAINING = TrainingRecord(vocabulary={"dict.en.txt": "0"}, device="CPU", device_name="x86_64",
+                          versions={"torch": "2"}, initial=INITIAL)  # fmt: skip
+MEASURES = Measures(examples=2, accuracy=50.0, macro_f1=1.5, majority=50.0, f1_by_class={"a": 3.0},
+                    by_bucket={7: Bucket(examples=1, accuracy=100.0)})  # fmt: skip
+RESULT = ClassifierResult(task="probing", probing_task="WC", updates=1, parameters=9,
+                          splits={"test": MEASURES})  # fmt: skip
+
+
+def places(value: Any) -> List[List[Any]]:
+    """The keys that lead to each value."""
+    items: Iterable[Tuple[Any, Any]] = ()
+    if isinstance(value, (dict, list)):
+        items = value.items() if isinstance(value, dict) else enumerate(value)
+    return [[], *([key, *rest] for key, inner in items for rest in places(inner))]
+
+
+@given(st.data())
+def test_a_change_is_another_record_or_one_line(data: st.DataObject) -> None:
+    with TemporaryDirectory() as name:
+        folder = RunFolder(Path(name))
+        path, record, read = data.draw(
+            st.sampled_from(
+                [
+                    (folder.config, CONFIG, folder.read_config),
+                    (folder.training, TRAINING, folder.read_training),
+                    (folder.result, RESULT, lambda: records.read(folder.result, ClassifierResult)),
+                ]
+            )
+        )
+        records.write(path, record)
+        assert read() == record
+        content: Dict[str, Any] = json.loads(path.read_text("utf-8"))
+        *before, last = data.draw(st.sampled_from(places(content)[1:]))
+        inner: Any = content
+        for key in before:
+            inner = inner[key]
+        inner[last] = data.draw(st.sampled_from([None, -1, "../x", [], {}, {"x": 1}, True, 1e400]))
+        path.write_text(json.dumps(content), "utf-8")
+        line = ""
+        try:
+            changed = read()
+            if path == folder.config:
+                list(training_differences(record, changed))
+        except RecordError as error:
+            line = str(error)
+        assert not line or path.name in line
+        assert "\n" not in line
+
+
+# --- learning curves
+
+
+SAVED_EVERY = 3  # entries between two checkpoints
+
+
+def entry(update: int) -> List[str]:
+    """What fairseq logs at an update: the training loss and, where it saves, validation."""
+    train = {"epoch": 1, "loss": f"{100 - update}", "num_updates": f"{update}"}
+    # two seconds an update
+    lines = [json.dumps({**train, "wps": "450.5", "wpb": "901", "wall": "0"})]
+    if update % SAVED_EVERY == 0:
+        valid = {"epoch": 1, "valid_loss": f"{200 - update}", "valid_num_updates": f"{update}"}
+        lines.append(json.dumps(valid))
+    return lines
+
+
+def trained(start: int, end: int) -> List[str]:
+    """The log of one process that makes the updates after ``start`` up to ``end``."""
+    return [line for update in range(start + 1, end + 1) for line in entry(update)]
+
+
+@given(st.lists(st.integers(1, 30), max_size=6))
+def test_a_training_killed_anywhere_has_the_curve_of_an_uninterrupted_one(kills: List[int]) -> None:
+    lines: List[str] = []
+    start, end = 0, 30
+    for kill in kills:
+        lines += trained(start, max(start, kill))
+        start = max(start, kill) // SAVED_EVERY * SAVED_EVERY
+    curve = parse_train_log(lines + trained(start, end))
+    assert curve == parse_train_log(trained(0, end))
+    assert curve.training_seconds == pytest.approx(2 * end)
+    assert curve.updates == end
+
+
+def test_the_peak_memory_is_that_of_the_largest_process() -> None:
+    log = ['{"loss": "9", "num_updates": "10"}', '{"peak_memory_gib": 1.25}']
+    assert parse_train_log(log).peak_memory == 1.25
+    assert parse_train_log([*log, *trained(10, 12), '{"peak_memory_gib": 1.0}']).peak_memory == 1.25
+    assert parse_train_log(log[:1]).peak_memory is None
+
+
+def test_an_incomplete_line_is_left_out() -> None:
+    lines = trained(0, 4)
+    lines.insert(2, lines[1][:17] + lines[2])
+    curve = parse_train_log(lines)
+    assert sorted(curve.train) == [1, 2, 3, 4]
+
+
+def test_a_log_without_validation_or_times_has_a_curve_without_them() -> None:
+    curve = parse_train_log(['{"loss": "9", "num_updates": "10"}'])
+    assert (curve.valid, curve.training_seconds, curve.updates) == ({}, None, 10)
+    assert curve.tokens_per_second is None
+
+
+@pytest.mark.parametrize("loss", ["nan", "inf", "null", "x", None])
+def test_a_loss_that_is_not_a_finite_number_is_not_a_point(loss: object) -> None:
+    lines = [json.dumps({"loss": loss, "num_updates": "20"}), *trained(0, 2)]
+    assert sorted(parse_train_log(lines).train) == [1, 2]
+
+
+def test_the_mean_of_an_epoch_is_a_point_where_the_training_has_no_other() -> None:
+    numbers = {"train_loss": "3", "train_num_updates": "2", "train_wps": "5", "train_wpb": "10"}
+    log = ['{"valid_loss": "4", "valid_num_updates": "2"}', json.dumps(numbers)]
+    assert parse_train_log([*trained(0, 2), log[1]]) == parse_train_log(trained(0, 2))
+    curve = parse_train_log(log)
+    assert (curve.train, curve.valid, curve.training_seconds) == ({2: 3.0}, {2: 4.0}, 4.0)
+
+
+@pytest.mark.parametrize("content", ["", "\n", "no json\n", '{"valid_loss": "1"}\n', "[1]\n"])
+def test_a_log_without_training_loss_is_one_error_that_names_it(
+    tmp_path: Path, content: str
+) -> None:
+    path = tmp_path / "train.log"
+    path.write_text(content, "utf-8")
+    with pytest.raises(ConfigurationError, match="no training loss") as error:
+        read_learning_curve(path)
+    assert str(path) in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+# --- means over seeds
+
+
+@pytest.fixture(scope="module")
+def first(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The first seed of a row."""
+    return write_run(tmp_path_factory.mktemp("runs"), "em_routing")
+
+
+def add_seed(
+    first: Path,
+    row: Path,
+    seed: int,
+    score: float,
+    initial_updates: Optional[int] = None,
+    **train: Any,
+) -> RunFolder:
+    """Another seed, of which every metric is ``score``."""
+    folder = RunFolder(shutil.copytree(first, row / f"seed-{seed}"))
+
+    def change(config: Dict[str, Any]) -> None:
+        config["seed"] = seed
+        config["settings"]["train"].update(train)
+
+    def set_scores(scores: Dict[str, Any]) -> None:
+        for metric in METRICS:
+            (output,) = scores["test"]["systems"][0]["outputs"]
+            output["scores"][metric]["score"] = score
+
+    edit(folder.config, change)
+    edit(folder.scores, set_scores)
+    if initial_updates is not None:
+        initial = {"row": "baseline", "checkpoint": "a.pt", "checksum": str(seed)}
+        initial = {**initial, "updates": initial_updates}
+        edit(folder.training, lambda training: training.update(initial=initial))
+    return folder
+
+
+def summary_of(run: RunFolder) -> Dict[str, Any]:
+    summarise(run)
+    return json.loads(run.summary.read_text("utf-8"))
+
+
+def test_a_row_has_the_mean_and_the_deviation_of_a_sample(first: Path, tmp_path: Path) -> None:
+    for seed, score in ((10, 43.0), (2, 41.0), (1, 42.0)):
+        run = add_seed(first, tmp_path, seed, score)
+    summary = summary_of(run)
+    assert (summary["seeds"], summary["left-out-seeds"]) == ([1, 2, 10], [])
+    assert summary["scores"]["test"].keys() == METRICS.keys()
+    for score in summary["scores"]["test"].values():
+        assert score["values"] == [42.0, 41.0, 43.0]
+        assert (score["mean"], score["std"]) == pytest.approx((42.0, 1.0))
+    assert "bleu 42.00 +- 1.00" in next(lines(summarise(run)))
+
+
+def test_seeds_with_other_settings_and_unfinished_ones_are_left_out(
+    first: Path, tmp_path: Path
+) -> None:
+    run = add_seed(first, tmp_path, 1, 42.0)
+    add_seed(first, tmp_path, 2, 99.0, lr=0.5)
+    add_seed(first, tmp_path, 3, 99.0, **{"max-update": 50})
+    add_seed(first, tmp_path, 4, 99.0).scores.unlink()
+    add_seed(first, tmp_path, 5, 42.0, **{"log-interval": 7, "save-interval-updates": 3})
+    other = add_seed(first, tmp_path, 6, 99.0)
+    edit(other.training, lambda training: training.update(vocabulary={"dict.en.txt": "0"}))
+    summary = summary_of(run)
+    assert (summary["seeds"], summary["left-out-seeds"]) == ([1, 5], [2, 3, 6])
+
+
+def test_the_updates_of_the_initial_model_are_counted_next_to_the_own(
+    first: Path, tmp_path: Path
+) -> None:
+    for seed in (1, 2):
+        run = add_seed(first, tmp_path, seed, 42.0, initial_updates=80)
+    add_seed(first, tmp_path, 3, 99.0, initial_updates=60)
+    add_seed(first, tmp_path, 4, 99.0)
+    summary = summary_of(run)
+    assert (summary["seeds"], summary["left-out-seeds"]) == ([1, 2], [3, 4])
+    assert (summary["updates"], summary["init-from"], summary["initial-updates"]) == (
+        *(40, "baseline", 80),
+    )
+    assert next(lines(summarise(run))) == (
+        "initialised from baseline (80 updates), trained for 40 more"
+    )
