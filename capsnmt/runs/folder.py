@@ -69,7 +69,8 @@ class RunFolder:
     def data(self, config: RunConfig) -> Path:
         """The prepared data: where the run found it, or next to the row if both were moved."""
         recorded, beside = self.path / config.data, self.path.resolve().parents[1] / "data"
-        return beside if not recorded.is_dir() and beside.is_dir() else recorded
+        moved = self.exists and not recorded.is_dir() and beside.is_dir()
+        return beside if moved else recorded
 
     def read_config(self) -> RunConfig:
         """Read ``config.json``."""

@@ -184,3 +184,13 @@ def test_a_users_configurations_add_to_ours_and_come_first(
     assert len(trainings(plan(*MULTI30K, "--rows", "child,em_routing"))) == 2
     (own / "baseline.yaml").write_text("extends: multi30k/baseline\ntrain: {lr: 0.25}\n")
     assert "--lr 0.25 " in trainings(plan("--config", "multi30k/baseline", "--cpu"))[0]
+
+
+def test_data_are_prepared_where_they_are_asked_for(plan: Launch, tmp_path: Path) -> None:
+    (tmp_path / "runs" / "data").mkdir(parents=True)  # of another launch
+    new = tmp_path / "new"
+    text = plan(
+        *("--dataset", "multi30k", "--output", tmp_path / "runs", "--prepared", new, "--cpu")
+    )
+    assert f"--output {new}" in text
+    assert str(tmp_path / "runs" / "data") not in text
