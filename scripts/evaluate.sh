@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Score the output of fairseq-generate: BLEU, chrF, chrF++, TER, significance, BLEU by length.
-#   scripts/evaluate.sh NAME=FILE[,FILE...]... [--baseline NAME=FILE] [--reference FILE] [--json FILE]
+#   scripts/evaluate.sh NAME=FILE[,FILE...]... --reference FILE [--baseline NAME=FILE] [--json FILE]
 # --help lists all flags.
 set -euo pipefail
 # shellcheck source=scripts/python.sh

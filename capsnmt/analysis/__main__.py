@@ -77,7 +77,7 @@ def named_checkpoints(arguments: Sequence[str], data: Optional[Path]) -> List[Na
         if path.is_file():
             raise ConfigurationError(f"{argument} is a file without a name; give NAME={argument}")
         if path.is_dir() or "=" not in argument:
-            for run in find_runs([path]).finished:
+            for run in find_runs([path]):
                 row, own = run.row.replace("/", "-"), data or PreparedData(run.data).binarised
                 found.append((row, f"{row}-seed-{run.seed}", run.model, own))
             continue

@@ -19,6 +19,7 @@ Key = Tuple[Any, ...]
 INTACT: Key = ()
 Replacement = Tuple[Key, ContextManager[Any]]  # a row, and a block in which a part is replaced
 INCREASE = "increase, nats per token"
+MEASURES = ("loss", "increase", "standard_error")  # the last columns
 
 
 class LossAblation(Analysis):
@@ -98,7 +99,7 @@ class HeadAblation(LossAblation):
         "the head, and below 0 better; the model is not trained again. A difference of less than "
         "two standard errors may be chance."
     )
-    columns = ("attention", "layer", "head", "loss", "increase", "standard_error")
+    columns = ("attention", "layer", "head", *MEASURES)
     plots = (
         PointsByLayer(
             *("head-ablation", "increase", INCREASE, "attention"),

@@ -8,7 +8,7 @@ from unittest import mock
 import torch
 from torch import Tensor
 
-from capsnmt.analysis.ablation import INCREASE, LossAblation, Replacement
+from capsnmt.analysis.ablation import INCREASE, MEASURES, LossAblation, Replacement
 from capsnmt.analysis.base import NotApplicableError
 from capsnmt.analysis.forward_pass import StackStates
 from capsnmt.analysis.means import StreamingMeans
@@ -24,9 +24,6 @@ class LayerAblation(LossAblation):
 
     The states are those that the decoder reads, after a final normalisation and before any
     aggregation. Layer 0, the embeddings, is one of them with transparent attention.
-
-    Raises:
-        NotApplicableError: the decoder reads one layer.
     """
 
     name = "layer_ablation"
@@ -37,13 +34,7 @@ class LayerAblation(LossAblation):
         "output is replaced by zeros, or by its mean over all tokens, which is fairer: the model "
         "has never seen zeros. A difference of less than two standard errors may be chance."
     )
-    columns: ClassVar[Sequence[str]] = (
-        "layer",
-        "replacement",
-        "loss",
-        "increase",
-        "standard_error",
-    )
+    columns: ClassVar[Sequence[str]] = ("layer", "replacement", *MEASURES)
     plots: ClassVar[Sequence[PointsByLayer]] = (
         PointsByLayer(
             *("layer-ablation", "increase", INCREASE, "replacement"),

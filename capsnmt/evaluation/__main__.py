@@ -61,7 +61,7 @@ def build_parser() -> argparse.ArgumentParser:
     add = parser.add_argument
     add("systems", nargs="+", metavar="SYSTEM", help="PATH or NAME=PATH,PATH,... (one per seed)")
     add("--baseline", metavar="SYSTEM", help="test the systems against this one (name or PATH)")
-    add("--reference", metavar="FILE", help="raw reference (default: the T- lines)")
+    add("--reference", required=True, metavar="FILE", help="raw reference, one segment per line")
     add("--tokenized-reference", metavar="FILE", help="for tokenised BLEU of the tokens as decoded")
     add("--source", metavar="FILE", help="tokens for BLEU by source length (default: the S- lines)")
     add("--input", choices=INPUTS, default=INPUTS[0], help="default: output of fairseq-generate")
@@ -94,8 +94,6 @@ def build_parser() -> argparse.ArgumentParser:
 def parse_arguments(argv: Optional[Sequence[str]] = None) -> Tuple[Settings, Optional[Path]]:
     """Parse the command line: the settings, and the file of ``--json``."""
     args = build_parser().parse_args(argv)
-    if args.reference is None and args.input == "plain":
-        raise ConfigurationError("--input plain has no T- lines; give --reference FILE")
     systems = parse_systems(args.systems, args.baseline)
     settings = Settings(
         systems=systems,

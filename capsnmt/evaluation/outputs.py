@@ -3,7 +3,7 @@ r"""The outputs of the systems to score: which files, and their tokens as text.
 For every sentence fairseq-generate prints tab-separated lines that begin with a letter and the
 number of the sentence, in the order of decoding (by length), between log lines::
 
-    S-3     the source                      T-3     the binarised reference
+    S-3     the source
     H-3     -0.41   the hypothesis          H-3 ... for each further hypothesis (--nbest)
 """
 
@@ -19,7 +19,7 @@ from capsnmt import lines
 from capsnmt.cli import ConfigurationError
 from capsnmt.evaluation.text import TextFormat, remove_bpe
 
-RECORD = re.compile(r"([STH])-(\d+)(?:\t|$)")
+RECORD = re.compile(r"([SH])-(\d+)(?:\t|$)")
 DICTIONARY = re.compile(r"\| \[([^\]\s]+)\] dictionary: \d+ types")
 
 
@@ -31,7 +31,6 @@ class Output:
     path: str
     hypotheses: List[str]  # translations as text
     tokens: List[str]  # translations before detokenisation, without BPE
-    references: Optional[List[str]]  # the T- lines as text; None without such lines
     sources: Optional[List[str]]  # the S- lines; None without such lines
     target_lang: Optional[str]  # from the flags or from the log
 
@@ -99,10 +98,10 @@ def read_systems(files: Mapping[str, Sequence[str]], text: TextFormat) -> System
 def read_output(path: str, label: str, text: TextFormat) -> Output:
     """Read one file; ``label`` is its name for errors."""
     hypotheses = read_lines(path)
-    references = sources = None
+    sources = None
     if text.input == "generate":
         found, language = parse_generate_output(hypotheses, label)
-        hypotheses, references, sources = found["H"], found.get("T"), found.get("S")
+        hypotheses, sources = found["H"], found.get("S")
         text = replace(text, target_lang=text.target_lang or language)
     to_text = text.to_text()
     return Output(
@@ -110,7 +109,6 @@ def read_output(path: str, label: str, text: TextFormat) -> Output:
         path,
         hypotheses=[*map(to_text, hypotheses)],
         tokens=[remove_bpe(line, text.remove_bpe) for line in hypotheses],
-        references=None if references is None else [*map(to_text, references)],
         sources=sources,
         target_lang=text.target_lang,
     )
@@ -127,7 +125,7 @@ def read_lines(path: str) -> List[str]:
 def parse_generate_output(
     text: Iterable[str], name: str
 ) -> Tuple[Dict[str, List[str]], Optional[str]]:
-    """Parse what fairseq-generate printed; log lines and score lines are skipped.
+    """Parse what fairseq-generate printed; log lines, references and score lines are skipped.
 
     Of several hypotheses of a sentence (``--nbest``) the first, which is the best, is kept.
 
@@ -138,7 +136,7 @@ def parse_generate_output(
         Letter of each kind of line that is there -> its texts, in the order of the test set; and
         the target language, if the log names it.
     """
-    texts: Dict[str, Dict[int, str]] = {kind: {} for kind in "HTS"}
+    texts: Dict[str, Dict[int, str]] = {kind: {} for kind in "HS"}
     language = current = None
     for line in text:
         record = RECORD.match(line)

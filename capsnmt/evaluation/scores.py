@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import statistics
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import Annotated, Dict, List, Literal, Optional, Sequence
 
 from msgspec import Meta, field
@@ -56,12 +57,17 @@ class Spread:
 
 
 def spread(values: Sequence[float]) -> Spread:
-    """Compute mean and standard deviation.
+    """Compute mean and standard deviation, each the nearest float.
+
+    **D**: by decimals, because `statistics` rounds the deviation of floats twice before Python
+    3.11, so that its last digit would depend on the host.
 
     >>> spread([40.0, 42.0])
     Spread(mean=41.0, std=1.4142135623730951, values=[40.0, 42.0])
+    >>> spread([20.68648385417908, 20.9690406502941, 20.725852601446515]).std
+    0.15304066365647626
     """
-    deviation = statistics.stdev(values) if len(values) > 1 else None
+    deviation = float(statistics.stdev(map(Decimal, values))) if len(values) > 1 else None
     return Spread(statistics.fmean(values), deviation, list(values))
 
 
@@ -130,7 +136,7 @@ class SystemScores(Record, frozen=True):
 class Evaluation(Record, frozen=True, kw_only=True):
     """The scores of some systems on one test set."""
 
-    reference: Optional[str]  # its file; None: detokenised T- lines, which are not raw text
+    reference: str  # its file
     segments: int  # number of sentences
     target_lang: Optional[str]
     length_unit: Optional[str]  # what a source length counts; None without a source

@@ -16,7 +16,7 @@ class Settings:
 
     systems: Mapping[str, Sequence[str]]  # name -> a file for each seed; the baseline first
     text: TextFormat  # how a file becomes text
-    reference: Optional[str]  # raw; None: the T- lines
+    reference: str  # raw
     tokenized_reference: Optional[str]  # None: both sides are tokenised with Moses
     source: Optional[str]  # tokens, for BLEU by length; None: the S- lines
     segment_scores: Mapping[str, Mapping[str, str]]  # metric -> system -> FILE[,FILE...]

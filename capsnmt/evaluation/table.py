@@ -23,10 +23,9 @@ def as_text(evaluation: Evaluation) -> str:
     scores = systems[0].outputs[0].scores
     tokenised = {key: key for key in scores if key in COMPARABLE}
     means = {key: key for key in scores if key not in METRICS and key not in COMPARABLE}
-    reference = evaluation.reference or "the T- lines"
     paragraphs = []
     for title, metrics in (
-        (f"{evaluation.segments:,} segments, reference: {reference}", METRICS),
+        (f"{evaluation.segments:,} segments, reference: {evaluation.reference}", METRICS),
         ("tokenised BLEU, not comparable with the scores above:", tokenised),
         ("means of the scores of all segments:", means),
     ):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import List, Optional, Sequence, Tuple
+from typing import List, Optional, Sequence
 
 from capsnmt.cli import ConfigurationError, say
 from capsnmt.evaluation.outputs import Output, read_lines
@@ -31,11 +31,8 @@ def read_test_set(outputs: Sequence[Output], settings: Settings) -> TestSet:
         raise ConfigurationError(
             f"the systems translate into {' and '.join(languages)}; score one language at a time"
         )
-    if settings.reference is None:
-        name, reference = _target_lines(outputs)
-    else:
-        name = settings.reference
-        reference = [line.rstrip() for line in read_lines(name)]
+    name = settings.reference
+    reference = [line.rstrip() for line in read_lines(name)]
     blank = blank_lines(reference, name)
     if blank:
         say(f"warning: {blank} of the {len(reference)} segments of the reference {name} are blank")
@@ -74,29 +71,6 @@ def check_count(
             f"{name} has {len(segments)} segments, but the reference {reference} has "
             f"{len(expected)}; give the same test set"
         )
-
-
-def _target_lines(outputs: Sequence[Output]) -> Tuple[str, List[str]]:
-    """Return a name for the ``T-`` lines of all outputs, and their text."""
-    with_lines = [(each.label, each.references) for each in outputs if each.references is not None]
-    if not with_lines:
-        raise ConfigurationError(f"{outputs[0].label} has no T- lines; give --reference FILE")
-    (first, reference), *others = with_lines
-    for label, lines in others:
-        for number, (one, other) in enumerate(zip(reference, lines)):
-            if one != other:
-                raise ConfigurationError(
-                    f"{first} and {label} have different references T-{number}: another test set, "
-                    "BPE or dictionary; give --reference FILE"
-                )
-    say(
-        "warning: the reference is detokenised T- lines, not the raw reference: its scores are "
-        "comparable among these systems only; give --reference FILE"
-    )
-    unknown = sum("<<unk>>" in line for line in reference)  # words that the dictionary lacks
-    if unknown:
-        say(f"warning: {unknown} references contain <<unk>>; give --reference FILE")
-    return f"the T- lines of {first}", reference
 
 
 def _source_lines(outputs: Sequence[Output]) -> Optional[List[str]]:

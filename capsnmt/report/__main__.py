@@ -48,10 +48,7 @@ def _run(argv: Optional[Sequence[str]]) -> None:
     from capsnmt.report.translation_runs import translation
     from capsnmt.runs.finished import find_runs
 
-    found = find_runs(args.runs)
-    for folder in found.unfinished:
-        print(f"warning: {folder} is not finished and is left out", file=sys.stderr)
-    runs = found.finished
+    runs = find_runs(args.runs)
     translators = [run for run in runs if not run.settings.classifies]
     of_task = {
         task: [run for run in runs if run.settings.classifies and run.result.task == task]

@@ -65,7 +65,7 @@ def _differing(runs: Sequence[FinishedRun]) -> Iterator[str]:
             if len(_signatures(runs, test_set, key)) > 1:
                 yield f"signatures of {name} on {test_set}"
         # by name: the data of runs that were launched elsewhere lie in other folders
-        if len({Path(run.scores[test_set].reference or "").name for run in runs}) > 1:
+        if len({Path(run.scores[test_set].reference).name for run in runs}) > 1:
             yield f"references of {test_set}"
     if any(run.training.vocabulary != runs[0].training.vocabulary for run in runs):
         yield "dictionaries"

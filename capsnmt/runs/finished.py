@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shlex
-from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any, Dict, List, Sequence, Tuple
@@ -11,7 +10,7 @@ from typing import Annotated, Any, Dict, List, Sequence, Tuple
 from msgspec import Meta
 
 from capsnmt import records
-from capsnmt.cli import ConfigurationError
+from capsnmt.cli import ConfigurationError, say
 from capsnmt.evaluation.scores import Evaluation, OutputScores
 from capsnmt.records import RecordError
 from capsnmt.runs.folder import RunFolder
@@ -99,23 +98,14 @@ class FinishedRun:
         return self.result.splits["test"]
 
 
-@dataclass(frozen=True)
-class FoundRuns:
-    """The finished runs in the order of a report, and the others."""
-
-    finished: List[FinishedRun]
-    unfinished: List[RunFolder]
-
-
-def find_runs(folders: Sequence[Path]) -> FoundRuns:
-    """Find the runs below some folders.
+def find_runs(folders: Sequence[Path]) -> List[FinishedRun]:
+    """Find the finished runs below some folders, in the order of a report; name the others.
 
     A folder is ``OUTPUT/ROW/seed-S``, ``OUTPUT/ROW``, ``OUTPUT``, or has several outputs. Each must
     have a finished run, and one that is itself a run must be finished. Of the rows below a folder,
     the baselines of other rows come first, then the others by name.
     """
     runs: List[FinishedRun] = []
-    unfinished: List[RunFolder] = []
     for folder in folders:
         below = [RunFolder(path.parent) for path in sorted(folder.glob("**/seed-*/config.json"))]
         if RunFolder(folder).exists or not below:
@@ -129,8 +119,10 @@ def find_runs(folders: Sequence[Path]) -> FoundRuns:
             )
         baselines = {run.config.baseline for run in finished}
         runs += sorted(finished, key=lambda run: (run.row not in baselines, *_order(run)))
-        unfinished += [run for run in below if not run.is_finished]
-    return FoundRuns(runs, unfinished)
+        for run in below:
+            if not run.is_finished:
+                say(f"warning: {run} is not finished and is left out")
+    return runs
 
 
 def _order(run: FinishedRun) -> Tuple[str, int, str]:

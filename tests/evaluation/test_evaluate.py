@@ -48,13 +48,12 @@ def test_bpe_and_tokens_are_kept_on_request(files: Dict[str, str], evaluate: Eva
 
 WARNINGS: Dict[str, Any] = {
     "no --target-lang": ["{unlogged}"],
-    "not the raw reference": ["{good}"],
-    "2 of the 12 translations of": ["{empty}", "--reference", "{reference}"],
+    "2 of the 12 translations of": ["{empty}"],
     "2 of the 3 segments of the reference": ["{three}", "--reference", "{blanks}"],
     "b equals a in every sentence: ignore its p-value": [
         *("a={good}", "b={good}", "--baseline", "a", "--samples", "5"),
     ],
-    "S- lines differ": ["a={good}", "b={other}", "--reference", "{reference}"],
+    "S- lines differ": ["a={good}", "b={other}"],
 }
 
 
@@ -69,7 +68,9 @@ def test_what_makes_a_score_doubtful_is_said(
         "other": [line.replace("\tx", "\tx@@ y") for line in generated(TOKENS)],
     }
     paths = {name: str(write_lines(tmp_path / name, lines)) for name, lines in more.items()}
-    arguments = [argument.format(**{**files, **paths}) for argument in WARNINGS[warning]]
+    given = WARNINGS[warning]
+    given = given if "--reference" in given else [*given, "--reference", "{reference}"]
+    arguments = [argument.format(**{**files, **paths}) for argument in given]
     assert main(arguments) == 0
     printed = capsys.readouterr()
     assert warning in printed.err
@@ -115,9 +116,11 @@ def test_with_a_tokenised_reference_the_tokens_are_those_that_were_decoded(
     tmp_path: Path, evaluate: Evaluate
 ) -> None:
     line = "Don &apos;t re @-@ do it , please ."
-    output = write_lines(tmp_path / "output", generated([line], ["something else"]))
+    output = write_lines(tmp_path / "output", generated([line]))
     tokens = write_lines(tmp_path / "tokens", [line])
-    found = outputs(evaluate(f"x={output}", "--tokenized-reference", tokens))["x"]["scores"]
+    other = write_lines(tmp_path / "other", ["something else"])
+    flags = ["--reference", other, "--tokenized-reference", tokens]
+    found = outputs(evaluate(f"x={output}", *flags))["x"]["scores"]
     assert found["multi-bleu"]["score"] == pytest.approx(100)
     assert found["multi-bleu"]["signature"].endswith("|text:as-given")
     assert found["bleu"]["score"] == 0
@@ -127,7 +130,7 @@ def test_a_missing_tokeniser_is_one_line(
     files: Dict[str, str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
 ) -> None:
     monkeypatch.setattr("sacrebleu.tokenizers.tokenizer_ja_mecab.MeCab", None)
-    assert main([files["good"], "--target-lang", "ja"]) == 2
+    assert main([files["good"], "--reference", files["reference"], "--target-lang", "ja"]) == 2
     assert capsys.readouterr().err.endswith("pip install 'sacrebleu[ja]'\n")
 
 
@@ -161,6 +164,7 @@ def test_a_reader_that_closes_the_pipe_ends_the_command_quietly(
     files: Dict[str, str], closed: str
 ) -> None:
     arguments = [files["good"] if closed == "stdout" else files["gap"]]
+    arguments += ["--reference", files["reference"]]
     read, write = os.pipe()
     os.close(read)
     streams: Dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, closed: write}
@@ -179,6 +183,7 @@ def test_a_failure_of_compare_mt_is_one_line_and_leaves_nothing(
     capsys: pytest.CaptureFixture,
 ) -> None:
     monkeypatch.setattr(sys, "executable", shutil.which("false"))
-    assert main([files["good"], "--compare-mt", str(tmp_path / "new")]) == 2
+    given = ["--reference", files["reference"], "--compare-mt", str(tmp_path / "new")]
+    assert main([files["good"], *given]) == 2
     assert "compare-mt failed: " in capsys.readouterr().err.splitlines()[-1]
     assert not (tmp_path / "new").exists()

@@ -23,7 +23,11 @@ SCRIPTS_REFUSE = ("demo", "run_evidence", "run_experiment", "benchmark_gpu",
                   "run_classification_on_cpu")  # fmt: skip
 
 # what a command cannot do without, if it is not an input and --output
-NEEDED = {"capsnmt-run": [], "capsnmt-evaluate": ["x"], "capsnmt-translate": ["x"]}
+NEEDED = {
+    "capsnmt-run": [],
+    "capsnmt-evaluate": ["x", "--reference", "x"],
+    "capsnmt-translate": ["x"],
+}
 
 
 def script(world: World, name: str, flag: str) -> List[str]:
