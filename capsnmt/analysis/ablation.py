@@ -9,8 +9,7 @@ from unittest import mock
 import torch
 from torch import Tensor
 
-from capsnmt.analysis.base import Analysis, Cell, NotApplicableError
-from capsnmt.analysis.forward_pass import AttentionCall, Batch
+from capsnmt.analysis.base import Analysis, AttentionCall, Batch, Cell, NotApplicableError
 from capsnmt.analysis.hooks import attentions
 from capsnmt.analysis.plots import PointsByLayer
 from capsnmt.models.config import ATTENTIONS
@@ -57,7 +56,7 @@ class LossAblation(Analysis):
         parts: List[Replacement] = [(INTACT, nullcontext()), *self.replacements(model.model)]
         losses: Dict[Key, List[Tensor]] = {}
         tokens = []
-        for batch in sample.batches(self.title.lower()):
+        for batch in sample.batches(self.name):
             tokens.append(batch.target.sum(1).double().cpu())
             for key, replaced in parts:
                 with replaced:
@@ -92,13 +91,6 @@ class HeadAblation(LossAblation):
     """
 
     name = "head_ablation"
-    title = "Importance of heads"
-    explanation = (
-        "How much the loss per target token increases when the output of one head is set to zero "
-        "(Michel et al. 2019), in nats, on a sample of sentences. Near 0 the model does without "
-        "the head, and below 0 better; the model is not trained again. A difference of less than "
-        "two standard errors may be chance."
-    )
     columns = ("attention", "layer", "head", *MEASURES)
     plots = (
         PointsByLayer(

@@ -7,8 +7,7 @@ from typing import Any, Dict, List, Mapping, Sequence, Tuple
 import torch
 from torch import Tensor
 
-from capsnmt.analysis.base import Analysis, Cell, NotApplicableError
-from capsnmt.analysis.forward_pass import RoutingCall
+from capsnmt.analysis.base import Analysis, Cell, NotApplicableError, RoutingCall
 from capsnmt.analysis.hooks import places
 from capsnmt.analysis.means import StreamingMeans
 from capsnmt.analysis.plots import Figure, Matrices
@@ -55,19 +54,9 @@ def diversity(C: Tensor, inputs: Tensor, outputs: Tensor) -> Tensor:
 
 
 class Agreement(Analysis):
-    """Entropy (eq 17) and diversity (eq 18) of C per iteration, and its mean over all tokens.
-
-    Iteration 1 is the uniform C.
-    """
+    """Entropy (eq 17) and diversity (eq 18) of C per iteration, and its mean over all tokens."""
 
     name = "agreement"
-    title = "Agreement of routing"
-    explanation = (
-        "How the coupling coefficients C change over the iterations of routing (Dou et al. 2019, "
-        "Figure 4, equations 17 and 18). Entropy, in nats, falls as each input capsule chooses "
-        "fewer output capsules. Diversity is 0 when all output capsules read the same inputs, and "
-        "near 1 when they read different ones. Iteration 1 is uniform."
-    )
     columns = ("place", "kind", "layer", "iteration", "entropy", "diversity")
 
     def __init__(self, model: Any) -> None:

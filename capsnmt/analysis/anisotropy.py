@@ -6,8 +6,7 @@ from typing import Any, List, Sequence, Tuple
 
 import torch.nn.functional as F
 
-from capsnmt.analysis.base import Analysis, Cell
-from capsnmt.analysis.forward_pass import StackStates
+from capsnmt.analysis.base import Analysis, Cell, StackStates
 from capsnmt.analysis.means import StreamingMeans
 from capsnmt.analysis.plots import PointsByLayer
 
@@ -27,12 +26,6 @@ class Anisotropy(Analysis):
     """
 
     name = "anisotropy"
-    title = "Anisotropy"
-    explanation = (
-        "The mean cosine of the states of two random tokens, by layer (Ethayarajh 2019). Near 0 "
-        "the states point in all directions; near 1 they are all alike, as after heads that return "
-        "the same for every token. Layer 0 is the embeddings."
-    )
     columns = ("stack", "layer", "cosine")
     plots = (
         PointsByLayer(

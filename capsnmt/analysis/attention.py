@@ -6,8 +6,7 @@ from typing import Any, List, Sequence, Tuple
 
 import torch
 
-from capsnmt.analysis.base import Analysis, Cell
-from capsnmt.analysis.forward_pass import AttentionCall
+from capsnmt.analysis.base import Analysis, AttentionCall, Cell
 from capsnmt.analysis.means import StreamingMeans
 from capsnmt.analysis.plots import PointsByLayer
 from capsnmt.models.config import ATTENTIONS
@@ -31,12 +30,6 @@ class AttentionStatistics(Analysis):
     """
 
     name = "attention"
-    title = "Attention distance and entropy"
-    explanation = (
-        "How far from its own position a head looks, in tokens, and how widely it spreads its "
-        "attention, in nats (Ampomah et al. 2020, equations 13 to 16). A head that looks at one "
-        "token has entropy 0; a head that looks at n tokens equally has log n."
-    )
     columns = ("attention", "layer", "head", "distance", "distance_one_sided", "entropy")
     plots = (
         PointsByLayer(

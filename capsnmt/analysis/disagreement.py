@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any, List, Sequence, Tuple
 
-from capsnmt.analysis.base import Analysis, Cell
-from capsnmt.analysis.forward_pass import AttentionCall
+from capsnmt.analysis.base import Analysis, AttentionCall, Cell
 from capsnmt.analysis.means import StreamingMeans
 from capsnmt.models.config import ATTENTIONS
 from capsnmt.modules.disagreement import TERMS, DisagreementRecord
@@ -15,13 +14,6 @@ class Disagreement(Analysis):
     """The terms of the training criterion, measured on the subset, per attention and layer."""
 
     name = "disagreement"
-    title = "Disagreement of heads"
-    explanation = (
-        "How alike the heads of an attention are (Li et al. 2021, equations 5 to 7, with the sign "
-        "of a loss): the mean cosine of their values (subspace), the mean overlap of their weights "
-        "(position) and the mean cosine of their outputs (output). Lower is more diverse; 1 is all "
-        "heads alike."
-    )
     columns = ("attention", "layer", *TERMS)
 
     def __init__(self, model: Any) -> None:

@@ -7,8 +7,7 @@ from typing import Any, List, Mapping, Sequence
 import numpy as np
 import torch
 
-from capsnmt.analysis.base import Analysis, Cell, NotApplicableError
-from capsnmt.analysis.forward_pass import AttentionCall
+from capsnmt.analysis.base import Analysis, AttentionCall, Cell, NotApplicableError
 from capsnmt.analysis.hooks import positions
 from capsnmt.analysis.plots import Figure, Scatter
 
@@ -31,13 +30,6 @@ class HeadTSNE(Analysis):
     """
 
     name = "head_tsne"
-    title = "Outputs of the heads"
-    explanation = (
-        "The outputs of the heads of the top encoder layer for up to 200 random tokens, by t-SNE "
-        "(Li et al. 2021, Figure 3). Groups of one colour show heads that compute something of "
-        "their own. t-SNE can exaggerate: believe the silhouette of the outputs, which is 1 for "
-        "heads far apart and 0 for heads that overlap."
-    )
     columns = ("attention", "layer", "head", "sentence", "position", "x", "y", "silhouette")
 
     def __init__(self, model: Any) -> None:

@@ -8,9 +8,9 @@ from typing import Any, Callable, Dict, Iterator, Optional, Sequence, Tuple
 import torch
 from torch import Tensor, nn
 
-from capsnmt.analysis.base import Analysis
-from capsnmt.analysis.forward_pass import (
+from capsnmt.analysis.base import (
     AggregationCall,
+    Analysis,
     AttentionCall,
     Batch,
     RoutingCall,

@@ -9,8 +9,7 @@ import torch
 from torch import Tensor
 
 from capsnmt.analysis.ablation import INCREASE, MEASURES, LossAblation, Replacement
-from capsnmt.analysis.base import NotApplicableError
-from capsnmt.analysis.forward_pass import StackStates
+from capsnmt.analysis.base import NotApplicableError, StackStates
 from capsnmt.analysis.means import StreamingMeans
 from capsnmt.analysis.plots import PointsByLayer
 
@@ -27,13 +26,6 @@ class LayerAblation(LossAblation):
     """
 
     name = "layer_ablation"
-    title = "Importance of encoder layers"
-    explanation = (
-        "How much the loss per target token increases when the decoder does not see the output of "
-        "one encoder layer (Ampomah et al. 2020, Table 7), in nats, on a sample of sentences. The "
-        "output is replaced by zeros, or by its mean over all tokens, which is fairer: the model "
-        "has never seen zeros. A difference of less than two standard errors may be chance."
-    )
     columns: ClassVar[Sequence[str]] = ("layer", "replacement", *MEASURES)
     plots: ClassVar[Sequence[PointsByLayer]] = (
         PointsByLayer(

@@ -33,13 +33,6 @@ class LayerBleu(LayerAblation):
     """
 
     name = "layer_bleu"
-    title = "BLEU without encoder layers"
-    explanation = (
-        "BLEU of translations when the decoder does not see the output of one encoder layer "
-        "(Ampomah et al. 2020, Table 7), on tokens without subword marks and a sample of "
-        "sentences, and the p-value of the difference to the intact model, which is the first row: "
-        f"{TEST.in_words}."
-    )
     columns = ("layer", "replacement", "bleu", "difference", "p_value", "signature")
     plots = ()
     size = "ablation_translations"

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any, List, Optional, Sequence, Tuple
 
-from capsnmt.analysis.base import Analysis, Cell, NotApplicableError
-from capsnmt.analysis.forward_pass import AggregationCall
+from capsnmt.analysis.base import AggregationCall, Analysis, Cell, NotApplicableError
 from capsnmt.analysis.hooks import places
 from capsnmt.analysis.means import StreamingMeans
 from capsnmt.analysis.plots import PointsByLayer
@@ -38,15 +37,6 @@ class LayerWeights(Analysis):
     """
 
     name = "layer_weights"
-    title = "Use of the layers"
-    explanation = (
-        "How much each layer contributes to an aggregation of layers: the mean norm of its "
-        "contribution, and its share of the norms of all layers. Transparent attention mixes the "
-        "layers once for each decoder layer, and DLCL and dense connections once for each layer of "
-        "the same stack, their reader, and for its output. Attention residuals mix sublayers, or "
-        "blocks of them, for each sublayer, with a mean weight. Layer 0 is the embeddings. "
-        "Contributions may cancel each other: a large one is not always an important one."
-    )
     columns = ("stack", "reader", "layer", "norm", "share", "weight")
     plots = (
         PointsByLayer(

@@ -10,7 +10,7 @@ import numpy as np
 from fairseq.utils import move_to_cuda
 from tqdm import tqdm
 
-from capsnmt.analysis.forward_pass import Batch
+from capsnmt.analysis.base import Batch
 from capsnmt.cli import ConfigurationError
 from capsnmt.models.transformer import CapsnmtTransformer
 from capsnmt.translate.load import chosen_device, load_models
@@ -41,16 +41,13 @@ class Settings:
 
 @dataclass(frozen=True)
 class AnalysedModel:
-    """A model under analysis, in evaluation mode, and the sentences chosen for it.
-
-    ``numbers`` are the chosen sentences of each batch, by number in the subset.
-    """
+    """A model under analysis, in evaluation mode, and the sentences chosen for it."""
 
     name: str
     model: CapsnmtTransformer
     task: Any
     dataset: Any
-    numbers: Sequence[Sequence[int]]
+    numbers: Sequence[Sequence[int]]  # in the subset, of the chosen sentences of each batch
     settings: Settings
 
     @property

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from pathlib import Path
 from typing import Any, Dict, List, Mapping, Optional, Sequence
 
@@ -11,9 +9,10 @@ import msgspec
 
 from capsnmt.analysis.analyse import ANALYSES, Findings
 from capsnmt.analysis.base import Analysis, Cell
+from capsnmt.analysis.layer_bleu import TEST
 from capsnmt.analysis.plots import Figure
 from capsnmt.analysis.sentences import Sentences
-from capsnmt.pages.page import Table, write_page
+from capsnmt.pages.page import Table, csv_text, write_page
 
 HERE = Path(__file__).parent
 DIGITS = 6
@@ -37,7 +36,7 @@ def write(findings: Findings, output: Path, command: str) -> Path:
     ]
     context = {
         "findings": findings,
-        "analyses": ANALYSES,
+        "test": TEST.in_words,
         "figures": figures,
         "tables": {name: page_table(rows) for name, rows in tables.items()},
         "command": command,
@@ -67,13 +66,6 @@ def cell(value: Cell) -> Any:
     if isinstance(value, float):
         return "" if value != value else round(value, DIGITS)
     return "" if value is None else value
-
-
-def csv_text(rows: Sequence[Sequence[Any]]) -> str:
-    """Return rows as a CSV file."""
-    file = io.StringIO()
-    csv.writer(file, lineterminator="\n").writerows(rows)
-    return file.getvalue()
 
 
 def page_table(rows: Sequence[Sequence[Any]]) -> Optional[Table]:

@@ -6,8 +6,15 @@ from typing import Any, Dict, Iterator, List, Mapping, Sequence, Tuple
 
 import torch
 
-from capsnmt.analysis.base import Analysis, Cell, NotApplicableError
-from capsnmt.analysis.forward_pass import AttentionCall, Batch, RoutingCall, StackStates
+from capsnmt.analysis.base import (
+    Analysis,
+    AttentionCall,
+    Batch,
+    Cell,
+    NotApplicableError,
+    RoutingCall,
+    StackStates,
+)
 from capsnmt.analysis.maps import Axis, Map, Sentence, numbers, rounded, with_few_columns
 from capsnmt.analysis.plots import PANELS, Figure, Matrices
 
@@ -26,11 +33,6 @@ class Sentences(Analysis):
     """
 
     name = "sentences"
-    title = "Attention in one sentence"
-    explanation = (
-        "The weights of all heads of the top encoder layer for one sentence (as Duan et al. 2020, "
-        "Figure 5): rows are queries, columns keys, and brighter is more."
-    )
     columns = ("sentence", "side", "position", "token", "loss")
 
     def __init__(self, model: Any) -> None:

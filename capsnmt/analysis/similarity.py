@@ -8,8 +8,7 @@ from typing import Any, Dict, List, Mapping, Sequence, Tuple
 import torch
 from torch import Tensor
 
-from capsnmt.analysis.base import Analysis, Cell
-from capsnmt.analysis.forward_pass import StackStates
+from capsnmt.analysis.base import Analysis, Cell, StackStates
 from capsnmt.analysis.means import StreamingMeans
 from capsnmt.analysis.plots import Figure, Matrices
 
@@ -33,13 +32,6 @@ class Similarity(Analysis):
     """
 
     name = "similarity"
-    title = "Similarity of layers"
-    explanation = (
-        "Linear centred kernel alignment of every two layers of a stack (Kornblith et al. 2019): 1 "
-        "if one layer has the other's states, rotated and scaled, and near 0 if they have "
-        "nothing in common. It is too high on fewer tokens than a few times the model's width. "
-        "Layer 0 is the embeddings."
-    )
     columns = ("stack", "layer_a", "layer_b", "cka")
 
     def __init__(self, model: Any) -> None:

@@ -49,11 +49,10 @@ def build_metrics(target_lang: Optional[str], reference: Sequence[str]) -> Dict[
 
 
 def bleu_statistics(bleu: Metric, hypotheses: Sequence[str]) -> np.ndarray:
-    """Compute the sufficient statistics of BLEU for every segment.
+    """Compute the sufficient statistics of BLEU for every segment, integers ``[segments, 10]``.
 
-    Returns:
-        Integers ``[segments, 10]``: length of the hypothesis, length of the reference, matching
-        n-grams for n = 1..4, all n-grams of the hypothesis for n = 1..4.
+    These are the lengths of the hypothesis and of the reference, the matching n-grams for n = 1..4,
+    and all n-grams of the hypothesis for n = 1..4.
     """
     return np.array(bleu._extract_corpus_statistics(hypotheses, None))
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import statistics
-from typing import Dict, Iterable, Iterator, List, Mapping, Optional, Sequence, Tuple
+from typing import Dict, Iterable, Iterator, List, Optional, Sequence, Tuple
 
 from tabulate import tabulate
 
@@ -34,7 +34,9 @@ def as_text(evaluation: Evaluation) -> str:
             notes = [f"{key}: {COMPARABLE[key]}" for key in metrics if key in COMPARABLE]
             if "tok:13a" in signatures[0]:
                 notes = ["BLEU is also that of mteval-v13a.pl -c: same tokeniser and smoothing"]
-            paragraphs += [title, _score_table(systems, metrics), "\n".join(signatures + notes)]
+            rows = [row for system in systems for row in _score_rows(system, metrics)]
+            scored = _table(["system", *metrics.values()], [row for row in rows if any(row[1:])])
+            paragraphs += [title, scored, "\n".join(signatures + notes)]
     if evaluation.segments_by_length:
         paragraphs += [
             f"BLEU by source length, in {evaluation.length_unit} (10-20 is 10 to 19):",
@@ -57,12 +59,6 @@ def _outputs(system: SystemScores) -> List[Tuple[str, OutputScores]]:
     if len(system.outputs) == 1:
         return [(system.name, system.outputs[0])]
     return [(f"{system.name} {number}", each) for number, each in enumerate(system.outputs, 1)]
-
-
-def _score_table(systems: Sequence[SystemScores], metrics: Mapping[str, str]) -> str:
-    """Systems by metrics."""
-    rows = [row for system in systems for row in _score_rows(system, metrics)]
-    return _table(["system", *metrics.values()], [row for row in rows if any(row[1:])])
 
 
 def _score_rows(system: SystemScores, metrics: Iterable[str]) -> Iterator[List[str]]:

@@ -36,23 +36,22 @@ def read_test_set(outputs: Sequence[Output], settings: Settings) -> TestSet:
     blank = blank_lines(reference, name)
     if blank:
         say(f"warning: {blank} of the {len(reference)} segments of the reference {name} are blank")
-
-    def checked(what: str, segments: List[str]) -> List[str]:
+    tokens = source = None
+    texts = [(each.label, each.hypotheses) for each in outputs]
+    if settings.tokenized_reference is not None:
+        tokens = read_lines(settings.tokenized_reference)
+        texts.append((f"--tokenized-reference {settings.tokenized_reference}", tokens))
+    if settings.source is not None:
+        source = read_lines(settings.source)
+        texts.append((f"--source {settings.source}", source))
+    for what, segments in texts:
         check_count(what, segments, name, reference)
-        return segments
-
     for output in outputs:
-        empty = sum(not line for line in checked(output.label, output.hypotheses))
+        empty = sum(not line for line in output.hypotheses)
         if empty:
             say(
                 f"warning: {empty} of the {len(reference)} translations of {output.label} are empty"
             )
-    tokens = source = None
-    if settings.tokenized_reference is not None:
-        tokens = read_lines(settings.tokenized_reference)
-        checked(f"--tokenized-reference {settings.tokenized_reference}", tokens)
-    if settings.source is not None:
-        source = checked(f"--source {settings.source}", read_lines(settings.source))
     return TestSet(
         reference,
         next(iter(languages), None),

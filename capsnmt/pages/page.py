@@ -17,12 +17,14 @@ Whatever it prints is escaped, unless it is Markdown already: a `Table`, `code(t
 from __future__ import annotations
 
 import base64
+import csv
 import hashlib
 import html
+import io
 import re
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Callable, Dict, Mapping, Sequence
+from typing import Any, Callable, Dict, Iterable, Mapping, Sequence
 from urllib.parse import quote, unquote
 
 from capsnmt.files import write_all
@@ -96,6 +98,13 @@ def _longer_than_any(text: str, least: int) -> str:
 def picture(name: str, alt: str) -> Markdown:
     """Return a figure of the page, with a description for readers who do not see it."""
     return Markdown(f"![{escape(alt)}]({quote(name)}.png)")
+
+
+def csv_text(rows: Iterable[Iterable[Any]]) -> str:
+    """Return rows as a CSV file."""
+    file = io.StringIO()
+    csv.writer(file, lineterminator="\n").writerows(rows)
+    return file.getvalue()
 
 
 def write_page(

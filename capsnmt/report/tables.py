@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import math
 from typing import Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
 
 from capsnmt.evaluation.scores import Spread, digits
-from capsnmt.pages.page import Table, code
+from capsnmt.pages.page import Table, code, csv_text
 from capsnmt.runs.finished import FinishedRun
 from capsnmt.runs.learning_curve import clock
 from capsnmt.runs.trained_rows import TrainedRow
@@ -80,10 +78,11 @@ def results(rows: Sequence[TrainedRow], test_sets: Sequence[str]) -> Table:
         header += [f"{test_set} BLEU", "Δ", *(["95% interval of Δ"] if several else [])]
     lines = []
     for row in rows:
-        parameters, speed = f"{row.parameters / 1e6:.2f}M", row.tokens_per_second
+        learned, speed = row.runs[0].parameters, row.tokens_per_second
+        parameters = f"{learned / 1e6:.2f}M"
         ratio = None if row is baseline else row.speed_against(baseline)
         if row is not baseline:
-            more = row.parameters - baseline.parameters
+            more = learned - baseline.runs[0].parameters
             parameters += f" ({more:+,})" if abs(more) < 1e4 else f" ({more / 1e6:+.2f}M)"
         training = NONE if speed is None else f"{speed:,.0f}/s"
         lines.append([row.name, parameters, training + ("" if not ratio else f" ({ratio:.2f}×)")])
@@ -172,14 +171,12 @@ def scores_csv(runs: Sequence[FinishedRun]) -> str:
 
     A row of a sweep has its value. Parameters and training speed are of no test set.
     """
-    file = io.StringIO()
-    writer = csv.writer(file, lineterminator="\n")
-    writer.writerow(["row", "value", "seed", "test_set", "metric", "score", "delta", "p_value"])
+    rows: List[List[object]] = []
+    header = ["row", "value", "seed", "test_set", "metric", "score", "delta", "p_value"]
     for run in runs:
-        swept = run.config.sweep
-        for numbers in _numbers(run):
-            writer.writerow([run.row, "" if swept is None else swept.label, run.seed, *numbers])
-    return file.getvalue()
+        value = "" if run.config.sweep is None else run.config.sweep.label
+        rows += [[run.row, value, run.seed, *numbers] for numbers in _numbers(run)]
+    return csv_text([header, *rows])
 
 
 def _numbers(run: FinishedRun) -> Iterator[List[object]]:

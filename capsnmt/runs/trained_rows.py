@@ -66,11 +66,6 @@ class TrainedRow:
     name: str
     runs: Sequence[FinishedRun]
 
-    @property
-    def parameters(self) -> int:
-        """The number of learned parameters."""
-        return self.runs[0].parameters
-
     def score(self, test_set: str, metric: str = "bleu") -> Spread:
         """Mean and standard deviation (n - 1) over the seeds."""
         return spread([run.output(test_set).scores[metric].score for run in self.runs])

@@ -77,10 +77,8 @@ def _run(args: argparse.Namespace) -> None:
 
     device = chosen_device(args.device)
     obstacle = None
-    if args.precision == "bf16":
-        obstacle = bf16_obstacle(device)
-    elif args.precision == "int8":
-        obstacle = int8_obstacle(device)
+    if args.precision in ("bf16", "int8"):
+        obstacle = (bf16_obstacle if args.precision == "bf16" else int8_obstacle)(device)
     if obstacle is not None:
         raise ConfigurationError(f"--precision is {args.precision}, but {obstacle}; use fp32")
     keep_freed_memory(device)

@@ -6,7 +6,6 @@ import ast
 import os
 from argparse import Namespace
 from dataclasses import asdict, dataclass, field
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple, Union
 
@@ -131,14 +130,11 @@ def prepared_as(model: TrainedModel) -> Dict[str, Any]:
 def load_models(
     checkpoints: Sequence[Path], data: Path, overrides: Mapping[str, Any]
 ) -> Tuple[List[Any], Any, Any]:
-    """Load a translation model, or the models of an ensemble, in evaluation mode on the CPU.
+    """Load models on the CPU; return them, fairseq's configuration of the last one, and their task.
 
     fairseq's own ``transformer``, of any size, is loaded as ``capsnmt_transformer``, which has the
-    same parameters under the same names. ``data`` is binarised, with the dictionaries of the
-    models; ``overrides`` are settings of fairseq that differ from the training's.
-
-    Returns:
-        The models, fairseq's configuration of the last one, and the translation task.
+    same parameters under the same names. All are in evaluation mode. ``data`` is binarised, with
+    the dictionaries of the models; ``overrides`` are settings that differ from the training's.
     """
     settings = {**OVERRIDES, "data": str(data), **overrides}
     models: List[Any] = []
@@ -186,8 +182,7 @@ def _check_settings(given: Mapping[str, Any], state: Mapping[str, Any]) -> None:
     known = ADDED.union(groups, *(group for group in settings if isinstance(group, Mapping)))
     for name in given:
         if name not in known:
-            similar = " or ".join(get_close_matches(name, sorted(known))) or "one that fairseq has"
-            raise ConfigurationError(f"{name} is no setting; give {similar}")
+            raise ConfigurationError(f"{name} is no setting; give one that fairseq has")
     check_beam(given)
 
 

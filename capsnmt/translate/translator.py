@@ -15,25 +15,18 @@ SENTENCE_ENDS = frozenset(".!?;。！？；…")
 
 @dataclass(frozen=True)
 class Hypothesis:
-    """A translation of a line, as raw text.
+    """A translation of a line."""
 
-    ``score`` is its log-probability to base 2, normalised by the length, as fairseq-generate prints
-    it.
-    """
-
-    text: str
-    score: float
+    text: str  # raw
+    score: float  # log-probability to base 2 over the length, as fairseq-generate prints it
 
 
 @dataclass(frozen=True)
 class Translation:
-    """The translations of a line, the best first.
+    """The translations of a line."""
 
-    ``parts`` of the line were translated separately; 0 for a blank line.
-    """
-
-    hypotheses: Sequence[Hypothesis]
-    parts: int
+    hypotheses: Sequence[Hypothesis]  # the best first
+    parts: int  # of the line, which were translated separately; 0 for a blank line
 
 
 class Translator(GeneratorHubInterface):

@@ -21,7 +21,8 @@ import torch
 
 from capsnmt.analysis.analyse import analyse
 from capsnmt.analysis.maps import with_few_columns
-from capsnmt.analysis.page import csv_text, table, write
+from capsnmt.analysis.page import table, write
+from capsnmt.pages.page import csv_text
 from tests.analysis.oracles import by_strongest
 from tests.analysis.small_models import (
     SETTINGS,
