@@ -261,6 +261,7 @@ def test_means_of_segments_are_tested_as_defined(
     found: Dict[str, Any] = outputs(
         evaluate(
             *(f"good={files['good']}", "--baseline", f"base={files['half']}"),
+            *("--reference", files["reference"]),
             *("--segment-scores", "COMET", f"good={good}", f"base={base}"),
             *("--significance", method, "--samples", 500, "--seed", 7),
         )
