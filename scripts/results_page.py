@@ -82,7 +82,7 @@ def finished(text: str) -> str:
             )
         if len(runs) > 1:
             means = [spread(scores) for scores in zip(*of_row)]
-            cells = [f"{each.mean:.2f} ± {each.std:.2f}" for each in means]
+            cells = [f"{each.mean:.2f}\u00a0±\u00a0{each.std:.2f}" for each in means]
             seeds = ", ".join(str(run.seed) for run in runs)
             lines.append([Markdown(f"`{row}`"), seeds, "", "", "", *cells, ""])
     header = ["row", "seed", "updates", "ended by", "hours"]
