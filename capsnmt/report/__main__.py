@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import shlex
 import sys
 from functools import partial
 from pathlib import Path
@@ -54,12 +55,12 @@ def _run(argv: Optional[Sequence[str]]) -> None:
         task: [run for run in runs if run.settings.classifies and run.result.task == task]
         for task in SENTENCE_TASKS
     }
+    launched = dict.fromkeys(run.config.command[1:] for run in runs)
     devices = {(run.training.device, run.training.device_name) for run in runs}
-    analyses = [each for each in ANALYSES if (args.output / each).is_file()]
     values = {
         "title": args.title,
-        "analysis": next(iter(analyses), None),
-        "commands": list(dict.fromkeys(run.command for run in runs if run.command)),
+        "analysis": next((each for each in ANALYSES if (args.output / each).is_file()), None),
+        "commands": [shlex.join(["capsnmt-run", *words]) for words in launched if words],
         "initial": {run.row: run.training.initial for run in runs if run.training.initial},
         "devices": [f"{device} ({name})" for device, name in sorted(devices)],
         "versions": versions(runs),

@@ -27,9 +27,10 @@ def learning_curves(curves: Mapping[str, Sequence[LearningCurve]]) -> Any:
     losses: List[float] = []
     for name, seeds in curves.items():
         for curve in seeds:
-            axes.plot(*_line(curve.train), ":", color=style_of[name]["color"], linewidth=1.2)
-            axes.plot(*_line(curve.valid), "-", linewidth=1.8, markersize=4, **style_of[name])
-            losses += [*curve.train.values(), *curve.valid.values()]
+            train, valid = [*curve.train.values()], [*curve.valid.values()]
+            axes.plot([*curve.train], train, ":", color=style_of[name]["color"], linewidth=1.2)
+            axes.plot([*curve.valid], valid, "-", linewidth=1.8, markersize=4, **style_of[name])
+            losses += train + valid
         axes.plot([], [], "-", markersize=4, label=name, **style_of[name])
     axes.plot([], [], "-", color=INK, label="validation")
     axes.plot([], [], ":", color=INK, label="training")
@@ -43,11 +44,6 @@ def learning_curves(curves: Mapping[str, Sequence[LearningCurve]]) -> Any:
     axes.xaxis.set_major_formatter(StrMethodFormatter("{x:,.0f}"))
     finish(axes)
     return figure
-
-
-def _line(points: Mapping[int, float]) -> Tuple[List[int], List[float]]:
-    updates = sorted(points)
-    return updates, [points[update] for update in updates]
 
 
 def means_by_category(

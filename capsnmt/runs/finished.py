@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import shlex
 from functools import cached_property
 from pathlib import Path
-from typing import Annotated, Any, Dict, List, Sequence, Tuple
+from typing import Annotated, Any, Dict, List, Sequence
 
 from msgspec import Meta
 
@@ -64,11 +63,6 @@ class FinishedRun:
         """Its learning curve."""
         return read_learning_curve(self.folder.train_log)
 
-    @property
-    def command(self) -> str:
-        """The command line of the launcher that started it; empty if it is not recorded."""
-        return shlex.join(["capsnmt-run", *self.config.command[1:]]) if self.config.command else ""
-
     @cached_property
     def scores(self) -> Dict[str, Evaluation]:
         """The scores of a translation run: test set -> evaluation."""
@@ -117,16 +111,13 @@ def find_runs(folders: Sequence[Path]) -> List[FinishedRun]:
                 f"{folder} has {len(below)} run(s), none of them finished; run the launcher's "
                 "command again to resume them"
             )
+        finished.sort(key=lambda run: (str(run.folder.row), run.seed, str(run.folder)))
         baselines = {run.config.baseline for run in finished}
-        runs += sorted(finished, key=lambda run: (run.row not in baselines, *_order(run)))
+        runs += sorted(finished, key=lambda run: run.row not in baselines)
         for run in below:
             if not run.is_finished:
                 say(f"warning: {run} is not finished and is left out")
     return runs
-
-
-def _order(run: FinishedRun) -> Tuple[str, int, str]:
-    return str(run.folder.row), run.seed, str(run.folder)
 
 
 def distinct_names(runs: Sequence[FinishedRun]) -> List[str]:

@@ -2,7 +2,7 @@
 
 # no postponed annotations: fairseq reads the types of the fields
 from dataclasses import dataclass, field
-from typing import Any, Optional
+from typing import Any, Callable, Optional
 
 from fairseq.data.encoders import register_tokenizer
 from fairseq.dataclass import FairseqDataclass
@@ -52,14 +52,8 @@ class PreparedTextTokenizer:
                 )
         try:
             self.encode = make_tokeniser(cfg.source_tokeniser, cfg.source_lang)
-            self.detokenise = (
-                None
-                if cfg.target_tokeniser.startswith("none")
-                else moses_detokenizer(cfg.target_lang)
-            )
+            self.decode: Callable[[str], str] = str
+            if not cfg.target_tokeniser.startswith("none"):
+                self.decode = moses_detokenizer(cfg.target_lang)
         except ImportError as error:
             raise not_installed(error) from None
-
-    def decode(self, line: str) -> str:
-        """Return a line of tokens as text."""
-        return line if self.detokenise is None else self.detokenise(line)
