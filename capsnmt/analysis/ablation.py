@@ -77,10 +77,8 @@ class LossAblation(Analysis):
         count, tokens = len(differences), self.tokens.sum()
         ratio = differences.sum() / tokens
         squares = (differences - ratio * self.tokens).square().sum()
-        error = (
-            (squares * count / (count - 1)).sqrt() / tokens if count > 1 else squares * torch.nan
-        )
-        return ratio.item(), error.item()
+        variance = squares * count / (count - 1) if count > 1 else squares * torch.nan
+        return ratio.item(), (variance.sqrt() / tokens).item()
 
 
 class HeadAblation(LossAblation):

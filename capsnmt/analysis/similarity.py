@@ -60,16 +60,12 @@ class Similarity(Analysis):
         size = torch.zeros(layers, layers, dtype=torch.float64)
         for of, a, b in self.products:
             if of == stack:
-                size[a, b] = size[b, a] = self._covariance(stack, a, b)
+                second = self.products[of, a, b]
+                norm = (second - torch.outer(self.means[of, a], self.means[of, b])).norm()
+                constant = a == b and norm <= ROUNDING * second.norm()
+                size[a, b] = size[b, a] = torch.nan if constant else norm
         own = size.diagonal()
         return size.square() / (own[:, None] * own[None, :])
-
-    def _covariance(self, stack: str, a: int, b: int) -> float:
-        """Return the Frobenius norm of the covariance of two layers; NaN for one that is 0."""
-        second = self.products[stack, a, b]
-        means = [self.means[stack, layer] for layer in (a, b)]
-        norm = (second - torch.outer(*means)).norm().item()
-        return norm if a != b or norm > ROUNDING * second.norm().item() else float("nan")
 
     def rows(self) -> List[Sequence[Cell]]:
         return [

@@ -54,13 +54,9 @@ def score_outputs(
       systems' translations of each segment with probability 1/2.
       p = (#{b: abs(d_b) > abs(d)} + 1) / (B + 1). There is no confidence interval.
 
-    Args:
-        outputs: (name, what the metrics score of each segment), the baseline first.
-        metrics: name -> metric, whose references are cached.
-        test: the test; ``None`` for a single output.
-
-    Returns:
-        The scores of each output by metric, in the order given.
+    ``outputs`` are names with what the metrics score of each segment, the baseline first; ``test``
+    is ``None`` for one output. The metrics have their references cached. The scores are by metric,
+    in the order of the outputs.
     """
     # sacreBLEU scores the first output before it tests, and draws no samples of it for "ar"
     method, samples, seed = (

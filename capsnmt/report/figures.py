@@ -54,15 +54,10 @@ def means_by_category(
 ) -> Any:
     """Draw means over seeds by category, one line for each system.
 
-    A dot is one seed, and a bar reaches from the lowest to the highest.
+    A dot is one seed, and a bar reaches from the lowest to the highest. ``means`` are by system and
+    key of the category, ``labels`` those of the axes, ``references`` horizontal lines by name.
 
     **D**: the categories are evenly spaced: 1, 8, 64 and 512 are four settings, not a scale.
-
-    Args:
-        means: name of each system -> key of a category -> its value.
-        categories: key of each category -> its label.
-        labels: of the two axes; that of the values gets the number of seeds.
-        references: name -> value of horizontal lines.
     """
     figure, style_of = figure_of(3.8), styles(means)
     axes = figure.add_subplot()

@@ -60,9 +60,7 @@ class LearningCurve:
                 del points[number]
 
     def add(self, stats: Dict[str, float]) -> None:
-        """Add an entry of the training, if it is one."""
-        if not {"loss", "num_updates"} <= stats.keys():
-            return
+        """Add an entry of the training."""
         update = int(stats["num_updates"])
         # fairseq's wall would be more direct, but stays 0 in some resumed trainings; ups has only
         # two decimals.
@@ -104,13 +102,12 @@ def parse_train_log(lines: Iterable[str]) -> LearningCurve:
         if not isinstance(entry, dict):
             continue
         stats = {key: number for key in entry if (number := _number(entry[key])) is not None}
-        update, valid_update = stats.get("num_updates"), stats.get("valid_num_updates")
-        if update is not None and "loss" in stats:
-            curve.forget_from(int(update))
+        if {"loss", "num_updates"} <= stats.keys():
+            curve.forget_from(int(stats["num_updates"]))
             curve.add(stats)
-        elif valid_update is not None and "valid_loss" in stats:
-            curve.valid[int(valid_update)] = stats["valid_loss"]
-        elif "train_loss" in stats:
+        elif {"valid_loss", "valid_num_updates"} <= stats.keys():
+            curve.valid[int(stats["valid_num_updates"])] = stats["valid_loss"]
+        elif {"train_loss", "train_num_updates"} <= stats.keys():
             epochs.append({key.removeprefix("train_"): stats[key] for key in stats})
         if PEAK_MEMORY in stats:
             curve.peak_memory = max(stats[PEAK_MEMORY], curve.peak_memory or 0)
