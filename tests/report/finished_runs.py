@@ -9,6 +9,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from types import MappingProxyType
 from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence
+from unittest.mock import patch
 
 from capsnmt import records
 from capsnmt.evaluation.__main__ import main as evaluate
@@ -130,8 +131,12 @@ def edit(path: Path, change: Callable[[Any], None]) -> None:
 
 
 def page(folders: Sequence[object], *flags: str) -> str:
-    """The report of some runs in Markdown, as the command writes it, without samples."""
-    with TemporaryDirectory() as folder:
+    """The report of some runs in Markdown, as the command writes it, without samples.
+
+    Figures are drawn but not rendered, which would take most of the time.
+    """
+    files = {"png": b"", "svg": b"<svg />"}
+    with TemporaryDirectory() as folder, patch("capsnmt.pages.page.images", lambda _: files):
         given = [*map(str, folders), "--output", folder, "--samples", "0", *flags]
         assert report.main(given) == 0, given
         return (Path(folder) / "report.md").read_text("utf-8")
