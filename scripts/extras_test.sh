@@ -25,12 +25,12 @@ if [ ! -e "$wheels/complete" ]; then
   rm "$wheels"/capsnmt-*.whl # that of today is in $work
   touch "$wheels/complete"
 fi
-# It has every module, configuration and recipe, and nothing else.
+# It has every module, configuration and recipe, the models of the project, and nothing else.
 git -C "$REPO" ls-files capsnmt configs data_prep/recipes |
   sed -n -E -e 's#^data_prep/#capsnmt/#' -e 's#^configs/#capsnmt/&#' -e '/\.(py|j2|html|js|cpp|h|yaml)$/p' |
   LC_ALL=C sort >"$work/tracked"
 "$PYTHON" -m zipfile --list "$work"/capsnmt-*.whl |
-  awk 'NR > 1 && !/\.dist-info\// { print $1 }' | LC_ALL=C sort | diff "$work/tracked" -
+  awk 'NR > 1 && !/\.dist-info\/|^capsnmt\/trained\// { print $1 }' | LC_ALL=C sort | diff "$work/tracked" -
 
 # with NAME FROM EXTRAS : makes the environment NAME of that of FROM by installing extras, and uses it
 with() {
@@ -122,6 +122,8 @@ capsnmt "${plan[@]}"
 # the main job; a configuration of the user adds to those in the wheel
 with all README "[fairseq,demo]"
 export PATH=$bin:$PATH
+echo "Two dogs are running through the grass." | capsnmt translate multi30k_lowercase/tsai2020_inverted >translated
+grep -qx "zwei hunde rennen durch das gras." translated || die "a model by its name: $(cat translated)"
 mkdir -p configs/demo
 echo 'extends: demo/em_routing' >configs/demo/mine.yaml
 capsnmt prepare --train "$demo"/text/train.{en,de} --valid "$demo"/text/valid.{en,de} \

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import gzip
 import json
+from itertools import islice
 from pathlib import Path
 from typing import Dict, List
 
 import pytest
 import sacrebleu
 
+from capsnmt.evaluation.text import moses_detokenizer
+from capsnmt.files import sha256
 from capsnmt.runs.folder import RunFolder
 from scripts import results_page
 from scripts.results import find_runs, keep
+from tests.commands import succeed
 from tests.real_data import real_data
 from tests.report.finished_runs import TEST_SET, TRANSLATIONS, write_run
 from tests.support import REPO
@@ -21,6 +25,7 @@ REFERENCES = {
     "multi30k_lowercase/test_2016_flickr": "multi30k_lowercase/test.2016.de.gz",
     "multi30k_lowercase/test_2017_flickr": "multi30k_lowercase/test.2017.de.gz",
 }
+CARDS = sorted(REPO.glob("results/*/*/seed-*/README.md"))
 KEPT = sorted(path.parent for path in (REPO / "results").glob("*/*/seed-*/config.json"))
 
 pytestmark = pytest.mark.one_host
@@ -60,6 +65,17 @@ def test_a_finished_run_leaves_its_translations_curves_and_facts(tmp_path: Path)
     assert facts["best-valid-loss"] == {"loss": 7.25, "update": 40}
     assert (kept / "valid-loss.tsv").read_text("utf-8") == "update\tloss\n20\t9.125\n40\t7.25\n"
     assert (kept / "train.log").read_bytes() == (run.path / "train.log").read_bytes()
+
+
+@pytest.mark.parametrize("card", CARDS, ids=lambda card: card.parts[-3])
+def test_a_model_of_the_project_translates_raw_text_as_when_it_was_scored(card: Path) -> None:
+    with gzip.open(real_data("multi30k/test_2016_flickr.en.gz"), "rt", encoding="utf-8") as stream:
+        raw = "".join(islice(stream, 10))
+    kept = (card.parent / "test_2016_flickr.de").read_text("utf-8").splitlines()[:10]
+    detokenise = moses_detokenizer("de")
+    translated = succeed("capsnmt.translate", "/".join(card.parts[-4:-2]), stdin=raw).splitlines()
+    assert translated == [detokenise(line) for line in kept]
+    assert f"`{sha256(card.with_name('averaged.pt'))}`" in card.read_text("utf-8")
 
 
 @pytest.mark.parametrize("page", results_page.MADE, ids=lambda page: page.stem)
