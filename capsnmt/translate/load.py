@@ -6,6 +6,7 @@ import ast
 import os
 from argparse import Namespace
 from dataclasses import asdict, dataclass, field
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple, Union
 
@@ -182,7 +183,8 @@ def _check_settings(given: Mapping[str, Any], state: Mapping[str, Any]) -> None:
     known = ADDED.union(groups, *(group for group in settings if isinstance(group, Mapping)))
     for name in given:
         if name not in known:
-            raise ConfigurationError(f"{name} is no setting; give one that fairseq has")
+            similar = " or ".join(get_close_matches(name, sorted(known))) or "one that fairseq has"
+            raise ConfigurationError(f"{name} is no setting; give {similar}")
     check_beam(given)
 
 

@@ -24,7 +24,7 @@ ASSIGNMENT = re.compile(r"[A-Z_]+=\S*")
 # values for the variables in the commands
 EXAMPLES = {"$row": "em_routing", "$PWD": str(REPO)}
 # scripts with flags of their own
-PLANNING_SCRIPTS = r"scripts/(demo|run_evidence|benchmark_gpu)\.sh"
+PLANNING_SCRIPTS = r"scripts/(demo|run_evidence|benchmark_[cg]pu)\.sh"
 PARSERS: Dict[str, Callable[[str], argparse.ArgumentParser]] = {
     "train": options.get_training_parser,
     "generate": lambda task: options.get_generation_parser(),

@@ -179,7 +179,10 @@ def rank(running: Launch, number: int) -> int:
 
 
 @pytest.mark.one_host
-def test_two_processes_by_torchrun_stop_when_one_is_asked(prepared: Path, tmp_path: Path):
+def test_two_processes_by_torchrun_stop_when_one_is_asked(
+    prepared: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setenv("TMPDIR", str(tmp_path))  # torchrun leaves a folder
     with started(LAUNCHER, [*long_row(prepared, tmp_path), "--cpu", "2"]) as running:
         reported = running.updates(2)
         os.kill(rank(running, 1), signal.SIGUSR1)
@@ -194,7 +197,7 @@ def test_two_processes_by_torchrun_stop_when_one_is_asked(prepared: Path, tmp_pa
 def test_two_processes_end_with_torchrun(
     prepared: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setenv("TMPDIR", str(tmp_path))  # a killed torchrun leaves a folder
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
     with started(LAUNCHER, [*long_row(prepared, tmp_path), "--cpu", "2"]) as running:
         running.updates(2)
         os.kill(int(Path(f"/proc/{rank(running, 0)}/stat").read_text().split()[3]), signal.SIGKILL)

@@ -90,6 +90,7 @@ SCRIPTS = (
     "run_evidence.sh --gpu",
     "run_evidence.sh --gpu --dataset logical_inference",
     "benchmark_gpu.sh --rows wmt14_en_de/baseline",
+    "benchmark_cpu.sh DATA/bin RUN/averaged.pt",
 )
 
 
