@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Measures trainings, decoding and routing on a CPU that does nothing else, and prints the tables of
-# docs/speed_measurements.md, in about 40 minutes on two cores.
+# docs/speed_measurements.md, in half an hour on two cores.
 #   scripts/benchmark_cpu.sh DATA/bin [RUN/averaged.pt] [--dry-run]
 # DATA/bin         a data-bin of Multi30k (capsnmt-prepare multi30k)
 # RUN/averaged.pt  a baseline that was trained on it; without one, decoding is measured with random parameters only

@@ -36,7 +36,8 @@ def _moses(language: str, normalise: bool = True, escape: bool = False) -> LineF
     def tokenise(line: str) -> str:
         # D: one normalisation: fairseq's prepare-iwslt14.sh has it for the test sets.
         line = (normaliser.normalize(line) if normalise else line).replace("\u2019", "'")
-        # D: entities are not escaped (&apos; ...): fairseq has no special characters to protect.
+        # D: entities (&apos; ...) are escaped only for models of text that was published so:
+        # fairseq has no special characters to protect.
         return tokeniser.tokenize(line, return_str=True, escape=escape)
 
     return tokenise
