@@ -195,6 +195,9 @@ def _problems(recipe: Recipe) -> Iterator[str]:
         for language in recipe.languages:
             if isinstance(value, dict) and language not in value:
                 yield f"{key} has none for {language}; add it"
+    for language in recipe.tokenised_by:
+        if language not in recipe.languages:
+            yield f"tokenised-by.{language} is not of pair {recipe.pair}; correct or remove it"
     for name in recipe.needed():
         if name not in recipe.files:
             yield f"no file {name}; add it to files, or correct splits"

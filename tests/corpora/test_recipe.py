@@ -57,6 +57,7 @@ def _piece(**values):
         (_set(merges=5), "unknown key merges; choose from pair, files, splits, tokenisers"),
         (_set(segmentation={"size": 1, "method": "w"}), "choose from bpe, sentencepiece"),
         (_set(tokenisers={"en": "moses"}), "tokenisers has none for de"),
+        (_set(**{"tokenised-by": {"dee": "moses"}}), "tokenised-by.dee is not of pair en-de"),
         (_set(pair="en-en"), "pair is 'en-en'; give text matching"),
         (lambda r: r["splits"].pop("valid"), "train, valid and at least one test"),
         (_piece(file="nope.{language}"), "no file nope.en; add it to files"),
