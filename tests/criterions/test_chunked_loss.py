@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import math
 from pathlib import Path
-from typing import Any, Dict, Iterator, Tuple
+from typing import Any, Callable, Dict, Iterator, Tuple
 
 import pytest
 import torch
@@ -222,12 +222,22 @@ def assert_equal(measured: Outcome, expected: Outcome) -> None:
     assert list(measured[2]) == list(expected[2])  # fairseq sums logged values by position
 
 
-@pytest.mark.parametrize("training", [True, False], ids=["training", "validation"])
 # of every architecture they are recorded: tests/frozen/golden/criterions.txt
-@pytest.mark.parametrize("name", [*SYSTEMS][: EVERY_COMMIT : EVERY_COMMIT - 1])
+MODELS: Dict[str, Callable[[], nn.Module]] = {
+    **{
+        name: lambda name=name: build_system(name).double()  # routing would amplify rounding
+        for name in [*SYSTEMS][: EVERY_COMMIT : EVERY_COMMIT - 1]
+    },
+    "a projection of its own": lambda: untied(train()),
+    "fairseq's Transformer": lambda: train(arch="transformer"),
+}
+
+
+@pytest.mark.parametrize("training", [True, False], ids=["training", "validation"])
+@pytest.mark.parametrize("name", MODELS)
 def test_a_system_has_fairseqs_loss_gradients_and_logs(name: str, training: bool) -> None:
-    model = build_system(name).double().train(training)  # routing would amplify fp32's rounding
-    settings = {"report_accuracy": True}
+    model, settings = MODELS[name]().train(training), {"report_accuracy": True}
+    assert obstacle(model) is None
     with torch.set_grad_enabled(training):
         assert_equal(outcome(ours(**settings), model), outcome(theirs(**settings), model))
 
@@ -265,18 +275,6 @@ def test_under_autocast_the_projection_is_bf16_as_fairseqs() -> None:
         assert error <= 0.02 * expected.norm() + 5e-3, name
 
 
-def test_the_loss_of_a_projection_of_its_own() -> None:
-    model = untied(train())
-    assert obstacle(model) is None
-    assert_equal(outcome(ours(), model), outcome(theirs(), model))
-
-
-def test_stock_transformers_train_with_it_too() -> None:
-    model = train(arch="transformer")
-    assert obstacle(model) is None
-    assert_equal(outcome(ours(), model), outcome(theirs(), model))
-
-
 @pytest.fixture
 def one_worker(tmp_path: Path) -> Iterator[None]:
     store = torch.distributed.FileStore(str(tmp_path / "store"), 1)
@@ -300,16 +298,11 @@ def test_torchs_data_parallel_gets_every_gradient_once(tied: bool, find_unused: 
     assert_equal((loss.detach(), size, logs, found), expected)
 
 
-def with_bias(model: nn.Module) -> nn.Module:
-    projection = nn.Linear(16, model.decoder.output_projection.out_features)
-    model.decoder.output_projection = projection
-    return model
-
-
 def test_other_projections_keep_fairseqs_path_with_one_message(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    model, criterion = with_bias(train()), ours(report_accuracy=True)
+    model, criterion = train(), ours(report_accuracy=True)
+    model.decoder.output_projection = nn.Linear(16, len(TASK.target_dictionary))
     with caplog.at_level(logging.WARNING):
         for _ in range(2):
             measured = outcome(criterion, model)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import math
 from typing import Any, Dict, List, Tuple
 
 import pytest
@@ -27,11 +29,7 @@ from tests.criterions.samples import (
     term_of_pairs,
     train,
 )
-from tests.support import (
-    PAD,
-    TASK,
-    sentences,
-)
+from tests.support import DROP, PAD, TASK, sentences
 
 
 @pytest.fixture
@@ -54,44 +52,28 @@ def seen(monkeypatch: pytest.MonkeyPatch) -> Dict[Tuple[str, str], List[Tensor]]
 def test_the_penalty_and_its_gradient_equal_the_papers_sums_over_the_real_tokens(
     term: str, attention: str, seen: Dict
 ) -> None:
+    """Whatever the batch is divided by, and on either side of the sources' padding."""
     model = train().double()
-    settings = {"disagreement": term, "disagreement_attention": attention}
-    loss, size, logs = criterion(disagreement_weight=0.7, **settings)(model, SAMPLE)
-    source = SAMPLE["net_input"]["src_tokens"].ne(PAD)
-    target = SAMPLE["net_input"]["prev_output_tokens"].ne(PAD)
+    sample = make_sample(SOURCES, TARGETS, left_pad=term != "position")
+    ours = functools.partial(
+        *(criterion, term == "output"), disagreement=term, disagreement_attention=attention
+    )
+    loss, size, logs = ours(disagreement_weight=0.7)(model, sample)
+    source = sample["net_input"]["src_tokens"].ne(PAD)
+    target = sample["net_input"]["prev_output_tokens"].ne(PAD)
     of_source = attention == "enc-self" or (attention, term) == ("enc-dec", "subspace")
     layers = seen[attention, term]
     assert len(layers) == 2
     expected = term_of_pairs(layers, source if of_source else target, overlaps=term == "position")
     torch.testing.assert_close(logs[f"disagreement_{term}"], expected.detach() * size)
-    plain, _, plain_logs = criterion(disagreement_weight=0, **settings)(model, SAMPLE)
+    plain, _, plain_logs = ours(disagreement_weight=0)(model, sample)
     torch.testing.assert_close(loss, plain + 0.7 * size * expected)
     torch.testing.assert_close(logs["loss"], loss.detach())
     assert torch.equal(logs["nll_loss"], plain_logs["nll_loss"])
     measured = gradients(model, loss)
     torch.testing.assert_close(measured, gradients(model, plain + 0.7 * size * expected))
-    assert any(
-        not torch.allclose(gradient, measured[name])
-        for name, gradient in gradients(
-            model, criterion(disagreement_weight=0, **settings)(model, SAMPLE)[0]
-        ).items()
-    )
-
-
-def test_padding_on_either_side_never_counts() -> None:
-    model = train("--no-token-positional-embeddings").double()
-    rows = []
-    for longest in (6, 9):
-        for left_pad in (True, False):
-            lines = [*SOURCES[:1], sentences(longest, seed=3)[0]]
-            sample = make_sample(lines, TARGETS[:2], left_pad)
-            for key, values in sample["net_input"].items():
-                sample["net_input"][key] = values[:1]  # the longer sentence only padded the shorter
-            sample.update(target=sample["target"][:1], ntokens=6)
-            logs = criterion(**ALL)(model, sample)[2]
-            rows.append([float(v) for k, v in logs.items() if k.startswith("disagreement")])
-    for row in rows[1:]:
-        assert row == pytest.approx(rows[0])
+    unregularised = gradients(model, plain)
+    assert any(not torch.allclose(unregularised[name], measured[name]) for name in measured)
 
 
 @pytest.mark.parametrize(
@@ -125,27 +107,17 @@ def test_validation_measures_and_logs_but_reports_the_baselines_loss() -> None:
     assert training_logs["loss"] > logs["loss"] + size / 16  # the position term is at least 1 / L
 
 
-@pytest.mark.parametrize("sentence_avg", [False, True])
-def test_lambda_means_the_same_whatever_the_batch_is_divided_by(sentence_avg: bool) -> None:
-    """Two equal sentences are twice the loss of one and twice the sample size."""
-    model = train().double()
-    ours = criterion(sentence_avg, **ALL)
-    one = ours(model, make_sample(SOURCES[:1], TARGETS[:1]))
-    two = ours(model, make_sample(SOURCES[:1] * 2, TARGETS[:1] * 2))
-    assert two[1] == 2 * one[1]
-    torch.testing.assert_close(two[0], 2 * one[0])
-
-
 def reduced(logging_outputs: List[Dict[str, Any]]) -> Dict[str, float]:
     with metrics.aggregate(new_root=True) as aggregated:
         LabelSmoothedCrossEntropyWithDisagreementCriterion.reduce_metrics(logging_outputs)
     return {name: float(value) for name, value in aggregated.get_smoothed_values().items()}
 
 
-def test_accumulated_batches_are_one_batch() -> None:
+@pytest.mark.parametrize("sentence_avg", [False, True])
+def test_accumulated_batches_are_one_batch_and_the_log_shows_its_mean(sentence_avg: bool) -> None:
     """To rounding where sources are as long as their targets; see the criterion's docstring."""
     model = train().double()
-    lines, ours = sentences(2, 6, 3, 5), criterion(**ALL)
+    lines, ours = sentences(2, 6, 3, 5), criterion(sentence_avg, **ALL)
     halves = [
         ours(model, make_sample(lines[half], lines[half])) for half in (slice(0, 2), slice(2, 4))
     ]
@@ -153,47 +125,34 @@ def test_accumulated_batches_are_one_batch() -> None:
     assert sum(half[1] for half in halves) == size
     expected = gradients(model, together)
     torch.testing.assert_close(gradients(model, sum(half[0] for half in halves)), expected)
-    assert reduced([half[2] for half in halves]) == pytest.approx(reduced([logs]), abs=1e-3)
-
-
-def test_the_log_shows_the_mean_and_the_loss_in_its_usual_unit() -> None:
-    model = train().double()
-    parts = [make_sample(SOURCES[i : i + 1], TARGETS[i : i + 1]) for i in range(3)]
-    ours, results = criterion(), [criterion()(model, part) for part in parts]
-    sizes = [size for _, size, _ in results]
-    shown = reduced([logs for _, _, logs in results])
-    mean = sum(float(logs["disagreement_output"]) for _, _, logs in results) / sum(sizes)
-    assert shown["disagreement_output"] == pytest.approx(mean, abs=5e-4)
-    assert 0.01 < mean < 1
-    loss = sum(float(loss) for loss, _, _ in results) / sum(sizes) / torch.tensor(2.0).log()
-    assert shown["loss"] == pytest.approx(float(loss), abs=5e-4)
+    shown = reduced([half[2] for half in halves])
+    assert shown == pytest.approx(reduced([logs]), abs=1e-3)
     assert ours.logging_outputs_can_be_summed()
-    keys = [logs.keys() for _, _, logs in results]
-    summed = {key: sum(logs[key] for _, _, logs in results) for key in keys[0]}
+    summed = {key: sum(half[2][key] for half in halves) for key in logs}
     assert reduced([summed]) == pytest.approx(shown)
+    term = float(logs["disagreement_output"]) / size
+    assert shown["disagreement_output"] == pytest.approx(term, abs=1e-3)
+    assert 0.01 < term < 3  # of three attentions
+    in_bits = together.item() / size / math.log(2)
+    assert shown["loss"] == pytest.approx(in_bits, abs=1e-3)
 
 
-def test_workers_log_the_same_names_and_types_whichever_layers_were_dropped() -> None:
-    model = train("--encoder-layerdrop", "0.5", "--decoder-layerdrop", "0.5")
-    ours, logs, zeros = criterion(**ALL), [], 0
-    for seed in range(12):
-        torch.manual_seed(seed)
-        loss, _, log = ours(model, SAMPLE)
-        assert loss.isfinite()
-        zeros += int(log["disagreement_output_enc_self"] == 0)
-        logs.append([(name, type(value)) for name, value in log.items()])
-    assert all(log == logs[0] for log in logs)
-    assert 0 < zeros < 12  # once no layer of the encoder ran, and once one did
-
-
-def test_the_mean_is_over_the_layers_that_ran(seen: Dict) -> None:
-    model = train("--encoder-layerdrop", "0.5").double()
-    while len(seen.get(("enc-self", "output"), [])) != 1:
-        seen.clear()
-        _, size, logs = criterion()(model, SAMPLE)
+def test_the_mean_is_over_the_layers_that_ran_and_workers_log_the_same_names(seen: Dict) -> None:
+    model = train(*DROP).double()
+    ours, logs, ran = criterion(**ALL), [], set()
     source = SAMPLE["net_input"]["src_tokens"].ne(PAD)
-    expected = term_of_pairs(seen["enc-self", "output"], source, overlaps=False)
-    torch.testing.assert_close(logs["disagreement_output"], expected.detach() * size)
+    for seed in range(12):
+        seen.clear()
+        torch.manual_seed(seed)
+        loss, size, log = ours(model, SAMPLE)
+        assert loss.isfinite()
+        layers = seen.get(("enc-self", "output"), [])
+        expected = term_of_pairs(layers, source, overlaps=False) if layers else loss * 0
+        torch.testing.assert_close(log["disagreement_output_enc_self"], expected.detach() * size)
+        logs.append([(name, type(value)) for name, value in log.items()])
+        ran.add(len(layers))
+    assert ran == {0, 1, 2}
+    assert all(log == logs[0] for log in logs)
 
 
 def test_with_cross_self_attention_the_decoders_values_are_of_both_sides(seen: Dict) -> None:

@@ -18,6 +18,7 @@ from capsnmt.models.attention import (
     HostedMultiLayerAttention,
 )
 from capsnmt.modules.head_aggregation import HeadGate, HeadMixing
+from capsnmt.modules.multi_layer_attention import VARIANTS
 from tests.modules.compare import numbers, randomised
 from tests.routing import oracles
 
@@ -65,6 +66,18 @@ def capsules(routing: str, heads: int = HEADS, **settings: Any) -> HostedCapsule
 def inputs(sources: int = 1, width: int = SOURCE_WIDTH) -> Tuple[Tensor, Tensor]:
     """A query ``[L, B, d]`` and the sources ``[K, B, n * width]``."""
     return numbers(LENGTH, 2, WIDTH), numbers(LENGTH, 2, sources * width, seed=2)
+
+
+# what hands on more than one matrix for each of its own heads
+ATTENTIONS = (*KINDS, *VARIANTS, "horizontal")
+
+
+def attention(name: str, **settings: Any) -> Tuple[Any, Tensor, Tensor]:
+    """Return one of ``ATTENTIONS`` with its query and its memory, the same of self-attention."""
+    if name in VARIANTS:
+        return (multi_layer(name, 2, **settings), *inputs(2))
+    x = numbers(LENGTH, 2, WIDTH)
+    return (plain if name in KINDS else capsules)(name, **settings), x, x
 
 
 def future(length: int) -> Tensor:
@@ -141,18 +154,27 @@ def oracle(
     memory: Tensor,
     padding: Optional[Tensor] = None,
     causal: bool = False,
-) -> Tuple[Tensor, Tensor]:
-    """The output ``[L, B, d]`` and the weights ``[H, B, L, K]`` before heads talk.
+) -> Tuple[Tensor, ...]:
+    """The output ``[L, B, d]``, and what the attention call has for each of its heads.
 
-    The heads are those of the call: H of all sources, or H of each. A row that sees nothing has
-    the weights 0.
+    Weights ``[H, B, L, K]`` before heads talk, values ``[B, H, K, d_h]``, and outputs
+    ``[B, H, L, d_h]`` before a gate. The heads of the call are H of all sources, or H of each. A
+    row that sees nothing has the weights 0.
     """
     n, heads, width = getattr(module, "num_sources", 1), module.num_heads, module.head_dim
     joint, sums = variant_of(module)[2] == "0", variant_of(module)[3] == "1"
     maps = [projections(module, i) for i in range(n)]
     own = [slice(h * width, (h + 1) * width) for h in range(heads)]
     parts = [*itertools.product(range(n), range(heads))]
-    outputs, all_weights = [], []
+    outputs, all_weights, all_values, all_heads = [], [], [], []
+
+    def of_call(each: List[Tensor]) -> Tensor:
+        """Join what the heads of all sources have, where they share their weights."""
+        if joint:
+            of_head = [each[h::heads] for h in range(heads)]
+            each = [sum(x) if sums else torch.cat(x, -1) for x in of_head]
+        return torch.stack(each)
+
     for b in range(query.size(1)):
         f = memory[:, b].split(module.source_dim, dim=-1)
         E, V = [], []
@@ -165,6 +187,7 @@ def oracle(
             V.append(values)
         if joint:  # eq 9
             E = [[[sum(x) for x in zip(*rows)] for rows in zip(*E[h::heads])] for h in range(heads)]
+        all_values.append(of_call([torch.stack(values) for values in V]))
         E = routed(module, E, None if padding is None else ~padding[b], causal)
         for l, x in enumerate(query[:, b]):
             hidden = [
@@ -175,13 +198,15 @@ def oracle(
             weights = [softmax(row, hidden) for row in scores]
             used = mixed(module.weight_mixing, weights)
             gate = gates(module.head_gate, x, len(E))
-            c = []
-            for part, (_, h) in enumerate(parts):  # eq 11
-                call = h if joint else part
-                c.append(gate[call] * sum(w * v for w, v in zip(used[call], V[part])))
+            calls = [h if joint else part for part, (_, h) in enumerate(parts)]
+            c = [sum(w * v for w, v in zip(used[call], V[i])) for i, call in enumerate(calls)]
+            all_heads.append(of_call(c))
+            c = [gate[call] * each for call, each in zip(calls, c)]  # eq 11
             contexts = [torch.cat(c[i * heads : (i + 1) * heads]) for i in range(n)]
             outputs.append(module.out_proj(sum(contexts) if sums else torch.cat(contexts)))  # eq 12
             all_weights.append(torch.stack([torch.stack(row) for row in weights]))
     L, B = query.shape[:2]
     output = torch.stack(outputs).view(B, L, -1).transpose(0, 1)
-    return output, torch.stack(all_weights).view(B, L, len(E), -1).permute(2, 0, 1, 3)
+    weights = torch.stack(all_weights).view(B, L, len(E), -1).permute(2, 0, 1, 3)
+    heads_of_call = torch.stack(all_heads).unflatten(0, (B, L)).transpose(1, 2)
+    return output, weights, torch.stack(all_values), heads_of_call

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any, Callable, Dict, Optional, Tuple
+from typing import Optional
 
 import pytest
 import torch
@@ -18,12 +18,13 @@ from capsnmt.modules.head_aggregation import HeadGate
 from capsnmt.modules.masks import additive_mask
 from capsnmt.modules.multi_layer_attention import VARIANTS
 from tests.modules.attention_oracle import (
+    ATTENTIONS,
     HEADS,
     KINDS,
     LENGTH,
     PADDINGS,
     WIDTH,
-    capsules,
+    attention,
     future,
     inputs,
     multi_layer,
@@ -45,7 +46,7 @@ def test_output_weights_and_gradients_equal_the_loops(
     module, x = plain(kind).train(), numbers(LENGTH, 2, WIDTH)
     output, none = module(x, x, x, padding, need_weights=False)
     assert none is None
-    expected, expected_weights = oracle(module, x, x, padding)
+    expected, expected_weights, *_ = oracle(module, x, x, padding)
     assert_same(output, expected, module, x)
     read, weights = module(x, x, x, padding, need_head_weights=True)
     torch.testing.assert_close((read, weights), (expected, expected_weights))
@@ -62,7 +63,7 @@ def test_causal_and_encoder_decoder_attention_equal_the_loops(kind: str) -> None
         for padding in (PADDINGS["left"], PADDINGS["right"]):
             real = ~padding.t()  # a padded position may see nothing
             output, _ = module(x, x, x, padding, **settings)
-            expected, _ = oracle(module, x, x, padding, causal=True)
+            expected, *_ = oracle(module, x, x, padding, causal=True)
             torch.testing.assert_close(output[real], expected[real])
     module, query = plain(kind, cross=True), numbers(3, 2, WIDTH, seed=2)
     output, _ = module(query, x, x, PADDINGS["left"], static_kv=True)
@@ -106,7 +107,7 @@ def test_output_weights_and_gradients_equal_the_equations(
         PADDINGS[side],
     )
     query, memory = inputs(num_sources)
-    expected, expected_weights = oracle(module, query, memory, padding)
+    expected, expected_weights, *_ = oracle(module, query, memory, padding)
     for need_weights in (False, True):  # the fused kernel, and the probabilities
         output, mean = module(query, memory, memory, padding, need_weights=need_weights)
         assert_same(output, expected, module, query, memory)
@@ -178,30 +179,13 @@ def test_a_masked_row_stays_finite_below_low_scores(dtype: torch.dtype) -> None:
     torch.testing.assert_close(probabilities, torch.full((1, 1, 2, 4), 0.25))
 
 
-DROPPING: Dict[str, Tuple[Callable[[], Any], Tuple[Tensor, Tensor]]] = {
-    **{
-        kind: (lambda kind=kind: plain(kind, dropout=0.5), (numbers(LENGTH, 2, WIDTH),) * 2)
-        for kind in KINDS
-    },
-    "multi-layer": (
-        lambda: multi_layer("M-11", 2, dropout=0.5),
-        inputs(2),
-    ),
-    "capsules": (
-        lambda: capsules("both", dropout=0.5),
-        (numbers(5, 2, WIDTH),) * 2,
-    ),
-}
-
-
-@pytest.mark.parametrize("name", DROPPING)
+@pytest.mark.parametrize("name", ATTENTIONS)
 def test_attention_dropout_drops_in_training_only(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # or short sentences never meet torch's fused function
     monkeypatch.setattr("capsnmt.cpu.attention.PLAIN_UP_TO", 0)
-    make, (query, memory) = DROPPING[name]
-    module = make()
+    module, query, memory = attention(name, dropout=0.5)
     for training in (False, True):
         module.train(training)
         for need_weights in (False, True):

@@ -27,7 +27,7 @@ def assert_equals_the_oracle(
     module: CapsuleAttention, x: Tensor, padding: Optional[Tensor] = None, causal: bool = False
 ) -> None:
     found, _ = module(x, x, x, padding, attn_mask=future(len(x)) if causal else None)
-    expected, _ = oracle(module, x, x, padding, causal)
+    expected, *_ = oracle(module, x, x, padding, causal)
     real = torch.ones(x.shape[:2]) if padding is None else ~padding.T  # [L, B]
     found, expected = (output * real.unsqueeze(-1) for output in (found, expected))
     assert_same(found, expected, module, x, rtol=1e-8, atol=1e-10)

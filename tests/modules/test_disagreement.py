@@ -2,27 +2,32 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable, Dict, Tuple
+from typing import Any, Tuple
 
 import pytest
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from capsnmt.models.attention import HostedAttention as Attention
 from capsnmt.modules.disagreement import (
     TERMS,
     mean_cosine,
     mean_overlap,
     record_disagreement,
 )
-from capsnmt.modules.multi_layer_attention import VARIANTS
 from tests.counting import Operations
 from tests.criterions.samples import disagreement_of_overlaps, disagreement_of_vectors
-from tests.modules import attention_oracle
-from tests.modules.compare import gradients, numbers
+from tests.modules.attention_oracle import (
+    ATTENTIONS,
+    LENGTH,
+    PADDINGS,
+    attention,
+    future,
+    oracle,
+)
+from tests.modules.compare import gradients
 
-WIDTH, HEADS = 8, 4
+HEADS = 4
 DIRECTIONS = {"mean_cosine": mean_cosine, "mean_overlap": mean_overlap}
 ORACLES = {"mean_cosine": disagreement_of_vectors, "mean_overlap": disagreement_of_overlaps}
 
@@ -83,73 +88,26 @@ def test_half_precision_is_measured_in_single_precision(dtype: torch.dtype, scal
     assert gradient.isfinite().all()
 
 
-def attention(role: str = "dec-self", dropout: float = 0.0) -> Attention:
-    torch.manual_seed(1)
-    module = Attention(WIDTH, HEADS, dropout=dropout).double()
-    module.role = role
-    return module
-
-
-def attend(module: Attention, x: Tensor, **settings: Any) -> Tensor:
-    return module(x, x, x, need_weights=False, **settings)[0]
-
-
-def inputs() -> Tensor:
-    return numbers(6, 2, WIDTH)
-
-
-def test_an_attention_reports_its_projected_values_its_weights_and_its_heads() -> None:
-    module, x = attention(), inputs()
-    future = torch.full((6, 6), -torch.inf, dtype=torch.float64).triu(1)
-    padding = torch.zeros(2, 6, dtype=torch.bool)
-    padding[1, 4:] = True
-    with record_disagreement(TERMS, ["dec-self"]) as record:
-        attend(module, x, attn_mask=future, key_padding_mask=padding)
-    q, k, v = (
-        projection(x).view(6, 2, HEADS, -1).permute(1, 2, 0, 3)
-        for projection in (module.q_proj, module.k_proj, module.v_proj)
-    )
-    scores = q @ k.transpose(-1, -2) / (WIDTH // HEADS) ** 0.5 + future
-    weights = scores.masked_fill(padding[:, None, None], -torch.inf).softmax(-1)
-    expected = {
-        "subspace": mean_cosine(v),
-        "position": mean_overlap(weights),
-        "output": mean_cosine(weights @ v),
-    }
-    for term in TERMS:
-        (measured,) = record.values["dec-self", term]
-        torch.testing.assert_close(measured, expected[term])
-
-
-# every attention that hands on more than one matrix for each of its own heads
-OTHERS: Dict[str, Callable[[], Tuple[Any, Tuple[Tensor, Tensor]]]] = {
-    **{
-        kind: lambda kind=kind: (attention_oracle.plain(kind), (numbers(4, 2, 6),) * 2)
-        for kind in ("gated", "talking")
-    },
-    **{
-        variant: lambda variant=variant: (
-            attention_oracle.multi_layer(variant, 3),
-            attention_oracle.inputs(3),
-        )
-        for variant in VARIANTS
-    },
-    "capsules": lambda: (attention_oracle.capsules("both"), (numbers(4, 2, 6),) * 2),
-}
-
-
-@pytest.mark.parametrize("name", OTHERS)
+@pytest.mark.parametrize("name", ATTENTIONS)
 def test_the_terms_are_between_the_heads_of_the_call_before_a_gate(name: str) -> None:
-    module, (query, memory) = OTHERS[name]()
-    module.role = "enc-dec"
-    padding = attention_oracle.PADDINGS["left"]
+    module, query, memory = attention(name)
+    module.role, padding = "enc-dec", PADDINGS["right"]
+    causal = {"attn_mask": future(LENGTH)} if query is memory else {}
     with record_disagreement(TERMS, ("enc-dec",)) as record:
-        module(query, memory, memory, padding, need_weights=False)
-    q, k, v, mask = module.project(query, memory, padding, None)
-    heads, weights = module.attend(q, k, v, None, mask, None, True)
-    expected = (mean_cosine(v), mean_overlap(weights), mean_cosine(heads))
-    for term, value in zip(("subspace", "position", "output"), expected):
-        torch.testing.assert_close(record.values["enc-dec", term], [value])
+        module(query, memory, memory, padding, need_weights=False, **causal)
+    _, weights, values, heads = oracle(module, query, memory, padding, bool(causal))
+    found = {term: record.values["enc-dec", term][0] for term in TERMS}
+    torch.testing.assert_close(found["subspace"], mean_cosine(values))
+    real = ~padding if causal else slice(None)  # a padded query may see nothing
+    expected = mean_overlap(weights.transpose(0, 1)), mean_cosine(heads)
+    for term, of_queries in zip(("position", "output"), expected):
+        torch.testing.assert_close(found[term][real], of_queries[real])
+
+
+def attend(role: str = "dec-self", training: bool = False, **settings: Any) -> None:
+    module, x, _ = attention("linear", **settings)
+    module.role = role
+    module.train(training)(x, x, x, need_weights=False)
 
 
 @pytest.mark.parametrize(
@@ -166,16 +124,15 @@ def test_no_attention_matrix_is_built_unless_position_asks(
     # a short sentence would have one for speed
     monkeypatch.setattr("capsnmt.cpu.attention.PLAIN_UP_TO", 0)
     with record_disagreement(terms, ["dec-self"]), Operations() as operations:
-        attend(attention(role), inputs())
+        attend(role)
     assert operations.count("_softmax") == matrices
 
 
 def test_the_weights_are_those_before_dropout() -> None:
     measured = []
     for dropout in (0.0, 0.5):
-        module = attention(dropout=dropout).train()
         with record_disagreement(["position"], ["dec-self"]) as record:
-            attend(module, inputs())
+            attend(training=True, dropout=dropout)
         measured += record.values["dec-self", "position"]
     assert torch.equal(*measured)
 
@@ -183,15 +140,15 @@ def test_the_weights_are_those_before_dropout() -> None:
 def test_nothing_is_measured_after_the_block_even_if_it_failed() -> None:
     with pytest.raises(RuntimeError, match="stop"), record_disagreement(TERMS, ["dec-self"]) as old:
         raise RuntimeError("stop")
-    attend(attention(), inputs())
+    attend()
     assert not old.values
 
 
 def test_inside_another_block_the_inner_one_measures() -> None:
     with record_disagreement(TERMS, ["dec-self"]) as outer:
         with record_disagreement(["output"], ["dec-self"]) as inner:
-            attend(attention(), inputs())
+            attend()
         assert not outer.values
-        attend(attention(), inputs())
+        attend()
     assert [len(values) for values in inner.values.values()] == [1]
     assert [len(values) for values in outer.values.values()] == [1, 1, 1]
