@@ -21,6 +21,8 @@ from msgspec.structs import replace
 from capsnmt import records
 from capsnmt.cli import ConfigurationError, comma_list
 from capsnmt.corpora.prepared import MANIFEST, PreparedData
+from capsnmt.evaluation.__main__ import parse_arguments
+from capsnmt.evaluation.evaluate import evaluate
 from capsnmt.evaluation.outputs import read_output
 from capsnmt.evaluation.scores import MULTI_BLEU
 from capsnmt.evaluation.text import text_format
@@ -30,11 +32,14 @@ from capsnmt.runs.folder import RunFolder
 from capsnmt.runs.learning_curve import LearningCurve, read_learning_curve
 from capsnmt.runs.records import RunConfig, Score
 
+DIFFERENCES = "differences.json"  # test set -> the evaluation of a run against the baseline
+
 
 def find_runs(folder: Path) -> Iterator[RunFolder]:
-    """Yield the started runs below a folder, in the order of their names."""
-    for config in sorted(folder.glob("*/seed-*/config.json")):
-        yield RunFolder(config.parent)
+    """Yield the started runs below a folder in the order of their names, the baseline first."""
+    found = (config.parent for config in folder.glob("*/seed-*/config.json"))
+    for path in sorted(found, key=lambda each: (each.parent.name != "baseline", each)):
+        yield RunFolder(path)
 
 
 def reason_of_end(config: RunConfig, curve: LearningCurve) -> str:
@@ -103,12 +108,37 @@ def keep(place: RunFolder, folder: Path) -> None:
     records.write(folder / "facts.json", facts(run))
     write_table(folder / "train-loss.tsv", run.curve.train)
     write_table(folder / "valid-loss.tsv", run.curve.valid)
+    language = run.settings.languages[1]
     for test_set in run.settings.data.test_sets:
-        with atomic_writer(folder / f"{test_set}.{run.settings.languages[1]}") as file:
+        with atomic_writer(folder / f"{test_set}.{language}") as file:
             lines = translations(run.folder.generated(test_set), run.config)
             file.writelines(f"{line}\n" for line in lines)
     for path in (place.training, place.train_log):
         shutil.copyfile(path, folder / path.name)
+    data = PreparedData(run.data)
+    write_differences(folder, {x: data.raw(x, language) for x in run.settings.data.test_sets})
+
+
+def write_differences(folder: Path, references: Dict[str, Path]) -> None:
+    """Score a kept run against the kept baseline of its seed, where there is one.
+
+    The record is that of ``capsnmt-evaluate --input plain ROW --baseline BASELINE``.
+    """
+    baseline = folder.parents[1] / "baseline" / folder.name
+    if folder == baseline or not baseline.exists():
+        return
+    score = RunFolder(folder).read_config().settings.score or Score()
+    words = ["--baseline", "baseline", "--input", "plain", "--detokenize"]
+    words.append(text_format("generate", score.remove_bpe, score.detokenize).detokenize)
+    found = {}
+    for test_set, reference in references.items():
+        systems = (
+            f"{each.parent.name}={each / test_set}{reference.suffix}" for each in (baseline, folder)
+        )
+        target = ["--reference", str(reference), "--target-lang", reference.suffix[1:]]
+        settings, _ = parse_arguments([*systems, *words, *target])
+        found[test_set] = records.plain(evaluate(settings))
+    records.write(folder / DIFFERENCES, without_folders(found))
 
 
 CARD = """\

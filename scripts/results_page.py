@@ -18,7 +18,8 @@ from capsnmt.evaluation.scores import MULTI_BLEU, spread
 from capsnmt.files import write_all
 from capsnmt.pages.page import Markdown, Table
 from capsnmt.pages.plots import COLOURS, INK, drawing, figure_of, images
-from capsnmt.runs.finished import FinishedRun
+from capsnmt.runs.finished import SCORES, FinishedRun
+from scripts.results import DIFFERENCES
 
 REPO = Path(__file__).parents[1]
 DOCS = REPO / "docs"
@@ -56,7 +57,10 @@ def differences(text: str) -> Dict[str, List[List[float]]]:
 
 
 def finished(text: str) -> str:
-    """Return the table of the finished trainings, and the mean of each row with several seeds."""
+    """Return the table of the finished trainings, and the mean of each row with several seeds.
+
+    A difference to the baseline of the same seed is in sacreBLEU, with p of its paired bootstrap.
+    """
     rows: Dict[str, List[FinishedRun]] = {}
     for path in sorted((REPO / "results").glob("*/*/seed-*/config.json")):
         run = FinishedRun(path.parent)
@@ -77,6 +81,7 @@ def finished(text: str) -> str:
                     known["ended-by"],
                     f"{known['seconds'] / 3600:.1f}",
                     *(f"{score:.2f}" for score in scores),
+                    *compared(run),
                     re.findall(r"commit (\w{8})", run.training.versions["capsnmt"])[0],
                 ]
             )
@@ -84,10 +89,23 @@ def finished(text: str) -> str:
             means = [spread(scores) for scores in zip(*of_row)]
             cells = [f"{each.mean:.2f}\u00a0±\u00a0{each.std:.2f}" for each in means]
             seeds = ", ".join(str(run.seed) for run in runs)
-            lines.append([Markdown(f"`{row}`"), seeds, "", "", "", *cells, ""])
+            lines.append([Markdown(f"`{row}`"), seeds, "", "", "", *cells, "", "", ""])
     header = ["row", "seed", "updates", "ended by", "hours"]
-    header += [f"tokenised BLEU {x}" for x in TEST_SETS] + ["commit"]
+    header += [f"tokenised BLEU {x}" for x in TEST_SETS]
+    header += [f"Δ BLEU {x}" for x in TEST_SETS] + ["commit"]
     return f"{Table([*map(Markdown, header)], lines, numeric=4)}\n"
+
+
+def compared(run: FinishedRun) -> Iterator[str]:
+    """Yield the difference to the baseline of the same seed, with its p, on each test set."""
+    path = run.folder.path / DIFFERENCES
+    found = records.read(path, SCORES) if path.exists() else {}
+    for test_set in TEST_SETS:
+        if test_set not in found:
+            yield ""
+            continue
+        bleu = found[test_set].system(run.row).outputs[0].scores["bleu"]
+        yield f"{bleu.delta:+.2f} (p\u00a0{bleu.p_value:.3f})".replace("-", "−")
 
 
 def summary(text: str) -> str:

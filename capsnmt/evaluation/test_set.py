@@ -10,6 +10,8 @@ from capsnmt.evaluation.outputs import Output, read_lines
 from capsnmt.evaluation.settings import Settings
 from capsnmt.lines import blank_lines
 
+TOKENISED = 100  # as many sentences that end in " ." are tokens: sacreBLEU's own limit
+
 
 @dataclass(frozen=True)
 class TestSet:
@@ -51,6 +53,12 @@ def read_test_set(outputs: Sequence[Output], settings: Settings) -> TestSet:
         if empty:
             say(
                 f"warning: {empty} of the {len(reference)} translations of {output.label} are empty"
+            )
+        tokens_end = sum(line.endswith(" .") for line in output.hypotheses)
+        if tokens_end >= TOKENISED:
+            say(
+                f"warning: {tokens_end} of the {len(reference)} translations of {output.label} end "
+                f"in ' .': sacreBLEU's scores are of detokenised text"
             )
     return TestSet(
         reference,

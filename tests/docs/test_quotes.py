@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import math
 import re
 from pathlib import Path
@@ -66,17 +65,6 @@ def of_seed_1(row: str, start: str = "scratch") -> float:
     return cell("results_archive.md", f"seed 1, from {start}", row, 1)[0]
 
 
-def published(row: str) -> List[str]:
-    """The differences of a training in results/ to the baseline, in sacreBLEU."""
-    differences: Dict[str, float] = {}
-    for name, sign in ((row, 1), ("baseline", -1)):
-        path = REPO / "results" / "multi30k_lowercase" / name / "seed-1" / "scores.json"
-        for test_set, found in json.loads(path.read_text("utf-8")).items():
-            score = found["systems"][0]["outputs"][0]["scores"]["bleu"]["score"]
-            differences[test_set] = differences.get(test_set, 0) + sign * score
-    return [f"{differences[name]:+.2f}".replace("-", "−") for name in sorted(differences)]
-
-
 def of_six_layers() -> List[str]:
     kinds = ("simple`, `inverted", "em")
     found = (cell("head_aggregation.md", "kind | an attention", kind, 2) for kind in kinds)
@@ -101,13 +89,6 @@ QUOTES: Dict[Tuple[str, str], Callable[[], List[str]]] = {
     ("docs/results_archive.md", r"adds (\S+) BLEU to the baseline"): lambda: [
         f"{of_seed_1('baseline_continued', 'the baseline') - of_seed_1('baseline'):.1f}"
     ],
-    ("docs/results.md", r"`em_routing` \| ([+−]\S+) \| \S+ \| (\S+) \| \S+ \|"): lambda: published(
-        "em_routing"
-    ),
-    (
-        "docs/results.md",
-        r"`tsai2020_inverted` \| ([+−]\S+) \| \S+ \| (\S+) \| \S+ \|",
-    ): lambda: published("tsai2020_inverted"),
     ("docs/precision.md", r"scores (\S+) BLEU on test_2016_flickr when"): lambda: [
         f"{of_seed_1('baseline'):.2f}"
     ],

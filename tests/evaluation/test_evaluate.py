@@ -53,6 +53,7 @@ WARNINGS: Dict[str, Any] = {
     "b equals a in every sentence: ignore its p-value": [
         *("a={good}", "b={good}", "--baseline", "a", "--samples", "5"),
     ],
+    "100 of the 100 translations of": ["{tokens}", "--detokenize", "none", "--reference", "{long}"],
     "S- lines differ": ["a={good}", "b={other}"],
 }
 
@@ -65,6 +66,8 @@ def test_what_makes_a_score_doubtful_is_said(
         "three": generated(["a house"] * 3),
         "empty": generated([*TOKENS[:-2], "", ""]),
         "blanks": ["a house", "", " "],
+        "tokens": generated(["a house ."] * 100),
+        "long": ["a house."] * 100,
         "other": [line.replace("\tx", "\tx@@ y") for line in generated(TOKENS)],
     }
     paths = {name: str(write_lines(tmp_path / name, lines)) for name, lines in more.items()}

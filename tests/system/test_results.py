@@ -49,11 +49,17 @@ def test_kept_translations_have_the_kept_scores(folder: Path) -> None:
         assert tokenised_bleu(lines, reference) == pytest.approx(
             published["outputs"][0]["scores"]["multi-bleu"]["score"], abs=1e-6
         )
+        compared = folder / "differences.json"
+        if compared.exists():
+            document = json.loads(compared.read_text("utf-8"))[name]
+            baseline, own = (each["outputs"][0]["scores"]["bleu"] for each in document["systems"])
+            assert own["score"] == published["outputs"][0]["scores"]["bleu"]["score"]
+            assert own["delta"] == own["score"] - baseline["score"]
 
 
 def test_a_finished_run_leaves_its_translations_curves_and_facts(tmp_path: Path) -> None:
-    runs, kept = tmp_path / "runs", tmp_path / "kept"
-    row = next(iter(TRANSLATIONS))
+    runs, kept = tmp_path / "runs", tmp_path / "results" / "lines" / "baseline" / "seed-1"
+    row, other = TRANSLATIONS
     write_run(runs, row, baseline=None)
     (run,) = find_runs(runs)
     keep(run, kept)
@@ -65,6 +71,15 @@ def test_a_finished_run_leaves_its_translations_curves_and_facts(tmp_path: Path)
     assert facts["best-valid-loss"] == {"loss": 7.25, "update": 40}
     assert (kept / "valid-loss.tsv").read_text("utf-8") == "update\tloss\n20\t9.125\n40\t7.25\n"
     assert (kept / "train.log").read_bytes() == (run.path / "train.log").read_bytes()
+
+    write_run(runs, other, baseline=row)
+    _, second = find_runs(runs)
+    keep(second, beside := kept.parents[1] / other / "seed-1")
+    found, scored = (
+        json.loads((beside / name).read_text("utf-8"))[TEST_SET]["systems"][1]["outputs"][0]
+        for name in ("differences.json", "scores.json")
+    )
+    assert found["scores"]["bleu"]["delta"] == scored["scores"]["bleu"]["delta"] != 0
 
 
 @pytest.mark.parametrize("card", CARDS, ids=lambda card: card.parts[-3])
