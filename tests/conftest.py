@@ -20,7 +20,7 @@ TESTS = Path(__file__).parent
 # tests/system/test_analyse.py runs on both hosts; and those of operators and modules alone:
 # tests/frozen/golden has the numbers of every architecture, the same on both hosts.
 ONE_HOST = (
-    *("analysis", "corpora", "evaluation", "modules", "report"),
+    *("analysis", "corpora", "evaluation", "modules", "pages", "report", "runs"),
     *(f"routing/test_{name}.py" for name in ("backend", "cpu", "numbers", "operators", "triton")),
 )
 

@@ -162,7 +162,6 @@ def test_every_link_has_its_target_once(content: str) -> None:
 
 
 @pytest.mark.system
-@pytest.mark.one_host  # the page is the same on both
 @pytest.mark.parametrize("script", ["", SCRIPT])
 def test_a_browser_shows_the_page_without_an_error_or_an_outside_request(
     script: str, tmp_path: Path, browser: Any
