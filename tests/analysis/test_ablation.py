@@ -165,17 +165,6 @@ def test_it_is_the_loss_of_a_model_whose_decoder_reads_a_constant(
         assert abs(expected - intact) > 2e-5
 
 
-def test_zeros_are_those_of_the_flag_that_masks_a_source(tmp_path: Path) -> None:
-    flags = ("transformer_mlmha", *THREE)
-    model = precise(*flags)
-    rows = rows_of(analysed(model, tmp_path, flags, ["layer_ablation"]), "layer_ablation")
-    losses = {row[:2]: row[2] for row in rows}
-    for layer in (1, 2, 3):
-        masked = precise(*flags, "--mlmha-mask-source", str(layer))
-        masked.load_state_dict(model.state_dict())
-        assert losses[layer, "zeros"] == pytest.approx(loss_per_token(masked), abs=1e-5)
-
-
 TRANSLATED = {
     "transparent": ("capsnmt_transformer", "--layer-aggregation", "transparent"),
     "routing": ("transformer_dlcl_routing",),

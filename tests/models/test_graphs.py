@@ -14,7 +14,6 @@ from capsnmt.models import compilation
 from capsnmt.modules.disagreement import record_disagreement
 from tests.support import (
     EVERY_COMMIT,
-    EVERYWHERE,
     HEADS,
     NORM,
     ONE_LAYER,
@@ -32,10 +31,12 @@ from tests.support import (
 pytestmark = pytest.mark.one_host
 LENGTHS = (5, 7, 3), (2, 6, 4)  # of source and target
 MANY = (
-    *(*HEADS, *EVERYWHERE),
+    # each layer and each iteration is traced
+    *(*HEADS, "--head-aggregation-attention", "enc-self,enc-dec"),
+    *("--head-aggregation-encoder-layers", "1", "--capsule-routing-encoder-layers", "2"),
     *("--layer-aggregation", "em-routing", "--mlmha", "M-10", "--encoder-normalize-before"),
     *("--capsule-routing-encoder", "both", "--capsule-routing-decoder", "horizontal"),
-    *("--routing-iterations", "2", "--decoder-layers", "1"),  # each is traced
+    *("--routing-iterations", "2", "--decoder-layers", "1"),
 )
 RESIDUALS = (*NORM, "--layer-aggregation", "attention-residuals")
 MODELS = {
@@ -73,8 +74,7 @@ def graphs(monkeypatch: pytest.MonkeyPatch) -> Iterator[List[Any]]:
 
 def models(name: str, *depth: str) -> Tuple[nn.Module, nn.Module]:
     """A compiled model and the same model, both in training."""
-    arch, flags = MODELS[name]
-    flags = (*flags, *depth)
+    arch, flags = MODELS[name][0], (*MODELS[name][1], *depth)
     pair = [randomise_special_starts(build(arch, *flags, *more)) for more in (("--compile",), ())]
     # in fp64, where routing does not multiply the rounding of other products to visible sizes
     return pair[0].double().train(), pair[1].double().train()
@@ -107,12 +107,19 @@ def test_values_and_gradients_are_those_of_the_eager_model(name: str, graphs: Li
 
 @needs_compiler
 @pytest.mark.usefixtures("bf16_machine")
-def test_bf16_is_compiled_too(graphs: List[Any]) -> None:
-    flags = (*ONE_LAYER, "--autocast", "bf16")
-    pair = [build("capsnmt_transformer", *flags, *more).train() for more in (("--compile",), ())]
-    found, expected = (outputs_and_gradients(model, arguments(*LENGTHS)) for model in pair)
-    for ours, eager in ((found[:1], expected[:1]), (found[1:], expected[1:])):
-        one, other = (torch.cat([each.double().flatten() for each in x]) for x in (ours, eager))
+def test_training_alone_is_compiled_in_bf16_too_and_unless_it_is_read(graphs: List[Any]) -> None:
+    flags, given = (*ONE_LAYER, "--autocast", "bf16"), arguments(*LENGTHS)
+    model, eager = (
+        build("capsnmt_transformer", *flags, *more).train() for more in (("--compile",), ())
+    )
+    model.eval()(*given)
+    with record_disagreement({"output"}, {"enc-self", "dec-self"}) as record:
+        model.train()(*given)
+    assert record.values
+    assert not graphs
+    found, expected = (outputs_and_gradients(each, given) for each in (model, eager))
+    for ours, theirs in ((found[:1], expected[:1]), (found[1:], expected[1:])):
+        one, other = (torch.cat([each.double().flatten() for each in x]) for x in (ours, theirs))
         # together: the gradients of the keys' biases are nothing but rounding
         assert (one - other).norm() < 0.05 * other.norm()
     assert found[0].dtype == torch.bfloat16
@@ -130,21 +137,6 @@ def test_batches_of_any_shape_share_graphs(graphs: List[Any]) -> None:
 
 
 @needs_compiler
-def test_only_training_is_compiled(graphs: List[Any]) -> None:
-    model = build("transformer_dlcl", *ONE_LAYER, "--compile").train()
-    given = arguments(*LENGTHS)
-    model.eval()(*given)
-    assert not graphs
-    model.train()
-    with record_disagreement({"output"}, {"enc-self", "dec-self"}) as record:
-        model(*given)
-    assert not graphs
-    assert record.values
-    model(*given)
-    assert len(graphs) == 2
-
-
-@needs_compiler
 def test_what_cannot_be_compiled_is_refused_in_one_line(
     graphs: List[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -154,11 +146,7 @@ def test_what_cannot_be_compiled_is_refused_in_one_line(
         model(*arguments(*LENGTHS))
 
 
-# positions that a graph can contain come with --compile
-SEVERAL = (
-    *("--head-aggregation", "em", "--layer-aggregation", "dlcl", "--mlmha", "M-10"),
-    *("--decoder-layers", "1"),
-)
+SEVERAL = (*HEADS, "--mlmha", "M-10", "--decoder-layers", "1")
 
 
 class Encoding(nn.Module):
@@ -179,14 +167,8 @@ class Logits(Encoding):
         return self.model.decoder(previous, self.model.encoder(source))[0]
 
 
-def a_batch(*lengths: int) -> Tuple[Tensor, Tensor]:
-    """A padded batch: source and the decoder's input."""
-    target = batch(sentences(*reversed(lengths), seed=1), left_pad=False)
-    return batch(sentences(*lengths), left_pad=True), shifted(target)
-
-
 # with every commit several mechanisms at once, at night every system
-EXPORTED = {"many": ("capsnmt_transformer", SEVERAL), **dict(list(SYSTEMS.items())[:EVERY_COMMIT])}
+EXPORTED = {"many": ("capsnmt_transformer", SEVERAL), **dict([*SYSTEMS.items()][:EVERY_COMMIT])}
 
 
 @pytest.mark.skipif(
@@ -202,14 +184,20 @@ EXPORTED = {"many": ("capsnmt_transformer", SEVERAL), **dict(list(SYSTEMS.items(
 @pytest.mark.parametrize("part", [pytest.param(Encoding, marks=pytest.mark.nightly), Logits])
 def test_an_exported_model_computes_the_same_at_other_sizes(part: Any, name: str) -> None:
     arch, flags = EXPORTED[name]
+    # positions that a graph can contain come with --compile
     module = part(build(arch, "--compile", *flags)).eval()
-    module(*a_batch(14))  # fairseq's tables of positions and masks grow, and a program keeps them
+
+    def given(*lengths: int) -> Tuple[Tensor, Tensor]:
+        source, _, previous = arguments(lengths, lengths[::-1])
+        return source, previous
+
+    module(*given(14))  # fairseq's tables of positions and masks grow, and a program keeps them
     auto = torch.export.Dim.AUTO
     shapes = ({0: auto, 1: auto}, {0: auto, 1: auto})
-    program = torch.export.export(module, a_batch(7, 4, 5), dynamic_shapes=shapes).module()
+    program = torch.export.export(module, given(7, 4, 5), dynamic_shapes=shapes).module()
     for lengths in ((7, 4, 5), (9, 2)):
-        given = a_batch(*lengths)
-        found, expected = program(*given), module(*given)
+        source, previous = given(*lengths)
+        found, expected = program(source, previous), module(source, previous)
         if part is Logits:  # what a padded word has is read by nobody
-            found, expected = (scores[given[1].ne(PAD)] for scores in (found, expected))
+            found, expected = (scores[previous.ne(PAD)] for scores in (found, expected))
         torch.testing.assert_close(found, expected)
