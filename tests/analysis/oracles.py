@@ -164,7 +164,7 @@ def anisotropy(model: Any, flags: Flags) -> Rows:
 def layer_weights(model: Any, flags: Flags) -> Rows:
     """The mean norm of every summand of an aggregate, its share and, if it has one, its weight.
 
-    ``tests/modules/test_layers.py`` compares the summands with the equations.
+    ``tests/modules/test_aggregation.py`` compares the summands with the equations.
     """
     calls: Dict[Any, List[Any]] = defaultdict(list)  # side and module -> its calls
 

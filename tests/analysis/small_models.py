@@ -18,7 +18,15 @@ from capsnmt.analysis.model import NamedCheckpoint, Settings
 from capsnmt.checkpoints.load import save_checkpoint
 from capsnmt.modules.attention import Attention
 from capsnmt.routing.recording import RoutingRecord, record_routing
-from tests.support import SMALL, TASK, build, parse, sentences, shifted
+from tests.support import (
+    SMALL,
+    TASK,
+    build,
+    parse,
+    randomise_special_starts,
+    sentences,
+    shifted,
+)
 
 Flags = Tuple[str, ...]
 LENGTHS = (5, 2, 7, 4, 3)
@@ -40,16 +48,8 @@ def corpus(seed: int = 0) -> Tuple[List[Tensor], List[Tensor]]:
 
 
 def precise(arch: str, *flags: str, seed: int = 1) -> Any:
-    """Return a small model in fp64 whose parameters are random, also those that start constant.
-
-    They are numbers of fp32, so that a checkpoint has the same.
-    """
-    model = build(arch, *flags, seed=seed)
-    with torch.no_grad():
-        for parameter in model.parameters():
-            if parameter.unique().numel() <= 2:
-                parameter.add_(torch.randn_like(parameter), alpha=0.3)
-    return model.double()
+    """Return a small model in fp64, whose parameters are random numbers of fp32, as in a file."""
+    return randomise_special_starts(build(arch, *flags, seed=seed)).double()
 
 
 def write_data(folder: Path, seed: int = 0, symbols: Sequence[str] = ()) -> Path:

@@ -65,8 +65,7 @@ ORACLES: List[Tuple[Callable[[Any, Flags], Rows], List[Flags]]] = [
     (
         oracles.layer_weights,
         [
-            *((*LAYERS, mode, *norm) for norm in ((), NORM) for mode in ("linear", "dynamic")),
-            *((*LAYERS, "attention"), (*LAYERS, "attention", *NORM)),
+            *((*LAYERS, "linear"), (*LAYERS, "dynamic", *NORM), (*LAYERS, "attention")),
             *((*LAYERS, "dlcl"), (*LAYERS, "dlcl", *NORM), (*LAYERS, "dense", *NORM)),
             (*LAYERS, "transparent", "--decoder-layers", "3"),
             *(
@@ -105,7 +104,6 @@ def test_every_analysis_of_padded_batches_is_its_definition(flags: Flags, tmp_pa
 
 NONE: List[Tuple[str, str, Flags]] = [
     ("agreement", "nothing is routed", (TRANSFORMER,)),
-    ("layer_weights", "no layers are added up", ("transformer_mlmha",)),
     ("layer_weights", "no layers are added up", ("transformer_dlcl_routing",)),
     ("layer_weights", "no layers are added up", (*LAYERS, "iterative")),
     ("head_tsne", "has one head", (TRANSFORMER, "--encoder-attention-heads", "1")),
@@ -113,7 +111,6 @@ NONE: List[Tuple[str, str, Flags]] = [
     *(
         ("layer_ablation", "reads the top encoder layer only", flags)
         for flags in (
-            ("transformer_em_routing",),
             ("transformer_mlmha", "--mlmha-sources", "1"),
             ("transformer_dlcl_routing", "--layer-aggregation-side", "decoder"),
         )
