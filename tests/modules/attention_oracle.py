@@ -55,12 +55,14 @@ def multi_layer(
     return of_kind(HostedMultiLayerAttention(WIDTH, HEADS, sources, variant, **settings), kind)
 
 
-def capsules(routing: str, heads: int = HEADS, **settings: Any) -> HostedCapsuleAttention:
+def capsules(
+    routing: str, heads: int = HEADS, kind: str = "linear", **settings: Any
+) -> HostedCapsuleAttention:
     torch.manual_seed(0)
     parts = {part: routing in (part, "both") for part in ("vertical", "horizontal")}
     module = HostedCapsuleAttention(heads * WIDTH // HEADS, heads, **parts, **settings)
     # the sums that W^up multiplies are large: keep its softmax off its flat ends
-    return of_kind(module, "linear", head_weights=0.1)
+    return of_kind(module, kind, head_weights=0.1)
 
 
 def inputs(sources: int = 1, width: int = SOURCE_WIDTH) -> Tuple[Tensor, Tensor]:

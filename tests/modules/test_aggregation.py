@@ -153,16 +153,6 @@ def test_the_output_and_its_gradients_equal_the_equations(
     assert_same(module(heads), expected.view(2, 2, HEAD_WIDTH), module, heads)
 
 
-def test_one_head_keeps_its_votes_for_itself() -> None:
-    """Limit case: with H = 1 there is no other vote to agree with, and C has no effect."""
-    outputs = []
-    for iterations in (1, 4):
-        torch.manual_seed(1)
-        module = HeadRouting(HEAD_WIDTH, 1, "simple", 4, iterations)
-        outputs.append(module(torch.ones(2, HEAD_WIDTH)))
-    torch.testing.assert_close(*outputs)
-
-
 def test_votes_start_as_large_as_the_projection_they_replace() -> None:
     torch.manual_seed(0)
     module, heads = HeadRouting(256, 8, "em"), torch.randn(64, 256)

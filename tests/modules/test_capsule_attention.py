@@ -10,7 +10,6 @@ from torch import Tensor
 
 from capsnmt.models.attention import HostedCapsuleAttention as CapsuleAttention
 from capsnmt.modules.capsule_attention import ENCODER_ROUTINGS
-from capsnmt.modules.head_aggregation import HeadMixing
 from tests.modules.attention_oracle import (
     HEADS,
     LENGTH,
@@ -20,7 +19,7 @@ from tests.modules.attention_oracle import (
     future,
     oracle,
 )
-from tests.modules.compare import assert_same, numbers, randomised
+from tests.modules.compare import assert_same, numbers
 
 
 def assert_equals_the_oracle(
@@ -38,8 +37,9 @@ def assert_equals_the_oracle(
 def test_outputs_and_gradients_equal_the_algorithms(
     routing: str, padding: Optional[Tensor]
 ) -> None:
-    causal = routing == "decoder"
-    module = capsules("horizontal" if causal else routing)
+    """Heads talk after they are routed."""
+    causal, kind = routing == "decoder", "talking" if routing == "both" else "linear"
+    module = capsules("horizontal" if causal else routing, kind=kind)
     assert_equals_the_oracle(module, numbers(LENGTH, 2, WIDTH), padding, causal)
 
 
@@ -86,12 +86,3 @@ def test_low_precision_scores_are_routed_in_fp32_and_rounded_once(dtype: torch.d
     assert expected.sub(scores.double()).abs().max() > 0.1  # there is something to get wrong
     half_a_step = torch.finfo(dtype).eps / 2
     torch.testing.assert_close(routed.double(), expected, rtol=1.01 * half_a_step, atol=1e-4)
-
-
-def test_talking_heads_mix_what_is_routed() -> None:
-    module = capsules("both")
-    e = torch.randn(2, HEADS, 5, 5, dtype=torch.float64)
-    routed = module.scores(e, None, None, None)
-    module.score_mixing = randomised(HeadMixing(HEADS))
-    expected = torch.einsum("gh,bhlk->bglk", module.score_mixing.weight, routed)
-    torch.testing.assert_close(module.scores(e, None, None, None), expected)

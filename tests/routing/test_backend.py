@@ -192,7 +192,7 @@ def test_one_graph_without_breaks_serves_every_batch_size_of_an_operator(trace):
 @pytest.mark.parametrize(
     "name",
     [
-        pytest.param(name, marks=[] if name == "em_routing" else [pytest.mark.nightly])
+        pytest.param(name, marks=[] if name == "simple_routing" else [pytest.mark.nightly])
         for name in COMPILED
     ],
 )
