@@ -1,14 +1,12 @@
-"""Checks of the operators' arguments, and flattening of leading dimensions."""
+"""Checks of the operators' arguments."""
 
 from __future__ import annotations
 
 import math
-from typing import Optional, Sequence, TypeVar
+from typing import Optional, Sequence
 
 import torch
 from torch import Tensor
-
-MaybeTensor = TypeVar("MaybeTensor", Tensor, Optional[Tensor])
 
 
 def check_iterations(iterations: int) -> None:
@@ -85,11 +83,3 @@ def check_activation(votes: Tensor, activation: Optional[Tensor]) -> Optional[Te
             f"{list(per_pair)} here, not {list(activation.shape)}"
         )
     return activation
-
-
-def flatten_leading(tensor: MaybeTensor, trailing: int) -> MaybeTensor:
-    """Flatten all but the last ``trailing`` dimensions into one: one compiled kernel serves all."""
-    if tensor is None:
-        return None
-    split = tensor.dim() - trailing
-    return tensor.reshape(math.prod(tensor.shape[:split]), *tensor.shape[split:])

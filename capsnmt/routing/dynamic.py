@@ -7,7 +7,7 @@ from typing import List, Optional, Tuple
 from torch import Tensor
 
 from .agreement import agreement, route_by_agreement
-from .checks import check_iterations, check_mask, check_votes, flatten_leading
+from .checks import check_iterations, check_mask, check_votes
 from .numerics import pair_mask_of
 from .operator import Operator
 
@@ -58,14 +58,7 @@ def dynamic_routing(
     check_iterations(iterations)
     check_mask("input_mask", input_mask, votes.shape[:-2], "[..., I]")
     check_mask("output_mask", output_mask, (*votes.shape[:-3], votes.size(-2)), "[..., N]")
-    return OPERATOR(
-        flatten_leading(votes, 3),
-        flatten_leading(input_mask, 1),
-        flatten_leading(output_mask, 1),
-        leading=votes.shape[:-3],
-        iterations=iterations,
-        backend=backend,
-    )
+    return OPERATOR(votes, input_mask, output_mask, iterations=iterations, backend=backend)
 
 
 def dynamic_kernel(

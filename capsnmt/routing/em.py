@@ -14,7 +14,6 @@ from .checks import (
     check_iterations,
     check_variance_floor,
     check_votes,
-    flatten_leading,
 )
 from .numerics import (
     VARIANCE_FLOOR,
@@ -93,16 +92,8 @@ def em_routing(
     check_iterations(iterations)
     check_variance_floor(variance_floor)
     activation = check_activation(votes, input_activation)
-    return OPERATOR(
-        flatten_leading(votes, 3),
-        flatten_leading(activation, 2),
-        beta_a,
-        beta_u,
-        leading=votes.shape[:-3],
-        iterations=iterations,
-        variance_floor=variance_floor,
-        backend=backend,
-    )
+    settings = {"iterations": iterations, "variance_floor": variance_floor}
+    return OPERATOR(votes, activation, beta_a, beta_u, backend=backend, **settings)
 
 
 def em_kernel(

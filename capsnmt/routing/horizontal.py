@@ -68,16 +68,8 @@ def horizontal_routing(
     check_scores(scores)
     check_iterations(iterations)
     check_score_masks(scores, query_mask, key_mask)
-    return OPERATOR(
-        scores,
-        query_mask,
-        key_mask,
-        leading=scores.shape[:1],
-        iterations=iterations,
-        backend=backend,
-        causal=causal,
-        newest_only=newest_only,
-    )
+    settings = {"iterations": iterations, "causal": causal, "newest_only": newest_only}
+    return OPERATOR(scores, query_mask, key_mask, backend=backend, **settings)
 
 
 def horizontal_kernel(

@@ -8,7 +8,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from .agreement import agreement
-from .checks import check_iterations, check_votes, flatten_leading
+from .checks import check_iterations, check_votes
 from .numerics import bound_gradient, sum_over_inputs, uniform_coefficients
 from .operator import Operator
 
@@ -54,12 +54,7 @@ def inverted_routing(votes: Tensor, iterations: int = 3, backend: str = "auto") 
     """
     check_votes(votes)
     check_iterations(iterations)
-    return OPERATOR(
-        flatten_leading(votes, 3),
-        leading=votes.shape[:-3],
-        iterations=iterations,
-        backend=backend,
-    )
+    return OPERATOR(votes, iterations=iterations, backend=backend)
 
 
 def inverted_kernel(votes: Tensor, iterations: int, trace: Optional[List[Tensor]] = None) -> Tensor:

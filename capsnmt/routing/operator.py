@@ -64,35 +64,32 @@ class Operator:
         self.precise = full_precision(self.kernel)
 
     def __call__(
-        self,
-        votes: Tensor,
-        *others: Optional[Tensor],
-        leading: Sequence[int],
-        backend: str,
-        **options: Any,
+        self, votes: Tensor, *others: Optional[Tensor], backend: str, **options: Any
     ) -> Any:
-        """Run the kernel on the chosen backend and restore the leading dimensions of its results.
+        """Run the kernel, with its other tensors and options, on the chosen backend.
 
-        Args:
-            votes: ``[tokens, ...]``.
-            others: the kernel's other tensors.
-            leading: the leading dimensions that were flattened into ``tokens``.
-            backend: its name.
-            options: further keyword arguments of the kernel.
+        All dimensions of the votes but the last three are flattened into tokens, because one
+        compiled kernel then serves all, and restored in the results.
         """
+        leading = votes.shape[:-3]
+
+        def flatten(x: Tensor) -> Tensor:
+            return x.reshape(math.prod(leading), *x.shape[len(leading) :])
 
         def restore(flat: Tensor) -> Tensor:
             return flat.reshape(*leading, *flat.shape[1:])
 
+        own = [None if x is None else flatten(x) for x in (votes, *others)[: self.rows]]
+        tensors = (*own, *others[self.rows - 1 :])
         if is_traced():
-            results = self.precise(votes, *others, **options)
+            results = self.precise(*tensors, **options)
         elif is_recording():
             trace: List[Tensor] = []
-            results = self.precise(votes, *others, **options, trace=trace)
+            results = self.precise(*tensors, **options, trace=trace)
             append_record(self.name, [restore(C) for C in trace])
         else:
             name = check_backend(backend, votes.device.type)
-            results = self.run(name, (votes, *others), options)
+            results = self.run(name, tensors, options)
         return tuple(map(restore, results)) if isinstance(results, tuple) else restore(results)
 
     def run(

@@ -7,7 +7,7 @@ from typing import List, Optional
 from torch import Tensor
 
 from .agreement import route_by_agreement
-from .checks import check_iterations, check_votes, flatten_leading
+from .checks import check_iterations, check_votes
 from .operator import Operator
 
 
@@ -40,12 +40,7 @@ def simple_routing(votes: Tensor, iterations: int = 3, backend: str = "auto") ->
     """
     check_votes(votes)
     check_iterations(iterations)
-    return OPERATOR(
-        flatten_leading(votes, 3),
-        leading=votes.shape[:-3],
-        iterations=iterations,
-        backend=backend,
-    )
+    return OPERATOR(votes, iterations=iterations, backend=backend)
 
 
 def simple_kernel(votes: Tensor, iterations: int, trace: Optional[List[Tensor]] = None) -> Tensor:

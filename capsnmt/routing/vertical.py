@@ -59,14 +59,7 @@ def vertical_routing(
     check_scores(scores)
     check_iterations(iterations)
     check_score_masks(scores, query_mask, key_mask)
-    return OPERATOR(
-        scores,
-        query_mask,
-        key_mask,
-        leading=scores.shape[:1],
-        iterations=iterations,
-        backend=backend,
-    )
+    return OPERATOR(scores, query_mask, key_mask, iterations=iterations, backend=backend)
 
 
 def vertical_kernel(
