@@ -88,10 +88,7 @@ def obstacle(model: nn.Module) -> Optional[str]:
 
 
 @resumes_from(LabelSmoothedCrossEntropyCriterion)
-@register_criterion(
-    "chunked_label_smoothed_cross_entropy",
-    dataclass=ChunkedLabelSmoothedCrossEntropyCriterionConfig,
-)
+@register_criterion(NAME, dataclass=ChunkedLabelSmoothedCrossEntropyCriterionConfig)
 class ChunkedLabelSmoothedCrossEntropyCriterion(LabelSmoothedCrossEntropyCriterion):
     """fairseq's criterion: same values, gradients, logs and flags, with less memory and time.
 
@@ -100,21 +97,11 @@ class ChunkedLabelSmoothedCrossEntropyCriterion(LabelSmoothedCrossEntropyCriteri
     reason.
     """
 
-    def __init__(
-        self,
-        task: Any,
-        sentence_avg: bool,
-        label_smoothing: float,
-        ignore_prefix_size: int = 0,
-        report_accuracy: bool = False,
-        loss_chunk_tokens: Optional[int] = None,
-    ) -> None:
-        super().__init__(task, sentence_avg, label_smoothing, ignore_prefix_size, report_accuracy)
-        check(
-            {"loss_chunk_tokens": loss_chunk_tokens},
-            ChunkedLabelSmoothedCrossEntropyCriterionConfig,
-        )
-        self.loss_chunk_tokens = loss_chunk_tokens
+    def __init__(self, task: Any, cfg: ChunkedLabelSmoothedCrossEntropyCriterionConfig) -> None:
+        settings = cfg.label_smoothing, cfg.ignore_prefix_size, cfg.report_accuracy
+        super().__init__(task, cfg.sentence_avg, *settings)
+        check(cfg, ChunkedLabelSmoothedCrossEntropyCriterionConfig)
+        self.loss_chunk_tokens = cfg.loss_chunk_tokens
         self.reported: Optional[str] = None
 
     def forward(

@@ -4,7 +4,7 @@ No postponed annotations: fairseq reads the types of the dataclass fields at run
 """
 
 from dataclasses import dataclass
-from typing import Any, Dict, List, Optional, Tuple
+from typing import Any, Dict, List, Tuple
 
 from fairseq.criterions import register_criterion
 from torch import Tensor, nn
@@ -80,30 +80,17 @@ class LabelSmoothedCrossEntropyWithDisagreementCriterion(ChunkedLabelSmoothedCro
     """
 
     def __init__(
-        self,
-        task: Any,
-        sentence_avg: bool,
-        label_smoothing: float,
-        ignore_prefix_size: int = 0,
-        report_accuracy: bool = False,
-        loss_chunk_tokens: Optional[int] = None,
-        disagreement: str = "output",
-        disagreement_attention: str = "enc-self",
-        disagreement_weight: float = 1.0,
-        disagreement_start_update: int = 0,
-        disagreement_ramp_updates: int = 0,
+        self, task: Any, cfg: LabelSmoothedCrossEntropyWithDisagreementCriterionConfig
     ) -> None:
-        fairseqs = (task, sentence_avg, label_smoothing, ignore_prefix_size, report_accuracy)
-        super().__init__(*fairseqs, loss_chunk_tokens)
-        settings: Dict[str, Any] = {
-            "disagreement": disagreement,
-            "disagreement_attention": disagreement_attention,
-            "disagreement_weight": disagreement_weight,
-            "disagreement_start_update": disagreement_start_update,
-            "disagreement_ramp_updates": disagreement_ramp_updates,
-        }
-        check(settings, LabelSmoothedCrossEntropyWithDisagreementCriterionConfig)
-        self.penalty = DisagreementPenalty(*settings.values())
+        super().__init__(task, cfg)
+        check(cfg, LabelSmoothedCrossEntropyWithDisagreementCriterionConfig)
+        self.penalty = DisagreementPenalty(
+            cfg.disagreement,
+            cfg.disagreement_attention,
+            cfg.disagreement_weight,
+            cfg.disagreement_start_update,
+            cfg.disagreement_ramp_updates,
+        )
 
     def forward(
         self, model: nn.Module, sample: Dict[str, Any], reduce: bool = True

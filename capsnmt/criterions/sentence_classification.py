@@ -58,17 +58,13 @@ class SentenceClassificationCriterion(FairseqCriterion):
     means over the ratios of batches.
     """
 
-    def __init__(
-        self, task: Any, disagreement: str = "none", disagreement_weight: float = 1.0
-    ) -> None:
+    def __init__(self, task: Any, cfg: SentenceClassificationCriterionConfig) -> None:
         super().__init__(task)
-        check(
-            {"disagreement": disagreement, "disagreement_weight": disagreement_weight},
-            SentenceClassificationCriterionConfig,
-        )
+        check(cfg, SentenceClassificationCriterionConfig)
         self.penalty: Optional[DisagreementPenalty] = None
-        if disagreement != "none":
-            self.penalty = DisagreementPenalty(disagreement, "enc-self", disagreement_weight)
+        if cfg.disagreement != "none":
+            weight = cfg.disagreement_weight
+            self.penalty = DisagreementPenalty(cfg.disagreement, "enc-self", weight)
 
     def forward(
         self, model: nn.Module, sample: Dict[str, Any], reduce: bool = True

@@ -8,7 +8,6 @@ declaration can say are in :mod:`capsnmt.models.validation`.
 from __future__ import annotations
 
 import math
-from argparse import Namespace
 from dataclasses import dataclass, field, fields
 from typing import Any, Dict, FrozenSet, Iterator, Mapping, NamedTuple, Optional, Sequence, Tuple
 
@@ -176,12 +175,8 @@ def refuse_idle(args: Any, name: str, reason: str) -> None:
     )
 
 
-def check(settings: Mapping[str, Any], *groups: Any) -> None:
-    """Raise unless all switches have values that they may have, and an effect if they are set.
-
-    A switch that is missing in the settings has its default.
-    """
-    args = Namespace(**{**defaults_of(*groups), **settings})
+def check(args: Any, *groups: Any) -> None:
+    """Raise unless all switches have values that they may have, and an effect if they are set."""
     check_values(args, *groups)
     for name, reason in idle_switches(args, *groups):
         refuse_idle(args, name, reason)

@@ -209,7 +209,7 @@ def sentence_architecture(name: str) -> Callable[[Namespace], None]:
         for option, default in defaults_of(SentenceClassifierConfig).items():
             if not safe_hasattr(args, option):
                 setattr(args, option, default)
-        check(vars(args), SentenceClassifierConfig)
+        check(args, SentenceClassifierConfig)
         validate(args)
 
     return configure

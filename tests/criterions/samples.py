@@ -8,7 +8,7 @@ from typing import Any, Dict, List, Sequence, Tuple
 import torch
 from torch import Tensor, nn
 
-from capsnmt.criterions import LabelSmoothedCrossEntropyWithDisagreementCriterion
+from capsnmt.criterions import label_smoothed_cross_entropy_with_disagreement as disagreement
 from capsnmt.models.config import ATTENTIONS
 from capsnmt.modules.disagreement import TERMS
 from tests.support import PAD, TASK, batch, build, sentences, shifted
@@ -19,7 +19,9 @@ SOURCES, TARGETS = sentences(3, 6, 1), sentences(5, 2, 4, seed=1)
 
 
 def criterion(sentence_avg: bool = False, **settings: Any) -> Any:
-    return LabelSmoothedCrossEntropyWithDisagreementCriterion(TASK, sentence_avg, 0.1, **settings)
+    config = disagreement.LabelSmoothedCrossEntropyWithDisagreementCriterionConfig
+    cfg = config(sentence_avg=sentence_avg, label_smoothing=0.1, **settings)
+    return disagreement.LabelSmoothedCrossEntropyWithDisagreementCriterion(TASK, cfg)
 
 
 def make_sample(

@@ -19,7 +19,10 @@ from torch.nn.parallel import DistributedDataParallel
 from capsnmt.criterions import ChunkedLabelSmoothedCrossEntropyCriterion
 from capsnmt.criterions import chunked_cross_entropy as module
 from capsnmt.criterions.chunked_cross_entropy import chunked_cross_entropy
-from capsnmt.criterions.chunked_label_smoothed_cross_entropy import obstacle
+from capsnmt.criterions.chunked_label_smoothed_cross_entropy import (
+    ChunkedLabelSmoothedCrossEntropyCriterionConfig,
+    obstacle,
+)
 from tests.counting import Operations
 from tests.criterions.samples import SAMPLE, gradients, label_smoothed_loss, train
 from tests.support import EVERY_COMMIT, SYSTEMS, TASK, build_system
@@ -198,7 +201,9 @@ def theirs(sentence_avg: bool = False, smoothing: float = 0.1, **settings: Any) 
 
 def ours(sentence_avg: bool = False, smoothing: float = 0.1, **settings: Any) -> nn.Module:
     settings.setdefault("loss_chunk_tokens", 3)
-    return ChunkedLabelSmoothedCrossEntropyCriterion(TASK, sentence_avg, smoothing, **settings)
+    settings.update(sentence_avg=sentence_avg, label_smoothing=smoothing)
+    cfg = ChunkedLabelSmoothedCrossEntropyCriterionConfig(**settings)
+    return ChunkedLabelSmoothedCrossEntropyCriterion(TASK, cfg)
 
 
 def outcome(criterion: nn.Module, model: nn.Module, reduce: bool = True) -> Outcome:

@@ -16,6 +16,9 @@ from capsnmt.criterions import (
     ChunkedLabelSmoothedCrossEntropyCriterion,
     LabelSmoothedCrossEntropyWithDisagreementCriterion,
 )
+from capsnmt.criterions.chunked_label_smoothed_cross_entropy import (
+    ChunkedLabelSmoothedCrossEntropyCriterionConfig,
+)
 from capsnmt.models.config import ATTENTIONS
 from capsnmt.modules.disagreement import TERMS, DisagreementRecord
 from tests.criterions.samples import (
@@ -82,7 +85,10 @@ def test_the_penalty_and_its_gradient_equal_the_papers_sums_over_the_real_tokens
 )
 def test_weight_zero_is_label_smoothed_cross_entropy(plain_criterion: Any, chunk: int) -> None:
     model = train("--dropout", "0.1")
-    plain = plain_criterion(TASK, False, 0.1, report_accuracy=True)
+    cfg = ChunkedLabelSmoothedCrossEntropyCriterionConfig(
+        sentence_avg=False, label_smoothing=0.1, report_accuracy=True
+    )
+    plain = plain_criterion.build_criterion(cfg, TASK)
     settings = {**ALL, "disagreement": "subspace,output", "disagreement_weight": 0}
     ours = criterion(report_accuracy=True, loss_chunk_tokens=chunk, **settings)
     results = []

@@ -13,7 +13,10 @@ from fairseq.logging import metrics
 from torch import Tensor, nn
 
 from capsnmt.cli import ConfigurationError
-from capsnmt.criterions.sentence_classification import SentenceClassificationCriterion
+from capsnmt.criterions.sentence_classification import (
+    SentenceClassificationCriterion,
+    SentenceClassificationCriterionConfig,
+)
 from capsnmt.modules.disagreement import record_disagreement
 from capsnmt.sentences.measures import Counts
 from tests.sentences.systems import build, make_task
@@ -25,7 +28,8 @@ TARGETS = [0, 3, 4, 3, 3, 1]
 
 
 def criterion(**settings: Any) -> SentenceClassificationCriterion:
-    return SentenceClassificationCriterion(make_task(1), **settings)
+    cfg = SentenceClassificationCriterionConfig(**settings)
+    return SentenceClassificationCriterion(make_task(1), cfg)
 
 
 def make_sample(rows: Sequence[int] = range(6)) -> Dict[str, Any]:

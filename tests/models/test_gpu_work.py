@@ -16,7 +16,7 @@ import fairseq.models
 import pytest
 import torch
 import torch.nn.functional as F
-from fairseq.criterions import CRITERION_REGISTRY
+from fairseq.criterions import CRITERION_DATACLASS_REGISTRY, CRITERION_REGISTRY
 from fairseq.data import Dictionary
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
@@ -171,7 +171,8 @@ def update_of(
         tokens = torch.zeros(TOKENS // length, length, dtype=torch.long)
     net_input = {"src_tokens": tokens, "src_lengths": tokens[:, 0], "prev_output_tokens": tokens}
     sample = {"net_input": net_input, "target": tokens, "ntokens": TOKENS}
-    criterion = CRITERION_REGISTRY[CHUNKED](task, sentence_avg=False, label_smoothing=0.1)
+    options = CRITERION_DATACLASS_REGISTRY[CHUNKED](sentence_avg=False, label_smoothing=0.1)
+    criterion = CRITERION_REGISTRY[CHUNKED](task, options)
     with counted(source_padded, target_padded) as (work, attentions):
         loss, _, _ = criterion(model, sample)
         kept = work.bytes / 2**30

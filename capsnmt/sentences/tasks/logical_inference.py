@@ -45,7 +45,7 @@ class LogicalInferenceTask(ClassificationTask):
 
     def __init__(self, cfg: Any) -> None:
         super().__init__(cfg)
-        check({"max_operators": cfg.max_operators}, LogicalInferenceConfig)
+        check(cfg, LogicalInferenceConfig)
 
     def read_symbols(self) -> List[str]:
         """Return the tokens of the grammar."""

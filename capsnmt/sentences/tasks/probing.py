@@ -80,7 +80,7 @@ class ProbingTask(ClassificationTask):
     def __init__(self, cfg: Any) -> None:
         super().__init__(cfg)
         require_task(cfg.probing_task)
-        check({"min_count": cfg.min_count, "dictionary": cfg.dictionary}, ProbingConfig)
+        check(cfg, ProbingConfig)
         self.bpe = load_bpe(cfg.bpe_codes) if cfg.bpe_codes else None
 
     def segment(self, sentence: str) -> List[str]:
