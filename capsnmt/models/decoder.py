@@ -46,19 +46,8 @@ class TransformerDecoder(TransformerDecoderBase):
         self.layers: nn.ModuleList = nn.ModuleList(self.layers.children())
         replace_dropout(self)
 
-    def forward(
-        self,
-        prev_output_tokens: Tensor,
-        encoder_out: Optional[Dict[str, List[Tensor]]] = None,
-        incremental_state: Optional[IncrementalState] = None,
-        features_only: bool = False,
-        full_context_alignment: bool = False,
-        alignment_layer: Optional[int] = None,
-        alignment_heads: Optional[int] = None,
-        src_lengths: Optional[Any] = None,
-        return_all_hiddens: bool = False,
-    ) -> Tuple[Tensor, Dict[str, List[Optional[Tensor]]]]:
-        """Decode under ``--autocast``; it includes the output projection."""
+    def forward(self, prev_output_tokens: Tensor, *inputs: Any, **settings: Any) -> Any:
+        """Decode as the host, under ``--autocast``; it includes the output projection."""
         decode = TransformerDecoderBase.forward
         if runs_compiled(self):
             length = prev_output_tokens.size(1)
@@ -67,18 +56,7 @@ class TransformerDecoder(TransformerDecoderBase):
                 self.buffered_future_mask(self.embed_tokens.weight.new_empty(size, 0))
             decode = compiled(decode)
         with autocast_of(self, self.autocast):
-            return decode(
-                self,
-                prev_output_tokens,
-                encoder_out,
-                incremental_state,
-                features_only,
-                full_context_alignment,
-                alignment_layer,
-                alignment_heads,
-                src_lengths,
-                return_all_hiddens,
-            )
+            return decode(self, prev_output_tokens, *inputs, **settings)
 
     def build_decoder_layer(self, cfg: Any, no_encoder_attn: bool = False) -> nn.Module:
         return shard_layer(TransformerDecoderLayer(cfg, next(self.numbers), no_encoder_attn), cfg)

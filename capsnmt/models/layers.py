@@ -75,15 +75,21 @@ def finish_attention(attention: Attention, cfg: Any, role: str, layer: int) -> N
         )
 
 
-def self_attention(cfg: Any, side: str, layer: int, **settings: Any) -> Attention:
+def attention_settings(cfg: Any) -> Dict[str, Any]:
+    """Return the settings that all attentions share: dropout and noise of quantisation."""
+    noise = cfg.quant_noise
+    dropout = cfg.attention_dropout
+    return {"dropout": dropout, "q_noise": noise.pq, "qn_block_size": noise.pq_block_size}
+
+
+def self_attention(cfg: Any, side: str, layer: int) -> Attention:
     """Build the self-attention of a layer (1-based) of the encoder or decoder."""
     stack, routing = getattr(cfg, side), getattr(cfg, f"capsule_routing_{side}")
-    settings.update(dropout=cfg.attention_dropout)
+    sizes, settings = (stack.embed_dim, stack.attention_heads), attention_settings(cfg)
     if not routes_scores(cfg, side, layer):
-        return HostedAttention(stack.embed_dim, stack.attention_heads, **settings)
+        return HostedAttention(*sizes, **settings)
     return HostedCapsuleAttention(
-        stack.embed_dim,
-        stack.attention_heads,
+        *sizes,
         vertical=routing in ("vertical", "both"),
         horizontal=routing in ("horizontal", "both"),
         iterations=cfg.routing_iterations,
@@ -118,46 +124,41 @@ class Pass:
 class HostLayer(nn.Module):
     """A layer of the host that runs alone or within the connection of a stack.
 
+    With ``--checkpoint-activations``, as in fairseq, it keeps its input and runs again for its
+    gradients (Chen et al. 2016); with ``--offload-activations`` the input waits in the memory of
+    the CPU. What an observer measures is measured again, but recorded once.
+
     Attributes:
         host: its class in fairseq.
     """
 
     host: Any
 
-    def forward(
+    def __init__(self, cfg: Any, *arguments: Any, **settings: Any) -> None:
+        super().__init__(cfg, *arguments, **settings)
+        self.checkpoints, self.offloads = cfg.checkpoint_activations, cfg.offload_activations
+
+    def forward(self, *inputs: Any, **settings: Any) -> Any:
+        """Run the layer; with a connection, also return the states after it."""
+        if not (self.checkpoints and self.training and torch.is_grad_enabled()):
+            return self.run(*inputs, **settings)
+        with torch.autograd.graph.save_on_cpu() if self.offloads else nullcontext():
+            return checkpoint(
+                self.run, *inputs, use_reentrant=False, context_fn=twice_measured, **settings
+            )
+
+    def run(
         self,
         *inputs: Any,
         connection: Optional[LayerConnection] = None,
         below: Sequence[Tensor] = (),
         **settings: Any,
     ) -> Any:
-        """Run the layer of the host; with a connection, also return the states after it."""
+        """Run the layer of the host once."""
         if connection is None:
             return self.host.forward(self, *inputs, **settings)
         run = Pass(self, connection, below)
         return self.host.forward(run, *inputs, **settings), tuple(run.states)
-
-
-class Checkpointed(HostLayer):
-    """A layer that keeps its input and runs again for its gradients (Chen et al. 2016).
-
-    ``--checkpoint-activations``, as in fairseq; with ``--offload-activations`` the input waits in
-    the memory of the CPU. What an observer measures is measured again, but recorded once.
-    """
-
-    def __init__(self, cfg: Any, *arguments: Any, **settings: Any) -> None:
-        super().__init__(cfg, *arguments, **settings)
-        self.checkpoints, self.offloads = cfg.checkpoint_activations, cfg.offload_activations
-
-    def forward(self, *inputs: Any, **settings: Any) -> Any:
-        """Run the layer of the host."""
-        run = super().forward
-        if not (self.checkpoints and self.training and torch.is_grad_enabled()):
-            return run(*inputs, **settings)
-        with torch.autograd.graph.save_on_cpu() if self.offloads else nullcontext():
-            return checkpoint(
-                run, *inputs, use_reentrant=False, context_fn=twice_measured, **settings
-            )
 
 
 def twice_measured() -> Tuple[ContextManager[Any], ContextManager[Any]]:
@@ -168,7 +169,7 @@ def twice_measured() -> Tuple[ContextManager[Any], ContextManager[Any]]:
     return nullcontext(), observe_attentions(DisagreementRecord(record.terms, record.roles))
 
 
-class TransformerEncoderLayer(Checkpointed, TransformerEncoderLayerBase):
+class TransformerEncoderLayer(HostLayer, TransformerEncoderLayerBase):
     """fairseq's encoder layer with our attention. ``number`` is 1 at the bottom."""
 
     host = TransformerEncoderLayerBase
@@ -186,8 +187,7 @@ class TransformerEncoderLayer(Checkpointed, TransformerEncoderLayerBase):
         finish_attention(self.self_attn, cfg, "enc-self", number)
 
     def build_self_attention(self, embed_dim: int, cfg: Any) -> Attention:
-        noise = {"q_noise": self.quant_noise, "qn_block_size": self.quant_noise_block_size}
-        return self_attention(cfg, "encoder", self.number, **noise)
+        return self_attention(cfg, "encoder", self.number)
 
     def upgrade_state_dict_named(self, state_dict: Dict[str, Any], name: str) -> None:
         """Also drop the weight copies in checkpoints of fairseq 0.12.2's own Transformer."""
@@ -196,7 +196,7 @@ class TransformerEncoderLayer(Checkpointed, TransformerEncoderLayerBase):
             state_dict.pop(f"{name}.{copy}", None)
 
 
-class TransformerDecoderLayer(Checkpointed, TransformerDecoderLayerBase):
+class TransformerDecoderLayer(HostLayer, TransformerDecoderLayerBase):
     """fairseq's decoder layer with our attention. ``number`` is 1 at the bottom."""
 
     host = TransformerDecoderLayerBase
@@ -208,27 +208,18 @@ class TransformerDecoderLayer(Checkpointed, TransformerDecoderLayerBase):
         if self.encoder_attn is not None:
             finish_attention(self.encoder_attn, cfg, "enc-dec", number)
 
-    def build_self_attention(
-        self, embed_dim: int, cfg: Any, add_bias_kv: bool = False, add_zero_attn: bool = False
-    ) -> Attention:
-        if add_bias_kv or add_zero_attn:
-            raise NotImplementedError("capsnmt attention has no bias or zero keys")
-        noise = {"q_noise": self.quant_noise, "qn_block_size": self.quant_noise_block_size}
-        return self_attention(cfg, "decoder", self.number, **noise)
+    def build_self_attention(self, embed_dim: int, cfg: Any, **_: bool) -> Attention:
+        return self_attention(cfg, "decoder", self.number)
 
     def build_encoder_attention(self, embed_dim: int, cfg: Any) -> Attention:
-        settings: Dict[str, Any] = {"dropout": cfg.attention_dropout}
-        heads, source_dim = cfg.decoder.attention_heads, cfg.encoder.embed_dim
+        sizes = embed_dim, cfg.decoder.attention_heads
+        settings = {"source_dim": cfg.encoder.embed_dim, **attention_settings(cfg)}
         if cfg.mlmha != "none":
             sources = cfg.mlmha_sources or cfg.encoder.layers
-            return HostedMultiLayerAttention(
-                embed_dim, heads, sources, cfg.mlmha, source_dim=source_dim, **settings
-            )
-        settings.update(source_dim=source_dim)
-        settings.update(q_noise=self.quant_noise, qn_block_size=self.quant_noise_block_size)
+            return HostedMultiLayerAttention(*sizes, sources, cfg.mlmha, **settings)
         if cfg.layer_aggregation == "transparent":
-            return HostedBlockAttention(embed_dim, heads, block=self.number - 1, **settings)
-        return HostedAttention(embed_dim, heads, cross=True, **settings)
+            return HostedBlockAttention(*sizes, block=self.number - 1, **settings)
+        return HostedAttention(*sizes, cross=True, **settings)
 
 
 def shard_layer(layer: nn.Module, cfg: Any) -> nn.Module:
