@@ -1,17 +1,20 @@
-"""The backends of the operators: their names, what each needs, and which is chosen."""
+"""The backends of the operators: their names, what each needs, and how one fails."""
 
 from __future__ import annotations
 
 import functools
 import importlib.util
 import os
-from typing import Optional
+from contextlib import contextmanager
+from typing import Any, Callable, Iterator, Optional
 
 import torch
 from torch import Tensor
 from torch.torch_version import TorchVersion
 
 from capsnmt.cpu import build
+
+Kernel = Callable[..., Any]
 
 BACKENDS = ("auto", "eager", "compiled", "cpp", "triton")
 """How an operator runs; a call or a module chooses.
@@ -106,3 +109,31 @@ def triton_obstacle(device_type: str) -> Optional[str]:
     if device_type != "cuda" and not (device_type == "cpu" and interpreting):
         return f"needs a GPU, not device type {device_type}"
     return None
+
+
+class BackendError(RuntimeError):
+    """A backend has failed; ``failure`` is what happened, the message also what to do."""
+
+    def __init__(self, failure: str) -> None:
+        super().__init__(f"{failure}; use auto or eager")
+        self.failure = failure
+
+
+@contextmanager
+def explained(backend: str, what: str) -> Iterator[None]:
+    """Explain what fails inside the block; a lack of memory is no failure of the backend.
+
+    Args:
+        backend: its name.
+        what: what it runs.
+
+    Raises:
+        BackendError: anything else was raised.
+    """
+    try:
+        yield
+    except torch.cuda.OutOfMemoryError:
+        raise
+    except Exception as error:
+        reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
+        raise BackendError(f"routing backend {backend!r} failed on {what} ({reason})") from error

@@ -7,7 +7,7 @@ from typing import Any, Dict, Optional, Sequence, Tuple
 import torch
 from torch import Tensor
 
-from .fallback import Kernel
+from .backend import Kernel
 
 Tensors = Sequence[Optional[Tensor]]
 

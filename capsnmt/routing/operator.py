@@ -16,8 +16,7 @@ from capsnmt.cpu import is_traced
 from capsnmt.cpu import routing as cpp
 
 from . import fused
-from .backend import check_backend, compile_obstacle, cpp_obstacle
-from .fallback import BackendError, Kernel, explained
+from .backend import BackendError, Kernel, check_backend, compile_obstacle, cpp_obstacle, explained
 from .inputs_kept import keep_inputs
 from .numerics import compute_dtype
 from .recording import append_record, is_recording

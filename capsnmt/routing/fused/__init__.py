@@ -17,7 +17,7 @@ from typing import Any, List, NamedTuple, Optional, Sequence
 import torch
 from torch import Tensor
 
-from ..fallback import explained
+from ..backend import explained
 
 Tensors = Sequence[Optional[Tensor]]
 
