@@ -11,8 +11,7 @@ from fairseq.utils import safe_hasattr
 from omegaconf import OmegaConf
 
 from capsnmt.models import transformer  # noqa: F401  the model must be registered first
-from capsnmt.models.completion import complete
-from capsnmt.models.validation import validate
+from capsnmt.models.validation import complete, validate
 
 MODEL = "capsnmt_transformer"
 

@@ -14,12 +14,11 @@ from omegaconf import OmegaConf
 
 from capsnmt.checkpoints.initialise import initialise_from, resumes
 from capsnmt.cpu.memory import keep_freed_memory
-from capsnmt.models.completion import complete
 from capsnmt.models.config import MECHANISMS
 from capsnmt.models.decoder import TransformerDecoder
 from capsnmt.models.encoder import TransformerEncoder
 from capsnmt.models.inference import prepare_linear_maps
-from capsnmt.models.validation import validate
+from capsnmt.models.validation import complete, validate
 
 
 @register_model("capsnmt_transformer")

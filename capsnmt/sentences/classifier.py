@@ -17,11 +17,10 @@ from fairseq.utils import safe_getattr, safe_hasattr
 from torch import Tensor
 
 from capsnmt.checkpoints.initialise import initialise_from, resumes
-from capsnmt.models.completion import complete
 from capsnmt.models.encoder import TransformerEncoder
 from capsnmt.models.switches import check, defaults_of, switch
 from capsnmt.models.transformer import CapsnmtTransformer
-from capsnmt.models.validation import validate
+from capsnmt.models.validation import complete, validate
 from capsnmt.sentences.pooling import POOLINGS, MeanPooling, QueryPooling
 from capsnmt.sentences.probed_encoder import adopt_encoder, load_encoder, refuse_decoder
 

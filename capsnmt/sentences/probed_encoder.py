@@ -18,9 +18,9 @@ from fairseq.utils import safe_hasattr
 
 from capsnmt.checkpoints.load import load_checkpoint
 from capsnmt.cli import ConfigurationError
-from capsnmt.models.completion import complete
 from capsnmt.models.config import MultiLayerAttentionConfig, defaults
 from capsnmt.models.switches import defaults_of, flag, spelled
+from capsnmt.models.validation import complete
 from capsnmt.modules.layer_aggregation import LAYER_AGGREGATIONS
 
 # options of training, without effect in a frozen encoder, and options of other parts

@@ -20,7 +20,7 @@ from fairseq.tasks.translation import TranslationConfig, TranslationTask
 from fairseq.token_generation_constraints import pack_constraints
 
 from capsnmt.cpu.decoding import choose
-from capsnmt.models.beam_search import BeamSearch
+from capsnmt.models.generator import BeamSearch
 from tests.models.test_search import flagged
 from tests.support import FIRST, PAD, TASK, batch, sentences
 
