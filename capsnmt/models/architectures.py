@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import Any, Callable, Dict
 
-from fairseq.models import ARCH_MODEL_REGISTRY, register_model_architecture
+from fairseq.models import register_model_architecture
 from fairseq.models.transformer.transformer_legacy import base_architecture
 from fairseq.utils import safe_hasattr
 from omegaconf import OmegaConf
@@ -36,17 +36,17 @@ PRESETS: Dict[str, Dict[str, Any]] = {
 OF_SIZE: Dict[str, Dict[str, Any]] = {"transformer_mlmha_iwslt": {"mlmha": "M-00"}}
 
 
-def _size(width: int, ffn: int, heads: int, layers: int, **others: Any) -> Dict[str, Any]:
+def _sizes(width: int, ffn: int, heads: int, layers: int, **others: Any) -> Dict[str, Any]:
     stack = {"embed_dim": width, "ffn_embed_dim": ffn, "attention_heads": heads, "layers": layers}
     sides = {f"{side}_{name}": n for side in ("encoder", "decoder") for name, n in stack.items()}
     return {**sides, **others}
 
 
 SIZES: Dict[str, Dict[str, Any]] = {
-    "": _size(512, 2048, 8, 6),
-    "_big": _size(1024, 4096, 16, 6, dropout=0.3),
-    "_iwslt": _size(256, 1024, 4, 4),
-    "_tiny": _size(128, 256, 4, 3),
+    "": _sizes(512, 2048, 8, 6),
+    "_big": _sizes(1024, 4096, 16, 6, dropout=0.3),
+    "_iwslt": _sizes(256, 1024, 4, 4),
+    "_tiny": _sizes(128, 256, 4, 3),
 }
 
 
@@ -75,12 +75,6 @@ def architecture(preset: str, size: str) -> Callable[[Any], None]:
     return configure
 
 
-def register_architectures() -> None:
-    """Register every preset in every size, once."""
-    for preset in PRESETS:
-        for size in SIZES:
-            if preset + size not in ARCH_MODEL_REGISTRY:
-                register_model_architecture(MODEL, preset + size)(architecture(preset, size))
-
-
-register_architectures()
+for _preset in PRESETS:
+    for _size in SIZES:
+        register_model_architecture(MODEL, _preset + _size)(architecture(_preset, _size))

@@ -56,7 +56,6 @@ class Hosted(FairseqIncrementalState):
         need_weights: bool = True,
         static_kv: bool = False,
         attn_mask: Optional[Tensor] = None,
-        before_softmax: bool = False,
         need_head_weights: bool = False,
     ) -> Tuple[Tensor, Optional[Tensor]]:
         """Attend as fairseq's ``MultiheadAttention``, whose keys and values are one sequence here.
@@ -71,18 +70,12 @@ class Hosted(FairseqIncrementalState):
             static_kv: part of the host's signature: an attention knows it.
             attn_mask: ``[L, K]``, added to the scores. Between the queries themselves it hides the
                 later ones: fairseq's layers have no other.
-            before_softmax: not supported; part of the host's signature.
             need_head_weights: return the weights of each head instead of their mean.
 
         Returns:
             The output ``[L, B, d]`` and the weights: ``[B, L, K]``, or ``[H, B, L, K]`` with
             ``need_head_weights``, or None.
-
-        Raises:
-            NotImplementedError: ``before_softmax`` is set.
         """
-        if before_softmax:
-            raise NotImplementedError("capsnmt attention does not return scores before the softmax")
         cache = None
         if incremental_state is not None:
             cache = self._get_input_buffer(incremental_state)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from typing import Any, Dict, List, Optional, Tuple
 
 import torch.nn as nn
@@ -11,40 +10,24 @@ from fairseq.utils import safe_getattr
 from torch import Tensor
 
 from capsnmt.models.attention import IncrementalState
-from capsnmt.models.compilation import compiled, make_compilable, runs_compiled
-from capsnmt.models.dropout import replace_dropout
+from capsnmt.models.compilation import compiled, runs_compiled
 from capsnmt.models.layers import TransformerDecoderLayer, shard_layer
 from capsnmt.models.precision import autocast_of
-from capsnmt.models.stacks import (
-    kept_layers,
-    reads_padding,
-    run_layer,
-    stack_aggregation,
-    stack_connection,
-)
+from capsnmt.models.stacks import Stack, kept_layers, reads_padding, run_layer
 
 
-class TransformerDecoder(TransformerDecoderBase):
+class TransformerDecoder(Stack, TransformerDecoderBase):
     """fairseq's decoder with our layers, their connections and their aggregation.
 
     **D**: where the stack ends with a LayerNorm (pre-norm), it is applied to each layer's output.
     """
 
+    side = "decoder"
+
     def __init__(self, cfg: Any, *args: Any, **kwargs: Any) -> None:
-        self.numbers = itertools.count(1)
         super().__init__(cfg, *args, **kwargs)
-        del self.numbers
-        self.autocast: str = cfg.autocast
-        self.layer_aggregation = stack_aggregation(cfg, "decoder")
-        self.connection = stack_connection(cfg, "decoder")
         # fairseq's criterion with alignments also reads the weights of the top layer in training
         self.learns_alignment = bool(safe_getattr(cfg, "load_alignments", False))
-        self.compiles: bool = cfg.compile
-        if self.compiles:
-            make_compilable(self)
-        # with layer dropout, iteration of the host's list leaves layers out
-        self.layers: nn.ModuleList = nn.ModuleList(self.layers.children())
-        replace_dropout(self)
 
     def forward(self, prev_output_tokens: Tensor, *inputs: Any, **settings: Any) -> Any:
         """Decode as the host, under ``--autocast``; it includes the output projection."""
@@ -69,7 +52,7 @@ class TransformerDecoder(TransformerDecoderBase):
         full_context_alignment: bool = False,
         alignment_layer: Optional[int] = None,
         alignment_heads: Optional[int] = None,
-    ) -> Tuple[Tensor, Dict[str, List[Optional[Tensor]]]]:
+    ) -> Tuple[Tensor, Dict[str, Any]]:
         """Decode as the host, with the connection and the aggregation of the layers."""
         if alignment_layer is None and (self.learns_alignment or not self.training):
             alignment_layer = self.num_layers - 1
@@ -96,7 +79,7 @@ class TransformerDecoder(TransformerDecoderBase):
             hides = padding[:, :1]  # a word sees no padding on its right
         masked = self.cross_self_attention or reads_padding(hides)
         attn: Optional[Tensor] = None
-        inner_states: List[Optional[Tensor]] = [embedding]
+        inner_states = [embedding]
         below: List[Tensor] = []
         if self.connection is not None:
             x = self.connection.follow(x, below)
@@ -119,10 +102,9 @@ class TransformerDecoder(TransformerDecoderBase):
         if self.layer_aggregation is None:
             x = x if self.layer_norm is None else self.layer_norm(x)
         else:
-            outputs: List[Tensor] = []
-            for state in inner_states[1:]:
-                assert state is not None
-                outputs.append(state if self.layer_norm is None else self.layer_norm(state))
+            outputs = inner_states[1:]
+            if self.layer_norm is not None:
+                outputs = [self.layer_norm(state) for state in outputs]
             x = self.layer_aggregation(outputs)
         x = x.transpose(0, 1)  # batch first, as the host
         if self.project_out_dim is not None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from typing import Any, Dict, List, Optional
 
 import torch
@@ -11,24 +10,17 @@ from fairseq.models.transformer import TransformerEncoderBase
 from torch import Tensor
 
 from capsnmt.cli import ConfigurationError
-from capsnmt.models.compilation import compiled, make_compilable, require_compiler, runs_compiled
-from capsnmt.models.dropout import replace_dropout
+from capsnmt.models.compilation import compiled, require_compiler, runs_compiled
 from capsnmt.models.layers import TransformerEncoderLayer, shard_layer
 from capsnmt.models.precision import autocast_of, require_trainable
-from capsnmt.models.stacks import (
-    kept_layers,
-    reads_padding,
-    run_layer,
-    stack_aggregation,
-    stack_connection,
-)
+from capsnmt.models.stacks import Stack, kept_layers, reads_padding, run_layer
 from capsnmt.modules.cache import sentence_order, stays
 from capsnmt.modules.layer_aggregation import TransparentMixture
 from capsnmt.modules.masks import additive_padding
 from capsnmt.routing.backend import check_backend
 
 
-class TransformerEncoder(TransformerEncoderBase):
+class TransformerEncoder(Stack, TransformerEncoderBase):
     """fairseq's encoder with our layers, their connections and their aggregation.
 
     The output is ``[T, B, n d]`` instead of the top layer's ``[T, B, d]``: the concatenated
@@ -38,13 +30,11 @@ class TransformerEncoder(TransformerEncoderBase):
     **D**: where the stack ends with a LayerNorm (pre-norm), it is applied to each layer's output.
     """
 
+    side = "encoder"
+
     def __init__(self, cfg: Any, *args: Any, **kwargs: Any) -> None:
-        self.numbers = itertools.count(1)
         super().__init__(cfg, *args, **kwargs)
-        del self.numbers
-        self.autocast: str = cfg.autocast
         self.routing_backend: str = cfg.routing_backend
-        self.layer_aggregation = stack_aggregation(cfg, "encoder")
         self.transparent: Optional[TransparentMixture] = None
         if cfg.layer_aggregation == "transparent":
             self.transparent = TransparentMixture(cfg.encoder.layers + 1, cfg.decoder.layers)
@@ -54,13 +44,6 @@ class TransformerEncoder(TransformerEncoderBase):
         self.masked_source: int = cfg.mlmha_mask_source
         # cross+self-attention joins the encoding to the words of each hypothesis
         self.repeats_sentences: bool = cfg.cross_self_attention
-        self.connection = stack_connection(cfg, "encoder")
-        self.compiles: bool = cfg.compile
-        if self.compiles:
-            make_compilable(self)
-        # with layer dropout, iteration of the host's list leaves layers out
-        self.layers: nn.ModuleList = nn.ModuleList(self.layers.children())
-        replace_dropout(self)
 
     @property
     def reads_all_layers(self) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any, List, Optional, Tuple
 
 import torch
@@ -9,10 +10,13 @@ import torch.nn as nn
 from torch import Tensor
 
 from capsnmt.cpu import is_traced
+from capsnmt.models.compilation import make_compilable
+from capsnmt.models.dropout import replace_dropout
 from capsnmt.models.selection import aggregates_layers, sublayers
 from capsnmt.modules.layer_aggregation import (
     CONNECTIONS,
     POSITION_WISE,
+    LayerAggregation,
     LayerConnection,
     layer_aggregation,
     layer_connection,
@@ -69,33 +73,49 @@ def run_layer(
     return (x, *others)
 
 
-def stack_aggregation(cfg: Any, side: str) -> Optional[nn.Module]:
-    """Build the position-wise aggregation of the encoder's or decoder's layers, if any."""
-    if not aggregates_layers(cfg, side, POSITION_WISE):
-        return None
-    stack = getattr(cfg, side)
-    return layer_aggregation(
-        cfg.layer_aggregation,
-        stack.embed_dim,
-        stack.layers,
-        stack.ffn_embed_dim,
-        num_capsules=cfg.layer_capsules,
-        own=cfg.layer_capsule_input == "own",
-        iterations=cfg.routing_iterations,
-        backend=cfg.routing_backend,
-    )
+class Stack(nn.Module):
+    """What encoder and decoder add to those of the host: the connection and aggregation of layers.
 
+    Attributes:
+        side: ``encoder`` or ``decoder``.
+        numbers: the numbers of the layers that are built, from 1 at the bottom.
+        layer_aggregation: aggregates the layers position by position; None: the top layer counts.
+        connection: connects the layers; None: each reads the one below it.
+    """
 
-def stack_connection(cfg: Any, side: str) -> Optional[LayerConnection]:
-    """Build what connects the encoder's or decoder's layers, if anything."""
-    if not aggregates_layers(cfg, side, CONNECTIONS):
-        return None
-    stack = getattr(cfg, side)
-    return layer_connection(
-        cfg.layer_aggregation,
-        stack.embed_dim,
-        stack.layers,
-        stack.normalize_before,
-        sublayers=sublayers(cfg, side),
-        block=cfg.attention_residuals_block,
-    )
+    side: str
+
+    def __init__(self, cfg: Any, *args: Any, **kwargs: Any) -> None:
+        self.numbers = itertools.count(1)
+        super().__init__(cfg, *args, **kwargs)
+        del self.numbers
+        self.autocast: str = cfg.autocast
+        self.layer_aggregation: Optional[LayerAggregation] = None
+        self.connection: Optional[LayerConnection] = None
+        stack = getattr(cfg, self.side)
+        if aggregates_layers(cfg, self.side, POSITION_WISE):
+            self.layer_aggregation = layer_aggregation(
+                cfg.layer_aggregation,
+                stack.embed_dim,
+                stack.layers,
+                stack.ffn_embed_dim,
+                num_capsules=cfg.layer_capsules,
+                own=cfg.layer_capsule_input == "own",
+                iterations=cfg.routing_iterations,
+                backend=cfg.routing_backend,
+            )
+        elif aggregates_layers(cfg, self.side, CONNECTIONS):
+            self.connection = layer_connection(
+                cfg.layer_aggregation,
+                stack.embed_dim,
+                stack.layers,
+                stack.normalize_before,
+                sublayers=sublayers(cfg, self.side),
+                block=cfg.attention_residuals_block,
+            )
+        self.compiles: bool = cfg.compile
+        if self.compiles:
+            make_compilable(self)
+        # with layer dropout, iteration of the host's list leaves layers out
+        self.layers: nn.ModuleList = nn.ModuleList(self.layers.children())
+        replace_dropout(self)

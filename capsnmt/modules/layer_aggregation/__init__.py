@@ -17,6 +17,7 @@ __all__ = [
     "POSITION_WISE",
     "ROUTINGS",
     "AttentionResiduals",
+    "LayerAggregation",
     "LayerConnection",
     "SumAggregation",
     "TransparentMixture",
