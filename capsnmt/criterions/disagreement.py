@@ -96,12 +96,7 @@ class DisagreementPenalty:
         """Return the mean of each chosen term in each chosen attention, 0 where no layer ran.
 
         Every worker has the same keys in the same order: fairseq sums logged values by position.
-
-        Args:
-            record: the terms that the attentions have measured.
-            source: ``[B, S]``, true at the real tokens of the source.
-            target: ``[B, T]``, true at the real tokens of the decoder's input.
-            like: a tensor of the dtype and device of the loss.
+        The masks are those of :meth:`.DisagreementRecord.mean`; ``like`` is like the loss.
         """
         measured = {}
         for term, attention in itertools.product(TERMS, ATTENTIONS):

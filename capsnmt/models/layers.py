@@ -103,11 +103,6 @@ class Pass:
 
     The host's forward function runs with it in place of the layer. The layer stays as it is, so
     that several threads may use it, and the states of the pass are its arguments and results.
-
-    Attributes:
-        layer: the layer.
-        connection: what follows each of its sublayers.
-        states: the states of the sublayers up to now.
     """
 
     def __init__(self, layer: Any, connection: LayerConnection, states: Sequence[Tensor]) -> None:
@@ -127,12 +122,9 @@ class HostLayer(nn.Module):
     With ``--checkpoint-activations``, as in fairseq, it keeps its input and runs again for its
     gradients (Chen et al. 2016); with ``--offload-activations`` the input waits in the memory of
     the CPU. What an observer measures is measured again, but recorded once.
-
-    Attributes:
-        host: its class in fairseq.
     """
 
-    host: Any
+    host: Any  # its class in fairseq
 
     def __init__(self, cfg: Any, *arguments: Any, **settings: Any) -> None:
         super().__init__(cfg, *arguments, **settings)

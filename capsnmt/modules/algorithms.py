@@ -174,14 +174,9 @@ OF_LAYERS: Dict[str, RoutingAlgorithm] = {
 
 
 class CapsuleRouting(nn.Module):
-    """What routes votes to N output capsules: the part that heads and layers share.
+    """What routes votes to N output capsules in T iterations: the part that heads and layers share.
 
-    Attributes:
-        routing: the name of the algorithm.
-        algorithm: the algorithm, whose learned vectors are parameters of the module.
-        num_capsules: N.
-        iterations: T.
-        backend: the routing backend.
+    The learned vectors of the algorithm are parameters of the module.
     """
 
     def choose_routing(

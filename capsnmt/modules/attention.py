@@ -17,6 +17,7 @@ from capsnmt.modules.cache import Cache, append, keep, kept
 from capsnmt.modules.head_aggregation import HeadGate, HeadMixing
 from capsnmt.modules.masks import additive_mask
 from capsnmt.modules.observation import observe, reads_weights
+from capsnmt.routing.numerics import compute_dtype
 
 
 def split_heads(x: Tensor, num_heads: int) -> Tensor:
@@ -275,8 +276,7 @@ class Attention(nn.Module):
         """
         weights: Optional[Tensor] = None
         if needed:
-            precise = torch.promote_types(scores.dtype, torch.float32)
-            weights = torch.softmax(scores, dim=-1, dtype=precise)
+            weights = torch.softmax(scores, dim=-1, dtype=compute_dtype(scores))
             mixed = weights.type_as(scores)
         else:  # the same, rounded by the kernel itself: backward keeps no precise copy
             mixed = torch.softmax(scores, dim=-1)

@@ -13,6 +13,7 @@ from capsnmt.modules.attention import Attention
 from capsnmt.modules.cache import Cache
 from capsnmt.routing import horizontal_routing, vertical_routing
 from capsnmt.routing.backend import usable_backend
+from capsnmt.routing.numerics import compute_dtype
 
 ENCODER_ROUTINGS = ("none", "vertical", "horizontal", "both")
 DECODER_ROUTINGS = ("none", "horizontal")
@@ -112,7 +113,7 @@ class CapsuleAttention(Attention):
         real: Optional[Tensor] = None
         if key_padding_mask is not None:
             real = ~key_padding_mask.to(device=e.device, dtype=torch.bool)
-        e = e.to(torch.promote_types(dtype, torch.float32))
+        e = e.to(compute_dtype(e))
         routed = e
         if self.vertical:
             if decodes or attn_mask is not None:

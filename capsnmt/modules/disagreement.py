@@ -10,17 +10,13 @@ import torch
 from torch import Tensor
 
 from capsnmt.modules.observation import AttentionObserver, observe_attentions
+from capsnmt.routing.numerics import compute_dtype
 
 TERMS = ("subspace", "position", "output")
 
 # Shorter vectors count as having no direction, because the gradient of a cosine grows with the
 # inverse of the length. The value is torch's for cosine_similarity; nonzero fp16 numbers are above.
 LENGTH_FLOOR = 1e-8
-
-
-def precise(x: Tensor) -> Tensor:
-    """Cast to fp32 or better: sums over the width of a model lose too much in half precision."""
-    return x.to(torch.promote_types(x.dtype, torch.float32))
 
 
 def mean_cosine(x: Tensor) -> Tensor:
@@ -39,7 +35,7 @@ def mean_cosine(x: Tensor) -> Tensor:
     >>> mean_cosine(torch.tensor([[[[1.0, 0.0]], [[0.0, 2.0]]]]))  # two orthogonal heads
     tensor([[0.5000]])
     """
-    x = precise(x)
+    x = x.to(compute_dtype(x))
     length = x.norm(dim=-1, keepdim=True)
     x = x / length.masked_fill(length < LENGTH_FLOOR, math.inf)
     return x.mean(dim=1).square().sum(-1)
@@ -56,7 +52,7 @@ def mean_overlap(weights: Tensor) -> Tensor:
     Args:
         weights: A, ``[B, H, L, K]``.
     """
-    return precise(weights).mean(dim=1).square().sum(-1)
+    return weights.to(compute_dtype(weights)).mean(dim=1).square().sum(-1)
 
 
 class DisagreementRecord(AttentionObserver):

@@ -138,29 +138,14 @@ class Adam(torch.optim.Optimizer):
     The state is fairseq's: ``step`` is a number, and the moments of half-precision parameters are
     fp32. Where torch has no fused kernel (on CPUs before 2.3), its loops over all tensors run.
 
-    Args:
-        params: the parameters.
-        lr: :math:`\eta`.
-        betas: :math:`\beta_1, \beta_2`.
-        eps: :math:`\epsilon`.
-        weight_decay: :math:`\lambda`.
-
-    Attributes:
-        factor: what the next update multiplies the gradients by.
+    Here :math:`\eta` is ``lr`` and :math:`\lambda` is ``weight_decay``. The next update multiplies
+    the gradients by ``factor``.
     """
 
     supports_memory_efficient_fp16 = True
     supports_flat_params = True
 
-    def __init__(
-        self,
-        params: Iterable[nn.Parameter],
-        lr: float,
-        betas: Tuple[float, float],
-        eps: float,
-        weight_decay: float,
-    ) -> None:
-        settings = {"lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay}
+    def __init__(self, params: Iterable[nn.Parameter], **settings: Any) -> None:
         super().__init__(params, {**settings, "amsgrad": False})
         self.fused: Dict[torch.device, bool] = {}
         self.factor: Union[float, Tensor] = 1.0
@@ -171,12 +156,8 @@ class Adam(torch.optim.Optimizer):
         super().zero_grad(set_to_none)
 
     @torch.no_grad()
-    def step(self, closure: Optional[Callable[[], Any]] = None) -> Any:
+    def step(self, closure: None = None) -> None:
         """Update the parameters that have a gradient, by ``factor`` times the gradient."""
-        loss = None
-        if closure is not None:
-            with torch.enable_grad():
-                loss = closure()
         factor, self.factor = self.factor, 1.0
         for group in self.param_groups:
             batches: Dict[Any, List[nn.Parameter]] = {}
@@ -187,7 +168,6 @@ class Adam(torch.optim.Optimizer):
                     batches.setdefault((p.device, self._step_of(p, group), alone), []).append(p)
             for (device, step, _), batch in batches.items():
                 self._update(batch, group, step + 1, device, factor)
-        return loss
 
     def _step_of(self, p: nn.Parameter, group: Dict[str, Any]) -> int:
         """Return how many updates a parameter has had; a new one gets its state."""

@@ -123,10 +123,6 @@ class BackendError(RuntimeError):
 def explained(backend: str, what: str) -> Iterator[None]:
     """Explain what fails inside the block; a lack of memory is no failure of the backend.
 
-    Args:
-        backend: its name.
-        what: what it runs.
-
     Raises:
         BackendError: anything else was raised.
     """

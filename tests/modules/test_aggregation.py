@@ -179,7 +179,9 @@ def test_the_contributions_of_layers_are_the_summands_of_the_equation(mode: str)
             g = module.fc2(torch.relu(module.fc1(torch.cat([x[1, 2] for x in layers]))))
             part = g[l * WIDTH : (l + 1) * WIDTH] * position
         else:
-            part = module.weights(torch.stack([x[1, 2] for x in layers]))[l] * position
+            query, states = module.query * module.gain, [x[1, 2] for x in layers]
+            scores = [query @ x / (x.square().mean() + 1e-6).sqrt() for x in states]
+            part = oracles.softmax(scores)[l] * position
         torch.testing.assert_close(parts[1, 2, l], part)
 
 

@@ -8,8 +8,7 @@ import torch
 import torch.nn as nn
 from torch import Tensor
 
-from capsnmt.routing.numerics import compute_dtype
-
+from .attention_residuals import depth_mixture, depth_scores, stack_values
 from .base import SumAggregation, check_count
 
 
@@ -27,8 +26,8 @@ class DepthAttention(SumAggregation):
     **D**: q starts at 0, so that the aggregate starts as the mean of the layers. The gain then has
     no gradient until q has moved.
 
-    **D**: scores and softmax are computed in fp32 (fp64 for fp64) in every precision, because the
-    scores are sums of d products.
+    **D**: scores, softmax and mixture are computed in fp32 (fp64 for fp64) in every precision,
+    because the scores are sums of d products.
 
     >>> layers = [torch.tensor([1.0, 0.0]), torch.tensor([3.0, 4.0])]  # L = 2, d = 2
     >>> DepthAttention(2, num_layers=2)(layers).tolist()  # starts as their mean
@@ -37,26 +36,17 @@ class DepthAttention(SumAggregation):
 
     def __init__(self, embed_dim: int, num_layers: int) -> None:
         super().__init__(embed_dim, num_layers)
-        self.epsilon = 1e-6
         self.query = nn.Parameter(torch.zeros(embed_dim))
         self.gain = nn.Parameter(torch.ones(embed_dim))
-
-    def weights(self, stacked: Tensor) -> Tensor:
-        """Return alpha ``[..., L]`` of stacked layers ``[..., L, d]``, in fp32 or better."""
-        states = stacked.to(compute_dtype(stacked))
-        scale = states.square().mean(-1).add(self.epsilon).rsqrt()
-        # the gain is applied to the query once, not to every state
-        return ((states * (self.query * self.gain).to(states.dtype)).sum(-1) * scale).softmax(-1)
 
     def forward(self, layers: List[Tensor]) -> Tensor:
         """Return the aggregate ``[..., d]`` of L layers ``[..., d]``."""
         check_count(layers, self.num_layers)
-        stacked = torch.stack(layers, dim=-2)
-        alpha = self.weights(stacked).to(stacked.dtype)
-        return (alpha.unsqueeze(-2) @ stacked).squeeze(-2)
+        return depth_mixture(self.query * self.gain, layers)
 
     def contributions(self, layers: List[Tensor]) -> Tensor:
         """Return alpha_l H^l of every layer, ``[..., L, d]``."""
         check_count(layers, self.num_layers)
-        stacked = torch.stack(layers, dim=-2)
-        return self.weights(stacked).to(stacked.dtype).unsqueeze(-1) * stacked
+        H = stack_values(layers)
+        alpha = depth_scores(self.query * self.gain, H)[0].softmax(-1)
+        return alpha.unsqueeze(-1) * H
