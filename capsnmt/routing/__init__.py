@@ -6,6 +6,7 @@ gradients are finite for votes up to 1e4, equal or not, for any input activation
 from 1 to 10.
 """
 
+from .agreement import squash
 from .backend import BACKENDS, check_backend
 from .dynamic import dynamic_routing
 from .em import em_routing
@@ -13,7 +14,6 @@ from .horizontal import horizontal_routing
 from .inverted import inverted_routing
 from .recording import RoutingRecord, record_routing
 from .simple import simple_routing
-from .squash import squash
 from .vertical import vertical_routing
 
 __all__ = [

@@ -6,10 +6,10 @@ from typing import List, Optional
 
 from torch import Tensor
 
+from .agreement import squash
 from .checks import check_iterations, check_score_masks, check_scores
 from .numerics import bound_gradient, pair_mask_of
 from .operator import Operator
-from .squash import squash
 
 
 def horizontal_routing(

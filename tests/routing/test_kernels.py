@@ -170,12 +170,12 @@ if INTERPRETED:
 
 
 def test_two_runs_give_the_same_bits_for_any_number_of_programs(monkeypatch):
-    from capsnmt.routing.fused import em_backward
+    from capsnmt.routing.fused import em
 
     votes = random(5, 4, 6, 1)
     tensors = [votes, *betas(votes), random(5, 4, seed=2).sigmoid()]
     expected = run(em_all, tensors, 2, "eager")
-    monkeypatch.setattr(em_backward, "PROGRAMS", 3)  # 2, 2 and 1 tokens
+    monkeypatch.setattr(em, "PROGRAMS", 3)  # 2, 2 and 1 tokens
     found = run(em_all, tensors, 2, BACKEND)
     for one, other, again in zip(found, expected, run(em_all, tensors, 2, BACKEND)):
         assert torch.equal(one, again)

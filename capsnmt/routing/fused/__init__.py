@@ -70,7 +70,7 @@ class FusedKernel(NamedTuple):
 
 
 KERNELS = {
-    "em_routing": FusedKernel("em_kernel", "em_backward", "EM"),
+    "em_routing": FusedKernel("em_kernel", "em", "EM"),
     "simple_routing": FusedKernel("simple_kernel", "agreement", "SIMPLE"),
     "inverted_routing": FusedKernel("inverted_kernel", "agreement", "INVERTED"),
     "dynamic_routing": FusedKernel("dynamic_kernel", "agreement", "DYNAMIC"),

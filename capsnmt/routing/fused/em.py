@@ -1,10 +1,15 @@
-"""EM routing on a tile. The equations are those of :func:`capsnmt.routing.em.em_routing`."""
+"""EM routing on a tile, and its gradients.
+
+The equations are those of :func:`capsnmt.routing.em.em_routing`.
+"""
 
 from __future__ import annotations
 
 import math
-from typing import Any, Dict, Optional
+from types import SimpleNamespace
+from typing import Any, Dict, Optional, Sequence, Tuple
 
+import torch
 import triton
 import triton.language as tl
 from torch import Tensor
@@ -12,17 +17,24 @@ from torch import Tensor
 from ..numerics import inverse_temperature
 from .tile import (
     MASS_FLOOR,
+    bound,
     capsule_offsets,
     capsules_in_range,
     load_tile,
     pair_offsets,
     pairs_in_range,
+    softmax_gradient,
     softmax_over_outputs,
     tile_arguments,
     vote_offsets,
 )
 
 HALF_LOG_2PI = tl.constexpr(math.log(2 * math.pi) / 2)
+
+PROGRAMS = 1024
+"""Most programs of a backward pass. Each adds the gradients of beta_a and beta_u over its tokens in
+their order; the partial sums are added afterwards. Without atomics two runs give the same bits, and
+with a constant two GPUs add in the same order."""
 
 
 def shared_arguments(
@@ -53,6 +65,43 @@ def forward(
     arguments = shared_arguments(votes, activation, iterations, variance_floor)
     forward_kernel[(tokens,)](votes, activation, beta_a, beta_u, capsules, **arguments)
     return capsules
+
+
+def backward(
+    g_results: Sequence[Tensor],
+    votes: Tensor,
+    activation: Optional[Tensor],
+    beta_a: Tensor,
+    beta_u: Tensor,
+    *,
+    iterations: int,
+    variance_floor: float,
+) -> Tuple[Tensor, Optional[Tensor], Tensor, Tensor]:
+    """Compute the gradients of the votes, the activation, beta_a and beta_u."""
+    tokens, N = votes.size(0), votes.size(-2)
+    tokens_per_program = max(1, triton.cdiv(tokens, PROGRAMS))
+    programs = triton.cdiv(tokens, tokens_per_program)
+    g_votes = torch.empty_like(votes)
+    g_activation = None if activation is None else torch.empty_like(activation)
+    g_betas = votes.new_empty(2, programs, N, dtype=torch.float32)
+    backward_kernel[(programs,)](
+        votes,
+        activation,
+        beta_a,
+        beta_u,
+        *g_results,
+        g_votes,
+        g_activation,
+        *g_betas,
+        tokens=tokens,
+        tokens_per_program=tokens_per_program,
+        **shared_arguments(votes, activation, iterations, variance_floor),
+    )
+    g_beta_a, g_beta_u = g_betas.sum(1)
+    return g_votes, g_activation, g_beta_a.to(beta_a.dtype), g_beta_u.to(beta_u.dtype)
+
+
+EM = SimpleNamespace(forward=forward, backward=backward)
 
 
 @triton.jit
@@ -145,3 +194,122 @@ def forward_kernel(
     logit_A = (1.0 + (T - 1) * lam_step) * (b_a - b_u * r - cost * r)
     out = tl.sigmoid(logit_A)[:, None] * mu  # li2019 eq 9
     tl.store(capsules + token * N * D + capsule_offsets(D, N_PAD, D_PAD), out, mask=real_nd)
+
+
+@triton.jit
+def store_activation(
+    g_activation,
+    ga,
+    token,
+    I,
+    N,
+    real,
+    PER_PAIR: tl.constexpr,
+    I_PAD: tl.constexpr,
+    N_PAD: tl.constexpr,
+):
+    """Store the gradient of a_in, summed over n where a_in belongs to an input."""
+    if PER_PAIR:
+        tl.store(g_activation + token * I * N + pair_offsets(N, I_PAD, N_PAD), ga, mask=real)
+    else:
+        exists = tl.max(real.to(tl.int32), 1) != 0
+        gradient = tl.sum(tl.where(real, ga, 0.0), 1)
+        tl.store(g_activation + token * I + tl.arange(0, I_PAD), gradient, mask=exists)
+
+
+@triton.jit(do_not_specialize=["tokens", "tokens_per_program"])  # one build for all batches
+def backward_kernel(
+    votes,
+    activation,
+    beta_a,
+    beta_u,
+    g_capsules,
+    g_votes,
+    g_activation,
+    g_beta_a,
+    g_beta_u,
+    tokens,
+    tokens_per_program,
+    variance_floor,
+    lam_step,
+    I,
+    N,
+    D,
+    T: tl.constexpr,
+    PER_PAIR: tl.constexpr,
+    I_PAD: tl.constexpr,
+    N_PAD: tl.constexpr,
+    D_PAD: tl.constexpr,
+):
+    """Walk the iterations of one token after another backwards; gX is the gradient of X.
+
+    Nothing is kept from the forward pass: C of iteration t is computed again from the votes. At the
+    papers' T = 3 this costs three M-steps and one E-step more than keeping the iterates would.
+    """
+    program = tl.program_id(0).to(tl.int64)
+    n = tl.arange(0, N_PAD)
+    real_d = tl.arange(0, D_PAD)[None, :] < D
+    b_a = load_tile(beta_a + n, n < N)
+    b_u = load_tile(beta_u + n, n < N)
+    sum_g_beta_a = tl.zeros([N_PAD], tl.float32)
+    sum_g_beta_u = tl.zeros([N_PAD], tl.float32)
+    for step in range(tokens_per_program):
+        token = program * tokens_per_program + step
+        real = pairs_in_range(I, N, I_PAD, N_PAD) & (token < tokens)
+        real_nd = capsules_in_range(N, D, N_PAD, D_PAD) & (token < tokens)
+        real_ind = real[:, :, None] & real_d[None, :, :]
+        at_votes = token * I * N * D + vote_offsets(N, D, I_PAD, N_PAD, D_PAD)
+        V = load_tile(votes + at_votes, real_ind)
+        a = load_activation(activation, token, I, N, real, PER_PAIR, I_PAD, N_PAD)
+        at_capsules = token * N * D + capsule_offsets(D, N_PAD, D_PAD)
+        g_out = load_tile(g_capsules + at_capsules, real_nd)
+        gV = tl.zeros([I_PAD, N_PAD, D_PAD], tl.float32)
+        ga = tl.zeros([I_PAD, N_PAD], tl.float32)
+        gL = tl.zeros([I_PAD, N_PAD], tl.float32)  # of log A + log p, the logits of the E-step
+        for back in range(T):
+            t = T - 1 - back
+            C = coefficients(t, V, a, b_a, b_u, variance_floor, lam_step, real, real_d, N, D)
+            R = C * a
+            r, mu, var = m_step(V, R, variance_floor)
+            cost = description_length(var, real_d)
+            lam = 1.0 + t * lam_step
+            logit_A = lam * (b_a - b_u * r - cost * r)
+            A = tl.sigmoid(logit_A)
+            X = V - mu[None, :, :]
+            mass = tl.maximum(r, MASS_FLOOR)[:, None]
+            precision = 0.5 / var
+
+            # the result A mu, and log A - sum_D log sigma of the E-step
+            g_log_A = tl.sum(gL, 0)
+            g_logit_A = (tl.sum(g_out * mu, 1) * A + g_log_A) * tl.sigmoid(-logit_A)
+            g_mu = g_out * A[:, None]
+            # logit A = lam (beta_a - beta_u r - chi), chi = cost r
+            g_chi = -lam * g_logit_A
+            sum_g_beta_a -= g_chi
+            sum_g_beta_u += g_chi * r
+            g_r = g_chi * (b_u + cost)
+            # log sigma, and the exponent X^2 / (2 var) of the E-step
+            g_log_sigma = g_chi * r - g_log_A
+            from_exponent = tl.sum(gL[:, :, None] * X * X, 0) * precision / var
+            g_var = bound(from_exponent + g_log_sigma[:, None] * precision) / mass
+            g_squares = R[:, :, None] * g_var[None, :, :] - gL[:, :, None] * precision[None, :, :]
+            gX = 2.0 * X * g_squares
+            # X = V - mu, mu = sum_i R V / mass
+            g_mu = (g_mu - tl.sum(gX, 0)) / mass
+            gV += gX + R[:, :, None] * g_mu[None, :, :]
+            # Where r is below its floor, the mass is a constant.
+            kept = tl.where(r >= MASS_FLOOR, 1.0, 0.0)[:, None]
+            kept_var = kept * (var - variance_floor)
+            gR = g_r[None, :] + tl.sum(
+                g_var[None, :, :] * (X * X - kept_var[None, :, :])
+                + g_mu[None, :, :] * (V - (kept * mu)[None, :, :]),
+                2,
+            )
+            ga += gR * C
+            gL = softmax_gradient(gR * a, C)
+            g_out = tl.zeros([N_PAD, D_PAD], tl.float32)  # only the last iteration has a result
+        tl.store(g_votes + at_votes, gV, mask=real_ind)
+        if g_activation is not None:
+            store_activation(g_activation, ga, token, I, N, real, PER_PAIR, I_PAD, N_PAD)
+    tl.store(g_beta_a + program * N + n, sum_g_beta_a, mask=n < N)
+    tl.store(g_beta_u + program * N + n, sum_g_beta_u, mask=n < N)
