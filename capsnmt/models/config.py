@@ -10,7 +10,7 @@ from fairseq.dataclass import FairseqDataclass
 
 from capsnmt.models.precision import AUTOCASTS
 from capsnmt.models.selection import ATTENTIONS
-from capsnmt.models.switches import Excluded, defaults_of, switch
+from capsnmt.models.switches import Excluded, Values, defaults_of, switch
 from capsnmt.modules.capsule_attention import DECODER_ROUTINGS, ENCODER_ROUTINGS
 from capsnmt.modules.head_aggregation import HEAD_AGGREGATIONS
 from capsnmt.modules.head_aggregation import ROUTINGS as ROUTED_HEADS
@@ -20,7 +20,6 @@ from capsnmt.modules.multi_layer_attention import VARIANTS
 from capsnmt.routing.backend import BACKENDS
 
 SIDES = ("encoder", "decoder", "both")
-LAYER_LIST = "all, or 1-based lists and ranges: 1,4-6"
 # **D**: the papers use 3. The gradients need all of them, so that a slip would fill the memory.
 MOST_ITERATIONS = 100
 
@@ -44,6 +43,16 @@ PRUNED = "pruning removes layers that are read"
 RENUMBERED = "pruning renumbers the layers that are named"
 ANEW = "of every update are drawn anew"
 READ = "it reads every layer on the way"
+
+
+def list_of_layers(side: str, needs: Values) -> Any:
+    """Declare the switch that names the layers of the encoder or decoder with a mechanism."""
+    return switch(
+        "all",
+        f"{side} layers it applies to: all, or 1-based lists and ranges: 1,4-6",
+        needs=[needs],
+        excludes=[Excluded(f"{side}_layers_to_keep", RENUMBERED)],
+    )
 
 
 @dataclass
@@ -87,17 +96,11 @@ class HeadAggregationConfig(FairseqDataclass):
         needs=[HEADS],
         excludes=[Excluded("no_cross_attention", NO_CROSS_ATTENTION, ENC_DEC)],
     )
-    head_aggregation_encoder_layers: str = switch(
-        "all",
-        f"encoder layers it applies to: {LAYER_LIST}",
-        needs=[{**HEADS, "head_aggregation_attention": ("enc-self",)}],
-        excludes=[Excluded("encoder_layers_to_keep", RENUMBERED)],
+    head_aggregation_encoder_layers: str = list_of_layers(
+        "encoder", {**HEADS, "head_aggregation_attention": ("enc-self",)}
     )
-    head_aggregation_decoder_layers: str = switch(
-        "all",
-        f"decoder layers it applies to: {LAYER_LIST}",
-        needs=[{**HEADS, "head_aggregation_attention": ("enc-dec", "dec-self")}],
-        excludes=[Excluded("decoder_layers_to_keep", RENUMBERED)],
+    head_aggregation_decoder_layers: str = list_of_layers(
+        "decoder", {**HEADS, "head_aggregation_attention": ("enc-dec", "dec-self")}
     )
     head_capsules: int = switch(
         0,
@@ -202,18 +205,8 @@ class CapsuleRoutingConfig(FairseqDataclass):
             Excluded("cross_self_attention", "the keys are not the decoder's positions alone")
         ],
     )
-    capsule_routing_encoder_layers: str = switch(
-        "all",
-        f"encoder layers it applies to: {LAYER_LIST}",
-        needs=[ENCODER_CAPSULES],
-        excludes=[Excluded("encoder_layers_to_keep", RENUMBERED)],
-    )
-    capsule_routing_decoder_layers: str = switch(
-        "all",
-        f"decoder layers it applies to: {LAYER_LIST}",
-        needs=[DECODER_CAPSULES],
-        excludes=[Excluded("decoder_layers_to_keep", RENUMBERED)],
-    )
+    capsule_routing_encoder_layers: str = list_of_layers("encoder", ENCODER_CAPSULES)
+    capsule_routing_decoder_layers: str = list_of_layers("decoder", DECODER_CAPSULES)
 
 
 @dataclass

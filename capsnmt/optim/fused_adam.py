@@ -4,6 +4,7 @@ No postponed annotations: fairseq reads the types of the dataclass fields at run
 """
 
 import ast
+import functools
 import importlib
 import math
 from dataclasses import dataclass, field
@@ -115,6 +116,7 @@ def norm_of(tensors: Sequence[Tensor]) -> Tensor:
     return torch.linalg.vector_norm(torch.stack(torch._foreach_norm(tensors)))
 
 
+@functools.cache
 def has_fused_kernel(device: torch.device) -> bool:
     """Return whether this torch updates all parameters on a device in one operation."""
     try:
@@ -147,7 +149,6 @@ class Adam(torch.optim.Optimizer):
 
     def __init__(self, params: Iterable[nn.Parameter], **settings: Any) -> None:
         super().__init__(params, {**settings, "amsgrad": False})
-        self.fused: Dict[torch.device, bool] = {}
         self.factor: Union[float, Tensor] = 1.0
 
     def zero_grad(self, set_to_none: bool = True) -> None:
@@ -191,9 +192,7 @@ class Adam(torch.optim.Optimizer):
         moments: Dict[str, List[Tensor]] = {}
         for name in ("exp_avg", "exp_avg_sq"):
             moments[name] = [self.state[p][name].to(q) for p, q in zip(batch, params)]
-        if device not in self.fused:
-            self.fused[device] = has_fused_kernel(device)
-        fused = self.fused[device]
+        fused = has_fused_kernel(device)
         # torch counts the step itself, in one tensor for each parameter
         counts = torch.full((len(batch),), float(step - 1), device=device if fused else "cpu")
         beta1, beta2 = group["betas"]
