@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from typing import Any, ContextManager, Dict, List, Tuple
+from typing import Any, Dict, List, Tuple
 
 from fairseq.logging import metrics
 from torch import Tensor, nn
@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from capsnmt.models.selection import ATTENTIONS
 from capsnmt.models.switches import words_of
 from capsnmt.modules.attention import Attention
-from capsnmt.modules.disagreement import TERMS, DisagreementRecord, record_disagreement
+from capsnmt.modules.disagreement import TERMS, DisagreementRecord
 
 PREFIX = "disagreement_"
 WEIGHT: Dict[str, Any] = {"least": 0, "note": "the paper uses 1.0; 0 only measures"}
@@ -66,10 +66,6 @@ class DisagreementPenalty:
         """
         done = max(0, update - self.start_update + 1)
         return self.weight * min(1.0, done / max(1, self.ramp_updates))
-
-    def recording(self) -> ContextManager[DisagreementRecord]:
-        """Return a context in which the attentions of the model measure the terms."""
-        return record_disagreement(self.terms, self.attentions)
 
     def require_attentions(self, model: nn.Module, record: DisagreementRecord) -> None:
         """Exit with the reason if the model has no attention of a chosen kind.

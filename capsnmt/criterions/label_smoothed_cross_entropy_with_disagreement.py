@@ -21,7 +21,7 @@ from capsnmt.criterions.disagreement import (
 )
 from capsnmt.models.selection import ATTENTIONS
 from capsnmt.models.switches import check, switch
-from capsnmt.modules.disagreement import TERMS
+from capsnmt.modules.disagreement import TERMS, record_disagreement
 
 
 @dataclass
@@ -99,7 +99,7 @@ class LabelSmoothedCrossEntropyWithDisagreementCriterion(ChunkedLabelSmoothedCro
 
         Unreduced losses exclude the penalty, which belongs to no single token.
         """
-        with self.penalty.recording() as record:
+        with record_disagreement(self.penalty.terms, self.penalty.attentions) as record:
             loss, sample_size, logging_output = super().forward(model, sample, reduce=reduce)
         self.penalty.require_attentions(model, record)
         source = sample["net_input"]["src_tokens"].ne(self.task.source_dictionary.pad())

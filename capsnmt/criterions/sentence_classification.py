@@ -22,7 +22,7 @@ from capsnmt.criterions.disagreement import (
     log_disagreement,
 )
 from capsnmt.models.switches import check, switch
-from capsnmt.modules.disagreement import TERMS
+from capsnmt.modules.disagreement import TERMS, record_disagreement
 from capsnmt.sentences.measures import Counts, accuracy, macro_f1
 
 BUCKET = "bucket_"
@@ -102,7 +102,7 @@ class SentenceClassificationCriterion(FairseqCriterion):
             raise SystemExit(
                 "--disagreement has no effect on a frozen encoder; drop it, or --freeze-encoder"
             )
-        with self.penalty.recording() as record:
+        with record_disagreement(self.penalty.terms, self.penalty.attentions) as record:
             logits = model(**net_input)
         self.penalty.require_attentions(model, record)
         real = net_input["src_tokens"].ne(self.task.source_dictionary.pad())

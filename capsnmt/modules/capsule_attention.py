@@ -140,14 +140,10 @@ class CapsuleAttention(Attention):
         """
         backend = usable_backend(self.backend, e, self.training)
         omega, b = vertical_routing(e, self.iterations, real, real, backend=backend)
+        W_up, b_up = self.head_weights.weight.to(b.dtype), self.head_weights.bias.to(b.dtype)
         with torch.autocast(e.device.type, enabled=False):
-            head_weights = self.weigh_heads(b)
-        return head_weights[:, :, None, None] * omega[:, None]
-
-    def weigh_heads(self, b: Tensor) -> Tensor:
-        """Return softmax(Lambda) ``[B, H]`` (eq 10) of the logits b ``[B, H, L]``."""
-        W_up, b_up = self.head_weights.weight, self.head_weights.bias
-        return F.linear(b.sum(-1), W_up.to(b.dtype), b_up.to(b.dtype)).softmax(-1)
+            Lambda = F.linear(b.sum(-1), W_up, b_up)
+        return Lambda.softmax(-1)[:, :, None, None] * omega[:, None]
 
     def append_row(self, row: Tensor, cache: Cache) -> Tensor:
         """Append the newest score row to the cache; return the rows t <= l, ``[B, H, l+1, l+1]``.

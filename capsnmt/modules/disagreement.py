@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-from contextlib import contextmanager
-from typing import Collection, Dict, FrozenSet, Iterator, List, Optional, Tuple
+from typing import Collection, ContextManager, Dict, FrozenSet, List, Optional, Tuple
 
 import torch
 from torch import Tensor
@@ -108,10 +107,9 @@ class DisagreementRecord(AttentionObserver):
         return (measured * real).sum() / real.sum().clamp(min=1)
 
 
-@contextmanager
 def record_disagreement(
     terms: Collection[str], roles: Collection[str]
-) -> Iterator[DisagreementRecord]:
+) -> ContextManager[DisagreementRecord]:
     """Measure the terms in every attention of these roles inside the ``with`` block.
 
     >>> from capsnmt.modules.attention import Attention
@@ -122,5 +120,4 @@ def record_disagreement(
     >>> record.values["enc-self", "output"][0].shape  # differentiable: add it to the loss
     torch.Size([3, 5])
     """
-    with observe_attentions(DisagreementRecord(terms, roles)) as record:
-        yield record
+    return observe_attentions(DisagreementRecord(terms, roles))
