@@ -82,22 +82,6 @@ def attention_settings(cfg: Any) -> Dict[str, Any]:
     return {"dropout": dropout, "q_noise": noise.pq, "qn_block_size": noise.pq_block_size}
 
 
-def self_attention(cfg: Any, side: str, layer: int) -> Attention:
-    """Build the self-attention of a layer (1-based) of the encoder or decoder."""
-    stack, routing = getattr(cfg, side), getattr(cfg, f"capsule_routing_{side}")
-    sizes, settings = (stack.embed_dim, stack.attention_heads), attention_settings(cfg)
-    if not routes_scores(cfg, side, layer):
-        return HostedAttention(*sizes, **settings)
-    return HostedCapsuleAttention(
-        *sizes,
-        vertical=routing in ("vertical", "both"),
-        horizontal=routing in ("horizontal", "both"),
-        iterations=cfg.routing_iterations,
-        backend=cfg.routing_backend,
-        **settings,
-    )
-
-
 class Pass:
     """A layer in one pass, whose residual connections are attention residuals.
 
@@ -125,9 +109,11 @@ class HostLayer(nn.Module):
     """
 
     host: Any  # its class in fairseq
+    side: str  # encoder or decoder
 
-    def __init__(self, cfg: Any, *arguments: Any, **settings: Any) -> None:
-        super().__init__(cfg, *arguments, **settings)
+    def __init__(self, cfg: Any, number: int, **settings: Any) -> None:
+        self.number = number  # 1 at the bottom
+        super().__init__(cfg, **settings)
         self.checkpoints, self.offloads = cfg.checkpoint_activations, cfg.offload_activations
 
     def forward(self, *inputs: Any, **settings: Any) -> Any:
@@ -152,6 +138,22 @@ class HostLayer(nn.Module):
         run = Pass(self, connection, below)
         return self.host.forward(run, *inputs, **settings), tuple(run.states)
 
+    def build_self_attention(self, embed_dim: int, cfg: Any, **_: bool) -> Attention:
+        """Build the self-attention that the switches choose for this layer."""
+        heads, settings = getattr(cfg, self.side).attention_heads, attention_settings(cfg)
+        if not routes_scores(cfg, self.side, self.number):
+            return HostedAttention(embed_dim, heads, **settings)
+        routing = getattr(cfg, f"capsule_routing_{self.side}")
+        return HostedCapsuleAttention(
+            embed_dim,
+            heads,
+            vertical=routing in ("vertical", "both"),
+            horizontal=routing in ("horizontal", "both"),
+            iterations=cfg.routing_iterations,
+            backend=cfg.routing_backend,
+            **settings,
+        )
+
 
 def twice_measured() -> Tuple[ContextManager[Any], ContextManager[Any]]:
     """Return the contexts in which a checkpointed layer runs first and again."""
@@ -162,24 +164,20 @@ def twice_measured() -> Tuple[ContextManager[Any], ContextManager[Any]]:
 
 
 class TransformerEncoderLayer(HostLayer, TransformerEncoderLayerBase):
-    """fairseq's encoder layer with our attention. ``number`` is 1 at the bottom."""
+    """fairseq's encoder layer with our attention."""
 
-    host = TransformerEncoderLayerBase
+    host, side = TransformerEncoderLayerBase, "encoder"
 
     # fairseq 0.12.2 would copy the weights for its fast path here, from an out_proj.weight that a
     # routed layer does not have. Without the copies the fast path stays off.
     _load_from_state_dict = nn.Module._load_from_state_dict
 
     def __init__(self, cfg: Any, number: int, return_fc: bool = False) -> None:
-        self.number = number
-        super().__init__(cfg, return_fc=return_fc)
+        super().__init__(cfg, number, return_fc=return_fc)
         for name in FAST_PATH_COPIES:
             self._parameters.pop(name, None)
         self.BT_version = False
         finish_attention(self.self_attn, cfg, "enc-self", number)
-
-    def build_self_attention(self, embed_dim: int, cfg: Any) -> Attention:
-        return self_attention(cfg, "encoder", self.number)
 
     def upgrade_state_dict_named(self, state_dict: Dict[str, Any], name: str) -> None:
         """Also drop the weight copies in checkpoints of fairseq 0.12.2's own Transformer."""
@@ -189,19 +187,15 @@ class TransformerEncoderLayer(HostLayer, TransformerEncoderLayerBase):
 
 
 class TransformerDecoderLayer(HostLayer, TransformerDecoderLayerBase):
-    """fairseq's decoder layer with our attention. ``number`` is 1 at the bottom."""
+    """fairseq's decoder layer with our attention."""
 
-    host = TransformerDecoderLayerBase
+    host, side = TransformerDecoderLayerBase, "decoder"
 
     def __init__(self, cfg: Any, number: int, no_encoder_attn: bool = False) -> None:
-        self.number = number
-        super().__init__(cfg, no_encoder_attn)
+        super().__init__(cfg, number, no_encoder_attn=no_encoder_attn)
         finish_attention(self.self_attn, cfg, "dec-self", number)
         if self.encoder_attn is not None:
             finish_attention(self.encoder_attn, cfg, "enc-dec", number)
-
-    def build_self_attention(self, embed_dim: int, cfg: Any, **_: bool) -> Attention:
-        return self_attention(cfg, "decoder", self.number)
 
     def build_encoder_attention(self, embed_dim: int, cfg: Any) -> Attention:
         sizes = embed_dim, cfg.decoder.attention_heads

@@ -188,11 +188,7 @@ class CapsuleRouting(nn.Module):
         iterations: int,
         backend: str,
     ) -> None:
-        """Set the attributes; 0 capsules are as many as the model is wide.
-
-        Raises:
-            ValueError: ``routing`` or ``backend`` is unknown, N does not divide d, or T is below 1.
-        """
+        """Check and set the attributes; 0 capsules are as many as the model is wide."""
         num_capsules = num_capsules or embed_dim
         if routing not in algorithms:
             raise ValueError(f"routing {routing!r} is unknown; choose from {', '.join(algorithms)}")

@@ -151,9 +151,6 @@ class CapsuleAttention(Attention):
         The partial routing of position l needs the votes of all of them. They are cached with the
         keys, as ``prev_scores``, and reordered with them. Row t is 0 at the keys k > t, which it
         must not see (section 3.4.3).
-
-        Raises:
-            ValueError: there is more than one new row.
         """
         if row.size(2) != 1:
             raise ValueError(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Optional
+from typing import Any
 
 import torch
 import torch.nn as nn
@@ -79,8 +79,7 @@ class MultiLayerAttention(Attention):
         num_heads: H.
         num_sources: n.
         variant: one of ``VARIANTS``.
-        source_dim: the encoder's width; ``None`` means d.
-        dropout: dropout of the attention weights.
+        settings: further arguments of :class:`Attention`; ``source_dim`` is the encoder's width.
 
     ``forward`` takes a memory ``[K, B, n * source_dim]``: the concatenated sources, the lowest
     first. The weights that it returns are those of the call: H heads (joint) or n H, source by
@@ -102,21 +101,13 @@ class MultiLayerAttention(Attention):
         num_heads: int,
         num_sources: int,
         variant: str,
-        *,
-        source_dim: Optional[int] = None,
-        dropout: float = 0.0,
+        **settings: Any,
     ) -> None:
         if variant not in VARIANTS:
             raise ValueError(f"variant {variant!r} is unknown; choose from {', '.join(VARIANTS)}")
         if num_sources < 1:
             raise ValueError(f"num_sources must be at least 1, not {num_sources}")
-        super().__init__(
-            embed_dim,
-            num_heads,
-            source_dim=source_dim,
-            cross=True,
-            dropout=dropout,
-        )
+        super().__init__(embed_dim, num_heads, cross=True, **settings)
         self.num_sources = num_sources
         self.variant = variant
         self.joint_softmax = variant in ("M-00", "M-01")

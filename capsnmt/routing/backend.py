@@ -121,11 +121,7 @@ class BackendError(RuntimeError):
 
 @contextmanager
 def explained(backend: str, what: str) -> Iterator[None]:
-    """Explain what fails inside the block; a lack of memory is no failure of the backend.
-
-    Raises:
-        BackendError: anything else was raised.
-    """
+    """Raise a BackendError for any error inside the block but a lack of memory."""
     try:
         yield
     except torch.cuda.OutOfMemoryError:
