@@ -27,13 +27,8 @@ class DisagreementPenalty:
         \lambda \sum_{a} \sum_{t} \frac{1}{|\mathrm{layers}_a|}
         \sum_{l \in \mathrm{layers}_a} D_{t}(a, l)
 
-    The weight is constant, as in the paper, unless it starts later: 0 in the first N updates, then
-    a linear ramp of M updates to lambda.
-
-    Args:
-        weight: lambda.
-        start_update: N.
-        ramp_updates: M.
+    The weight is constant, as in the paper, unless it starts later: 0 in the first N updates
+    (``start_update``), then a linear ramp of M updates (``ramp_updates``) to lambda.
     """
 
     def __init__(

@@ -14,6 +14,7 @@ from capsnmt.models.compilation import compiled, require_compiler, runs_compiled
 from capsnmt.models.layers import TransformerEncoderLayer, shard_layer
 from capsnmt.models.precision import autocast_of, require_trainable
 from capsnmt.models.stacks import Stack, kept_layers, reads_padding, run_layer
+from capsnmt.modules.autocast import autocast_dtype
 from capsnmt.modules.cache import sentence_order, stays
 from capsnmt.modules.layer_aggregation import TransparentMixture
 from capsnmt.modules.masks import additive_padding
@@ -101,7 +102,8 @@ class TransformerEncoder(Stack, TransformerEncoderBase):
         masks: List[Tensor] = []
         x, embedding = self.forward_embedding(src_tokens, token_embeddings)
         if reads_padding(padding):
-            masks.append(additive_padding(padding, x))
+            of_scores = autocast_dtype(x.device.type) or x.dtype
+            masks.append(additive_padding(padding, of_scores))
         mask = masks[0] if masks else None
         x = (x * (1 - padding.unsqueeze(-1).type_as(x))).transpose(0, 1)
         states: List[Tensor] = [x]

@@ -14,6 +14,7 @@ from capsnmt.cpu.linear import numbers_of
 from capsnmt.models.attention import HostedAttention
 from capsnmt.models.decoder import TransformerDecoder
 from capsnmt.models.layers import TransformerDecoderLayer
+from capsnmt.modules.masks import additive_padding
 from capsnmt.modules.observation import open_observer
 
 KeysValues = Tuple[Tensor, Tensor]  # [B, H, T, d_h] each
@@ -164,9 +165,7 @@ class Memory:
     def __init__(self, decoder: PlainDecoder, encoded: Dict[str, List[Tensor]]) -> None:
         source = encoded["encoder_out"][0].transpose(0, 1)  # [B, T, d]
         padding = encoded["encoder_padding_mask"][0]
-        lowest = torch.finfo(source.dtype).min / 2
-        self.mask = torch.zeros(padding.shape, dtype=source.dtype).masked_fill_(padding, lowest)
-        self.mask = self.mask.unsqueeze(1)
+        self.mask = additive_padding(padding, source.dtype).unsqueeze(1)
         self.source: List[KeysValues] = []
         for layer in decoder.layers:
             keys, values = layer.source.forward(source).chunk(2, dim=-1)

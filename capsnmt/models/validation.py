@@ -54,13 +54,10 @@ def _of_preset(args: Any, name: str, preset: Dict[str, Any]) -> Any:
     **D**: layers that a smaller model does not have are not an error of its user.
     """
     value = preset[name]
-    if not name.endswith("_layers"):
+    if not name.endswith("_layers") or value == "all":
         return value
     side = "encoder" if "encoder" in name else "decoder"
-    layers = int(getattr(args, f"{side}_layers"))
-    named = parse_layers(value, sys.maxsize, name) if value != "all" else frozenset()
-    if all(layer <= layers for layer in named):
-        return value
+    layers, named = int(getattr(args, f"{side}_layers")), parse_layers(value, sys.maxsize, name)
     return ",".join(str(layer) for layer in sorted(named) if layer <= layers) or "all"
 
 

@@ -7,8 +7,6 @@ from typing import Optional
 import torch
 from torch import Tensor
 
-from capsnmt.modules.autocast import autocast_dtype
-
 
 def lowest(dtype: torch.dtype) -> float:
     """Return what is added to a masked score: half the range of the dtype, not infinity.
@@ -20,14 +18,8 @@ def lowest(dtype: torch.dtype) -> float:
     return torch.finfo(dtype).min / 2
 
 
-def additive_padding(padding: Tensor, like: Tensor) -> Tensor:
-    """Return a mask ``[B, K]``, true at padding, as what all layers of a stack add to their scores.
-
-    Args:
-        padding: the mask.
-        like: the input of the stack. Under autocast the scores have another dtype.
-    """
-    dtype = autocast_dtype(like.device.type) or like.dtype
+def additive_padding(padding: Tensor, dtype: torch.dtype) -> Tensor:
+    """Return a mask ``[B, K]``, true at padding, as what is added to scores of a dtype."""
     return torch.zeros_like(padding, dtype=dtype).masked_fill(padding, lowest(dtype))
 
 
@@ -48,7 +40,6 @@ def additive_mask(
         return mask
     if not key_padding_mask.is_floating_point():
         padding = key_padding_mask.to(like.device, torch.bool)
-        key_padding_mask = torch.zeros_like(padding, dtype=like.dtype)
-        key_padding_mask = key_padding_mask.masked_fill(padding, lowest(like.dtype))
+        key_padding_mask = additive_padding(padding, like.dtype)
     padding = key_padding_mask.to(like)[:, None, None]
     return padding if mask is None else torch.minimum(mask, padding)

@@ -82,7 +82,9 @@ def horizontal_kernel(
     trace: Optional[List[Tensor]] = None,
 ) -> Tensor:
     """Compute ``horizontal_routing``; the traced R is ``[B, L, L, H]``, 0 at t > l and padding."""
-    e = masked_scores(scores, query_mask, key_mask, causal)
+    pairs = pair_mask_of(query_mask, key_mask)
+    e = scores if pairs is None else scores.masked_fill(~pairs.unsqueeze(1), 0.0)
+    e = e.tril() if causal else e
     heads, length = e.shape[1:3]
     routings = 1 if newest_only else length
     if trace is not None:
@@ -108,16 +110,6 @@ OPERATOR = Operator("horizontal_routing", horizontal_kernel, rows=3)
 def up_to_own_row(R: Tensor, newest_only: bool) -> Tensor:
     """Return R with 0 at t > l; the newest position receives from all others."""
     return R if newest_only else R.tril()
-
-
-def masked_scores(
-    scores: Tensor, query_mask: Optional[Tensor], key_mask: Optional[Tensor], causal: bool
-) -> Tensor:
-    """Return the votes: the scores, 0 at padded queries and keys and, if causal, future keys."""
-    pairs = pair_mask_of(query_mask, key_mask)
-    if pairs is not None:
-        scores = scores.masked_fill(~pairs.unsqueeze(1), 0.0)
-    return scores.tril() if causal else scores
 
 
 def traced(R: Tensor, query_mask: Optional[Tensor]) -> Tensor:

@@ -22,7 +22,8 @@ from torch import Tensor
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from capsnmt.modules import autocast, masks
+from capsnmt.models import encoder
+from capsnmt.modules import autocast
 from tests.support import EVERYWHERE, NORM, parse
 
 WORDS, TOKENS = 32_000, 8_192
@@ -140,7 +141,7 @@ def no_autocast(monkeypatch: pytest.MonkeyPatch) -> None:
     """torch has no autocast of ``meta`` tensors."""
     monkeypatch.setattr(torch, "autocast", lambda *args, **settings: contextlib.nullcontext())
     # not torch's function, which a compiler that starts meanwhile would take for another
-    for module in (autocast, masks):
+    for module in (autocast, encoder):
         monkeypatch.setattr(module, "autocast_dtype", lambda device_type: None)
 
 
