@@ -13,12 +13,7 @@ from capsnmt.criterions.chunked_label_smoothed_cross_entropy import (
     ChunkedLabelSmoothedCrossEntropyCriterion,
     ChunkedLabelSmoothedCrossEntropyCriterionConfig,
 )
-from capsnmt.criterions.disagreement import (
-    PREFIX,
-    WEIGHT,
-    DisagreementPenalty,
-    log_disagreement,
-)
+from capsnmt.criterions.disagreement import PREFIX, WEIGHT, DisagreementPenalty, log_disagreement
 from capsnmt.models.selection import ATTENTIONS
 from capsnmt.models.switches import check, switch
 from capsnmt.modules.disagreement import TERMS, record_disagreement

@@ -15,12 +15,7 @@ from fairseq.dataclass import FairseqDataclass
 from fairseq.logging import metrics
 from torch import Tensor, nn
 
-from capsnmt.criterions.disagreement import (
-    WEIGHT,
-    DisagreementPenalty,
-    Measured,
-    log_disagreement,
-)
+from capsnmt.criterions.disagreement import WEIGHT, DisagreementPenalty, Measured, log_disagreement
 from capsnmt.models.switches import check, switch
 from capsnmt.modules.disagreement import TERMS, record_disagreement
 from capsnmt.sentences.measures import Counts, accuracy, macro_f1

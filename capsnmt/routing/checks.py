@@ -28,13 +28,6 @@ def check_votes(votes: Tensor) -> None:
     check_floating("votes", votes)
 
 
-def check_scores(scores: Tensor) -> None:
-    """Raise unless the scores are a floating ``[B, H, L, K]``, H, L, K >= 1."""
-    if scores.dim() != 4 or 0 in scores.shape[1:]:
-        raise ValueError(f"scores must be [B, H, L, K], H, L, K >= 1, not {list(scores.shape)}")
-    check_floating("scores", scores)
-
-
 def check_mask(name: str, mask: Optional[Tensor], shape: Sequence[int], axes: str) -> None:
     """Raise unless the mask is None or a boolean (true = real) of this shape."""
     if mask is None:
@@ -45,10 +38,11 @@ def check_mask(name: str, mask: Optional[Tensor], shape: Sequence[int], axes: st
         raise ValueError(f"{name} must be {axes} = {list(shape)} here, not {list(mask.shape)}")
 
 
-def check_score_masks(
-    scores: Tensor, query_mask: Optional[Tensor], key_mask: Optional[Tensor]
-) -> None:
-    """Raise unless the masks fit a score cube ``[B, H, L, K]``."""
+def check_scores(scores: Tensor, query_mask: Optional[Tensor], key_mask: Optional[Tensor]) -> None:
+    """Raise unless scores are a floating ``[B, H, L, K]``, H, L, K >= 1, which the masks fit."""
+    if scores.dim() != 4 or 0 in scores.shape[1:]:
+        raise ValueError(f"scores must be [B, H, L, K], H, L, K >= 1, not {list(scores.shape)}")
+    check_floating("scores", scores)
     batch, _, queries, keys = scores.shape
     check_mask("query_mask", query_mask, (batch, queries), "[B, L]")
     check_mask("key_mask", key_mask, (batch, keys), "[B, K]")

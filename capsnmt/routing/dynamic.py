@@ -7,7 +7,7 @@ from typing import List, Optional, Tuple
 from torch import Tensor
 
 from .agreement import agreement, route_by_agreement
-from .checks import check_iterations, check_mask, check_votes
+from .checks import check_mask, check_votes
 from .numerics import pair_mask_of
 from .operator import Operator
 
@@ -55,7 +55,6 @@ def dynamic_routing(
             [4.8077, 0.2357]])
     """
     check_votes(votes)
-    check_iterations(iterations)
     check_mask("input_mask", input_mask, votes.shape[:-2], "[..., I]")
     check_mask("output_mask", output_mask, (*votes.shape[:-3], votes.size(-2)), "[..., N]")
     return OPERATOR(votes, input_mask, output_mask, iterations=iterations, backend=backend)

@@ -8,13 +8,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from . import numerics
-from .checks import (
-    check_activation,
-    check_betas,
-    check_iterations,
-    check_variance_floor,
-    check_votes,
-)
+from .checks import check_activation, check_betas, check_variance_floor, check_votes
 from .numerics import (
     VARIANCE_FLOOR,
     bound_gradient,
@@ -89,7 +83,6 @@ def em_routing(
     """
     check_votes(votes)
     check_betas(votes, beta_a, beta_u)
-    check_iterations(iterations)
     check_variance_floor(variance_floor)
     activation = check_activation(votes, input_activation)
     settings = {"iterations": iterations, "variance_floor": variance_floor}

@@ -7,7 +7,7 @@ from typing import List, Optional
 from torch import Tensor
 
 from .agreement import squash
-from .checks import check_iterations, check_score_masks, check_scores
+from .checks import check_scores
 from .numerics import bound_gradient, pair_mask_of
 from .operator import Operator
 
@@ -65,9 +65,7 @@ def horizontal_routing(
              [[ 0.5000],
               [-0.8000]]]])
     """
-    check_scores(scores)
-    check_iterations(iterations)
-    check_score_masks(scores, query_mask, key_mask)
+    check_scores(scores, query_mask, key_mask)
     settings = {"iterations": iterations, "causal": causal, "newest_only": newest_only}
     return OPERATOR(scores, query_mask, key_mask, backend=backend, **settings)
 

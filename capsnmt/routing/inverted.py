@@ -8,7 +8,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from .agreement import agreement
-from .checks import check_iterations, check_votes
+from .checks import check_votes
 from .numerics import bound_gradient, sum_over_inputs, uniform_coefficients
 from .operator import Operator
 
@@ -53,7 +53,6 @@ def inverted_routing(votes: Tensor, iterations: int = 3, backend: str = "auto") 
             [0.0360]])
     """
     check_votes(votes)
-    check_iterations(iterations)
     return OPERATOR(votes, iterations=iterations, backend=backend)
 
 

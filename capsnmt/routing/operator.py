@@ -17,6 +17,7 @@ from capsnmt.cpu import routing as cpp
 
 from . import fused
 from .backend import BackendError, Kernel, check_backend, compile_obstacle, cpp_obstacle, explained
+from .checks import check_iterations
 from .inputs_kept import keep_inputs
 from .numerics import compute_dtype
 from .recording import append_record, is_recording
@@ -70,6 +71,7 @@ class Operator:
         All dimensions of the votes but the last three are flattened into tokens, because one
         compiled kernel then serves all, and restored in the results.
         """
+        check_iterations(options["iterations"])
         leading = votes.shape[:-3]
 
         def flatten(x: Tensor) -> Tensor:

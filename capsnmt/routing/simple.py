@@ -7,7 +7,7 @@ from typing import List, Optional
 from torch import Tensor
 
 from .agreement import route_by_agreement
-from .checks import check_iterations, check_votes
+from .checks import check_votes
 from .operator import Operator
 
 
@@ -39,7 +39,6 @@ def simple_routing(votes: Tensor, iterations: int = 3, backend: str = "auto") ->
             [0.2357, 0.2357]])
     """
     check_votes(votes)
-    check_iterations(iterations)
     return OPERATOR(votes, iterations=iterations, backend=backend)
 
 

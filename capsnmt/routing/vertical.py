@@ -6,7 +6,7 @@ from typing import List, Optional, Tuple
 
 from torch import Tensor
 
-from .checks import check_iterations, check_score_masks, check_scores
+from .checks import check_scores
 from .dynamic import dynamic_kernel
 from .operator import Operator
 
@@ -56,9 +56,7 @@ def vertical_routing(
     tensor([[[4.8077, 0.2357],
              [4.8077, 0.2357]]])
     """
-    check_scores(scores)
-    check_iterations(iterations)
-    check_score_masks(scores, query_mask, key_mask)
+    check_scores(scores, query_mask, key_mask)
     return OPERATOR(scores, query_mask, key_mask, iterations=iterations, backend=backend)
 
 

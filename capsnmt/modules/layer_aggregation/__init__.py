@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from .attention import DepthAttention
 from .attention_residuals import AttentionResiduals
 from .base import LayerAggregation, SumAggregation
@@ -35,14 +37,7 @@ LAYER_AGGREGATIONS = (
 
 
 def layer_aggregation(
-    mode: str,
-    embed_dim: int,
-    num_layers: int,
-    ffn_dim: int,
-    num_capsules: int = 0,
-    own: bool = False,
-    iterations: int = 3,
-    backend: str = "auto",
+    mode: str, embed_dim: int, num_layers: int, ffn_dim: int, **routing: Any
 ) -> LayerAggregation:
     """Build the position-wise aggregation of one stack by its name in ``--layer-aggregation``.
 
@@ -51,10 +46,8 @@ def layer_aggregation(
         embed_dim: d.
         num_layers: L.
         ffn_dim: hidden width of ``iterative`` and ``dynamic``.
-        num_capsules: N (routing only).
-        own: the capsule of a layer is computed from that layer alone (routing only).
-        iterations: T (routing only).
-        backend: the routing backend (routing only).
+        routing: further arguments of :class:`LayerRouting`, such as ``num_capsules``; no other
+            aggregation reads them.
 
     Raises:
         ValueError: ``mode`` is not position-wise, or its class refuses a setting.
@@ -68,7 +61,7 @@ def layer_aggregation(
     if mode == "attention":
         return DepthAttention(embed_dim, num_layers)
     if mode in ROUTINGS:
-        return LayerRouting(embed_dim, num_layers, mode, num_capsules, own, iterations, backend)
+        return LayerRouting(embed_dim, num_layers, mode, **routing)
     raise ValueError(
         f"layer aggregation {mode!r} is not position-wise; choose from {', '.join(POSITION_WISE)}"
     )
