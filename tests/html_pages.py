@@ -1,10 +1,12 @@
-"""Shared by the tests of pages: the elements of a page, and contrast of colours."""
+"""Shared by the tests of pages: a page's elements, a browser with it, and contrast of colours."""
 
 from __future__ import annotations
 
 import re
+from contextlib import contextmanager
 from html.parser import HTMLParser
-from typing import Dict, List, Optional, Tuple
+from pathlib import Path
+from typing import Any, Dict, Iterator, List, Optional, Tuple
 
 VOID = {"meta", "link", "br", "img", "path", "use"}
 
@@ -33,6 +35,25 @@ class Page(HTMLParser):
 
     def all(self, tag: str) -> List[Dict[str, Optional[str]]]:
         return [attributes for name, attributes in self.elements if name == tag]
+
+
+@contextmanager
+def opened(browser: Any, path: Path, width: int = 1280) -> Iterator[Any]:
+    """Open a page in a browser; it must neither complain nor ask for another file."""
+    messages: List[str] = []
+    requests: List[str] = []
+    page = browser.new_page(viewport={"width": width, "height": 800})
+    page.on("console", lambda message: messages.append(message.text))
+    page.on("pageerror", lambda error: messages.append(str(error)))
+    page.on("dialog", lambda dialog: messages.append(dialog.message) or dialog.dismiss())
+    page.on("request", lambda request: requests.append(request.url))
+    page.goto(path.as_uri())
+    try:
+        yield page
+        assert messages == []
+        assert requests == [path.as_uri()]
+    finally:
+        page.close()
 
 
 def luminance(colour: str) -> float:

@@ -14,6 +14,7 @@ import pytest
 import torch
 from fairseq import options
 from fairseq.data import Dictionary
+from fairseq.data.data_utils import collate_tokens
 from fairseq.models import ARCH_CONFIG_REGISTRY, ARCH_MODEL_INV_REGISTRY
 from torch import Tensor
 
@@ -185,13 +186,13 @@ def sentences(*lengths: int, seed: int = 0) -> List[Tensor]:
 
 def batch(lines: Sequence[Tensor], left_pad: bool) -> Tensor:
     """Collate sentences into one padded batch ``[B, L]``."""
-    longest = max(map(len, lines))
-    rows = torch.full((len(lines), longest), PAD)
-    for row, line in zip(rows, lines):
-        row[longest - len(line) :] = line if left_pad else row[longest - len(line) :]
-        if not left_pad:
-            row[: len(line)] = line
-    return rows
+    return collate_tokens(list(lines), PAD, left_pad=left_pad)
+
+
+def encoder_input(lines: Sequence[Tensor], left_pad: bool = True) -> Dict[str, Tensor]:
+    """Return what an encoder reads of a batch."""
+    source = batch(lines, left_pad)
+    return {"src_tokens": source, "src_lengths": source.ne(PAD).sum(1)}
 
 
 def shifted(target: Tensor) -> Tensor:
@@ -203,11 +204,15 @@ def shifted(target: Tensor) -> Tensor:
     return previous
 
 
-def forward(model: torch.nn.Module, sources: Sequence[Tensor], targets: Sequence[Tensor]) -> Tensor:
-    """Return logits ``[B, L, V]`` for left-padded sources and right-padded targets."""
-    source, target = batch(sources, left_pad=True), batch(targets, left_pad=False)
-    lengths = source.ne(PAD).sum(1)
-    return model(source, lengths, shifted(target))[0]
+def forward(
+    model: torch.nn.Module,
+    sources: Sequence[Tensor],
+    targets: Sequence[Tensor],
+    left_pad: bool = True,
+) -> Tensor:
+    """Return logits ``[B, L, V]``; targets are padded on the right."""
+    previous = shifted(batch(targets, left_pad=False))
+    return model(**encoder_input(sources, left_pad), prev_output_tokens=previous)[0]
 
 
 def half_precision_on_cpu() -> bool:

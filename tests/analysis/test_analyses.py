@@ -144,7 +144,6 @@ def test_the_map_of_agreement_is_the_mean_over_all_real_tokens(tmp_path: Path) -
 @pytest.mark.parametrize(
     ("flags", "tokens", "left_pad"),
     [
-        ((TRANSFORMER,), 200, True),
         (("transformer_em_routing", "--head-aggregation-encoder-layers", "2"), 200, False),
         (("capsule_transformer",), 10, True),
     ],

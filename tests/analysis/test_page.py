@@ -9,12 +9,11 @@ import html
 import json
 import math
 import re
-from contextlib import contextmanager
 from dataclasses import replace
 from itertools import chain, product
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, Dict, Iterator, List, Tuple
+from typing import Any, Dict, List, Tuple
 from unittest.mock import patch
 
 import pytest
@@ -33,8 +32,9 @@ from tests.analysis.small_models import (
     write_checkpoint,
     write_data,
 )
-from tests.html_pages import Page, contrast
+from tests.html_pages import Page, contrast, opened
 
+PAGE = "analysis.html"
 EVIL = "</script><img src=http:evil.example onerror=alert(1)>"
 SUBWORDS = (EVIL, "<!--<script>", "$x$", "漢字", "&amp;", '"', "__proto__", "it's")
 ROUTED = 'em <i>&"$1$'
@@ -71,13 +71,13 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     # figures are drawn but not rendered, which would take most of the time
     files = {"png": b"", "svg": b'<svg width="9" height="9" />'}
     with patch("capsnmt.pages.page.images", lambda _: files):
-        assert write(findings, output, f"capsnmt-analyse {EVIL}") == output / "analysis.html"
+        assert write(findings, output, f"capsnmt-analyse {EVIL}") == output / PAGE
     return output
 
 
 @pytest.fixture(scope="module")
 def content(folder: Path) -> str:
-    return (folder / "analysis.html").read_text("utf-8")
+    return (folder / PAGE).read_text("utf-8")
 
 
 # One call for all choices: a step of the browser's driver takes longer than a map.
@@ -185,25 +185,6 @@ def test_many_output_capsules_become_few_columns_with_the_same_sum(
     assert torch.allclose((found * widths).sum(-1), torch.ones(4))
 
 
-@contextmanager
-def opened(browser: Any, folder: Path, width: int = 1280) -> Iterator[Any]:
-    """Open the page; it must neither complain nor ask for another file."""
-    messages: List[str] = []
-    requests: List[str] = []
-    page = browser.new_page(viewport={"width": width, "height": 800})
-    page.on("console", lambda message: messages.append(message.text))
-    page.on("pageerror", lambda error: messages.append(str(error)))
-    page.on("dialog", lambda dialog: messages.append(dialog.message) or dialog.dismiss())
-    page.on("request", lambda request: requests.append(request.url))
-    page.goto((folder / "analysis.html").as_uri())
-    try:
-        yield page
-        assert messages == []
-        assert requests == [(folder / "analysis.html").as_uri()]
-    finally:
-        page.close()
-
-
 def choose(page: Any, **labels: str) -> None:
     for name, label in labels.items():
         page.select_option(f"#browser-body select[name={name}]", label=label)
@@ -218,7 +199,7 @@ def leaves(values: Any) -> List[float]:
 def test_each_choice_shows_its_numbers(
     browser: Any, folder: Path, sentences: Any, part: str
 ) -> None:
-    with opened(browser, folder) as page:
+    with opened(browser, folder / PAGE) as page:
         page.select_option("#browser-body select[name=sentence]", index=1)
         choose(page, left=NAMES[1], right=NAMES[2])
         found: Dict[Tuple[str, ...], Any] = {
@@ -250,7 +231,7 @@ def test_two_systems_share_the_cursor_from_the_keyboard_and_the_mouse(
     browser: Any, folder: Path, sentences: Any
 ) -> None:
     maps = [sentences[0]["systems"][side]["attention"][0] for side in (0, 1)]
-    with opened(browser, folder) as page:
+    with opened(browser, folder / PAGE) as page:
         readouts = page.locator("#browser-attention .readout")
         areas = page.locator("#browser-attention .map")
         choose(page, left=NAMES[0], right=NAMES[1])
@@ -280,7 +261,7 @@ def test_two_systems_share_the_cursor_from_the_keyboard_and_the_mouse(
 def test_systems_with_other_subwords_each_show_their_own(
     browser: Any, folder: Path, sentences: Any
 ) -> None:
-    with opened(browser, folder) as page:
+    with opened(browser, folder / PAGE) as page:
         choose(page, left=NAMES[0], right=OTHER)
         shown = page.locator("#browser-texts").inner_text()
         for side, system in enumerate((0, 3)):
@@ -295,7 +276,7 @@ def test_systems_with_other_subwords_each_show_their_own(
 @pytest.mark.system
 @pytest.mark.parametrize("width", [320, 1280])
 def test_the_page_is_readable(browser: Any, folder: Path, width: int) -> None:
-    with opened(browser, folder, width) as page:
+    with opened(browser, folder / PAGE, width) as page:
         page.focus("#browser-attention .map >> nth=0")
         # what is wider than the screen scrolls by itself
         assert page.evaluate("document.documentElement.scrollWidth") <= width
@@ -319,7 +300,7 @@ def test_the_page_is_readable(browser: Any, folder: Path, width: int) -> None:
 def test_without_javascript_the_page_says_what_is_not_there(browser: Any, folder: Path) -> None:
     context = browser.new_context(java_script_enabled=False)
     page = context.new_page()
-    page.goto((folder / "analysis.html").as_uri())
+    page.goto((folder / PAGE).as_uri())
     assert page.locator("noscript p").is_visible()
     assert not page.locator("#browser-body").is_visible()
     assert page.locator(".figure svg").first.is_visible()

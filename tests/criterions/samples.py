@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from capsnmt.criterions import label_smoothed_cross_entropy_with_disagreement as disagreement
 from capsnmt.models.config import ATTENTIONS
 from capsnmt.modules.disagreement import TERMS
-from tests.support import PAD, TASK, batch, build, sentences, shifted
+from tests.support import PAD, TASK, batch, build, encoder_input, sentences, shifted
 
 NAME = "label_smoothed_cross_entropy_with_disagreement"
 ALL = {"disagreement": ",".join(TERMS), "disagreement_attention": ",".join(ATTENTIONS)}
@@ -28,15 +28,11 @@ def make_sample(
     sources: Sequence[Tensor], targets: Sequence[Tensor], left_pad: bool = True
 ) -> Dict[str, Any]:
     """A batch as the translation task collates it."""
-    source, target = batch(sources, left_pad), batch(targets, left_pad=False)
+    target = batch(targets, left_pad=False)
     return {
         "ntokens": int(target.ne(PAD).sum()),
         "target": target,
-        "net_input": {
-            "src_tokens": source,
-            "src_lengths": source.ne(PAD).sum(1),
-            "prev_output_tokens": shifted(target),
-        },
+        "net_input": {**encoder_input(sources, left_pad), "prev_output_tokens": shifted(target)},
     }
 
 

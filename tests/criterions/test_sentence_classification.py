@@ -20,7 +20,7 @@ from capsnmt.criterions.sentence_classification import (
 from capsnmt.modules.disagreement import record_disagreement
 from capsnmt.sentences.measures import Counts
 from tests.sentences.systems import build, make_task
-from tests.support import PAD, batch, sentences
+from tests.support import PAD, encoder_input, sentences
 
 LENGTHS = (5, 3, 1, 4, 2, 6)
 LINES = sentences(*LENGTHS)
@@ -33,12 +33,12 @@ def criterion(**settings: Any) -> SentenceClassificationCriterion:
 
 
 def make_sample(rows: Sequence[int] = range(6)) -> Dict[str, Any]:
-    tokens = batch([LINES[row] for row in rows], left_pad=True)
+    net_input = encoder_input([LINES[row] for row in rows])
     return {
-        "net_input": {"src_tokens": tokens, "src_lengths": tokens.ne(PAD).sum(1)},
+        "net_input": net_input,
         "target": torch.tensor([TARGETS[row] for row in rows]),
         "bucket": torch.tensor([LENGTHS[row] // 2 for row in rows]),
-        "ntokens": int(tokens.ne(PAD).sum()),
+        "ntokens": int(net_input["src_lengths"].sum()),
     }
 
 

@@ -231,9 +231,7 @@ def test_arguments_saved_in_a_checkpoint_are_accepted_again(arch: str, flags: st
 def test_the_command_line_exits_with_the_line_and_a_library_gets_a_value_error() -> None:
     with pytest.raises(SystemExit) as error:
         parse("capsnmt_transformer", "--head-aggregation", "max")
-    assert error.value.code == str(
-        error.value
-    )  # what the interpreter prints before it exits with 1
+    assert error.value.code == str(error.value)  # what the interpreter prints, to exit with 1
     assert isinstance(error.value, ValueError)
 
 

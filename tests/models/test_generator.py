@@ -22,7 +22,7 @@ from fairseq.token_generation_constraints import pack_constraints
 from capsnmt.cpu.decoding import choose
 from capsnmt.models.generator import BeamSearch
 from tests.models.test_search import flagged
-from tests.support import FIRST, PAD, TASK, batch, sentences
+from tests.support import FIRST, TASK, encoder_input, sentences
 
 STOCK = BeamSearch.__base__
 # fairseq 0.12.2 always has twice as many candidates as hypotheses
@@ -86,9 +86,8 @@ def generated(
     extra: Any = None,
 ) -> Hypotheses:
     """Return the hypotheses of the generator that a task builds."""
-    source = batch(SOURCES, left_pad)
-    sample = {"net_input": {"src_tokens": source, "src_lengths": source.ne(PAD).sum(1)}}
-    sample["target"] = source
+    source = encoder_input(SOURCES, left_pad)
+    sample = {"net_input": source, "target": source["src_tokens"]}
     settings = {"beam": 4, "max_len_b": 10, **dict(settings)}
     options = argparse.Namespace(**{**vars(GenerationConfig()), **settings})
     if isinstance(options.constraints, str):

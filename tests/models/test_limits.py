@@ -21,6 +21,7 @@ from tests.support import (
     TASK,
     batch,
     build,
+    encoder_input,
     forward,
     parse,
     randomise_special_starts,
@@ -74,8 +75,8 @@ def test_the_attention_weights_are_the_hosts() -> None:
     source, target = sentences(5, 3), sentences(4, 4, seed=1)
     weights = []
     for model in (build(PLAIN), stock()):
-        rows = batch(source, left_pad=True)
-        output = model(rows, rows.ne(PAD).sum(1), torch.stack(target), alignment_layer=0)
+        given = {"prev_output_tokens": torch.stack(target), "alignment_layer": 0}
+        output = model(**encoder_input(source), **given)
         weights.append(output[1]["attn"][0])
     torch.testing.assert_close(*weights)
 

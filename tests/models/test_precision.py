@@ -21,15 +21,13 @@ from tests.models.test_generator import scores_of
 from tests.models.test_search import flagged
 from tests.support import (
     FIRST,
-    PAD,
     TASK,
-    batch,
     build,
     build_system,
+    encoder_input,
     every_system,
     forward,
     sentences,
-    shifted,
 )
 
 on_bf16_machine = pytest.mark.usefixtures("bf16_machine")
@@ -54,8 +52,7 @@ def test_padding_decoding_and_later_words_change_no_more_than_rounding(name: str
         # routing enlarges rounding errors, in some systems with random parameters very much
         allowed = 0.03 + 2 * max(map(distance, alone, full))
         for left_pad in (True, False):
-            source, target = batch(SOURCES, left_pad), batch(TARGETS, left_pad=False)
-            together = model(source, source.ne(PAD).sum(1), shifted(target))[0]
+            together = forward(model, SOURCES, TARGETS, left_pad)
             for row, own in zip(together, alone):
                 assert distance(row[: len(own)], own) < allowed
         changed = TARGETS[0].clone()
@@ -69,8 +66,7 @@ def test_padding_decoding_and_later_words_change_no_more_than_rounding(name: str
         (again,) = forward(model, SOURCES[:1], TARGETS[:1])
         torch.testing.assert_close(again, alone[0], atol=0, rtol=0)
         generator = SequenceGenerator([model], TASK.target_dictionary, beam_size=2, max_len_b=4)
-        source = batch(SOURCES, left_pad=True)
-        sample = {"net_input": {"src_tokens": source, "src_lengths": source.ne(PAD).sum(1)}}
+        sample = {"net_input": encoder_input(SOURCES)}
         for one, hypotheses in zip(SOURCES, generator.generate([model], sample)):
             tokens = hypotheses[0]["tokens"]
             scores = forward(scored, [one], [tokens]).log_softmax(-1, dtype=torch.float32)[0]

@@ -25,12 +25,12 @@ from tests.support import (
     batch,
     build,
     build_system,
+    encoder_input,
     every_system,
     flags_of,
     forward,
     half_precision_on_cpu,
     sentences,
-    shifted,
 )
 
 HALF = [torch.bfloat16, *([torch.float16] if half_precision_on_cpu() else [])]
@@ -87,8 +87,7 @@ def test_a_sentence_alone_equals_the_same_sentence_in_a_padded_batch(name: str) 
     sources, targets = sentences(5, 3, 1), sentences(2, 4, 3, seed=1)
     alone = [forward(model, [one], [other])[0] for one, other in zip(sources, targets)]
     for left_pad in (True, False):
-        source, target = batch(sources, left_pad), batch(targets, left_pad=False)
-        together = model(source, source.ne(PAD).sum(1), shifted(target))[0]
+        together = forward(model, sources, targets, left_pad)
         for row, own in zip(together, alone):
             torch.testing.assert_close(row[: len(own)], own, atol=1e-9, rtol=1e-9)
 
@@ -137,9 +136,7 @@ def test_no_layer_waits_for_the_gpu(name: str) -> None:
     with operations:
         loss.backward()
     generator = SequenceGenerator([model], TASK.target_dictionary, beam_size=2, max_len_b=3)
-    source = batch(sentences(3, 2), left_pad=True)
-    sample = {"net_input": {"src_tokens": source, "src_lengths": source.ne(PAD).sum(1)}}
-    generator.generate([model], sample)
+    generator.generate([model], {"net_input": encoder_input(sentences(3, 2))})
     assert operations.calls
     assert not operations.count(*WAITING)
 

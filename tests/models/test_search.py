@@ -20,9 +20,9 @@ from tests.support import (
     NORM,
     PAD,
     TASK,
-    batch,
     build,
     build_system,
+    encoder_input,
     every_system,
     forward,
     sentences,
@@ -82,9 +82,7 @@ def generator(models: Sequence[torch.nn.Module], beam: int = BEAM, **settings: A
 
 
 def found_by(searching: Any, **more: Any) -> List[List[Dict[str, Tensor]]]:
-    source = batch(SOURCES, left_pad=True)
-    inputs = {"src_tokens": source, "src_lengths": source.ne(PAD).sum(1)}
-    return searching.generate([], {"net_input": inputs, "target": None}, **more)
+    return searching.generate([], {"net_input": encoder_input(SOURCES), "target": None}, **more)
 
 
 @torch.no_grad()
@@ -208,8 +206,7 @@ def test_prepared_for_decoding_it_projects_once_a_sentence(name: str) -> None:
 def test_hypotheses_of_a_sentence_that_part_are_one_clear_line() -> None:
     """A search of one's own may drop single hypotheses: then say so, and compute nothing wrong."""
     model = flagged()
-    source = batch(SOURCES, left_pad=True)
-    encoded = model.encoder(source, source.ne(PAD).sum(1))
+    encoded = model.encoder(**encoder_input(SOURCES))
     encoded = model.encoder.reorder_encoder_out(encoded, torch.arange(4).repeat_interleave(2))
     with pytest.raises(ValueError, match="hypotheses of a sentence") as error:
         model.encoder.reorder_encoder_out(encoded, torch.tensor([0, 2, 4, 6]))
@@ -218,8 +215,8 @@ def test_hypotheses_of_a_sentence_that_part_are_one_clear_line() -> None:
 
 def test_a_batch_is_reordered_as_by_the_host_and_copied_only_if_it_changes() -> None:
     """Test it by sentences: each is kept once for its hypotheses."""
-    encoder, source = flagged("--mlmha", "M-10").encoder, batch(SOURCES, left_pad=True)
-    ours, hosts = (encoder(source, source.ne(PAD).sum(1)) for _ in range(2))
+    encoder = flagged("--mlmha", "M-10").encoder
+    ours, hosts = (encoder(**encoder_input(SOURCES)) for _ in range(2))
     # two hypotheses each; of one sentence they change places; a sentence ends; one is repeated
     orders = [[0, 0, 1, 1, 2, 2, 3, 3], [1, 1, 2, 3, 5, 4, 6, 6], [0, 1, 4, 5, 6, 7], [2, 2, 0, 1]]
     copied = []

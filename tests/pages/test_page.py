@@ -5,14 +5,14 @@ from __future__ import annotations
 import html
 import re
 from pathlib import Path
-from typing import Any, List
+from typing import Any
 from xml.etree import ElementTree
 
 import pytest
 
 from capsnmt.pages.page import Markdown, Table, code, escape, write_page
 from capsnmt.pages.plots import drawing, figure_of, finish, images, inline_svg, styles
-from tests.html_pages import Page, contrast, luminance
+from tests.html_pages import Page, contrast, luminance, opened
 
 EVIL = "</code></summary><script>alert(1)</script><img src=http://x.example> & \"'`` | *b* $x_1$"
 TEMPLATE = """\
@@ -166,37 +166,26 @@ def test_every_link_has_its_target_once(content: str) -> None:
 def test_a_browser_shows_the_page_without_an_error_or_an_outside_request(
     script: str, tmp_path: Path, browser: Any
 ) -> None:
-    path = write(tmp_path, script)
-    messages: List[str] = []
-    requests: List[str] = []
-    page = browser.new_page(viewport={"width": 390, "height": 800})
-    page.on("console", lambda message: messages.append(message.text))
-    page.on("pageerror", lambda error: messages.append(str(error)))
-    page.on("dialog", lambda dialog: messages.append(dialog.message) or dialog.dismiss())
-    page.on("request", lambda request: requests.append(request.url))
-    page.goto(path.as_uri())
-    page.wait_for_load_state("networkidle")
-    assert page.title() == (f"{EVIL} & script" if script else EVIL)
-    # elements wider than a telephone scroll by themselves
-    assert page.evaluate("document.documentElement.scrollWidth") <= 390
-    boxes = page.locator(".figure svg").all()
-    assert len(boxes) == 2
-    for box in boxes:
-        size = box.bounding_box()
-        assert size["width"] > 300
-        assert size["height"] > 100
-    for scheme in ("light", "dark"):
-        page.emulate_media(color_scheme=scheme)
-        ink, paper = page.evaluate(
-            "[getComputedStyle(document.querySelector('.figure svg text')).fill,"
-            " getComputedStyle(document.body).backgroundColor]"
-        )
-        assert contrast(ink, paper) > 7
-        assert (luminance(paper) < 0.5) == (scheme == "dark")
-        assert not page.locator(".figure svg [id$='patch_1']").first.is_visible()
-    assert messages == []
-    assert requests == [path.as_uri()]
-    page.close()
+    with opened(browser, write(tmp_path, script), width=390) as page:
+        page.wait_for_load_state("networkidle")
+        assert page.title() == (f"{EVIL} & script" if script else EVIL)
+        # elements wider than a telephone scroll by themselves
+        assert page.evaluate("document.documentElement.scrollWidth") <= 390
+        boxes = page.locator(".figure svg").all()
+        assert len(boxes) == 2
+        for box in boxes:
+            size = box.bounding_box()
+            assert size["width"] > 300
+            assert size["height"] > 100
+        for scheme in ("light", "dark"):
+            page.emulate_media(color_scheme=scheme)
+            ink, paper = page.evaluate(
+                "[getComputedStyle(document.querySelector('.figure svg text')).fill,"
+                " getComputedStyle(document.body).backgroundColor]"
+            )
+            assert contrast(ink, paper) > 7
+            assert (luminance(paper) < 0.5) == (scheme == "dark")
+            assert not page.locator(".figure svg [id$='patch_1']").first.is_visible()
 
 
 # --- figures

@@ -181,7 +181,7 @@ def test_one_graph_without_breaks_serves_every_batch_size_of_an_operator(trace):
     trace("eager")
     counters = torch._dynamo.utils.counters
     with torch._dynamo.config.patch(recompile_limit=1):
-        for count, name in enumerate(COMPILED, start=1):
+        for count, name in enumerate(COMPILED[:3], start=1):  # at night, below: all of them
             for rows in (7, 12):
                 assert_compiled_equals_eager(name, rows)
             assert counters["stats"]["unique_graphs"] == count, name
