@@ -1,8 +1,9 @@
 """An interpreter that starts at once: what it is asked to run is forked from a warm process.
 
 Commands of the package start other commands with ``sys.executable``. Here that is a small program
-that passes its arguments, folder, variables and streams to a server and waits. The server has
-imported fairseq, and nothing of the project: every command runs as in a fresh interpreter.
+that passes its arguments, folder, variables and streams to a server, and then the signals that it
+gets, and waits. The server has imported fairseq, and nothing of the project: every command runs as
+in a fresh interpreter.
 """
 
 from __future__ import annotations
@@ -24,7 +25,8 @@ from typing import Dict, Iterator, List, Optional, Sequence
 from tests import forked
 
 PROGRAM = """#!{python} -IS
-import json, os, socket, sys
+import json, os, signal, socket, sys
+passed_on = signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1
 with socket.socket(socket.AF_UNIX) as server:
     try:
         server.connect(os.environ["{server}"])
@@ -33,8 +35,13 @@ with socket.socket(socket.AF_UNIX) as server:
     request = json.dumps([sys.argv, os.getcwd(), dict(os.environ)]).encode()
     socket.send_fds(server, [b"%10d" % len(request)], [0, 1, 2])
     server.sendall(request)
+    started = int(server.recv(16, socket.MSG_WAITALL) or 0)
+    for each in passed_on:
+        signal.signal(each, lambda signum, _: os.kill(started, signum))
     status = int(server.recv(16) or -9)
 if status < 0:
+    for each in passed_on:
+        signal.signal(each, signal.SIG_DFL)
     os.kill(os.getpid(), -status)
 sys.exit(status)
 """
@@ -129,6 +136,7 @@ def _answer(connection: socket.socket) -> int:
     request = connection.recv(int(size), socket.MSG_WAITALL)
     command = multiprocessing.get_context("fork").Process(target=_run, args=(request, streams))
     command.start()
+    connection.sendall(b"%16d" % (command.pid or 0))
     command.join()
     assert command.exitcode is not None
     return command.exitcode
@@ -140,8 +148,8 @@ def _run(request: bytes, streams: List[int]) -> None:
     for number, stream in enumerate(streams):
         os.dup2(stream, number)
         os.close(stream)
-    assert arguments[0] == "-m", arguments
-    forked.become(arguments[1], arguments[2:], environment)
+    _, module, *arguments = arguments[arguments.index("-m") :]  # torchrun gives -u as well
+    forked.become(module, arguments, environment)
 
 
 if __name__ == "__main__":

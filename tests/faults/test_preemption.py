@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import re
+import shutil
 import signal
 import time
 from pathlib import Path
@@ -12,7 +14,8 @@ from typing import Any, Dict, List
 import pytest
 import torch
 
-from tests.commands import in_two, succeed, training
+from tests import forked
+from tests.commands import in_two, interpreter, succeed, training
 from tests.faults.test_lost_data import children
 from tests.kills.launch import HANGS, LAUNCHER, Launch, started
 from tests.small_row import arguments
@@ -103,21 +106,15 @@ def test_stopped_three_times_is_bit_for_bit_as_never_stopped(data: Path, tmp_pat
 
 @pytest.mark.one_host  # the count is ours, not the host's
 def test_an_interruption_does_not_reset_the_patience(data: Path, tmp_path: Path) -> None:
-    """Nothing is learned: the training ends when two validations have found nothing better."""
+    """Nothing is learned: after the first of 6 updates, two epochs find nothing better."""
     flags = ["--optimizer", "sgd", "--lr", "1e-9", "--dropout", "0", "--patience", "2"]
     each_epoch = ["--save-interval", "1", "--validate-interval", "1"]
-    uninterrupted, stopped = tmp_path / "uninterrupted", tmp_path / "stopped"
-    succeed(TRAIN, *direct(data, uninterrupted, UPDATES, *flags), *each_epoch)
-    end = content(uninterrupted / LAST)["updates"]
-    assert end < UPDATES
-    line = [*direct(data, stopped, UPDATES, *flags), *each_epoch]
+    line = [*direct(data, tmp_path, UPDATES, *flags), *each_epoch]
     succeed(TRAIN, *line, "--max-epoch", 2)
-    (stopped / "stop").touch()  # one update into the last epoch
-    succeed(TRAIN, *line)
-    assert content(stopped / LAST)["updates"] == 2 * end // 3 + 1
-    for _ in range(2):
+    (tmp_path / "stop").touch()  # one update into the last epoch
+    for updates in (13, 18, 18):
         succeed(TRAIN, *line)
-        assert content(stopped / LAST)["updates"] == end
+        assert content(tmp_path / LAST)["updates"] == updates
 
 
 @pytest.mark.nightly  # six processes; the next test but one stops two, and tests/slurm compares
@@ -157,16 +154,23 @@ def test_a_training_leaves_no_temporary_files(
 # --- by the launcher
 
 
+@pytest.fixture
+def warm(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let a launcher start the others as the tests start it: forked, not by a new interpreter."""
+    monkeypatch.setenv(forked.INTERPRETER, str(interpreter()))
+
+
 WAITING = "waiting for another launcher, or for the training of one that was killed"
 
 
 def long_row(prepared: Path, folder: Path, updates: int = 400) -> List[str]:
     """Return the arguments of the launcher for a row that a signal reaches before its last update.
 
-    It saves once in 100 updates.
+    It saves once in 100 updates, and not when an epoch ends.
     """
-    saving = ["--set", "train.save-interval-updates=100", "--set", "train.log-interval=1"]
-    return [*arguments(prepared, folder), *saving, "--max-update", str(updates)]
+    settings = ["save-interval-updates=100", "save-interval=1000", "log-interval=1"]
+    sets = [word for setting in settings for word in ("--set", f"train.{setting}")]
+    return [*arguments(prepared, folder), *sets, "--max-update", str(updates)]
 
 
 def rank(running: Launch, number: int) -> int:
@@ -179,6 +183,7 @@ def rank(running: Launch, number: int) -> int:
 
 
 @pytest.mark.one_host
+@pytest.mark.usefixtures("warm")
 def test_two_processes_by_torchrun_stop_when_one_is_asked(
     prepared: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
@@ -206,45 +211,53 @@ def test_two_processes_end_with_torchrun(
         wait_for_end(running)
 
 
-def training_of(launch: Launch) -> int:
-    """Return the process of the training that a launch has started."""
-    commands = {pid: Path(f"/proc/{pid}/cmdline").read_bytes() for pid in launch.started()}
-    return next(pid for pid, words in commands.items() if b"capsnmt.launch.train" in words)
+# an interpreter of a training that does not listen
+DEAF = """#!/bin/sh
+trap '' INT TERM
+exec sleep 60
+"""
 
 
 @pytest.mark.one_host  # the launcher is the same code on both
-def test_a_stop_signal_saves_and_a_second_one_kills(prepared: Path, tmp_path: Path):
+@pytest.mark.usefixtures("warm")
+def test_a_stop_signal_saves_and_a_second_one_kills(
+    prepared: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
     """The first as of a terminal that closes."""
     line = long_row(prepared, tmp_path)
-    last = tmp_path / "runs" / "row" / "seed-1" / "checkpoints" / "checkpoint_last.pt"
     with started(LAUNCHER, line) as launch:
-        launch.updates(2)
+        reported = launch.updates(2)
         launch.send(signal.SIGHUP)
         assert launch.end() == 128 + signal.SIGHUP
         assert launch.errors[-1] == "stopped by SIGHUP: the same command resumes"
         assert not launch.started()
-    saved = last.read_bytes()
+    saved = content(tmp_path / "runs" / "row" / "seed-1" / "checkpoints" / LAST)["updates"]
+    assert reported <= saved < 400
+    deaf = tmp_path / "deaf"
+    deaf.write_text(DEAF, "utf-8")
+    deaf.chmod(0o755)
+    monkeypatch.setenv(forked.INTERPRETER, str(deaf))
     with started(LAUNCHER, line) as launch:
-        launch.updates(2)
-        assert any(text.startswith("-- train: resuming at ") for text in launch.lines)
-        os.kill(training_of(launch), signal.SIGSTOP)  # it does not listen
+        assert launch.reaches(f"-- train: resuming at {saved} of 400")
+        while not launch.started():
+            assert launch.process.is_alive(), launch.errors
         for _ in range(2):
             launch.send(signal.SIGINT)
             time.sleep(0.2)  # or the two would be one
         assert launch.end() == 128 + signal.SIGINT
         assert not launch.started()
-    assert last.read_bytes() == saved
 
 
 @pytest.mark.one_host  # the launcher is the same code on both
+@pytest.mark.usefixtures("warm")
 def test_a_launcher_waits_for_another_and_for_the_training_that_outlives_it(
-    prepared: Path, tmp_path: Path
+    prepared: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    line = long_row(prepared, tmp_path, 100)
+    """Which saves only when it is asked to stop, as the line says that they print."""
+    line = [*long_row(prepared, tmp_path, 2000), "--set", "train.save-interval-updates=2000"]
     with started(LAUNCHER, line) as first:
         first.updates(2)
-        training = training_of(first)
-        os.kill(training, signal.SIGSTOP)  # it must not end before the others wait for it
+        monkeypatch.setenv(forked.INTERPRETER, str(shutil.which("false")))  # they do not train
         with started(LAUNCHER, line) as stopped, started(LAUNCHER, line) as second:
             assert stopped.reaches(WAITING)
             assert second.reaches(WAITING)
@@ -253,7 +266,7 @@ def test_a_launcher_waits_for_another_and_for_the_training_that_outlives_it(
             first.send(signal.SIGKILL)
             first.end()
             assert len(second.lines) == 1
-            os.kill(training, signal.SIGCONT)
-            assert second.reaches("-- train: complete at 100 updates"), second.errors
-            second.send(signal.SIGINT)
-            assert second.end() == 128 + signal.SIGINT
+            (request,) = re.findall(r"touch (\S+) to stop it", second.lines[0])
+            Path(request).touch()
+            assert second.reaches("-- train: resuming at "), second.errors
+            assert second.end() == 1
