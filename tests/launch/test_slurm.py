@@ -9,6 +9,7 @@ import json
 import os
 import re
 import shlex
+import shutil
 import signal
 import subprocess
 import sys
@@ -20,7 +21,7 @@ import pytest
 
 from capsnmt.launch.__main__ import main
 from tests.launch.conftest import Launch
-from tests.small_row import SMALL
+from tests.small_row import BY_EPOCHS, SMALL, arguments
 
 SBATCH = """#!/bin/sh
 here=${0%/*}
@@ -245,14 +246,15 @@ def test_a_cancelled_or_preempted_job_saves_and_leaves_the_queue_to_slurm(
 @pytest.mark.system
 @pytest.mark.one_host  # tests/launch/test_execute.py trains
 def test_a_job_runs_what_was_submitted_whatever_is_edited_since(
-    cluster: Cluster, prepared: Path, output: Path, tmp_path: Path, launch: Launch
+    cluster: Cluster, prepared: Path, launched: Path, tmp_path: Path, launch: Launch
 ) -> None:
-    row = tmp_path / "tiny.yaml"
-    row.write_text(SMALL, "utf-8")
-    words = ["--config", row, "--prepared", prepared, "--output", output, "--cpu"]
-    launch(*words, "--threads", "1", "--slurm")
+    """Of a run that is complete, so that nothing is trained."""
+    runs = shutil.copytree(launched / "runs", tmp_path / "runs")
+    words = [*arguments(prepared, tmp_path), *BY_EPOCHS, "--slurm"]
+    launch(*words)
+    row, run = tmp_path / "row.yaml", runs / "row" / "seed-1"
     row.write_text(SMALL.replace("lr: 0.005", "lr: 0.5"), "utf-8")
-    run = output / "tiny" / "seed-1"
+    assert "job 1 (pending)" in launch(*words)
     done = subprocess.run(
         ["bash", str(run / "job.sh")],
         env={**os.environ, "SLURM_JOB_ID": "1", "SLURM_CPUS_PER_TASK": "1"},
@@ -261,9 +263,8 @@ def test_a_job_runs_what_was_submitted_whatever_is_edited_since(
         check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.count(": complete") == 4
     assert "--lr 0.005 " in (run / "commands.sh").read_text("utf-8")
-    assert json.loads((run / "scores.json").read_text("utf-8"))
     cluster.end(1)
-    said = launch(*words, "--threads", "1", "--slurm", status=2)
-    assert "was trained with train.lr 0.005, not 0.5" in said
+    assert "was trained with train.lr 0.005, not 0.5" in launch(*words, status=2)
     assert len(cluster.submitted) == 1
