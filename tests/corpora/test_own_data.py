@@ -63,6 +63,7 @@ def files(tmp_path, monkeypatch, no_fairseq):
     Path("few.en").write_bytes(lines(range(0, 19), "en"))
     Path("few.de").write_bytes(lines(range(0, 19), "de"))
     Path("latin.en").write_bytes("schön\n".encode("latin-1") * 60)
+    Path("wide.en").write_text("a house\n" * 60, "utf-16")
     return tmp_path
 
 
@@ -116,6 +117,7 @@ def test_a_language_without_rules_of_its_own_is_said(files, run):
         ("--train a.en none.de", "none.de: there is no such file"),
         ("--train a.en a.de --pair en-xx", "--pair en-xx; give two languages"),
         ("--train latin.en a.de", "latin.en, line 1: not UTF-8"),
+        ("--train wide.en a.de", "convert the file, as by iconv -f utf-16 -t utf-8"),
         ("--train one.tsv --pair en-de", "one.tsv, line 1: 1 column, column 2 is needed"),
         ("--train a.tsv", "the names end in tsv; give two languages"),
         ("--train a.en a.de a.zh", "the names end in en, de, zh"),

@@ -145,6 +145,12 @@ def test_files_of_the_user_are_used_in_place(run, corpus, recipe_file, tmp_path,
     assert f"{corpus / 'test.en'} is not the published file" in printed
     assert text(tmp_path / "out/raw/test.en") == ["Other ."] * 4
     assert not (tmp_path / "out/sources").exists()
+    for side in ("en", "de"):
+        (corpus / f"train.{side}.gz").unlink()
+        (corpus / f"train.{side}").touch()
+    status, printed = run(recipe_file, "--local", corpus, "--output", tmp_path / "empty")
+    assert status == 2
+    assert "train.en and train.de are empty; give other files" in printed
 
 
 def test_an_unavailable_training_corpus_may_be_left_out(run, server, tmp_path, no_fairseq):

@@ -63,6 +63,14 @@ def observed() -> None:
         print(json.dumps(left), file=sys.stderr, flush=True)
 
 
+def use_a_model() -> None:
+    """Train and decode with a model, as a program does that runs no command."""
+    from tests.support import build
+
+    model = build("capsnmt_transformer").train()
+    model.eval().make_generation_fast_()
+
+
 SECONDS = 90  # of one core
 MORE_BYTES = 3 << 30  # than the libraries that the command's process starts with
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import re
@@ -10,12 +9,11 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
-from typing import Dict, List, Tuple
+from typing import Dict
 
 import pytest
-import torch
 
-from tests.commands import ON_CPU, command, is_refusal, succeed
+from tests.commands import command, is_refusal
 from tests.interpreter import ran
 from tests.kills.launch import write_sources
 from tests.small_row import arguments
@@ -26,7 +24,6 @@ __all__ = ["runs"]  # a fixture
 
 # the command lines of both hosts are the same code; at night both run them
 pytestmark = [pytest.mark.system, pytest.mark.one_host]
-LIBRARY = "tests.faults.programs:load"
 
 
 @pytest.fixture(scope="module")
@@ -35,7 +32,7 @@ def world(tmp_path_factory: pytest.TempPathFactory, runs: Dict[str, Path]) -> Pa
 
     ``tiny.yaml``, ``recipe.yaml`` and ``corpus`` are a row that can be launched. ``runs/plain``
     holds two seeds of a row; their records name the data by ``runs/data``, as a launch with
-    relative paths did before it recorded the whole path. ``weights.pt`` has no settings.
+    relative paths did before it recorded the whole path.
     """
     folder = tmp_path_factory.mktemp("world")
     write_sources(folder)
@@ -46,44 +43,12 @@ def world(tmp_path_factory: pytest.TempPathFactory, runs: Dict[str, Path]) -> Pa
         copied = shutil.copytree(run, folder / "runs" / "plain" / f"seed-{seed}")
         changed = {**config, "seed": seed, "data": "runs/data"}
         (copied / "config.json").write_text(json.dumps(changed), "utf-8")
-    checkpoint = torch.load(run / "checkpoints" / "checkpoint_last.pt", weights_only=False)
-    torch.save({"model": checkpoint["model"]}, folder / "weights.pt")
-    return folder
-
-
-@pytest.fixture(scope="module")
-def classifier(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of a trained classifier of logical inference, ``checkpoint_last.pt``."""
-    folder = tmp_path_factory.mktemp("classifier")
-    succeed(
-        "capsnmt.sentences.logical_inference",
-        *("--output", folder / "data", "--train", "12", "--test", "4"),
-    )
-    succeed(
-        "fairseq_cli.train",
-        *(folder / "data", "--user-dir", PLUGIN, "--task", "logical_inference", *ON_CPU),
-        *("--arch", "logical_inference_transformer_tiny", "--criterion", "sentence_classification"),
-        *("--encoder-embed-dim", "16", "--encoder-ffn-embed-dim", "16", "--optimizer", "adam"),
-        *("--lr", "0.001", "--batch-size", "8", "--max-update", "1", "--save-dir", folder),
-        *("--disable-validation",),
-    )
     return folder
 
 
 def run(folder: Path, module: str, *argv: object, stdin: str = "") -> subprocess.CompletedProcess:
     """Run ``python -m module argv`` in a folder, with bounds of time and memory."""
     return command("tests.faults.surroundings:bounded", folder, module, *argv, stdin=stdin)
-
-
-@pytest.mark.parametrize(
-    ("setting", "words"), [("bean=3", ("bean", "beam")), ("beam=0", ("beam", "0", "1 or more"))]
-)
-def test_a_bad_setting_of_from_pretrained_is_one_line(
-    setting: str, words: Tuple[str, ...], world: Path, tmp_path: Path
-) -> None:
-    done = run(tmp_path, LIBRARY, world / "runs" / "plain" / "seed-1", setting)
-    is_refusal(done.returncode, done.stderr, *words, status=1)
-    assert not done.stdout
 
 
 def test_a_run_with_relative_paths_is_translated_from_any_folder(
@@ -108,29 +73,6 @@ def test_a_run_with_relative_paths_is_analysed_from_any_folder(world: Path, tmp_
     assert list((tmp_path / "out" / "figures").iterdir())
     assert "%|" not in done.stderr  # a log has no progress bars
     assert "\r" not in done.stderr
-
-
-@pytest.mark.parametrize("way", ["fairseq-validate", "from_pretrained", "capsnmt-translate"])
-def test_a_classifier_is_loaded_or_refused_in_one_line(
-    way: str, world: Path, classifier: Path, tmp_path: Path
-) -> None:
-    checkpoint = classifier / "checkpoint_last.pt"
-    if way == "fairseq-validate":
-        done = run(
-            *(tmp_path, "fairseq_cli.validate", classifier / "data", "--user-dir", PLUGIN),
-            *("--task", "logical_inference", "--path", checkpoint, "--cpu", "--batch-size", "8"),
-        )
-        assert "Traceback" not in done.stderr, done.stderr[-3000:]
-        assert done.returncode == 0, done.stderr[-3000:]
-        return
-    if way == "from_pretrained":
-        given = ["checkpoint_file=checkpoint_last.pt", f"data_name_or_path={classifier / 'data'}"]
-        done = run(tmp_path, LIBRARY, classifier, *given)
-    else:
-        done = run(tmp_path, "capsnmt.translate", checkpoint, "--data", world / "runs" / "data")
-    words = ("checkpoint_last.pt", "logical_inference", "capsnmt.sentences.evaluate")
-    status = 1 if way == "from_pretrained" else 2
-    is_refusal(done.returncode, done.stderr, *words, status=status)
 
 
 def test_hydra_takes_a_switch_as_the_page_spells_it(tmp_path: Path) -> None:
@@ -225,34 +167,7 @@ def test_a_script_refuses_an_unsupported_python(version: str, tmp_path: Path) ->
     assert not done.stdout
 
 
-# encoding "": the text is empty
-@pytest.mark.parametrize(
-    ("encoding", "words"),
-    [
-        ("utf-16", ["line 1", "not UTF-8", "iconv -f utf-16 -t utf-8"]),
-        ("utf-16-le", ["line 1", "UTF-16", "convert the file"]),
-        ("", ["train.en and train.de are empty", "give other files"]),
-    ],
-)
-def test_a_training_text_that_is_none_is_refused(
-    encoding: str, words: List[str], world: Path, tmp_path: Path
-) -> None:
-    recipe = (world / "recipe.yaml").read_text("utf-8")
-    corpus = shutil.copytree(world / "corpus", tmp_path / "corpus")
-    for path in corpus.glob("train.*"):
-        old = path.read_bytes()
-        path.write_bytes(old.decode("utf-8").encode(encoding) if encoding else b"")
-        checksums = [hashlib.sha256(content).hexdigest() for content in (old, path.read_bytes())]
-        recipe = recipe.replace(*checksums)
-    (tmp_path / "recipe.yaml").write_text(recipe, "utf-8")
-    argv = ["recipe.yaml", "--output", "out", "--local", "corpus", "--workers", "1"]
-    done = run(tmp_path, "capsnmt.corpora", *argv)
-    *progress, error = done.stderr.splitlines(keepends=True)
-    assert not any("error" in line for line in progress), done.stderr
-    is_refusal(done.returncode, error, "train.", *words)
-    assert not (tmp_path / "out" / "bin").exists()
-
-
+@pytest.mark.nightly  # a fresh interpreter; tests/test_hosts.py imports the plugin in one
 def test_nothing_of_fairseq_stands_before_the_error(tmp_path: Path) -> None:
     words = ["-W", "ignore", "-m", "capsnmt.export", "none", "--output", "out.pt"]
     done = ran([sys.executable, *words], tmp_path)  # fairseq's syntax warns once

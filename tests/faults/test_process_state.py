@@ -6,6 +6,7 @@ import json
 import logging
 import os
 import platform
+import threading
 from pathlib import Path
 from typing import Any, Dict, List
 
@@ -18,9 +19,9 @@ from torch._subclasses import FakeTensorMode
 
 from capsnmt.cpu.memory import set_malloc, tunes_malloc
 from capsnmt.launch.__main__ import main as launch
-from capsnmt.routing import em_routing
+from capsnmt.routing import em_routing, record_routing
 from capsnmt.translate.__main__ import main as translate
-from tests.commands import command, succeed, training
+from tests.commands import command, training
 from tests.faults.surroundings import MEGABYTES
 from tests.models.test_limits import stock
 from tests.small_row import BY_EPOCHS, SMALL, arguments
@@ -39,7 +40,7 @@ def observed(module: str, *arguments: object, stdin: str = "") -> Dict[str, Any]
 
 @on_glibc
 def test_a_model_that_trains_or_decodes_leaves_malloc_alone() -> None:
-    left = observed("tests.faults.programs:use_a_model")
+    left = observed("tests.faults.surroundings:use_a_model")
     assert left["kept"] < MEGABYTES / 4
 
 
@@ -88,11 +89,22 @@ def test_a_command_in_process_leaves_logging_as_it_was(main: Any, tmp_path: Path
 
 
 @needs_compiler
-def test_a_compiled_model_trains_while_another_thread_records_its_routing() -> None:
-    """In a process of its own, because torch compiles a function once per process."""
-    recorded = succeed("tests.faults.programs:compile_in_two_threads")
-    # the routed layer: before and within the compilation of both stacks
-    assert recorded == "[1, 1, 1, 1]\n"
+def test_a_thread_records_its_routing_while_another_compiles() -> None:
+    recorded: List[int] = []
+
+    def record() -> None:
+        with record_routing() as records:
+            em_routing(torch.ones(4, 8, 16, 4), torch.zeros(16), torch.zeros(16), iterations=2)
+        recorded.append(len(records))
+
+    def in_a_thread(graph: Any, _: Any) -> Any:
+        thread = threading.Thread(target=record)
+        thread.start()
+        thread.join()
+        return graph
+
+    torch.compile(lambda number: number + 1, backend=in_a_thread)(torch.ones(1))
+    assert recorded == [1]
 
 
 @pytest.mark.parametrize("device", ["cpu", "meta"])

@@ -10,6 +10,8 @@ from typing import Any, Dict
 import pytest
 import torch
 
+from capsnmt.cli import ConfigurationError
+from capsnmt.models import CapsnmtTransformer
 from tests.commands import ON_CPU, in_two, succeed, train
 from tests.support import PLUGIN
 
@@ -104,6 +106,8 @@ def test_two_processes_log_the_measures_of_all_examples(logic: Path, tmp_path: P
     assert result["updates"] == 2
     for name in ("accuracy", "macro_f1"):
         assert float(logged[name]) == pytest.approx(result["splits"]["valid"][name], abs=2e-3)
+    host = [logic, "--user-dir", PLUGIN, "--task", "logical_inference", "--path", *trained]
+    succeed("fairseq_cli.validate", *host, "--batch-size", 8)
 
 
 @pytest.mark.one_host  # test_classifier.py takes an encoder over on both
@@ -133,3 +137,7 @@ def test_a_translation_models_encoder_is_probed_as_it_was_trained(
     said = succeed(EVALUATE, probe, "--splits", "valid,test", "--json", report, "--cpu")
     assert "majority 60.00  (10 examples)" in said
     assert read(report)["splits"]["test"]["majority"] == 60
+    # it does not translate
+    words = r"has the task probing; evaluate it by python -m capsnmt\.sentences\.evaluate"
+    with pytest.raises(ConfigurationError, match=words):
+        CapsnmtTransformer.from_pretrained(str(probe.parent), probe.name, str(corpus / "bin"))

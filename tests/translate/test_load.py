@@ -70,6 +70,9 @@ def test_the_settings_of_the_run_are_defaults(runs: Dict[str, Path]) -> None:
     changed = CapsnmtTransformer.from_pretrained(str(runs["routed"]), beam=2, lenpen=1.5)
     assert (changed.cfg.generation.beam, changed.cfg.generation.lenpen) == (2, 1.5)
     assert changed.models[0].encoder.routing_backend == "auto"  # this may be another machine
+    for setting, words in (({"bean": 3}, "bean.*beam"), ({"beam": 0}, "beam.*0.*1 or more")):
+        with pytest.raises(ConfigurationError, match=words):
+            CapsnmtTransformer.from_pretrained(runs["plain"], **setting)
 
 
 def copied(data: Path, folder: Path, **spoilt: bytes) -> Path:
