@@ -12,6 +12,8 @@ import yaml
 from scripts import parameter_formulas
 from tests.docs.pages import PAGES, REPO, name, prose, rows, section
 
+pytestmark = pytest.mark.one_host  # text: no host is loaded
+
 DOCS = REPO / "docs"
 README = (REPO / "README.md").read_text(encoding="utf-8")
 SPEED = (DOCS / "speed.md").read_text(encoding="utf-8")

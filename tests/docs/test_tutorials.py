@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import sys
 from pathlib import Path
 from typing import Dict, List
 
@@ -86,16 +85,6 @@ def test_checkpoint(tmp_path: Path) -> None:
     for text in (f"fairseq-train M30K/bin --user-dir{routed}", start.text):
         said = run(f"rm -rf RUN; {smaller('checkpoint', text)}", tmp_path)
         assert "routing replaces the trained W^O and starts at random in encoder.layers.0" in said
-
-
-def test_the_examples_in_torch_need_no_fairseq() -> None:
-    """Each by itself, in one process."""
-    texts = [x.text for x in blocks(TUTORIALS / "torch.md") if x.language == "python"]
-    expected = [re.findall(r"^print\(.*\)  # (.*)$", text, re.MULTILINE) for text in texts]
-    assert all(expected)
-    program = f"import sys; sys.modules['fairseq'] = None\nfor text in {texts}: exec(text, {{}})"
-    done = ran([sys.executable, "-c", program])
-    assert done.stdout.splitlines() == [line for lines in expected for line in lines], done.stderr
 
 
 def test_the_scores_updates_and_tokens_of_a_row_are_those_of_its_configuration() -> None:

@@ -15,6 +15,8 @@ from capsnmt.sentences.senteval import TASKS
 from tests.corpora.server import serving
 from tests.sentences.test_logic_and_probing import corpus
 
+pytestmark = pytest.mark.one_host  # text: no host is loaded
+
 SIZES = ["--train", "40", "--test", "10"]
 
 

@@ -16,6 +16,8 @@ from capsnmt.sentences.logic import VARIABLES, parse, relation
 from capsnmt.sentences.logical_inference import read_file
 from tests.real_data import real_data
 
+pytestmark = pytest.mark.one_host  # text: no host is loaded
+
 BRACKET = re.compile(r"\( (?:not )?(True|False) (?:\( (and|or) (True|False) \) )?\)")
 WORLDS = [dict(zip(VARIABLES, row)) for row in itertools.product((False, True), repeat=6)]
 
