@@ -10,7 +10,7 @@ import shlex
 from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, Callable, Optional
+from typing import Any, Callable, Dict, Optional
 
 import fairseq.models
 import torch
@@ -24,7 +24,7 @@ import capsnmt.plugin
 from capsnmt.criterions.chunked_cross_entropy import MULTIPLE
 from capsnmt.models import SIZES, CapsnmtTransformer
 from capsnmt.models.generator import Generator
-from capsnmt.models.layers import learned_parameters
+from capsnmt.models.layers import FAST_PATH_COPIES
 from capsnmt.modules.head_aggregation import HeadRouting
 from capsnmt.modules.layer_aggregation import LayerRouting
 from scripts.paper_rows import SUFFIXES
@@ -98,6 +98,15 @@ def build(flags: str, setup: Setup) -> nn.Module:
 def build_criterion(flags: str, setup: Setup) -> nn.Module:
     """Build the training loss of the flags."""
     return criterions.build_criterion(parse(flags), task(setup.vocabulary)).to(setup.device)
+
+
+def learned_parameters(model: nn.Module) -> Dict[str, nn.Parameter]:
+    """Return the named parameters of a Transformer without fairseq 0.12.2's weight copies."""
+    return {
+        name: parameter
+        for name, parameter in model.named_parameters()
+        if not (".layers." in name and name.rpartition(".")[2] in FAST_PATH_COPIES)
+    }
 
 
 def parameters(flags: str, setup: Setup) -> int:

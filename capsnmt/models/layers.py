@@ -37,15 +37,6 @@ FAST_PATH_COPIES = tuple(
 )
 
 
-def learned_parameters(model: nn.Module) -> Dict[str, nn.Parameter]:
-    """Return the named parameters of a Transformer without fairseq 0.12.2's weight copies."""
-    return {
-        name: parameter
-        for name, parameter in model.named_parameters()
-        if not (".layers." in name and name.rpartition(".")[2] in FAST_PATH_COPIES)
-    }
-
-
 def finish_attention(attention: Attention, cfg: Any, role: str, layer: int) -> None:
     """Set the attention's role and build the aggregation of its heads.
 

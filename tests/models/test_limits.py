@@ -8,8 +8,8 @@ import fairseq.models
 import pytest
 import torch
 
-from capsnmt.models.layers import learned_parameters
 from capsnmt.modules.multi_layer_attention import VARIANTS
+from scripts.workload import learned_parameters
 from tests.support import (
     CAPSULES,
     DROP,
