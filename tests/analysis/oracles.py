@@ -64,7 +64,7 @@ CALLS: Dict[Flags, List[Tuple[str, str, int]]] = {
     ],
     (
         *("transformer_em_routing", "--head-aggregation", "inverted", "--head-capsules", "4"),
-        *("--layer-aggregation", "inverted-routing", "--layer-capsules", "8"),
+        *("--layer-aggregation", "inverted-routing", "--layer-capsules", "1"),
     ): [
         *(("enc-self", "heads", n) for n in (1, 2)),
         *(("encoder", "layers", 2), ("decoder", "layers", 2)),

@@ -14,7 +14,6 @@ from sklearn.metrics import silhouette_samples
 from torch import Tensor
 
 from capsnmt.analysis import head_tsne
-from capsnmt.analysis.agreement import diversity, skewness
 from capsnmt.analysis.anisotropy import Anisotropy
 from capsnmt.analysis.base import Analysis
 from capsnmt.analysis.similarity import Similarity
@@ -164,20 +163,6 @@ def test_t_sne_shows_the_head_outputs_of_a_sample_of_real_tokens(
     assert np.isfinite([row[5:7] for row in rows]).all()
 
 
-@pytest.mark.parametrize("capsules", [1, 2, 512])
-def test_limits_of_a_uniform_and_a_one_hot_choice(capsules: int) -> None:
-    """dou2019 prints an entropy of 6.24 for a uniform choice of 512, which is log 512."""
-    inputs, outputs = torch.ones(6, dtype=torch.bool), torch.ones(capsules, dtype=torch.bool)
-    uniform = torch.full((6, capsules), 1 / capsules)
-    assert skewness(uniform, inputs).item() == pytest.approx(math.log(capsules), abs=1e-5)
-    alike = diversity(uniform, inputs, outputs).item()
-    assert math.isnan(alike) if capsules == 1 else alike == pytest.approx(0, abs=1e-5)
-    if capsules == 2:
-        one_hot = torch.eye(2).repeat(3, 1)
-        assert skewness(one_hot, inputs).item() == 0
-        assert diversity(one_hot, inputs, outputs).item() == pytest.approx(1)
-
-
 def after(kind: Type[Analysis], *states: List[Tensor]) -> Any:
     """Return an analysis that has read a stack's states of some batches of one sentence."""
     analysis: Any = kind(SimpleNamespace(chosen=[0]))  # type: ignore[arg-type]
@@ -191,26 +176,16 @@ def after(kind: Type[Analysis], *states: List[Tensor]) -> Any:
     return analysis.rows()
 
 
-def test_known_states_have_known_cosines() -> None:
+def test_states_without_a_direction_a_pair_or_a_spread() -> None:
+    """A rotation, a scale and a shift of a layer change nothing."""
     for tokens, expected in (
         ([[1.0, 2], [2, 4], [3, 6]], 1),  # the same direction
-        ([[1.0, 0], [-1, 0]], -1),
-        ([[0.0, 0], [0, 0]], 0),  # a state of zeros has no direction
-        ([[1.0, 2]], math.nan),  # one token has no pair
+        ([[0.0, 0], [0, 0]], 0),
+        ([[1.0, 2]], math.nan),
     ):
         value = after(Anisotropy, *([torch.tensor([token])] for token in tokens))[0][-1]
         assert value == pytest.approx(expected, nan_ok=True, abs=1e-12)
-
-
-def test_known_states_have_known_similarities() -> None:
-    """A rotation, a scale and a shift change nothing; a constant layer has no similarity."""
-    torch.manual_seed(0)
-    x = torch.randn(5000, 4)
-    rotation = torch.linalg.qr(torch.randn(4, 4))[0]
-    layers = [x, 3 * x @ rotation + 7, x * torch.eye(4)[0], torch.randn(5000, 4), 0 * x + 0.1]
-    found = after(Similarity, [y[:10] for y in layers], [y[10:] for y in layers])[: len(layers)]
-    same, rotated, projected, other, constant = (row[-1] for row in found)
-    assert (same, rotated) == pytest.approx((1, 1), abs=1e-5)
-    assert projected < 0.9
-    assert other < 0.01
-    assert math.isnan(constant)
+    x = torch.randn(50, 4, generator=torch.Generator().manual_seed(0))
+    layers = [x, 3 * x[:, [2, 0, 3, 1]] + 7, 0 * x + 0.1]
+    found = after(Similarity, [y[:10] for y in layers], [y[10:] for y in layers])[:3]
+    assert [row[-1] for row in found] == pytest.approx([1, 1, math.nan], abs=1e-5, nan_ok=True)

@@ -172,23 +172,6 @@ def test_it_is_the_transformer_with_the_same_gradients(name: str, around: Sequen
         torch.testing.assert_close(found[name], gradient, msg=name)
 
 
-@pytest.mark.parametrize("around", [(), NORM], ids=["post-norm", "pre-norm"])
-def test_gates_without_weights_halve_every_head(around: tuple) -> None:
-    transformer = build(PLAIN, *around)
-    gated = build(PLAIN, *around, "--head-aggregation", "gated", *EVERYWHERE)
-    missing, _ = gated.load_state_dict(transformer.state_dict(), strict=False)
-    assert all("head_gate" in name for name in missing)
-    assert len(missing) == 6
-    with torch.no_grad():
-        for name, parameter in gated.named_parameters():
-            if "head_gate" in name:
-                parameter.zero_()
-        for name, parameter in transformer.named_parameters():
-            if "out_proj.weight" in name:
-                parameter.mul_(0.5)
-    torch.testing.assert_close(forward(gated, *INPUTS), forward(transformer, *INPUTS))
-
-
 @pytest.mark.parametrize("mode", ["linear", "dense", "attention-residuals"])
 def test_a_dropped_layer_is_the_identity_and_fairseqs_draw_decides_which(mode: str) -> None:
     """All start as the Transformer, so they must equal its layer dropout."""

@@ -6,7 +6,6 @@ from typing import Any, Tuple
 
 import pytest
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from capsnmt.modules.disagreement import (
@@ -49,17 +48,6 @@ def test_the_identity_and_its_gradient_equal_the_sum_over_pairs_of_heads(
     pairs = [torch.stack([ORACLES[name](x[b, :, l]) for l in range(3)]) for b in range(2)]
     torch.testing.assert_close(measured, torch.stack(pairs))
     torch.testing.assert_close(gradients(measured, [x]), gradients(torch.stack(pairs), [x]))
-
-
-@pytest.mark.parametrize("name", DIRECTIONS)
-def test_equal_heads_have_everything_in_common_and_orthogonal_ones_only_themselves(
-    name: str,
-) -> None:
-    one = F.one_hot(heads_of(name, heads=1).argmax(-1), 5).double()
-    equal = DIRECTIONS[name](one.expand(-1, HEADS, -1, -1))
-    torch.testing.assert_close(equal, torch.ones(2, 3, dtype=torch.float64))
-    orthogonal = DIRECTIONS[name](torch.eye(HEADS)[None, :, None])
-    torch.testing.assert_close(orthogonal, torch.full((1, 1), 1 / HEADS))
 
 
 def test_a_vector_without_direction_has_cosine_zero_and_no_gradient() -> None:

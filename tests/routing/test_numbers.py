@@ -74,26 +74,6 @@ def test_em_without_any_activation_gives_empty_capsules(backend):
 
 
 @on_each_backend
-def test_the_gradient_of_many_tied_iterations_is_finite(backend):
-    """It overflows unless it is bounded between iterations."""
-    tied = 1e4 * random(2, 4, 3, 8)[:, :, :1].expand(2, 4, 3, 8)
-    assert_finite(*run_with_gradient(OPERATORS["dynamic_routing"], tied, 10, backend=backend))
-
-
-@on_each_backend
-@pytest.mark.parametrize("causal", [False, True])
-def test_fully_padded_sentences_give_zero(causal, backend):
-    scores = random(2, 3, 4, 4).requires_grad_()
-    nothing = torch.zeros(2, 4, dtype=torch.bool)
-    capsules, logits = routing.vertical_routing(scores, 3, nothing, nothing, backend=backend)
-    rows = routing.horizontal_routing(scores, 3, nothing, nothing, causal, backend=backend)
-    for result in (capsules, logits, rows):
-        assert torch.equal(result, torch.zeros_like(result))
-    (gradient,) = torch.autograd.grad(capsules.sum() + logits.sum() + rows.sum(), scores)
-    assert torch.equal(gradient, torch.zeros_like(gradient))
-
-
-@on_each_backend
 @pytest.mark.parametrize("name", NAMES)
 def test_no_tokens_give_no_capsules(name, backend):
     for tensor in run_with_gradient(OPERATORS[name], torch.zeros(0, 3, 4, 4), 3, backend=backend):
