@@ -14,6 +14,7 @@ import pytest
 from capsnmt.cli import CLOSED_PIPE
 from capsnmt.evaluation.__main__ import main
 from capsnmt.evaluation.scores import METRICS
+from tests.commands import interpreter
 from tests.evaluation.conftest import Evaluate, outputs, scores
 from tests.evaluation.outputs import TOKENS, generated, write_lines
 
@@ -140,8 +141,12 @@ def test_a_missing_tokeniser_is_one_line(
 @pytest.mark.system
 @pytest.mark.one_host  # compare-mt needs neither torch nor fairseq
 def test_the_report_of_compare_mt_is_seeded_and_shows_text_as_it_is(
-    ted: Dict[str, List[str]], tmp_path: Path, capsys: pytest.CaptureFixture
+    ted: Dict[str, List[str]],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setattr(sys, "executable", str(interpreter()))
     short = {name: ted[f"{name}.tokens"][:40] for name in ("reference", "sys1", "sys2")}
     short["sys2"] = ["<unk> & co", *short["sys2"][1:]]
     files = {name: write_lines(tmp_path / name, lines) for name, lines in short.items()}

@@ -29,10 +29,8 @@ def snapshot(folder: Path) -> Dict[str, int]:
     return {str(path): path.stat().st_mtime_ns for path in files if path.name not in REWRITTEN}
 
 
-def updates(run: Path) -> int:
-    """The updates of the last checkpoint."""
-    history = load_checkpoint(run / "checkpoints" / "checkpoint_last.pt")["optimizer_history"]
-    return int(history[-1]["num_updates"])
+def updates(checkpoint: Path) -> int:
+    return int(load_checkpoint(checkpoint)["optimizer_history"][-1]["num_updates"])
 
 
 def write(folder: Path, name: str, text: str) -> Path:
@@ -59,16 +57,17 @@ def test_a_complete_run_is_left_as_it_is_and_only_what_was_lost_is_made_again(
     assert read(run / "config.json")["command"] == ["capsnmt-run", *words]
     assert read(run / "training.json")["parameters"] > 0
     recorded = (run / "config.json").read_text("utf-8")
+    trained = updates(run / "checkpoints" / "checkpoint_last.pt")
     for more in ([], ["--jobs", "2"]):
         refused = launch(*words, "--max-update", "2", *more, status=2)
-        assert f"already has {updates(run)} updates, more than the 2" in refused
+        assert f"already has {trained} updates, more than the 2" in refused
     assert (run / "config.json").read_text("utf-8") == recorded
     assert snapshot(folder) == before
 
     # as the run's own record says, not the row: that has four updates
     (run / "generate-news.txt").unlink()
     again = launch("--resume", run)
-    assert f"-- train: complete at {updates(run)} updates" in again
+    assert f"-- train: complete at {trained} updates" in again
     assert "-- generate news\n" in again
     assert (run / "generate-news.txt").is_file()
     assert again.count(": complete") == 2  # of the training and the average
@@ -88,24 +87,23 @@ def test_data_that_differ_from_the_settings_are_refused(
 
 
 def test_a_row_starts_from_the_trained_other(
-    launch: Launch, given: List[object], tmp_path: Path
+    launch: Launch, prepared: Path, launched: Path, tmp_path: Path
 ) -> None:
-    write(tmp_path, "base", SMALL)
-    row_file = write(tmp_path, "row", "extends: base\ninit-from: base\n")
-    base, row = (tmp_path / "runs" / name / "seed-1" for name in ("base", "row"))
-    words = ["--config", row_file, *given]
+    _, _, *words = [*arguments(prepared, tmp_path), *BY_EPOCHS]
+    words = ["--config", str(write(tmp_path, "started", "extends: row\ninit-from: row\n")), *words]
+    base, run = (tmp_path / "runs" / name / "seed-1" for name in ("row", "started"))
     refused = launch(*words, status=2)
-    assert f"init-from base has no finished run in {base} with the same" in refused
+    assert f"init-from row has no finished run in {base} with the same" in refused
 
-    launch("--config", tmp_path / "base.yaml", *given)
-    said = launch(*words)
-    assert "initialised from base (4 updates), trained for 4 more" in said
-    assert "tensors loaded" in (row / "console.log").read_text("utf-8")
-    initial = read(row / "training.json")["initial"]
-    assert (initial["row"], initial["updates"]) == ("base", 4)
-    assert initial["checkpoint"] == str(base / "checkpoints" / "checkpoint_last.pt")
-    summary = read(row.parent / "summary.json")
-    assert (summary["updates"], summary["init-from"], summary["initial-updates"]) == (4, "base", 4)
+    shutil.copytree(launched / "runs" / "row", base.parent)
+    said, before = launch(*words), updates(base / "averaged.pt")
+    assert f"initialised from row ({before} updates), trained for" in said
+    assert "tensors loaded" in (run / "console.log").read_text("utf-8")
+    initial = read(run / "training.json")["initial"]
+    assert (initial["row"], initial["updates"]) == ("row", before)
+    assert initial["checkpoint"] == str(base / "averaged.pt")
+    summary = read(run.parent / "summary.json")
+    assert (summary["init-from"], summary["initial-updates"]) == ("row", before)
 
 
 def test_runs_side_by_side_are_those_of_one_after_another(
