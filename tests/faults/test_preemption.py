@@ -25,14 +25,14 @@ pytestmark = pytest.mark.system
 
 TRAIN = "capsnmt.launch.train"
 LAST = "checkpoint_last.pt"
-UPDATES = 100  # enough that a signal arrives before the last
+UPDATES = 60  # enough that a signal arrives before the last
 
 
 def direct(data: Path, save: Path, updates: int, *flags: object) -> List[str]:
     """Return the arguments of a training: 6 updates an epoch, saved inside epochs as well."""
     flags = ("--no-epoch-checkpoints", "--log-format", "json", *flags)
     often = ("--save-interval", 4, "--validate-interval", 4)
-    flags = (*flags, *often, "--save-interval-updates", updates // 3 + 1)
+    flags = (*flags, *often, "--save-interval-updates", updates // 4 + 1)
     return [str(each) for each in training(data, save, "capsnmt_transformer_tiny", updates, *flags)]
 
 
@@ -108,7 +108,7 @@ def test_stopped_three_times_is_bit_for_bit_as_never_stopped(data: Path, tmp_pat
 def test_an_interruption_does_not_reset_the_patience(data: Path, tmp_path: Path) -> None:
     """Nothing is learned: after the first of 6 updates, two epochs find nothing better."""
     flags = ["--optimizer", "sgd", "--lr", "1e-9", "--dropout", "0", "--patience", "2"]
-    each_epoch = ["--save-interval", "1", "--validate-interval", "1"]
+    each_epoch = ["--save-interval", "1", "--validate-interval", "1", "--save-interval-updates", 0]
     line = [*direct(data, tmp_path, UPDATES, *flags), *each_epoch]
     succeed(TRAIN, *line, "--max-epoch", 2)
     (tmp_path / "stop").touch()  # one update into the last epoch

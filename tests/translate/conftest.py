@@ -49,12 +49,12 @@ ROWS = {
 
 def _make(folder: Path) -> None:
     for name, row in ROWS.items():
-        # a backend that a model need not keep
-        backend = ["--routing-backend", "eager"] if name == "routed" else []
-        finish_run(folder, name, row, 60, *backend)  # enough for translations that differ
+        # updates enough for translations that differ, and a backend that a model need not keep
+        given = (20, "--routing-backend", "eager") if name == "routed" else (60,)
+        finish_run(folder, name, row, *given)
 
 
-def finish_run(folder: Path, name: str, row: Row, updates: int, *extra: str) -> RunFolder:
+def finish_run(folder: Path, name: str, row: Row, updates: int, *extra: object) -> RunFolder:
     """Write the folder of a finished run, ``NAME/seed-1``, and that of its data, ``NAME-data``."""
     data = _prepare(folder / f"{name}-data", row)
     run = RunFolder(folder / name / "seed-1")
