@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import math
-from typing import Any, List
+from typing import Any, List, Tuple
 
 import pytest
 import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
+from capsnmt.models.config import ATTENTIONS
+from capsnmt.modules.attention import Attention
 from tests.modules.layer_aggregation_oracle import attended
 from tests.support import NORM, WORDS, batch, build, forward, randomise_special_starts, sentences
 
@@ -43,6 +45,23 @@ def test_every_sublayer_and_the_output_read_the_mixture_of_the_equation(
         h = [each[token, sentence] for each in read]
         expected = attended(stack.connection, h[0], [lambda _, own=own: own for own in v])
         torch.testing.assert_close(h[1:], expected)
+
+
+@pytest.mark.parametrize("flags", [(), ("--capsule-routing-encoder", "both")])
+@torch.no_grad()
+def test_quantisation_noise_is_in_every_matrix_of_every_attention(flags: Tuple[str, ...]) -> None:
+    flags = (*flags, "--quant-noise-pq", "0.5", "--quant-noise-pq-block-size", "4")
+    model = build("capsnmt_transformer", *flags).train()
+    attentions = [module for module in model.modules() if isinstance(module, Attention)]
+    assert {attention.role for attention in attentions} == set(ATTENTIONS)
+    matrices = [
+        getattr(attention, f"{name}_proj").weight
+        for attention in attentions
+        for name in ("q", "k", "v", "out")
+    ]
+    before = [matrix.clone() for matrix in matrices]
+    forward(model, sentences(5, 3), sentences(4, 2, seed=1))
+    assert not any(torch.equal(*pair) for pair in zip(before, matrices))
 
 
 @pytest.mark.parametrize("number", [1, 2, 3])
