@@ -64,10 +64,6 @@ def test_every_row_task_and_seed_is_a_run_seed_by_seed(plan: Launch, project: Pa
         assert ("--head-aggregation em " in line) == (row == "em")
         assert f"--probing-task {task} " in line
         assert f"--seed {seed} " in line
-    jobs = plan(*GIVEN, "--tasks", "BShift", "--slurm")
-    resumed = re.findall(r"-m capsnmt.launch --resume (\S+)", jobs)
-    assert resumed == [f"{project}/runs/{row}/BShift/seed-1" for row in ("baseline", "em")]
-    assert re.findall(r"--job-name=(\S+)", jobs) == ["baseline-BShift-1", "em-BShift-1"]
 
 
 def preparation(plan: Launch, *flags: object) -> List[str]:
