@@ -215,13 +215,16 @@ def forward(
     return model(**encoder_input(sources, left_pad), prev_output_tokens=previous)[0]
 
 
-def half_precision_on_cpu() -> bool:
-    """Return whether this torch computes in fp16 on the CPU."""
+def half_precision() -> List[torch.dtype]:
+    """Return the dtypes of half precision in which this torch computes on the CPU."""
     try:
         torch.nn.functional.layer_norm(torch.ones(2, dtype=torch.float16), (2,))
     except RuntimeError:
-        return False
-    return True
+        return [torch.bfloat16]
+    return [torch.bfloat16, torch.float16]
+
+
+HALF = half_precision()
 
 
 def assert_every_parameter_learns(model: torch.nn.Module) -> None:

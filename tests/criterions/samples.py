@@ -6,6 +6,7 @@ import math
 from typing import Any, Dict, List, Sequence, Tuple
 
 import torch
+from fairseq.logging import metrics
 from torch import Tensor, nn
 
 from capsnmt.criterions import label_smoothed_cross_entropy_with_disagreement as disagreement
@@ -47,6 +48,14 @@ def gradients(model: nn.Module, loss: Tensor) -> Dict[str, Tensor]:
     model.zero_grad()
     loss.backward(retain_graph=True)
     return {name: p.grad.clone() for name, p in model.named_parameters() if p.grad is not None}
+
+
+def logged(criterion: Any, updates: Sequence[List[Dict[str, Any]]]) -> Dict[str, float]:
+    """What the log shows after these updates, each a list of what workers and batches report."""
+    with metrics.aggregate(new_root=True) as aggregator:
+        for update in updates:
+            criterion.reduce_metrics(update)
+    return {name: float(value) for name, value in aggregator.get_smoothed_values().items()}
 
 
 def dot(a: Tensor, b: Tensor) -> Tensor:

@@ -9,12 +9,10 @@ from typing import Any, Dict, List, Tuple
 import pytest
 import torch
 from fairseq.criterions.label_smoothed_cross_entropy import LabelSmoothedCrossEntropyCriterion
-from fairseq.logging import metrics
 from torch import Tensor
 
 from capsnmt.criterions import (
     ChunkedLabelSmoothedCrossEntropyCriterion,
-    LabelSmoothedCrossEntropyWithDisagreementCriterion,
 )
 from capsnmt.criterions.chunked_label_smoothed_cross_entropy import (
     ChunkedLabelSmoothedCrossEntropyCriterionConfig,
@@ -28,6 +26,7 @@ from tests.criterions.samples import (
     TARGETS,
     criterion,
     gradients,
+    logged,
     make_sample,
     term_of_pairs,
     train,
@@ -113,12 +112,6 @@ def test_validation_measures_and_logs_but_reports_the_baselines_loss() -> None:
     assert training_logs["loss"] > logs["loss"] + size / 16  # the position term is at least 1 / L
 
 
-def reduced(logging_outputs: List[Dict[str, Any]]) -> Dict[str, float]:
-    with metrics.aggregate(new_root=True) as aggregated:
-        LabelSmoothedCrossEntropyWithDisagreementCriterion.reduce_metrics(logging_outputs)
-    return {name: float(value) for name, value in aggregated.get_smoothed_values().items()}
-
-
 @pytest.mark.parametrize("sentence_avg", [False, True])
 def test_accumulated_batches_are_one_batch_and_the_log_shows_its_mean(sentence_avg: bool) -> None:
     """To rounding where sources are as long as their targets; see the criterion's docstring."""
@@ -131,11 +124,11 @@ def test_accumulated_batches_are_one_batch_and_the_log_shows_its_mean(sentence_a
     assert sum(half[1] for half in halves) == size
     expected = gradients(model, together)
     torch.testing.assert_close(gradients(model, sum(half[0] for half in halves)), expected)
-    shown = reduced([half[2] for half in halves])
-    assert shown == pytest.approx(reduced([logs]), abs=1e-3)
+    shown = logged(ours, [[half[2] for half in halves]])
+    assert shown == pytest.approx(logged(ours, [[logs]]), abs=1e-3)
     assert ours.logging_outputs_can_be_summed()
     summed = {key: sum(half[2][key] for half in halves) for key in logs}
-    assert reduced([summed]) == pytest.approx(shown)
+    assert logged(ours, [[summed]]) == pytest.approx(shown)
     term = float(logs["disagreement_output"]) / size
     assert shown["disagreement_output"] == pytest.approx(term, abs=1e-3)
     assert 0.01 < term < 3  # of three attentions

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import math
 import random
-from typing import Any, Dict, List, Sequence
+from typing import Any, Dict, Sequence
 
 import numpy as np
 import pytest
 import torch
-from fairseq.logging import metrics
 from torch import Tensor, nn
 
 from capsnmt.cli import ConfigurationError
@@ -19,6 +18,7 @@ from capsnmt.criterions.sentence_classification import (
 )
 from capsnmt.modules.disagreement import record_disagreement
 from capsnmt.sentences.measures import Counts
+from tests.criterions.samples import logged
 from tests.sentences.systems import build, make_task
 from tests.support import PAD, encoder_input, sentences
 
@@ -46,14 +46,6 @@ def classifier(*flags: str) -> nn.Module:
     return build(*flags, num_sentences=1).double()
 
 
-def logged(outputs: Sequence[List[Dict[str, Any]]]) -> Dict[str, float]:
-    """What the log shows after these updates, each a list of what workers and batches report."""
-    with metrics.aggregate(new_root=True) as aggregator:
-        for update in outputs:
-            SentenceClassificationCriterion.reduce_metrics(update)
-    return dict(aggregator.get_smoothed_values())
-
-
 def test_the_loss_is_the_cross_entropy_summed_over_examples() -> None:
     model, sample = classifier(), make_sample()
     loss, size, logs = criterion()(model, sample)
@@ -61,7 +53,9 @@ def test_the_loss_is_the_cross_entropy_summed_over_examples() -> None:
     expected = -sum(math.log(row[label]) for row, label in zip(probabilities.tolist(), TARGETS))
     assert float(loss) == pytest.approx(expected, rel=1e-6)
     assert (size, logs["nsentences"], logs["sample_size"]) == (6, 6, 6)
-    assert logged([[logs]])["loss"] == pytest.approx(expected / 6 / math.log(2), abs=1e-3)
+    assert logged(criterion(), [[logs]])["loss"] == pytest.approx(
+        expected / 6 / math.log(2), abs=1e-3
+    )
 
 
 def test_the_measures_are_those_of_all_examples_however_they_are_split() -> None:
@@ -70,9 +64,9 @@ def test_the_measures_are_those_of_all_examples_however_they_are_split() -> None
     def logs(*rows: int) -> Dict[str, Any]:
         return criterion()(model, make_sample(rows))[2]
 
-    expected_measures = logged([[logs(*range(6))]])
+    expected_measures = logged(criterion(), [[logs(*range(6))]])
     unequal = [[logs(0, 1), logs(2)], [logs(3, 4, 5)]]
-    assert logged(unequal) == pytest.approx(expected_measures)
+    assert logged(criterion(), unequal) == pytest.approx(expected_measures)
     assert {
         "accuracy",
         "macro_f1",
@@ -125,7 +119,9 @@ def test_disagreement_is_added_in_training_and_only_logged_in_validation(term: s
     torch.testing.assert_close(loss, plain + 0.7 * size * expected)
     of_values = model.encoder.layers[0].self_attn.v_proj.weight
     assert not torch.allclose(*(torch.autograd.grad(x, of_values)[0] for x in (loss, plain)))
-    assert logged([[logs]])[f"disagreement_{term}"] == pytest.approx(float(expected), abs=1e-3)
+    assert logged(criterion(), [[logs]])[f"disagreement_{term}"] == pytest.approx(
+        float(expected), abs=1e-3
+    )
     model.eval()
     torch.testing.assert_close(
         criterion(**settings)(model, sample)[0], criterion()(model, sample)[0]

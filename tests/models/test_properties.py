@@ -17,6 +17,7 @@ from capsnmt.modules.algorithms import OF_HEADS, OF_LAYERS
 from tests.counting import Operations
 from tests.support import (
     FIRST,
+    HALF,
     PAD,
     SYSTEMS,
     TASK,
@@ -29,11 +30,8 @@ from tests.support import (
     every_system,
     flags_of,
     forward,
-    half_precision_on_cpu,
     sentences,
 )
-
-HALF = [torch.bfloat16, *([torch.float16] if half_precision_on_cpu() else [])]
 
 
 def loss_of(model: torch.nn.Module) -> torch.Tensor:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from typing import Optional
+from typing import Any, Callable, Dict, Tuple
 
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from capsnmt.models.attention import (
     HostedAttention,
@@ -36,21 +36,47 @@ from tests.modules.compare import assert_same, numbers
 every_kind = pytest.mark.parametrize("kind", KINDS)
 
 
-@pytest.mark.parametrize("up_to", [LENGTH - 1, LENGTH])
-@pytest.mark.parametrize("padding", PADDINGS.values(), ids=PADDINGS)
-@every_kind
+# self-attention; and attention to several encoder layers: variant, sources, kind, side of padding
+CASES: Dict[str, Tuple[Callable[[], Tuple[Any, ...]], str]] = {
+    **{
+        f"{kind}, {side}": (lambda kind=kind: attention(kind), side)
+        for kind in KINDS
+        for side in PADDINGS
+    },
+    **{
+        f"{variant}, {sources}, {kind}, {side}": (
+            lambda given=(variant, sources, kind): (multi_layer(*given), *inputs(given[1])),
+            side,
+        )
+        for variant in VARIANTS
+        for sources, kind, side in [
+            (1, "linear", "right"),
+            (3, "linear", "left"),
+            # H heads (M-00, M-01), or H of each source, of which one can attend for another
+            (2, "gated", "right"),
+            (2, "talking", "left"),
+        ]
+    },
+}
+
+
+@pytest.mark.parametrize("name", CASES)
 def test_output_weights_and_gradients_equal_the_loops(
-    kind: str, padding: Optional[Tensor], up_to: int, monkeypatch: pytest.MonkeyPatch
+    name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("capsnmt.cpu.attention.PLAIN_UP_TO", up_to)
-    module, x = plain(kind).train(), numbers(LENGTH, 2, WIDTH)
-    output, none = module(x, x, x, padding, need_weights=False)
-    assert none is None
-    expected, expected_weights, *_ = oracle(module, x, x, padding)
-    assert_same(output, expected, module, x)
-    read, weights = module(x, x, x, padding, need_head_weights=True)
-    torch.testing.assert_close((read, weights), (expected, expected_weights))
-    torch.testing.assert_close(module(x, x, x, padding)[1], expected_weights.mean(0))
+    make, side = CASES[name]
+    module, query, memory = make()
+    given = query, memory, memory, PADDINGS[side]
+    expected, expected_weights, *_ = oracle(module, query, memory, PADDINGS[side])
+    for up_to in (LENGTH - 1, LENGTH):  # torch's fused function, and probabilities
+        monkeypatch.setattr("capsnmt.cpu.attention.PLAIN_UP_TO", up_to)
+        output, none = module.train()(*given, need_weights=False)
+        assert none is None
+        assert_same(output, expected, module, query, memory)
+    read, mean = module(*given)
+    assert_same(read, expected, module, query, memory)
+    torch.testing.assert_close(mean, expected_weights.mean(0))
+    torch.testing.assert_close(module(*given, need_head_weights=True)[1], expected_weights)
 
 
 @every_kind
@@ -85,36 +111,6 @@ def test_a_layer_attends_to_its_own_block_of_the_mixtures() -> None:
 
 
 every_variant = pytest.mark.parametrize("variant", VARIANTS)
-
-
-@pytest.mark.parametrize(
-    ("num_sources", "kind", "side"),
-    [
-        (1, "linear", "right"),
-        (3, "linear", "none"),
-        (3, "linear", "left"),
-        # H heads (M-00, M-01), or H of each source, of which one can attend for another
-        (2, "gated", "right"),
-        (2, "talking", "left"),
-    ],
-)
-@every_variant
-def test_output_weights_and_gradients_equal_the_equations(
-    variant: str, num_sources: int, kind: str, side: str
-) -> None:
-    module, padding = (
-        multi_layer(variant, num_sources, kind),
-        PADDINGS[side],
-    )
-    query, memory = inputs(num_sources)
-    expected, expected_weights, *_ = oracle(module, query, memory, padding)
-    for need_weights in (False, True):  # the fused kernel, and the probabilities
-        output, mean = module(query, memory, memory, padding, need_weights=need_weights)
-        assert_same(output, expected, module, query, memory)
-        if need_weights:
-            torch.testing.assert_close(mean, expected_weights.mean(0))
-    _, weights = module(query, memory, memory, padding, need_head_weights=True)
-    torch.testing.assert_close(weights, expected_weights)
 
 
 @pytest.mark.parametrize("source_width", [64, 96])

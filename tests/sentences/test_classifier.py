@@ -14,16 +14,15 @@ from capsnmt.sentences.classifier import SENTENCE_PRESETS
 from capsnmt.sentences.pooling import MeanPooling, QueryPooling
 from tests.sentences.systems import SENTENCE_SYSTEMS, SMALL, build, build_system, classify, parse
 from tests.support import (
+    HALF,
     PAD,
     assert_every_parameter_learns,
     batch,
-    half_precision_on_cpu,
     sentences,
 )
 from tests.support import build as build_translation
 
 FIRST, SECOND = sentences(5, 3, 1), sentences(2, 4, 3, seed=1)
-HALF = [torch.bfloat16, *([torch.float16] if half_precision_on_cpu() else [])]
 
 
 def loss_of(model: torch.nn.Module) -> torch.Tensor:
