@@ -43,7 +43,6 @@ SETTINGS = Settings(
 
 
 def corpus(seed: int = 0) -> Tuple[List[Tensor], List[Tensor]]:
-    """Return the sources and the targets."""
     return sentences(*LENGTHS, seed=seed), sentences(*LENGTHS[::-1], seed=seed + 1)
 
 
@@ -119,7 +118,6 @@ def analysed(
 
 
 def rows_of(findings: Findings, name: str) -> List[Sequence[Any]]:
-    """Return the rows of an analysis of one model."""
     return findings.of[name]["it"].rows()
 
 

@@ -95,10 +95,6 @@ def outputs_and_gradients(model: torch.nn.Module) -> tuple:
     return output, {name: p.grad for name, p in model.named_parameters()}
 
 
-def as_it_starts(model: torch.nn.Module) -> None:
-    """Leave the parameters of the mechanism as they are."""
-
-
 def on_the_bottom_layer(model: torch.nn.Module) -> None:
     for stack in (model.encoder, model.decoder):
         weight = stack.layer_aggregation.combine.weight  # [W_1, W_2] = [0, I]
@@ -115,7 +111,7 @@ class Limit(NamedTuple):
     flags: str
     own: Tuple[str, ...] = ()
     around: Sequence[Sequence[str]] = ((), NORM)
-    set_parameters: Callable[[Any], None] = as_it_starts
+    set_parameters: Callable[[Any], None] = lambda model: None  # it is so at the start
 
 
 AGGREGATED, RESIDUALS = "--layer-aggregation", "--layer-aggregation attention-residuals"

@@ -146,14 +146,6 @@ def test_a_prepared_map_is_the_map_in_every_size(shape: List[int], dtype: torch.
     torch.testing.assert_close(linear.weight.grad.double(), summed, atol=1, rtol=5e-2)
 
 
-def test_a_shared_embedding_keeps_its_matrix() -> None:
-    model = build("capsnmt_transformer")
-    embedded = model.decoder.embed_tokens.weight
-    assert model.decoder.output_projection.weight is embedded
-    model.make_generation_fast_()
-    assert model.decoder.embed_tokens.weight is embedded
-
-
 @on_bf16_machine
 @pytest.mark.parametrize(
     ("width", "flag", "precision"),

@@ -83,7 +83,6 @@ def attention(name: str, **settings: Any) -> Tuple[Any, Tensor, Tensor]:
 
 
 def future(length: int) -> Tensor:
-    """Return the mask of a causal attention."""
     return torch.full((length, length), float("-inf"), dtype=torch.float64).triu(1)
 
 

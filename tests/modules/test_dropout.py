@@ -20,7 +20,6 @@ def seed() -> None:
 
 @pytest.fixture
 def hosts(monkeypatch: pytest.MonkeyPatch) -> list:
-    """Calls of torch's function."""
     calls: list = []
     stock = F.dropout
     monkeypatch.setattr(F, "dropout", lambda *args, **more: calls.append(1) or stock(*args, **more))

@@ -21,23 +21,12 @@ TIGHT = {"rtol": 1e-9, "atol": 1e-11}
 few = settings(max_examples=40, deadline=None, derandomize=True)
 size = st.integers(1, 4)
 CUBES = ("vertical_routing", "horizontal_routing")  # of scores, with masks of queries and keys
-kinds = st.sampled_from(["none", "none", "left", "right", "holes", "all"])
 
 
-def mask(kind: str, length: int):
-    """A padding mask [length], true = real; None for none."""
-    if kind == "none":
-        return None
-    real = torch.ones(length, dtype=torch.bool)
-    if kind == "left":
-        real[: (length + 1) // 2] = False
-    elif kind == "right":
-        real[length // 2 + 1 :] = False
-    elif kind == "holes":
-        real[::2] = False
-    else:
-        real[:] = False
-    return real
+def masks(length: int):
+    """No padding mask, or any ``[length]``, true = real."""
+    drawn = st.lists(st.booleans(), min_size=length, max_size=length)
+    return st.none() | drawn.map(torch.tensor)
 
 
 def draw_arguments(draw, name: str, shape, seed: int):
@@ -51,10 +40,10 @@ def draw_arguments(draw, name: str, shape, seed: int):
             return [*costs, 0.05 + 0.9 * activation], ()
         return costs, ()
     if name == "dynamic_routing":
-        return [], (mask(draw(kinds), I), mask(draw(kinds), N))
+        return [], (draw(masks(I)), draw(masks(N)))
     if name in CUBES:
         causal = (draw(st.booleans()),) if name == "horizontal_routing" else ()
-        return [], (mask(draw(kinds), N), mask(draw(kinds), D), *causal)
+        return [], (draw(masks(N)), draw(masks(D)), *causal)
     return [], ()
 
 
