@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from itertools import combinations
-from typing import Any, Dict, List, Tuple
+from typing import Any, Dict, List, Optional, Tuple
 
 import numpy as np
 import torch
@@ -160,17 +160,35 @@ def anisotropy(model: Any, flags: Flags) -> Rows:
     return found
 
 
+def summands(mode: str, module: Any, states: List[Tensor]) -> Tuple[Tensor, Optional[Tensor]]:
+    """Return what an aggregate adds up, ``[tokens, .., sources, d]``, and weights that it shows."""
+    read = len(states)
+    states = module.sources(states) if mode == "attention-residuals" else states
+    H, width = torch.stack(states, 1), states[0].size(-1)
+    if mode == "linear":
+        W = module.combine.weight.split(width, 1)
+        return torch.stack([x @ w.t() for x, w in zip(states, W)], 1), None
+    if mode == "dynamic":
+        return module.fc2(torch.relu(module.fc1(H.flatten(1)))).view_as(H) * H, None
+    if mode == "transparent":
+        return torch.stack([H * w[:, None] for w in module.weight.softmax(0).t()], 1), None
+    if mode in ("dlcl", "dense"):
+        rows = {len(row): row for row in module.weights}  # of one state, dense reads it itself
+        return H * rows.get(read, H.new_ones(read))[:, None], None
+    own = mode == "attention"
+    query = module.query * module.gain if own else module.queries[read - 2] * module.gains[read - 2]
+    p = (H @ query / (H.square().mean(-1) + 1e-6).sqrt()).softmax(1)
+    return H * p[..., None], None if own else p
+
+
 @torch.no_grad()
 def layer_weights(model: Any, flags: Flags) -> Rows:
-    """The mean norm of every summand of an aggregate, its share and, if it has one, its weight.
-
-    ``tests/modules/test_aggregation.py`` compares the summands with the equations.
-    """
+    """The mean norm of every summand of an aggregate, its share and, if it has one, its weight."""
     calls: Dict[Any, List[Any]] = defaultdict(list)  # side and module -> its calls
 
     def hooked(side: str, module: nn.Module) -> Any:
         def keep(_: nn.Module, inputs: Any, output: Any) -> None:
-            calls[side, module].append([state[:, 0] for state in inputs[0]])
+            calls[side, module].append(([state[:, 0] for state in inputs[0]], output[:, 0]))
 
         return module.register_forward_hook(keep)
 
@@ -186,11 +204,11 @@ def layer_weights(model: Any, flags: Flags) -> Rows:
     for (side, module), of_module in calls.items():
         a_sentence = len(of_module) // len(LENGTHS)  # calls: readers of a connection
         for reader in range(1, a_sentence + 1):
-            layers = [torch.cat(each) for each in zip(*of_module[reader - 1 :: a_sentence])]
-            parts = module.contributions(layers)
-            weights = [None] * parts.size(-2)
-            if flags[2] == "attention-residuals":
-                weights = module.weights(layers).mean(0).tolist()
+            read, outputs = zip(*of_module[reader - 1 :: a_sentence])
+            parts, weights = summands(flags[2], module, [torch.cat(each) for each in zip(*read)])
+            if flags[2] != "dlcl":  # which may normalise the sum
+                torch.testing.assert_close(parts.sum(-2).flatten(1), torch.cat(outputs))
+            weights = [None] * parts.size(-2) if weights is None else weights.mean(0).tolist()
             mixtures = (
                 enumerate(parts.unbind(1), 1)
                 if flags[2] == "transparent"

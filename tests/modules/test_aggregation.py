@@ -162,48 +162,6 @@ def test_votes_start_as_large_as_the_projection_they_replace() -> None:
     assert 0.5 < (votes.std() / projection(heads).std()).item() < 2
 
 
-# --- the summands, which an analysis shows
-
-
-@pytest.mark.parametrize("mode", ["linear", "dynamic", "attention"])
-def test_the_contributions_of_layers_are_the_summands_of_the_equation(mode: str) -> None:
-    module, layers = randomised(aggregation(mode=mode)), layers_of(2, 3)
-    parts = module.contributions(layers)
-    assert parts.shape == (2, 3, LAYERS, WIDTH)
-    torch.testing.assert_close(parts.sum(-2), module(layers))
-    for l, layer in enumerate(layers):
-        position = layer[1, 2]
-        if mode == "linear":
-            part = module.combine.weight[:, l * WIDTH : (l + 1) * WIDTH] @ position
-        elif mode == "dynamic":
-            g = module.fc2(torch.relu(module.fc1(torch.cat([x[1, 2] for x in layers]))))
-            part = g[l * WIDTH : (l + 1) * WIDTH] * position
-        else:
-            query, states = module.query * module.gain, [x[1, 2] for x in layers]
-            scores = [query @ x / (x.square().mean() + 1e-6).sqrt() for x in states]
-            part = oracles.softmax(scores)[l] * position
-        torch.testing.assert_close(parts[1, 2, l], part)
-
-
-def test_the_contributions_of_states_are_the_summands_of_mixtures_and_connections() -> None:
-    states, module = layers_of(2, 3, num_layers=4), randomised(TransparentMixture(4, 2))
-    parts, share = module.contributions(states), oracles.softmax(list(module.weight[:, 1]))
-    torch.testing.assert_close(parts.sum(-2).flatten(-2), module(states))
-    torch.testing.assert_close(parts[:, :, 1, 2], share[2] * states[2])
-    for setting in CONNECTED.values():
-        module = randomised(connection(**setting))
-        parts = module.contributions(states)
-        if setting["mode"] == RESIDUALS:
-            torch.testing.assert_close(parts.sum(-2), module(states))
-            share = module.weights(states)[1, 2]
-            torch.testing.assert_close(parts[1, 2, 0], share[0] * states[0][1, 2])
-            assert share.sum().item() == pytest.approx(1)
-            continue
-        weights = module.weights[2 if setting["mode"] == "dense" else 3]  # of four states
-        expected = [weight * state for weight, state in zip(weights, states)]
-        torch.testing.assert_close(parts, torch.stack(expected, -2))
-
-
 # --- how they start
 
 
