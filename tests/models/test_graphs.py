@@ -129,7 +129,7 @@ def test_training_alone_is_compiled_in_bf16_too_and_unless_it_is_read(graphs: Li
 
 @needs_compiler
 def test_batches_of_any_shape_share_graphs(graphs: List[Any]) -> None:
-    pair = models("transformer_dlcl", *ONE_LAYER)
+    pair = models("capsnmt_transformer", *ONE_LAYER)
     for count, length in ((5, 3), (3, 70), (1, 6), (4, 12)):
         given = arguments((length,) * count, (2 * length,) + (length,) * (count - 1))
         assert_the_same(*pair, given)
