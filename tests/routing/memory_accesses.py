@@ -64,7 +64,7 @@ def checked() -> Iterator[None]:
         return store(self, pointers, value, mask, *rest)
 
     def called(self: Any, *args: Any, **kwargs: Any) -> Any:
-        # Triton's own prepares a function at each call: half of the time. The next launch undoes it.
+        # Triton prepares a function at each call, most of the time. The next launch undoes it.
         if self.fn not in prepared:
             prepared.add(self.fn)
             interpreter._patch_lang(self.fn)
