@@ -13,7 +13,7 @@ import torch
 from capsnmt.checkpoints.load import load_checkpoint
 from capsnmt.models import CapsnmtTransformer
 from tests.commands import EVERYTHING, ON_CPU, command, hypotheses, in_two, succeed, train, training
-from tests.support import PLUGIN, REPO, half_precision_on_cpu, needs_compiler
+from tests.support import HALF, PLUGIN, REPO, needs_compiler
 
 pytestmark = pytest.mark.system
 # a training of each flag on both hosts takes long: on the second at night
@@ -66,7 +66,7 @@ def checkpoint(trained: Dict[str, Path]) -> Path:
 @one_host
 @pytest.mark.parametrize("name", TRAININGS)
 def test_a_flag_of_training(name: str, data: Path, checkpoint: Path, tmp_path: Path) -> None:
-    if "fp16" in name and not half_precision_on_cpu():
+    if "fp16" in name and torch.float16 not in HALF:
         pytest.skip("this torch has no fp16 on a CPU")
     (arch, *own), flags, sign = TRAININGS[name]
     given = [checkpoint if flag is TRAINED else flag for flag in flags]
@@ -93,7 +93,7 @@ def test_a_flag_of_generation(
     flags: Tuple[str, ...], data: Path, checkpoint: Path, tmp_path: Path
 ) -> None:
     """Layers that mechanisms read or name cannot be pruned, and it is said in one line."""
-    if "--fp16" in flags and not half_precision_on_cpu():
+    if "--fp16" in flags and torch.float16 not in HALF:
         pytest.skip("this torch has no fp16 on a CPU")
     paths = f"{checkpoint}:{checkpoint}" if "--print-alignment" in flags else checkpoint
     given = [data, "--user-dir", PLUGIN, *ON_CPU, *SHORT, "--path", paths, *flags]
