@@ -31,7 +31,7 @@ class Summary(Record, frozen=True, kw_only=True, rename="kebab"):
     left_out_seeds: List[int]  # finished ones that were trained with other settings
     scores: Dict[str, Dict[str, MeanScore]]  # test set (or split) -> metric -> score
     task: Optional[str] = None  # the probing task, if it is one
-    updates: Optional[int] = None  # that the row's own training asks for; None: epochs end it
+    updates: Optional[int] = None  # at most, of the row's own training; None: epochs end it
     init_from: Optional[str] = None  # the row that it starts from
     initial_updates: Optional[int] = None  # of that row, which come on top
 
@@ -63,7 +63,7 @@ def summarise(folder: RunFolder) -> Summary:
 def lines(summary: Summary) -> Iterator[str]:
     """Yield the summary as text: the training if it had an initial model, then each test set."""
     if summary.init_from is not None:
-        own = "" if summary.updates is None else f", trained for {summary.updates:,} more"
+        own = "" if summary.updates is None else f", trained for up to {summary.updates:,} more"
         yield f"initialised from {summary.init_from} ({summary.initial_updates:,} updates){own}"
     for test_set, metrics in summary.scores.items():
         texts = []

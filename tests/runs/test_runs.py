@@ -259,5 +259,5 @@ def test_the_updates_of_the_initial_model_are_counted_next_to_the_own(
         *(40, "baseline", 80),
     )
     assert next(lines(summarise(run))) == (
-        "initialised from baseline (80 updates), trained for 40 more"
+        "initialised from baseline (80 updates), trained for up to 40 more"
     )
