@@ -157,8 +157,12 @@ class Adam(torch.optim.Optimizer):
         super().zero_grad(set_to_none)
 
     @torch.no_grad()
-    def step(self, closure: None = None) -> None:
+    def step(self, closure: Optional[Callable[[], Any]] = None) -> Any:
         """Update the parameters that have a gradient, by ``factor`` times the gradient."""
+        loss = None
+        if closure is not None:
+            with torch.enable_grad():
+                loss = closure()
         factor, self.factor = self.factor, 1.0
         for group in self.param_groups:
             batches: Dict[Any, List[nn.Parameter]] = {}
@@ -169,6 +173,7 @@ class Adam(torch.optim.Optimizer):
                     batches.setdefault((p.device, self._step_of(p, group), alone), []).append(p)
             for (device, step, _), batch in batches.items():
                 self._update(batch, group, step + 1, device, factor)
+        return loss
 
     def _step_of(self, p: nn.Parameter, group: Dict[str, Any]) -> int:
         """Return how many updates a parameter has had; a new one gets its state."""

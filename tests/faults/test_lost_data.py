@@ -175,9 +175,8 @@ def test_a_line_end_in_a_flag_is_no_command_of_the_plan(
     """The plan shows paths and commands in comments, and ends a job's script by ``JOB``."""
     (tmp_path / "tiny.yaml").write_text(SMALL, "utf-8")
     slurm = [] if place == "output" else ["--slurm", "gpu"]
-    refused(
-        launch, "--config", tmp_path / "tiny.yaml", "--cpu", "--dry-run", *PLACES[place], *slurm
-    )
+    row = ["--config", tmp_path / "tiny.yaml", "--cpu", "--dry-run"]
+    assert "x\\nJOB" in refused(launch, *row, *PLACES[place], *slurm)
 
 
 def test_data_that_are_drawn_for_each_epoch_reach_the_last_epoch(tmp_path: Path) -> None:

@@ -83,6 +83,17 @@ def test_updates_and_checkpoints_are_fairseqs() -> None:
     assert_same_state(results["fused_adam"][1], results["adam"][1])
 
 
+def test_a_closure_computes_the_gradients_of_its_update() -> None:
+    p = nn.Parameter(torch.tensor([2.0]))
+
+    def loss() -> torch.Tensor:
+        (p * p).sum().backward()
+        return p.detach().clone()
+
+    assert optimizer("fused_adam", [p]).optimizer.step(loss).item() == 2
+    assert p.item() < 2
+
+
 @pytest.mark.parametrize(("first", "second"), [("adam", "fused_adam"), ("fused_adam", "adam")])
 def test_a_run_resumes_from_either_to_the_other(first: str, second: str) -> None:
     through = parameters()

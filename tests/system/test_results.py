@@ -73,7 +73,10 @@ def test_a_finished_run_leaves_its_translations_curves_and_facts(tmp_path: Path)
     assert (kept / "train.log").read_bytes() == (run.path / "train.log").read_bytes()
 
     write_run(runs, other, baseline=row)
-    _, second = find_runs(runs)
+    (runs / "a" / "seed-1").mkdir(parents=True)
+    (runs / "a" / "seed-1" / "config.json").touch()
+    first, _, second = find_runs(runs)  # what others are compared with comes first
+    assert first.path == run.path
     keep(second, beside := kept.parents[1] / other / "seed-1")
     found, scored = (
         json.loads((beside / name).read_text("utf-8"))[TEST_SET]["systems"][1]["outputs"][0]
