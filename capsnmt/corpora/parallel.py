@@ -6,12 +6,14 @@ import multiprocessing
 import os
 import signal
 import threading
+import traceback
 from collections import deque
-from concurrent.futures import Future, ProcessPoolExecutor
-from concurrent.futures.process import BrokenProcessPool
-from contextlib import ExitStack
-from itertools import islice
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
+from itertools import chain, islice
+from multiprocessing.connection import Connection
 from pathlib import Path
+from queue import SimpleQueue
 from typing import Any, Callable, Deque, Iterable, Iterator, Sequence, Tuple, TypeVar
 
 from capsnmt.cli import ExecutionError
@@ -64,29 +66,42 @@ def map_jobs(
     """Yield ``function(*job)`` for every job, in order.
 
     A job is taken only when a worker is about to need it. **D**: not joblib's generator, which
-    starts all jobs however slowly its results are taken. One worker is this process.
+    starts all jobs however slowly its results are taken. One worker, or one job, needs only this
+    process.
     """
-    if workers == 1:
-        yield from (function(*job) for job in jobs)
+    jobs = iter(jobs)
+    first = [*islice(jobs, workers)]
+    if len(first) < 2:
+        yield from (function(*job) for job in chain(first, jobs))
         return
-    with ProcessPoolExecutor(workers, initializer=_start) as pool:
-        begun: Deque[Future[T]] = deque()
+    free: SimpleQueue[Connection] = SimpleQueue()
+
+    def done_by_a_worker(job: Tuple[Any, ...]) -> T:
+        worker = free.get()
         try:
-            for job in jobs:
-                begun.append(pool.submit(function, *job))
-                if len(begun) == workers * JOBS_A_WORKER:
-                    yield begun.popleft().result()
-            while begun:
-                yield begun.popleft().result()
-        except BrokenProcessPool:
+            worker.send(job)
+            result, failure = worker.recv()
+        except (EOFError, OSError):
             raise ExecutionError(
-                f"one of {workers} workers was killed, perhaps because memory is short: the same "
-                f"command resumes; fewer --workers need less memory"
+                f"one of {len(first)} workers was killed, perhaps because memory is short: the "
+                f"same command resumes; fewer --workers need less memory"
             ) from None
-        except BaseException:  # an error, or Ctrl-C: do not wait for what is in progress
-            for child in multiprocessing.active_children():
-                child.terminate()
-            raise
+        finally:
+            free.put(worker)
+        if failure:
+            raise result from RuntimeError(failure)
+        return result
+
+    with ThreadPoolExecutor(len(first)) as threads, ExitStack() as started:
+        for _ in first:
+            free.put(started.enter_context(_worker(function)))
+        begun: Deque[Future[T]] = deque()
+        for job in chain(first, jobs):
+            begun.append(threads.submit(done_by_a_worker, job))
+            if len(begun) == len(first) * JOBS_A_WORKER:
+                yield begun.popleft().result()
+        while begun:
+            yield begun.popleft().result()
 
 
 def map_file(
@@ -98,10 +113,36 @@ def map_file(
         stream.writelines(with_progress(chunks, read.name))
 
 
-def _start() -> None:
+@contextmanager
+def _worker(function: Callable[..., T]) -> Iterator[Connection]:
+    """Start a process that applies the function to what the connection sends.
+
+    **D**: a pipe and a thread of ours for each, and not concurrent.futures: there all share a
+    queue, and one that is killed while it writes a result leaves the others waiting for ever.
+    """
+    ours, its = multiprocessing.Pipe()
+    process = multiprocessing.Process(target=_work, args=(function, its), daemon=True)
+    process.start()
+    its.close()
+    try:
+        yield ours
+    finally:  # after an error, or Ctrl-C: do not wait for what is in progress
+        process.kill()
+        process.join()
+
+
+def _work(function: Callable[..., T], connection: Connection) -> None:
     # Ctrl-C reaches the process group; only the parent handles it.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_end_with_parent, daemon=True).start()
+    while True:
+        job = connection.recv()
+        answer: Tuple[Any, str]
+        try:
+            answer = function(*job), ""
+        except Exception as error:  # the parent raises it
+            answer = error, traceback.format_exc()
+        connection.send(answer)
 
 
 def _end_with_parent() -> None:

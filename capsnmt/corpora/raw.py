@@ -37,7 +37,7 @@ def write_raw(
     ]
     remove(scratch)  # of a preparation that was killed
     try:
-        texts = dict(zip(needed, map_jobs(_texts_of, jobs, min(workers, len(jobs)))))
+        texts = dict(zip(needed, map_jobs(_texts_of, jobs, workers)))
         pairs = {
             split: read_pairs(pieces, recipe.languages, texts)
             for split, pieces in recipe.splits.items()

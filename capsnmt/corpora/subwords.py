@@ -28,7 +28,7 @@ def learn(
             _learn_pieces(paths, segmentation.size, workers, model)
         return
     jobs = [(paths, segmentation.size, model) for paths, model in zip(texts, models)]
-    for _ in map_jobs(_learn_merges, jobs, min(workers, len(jobs))):
+    for _ in map_jobs(_learn_merges, jobs, workers):
         pass
 
 

@@ -4,12 +4,18 @@ from __future__ import annotations
 
 import gzip
 import io
+import os
+import signal
+import threading
+import time
+from concurrent.futures import Future
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from capsnmt.cli import ConfigurationError
+from capsnmt.cli import ConfigurationError, ExecutionError
 from capsnmt.corpora import parallel, subwords
 from capsnmt.corpora.archives import Text
 from capsnmt.corpora.formats import read_text
@@ -168,3 +174,33 @@ def test_chunks_come_back_in_order_and_few_are_read_before_they_are_needed(worke
         assert len(read) <= number + workers * JOBS_A_WORKER + 1
     with pytest.raises(ConfigurationError, match="line 451: not UTF-8"):
         next(results)
+
+
+def _written() -> str:
+    return Path("/proc/self/io").read_text("utf-8").splitlines()[1]
+
+
+def _large_or_killed(number: int) -> bytes:
+    """Return 64 MB; the process of the second job is killed while it writes them."""
+    before = _written()
+
+    def kill() -> None:
+        while _written() == before:  # their number comes first
+            time.sleep(0.0001)
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    if number == 1:
+        threading.Thread(target=kill).start()
+    return bytes(1 << 26)
+
+
+def test_a_worker_that_is_killed_while_it_writes_its_result_is_noticed():
+    found = Future()
+
+    def read():
+        with pytest.raises(ExecutionError, match="one of 2 workers was killed"):
+            [*map_jobs(_large_or_killed, ((number,) for number in range(9)), 2)]
+        found.set_result(True)
+
+    threading.Thread(target=read, daemon=True).start()
+    assert found.result(60)
