@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import atexit
-import functools
 import os
 import random
 import socket
 import subprocess
 import sys
 import time
-from contextlib import ExitStack
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Callable, Dict, List, Optional
@@ -18,8 +15,8 @@ from typing import Callable, Dict, List, Optional
 import pytest
 
 from capsnmt.files import locked
-from tests import forked
-from tests.interpreter import environment, serving
+from tests.forked import INTERPRETER
+from tests.interpreter import Process, environment, interpreter, start
 from tests.support import PLUGIN
 
 TINY = [
@@ -39,24 +36,13 @@ COMPOSED = [
 EVERYTHING = ("capsnmt_transformer_tiny", *COMPOSED)
 
 
-servers = ExitStack()
-atexit.register(servers.close)
-
-
-@functools.cache
-def interpreter() -> Path:
-    """Return an interpreter that starts at once, for commands that start others."""
-    folder = Path(servers.enter_context(TemporaryDirectory()))
-    return servers.enter_context(serving(folder, environment()))
-
-
 def command(
     module: str, *arguments: object, stdin: str = "", python: str = sys.executable
 ) -> subprocess.CompletedProcess:
     """Run ``python -m module arguments`` and return the completed process, output as text.
 
     With the interpreter of the tests, it is forked from a process with fairseq imported
-    (:mod:`tests.forked`), and so are the commands that it starts.
+    (:mod:`tests.interpreter`), and so are the commands that it starts.
     """
     words = [str(argument) for argument in arguments]
     if python != sys.executable:
@@ -70,12 +56,12 @@ def command(
             check=False,
         )
     others = module in ("capsnmt.launch", "capsnmt.corpora")
-    starts = {forked.INTERPRETER: str(interpreter())} if others else {}
+    starts = {INTERPRETER: str(interpreter())} if others else {}
     with TemporaryDirectory() as folder:
         streams = [Path(folder) / name for name in ("stdin", "stdout", "stderr")]
         for stream, text in zip(streams, (stdin, "", "")):
             stream.write_text(text, "utf-8")
-        process = forked.start(module, words, {**environment(), **starts}, streams)
+        process = start(module, words, {**environment(), **starts}, streams)
         process.join()
         # what a command prints may name a path of any bytes
         output, errors = (stream.read_text("utf-8", "surrogateescape") for stream in streams[1:])
@@ -129,7 +115,7 @@ def in_two(module: str, arguments: List[object], folder: Path) -> str:
         address = f"tcp://127.0.0.1:{server.getsockname()[1]}"
     folder.mkdir(parents=True, exist_ok=True)
     logs = [folder / f"rank-{rank}.log" for rank in range(2)]
-    workers = []
+    workers: List[Process] = []
     for rank, log in enumerate(logs):
         distributed = [
             *("--distributed-rank", rank, "--distributed-world-size", 2),
@@ -138,7 +124,7 @@ def in_two(module: str, arguments: List[object], folder: Path) -> str:
         ]
         log.touch()
         words = [str(argument) for argument in (*distributed, *arguments)]
-        workers.append(forked.start(module, words, environment(), [Path(os.devnull), log, log]))
+        workers.append(start(module, words, environment(), [Path(os.devnull), log, log]))
     try:
         while None in (states := [worker.exitcode for worker in workers]) and not any(states):
             time.sleep(0.1)

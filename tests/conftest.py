@@ -6,11 +6,12 @@ import gc
 import itertools
 import os
 import shutil
-import sys
 from pathlib import Path
 from typing import Any, Callable, Dict, Iterator, List, Optional
 
 import pytest
+
+from tests.interpreter import server, servers
 
 BROWSERS = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome")
 
@@ -31,16 +32,19 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> Optio
     return True if left_out and collection_path in [TESTS / name for name in ONE_HOST] else None
 
 
-def pytest_configure() -> None:
-    """Collect no garbage while modules are imported: nearly a third of that time would be spent."""
+def pytest_configure(config: pytest.Config) -> None:
+    """Collect no garbage while modules are imported: nearly a third of that time would be spent.
+
+    What commands are forked from is started here for all workers, which inherit its address.
+    """
     gc.disable()
+    if getattr(config.option, "numprocesses", None) and not hasattr(config, "workerinput"):
+        server()
 
 
 def pytest_unconfigure() -> None:
     """End what commands were forked from: a worker's process does not end as others do."""
-    commands = sys.modules.get("tests.commands")
-    if commands is not None:
-        commands.servers.close()
+    servers.close()
 
 
 def pytest_runtestloop() -> None:

@@ -1,26 +1,28 @@
-"""Command lines forked from a process that has imported fairseq.
+"""The server that command lines are forked from: ``python -m tests.forked ADDRESS``.
 
 ``python -m fairseq_cli.train`` spends four seconds on imports, and the tests start hundreds of such
 commands. Here fairseq is imported once, in a process without the plugin and without pytest. Each
 command is a fork of it, in the state of a fresh interpreter. This module must not import anything
-of the project at the top, because the forks import it first.
+of the project at the top, because the forks import it first. :mod:`tests.interpreter` calls it.
 """
 
 from __future__ import annotations
 
 import gc
 import importlib
+import json
 import logging
 import multiprocessing
 import os
 import runpy
+import selectors
+import signal
+import socket
 import sys
 import tempfile
 import traceback
-from contextlib import contextmanager
-from multiprocessing import forkserver
-from pathlib import Path
-from typing import Dict, Iterator, List
+from contextlib import suppress
+from typing import Any, Dict, List
 
 # What every fairseq command imports, without the commands themselves. Those of torch and hydra
 # are imported late: by the first optimizer, and by the first configuration.
@@ -33,41 +35,6 @@ PRELOADED = [
 ]
 # the variable that names the interpreter with which a command starts others
 INTERPRETER = "CAPSNMT_TESTS_INTERPRETER"
-_context = multiprocessing.get_context("forkserver")
-
-
-@contextmanager
-def _environment(values: Dict[str, str]) -> Iterator[None]:
-    before = dict(os.environ)
-    os.environ.clear()
-    os.environ.update(values)
-    try:
-        yield
-    finally:
-        os.environ.clear()
-        os.environ.update(before)
-
-
-def start(
-    module: str, arguments: List[str], environment: Dict[str, str], streams: List[Path]
-) -> multiprocessing.process.BaseProcess:
-    """Start ``python -m module arguments`` with files as its input, output and errors."""
-    with _environment(environment):  # for the first process, from which all others are forked
-        _context.set_forkserver_preload(PRELOADED)
-        forkserver.ensure_running()
-    process = _context.Process(target=_run, args=(module, arguments, environment, streams))
-    process.start()
-    return process
-
-
-def _run(
-    module: str, arguments: List[str], environment: Dict[str, str], streams: List[Path]
-) -> None:
-    for number, (path, flags) in enumerate(
-        zip(streams, (os.O_RDONLY, os.O_WRONLY | os.O_APPEND, os.O_WRONLY | os.O_APPEND))
-    ):
-        os.dup2(os.open(path, flags), number)
-    become(module, arguments, environment)
 
 
 def execute(module: str) -> None:
@@ -83,7 +50,7 @@ def become(module: str, arguments: List[str], environment: Dict[str, str]) -> No
 
     Its three streams are those of the descriptors 0, 1 and 2.
     """
-    # as a fresh interpreter, and not that of the first process and of the tests
+    # as a fresh interpreter, and not that of the server
     tempfile.tempdir = None
     multiprocessing.current_process()._config.pop("tempdir", None)  # type: ignore[attr-defined]
     # or its workers would start by this context, and import everything
@@ -106,3 +73,59 @@ def become(module: str, arguments: List[str], environment: Dict[str, str]) -> No
     except BaseException:
         traceback.print_exc()
         sys.exit(1)
+
+
+def serve(address: str) -> None:
+    """Fork the commands that are asked for, until the input ends with the process of the tests."""
+    commands: Dict[multiprocessing.process.BaseProcess, socket.socket] = {}
+    context = multiprocessing.get_context("fork")
+    with socket.socket(socket.AF_UNIX) as listener, selectors.DefaultSelector() as selector:
+        listener.bind(f"{address}.part")
+        listener.listen(64)
+        os.rename(f"{address}.part", address)  # callers wait in the queue while it imports
+        for name in PRELOADED:
+            with suppress(ImportError):  # the hosts differ
+                importlib.import_module(name)
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # of the terminal, to all its processes
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        ended, wakes = os.pipe()
+        os.set_blocking(wakes, False)
+        signal.set_wakeup_fd(wakes)
+        for each in (0, ended, listener):
+            selector.register(each, selectors.EVENT_READ)
+        while True:
+            called = [key.fileobj for key, _ in selector.select()]
+            if 0 in called:
+                return
+            if ended in called:
+                os.read(ended, 4096)
+            for command in [each for each in commands if each.exitcode is not None]:
+                with suppress(BrokenPipeError), commands.pop(command) as connection:
+                    connection.sendall(b"%d" % command.exitcode)
+            if listener in called:
+                connection, _ = listener.accept()
+                command = context.Process(target=_run, args=(connection,))
+                command.start()
+                connection.sendall(b"%16d" % command.pid)
+                commands[command] = connection
+
+
+def _run(connection: socket.socket) -> None:
+    signal.set_wakeup_fd(-1)
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    size, streams, _, _ = socket.recv_fds(connection, 10, 3)
+    request: List[Any] = json.loads(connection.recv(int(size), socket.MSG_WAITALL))
+    connection.close()
+    (sys.executable, *arguments), folder, environment, paths = request
+    os.chdir(folder)
+    flags = os.O_RDONLY, os.O_WRONLY | os.O_APPEND, os.O_WRONLY | os.O_APPEND
+    for number, stream in enumerate(streams or map(os.open, paths, flags)):
+        os.dup2(stream, number)
+        os.close(stream)
+    _, module, *arguments = arguments[arguments.index("-m") :]  # torchrun gives -u as well
+    become(module, arguments, environment)
+
+
+if __name__ == "__main__":
+    serve(sys.argv[1])

@@ -1,15 +1,16 @@
-"""An interpreter that starts at once: what it is asked to run is forked from a warm process.
+"""Command lines as processes that start at once: forks of a server that has imported fairseq.
 
-Commands of the package start other commands with ``sys.executable``. Here that is a small program
-that passes its arguments, folder, variables and streams to a server, and then the signals that it
-gets, and waits. The server has imported fairseq, and nothing of the project: every command runs as
-in a fresh interpreter.
+The server (:mod:`tests.forked`) has imported nothing of the project: every command runs as in a
+fresh interpreter. Commands of the package start others with ``sys.executable``: here that is a
+small program that passes its arguments, folder, variables and streams to the server, and then the
+signals that it gets, and waits.
 """
 
 from __future__ import annotations
 
+import atexit
+import functools
 import json
-import multiprocessing
 import os
 import re
 import signal
@@ -17,13 +18,13 @@ import socket
 import subprocess
 import sys
 import time
-import zlib
-from contextlib import contextmanager
+from contextlib import ExitStack, suppress
 from pathlib import Path
-from typing import Dict, Iterator, List, Optional, Sequence
+from tempfile import TemporaryDirectory
+from typing import Dict, List, Optional, Sequence
 
-from tests import forked
-
+PYTHON = sys.executable  # which a test may replace
+SERVER = "CAPSNMT_TESTS_SERVER"
 PROGRAM = """#!{python} -IS
 import json, os, signal, socket, sys
 passed_on = signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1
@@ -32,7 +33,7 @@ with socket.socket(socket.AF_UNIX) as server:
         server.connect(os.environ["{server}"])
     except ConnectionRefusedError:  # the server has been killed: a fresh interpreter does the same
         os.execv(sys.executable, [sys.executable, *sys.argv[1:]])
-    request = json.dumps([sys.argv, os.getcwd(), dict(os.environ)]).encode()
+    request = json.dumps([sys.argv, os.getcwd(), dict(os.environ), []]).encode()
     socket.send_fds(server, [b"%10d" % len(request)], [0, 1, 2])
     server.sendall(request)
     started = int(server.recv(16, socket.MSG_WAITALL) or 0)
@@ -81,76 +82,92 @@ def words(command: str) -> List[str]:
     return ["-m", COMMANDS.get(command) or command.replace("fairseq-", "fairseq_cli.")]
 
 
-@contextmanager
-def serving(folder: Path, environment: Dict[str, str]) -> Iterator[Path]:
-    """Start the server; yield the interpreter, which is in a folder with every command."""
-    python = folder / "bin" / "python"
-    # one process may have several servers
-    variable = f"CAPSNMT_SERVER_{zlib.crc32(bytes(folder))}"
-    if not python.exists():
-        python.parent.mkdir(exist_ok=True)
-        part = python.with_name(f"part-{os.getpid()}")
-        part.write_text(PROGRAM.format(python=sys.executable, server=variable), "utf-8")
-        part.chmod(0o755)
-        part.rename(python)
-        for name in (*COMMANDS, *(f"fairseq-{each}" for each in FAIRSEQ)):
-            program = python.with_name(name)
-            program.write_text(f'#!/bin/sh\nexec {python} {" ".join(words(name))} "$@"\n', "utf-8")
-            program.chmod(0o755)
-    address, log = folder / f"server-{os.getpid()}", folder / f"server-{os.getpid()}.log"
-    log.touch()
-    streams = [Path(os.devnull), log, log]
-    server = forked.start("tests.interpreter", [str(address)], environment, streams)
-    os.environ[variable] = str(address)
-    try:
+servers = ExitStack()
+atexit.register(servers.close)
+
+
+def server() -> str:
+    """Return the address of the server, which is started if there is none."""
+    if SERVER not in os.environ:
+        folder = Path(servers.enter_context(TemporaryDirectory()))
+        address, log = folder / "server", folder / "log"
+        with log.open("w") as output:
+            process = subprocess.Popen(
+                [PYTHON, "-m", "tests.forked", str(address)],
+                env=environment(),
+                stdin=subprocess.PIPE,  # it ends with us
+                stdout=output,
+                stderr=output,
+            )
+        servers.callback(os.environ.pop, SERVER, None)
+        servers.enter_context(process)
         while not address.exists():
-            assert server.is_alive(), log.read_text("utf-8")
-            time.sleep(0.02)
-        yield python
-    finally:
-        del os.environ[variable]
-        server.kill()
-        server.join()
-        # or the next server of this process would be called before it listens
-        address.unlink(missing_ok=True)
+            assert process.poll() is None, log.read_text("utf-8")
+            time.sleep(0.01)
+        os.environ[SERVER] = str(address)
+    return os.environ[SERVER]
 
 
-def _serve(address: str) -> None:
-    with socket.socket(socket.AF_UNIX) as listener:
-        listener.bind(f"{address}.part")
-        listener.listen(64)
-        os.rename(f"{address}.part", address)
-        signal.signal(signal.SIGCHLD, signal.SIG_IGN)
-        while True:
-            connection, _ = listener.accept()
-            if os.fork() == 0:
-                listener.close()
-                signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-                connection.sendall(b"%d" % _answer(connection))
-                os._exit(0)
-            connection.close()
+def programs(folder: Path) -> Path:
+    """Write the interpreter and every command into ``bin`` of a folder; return the interpreter."""
+    python = folder / "bin" / "python"
+    python.parent.mkdir(exist_ok=True)
+    texts = {python.name: PROGRAM.format(python=PYTHON, server=SERVER)}
+    for name in (*COMMANDS, *(f"fairseq-{each}" for each in FAIRSEQ)):
+        texts[name] = f'#!/bin/sh\nexec {python} {" ".join(words(name))} "$@"\n'
+    for name, text in texts.items():  # others may do the same
+        part = python.with_name(f"{name}-{os.getpid()}")
+        part.write_text(text, "utf-8")
+        part.chmod(0o755)
+        part.rename(python.with_name(name))
+    server()
+    return python
 
 
-def _answer(connection: socket.socket) -> int:
-    size, streams, _, _ = socket.recv_fds(connection, 10, 3)
-    request = connection.recv(int(size), socket.MSG_WAITALL)
-    command = multiprocessing.get_context("fork").Process(target=_run, args=(request, streams))
-    command.start()
-    connection.sendall(b"%16d" % (command.pid or 0))
-    command.join()
-    assert command.exitcode is not None
-    return command.exitcode
+@functools.cache
+def interpreter() -> Path:
+    """Return an interpreter that starts at once, for commands that start others."""
+    return programs(Path(servers.enter_context(TemporaryDirectory())))
 
 
-def _run(request: bytes, streams: List[int]) -> None:
-    (sys.executable, *arguments), folder, environment = json.loads(request)
-    os.chdir(folder)
-    for number, stream in enumerate(streams):
-        os.dup2(stream, number)
-        os.close(stream)
-    _, module, *arguments = arguments[arguments.index("-m") :]  # torchrun gives -u as well
-    forked.become(module, arguments, environment)
+class Process:
+    """A command that runs."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        self._connection, self._status = connection, None  # type: ignore[var-annotated]
+        self.pid = int(connection.recv(16, socket.MSG_WAITALL))
+
+    def join(self, timeout: Optional[float] = None) -> None:
+        """Wait for its end, at most so many seconds."""
+        if self._status is None:
+            self._connection.settimeout(timeout)
+            with suppress(socket.timeout, BlockingIOError):
+                self._status = int(self._connection.recv(16) or -signal.SIGKILL)
+                self._connection.close()
+
+    @property
+    def exitcode(self) -> Optional[int]:
+        """Its exit status, the negative signal that ended it, or none while it runs."""
+        self.join(0)
+        return self._status
+
+    def is_alive(self) -> bool:
+        """Return whether it runs."""
+        return self.exitcode is None
+
+    def kill(self) -> None:
+        """Kill it, if it runs."""
+        if self.is_alive():
+            os.kill(self.pid, signal.SIGKILL)
 
 
-if __name__ == "__main__":
-    _serve(sys.argv[1])
+def start(
+    module: str, arguments: List[str], environment: Dict[str, str], streams: List[Path]
+) -> Process:
+    """Start ``python -m module arguments`` with files as its input, output and errors."""
+    connection = socket.socket(socket.AF_UNIX)
+    connection.connect(server())
+    line = [PYTHON, "-m", module, *arguments]
+    request = json.dumps([line, os.getcwd(), environment, [*map(str, streams)]]).encode()
+    connection.sendall(b"%10d%b" % (len(request), request))
+    return Process(connection)

@@ -15,10 +15,10 @@ import pytest
 
 from capsnmt.corpora.__main__ import main
 from capsnmt.corpora.text import make_tokeniser
-from tests import forked
-from tests.commands import environment, interpreter
 from tests.corpora.conftest import binarise_by_fork, recipe_of, text, tree, write_recipe
 from tests.corpora.miniatures import MINIATURES, SPLITS, published, recipe_for
+from tests.forked import INTERPRETER
+from tests.interpreter import environment, interpreter, start
 from tests.real_data import real_data
 
 STEPS = 17
@@ -266,11 +266,11 @@ def test_a_second_process_waits_for_the_first(recipe_file, corpus, tmp_path):
         stream.touch()
     words = [recipe_file, "--local", corpus, "--output", folder]
     # starting the interpreter sets a variable of the environment
-    variables = {forked.INTERPRETER: str(interpreter()), **environment()}
+    variables = {INTERPRETER: str(interpreter()), **environment()}
     with (folder / ".lock").open("w") as first:
         fcntl.flock(first, fcntl.LOCK_EX)
         streams.insert(0, Path(os.devnull))
-        second = forked.start("capsnmt.corpora", [*map(str, words)], variables, streams)
+        second = start("capsnmt.corpora", [*map(str, words)], variables, streams)
         waiting = "waiting for another process that prepares"
         while not (printed := streams[2].read_text("utf-8")).startswith(waiting):
             assert second.is_alive(), printed

@@ -10,9 +10,9 @@ from typing import Dict, List
 import pytest
 import yaml
 
-from tests.commands import TINY, binarise_reversals, interpreter
+from tests.commands import TINY, binarise_reversals
 from tests.docs.pages import REPO, Block, blocks, rows
-from tests.interpreter import ran
+from tests.interpreter import interpreter, ran
 from tests.support import PLUGIN
 
 TUTORIALS = REPO / "docs" / "tutorials"

@@ -14,9 +14,9 @@ import pytest
 from capsnmt.cli import CLOSED_PIPE
 from capsnmt.evaluation.__main__ import main
 from capsnmt.evaluation.scores import METRICS
-from tests.commands import interpreter
 from tests.evaluation.conftest import Evaluate, outputs, scores
 from tests.evaluation.outputs import TOKENS, generated, write_lines
+from tests.interpreter import interpreter
 
 
 def test_tokens_are_scored_as_text_against_the_raw_reference(

@@ -20,9 +20,9 @@ from fairseq.data import data_utils
 from capsnmt.checkpoints.resume import recover
 from capsnmt.cli import LARGEST_SEED
 from capsnmt.launch.__main__ import main as launch
-from tests import forked
-from tests.commands import ON_CPU, command, environment, is_refusal, succeed
+from tests.commands import ON_CPU, command, is_refusal, succeed
 from tests.corpora.conftest import recipe_of
+from tests.interpreter import environment, start
 from tests.small_row import SMALL
 from tests.support import PLUGIN
 
@@ -133,7 +133,7 @@ def test_an_output_that_is_no_file_is_refused_in_one_line(name: str, tmp_path: P
     for stream in streams[1:]:
         stream.touch()
     given = [*map(str, words), str(output)]
-    process = forked.start(str(module), given, environment(), streams)
+    process = start(str(module), given, environment(), streams)
     process.join(HANGS)
     try:
         is_refusal(process.exitcode, streams[2].read_text("utf-8"), str(output))

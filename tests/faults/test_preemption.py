@@ -14,9 +14,10 @@ from typing import Any, Dict, List
 import pytest
 import torch
 
-from tests import forked
-from tests.commands import in_two, interpreter, succeed, training
+from tests.commands import in_two, succeed, training
 from tests.faults.test_lost_data import children
+from tests.forked import INTERPRETER
+from tests.interpreter import interpreter
 from tests.kills.launch import HANGS, LAUNCHER, Launch, started
 from tests.small_row import arguments
 from tests.support import PLUGIN
@@ -157,7 +158,7 @@ def test_a_training_leaves_no_temporary_files(
 @pytest.fixture
 def warm(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let a launcher start the others as the tests start it: forked, not by a new interpreter."""
-    monkeypatch.setenv(forked.INTERPRETER, str(interpreter()))
+    monkeypatch.setenv(INTERPRETER, str(interpreter()))
 
 
 WAITING = "waiting for another launcher, or for the training of one that was killed"
@@ -236,7 +237,7 @@ def test_a_stop_signal_saves_and_a_second_one_kills(
     deaf = tmp_path / "deaf"
     deaf.write_text(DEAF, "utf-8")
     deaf.chmod(0o755)
-    monkeypatch.setenv(forked.INTERPRETER, str(deaf))
+    monkeypatch.setenv(INTERPRETER, str(deaf))
     with started(LAUNCHER, line) as launch:
         assert launch.reaches(f"-- train: resuming at {saved} of 400")
         while not launch.started():
@@ -257,7 +258,7 @@ def test_a_launcher_waits_for_another_and_for_the_training_that_outlives_it(
     line = [*long_row(prepared, tmp_path, 2000), "--set", "train.save-interval-updates=2000"]
     with started(LAUNCHER, line) as first:
         first.updates(2)
-        monkeypatch.setenv(forked.INTERPRETER, str(shutil.which("false")))  # they do not train
+        monkeypatch.setenv(INTERPRETER, str(shutil.which("false")))  # they do not train
         with started(LAUNCHER, line) as stopped, started(LAUNCHER, line) as second:
             assert stopped.reaches(WAITING)
             assert second.reaches(WAITING)

@@ -9,10 +9,9 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Callable
 
-from tests.commands import environment
 from tests.frozen import cases  # noqa: F401  registers them
 from tests.frozen.kit import CASES, GOLDEN, World, differences, may_write
-from tests.interpreter import serving
+from tests.interpreter import programs
 
 
 def main() -> int:
@@ -40,18 +39,17 @@ def main() -> int:
                 make(folder / part)
             return folder / part
 
-        with serving(folder, environment()) as python:
-            world = World(folder, python, once)
-            for case in CASES.values():
-                if args.cases and case.name not in args.cases:
-                    continue
-                begun = time.time()
-                text = case.text(world)
-                changed = differences(case, text)
-                if changed:
-                    case.path.write_text(text, "utf-8")
-                state = "recorded" if changed else "as before"
-                print(f"{case.name}: {state} ({time.time() - begun:.1f} s)", flush=True)
+        world = World(folder, programs(folder), once)
+        for case in CASES.values():
+            if args.cases and case.name not in args.cases:
+                continue
+            begun = time.time()
+            text = case.text(world)
+            changed = differences(case, text)
+            if changed:
+                case.path.write_text(text, "utf-8")
+            state = "recorded" if changed else "as before"
+            print(f"{case.name}: {state} ({time.time() - begun:.1f} s)", flush=True)
     if not args.cases:
         for path in GOLDEN.iterdir():
             if path.stem not in CASES:

@@ -5,14 +5,14 @@ from __future__ import annotations
 import os
 import sys
 from pathlib import Path
-from typing import Callable, Iterator
+from typing import Callable
 
 import pytest
 
-from tests.commands import environment, made_once
+from tests.commands import made_once
 from tests.frozen import cases  # noqa: F401  registers them
 from tests.frozen.kit import CASES, GOLDEN, Case, World, differences
-from tests.interpreter import serving
+from tests.interpreter import programs
 
 pytestmark = pytest.mark.system
 MAIN_HOST = pytest.mark.skipif(sys.version_info < (3, 11), reason="it is of the main host")
@@ -21,7 +21,7 @@ COMPUTED_BY_THE_HOST = ("models", "training")
 
 
 @pytest.fixture(scope="module")
-def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+def world(tmp_path_factory: pytest.TempPathFactory) -> World:
     """The folder that all workers share, and an interpreter for the commands."""
 
     def once(name: str, make: Callable[[Path], None]) -> Path:
@@ -30,8 +30,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     folder = tmp_path_factory.getbasetemp()
     folder = (folder.parent if "PYTEST_XDIST_WORKER" in os.environ else folder) / "frozen"
     folder.mkdir(exist_ok=True)
-    with serving(folder, environment()) as python:
-        yield World(folder, python, once)
+    return World(folder, programs(folder), once)
 
 
 def _marked(case: Case) -> object:

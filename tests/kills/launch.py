@@ -17,9 +17,9 @@ from typing import Any, Dict, Iterator, List, Optional
 import yaml
 
 from capsnmt.checkpoints.load import load_checkpoint
-from tests import forked
-from tests.commands import draw_sentence, environment
+from tests.commands import draw_sentence
 from tests.corpora.conftest import recipe_of, tree
+from tests.interpreter import environment, start
 from tests.small_row import SMALL
 
 UPDATES = 40
@@ -83,7 +83,7 @@ class Launch:
             reader.start()
         variables = {**environment(), MARK: self.mark}
         streams = [Path(os.devnull), output, self.error_file]
-        self.process = forked.start(module, arguments, variables, streams)
+        self.process = start(module, arguments, variables, streams)
 
     @staticmethod
     def _read(path: Path, lines: List[str], times: Optional[List[float]] = None) -> None:

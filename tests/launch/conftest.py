@@ -8,7 +8,7 @@ from typing import Callable, List
 import pytest
 
 from capsnmt.launch.__main__ import main
-from tests.commands import interpreter
+from tests.interpreter import interpreter
 
 Launch = Callable[..., str]
 

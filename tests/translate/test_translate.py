@@ -13,8 +13,8 @@ import pytest
 from capsnmt.checkpoints.load import load_checkpoint, save_checkpoint
 from capsnmt.evaluation.text import moses_detokenizer, remove_bpe
 from capsnmt.translate.__main__ import main
-from tests import forked
-from tests.commands import command, environment, succeed
+from tests.commands import command, succeed
+from tests.interpreter import environment, start
 from tests.translate.conftest import ROWS, data_of
 
 pytestmark = pytest.mark.system
@@ -93,7 +93,7 @@ def test_translations_appear_before_the_input_ends(runs: Dict[str, Path], tmp_pa
         os.mkfifo(pipe)
     streams[2].touch()
     arguments = [str(runs["plain"]), "--buffer-size", "1"]
-    process = forked.start(TRANSLATE, arguments, environment(), streams)
+    process = start(TRANSLATE, arguments, environment(), streams)
     with open(streams[0], "w", encoding="utf-8") as stdin:
         with open(streams[1], encoding="utf-8") as stdout:
             stdin.write(source(runs["plain"]).splitlines()[0] + "\n")
