@@ -126,8 +126,11 @@ echo "Two dogs are running through the grass." | capsnmt translate multi30k_lowe
 grep -qx "zwei hunde rennen durch das gras." translated || die "a model by its name: $(cat translated)"
 mkdir -p configs/demo
 echo 'extends: demo/em_routing' >configs/demo/mine.yaml
-capsnmt prepare --train "$demo"/text/train.{en,de} --valid "$demo"/text/valid.{en,de} \
-  --test "$demo"/text/test.{en,de} --vocabulary 4000 --output prepared
+for language in en de; do
+  head -n 2000 "$demo/text/train.$language" >"train.$language"
+  head -n 20 "$demo/text/test.$language" >"test.$language"
+done
+capsnmt prepare --train train.{en,de} --valid test.{en,de} --test test.{en,de} --vocabulary 1000 --output prepared
 capsnmt run --config demo/mine --cpu --threads 1 --max-update 2 --output runs --prepared prepared \
   --set train.save-interval-updates=1 --set train.log-interval=1 \
   --set average.last-updates=2 --set generate.max-len-a=0 --set generate.max-len-b=5

@@ -36,6 +36,7 @@ def test_the_name_of_a_file_is_printed_as_it_is(capfdbinary: pytest.CaptureFixtu
     assert capfdbinary.readouterr().out == b"a\x80.pt: written\n"
 
 
+@pytest.mark.one_host
 def test_a_command_with_closed_streams_ends_as_with_empty_ones(tmp_path: Path):
     given = [sys.executable, tmp_path / "none"]
     done = ran(["sh", "-c", 'exec "$0" -W ignore -m capsnmt.translate "$1" <&- >&-', *given])

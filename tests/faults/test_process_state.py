@@ -39,6 +39,7 @@ def observed(module: str, *arguments: object) -> Dict[str, Any]:
 
 
 @on_glibc
+@pytest.mark.one_host  # here and below: the memory is the C library's
 def test_a_model_that_trains_or_decodes_leaves_malloc_alone() -> None:
     left = observed("tests.faults.surroundings:use_a_model")
     assert left["kept"] < MEGABYTES / 4
@@ -46,6 +47,7 @@ def test_a_model_that_trains_or_decodes_leaves_malloc_alone() -> None:
 
 @on_glibc
 @pytest.mark.system
+@pytest.mark.one_host
 def test_commands_keep_the_memory_of_large_tensors(prepared: Path, tmp_path: Path) -> None:
     trains = training(prepared / "bin", tmp_path, "capsnmt_transformer_tiny", 1)
     left = {"fairseq-train": observed("fairseq_cli.train", *trains)}
