@@ -6,11 +6,13 @@ import multiprocessing
 import os
 import subprocess
 import sys
-from concurrent.futures import ProcessPoolExecutor
+from functools import partial
 from pathlib import Path
-from typing import Any, Callable, List
+from types import SimpleNamespace
+from typing import Any, Callable, List, Tuple
 
 from capsnmt.cli import ExecutionError
+from capsnmt.corpora.parallel import map_jobs
 from capsnmt.process import package_path
 
 
@@ -32,23 +34,34 @@ def binarise(arguments: List[str], destination: Path) -> None:
     (destination / "preprocess.log").unlink(missing_ok=True)
 
 
-class BreakingPool(ProcessPoolExecutor):
+class Pool:
     """What fairseq-preprocess uses of `multiprocessing.Pool`, which waits for killed workers."""
 
+    def __init__(self, processes: int) -> None:
+        self.processes = processes
+        self.calls: List[Tuple[Callable[[], Any]]] = []
+        self.results: List[Any] = []
+
     def apply_async(self, function: Callable[..., Any], args: Any, kwds: Any = None) -> Any:
-        """Start a call; the result's ``get`` raises if a worker was killed."""
-        future: Any = self.submit(function, *args, **(kwds or {}))
-        future.get = future.result
-        return future
+        """Note a call, whose result has ``get``."""
+        number = len(self.calls)
+        self.calls.append((partial(function, *args, **(kwds or {})),))
+        return SimpleNamespace(get=lambda: self.results[number])
 
     def close(self) -> None:
-        """Do nothing: `join` waits for the calls."""
+        """Do nothing: no calls are noted after `join`."""
 
-    join = ProcessPoolExecutor.shutdown
+    def join(self) -> None:
+        """Do the calls."""
+        self.results = [*map_jobs(_call, self.calls, self.processes)]
+
+
+def _call(function: Callable[[], Any]) -> Any:
+    return function()
 
 
 if __name__ == "__main__":
-    multiprocessing.Pool = lambda processes: BreakingPool(processes)  # type: ignore
+    multiprocessing.Pool = Pool  # type: ignore
     from fairseq_cli.preprocess import cli_main
 
     cli_main()
