@@ -9,8 +9,9 @@ from unittest import mock
 import torch
 from torch import Tensor
 
-from capsnmt.analysis.base import Analysis, AttentionCall, Batch, Cell, NotApplicableError
+from capsnmt.analysis.base import Analysis, AttentionCall, Cell, NotApplicableError
 from capsnmt.analysis.hooks import attentions
+from capsnmt.analysis.model import Batch
 from capsnmt.analysis.plots import PointsByLayer
 from capsnmt.models.config import ATTENTIONS
 

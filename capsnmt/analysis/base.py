@@ -6,26 +6,14 @@ All tensors are detached, batch first, on the model's device.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Dict, List, Mapping, Sequence, Union
+from typing import Any, ClassVar, List, Mapping, Sequence, Union
 
 from torch import Tensor, nn
 
+from capsnmt.analysis.model import AnalysedModel, Batch
 from capsnmt.analysis.plots import Figure, PointsByLayer
 
-if TYPE_CHECKING:
-    from capsnmt.analysis.model import AnalysedModel
-
 Cell = Union[str, int, float, None]
-
-
-@dataclass(frozen=True)
-class Batch:
-    """Sentences of a batch."""
-
-    numbers: Sequence[int]  # in the test set, from 0
-    sample: Dict[str, Any]  # as fairseq's data set collates it
-    source: Tensor  # [B, S], true at real tokens of the source, the end of sentence included
-    target: Tensor  # [B, T], true at real tokens of the decoder's input
 
 
 @dataclass(frozen=True)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Iterator, List, Sequence
+from typing import Any, Dict, Iterator, List, Sequence
 
 import numpy as np
 from fairseq.utils import move_to_cuda
+from torch import Tensor
 from tqdm import tqdm
 
-from capsnmt.analysis.base import Batch
 from capsnmt.cli import ConfigurationError
 from capsnmt.models.transformer import CapsnmtTransformer
 from capsnmt.translate.load import chosen_device, load_models
@@ -37,6 +37,16 @@ class Settings:
     ablation_sentences: int
     ablation_translations: int
     device: str
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Sentences of a batch."""
+
+    numbers: Sequence[int]  # in the test set, from 0
+    sample: Dict[str, Any]  # as fairseq's data set collates it
+    source: Tensor  # [B, S], true at real tokens of the source, the end of sentence included
+    target: Tensor  # [B, T], true at real tokens of the decoder's input
 
 
 @dataclass(frozen=True)
