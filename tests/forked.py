@@ -22,7 +22,7 @@ import sys
 import tempfile
 import traceback
 from contextlib import suppress
-from typing import Any, Dict, List
+from typing import Any, Dict, List, Optional
 
 # What every fairseq command imports, without the commands themselves. Those of torch and hydra
 # are imported late: by the first optimizer, and by the first configuration.
@@ -100,14 +100,19 @@ def serve(address: str) -> None:
             if ended in called:
                 os.read(ended, 4096)
             for command in [each for each in commands if each.exitcode is not None]:
-                with suppress(BrokenPipeError), commands.pop(command) as connection:
-                    connection.sendall(b"%d" % command.exitcode)
+                with commands.pop(command) as connection:
+                    _tell(connection, command.exitcode)
             if listener in called:
                 connection, _ = listener.accept()
                 command = context.Process(target=_run, args=(connection,))
                 command.start()
-                connection.sendall(b"%16d" % command.pid)
+                _tell(connection, command.pid)
                 commands[command] = connection
+
+
+def _tell(connection: socket.socket, number: Optional[int]) -> None:
+    with suppress(BrokenPipeError):  # whoever asked may have been killed
+        connection.sendall(b"%16d" % number)
 
 
 def _run(connection: socket.socket) -> None:

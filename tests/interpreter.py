@@ -134,7 +134,8 @@ class Process:
     """A command that runs."""
 
     def __init__(self, connection: socket.socket) -> None:
-        self._connection, self._status = connection, None  # type: ignore[var-annotated]
+        self._connection = connection
+        self._status: Optional[int] = None
         self.pid = int(connection.recv(16, socket.MSG_WAITALL))
 
     def join(self, timeout: Optional[float] = None) -> None:
