@@ -1,8 +1,7 @@
 #!/usr/bin/env bash
 # The wheel in environments that hold nothing else: the core, the core with each extra, and all extras.
 #   scripts/extras_test.sh DEMO      DEMO: the folder of a finished scripts/demo.sh
-# In each, every command works, or names the extra that it lacks in one line. All wheels are fetched
-# once, into .venv/wheelhouse.
+# In each, every command works, or names the extra that it lacks in one line.
 set -euo pipefail
 self=$(readlink -f "$0")
 # shellcheck source=scripts/venv.sh
@@ -19,26 +18,20 @@ mkdir "$work/checkout" "$work/empty"
 # a build leaves its files in the tree
 git -C "$REPO" ls-files -z | (cd "$REPO" && tar --null --files-from=- --create) | tar -C "$work/checkout" --extract
 "$PYTHON" -m pip wheel --quiet --no-deps --no-build-isolation --wheel-dir "$work" "$work/checkout"
-wheels=$REPO/.venv/wheelhouse
-if [ ! -e "$wheels/complete" ]; then
-  "$PYTHON" -m pip wheel --quiet --wheel-dir "$wheels" -c "$REPO/constraints.txt" "$(echo "$work"/capsnmt-*.whl)[fairseq,demo]"
-  rm "$wheels"/capsnmt-*.whl # that of today is in $work
-  touch "$wheels/complete"
-fi
+wheel=$(echo "$work"/capsnmt-*.whl)
 # It has every module, configuration and recipe, the models of the project, and nothing else.
 git -C "$REPO" ls-files capsnmt configs data_prep/recipes |
   sed -n -E -e 's#^data_prep/#capsnmt/#' -e 's#^configs/#capsnmt/&#' -e '/\.(py|j2|html|js|cpp|h|yaml)$/p' |
   LC_ALL=C sort >"$work/tracked"
-"$PYTHON" -m zipfile --list "$work"/capsnmt-*.whl |
+"$PYTHON" -m zipfile --list "$wheel" |
   awk 'NR > 1 && !/\.dist-info\/|^capsnmt\/trained\// { print $1 }' | LC_ALL=C sort | diff "$work/tracked" -
 
-# with NAME FROM EXTRAS : makes the environment NAME of that of FROM by installing extras, and uses it
+# with NAME EXTRAS : makes an environment that holds the wheel with extras, and uses it
 with() {
-  cp -al "$work/$2" "$work/$1"
-  "$work/$1/bin/python" -m pip install --quiet --disable-pip-version-check --no-compile --no-index \
-    --find-links "$wheels" --find-links "$work" -c "$REPO/constraints.txt" "capsnmt$3"
   environment=$1
   bin=$work/$1/bin
+  "$PYTHON" -m venv --without-pip "$work/$1"
+  install "$bin/python" -c "$REPO/constraints.txt" "capsnmt$2 @ $wheel" 2>"$work/errors" || die "$1: $(cat "$work/errors")"
 }
 
 # capsnmt COMMAND ARGUMENTS... : runs a command of the environment that is used; it must succeed
@@ -69,8 +62,7 @@ head -n 20 "$demo/data/raw/test.en" >source
 evaluation=(evaluate a=reference --reference reference --input plain)
 plan=(run --dataset multi30k --dry-run)
 
-"$PYTHON" -m venv "$work/none"
-with core none ""
+with core ""
 "$bin/python" -c 'import capsnmt, sys; sys.exit(not capsnmt.__file__.startswith(sys.prefix))' ||
   die "the installed wheel is not what Python imports"
 for command in prepare run evaluate translate report analyse average export; do
@@ -89,15 +81,15 @@ for module in senteval build logical_inference; do # what makes sentences needs 
   "$bin/python" -m "capsnmt.sentences.$module" --help >/dev/null
 done
 
-with data core "[data]"
+with data "[data]"
 lacks fairseq prepare multi30k --output prepared
-with report core "[report]"
+with report "[report]"
 capsnmt report "$demo" --output page
 capsnmt "${evaluation[@]}"
-with evaluation core "[evaluation]"
+with evaluation "[evaluation]"
 capsnmt "${evaluation[@]}"
 lacks report report "$run" --output page
-with fairseq core "[fairseq]"
+with fairseq "[fairseq]"
 capsnmt "${plan[@]}"
 capsnmt run --dataset logical_inference --dry-run
 capsnmt export "$run" --output exported.pt
@@ -106,7 +98,7 @@ lacks report analyse "$run" --output analysis
 lacks evaluation "${evaluation[@]}"
 
 # what README does after a training by hand
-with README fairseq "[fairseq,evaluation]"
+with README "[fairseq,evaluation]"
 common=(--user-dir capsnmt --cpu)
 "$bin/python" "$bin/fairseq-train" "$demo/data/bin" "${common[@]}" --arch transformer_em_routing_tiny \
   --optimizer adam --lr 0.001 --share-all-embeddings --train-subset valid --max-tokens 2000 \
@@ -120,7 +112,7 @@ capsnmt evaluate "em=generated" --baseline "base=$run/generate-test.txt" \
 capsnmt "${plan[@]}"
 
 # the main job; a configuration of the user adds to those in the wheel
-with all README "[fairseq,demo]"
+with all "[fairseq,demo]"
 export PATH=$bin:$PATH
 echo "Two dogs are running through the grass." | capsnmt translate multi30k_lowercase/em_routing >translated
 grep -qx "zwei hunde laufen durch das gras." translated || die "a model by its name: $(cat translated)"

@@ -16,8 +16,8 @@ torch_alone() {
   local python environment
   python=$(find_python 3.14 3.13) || return 0
   environment=$(mktemp -d)
-  "$python" -m venv "$environment"
-  "$environment/bin/python" -m pip install --quiet -c constraints.txt torch msgspec PyYAML pytest
+  "$python" -m venv --without-pip "$environment"
+  install "$environment/bin/python" -c constraints.txt torch msgspec PyYAML pytest
   OMP_NUM_THREADS=1 "$environment/bin/python" -m pytest --noconftest -p no:cacheprovider --doctest-modules \
     capsnmt/cpu capsnmt/routing capsnmt/modules
   rm -rf "$environment"
@@ -27,15 +27,15 @@ torch_alone() {
 cuda_rehearsal() {
   local environment
   environment=$(mktemp -d)
-  "$(find_python 3.11 3.12)" -m venv "$environment"
+  "$PYTHON" -m venv --without-pip "$environment"
   grep -v -E '^(torch|triton)==' constraints.txt >"$environment/constraints.txt"
-  "$environment/bin/python" -m pip install --quiet -c "$environment/constraints.txt" \
-    'torch==2.14.1' ve-fairseq msgspec PyYAML pytest
+  install "$environment/bin/python" -c "$environment/constraints.txt" 'torch==2.14.1' ve-fairseq msgspec PyYAML pytest
   "$environment/bin/python" -c 'import torch; assert torch.backends.cuda.is_built(), "torch is not built for CUDA"'
   OMP_NUM_THREADS=1 "$environment/bin/python" -m pytest -p no:cacheprovider tests/models/test_cuda_rehearsal.py
   rm -rf "$environment"
 }
 
+use_venv main
 bash scripts/test.sh -m nightly
 if has_host stock; then bash scripts/test.sh --host stock -m ''; fi
 if has_host main-3.12; then bash scripts/test.sh --host main-3.12; fi
