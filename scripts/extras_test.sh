@@ -18,20 +18,21 @@ mkdir "$work/checkout" "$work/empty"
 # a build leaves its files in the tree
 git -C "$REPO" ls-files -z | (cd "$REPO" && tar --null --files-from=- --create) | tar -C "$work/checkout" --extract
 "$PYTHON" -m pip wheel --quiet --no-deps --no-build-isolation --wheel-dir "$work" "$work/checkout"
-wheel=$(echo "$work"/capsnmt-*.whl)
 # It has every module, configuration and recipe, the models of the project, and nothing else.
 git -C "$REPO" ls-files capsnmt configs data_prep/recipes |
   sed -n -E -e 's#^data_prep/#capsnmt/#' -e 's#^configs/#capsnmt/&#' -e '/\.(py|j2|html|js|cpp|h|yaml)$/p' |
   LC_ALL=C sort >"$work/tracked"
-"$PYTHON" -m zipfile --list "$wheel" |
+"$PYTHON" -m zipfile --list "$work"/capsnmt-*.whl |
   awk 'NR > 1 && !/\.dist-info\/|^capsnmt\/trained\// { print $1 }' | LC_ALL=C sort | diff "$work/tracked" -
 
-# with NAME EXTRAS : makes an environment that holds the wheel with extras, and uses it
+# with NAME FROM EXTRAS : makes the environment NAME of that of FROM by installing extras, and uses it. .venv has
+# had every package, so uv has them too, unless its cache was emptied.
 with() {
   environment=$1
   bin=$work/$1/bin
-  "$PYTHON" -m venv --without-pip "$work/$1"
-  install "$bin/python" -c "$REPO/constraints.txt" "capsnmt$2 @ $wheel" 2>"$work/errors" || die "$1: $(cat "$work/errors")"
+  cp -al "$work/$2" "$work/$1"
+  local wheel=(--python "$bin/python" -c "$REPO/constraints.txt" "capsnmt$3 @ $(echo "$work"/capsnmt-*.whl)")
+  install --offline "${wheel[@]}" 2>/dev/null || install "${wheel[@]}" 2>"$work/errors" || die "$1: $(cat "$work/errors")"
 }
 
 # capsnmt COMMAND ARGUMENTS... : runs a command of the environment that is used; it must succeed
@@ -62,7 +63,8 @@ head -n 20 "$demo/data/raw/test.en" >source
 evaluation=(evaluate a=reference --reference reference --input plain)
 plan=(run --dataset multi30k --dry-run)
 
-with core ""
+"$PYTHON" -m venv --without-pip "$work/none"
+with core none ""
 "$bin/python" -c 'import capsnmt, sys; sys.exit(not capsnmt.__file__.startswith(sys.prefix))' ||
   die "the installed wheel is not what Python imports"
 for command in prepare run evaluate translate report analyse average export; do
@@ -81,15 +83,15 @@ for module in senteval build logical_inference; do # what makes sentences needs 
   "$bin/python" -m "capsnmt.sentences.$module" --help >/dev/null
 done
 
-with data "[data]"
+with data core "[data]"
 lacks fairseq prepare multi30k --output prepared
-with report "[report]"
+with report core "[report]"
 capsnmt report "$demo" --output page
 capsnmt "${evaluation[@]}"
-with evaluation "[evaluation]"
+with evaluation core "[evaluation]"
 capsnmt "${evaluation[@]}"
 lacks report report "$run" --output page
-with fairseq "[fairseq]"
+with fairseq core "[fairseq]"
 capsnmt "${plan[@]}"
 capsnmt run --dataset logical_inference --dry-run
 capsnmt export "$run" --output exported.pt
@@ -98,7 +100,7 @@ lacks report analyse "$run" --output analysis
 lacks evaluation "${evaluation[@]}"
 
 # what README does after a training by hand
-with README "[fairseq,evaluation]"
+with README fairseq "[fairseq,evaluation]"
 common=(--user-dir capsnmt --cpu)
 "$bin/python" "$bin/fairseq-train" "$demo/data/bin" "${common[@]}" --arch transformer_em_routing_tiny \
   --optimizer adam --lr 0.001 --share-all-embeddings --train-subset valid --max-tokens 2000 \
@@ -112,7 +114,7 @@ capsnmt evaluate "em=generated" --baseline "base=$run/generate-test.txt" \
 capsnmt "${plan[@]}"
 
 # the main job; a configuration of the user adds to those in the wheel
-with all "[fairseq,demo]"
+with all README "[fairseq,demo]"
 export PATH=$bin:$PATH
 echo "Two dogs are running through the grass." | capsnmt translate multi30k_lowercase/em_routing >translated
 grep -qx "zwei hunde laufen durch das gras." translated || die "a model by its name: $(cat translated)"

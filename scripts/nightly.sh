@@ -17,7 +17,7 @@ torch_alone() {
   python=$(find_python 3.14 3.13) || return 0
   environment=$(mktemp -d)
   "$python" -m venv --without-pip "$environment"
-  install "$environment/bin/python" -c constraints.txt torch msgspec PyYAML pytest
+  install --python "$environment/bin/python" -c constraints.txt torch msgspec PyYAML pytest
   OMP_NUM_THREADS=1 "$environment/bin/python" -m pytest --noconftest -p no:cacheprovider --doctest-modules \
     capsnmt/cpu capsnmt/routing capsnmt/modules
   rm -rf "$environment"
@@ -29,7 +29,8 @@ cuda_rehearsal() {
   environment=$(mktemp -d)
   "$PYTHON" -m venv --without-pip "$environment"
   grep -v -E '^(torch|triton)==' constraints.txt >"$environment/constraints.txt"
-  install "$environment/bin/python" -c "$environment/constraints.txt" 'torch==2.14.1' ve-fairseq msgspec PyYAML pytest
+  install --python "$environment/bin/python" -c "$environment/constraints.txt" \
+    'torch==2.14.1' ve-fairseq msgspec PyYAML pytest
   "$environment/bin/python" -c 'import torch; assert torch.backends.cuda.is_built(), "torch is not built for CUDA"'
   OMP_NUM_THREADS=1 "$environment/bin/python" -m pytest -p no:cacheprovider tests/models/test_cuda_rehearsal.py
   rm -rf "$environment"

@@ -45,16 +45,18 @@ has_host() {
   find_python $(versions_of "$1") >/dev/null
 }
 
-# install INTERPRETER ARGUMENTS... : as pip install, into the environment of an interpreter, with the uv of
-# PYTHON's. uv links the files of a package that it has had before, which takes a fifth of pip's time, and reads
-# the metadata of omegaconf 2.0.6, which fairseq 0.12.2 needs and newer pips refuse. It reads none of pip's
-# settings, so it is told where pip finds packages.
+# install ARGUMENTS... : as pip install, with the uv of PYTHON's environment. uv links the files of a package that
+# it has had before, which takes a fifth of pip's time, and reads the metadata of omegaconf 2.0.6, which fairseq
+# 0.12.2 needs and newer pips refuse. It reads none of pip's settings, so it is told where pip finds packages.
 install() {
-  local pip=("$PYTHON" -m pip --disable-pip-version-check) uv=${PYTHON%/*}/uv links index
-  [ -x "$uv" ] || "${pip[@]}" install --quiet -c "$REPO/constraints.txt" uv || return
-  links=${PIP_FIND_LINKS:-$("${pip[@]}" config get global.find-links 2>/dev/null)} || true
-  index=${PIP_INDEX_URL:-$("${pip[@]}" config get global.index-url 2>/dev/null)} || true
-  UV_FIND_LINKS=${links// /,} UV_DEFAULT_INDEX=$index "$uv" pip install --python "$1" "${@:2}"
+  local uv=${PYTHON%/*}/uv links index
+  [ -x "$uv" ] || "$PYTHON" -m pip install --quiet --disable-pip-version-check -c "$REPO/constraints.txt" uv || return
+  if [ -z "${UV_FIND_LINKS+set}" ]; then
+    links=${PIP_FIND_LINKS:-$("$PYTHON" -m pip config get global.find-links 2>/dev/null)} || true
+    index=${PIP_INDEX_URL:-$("$PYTHON" -m pip config get global.index-url 2>/dev/null)} || true
+    export UV_FIND_LINKS=${links// /,} UV_DEFAULT_INDEX=${UV_DEFAULT_INDEX:-$index}
+  fi
+  "$uv" pip install "$@"
 }
 
 # use_venv HOST [EXTRAS] : brings the environment of a host up to date and sets PYTHON
@@ -87,7 +89,8 @@ use_venv() {
   echo "== installing $missing into ${venv#"$REPO"/} ($("$PYTHON" --version), once; later starts skip this)"
   # setuptools would write its metadata into the checkout, where two hosts would share one folder
   printf '[egg_info]\negg_base=%s\n' "$venv" >"$venv/setup.cfg"
-  if ! DIST_EXTRA_CONFIG=$venv/setup.cfg install "$PYTHON" -c "$constraints" -e "${REPO}[$missing]" 2>&1 |
+  # uv leaves its locks in the temporary folder
+  if ! TMPDIR=$venv DIST_EXTRA_CONFIG=$venv/setup.cfg install --python "$PYTHON" -c "$constraints" -e "${REPO}[$missing]" 2>&1 |
     tee "$venv/installation.log" | sed -u -n -E 's/^ *(Resolved|Downloading|Building|Prepared|Installed)/   \1/p'; then
     cat "$venv/installation.log" >&2
     die "nothing could be installed (the output: $venv/installation.log); the same command tries again"
