@@ -18,6 +18,7 @@ from capsnmt.evaluation.scores import MULTI_BLEU, spread
 from capsnmt.files import write_all
 from capsnmt.pages.page import Markdown, Table
 from capsnmt.pages.plots import COLOURS, INK, drawing, figure_of, images
+from capsnmt.report.tables import difference_cell, interval
 from capsnmt.runs.finished import SCORES, FinishedRun
 from scripts.results import DIFFERENCES
 
@@ -59,7 +60,8 @@ def differences(text: str) -> Dict[str, List[List[float]]]:
 def finished(text: str) -> str:
     """Return the table of the finished trainings, and the mean of each row with several seeds.
 
-    A difference to the baseline of the same seed is in sacreBLEU, with p of its paired bootstrap.
+    A difference to the baseline of the same seed is in sacreBLEU, with p of its paired bootstrap;
+    a difference of means has Welch's 95% interval.
     """
     rows: Dict[str, List[FinishedRun]] = {}
     for path in sorted((REPO / "results").glob("*/*/seed-*/config.json")):
@@ -89,7 +91,8 @@ def finished(text: str) -> str:
             means = [spread(scores) for scores in zip(*of_row)]
             cells = [f"{each.mean:.2f}\u00a0±\u00a0{each.std:.2f}" for each in means]
             seeds = ", ".join(str(run.seed) for run in runs)
-            lines.append([Markdown(f"`{row}`"), seeds, "", "", "", *cells, "", "", ""])
+            cells += apart(runs, rows["baseline"]) if row != "baseline" else ["", ""]
+            lines.append([Markdown(f"`{row}`"), seeds, "", "", "", *cells, ""])
     header = ["row", "seed", "updates", "ended by", "hours"]
     header += [f"tokenised BLEU {x}" for x in TEST_SETS]
     header += [f"Δ BLEU {x}" for x in TEST_SETS] + ["commit"]
@@ -105,7 +108,18 @@ def compared(run: FinishedRun) -> Iterator[str]:
             yield ""
             continue
         bleu = found[test_set].system(run.row).outputs[0].scores["bleu"]
-        yield f"{bleu.delta:+.2f} (p\u00a0{bleu.p_value:.3f})".replace("-", "−")
+        yield f"{difference_cell(bleu.delta)} (p\u00a0{bleu.p_value:.3f})"
+
+
+def apart(runs: List[FinishedRun], baseline: List[FinishedRun]) -> Iterator[str]:
+    """Yield the difference of the mean over seeds to that of the baseline, on each test set."""
+    for test_set in TEST_SETS:
+        ours, theirs = (
+            spread([run.output(test_set).scores["bleu"].score for run in each])
+            for each in (runs, baseline)
+        )
+        ends = " to ".join(map(difference_cell, interval(ours, theirs) or ()))
+        yield f"{difference_cell(ours.mean - theirs.mean)} ({ends})"
 
 
 def summary(text: str) -> str:
