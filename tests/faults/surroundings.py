@@ -1,7 +1,4 @@
-"""Commands that run observed or bounded, as entry points that :mod:`tests.forked` starts.
-
-A fault that takes all memory or never ends must end the command and not the machine.
-"""
+"""Commands that run observed, as entry points that :mod:`tests.forked` starts."""
 
 from __future__ import annotations
 
@@ -69,20 +66,3 @@ def use_a_model() -> None:
 
     model = build("capsnmt_transformer").train()
     model.eval().make_generation_fast_()
-
-
-SECONDS = 90  # of one core
-MORE_BYTES = 3 << 30  # than the libraries that the command's process starts with
-
-
-def bounded() -> None:
-    """Run ``FOLDER MODULE ARGUMENTS``: a command in a folder, with bounds."""
-    folder, module, *arguments = sys.argv[1:]
-    size = int(Path("/proc/self/statm").read_text("utf-8").split()[0]) * resource.getpagesize()
-    resource.setrlimit(resource.RLIMIT_CPU, (SECONDS, SECONDS))
-    resource.setrlimit(resource.RLIMIT_AS, (size + MORE_BYTES, size + MORE_BYTES))
-    os.chdir(folder)
-    # a fork has the path of the process that it comes from
-    sys.path[:0] = os.environ["PYTHONPATH"].split(os.pathsep)
-    sys.argv = [module, *arguments]
-    forked.execute(module)

@@ -6,14 +6,13 @@ import json
 import os
 import re
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 from typing import Dict
 
 import pytest
 
-from tests.commands import command, is_refusal
+from tests.commands import command, is_refusal, succeed
 from tests.interpreter import ran
 from tests.kills.launch import write_sources
 from tests.small_row import arguments
@@ -26,45 +25,17 @@ __all__ = ["runs"]  # a fixture
 pytestmark = [pytest.mark.system, pytest.mark.one_host]
 
 
-@pytest.fixture(scope="module")
-def world(tmp_path_factory: pytest.TempPathFactory, runs: Dict[str, Path]) -> Path:
-    """A folder.
-
-    ``tiny.yaml``, ``recipe.yaml`` and ``corpus`` are a row that can be launched. ``runs/plain``
-    holds two seeds of a row; their records name the data by ``runs/data``, as a launch with
-    relative paths did before it recorded the whole path.
-    """
-    folder = tmp_path_factory.mktemp("world")
-    write_sources(folder)
-    run = runs["plain"]
-    config = json.loads((run / "config.json").read_text("utf-8"))
-    shutil.copytree(config["data"], folder / "runs" / "data")
-    for seed in (1, 2):
-        copied = shutil.copytree(run, folder / "runs" / "plain" / f"seed-{seed}")
-        changed = {**config, "seed": seed, "data": "runs/data"}
-        (copied / "config.json").write_text(json.dumps(changed), "utf-8")
-    return folder
-
-
-def run(folder: Path, module: str, *argv: object, stdin: str = "") -> subprocess.CompletedProcess:
-    """Run ``python -m module argv`` in a folder, with bounds of time and memory."""
-    return command("tests.faults.surroundings:bounded", folder, module, *argv, stdin=stdin)
-
-
-def test_a_run_with_relative_paths_is_translated_from_any_folder(
-    world: Path, tmp_path: Path
+def test_seeds_that_are_named_one_by_one_are_analysed_as_those_of_a_row(
+    runs: Dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    run_folder = world / "runs" / "plain" / "seed-1"
-    done = run(tmp_path, "capsnmt.translate", run_folder, stdin="A man .\n")
-    assert done.returncode == 0, done.stderr[-3000:]
-    assert done.stdout.count("\n") == 1
-
-
-def test_a_run_with_relative_paths_is_analysed_from_any_folder(world: Path, tmp_path: Path) -> None:
-    """Seeds that are named one by one are those of a row; no terminal is needed."""
-    done = run(
-        *(tmp_path, "capsnmt.analysis", *(world / f"runs/plain/seed-{seed}" for seed in (1, 2))),
-        *("--output", "out", "--only", "attention", "--sentences", "2", "--device", "cpu"),
+    """Into a folder that is named from here; no terminal is needed."""
+    monkeypatch.chdir(tmp_path)
+    config = (runs["plain"] / "config.json").read_text("utf-8")
+    other = shutil.copytree(runs["plain"], tmp_path / "plain" / "seed-2")
+    (other / "config.json").write_text(json.dumps({**json.loads(config), "seed": 2}), "utf-8")
+    done = command(
+        *("capsnmt.analysis", runs["plain"], other, "--output", "out", "--only", "attention"),
+        *("--sentences", "2", "--device", "cpu"),
         *("--browser-sentences", "0", "--ablation-sentences", "0"),
     )
     assert done.returncode == 0, done.stderr[-3000:]
@@ -75,16 +46,15 @@ def test_a_run_with_relative_paths_is_analysed_from_any_folder(world: Path, tmp_
     assert "\r" not in done.stderr
 
 
-def test_hydra_takes_a_switch_as_the_page_spells_it(tmp_path: Path) -> None:
+def test_hydra_takes_a_switch_as_the_page_spells_it() -> None:
     page = (REPO / "docs" / "launch.md").read_text("utf-8")
     (switch,) = re.findall(r"`(\S*model\.head_aggregation=em)`", page)
-    done = run(
-        *(tmp_path, "fairseq_cli.hydra_train", "--config-dir", REPO / "configs" / "hydra"),
+    printed = succeed(
+        *("fairseq_cli.hydra_train", "--config-dir", REPO / "configs" / "hydra"),
         *("--config-name", "wmt14_en_de_li2019_effective", f"common.user_dir={PLUGIN}"),
         *("task.data=data", switch, "--cfg", "job"),
     )
-    assert done.returncode == 0, done.stderr[-3000:]
-    assert "head_aggregation: em" in done.stdout
+    assert "head_aggregation: em" in printed
 
 
 @pytest.mark.nightly  # two imports of torch
@@ -167,20 +137,10 @@ def test_a_script_refuses_an_unsupported_python(version: str, tmp_path: Path) ->
     assert not done.stdout
 
 
-@pytest.mark.nightly  # a fresh interpreter; tests/test_hosts.py imports the plugin in one
-def test_nothing_of_fairseq_stands_before_the_error(tmp_path: Path) -> None:
-    words = ["-W", "ignore", "-m", "capsnmt.export", "none", "--output", "out.pt"]
-    done = ran([sys.executable, *words], tmp_path)  # fairseq's syntax warns once
-    is_refusal(done.returncode, done.stderr)
-    assert done.stderr.startswith("error: none is no folder")
-
-
-def test_the_readme_names_the_error_without_the_plugin(world: Path, tmp_path: Path) -> None:
-    run_folder = world / "runs" / "plain" / "seed-1"
-    done = run(
-        *(tmp_path, "fairseq_cli.generate", world / "runs" / "data" / "bin", "--cpu"),
-        *("--path", run_folder / "checkpoints" / "checkpoint_last.pt"),
-    )
+def test_the_readme_names_the_error_without_the_plugin(
+    data: Path, trained: Dict[str, Path]
+) -> None:
+    done = command("fairseq_cli.generate", data, "--cpu", "--path", trained["everything"])
     assert done.returncode == 1
     for page in ("README.md", "docs/hosts.md"):
         (sentence,) = re.findall(r"unrelated error: ([^.]*)\.", (REPO / page).read_text("utf-8"))
@@ -188,16 +148,16 @@ def test_the_readme_names_the_error_without_the_plugin(world: Path, tmp_path: Pa
         assert any(name in error for name in re.findall(r"`(.*?)`", sentence)), error[-3000:]
 
 
-def test_a_recipe_is_looked_for_beside_its_row(world: Path, tmp_path: Path) -> None:
+def test_a_recipe_is_looked_for_beside_its_row(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_sources(tmp_path / "rows")
+    row = tmp_path / "rows" / "tiny.yaml"
+    row.write_text(row.read_text("utf-8").replace(f"{tmp_path}/rows/recipe", "recipe"), "utf-8")
     (tmp_path / "elsewhere").mkdir()
-    (tmp_path / "rows").mkdir()
-    (tmp_path / "rows" / "mine.yaml").write_bytes((world / "recipe.yaml").read_bytes())
-    row = (world / "tiny.yaml").read_text("utf-8").replace(f"{world}/recipe.yaml", "mine.yaml")
-    (tmp_path / "rows" / "tiny.yaml").write_text(row, "utf-8")
-    argv = ["--config", "../rows/tiny.yaml", "--cpu", "--dry-run"]
-    done = run(tmp_path / "elsewhere", "capsnmt.launch", *argv)
-    assert done.returncode == 0, done.stderr
-    assert "../rows/mine.yaml" in done.stdout
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    printed = succeed("capsnmt.launch", "--config", "../rows/tiny.yaml", "--cpu", "--dry-run")
+    assert "../rows/recipe.yaml" in printed
 
 
 def test_a_script_is_reached_by_a_link(tmp_path: Path) -> None:
