@@ -16,7 +16,7 @@ import pytest
 
 from capsnmt.files import locked
 from tests.forked import INTERPRETER
-from tests.interpreter import Process, environment, interpreter, start
+from tests.interpreter import Process, environment, interpreter, ran, start
 from tests.support import PLUGIN
 
 TINY = [
@@ -46,15 +46,7 @@ def command(
     """
     words = [str(argument) for argument in arguments]
     if python != sys.executable:
-        return subprocess.run(
-            [python, "-m", module, *words],
-            input=stdin,
-            capture_output=True,
-            text=True,
-            encoding="utf-8",
-            env=environment(),
-            check=False,
-        )
+        return ran([python, "-m", module, *words], stdin=stdin)
     others = module in ("capsnmt.launch", "capsnmt.corpora")
     starts = {INTERPRETER: str(interpreter())} if others else {}
     with TemporaryDirectory() as folder:
@@ -175,8 +167,12 @@ def made_once(factory: pytest.TempPathFactory, name: str, make: Callable[[Path],
     folder = factory.getbasetemp()
     if "PYTEST_XDIST_WORKER" in os.environ:
         folder = folder.parent
-    folder = folder / name
-    with locked(folder.with_suffix(".lock"), waiting=f"waiting for {name}"):
+    return filled(folder / name, make)
+
+
+def filled(folder: Path, make: Callable[[Path], None]) -> Path:
+    """Return a folder, filled by the first process that needs it."""
+    with locked(folder.with_suffix(".lock"), waiting=f"waiting for {folder}"):
         if not (folder / "made").exists():
             folder.mkdir(exist_ok=True)
             make(folder)

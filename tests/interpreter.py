@@ -54,17 +54,22 @@ COMMANDS: Dict[str, str] = dict(
 
 
 def environment() -> Dict[str, str]:
-    """Return our environment with safe loading, one thread, and the checkout on the path."""
-    own = {k: v for k, v in os.environ.items() if not k.startswith("TORCH_FORCE")}
+    """Return our environment with safe loading, one thread, and the checkout on the path.
+
+    It is that of a user: outside of pytest, and of a job of SLURM.
+    """
+    ours = ("TORCH_FORCE", "PYTEST", "SLURM")
+    own = {k: v for k, v in os.environ.items() if not k.startswith(ours)}
     return {**own, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
 
 
 def ran(
-    words: Sequence[object], cwd: Optional[Path] = None, **variables: str
+    words: Sequence[object], cwd: Optional[Path] = None, stdin: str = "", **variables: str
 ) -> subprocess.CompletedProcess:
     """Run a program by itself, with further variables; return it with its output as text."""
     return subprocess.run(
         [str(word) for word in words],
+        input=stdin,
         cwd=cwd,
         env={**environment(), **variables},
         capture_output=True,

@@ -25,10 +25,12 @@ from typing import Any, Callable, Dict, Iterable, List, Optional
 import torch
 from torch import Tensor
 
-from tests.commands import environment
-from tests.interpreter import COMMANDS, ROOT, ran, words
+from tests.commands import filled
+from tests.interpreter import COMMANDS, ROOT, environment, programs, ran, words
 
 GOLDEN = Path(__file__).with_name("golden")
+# variables of all commands
+TERMINAL = {"PYTHONHASHSEED": "0", "COLUMNS": "100", "OMP_WAIT_POLICY": "PASSIVE"}
 NUMBER = re.compile(r"(-?\d+\.\d+(?:e[-+]\d+)?)")
 
 
@@ -37,31 +39,21 @@ class World:
 
     Args:
         folder: an empty folder, or one that another process of the same tests fills.
-        python: the interpreter of the commands.
-        once: ``once(name, make)`` returns the folder ``name``, made by the first who asks.
     """
 
-    def __init__(
-        self, folder: Path, python: Path, once: Callable[[str, Callable[[Path], None]], Path]
-    ) -> None:
-        self.folder, self.python, self.once = folder, python, once
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.python = folder, programs(folder)
+
+    def once(self, name: str, make: Callable[[Path], None]) -> Path:
+        """Return the folder ``name``, made by the first who asks."""
+        return filled(self.folder / name, make)
 
     def start(
         self, command: str, *arguments: object, stdin: str = "", **more: str
     ) -> subprocess.CompletedProcess:
         """Run ``capsnmt-NAME`` or ``fairseq-NAME`` with more variables; normalise the output."""
-        done = subprocess.run(
-            [str(self.python), *words(command), *map(str, arguments)],
-            input=stdin,
-            capture_output=True,
-            text=True,
-            encoding="utf-8",
-            cwd=self.folder,
-            env={**variables(), **more},
-            check=False,
-        )
-        done.stdout, done.stderr = map(self.normalise, (done.stdout, done.stderr))
-        return done
+        given = [self.python, *words(command), *arguments]
+        return self._normalised(ran(given, self.folder, stdin, **{**TERMINAL, **more}))
 
     def call(
         self, command: str, *arguments: object, cwd: Optional[Path] = None
@@ -74,7 +66,7 @@ class World:
             os.chdir(cwd or self.folder)
             sys.argv, sys.executable = [command, *map(str, arguments)], str(self.python)
             os.environ.clear()
-            os.environ.update(variables())
+            os.environ.update({**environment(), **TERMINAL})
             with redirect_stdout(streams[0]), redirect_stderr(streams[1]):
                 status = getattr(importlib.import_module(module), function)()
         except SystemExit as end:
@@ -84,15 +76,19 @@ class World:
             os.environ.clear()
             os.environ.update(before[3])
             os.chdir(before[0])
-        texts = [self.normalise(stream.getvalue()) for stream in streams]
-        return subprocess.CompletedProcess([command, *arguments], status, *texts)
+        texts = [stream.getvalue() for stream in streams]
+        done = subprocess.CompletedProcess([command, *arguments], status, *texts)
+        return self._normalised(done)
 
     def script(
         self, name: str, *flags: str, cwd: Optional[Path] = None
     ) -> subprocess.CompletedProcess:
         """Run a script of the project."""
-        given = {**variables(), "PYTHON": str(self.python)}
-        done = ran(["bash", ROOT / "scripts" / name, *flags], cwd or self.folder, **given)
+        given = ["bash", ROOT / "scripts" / name, *flags]
+        done = ran(given, cwd or self.folder, **TERMINAL, PYTHON=str(self.python))
+        return self._normalised(done)
+
+    def _normalised(self, done: subprocess.CompletedProcess) -> subprocess.CompletedProcess:
         done.stdout, done.stderr = map(self.normalise, (done.stdout, done.stderr))
         return done
 
@@ -117,12 +113,6 @@ class World:
         return re.sub(r"\b\d+(\.\d+)? (s|seconds|min)\b", "SECONDS", text)
 
 
-def variables() -> Dict[str, str]:
-    """The variables of the commands: those of a terminal of 100 columns, outside of pytest."""
-    own = {k: v for k, v in environment().items() if not k.startswith(("PYTEST", "SLURM"))}
-    return {**own, "PYTHONHASHSEED": "0", "COLUMNS": "100", "OMP_WAIT_POLICY": "PASSIVE"}
-
-
 @dataclass(frozen=True)
 class Case:
     """A case: its promise, the function, and how it is compared."""
@@ -132,7 +122,6 @@ class Case:
     make: Callable[[World], str]
     floats: bool
     nightly: bool
-    main_host: bool
 
     @property
     def path(self) -> Path:
@@ -145,21 +134,18 @@ class Case:
 CASES: Dict[str, Case] = {}
 
 
-def frozen(
-    promise: str, floats: bool = False, nightly: bool = False, main_host: bool = False
-) -> Callable:
+def frozen(promise: str, floats: bool = False, nightly: bool = False) -> Callable:
     """Register a case of the name of the function.
 
     Args:
         promise: what a user may rely on.
         floats: numbers with a point may differ by two units of their last digit.
         nightly: it takes long.
-        main_host: its golden is that of the main host, for which it says the reason.
     """
 
     def register(make: Callable[[World], str]) -> Callable[[World], str]:
         name = make.__name__
-        CASES[name] = Case(name, promise, make, floats, nightly, main_host)
+        CASES[name] = Case(name, promise, make, floats, nightly)
         return make
 
     return register
@@ -265,8 +251,3 @@ def outline(value: Any, place: str = "") -> List[str]:
 def load(path: Path) -> Dict[str, Any]:
     """Read a checkpoint of our own tests."""
     return torch.load(path, map_location="cpu", weights_only=False)
-
-
-def may_write() -> bool:
-    """Whether goldens may be recorded here: continuous integration only compares."""
-    return os.environ.get("CI") not in ("1", "true")

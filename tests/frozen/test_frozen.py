@@ -2,41 +2,25 @@
 
 from __future__ import annotations
 
-import os
-import sys
-from pathlib import Path
-from typing import Callable
-
 import pytest
 
 from tests.commands import made_once
 from tests.frozen import cases  # noqa: F401  registers them
 from tests.frozen.kit import CASES, GOLDEN, Case, World, differences
-from tests.interpreter import programs
 
 pytestmark = pytest.mark.system
-MAIN_HOST = pytest.mark.skipif(sys.version_info < (3, 11), reason="it is of the main host")
 # the modules of cases that run on both hosts with every commit; the others do so at night
 COMPUTED_BY_THE_HOST = ("models", "training")
 
 
 @pytest.fixture(scope="module")
 def world(tmp_path_factory: pytest.TempPathFactory) -> World:
-    """The folder that all workers share, and an interpreter for the commands."""
-
-    def once(name: str, make: Callable[[Path], None]) -> Path:
-        return made_once(tmp_path_factory, f"frozen/{name}", make)
-
-    folder = tmp_path_factory.getbasetemp()
-    folder = (folder.parent if "PYTEST_XDIST_WORKER" in os.environ else folder) / "frozen"
-    folder.mkdir(exist_ok=True)
-    return World(folder, programs(folder), once)
+    """The folder that all workers share."""
+    return World(made_once(tmp_path_factory, "frozen", lambda folder: None))
 
 
 def _marked(case: Case) -> object:
     marks = [pytest.mark.nightly] * case.nightly
-    if case.main_host:
-        marks.append(MAIN_HOST)
     if case.make.__module__.rpartition(".")[2] not in COMPUTED_BY_THE_HOST:
         marks.append(pytest.mark.one_host)
     return pytest.param(case, id=case.name, marks=marks)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from typing import Any, Dict, Iterable, List
 
 import fairseq.criterions
@@ -11,9 +10,10 @@ from fairseq.sequence_generator import SequenceGenerator
 from torch import Tensor, nn
 
 from tests import support
+from tests.criterions.samples import make_sample
 from tests.frozen.kit import World, digest, frozen, set_weights, short
 from tests.sentences import systems as classifiers
-from tests.support import EVERY_COMMIT, PAD, SYSTEMS, TASK, batch, sentences, shifted
+from tests.support import EVERY_COMMIT, PAD, SYSTEMS, TASK, encoder_input, sentences
 
 SOURCES, TARGETS = sentences(5, 3, 7), sentences(4, 6, 2, seed=1)
 LABELS = torch.tensor([0, 3, 4])
@@ -45,30 +45,15 @@ CLASSIFICATION = [
 ]
 
 
-def translation_sample() -> Dict[str, Any]:
-    """A batch of three pairs, as fairseq collates it."""
-    source, target = batch(SOURCES, left_pad=True), batch(TARGETS, left_pad=False)
-    return {
-        "ntokens": int(target.ne(PAD).sum()),
-        "nsentences": len(target),
-        "target": target,
-        "net_input": {
-            "src_tokens": source,
-            "src_lengths": source.ne(PAD).sum(1),
-            "prev_output_tokens": shifted(target),
-        },
-    }
-
-
 def pair_sample() -> Dict[str, Any]:
     """The same sentences as pairs of one class each."""
-    source = batch([*SOURCES, *TARGETS], left_pad=True)
+    net_input = encoder_input([*SOURCES, *TARGETS])
     return {
-        "ntokens": int(source.ne(PAD).sum()),
+        "ntokens": int(net_input["src_lengths"].sum()),
         "nsentences": len(LABELS),
         "target": LABELS,
         "bucket": torch.tensor([0, 1, 3]),
-        "net_input": {"src_tokens": source, "src_lengths": source.ne(PAD).sum(1)},
+        "net_input": net_input,
     }
 
 
@@ -98,7 +83,7 @@ def translations(model: nn.Module) -> Iterable[str]:
     generator = SequenceGenerator(
         [model], TASK.target_dictionary, beam_size=3, max_len_a=0, max_len_b=6
     )
-    for number, found in enumerate(generator.generate([model], translation_sample())):
+    for number, found in enumerate(generator.generate([model], make_sample(SOURCES, TARGETS))):
         for each in found:
             tokens = " ".join(map(str, each["tokens"].tolist()))
             yield f"  translation {number}: {short(float(each['score']))} {tokens}"
@@ -109,7 +94,7 @@ def translation_systems(names: Iterable[str]) -> str:
     for name in names:
         arch, flags = SYSTEMS[name]
         model = set_weights(support.build(arch, *flags).double())
-        sample = translation_sample()
+        sample = make_sample(SOURCES, TARGETS)
         logits = model(**sample["net_input"])[0]
         loss = nn.functional.cross_entropy(
             logits.flatten(0, 1), sample["target"].flatten(), ignore_index=PAD
@@ -155,7 +140,7 @@ def classifiers_more(_: World) -> str:
 
 def logged(criterion: Any, model: nn.Module, sample: Dict[str, Any]) -> str:
     """The loss, the size of the sample, and every term of the log."""
-    loss, size, output = criterion(model, copy.deepcopy(sample))
+    loss, size, output = criterion(model, sample)
     terms = {"objective": loss.item(), "size": size, **output}
     values = {key: torch.as_tensor(value).double().flatten() for key, value in terms.items()}
     return ", ".join(f"{key} {' '.join(map(short, v.tolist()))}" for key, v in values.items())
@@ -172,7 +157,7 @@ def criterions(_: World) -> str:
                 # as fairseq-train: the criterion sees the task and its own settings
                 args = support.parse(arch, "--criterion", name, *flags)
                 criterion = fairseq.criterions.build_criterion(args, TASK).train()
-                found = logged(criterion, model, translation_sample())
+                found = logged(criterion, model, make_sample(SOURCES, TARGETS))
                 lines.append(f"{' '.join([name, *flags]).replace('--', '')}: {found}")
     return "\n".join(lines)
 
