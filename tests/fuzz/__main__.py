@@ -11,7 +11,6 @@ import shutil
 import sys
 import tempfile
 import threading
-import time
 import traceback
 from contextlib import ExitStack, redirect_stdout, suppress
 from pathlib import Path
@@ -76,40 +75,33 @@ def run_case(
     """
     command, chance = COMMANDS[name], random.Random(f"{seed} {number} {name}")
     case = work / f"case-{number}"
-    above, streams = case / "a", case / "streams"
-    for path in (above, streams):
+    above, temporary = case / "a", case / "temporary"
+    for path in (above, temporary):
         path.mkdir(parents=True)
     place = chance.choices(PLACES, WEIGHTS)[0] if spoils else ""
     folder = above / (chance.choice(filesystems.ODD_NAMES) if place == "odd name" else "b")
     shutil.copytree(template, folder, symlinks=True)
     spoilt = spoil(command, folder, chance, chance.choice((1, 1, 2)) if spoils and not place else 0)
     done = spoilt.done or f"{place or 'nothing spoilt'}, folder {folder.name!r}"
-    source = folder / command.stdin
-    if command.stdin and source.is_file():
-        shutil.copy(source, streams / "stdin")
     outside = _listing(case, folder)
     with ExitStack() as mounts:
         if place == "read-only":
             mounts.callback(filesystems.make_read_only(folder))
-        # what it prints passes through here: a full disk is that of its own files
-        pipes = {stream: os.pipe() for stream in ("stdout", "stderr")}
+        reader, writer = os.pipe()  # not a file: a full disk is that of its own files
         process = os.fork()
         if process == 0:
             full = place == "full disk"
             limit = (lambda: filesystems.fill_disk(chance)) if full else (lambda: None)
-            writers = [writer for _, writer in pipes.values()]
-            _become(name, spoilt, folder, streams, writers, limit)
-        copies = []
-        for stream, (reader, writer) in pipes.items():
-            os.close(writer)
-            copies.append(threading.Thread(target=_copy, args=(reader, streams / stream)))
-            copies[-1].start()
-        status = _wait(process)
-        with suppress(ProcessLookupError):  # what it started and left would hold the pipes
+            _become(name, spoilt, folder, temporary, writer, limit)
+        os.close(writer)
+        deadline = threading.Timer(10 * BOUND, os.killpg, (process, SIGKILL))  # of a busy machine
+        deadline.start()
+        with open(reader, encoding="utf-8", errors="replace") as stream:
+            errors = stream.read()
+        status = os.waitpid(process, 0)[1]
+        deadline.cancel()
+        with suppress(ProcessLookupError):  # what it started and left
             os.killpg(process, SIGKILL)
-        for copy in copies:
-            copy.join()
-        errors = (streams / "stderr").read_text("utf-8", "replace")
         fault = fault_of(status, errors, folder, command.is_fairseqs)
         if status and not spoils:
             fault = "it fails with nothing spoilt"
@@ -120,29 +112,12 @@ def run_case(
     return fault and f"{done}: {fault}\n{errors[-1500:]}"
 
 
-def _copy(reader: int, path: Path) -> None:
-    """Copy a pipe into a file until it is closed."""
-    with open(reader, "rb") as source, path.open("wb") as target:
-        shutil.copyfileobj(source, target)
-
-
-def _wait(process: int) -> int:
-    """Return the wait status of a process, which is killed if it hangs."""
-    deadline = time.monotonic() + 10 * BOUND  # of a busy machine
-    while (ended := os.waitpid(process, os.WNOHANG))[0] == 0:
-        if time.monotonic() > deadline:
-            os.kill(process, SIGKILL)
-            return os.waitpid(process, 0)[1]
-        time.sleep(0.005)
-    return ended[1]
-
-
 def _become(
     name: str,
     spoilt: Spoilt,
     folder: Path,
-    streams: Path,
-    writers: Sequence[int],
+    temporary: Path,
+    errors: int,
     limit: Callable[[], None],
 ) -> None:
     """Run the command in this process, which was forked for it, and end it."""
@@ -151,12 +126,13 @@ def _become(
         resource.setrlimit(resource.RLIMIT_CPU, (BOUND, BOUND))
         os.setpgid(0, 0)
         os.chdir(folder)
-        given = os.open(streams / "stdin", os.O_RDWR | os.O_CREAT, 0o644)
-        for number, stream in enumerate((given, *writers)):
+        source = Path(COMMANDS[name].stdin or os.devnull)
+        given = os.open(source if source.exists() else os.devnull, os.O_RDONLY)
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        for number, stream in enumerate((given, nowhere, errors)):
             os.dup2(stream, number)
-        for stream in writers:
-            os.close(stream)
-        os.environ["TMPDIR"] = str(streams)  # a case that is killed leaves its temporary files
+        os.close(errors)
+        os.environ["TMPDIR"] = str(temporary)  # a case that is killed leaves its temporary files
         for variable, value in spoilt.environment.items():
             os.environ.pop(variable, None) if value == "" else os.environ.update({variable: value})
         tempfile.tempdir = None
@@ -182,7 +158,7 @@ def _become(
 
 def _listing(case: Path, folder: Path) -> List[str]:
     """Return the files of a case that lie outside the command's folder."""
-    paths = (path for path in case.rglob("*") if "streams" not in path.parts)
+    paths = (path for path in case.rglob("*") if "temporary" not in path.parts)
     return sorted(str(path) for path in paths if folder not in path.parents)
 
 
@@ -221,7 +197,7 @@ def _fault_of_message(status: int, errors: str, is_fairseqs: bool) -> str:
 def template_of(name: str, work: Path) -> Path:
     """Return the folder with the files of a command, written when its first case needs them."""
     write = COMMANDS[name].write
-    folder = work / f"template-{write.__module__}.{write.__name__}"
+    folder = work / f"template-{write.__name__}"
     if not folder.exists():
         folder.mkdir()
         with open(os.devnull, "w") as nowhere, redirect_stdout(nowhere):
@@ -236,9 +212,8 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--commands", default=",".join(COMMANDS), help="comma-separated list")
     parser.add_argument("--case", type=int, help="run this case only")
-    parser.add_argument("--work", type=Path, help="folder of templates (default: a new one)")
     args = parser.parse_args(argv)
-    work = args.work or Path(tempfile.mkdtemp(prefix="fuzz-"))
+    work = Path(tempfile.mkdtemp(prefix="fuzz-"))
     names, failed = args.commands.split(","), []
     numbers = range(args.cases) if args.case is None else [args.case]
     for number in numbers:
@@ -254,8 +229,7 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
         print(f"{len(failed)} of {len(numbers)} cases failed: {listed}; their files: {work}")
         return 1
     print(f"{len(numbers)} cases of seed {args.seed}: each succeeded or ended with one line")
-    if args.work is None:
-        shutil.rmtree(work)
+    shutil.rmtree(work)
     return 0
 
 
