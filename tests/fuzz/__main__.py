@@ -20,6 +20,7 @@ from typing import Callable, Dict, List, NamedTuple, Optional, Sequence
 from tests.fuzz import filesystems
 from tests.fuzz.commands import COMMANDS, Command
 from tests.fuzz.mutations import spoil_arguments, spoil_environment, spoil_file
+from tests.support import PLUGIN
 
 BOUND = 60  # seconds of processor time, some fifty times what a command needs
 CRASHED = 70
@@ -30,7 +31,7 @@ PLACES, WEIGHTS = ("", "odd name", "full disk", "read-only"), (88, 4, 4, 4)
 ALLOWED = (0, 1, 2)  # success, failed work, bad setting
 LONGEST = 3000  # characters of an error: it names a value and a fix, not a file's content
 # Frames of our code. Those of the patches of the host are in every call of what they wrap.
-OURS = re.compile(r'File "[^"]*/capsnmt/(?!host\.py|launch/train\.py)[^"]*\.py", line \d+')
+OURS = re.compile(rf'File "{re.escape(PLUGIN)}/(?!host\.py|launch/train\.py)[^"]*\.py", line \d+')
 
 
 class Spoilt(NamedTuple):
