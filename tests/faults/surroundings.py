@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import json
-import os
 import resource
 import sys
-from collections import Counter
 from pathlib import Path
 from typing import Any
-from typing import Counter as Counts
 
 from tests import forked
 
@@ -31,33 +27,16 @@ def _resident() -> int:
     return pages * resource.getpagesize() >> 20
 
 
-def count_loads(loads: Counts[str]) -> None:
-    """Count, by the names of the files, what ``torch.load`` reads from now on."""
-    import torch
-
-    load = torch.load
-
-    def counted(file: Any, *arguments: Any, **options: Any) -> Any:
-        loads[os.path.basename(getattr(file, "name", file))] += 1
-        return load(file, *arguments, **options)
-
-    torch.load = counted
-
-
 def observed() -> None:
-    """Run ``MODULE ARGUMENTS``; write what it leaves as JSON, the last line of its errors.
+    """Run ``MODULE ARGUMENTS``; the last line of its errors is the memory of a freed tensor.
 
-    How many megabytes of a freed tensor stay with the process, and how often it has loaded each
-    checkpoint.
+    It is the number of megabytes that stay with the process.
     """
-    loads: Counts[str] = Counter()
-    count_loads(loads)
     sys.argv = sys.argv[1:]
     try:
         forked.execute(sys.argv[0])
     finally:
-        left = {"kept": kept_megabytes(), "loads": loads}
-        print(json.dumps(left), file=sys.stderr, flush=True)
+        print(kept_megabytes(), file=sys.stderr, flush=True)
 
 
 def use_a_model() -> None:

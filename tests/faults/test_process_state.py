@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import os
 import platform
+import shutil
 import threading
 from pathlib import Path
-from typing import Any, Dict, List
+from typing import Any, List
 
 import pytest
 import torch
@@ -18,31 +18,31 @@ from fairseq.tasks.translation import TranslationConfig, TranslationTask
 from torch._subclasses import FakeTensorMode
 
 from capsnmt.cpu.memory import set_malloc, tunes_malloc
-from capsnmt.launch.__main__ import main as launch
+from capsnmt.launch.__main__ import main as plan
 from capsnmt.routing import em_routing, record_routing
 from capsnmt.translate.__main__ import main as translate
 from tests.commands import command, training
 from tests.faults.surroundings import MEGABYTES
+from tests.launch.conftest import Launch, launch
 from tests.models.test_limits import stock
 from tests.small_row import BY_EPOCHS, SMALL, arguments
 from tests.support import HEADS, PAD, PLUGIN, TASK, batch, build, needs_compiler, sentences
 
+__all__ = ["launch"]  # a fixture
 on_glibc = pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="not glibc")
-OBSERVED = "tests.faults.surroundings:observed"
 
 
-def observed(module: str, *arguments: object) -> Dict[str, Any]:
-    """Run a command that must succeed; return what it leaves behind."""
-    done = command(OBSERVED, module, *arguments)
+def kept_by(module: str, *arguments: object) -> int:
+    """Run a command that must succeed; return the megabytes of a freed tensor that it keeps."""
+    done = command("tests.faults.surroundings:observed", module, *arguments)
     assert done.returncode == 0, done.stderr[-3000:]
-    return json.loads(done.stderr.splitlines()[-1])
+    return int(done.stderr.splitlines()[-1])
 
 
 @on_glibc
 @pytest.mark.one_host  # here and below: the memory is the C library's
 def test_a_model_that_trains_or_decodes_leaves_malloc_alone() -> None:
-    left = observed("tests.faults.surroundings:use_a_model")
-    assert left["kept"] < MEGABYTES / 4
+    assert kept_by("tests.faults.surroundings:use_a_model") < MEGABYTES / 4
 
 
 @on_glibc
@@ -50,13 +50,13 @@ def test_a_model_that_trains_or_decodes_leaves_malloc_alone() -> None:
 @pytest.mark.one_host
 def test_commands_keep_the_memory_of_large_tensors(prepared: Path, tmp_path: Path) -> None:
     trains = training(prepared / "bin", tmp_path, "capsnmt_transformer_tiny", 1)
-    left = {"fairseq-train": observed("fairseq_cli.train", *trains)}
+    left = {"fairseq-train": kept_by("fairseq_cli.train", *trains)}
     # fairseq-interactive prepares its model as this does
     decodes = [prepared / "bin", "--user-dir", PLUGIN, "--cpu", "--beam", "1", "--batch-size", "4"]
     decodes += ["--path", tmp_path / "checkpoint_last.pt"]
-    left["fairseq-generate"] = observed("fairseq_cli.generate", *decodes)
-    for name, each in left.items():
-        assert each["kept"] > 3 * MEGABYTES / 4, name
+    left["fairseq-generate"] = kept_by("fairseq_cli.generate", *decodes)
+    for name, kept in left.items():
+        assert kept > 3 * MEGABYTES / 4, name
 
 
 @pytest.mark.parametrize(
@@ -74,7 +74,7 @@ def test_the_users_settings_of_malloc_stay(
     assert not set_malloc.__wrapped__()
 
 
-@pytest.mark.parametrize("main", [launch, translate])
+@pytest.mark.parametrize("main", [plan, translate])
 def test_a_command_in_process_leaves_logging_as_it_was(main: Any, tmp_path: Path) -> None:
     names = (None, "fairseq", "capsnmt")
 
@@ -86,7 +86,7 @@ def test_a_command_in_process_leaves_logging_as_it_was(main: Any, tmp_path: Path
     assert main([str(tmp_path / "none")]) == 2
     (tmp_path / "row.yaml").write_text(SMALL, "utf-8")
     row = ["--config", str(tmp_path / "row.yaml"), "--cpu", "--output", str(tmp_path / "runs")]
-    launch([*row, "--prepared", str(tmp_path), "--dry-run"])
+    plan([*row, "--prepared", str(tmp_path), "--dry-run"])
     assert state() == before
 
 
@@ -147,7 +147,17 @@ def test_auto_takes_no_kernel_that_no_gpu_has_run() -> None:
 
 @pytest.mark.system
 @pytest.mark.one_host
-def test_a_resume_loads_the_checkpoint_once(prepared: Path, launched: Path) -> None:
+def test_a_resume_loads_the_checkpoint_once(
+    launch: Launch, prepared: Path, launched: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The launcher does, to see whether it is complete; then the training, another process."""
-    left = observed("capsnmt.launch", *arguments(prepared, launched), *BY_EPOCHS)
-    assert left["loads"]["checkpoint_last.pt"] == 1
+    shutil.copytree(launched / "runs", tmp_path / "runs")
+    load, loaded = torch.load, []
+
+    def noted(file: Any, *given: Any, **options: Any) -> Any:
+        loaded.append(os.path.basename(getattr(file, "name", file)))
+        return load(file, *given, **options)
+
+    monkeypatch.setattr(torch, "load", noted)
+    launch(*arguments(prepared, tmp_path), *BY_EPOCHS)
+    assert loaded.count("checkpoint_last.pt") == 1
