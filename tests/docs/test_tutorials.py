@@ -10,13 +10,13 @@ from typing import Dict, List
 import pytest
 import yaml
 
+from tests.commands import CORPUS_WORDS as WORDS
 from tests.commands import TINY, binarise_reversals
 from tests.docs.pages import REPO, Block, blocks, rows
 from tests.interpreter import interpreter, ran
 from tests.support import PLUGIN
 
 TUTORIALS = REPO / "docs" / "tutorials"
-WORDS = ["routing", "by", "agreement", "lets", "parts", "vote", "for", "wholes", "they", "form"]
 CORPUS = [" ".join(WORDS[n % 5 : 2 + n % 7][::-1] + WORDS[: 1 + n % 4]) for n in range(80)]
 QUICK = "--max-update 4 --cpu --threads 1 --set generate.beam=1 --set train.num-workers=0"
 SMALL = " ".join([*TINY, "--cpu", "--num-workers 0", "--no-epoch-checkpoints"])

@@ -99,10 +99,3 @@ def test_a_model_of_the_project_translates_raw_text_as_when_it_was_scored(card: 
 @pytest.mark.parametrize("page", results_page.MADE, ids=lambda page: page.stem)
 def test_the_tables_of_the_pages_are_made_by_the_script(page: Path) -> None:
     assert results_page.with_table(page) == page.read_text("utf-8")
-
-
-def test_differences_are_those_of_the_tables() -> None:
-    archive = (results_page.DOCS / "results_archive.md").read_text("utf-8")
-    found = results_page.differences(archive)
-    assert found["em_routing"] == [[1.03, 0.75, 0.99], [0.48, 0.84, 0.75]]
-    assert found["dlcl_routing_from_baseline"] == [[-1.48], [-1.26]]

@@ -8,7 +8,6 @@ import pytest
 
 from capsnmt.cli import ConfigurationError
 from scripts import tables
-from scripts.paper_rows import load_rows
 
 START, END = tables.markers("parameters")
 PAGE = f"before\n{START}\nold\n{END}\nafter\n"
@@ -24,15 +23,6 @@ def test_every_table_is_in_the_documentation() -> None:
     lines = [line for page in tables.PAGES for line in page.read_text("utf-8").splitlines()]
     for name in tables.TABLES:
         assert [lines.count(marker) for marker in tables.markers(name)] == [1, 1]
-
-
-def test_every_row_has_one_line_with_its_printed_score() -> None:
-    lines = tables.configurations().splitlines()
-    for row in load_rows().values():
-        score = row.reported.bleu or row.reported.validation_bleu
-        same = [line for line in lines if line.startswith(f"| `{row.name}` |")]
-        assert len(same) == sum(row.name == other.name for other in load_rows().values())
-        assert score is None or any(f" {score:.2f} " in line for line in same)
 
 
 def test_writing_replaces_what_is_between_the_markers_only(tmp_path: Path) -> None:
