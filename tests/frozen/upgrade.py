@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import shutil
 from pathlib import Path
 from typing import Any, Dict
 
@@ -60,21 +59,16 @@ def restore(world: World, folder: Path) -> None:
             target.parent.mkdir(parents=True, exist_ok=True)
             target.write_text(filled(path), "utf-8")
     data = folder / "prepared-iwslt15_en_vi/data"
-    shutil.move(str(data / "bin"), str(data / "dictionaries"))
+    (data / "bin/dict.vi.txt").unlink()  # the same as the other: both are written again
     world.run(
         *("fairseq-preprocess", "-s", "en", "-t", "vi", "--joined-dictionary"),
-        *("--srcdict", data / "dictionaries/dict.en.txt", "--destdir", data / "bin"),
+        *("--srcdict", data / "bin/dict.en.txt", "--destdir", data / "bin"),
         *(f"--{split}pref={data}/bpe/{split}" for split in ("train", "valid", "test")),
     )
-    (data / "bin/preprocess.log").unlink(missing_ok=True)
-    shutil.rmtree(data / "dictionaries")
     run = folder / "launched/runs/tiny/seed-1"
     (run / "checkpoints").mkdir()
     state = from_text(json.loads(filled(DATA / "checkpoint.json")), {})
-    for name in ("checkpoint_1_4.pt", "checkpoint_2_8.pt", "checkpoint_last.pt"):
-        torch.save(state, run / "checkpoints" / name)
+    torch.save(state, run / "checkpoints" / "checkpoint_last.pt")
     del state["last_optimizer_state"]
     state["extra_state"]["averaged_checkpoints"] = ["checkpoint_1_4.pt", "checkpoint_2_8.pt"]
     torch.save(state, run / "averaged.pt")
-    (folder / "start-row").mkdir()  # the model that the row started from
-    shutil.copy(run / "averaged.pt", folder / "start-row/start.pt")
