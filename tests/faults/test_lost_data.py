@@ -28,10 +28,6 @@ from tests.support import PLUGIN
 pytestmark = pytest.mark.one_host
 
 HANGS = 60.0  # seconds
-SMALL_ENCODER = [
-    *("--encoder-embed-dim", "16", "--encoder-ffn-embed-dim", "16"),
-    *("--encoder-layers", "1", "--encoder-attention-heads", "2"),
-]
 
 
 def children(parent: int) -> List[int]:
@@ -182,7 +178,8 @@ def test_data_that_are_drawn_for_each_epoch_reach_the_last_epoch(tmp_path: Path)
     done = command(
         *("fairseq_cli.train", tmp_path, "--user-dir", PLUGIN, "--task", "multilingual_masked_lm"),
         *("--arch", "roberta_base", "--criterion", "masked_lm", *ON_CPU, "--tokens-per-sample", 16),
-        *SMALL_ENCODER,
+        *("--encoder-embed-dim", 16, "--encoder-ffn-embed-dim", 16),
+        *("--encoder-layers", 1, "--encoder-attention-heads", 2),
         *("--optimizer", "adam", "--lr", 0.001, "--batch-size", 8, "--max-update", 60),
         *("--max-epoch", 3, "--disable-validation", "--no-save"),
     )

@@ -23,7 +23,6 @@ LAST = "checkpoint_last.pt"
 TRAINED = object()  # stands for the checkpoint of a plain training
 GATED = ("capsnmt_transformer_tiny", "--head-aggregation", "gated")
 SHORT = ("--beam", "2", "--max-len-b", "6")
-LOADED = r"Loaded checkpoint"
 # name -> the system, the flags, and an expression that the log must have
 TRAININGS: Dict[str, Tuple[Tuple[str, ...], Tuple[object, ...], str]] = {
     "memory-efficient fp16": (
@@ -51,7 +50,7 @@ TRAININGS: Dict[str, Tuple[Tuple[str, ...], Tuple[object, ...], str]] = {
             *("--restore-file", TRAINED, "--reset-optimizer", "--reset-lr-scheduler"),
             *("--reset-meters", "--reset-dataloader"),
         ),
-        LOADED,
+        "Loaded checkpoint",
     ),
     "finetune": (EVERYTHING, ("--finetune-from-model", TRAINED), "loading pretrained model from"),
 }
@@ -156,12 +155,6 @@ EXACT = [
     *("--disable-validation", "--no-epoch-checkpoints", "--save-interval", "100"),
     *("--save-interval-updates", "0"),
 ]
-ONCE = ("--dropout", "0", "--save-interval-updates", "0", "--no-epoch-checkpoints")
-
-
-def decoding(checkpoint: Path) -> List[object]:
-    """Return the flags that decode with a checkpoint."""
-    return ["--user-dir", PLUGIN, "--path", checkpoint, *ON_CPU, "--beam", "3"]
 
 
 def parameters(folder: Path) -> Dict[str, torch.Tensor]:
@@ -174,12 +167,13 @@ def parameters(folder: Path) -> Dict[str, torch.Tensor]:
 @one_host
 @needs_compiler
 def test_compiled_training_ends_with_the_same_model(corpus: Path, tmp_path: Path) -> None:
+    once = ("--dropout", "0", "--save-interval-updates", "0", "--no-epoch-checkpoints")
     for name, more in (("eager", ()), ("compiled", ("--compile",))):
-        train(corpus / "bin", tmp_path / name, "transformer_em_routing_tiny", 8, *ONCE, *more)
+        train(corpus / "bin", tmp_path / name, "transformer_em_routing_tiny", 8, *once, *more)
     eager, compiled = (parameters(tmp_path / name) for name in ("eager", "compiled"))
     # Adam moves a parameter by up to the learning rate, 0.005, whatever the size of its gradient
     torch.testing.assert_close(compiled, eager, rtol=0, atol=0.001)
-    flags = decoding(tmp_path / "compiled" / LAST)
+    flags = ["--user-dir", PLUGIN, "--path", tmp_path / "compiled" / LAST, *ON_CPU, *SHORT]
     assert len(hypotheses(succeed("fairseq_cli.generate", corpus / "bin", *flags))) == 8
 
 

@@ -17,11 +17,13 @@ import re
 import subprocess
 import sys
 import zlib
-from contextlib import redirect_stderr, redirect_stdout
+from contextlib import ExitStack, redirect_stderr, redirect_stdout
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Callable, Dict, Iterable, List, Optional
+from unittest.mock import patch
 
+import pytest
 import torch
 from torch import Tensor
 
@@ -61,21 +63,17 @@ class World:
         """The same in this process, which is faster, for a command that only reads and prints."""
         module, _, function = COMMANDS.get(command, f"{command}:main").partition(":")
         streams = io.StringIO(), io.StringIO()
-        before = os.getcwd(), sys.argv, sys.executable, dict(os.environ)
-        try:
-            os.chdir(cwd or self.folder)
-            sys.argv, sys.executable = [command, *map(str, arguments)], str(self.python)
-            os.environ.clear()
-            os.environ.update({**environment(), **TERMINAL})
-            with redirect_stdout(streams[0]), redirect_stderr(streams[1]):
+        with pytest.MonkeyPatch.context() as patched, ExitStack() as here:
+            patched.chdir(cwd or self.folder)
+            patched.setattr(sys, "argv", [command, *map(str, arguments)])
+            patched.setattr(sys, "executable", str(self.python))
+            here.enter_context(patch.dict(os.environ, {**environment(), **TERMINAL}, clear=True))
+            here.enter_context(redirect_stdout(streams[0]))
+            here.enter_context(redirect_stderr(streams[1]))
+            try:
                 status = getattr(importlib.import_module(module), function)()
-        except SystemExit as end:
-            status = end.code
-        finally:
-            sys.argv, sys.executable = before[1:3]
-            os.environ.clear()
-            os.environ.update(before[3])
-            os.chdir(before[0])
+            except SystemExit as end:
+                status = end.code
         texts = [stream.getvalue() for stream in streams]
         done = subprocess.CompletedProcess([command, *arguments], status, *texts)
         return self._normalised(done)
