@@ -14,6 +14,7 @@ PAGES = [
     REPO / "data_prep" / "README.md",
 ]
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+NUMBER = re.compile(r"[+−-]?\d+(?:,\d{3})*(?:\.\d+)?")
 LINK = re.compile(r"!?\[[^\]]*\]\(([^)\s]+)\)")
 
 
@@ -83,3 +84,8 @@ def rows(text: str) -> List[List[str]]:
         for line in lines
         if line.startswith("|")
     ]
+
+
+def numbers(text: str) -> List[float]:
+    """The numbers of a text, with their signs."""
+    return [float(n.replace("−", "-").replace(",", "")) for n in NUMBER.findall(text)]

@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from scripts import parameter_formulas
-from tests.docs.pages import PAGES, REPO, name, prose, rows, section
+from tests.docs.pages import PAGES, REPO, name, numbers, prose, rows, section
 
 pytestmark = pytest.mark.one_host  # text: no host is loaded
 
@@ -35,13 +35,6 @@ def test_a_number_in_a_link_is_in_the_section_that_the_link_names(page: Path) ->
             assert re.search(rf"(?<![\d.]){re.escape(number)}(?!\d)", there), (number, target)
 
 
-COUNT = r"\d{1,3}(?:,\d{3})+|\d+"
-
-
-def counts(cell: str) -> List[int]:
-    return [int(number.replace(",", "")) for number in re.findall(COUNT, cell)]
-
-
 def parameter_table(page: str) -> Dict[str, List[str]]:
     """What the rows of a mechanism's table of parameters name -> the other cells."""
     text = section(DOCS / f"{page}.md", "parameters")
@@ -57,7 +50,7 @@ def test_the_parameters_of_head_aggregation_are_the_formulas() -> None:
             "head-aggregation-attention": "enc-self,enc-dec,dec-self",
         }
         exact = parameter_formulas.head_aggregation(flags, "base")
-        assert (counts(one), counts(every)) == ([exact // 18], [exact])
+        assert (numbers(one), numbers(every)) == ([exact // 18], [exact])
 
 
 def test_the_parameters_of_layer_aggregation_are_the_formulas() -> None:
@@ -73,7 +66,7 @@ def test_the_parameters_of_layer_aggregation_are_the_formulas() -> None:
                 flags |= {f"{side}-normalize-before": True} if "pre-norm" in modes else {}
                 aggregated = parameter_formulas.layer_aggregation(flags, "base")
                 found.append(aggregated + parameter_formulas.layer_connection(flags, "base"))
-            assert counts(exact) == found, mode
+            assert numbers(exact) == found, mode
 
 
 def test_the_parameters_of_multi_layer_attention_are_the_formulas() -> None:
@@ -81,7 +74,7 @@ def test_the_parameters_of_multi_layer_attention_are_the_formulas() -> None:
     assert len(table) == 4
     for variant, (_, exact, _) in table.items():
         flags = [{"mlmha": variant, "mlmha-sources": n} for n in range(2, 7)]
-        assert counts(exact) == [
+        assert numbers(exact) == [
             parameter_formulas.multi_layer_attention(each, "base") for each in flags
         ]
 
@@ -94,7 +87,7 @@ def reported_parameters(row: str) -> float:
 
 def millions(added: str) -> float:
     """+4.2M -> 4.2, +2,304 -> 0.002304."""
-    number = float(added.strip("+M").replace(",", ""))
+    (number,) = numbers(added)
     return number if added.endswith("M") else number / 1e6
 
 
@@ -126,7 +119,7 @@ def test_complete_trainings_are_those_of_the_measurements() -> None:
     assert quoted <= measured
     stock = re.search(r"Stock trains .*", own)
     assert stock
-    assert set(counts(stock[0])) <= set(counts(there))
+    assert set(numbers(stock[0])) <= set(numbers(there))
     ranges = re.findall(r"(\d\.\d\d)x (\(\d\.\d\d-\d\.\d\d\))", README)
     assert ranges
     assert all(f"{ratio} {extremes}" in MEASURED for ratio, extremes in ranges)

@@ -19,16 +19,11 @@ from capsnmt.corpora.own import own_recipe
 from capsnmt.corpora.recipe import load_recipe
 from capsnmt.launch.own_data import BUDGETS
 from capsnmt.models.architectures import SIZES
-from tests.docs.pages import REPO, rows
+from tests.docs.pages import REPO, numbers, rows
 from tests.docs.test_numbers import measured_rows
 
-NUMBER = re.compile(r"[+−-]?\d+(?:,\d{3})*(?:\.\d+)?")
 CONTINUED = "every switch off with `--init-from`: the baseline continues"
 WORDS = ["no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten"]
-
-
-def numbers(cell: str) -> List[float]:
-    return [float(n.replace("−", "-").replace(",", "")) for n in NUMBER.findall(cell)]
 
 
 def cell(page: str, title: str, row: str, column: int, place: int = 0) -> List[float]:
