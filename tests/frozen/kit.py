@@ -132,18 +132,19 @@ class Case:
 CASES: Dict[str, Case] = {}
 
 
-def frozen(promise: str, floats: bool = False, nightly: bool = False) -> Callable:
-    """Register a case of the name of the function.
+def frozen(promise: str, floats: bool = False, nightly: bool = False, name: str = "") -> Callable:
+    """Register a case.
 
     Args:
         promise: what a user may rely on.
         floats: numbers with a point may differ by two units of their last digit.
         nightly: it takes long.
+        name: the name of the case (default: that of the function).
     """
 
     def register(make: Callable[[World], str]) -> Callable[[World], str]:
-        name = make.__name__
-        CASES[name] = Case(name, promise, make, floats, nightly)
+        case = Case(name or make.__name__, promise, make, floats, nightly)
+        CASES[case.name] = case
         return make
 
     return register

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 import subprocess
+from functools import partial
 from pathlib import Path
-from typing import Callable
 
 from tests.frozen.kit import World, frozen
 from tests.interpreter import ROOT
@@ -65,18 +65,15 @@ PLANS = {
 }
 
 
-def _case(name: str, flags: str) -> Callable[[World], str]:
-    def print_plan(world: World) -> str:
-        text = plan(world, flags)
-        subprocess.run(["bash", "-n"], input=text, text=True, check=True)
-        return text
-
-    print_plan.__name__ = f"plan_{name}"
-    return print_plan
+def script_of(flags: str, world: World) -> str:
+    text = plan(world, flags)
+    subprocess.run(["bash", "-n"], input=text, text=True, check=True)
+    return text
 
 
 for _name, (_launch, _flags) in PLANS.items():
-    frozen(f"a launch {_launch} runs these commands")(_case(_name, _flags))
+    _promise = f"a launch {_launch} runs these commands"
+    frozen(_promise, name=f"plan_{_name}")(partial(script_of, _flags))
 
 
 # scripts that plan, with flags

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
+from functools import partial
 from pathlib import Path
-from typing import Callable
 
 from tests.corpora.miniatures import MINIATURES, recipe_for
 from tests.frozen.kit import World, digest, frozen, tree
@@ -37,30 +37,27 @@ def prepare(world: World, folder: Path, name: str) -> str:
     return done.stdout + done.stderr
 
 
-def case(name: str) -> Callable[[World], str]:
-    def prepare_corpus(world: World) -> str:
-        folder = prepared(world, name)
-        lines = [(folder / "said").read_text("utf-8"), "== again", prepare(world, folder, name)]
-        lines.append("== files")
-        for path in tree(folder / "data"):
-            content = (folder / "data" / path).read_bytes()
-            if not Path(path).name.startswith(".") and Path(path).name != "manifest.json":
-                packed = ARCHIVE.search(path)  # compressed by this machine's zlib
-                lines.append(f"{path} {'' if packed else f'{len(content)} {digest(content)}'}")
-        manifest = (folder / "data/manifest.json").read_text("utf-8")
-        for line in world.normalise(manifest).splitlines():
-            line = re.sub(r"\b([0-9a-f]{16})[0-9a-f]{48}\b", r"\1", line)
-            if ARCHIVE.search(line.partition(":")[0]) or line.startswith(" " * 6 + '"fingerprint'):
-                line = line.partition(":")[0] + ": HASH"
-            lines.append(re.sub(r'("(?:ve-)?(fairseq|torch)": )"\d.*"', r'"\2": "V"', line))
-        return "\n".join(lines)
-
-    prepare_corpus.__name__ = f"prepare_{name}"
-    return prepare_corpus
+def twice(name: str, world: World) -> str:
+    folder = prepared(world, name)
+    lines = [(folder / "said").read_text("utf-8"), "== again", prepare(world, folder, name)]
+    lines.append("== files")
+    for path in tree(folder / "data"):
+        content = (folder / "data" / path).read_bytes()
+        if not Path(path).name.startswith(".") and Path(path).name != "manifest.json":
+            packed = ARCHIVE.search(path)  # compressed by this machine's zlib
+            lines.append(f"{path} {'' if packed else f'{len(content)} {digest(content)}'}")
+    manifest = (folder / "data/manifest.json").read_text("utf-8")
+    for line in world.normalise(manifest).splitlines():
+        line = re.sub(r"\b([0-9a-f]{16})[0-9a-f]{48}\b", r"\1", line)
+        if ARCHIVE.search(line.partition(":")[0]) or line.startswith(" " * 6 + '"fingerprint'):
+            line = line.partition(":")[0] + ": HASH"
+        lines.append(re.sub(r'("(?:ve-)?(fairseq|torch)": )"\d.*"', r'"\2": "V"', line))
+    return "\n".join(lines)
 
 
 # at night: what tests/corpora/test_prepare.py prepares, too
 NIGHTLY = ("wmt17_zh_en", "iwslt14_es_en", "iwslt14_de_en")
 for _name in MINIATURES:
     _promise = f"{_name} is prepared to these bytes, and a second time nothing is done"
-    frozen(_promise, nightly=_name in NIGHTLY)(case(_name))
+    _case = frozen(_promise, nightly=_name in NIGHTLY, name=f"prepare_{_name}")
+    _case(partial(twice, _name))
