@@ -21,8 +21,6 @@ from tests.docs.pages import PAGES, REPO, Block, blocks, name
 from tests.interpreter import COMMANDS
 
 ASSIGNMENT = re.compile(r"[A-Z_]+=\S*")
-# values for the variables in the commands
-EXAMPLES = {"$row": "em_routing", "$PWD": str(REPO)}
 # scripts with flags of their own
 PLANNING_SCRIPTS = r"scripts/(demo|run_evidence|benchmark_[cg]pu)\.sh"
 PARSERS: Dict[str, Callable[[str], argparse.ArgumentParser]] = {
@@ -56,8 +54,6 @@ def commands() -> Iterator[Command]:
             for line in re.sub(r"\\\n", " ", block.text).splitlines():
                 if block.language == "console" and not line.startswith("$ "):
                     continue
-                for variable, value in EXAMPLES.items():
-                    line = line.replace(variable, value)
                 words = _simple(line[2:] if block.language == "console" else line)
                 if words:
                     yield Command(page, words, refused=block.language == "console")
@@ -68,7 +64,7 @@ def _simple(line: str) -> List[str]:
         words = shlex.split(line, comments=True)
     except ValueError:  # a quotation of several lines
         return []
-    while words and (ASSIGNMENT.fullmatch(words[0]) or words[0] in ("bash", "nice")):
+    while words and (ASSIGNMENT.fullmatch(words[0]) or words[0] == "bash"):
         del words[0]
     return list(itertools.takewhile(lambda word: word not in ("<", ">"), words))
 
@@ -139,9 +135,6 @@ def test_the_parser_of_a_command_of_ours_accepts_it(
         main = main_of(program)
     else:
         _, _, module, *flags = command.words
-        spec = importlib.util.find_spec(module)
-        if spec is not None and spec.submodule_search_locations is not None:  # a package
-            module += ".__main__"
         main = importlib.import_module(module).main
     with pytest.raises(Parsed):
         main(flags)
