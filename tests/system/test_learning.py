@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import random
 from pathlib import Path
-from typing import Sequence
 
 import pytest
 
@@ -60,11 +59,6 @@ def reversals(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return made_once(tmp_path_factory, "reversals", _reversals)
 
 
-def decoder_layers(preset: str, flags: Sequence[str]) -> int:
-    """Return one, or two where layers are aggregated."""
-    return 2 if "layer_aggregation" in PRESETS[preset] or "--layer-aggregation" in flags else 1
-
-
 # the comparison systems in pairs that do not touch each other's part of the layer
 SYSTEMS = {
     **{preset: (preset,) for preset in PRESETS},
@@ -86,11 +80,12 @@ def test_every_system_learns_to_reverse_sentences(
     system: str, reversals: Path, tmp_path: Path
 ) -> None:
     preset, *flags = SYSTEMS[system]
+    aggregates = "layer_aggregation" in PRESETS[preset] or "--layer-aggregation" in flags
     done = command(
         "fairseq_cli.train",
         *(reversals / "bin", "--user-dir", PLUGIN, "--arch", f"{preset}_tiny", *SMALL, *ON_CPU),
         *flags,
-        *("--decoder-layers", decoder_layers(preset, flags), *SCHEDULE, "--save-dir", tmp_path),
+        *("--decoder-layers", 2 if aggregates else 1, *SCHEDULE, "--save-dir", tmp_path),
         *("--disable-validation", "--no-epoch-checkpoints", "--save-interval", UPDATES),
     )
     assert done.returncode == 0, done.stderr[-3000:]

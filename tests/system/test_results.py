@@ -6,7 +6,7 @@ import gzip
 import json
 from itertools import islice
 from pathlib import Path
-from typing import Dict, List
+from typing import Dict
 
 import pytest
 import sacrebleu
@@ -31,10 +31,6 @@ KEPT = sorted(path.parent for path in (REPO / "results").glob("*/*/seed-*/config
 pytestmark = pytest.mark.one_host
 
 
-def tokenised_bleu(lines: List[str], reference: List[str]) -> float:
-    return sacrebleu.corpus_bleu(lines, [reference], tokenize="none", force=True).score
-
-
 @pytest.mark.parametrize("folder", KEPT, ids=lambda folder: "-".join(folder.parts[-3:]))
 def test_kept_translations_have_the_kept_scores(folder: Path) -> None:
     scores = json.loads((folder / "scores.json").read_text("utf-8"))
@@ -46,7 +42,8 @@ def test_kept_translations_have_the_kept_scores(folder: Path) -> None:
             reference = [line.rstrip("\n").replace("@@ ", "") for line in stream]
         lines = (folder / f"{name}.{target}").read_text("utf-8").splitlines()
         published = next(each for each in document["systems"] if each["name"] == folder.parts[-2])
-        assert tokenised_bleu(lines, reference) == pytest.approx(
+        bleu = sacrebleu.corpus_bleu(lines, [reference], tokenize="none", force=True)
+        assert bleu.score == pytest.approx(
             published["outputs"][0]["scores"]["multi-bleu"]["score"], abs=1e-6
         )
         compared = folder / "differences.json"
