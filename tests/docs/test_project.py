@@ -6,7 +6,6 @@ import re
 import shutil
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
@@ -53,12 +52,8 @@ def test_the_readme_is_at_most_200_lines_and_12_kilobytes() -> None:
     assert len(text.encode()) <= 12 * 1024
 
 
-def load(path: str) -> Any:
-    return yaml.safe_load((REPO / path).read_text(encoding="utf-8"))
-
-
 def test_the_citation_is_of_this_version_and_names_the_five_papers() -> None:
-    citation = load("CITATION.cff")
+    citation = yaml.safe_load((REPO / "CITATION.cff").read_text(encoding="utf-8"))
     assert citation["version"] == capsnmt.__version__
     papers = {reference["title"] for reference in citation["references"]}
     readme = " ".join((REPO / "README.md").read_text(encoding="utf-8").split())
