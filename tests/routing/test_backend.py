@@ -62,17 +62,14 @@ def test_the_argument_chooses_and_recording_runs_eagerly(compilations):
     assert compilations == ["simple_kernel"]
 
 
-def broken(kernel):
-    def run(*tensors, **options):
-        raise OSError("no compiler\nand a long trace")
-
-    return run
+def fail(*tensors, **options):
+    raise OSError("no compiler\nand a long trace")
 
 
 def test_what_does_not_compile_is_an_error_and_auto_falls_back_with_one_warning(
     compilations, monkeypatch
 ):
-    monkeypatch.setattr(operator, "compiled_kernel", broken)
+    monkeypatch.setattr(operator, "compiled_kernel", lambda kernel: fail)
     votes = random(2, 3, 4, 1)
     with pytest.warns(UserWarning, match=r"'compiled' failed on simple_kernel \(no compiler\)"):
         result = train(votes)
@@ -94,15 +91,11 @@ def test_what_the_fused_kernels_do_not_cover_runs_without_them(votes, monkeypatc
 
 def test_a_fused_kernel_that_fails_is_one_line_with_the_fix(monkeypatch):
     """The forward kernel may build and the backward kernel may not."""
-
-    def fail(*tensors, **options):
-        raise OSError("no assembler\nand a long trace")
-
     monkeypatch.setattr(backend, "triton_obstacle", lambda device_type: None)
     for forward, part in ((fail, "simple_kernel"), (simple.OPERATOR.precise, "the gradient")):
         launchers = SimpleNamespace(forward=forward, backward=fail)
         monkeypatch.setattr(fused.FusedKernel, "launch", lambda self, chosen=launchers: chosen)
-        with pytest.raises(RuntimeError, match=rf"on {part} \(no assembler\); use auto or eager"):
+        with pytest.raises(RuntimeError, match=rf"on {part} \(no compiler\); use auto or eager"):
             train(random(2, 3, 4, 2), backend="triton").sum().backward()
 
 
@@ -113,21 +106,15 @@ def test_blocks_change_neither_values_nor_gradients(name, rows, monkeypatch):
     expected = run_with_gradient(OPERATORS[name], votes, 3, backend="eager")
     monkeypatch.setattr(operator, "BLOCK_SIZE", 2 * 24)  # two of the rows
     found = run_with_gradient(OPERATORS[name], votes, 3, backend="eager")
-    for one, other in zip(found, expected):
-        torch.testing.assert_close(one, other)
-
-
-@pytest.fixture
-def as_on_a_gpu(monkeypatch):
-    def run_again(run, tensors, rows, options):
-        return operator.run_again(run, *tensors, **options)
-
-    monkeypatch.setattr(operator, "run_in_blocks", run_again)
+    torch.testing.assert_close(found, expected)
 
 
 @pytest.mark.parametrize("name", OPERATORS)
-def test_a_kernel_that_runs_again_has_the_same_gradients(name, as_on_a_gpu, request):
+def test_a_kernel_that_runs_again_has_the_same_gradients(name, monkeypatch):
     """It keeps the votes, masks and parameters alone, also where second derivatives are wanted."""
+
+    def as_on_a_gpu(run, tensors, rows, options):
+        return operator.run_again(run, *tensors, **options)
 
     def differentiated():
         votes = random(3, 3, 4, 2, dtype=torch.float64).requires_grad_()
@@ -137,9 +124,9 @@ def test_a_kernel_that_runs_again_has_the_same_gradients(name, as_on_a_gpu, requ
         (first,) = torch.autograd.grad(result.square().sum(), votes, create_graph=True)
         return number, result, first, *torch.autograd.grad(first.square().sum(), votes)
 
-    elements, *found = differentiated()
-    request.getfixturevalue("monkeypatch").undo()
     elements_without, *expected = differentiated()
+    monkeypatch.setattr(operator, "run_in_blocks", as_on_a_gpu)
+    elements, *found = differentiated()
     torch.testing.assert_close(found, expected)
     assert elements <= 2 * 72 < elements_without
 
@@ -148,18 +135,16 @@ COMPILED = [name for name in OPERATORS if "," not in name]
 
 
 @pytest.fixture
-def trace(monkeypatch):
-    """Return a function that lets ``compiled`` generate no code, in an empty compiler."""
+def counters(monkeypatch):
+    """Those of the compiler, which is empty, and generates no code for ``compiled``."""
 
-    def choose(generator):
-        def traced(kernel):
-            return torch.compile(kernel, dynamic=True, fullgraph=True, backend=generator)
+    def traced(kernel):
+        return torch.compile(kernel, dynamic=True, fullgraph=True, backend="aot_eager")
 
-        monkeypatch.setattr(operator, "compiled_kernel", functools.cache(traced))
-        torch.compiler.reset()
-        torch._dynamo.utils.counters.clear()
-
-    yield choose
+    monkeypatch.setattr(operator, "compiled_kernel", functools.cache(traced))
+    torch.compiler.reset()
+    torch._dynamo.utils.counters.clear()
+    yield torch._dynamo.utils.counters
     torch.compiler.reset()
 
 
@@ -167,37 +152,23 @@ def assert_compiled_equals_eager(name, rows, D=2, **tolerances):
     votes = random(rows, 3, 5, D, seed=rows)
     found = run_with_gradient(OPERATORS[name], votes, 2, backend="compiled")
     expected = run_with_gradient(OPERATORS[name], votes, 2, backend="eager")
-    for one, other in zip(found, expected):
-        torch.testing.assert_close(one, other, **tolerances)
-
-
-@needs_compiler
-def test_one_graph_without_breaks_serves_every_batch_size_of_an_operator(trace):
-    """The limit of variants is each operator's own, or the second would exceed it."""
-    trace("eager")
-    counters = torch._dynamo.utils.counters
-    with torch._dynamo.config.patch(recompile_limit=1):
-        for count, name in enumerate(COMPILED[:3], start=1):  # at night, below: all of them
-            for rows in (7, 12):
-                assert_compiled_equals_eager(name, rows)
-            assert counters["stats"]["unique_graphs"] == count, name
-    assert not counters["graph_break"]
+    torch.testing.assert_close(found, expected, **tolerances)
 
 
 @needs_compiler
 @pytest.mark.parametrize(
-    "name",
-    [
-        pytest.param(name, marks=[] if name == "simple_routing" else [pytest.mark.nightly])
-        for name in COMPILED
-    ],
+    "names",
+    [COMPILED[:2], pytest.param(COMPILED, marks=pytest.mark.nightly)],
+    ids=["the first two", "all"],
 )
-def test_one_graph_of_the_gradient_serves_every_batch_size(name, trace):
-    trace("aot_eager")
-    for rows in (7, 12, 4):
-        assert_compiled_equals_eager(name, rows)
-    assert torch._dynamo.utils.counters["stats"]["unique_graphs"] == 1
-    assert not torch._dynamo.utils.counters["graph_break"]
+def test_one_graph_of_an_operator_and_its_gradient_serves_every_batch_size(names, counters):
+    """The limit of variants is each operator's own, or the second would exceed it."""
+    with torch._dynamo.config.patch(recompile_limit=1):
+        for count, name in enumerate(names, start=1):
+            for rows in (7, 12, 4):
+                assert_compiled_equals_eager(name, rows)
+            assert counters["stats"]["unique_graphs"] == count, name
+    assert not counters["graph_break"]
 
 
 @pytest.mark.nightly  # the code that torch generates; with every commit the graphs above

@@ -176,10 +176,9 @@ def test_two_runs_give_the_same_bits_for_any_number_of_programs(monkeypatch):
     tensors = [votes, *betas(votes), random(5, 4, seed=2).sigmoid()]
     expected = run(em_all, tensors, 2, "eager")
     monkeypatch.setattr(em, "PROGRAMS", 3)  # 2, 2 and 1 tokens
-    found = run(em_all, tensors, 2, BACKEND)
-    for one, other, again in zip(found, expected, run(em_all, tensors, 2, BACKEND)):
-        assert torch.equal(one, again)
-        torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-5)
+    found, again = (run(em_all, tensors, 2, BACKEND) for _ in range(2))
+    torch.testing.assert_close(found, again, rtol=0, atol=0)
+    torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize(
@@ -211,8 +210,8 @@ def test_masked_votes_need_not_be_finite():
         inputs = torch.tensor([[True, False, True]])
         return routing.dynamic_routing(votes, T, inputs, **options)
 
-    for one, other in zip(run(masked, [votes], 3, BACKEND), run(masked, [votes], 3, "eager")):
-        torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-5)
+    found, expected = run(masked, [votes], 3, BACKEND), run(masked, [votes], 3, "eager")
+    torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize("used", [0, 1])
@@ -229,8 +228,7 @@ def test_strided_votes_and_gradients():
     for name in ("eager", BACKEND):
         capsules = routing.simple_routing(votes, 3, backend=name)
         results.append((capsules, *torch.autograd.grad(capsules.sum(), votes)))
-    for one, other in zip(*results):
-        torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(*results, rtol=1e-4, atol=1e-5)
 
 
 def test_nothing_but_the_inputs_is_kept_for_the_backward_pass():
