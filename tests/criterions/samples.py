@@ -14,7 +14,6 @@ from capsnmt.models.config import ATTENTIONS
 from capsnmt.modules.disagreement import TERMS
 from tests.support import PAD, TASK, batch, build, encoder_input, sentences, shifted
 
-NAME = "label_smoothed_cross_entropy_with_disagreement"
 ALL = {"disagreement": ",".join(TERMS), "disagreement_attention": ",".join(ATTENTIONS)}
 SOURCES, TARGETS = sentences(3, 6, 1), sentences(5, 2, 4, seed=1)
 

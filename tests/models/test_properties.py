@@ -12,7 +12,6 @@ import torch
 from fairseq.sequence_generator import SequenceGenerator
 
 from capsnmt.cli import ConfigurationError
-from capsnmt.models import PRESETS
 from capsnmt.modules.algorithms import OF_HEADS, OF_LAYERS
 from tests.counting import Operations
 from tests.support import (
@@ -157,9 +156,3 @@ def test_half_precision_is_finite_and_close_to_fp32(name: str) -> None:
         converted = loss_of(copy.deepcopy(model).eval().to(dtype))
         for loss in (low, converted):
             assert abs(loss.item() - full) < 0.02 * full, dtype
-
-
-def test_every_preset_is_tested_and_the_size_in_which_it_is_another_model() -> None:
-    tested = {arch for arch, flags in SYSTEMS.values() if not flags}
-    # only here do sizes differ in more than numbers: shallow networks share their weights
-    assert tested == {*PRESETS, "transformer_mlmha_iwslt"}
