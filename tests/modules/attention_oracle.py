@@ -51,23 +51,23 @@ def multi_layer(
     variant: str, sources: int, kind: str = "linear", **settings: Any
 ) -> HostedMultiLayerAttention:
     torch.manual_seed(0)
-    settings = {"source_dim": SOURCE_WIDTH, **settings}
-    return of_kind(HostedMultiLayerAttention(WIDTH, HEADS, sources, variant, **settings), kind)
+    module = HostedMultiLayerAttention(
+        WIDTH, HEADS, sources, variant, source_dim=SOURCE_WIDTH, **settings
+    )
+    return of_kind(module, kind)
 
 
-def capsules(
-    routing: str, heads: int = HEADS, kind: str = "linear", **settings: Any
-) -> HostedCapsuleAttention:
+def capsules(routing: str, kind: str = "linear", **settings: Any) -> HostedCapsuleAttention:
     torch.manual_seed(0)
     parts = {part: routing in (part, "both") for part in ("vertical", "horizontal")}
-    module = HostedCapsuleAttention(heads * WIDTH // HEADS, heads, **parts, **settings)
+    module = HostedCapsuleAttention(WIDTH, HEADS, **parts, **settings)
     # the sums that W^up multiplies are large: keep its softmax off its flat ends
     return of_kind(module, kind, head_weights=0.1)
 
 
-def inputs(sources: int = 1, width: int = SOURCE_WIDTH) -> Tuple[Tensor, Tensor]:
+def inputs(sources: int) -> Tuple[Tensor, Tensor]:
     """A query ``[L, B, d]`` and the sources ``[K, B, n * width]``."""
-    return numbers(LENGTH, 2, WIDTH), numbers(LENGTH, 2, sources * width, seed=2)
+    return numbers(LENGTH, 2, WIDTH), numbers(LENGTH, 2, sources * SOURCE_WIDTH, seed=2)
 
 
 # what hands on more than one matrix for each of its own heads

@@ -17,9 +17,8 @@ from capsnmt.modules.layer_aggregation import (
     layer_aggregation,
     layer_connection,
 )
-from capsnmt.modules.layer_aggregation.connection import WeightedConnection
 from capsnmt.modules.layer_aggregation.routing import ROUTINGS
-from tests.counting import Operations, kept
+from tests.counting import Operations
 from tests.modules.compare import assert_same, numbers, randomised
 from tests.modules.layer_aggregation_oracle import affine, connected, oracle, relu
 from tests.routing import oracles
@@ -243,21 +242,6 @@ def test_the_number_of_matrix_products_does_not_grow_with_the_layers(mode: str, 
             module(layers_of(3, num_layers=num_layers))
         calls.append(operations.count("mm", "addmm", "bmm", "baddbmm"))
     assert calls[0] == calls[1] > 0
-
-
-@pytest.mark.parametrize("mode", CONNECTIONS)
-def test_training_keeps_each_state_once_and_not_once_for_every_sum(mode: str) -> None:
-    layers, tokens, width = 24, 50, 512
-    module = layer_connection(mode, width, layers, False)
-
-    states: List[Tensor] = []
-    with kept() as tensors:
-        for _ in range(layers + 1):
-            states.append(torch.randn(tokens, width, requires_grad=True))
-            WeightedConnection.forward(module, states) if mode == "dlcl" else module(states)
-    storages = {x.untyped_storage().data_ptr(): x.untyped_storage() for x in tensors}
-    elements = sum(storage.nbytes() // 4 for storage in storages.values())
-    assert elements <= (layers + 3) * tokens * width
 
 
 @every_connection
