@@ -48,16 +48,17 @@ SMALL = [
 ]
 
 
-def make_task() -> Any:
-    """Return a task with one small dictionary, sufficient to build models and decode."""
+def task_of(size: int) -> Any:
+    """Return a task with one dictionary of a size, sufficient to build models and decode."""
     dictionary = Dictionary()
-    for word in range(WORDS):
+    for word in range(size - len(dictionary)):
         dictionary.add_symbol(f"w{word}")
     return SimpleNamespace(source_dictionary=dictionary, target_dictionary=dictionary)
 
 
-TASK = make_task()
-PAD, EOS, FIRST = TASK.source_dictionary.pad(), TASK.source_dictionary.eos(), 4
+FIRST = 4
+TASK = task_of(FIRST + WORDS)
+PAD, EOS = TASK.source_dictionary.pad(), TASK.source_dictionary.eos()
 
 
 @functools.cache

@@ -12,7 +12,6 @@ from typing import Any, Callable, Dict, List, Tuple
 
 import pytest
 import torch
-from fairseq.data import Dictionary
 from fairseq.dataclass.configs import GenerationConfig
 from fairseq.sequence_generator import SequenceGenerator
 from fairseq.tasks import FairseqTask
@@ -22,19 +21,12 @@ from fairseq.token_generation_constraints import pack_constraints
 from capsnmt.cpu.decoding import choose
 from capsnmt.models.generator import BeamSearch
 from tests.models.test_search import flagged
-from tests.support import FIRST, TASK, encoder_input, sentences
+from tests.support import FIRST, TASK, encoder_input, sentences, task_of
 
 STOCK = BeamSearch.__base__
 # fairseq 0.12.2 always has twice as many candidates as hypotheses
 OTHER = "candidate_multiple" in inspect.signature(STOCK.step).parameters
 MULTIPLES: List[Dict[str, int]] = [{}, {"candidate_multiple": 1}] if OTHER else [{}]
-
-
-def dictionary(words: int) -> Dictionary:
-    found = Dictionary()
-    for word in range(words - len(found)):
-        found.add_symbol(f"w{word}")
-    return found
 
 
 def log_probabilities(*shape: int) -> torch.Tensor:
@@ -54,7 +46,7 @@ def test_it_chooses_what_fairseq_chooses(words: int, beam: int, settings: Dict[s
     for step in (0, 3):
         scores = 3 * log_probabilities(6, beam, 3)[..., :step]
         found, expected = (
-            strategy(dictionary(words)).step(step, lprobs, scores, **settings)
+            strategy(task_of(words).target_dictionary).step(step, lprobs, scores, **settings)
             for strategy in (BeamSearch, STOCK)
         )
         assert found[0].equal(expected[0])

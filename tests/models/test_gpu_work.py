@@ -9,22 +9,20 @@ from __future__ import annotations
 
 import contextlib
 import weakref
-from types import SimpleNamespace
-from typing import Any, Iterator, NamedTuple, Sequence, Set, Tuple
+from typing import Any, NamedTuple, Sequence, Set, Tuple
 
 import fairseq.models
 import pytest
 import torch
 import torch.nn.functional as F
 from fairseq.criterions import CRITERION_DATACLASS_REGISTRY, CRITERION_REGISTRY
-from fairseq.data import Dictionary
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from capsnmt.models import encoder
 from capsnmt.modules import autocast
-from tests.support import EVERYWHERE, NORM, parse
+from tests.support import EVERYWHERE, NORM, parse, task_of
 
 WORDS, TOKENS = 32_000, 8_192
 ALLOCATIONS = ("empty", "detach", "unsafe_view", "lift_fresh")
@@ -145,12 +143,6 @@ def no_autocast(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(module, "autocast_dtype", lambda device_type: None)
 
 
-@contextlib.contextmanager
-def counted(*answers: bool) -> Iterator[Tuple[Work, Attentions]]:
-    with Attentions() as attentions, Work(answers) as work:
-        yield work, attentions
-
-
 def update_of(
     flags: Sequence[str], length: int, source_padded: bool, target_padded: bool = False
 ) -> Tuple[Work, Attentions, float]:
@@ -162,10 +154,7 @@ def update_of(
         source_padded: whether there is padding in the source.
         target_padded: whether there is padding to the left of the target.
     """
-    words = Dictionary()
-    for word in range(WORDS - len(words)):
-        words.add_symbol(str(word))
-    task = SimpleNamespace(source_dictionary=words, target_dictionary=words)
+    task = task_of(WORDS)
     args = parse("capsnmt_transformer", "--share-all-embeddings", *TWO_LAYERS, *flags)
     with torch.device("meta"):
         model = fairseq.models.build_model(args, task).to(torch.bfloat16).train()
@@ -174,7 +163,7 @@ def update_of(
     sample = {"net_input": net_input, "target": tokens, "ntokens": TOKENS}
     options = CRITERION_DATACLASS_REGISTRY[CHUNKED](sentence_avg=False, label_smoothing=0.1)
     criterion = CRITERION_REGISTRY[CHUNKED](task, options)
-    with counted(source_padded, target_padded) as (work, attentions):
+    with Attentions() as attentions, Work([source_padded, target_padded]) as work:
         loss, _, _ = criterion(model, sample)
         kept = work.bytes / 2**30
         loss.backward()
