@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import copy
 import functools
-from typing import Any, Dict, List
+from typing import Any, Dict, List, Tuple
 
 import pytest
 import torch
@@ -62,8 +62,10 @@ def run(optimizer: Any, params: List[nn.Parameter], steps: range) -> None:
         optimizer.zero_grad()
 
 
-def assert_same_state(ours: Dict[str, Any], theirs: Dict[str, Any]) -> None:
-    """The checkpoints of both hold the same, under the same names and of the same types."""
+def assert_same(results: List[Tuple[List[nn.Parameter], Dict[str, Any]]], **near: float) -> None:
+    """Both have the same parameters, and checkpoints of the same names, types and numbers."""
+    (params, ours), (expected, theirs) = results
+    torch.testing.assert_close(params, expected, **near)
     assert ours["param_groups"] == theirs["param_groups"]
     assert ours["state"].keys() == theirs["state"].keys()
     for index, state in theirs["state"].items():
@@ -73,14 +75,13 @@ def assert_same_state(ours: Dict[str, Any], theirs: Dict[str, Any]) -> None:
 
 
 def test_updates_and_checkpoints_are_fairseqs() -> None:
-    results = {}
-    for name in ("adam", "fused_adam"):
+    results = []
+    for name in ("fused_adam", "adam"):
         params = parameters()
         made = optimizer(name, params)
         run(made, params, range(8))
-        results[name] = params, made.state_dict()
-    torch.testing.assert_close(results["fused_adam"][0], results["adam"][0], rtol=1e-5, atol=1e-7)
-    assert_same_state(results["fused_adam"][1], results["adam"][1])
+        results.append((params, made.state_dict()))
+    assert_same(results, rtol=1e-5, atol=1e-7)
 
 
 def test_a_closure_computes_the_gradients_of_its_update() -> None:
@@ -121,8 +122,7 @@ def test_the_state_of_torchs_own_adam_is_read_too() -> None:
         resumed.load_state_dict(state)
         run(resumed, params, range(2, 4))
         results.append((params, resumed.state_dict()))
-    torch.testing.assert_close(results[0][0], results[1][0], rtol=0, atol=0)
-    assert_same_state(results[0][1], results[1][1])
+    assert_same(results, rtol=0, atol=0)
 
 
 @pytest.mark.parametrize(
@@ -165,8 +165,8 @@ def test_the_norm_without_any_gradient_is_zero() -> None:
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)
 def test_half_precision_parameters_are_updated_in_fp32(dtype: torch.dtype) -> None:
     """As --memory-efficient-fp16 and --memory-efficient-bf16 do; also after resuming."""
-    results = {}
-    for name in ("adam", "fused_adam"):
+    results = []
+    for name in ("fused_adam", "adam"):
         params = parameters(dtype)
         cfg = half_precision_config(name)
         made = MemoryEfficientFP16Optimizer.build_optimizer(cfg, params)
@@ -174,17 +174,15 @@ def test_half_precision_parameters_are_updated_in_fp32(dtype: torch.dtype) -> No
         resumed = MemoryEfficientFP16Optimizer.build_optimizer(cfg, params)
         resumed.load_state_dict(copy.deepcopy(made.state_dict()), resumed.optimizer_config)
         run(resumed, params, range(3, 6))
-        results[name] = params, resumed.state_dict()
-    torch.testing.assert_close(results["fused_adam"][0], results["adam"][0])
-    assert_same_state(results["fused_adam"][1], results["adam"][1])
-    moments = [s["exp_avg"].dtype for s in results["fused_adam"][1]["state"].values()]
-    assert set(moments) == {torch.float32}
+        results.append((params, resumed.state_dict()))
+    assert_same(results)
+    assert {s["exp_avg"].dtype for s in results[0][1]["state"].values()} == {torch.float32}
 
 
 def test_the_wrapper_with_fp32_copies_works_the_same() -> None:
     """As --bf16 does; --fp16 needs a GPU."""
-    results = {}
-    for name in ("adam", "fused_adam"):
+    results = []
+    for name in ("fused_adam", "adam"):
         params = parameters(torch.bfloat16)
         made = FP16Optimizer.build_optimizer(half_precision_config(name), params)
         for step in range(4):
@@ -193,9 +191,8 @@ def test_the_wrapper_with_fp32_copies_works_the_same() -> None:
             made.clip_grad_norm(0.5)
             made.step()
             made.zero_grad()
-        results[name] = params, made.state_dict()
-    torch.testing.assert_close(results["fused_adam"][0], results["adam"][0])
-    assert_same_state(results["fused_adam"][1], results["adam"][1])
+        results.append((params, made.state_dict()))
+    assert_same(results)
 
 
 @pytest.mark.cuda
