@@ -20,7 +20,7 @@ from fairseq.token_generation_constraints import pack_constraints
 
 from capsnmt.cpu.decoding import choose
 from capsnmt.models.generator import BeamSearch
-from tests.models.test_search import flagged
+from tests.models.test_search import Hypotheses, assert_same_hypotheses, flagged
 from tests.support import FIRST, TASK, encoder_input, sentences, task_of
 
 STOCK = BeamSearch.__base__
@@ -59,7 +59,6 @@ SOURCES = sentences(5, 9, 1, 7, 2, 12, 4)
 # 36 features of a head: vectors and a rest
 WIDE = (*("--encoder-embed-dim=72", "--decoder-embed-dim=72"), "--decoder-attention-heads=2")
 TRANSLATION = TranslationTask(TranslationConfig(), TASK.source_dictionary, TASK.target_dictionary)
-Hypotheses = List[List[Dict[str, Any]]]
 
 
 def prepared(*flags: str, seed: int = 1, dtype: torch.dtype = torch.float64) -> torch.nn.Module:
@@ -103,12 +102,7 @@ def compared(monkeypatch: pytest.MonkeyPatch, models: Any, *args: Any, **kwargs:
     found = generated(FairseqTask.build_generator, models, *args, **kwargs)
     monkeypatch.undo()
     assert len(found) == len(expected) == len(SOURCES)
-    for ours, theirs in zip(found, expected):
-        words = [hypothesis["tokens"].tolist() for hypothesis in ours]
-        assert words == [hypothesis["tokens"].tolist() for hypothesis in theirs]
-        for one, other in zip(ours, theirs):
-            for name in ("score", "positional_scores"):
-                torch.testing.assert_close(one[name], other[name], equal_nan=True)
+    assert_same_hypotheses(found, expected, equal_nan=True)
     return bool(searched)
 
 

@@ -11,7 +11,6 @@ from fairseq import search
 from fairseq.models.transformer import TransformerEncoderBase
 from fairseq.sequence_generator import SequenceGenerator
 from fairseq.token_generation_constraints import pack_constraints
-from torch import Tensor
 
 from tests.support import (
     EOS,
@@ -31,6 +30,7 @@ from tests.support import (
 BEAM = 3
 WORDS = TASK.target_dictionary
 SOURCES = sentences(5, 3, 7, 2)
+Hypotheses = List[List[Dict[str, Any]]]  # of every sentence
 # heads are routed after the attention, and gated and talk inside it
 MULTI_LAYER = {
     f"{variant} {heads}": ("--mlmha", variant, "--head-aggregation", heads, *EVERYWHERE)
@@ -81,14 +81,22 @@ def generator(models: Sequence[torch.nn.Module], beam: int = BEAM, **settings: A
     return SequenceGenerator(list(models), WORDS, beam_size=beam, **settings)
 
 
-def found_by(searching: Any, **more: Any) -> List[List[Dict[str, Tensor]]]:
+def found_by(searching: Any, **more: Any) -> Hypotheses:
     return searching.generate([], {"net_input": encoder_input(SOURCES), "target": None}, **more)
 
 
+def assert_same_hypotheses(found: Hypotheses, expected: Hypotheses, **near: Any) -> None:
+    """Check the words and the scores of every hypothesis of every sentence."""
+    for ours, theirs in zip(found, expected):
+        words = [[one["tokens"].tolist() for one in several] for several in (ours, theirs)]
+        assert words[0] == words[1]
+        for name in ("score", "positional_scores"):
+            scores = ([one[name] for one in several] for several in (ours, theirs))
+            torch.testing.assert_close(*scores, **near)
+
+
 @torch.no_grad()
-def assert_scored_as_by_full_passes(
-    models: Sequence[torch.nn.Module], found: List[List[Dict[str, Tensor]]]
-) -> None:
+def assert_scored_as_by_full_passes(models: Sequence[torch.nn.Module], found: Hypotheses) -> None:
     """Check the score of every word of every hypothesis, of the mean of some models."""
     pairs = [(source, one) for source, several in zip(SOURCES, found) for one in several]
     sources, hypotheses = [source for source, _ in pairs], [one["tokens"] for _, one in pairs]
@@ -129,11 +137,7 @@ def test_a_search_leaves_nothing_behind(flags: Tuple[str, ...]) -> None:
     before = forward(model, SOURCES, SOURCES)
     made = {beam: generator([model], beam) for beam in (4, 1, 2)}
     for beam in (4, 1, 2, 4):
-        for several, expected in zip(found_by(made[beam]), fresh[beam]):
-            assert len(several) == beam
-            for one, other in zip(several, expected):
-                assert one["tokens"].equal(other["tokens"])
-                torch.testing.assert_close(one["positional_scores"], other["positional_scores"])
+        assert_same_hypotheses(found_by(made[beam]), fresh[beam])
         assert forward(model, SOURCES, SOURCES).equal(before)
 
 
@@ -196,11 +200,7 @@ def test_prepared_for_decoding_it_projects_once_a_sentence(name: str) -> None:
     rows = projected_keys(prepared)
     found = found_by(generator([prepared]))
     assert set(rows) == {len(SOURCES)}
-    for several, expected in zip(found, found_by(generator([model]))):
-        for one, other in zip(several, expected):
-            assert one["tokens"].equal(other["tokens"])
-            scores = [found["positional_scores"] for found in (one, other)]
-            torch.testing.assert_close(*scores, rtol=1e-4, atol=1e-4)
+    assert_same_hypotheses(found, found_by(generator([model])), rtol=1e-4, atol=1e-4)
 
 
 def test_hypotheses_of_a_sentence_that_part_are_one_clear_line() -> None:

@@ -29,6 +29,7 @@ PADDINGS: Dict[str, Optional[Tensor]] = {
     "left": torch.tensor([[1, 1, 0, 0], [0, 0, 0, 0]]).bool(),
     "right": torch.tensor([[0, 0, 0, 1], [0, 1, 1, 1]]).bool(),
 }
+FUTURE = torch.full((LENGTH, LENGTH), float("-inf"), dtype=torch.float64).triu(1)
 Cube = List[List[List[Tensor]]]  # [H][L][K]
 
 
@@ -80,10 +81,6 @@ def attention(name: str, **settings: Any) -> Tuple[Any, Tensor, Tensor]:
         return (multi_layer(name, 2, **settings), *inputs(2))
     x = numbers(LENGTH, 2, WIDTH)
     return (plain if name in KINDS else capsules)(name, **settings), x, x
-
-
-def future(length: int) -> Tensor:
-    return torch.full((length, length), float("-inf"), dtype=torch.float64).triu(1)
 
 
 def mixed(mixing: Optional[HeadMixing], rows: List[List[Tensor]]) -> List[List[Tensor]]:

@@ -19,13 +19,13 @@ from capsnmt.modules.masks import additive_mask
 from capsnmt.modules.multi_layer_attention import VARIANTS
 from tests.modules.attention_oracle import (
     ATTENTIONS,
+    FUTURE,
     HEADS,
     KINDS,
     LENGTH,
     PADDINGS,
     WIDTH,
     attention,
-    future,
     inputs,
     multi_layer,
     oracle,
@@ -83,7 +83,7 @@ def test_output_weights_and_gradients_equal_the_loops(
 def test_causal_and_encoder_decoder_attention_equal_the_loops(kind: str) -> None:
     module, x = plain(kind), numbers(LENGTH, 2, WIDTH)
     for need_weights in (False, True):
-        settings = {"attn_mask": future(LENGTH), "need_weights": need_weights}
+        settings = {"attn_mask": FUTURE, "need_weights": need_weights}
         output, _ = module(x, x, x, **settings)
         torch.testing.assert_close(output, oracle(module, x, x, causal=True)[0])
         for padding in (PADDINGS["left"], PADDINGS["right"]):
@@ -159,7 +159,7 @@ def test_a_row_with_nothing_to_attend_to_poisons_no_gradient(kind: str) -> None:
     module, x, left = plain(kind), numbers(LENGTH, 2, WIDTH), PADDINGS["left"]
     for need_weights in (False, True):
         # with a causal mask, a position padded on the left sees only padding
-        output, _ = module(x, x, x, left, need_weights=need_weights, attn_mask=future(LENGTH))
+        output, _ = module(x, x, x, left, need_weights=need_weights, attn_mask=FUTURE)
         output[~left.T].sum().backward()
         assert x.grad.isfinite().all()
         assert all(parameter.grad.isfinite().all() for parameter in module.parameters())

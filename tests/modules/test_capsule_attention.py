@@ -11,12 +11,12 @@ from torch import Tensor
 from capsnmt.models.attention import HostedCapsuleAttention as CapsuleAttention
 from capsnmt.modules.capsule_attention import ENCODER_ROUTINGS
 from tests.modules.attention_oracle import (
+    FUTURE,
     HEADS,
     LENGTH,
     PADDINGS,
     WIDTH,
     capsules,
-    future,
     oracle,
 )
 from tests.modules.compare import assert_same, numbers
@@ -31,7 +31,7 @@ def test_outputs_and_gradients_equal_the_algorithms(
     causal, kind = routing == "decoder", "talking" if routing == "both" else "linear"
     module = capsules("horizontal" if causal else routing, kind=kind, iterations=2)
     x = numbers(LENGTH, 2, WIDTH)
-    found, _ = module(x, x, x, padding, attn_mask=future(LENGTH) if causal else None)
+    found, _ = module(x, x, x, padding, attn_mask=FUTURE if causal else None)
     expected, *_ = oracle(module, x, x, padding, causal)
     real = slice(None) if padding is None else ~padding.T  # [L, B]
     assert_same(found[real], expected[real], module, x, rtol=1e-8, atol=1e-10)

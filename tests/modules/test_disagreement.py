@@ -17,10 +17,9 @@ from capsnmt.modules.disagreement import (
 from tests.counting import Operations
 from tests.modules.attention_oracle import (
     ATTENTIONS,
-    LENGTH,
+    FUTURE,
     PADDINGS,
     attention,
-    future,
     oracle,
 )
 
@@ -63,7 +62,7 @@ def test_half_precision_is_measured_in_single_precision(dtype: torch.dtype, scal
 def test_the_terms_are_between_the_heads_of_the_call_before_a_gate(name: str) -> None:
     module, query, memory = attention(name)
     module.role, padding = "enc-dec", PADDINGS["right"]
-    causal = {"attn_mask": future(LENGTH)} if query is memory else {}
+    causal = {"attn_mask": FUTURE} if query is memory else {}
     with record_disagreement(TERMS, ("enc-dec",)) as record:
         module(query, memory, memory, padding, need_weights=False, **causal)
     _, weights, values, heads = oracle(module, query, memory, padding, bool(causal))

@@ -10,9 +10,9 @@ import torch
 from capsnmt import routing
 
 
-def fixed(*shape: int, dtype: torch.dtype = torch.float32) -> torch.Tensor:
-    """Spread in 0..1 and the same for every token: permutation and padding tests rely on it."""
-    return torch.linspace(0.1, 0.9, shape[-1], dtype=dtype).expand(shape)
+def fixed(*shape: int) -> torch.Tensor:
+    """Spread in 0..1 and the same for every token, which is routed alone or with others."""
+    return torch.linspace(0.1, 0.9, shape[-1]).expand(shape)
 
 
 def betas(votes):
