@@ -10,6 +10,9 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
+# for these a program would have to wait for its GPU
+WAITING = ("_local_scalar_dense", "is_nonzero", "equal", "nonzero", "masked_select")
+
 
 class Operations(TorchDispatchMode):
     """``calls`` are the operations of a block, each with what it returned."""

@@ -11,9 +11,7 @@ import torch
 from fairseq.criterions.label_smoothed_cross_entropy import LabelSmoothedCrossEntropyCriterion
 from torch import Tensor
 
-from capsnmt.criterions import (
-    ChunkedLabelSmoothedCrossEntropyCriterion,
-)
+from capsnmt.criterions import ChunkedLabelSmoothedCrossEntropyCriterion
 from capsnmt.criterions.chunked_label_smoothed_cross_entropy import (
     ChunkedLabelSmoothedCrossEntropyCriterionConfig,
 )
@@ -58,7 +56,7 @@ def test_the_penalty_and_its_gradient_equal_the_papers_sums_over_the_real_tokens
     model = train().double()
     sample = make_sample(SOURCES, TARGETS, left_pad=term != "position")
     ours = functools.partial(
-        *(criterion, term == "output"), disagreement=term, disagreement_attention=attention
+        criterion, term == "output", disagreement=term, disagreement_attention=attention
     )
     loss, size, logs = ours(disagreement_weight=0.7)(model, sample)
     source = sample["net_input"]["src_tokens"].ne(PAD)

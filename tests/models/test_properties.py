@@ -13,7 +13,7 @@ from fairseq.sequence_generator import SequenceGenerator
 
 from capsnmt.cli import ConfigurationError
 from capsnmt.modules.algorithms import OF_HEADS, OF_LAYERS
-from tests.counting import Operations
+from tests.counting import WAITING, Operations
 from tests.support import (
     FIRST,
     HALF,
@@ -108,10 +108,6 @@ def test_every_parameter_gets_a_finite_gradient_that_is_not_zero(name: str) -> N
     model = build_system(name).train()
     loss_of(model).backward()
     assert_every_parameter_learns(model)
-
-
-# for these a program would have to wait for its GPU
-WAITING = ("_local_scalar_dense", "is_nonzero", "equal", "nonzero", "masked_select")
 
 
 @pytest.mark.one_host
