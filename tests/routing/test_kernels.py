@@ -133,6 +133,28 @@ def test_em_gradients_of_costs_and_activation(activation):
     assert_as_exact_as_eager(em_all, tensors, 3)
 
 
+@pytest.mark.parametrize(
+    ("shape", "beta_a", "beta_u"),
+    [
+        ((2, 4, 20, 1), -200, 0),
+        ((2, 64, 4, 1), -30, 0),
+        ((2, 64, 4, 1), 0, 5),
+        ((2, 3, 5, 40), 0, 0),
+    ],
+)
+def test_a_softmax_that_needs_its_maximum_gets_it(shape, beta_a, beta_u):
+    votes, N = random(*shape) * shape[-1] ** -0.25, shape[2]
+    costs = beta_a + torch.linspace(-1, 1, N), torch.full((N,), float(beta_u))
+    # before the last M-step, whose A is 0 here
+    assert_as_exact_as_eager(routing.em_routing, [votes, *costs], 2)
+
+
+@pytest.mark.parametrize("scale", [300, -300])
+@pytest.mark.parametrize("name", ["dynamic_routing", "simple_routing", "dynamic_routing, masked"])
+def test_logits_of_hundreds_get_the_maximum_of_their_softmax(name, scale):
+    assert_as_exact_as_eager(FUSED[name], [scale * random(3, 4, 20, 2).abs()], 2)
+
+
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
 @pytest.mark.parametrize("name", ["em_routing, activation of inputs", "dynamic_routing, masked"])
 def test_low_precision_votes_are_routed_in_fp32(name, dtype):
