@@ -7,7 +7,6 @@ the builds the launchers get tensors without numbers, and Triton a GPU that is n
 from __future__ import annotations
 
 import itertools
-import os
 import re
 import subprocess
 import sys
@@ -22,6 +21,7 @@ from torch import Tensor
 
 from capsnmt.routing import backend
 from capsnmt.routing.fused import KERNELS
+from tests.interpreter import ran
 
 TESTS = Path(__file__).with_name("test_kernels.py")
 OBSTACLE = backend.triton_obstacle("cuda")
@@ -33,12 +33,7 @@ pytestmark = pytest.mark.skipif(bool(OBSTACLE), reason=f"backend 'triton' {OBSTA
 )
 def test_kernels_in_the_interpreter(chosen):
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-n", "0"]
-    result = subprocess.run(
-        [*command, str(TESTS), "-m", chosen],
-        env={**os.environ, backend.INTERPRETER_FLAG: "1", "OMP_NUM_THREADS": "1"},
-        capture_output=True,
-        text=True,
-    )
+    result = ran([*command, TESTS, "-m", chosen], **{backend.INTERPRETER_FLAG: "1"})
     assert result.returncode == 0, result.stdout[-4000:] + result.stderr[-2000:]
     assert " passed" in result.stdout
     assert " skipped" not in result.stdout
