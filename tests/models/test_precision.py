@@ -127,6 +127,7 @@ INT8 = (*("--encoder-embed-dim=32", "--decoder-embed-dim=32"), "--decoder-attent
 def test_a_prepared_map_is_the_map_in_every_size(shape: List[int], dtype: torch.dtype) -> None:
     """The sizes are computed by torch, by oneDNN, and by oneDNN with a packed matrix."""
     rows, inputs, outputs = shape
+    torch.manual_seed(1)
     linear = nn.Linear(inputs, outputs).to(dtype)
     expected = linear.weight.double(), linear.bias.double()
     linear.__class__ = PreparedLinear
@@ -172,6 +173,7 @@ def int8_machine(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_quantised_map_has_its_own_scale_for_every_row_and_one_for_the_input() -> None:
+    torch.manual_seed(1)
     linear = nn.Linear(64, 40)
     with torch.no_grad():
         scales = 10 ** torch.linspace(-3, 3, 40)
