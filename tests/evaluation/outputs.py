@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Dict, Iterable, List, Sequence
+from typing import Dict, Iterable, List, Optional, Sequence
 
 REFERENCE = ["Don't go there.", "It's 5 (five).", "A red house, a blue sea."] * 4
 TOKENS = [
@@ -21,11 +21,11 @@ def write_lines(path: Path, lines: Iterable[str]) -> Path:
     return path
 
 
-def generated(hypotheses: Sequence[str]) -> List[str]:
+def generated(hypotheses: Sequence[str], sources: Optional[Sequence[str]] = None) -> List[str]:
     """fairseq-generate's output, last sentence first."""
     lines = [DICTIONARY]
-    for number in reversed(range(len(hypotheses))):
-        lines += [f"S-{number}\tx", f"T-{number}\tx"]
+    for number, source in reversed([*enumerate(sources or ["x"] * len(hypotheses))]):
+        lines += [f"S-{number}\t{source}", f"T-{number}\tx"]
         lines += [f"H-{number}\t-0.5\t{hypotheses[number]}"]
     return lines
 

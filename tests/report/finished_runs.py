@@ -16,6 +16,7 @@ from capsnmt.evaluation.__main__ import main as evaluate
 from capsnmt.report import __main__ as report
 from capsnmt.runs.folder import RunFolder
 from capsnmt.runs.records import RunConfig, Settings, TrainingRecord
+from tests.evaluation.outputs import generated, write_lines
 
 SENTENCES = 30
 SOURCES = [f"line {number} | with *marks*" for number in range(SENTENCES)]
@@ -44,17 +45,8 @@ def write_data(folder: Path) -> None:
 
 
 def write_generated(path: Path, translations: List[str]) -> None:
-    """What fairseq-generate prints, longest sentence first."""
-    order = sorted(range(SENTENCES), key=lambda number: -len(translations[number]))
-    lines = ["2026-01-01 00:00:00 | INFO | fairseq_cli.generate | noise"]
-    for number in order:
-        lines += [
-            f"S-{number}\t{SOURCES[number]}",
-            f"T-{number}\t{REFERENCES[number]}",
-            f"H-{number}\t-0.5\t{translations[number]}",
-            f"P-{number}\t-0.5 -0.5",
-        ]
-    path.write_text("\n".join(lines) + "\n", "utf-8")
+    """What fairseq-generate prints."""
+    write_lines(path, generated(translations, SOURCES))
 
 
 def write_run(output: Path, row: str, baseline: Optional[str] = None, seed: int = 1) -> Path:
@@ -63,8 +55,7 @@ def write_run(output: Path, row: str, baseline: Optional[str] = None, seed: int 
     folder.path.mkdir(parents=True)
     if not data.exists():
         write_data(data)
-    generated = folder.generated(TEST_SET)
-    write_generated(generated, TRANSLATIONS[row])
+    write_generated(folder.generated(TEST_SET), TRANSLATIONS[row])
     settings = {
         "dataset": "lines",
         "arch": "capsnmt_transformer_tiny",
@@ -87,7 +78,7 @@ def write_run(output: Path, row: str, baseline: Optional[str] = None, seed: int 
     folder.commands.write_text(f"#!/usr/bin/env bash\ntrain '{row}'\n", "utf-8")
     write_log(folder.train_log)
     against = RunFolder(output / f"{baseline}/seed-{seed}").generated(TEST_SET)
-    arguments = [f"{row}={generated}"]
+    arguments = [f"{row}={folder.generated(TEST_SET)}"]
     arguments += ["--baseline", f"{baseline}={against}", "--samples", "20"] if baseline else []
     arguments += ["--reference", str(data / "raw" / f"{TEST_SET}.de"), "--target-lang", "de"]
     status = evaluate([*arguments, "--json", str(folder.scored(TEST_SET))])
@@ -104,15 +95,15 @@ def write_records(folder: RunFolder, config: RunConfig, **trained: Any) -> None:
     records.write(folder.training, TrainingRecord(**{**given, **trained}))
 
 
-def write_log(path: Path, valid: bool = True) -> None:
+def write_log(path: Path) -> None:
     """A training of 40 updates that was killed once, in the middle of a line."""
     lines = [
         '{"epoch": 1, "loss": "9.5", "num_updates": "20", "wps": "200", "wpb": "100"}',
-        '{"epoch": 1, "valid_loss": "9.125", "valid_num_updates": "20"}' if valid else "",
+        '{"epoch": 1, "valid_loss": "9.125", "valid_num_updates": "20"}',
         '{"epoch": 1, "loss": "8.5", "num_upd',
         '{"epoch": 1, "loss": "8", "num_updates": "30", "wps": "50", "wpb": "100"}',
         '{"epoch": 2, "loss": "7", "num_updates": "40", "wps": "20", "wpb": "70"}',
-        '{"epoch": 2, "valid_loss": "7.25", "valid_num_updates": "40"}' if valid else "",
+        '{"epoch": 2, "valid_loss": "7.25", "valid_num_updates": "40"}',
         '{"peak_memory_gib": 1.5}',
     ]
     path.write_text("\n".join(lines) + "\n", "utf-8")

@@ -13,10 +13,6 @@ from capsnmt.report.__main__ import main
 from tests.report.finished_runs import TRANSLATIONS, add_seeds, edit, runs, write_result
 
 
-def remove(path: Path) -> None:
-    shutil.rmtree(path) if path.is_dir() else path.unlink()
-
-
 def put(file: str, *keys: Any, value: Any = None) -> Callable[[Path], None]:
     """Set a value in a record of a run."""
 
@@ -35,9 +31,7 @@ def text(file: str, content: str) -> Callable[[Path], Any]:
 SCORES = ("test", "systems", -1, "outputs", 0, "scores")
 RECORDS = ("scores.json", "config.json", "training.json", "train.log", "generate-test.txt")
 DAMAGES = [
-    (remove, "is no folder; give OUTPUT/ROW/seed-S"),
-    *((lambda run, name=name: remove(run / name), name) for name in RECORDS),
-    (text("config.json", "{}"), "made by another version of capsnmt; launch the row again"),
+    *((lambda run, name=name: (run / name).unlink(), name) for name in RECORDS),
     (put("config.json", "seed", value="one"), "config.json: seed is 'one'; give a whole number"),
     (put("config.json", "row", value="x"), "lacks the scores of x"),
     (put("training.json", "parameters"), "has no number of parameters"),
@@ -49,19 +43,6 @@ DAMAGES = [
     ),
     (text("generate-test.txt", "H-0\t-1\tx\n"), "has 1 segments"),
 ]
-
-
-@pytest.fixture(scope="module")
-def reported(finished: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The finished runs with their report."""
-    output = shutil.copytree(finished, tmp_path_factory.mktemp("reported") / "output")
-    assert main([*runs(output), "--output", str(output / "report")]) == 0
-    return output
-
-
-@pytest.fixture
-def output(reported: Path, tmp_path: Path) -> Path:
-    return shutil.copytree(reported, tmp_path / "output")
 
 
 @pytest.fixture
@@ -92,7 +73,7 @@ def test_a_damaged_classifier_is_one_line(output: Path, report: Callable[..., st
 def test_missing_data_is_one_line(output: Path, report: Callable[..., str]) -> None:
     for row in TRANSLATIONS:
         put("config.json", "data", value=str(output / "data"))(output / row / "seed-1")
-    remove(output / "data" / "raw")
+    shutil.rmtree(output / "data" / "raw")
     assert "raw/test.en: there is no such file" in report(*runs(output))
 
 
