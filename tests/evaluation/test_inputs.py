@@ -15,7 +15,6 @@ from capsnmt.cli import ConfigurationError
 from capsnmt.evaluation.outputs import parse_generate_output
 from capsnmt.evaluation.text import REMOVE_BPE, moses_detokenizer, remove_bpe
 from tests.evaluation.conftest import Evaluate, scores
-from tests.evaluation.outputs import write_lines
 
 # sentences as fairseq prints them: no line end and no tab inside, everything else may be
 SENTENCE = st.text(st.characters(blacklist_characters="\n\t", blacklist_categories=["Cs"]))
@@ -60,16 +59,13 @@ def test_empty_hypotheses_are_kept_with_and_without_their_tab() -> None:
 @pytest.mark.parametrize(
     ("lines", "complaint"),
     [
-        ([], "has no H- lines"),
-        ([*LOG, "S-0\ta", "T-0\tb"], "has no H- lines"),
-        ([*record(0, "a"), *record(1, "b"), *record(0, "a")], "repeats sentence 0"),
         (["H-0\t-1\ta", "H-1\t-1\tb", "H-0\t-1\ta"], "repeats sentence 0"),
-        ([*record(0, "a"), *record(3, "b")], "lacks 2 of 4 H- lines, H-1 first"),
         ([*record(0, "a"), "S-1\tsource", "T-1\tt"], "lacks 1 of 2 H- lines, H-1 first"),
         ([*record(1, "a"), "H-0\t-1\tb"], "lacks 1 of 2 S- lines, S-0 first"),
     ],
 )
 def test_a_broken_decoding_is_one_line_with_its_name(lines: List[str], complaint: str) -> None:
+    """Some kinds of lines are missing; with all of them: tests/frozen/golden/refusals.txt."""
     with pytest.raises(ConfigurationError, match=complaint) as caught:
         read(lines)
     assert str(caught.value).startswith("gen.out")
@@ -104,15 +100,12 @@ def test_detokenisation_by_language(lang: Optional[str], tokens: str, text: str)
     assert moses_detokenizer(lang)(tokens) == text
 
 
-GOOD = [0.9, 0.8, 0.7, 0.95, 0.85, 0.75, 0.91, 0.81, 0.71, 0.96, 0.86, 1]
-
-
-def test_segment_scores_are_numbers_or_the_file_of_comet_score(
+def test_segment_scores_are_read_from_the_file_of_comet_score(
     files: Dict[str, str], tmp_path: Path, evaluate: Evaluate
 ) -> None:
-    segments = [{"src": "a", "mt": "b", "ref": "c", "COMET": x, "errors": []} for x in GOOD]
-    (tmp_path / "comet.json").write_text(json.dumps({"detok.txt": segments}, indent=4), "utf-8")
-    for path in (write_lines(tmp_path / "plain", map(str, GOOD)), tmp_path / "comet.json"):
-        given = ["--reference", files["reference"], "--segment-scores", "COMET", f"x={path}"]
-        document = evaluate(f"x={files['good']}", *given)
-        assert scores(document, "COMET") == {"x": pytest.approx(sum(GOOD) / len(GOOD))}
+    segments = [{"src": "a", "mt": "b", "ref": "c", "COMET": i, "errors": []} for i in range(12)]
+    path = tmp_path / "comet.json"
+    path.write_text(json.dumps({"detok.txt": segments}, indent=4), "utf-8")
+    given = ["--reference", files["reference"], "--segment-scores", "COMET", f"x={path}"]
+    document = evaluate(f"x={files['good']}", *given)
+    assert scores(document, "COMET") == {"x": pytest.approx(sum(range(12)) / 12)}
