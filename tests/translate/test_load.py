@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 from pathlib import Path
 from typing import Dict
 
@@ -75,41 +76,30 @@ def test_the_settings_of_the_run_are_defaults(runs: Dict[str, Path]) -> None:
             CapsnmtTransformer.from_pretrained(runs["plain"], **setting)
 
 
-def copied(data: Path, folder: Path, **spoilt: bytes) -> Path:
-    """Prepared data with other files: ``bin`` of dictionaries, or ``bpe`` of merge operations."""
-    for path in data.iterdir():
-        if path.name not in spoilt:
-            (folder / path.name).symlink_to(path)
-    for name, content in spoilt.items():
-        (folder / name).mkdir()
-        files = ("dict.en.txt", "dict.de.txt") if name == "bin" else ("codes",)
-        for file in files:
-            (folder / name / file).write_bytes((data / name / file).read_bytes() + content)
-    return folder
-
-
 def test_data_that_have_moved(runs: Dict[str, Path], tmp_path: Path) -> None:
-    moved = copied(data_of(runs["plain"]).folder, tmp_path)
+    moved = shutil.copytree(data_of(runs["plain"]).folder, tmp_path / "moved")
     translator = CapsnmtTransformer.from_pretrained(runs["plain"], data_name_or_path=str(moved))
     assert translator.cfg.task.data == str(moved / "bin")
 
 
 @pytest.mark.parametrize(
-    ("spoilt", "words"),
+    ("files", "more", "words"),
     [
-        ({"bin": b"more 1\n"}, "size mismatch for encoder.embed_tokens.weight"),
-        ({"bin": b"\xff 1\n"}, "Incorrect encoding"),
-        ({"bpe": b"\xff"}, "its subwords cannot be read ('utf-8' codec"),
+        ("bin/dict.*", b"more 1\n", "size mismatch for encoder.embed_tokens.weight"),
+        ("bin/dict.*", b"\xff 1\n", "Incorrect encoding"),
+        ("bpe/codes", b"\xff", "its subwords cannot be read ('utf-8' codec"),
     ],
 )
 def test_other_data_than_those_of_the_training(
-    spoilt: Dict[str, bytes], words: str, runs: Dict[str, Path], tmp_path: Path
+    files: str, more: bytes, words: str, runs: Dict[str, Path], tmp_path: Path
 ) -> None:
-    data = copied(data_of(runs["plain"]).folder, tmp_path, **spoilt)
+    data = shutil.copytree(data_of(runs["plain"]).folder, tmp_path / "data")
+    for file in data.glob(files):
+        file.write_bytes(file.read_bytes() + more)
     checkpoint = runs["plain"] / "checkpoints" / "checkpoint_last.pt"
     with pytest.raises(ConfigurationError, match=re.escape(words)):
         CapsnmtTransformer.from_pretrained([checkpoint], data_name_or_path=data)
-    if "bin" in spoilt:
+    if files == "bin/dict.*":
         recorded = re.escape(f"{data}/bin/dict.en.txt is not the dictionary that")
         with pytest.raises(ConfigurationError, match=recorded):
             CapsnmtTransformer.from_pretrained(runs["plain"], data_name_or_path=data)

@@ -146,7 +146,6 @@ def test_a_mistake_is_one_line(
     state["cfg"]["task"]["_name"] = "probing"
     save_checkpoint(state, tmp_path / "probe.pt")
     for arguments, words in (
-        ([tmp_path / "no"], "no such run; give OUTPUT/ROW/seed-S"),
         ([unfinished], "has no finished run, scores.json is"),
         ([classifier], "classifies sentences; give a run that translates"),
         ([tmp_path / "probe.pt", "--data", data], "has the task probing; evaluate it by python -m"),
