@@ -72,5 +72,4 @@ def numbers(count: int) -> List[str]:
 
 def rounded(values: Tensor, digits: int) -> Any:
     """Return nested lists of rounded numbers."""
-    rounding = torch.round(values.double().cpu() * 10**digits) / 10**digits
-    return rounding.tolist()
+    return values.double().cpu().round(decimals=digits).tolist()

@@ -93,12 +93,9 @@ def write_checkpoint(
         "args": None,
         "cfg": cfg,
         "model": {name: value.float() for name, value in model.state_dict().items()},
-        "optimizer_history": [
-            {"criterion_name": "none", "optimizer_name": "none", "lr_scheduler_state": {}}
-        ],
+        "optimizer_history": [{"optimizer_name": "none", "lr_scheduler_state": {}}],
         "extra_state": {"train_iterator": {"epoch": 1}},
     }
-    state["optimizer_history"][0]["num_updates"] = 1
     save_checkpoint(state, path)
     return NamedCheckpoint(path.stem, path, data)
 

@@ -239,7 +239,6 @@ def test_means_of_segments_are_tested_as_defined(
     evaluate: Evaluate,
     method: str,
     p_value: Callable[[int, int], float],
-    capsys: pytest.CaptureFixture,
 ) -> None:
     good, base = (write_lines(tmp_path / str(i), map(str, x)) for i, x in enumerate((GOOD, BASE)))
     found: Dict[str, Any] = outputs(
@@ -254,9 +253,3 @@ def test_means_of_segments_are_tested_as_defined(
     assert ours["score"] == pytest.approx(np.mean(GOOD))
     assert theirs["score"] == pytest.approx(np.mean(BASE))
     assert ours["p_value"] == pytest.approx(p_value(500, 7))
-    assert ours["delta"] == pytest.approx(np.mean(GOOD) - np.mean(BASE))
-    assert ours["signature"] == "nsegs:12|aggregate:mean|scores:given"
-    table = capsys.readouterr().out.split("means of the scores of all segments")[1]
-    assert f"{np.mean(GOOD):.4f}" in table
-    assert f"{p_value(500, 7):.4f}" in table
-    assert ours["signature"] in table
