@@ -13,7 +13,7 @@ from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 from omegaconf import OmegaConf
 from torch import Tensor
 
-from capsnmt.analysis.analyse import ANALYSES, Findings, analyse
+from capsnmt.analysis.analyse import Findings, analyse
 from capsnmt.analysis.model import NamedCheckpoint, Settings
 from capsnmt.checkpoints.load import save_checkpoint
 from capsnmt.modules.attention import Attention
@@ -46,9 +46,9 @@ def corpus(seed: int = 0) -> Tuple[List[Tensor], List[Tensor]]:
     return sentences(*LENGTHS, seed=seed), sentences(*LENGTHS[::-1], seed=seed + 1)
 
 
-def precise(arch: str, *flags: str, seed: int = 1) -> Any:
+def precise(arch: str, *flags: str) -> Any:
     """Return a small model in fp64, whose parameters are random numbers of fp32, as in a file."""
-    return randomise_special_starts(build(arch, *flags, seed=seed)).double()
+    return randomise_special_starts(build(arch, *flags)).double()
 
 
 def write_data(folder: Path, seed: int = 0, symbols: Sequence[str] = ()) -> Path:
@@ -104,7 +104,7 @@ def analysed(
     model: Any,
     folder: Path,
     flags: Flags,
-    only: Sequence[str] = tuple(ANALYSES),
+    only: Sequence[str],
     left_pad: bool = True,
     settings: Settings = SETTINGS,
 ) -> Findings:

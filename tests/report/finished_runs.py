@@ -49,9 +49,9 @@ def write_generated(path: Path, translations: List[str]) -> None:
     write_lines(path, generated(translations, SOURCES))
 
 
-def write_run(output: Path, row: str, baseline: Optional[str] = None, seed: int = 1) -> Path:
+def write_run(output: Path, row: str, baseline: Optional[str] = None) -> Path:
     """A finished run's folder; its scores are those of the real scoring command."""
-    folder, data = RunFolder(output / row / f"seed-{seed}"), output / "data"
+    folder, data = RunFolder(output / row / "seed-1"), output / "data"
     folder.path.mkdir(parents=True)
     if not data.exists():
         write_data(data)
@@ -68,7 +68,7 @@ def write_run(output: Path, row: str, baseline: Optional[str] = None, seed: int 
     command = ("capsnmt-run", "--config", f"lines/{row}")
     config = RunConfig(
         row=row,
-        seed=seed,
+        seed=1,
         baseline=baseline,
         data=str(data),
         settings=records.build(settings, Settings, row),
@@ -77,7 +77,7 @@ def write_run(output: Path, row: str, baseline: Optional[str] = None, seed: int 
     write_records(folder, config, parameters=6)
     folder.commands.write_text(f"#!/usr/bin/env bash\ntrain '{row}'\n", "utf-8")
     write_log(folder.train_log)
-    against = RunFolder(output / f"{baseline}/seed-{seed}").generated(TEST_SET)
+    against = RunFolder(output / f"{baseline}/seed-1").generated(TEST_SET)
     arguments = [f"{row}={folder.generated(TEST_SET)}"]
     arguments += ["--baseline", f"{baseline}={against}", "--samples", "20"] if baseline else []
     arguments += ["--reference", str(data / "raw" / f"{TEST_SET}.de"), "--target-lang", "de"]
@@ -159,8 +159,9 @@ def set_score(folder: Path, bleu: float, p_value: float, row: str = "") -> None:
     edit(folder / "scores.json", change)
 
 
-def add_point(output: Path, flag: str, value: Any, seed: int, bleu: float) -> None:
+def add_point(output: Path, value: int, seed: int, bleu: float) -> None:
     """Copy a routed run as one value of a sweep."""
+    flag = "layer-capsules"
     name = f"em_routing_{flag}-{value}"
     folder = output / name / f"seed-{seed}"
     shutil.copytree(output / "em_routing" / "seed-1", folder)
@@ -180,7 +181,7 @@ def write_swept(output: Path) -> None:
     write_run(output, "em_routing", "baseline")
     for value in (64, 8, 512):
         for seed in (1, 2):
-            add_point(output, "layer-capsules", value, seed, 20.0 + value / 100 + seed)
+            add_point(output, value, seed, 20.0 + value / 100 + seed)
     shutil.rmtree(output / "em_routing")
 
 

@@ -196,12 +196,6 @@ def test_rows_with_other_subwords_have_other_lengths_and_no_table_of_them(
     assert "\n|" not in section
 
 
-def test_data_that_moved_along_with_the_runs_is_found(output: Path) -> None:
-    for row in TRANSLATIONS:
-        edit(output / row / "seed-1/config.json", lambda config: config.update(data="gone/data"))
-    assert "Sample translations" in page(runs(output), "--samples", "1")
-
-
 def table(folders: Sequence[Path]) -> List[List[str]]:
     """The cells of the results."""
     return [[cell.replace("\\_", "_") for cell in row] for row in rows_of(page(folders), "system")][
