@@ -146,33 +146,16 @@ def add_seeds(
     return folders
 
 
-def set_score(folder: Path, bleu: float, p_value: float, row: str = "") -> None:
-    """Set the BLEU of a run, its p-value if it was tested, and its name."""
+def set_score(folder: Path, bleu: float, p_value: float) -> None:
+    """Set the BLEU of a run, and its p-value if it was tested."""
 
     def change(scores: Any) -> None:
-        system = scores[TEST_SET]["systems"][-1]
-        score = system["outputs"][0]["scores"]["bleu"]
-        score["score"], system["name"] = bleu, row or system["name"]
+        score = scores[TEST_SET]["systems"][-1]["outputs"][0]["scores"]["bleu"]
+        score["score"] = bleu
         if "p_value" in score:
             score["p_value"] = p_value
 
     edit(folder / "scores.json", change)
-
-
-def add_point(output: Path, value: int, seed: int, bleu: float) -> None:
-    """Copy a routed run as one value of a sweep."""
-    flag = "layer-capsules"
-    name = f"em_routing_{flag}-{value}"
-    folder = output / name / f"seed-{seed}"
-    shutil.copytree(output / "em_routing" / "seed-1", folder)
-
-    def sweep(config: Any) -> None:
-        point = {"row": "em_routing", "flag": flag, "value": value}
-        config.update(row=name, seed=seed, sweep=point)
-        config["settings"]["train"][flag] = value
-
-    edit(folder / "config.json", sweep)
-    set_score(folder, bleu, 0.02, name)
 
 
 def write_swept(output: Path) -> None:
@@ -180,8 +163,18 @@ def write_swept(output: Path) -> None:
     write_run(output, "baseline")
     write_run(output, "em_routing", "baseline")
     for value in (64, 8, 512):
-        for seed in (1, 2):
-            add_point(output, value, seed, 20.0 + value / 100 + seed)
+        name = f"em_routing_layer-capsules-{value}"
+        shutil.copytree(output / "em_routing", output / name)
+        sweep = {"row": "em_routing", "flag": "layer-capsules", "value": value}
+        edit(
+            output / name / "seed-1/config.json",
+            lambda config, row=name, sweep=sweep: config.update(row=row, sweep=sweep),
+        )
+        edit(
+            output / name / "seed-1/scores.json",
+            lambda scores, row=name: scores[TEST_SET]["systems"][-1].update(name=row),
+        )
+        add_seeds(output, name, [20.0 + value / 100 + seed for seed in (1, 2)], [0.02, 0.02])
     shutil.rmtree(output / "em_routing")
 
 
