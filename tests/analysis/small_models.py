@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import argparse
 import functools
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Dict, Iterable, List, Sequence, Tuple
 
 import torch
 from fairseq.data import indexed_dataset
-from fairseq.dataclass.utils import convert_namespace_to_omegaconf
-from omegaconf import OmegaConf
+from fairseq.dataclass.configs import DatasetConfig
 from torch import Tensor
 
 from capsnmt.analysis.analyse import Findings, analyse
@@ -73,25 +72,20 @@ def write_data(folder: Path, seed: int = 0, symbols: Sequence[str] = ()) -> Path
     return folder
 
 
-@functools.cache
-def settings_of_fairseq() -> Dict[str, Any]:
-    """Return what fairseq-train saves beside the model's settings; conversion takes long."""
-    config = convert_namespace_to_omegaconf(parse("capsnmt_transformer", *SMALL))
-    return OmegaConf.to_container(config)
-
-
 def write_checkpoint(
     model: Any, path: Path, data: Path, flags: Flags, left_pad: bool = True
 ) -> NamedCheckpoint:
-    """Write a model as fairseq-train does; sources are padded on the left by default."""
+    """Write what is read of fairseq-train's; sources are padded on the left by default."""
     args = parse(flags[0], *SMALL, *flags[1:])
-    named = argparse.Namespace(**{**vars(args), "_name": args.arch})
-    cfg = {**settings_of_fairseq(), "model": named}
-    languages = {"source_lang": "en", "target_lang": "de", "data": str(data)}
-    cfg["task"] = {**cfg["task"], **languages, "left_pad_source": left_pad}
+    args._name = args.arch
+    task = {"_name": "translation", "source_lang": "en", "target_lang": "de", "data": str(data)}
     state = {
         "args": None,
-        "cfg": cfg,
+        "cfg": {
+            "dataset": asdict(DatasetConfig()),
+            "task": {**task, "left_pad_source": left_pad},
+            "model": args,
+        },
         "model": {name: value.float() for name, value in model.state_dict().items()},
         "optimizer_history": [{"optimizer_name": "none", "lr_scheduler_state": {}}],
         "extra_state": {"train_iterator": {"epoch": 1}},
