@@ -10,7 +10,7 @@ import logging
 import os
 import signal
 import sys
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stderr
 from pathlib import Path
 from typing import Any, Callable, Collection, Iterator, List, NoReturn
 
@@ -185,6 +185,20 @@ def quiet() -> Iterator[None]:
         yield
     finally:
         logging.disable(before)
+
+
+@contextmanager
+def exits_as_errors() -> Iterator[None]:
+    """Raise a ``RuntimeError`` where a library, as subword_nmt, prints what is wrong and exits."""
+    printed = io.StringIO()
+    try:
+        with redirect_stderr(printed):
+            yield
+    except ConfigurationError:
+        raise
+    except SystemExit:
+        raise RuntimeError(printed.getvalue().partition("\n")[0]) from None
+    sys.stderr.write(printed.getvalue())
 
 
 def run_command(command: Callable[[], Any], interrupted: str = "interrupted") -> int:

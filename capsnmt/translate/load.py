@@ -17,7 +17,7 @@ from fairseq.models import ARCH_MODEL_REGISTRY, MODEL_REGISTRY
 from fairseq.models.transformer import TransformerConfig, TransformerModel
 
 from capsnmt.checkpoints.load import WITHOUT_TRAINING, load_trained
-from capsnmt.cli import ConfigurationError, require, shown
+from capsnmt.cli import ConfigurationError, exits_as_errors, require, shown
 from capsnmt.corpora.prepared import PreparedData
 from capsnmt.files import bundled_folder, sha256
 from capsnmt.runs.finished import FinishedRun
@@ -243,7 +243,8 @@ def from_run(
     checkpoints = [model.checkpoint for model in found]
     models, cfg, task = load_models(checkpoints, first.data.binarised, settings)
     try:
-        translator = Translator(cfg, task, [model.to(place) for model in models])
+        with exits_as_errors():
+            translator = Translator(cfg, task, [model.to(place) for model in models])
     except (OSError, UnicodeDecodeError, RuntimeError) as error:
         raise ConfigurationError(
             f"{first.data.folder}: its subwords cannot be read ({error}); prepare the data again"

@@ -73,6 +73,7 @@ def test_bad_labels_splits_and_settings_are_one_line(tmp_path: Path) -> None:
         ({"min_count": 0}, "--min-count is 0; give 1 or more"),
         ({"min_count": 3, "dictionary": "x"}, "--min-count 3 has no effect because --dictionary"),
         ({"bpe_codes": "nowhere"}, "--bpe-codes nowhere: No such file"),
+        ({"bpe_codes": __file__}, f"--bpe-codes {__file__}: Error: invalid line 1 in BPE codes"),
     ):
         assert message in refusal(lambda given: probing(tmp_path, LINES, **given), settings)
     missing = probing(tmp_path, LINES, dictionary="nowhere")

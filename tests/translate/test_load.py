@@ -88,6 +88,7 @@ def test_data_that_have_moved(runs: Dict[str, Path], tmp_path: Path) -> None:
         ("bin/dict.*", b"more 1\n", "size mismatch for encoder.embed_tokens.weight"),
         ("bin/dict.*", b"\xff 1\n", "Incorrect encoding"),
         ("bpe/codes", b"\xff", "its subwords cannot be read ('utf-8' codec"),
+        ("bpe/codes", b"a b c\n", "its subwords cannot be read (Error: invalid line"),
     ],
 )
 def test_other_data_than_those_of_the_training(

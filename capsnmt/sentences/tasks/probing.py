@@ -13,7 +13,7 @@ from fairseq.data import Dictionary
 from fairseq.dataclass import FairseqDataclass
 from fairseq.tasks import register_task
 
-from capsnmt.cli import ConfigurationError
+from capsnmt.cli import ConfigurationError, exits_as_errors
 from capsnmt.models.switches import check, switch
 from capsnmt.sentences.examples import Example
 from capsnmt.sentences.senteval import LENGTHS, TASKS, read_task, require_task
@@ -61,10 +61,11 @@ def load_bpe(path: str) -> Callable[[str], str]:
     from subword_nmt.apply_bpe import BPE
 
     try:
-        with open(path, encoding="utf-8") as codes:
+        with open(path, encoding="utf-8") as codes, exits_as_errors():
             return BPE(codes).process_line
-    except OSError as error:
-        raise ConfigurationError(f"--bpe-codes {path}: {error.strerror}") from None
+    except (OSError, UnicodeDecodeError, RuntimeError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise ConfigurationError(f"--bpe-codes {path}: {reason}") from None
 
 
 @register_task("probing", dataclass=ProbingConfig)
