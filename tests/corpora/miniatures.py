@@ -76,14 +76,20 @@ def tags(numbers: range, language: str) -> bytes:
     )
 
 
-def tgz(members: dict[str, bytes]) -> bytes:
+def tar_of(*members: tuple[str, bytes], kind: bytes = tarfile.REGTYPE) -> bytes:
+    """A compressed tar of members of one kind, of which two may have one name."""
     stream = io.BytesIO()
     with tarfile.open(fileobj=stream, mode="w:gz") as tar:
-        for name, content in members.items():
+        for name, content in members:
             member = tarfile.TarInfo(name)
-            member.size = len(content)
+            member.size, member.type = len(content), kind
+            member.linkname = "" if kind == tarfile.REGTYPE else "/etc/hostname"
             tar.addfile(member, io.BytesIO(content))
     return stream.getvalue()
+
+
+def tgz(members: dict[str, bytes]) -> bytes:
+    return tar_of(*members.items())
 
 
 def zipped(members: dict[str, bytes]) -> bytes:

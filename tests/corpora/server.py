@@ -53,9 +53,6 @@ class Handler(http.server.BaseHTTPRequestHandler):
         validator = f'"{self.server.version}"'
         if kind in {"resumes", "cut-resumes"} and self.headers.get("If-Range") == validator:
             start = int(self.headers["Range"].split("=")[1].rstrip("-"))
-        if start and start == len(content):
-            self.send_error(416)
-            return
         self.send_response(206 if start else 200)
         if kind in {"resumes", "cut-resumes"}:
             self.send_header("ETag", validator)

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import gzip
-import io
 import tarfile
 
 import pytest
 
 from capsnmt.cli import ConfigurationError
 from capsnmt.corpora.archives import Text, check_complete, copy_texts
-from tests.corpora.miniatures import tgz, zipped
+from tests.corpora.miniatures import tar_of, tgz, zipped
 
 MEMBERS = {"corpus/a.en": b"one\n" * 9000, "corpus/a.de": b"eins\n" * 9000, "corpus/b.fr": b"un\n"}
 
@@ -46,39 +45,26 @@ def test_only_what_is_asked_for_is_copied(tmp_path, pack, patterns):
         assert nested == {f"2014/es-en.tgz!/{name}": made[name] for name in made}
 
 
-def _evil(name, kind=tarfile.REGTYPE):
-    stream = io.BytesIO()
-    with tarfile.open(fileobj=stream, mode="w:gz") as tar:
-        member = tarfile.TarInfo(name)
-        member.type, member.linkname = kind, "/etc/hostname"
-        tar.addfile(member, io.BytesIO())
-    return stream.getvalue()
-
-
 @pytest.mark.parametrize("name", ["../a.en", "/tmp/a.en", "x/../../a.en"])
 @pytest.mark.parametrize("nested", [False, True])
 def test_no_name_of_a_member_leads_out_of_the_folder(tmp_path, name, nested):
-    content = tgz({"in.tgz": _evil(name)}) if nested else _evil(name)
+    content = tgz({name: b""})
+    content = tgz({"in.tgz": content}) if nested else content
     made = _copied(tmp_path, content, ["in.tgz!/a.en" if nested else "a.en"])
     assert list(made.values()) == [b""]
     assert not [path for path in tmp_path.parent.rglob("a.en") if tmp_path in path.parents]
 
 
 def test_of_two_members_with_one_name_the_last_counts_and_none_takes_the_place_of_another(tmp_path):
-    stream = io.BytesIO()
-    with tarfile.open(fileobj=stream, mode="w:gz") as tar:
-        for name, content in (("a.de", b"alt"), ("a.de", b"neu"), ("a.en", b"new")):
-            member = tarfile.TarInfo(name)
-            member.size = len(content)
-            tar.addfile(member, io.BytesIO(content))
-    made = _copied(tmp_path, stream.getvalue(), ["a.de", "a.en"])
+    content = tar_of(("a.de", b"alt"), ("a.de", b"neu"), ("a.en", b"new"))
+    made = _copied(tmp_path, content, ["a.de", "a.en"])
     assert made == {"a.de": b"neu", "a.en": b"new"}
 
 
 @pytest.mark.parametrize("kind", [tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.FIFOTYPE])
 def test_links_and_devices_are_not_members(tmp_path, kind):
     with pytest.raises(ConfigurationError, match=r"has no member a\.en, but no other"):
-        _copied(tmp_path, _evil("a.en", kind), ["a.en"])
+        _copied(tmp_path, tar_of(("a.en", b""), kind=kind), ["a.en"])
 
 
 @pytest.mark.parametrize("share", [0.02, 0.5, 0.9, 0.99])

@@ -16,7 +16,7 @@ from tests.corpora.miniatures import MINIATURES, recipe_for, tgz
 def prepare(run, corpus, tmp_path, no_fairseq, server, monkeypatch):
     """Prepare a corpus from mirrors of some kinds; the server has its files."""
     monkeypatch.setattr("capsnmt.corpora.sources.PIECE", 16)
-    recipe = recipe_of(corpus, ())
+    recipe = recipe_of(corpus)
     server.files.update({path.name: path.read_bytes() for path in corpus.iterdir()})
 
     def prepare(*kinds, **sources):
