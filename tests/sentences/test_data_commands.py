@@ -68,7 +68,7 @@ def test_splits_are_disjoint_and_training_has_at_most_six_operators(logic: Path)
     assert 0.02 < len(splits["valid"]) / len(splits["train"]) < 0.25
 
 
-def test_built_tasks_have_senteval_files_that_the_task_reads(tmp_path: Path) -> None:
+def test_built_tasks_have_as_many_of_each_class_in_senteval_files(tmp_path: Path) -> None:
     text = tmp_path / "text"
     text.write_text("\n".join(" ".join(s) for s in corpus()) + "\n", encoding="utf-8")
     options = ["--length-bounds", "4,7,10,13", "--first-rank", "10", "--words", "3"]
@@ -78,9 +78,15 @@ def test_built_tasks_have_senteval_files_that_the_task_reads(tmp_path: Path) -> 
         splits = senteval.read_task(tmp_path / "one", name)
         sentences = [e.sentences[0] for examples in splits.values() for e in examples]
         assert len(set(sentences)) == len(sentences) >= 40
-        counts = Counter(example.label for example in splits["train"])
-        assert len(counts) > 1
-        assert len(set(counts.values())) == 1
+        labels = {split: [e.label for e in examples] for split, examples in splits.items()}
+        classes = set(labels["train"])
+        assert len(classes) > 1
+        of_a_class = len(sentences) // len(classes)
+        held_out = of_a_class // 10
+        sizes = {"train": of_a_class - 2 * held_out, "valid": held_out, "test": held_out}
+        for split, size in sizes.items():
+            assert Counter(labels[split]) == dict.fromkeys(classes, size)
+        assert labels["train"] != sorted(labels["train"])
         file = TASKS[name].file
         assert contents(tmp_path / "one")[file] == contents(tmp_path / "two")[file]
 

@@ -137,19 +137,6 @@ def test_bigram_shift_inverts_one_pair_of_neighbours_or_nothing() -> None:
     assert 0.4 < shifted / len(sentences) < 0.6
 
 
-def test_every_split_has_as_many_of_each_class_and_no_sentence_twice() -> None:
-    unique = list({tuple(s): s for s in corpus() if len(set(s)) > 1}.values())
-    splits = balance(bigram_shift(unique))
-    sizes = {split: len(examples) // 2 for split, examples in splits.items()}
-    assert sizes["valid"] == sizes["test"] == sum(sizes.values()) // 10
-    for split, size in sizes.items():
-        assert Counter(label for label, _ in splits[split]) == {"O": size, "I": size}
-    sentences = [text for split in splits.values() for _, text in split]
-    assert len(sentences) == len(set(sentences))
-    labels = [label for label, _ in splits["train"]]
-    assert labels != sorted(labels)
-
-
 def test_too_little_text_is_reported_with_the_class_and_the_fix() -> None:
     with pytest.raises(ConfigurationError, match="class '1' has 2 sentences but needs 10"):
         balance([("0", ["a"])] * 20 + [("1", ["b"])] * 2)
