@@ -30,26 +30,25 @@ from tests.support import REPO, TASK, parse
 
 ROWS = load_rows()
 DATASETS = sorted({row.dataset for row in ROWS.values()})
-CONFIGURATIONS = [
-    f"{dataset}/{path.stem}"
-    for dataset in DATASETS
-    for path in sorted((REPO / "configs" / dataset).glob("*.yaml"))
-]
 COMPARED = [key for key, row in ROWS.items() if row.reported.baseline]
 # The same model and loss on other data has the same parameters.
 DISTINCT = list({ROWS[key].command(): key for key in reversed(COMPARED)}.values())
 
 
+def path_of(key: str) -> Path:
+    return REPO / "configs" / f"{key}.yaml"
+
+
 @functools.cache
 def settings(key: str) -> Dict[str, Any]:
-    return load(REPO / "configs" / f"{key}.yaml")
+    return load(path_of(key))
 
 
 def settings_of(row: PaperRow) -> str:
     """The settings a row is trained with: its paper's own, or those after Vaswani et al."""
     size = "_big" if row.size == "big" else ""
     own = f"{row.dataset}/{row.paper}{size}"
-    return own if own in CONFIGURATIONS else f"{row.dataset}/{'big' if size else 'base'}"
+    return own if path_of(own).exists() else f"{row.dataset}/{'big' if size else 'base'}"
 
 
 @pytest.mark.parametrize("dataset", DATASETS)
@@ -103,33 +102,8 @@ def parameters(key: str) -> int:
     return sum(parameter.numel() for parameter in model.parameters())
 
 
-# They scale a term of a formula, or have no parameters.
-SCALES = (
-    *("mlmha-sources", "head-aggregation-attention", "head-aggregation-encoder-layers"),
-    *("criterion", "disagreement", "disagreement-attention"),
-)
-
-
-def terms(key: str) -> str:
-    """Return the flags of a row that decide which terms its formula has."""
-    return str(sorted(item for item in ROWS[key].flags.items() if item[0] not in SCALES))
-
-
-# The first and the last row with the same terms; they often differ in their scales and sizes.
-EVERY_COMMIT = {
-    *{terms(key): key for key in DISTINCT}.values(),
-    *{terms(key): key for key in reversed(DISTINCT)}.values(),
-}
-
-
 @pytest.mark.one_host  # tests/models counts the parameters of presets on both
-@pytest.mark.parametrize(
-    "key",
-    [
-        pytest.param(key, marks=[] if key in EVERY_COMMIT else [pytest.mark.nightly])
-        for key in DISTINCT
-    ],
-)
+@pytest.mark.parametrize("key", DISTINCT)
 def test_the_model_of_a_row_adds_exactly_the_parameters_of_its_formula(key: str) -> None:
     row = ROWS[key]
     assert parameters(key) - parameters(baseline_of(row, ROWS).key) == extra_parameters(row)

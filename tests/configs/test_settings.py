@@ -19,7 +19,6 @@ from capsnmt.launch.settings import load
 from tests.support import PLUGIN, REPO
 
 EN_DE, ZH_EN, ES_EN, EN_VI = "wmt14_en_de", "wmt17_zh_en", "iwslt14_es_en", "iwslt15_en_vi"
-DATASETS = (EN_DE, ZH_EN, ES_EN, EN_VI)
 SETTINGS = [
     *((EN_DE, name) for name in ("base", "big", "ampomah2020", "duan2020", "duan2020_big")),
     *((ZH_EN, name) for name in ("base", "big", "duan2020", "duan2020_big")),

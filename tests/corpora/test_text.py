@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from capsnmt.cli import ConfigurationError, ExecutionError
-from capsnmt.corpora import parallel, subwords
+from capsnmt.corpora import subwords
 from capsnmt.corpora.archives import Text
 from capsnmt.corpora.formats import read_text
 from capsnmt.corpora.parallel import JOBS_A_WORKER, map_jobs
@@ -116,12 +116,9 @@ def test_sentences_that_differ_in_case_space_and_punctuation_have_one_key():
 # subwords and chunks
 
 
-def test_codes_are_those_of_subword_nmt_on_the_complete_text_with_any_number_of_workers(
-    tmp_path, monkeypatch
-):
+def test_codes_of_two_models_are_those_of_subword_nmt_on_their_complete_texts(tmp_path):
     from subword_nmt.learn_bpe import learn_bpe
 
-    monkeypatch.setattr(parallel, "LINES", 100)
     corpus, other = tmp_path / "text", tmp_path / "other"
     words = [f"wörd{number % 37} 词{number % 5}语 x\n" for number in range(400)]
     corpus.write_text("".join(words), encoding="utf-8")
@@ -132,9 +129,8 @@ def test_codes_are_those_of_subword_nmt_on_the_complete_text_with_any_number_of_
         lines = [line for path in paths for line in path.open(encoding="utf-8")]
         learn_bpe(lines, stream := io.StringIO(), 50)
         expected.append(stream.getvalue())
-    for workers in (1, 2):
-        subwords.learn(Segmentation(size=50), texts, workers, models)
-        assert [path.read_text(encoding="utf-8") for path in models] == expected
+    subwords.learn(Segmentation(size=50), texts, 2, models)
+    assert [path.read_text(encoding="utf-8") for path in models] == expected
 
 
 @pytest.mark.parametrize("method", ["bpe", "sentencepiece"])

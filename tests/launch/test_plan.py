@@ -16,7 +16,6 @@ from tests.launch.conftest import Launch, trainings
 from tests.support import REPO
 
 MULTI30K = ["--dataset", "multi30k", "--cpu", "--output", "runs"]
-DOU = ["--dataset", "wmt14_en_de", "--cpu", "--output", "runs"]
 DATASETS = sorted({path.parent.name for path in REPO.glob("configs/*/baseline.yaml")})
 
 
@@ -51,9 +50,10 @@ def test_a_row_follows_the_row_that_it_starts_from(plan: Launch) -> None:
 
 
 def test_all_values_of_a_sweep_start_from_one_run(plan: Launch) -> None:
-    row = ["--config", "dou2019_em_routing_from_baseline", "--sweep", "layer-capsules=1,8"]
+    row = ["--config", "wmt14_en_de/dou2019_em_routing_from_baseline", "--cpu"]
+    text = plan(*row, "--output", "runs", "--sweep", "layer-capsules=1,8")
     start = "--init-from runs/baseline/seed-1/checkpoints/checkpoint_last.pt "
-    assert [start in line for line in trainings(plan(*DOU, *row))] == [True, True]
+    assert [start in line for line in trainings(text)] == [True, True]
 
 
 @pytest.mark.parametrize("dataset", DATASETS)
