@@ -24,9 +24,9 @@ from capsnmt.corpora.recipe import Segmentation
 from capsnmt.corpora.text import TOKENISERS, make_tokeniser, sentence_key
 
 
-def _read(path, content, kind, column=1):
+def _read(path, content, kind):
     path.write_bytes(content if isinstance(content, bytes) else content.encode())
-    return list(read_text(Text(path, str(path)), kind, column))
+    return list(read_text(Text(path, str(path)), kind, 2))  # a table's second column
 
 
 SGM = (
@@ -57,7 +57,7 @@ ESCAPED = "Tom &amp; Ann &#124; &lt;b&gt; &apos;s &quot; &#91; x &#93;\n"
 )
 def test_each_format_has_its_sentences(tmp_path, kind, content, lines):
     name = "a.gz" if content is TABLE else "a"
-    assert _read(tmp_path / name, content, kind, column=2) == lines
+    assert _read(tmp_path / name, content, kind) == lines
 
 
 @pytest.mark.parametrize("separator", "\r\v\f\x1c\x1d\x1e\x85\u2028\u2029")
@@ -76,7 +76,7 @@ def test_no_other_separator_ends_a_line_or_stays_in_it(tmp_path, separator):
 )
 def test_what_is_not_of_the_format_is_one_line(tmp_path, kind, content, message):
     with pytest.raises(ConfigurationError, match=message) as error:
-        _read(tmp_path / "a", content, kind, column=2)
+        _read(tmp_path / "a", content, kind)
     assert "\n" not in str(error.value)
 
 

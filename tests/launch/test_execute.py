@@ -9,7 +9,7 @@ from typing import Any, Dict, List
 
 import pytest
 
-from capsnmt.checkpoints.load import load_checkpoint
+from capsnmt.checkpoints.resume import num_updates
 from tests.launch.conftest import Launch
 from tests.small_row import BY_EPOCHS, SMALL, arguments
 
@@ -27,10 +27,6 @@ def read(path: Path) -> Any:
 def snapshot(folder: Path) -> Dict[str, int]:
     files = (path for path in folder.rglob("*") if path.is_file())
     return {str(path): path.stat().st_mtime_ns for path in files if path.name not in REWRITTEN}
-
-
-def updates(checkpoint: Path) -> int:
-    return int(load_checkpoint(checkpoint)["optimizer_history"][-1]["num_updates"])
 
 
 def write(folder: Path, name: str, text: str) -> Path:
@@ -56,7 +52,7 @@ def test_a_complete_run_is_left_as_it_is_and_only_what_was_lost_is_made_again(
     assert launch(*words).count(": complete") == 4
     assert read(run / "config.json")["command"] == ["capsnmt-run", *words]
     recorded = (run / "config.json").read_text("utf-8")
-    trained = updates(run / "checkpoints" / "checkpoint_last.pt")
+    trained = num_updates(run / "checkpoints" / "checkpoint_last.pt")
     for more in ([], ["--jobs", "2"]):
         refused = launch(*words, "--max-update", "2", *more, status=2)
         assert f"already has {trained} updates, more than the 2" in refused
@@ -95,7 +91,7 @@ def test_a_row_starts_from_the_trained_other(
     assert f"init-from row has no finished run in {base} with the same" in refused
 
     shutil.copytree(launched / "runs" / "row", base.parent)
-    said, before = launch(*words), updates(base / "averaged.pt")
+    said, before = launch(*words), num_updates(base / "averaged.pt")
     assert f"initialised from row ({before} updates), trained for" in said
     assert "tensors loaded" in (run / "console.log").read_text("utf-8")
     initial = read(run / "training.json")["initial"]

@@ -9,10 +9,9 @@ import torch
 from fairseq import checkpoint_utils
 
 from tests.commands import succeed
-from tests.launch.conftest import Launch, launch
+from tests.launch.conftest import Launch
 from tests.support import PLUGIN, REPO
 
-__all__ = ["launch"]  # a fixture
 ROW = "li2019_effective"
 LAST = "checkpoints/checkpoint_last.pt"
 # The row, as small as a test needs it: each setting as hydra's and as the row's.
