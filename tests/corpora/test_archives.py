@@ -52,7 +52,7 @@ def test_no_name_of_a_member_leads_out_of_the_folder(tmp_path, name, nested):
     content = tgz({"in.tgz": content}) if nested else content
     made = _copied(tmp_path, content, ["in.tgz!/a.en" if nested else "a.en"])
     assert list(made.values()) == [b""]
-    assert not [path for path in tmp_path.parent.rglob("a.en") if tmp_path in path.parents]
+    assert not list(tmp_path.rglob("a.en"))
 
 
 def test_of_two_members_with_one_name_the_last_counts_and_none_takes_the_place_of_another(tmp_path):

@@ -71,7 +71,7 @@ def test_tasks_that_were_built_need_their_text_no_more(plan: Launch, tmp_path: P
 
 
 @pytest.mark.system
-@pytest.mark.one_host  # tests/tasks trains classifiers on both
+@pytest.mark.one_host  # tests/sentences/test_classify.py launches on both
 def test_a_probing_row_is_trained_evaluated_and_not_repeated(
     launch: Launch, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
