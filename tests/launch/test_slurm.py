@@ -20,6 +20,7 @@ from typing import Callable, List
 import pytest
 
 from capsnmt.launch.__main__ import main
+from tests.interpreter import ran
 from tests.launch.conftest import Launch
 from tests.small_row import BY_EPOCHS, SMALL, arguments
 
@@ -253,13 +254,7 @@ def test_a_job_runs_what_was_submitted_whatever_is_edited_since(
     row, run = tmp_path / "row.yaml", runs / "row" / "seed-1"
     row.write_text(SMALL.replace("lr: 0.005", "lr: 0.5"), "utf-8")
     assert "job 1 (pending)" in launch(*words)
-    done = subprocess.run(
-        ["bash", str(run / "job.sh")],
-        env={**os.environ, "SLURM_JOB_ID": "1", "SLURM_CPUS_PER_TASK": "1"},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = ran(["bash", run / "job.sh"], SLURM_JOB_ID="1", SLURM_CPUS_PER_TASK="1")
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stdout.count(": complete") == 4
     assert "--lr 0.005 " in (run / "commands.sh").read_text("utf-8")
