@@ -15,7 +15,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import Callable, List
+from typing import List
 
 import pytest
 
@@ -184,47 +184,40 @@ def job(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture,
-) -> Callable[[], subprocess.Popen]:
-    """Start the batch script of a run; its folder and its interpreter have odd names."""
+) -> subprocess.Popen:
+    """The batch script of a run, started; its folder and its interpreter have odd names."""
     python = tmp_path / "an env" / "python"
     python.parent.mkdir()
-    stop = output / "baseline" / "seed-1" / "checkpoints" / "stop"
+    run = output / "baseline" / "seed-1"
+    stop = run / "checkpoints" / "stop"
     python.write_text(JOB.replace("STOP", str(stop)), "utf-8")
     python.chmod(0o755)
     monkeypatch.setattr(sys, "executable", str(python))
     assert main(submission) == 0, capsys.readouterr().err
     stop.parent.mkdir()
 
-    def start() -> subprocess.Popen:
-        (python.parent / "ready").unlink(missing_ok=True)
-        script = output / "baseline" / "seed-1" / "job.sh"
-        variables = {**os.environ, "SLURM_JOB_ID": "7", "SLURM_CPUS_PER_TASK": "1"}
-        started = subprocess.Popen(["bash", str(script)], env=variables, start_new_session=True)
-        deadline = time.monotonic() + 60
-        ready = python.parent / "ready"
-        while not (ready.exists() and ready.stat().st_size):
-            assert started.poll() is None
-            assert time.monotonic() < deadline
-            time.sleep(0.02)
-        return started
-
-    return start
+    variables = {**os.environ, "SLURM_JOB_ID": "7", "SLURM_CPUS_PER_TASK": "1"}
+    script = ["bash", str(run / "job.sh")]
+    started = subprocess.Popen(script, env=variables, start_new_session=True)
+    deadline = time.monotonic() + 60
+    ready = python.parent / "ready"
+    while not (ready.exists() and ready.stat().st_size):
+        assert started.poll() is None
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    return started
 
 
-def test_a_job_ends_with_the_status_of_the_launcher(
-    job: Callable[[], subprocess.Popen], tmp_path: Path
-) -> None:
-    started = job()
+def test_a_job_ends_with_the_status_of_the_launcher(job: subprocess.Popen, tmp_path: Path) -> None:
     (tmp_path / "an env" / "end").touch()
-    assert started.wait(60) == 3
+    assert job.wait(60) == 3
 
 
 def test_a_job_whose_time_is_over_saves_and_comes_again(
-    job: Callable[[], subprocess.Popen], cluster: Cluster, output: Path, tmp_path: Path
+    job: subprocess.Popen, cluster: Cluster, output: Path, tmp_path: Path
 ) -> None:
-    started = job()
-    started.send_signal(signal.SIGUSR1)
-    assert started.wait(60) == 0
+    job.send_signal(signal.SIGUSR1)
+    assert job.wait(60) == 0
     run = output / "baseline" / "seed-1"
     asked = (tmp_path / "an env" / "asked").read_text("utf-8")
     assert asked.split("|") == ["-m", "capsnmt.launch", "--resume", str(run), ""]
@@ -233,11 +226,10 @@ def test_a_job_whose_time_is_over_saves_and_comes_again(
 
 
 def test_a_cancelled_or_preempted_job_saves_and_leaves_the_queue_to_slurm(
-    job: Callable[[], subprocess.Popen], cluster: Cluster, tmp_path: Path
+    job: subprocess.Popen, cluster: Cluster, tmp_path: Path
 ) -> None:
-    started = job()
-    os.killpg(started.pid, signal.SIGTERM)  # as SLURM does
-    assert started.wait(60) == 143
+    os.killpg(job.pid, signal.SIGTERM)  # as SLURM does
+    assert job.wait(60) == 143
     assert (tmp_path / "an env" / "got").read_text("utf-8") == "TERM\n"
     assert cluster.read("controlled") == []
 
