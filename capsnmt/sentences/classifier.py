@@ -149,17 +149,6 @@ class SentenceClassifier(BaseFairseqModel):
         """Return the maximum sentence length."""
         return self.encoder.max_positions()
 
-    def get_normalized_probs(
-        self, net_output: Tensor, log_probs: bool, sample: Any = None
-    ) -> Tensor:
-        """Return the probabilities of the classes, or their logarithms."""
-        logits = net_output.float()
-        return logits.log_softmax(-1) if log_probs else logits.softmax(-1)
-
-    def upgrade_state_dict_named(self, state_dict: Dict[str, Any], name: str) -> None:
-        """Update the parameter names of an older checkpoint as the encoder does."""
-        self.encoder.upgrade_state_dict_named(state_dict, f"{name}.encoder" if name else "encoder")
-
 
 def _encoder(layers: int, width: int, ffn: int, heads: int, **others: Any) -> Preset:
     return {

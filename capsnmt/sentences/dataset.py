@@ -48,10 +48,6 @@ class ClassificationDataset(FairseqDataset):
         """Return the number of tokens of an example, for ``--max-tokens``."""
         return int(self.sizes[index]) * len(self.sentences[index])
 
-    def num_tokens_vec(self, indices: Any) -> Any:
-        """Return ``num_tokens`` of several examples."""
-        return self.sizes[indices] * len(self.sentences[0])
-
     def size(self, index: int) -> int:
         """Return the length of the longest sentence of an example, for the encoder's positions."""
         return int(self.sizes[index])

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import sys
 from collections import Counter
@@ -69,6 +70,7 @@ def length_class(sentence: str) -> int:
     return max(bound for bound in LENGTHS if bound <= length)
 
 
+@functools.lru_cache(maxsize=1)  # all splits are in one file
 def read_task(folder: Path, name: str) -> Dict[str, List[Example]]:
     """Return the examples of each split of a task in the order of the file."""
     path = existing(

@@ -108,7 +108,3 @@ class ClassificationTask(FairseqTask):
             shuffle=split == "train",
         )
         logger.info("%s: %s examples, %s classes", split, len(examples), len(index))
-
-    def max_positions(self) -> int:
-        """Return a number without effect: the model alone limits the length."""
-        return int(1e9)

@@ -3,11 +3,10 @@
 No postponed annotations: fairseq reads the types of the dataclass fields at run time.
 """
 
-import functools
 from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Callable, Dict, List, Optional, Sequence
+from typing import Any, Callable, List, Optional, Sequence
 
 from fairseq.data import Dictionary
 from fairseq.dataclass import FairseqDataclass
@@ -36,12 +35,6 @@ class ProbingConfig(FairseqDataclass):
         None, "dict.LANG.txt of fairseq-preprocess, instead of --min-count"
     )
     bpe_codes: Optional[str] = switch(None, "subword-nmt codes for splitting words")
-
-
-@functools.lru_cache(maxsize=1)
-def cached_task(folder: Path, name: str) -> Dict[str, List[Example]]:
-    """Call ``read_task`` once for all splits, which are in one file."""
-    return read_task(folder, name)
 
 
 def load_dictionary(path: str) -> List[str]:
@@ -111,7 +104,7 @@ class ProbingTask(ClassificationTask):
 
     def read_examples(self, split: str) -> Sequence[Example]:
         """Return the sentences of a split."""
-        return cached_task(Path(self.cfg.data), self.cfg.probing_task)[split]
+        return read_task(Path(self.cfg.data), self.cfg.probing_task)[split]
 
     def build_model(self, cfg: Any, from_checkpoint: bool = False) -> Any:
         """Build the model.
