@@ -5,16 +5,15 @@ from __future__ import annotations
 import argparse
 import platform
 import statistics
-import subprocess
 import time
-from dataclasses import asdict, dataclass, replace
-from pathlib import Path
-from typing import Any, Dict, List, Mapping, Optional, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Dict, List, Optional, Sequence
 
 import torch
 
 from capsnmt import records
 from capsnmt.cli import ConfigurationError, check_output_file
+from capsnmt.files import own_version
 from capsnmt.machine import processor
 from scripts.paper_rows import PAPERS
 
@@ -57,12 +56,6 @@ class PhaseResult:
     tokens_per_second: Dict[str, float]
     work: float
 
-    @classmethod
-    def read(cls, values: Mapping[str, Any]) -> PhaseResult:
-        """Return the record that was written as ``values``."""
-        ratios = {name: values.get(name) for name in ("ours", "floor")}
-        return cls(**{**values, **{name: v and Ratio(**v) for name, v in ratios.items()}})
-
 
 @dataclass(frozen=True)
 class Result:
@@ -78,7 +71,7 @@ class Result:
         paper_speed: the paper's speed over its baseline's, by phase, where it is reported.
         memory: the peak memory of ``ours`` and ``stock`` in GiB, if it was measured.
         date: when it was measured.
-        commit: what was measured.
+        commit: what was measured: our version, with its commit.
     """
 
     name: str
@@ -92,11 +85,12 @@ class Result:
     date: str = ""
     commit: str = ""
 
-    @classmethod
-    def read(cls, values: Mapping[str, Any]) -> Result:
-        """Return the record that was written as ``values``."""
-        phases = {name: PhaseResult.read(phase) for name, phase in values["phases"].items()}
-        return cls(**{**values, "phases": phases})
+
+class Saved(records.Record, frozen=True, kw_only=True):
+    """The file of ``--json``."""
+
+    settings: Dict[str, Any]  # that are the same for all results
+    results: List[Result]
 
 
 class Report:
@@ -120,20 +114,19 @@ class Report:
         check_output_file(self.path, "--json")
         report = records.load(self.path)
         try:
-            settings = report["settings"]
-            results = {values["name"]: Result.read(values) for values in report["results"]}
-        except (KeyError, TypeError, AttributeError):
+            saved = records.build(report, Saved, self.path)
+        except records.RecordError:
             raise ConfigurationError(
                 f"--json {self.path} is not a report of this benchmark; give another file"
             ) from None
         for name, ours in self.settings.items():
-            theirs = settings.get(name)
+            theirs = saved.settings.get(name)
             if theirs != ours:
                 raise ConfigurationError(
                     f"--json {self.path} has rows that were measured with {name} {theirs}, not "
                     f"{ours}; give another file or that setting"
                 )
-        return results
+        return {result.name: result for result in saved.results}
 
     def holds(self, name: str, flags: str) -> bool:
         """Return whether a system of this name and these flags is measured."""
@@ -147,22 +140,10 @@ class Report:
     def add(self, result: Result) -> None:
         """Keep a result, and write it at once."""
         today = time.strftime("%Y-%m-%d")
-        self.results[result.name] = replace(result, date=today, commit=commit())
+        self.results[result.name] = replace(result, date=today, commit=own_version())
         if self.path:
-            results = [asdict(result) for result in self.results.values()]
-            records.write(self.path, {"settings": self.settings, "results": results})
-
-
-def commit() -> str:
-    """Return the commit that is measured; empty without git."""
-    command = ["git", "describe", "--always", "--dirty"]
-    try:
-        here = Path(__file__).resolve().parent
-        return subprocess.run(
-            command, cwd=here, check=True, capture_output=True, text=True
-        ).stdout.strip()
-    except (OSError, subprocess.CalledProcessError):
-        return ""
+            saved = Saved(settings=self.settings, results=[*self.results.values()])
+            records.write(self.path, saved)
 
 
 def machine(device: str) -> str:
