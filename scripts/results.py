@@ -19,7 +19,7 @@ from typing import Any, Dict, Iterator, List
 from msgspec.structs import replace
 
 from capsnmt import records
-from capsnmt.cli import ConfigurationError, comma_list
+from capsnmt.cli import ConfigurationError, OneLineParser, comma_list, run_command
 from capsnmt.corpora.prepared import MANIFEST, PreparedData
 from capsnmt.evaluation.__main__ import parse_arguments
 from capsnmt.evaluation.evaluate import evaluate
@@ -217,30 +217,25 @@ def state(folder: RunFolder) -> str:
         return "begun"
 
 
-def main() -> int:
+def main() -> None:
     """List the runs below a folder, and keep the results of those that are finished."""
-    parser = argparse.ArgumentParser(description=main.__doc__)
+    parser = OneLineParser(description=main.__doc__)
     parser.add_argument("runs", type=Path, help="the folder of all rows")
     parser.add_argument("--keep", type=Path, metavar="DIR", help="where results are kept")
     parser.add_argument(
         "--models", type=comma_list(), default=[], metavar="ROW/seed-N,...", help="to keep as well"
     )
     options = parser.parse_args()
-    try:
-        for folder in find_runs(options.runs):
-            config = folder.read_config()
-            print(f"{config.row}, seed {config.seed}: {state(folder)}")
-            if options.keep is not None and folder.is_finished:
-                dataset = str(config.settings.dataset)
-                name = f"{config.row}/seed-{config.seed}"
-                keep(folder, options.keep / dataset / name)
-                if name in options.models:
-                    keep_model(folder, options.keep / dataset / name)
-    except ConfigurationError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
-    return 0
+    for folder in find_runs(options.runs):
+        config = folder.read_config()
+        print(f"{config.row}, seed {config.seed}: {state(folder)}")
+        if options.keep is not None and folder.is_finished:
+            dataset = str(config.settings.dataset)
+            name = f"{config.row}/seed-{config.seed}"
+            keep(folder, options.keep / dataset / name)
+            if name in options.models:
+                keep_model(folder, options.keep / dataset / name)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run_command(main))
