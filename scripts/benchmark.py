@@ -192,12 +192,6 @@ def train_two_steps(flags: str, setup: Setup) -> None:
         step()
 
 
-def print_peak_memory(flags: str, setup: Setup) -> None:
-    """Print the peak of this process, which :func:`training_memory` started."""
-    train_two_steps(flags, setup)
-    print(peak_memory(torch.device(setup.device)))
-
-
 def parse_arguments(argv: Optional[Sequence[str]] = None) -> argparse.Namespace:
     """Parse the command line; a bad value ends with one line."""
     parser = OneLineParser(
@@ -252,8 +246,9 @@ def main(argv: Optional[Sequence[str]] = None) -> None:
     args = parse_arguments(argv)
     if args.threads:
         torch.set_num_threads(args.threads)
-    if args.peak_memory_of:
-        print_peak_memory(args.peak_memory_of, setup_of(args))
+    if args.peak_memory_of:  # `training_memory` has started this process
+        train_two_steps(args.peak_memory_of, setup_of(args))
+        print(peak_memory(torch.device(args.device)))
         return
     systems = chosen_systems(args)
     report = Report(args)

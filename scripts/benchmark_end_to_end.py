@@ -45,18 +45,15 @@ def compare_trainings(system: System, args: argparse.Namespace, setup: Setup) ->
     """
     # fairseq-train makes its folder even with --no-save, and resumes from what it finds there
     with TemporaryDirectory() as save:
-        return _compare(system, args, setup, save)
-
-
-def _compare(system: System, args: argparse.Namespace, setup: Setup, save: str) -> PhaseResult:
-    commands = {
-        "stock": training_command(f"{SETTINGS} {system.stock}", args, save),
-        "ours": training_command(f"--user-dir {PLUGIN} {SETTINGS} {system.flags}", args, save),
-    }
-    speeds: Dict[str, List[float]] = {name: [] for name in commands}
-    for _ in range(args.repeats):
-        for name, command in commands.items():
-            speeds[name].append(words_per_second(run(command, args.threads), args.updates))
+        commands = {
+            "stock": training_command(f"{SETTINGS} {system.stock}", args, save),
+            "ours": training_command(f"--user-dir {PLUGIN} {SETTINGS} {system.flags}", args, save),
+        }
+        speeds: Dict[str, List[float]] = {name: [] for name in commands}
+        for _ in range(args.repeats):
+            for name, command in commands.items():
+                log = run(command, args.threads)
+                speeds[name].append(words_per_second(log, args.updates))
     medians = {name: statistics.median(values) for name, values in speeds.items()}
     return PhaseResult(
         ours=Ratio.of([ours / stock for stock, ours in zip(speeds["stock"], speeds["ours"])]),

@@ -30,7 +30,7 @@ from torch.utils.benchmark import Timer
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from capsnmt.cli import OneLineParser, positive, run_command
-from capsnmt.modules.algorithms import ALGORITHMS, OF_HEADS, OF_LAYERS, RoutingAlgorithm
+from capsnmt.modules.algorithms import OF_HEADS, OF_LAYERS, RoutingAlgorithm
 from scripts.benchmark_report import machine
 from scripts.workload import DTYPES
 
@@ -46,14 +46,14 @@ class Shape:
 
     Attributes:
         title: where the papers have it.
-        operator: a key of :data:`OPERATORS`.
+        algorithm: the operator.
         inputs: I.
         capsules: N.
         dimension: D.
     """
 
     title: str
-    operator: str
+    algorithm: RoutingAlgorithm
     inputs: int
     capsules: int
     dimension: int
@@ -63,11 +63,11 @@ class Shape:
 # of Dou et al. 2019 with 512 capsules of dimension 1.
 SHAPES = [
     *(
-        Shape(f"heads, {size}", algorithm.name, inputs, capsules, 1)
+        Shape(f"heads, {size}", algorithm, inputs, capsules, 1)
         for size, inputs, capsules in (("tiny", 4, 128), ("base", 8, 512), ("big", 16, 1024))
         for algorithm in OF_HEADS.values()
     ),
-    *(Shape("layers, base", algorithm.name, 6, 512, 1) for algorithm in OF_LAYERS.values()),
+    *(Shape("layers, base", algorithm, 6, 512, 1) for algorithm in OF_LAYERS.values()),
 ]
 
 
@@ -76,11 +76,6 @@ def operator(algorithm: RoutingAlgorithm, votes: Tensor, iterations: int, backen
     zeros = torch.zeros(votes.size(-2), device=votes.device)
     costs = [zeros for _ in algorithm.costs]
     return algorithm.route(votes, *costs, iterations=iterations, backend=backend)
-
-
-OPERATORS: Dict[str, Callable[[Tensor, int, str], Tensor]] = {
-    algorithm.name: functools.partial(operator, algorithm) for algorithm in ALGORITHMS
-}
 
 
 def moved(votes: Tensor, capsules: Tensor) -> Dict[str, int]:
@@ -108,16 +103,15 @@ def seconds(run: Callable[[], Any], device: str) -> float:
 
 def passes(shape: Shape, votes: Tensor, iterations: int, backend: str) -> List[Callable[[], Any]]:
     """Return functions that run each of :data:`PASSES` once."""
-    operator = OPERATORS[shape.operator]
     trained = votes.detach().requires_grad_()
 
     def forward() -> None:
         with torch.no_grad():
-            operator(votes, iterations, backend)
+            operator(shape.algorithm, votes, iterations, backend)
 
     def both() -> None:
         trained.grad = None
-        capsules = operator(trained, iterations, backend)
+        capsules = operator(shape.algorithm, trained, iterations, backend)
         capsules.backward(torch.ones_like(capsules))
 
     return [forward, both]
@@ -135,10 +129,10 @@ def measure(shape: Shape, args: argparse.Namespace, speed: float) -> List[List[s
     size = (args.tokens, shape.inputs, shape.capsules, shape.dimension)
     votes = torch.randn(size, device=args.device, dtype=DTYPES[args.dtype])
     with torch.no_grad():
-        capsules = OPERATORS[shape.operator](votes[:2], args.iterations, "eager")
+        capsules = operator(shape.algorithm, votes[:2], args.iterations, "eager")
     written = torch.empty((args.tokens, *capsules.shape[1:]), dtype=capsules.dtype, device="meta")
     floors = {name: size / speed for name, size in moved(votes, written).items()}
-    name = f"{shape.operator}, {shape.title}, {shape.inputs} x {shape.capsules}"
+    name = f"{shape.algorithm.name}, {shape.title}, {shape.inputs} x {shape.capsules}"
     lines = [[name, one, f"{floor / votes.numel() * 1e9:.2f}"] for one, floor in floors.items()]
     for backend in BACKENDS[args.device]:
         runs = passes(shape, votes, args.iterations, backend)

@@ -57,15 +57,11 @@ def different_rows() -> List[PaperRow]:
     """
     rows = load_rows()
     found: Dict[str, PaperRow] = {}
-    for row in sorted(rows.values(), key=_paper_order):
+    for row in sorted(rows.values(), key=lambda row: [*PAPERS, row.paper].index(row.paper)):
         known = found.setdefault(row.command(), row)
         if relative_speed(row, rows, "training") and not relative_speed(known, rows, "training"):
             found[row.command()] = row
     return list(found.values())
-
-
-def _paper_order(row: PaperRow) -> int:
-    return [*PAPERS, row.paper].index(row.paper)
 
 
 def row_key(text: str) -> str:
