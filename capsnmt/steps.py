@@ -106,12 +106,6 @@ class StepRecords:
         return word
 
 
-def run_steps(steps: Sequence[Step], done: StepRecords, say: Callable[[str], None]) -> None:
-    """Run steps that are functions, in their order, as `run_step` does."""
-    for number, step in enumerate(steps, 1):
-        run_step(step, done, say, f"[{number}/{len(steps)}]")
-
-
 def run_step(
     step: Step,
     done: StepRecords,

@@ -19,7 +19,7 @@ from capsnmt.corpora.recipe import Recipe
 from capsnmt.corpora.sources import Address, download, has_checksum, in_folders, local_file
 from capsnmt.corpora.text import LOWERCASE, lowercase, tokenise
 from capsnmt.files import installed_version, locked, sha256, temporary_path
-from capsnmt.steps import Step, StepRecords, run_steps
+from capsnmt.steps import Step, StepRecords, run_step
 
 TOOLS = ("sacremoses", "jieba", "subword-nmt", "sentencepiece", "fairseq", "ve-fairseq", "torch")
 STEPS = ".steps.json"
@@ -61,7 +61,8 @@ class Preparation:
                 self._note_other_versions()
             done = StepRecords(self.folder / STEPS)
             steps = self.steps()
-            run_steps(steps, done, say)
+            for number, step in enumerate(steps, 1):
+                run_step(step, done, say, f"[{number}/{len(steps)}]")
             records.write(prepared.manifest, self._manifest(steps, done))
         return prepared.binarised
 

@@ -173,9 +173,9 @@ def find_place(distributed: Any, cpu: bool) -> None:
         distributed.distributed_no_spawn = True
 
 
-def cli_main(argv: Optional[List[str]] = None) -> None:
+def cli_main() -> None:
     """Train with the flags of fairseq-train."""
-    args = options.parse_args_and_arch(options.get_training_parser(), input_args=argv)
+    args = options.parse_args_and_arch(options.get_training_parser())
     cfg = convert_namespace_to_omegaconf(args)
     distributed = cfg.distributed_training
     if distributed.distributed_world_size > 1 and distributed.distributed_init_method is None:
