@@ -41,8 +41,7 @@ step() {
   local name=$1
   shift
   if [ "$dry_run" ]; then
-    printf '%q ' "$@"
-    echo
+    show "$@"
   elif [ -e "$output/$name.md" ]; then
     echo "-- $name: complete"
   else

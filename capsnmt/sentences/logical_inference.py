@@ -11,6 +11,7 @@ import hashlib
 import random
 import sys
 from collections import Counter
+from itertools import islice
 from pathlib import Path
 from typing import Dict, Iterator, List, Optional, Sequence, Set, Tuple
 
@@ -128,11 +129,7 @@ def generate(output: Path, train: int, test: int, seed: int) -> Dict[str, Dict[s
     counted = {}
     for operators in range(MAX_OPERATORS + 1):
         draw = random.Random(f"{seed} {operators}")
-        pairs: List[Pair] = []
-        for pair in draw_pairs(operators, draw):
-            pairs.append(pair)
-            if len(pairs) == train + test:
-                break
+        pairs = [*islice(draw_pairs(operators, draw), train + test)]
         draw.shuffle(pairs)
         tested = len(pairs) * test // (train + test)
         for part, chosen in (("test", pairs[:tested]), ("train", pairs[tested:])):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import logging
 from typing import Any, Dict, List, Sequence, Tuple
 
@@ -61,14 +62,13 @@ class ClassificationTask(FairseqTask):
                 )
         super().load_state_dict(state_dict)
 
-    @property
+    @functools.cached_property
     def source_dictionary(self) -> Dictionary:
         """The dictionary of the encoder."""
-        if not hasattr(self, "_dictionary"):
-            self._dictionary = Dictionary()
-            for symbol in self.state.symbols:
-                self._dictionary.add_symbol(symbol)
-        return self._dictionary
+        dictionary = Dictionary()
+        for symbol in self.state.symbols:
+            dictionary.add_symbol(symbol)
+        return dictionary
 
     @property
     def target_dictionary(self) -> None:
