@@ -85,11 +85,11 @@ def moved(votes: Tensor, capsules: Tensor) -> Dict[str, int]:
     return dict(zip(PASSES, (forward, forward + read + written + read)))
 
 
-def bandwidth(device: str, copied: int = COPIED) -> float:
+def bandwidth(device: str) -> float:
     """Return the bytes per second that the device reads and writes in a large copy."""
-    source = torch.empty(copied // 2, dtype=torch.uint8, device=device)
+    source = torch.empty(COPIED // 2, dtype=torch.uint8, device=device)
     target = torch.empty_like(source)
-    return copied / seconds(functools.partial(target.copy_, source), device)
+    return COPIED / seconds(functools.partial(target.copy_, source), device)
 
 
 def seconds(run: Callable[[], Any], device: str) -> float:
@@ -153,7 +153,6 @@ def parse_arguments(argv: Optional[Sequence[str]] = None) -> argparse.Namespace:
     add("--tokens", type=positive, default=4096, help="default 4096")
     add("--iterations", type=positive, default=3, help="T (default 3)")
     add("--threads", type=positive, help="of the CPU (default: torch's)")
-    add("--copied", type=positive, default=COPIED, help=argparse.SUPPRESS)
     args = parser.parse_args(argv)
     if args.device == "cuda" and not torch.cuda.is_available():
         parser.error("--device is cuda, but torch finds no GPU; use --device cpu")
@@ -165,7 +164,7 @@ def main(argv: Optional[Sequence[str]] = None) -> None:
     args = parse_arguments(argv)
     if args.threads:
         torch.set_num_threads(args.threads)
-    speed = bandwidth(args.device, args.copied)
+    speed = bandwidth(args.device)
     print(
         f"{machine(args.device)}; {args.tokens} tokens, votes in {args.dtype}, "
         f"{args.iterations} iterations; a copy moves {speed / 1e9:,.0f} GB/s. Nanoseconds a vote, "
