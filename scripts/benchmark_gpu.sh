@@ -15,23 +15,7 @@ cd "${self%/*}/.."
 helps "$self" "$@"
 
 output=outputs/speed_gpu page=docs/speed_gpu.md rows="" dry_run="" python=${PYTHON:-python3}
-while [ $# -gt 0 ]; do
-  case $1 in
-    --dry-run)
-      dry_run=yes
-      shift
-      continue
-      ;;
-    --output | --page | --rows) [ $# -ge 2 ] || die "$1 needs a value (see --help)" ;;
-    *) die "$1 is unknown; choose from --output --page --rows --dry-run" ;;
-  esac
-  case $1 in
-    --output) output=$2 ;;
-    --page) page=$2 ;;
-    --rows) rows=$2 ;;
-  esac
-  shift 2
-done
+parse "--output= --page= --rows= --dry-run" "$@"
 
 [ "$dry_run" ] || "$python" -c 'import torch, sys; sys.exit(not torch.cuda.is_available())' 2>/dev/null ||
   die "torch of $python finds no GPU; set PYTHON to the interpreter of an environment that does"

@@ -26,32 +26,7 @@ averaged=5
 
 helps "$self" "$@"
 pair="" minutes="" max_update="" output="" seed=1 quick="" dry_run=""
-while [ $# -gt 0 ]; do
-  case $1 in
-    --quick)
-      quick=yes
-      shift
-      continue
-      ;;
-    --dry-run)
-      dry_run=yes
-      shift
-      continue
-      ;;
-    --pair | --minutes | --max-update | --output | --seed)
-      [ $# -ge 2 ] || die "$1 needs a value (see --help)"
-      ;;
-    *) die "$1 is unknown; choose from --quick --pair --minutes --max-update --output --seed --dry-run" ;;
-  esac
-  case $1 in
-    --pair) pair=$2 ;;
-    --minutes) minutes=$2 ;;
-    --max-update) max_update=$2 ;;
-    --output) output=$2 ;;
-    --seed) seed=$2 ;;
-  esac
-  shift 2
-done
+parse "--quick --pair= --minutes= --max-update= --output= --seed= --dry-run" "$@"
 
 [ -z "$quick" ] || [ -z "$pair$minutes" ] || die "--quick excludes --pair and --minutes; leave them out"
 name=${pair:-en-de} configs=demo updates=1200

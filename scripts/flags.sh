@@ -20,6 +20,26 @@ helps() {
   done
 }
 
+# parse FLAGS WORD... : sets the variable of each flag among the words, to the next word if FLAGS has "=" after the
+# flag, else to yes; another word is an error. FLAGS is a list such as "--max-update= --dry-run"
+parse() {
+  local known=$1 variable
+  shift
+  while [ $# -gt 0 ]; do
+    [[ $1 =~ ^--[a-z-]+$ && " $known " == *" $1"[=\ ]* ]] || die "$1 is unknown; choose from ${known//=/}"
+    variable=${1#--}
+    variable=${variable//-/_}
+    if [[ " $known " == *" $1 "* ]]; then
+      printf -v "$variable" yes
+    else
+      [ $# -ge 2 ] || die "$1 needs a value (see --help)"
+      printf -v "$variable" %s "$2"
+      shift
+    fi
+    shift
+  done
+}
+
 # number FLAG VALUE [LEAST [MOST]] : ends with an error unless VALUE is an integer, LEAST (default 1) to MOST
 number() {
   if ! [[ $2 =~ ^[0-9]{1,9}$ ]] || ((10#$2 < ${3:-1} || 10#$2 > ${4:-999999999})); then

@@ -33,21 +33,7 @@ helps "$self" "$@"
 
 words=("$@") dataset=multi30k recipe="" gpu="" seeds=1,2,3 max_update="" data="" output="" jobs=""
 threads=1 minutes="" list="" dry_run=""
-while [ $# -gt 0 ]; do
-  case $1 in
-    --gpu | --list | --dry-run)
-      printf -v "$(tr - _ <<<"${1#--}")" yes
-      shift
-      continue
-      ;;
-    --dataset | --recipe | --seeds | --max-update | --data | --output | --jobs | --threads | --minutes)
-      [ $# -ge 2 ] || die "$1 needs a value (see --help)"
-      ;;
-    *) die "$1 is unknown; choose from --dataset --recipe --gpu --seeds --max-update --data --output --jobs --threads --minutes --list --dry-run" ;;
-  esac
-  printf -v "$(tr - _ <<<"${1#--}")" %s "$2"
-  shift 2
-done
+parse "--dataset= --recipe= --gpu --seeds= --max-update= --data= --output= --jobs= --threads= --minutes= --list --dry-run" "$@"
 [[ $seeds =~ ^[0-9]+(,[0-9]+)*$ ]] || die "--seeds is $seeds; give whole numbers separated by commas"
 [ -z "$data" ] || [ -d "$data" ] || die "--data $data is no folder; check the path"
 for flag in ${jobs:+jobs} threads ${max_update:+max-update} ${minutes:+minutes}; do
