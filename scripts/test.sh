@@ -11,16 +11,11 @@ cd "${self%/*}/.."
 
 helps "$self" "$@"
 host=main
-while [ $# -gt 0 ]; do
-  case $1 in
-    --host)
-      [ $# -ge 2 ] || die "--host needs a value; give main, main-3.12 or stock"
-      host=$2
-      shift 2
-      ;;
-    *) break ;;
-  esac
-done
+if [ "${1:-}" = --host ]; then
+  [ $# -ge 2 ] || die "--host needs a value; give main, main-3.12 or stock"
+  host=$2
+  shift 2
+fi
 
 use_venv "$host"
 chosen=(-m 'not nightly')

@@ -183,7 +183,7 @@ def sentence_architecture(name: str) -> Callable[[Namespace], None]:
     """Return the function that completes and checks the arguments of one architecture."""
 
     def configure(args: Namespace) -> None:
-        preset = SENTENCE_PRESETS[name]
+        preset = {**defaults_of(SentenceClassifierConfig), **SENTENCE_PRESETS[name]}
         # without a decoder, layers are aggregated in the encoder only
         mechanisms: Preset = {"layer_aggregation_side": "encoder"}
         if safe_getattr(args, "probe_checkpoint"):
@@ -194,9 +194,6 @@ def sentence_architecture(name: str) -> Callable[[Namespace], None]:
         refuse_decoder(args)
         base_architecture(args)
         complete(args, mechanisms)
-        for option, default in defaults_of(SentenceClassifierConfig).items():
-            if not safe_hasattr(args, option):
-                setattr(args, option, default)
         check(args, SentenceClassifierConfig)
         validate(args)
 
