@@ -42,20 +42,23 @@ def check_file_name(name: str, where: str) -> None:
 
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
-    """Give a temporary path, whose file replaces ``path`` if the block ends without an error.
+    """Give a temporary path, which replaces ``path`` if the block ends without an error.
 
     An error of the file system names the file; that of a full disk does not by itself.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = temporary_path(path)
+    remove(temporary)  # of a process that was killed
     try:
         yield temporary
+        if temporary.is_dir() and path.is_dir():
+            remove(path)  # one call cannot replace a folder
         os.replace(temporary, path)
     except OSError as error:
         error.filename = error.filename or str(path)
         raise
     finally:
-        temporary.unlink(missing_ok=True)
+        remove(temporary)
 
 
 @contextmanager

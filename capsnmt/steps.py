@@ -7,13 +7,14 @@ and inputs, all files unchanged: make's rule, and the command. Data preparation 
 from __future__ import annotations
 
 import shlex
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple
 
 from capsnmt import records
 from capsnmt.cli import ExecutionError
-from capsnmt.files import remove, sha256, temporary_path
+from capsnmt.files import replacing, sha256, temporary_path
 
 # **D**: a file up to this size is identified by its checksum, so that making it again with the same
 # content changes nothing; a larger file, such as a checkpoint, by its size and time.
@@ -125,30 +126,14 @@ def run_step(
     for output in step.outputs:
         output.parent.mkdir(parents=True, exist_ok=True)
     if step.function is not None:
-        notes = _call(step.function, step.outputs)
+        with ExitStack() as stack:
+            notes = step.function([stack.enter_context(replacing(path)) for path in step.outputs])
     elif start is not None:
         start(step)
     missing = [str(output) for output in step.outputs if not output.exists()]
     if missing:
         raise ExecutionError(f"{step.name}: ended without writing {', '.join(missing)}")
     done.record(step, notes)
-
-
-def _call(function: Callable[[List[Path]], Any], outputs: Sequence[Path]) -> Any:
-    """Let a function write the outputs under temporary names, and rename them when it is done."""
-    unfinished = [temporary_path(path) for path in outputs]
-    try:
-        for path in unfinished:
-            remove(path)
-        notes = function(unfinished)
-        for path, output in zip(unfinished, outputs):
-            if output.is_dir():
-                remove(output)  # one call cannot replace a folder; the record makes it certain
-            path.replace(output)
-        return notes
-    finally:
-        for path in unfinished:
-            remove(path)
 
 
 def _signature(path: Path) -> str:
