@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import functools
-import os
 import sys
 from collections import Counter
 from dataclasses import dataclass
@@ -15,7 +14,7 @@ from typing import Dict, List, Optional, Sequence
 
 from capsnmt import records
 from capsnmt.cli import ConfigurationError, OneLineParser, add_mirrors, comma_list, run_command
-from capsnmt.files import sha256, temporary_path
+from capsnmt.files import replacing, sha256
 from capsnmt.sentences.examples import MANIFEST, Example, existing, read_fields
 
 DESCRIPTION = "SentEval's probing tasks (Conneau et al. 2018)"
@@ -113,16 +112,16 @@ def download(names: Sequence[str], folder: Path, folders: Sequence[str]) -> None
     from capsnmt.corpora import sources
 
     fix = f"try again, or put it into {folder} by other means"
-    folder.mkdir(parents=True, exist_ok=True)
     checksums = {}
     for task in map(require_task, names):
-        path, part = folder / task.file, temporary_path(folder / task.file)
+        path = folder / task.file
         if path.exists():
             check_published(path, task)
         else:
-            sources.download(part, task.file, sources.in_folders(folders, task.file), fix)
-            check_published(part, task)
-            os.replace(part, path)
+            addresses = sources.in_folders(folders, task.file)
+            with replacing(path) as part:
+                sources.download(part, task.file, addresses, fix)
+                check_published(part, task)
         checksums[task.file] = sha256(path)
         print(f"{path}: {', '.join(f'{mark} {n:,}' for mark, n in SIZES.items())}")
     records.write(folder / MANIFEST, {"description": DESCRIPTION, "sha256": checksums})
