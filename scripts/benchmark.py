@@ -33,11 +33,11 @@ import logging
 import shlex
 import statistics
 import sys
-import time
 from pathlib import Path
 from typing import Any, Callable, Dict, List, Optional, Sequence
 
 import torch
+from torch.utils.benchmark import timer
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
@@ -84,15 +84,11 @@ def chosen_systems(args: argparse.Namespace) -> List[System]:
     return systems or [system_of(row, args.size) for row in different_rows()]
 
 
-def seconds(run: Callable[[], Any], device: str) -> float:
-    """Return the wall time of one run; the queue of the device is empty before and after."""
-    if device == "cuda":
-        torch.cuda.synchronize()
-    start = time.perf_counter()
+def seconds(run: Callable[[], Any]) -> float:
+    """Return the wall time of one run; a GPU has nothing to do before and after."""
+    start = timer()
     run()
-    if device == "cuda":
-        torch.cuda.synchronize()
-    return time.perf_counter() - start
+    return timer() - start
 
 
 def compare(
@@ -122,7 +118,7 @@ def compare(
     times: Dict[str, List[float]] = {name: [] for name in runs}
     for _ in range(repeats):
         for name, run in runs.items():
-            times[name].append(seconds(run, setup.device))
+            times[name].append(seconds(run))
     medians = {name: statistics.median(values) for name, values in times.items()}
     ratios = {
         name: Ratio.of([stock / other for stock, other in zip(times["stock"], values)])
