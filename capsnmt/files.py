@@ -48,7 +48,6 @@ def replacing(path: Path) -> Iterator[Path]:
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = temporary_path(path)
-    remove(temporary)  # of a process that was killed
     try:
         yield temporary
         if temporary.is_dir() and path.is_dir():

@@ -14,7 +14,7 @@ from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple
 
 from capsnmt import records
 from capsnmt.cli import ExecutionError
-from capsnmt.files import replacing, sha256, temporary_path
+from capsnmt.files import remove, replacing, sha256, temporary_path
 
 # **D**: a file up to this size is identified by its checksum, so that making it again with the same
 # content changes nothing; a larger file, such as a checkpoint, by its size and time.
@@ -127,7 +127,10 @@ def run_step(
         output.parent.mkdir(parents=True, exist_ok=True)
     if step.function is not None:
         with ExitStack() as stack:
-            notes = step.function([stack.enter_context(replacing(path)) for path in step.outputs])
+            unfinished = [stack.enter_context(replacing(path)) for path in step.outputs]
+            for path in unfinished:
+                remove(path)  # of a step that was killed
+            notes = step.function(unfinished)
     elif start is not None:
         start(step)
     missing = [str(output) for output in step.outputs if not output.exists()]
