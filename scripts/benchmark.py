@@ -67,11 +67,7 @@ RETURN_MEMORY = {"MALLOC_MMAP_THRESHOLD_": "1000000", "MALLOC_TRIM_THRESHOLD_": 
 
 
 def chosen_systems(args: argparse.Namespace) -> List[System]:
-    """Return the systems that the flags name, or all rows if they name none.
-
-    Raises:
-        ConfigurationError: two systems have the same name.
-    """
+    """Return the systems that the flags name, or all rows if they name none."""
     named = [load_rows()[key] for key in args.rows]
     named += [row for row in different_rows() if row.paper in args.paper and row not in named]
     systems = [system_of(row, args.size) for row in named]
@@ -161,12 +157,7 @@ def measure(system: System, args: argparse.Namespace, report: Report) -> Result:
 
 
 def training_memory(flags: str, args: argparse.Namespace) -> float:
-    """Return the peak of a training step in GiB: of the GPU's memory, or of a fresh process.
-
-    Raises:
-        ExecutionError: the process failed.
-        Stopped: a signal ended it and is to end this process.
-    """
+    """Return the peak of a training step in GiB: of the GPU's memory, or of a fresh process."""
     if args.device == "cuda":
         gc.collect()
         torch.cuda.empty_cache()

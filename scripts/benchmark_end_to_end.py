@@ -33,16 +33,7 @@ LOGS = 10
 
 
 def compare_trainings(system: System, args: argparse.Namespace, setup: Setup) -> PhaseResult:
-    """Train stock and ours in turn; compare their words per second.
-
-    Args:
-        system: what to measure.
-        args: the flags of the benchmark: ``end_to_end`` is the folder of the data.
-        setup: the batch, for the operations of both.
-
-    Raises:
-        ExecutionError: a training failed.
-    """
+    """Train stock and ours in turn; compare their words per second."""
     # fairseq-train makes its folder even with --no-save, and resumes from what it finds there
     with TemporaryDirectory() as save:
         commands = {
@@ -79,12 +70,7 @@ def training_command(flags: str, args: argparse.Namespace, save: str) -> List[st
 
 
 def run(command: List[str], threads: int) -> str:
-    """Run a command; return what it printed.
-
-    Raises:
-        ExecutionError: it failed.
-        Stopped: a signal ended it and is to end this process.
-    """
+    """Run a command; return what it printed."""
     environment = {"PYTHONPATH": str(Path(PLUGIN).parent)}
     if threads:
         environment["OMP_NUM_THREADS"] = str(threads)
@@ -99,12 +85,7 @@ def run(command: List[str], threads: int) -> str:
 def words_per_second(log: str, updates: int) -> float:
     """Return the target words per second in the second half of a training.
 
-    Args:
-        log: the output of ``fairseq-train --log-format json``.
-        updates: the number of updates.
-
-    Raises:
-        ExecutionError: the training ended before its second half.
+    ``log`` is the output of ``fairseq-train --log-format json``.
     """
     words = seconds = 0.0
     for stats in training_logs(log):

@@ -118,13 +118,7 @@ def passes(shape: Shape, votes: Tensor, iterations: int, backend: str) -> List[C
 
 
 def measure(shape: Shape, args: argparse.Namespace, speed: float) -> List[List[str]]:
-    """Return one line of the table for each pass.
-
-    Args:
-        shape: the operator and the votes.
-        args: the flags.
-        speed: the bandwidth of the device.
-    """
+    """Return one line of the table for each pass; ``speed`` is the bandwidth of the device."""
     torch.manual_seed(1)
     size = (args.tokens, shape.inputs, shape.capsules, shape.dimension)
     votes = torch.randn(size, device=args.device, dtype=DTYPES[args.dtype])

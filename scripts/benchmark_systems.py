@@ -65,11 +65,7 @@ def different_rows() -> List[PaperRow]:
 
 
 def row_key(text: str) -> str:
-    """Return the name of a row, as the type of a flag.
-
-    Raises:
-        argparse.ArgumentTypeError: there is no such row.
-    """
+    """Return the name of a row, as the type of a flag."""
     if text in load_rows():
         return text
     near = difflib.get_close_matches(text, load_rows(), n=1)

@@ -169,11 +169,7 @@ def relative_speed(row: PaperRow, rows: Mapping[str, PaperRow], phase: str) -> O
 
 @functools.cache
 def load_rows(folder: Optional[Path] = None) -> Mapping[str, PaperRow]:
-    """Return every row by its key, of the package's configurations or of another folder.
-
-    Raises:
-        ConfigurationError: the reported values of a configuration are wrong or incomplete.
-    """
+    """Return every row by its key, of the package's configurations or of another folder."""
     root = folder or bundled_folder("configs")
     paths = [path for path in sorted(root.glob("*/*.yaml")) if records.load(path).get("paper")]
     rows = {row.key: row for row in (_read(path, root) for path in paths)}

@@ -89,15 +89,7 @@ def without_folders(value: Any) -> Any:
 
 
 def keep(place: RunFolder, folder: Path) -> None:
-    """Write the results of a finished run to a folder.
-
-    Args:
-        place: the folder of the run.
-        folder: where to.
-
-    Raises:
-        ConfigurationError: a record of the run is missing or damaged.
-    """
+    """Write the results of the finished run in ``place`` to a folder."""
     run, kept = FinishedRun(place.path), RunFolder(folder)
     folder.mkdir(parents=True, exist_ok=True)
     command = tuple(without_folders(run.config.command))

@@ -132,15 +132,7 @@ def markers(name: str) -> List[str]:
 
 
 def replace_tables(text: str, page: str) -> str:
-    """Return the text with every marked table replaced.
-
-    Args:
-        text: a page.
-        page: its name, for an error.
-
-    Raises:
-        ConfigurationError: no table is marked, or one is not marked by its two lines in order.
-    """
+    """Return the text of a page with every marked table replaced; errors name the page."""
     lines = text.split("\n")
     marked = [name for name in TABLES if {*markers(name)} & {*lines}]
     for name in marked or TABLES:

@@ -169,13 +169,9 @@ class Workload:
     def phase(
         self, name: str, model: nn.Module, flags: str, prepared: bool = True
     ) -> Callable[[], Any]:
-        """Return a function that runs a phase once.
+        """Return a function that runs one of :data:`PHASES` once, with the loss of the flags.
 
-        Args:
-            name: one of :data:`PHASES`.
-            model: the model.
-            flags: its flags, for the loss.
-            prepared: decode as fairseq-generate does, with a model that is prepared for it.
+        A model that is ``prepared`` decodes as with fairseq-generate.
         """
         if name == "train":
             return self.training_step(model, build_criterion(flags, self.setup))

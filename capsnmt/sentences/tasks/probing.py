@@ -107,11 +107,7 @@ class ProbingTask(ClassificationTask):
         return read_task(Path(self.cfg.data), self.cfg.probing_task)[split]
 
     def build_model(self, cfg: Any, from_checkpoint: bool = False) -> Any:
-        """Build the model.
-
-        Raises:
-            ConfigurationError: ``--probe-checkpoint`` is given without ``--dictionary``.
-        """
+        """Build the model; an encoder that is probed needs the dictionary of its training."""
         if getattr(cfg, "probe_checkpoint", None) and not self.cfg.dictionary:
             raise ConfigurationError(
                 f"--probe-checkpoint {cfg.probe_checkpoint} needs the dictionary of its training; "
