@@ -13,7 +13,7 @@ from __future__ import annotations
 import argparse
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Dict, List, Optional, Sequence, Tuple
+from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 from capsnmt.cli import (
     ConfigurationError,
@@ -22,9 +22,6 @@ from capsnmt.cli import (
     positive,
     run_command,
 )
-
-if TYPE_CHECKING:  # --help and a mistyped flag do not wait for torch
-    from torch import Tensor
 
 # The names that fairseq.checkpoint_utils.save_checkpoint gives; shards of a model match none.
 # **D**: as in fairseq's script, "by update" means the files named by update. If an epoch ends at a
@@ -76,11 +73,11 @@ def average_checkpoints(paths: Sequence[Path]) -> Dict[str, Any]:
     **D**: the optimizer's state and the moving average of the weights belong to one checkpoint, so
     the result does not have them. All other entries of the last checkpoint are kept.
     """
-    import torch
+    import torch  # here, so that --help and a mistyped flag do not wait for it
 
     from capsnmt.checkpoints.load import CheckpointError, load_checkpoint
 
-    sums: Dict[str, Tensor] = {}
+    sums: Dict[str, torch.Tensor] = {}
     shapes: Dict[str, Tuple[int, ...]] = {}
     state: Dict[str, Any] = {}
     for path in paths:
