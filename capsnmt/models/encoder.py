@@ -53,8 +53,7 @@ class TransformerEncoder(Stack, TransformerEncoderBase):
         return aggregates or self.num_sources > 1 or self.masked_source > 0
 
     def build_encoder_layer(self, cfg: Any) -> nn.Module:
-        layer = TransformerEncoderLayer(cfg, next(self.numbers), return_fc=self.return_fc)
-        return shard_layer(layer, cfg)
+        return shard_layer(TransformerEncoderLayer(cfg, next(self.numbers)), cfg)
 
     def train(self, mode: bool = True) -> TransformerEncoder:
         if mode and self.masked_source:
@@ -107,14 +106,12 @@ class TransformerEncoder(Stack, TransformerEncoderBase):
         mask = masks[0] if masks else None
         x = (x * (1 - padding.unsqueeze(-1).type_as(x))).transpose(0, 1)
         states: List[Tensor] = [x]
-        fc_results: List[Optional[Tensor]] = []
         below: List[Tensor] = []
         if self.connection is not None:
             x = self.connection.follow(x, below)
         kept = kept_layers(len(self.layers), float(self.encoder_layerdrop), self.training)
         for layer, runs in zip(self.layers, kept):
-            x, *others = run_layer(layer, runs, self.connection, below, x, mask)
-            fc_results += others
+            (x,) = run_layer(layer, runs, self.connection, below, x, mask)
             if not (return_all_hiddens or self.reads_all_layers):
                 states.clear()
             states.append(x)
@@ -124,7 +121,7 @@ class TransformerEncoder(Stack, TransformerEncoderBase):
             "attention_mask": masks,
             "encoder_embedding": [embedding],
             "encoder_states": states if return_all_hiddens else [],
-            "fc_results": fc_results if return_all_hiddens else [],
+            "fc_results": [],
             "src_tokens": [],
             "src_lengths": [(~padding).sum(dim=1, dtype=torch.int32).reshape(-1, 1)],
         }
