@@ -9,7 +9,7 @@ from typing import Any, Dict, Optional, Tuple, Type
 from fairseq.dataclass import FairseqDataclass
 
 from capsnmt.models.precision import AUTOCASTS
-from capsnmt.models.selection import ATTENTIONS
+from capsnmt.models.selection import ATTENTIONS, ATTENTIONS_OF
 from capsnmt.models.switches import Excluded, Values, defaults_of, switch
 from capsnmt.modules.capsule_attention import DECODER_ROUTINGS, ENCODER_ROUTINGS
 from capsnmt.modules.head_aggregation import HEAD_AGGREGATIONS
@@ -97,10 +97,10 @@ class HeadAggregationConfig(FairseqDataclass):
         excludes=[Excluded("no_cross_attention", NO_CROSS_ATTENTION, ENC_DEC)],
     )
     head_aggregation_encoder_layers: str = list_of_layers(
-        "encoder", {**HEADS, "head_aggregation_attention": ("enc-self",)}
+        "encoder", {**HEADS, "head_aggregation_attention": ATTENTIONS_OF["encoder"]}
     )
     head_aggregation_decoder_layers: str = list_of_layers(
-        "decoder", {**HEADS, "head_aggregation_attention": ("enc-dec", "dec-self")}
+        "decoder", {**HEADS, "head_aggregation_attention": ATTENTIONS_OF["decoder"]}
     )
     head_capsules: int = switch(
         0,

@@ -9,7 +9,8 @@ from fairseq.utils import safe_getattr
 from capsnmt.cli import ConfigurationError
 from capsnmt.models.switches import flag, words_of
 
-ATTENTIONS = ("enc-self", "enc-dec", "dec-self")
+ATTENTIONS_OF = {"encoder": ("enc-self",), "decoder": ("enc-dec", "dec-self")}
+ATTENTIONS = (*ATTENTIONS_OF["encoder"], *ATTENTIONS_OF["decoder"])
 
 
 def parse_layers(spec: str, num_layers: int, name: str) -> FrozenSet[int]:
@@ -46,7 +47,7 @@ def aggregates_heads(cfg: Any, attention: str, layer: int) -> bool:
         return False
     if attention not in words_of(cfg.head_aggregation_attention):
         return False
-    side = "encoder" if attention == "enc-self" else "decoder"
+    side = "encoder" if attention in ATTENTIONS_OF["encoder"] else "decoder"
     name = f"head_aggregation_{side}_layers"
     return layer in parse_layers(getattr(cfg, name), getattr(cfg, side).layers, name)
 

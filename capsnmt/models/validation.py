@@ -9,7 +9,7 @@ from fairseq.utils import safe_getattr, safe_hasattr
 
 from capsnmt.cli import ConfigurationError
 from capsnmt.models.config import MECHANISMS, defaults
-from capsnmt.models.selection import parse_layers, sublayers
+from capsnmt.models.selection import ATTENTIONS_OF, parse_layers, sublayers
 from capsnmt.models.switches import (
     check_values,
     flag,
@@ -21,7 +21,6 @@ from capsnmt.models.switches import (
 )
 
 STACKS = ("encoder", "decoder")
-ATTENTIONS_OF = {"encoder": {"enc-self"}, "decoder": {"enc-dec", "dec-self"}}
 # fairseq's probabilities
 PROBABILITIES = (
     *("dropout", "attention_dropout", "activation_dropout", "adaptive_softmax_dropout"),
@@ -97,7 +96,7 @@ def _validate_stack(args: Any, side: str) -> None:
     used = [f"capsule_routing_{side}"] if getattr(args, f"capsule_routing_{side}") != "none" else []
     capsules = []
     attentions = words_of(args.head_aggregation_attention)
-    if args.head_aggregation != "linear" and attentions & ATTENTIONS_OF[side]:
+    if args.head_aggregation != "linear" and attentions & set(ATTENTIONS_OF[side]):
         used.append("head_aggregation")
         capsules.append("head_capsules")
     if args.layer_aggregation != "none" and args.layer_aggregation_side in (side, "both"):
