@@ -91,9 +91,9 @@ def chunked_cross_entropy(
     if drops_padding(features.device):
         places, target = rows_to_score(target, padding_idx, rows_multiple(precision))
         features = features[places]
-    gradients = torch.is_grad_enabled() and (features.requires_grad or weight.requires_grad)
-    settings = (precision, epsilon, padding_idx, chunk_tokens, count_correct, gradients)
-    return ChunkedLoss(*_ChunkedCrossEntropy.apply(features, weight, target, *settings))
+    settings = (precision, epsilon, padding_idx, chunk_tokens, count_correct)
+    gradients = torch.is_grad_enabled()  # of what, the context of a function knows
+    return ChunkedLoss(*_ChunkedCrossEntropy.apply(features, weight, target, *settings, gradients))
 
 
 class _ChunkedCrossEntropy(torch.autograd.Function):
