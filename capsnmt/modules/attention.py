@@ -242,7 +242,7 @@ class Attention(nn.Module):
         key_padding_mask: Optional[Tensor],
         cache: Optional[Cache],
         need_weights: bool,
-        is_causal: bool = False,
+        is_causal: bool,
     ) -> Tuple[Tensor, Optional[Tensor]]:
         """Return head outputs ``[B, H, L, d_h]`` and, if needed, weights ``[B, H, L, K]``."""
         length, sentences = q.size(2), k.size(0)

@@ -111,7 +111,6 @@ class MultiLayerAttention(Attention):
         self.num_sources = num_sources
         self.variant = variant
         self.joint_softmax = variant in ("M-00", "M-01")
-        self.sums_contexts = variant in ("M-01", "M-11")
         if num_sources == 1:  # the projections are the right ones, random numbers included
             return
         d, n = embed_dim, num_sources
@@ -123,7 +122,7 @@ class MultiLayerAttention(Attention):
                 if variant == "M-01"
                 else SourceLinear(n, self.source_dim, d)
             ),
-            "out_proj": nn.Linear(d if self.sums_contexts else n * d, d),
+            "out_proj": nn.Linear(d if variant in ("M-01", "M-11") else n * d, d),
         }
         for name, projection in projections.items():
             setattr(self, name, projection)

@@ -76,7 +76,7 @@ def horizontal_kernel(
     key_mask: Optional[Tensor],
     iterations: int,
     causal: bool,
-    newest_only: bool = False,
+    newest_only: bool,
     trace: Optional[List[Tensor]] = None,
 ) -> Tensor:
     """Compute ``horizontal_routing``; the traced R is ``[B, L, L, H]``, 0 at t > l and padding."""
