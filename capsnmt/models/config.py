@@ -11,11 +11,10 @@ from fairseq.dataclass import FairseqDataclass
 from capsnmt.models.precision import AUTOCASTS
 from capsnmt.models.selection import ATTENTIONS, ATTENTIONS_OF
 from capsnmt.models.switches import Excluded, Values, defaults_of, switch
+from capsnmt.modules.algorithms import OF_HEADS, OF_LAYERS
 from capsnmt.modules.capsule_attention import DECODER_ROUTINGS, ENCODER_ROUTINGS
 from capsnmt.modules.head_aggregation import HEAD_AGGREGATIONS
-from capsnmt.modules.head_aggregation import ROUTINGS as ROUTED_HEADS
 from capsnmt.modules.layer_aggregation import LAYER_AGGREGATIONS, OVERFLOW_FP16
-from capsnmt.modules.layer_aggregation import ROUTINGS as ROUTED_LAYERS
 from capsnmt.modules.multi_layer_attention import VARIANTS
 from capsnmt.routing.backend import BACKENDS
 
@@ -24,10 +23,10 @@ SIDES = ("encoder", "decoder", "both")
 MOST_ITERATIONS = 100
 
 HEADS = {"head_aggregation": HEAD_AGGREGATIONS[1:]}
-ROUTES_HEADS = {"head_aggregation": ROUTED_HEADS}
+ROUTES_HEADS = {"head_aggregation": tuple(OF_HEADS)}
 ENC_DEC = {"head_aggregation_attention": ("enc-dec",)}
 LAYERS = {"layer_aggregation": LAYER_AGGREGATIONS[1:]}
-ROUTES_LAYERS = {"layer_aggregation": ROUTED_LAYERS}
+ROUTES_LAYERS = {"layer_aggregation": tuple(OF_LAYERS)}
 TRANSPARENT = {"layer_aggregation": ("transparent",)}
 OF_ENCODER = {"layer_aggregation_side": ("encoder", "both")}
 OF_DECODER = {"layer_aggregation_side": ("decoder", "both")}

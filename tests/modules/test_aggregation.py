@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from capsnmt.modules.algorithms import OF_HEADS
+from capsnmt.modules.algorithms import OF_HEADS, OF_LAYERS
 from capsnmt.modules.head_aggregation import HeadRouting
 from capsnmt.modules.layer_aggregation import (
     CONNECTIONS,
@@ -17,7 +17,6 @@ from capsnmt.modules.layer_aggregation import (
     layer_aggregation,
     layer_connection,
 )
-from capsnmt.modules.layer_aggregation.routing import ROUTINGS
 from tests.counting import Operations
 from tests.modules.compare import assert_same, numbers, randomised
 from tests.modules.layer_aggregation_oracle import affine, connected, oracle, relu
@@ -26,7 +25,7 @@ from tests.routing import oracles
 WIDTH, LAYERS, FFN = 4, 3, 5
 HEAD_WIDTH, HEADS = 8, 2
 SETTINGS: Dict[str, Dict[str, Any]] = {
-    **{mode: {"mode": mode} for mode in POSITION_WISE if mode not in ROUTINGS},
+    **{mode: {"mode": mode} for mode in POSITION_WISE if mode not in OF_LAYERS},
     **{
         f"{mode}:N={capsules}:{'own' if own else 'all'}:T={iterations}": {
             "mode": mode,
@@ -34,7 +33,7 @@ SETTINGS: Dict[str, Dict[str, Any]] = {
             "own": own,
             "iterations": iterations,
         }
-        for mode in ROUTINGS
+        for mode in OF_LAYERS
         for capsules, own, iterations in [(0, False, 3), (2, True, 3), (2, False, 1), (0, True, 2)]
     },
 }

@@ -10,8 +10,7 @@ import fairseq.models
 import torch
 from torch import Tensor, nn
 
-from capsnmt.modules.head_aggregation import ROUTINGS as ROUTED_HEADS
-from capsnmt.modules.layer_aggregation import ROUTINGS as ROUTED_LAYERS
+from capsnmt.modules.algorithms import OF_HEADS, OF_LAYERS
 from tests import support
 from tests.support import (
     PAD,
@@ -64,8 +63,8 @@ def _encoder_only(flags: Sequence[str]) -> Tuple[str, ...]:
     if pairs.get("--layer-aggregation") == ["transparent"]:
         del pairs["--layer-aggregation"]
     routed = "--capsule-routing-encoder" in pairs
-    routed |= pairs.get("--head-aggregation", [""])[0] in ROUTED_HEADS
-    routed |= pairs.get("--layer-aggregation", [""])[0] in ROUTED_LAYERS
+    routed |= pairs.get("--head-aggregation", [""])[0] in OF_HEADS
+    routed |= pairs.get("--layer-aggregation", [""])[0] in OF_LAYERS
     if not routed:
         pairs.pop("--routing-iterations", None)
     return tuple(word for name, values in pairs.items() for word in (name, *values))

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from capsnmt.modules.algorithms import OF_HEADS
+
 from .gated import HeadGate
-from .routing import ROUTINGS, HeadRouting
+from .routing import HeadRouting
 from .talking import HeadMixing
 
-__all__ = ["HEAD_AGGREGATIONS", "ROUTINGS", "HeadGate", "HeadMixing", "HeadRouting"]
+__all__ = ["HEAD_AGGREGATIONS", "HeadGate", "HeadMixing", "HeadRouting"]
 
-HEAD_AGGREGATIONS = ("linear", *ROUTINGS, "gated", "talking")
+HEAD_AGGREGATIONS = ("linear", *OF_HEADS, "gated", "talking")

@@ -10,8 +10,6 @@ from torch import Tensor
 
 from capsnmt.modules.algorithms import OF_HEADS, CapsuleRouting
 
-ROUTINGS = tuple(OF_HEADS)
-
 
 class HeadRouting(CapsuleRouting):
     r"""Routing of H attention heads to N output capsules, the output of the sublayer (li2019).

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
+from capsnmt.modules.algorithms import OF_LAYERS
+
 from .attention import DepthAttention
 from .attention_residuals import AttentionResiduals
 from .base import LayerAggregation, SumAggregation
 from .combination import DynamicCombination, IterativeCombination, LinearCombination
 from .connection import DLCL, OVERFLOW_FP16, DepthWeightedAverage, LayerConnection
-from .routing import ROUTINGS, LayerRouting
+from .routing import LayerRouting
 from .transparent import TransparentMixture
 
 __all__ = [
@@ -17,7 +19,6 @@ __all__ = [
     "LAYER_AGGREGATIONS",
     "OVERFLOW_FP16",
     "POSITION_WISE",
-    "ROUTINGS",
     "AttentionResiduals",
     "LayerAggregation",
     "LayerConnection",
@@ -27,12 +28,12 @@ __all__ = [
     "layer_connection",
 ]
 
-POSITION_WISE = ("linear", "iterative", "dynamic", "attention", *ROUTINGS)
+POSITION_WISE = ("linear", "iterative", "dynamic", "attention", *OF_LAYERS)
 CONNECTIONS = ("dlcl", "dense", "attention-residuals")
 LAYER_AGGREGATIONS = (
     *("none", "linear", "iterative", "transparent", "dynamic", "attention"),
     *CONNECTIONS,
-    *ROUTINGS,
+    *OF_LAYERS,
 )
 
 
@@ -60,7 +61,7 @@ def layer_aggregation(
         return DynamicCombination(embed_dim, num_layers, ffn_dim)
     if mode == "attention":
         return DepthAttention(embed_dim, num_layers)
-    if mode in ROUTINGS:
+    if mode in OF_LAYERS:
         return LayerRouting(embed_dim, num_layers, mode, **routing)
     raise ValueError(
         f"layer aggregation {mode!r} is not position-wise; choose from {', '.join(POSITION_WISE)}"

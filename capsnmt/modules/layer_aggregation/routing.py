@@ -14,8 +14,6 @@ from capsnmt.modules.algorithms import OF_LAYERS, CapsuleRouting
 
 from .base import LayerAggregation, reset_linear
 
-ROUTINGS = tuple(OF_LAYERS)
-
 
 class BlockLinear(nn.Module):
     """A linear map with a block-diagonal matrix: block l of the output reads block l of the input.
