@@ -7,6 +7,8 @@ from typing import Any, Dict, Optional, Sequence, Tuple
 import torch
 from torch import Tensor
 
+from capsnmt.cpu import is_traced
+
 from .backend import Kernel
 
 Tensors = Sequence[Optional[Tensor]]
@@ -21,6 +23,8 @@ def keep_inputs(
 ) -> Any:
     """Return ``forward(*inputs, **options)``, of which autograd keeps the inputs only.
 
+    A compiled graph decides itself what it keeps.
+
     Args:
         forward: it returns a tensor or a tuple.
         inputs: its tensors.
@@ -29,6 +33,8 @@ def keep_inputs(
             None: ``forward`` runs again, with autograd.
         again: what runs with autograd in its place, as for second derivatives.
     """
+    if is_traced():
+        return forward(*inputs, **options)
     needed = torch.is_grad_enabled() and any(x is not None and x.requires_grad for x in inputs)
     # what torch.func wraps, such as vmap, is left to autograd
     if needed and not torch._C._functorch.is_functorch_wrapped_tensor(inputs[0]):

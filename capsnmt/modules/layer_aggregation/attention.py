@@ -42,7 +42,7 @@ class DepthAttention(SumAggregation):
     def forward(self, layers: List[Tensor]) -> Tensor:
         """Return the aggregate ``[..., d]`` of L layers ``[..., d]``."""
         check_count(layers, self.num_layers)
-        return depth_mixture(self.query * self.gain, layers)
+        return depth_mixture(self.query * self.gain, *layers)
 
     def contributions(self, layers: List[Tensor]) -> Tensor:
         """Return alpha_l H^l of every layer, ``[..., L, d]``."""

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, List, Sequence, Tuple
+from typing import List, Sequence, Tuple
 
 import torch
 import torch.nn as nn
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
+from capsnmt.routing.inputs_kept import keep_inputs
 from capsnmt.routing.numerics import compute_dtype
 
 from .base import check_positive
@@ -28,11 +28,11 @@ def depth_scores(query: Tensor, V: Tensor) -> Tuple[Tensor, Tensor]:
     return (V @ query.to(V.dtype)) * scale, scale
 
 
-def depth_mixture(query: Tensor, values: Sequence[Tensor]) -> Tensor:
+def depth_mixture(query: Tensor, *values: Tensor) -> Tensor:
     """Return sum_i p_i v_i ``[..., d]``, p = softmax_i(query . v_i / RMS(v_i)).
 
     >>> values = [torch.tensor([1.0, 0.0]), torch.tensor([3.0, 4.0])]
-    >>> depth_mixture(torch.zeros(2), values)  # every p_i is 1/2
+    >>> depth_mixture(torch.zeros(2), *values)  # every p_i is 1/2
     tensor([2., 2.])
     """
     # autocast would round the values to the precision of matrix products
@@ -42,39 +42,27 @@ def depth_mixture(query: Tensor, values: Sequence[Tensor]) -> Tensor:
         return (p.unsqueeze(-2) @ V).squeeze(-2).to(values[0].dtype)
 
 
-class DepthMixture(torch.autograd.Function):
-    """:func:`depth_mixture`, which keeps the values themselves for its backward pass.
+def depth_mixture_gradients(
+    gradients: Sequence[Tensor], query: Tensor, *values: Tensor
+) -> Tuple[Tensor, ...]:
+    r"""Return the gradients of the query and of each value.
 
-    Autograd would keep a stack of all values for every sublayer, and so n^2 / 2 copies.
+    With the gradient G of the mixture, r_i = 1 / RMS(v_i) and the scores s_i:
+    dp_i = G . v_i, ds_i = p_i (dp_i - sum_j p_j dp_j), dquery = sum_i ds_i r_i v_i, and
+    dv_i = p_i G + ds_i (r_i query - s_i r_i^2 v_i / d).
     """
-
-    @staticmethod
-    def forward(ctx: Any, query: Tensor, *values: Tensor) -> Tensor:
-        """Return the mixture."""
-        ctx.save_for_backward(query, *values)
-        return depth_mixture(query, values)
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, gradient: Tensor) -> Tuple[Tensor, ...]:
-        r"""Return the gradients of the query and of each value.
-
-        With the gradient G of the mixture, r_i = 1 / RMS(v_i) and the scores s_i:
-        dp_i = G . v_i, ds_i = p_i (dp_i - sum_j p_j dp_j), dquery = sum_i ds_i r_i v_i, and
-        dv_i = p_i G + ds_i (r_i query - s_i r_i^2 v_i / d).
-        """
-        query, *values = ctx.saved_tensors
-        with torch.autocast(query.device.type, enabled=False):
-            V = stack_values(values)
-            s, r = depth_scores(query, V)
-            G, p = gradient.to(V.dtype), s.softmax(-1)
-            dp = (V @ G.unsqueeze(-1)).squeeze(-1)
-            ds = p * (dp - (p * dp).sum(-1, keepdim=True))
-            both = torch.stack((G, query.to(V.dtype).expand_as(G)), dim=-2)
-            dV = torch.stack((p, ds * r), dim=-1) @ both
-            dV = dV.addcmul((ds * s * r.square()).unsqueeze(-1), V, value=-1 / V.size(-1))
-            dquery = (ds * r).flatten() @ V.flatten(0, -2)
-        return (dquery.to(query.dtype), *dV.to(gradient.dtype).unbind(-2))
+    (gradient,) = gradients
+    with torch.autocast(query.device.type, enabled=False):
+        V = stack_values(values)
+        s, r = depth_scores(query, V)
+        G, p = gradient.to(V.dtype), s.softmax(-1)
+        dp = (V @ G.unsqueeze(-1)).squeeze(-1)
+        ds = p * (dp - (p * dp).sum(-1, keepdim=True))
+        both = torch.stack((G, query.to(V.dtype).expand_as(G)), dim=-2)
+        dV = torch.stack((p, ds * r), dim=-1) @ both
+        dV = dV.addcmul((ds * s * r.square()).unsqueeze(-1), V, value=-1 / V.size(-1))
+        dquery = (ds * r).flatten() @ V.flatten(0, -2)
+    return (dquery.to(query.dtype), *dV.to(gradient.dtype).unbind(-2))
 
 
 class AttentionResiduals(LayerConnection):
@@ -155,10 +143,9 @@ class AttentionResiduals(LayerConnection):
         """Return h_l ``[..., d]`` of the l states that were added; h_1 is the embedding itself."""
         if len(states) == 1:
             return states[0]
-        query, values = self.query(len(states)), self.sources(states)
-        if torch.is_grad_enabled():
-            return DepthMixture.apply(query, *values)
-        return depth_mixture(query, values)
+        # autograd would keep a stack of all values for every sublayer, and so n^2 / 2 copies
+        inputs = self.query(len(states)), *self.sources(states)
+        return keep_inputs(depth_mixture, inputs, {}, depth_mixture_gradients)
 
     def weights(self, states: Sequence[Tensor]) -> Tensor:
         """Return p_l ``[..., sources]``."""

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, List, Sequence, Tuple
+from typing import List, Sequence, Tuple
 
 import torch
 import torch.nn as nn
 from torch import Tensor
-from torch.autograd.function import once_differentiable
+
+from capsnmt.routing.inputs_kept import keep_inputs
 
 from .base import check_positive
 
@@ -15,39 +16,27 @@ OVERFLOW_FP16 = ("dlcl", "dense")
 """The connections whose gradients exceed the range of fp16."""
 
 
-def weighted_sum(weights: Tensor, states: Sequence[Tensor]) -> Tensor:
+def weighted_sum(weights: Tensor, *states: Tensor) -> Tensor:
     """Return sum_k w_k y_k ``[..., d]`` of the weights ``[n]`` and n states ``[..., d]``.
 
-    >>> weighted_sum(torch.tensor([0.5, 2.0]), [torch.tensor([1.0, 0.0]), torch.tensor([0.0, 1.0])])
+    >>> weighted_sum(torch.tensor([0.5, 2.0]), torch.tensor([1.0, 0.0]), torch.tensor([0.0, 1.0]))
     tensor([0.5000, 2.0000])
     """
     # autocast would round the states to the precision of matrix products
     with torch.autocast(weights.device.type, enabled=False):
-        stacked = torch.stack(tuple(states))
+        stacked = torch.stack(states)
         return torch.tensordot(weights.to(stacked.dtype), stacked, 1)
 
 
-class WeightedSum(torch.autograd.Function):
-    """:func:`weighted_sum`, which keeps the states themselves for its backward pass.
-
-    Autograd would keep a stack of all states for every sum, and so L^2 / 2 copies for L layers.
-    """
-
-    @staticmethod
-    def forward(ctx: Any, weights: Tensor, *states: Tensor) -> Tensor:
-        """Return the sum."""
-        ctx.save_for_backward(weights, *states)
-        return weighted_sum(weights, states)
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, gradient: Tensor) -> Tuple[Tensor, ...]:
-        """Return the gradients of the weights and of each state."""
-        weights, *states = ctx.saved_tensors
-        with torch.autocast(gradient.device.type, enabled=False):
-            of_weights = torch.stack(states).flatten(1) @ gradient.flatten()
-            of_states = torch.tensordot(weights.to(gradient.dtype), gradient, 0)
-        return (of_weights, *of_states)
+def weighted_sum_gradients(
+    gradients: Sequence[Tensor], weights: Tensor, *states: Tensor
+) -> Tuple[Tensor, ...]:
+    """Return the gradients of the weights and of each state."""
+    (gradient,) = gradients
+    with torch.autocast(gradient.device.type, enabled=False):
+        of_weights = torch.stack(states).flatten(1) @ gradient.flatten()
+        of_states = torch.tensordot(weights.to(gradient.dtype), gradient, 0)
+    return (of_weights, *of_states)
 
 
 class LayerConnection(nn.Module):
@@ -117,10 +106,9 @@ class WeightedConnection(LayerConnection):
 
     def forward(self, states: Sequence[Tensor]) -> Tensor:
         """Return x_{l+1} ``[..., d]`` of the l + 1 states ``[..., d]`` that were added."""
-        weights = self.row(len(states))
-        if torch.is_grad_enabled():
-            return WeightedSum.apply(weights, *states)
-        return weighted_sum(weights, states)
+        # autograd would keep a stack of all states for every sum, and so L^2 / 2 copies
+        inputs = self.row(len(states)), *states
+        return keep_inputs(weighted_sum, inputs, {}, weighted_sum_gradients)
 
     def contributions(self, states: Sequence[Tensor]) -> Tensor:
         """Return w_{l,k} y_k of every state, ``[..., l + 1, d]``."""
