@@ -21,7 +21,8 @@ from capsnmt.cli import (
 )
 from capsnmt.files import bundled_names
 
-CORES = os.cpu_count() or 1
+# those that this process may use: a job has some cores of its node
+CORES = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 OF_OWN = ("train", "valid", "test", "vocabulary")
 OF_RECIPES = ("corpora", "local", "mirrors")
 

@@ -86,7 +86,7 @@ class Run:
 
     def earlier(self) -> List[RunFolder]:
         """The runs that this one starts from and is tested against."""
-        rows = (self.config.initial, self.config.baseline)
+        rows = dict.fromkeys([self.config.initial, self.config.baseline])
         return [self.of(row) for row in rows if row is not None]
 
     def shown(self, path: Path) -> Path:
