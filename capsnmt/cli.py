@@ -194,7 +194,7 @@ def exits_as_errors() -> Iterator[None]:
     try:
         with redirect_stderr(printed):
             yield
-    except ConfigurationError:
+    except ConfigurationError:  # a SystemExit too, but ours
         raise
     except SystemExit:
         raise RuntimeError(printed.getvalue().partition("\n")[0]) from None

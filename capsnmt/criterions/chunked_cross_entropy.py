@@ -92,7 +92,7 @@ def chunked_cross_entropy(
         places, target = rows_to_score(target, padding_idx, rows_multiple(precision))
         features = features[places]
     settings = (precision, epsilon, padding_idx, chunk_tokens, count_correct)
-    gradients = torch.is_grad_enabled()  # of what, the context of a function knows
+    gradients = torch.is_grad_enabled()  # a function's context says only of which inputs
     return ChunkedLoss(*_ChunkedCrossEntropy.apply(features, weight, target, *settings, gradients))
 
 
