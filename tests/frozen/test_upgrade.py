@@ -70,7 +70,7 @@ def test_an_old_checkpoint_has_its_translations(world: World, old: Path) -> None
     assert all(map(same, before, lines)), lines
 
 
-@pytest.mark.skipif(sys.version_info < (3, 11), reason="it is of the main host")
+@pytest.mark.skipif(sys.version_info < (3, 11), reason="the checkpoint is of the main host")
 # checkpoints of both hosts, which differ in a buffer, have no mean
 def test_an_old_checkpoint_is_validated_averaged_and_trained_on(world: World, old: Path) -> None:
     run, mean = old / "launched/runs/tiny/seed-1", old / "mean.pt"

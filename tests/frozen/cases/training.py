@@ -87,7 +87,7 @@ def train(world: World) -> str:
 )
 def checkpoint(world: World) -> str:
     if sys.version_info < (3, 11):
-        pytest.skip("it is of the main host")
+        pytest.skip("the checkpoint was recorded on the main host; this one has other settings")
     state = load(trained(world) / "run" / LAST)
     settings = state["cfg"]["model"]
     settings = settings if isinstance(settings, dict) else vars(settings)
