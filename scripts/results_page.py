@@ -8,10 +8,11 @@ page and that of the speed.
 
 from __future__ import annotations
 
+import math
 import re
 import statistics
 from pathlib import Path
-from typing import Any, Dict, Iterator, List, Tuple
+from typing import Any, Dict, Iterator, List, Sequence, Tuple
 
 from capsnmt import records
 from capsnmt.evaluation.scores import MULTI_BLEU, spread
@@ -57,18 +58,23 @@ def differences(text: str) -> Dict[str, List[List[float]]]:
     return rows
 
 
+def kept_rows() -> Dict[str, List[FinishedRun]]:
+    """Return the finished runs of each row, the baseline's first."""
+    rows: Dict[str, List[FinishedRun]] = {}
+    for path in sorted((REPO / "results").glob("*/*/seed-*/config.json")):
+        run = FinishedRun(path.parent)
+        rows.setdefault(run.row, []).append(run)
+    return dict(sorted(rows.items(), key=lambda each: (each[0] != "baseline", each[0])))
+
+
 def finished(text: str) -> str:
     """Return the table of the finished trainings, and the mean of each row with several seeds.
 
     A difference to the baseline of the same seed is in sacreBLEU, with p of its paired bootstrap;
     a difference of means has Welch's 95% interval.
     """
-    rows: Dict[str, List[FinishedRun]] = {}
-    for path in sorted((REPO / "results").glob("*/*/seed-*/config.json")):
-        run = FinishedRun(path.parent)
-        rows.setdefault(run.row, []).append(run)
-    lines: List[List[Any]] = []
-    for row, runs in sorted(rows.items(), key=lambda each: (each[0] != "baseline", each[0])):
+    rows, lines = kept_rows(), []
+    for row, runs in rows.items():
         of_row = []
         for run in runs:
             known = records.load(run.folder.path / "facts.json")
@@ -81,22 +87,53 @@ def finished(text: str) -> str:
                     str(run.seed),
                     f"{updates:,} of {most:,} ({len(run.curve.valid)} epochs)",
                     known["ended-by"],
-                    f"{known['seconds'] / 3600:.1f}",
                     *(f"{score:.2f}" for score in scores),
                     *compared(run),
                     re.findall(r"commit (\w{8})", run.training.versions["capsnmt"])[0],
                 ]
             )
         if len(runs) > 1:
-            means = [spread(scores) for scores in zip(*of_row)]
-            cells = [f"{each.mean:.2f}\u00a0±\u00a0{each.std:.2f}" for each in means]
+            cells = [mean_of(scores) for scores in zip(*of_row)]
             seeds = ", ".join(str(run.seed) for run in runs)
             cells += apart(runs, rows["baseline"]) if row != "baseline" else ["", ""]
-            lines.append([Markdown(f"`{row}`"), seeds, "", "", "", *cells, ""])
-    header = ["row", "seed", "updates", "ended by", "hours"]
+            lines.append([Markdown(f"`{row}`"), seeds, "", "", *cells, ""])
+    header = ["row", "seed", "updates", "ended by"]
     header += [f"tokenised BLEU {x}" for x in TEST_SETS]
     header += [f"Δ BLEU {x}" for x in TEST_SETS] + ["commit"]
     return f"{Table([*map(Markdown, header)], lines, numeric=4)}\n"
+
+
+def costs(text: str) -> str:
+    """Return the table of what each row costs, and its validation loss for equal cost.
+
+    That is the lowest until the end, until as many updates as the baseline of the same seed, and
+    until the row's share of them: the updates that it makes in the time of the baseline.
+    """
+    speeds = dict(tables(SPEED.read_text("utf-8")))["row, updates per second, published recipe"]
+    rows, lines = kept_rows(), []
+    ends = {run.seed: run.curve.updates for run in rows["baseline"]}
+    for row, runs in rows.items():
+        speed = speeds[row]["of the baseline"]
+        cells = [
+            mean_of([lowest_loss(run, share * ends[run.seed]) for run in runs], digits=3)
+            for share in (math.inf, 1, float(speed))
+        ]
+        lines.append([Markdown(f"`{row}`"), len(runs), f"{runs[0].parameters:,}", speed, *cells])
+    header = ["row", "seeds", "parameters", "speed", "valid loss"]
+    header += [f"valid loss, equal {what}" for what in ("updates", "time")]
+    return f"{Table([*map(Markdown, header)], lines, numeric=1)}\n"
+
+
+def mean_of(values: Sequence[float], digits: int = 2) -> str:
+    """Return the mean over seeds, and the deviation of several, as a cell that does not wrap."""
+    found = spread(values)
+    deviation = "" if found.std is None else f"\u00a0±\u00a0{found.std:.{digits}f}"
+    return f"{found.mean:.{digits}f}{deviation}"
+
+
+def lowest_loss(run: FinishedRun, updates: float) -> float:
+    """Return the lowest validation loss within so many updates."""
+    return min(loss for update, loss in run.curve.valid.items() if update <= updates)
 
 
 def compared(run: FinishedRun) -> Iterator[str]:
@@ -176,23 +213,25 @@ def draw(text: str) -> Any:
     return figure
 
 
-# page -> its table, which begins with the name in a comment
-MADE = {DOCS / "results.md": finished, DOCS / "results_archive.md": summary}
+# page -> its tables, each of which begins with the name in a comment
+MADE = {DOCS / "results.md": [finished, costs], DOCS / "results_archive.md": [summary]}
 
 
-def with_table(page: Path) -> str:
-    """Return a page with its table made anew."""
-    text, make = page.read_text("utf-8"), MADE[page]
-    begin = f"<!-- {make.__name__}, made by scripts/results_page.py -->\n"
-    before, _, rest = text.partition(begin)
-    return f"{before}{begin}{make(text)}{END}{rest.partition(END)[2]}"
+def with_tables(page: Path) -> str:
+    """Return a page with its tables made anew."""
+    text = page.read_text("utf-8")
+    for make in MADE[page]:
+        begin = f"<!-- {make.__name__}, made by scripts/results_page.py -->\n"
+        before, _, rest = text.partition(begin)
+        text = f"{before}{begin}{make(text)}{END}{rest.partition(END)[2]}"
+    return text
 
 
 def main() -> None:
     """Write the tables into the pages, and the figure beside them."""
     with drawing():
         picture = images(draw((DOCS / "results_archive.md").read_text("utf-8")))["png"]
-    write_all({**{page: with_table(page).encode("utf-8") for page in MADE}, FIGURE: picture})
+    write_all({**{page: with_tables(page).encode("utf-8") for page in MADE}, FIGURE: picture})
 
 
 if __name__ == "__main__":

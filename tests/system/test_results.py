@@ -95,4 +95,4 @@ def test_a_model_of_the_project_translates_raw_text_as_when_it_was_scored(card: 
 
 @pytest.mark.parametrize("page", results_page.MADE, ids=lambda page: page.stem)
 def test_the_tables_of_the_pages_are_made_by_the_script(page: Path) -> None:
-    assert results_page.with_table(page) == page.read_text("utf-8")
+    assert results_page.with_tables(page) == page.read_text("utf-8")
