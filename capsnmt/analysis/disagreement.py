@@ -1,4 +1,4 @@
-"""The three disagreement terms of a trained model (Li et al. 2021, section 4)."""
+"""The three disagreement terms of a trained model (Li et al. 2021, eq 5 to 7)."""
 
 from __future__ import annotations
 

@@ -200,9 +200,12 @@ class BeamSearch(strategies.BeamSearch):
     """fairseq's ``BeamSearch``: it reads a few words of each hypothesis instead of all.
 
     No hypothesis contributes more than as many words as are chosen of all together. On a CPU
-    ``topk`` copies what it chooses from, which takes longer than to find these words. The result is
-    the same, except that words of equal score may be chosen in another order.
+    ``topk`` copies what it chooses from, which takes longer than to find these words if they are
+    many. The result is the same, except that words of equal score may be chosen in another order.
     """
+
+    # words; with fewer, 256 and 320 hypotheses took 0.6 to 0.95 of the speed on an AMD EPYC
+    FROM = 12_000
 
     def step(
         self, step: int, lprobs: Tensor, *context: Any, candidate_multiple: int = 2, **more: Any
@@ -215,7 +218,7 @@ class BeamSearch(strategies.BeamSearch):
         if candidate_multiple != 2:  # fairseq 0.12.2 has no other
             more["candidate_multiple"] = candidate_multiple
         width = candidate_multiple * lprobs.size(1) + 1  # fairseq never chooses all words
-        if lprobs.device.type != "cpu" or lprobs.size(-1) < width**2:
+        if lprobs.device.type != "cpu" or lprobs.size(-1) < max(self.FROM, width**2):
             return super().step(step, lprobs, *context, **more)
         words = best_words(lprobs, width)
         chosen, place, beams = super().step(step, lprobs.gather(-1, words), *context, **more)
