@@ -9,7 +9,7 @@ import torch.nn as nn
 import torch.nn.functional as F
 from torch import Tensor
 
-from capsnmt.cpu import is_traced
+from capsnmt.cpu import is_followed, is_traced
 
 VALUES = 2**16
 """Values of a random number that decides whether a feature is dropped."""
@@ -40,7 +40,8 @@ class Dropout(nn.Dropout):
         if p == 0:
             return x
         dropped = round(p * VALUES)
-        if x.device.type == "cpu" and 0 < dropped < VALUES and not is_traced():
+        own = x.device.type == "cpu" and 0 < dropped < VALUES
+        if own and not (is_traced() or is_followed([x])):
             return cast(Tensor, Dropped.apply(x, dropped))
         return F.dropout(x, p)
 

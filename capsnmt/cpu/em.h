@@ -177,9 +177,14 @@ struct Em {
                 vec X = V.get(block, i * D + d) - mu[d];
                 return X * X * (precision[d] * (-0.5f * LOG2_E));
             });
-            if (WIDTH != 1) exponent = at_most(exponent + log2_density, EXP2_HIGH);
-            vec weighted = weight * exp2_of(at_least(exponent, EXP2_LOW));
+            if (WIDTH != 1) exponent += log2_density;
+            vec bounded = at_least(WIDTH == 1 ? exponent : at_most(exponent, EXP2_HIGH), EXP2_LOW);
+            vec weighted = weight * exp2_of(bounded);
             e[i] = weighted;
+            if (WIDTH != 1) {  // a small A would hide the bound from the sum
+                ivec beyond = (exponent > EXP2_HIGH) & (real[block] > 0.0f);
+                weighted = beyond ? vec{} + __builtin_inff() : weighted;
+            }
             lanes[i] += weighted;
         }
     }

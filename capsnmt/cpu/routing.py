@@ -16,16 +16,16 @@ from typing import Any, Dict, NamedTuple, Optional, Sequence, Tuple, Union
 import torch
 from torch import Tensor
 
+from . import is_followed
 from .build import library
 
 Tensors = Sequence[Optional[Tensor]]
 
 
-def covers(votes: Tensor) -> bool:
+def covers(votes: Tensor, *others: Optional[Tensor]) -> bool:
     """Return whether the kernels route these votes: fp32 or bf16 in the memory of a CPU."""
-    # neither a fake tensor nor one of torch.func has memory
-    plain = type(votes) in (Tensor, torch.nn.Parameter)
-    plain = plain and not torch._C._functorch.is_functorch_wrapped_tensor(votes)
+    # a fake tensor has no memory
+    plain = type(votes) in (Tensor, torch.nn.Parameter) and not is_followed((votes, *others))
     return plain and votes.device.type == "cpu" and votes.dtype in (torch.float32, torch.bfloat16)
 
 

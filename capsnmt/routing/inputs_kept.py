@@ -7,7 +7,7 @@ from typing import Any, Dict, Optional, Sequence, Tuple
 import torch
 from torch import Tensor
 
-from capsnmt.cpu import is_traced
+from capsnmt.cpu import is_followed, is_traced
 
 from .backend import Kernel
 
@@ -36,8 +36,7 @@ def keep_inputs(
     if is_traced():
         return forward(*inputs, **options)
     needed = torch.is_grad_enabled() and any(x is not None and x.requires_grad for x in inputs)
-    # what torch.func wraps, such as vmap, is left to autograd
-    if needed and not torch._C._functorch.is_functorch_wrapped_tensor(inputs[0]):
+    if needed and not is_followed(inputs):
         return InputsKept.apply(forward, backward, again or forward, options, *inputs)
     return forward(*inputs, **options)
 
@@ -66,7 +65,11 @@ class InputsKept(torch.autograd.Function):
         inputs, needed = ctx.saved_tensors, ctx.needs_input_grad[4:]
         if all(gradient is None for gradient in g_results):
             gradients: Tensors = [None] * len(inputs)
-        elif ctx.backward_kernel is None or torch.is_grad_enabled():  # with create_graph
+        elif (
+            ctx.backward_kernel is None
+            or torch.is_grad_enabled()  # with create_graph
+            or is_followed(g_results)
+        ):
             gradients = gradients_by(ctx.again, inputs, needed, g_results, ctx.options)
         else:
             gradients = ctx.backward_kernel(g_results, *inputs, **ctx.options)
@@ -82,11 +85,15 @@ def gradients_by(
 ) -> Tensors:
     """Run a kernel with autograd and return the gradients of the inputs that need one."""
     create_graph = torch.is_grad_enabled()
-    if not create_graph:
-        inputs = [
-            None if x is None else x.detach().requires_grad_(one) for x, one in zip(inputs, needed)
-        ]
+
+    def own(x: Optional[Tensor], one: bool) -> Optional[Tensor]:
+        if x is None:
+            return None
+        # a view, because one input may depend on another: the gradients are partial derivatives
+        return x.view_as(x) if create_graph else x.detach().requires_grad_(one)
+
     with torch.enable_grad():
+        inputs = [own(x, one) for x, one in zip(inputs, needed)]
         results = kernel(*inputs, **options)
     results = results if isinstance(results, tuple) else (results,)
     outputs, g_outputs = zip(*((y, g) for y, g in zip(results, g_results) if g is not None))

@@ -30,9 +30,19 @@ input activation is (almost) 0 or an output capsule has lost all its votes; the 
 class _BoundGradient(torch.autograd.Function):
     """Identity whose gradient is clamped to the fourth root of the dtype's largest number."""
 
+    generate_vmap_rule = True
+
     @staticmethod
-    def forward(ctx: Any, x: Tensor) -> Tensor:
+    def forward(x: Tensor) -> Tensor:
         return x.view_as(x)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
+        pass
+
+    @staticmethod
+    def jvp(ctx: Any, tangent: Tensor) -> Tensor:
+        return tangent.view_as(tangent)
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> Tensor:

@@ -105,7 +105,7 @@ class Operator:
         """
         votes = cast(Tensor, tensors[0])
         in_cpp, in_triton = cpp.KERNELS.get(self.name), fused.KERNELS.get(self.name)
-        if in_cpp is not None and takes_cpp(backend, votes):
+        if in_cpp is not None and takes_cpp(backend, tensors):
             return keep_inputs(in_cpp.forward, tensors, options, in_cpp.backward, self.precise)
         if in_triton is not None and backend == "triton" and fused.fits(votes):
             gradients = in_triton.backward, self.precise
@@ -159,9 +159,9 @@ def full_precision(kernel: Kernel) -> Kernel:
     return function
 
 
-def takes_cpp(backend: str, votes: Tensor) -> bool:
+def takes_cpp(backend: str, tensors: Sequence[Optional[Tensor]]) -> bool:
     """Return whether the C++ kernels run this call: ``cpp``, and ``auto`` on a CPU."""
-    if backend not in ("auto", "cpp") or not cpp.covers(votes):
+    if backend not in ("auto", "cpp") or not cpp.covers(*tensors):
         return False
     obstacle = cpp_obstacle("cpu")
     if obstacle:

@@ -30,10 +30,11 @@ _listeners: ContextVar[Tuple[List[RoutingRecord], ...]] = ContextVar(
 
 
 @contextmanager
-def record_routing() -> Iterator[List[RoutingRecord]]:
+def record_routing(apart: bool = False) -> Iterator[List[RoutingRecord]]:
     """Record the coupling coefficients of every operator call inside the ``with`` block.
 
-    Blocks nest: a call is appended to the list of every enclosing block. Recording ends with the
+    Blocks nest: a call is appended to the list of every enclosing block, unless the block is
+    ``apart`` from them, as when a layer runs again for its gradients. Recording ends with the
     block, even on an exception, and holds for the current thread or async task only. Recorded
     calls run on the eager backend.
 
@@ -48,7 +49,7 @@ def record_routing() -> Iterator[List[RoutingRecord]]:
             [0.2500, 0.2500, 0.2500, 0.2500]])
     """
     records: List[RoutingRecord] = []
-    token = _listeners.set((*_listeners.get(), records))
+    token = _listeners.set((*(() if apart else _listeners.get()), records))
     try:
         yield records
     finally:

@@ -29,10 +29,10 @@ def numbers(*shape: int, seed: int = 1) -> Tensor:
     return torch.randn(*shape, dtype=torch.float64, generator=generator).requires_grad_()
 
 
-def gradients(output: Tensor, learned: Sequence[Tensor]) -> List[Tensor]:
+def gradients(output: Tensor, learned: Sequence[Tensor], **settings: bool) -> List[Tensor]:
     """Return the gradients of a random weighted sum, the same for every output of a shape."""
-    probe = numbers(*output.shape, seed=9)
-    return list(torch.autograd.grad((output * probe).sum(), learned, retain_graph=True))
+    weighted = (output * numbers(*output.shape, seed=9)).sum()
+    return list(torch.autograd.grad(weighted, learned, retain_graph=True, **settings))
 
 
 def assert_same(
@@ -41,5 +41,7 @@ def assert_same(
     """Check values, and the gradients of the inputs and of every parameter."""
     torch.testing.assert_close(output, expected, **tolerances)
     learned = [*inputs, *module.parameters()]
-    ours, theirs = gradients(output, learned), gradients(expected, learned)
-    torch.testing.assert_close(ours, theirs, **tolerances)
+    theirs = gradients(expected, learned)
+    for with_graph in (False, True):
+        ours = gradients(output, learned, create_graph=with_graph)
+        torch.testing.assert_close(ours, theirs, **tolerances)

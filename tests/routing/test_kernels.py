@@ -149,6 +149,15 @@ def test_a_softmax_that_needs_its_maximum_gets_it(shape, beta_a, beta_u):
     assert_as_exact_as_eager(routing.em_routing, [votes, *costs], 2)
 
 
+def test_a_density_beyond_the_largest_number_is_not_bounded_where_activations_are_small():
+    """Votes that agree, of which one capsule's agree more, and A = exp(-440)."""
+    votes = random(1, 1, 2, 32).repeat(1, 4, 1, 1)
+    votes[0, 1:, 1] += 1e-3 * random(3, 32, seed=2)
+    assert_as_exact_as_eager(
+        routing.em_routing, [votes, torch.full((2,), -440.0), torch.zeros(2)], 2
+    )
+
+
 @pytest.mark.parametrize("scale", [300, -300])
 @pytest.mark.parametrize("name", ["dynamic_routing", "simple_routing", "dynamic_routing, masked"])
 def test_logits_of_hundreds_get_the_maximum_of_their_softmax(name, scale):
