@@ -22,14 +22,12 @@ from capsnmt.routing.numerics import compute_dtype
 
 def split_heads(x: Tensor, num_heads: int) -> Tensor:
     """Reshape ``[length, batch, d]`` to ``[batch, heads, length, d / heads]``."""
-    length, batch, _ = x.shape
-    return x.reshape(length, batch, num_heads, -1).permute(1, 2, 0, 3)
+    return x.unflatten(-1, (num_heads, x.size(-1) // num_heads)).permute(1, 2, 0, 3)
 
 
 def join_heads(x: Tensor) -> Tensor:
     """Reshape ``[batch, heads, length, d / heads]`` to ``[length, batch, d]``."""
-    batch, _, length, _ = x.shape
-    return x.permute(2, 0, 1, 3).reshape(length, batch, -1)
+    return x.permute(2, 0, 1, 3).flatten(-2)
 
 
 def by_sentence(q: Tensor, sentences: int) -> Tensor:
@@ -149,7 +147,7 @@ class Attention(nn.Module):
         Args:
             memory: the sequence of keys and values; None: that of the queries.
             key_padding_mask: ``[B, K]``, true at padding, or :func:`additive_padding` of it.
-            attn_mask: ``[L, K]``, added to the scores.
+            attn_mask: ``[L, K]``, added to the scores, or true where attention is not allowed.
             cache: of incremental decoding, read and written; None for a full pass.
             need_weights: also return the attention weights.
             is_causal: ``attn_mask`` hides the later positions and nothing else. The fused call then
@@ -157,7 +155,12 @@ class Attention(nn.Module):
 
         Returns:
             The output ``[L, B, d]`` and the weights ``[B, H, L, K]``, or None.
+
+        Raises:
+            ValueError: ``is_causal`` without ``attn_mask``.
         """
+        if is_causal and attn_mask is None:
+            raise ValueError("is_causal describes attn_mask, which is None; give the mask as well")
         q, k, v, key_padding_mask = self.project(query, memory, key_padding_mask, cache)
         computes_weights = need_weights or reads_weights(self.role)
         heads, weights = self.attend(

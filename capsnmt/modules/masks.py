@@ -29,11 +29,14 @@ def additive_mask(
     """Merge the two masks into one additive mask, broadcastable to ``[B, H, L, K]``.
 
     Args:
-        attn_mask: ``[L, K]``, added to the scores (``-inf`` where attention is not allowed).
+        attn_mask: ``[L, K]``, added to the scores (``-inf`` where attention is not allowed), or
+            true there, as in torch.
         key_padding_mask: ``[B, K]``, true at padding, or :func:`additive_padding` of it.
         like: a tensor of the scores' dtype and device.
     """
     mask: Optional[Tensor] = None
+    if attn_mask is not None and not attn_mask.is_floating_point():
+        attn_mask = additive_padding(attn_mask.to(like.device, torch.bool), like.dtype)
     if attn_mask is not None:
         mask = attn_mask.to(like).clamp(min=lowest(like.dtype))[None, None]
     if key_padding_mask is None:

@@ -14,6 +14,7 @@ from capsnmt.models.attention import (
     HostedBlockAttention,
     HostedMultiLayerAttention,
 )
+from capsnmt.modules.attention import Attention
 from capsnmt.modules.head_aggregation import HeadGate
 from capsnmt.modules.masks import additive_mask
 from capsnmt.modules.multi_layer_attention import VARIANTS
@@ -163,6 +164,24 @@ def test_a_row_with_nothing_to_attend_to_poisons_no_gradient(kind: str) -> None:
         output[~left.T].sum().backward()
         assert x.grad.isfinite().all()
         assert all(parameter.grad.isfinite().all() for parameter in module.parameters())
+
+
+@every_kind
+def test_a_mask_may_be_boolean_and_what_it_hides_is_never_left_to_a_flag(kind: str) -> None:
+    module, x = plain(kind), numbers(LENGTH, 2, WIDTH)
+    for hides in ({"attn_mask": -math.inf == FUTURE}, {"attn_mask": FUTURE, "is_causal": True}):
+        for training in (True, False):
+            found, _ = Attention.forward(module.train(training), x, **hides)
+            torch.testing.assert_close(found, oracle(module, x, x, causal=True)[0])
+    with pytest.raises(ValueError, match="is_causal describes attn_mask"):
+        Attention.forward(module, x, is_causal=True)
+
+
+@pytest.mark.parametrize("name", ATTENTIONS)
+def test_no_sentences_have_no_output(name: str) -> None:
+    module, query, memory = attention(name)
+    given = query[:, :0], memory[..., :0, :]
+    assert module(*given, given[1])[0].shape == given[0].shape
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32])
