@@ -73,12 +73,14 @@ def obstacle(model: nn.Module) -> Optional[str]:
         or "features_only" not in inspect.signature(type(inner).forward).parameters
         or not isinstance(decoder, TransformerDecoderBase)
         or type(decoder).output_layer is not TransformerDecoderBase.output_layer
+        or type(inner).get_normalized_probs is not TransformerModelBase.get_normalized_probs
     ):
         return f"{type(inner).__name__} is not fairseq's Transformer or a model of capsnmt"
     projection = decoder.output_projection
     if decoder.adaptive_softmax is not None:
         return "it has an adaptive softmax"
-    if type(projection) is not nn.Linear or projection.bias is not None:
+    hooks = projection._forward_hooks or projection._forward_pre_hooks
+    if type(projection) is not nn.Linear or projection.bias is not None or hooks:
         return "its output projection is not a plain matrix"
     finds_unused = getattr(getattr(model, "module", None), "find_unused_parameters", False)
     if finds_unused and projection.weight is not decoder.embed_tokens.weight:

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from capsnmt.criterions.chunked_label_smoothed_cross_entropy import (
     ChunkedLabelSmoothedCrossEntropyCriterion,
     ChunkedLabelSmoothedCrossEntropyCriterionConfig,
+    unwrapped,
 )
 from capsnmt.criterions.disagreement import PREFIX, WEIGHT, DisagreementPenalty, log_disagreement
 from capsnmt.models.selection import ATTENTIONS
@@ -100,7 +101,7 @@ class LabelSmoothedCrossEntropyWithDisagreementCriterion(ChunkedLabelSmoothedCro
         source = sample["net_input"]["src_tokens"].ne(self.task.source_dictionary.pad())
         target = sample["net_input"]["prev_output_tokens"].ne(self.padding_idx)
         measured = self.penalty.measure(record, source, target, like=loss)
-        weight = self.penalty.weight_at(getattr(model, "num_updates", 0))
+        weight = self.penalty.weight_at(getattr(unwrapped(model), "num_updates", 0))
         if model.training and reduce and weight > 0:
             loss = loss + sample_size * weight * sum(measured.values())
             logging_output["loss"] = loss.data

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext
-from typing import Any, ContextManager, Dict, Optional, Sequence, Tuple
+from contextlib import ExitStack, contextmanager, nullcontext
+from typing import Any, ContextManager, Dict, Iterator, Optional, Sequence, Tuple
 
 import torch
 import torch.nn as nn
@@ -27,7 +27,8 @@ from capsnmt.modules.attention import Attention
 from capsnmt.modules.disagreement import DisagreementRecord
 from capsnmt.modules.head_aggregation import HeadGate, HeadMixing, HeadRouting
 from capsnmt.modules.layer_aggregation import LayerConnection
-from capsnmt.modules.observation import observe_attentions, open_observer
+from capsnmt.modules.observation import AttentionObserver, observe_attentions, open_observer
+from capsnmt.routing.recording import is_recording, record_routing
 
 # fairseq 0.12.2's copies of a layer's weights for its evaluation fast path.
 FAST_PATH_COPIES = tuple(
@@ -148,10 +149,19 @@ class HostLayer(nn.Module):
 
 def twice_measured() -> Tuple[ContextManager[Any], ContextManager[Any]]:
     """Return the contexts in which a checkpointed layer runs first and again."""
-    record = open_observer()
-    if not isinstance(record, DisagreementRecord):
-        return nullcontext(), nullcontext()
-    return nullcontext(), observe_attentions(DisagreementRecord(record.terms, record.roles))
+    return nullcontext(), measured_apart(open_observer(), is_recording())
+
+
+@contextmanager
+def measured_apart(observer: Optional[AttentionObserver], records: bool) -> Iterator[None]:
+    """Compute what is measured in the first run, for nobody."""
+    with ExitStack() as stack:
+        if isinstance(observer, DisagreementRecord):
+            again = DisagreementRecord(observer.terms, observer.roles)
+            stack.enter_context(observe_attentions(again))
+        if records:
+            stack.enter_context(record_routing(apart=True))
+        yield
 
 
 class TransformerEncoderLayer(HostLayer, TransformerEncoderLayerBase):

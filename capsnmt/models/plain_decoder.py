@@ -7,11 +7,12 @@ from typing import Any, Dict, List, Sequence, Tuple
 
 import torch
 import torch.nn.functional as F
+from fairseq.models.transformer import TransformerModelBase
 from torch import Tensor, nn
 
 from capsnmt.cpu.decoding import attend
-from capsnmt.cpu.linear import numbers_of
-from capsnmt.models.attention import HostedAttention
+from capsnmt.cpu.linear import PreparedLinear, QuantizedLinear, numbers_of
+from capsnmt.models.attention import PROJECTIONS, HostedAttention
 from capsnmt.models.decoder import TransformerDecoder
 from capsnmt.models.layers import TransformerDecoderLayer
 from capsnmt.modules.masks import additive_padding
@@ -20,6 +21,8 @@ from capsnmt.modules.observation import open_observer
 KeysValues = Tuple[Tensor, Tensor]  # [B, H, T, d_h] each
 
 FIRST_SLOTS = 64
+MAPS = (nn.Linear, PreparedLinear, QuantizedLinear)
+PARTS = {*PROJECTIONS, "dropout_module"}  # of an attention without a mechanism
 MADE: weakref.WeakKeyDictionary[nn.Module, Tuple[Any, PlainDecoder]] = weakref.WeakKeyDictionary()
 
 
@@ -28,6 +31,8 @@ def is_plain(model: nn.Module) -> bool:
     decoder = getattr(model, "decoder", None)
     return (
         type(decoder) is TransformerDecoder
+        and type(decoder.embed_tokens) is nn.Embedding
+        and type(model).get_normalized_probs is TransformerModelBase.get_normalized_probs
         and getattr(model, "is_prepared", False)
         and decoder.embed_tokens.weight.dtype in (torch.float32, torch.float64)
         and decoder.embed_tokens.weight.device.type == "cpu"
@@ -58,9 +63,8 @@ def plain_layer(layer: nn.Module) -> bool:
     extras = (layer.c_attn, layer.attn_ln, layer.ffn_layernorm, layer.w_resid)
     return all(extra is None for extra in extras) and all(
         type(attention) is HostedAttention
-        and attention.head_gate is None
-        and attention.score_mixing is None
-        and isinstance(attention.out_proj, nn.Linear)
+        and {name for name, _ in attention.named_children()} == PARTS
+        and all(type(getattr(attention, name)) in MAPS for name in PROJECTIONS)
         for attention in (layer.self_attn, layer.encoder_attn)
     )
 

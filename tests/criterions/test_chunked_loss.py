@@ -299,17 +299,41 @@ def test_torchs_data_parallel_gets_every_gradient_once(tied: bool, find_unused: 
     assert_equal((loss.detach(), size, logs, found), expected)
 
 
+def biased(model: nn.Module) -> None:
+    model.decoder.output_projection = nn.Linear(16, len(TASK.target_dictionary))
+
+
+def watched(model: nn.Module) -> None:
+    model.decoder.output_projection.register_forward_hook(lambda *all: 2 * all[-1])
+
+
+def sharper(model: nn.Module) -> None:
+    def sharpened(self: Any, output: Any, *args: Any, **settings: Any) -> Any:
+        return original(self, (2 * output[0], *output[1:]), *args, **settings)
+
+    original = type(model).get_normalized_probs
+    model.__class__ = type("Sharper", (type(model),), {"get_normalized_probs": sharpened})
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        (biased, "its output projection is not a plain matrix"),
+        (watched, "its output projection is not a plain matrix"),
+        (sharper, "Sharper is not fairseq's Transformer or a model of capsnmt"),
+    ],
+)
 def test_other_projections_keep_fairseqs_path_with_one_message(
-    caplog: pytest.LogCaptureFixture,
+    change: Callable[[nn.Module], None], reason: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     model, criterion = train(), ours(report_accuracy=True)
-    model.decoder.output_projection = nn.Linear(16, len(TASK.target_dictionary))
+    change(model)
     with caplog.at_level(logging.WARNING):
         for _ in range(2):
             measured = outcome(criterion, model)
     assert_equal(measured, outcome(theirs(report_accuracy=True), model))
     (record,) = caplog.records
-    assert record.getMessage().endswith("its output projection is not a plain matrix")
+    assert record.getMessage().endswith(reason)
 
 
 def test_unreduced_losses_are_fairseqs_own() -> None:

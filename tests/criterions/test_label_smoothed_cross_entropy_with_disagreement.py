@@ -9,7 +9,7 @@ from typing import Any, Dict, List, Tuple
 import pytest
 import torch
 from fairseq.criterions.label_smoothed_cross_entropy import LabelSmoothedCrossEntropyCriterion
-from torch import Tensor
+from torch import Tensor, nn
 
 from capsnmt.criterions import ChunkedLabelSmoothedCrossEntropyCriterion
 from capsnmt.criterions.chunked_label_smoothed_cross_entropy import (
@@ -170,7 +170,10 @@ def test_a_late_term_ramps_up_to_the_weight_of_an_immediate_one(update: int, par
     plain = criterion(**{**settings, "disagreement_weight": 0})(model, SAMPLE)[0]
     immediate = criterion(**settings)(model, SAMPLE)[0]
     model.set_num_updates(update)
-    loss, size, logs = late(model, SAMPLE)
+    wrapped = nn.Module()  # as torch's, which has no attributes of the model
+    wrapped.module, wrapped.forward = model, model.forward
+    wrapped.get_normalized_probs = model.get_normalized_probs
+    loss, size, logs = late(wrapped, SAMPLE)
     if part == 0:
         assert torch.equal(loss, plain)
     torch.testing.assert_close(loss, plain + part * (immediate - plain))

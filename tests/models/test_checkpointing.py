@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from capsnmt.modules.disagreement import TERMS, record_disagreement
+from capsnmt.routing import record_routing
 from tests.counting import kept
 from tests.support import EVERYWHERE, NORM, build, forward, sentences
 
@@ -48,6 +49,21 @@ def results(model: Any) -> Tuple[Any, ...]:
 def test_checkpointed_layers_compute_what_plain_ones_do(flags: tuple, offload: tuple) -> None:
     plain, checkpointed = model(*flags), model(*flags, "--checkpoint-activations", *offload)
     torch.testing.assert_close(results(checkpointed), results(plain), rtol=0, atol=0)
+
+
+def test_the_layers_that_run_again_are_recorded_once() -> None:
+    flags = SYSTEMS["routed heads"]
+    counts, gradients = [], []
+    for checkpointed in ((), ("--checkpoint-activations",)):
+        routed = model(*flags, *checkpointed)
+        with record_routing() as outer:
+            with record_routing() as inner:
+                logits = forward(routed, *INPUTS)
+            logits.sum().backward()
+        counts += [len(outer), len(inner)]
+        gradients.append([parameter.grad for parameter in routed.parameters()])
+    assert len({*counts}) == 1
+    torch.testing.assert_close(*gradients, rtol=0, atol=0)
 
 
 def test_a_checkpointed_layer_keeps_little_more_than_its_input() -> None:

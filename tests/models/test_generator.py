@@ -230,6 +230,30 @@ def test_models_that_are_several_or_watched_are_left_to_fairseq_and_one_that_cha
     assert compared(monkeypatch, [flagged()])
 
 
+def gated(module: torch.nn.Module, x: torch.Tensor) -> torch.Tensor:
+    """An own module's function: 3 of its parent's x."""
+    return 3 * super(type(module), module).forward(x)
+
+
+@pytest.mark.parametrize("path", ["v_proj", "q_proj", "out_proj", "embed_tokens", "gate", "model"])
+def test_a_decoder_with_own_parts_is_left_to_fairseq(
+    path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As a student adds them, without a word to the search."""
+    model = prepared()
+    attention = model.decoder.layers[1].self_attn
+    if path == "gate":
+        attention.gate = torch.nn.Linear(1, 1)
+    elif path == "model":
+        probabilities = type(model).get_normalized_probs
+        own = {"get_normalized_probs": lambda *args, **more: 3 * probabilities(*args, **more)}
+        model.__class__ = type("Own", (type(model),), own)
+    else:
+        part = model.decoder.embed_tokens if path == "embed_tokens" else getattr(attention, path)
+        part.__class__ = type("Own", (type(part),), {"forward": gated})
+    assert compared(monkeypatch, [model])
+
+
 def scores_of(build: Callable[..., Any], model: torch.nn.Module) -> torch.Tensor:
     """Return the scores of all hypotheses of a model, whose words may tie."""
     found = [hypotheses for sentence in generated(build, [model]) for hypotheses in sentence]
