@@ -146,10 +146,10 @@ class Adam(torch.optim.Optimizer):
 
     supports_memory_efficient_fp16 = True
     supports_flat_params = True
+    factor: Union[float, Tensor] = 1.0  # of the class: torch copies no other attributes
 
     def __init__(self, params: Iterable[nn.Parameter], **settings: Any) -> None:
         super().__init__(params, {**settings, "amsgrad": False})
-        self.factor: Union[float, Tensor] = 1.0
 
     def zero_grad(self, set_to_none: bool = True) -> None:
         """Remove the gradients, and what the next update was to multiply them by."""

@@ -158,6 +158,17 @@ def test_the_scale_of_one_update_is_not_that_of_the_next() -> None:
         torch.testing.assert_close([p.grad for p in params], expected, rtol=0, atol=0)
 
 
+def test_a_copy_goes_on_as_the_optimizer() -> None:
+    params = parameters()
+    made = optimizer("fused_adam", params)
+    run(made, params, range(2))
+    copied = copy.deepcopy(made.optimizer)
+    for each in (made.optimizer, copied):
+        put_gradients(each.param_groups[0]["params"], 2)
+        each.step()
+    torch.testing.assert_close(copied.param_groups[0]["params"], params, rtol=0, atol=0)
+
+
 def test_the_norm_without_any_gradient_is_zero() -> None:
     assert optimizer("fused_adam", parameters()).clip_grad_norm(1.0) == 0
 
