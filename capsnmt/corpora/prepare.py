@@ -51,6 +51,8 @@ class Preparation:
     def run(self) -> Path:
         """Prepare the corpus, or what is missing of it, and return the data-bin."""
         prepared = PreparedData(self.folder)
+        if not prepared.manifest.exists():
+            self._check_outputs()
         waiting = f"waiting for another process that prepares {self.folder}"
         with locked(self.folder / ".lock", waiting, say):
             if prepared.manifest.exists():
@@ -235,6 +237,17 @@ class Preparation:
             function=lambda paths: fairseq.binarise([*arguments, str(paths[0])], paths[0]),
             settings=joint,
         )
+
+    def _check_outputs(self) -> None:
+        """Raise if a step would replace a source of the user's."""
+        needed = self.recipe.needed() if self.local is not None else ()
+        sources = {self._source(name).resolve() for name in needed}
+        for path in (path for step in self.steps() for path in step.outputs):
+            if path.resolve() in sources:
+                raise ConfigurationError(
+                    f"--output {self.folder}: the preparation would replace {path}, which it did "
+                    f"not make; give another folder"
+                )
 
     def _check_unchanged(self, manifest: DataManifest) -> None:
         """Raise unless a complete folder is of this recipe and of these sources."""

@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from capsnmt.corpora.prepared import PreparedData
-from tests.corpora.conftest import text
+from tests.commands import is_refusal
+from tests.corpora.conftest import text, tree
 from tests.corpora.miniatures import lines
 from tests.real_data import real_data
 
@@ -137,3 +138,19 @@ def test_what_cannot_be_a_corpus_is_one_line_and_writes_nothing(files, run, word
     assert message in error
     assert not said
     assert not Path("out").exists()
+
+
+def test_text_that_lies_where_a_step_would_write_is_refused_and_stays(files, run):
+    """It was replaced by what was left of it for training, and the next run drew again."""
+    folder = Path("my/raw")
+    folder.mkdir(parents=True)
+    for side in ("en", "de"):
+        Path(f"a.{side}").rename(folder / f"train.{side}")
+    Path("link").symlink_to("my")
+    before = tree(Path("my"))
+    for source, output in (("my", "my"), ("my", "link"), ("link", "my")):
+        given = [f"{source}/raw/train.{side}" for side in ("en", "de")]
+        status, printed = run("--train", *given, "--output", output)
+        is_refusal(status, printed.splitlines(keepends=True)[-1], f"{output}/raw/train.en", "give")
+        assert tree(Path("my")) == before
+        assert not Path("my/.lock").exists()
