@@ -22,7 +22,7 @@ from capsnmt.files import installed_version, locked, sha256, temporary_path
 from capsnmt.steps import Step, StepRecords, run_step
 
 TOOLS = ("sacremoses", "jieba", "subword-nmt", "sentencepiece", "fairseq", "ve-fairseq", "torch")
-STEPS = ".steps.json"
+LOCK, STEPS = ".lock", ".steps.json"
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ class Preparation:
         if not prepared.manifest.exists():
             self._check_outputs()
         waiting = f"waiting for another process that prepares {self.folder}"
-        with locked(self.folder / ".lock", waiting, say):
+        with locked(self.folder / LOCK, waiting, say):
             if prepared.manifest.exists():
                 self._check_unchanged(prepared.read_manifest())
                 return prepared.binarised
@@ -97,6 +97,11 @@ class Preparation:
         if self.local is not None:
             return local_file(self.local, name)
         return self.folder / "sources" / name
+
+    @property
+    def _begun(self) -> bool:
+        """Whether a preparation has begun here; its lock is older than any output, and stays."""
+        return any((self.folder / name).exists() for name in (LOCK, STEPS))
 
     @property
     def _published(self) -> str:
@@ -239,11 +244,11 @@ class Preparation:
         )
 
     def _check_outputs(self) -> None:
-        """Raise if a step would replace a source of the user's."""
+        """Raise if a step would replace a source, or a file where no preparation has begun."""
         needed = self.recipe.needed() if self.local is not None else ()
         sources = {self._source(name).resolve() for name in needed}
         for path in (path for step in self.steps() for path in step.outputs):
-            if path.resolve() in sources:
+            if path.resolve() in sources or (path.exists() and not self._begun):
                 raise ConfigurationError(
                     f"--output {self.folder}: the preparation would replace {path}, which it did "
                     f"not make; give another folder"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import shutil
 from itertools import islice
 from pathlib import Path
 
@@ -154,3 +155,23 @@ def test_text_that_lies_where_a_step_would_write_is_refused_and_stays(files, run
         is_refusal(status, printed.splitlines(keepends=True)[-1], f"{output}/raw/train.en", "give")
         assert tree(Path("my")) == before
         assert not Path("my/.lock").exists()
+
+
+@pytest.mark.parametrize("name", ["bin/script", "clean/train.de", "raw/test.en"])
+def test_a_folder_of_the_user_keeps_what_it_has_where_a_step_would_write(
+    files, run, monkeypatch, name
+):
+    """A project's ``bin/`` was deleted, from ``--output .``."""
+    path = Path("project") / name
+    path.parent.mkdir(parents=True)
+    path.write_text("mine\n", "utf-8")
+    monkeypatch.chdir("project")
+    words = ("--train", files / "a.en", files / "a.de", "--output", ".")
+    status, printed = run(*words)
+    is_refusal(status, printed.splitlines(keepends=True)[-1], "--output .", path.parts[1], "give")
+    assert tree(Path()) == {name: b"mine\n"}
+    shutil.rmtree(path.parts[1])
+    Path("script").write_text("mine\n", "utf-8")  # what no step would write stays beside
+    status, printed = run(*words, "--vocabulary", "30")
+    assert status == 0, printed
+    assert Path("script").read_text("utf-8") == "mine\n"
