@@ -101,6 +101,28 @@ def test_files_name_their_languages_by_suffix_or_pair(files, run, words, pair, t
     assert kept <= 31
 
 
+@pytest.mark.parametrize("flags", [[], ["--lowercase"]])
+def test_no_pair_is_drawn_twice_or_left_for_training_in_any_case(files, run, flags):
+    for side in ("en", "de"):
+        once = Path(f"a.{side}").read_text("utf-8")
+        Path(f"r.{side}").write_text(2 * (once + once.upper()), "utf-8")
+    status, printed = run("--train", "r.en", "r.de", *flags, *SMALL)
+    assert status == 0, printed
+    data = PreparedData(Path("out"))
+    train, *others = (
+        [line.lower() for line in text(data.raw(split, "en"))]
+        for split in ("train", "valid", "test")
+    )
+    drawn = others[0] + others[1]
+    assert len(drawn) == len(set(drawn)) == 2 * (240 // 20)
+    assert not {*train} & {*drawn}
+    assert len({*train}) == 60 - len(drawn)
+    for side in ("en", "de"):
+        Path(f"r.{side}").write_bytes(lines(range(2), side) * 30)
+    status, printed = run("--train", "r.en", "r.de", *flags, "--output", "too_few")
+    is_refusal(status, printed.splitlines(keepends=True)[-1], "2 different pairs", "draw 6", "give")
+
+
 def test_a_language_without_rules_of_its_own_is_said(files, run):
     Path("a.vi").write_bytes(lines(range(60), "vi"))
     status, printed = run("--train", "a.en", "a.vi", *SMALL)
