@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import cached_property
 from pathlib import Path
-from typing import Annotated, Any, Dict, List, Sequence
+from typing import Annotated, Any, Dict, List, Sequence, Set
 
 from msgspec import Meta
 
@@ -117,6 +117,11 @@ def find_runs(folders: Sequence[Path]) -> List[FinishedRun]:
         for run in below:
             if not run.is_finished:
                 say(f"warning: {run} is not finished and is left out")
+    seen: Set[Path] = set()
+    for path in (found.folder.path for found in runs):
+        if path.resolve() in seen:
+            raise ConfigurationError(f"{path} is given twice; name each run once")
+        seen.add(path.resolve())
     return runs
 
 
@@ -131,8 +136,8 @@ def distinct_names(runs: Sequence[FinishedRun]) -> List[str]:
 
 
 def check_comparable(runs: Sequence[FinishedRun]) -> None:
-    """Raise unless all runs are different ones that translated the same test sets."""
-    first, seen = runs[0], set()
+    """Raise unless all runs translated the same test sets."""
+    first = runs[0]
     for run in runs:
         for what, one, other in (
             ("languages", first.settings.languages, run.settings.languages),
@@ -143,7 +148,3 @@ def check_comparable(runs: Sequence[FinishedRun]) -> None:
                     f"{run.folder} has the {what} {', '.join(other)}, but {first.folder} has "
                     f"{', '.join(one)}; report them separately"
                 )
-        place = run.folder.path.resolve()
-        if place in seen:
-            raise ConfigurationError(f"{run.folder} is given twice; name each run once")
-        seen.add(place)
