@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from functools import cached_property
 from pathlib import Path
-from typing import Annotated, Any, Dict, List, Sequence, Set
+from typing import Annotated, Any, Dict, Iterator, List, Sequence, Set
 
 from msgspec import Meta
 
@@ -101,7 +102,7 @@ def find_runs(folders: Sequence[Path]) -> List[FinishedRun]:
     """
     runs: List[FinishedRun] = []
     for folder in folders:
-        below = [RunFolder(path.parent) for path in sorted(folder.glob("**/seed-*/config.json"))]
+        below = list(_runs_below(folder))
         if RunFolder(folder).exists or not below:
             runs.append(FinishedRun(folder))
             continue
@@ -123,6 +124,17 @@ def find_runs(folders: Sequence[Path]) -> List[FinishedRun]:
             raise ConfigurationError(f"{path} is given twice; name each run once")
         seen.add(path.resolve())
     return runs
+
+
+def _runs_below(folder: Path) -> Iterator[RunFolder]:
+    """Yield each run below a folder once; rows may be links, as to another disk."""
+    seen: Set[str] = set()
+    for place, folders, _ in os.walk(folder, followlinks=True):
+        run, real = RunFolder(Path(place)), os.path.realpath(place)
+        folders[:] = [] if real in seen else sorted(folders)
+        if real not in seen and run.path.name.startswith("seed-") and run.exists:
+            yield run
+        seen.add(real)
 
 
 def distinct_names(runs: Sequence[FinishedRun]) -> List[str]:

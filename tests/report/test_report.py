@@ -281,6 +281,16 @@ def test_a_folder_gives_its_rows_with_their_seeds_the_baseline_first(
     assert capfd.readouterr().err == left_out
 
 
+def test_rows_are_found_through_links_each_once(output: Path, tmp_path: Path) -> None:
+    """A row that lay on another disk was left out, in silence."""
+    expected = page([output])
+    (output / "em_routing").rename(tmp_path / "moved")
+    (output / "em_routing").symlink_to(tmp_path / "moved")
+    (output / "newest").symlink_to("em_routing")
+    (tmp_path / "moved/up").symlink_to(output)
+    assert page([output]) == expected
+
+
 def test_translation_and_classifiers_are_on_one_page(output: Path, tmp_path: Path) -> None:
     write_classifiers(tmp_path / "classifiers")
     content = page([output / "baseline", tmp_path / "classifiers" / "both"])
