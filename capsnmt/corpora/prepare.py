@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -51,10 +52,12 @@ class Preparation:
     def run(self) -> Path:
         """Prepare the corpus, or what is missing of it, and return the data-bin."""
         prepared = PreparedData(self.folder)
-        if not prepared.manifest.exists():
+        complete = prepared.manifest.exists()
+        if not complete:
             self._check_outputs()
         waiting = f"waiting for another process that prepares {self.folder}"
-        with locked(self.folder / LOCK, waiting, say):
+        # a complete folder is only read: it may be shared, and another user's
+        with nullcontext() if complete else locked(self.folder / LOCK, waiting, say):
             if prepared.manifest.exists():
                 self._check_unchanged(prepared.read_manifest())
                 return prepared.binarised
