@@ -16,8 +16,7 @@ from pathlib import Path
 from typing import BinaryIO, Iterator, List, cast
 
 from capsnmt.cli import ConfigurationError
-
-BLOCK = 1 << 20  # bytes read at a time
+from capsnmt.files import BLOCK
 
 
 def read_lines(path: Path, name: str = "") -> Iterator[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -22,7 +23,7 @@ from capsnmt.files import installed_version, locked, sha256, temporary_path
 from capsnmt.steps import Step, StepRecords, run_step
 
 TOOLS = ("sacremoses", "jieba", "subword-nmt", "sentencepiece", "fairseq", "ve-fairseq", "torch")
-STEPS = ".steps.json"
+LOCK, STEPS = ".lock", ".steps.json"
 
 
 @dataclass(frozen=True)
@@ -51,8 +52,12 @@ class Preparation:
     def run(self) -> Path:
         """Prepare the corpus, or what is missing of it, and return the data-bin."""
         prepared = PreparedData(self.folder)
+        complete = prepared.manifest.exists()
+        if not complete:
+            self._check_outputs()
         waiting = f"waiting for another process that prepares {self.folder}"
-        with locked(self.folder / ".lock", waiting, say):
+        # a complete folder is only read: it may be shared, and another user's
+        with nullcontext() if complete else locked(self.folder / LOCK, waiting, say):
             if prepared.manifest.exists():
                 self._check_unchanged(prepared.read_manifest())
                 return prepared.binarised
@@ -95,6 +100,11 @@ class Preparation:
         if self.local is not None:
             return local_file(self.local, name)
         return self.folder / "sources" / name
+
+    @property
+    def _begun(self) -> bool:
+        """Whether a preparation has begun here; its lock is older than any output, and stays."""
+        return any((self.folder / name).exists() for name in (LOCK, STEPS))
 
     @property
     def _published(self) -> str:
@@ -235,6 +245,17 @@ class Preparation:
             function=lambda paths: fairseq.binarise([*arguments, str(paths[0])], paths[0]),
             settings=joint,
         )
+
+    def _check_outputs(self) -> None:
+        """Raise if a step would replace a source, or a file where no preparation has begun."""
+        needed = self.recipe.needed() if self.local is not None else ()
+        sources = {self._source(name).resolve() for name in needed}
+        for path in (path for step in self.steps() for path in step.outputs):
+            if path.resolve() in sources or (path.exists() and not self._begun):
+                raise ConfigurationError(
+                    f"--output {self.folder}: the preparation would replace {path}, which it did "
+                    f"not make; give another folder"
+                )
 
     def _check_unchanged(self, manifest: DataManifest) -> None:
         """Raise unless a complete folder is of this recipe and of these sources."""

@@ -6,7 +6,7 @@ import random
 from functools import partial
 from itertools import chain, islice
 from pathlib import Path
-from typing import Callable, Dict, Iterator, List, Mapping, Sequence, Tuple
+from typing import Callable, Dict, Iterator, List, Mapping, Sequence, Set, Tuple
 
 from capsnmt.cli import ConfigurationError, say
 from capsnmt.corpora.archives import Text, copy_texts, is_archive
@@ -83,23 +83,43 @@ def read_pairs(pieces: Sequence[Piece], languages: Tuple[str, str], texts: Texts
 def _hold_out(recipe: Recipe, training: Callable[[], SentencePairs]) -> Dict[str, SentencePairs]:
     """Draw the pairs that are held out from the training pairs without blank lines.
 
-    **D**: a training pair that is equal to one of them also goes: it is known to the model.
+    **D**: no pair is drawn twice, and a training pair that is equal to one of them also goes, both
+    without regard to case: it is known to the model.
     """
 
     def usable() -> SentencePairs:
         return (pair for pair in training() if all(map(str.strip, pair)))
 
     number, total = sum(1 for _ in usable()), sum(recipe.held_out.values())
-    places = random.Random(SEED).sample(range(number), total)
+    places = random.Random(SEED).sample(range(number), min(number, total))
     chosen, drawn = set(places), iter(places)
-    found = {place: pair for place, pair in enumerate(usable()) if place in chosen}
+    waiting: List[int] = []
+    found: Dict[int, Tuple[str, str]] = {}
+    known: Set[Tuple[str, str]] = set()
+    # In place of a repeated pair the next other one is taken; the last may need the text once more.
+    for place, pair in enumerate(chain(usable(), usable())):
+        if place in chosen:
+            waiting.append(place)
+        if waiting and _key(pair) not in known:
+            known.add(_key(pair))
+            found[waiting.pop(0)] = pair
+            if len(found) == total:
+                break
+    else:
+        raise ConfigurationError(
+            f"{recipe.name}: {len(found):,} different pairs are too few to draw {total:,} from; "
+            f"give more training pairs, or sets of your own"
+        )
     pairs: Dict[str, SentencePairs] = {
         split: iter([found[place] for place in sorted(islice(drawn, count))])
         for split, count in recipe.held_out.items()
     }
-    known = set(found.values())
-    pairs["train"] = (pair for pair in training() if pair not in known)
+    pairs["train"] = (pair for pair in training() if _key(pair) not in known)
     return pairs
+
+
+def _key(pair: Tuple[str, str]) -> Tuple[str, str]:
+    return pair[0].casefold(), pair[1].casefold()
 
 
 def _take_every(

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import argparse
+from itertools import chain
 from pathlib import Path
-from typing import Dict, Optional, Sequence, Tuple
+from typing import Dict, List, Optional, Sequence, Tuple
 
 from capsnmt import records
 from capsnmt.cli import (
@@ -18,7 +19,7 @@ from capsnmt.cli import (
     shown,
 )
 from capsnmt.evaluation.compare_mt import PAGE, check_folder
-from capsnmt.evaluation.outputs import parse_systems
+from capsnmt.evaluation.outputs import parse_systems, split_paths
 from capsnmt.evaluation.scores import BOOTSTRAP, COMPARABLE, METRICS, SAMPLES, SEED, Test
 from capsnmt.evaluation.settings import Settings
 from capsnmt.evaluation.text import DETOKENIZE, REMOVE_BPE, language, text_format
@@ -43,13 +44,21 @@ def _run(argv: Optional[Sequence[str]]) -> None:
     if settings.compare_mt is not None:
         check_folder(settings.compare_mt)
     if target is not None:
-        check_output_file(target, "--json")
+        check_output_file(target, "--json", _inputs(settings))
     evaluation = evaluate(settings)
     if target is not None:
         records.write(target, evaluation)
     print(as_text(evaluation))
     if settings.compare_mt is not None:
         print(f"\ncompare-mt's report on the first outputs: {settings.compare_mt / PAGE}")
+
+
+def _inputs(settings: Settings) -> List[Path]:
+    """Return all files that are read."""
+    scored = (paths for systems in settings.segment_scores.values() for paths in systems.values())
+    texts = settings.reference, settings.tokenized_reference, settings.source
+    given = chain(*settings.systems.values(), *map(split_paths, scored), texts)
+    return [Path(path) for path in given if path is not None]
 
 
 def build_parser() -> argparse.ArgumentParser:

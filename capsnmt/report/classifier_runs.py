@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import functools
 import statistics
+from itertools import chain
 from operator import attrgetter
-from typing import Any, Dict, List, Optional, Sequence, Tuple
+from typing import Any, Dict, Iterable, List, Optional, Sequence, Tuple
 
 from capsnmt.evaluation.scores import Spread, spread
 from capsnmt.pages.page import Table
@@ -18,12 +19,13 @@ from capsnmt.report.figures import means_by_category
 from capsnmt.report.tables import NONE, mean_cell
 from capsnmt.runs.finished import FinishedRun
 from capsnmt.runs.records import Measures
-from capsnmt.runs.trained_rows import TrainedRow
+from capsnmt.runs.trained_rows import TrainedRow, group
 from capsnmt.sentences.senteval import TASKS
 
 # the systems of Li et al. 2021, then those of Li et al. 2019
 ROWS = ("baseline", "disagreement", "aggregation", "both", "simple", "em")
-MEASURES = {"accuracy": attrgetter("accuracy"), "macro-f1": attrgetter("macro_f1")}
+ACCURACY = attrgetter("accuracy")
+MEASURES = {"accuracy": ACCURACY, "macro-f1": attrgetter("macro_f1")}
 
 
 def probing(runs: Sequence[FinishedRun]) -> Tuple[Dict[str, Any], Figures]:
@@ -32,18 +34,22 @@ def probing(runs: Sequence[FinishedRun]) -> Tuple[Dict[str, Any], Figures]:
     The table has the accuracy of each system on each task, and the average by kind of task: over
     the tasks that were run, of their means over seeds.
     """
+    by_task = {
+        task: _rows(run for run in runs if run.result.probing_task == task) for task in TASKS
+    }
+    names = _ordered(chain(*by_task.values()))
     lines: List[List[str]] = []
     for kind in dict.fromkeys(task.kind for task in TASKS.values()):
         means = []
-        for name in [name for name, task in TASKS.items() if task.kind == kind]:
-            of_task = [run for run in runs if run.result.probing_task == name]
-            if of_task:
-                means.append([row.measure(MEASURES["accuracy"]) for row in _rows(runs, of_task)])
-                majority = f"{of_task[0].measures.majority:.2f}"
-                lines.append([kind, TASKS[name].paper, majority, *map(mean_cell, means[-1])])
+        for task in [name for name, task in TASKS.items() if task.kind == kind and by_task[name]]:
+            rows = by_task[task]
+            majority = f"{next(iter(rows.values())).runs[0].measures.majority:.2f}"
+            found = [rows[name].measure(ACCURACY) if name in rows else None for name in names]
+            lines.append([kind, TASKS[task].paper, majority, *map(mean_cell, found)])
+            means.append(found)
         if len(means) > 1:
             lines.append([kind, "Ave.", "", *map(_average, zip(*means))])
-    header = ["kind", "task", "majority", *(row.name for row in _rows(runs, runs))]
+    header = ["kind", "task", "majority", *names]
     return {"table": Table(header, lines, numeric=2), "note": _note(runs)}, {}
 
 
@@ -54,7 +60,7 @@ def logical_inference(runs: Sequence[FinishedRun]) -> Tuple[Dict[str, Any], Figu
 
     **D**: as in the paper from 1; without operators there are six examples only.
     """
-    rows, first = _rows(runs, runs), runs[0].measures
+    rows, first = [*_rows(runs).values()], runs[0].measures
     buckets = sorted({bucket for run in runs for bucket in run.measures.by_bucket if bucket > 0})
     accuracy: Dict[str, Dict[str, Spread]] = {row.name: {} for row in rows}
     lines: List[List[str]] = []
@@ -80,11 +86,16 @@ def logical_inference(runs: Sequence[FinishedRun]) -> Tuple[Dict[str, Any], Figu
     return {"table": table, "note": _note(runs), "majority": majority}, {"logical_inference": draw}
 
 
-def _rows(runs: Sequence[FinishedRun], chosen: Sequence[FinishedRun]) -> List[TrainedRow]:
-    """Return the rows of some runs in the papers' order, each with those of its runs chosen."""
-    found = dict.fromkeys(run.row for run in runs)
-    names = [*(name for name in ROWS if name in found), *(n for n in found if n not in ROWS)]
-    return [TrainedRow(name, [run for run in chosen if run.row == name]) for name in names]
+def _rows(runs: Iterable[FinishedRun]) -> Dict[str, TrainedRow]:
+    """Return the rows of the runs of one task by name, in the papers' order."""
+    rows = {row.name: row for row in group([*runs])}
+    return {name: rows[name] for name in _ordered(rows)}
+
+
+def _ordered(names: Iterable[str]) -> List[str]:
+    """Return different names in the papers' order, others after those."""
+    places = {name: place for place, name in enumerate(ROWS)}
+    return sorted(dict.fromkeys(names), key=lambda name: places.get(name, len(ROWS)))
 
 
 def _average(means: Sequence[Optional[Spread]]) -> str:

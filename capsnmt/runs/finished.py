@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from functools import cached_property
 from pathlib import Path
-from typing import Annotated, Any, Dict, List, Sequence
+from typing import Annotated, Any, Dict, Iterator, List, Sequence, Set
 
 from msgspec import Meta
 
@@ -101,7 +102,7 @@ def find_runs(folders: Sequence[Path]) -> List[FinishedRun]:
     """
     runs: List[FinishedRun] = []
     for folder in folders:
-        below = [RunFolder(path.parent) for path in sorted(folder.glob("**/seed-*/config.json"))]
+        below = list(_runs_below(folder))
         if RunFolder(folder).exists or not below:
             runs.append(FinishedRun(folder))
             continue
@@ -117,7 +118,23 @@ def find_runs(folders: Sequence[Path]) -> List[FinishedRun]:
         for run in below:
             if not run.is_finished:
                 say(f"warning: {run} is not finished and is left out")
+    seen: Set[Path] = set()
+    for path in (found.folder.path for found in runs):
+        if path.resolve() in seen:
+            raise ConfigurationError(f"{path} is given twice; name each run once")
+        seen.add(path.resolve())
     return runs
+
+
+def _runs_below(folder: Path) -> Iterator[RunFolder]:
+    """Yield each run below a folder once; rows may be links, as to another disk."""
+    seen: Set[str] = set()
+    for place, folders, _ in os.walk(folder, followlinks=True):
+        run, real = RunFolder(Path(place)), os.path.realpath(place)
+        folders[:] = [] if real in seen else sorted(folders)
+        if real not in seen and run.path.name.startswith("seed-") and run.exists:
+            yield run
+        seen.add(real)
 
 
 def distinct_names(runs: Sequence[FinishedRun]) -> List[str]:
@@ -131,8 +148,8 @@ def distinct_names(runs: Sequence[FinishedRun]) -> List[str]:
 
 
 def check_comparable(runs: Sequence[FinishedRun]) -> None:
-    """Raise unless all runs are different ones that translated the same test sets."""
-    first, seen = runs[0], set()
+    """Raise unless all runs translated the same test sets."""
+    first = runs[0]
     for run in runs:
         for what, one, other in (
             ("languages", first.settings.languages, run.settings.languages),
@@ -143,7 +160,3 @@ def check_comparable(runs: Sequence[FinishedRun]) -> None:
                     f"{run.folder} has the {what} {', '.join(other)}, but {first.folder} has "
                     f"{', '.join(one)}; report them separately"
                 )
-        place = run.folder.path.resolve()
-        if place in seen:
-            raise ConfigurationError(f"{run.folder} is given twice; name each run once")
-        seen.add(place)

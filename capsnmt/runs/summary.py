@@ -43,7 +43,8 @@ def summarise(folder: RunFolder) -> Summary:
     """
     ours = FinishedRun(folder.path)
     paths = [path for path in folder.row.glob("seed-*") if RunFolder(path).is_finished]
-    finished = {run.seed: run for run in map(FinishedRun, paths)}
+    named = [run for run in map(FinishedRun, paths) if run.folder.path.name == f"seed-{run.seed}"]
+    finished = {run.seed: run for run in (ours, *named)}  # not a copy that lies beside its seed
     seeds = sorted(seed for seed, run in finished.items() if _same_training(ours, run))
     initial = ours.training.initial
     summary = Summary(

@@ -103,7 +103,7 @@ def _run(arguments: Optional[Sequence[str]]) -> None:
     parser.add_argument("--cpu", action="store_true", help="use the CPU even if there is a GPU")
     options = parser.parse_args(arguments)
     if options.json is not None:
-        check_output_file(options.json, "--json")
+        check_output_file(options.json, "--json", [options.checkpoint])
     model, task, updates = load_classifier(options.checkpoint, options.data)
     if torch.cuda.is_available() and not options.cpu:
         model.cuda()

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import gzip
 import json
+import shutil
 from itertools import islice
 from pathlib import Path
 
 import pytest
 
 from capsnmt.corpora.prepared import PreparedData
-from tests.corpora.conftest import text
+from tests.commands import is_refusal
+from tests.corpora.conftest import text, tree
 from tests.corpora.miniatures import lines
 from tests.real_data import real_data
 
@@ -99,6 +101,28 @@ def test_files_name_their_languages_by_suffix_or_pair(files, run, words, pair, t
     assert kept <= 31
 
 
+@pytest.mark.parametrize("flags", [[], ["--lowercase"]])
+def test_no_pair_is_drawn_twice_or_left_for_training_in_any_case(files, run, flags):
+    for side in ("en", "de"):
+        once = Path(f"a.{side}").read_text("utf-8")
+        Path(f"r.{side}").write_text(2 * (once + once.upper()), "utf-8")
+    status, printed = run("--train", "r.en", "r.de", *flags, *SMALL)
+    assert status == 0, printed
+    data = PreparedData(Path("out"))
+    train, *others = (
+        [line.lower() for line in text(data.raw(split, "en"))]
+        for split in ("train", "valid", "test")
+    )
+    drawn = others[0] + others[1]
+    assert len(drawn) == len(set(drawn)) == 2 * (240 // 20)
+    assert not {*train} & {*drawn}
+    assert len({*train}) == 60 - len(drawn)
+    for side in ("en", "de"):
+        Path(f"r.{side}").write_bytes(lines(range(2), side) * 30)
+    status, printed = run("--train", "r.en", "r.de", *flags, "--output", "too_few")
+    is_refusal(status, printed.splitlines(keepends=True)[-1], "2 different pairs", "draw 6", "give")
+
+
 def test_a_language_without_rules_of_its_own_is_said(files, run):
     Path("a.vi").write_bytes(lines(range(60), "vi"))
     status, printed = run("--train", "a.en", "a.vi", *SMALL)
@@ -137,3 +161,39 @@ def test_what_cannot_be_a_corpus_is_one_line_and_writes_nothing(files, run, word
     assert message in error
     assert not said
     assert not Path("out").exists()
+
+
+def test_text_that_lies_where_a_step_would_write_is_refused_and_stays(files, run):
+    """It was replaced by what was left of it for training, and the next run drew again."""
+    folder = Path("my/raw")
+    folder.mkdir(parents=True)
+    for side in ("en", "de"):
+        Path(f"a.{side}").rename(folder / f"train.{side}")
+    Path("link").symlink_to("my")
+    before = tree(Path("my"))
+    for source, output in (("my", "my"), ("my", "link"), ("link", "my")):
+        given = [f"{source}/raw/train.{side}" for side in ("en", "de")]
+        status, printed = run("--train", *given, "--output", output)
+        is_refusal(status, printed.splitlines(keepends=True)[-1], f"{output}/raw/train.en", "give")
+        assert tree(Path("my")) == before
+        assert not Path("my/.lock").exists()
+
+
+@pytest.mark.parametrize("name", ["bin/script", "clean/train.de", "raw/test.en"])
+def test_a_folder_of_the_user_keeps_what_it_has_where_a_step_would_write(
+    files, run, monkeypatch, name
+):
+    """A project's ``bin/`` was deleted, from ``--output .``."""
+    path = Path("project") / name
+    path.parent.mkdir(parents=True)
+    path.write_text("mine\n", "utf-8")
+    monkeypatch.chdir("project")
+    words = ("--train", files / "a.en", files / "a.de", "--output", ".")
+    status, printed = run(*words)
+    is_refusal(status, printed.splitlines(keepends=True)[-1], "--output .", path.parts[1], "give")
+    assert tree(Path()) == {name: b"mine\n"}
+    shutil.rmtree(path.parts[1])
+    Path("script").write_text("mine\n", "utf-8")  # what no step would write stays beside
+    status, printed = run(*words, "--vocabulary", "30")
+    assert status == 0, printed
+    assert Path("script").read_text("utf-8") == "mine\n"

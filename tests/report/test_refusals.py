@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import shutil
 from pathlib import Path
-from typing import Any, Callable, List
+from typing import Any, Callable, List, Optional
 
 import pytest
 
@@ -81,6 +81,18 @@ def test_seeds_with_other_settings_have_no_mean(output: Path, report: Callable[.
     folder = add_seeds(output, "baseline", [20.0, 22.0], [1, 1])[1]
     put("config.json", "settings", "train", "lr", value=0.5)(folder)
     assert f"{folder} was trained with train.lr 0.5, but" in report(output / "baseline")
+
+
+@pytest.mark.parametrize("task", [None, "WC"])
+def test_classifiers_are_different_runs_and_their_seeds_have_one_setting(
+    output: Path, report: Callable[..., str], task: Optional[str]
+) -> None:
+    for seed in (1, 2):
+        write_result(output / "classifiers", "both", seed, 50.0, task=task)
+    second = output / "classifiers/both" / (task or "") / "seed-2"
+    assert f"{second} is given twice" in report(second, output / "classifiers")
+    put("config.json", "settings", "train", "lr", value=0.5)(second)
+    assert f"{second} was trained with train.lr 0.5, but" in report(output / "classifiers")
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ import json
 import re
 import shutil
 from pathlib import Path
-from typing import Any, Callable, Dict, List, Sequence
+from typing import Any, Callable, Dict, List, Optional, Sequence
 
 import pytest
 from scipy.stats import ttest_ind
@@ -34,6 +34,7 @@ from tests.report.finished_runs import (
     runs,
     write_classifiers,
     write_generated,
+    write_result,
     write_run,
     write_swept,
 )
@@ -249,6 +250,19 @@ def test_one_seed_twice_is_two_experiments(output: Path) -> None:
     assert [row[0] for row in table([first, copy])] == [str(first), str(copy)]
 
 
+@pytest.mark.parametrize(("task", "first"), [(None, "operators"), ("WC", "kind")])
+def test_one_seed_of_a_classifier_twice_is_two_experiments(
+    tmp_path: Path, task: Optional[str], first: str
+) -> None:
+    """Their mean and deviation were shown, as of two seeds."""
+    folders = [tmp_path / name / "both" / (task or "") / "seed-1" for name in ("one", "other")]
+    for folder, accuracy in zip(folders, (40.0, 80.0)):
+        write_result(folder.parents[2 if task else 1], "both", 1, accuracy, {1: accuracy}, task)
+    header, row, *_ = rows_of(page(folders), first)
+    assert header[-2:] == [str(folder).replace("_", "\\_") for folder in folders]
+    assert row[-2:] == ["40.00", "80.00"]
+
+
 def test_a_folder_gives_its_rows_with_their_seeds_the_baseline_first(
     output: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -265,6 +279,16 @@ def test_a_folder_gives_its_rows_with_their_seeds_the_baseline_first(
     assert names == ["system", "z, seed 1", "em_routing, seed 1", "em_routing, seed 10"]
     left_out = f"warning: {output / 'em_routing/seed-2'} is not finished and is left out\n"
     assert capfd.readouterr().err == left_out
+
+
+def test_rows_are_found_through_links_each_once(output: Path, tmp_path: Path) -> None:
+    """A row that lay on another disk was left out, in silence."""
+    expected = page([output])
+    (output / "em_routing").rename(tmp_path / "moved")
+    (output / "em_routing").symlink_to(tmp_path / "moved")
+    (output / "newest").symlink_to("em_routing")
+    (tmp_path / "moved/up").symlink_to(output)
+    assert page([output]) == expected
 
 
 def test_translation_and_classifiers_are_on_one_page(output: Path, tmp_path: Path) -> None:

@@ -240,6 +240,21 @@ def test_seeds_with_other_settings_and_unfinished_ones_are_left_out(
     assert (summary["seeds"], summary["left-out-seeds"]) == ([1, 5], [2, 3, 6])
 
 
+@pytest.mark.parametrize("name", ["seed-2-bak", "seed-02", "seed-old"])
+def test_a_copy_beside_a_seed_counts_only_if_it_is_the_run_itself(
+    first: Path, tmp_path: Path, name: str
+) -> None:
+    run, copy = add_seed(first, tmp_path, 2, 42.0), add_seed(first, tmp_path, 3, 1.0)
+    edit(copy.config, lambda config: config.update(seed=2))
+    copy = RunFolder(copy.path.rename(tmp_path / name))
+    for each in (run, copy):
+        summary = summary_of(each)
+        assert (summary["seeds"], summary["left-out-seeds"]) == ([2], [])
+        assert summary["scores"]["test"]["bleu"]["values"] == [42.0]
+    shutil.rmtree(run.path)
+    assert summary_of(copy)["scores"]["test"]["bleu"]["values"] == [1.0]
+
+
 def test_the_updates_of_the_initial_model_are_counted_next_to_the_own(
     first: Path, tmp_path: Path
 ) -> None:
