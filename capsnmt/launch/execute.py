@@ -154,7 +154,10 @@ class _Execution:
         else:
             say(f"-- train: complete at {trained.updates:,} updates")
         for step in kind(self.run).evaluation(self.run):
-            self.step(step)
+            if self.deleted and self.run.model in step.outputs:
+                say(f"-- {step.name}: complete")
+            else:
+                self.step(step)
         if trained.parameters is None:
             trained = replace(trained, parameters=count_parameters(self.run.model))
             records.write(self.folder.training, trained)
@@ -171,6 +174,12 @@ class _Execution:
         files = kind(self.run).check_data(self.run)
         self.vocabulary = {path.name: sha256(path) for path in files}
         self.done, recovered = recover(self.folder.checkpoints)
+        started = self.folder.training.is_file()
+        finished = self.folder.read_training().updates if started and not self.done else None
+        # D: without checkpoints, as users delete them to save space, a finished training remains
+        self.deleted = finished is not None
+        if finished is not None:
+            self.done, recovered = finished, None
         if recovered:
             say(f"warning: {recovered}")
         self.trained = self.continued(self.describe()) if self.done else None
@@ -195,7 +204,16 @@ class _Execution:
         ends = [(old.settings.train.get(end), config.settings.train.get(end)) for end in ENDS]
         same_end = before.updates == done and all(was == new for was, new in ends)
         # fairseq makes one update too many when it resumes a finished training
-        return replace(before, updates=done) if done == total or same_end else now
+        over = done == total or same_end
+        kept = self.folder.is_finished and self.run.model.is_file()
+        same = over and old.settings.average == config.settings.average
+        if self.deleted and not (kept and same):
+            raise ConfigurationError(
+                f"{self.folder} has no checkpoints of its finished training, and what is asked for "
+                f"needs them; restore them, give the settings of its config.json, or delete the "
+                f"folder to train again"
+            )
+        return replace(before, updates=done) if over else now
 
     def describe(self) -> TrainingRecord:
         """Return what the training is made with."""

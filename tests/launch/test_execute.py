@@ -68,6 +68,27 @@ def test_a_complete_run_is_left_as_it_is_and_only_what_was_lost_is_made_again(
     assert again.count(": complete") == 2  # of the training and the average
 
 
+def test_a_finished_training_whose_checkpoints_were_deleted_is_not_repeated(
+    launch: Launch, prepared: Path, launched: Path, tmp_path: Path
+) -> None:
+    """Its average is evaluated; what needs the checkpoints is refused, and changes nothing."""
+    folder = shutil.copytree(launched / "runs", tmp_path / "runs")
+    words, run = [*arguments(prepared, tmp_path), *BY_EPOCHS], folder / "row" / "seed-1"
+    shutil.rmtree(run / "checkpoints")
+    before = snapshot(folder)
+    assert launch(*words).count(": complete") == 4
+    for more in (["train.max-epoch=2"], ["average.last-updates=2"], ["average=null"]):
+        assert "has no checkpoints" in launch(*words, "--set", *more, status=2)
+    assert snapshot(folder) == before
+
+    (run / "generate-news.txt").unlink()
+    assert launch(*words).count(": complete") == 2
+    assert (run / "generate-news.txt").is_file()
+    (run / "averaged.pt").unlink()
+    assert "has no checkpoints" in launch(*words, status=2)
+    assert (run / "scores.json").is_file()
+
+
 def test_data_that_differ_from_the_settings_are_refused(
     launch: Launch, given: List[object], tmp_path: Path
 ) -> None:
