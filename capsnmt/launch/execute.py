@@ -218,14 +218,15 @@ class _Execution:
     def describe(self) -> TrainingRecord:
         """Return what the training is made with."""
         device, other = self.run.device, self.run.initial
+        name = f"{processor()}, {os.cpu_count()} cores"
+        if device.gpus:  # a login node may have none
+            name = torch.cuda.get_device_name(0) if torch.cuda.is_available() else "unknown"
         names = {name: installed_version(name) for name in ("ve-fairseq", "fairseq")}
         fairseq = ", ".join(f"{name} {version}" for name, version in names.items() if version)
         return TrainingRecord(
             vocabulary=self.vocabulary,
             device=str(device),
-            device_name=torch.cuda.get_device_name(0)
-            if device.gpus
-            else f"{processor()}, {os.cpu_count()} cores",
+            device_name=name,
             versions={
                 "python": platform.python_version(),
                 "torch": torch.__version__,

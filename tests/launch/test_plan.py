@@ -120,6 +120,16 @@ def test_the_update_has_the_same_tokens_on_any_number_of_devices(
     assert fewer_passes < tokens, "more passes than the memory of the devices asks for"
 
 
+def test_a_step_of_several_nodes_sees_the_gpus_that_are_asked_for(plan: Launch) -> None:
+    """fairseq takes all that a node shows, so that the update would be larger."""
+    row = ["--config", "multi30k/baseline", "--nodes", "3"]
+    on_gpus, on_cpus = (trainings(plan(*row, *given))[0] for given in (["--gpus", "2"], ["--cpu"]))
+    assert on_gpus.startswith("srun --nodes=3 ")
+    assert "--gres=gpu:2 " in on_gpus.partition(" -m ")[0]
+    assert "--distributed-world-size 6 " in on_gpus
+    assert "--gres" not in on_cpus
+
+
 def precision(text: str) -> List[str]:
     """The flags of precision of the training."""
     return re.findall(r" --(fp16|autocast \S+)", trainings(text)[0])

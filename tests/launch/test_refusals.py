@@ -69,3 +69,6 @@ def test_more_gpus_than_there_are_is_one_line(
         monkeypatch.setattr(torch.cuda, "device_count", lambda count=count: count)
         message = refused(main, *shlex.split("--config multi30k/baseline --gpus 2"))
         assert f"--gpus is 2, but torch can use {parts}" in message
+    # those of several nodes are not of this machine
+    message = refused(main, *shlex.split("--config base.yaml --gpus 2 --nodes 2 --prepared none"))
+    assert "--prepared none has no prepared data" in message

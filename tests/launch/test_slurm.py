@@ -253,3 +253,15 @@ def test_a_job_runs_what_was_submitted_whatever_is_edited_since(
     cluster.end(1)
     assert "was trained with train.lr 0.005, not 0.5" in launch(*words, status=2)
     assert len(cluster.submitted) == 1
+
+
+@pytest.mark.system
+@pytest.mark.one_host
+def test_a_training_on_gpus_is_submitted_again_where_there_are_none(
+    cluster: Cluster, prepared: Path, launched: Path, tmp_path: Path, launch: Launch
+) -> None:
+    """As a login node: the training resumes in the job."""
+    shutil.copytree(launched / "runs", tmp_path / "runs")
+    words = [word for word in arguments(prepared, tmp_path) if word != "--cpu"]
+    assert "job 1 (submitted)" in launch(*words, *BY_EPOCHS, "--slurm")
+    assert len(cluster.submitted) == 1
