@@ -14,7 +14,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import Any, Callable, ContextManager, Dict, List, Sequence, Set, TextIO
+from typing import Any, Callable, ContextManager, Dict, List, Mapping, Sequence, Set, TextIO
 
 import torch
 from msgspec.structs import replace
@@ -30,11 +30,12 @@ from capsnmt.launch.progress import TrainingProgress, say
 from capsnmt.launch.run import Run, environment, python
 from capsnmt.machine import processor
 from capsnmt.runs.folder import RunFolder
-from capsnmt.runs.records import InitialModel, TrainingRecord
+from capsnmt.runs.records import Device, InitialModel, TrainingRecord
 from capsnmt.runs.trained_rows import training_differences
 from capsnmt.steps import Step, StepRecords, run_step
 
 ENDS = ("max-epoch", "max-update")  # flags that end a training and may change when it resumes
+VISIBLE = "CUDA_VISIBLE_DEVICES"
 SHOWN = 500  # translations after which the progress of fairseq-generate is shown
 
 
@@ -93,6 +94,7 @@ def execute_side_by_side(runs: Sequence[Run], jobs: int) -> None:
     waiting = {run.folder.path: run for run in runs}
     titles = {path: run.title for path, run in waiting.items()}
     running: Dict[Path, subprocess.Popen[bytes]] = {}
+    free, taken = _shares(runs[0].device, jobs), {}
     failed: Set[Path] = set()
     try:
         while waiting or running:
@@ -102,12 +104,14 @@ def execute_side_by_side(runs: Sequence[Run], jobs: int) -> None:
                     del waiting[path]
                     failed.add(path)
                     say(f"== {run.title}: not started, as {titles[min(earlier & failed)]} failed")
-                elif len(running) < jobs and not earlier & {*waiting, *running}:
-                    running[path] = _start(waiting.pop(path))
+                elif free and not earlier & {*waiting, *running}:
+                    taken[path] = free.pop(0)
+                    running[path] = _start(waiting.pop(path), taken[path])
             for path in [path for path, child in running.items() if child.poll() is not None]:
                 status = running.pop(path).returncode
                 ended = f"failed with exit status {status}" if status else "done"
                 failed |= {path} if status else set()
+                free.append(taken[path])
                 say(f"== {titles[path]}: {ended}")
             time.sleep(0.1)
     finally:
@@ -120,7 +124,21 @@ def execute_side_by_side(runs: Sequence[Run], jobs: int) -> None:
         raise ExecutionError(f"{names}: failed: see launch.log in the run's folder")
 
 
-def _start(run: Run) -> subprocess.Popen[bytes]:
+def _shares(device: Device, jobs: int) -> List[Dict[str, str]]:
+    """Return the variables that show each of several jobs its GPUs.
+
+    **D**: they are its own as far as those that this process sees suffice, and then shared in turn:
+    a GPU may hold several small models.
+    """
+    if not device.gpus or device.nodes > 1:
+        return [{}] * jobs
+    seen = torch.cuda.device_count()
+    given = os.environ.get(VISIBLE)
+    gpus = itertools.cycle(map(str, range(seen)) if given is None else given.split(",")[:seen])
+    return [{VISIBLE: ",".join(itertools.islice(gpus, device.gpus))} for _ in range(jobs)]
+
+
+def _start(run: Run, share: Mapping[str, str]) -> subprocess.Popen[bytes]:
     """Start a process that executes a run."""
     record(run)
     log = run.folder.path / "launch.log"
@@ -128,7 +146,7 @@ def _start(run: Run) -> subprocess.Popen[bytes]:
     with open(log, "ab") as output:
         return subprocess.Popen(
             [*python("capsnmt.launch"), "--resume", str(run.folder)],
-            env={**os.environ, **environment(run.device)},
+            env={**os.environ, **environment(run.device), **share},
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=output,
