@@ -96,6 +96,7 @@ def execute_side_by_side(runs: Sequence[Run], jobs: int) -> None:
     running: Dict[Path, subprocess.Popen[bytes]] = {}
     free, taken = _shares(runs[0].device, jobs), {}
     failed: Set[Path] = set()
+    refused: List[ConfigurationError] = []
     try:
         while waiting or running:
             for path, run in list(waiting.items()):
@@ -105,8 +106,15 @@ def execute_side_by_side(runs: Sequence[Run], jobs: int) -> None:
                     failed.add(path)
                     say(f"== {run.title}: not started, as {titles[min(earlier & failed)]} failed")
                 elif free and not earlier & {*waiting, *running}:
-                    taken[path] = free.pop(0)
-                    running[path] = _start(waiting.pop(path), taken[path])
+                    del waiting[path]
+                    try:
+                        running[path] = _start(run, free[0])
+                    except ConfigurationError as error:
+                        failed.add(path)
+                        refused.append(error)
+                        say(f"== {run.title}: not started: {error}")
+                    else:
+                        taken[path] = free.pop(0)
             for path in [path for path, child in running.items() if child.poll() is not None]:
                 status = running.pop(path).returncode
                 ended = f"failed with exit status {status}" if status else "done"
@@ -119,6 +127,8 @@ def execute_side_by_side(runs: Sequence[Run], jobs: int) -> None:
             child.terminate()
         for child in running.values():
             child.wait()
+    if refused:
+        raise refused[0]
     if failed:
         names = "; ".join(titles[path] for path in titles if path in failed)
         raise ExecutionError(f"{names}: failed: see launch.log in the run's folder")

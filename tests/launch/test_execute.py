@@ -212,3 +212,21 @@ def test_runs_side_by_side_have_gpus_of_their_own(
     words = ["--config", write(tmp_path, "tiny", SMALL), *given[:-3], "--gpus", each]
     launch(*words, "--seeds", "1,2", "--jobs", "2", status=1)
     assert {path.read_text("utf-8").strip() for path in notes.glob("gpus-*")} == expected
+
+
+def test_a_run_that_is_refused_ends_none_of_those_beside_it(
+    launch: Launch,
+    launched: Path,
+    prepared: Path,
+    children: Callable[[int], Path],
+    tmp_path: Path,
+) -> None:
+    shutil.copytree(launched / "runs", tmp_path / "runs")
+    words = [*arguments(prepared, tmp_path), *BY_EPOCHS, "--set", "train.lr=0.1"]
+    notes = children(1)
+    said = launch(*words, "--seeds", "2,1", "--jobs", "2", status=2)
+    assert "== row, seed 1: not started: " in said
+    assert said.splitlines()[-1].startswith("error: ")
+    assert "was trained with train.lr 0.005, not 0.1" in said.splitlines()[-1]
+    assert list(notes.glob("ended-*"))
+    assert "== row, seed 2: failed with exit status 1" in said
