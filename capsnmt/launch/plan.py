@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any, Dict, Iterator, List, Optional, Sequence, Tuple
 
@@ -176,6 +177,7 @@ def _run(
     argv: Sequence[str],
 ) -> Run:
     name, chosen, point = row
+    initial = chosen.init_from
     output = options.output or Path("runs") / str(chosen.dataset)
     data = options.prepared or output / "data"
     if chosen.classifies and options.data and chosen.data.recipe != classification.FROM_TEXT:
@@ -193,7 +195,7 @@ def _run(
         device=device,
         baseline=None if several and name == options.baseline else options.baseline,
         sweep=point,
-        initial=None if chosen.init_from is None else Path(chosen.init_from).stem,
+        initial=None if initial is None else re.sub(r"\.ya?ml$", "", Path(initial).name),
         command=("capsnmt-run", *argv),
     )
     folder = output.joinpath(name, *([task] if task else []), f"seed-{seed}")

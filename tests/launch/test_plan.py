@@ -49,6 +49,20 @@ def test_a_row_follows_the_row_that_it_starts_from(plan: Launch) -> None:
     assert "--max-update 2000 " in other
 
 
+@pytest.mark.parametrize("named", ["base_0.1", "base_0.1.yaml", "mine/base_0.1"])
+def test_the_name_of_a_row_may_have_a_dot(
+    plan: Launch, named: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own = tmp_path / "configs" / "mine"
+    own.mkdir(parents=True)
+    monkeypatch.chdir(tmp_path)
+    for name in ("base_0.1", "base_0"):
+        (own / f"{name}.yaml").write_text("extends: multi30k/baseline\ndataset: mine\n")
+    (own / "started.yaml").write_text(f"extends: base_0\ninit-from: {named}\n")
+    text = plan("--dataset", "mine", "--cpu", "--rows", "base_0.1,base_0,started")
+    assert "--init-from runs/mine/base_0.1/seed-1/averaged.pt " in trainings(text)[-1]
+
+
 def test_all_values_of_a_sweep_start_from_one_run(plan: Launch) -> None:
     row = ["--config", "wmt14_en_de/dou2019_em_routing_from_baseline", "--cpu"]
     text = plan(*row, "--output", "runs", "--sweep", "layer-capsules=1,8")
