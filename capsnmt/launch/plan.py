@@ -204,7 +204,13 @@ def _run(
 
 def _in_order(runs: Sequence[Run]) -> List[Run]:
     """Return runs, each after those of the launch that it depends on."""
-    named = {run.folder.path: run for run in runs}
+    named: Dict[Path, Run] = {}
+    for run in runs:
+        if named.setdefault(run.folder.path, run).config != run.config:
+            raise ConfigurationError(
+                f"{run.config.row} is the name of two different rows, which would share "
+                f"{run.folder}; rename a file, or give another --name"
+            )
     ordered: Dict[Path, Run] = {}
 
     def add(run: Run, later: Tuple[Path, ...] = ()) -> None:
