@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, Dict, Iterator, List, Optional, Sequence, Tuple
 
 from capsnmt import records
-from capsnmt.cli import ConfigurationError, require
+from capsnmt.cli import ConfigurationError, require, shown
 from capsnmt.files import check_file_name
 from capsnmt.launch import (
     classification,
@@ -39,7 +39,7 @@ def resolve(options: Options, device: Device, argv: Sequence[str]) -> List[Run]:
     Within a seed a run follows those that it starts from and is tested against.
     """
     if options.baseline is not None:
-        check_file_name(options.baseline, "--baseline")
+        _check_name(options.baseline, "--baseline")
     rows = [row for name, chosen in configure(options) for row in _swept(options, name, chosen)]
     runs = [
         _run(options, row, device, seed, task, argv)
@@ -58,7 +58,7 @@ def configure(options: Options) -> List[Tuple[str, Settings]]:
             settings.assign(merged, assignment)
         if options.max_update is not None:
             settings.override(merged, "train.max-update", options.max_update, "--max-update")
-        check_file_name(name, "--name")
+        _check_name(name, "--name")
         rows.append((name, settings.complete(merged, name)))
     return rows
 
@@ -106,6 +106,16 @@ def check_before(run: Run, planned: Sequence[Path]) -> None:
             )
 
 
+def _check_name(name: str, where: str) -> None:
+    """Raise unless ``name`` can be that of a row."""
+    check_file_name(name, where)
+    if "=" in name:
+        raise ConfigurationError(
+            f"{where}: {shown(name)} cannot name a row, which capsnmt-evaluate reads as "
+            f"NAME=FILE; give one without ="
+        )
+
+
 def _rows(options: Options) -> Iterator[Tuple[str, Dict[str, Any]]]:
     """Yield name and settings of the configurations that a launch names, the baseline first."""
     if options.rows is None:
@@ -151,7 +161,7 @@ def _swept(options: Options, name: str, chosen: Settings) -> Iterator[Row]:
         point = records.build(named, SweepPoint, "--sweep")
         merged = records.plain(chosen)
         settings.override(merged, f"train.{sweep.flag}", value, "--sweep")
-        check_file_name(point.name, "--sweep")
+        _check_name(point.name, "--sweep")
         yield point.name, settings.complete(merged, point.name), point
 
 
