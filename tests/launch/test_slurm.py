@@ -153,6 +153,19 @@ def test_a_row_waits_for_the_jobs_of_its_baseline_and_its_start(
     assert [call[:-1] for call in cluster.submitted[3:]] == [[], ["--dependency=afterok:4", again]]
 
 
+def test_the_job_of_a_row_that_is_a_link_finds_its_baseline(
+    cluster: Cluster, submission: List[str], output: Path, tmp_path: Path, launch: Launch
+) -> None:
+    launch(*submission)
+    (tmp_path / "scratch").mkdir()
+    (output / "em_routing").symlink_to(tmp_path / "scratch")
+    launch(*submission, "--config", "em_routing", "--baseline", "baseline")
+    job = (output / "em_routing" / "seed-1" / "job.sh").read_text("utf-8")
+    resumed = shlex.quote(str(output / "em_routing" / "seed-1"))
+    assert f"-m capsnmt.launch --resume {resumed} &\n" in job
+    assert "scratch" not in job
+
+
 def test_a_submission_that_slurm_refuses_is_one_line(
     cluster: Cluster, submission: List[str], output: Path, launch: Launch
 ) -> None:
