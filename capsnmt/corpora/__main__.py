@@ -98,6 +98,10 @@ def _prepare(given: Sequence[str]) -> None:
     for name in others:
         if vars(options)[name]:
             raise ConfigurationError(f"--{name} is not for {given_to}; leave one of the two out")
+    if "," in str(options.output):
+        raise ConfigurationError(
+            f"--output {options.output} has a comma, at which fairseq splits paths; give another"
+        )
     if options.local is not None and not options.local.is_dir():
         raise ConfigurationError(f"--local {options.local}: no such folder; check the path")
     # Imported here, because tokenisers and models take seconds that --help does not need.

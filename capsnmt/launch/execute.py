@@ -14,7 +14,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import Any, Callable, ContextManager, Dict, List, Sequence, Set, TextIO
+from typing import Any, Callable, ContextManager, Dict, List, Mapping, Sequence, Set, TextIO
 
 import torch
 from msgspec.structs import replace
@@ -30,11 +30,12 @@ from capsnmt.launch.progress import TrainingProgress, say
 from capsnmt.launch.run import Run, environment, python
 from capsnmt.machine import processor
 from capsnmt.runs.folder import RunFolder
-from capsnmt.runs.records import InitialModel, TrainingRecord
+from capsnmt.runs.records import Device, InitialModel, TrainingRecord
 from capsnmt.runs.trained_rows import training_differences
 from capsnmt.steps import Step, StepRecords, run_step
 
 ENDS = ("max-epoch", "max-update")  # flags that end a training and may change when it resumes
+VISIBLE = "CUDA_VISIBLE_DEVICES"
 SHOWN = 500  # translations after which the progress of fairseq-generate is shown
 
 
@@ -93,7 +94,9 @@ def execute_side_by_side(runs: Sequence[Run], jobs: int) -> None:
     waiting = {run.folder.path: run for run in runs}
     titles = {path: run.title for path, run in waiting.items()}
     running: Dict[Path, subprocess.Popen[bytes]] = {}
+    free, taken = _shares(runs[0].device, jobs), {}
     failed: Set[Path] = set()
+    refused: List[ConfigurationError] = []
     try:
         while waiting or running:
             for path, run in list(waiting.items()):
@@ -102,12 +105,21 @@ def execute_side_by_side(runs: Sequence[Run], jobs: int) -> None:
                     del waiting[path]
                     failed.add(path)
                     say(f"== {run.title}: not started, as {titles[min(earlier & failed)]} failed")
-                elif len(running) < jobs and not earlier & {*waiting, *running}:
-                    running[path] = _start(waiting.pop(path))
+                elif free and not earlier & {*waiting, *running}:
+                    del waiting[path]
+                    try:
+                        running[path] = _start(run, free[0])
+                    except ConfigurationError as error:
+                        failed.add(path)
+                        refused.append(error)
+                        say(f"== {run.title}: not started: {error}")
+                    else:
+                        taken[path] = free.pop(0)
             for path in [path for path, child in running.items() if child.poll() is not None]:
                 status = running.pop(path).returncode
                 ended = f"failed with exit status {status}" if status else "done"
                 failed |= {path} if status else set()
+                free.append(taken[path])
                 say(f"== {titles[path]}: {ended}")
             time.sleep(0.1)
     finally:
@@ -115,12 +127,28 @@ def execute_side_by_side(runs: Sequence[Run], jobs: int) -> None:
             child.terminate()
         for child in running.values():
             child.wait()
+    if refused:
+        raise refused[0]
     if failed:
         names = "; ".join(titles[path] for path in titles if path in failed)
         raise ExecutionError(f"{names}: failed: see launch.log in the run's folder")
 
 
-def _start(run: Run) -> subprocess.Popen[bytes]:
+def _shares(device: Device, jobs: int) -> List[Dict[str, str]]:
+    """Return the variables that show each of several jobs its GPUs.
+
+    **D**: they are its own as far as those that this process sees suffice, and then shared in turn:
+    a GPU may hold several small models.
+    """
+    if not device.gpus or device.nodes > 1:
+        return [{}] * jobs
+    seen = torch.cuda.device_count()
+    given = os.environ.get(VISIBLE)
+    gpus = itertools.cycle(map(str, range(seen)) if given is None else given.split(",")[:seen])
+    return [{VISIBLE: ",".join(itertools.islice(gpus, device.gpus))} for _ in range(jobs)]
+
+
+def _start(run: Run, share: Mapping[str, str]) -> subprocess.Popen[bytes]:
     """Start a process that executes a run."""
     record(run)
     log = run.folder.path / "launch.log"
@@ -128,7 +156,7 @@ def _start(run: Run) -> subprocess.Popen[bytes]:
     with open(log, "ab") as output:
         return subprocess.Popen(
             [*python("capsnmt.launch"), "--resume", str(run.folder)],
-            env={**os.environ, **environment(run.device)},
+            env={**os.environ, **environment(run.device), **share},
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=output,
@@ -154,7 +182,10 @@ class _Execution:
         else:
             say(f"-- train: complete at {trained.updates:,} updates")
         for step in kind(self.run).evaluation(self.run):
-            self.step(step)
+            if self.deleted and self.run.model in step.outputs:
+                say(f"-- {step.name}: complete")
+            else:
+                self.step(step)
         if trained.parameters is None:
             trained = replace(trained, parameters=count_parameters(self.run.model))
             records.write(self.folder.training, trained)
@@ -171,6 +202,12 @@ class _Execution:
         files = kind(self.run).check_data(self.run)
         self.vocabulary = {path.name: sha256(path) for path in files}
         self.done, recovered = recover(self.folder.checkpoints)
+        started = self.folder.training.is_file()
+        finished = self.folder.read_training().updates if started and not self.done else None
+        # D: without checkpoints, as users delete them to save space, a finished training remains
+        self.deleted = finished is not None
+        if finished is not None:
+            self.done, recovered = finished, None
         if recovered:
             say(f"warning: {recovered}")
         self.trained = self.continued(self.describe()) if self.done else None
@@ -195,19 +232,29 @@ class _Execution:
         ends = [(old.settings.train.get(end), config.settings.train.get(end)) for end in ENDS]
         same_end = before.updates == done and all(was == new for was, new in ends)
         # fairseq makes one update too many when it resumes a finished training
-        return replace(before, updates=done) if done == total or same_end else now
+        over = done == total or same_end
+        kept = self.folder.is_finished and self.run.model.is_file()
+        same = over and old.settings.average == config.settings.average
+        if self.deleted and not (kept and same):
+            raise ConfigurationError(
+                f"{self.folder} has no checkpoints of its finished training, and what is asked for "
+                f"needs them; restore them, give the settings of its config.json, or delete the "
+                f"folder to train again"
+            )
+        return replace(before, updates=done) if over else now
 
     def describe(self) -> TrainingRecord:
         """Return what the training is made with."""
         device, other = self.run.device, self.run.initial
+        name = f"{processor()}, {os.cpu_count()} cores"
+        if device.gpus:  # a login node may have none
+            name = torch.cuda.get_device_name(0) if torch.cuda.is_available() else "unknown"
         names = {name: installed_version(name) for name in ("ve-fairseq", "fairseq")}
         fairseq = ", ".join(f"{name} {version}" for name, version in names.items() if version)
         return TrainingRecord(
             vocabulary=self.vocabulary,
             device=str(device),
-            device_name=torch.cuda.get_device_name(0)
-            if device.gpus
-            else f"{processor()}, {os.cpu_count()} cores",
+            device_name=name,
             versions={
                 "python": platform.python_version(),
                 "torch": torch.__version__,

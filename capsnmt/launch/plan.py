@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any, Dict, Iterator, List, Optional, Sequence, Tuple
 
 from capsnmt import records
-from capsnmt.cli import ConfigurationError, require
+from capsnmt.cli import ConfigurationError, require, shown
 from capsnmt.files import check_file_name
 from capsnmt.launch import (
     classification,
@@ -38,7 +39,7 @@ def resolve(options: Options, device: Device, argv: Sequence[str]) -> List[Run]:
     Within a seed a run follows those that it starts from and is tested against.
     """
     if options.baseline is not None:
-        check_file_name(options.baseline, "--baseline")
+        _check_name(options.baseline, "--baseline")
     rows = [row for name, chosen in configure(options) for row in _swept(options, name, chosen)]
     runs = [
         _run(options, row, device, seed, task, argv)
@@ -57,7 +58,7 @@ def configure(options: Options) -> List[Tuple[str, Settings]]:
             settings.assign(merged, assignment)
         if options.max_update is not None:
             settings.override(merged, "train.max-update", options.max_update, "--max-update")
-        check_file_name(name, "--name")
+        _check_name(name, "--name")
         rows.append((name, settings.complete(merged, name)))
     return rows
 
@@ -105,6 +106,16 @@ def check_before(run: Run, planned: Sequence[Path]) -> None:
             )
 
 
+def _check_name(name: str, where: str) -> None:
+    """Raise unless ``name`` can be that of a row."""
+    check_file_name(name, where)
+    if "=" in name:
+        raise ConfigurationError(
+            f"{where}: {shown(name)} cannot name a row, which capsnmt-evaluate reads as "
+            f"NAME=FILE; give one without ="
+        )
+
+
 def _rows(options: Options) -> Iterator[Tuple[str, Dict[str, Any]]]:
     """Yield name and settings of the configurations that a launch names, the baseline first."""
     if options.rows is None:
@@ -150,7 +161,7 @@ def _swept(options: Options, name: str, chosen: Settings) -> Iterator[Row]:
         point = records.build(named, SweepPoint, "--sweep")
         merged = records.plain(chosen)
         settings.override(merged, f"train.{sweep.flag}", value, "--sweep")
-        check_file_name(point.name, "--sweep")
+        _check_name(point.name, "--sweep")
         yield point.name, settings.complete(merged, point.name), point
 
 
@@ -176,6 +187,7 @@ def _run(
     argv: Sequence[str],
 ) -> Run:
     name, chosen, point = row
+    initial = chosen.init_from
     output = options.output or Path("runs") / str(chosen.dataset)
     data = options.prepared or output / "data"
     if chosen.classifies and options.data and chosen.data.recipe != classification.FROM_TEXT:
@@ -193,7 +205,7 @@ def _run(
         device=device,
         baseline=None if several and name == options.baseline else options.baseline,
         sweep=point,
-        initial=None if chosen.init_from is None else Path(chosen.init_from).stem,
+        initial=None if initial is None else re.sub(r"\.ya?ml$", "", Path(initial).name),
         command=("capsnmt-run", *argv),
     )
     folder = output.joinpath(name, *([task] if task else []), f"seed-{seed}")
@@ -202,7 +214,13 @@ def _run(
 
 def _in_order(runs: Sequence[Run]) -> List[Run]:
     """Return runs, each after those of the launch that it depends on."""
-    named = {run.folder.path: run for run in runs}
+    named: Dict[Path, Run] = {}
+    for run in runs:
+        if named.setdefault(run.folder.path, run).config != run.config:
+            raise ConfigurationError(
+                f"{run.config.row} is the name of two different rows, which would share "
+                f"{run.folder}; rename a file, or give another --name"
+            )
     ordered: Dict[Path, Run] = {}
 
     def add(run: Run, later: Tuple[Path, ...] = ()) -> None:

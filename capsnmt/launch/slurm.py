@@ -44,7 +44,7 @@ def job_script(run: Run, partition: str) -> str:
     Its comments have the commands. An empty partition is the cluster's default.
     """
     device, config = run.device, run.config
-    path = run.folder.path.resolve()
+    path = run.folder.path.absolute()  # not where a link leads, without the rows beside it
     name = "-".join([config.row, *([config.task] if config.task else []), str(config.seed)])
     # In the name of a log, % begins a pattern.
     log = RunFolder(Path(str(path).replace("%", "%%"))).job_log("%j")

@@ -31,14 +31,15 @@ USER_DIR = Path(capsnmt.__file__).parent
 def choose_device(options: Options) -> Device:
     """Return the device that the flags ask for; by default one GPU if there is one, else the CPU.
 
-    A job gets one GPU by default. It, or a dry run, may be for another machine.
+    A job gets one GPU by default. It, a dry run, or several nodes are of other machines.
     """
     found, gpus = torch.cuda.device_count(), options.gpus
     if options.cpu:
         gpus = 0
     elif gpus is None:
         gpus = 1 if options.slurm is not None else min(1, found)
-    if gpus > found and options.slurm is None and not options.dry_run:
+    here = options.slurm is None and not options.dry_run and options.nodes == 1
+    if here and gpus > found:
         fix = f"give --gpus 1..{found} or --cpu" if found else "give --cpu"
         raise ConfigurationError(
             f"--gpus is {gpus}, but torch can use {found or 'none'} of this machine; {fix}"
@@ -175,6 +176,8 @@ def _program(device: Device) -> List[str]:
         step += [f"--ntasks-per-node={tasks}"]
         # the job has all cores of a node for one task
         step += [f"--cpus-per-task={device.threads or 1}"] if tasks > 1 else []
+        # fairseq takes every GPU that the task sees
+        step += [f"--gres=gpu:{device.gpus}"] if device.gpus else []
         return ["srun", *step, "--kill-on-bad-exit=1", python, *training]
     if processes > 1:
         workers = ["--standalone", f"--nproc_per_node={processes}"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import List, Optional
 
@@ -89,6 +90,13 @@ def check_settings(run: Run) -> None:
     """Raise unless the commands after the training will understand their arguments."""
     from fairseq import options
 
+    # D: absolute, as a job and --resume have them
+    for path in (run.model.absolute(), run.data.binarised.absolute()):
+        if os.pathsep in str(path):
+            raise ConfigurationError(
+                f"{path} has a {os.pathsep}, at which fairseq splits paths; give another --output, "
+                f"--name or --prepared"
+            )
     test_set = next(iter(run.settings.data.test_sets))
     flags.check("generate", options.get_generation_parser(), generate(run, test_set).arguments)
     parse_arguments(score(run, test_set).arguments)

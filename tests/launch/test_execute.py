@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import shutil
+import sys
 from pathlib import Path
-from typing import Any, Dict, List
+from typing import Any, Callable, Dict, List, Optional, Set
 
 import pytest
+import torch
 
 from capsnmt.checkpoints.resume import num_updates
 from tests.launch.conftest import Launch
@@ -66,6 +68,27 @@ def test_a_complete_run_is_left_as_it_is_and_only_what_was_lost_is_made_again(
     assert "-- generate news\n" in again
     assert (run / "generate-news.txt").is_file()
     assert again.count(": complete") == 2  # of the training and the average
+
+
+def test_a_finished_training_whose_checkpoints_were_deleted_is_not_repeated(
+    launch: Launch, prepared: Path, launched: Path, tmp_path: Path
+) -> None:
+    """Its average is evaluated; what needs the checkpoints is refused, and changes nothing."""
+    folder = shutil.copytree(launched / "runs", tmp_path / "runs")
+    words, run = [*arguments(prepared, tmp_path), *BY_EPOCHS], folder / "row" / "seed-1"
+    shutil.rmtree(run / "checkpoints")
+    before = snapshot(folder)
+    assert launch(*words).count(": complete") == 4
+    for more in (["train.max-epoch=2"], ["average.last-updates=2"], ["average=null"]):
+        assert "has no checkpoints" in launch(*words, "--set", *more, status=2)
+    assert snapshot(folder) == before
+
+    (run / "generate-news.txt").unlink()
+    assert launch(*words).count(": complete") == 2
+    assert (run / "generate-news.txt").is_file()
+    (run / "averaged.pt").unlink()
+    assert "has no checkpoints" in launch(*words, status=2)
+    assert (run / "scores.json").is_file()
 
 
 def test_data_that_differ_from_the_settings_are_refused(
@@ -133,3 +156,77 @@ def test_runs_side_by_side_are_those_of_one_after_another(
     assert said.count("failed with exit status 1") == 1
     log = (tmp_path / "lost" / "baseline" / "seed-1" / "launch.log").read_text("utf-8")
     assert "error: train failed with exit status 1" in log
+
+
+# in place of the interpreter: a run that starts, notes its GPUs, waits for the others, and fails
+CHILD = """#!/bin/sh
+echo "$CUDA_VISIBLE_DEVICES" >"RUNS/gpus-$$"
+while test "$(ls RUNS | grep -c gpus)" -lt COUNT; do sleep 0.1; done
+sleep 0.5
+echo >"RUNS/ended-$$"
+exit 1
+"""
+
+
+@pytest.fixture
+def children(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[int], Path]:
+    """``children(COUNT)`` replaces the processes of runs, of which COUNT run at once."""
+
+    def replace(count: int) -> Path:
+        notes, python = tmp_path / "notes", tmp_path / "python"
+        notes.mkdir()
+        python.write_text(CHILD.replace("RUNS", str(notes)).replace("COUNT", str(count)), "utf-8")
+        python.chmod(0o755)
+        monkeypatch.setattr(sys, "executable", str(python))
+        return notes
+
+    return replace
+
+
+@pytest.mark.parametrize(
+    ("visible", "each", "expected"),
+    [
+        (None, 1, {"0", "1"}),
+        ("5,GPU-7,2,3", 2, {"5,GPU-7", "2,3"}),
+        ("5,6,7", 2, {"5,6", "7,5"}),
+        ("6", 1, {"6"}),
+    ],
+)
+def test_runs_side_by_side_have_gpus_of_their_own(
+    visible: Optional[str],
+    each: int,
+    expected: Set[str],
+    launch: Launch,
+    given: List[object],
+    children: Callable[[int], Path],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Of those that the launcher sees; where they do not suffice, they are shared."""
+    notes = children(2)
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    if visible is not None:
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
+    found = 4 if visible is None else visible.count(",") + 1
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: found)
+    words = ["--config", write(tmp_path, "tiny", SMALL), *given[:-3], "--gpus", each]
+    launch(*words, "--seeds", "1,2", "--jobs", "2", status=1)
+    assert {path.read_text("utf-8").strip() for path in notes.glob("gpus-*")} == expected
+
+
+def test_a_run_that_is_refused_ends_none_of_those_beside_it(
+    launch: Launch,
+    launched: Path,
+    prepared: Path,
+    children: Callable[[int], Path],
+    tmp_path: Path,
+) -> None:
+    shutil.copytree(launched / "runs", tmp_path / "runs")
+    words = [*arguments(prepared, tmp_path), *BY_EPOCHS, "--set", "train.lr=0.1"]
+    notes = children(1)
+    said = launch(*words, "--seeds", "2,1", "--jobs", "2", status=2)
+    assert "== row, seed 1: not started: " in said
+    assert said.splitlines()[-1].startswith("error: ")
+    assert "was trained with train.lr 0.005, not 0.1" in said.splitlines()[-1]
+    assert list(notes.glob("ended-*"))
+    assert "== row, seed 2: failed with exit status 1" in said

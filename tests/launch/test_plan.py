@@ -49,6 +49,20 @@ def test_a_row_follows_the_row_that_it_starts_from(plan: Launch) -> None:
     assert "--max-update 2000 " in other
 
 
+@pytest.mark.parametrize("named", ["base_0.1", "base_0.1.yaml", "mine/base_0.1"])
+def test_the_name_of_a_row_may_have_a_dot(
+    plan: Launch, named: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own = tmp_path / "configs" / "mine"
+    own.mkdir(parents=True)
+    monkeypatch.chdir(tmp_path)
+    for name in ("base_0.1", "base_0"):
+        (own / f"{name}.yaml").write_text("extends: multi30k/baseline\ndataset: mine\n")
+    (own / "started.yaml").write_text(f"extends: base_0\ninit-from: {named}\n")
+    text = plan("--dataset", "mine", "--cpu", "--rows", "base_0.1,base_0,started")
+    assert "--init-from runs/mine/base_0.1/seed-1/averaged.pt " in trainings(text)[-1]
+
+
 def test_all_values_of_a_sweep_start_from_one_run(plan: Launch) -> None:
     row = ["--config", "wmt14_en_de/dou2019_em_routing_from_baseline", "--cpu"]
     text = plan(*row, "--output", "runs", "--sweep", "layer-capsules=1,8")
@@ -118,6 +132,16 @@ def test_the_update_has_the_same_tokens_on_any_number_of_devices(
     assert tokens - workers * batch.update_freq < batch.per_update <= tokens
     fewer_passes = most * workers * (batch.update_freq - 1)
     assert fewer_passes < tokens, "more passes than the memory of the devices asks for"
+
+
+def test_a_step_of_several_nodes_sees_the_gpus_that_are_asked_for(plan: Launch) -> None:
+    """fairseq takes all that a node shows, so that the update would be larger."""
+    row = ["--config", "multi30k/baseline", "--nodes", "3"]
+    on_gpus, on_cpus = (trainings(plan(*row, *given))[0] for given in (["--gpus", "2"], ["--cpu"]))
+    assert on_gpus.startswith("srun --nodes=3 ")
+    assert "--gres=gpu:2 " in on_gpus.partition(" -m ")[0]
+    assert "--distributed-world-size 6 " in on_gpus
+    assert "--gres" not in on_cpus
 
 
 def precision(text: str) -> List[str]:

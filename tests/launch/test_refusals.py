@@ -62,6 +62,17 @@ def test_a_bad_file_is_one_line(name: str, refused: Callable[..., str], folder: 
         assert "row.yaml" in message or "child: " in message, message
 
 
+def test_two_rows_of_one_name_are_one_line(refused: Callable[..., str], folder: Path) -> None:
+    """One of them was left out."""
+    for name, rate in (("a", 0.1), ("b", 0.2)):
+        (folder / name).mkdir()
+        (folder / name / "em.yaml").write_text(SMALL.replace("0.005", str(rate)), "utf-8")
+    message = refused(
+        main, *shlex.split("--rows a/em.yaml,b/em.yaml --dataset tiny --cpu --dry-run")
+    )
+    assert "em is the name of two different rows, which would share runs/tiny/em/" in message
+
+
 def test_more_gpus_than_there_are_is_one_line(
     refused: Callable[..., str], folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -69,3 +80,6 @@ def test_more_gpus_than_there_are_is_one_line(
         monkeypatch.setattr(torch.cuda, "device_count", lambda count=count: count)
         message = refused(main, *shlex.split("--config multi30k/baseline --gpus 2"))
         assert f"--gpus is 2, but torch can use {parts}" in message
+    # those of several nodes are not of this machine
+    message = refused(main, *shlex.split("--config base.yaml --gpus 2 --nodes 2 --prepared none"))
+    assert "--prepared none has no prepared data" in message

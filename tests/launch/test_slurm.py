@@ -153,6 +153,19 @@ def test_a_row_waits_for_the_jobs_of_its_baseline_and_its_start(
     assert [call[:-1] for call in cluster.submitted[3:]] == [[], ["--dependency=afterok:4", again]]
 
 
+def test_the_job_of_a_row_that_is_a_link_finds_its_baseline(
+    cluster: Cluster, submission: List[str], output: Path, tmp_path: Path, launch: Launch
+) -> None:
+    launch(*submission)
+    (tmp_path / "scratch").mkdir()
+    (output / "em_routing").symlink_to(tmp_path / "scratch")
+    launch(*submission, "--config", "em_routing", "--baseline", "baseline")
+    job = (output / "em_routing" / "seed-1" / "job.sh").read_text("utf-8")
+    resumed = shlex.quote(str(output / "em_routing" / "seed-1"))
+    assert f"-m capsnmt.launch --resume {resumed} &\n" in job
+    assert "scratch" not in job
+
+
 def test_a_submission_that_slurm_refuses_is_one_line(
     cluster: Cluster, submission: List[str], output: Path, launch: Launch
 ) -> None:
@@ -252,4 +265,16 @@ def test_a_job_runs_what_was_submitted_whatever_is_edited_since(
     assert "--lr 0.005 " in (run / "commands.sh").read_text("utf-8")
     cluster.end(1)
     assert "was trained with train.lr 0.005, not 0.5" in launch(*words, status=2)
+    assert len(cluster.submitted) == 1
+
+
+@pytest.mark.system
+@pytest.mark.one_host
+def test_a_training_on_gpus_is_submitted_again_where_there_are_none(
+    cluster: Cluster, prepared: Path, launched: Path, tmp_path: Path, launch: Launch
+) -> None:
+    """As a login node: the training resumes in the job."""
+    shutil.copytree(launched / "runs", tmp_path / "runs")
+    words = [word for word in arguments(prepared, tmp_path) if word != "--cpu"]
+    assert "job 1 (submitted)" in launch(*words, *BY_EPOCHS, "--slurm")
     assert len(cluster.submitted) == 1
