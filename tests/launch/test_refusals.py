@@ -69,3 +69,11 @@ def test_more_gpus_than_there_are_is_one_line(
         monkeypatch.setattr(torch.cuda, "device_count", lambda count=count: count)
         message = refused(main, *shlex.split("--config multi30k/baseline --gpus 2"))
         assert f"--gpus is 2, but torch can use {parts}" in message
+
+
+def test_a_missing_tokeniser_of_the_target_language_is_one_line(
+    refused: Callable[..., str], folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sacrebleu.tokenizers.tokenizer_ja_mecab.MeCab", None)
+    row = "--config multi30k/baseline --cpu --set data.target-lang=ja"
+    assert "pip install 'sacrebleu[ja]'" in refused(main, *shlex.split(row))
