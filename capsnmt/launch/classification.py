@@ -34,9 +34,11 @@ def prepare(run: Run) -> Optional[Step]:
         return None
     if recipe not in RECIPES:
         raise ConfigurationError(f"data.recipe is {recipe}; choose from {', '.join(RECIPES)}")
-    text = []
+    made, text = run.data.manifest.is_file(), []
+    if not made and run.sources is None and all(path.is_file() for path in _files(run)):
+        return None  # the user's: what this package makes has a manifest
     if recipe == FROM_TEXT:
-        if run.sources is None and run.data.manifest.is_file():  # the text is needed no more
+        if run.sources is None and made:  # the text is needed no more
             return None
         if run.sources is None:
             raise ConfigurationError(

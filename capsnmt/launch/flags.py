@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import argparse
-from typing import Any, List, Mapping, NoReturn, Sequence
+import ast
+from typing import Any, Dict, List, Mapping, NoReturn, Sequence
 
 from capsnmt.cli import ConfigurationError, shown
 from capsnmt.runs.records import Settings
@@ -27,6 +28,12 @@ KEPT_BY = {
     "last-updates": "keep-interval-updates",
     "last-epochs": "keep-last-epochs",
     "best": "keep-best-checkpoints",
+}
+# Which flag leaves none to average; which say when the training ends and how often it saves.
+LEFT_OUT_BY = {"last-epochs": "no-epoch-checkpoints", "best": "disable-validation"}
+SAVED_BY = {
+    "last-updates": ("max-update", "save-interval-updates"),
+    "last-epochs": ("max-epoch", "save-interval"),
 }
 
 
@@ -55,6 +62,18 @@ def training(settings: Settings) -> List[str]:
     return argv(flags)
 
 
+def model_overrides(settings: Settings) -> Dict[str, Any]:
+    """Return what the generation changes in the settings of the trained model."""
+    text = str(settings.generate.get("model-overrides", "{}"))
+    try:
+        return dict(ast.literal_eval(text))
+    except (SyntaxError, TypeError, ValueError):
+        raise ConfigurationError(
+            f"generate.model-overrides is {shown(text)}; give settings as Python writes them, such "
+            "as {'max_source_positions': 1024}"
+        ) from None
+
+
 def check_owned(settings: Settings) -> None:
     """Raise if a flag of fairseq is not for a configuration to set."""
     start = set() if settings.init_from is None else {"init-from"}
@@ -76,14 +95,23 @@ def check_training(settings: Settings, arguments: Sequence[str]) -> None:
     import capsnmt.plugin  # noqa: F401  registers ours
 
     parsed = check("train", options.get_training_parser(), arguments)
-    count = settings.average.get("last-updates")
-    updates, interval = parsed.max_update, parsed.save_interval_updates
-    if count is not None and not 0 < interval * count <= updates:
-        fix = f"train.save-interval-updates={updates // count}"
-        raise ConfigurationError(
-            f"average.last-updates is {count}, but train.max-update {updates} with a checkpoint "
-            f"every {interval} has fewer; give --set {fix if updates >= count else 'average=null'}"
-        )
+    for way, count in settings.average.items():
+        left_out_by = LEFT_OUT_BY.get(way)
+        if left_out_by is not None and settings.train.get(left_out_by):
+            raise ConfigurationError(
+                f"average.{way} needs checkpoints that train.{left_out_by} leaves out; give --set "
+                f"train.{left_out_by}=null or average=null"
+            )
+        if way not in SAVED_BY or count is None:
+            continue
+        end, interval = SAVED_BY[way]
+        last, every = (getattr(parsed, flag.replace("-", "_")) for flag in (end, interval))
+        if last and not 0 < every * count <= last:
+            fix = f"train.{interval}={last // count}" if last >= count else "average=null"
+            raise ConfigurationError(
+                f"average.{way} is {count}, but train.{end} {last} with a checkpoint every {every} "
+                f"has fewer; give --set {fix}"
+            )
 
 
 def check(

@@ -93,6 +93,9 @@ def check_before(run: Run, planned: Sequence[Path]) -> None:
     if not run.settings.classifies:
         # these steps come first and last: a library may not be missing after hours
         require(*([] if run.data.manifest.is_file() else ["data"]), "evaluation")
+        from capsnmt.evaluation.metrics import build_metrics
+
+        build_metrics(run.settings.languages[1], [""])
     config = run.config
     for flag, row in (("init-from", config.initial), ("--baseline", config.baseline)):
         if row is None or run.of(row).path in planned:

@@ -15,6 +15,7 @@ from capsnmt.launch.run import Run, python
 from capsnmt.steps import Step
 
 SIGNIFICANCE = ("significance", "samples")  # they need a baseline
+POSITIONS = 1024  # fairseq's default of --max-source-positions and --max-target-positions
 
 
 def prepare(run: Run) -> Optional[Step]:
@@ -128,4 +129,27 @@ def check_data(run: Run) -> List[Path]:
                 f"data.test-sets.{test_set} is not in the data (no {reference}); choose from "
                 f"{', '.join(subsets) or 'no test sets'}"
             )
+        _check_lengths(run, test_set)
     return [run.data.dictionary(language) for language in run.settings.languages]
+
+
+def _check_lengths(run: Run, test_set: str) -> None:
+    """Raise if a sentence has more subwords than positions: fairseq-generate would end with it."""
+    from fairseq.data.indexed_dataset import MMapIndexedDataset
+
+    changed = flags.model_overrides(run.settings)
+    subset = run.settings.data.test_sets[test_set]
+    for side, language in zip(("source", "target"), run.settings.languages):
+        flag = f"max-{side}-positions"
+        trained = changed.get(flag.replace("-", "_")) or run.settings.train.get(flag) or POSITIONS
+        most = min(int(trained), int(run.settings.generate.get(flag) or POSITIONS))
+        for index in run.data.binarised.glob(f"{subset}.*.{language}.idx"):
+            sentences = MMapIndexedDataset(str(index.with_suffix("")))  # it owns its sizes
+            sizes = sentences.sizes.tolist()
+            longest = max(sizes, default=0)
+            if longest > most:
+                raise ConfigurationError(
+                    f"data.test-sets.{test_set}: line {sizes.index(longest) + 1} has {longest} "
+                    f"subwords in {language} with its end, more than the {most} of {flag}; give "
+                    f"--set train.{flag}={longest} --set generate.{flag}={longest}, or shorten it"
+                )

@@ -18,9 +18,8 @@ from typing import Callable, Dict, Iterable, Iterator, List, Optional, Sequence,
 
 from capsnmt import records
 from capsnmt.cli import ConfigurationError, OneLineParser, comma_list, positive, run_command
-from capsnmt.files import atomic_writer
 from capsnmt.lines import read_lines
-from capsnmt.sentences.examples import MANIFEST
+from capsnmt.sentences.examples import MANIFEST, write_lines
 from capsnmt.sentences.senteval import SPLITS, TASKS
 
 BUILT = ("SentLen", "WC", "BShift")
@@ -212,12 +211,12 @@ def _run(given: List[str]) -> None:
     tasks = {name: balance(builders[name](), options.seed) for name in options.tasks}
     made = {}
     for name, splits in tasks.items():
-        with atomic_writer(options.output / TASKS[name].file) as file:
-            file.writelines(
-                f"{SPLITS[split]}\t{label}\t{sentence}\n"
-                for split in SPLITS
-                for label, sentence in splits[split]
-            )
+        lines = (
+            f"{SPLITS[split]}\t{label}\t{sentence}"
+            for split in SPLITS
+            for label, sentence in splits[split]
+        )
+        write_lines(options.output / TASKS[name].file, lines)
         sizes = {split: len(examples) for split, examples in splits.items()}
         made[name] = {"classes": len({label for label, _ in splits["train"]}), **sizes}
         print(f"{options.output / TASKS[name].file}: {made[name]}")

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Iterator, List, NoReturn, Sequence, Tuple
+from typing import Iterable, Iterator, List, NoReturn, Sequence, Tuple
 
 from capsnmt.cli import ConfigurationError
-from capsnmt.files import plain_or_gzipped
+from capsnmt.files import atomic_writer, plain_or_gzipped
 from capsnmt.lines import read_lines
 
 SPLITS = ("train", "valid", "test")
@@ -51,3 +51,18 @@ def read_fields(path: Path, fields: Sequence[str]) -> Iterator[Tuple[int, List[s
                     f"{path}, line {number}: the {name} is empty; remove the line"
                 )
         yield number, values
+
+
+def write_lines(path: Path, lines: Iterable[str]) -> None:
+    """Write a file of examples; one that this package has not made is not replaced.
+
+    A command that was killed left files without the manifest, but with the same lines.
+    """
+    text = "".join(f"{line}\n" for line in lines)
+    made = (path.parent / MANIFEST).is_file() or not path.exists()
+    if not made and path.read_bytes() != text.encode():
+        raise ConfigurationError(
+            f"{path} is there, and no {MANIFEST} says that it was made; choose another folder"
+        )
+    with atomic_writer(path) as file:
+        file.write(text)

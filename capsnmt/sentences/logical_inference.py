@@ -17,8 +17,7 @@ from typing import Dict, Iterator, List, Optional, Sequence, Set, Tuple
 
 from capsnmt import records
 from capsnmt.cli import ConfigurationError, OneLineParser, positive, run_command
-from capsnmt.files import atomic_writer
-from capsnmt.sentences.examples import MANIFEST, Example, existing, read_fields
+from capsnmt.sentences.examples import MANIFEST, Example, existing, read_fields, write_lines
 from capsnmt.sentences.logic import ALWAYS, RELATIONS, VARIABLES, parse, relation
 
 Pair = Tuple[str, str, str]
@@ -133,8 +132,7 @@ def generate(output: Path, train: int, test: int, seed: int) -> Dict[str, Dict[s
         draw.shuffle(pairs)
         tested = len(pairs) * test // (train + test)
         for part, chosen in (("test", pairs[:tested]), ("train", pairs[tested:])):
-            with atomic_writer(output / f"{part}{operators}") as file:
-                file.writelines("\t".join(pair) + "\n" for pair in chosen)
+            write_lines(output / f"{part}{operators}", map("\t".join, chosen))
             counted[f"{part}{operators}"] = dict(Counter(label for label, _, _ in chosen))
     return counted
 

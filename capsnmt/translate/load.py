@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import ast
 import os
-from argparse import Namespace
+from argparse import ArgumentParser, Namespace
 from dataclasses import asdict, dataclass, field
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple, Union
 
 import torch
-from fairseq import checkpoint_utils, tasks
+from fairseq import checkpoint_utils, options, tasks
 from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 from fairseq.models import ARCH_MODEL_REGISTRY, MODEL_REGISTRY
 from fairseq.models.transformer import TransformerConfig, TransformerModel
@@ -93,9 +93,14 @@ def find_model(path: Path, folder: Optional[Path] = None) -> TrainedModel:
                 f"{dictionary} is not the dictionary that {path} was trained with; give the data "
                 "of the training by --data"
             )
-    flags = {**run.settings.generate}
+    generation, flags = {}, {**run.settings.generate}
     changes = ast.literal_eval(str(flags.pop("model-overrides", "{}")))
-    generation = {name.replace("-", "_"): value for name, value in flags.items()}
+    parser = ArgumentParser()  # a flag may have several names: --remove-bpe is post_process
+    options.add_dataset_args(parser, gen=True)
+    options.add_generation_args(parser)
+    for name, value in flags.items():
+        flag = parser._option_string_actions.get(f"--{name}")
+        generation[name.replace("-", "_") if flag is None else flag.dest] = value
     return TrainedModel(run.model, data, text, {**generation, **changes})
 
 

@@ -70,6 +70,22 @@ def test_tasks_that_were_built_need_their_text_no_more(plan: Launch, tmp_path: P
     assert preparation(plan, *given, "--data", __file__)
 
 
+def test_files_of_the_users_own_are_not_made_again(plan: Launch, tmp_path: Path) -> None:
+    for dataset in ("probing_li2019", "probing_multi30k"):
+        given = ["--dataset", dataset, "--tasks", "WC", "--prepared", tmp_path / dataset]
+        (tmp_path / dataset).mkdir()
+        (tmp_path / dataset / f"{FILE}.gz").touch()
+        assert preparation(plan, *given) == []
+    given = ["--dataset", "logical_inference", "--prepared", tmp_path]
+    for number in range(13):
+        assert preparation(plan, *given)
+        for part in ("train", "test"):
+            (tmp_path / f"{part}{number}").touch()
+    assert preparation(plan, *given) == []
+    (tmp_path / "manifest.json").touch()  # what this package has made is compared as ever
+    assert preparation(plan, *given)
+
+
 @pytest.mark.system
 @pytest.mark.one_host  # tests/sentences/test_classify.py launches on both
 def test_a_probing_row_is_trained_evaluated_and_not_repeated(

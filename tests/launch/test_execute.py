@@ -99,6 +99,13 @@ def test_data_that_differ_from_the_settings_are_refused(
         (["--set", "data.test-sets.old=test1"], "data.test-sets.old is not in the data"),
         (["--set", "data.test-sets.news=test1"], "data.test-sets.news is test1, but test in "),
         (["--set", "data.target-lang=fr"], "news.fr"),
+        (["--set", "train.max-source-positions=6"], "news: line 1 has 7 subwords in en"),
+        (["--set", "generate.max-target-positions=6"], "--set generate.max-target-positions=7"),
+        (["--set", "generate.model-overrides='{1'"], "generate.model-overrides is '{1'; give"),
+        (
+            ["--set", "generate.model-overrides=\"{'max_source_positions': 6}\""],
+            "more than the 6 of max-source-positions",
+        ),
     ):
         assert message in launch(*words, *flags, status=2)
     assert not list((tmp_path / "runs").rglob("config.json"))

@@ -111,7 +111,10 @@ def test_the_training_keeps_what_is_averaged(
     flag = expected.split()[0].lstrip("-")
     own = "" if kept is None else f"train: {{{flag}: {kept}}}\n"
     for name, text in (
-        ("none", "extends: wmt14_en_de/baseline\naverage: null\n"),
+        (
+            "none",
+            "extends: wmt14_en_de/baseline\naverage: null\ntrain: {no-epoch-checkpoints: null}\n",
+        ),
         ("row", f"extends: none\naverage: {{{average}}}\n{own}"),
     ):
         (tmp_path / f"{name}.yaml").write_text(text, "utf-8")

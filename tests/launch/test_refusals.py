@@ -83,3 +83,11 @@ def test_more_gpus_than_there_are_is_one_line(
     # those of several nodes are not of this machine
     message = refused(main, *shlex.split("--config base.yaml --gpus 2 --nodes 2 --prepared none"))
     assert "--prepared none has no prepared data" in message
+
+
+def test_a_missing_tokeniser_of_the_target_language_is_one_line(
+    refused: Callable[..., str], folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sacrebleu.tokenizers.tokenizer_ja_mecab.MeCab", None)
+    row = "--config multi30k/baseline --cpu --set data.target-lang=ja"
+    assert "pip install 'sacrebleu[ja]'" in refused(main, *shlex.split(row))

@@ -99,6 +99,26 @@ def test_a_bad_flag_is_one_line(tmp_path: Path, refused: Callable[..., str]) -> 
         assert message in refused(build.main, "text", "--output", tmp_path / "out", flag, value)
 
 
+@pytest.mark.parametrize("name", ["train5", TASKS["SentLen"].file])
+def test_a_file_of_the_users_own_is_not_replaced(
+    name: str, tmp_path: Path, refused: Callable[..., str]
+) -> None:
+    """What a killed command left is: it has no manifest, but the same lines."""
+    text, output = tmp_path / "text", tmp_path / "out"
+    text.write_text("\n".join(" ".join(s) for s in corpus()) + "\n", encoding="utf-8")
+    built = (text, "--tasks", "SentLen", "--length-bounds", "4,7,10,13")
+    main, *words = (logical_inference.main, *SIZES) if name == "train5" else (build.main, *built)
+    given = [*map(str, words), "--output", str(output)]
+    assert main(given) == main(given) == 0
+    made = contents(output)
+    (output / "manifest.json").unlink()
+    assert main(given) == 0
+    assert contents(output) == made
+    (output / "manifest.json").unlink()
+    (output / name).write_text("mine", "utf-8")
+    assert f"{name} is there, and no manifest.json" in refused(main, *given)
+
+
 FILE = "subj_number.txt"
 TEXT = "tr\tNN\tIt works .\nva\tNNS\tThey work .\nte\tNN\tWorks .\n"
 

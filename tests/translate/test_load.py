@@ -11,6 +11,7 @@ import pytest
 import torch
 from fairseq.hub_utils import GeneratorHubInterface
 
+from capsnmt import records
 from capsnmt.checkpoints.load import count_parameters, load_checkpoint
 from capsnmt.cli import ConfigurationError
 from capsnmt.files import sha256
@@ -74,6 +75,19 @@ def test_the_settings_of_the_run_are_defaults(runs: Dict[str, Path]) -> None:
     for setting, words in (({"bean": 3}, "bean.*beam"), ({"beam": 0}, "beam.*0.*1 or more")):
         with pytest.raises(ConfigurationError, match=words):
             CapsnmtTransformer.from_pretrained(runs["plain"], **setting)
+
+
+def test_every_name_of_a_setting_of_the_run_is_understood(
+    runs: Dict[str, Path], tmp_path: Path
+) -> None:
+    run = RunFolder(shutil.copytree(runs["plain"], tmp_path / "plain" / "seed-1"))
+    config = run.read_config()
+    config.settings.generate.update({"remove-bpe": "subword_nmt", "max-sentences": 8, "beam": 2})
+    records.write(run.config, config)
+    translator = CapsnmtTransformer.from_pretrained(run.path)
+    assert translator.cfg.common_eval.post_process == "subword_nmt"
+    assert translator.cfg.generation.beam == 2
+    assert translator.translate(source(run.path).splitlines()[0])
 
 
 def test_data_that_have_moved(runs: Dict[str, Path], tmp_path: Path) -> None:
