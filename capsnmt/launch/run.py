@@ -29,7 +29,7 @@ class Run:
     @classmethod
     def read(cls, path: Path) -> Run:
         """Read the run of a folder."""
-        folder = RunFolder(path)
+        folder = RunFolder(Path(os.path.abspath(path)))  # "." names neither row nor seed
         if not folder.exists:
             raise ConfigurationError(
                 f"--resume {path} is no run (config.json); give OUTPUT/ROW/seed-S"

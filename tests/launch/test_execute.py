@@ -131,6 +131,28 @@ def test_a_row_starts_from_the_trained_other(
     assert (summary["init-from"], summary["initial-updates"]) == ("row", before)
 
 
+@pytest.mark.parametrize(("place", "named"), [("", "."), ("..", "seed-1"), ("checkpoints", "..")])
+def test_a_run_is_resumed_from_inside_its_folders(
+    place: str,
+    named: str,
+    launch: Launch,
+    launched: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It is tested against the row beside it, and its means are written."""
+    for name in ("row", "base"):
+        shutil.copytree(launched / "runs" / "row", tmp_path / name)
+    run = tmp_path / "row" / "seed-1"
+    config = {**read(run / "config.json"), "baseline": "base"}
+    (run / "config.json").write_text(json.dumps(config), "utf-8")
+    (run.parent / "summary.json").unlink()
+    monkeypatch.chdir(run / place)
+    assert launch("--resume", named).count(": complete") == 3
+    assert "base" in json.dumps(read(run / "scores.json")["news"])
+    assert read(run.parent / "summary.json")["seeds"] == [1]
+
+
 def test_runs_side_by_side_are_those_of_one_after_another(
     launch: Launch, given: List[object], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
