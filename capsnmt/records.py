@@ -32,6 +32,8 @@ from capsnmt.files import atomic_writer
 
 T = TypeVar("T")
 _NONE = type(None)
+# What YAML 1.1 reads as octal or in base 60: 010 as 8, 1:30 as 90.
+OTHER_BASE = re.compile(r"[-+]?(0[0-9_]+|[0-9][0-9_]*(:[0-9_]+)+(\.[0-9_]*)?)")
 
 # What msgspec expects, in words: pattern -> replacement.
 IN_WORDS = (
@@ -60,7 +62,16 @@ class RecordError(ConfigurationError):
 
 
 class _Loader(yaml.SafeLoader):
-    """A loader that refuses repeated keys, of which YAML takes the last, and keys without value."""
+    """A loader that refuses repeated keys, of which YAML takes the last, and keys without value.
+
+    **D**: a number in another base is a text, which keys that take numbers refuse, and in which
+    fairseq reads the decimal number.
+    """
+
+    def resolve(self, kind: Any, value: Any, implicit: Any) -> Any:
+        if kind is yaml.ScalarNode and implicit[0] and OTHER_BASE.fullmatch(value):
+            return "tag:yaml.org,2002:str"
+        return super().resolve(kind, value, implicit)
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> Dict[Hashable, Any]:
         seen: List[Any] = []

@@ -6,6 +6,8 @@ and inputs, all files unchanged: make's rule, and the command. Data preparation 
 
 from __future__ import annotations
 
+import json
+import re
 import shlex
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -78,7 +80,7 @@ class StepRecords:
         if record is None or not all(path.exists() for path in step.outputs):
             return False
         # notes are made by the step, not compared
-        return record == self._record(step, record.notes)
+        return _identity(record) == _identity(self._record(step, record.notes))
 
     def record(self, step: Step, notes: Any = None) -> None:
         """Record that a step has just been completed."""
@@ -137,6 +139,12 @@ def run_step(
     if missing:
         raise ExecutionError(f"{step.name}: ended without writing {', '.join(missing)}")
     done.record(step, notes)
+
+
+def _identity(record: StepRecord) -> str:
+    """Return what of a record is compared: times in whole seconds, as archives may keep them."""
+    text = json.dumps(records.plain(record), sort_keys=True)
+    return re.sub(r"(\d+)\d{9} ns", r"\1 s", text)
 
 
 def _signature(path: Path) -> str:

@@ -127,7 +127,7 @@ def load(path: Path, children: Tuple[Path, ...] = ()) -> Dict[str, Any]:
     parent = settings.pop("extends", None)
     recipe = (settings.get("data") or {}).get("recipe")
     if recipe is not None and recipe.endswith(".yaml"):  # a file beside this one
-        settings["data"]["recipe"] = str(path.parent / recipe)
+        settings["data"]["recipe"] = str((path.parent / recipe).absolute())
     family = (*children, path)
     merged = {} if parent is None else load(find(parent, f"{path}: extends:", family), family)
     merge(merged, settings)

@@ -11,6 +11,7 @@ from typing import List
 
 import pytest
 
+from capsnmt.steps import Step, StepRecords
 from tests.commands import command, is_refusal
 from tests.interpreter import ran
 from tests.kills.launch import LAUNCHER
@@ -42,6 +43,24 @@ def test_a_launch_without_utf8_and_without_asserts_ends_with_its_scores(
     scores = json.loads((folder / "seed-1" / "scores.json").read_text("utf-8"))
     assert list(scores) == ["news"]
     assert json.loads((folder / "summary.json").read_text("utf-8"))["seeds"] == [1]
+
+
+def test_a_large_file_out_of_an_archive_is_the_same(tmp_path: Path):
+    """tar keeps whole seconds: after a move, checkpoints were averaged and translated again."""
+    output, second = tmp_path / "model.pt", 1_800_000_000
+    output.touch()
+    os.truncate(output, 1 << 25)
+    step = Step("average", (output,))
+    for recorded in (0, 1, 999_999_999):
+        os.utime(output, ns=(0, second * 10**9 + recorded))
+        StepRecords(tmp_path / "steps.json").record(step)
+        done = StepRecords(tmp_path / "steps.json")
+        for time, same in ((0, True), (-1, False), (10**9, False)):
+            os.utime(output, ns=(0, second * 10**9 + time))
+            assert done.complete(step) == same
+    os.truncate(output, (1 << 25) - 1)
+    os.utime(output, ns=(0, second * 10**9))
+    assert not done.complete(step)
 
 
 @pytest.mark.system

@@ -156,8 +156,13 @@ def test_a_recipe_is_looked_for_beside_its_row(
     row.write_text(row.read_text("utf-8").replace(f"{tmp_path}/rows/recipe", "recipe"), "utf-8")
     (tmp_path / "elsewhere").mkdir()
     monkeypatch.chdir(tmp_path / "elsewhere")
-    printed = succeed("capsnmt.launch", "--config", "../rows/tiny.yaml", "--cpu", "--dry-run")
-    assert "../rows/recipe.yaml" in printed
+    written = ("--write-config", "../new/written/tiny.yaml")
+    succeed("capsnmt.launch", "--config", "../rows/tiny.yaml", *written)
+    monkeypatch.chdir(tmp_path)
+    for row in ("rows/tiny.yaml", "new/written/tiny.yaml"):
+        printed = succeed("capsnmt.launch", "--config", row, "--cpu", "--dry-run")
+        (recipe,) = re.findall(r"-m capsnmt\.corpora (\S+)", printed)
+        assert Path(recipe).samefile("rows/recipe.yaml")
 
 
 def test_a_script_is_reached_by_a_link(tmp_path: Path) -> None:
