@@ -200,8 +200,10 @@ def keep_model(place: RunFolder, folder: Path) -> None:
 def state(folder: RunFolder) -> str:
     """Return how far a run is, in words."""
     if folder.is_finished:
-        scores = FinishedRun(folder.path).scores.items()
-        bleu = [f"{name} {each.systems[0].spread(MULTI_BLEU).mean:.2f}" for name, each in scores]
+        run = FinishedRun(folder.path)
+        if run.settings.classifies:
+            return f"finished, accuracy: {run.measures.accuracy:.2f}"
+        bleu = [f"{x} {run.output(x).scores[MULTI_BLEU].score:.2f}" for x in run.scores]
         return f"finished, tokenised BLEU: {', '.join(bleu)}"
     try:
         return f"at update {read_learning_curve(folder.train_log).updates:,}"
@@ -221,9 +223,10 @@ def main() -> None:
     for folder in find_runs(options.runs):
         config = folder.read_config()
         print(f"{config.row}, seed {config.seed}: {state(folder)}")
-        if options.keep is not None and folder.is_finished:
+        name = f"{config.row}/seed-{config.seed}"
+        kept = options.keep is not None and folder.is_finished and not config.settings.classifies
+        if kept and folder.path.match(name):  # not a copy that lies beside its seed
             dataset = str(config.settings.dataset)
-            name = f"{config.row}/seed-{config.seed}"
             keep(folder, options.keep / dataset / name)
             if name in options.models:
                 keep_model(folder, options.keep / dataset / name)

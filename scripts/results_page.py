@@ -61,7 +61,7 @@ def differences(text: str) -> Dict[str, List[List[float]]]:
 def kept_rows() -> Dict[str, List[FinishedRun]]:
     """Return the finished runs of each row, the baseline's first."""
     rows: Dict[str, List[FinishedRun]] = {}
-    for path in sorted((REPO / "results").glob("*/*/seed-*/config.json")):
+    for path in sorted((REPO / "results").glob("multi30k_lowercase/*/seed-*/config.json")):
         run = FinishedRun(path.parent)
         rows.setdefault(run.row, []).append(run)
     return dict(sorted(rows.items(), key=lambda each: (each[0] != "baseline", each[0])))
@@ -156,7 +156,7 @@ def apart(runs: List[FinishedRun], baseline: List[FinishedRun]) -> Iterator[str]
             for each in (runs, baseline)
         )
         ends = " to ".join(map(difference_cell, interval(ours, theirs) or ()))
-        yield f"{difference_cell(ours.mean - theirs.mean)} ({ends})"
+        yield difference_cell(ours.mean - theirs.mean) + (f" ({ends})" if ends else "")
 
 
 def summary(text: str) -> str:

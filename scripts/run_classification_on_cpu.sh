@@ -10,25 +10,12 @@ here=${self%/*}
 . "$here/venv.sh"
 helps "$self" "$@"
 
-data='' output=runs/classification dry_run=()
-while [ $# -gt 0 ]; do
-  case $1 in
-    --data | --output)
-      [ $# -ge 2 ] || die "$1 needs a value"
-      printf -v "${1#--}" %s "$2"
-      shift 2
-      ;;
-    --dry-run)
-      dry_run=(--dry-run)
-      shift
-      ;;
-    *) die "$1 is unknown; give --data DIR and --output DIR" ;;
-  esac
-done
+data="" output=runs/classification dry_run=""
+parse "--data= --output= --dry-run" "$@"
 [ -d "$data/propositional_logic" ] || die "--data is '$data'; give a folder with propositional_logic"
 text=$(find "$data/multi30k" -name 'train.en*' -print -quit)
 [ -n "$text" ] || die "--data '$data': there is no multi30k/train.en"
-common=(--rows all --cpu --threads 1 "${dry_run[@]}")
+common=(--rows all --cpu --threads 1 ${dry_run:+--dry-run})
 "$here/run_probing.sh" --dataset probing_multi30k --data "$text" --output "$output/probing" "${common[@]}"
 "$here/run_logical_inference.sh" --dataset logical_inference_cpu --data "$data/propositional_logic" \
   --seeds 1,2,3 --output "$output/logical_inference" "${common[@]}"

@@ -127,8 +127,11 @@ all() {
 first=${seeds%%,*}
 if [ "$list" ]; then
   show "$PYTHON" -m scripts.results "$output"
-  for row in baseline "${several[@]}" "${others[@]}"; do
-    for seed in ${seeds//,/ }; do
+  late_row=${late:+output_disagreement_late}
+  for row in baseline "${several[@]}" "${others[@]}" $late_row; do
+    of_row=$seeds
+    [[ $gpu || " ${others[*]} $late_row " != *" $row "* ]] || of_row=$first
+    for seed in ${of_row//,/ }; do
       [ -e "$output/$row/seed-$seed" ] || echo "$row, seed $seed: not started"
     done
   done

@@ -69,7 +69,7 @@ class HeadTSNE(Analysis):
         if np.ptp(points, axis=0).any():  # otherwise all are one point: no direction to start from
             tsne = TSNE(
                 perplexity=min(PERPLEXITY, (len(points) - 1) / 3),
-                init="pca",
+                init="pca" if points.shape[1] > 1 else "random",
                 learning_rate="auto",
                 random_state=model.settings.seed,
             )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any, Dict, Iterator, List, Mapping, Sequence, Tuple
 
 import torch
@@ -16,16 +17,19 @@ from capsnmt.analysis.base import (
     StackStates,
 )
 from capsnmt.analysis.maps import Axis, Map, Sentence, numbers, rounded, with_few_columns
+from capsnmt.analysis.model import longer_sides
 from capsnmt.analysis.plots import PANELS, Figure, Matrices
 
 DRAWN = "enc-self"  # the attention of the figure
 READABLE = 15  # subwords on the axes of a figure
+LONGEST = 100  # subwords of a sentence in the browser, whose maps grow with their square
 
 
 class Sentences(Analysis):
     """Keeps the first sentences of the chosen ones, in the order of the test set.
 
-    The only analysis that keeps maps: its memory grows with ``--browser-sentences``.
+    The only analysis that keeps maps: its memory grows with ``--browser-sentences``. Sentences of
+    more than ``LONGEST`` subwords are left out; if there are no others, the shortest is kept.
 
     **D**: coefficients of heads and layers are means over the tokens of the sentence. Output
     capsules are sorted by their strongest input in the last iteration, and more than
@@ -41,7 +45,11 @@ class Sentences(Analysis):
         if not count:
             raise NotApplicableError("--browser-sentences is 0")
         self.dictionaries = model.task.source_dictionary, model.task.target_dictionary
-        self.kept: Dict[int, Sentence] = {number: Sentence() for number in model.chosen[:count]}
+        lengths = longer_sides(model.dataset)
+        short = [number for number in model.chosen if lengths[number] <= LONGEST]
+        short = short or [min(model.chosen, key=lambda number: lengths[number])]
+        self.kept: Dict[int, Sentence] = {number: Sentence() for number in short[:count]}
+        self.log_probs = partial(model.model.get_normalized_probs, log_probs=True)
         self.sentences = len(self.kept)
 
     def _in_batch(self, batch: Batch) -> Iterator[Tuple[int, Sentence]]:
@@ -105,8 +113,10 @@ class Sentences(Analysis):
     def on_states(self, states: StackStates) -> None:
         for b, sentence in self._in_batch(states.batch):
             real = states.batch.target[b]
-            target = states.batch.sample["target"][b][real].unsqueeze(-1)
-            loss = -states.logits[b][real].float().log_softmax(-1).gather(-1, target)
+            target = states.batch.sample["target"][b : b + 1]
+            output = states.logits[b : b + 1], None  # features, with an adaptive softmax
+            log_probs = self.log_probs(output, sample={"target": target})
+            loss = -log_probs.gather(-1, target.unsqueeze(-1))[0, real]
             axes = Axis("loss", ["nats"]), Axis("subword", sentence.target, True)
             sentence.loss.append(Map("loss", "", "loss", 0, [], *axes, rounded(loss.t(), 3)))
 

@@ -16,7 +16,7 @@ from capsnmt.evaluation.text import remove_bpe
 from capsnmt.lines import read_lines
 
 # Some programs end a line at these, which would shift one side of a corpus: they become spaces.
-FALSE_ENDS = re.compile("[\r\v\f\x1c-\x1e\x85\u2028\u2029]")
+FALSE_ENDS = re.compile("[\n\r\v\f\x1c-\x1e\x85\u2028\u2029]")
 SEGMENT = re.compile(r"<seg\b[^>]*>(.*?)</seg\s*>", re.IGNORECASE)
 OPENED = re.compile(r"<seg\b", re.IGNORECASE)
 # Metadata of a talk in IWSLT's training files, one element a line between the sentences.
@@ -98,7 +98,8 @@ FORMATS: Dict[str, Reader] = {
 def read_text(text: Text, kind: str, column: int) -> Iterator[str]:
     """Yield the sentences of a file in a format of `FORMATS`."""
     lines = (FALSE_ENDS.sub(" ", line) for line in read_lines(text.path, text.name))
-    return FORMATS[kind](lines, text.name, column)
+    for sentence in FORMATS[kind](lines, text.name, column):
+        yield FALSE_ENDS.sub(" ", sentence)  # that were escaped
 
 
 def aligned(

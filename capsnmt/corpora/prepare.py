@@ -119,10 +119,12 @@ class Preparation:
         segmentation = self.recipe.segmentation
         return {side: f"bpe/{segmentation.model(side)}" for side in self.recipe.languages}
 
-    def _tokeniser(self, language: str) -> str:
-        """Return the tokeniser of a language."""
+    def _tokeniser(self, language: str, raw: bool = False) -> str:
+        """Return the tokeniser of a language: of the published text, or of ``raw`` text."""
         name = self.recipe.tokenisers[language]
-        return f"{name}-{LOWERCASE}" if self.recipe.lowercase else name
+        name = self.recipe.tokenised_by.get(language, name) if raw else name
+        lowers = self.recipe.lowercase and not name.endswith(LOWERCASE)
+        return f"{name}-{LOWERCASE}" if lowers else name
 
     def _fetch(self, name: str) -> Step:
         recipe, source = self.recipe, self.recipe.files[name]
@@ -292,10 +294,7 @@ class Preparation:
             pair=recipe.pair,
             pairs=list(dropped.values())[-1]["kept"],
             subsets=recipe.subsets,
-            tokenisers={
-                side: recipe.tokenised_by.get(side, self._tokeniser(side))
-                for side in recipe.languages
-            },
+            tokenisers={side: self._tokeniser(side, raw=True) for side in recipe.languages},
             segmentation=records.plain(recipe.segmentation),
             models=self._models(),
             dropped=dropped,

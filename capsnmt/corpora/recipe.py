@@ -96,7 +96,7 @@ class Recipe(records.Record, frozen=True, kw_only=True, rename="kebab", omit_def
     splits: Dict[SplitName, Tuple[Piece, ...]]
     tokenisers: Dict[str, Tokeniser]
     segmentation: Segmentation
-    # of text that is published as tokens: what made them, and will make those of raw text
+    # of text that is published as tokens: what makes such tokens of raw text
     tokenised_by: Dict[str, Tokeniser] = field(default_factory=dict)
     cleaning: Cleaning = Cleaning()
     name: str = ""
@@ -184,6 +184,11 @@ def _problems(recipe: Recipe) -> Iterator[str]:
         or "train" not in recipe.splits
     ):
         yield f"splits {', '.join(recipe.splits)}: train, valid and at least one test are needed"
+    made = [*recipe.splits, *recipe.held_out, *taken]
+    for split in dict.fromkeys(split for split in made if made.count(split) > 1):
+        yield f"{split} has more than one of splits, held-out and valid-every; keep one"
+    if recipe.held_out and taken:
+        yield "held-out and valid-every both take from the training pairs; keep one"
     of_languages: Dict[str, object] = {"tokenisers": recipe.tokenisers}
     for split, pieces in recipe.splits.items():
         for number, piece in enumerate(pieces):

@@ -41,6 +41,12 @@ class TransformerDecoder(Stack, TransformerDecoderBase):
         with autocast_of(self, self.autocast):
             return decode(self, prev_output_tokens, *inputs, **settings)
 
+    def upgrade_state_dict_named(self, state_dict: Dict[str, Any], name: str) -> None:
+        """Also drop the projection that fairseq adds for shared embeddings, if there is none."""
+        super().upgrade_state_dict_named(state_dict, name)
+        if self.output_projection is None:  # an adaptive softmax
+            state_dict.pop(f"{name}.output_projection.weight", None)
+
     def build_decoder_layer(self, cfg: Any, no_encoder_attn: bool = False) -> nn.Module:
         return shard_layer(TransformerDecoderLayer(cfg, next(self.numbers), no_encoder_attn), cfg)
 

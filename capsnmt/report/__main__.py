@@ -47,7 +47,7 @@ def _run(argv: Optional[Sequence[str]]) -> None:
     from capsnmt.report.classifier_runs import logical_inference, probing
     from capsnmt.report.tables import scores_csv, versions
     from capsnmt.report.translation_runs import translation
-    from capsnmt.runs.finished import find_runs
+    from capsnmt.runs.finished import distinct_names, find_runs
 
     runs = find_runs(args.runs)
     translators = [run for run in runs if not run.settings.classifies]
@@ -61,7 +61,11 @@ def _run(argv: Optional[Sequence[str]]) -> None:
         "title": args.title,
         "analysis": next((each for each in ANALYSES if (args.output / each).is_file()), None),
         "commands": [shlex.join(["capsnmt-run", *words]) for words in launched if words],
-        "initial": {run.row: run.training.initial for run in runs if run.training.initial},
+        "initial": {
+            name: run.training.initial
+            for name, run in zip(distinct_names(runs), runs)
+            if run.training.initial
+        },
         "devices": [f"{device} ({name})" for device, name in sorted(devices)],
         "versions": versions(runs),
     }

@@ -11,7 +11,8 @@ from capsnmt.runs.learning_curve import LearningCurve
 
 # above this multiple of the lowest loss a curve only shows the initialisation
 TALLEST = 2.5
-DISTANCE = 0.12  # between the bars of two systems, in the distance of two categories
+# between the bars of two systems, and at most of all, in the distance of two categories
+DISTANCE, MOST = 0.12, 0.8
 
 
 def learning_curves(curves: Mapping[str, Sequence[LearningCurve]]) -> Any:
@@ -65,7 +66,7 @@ def means_by_category(
     most = 1
     for number, (name, found) in enumerate(means.items()):
         # side by side, so that the bars of one system do not hide another's
-        shift = DISTANCE * (number - (len(means) - 1) / 2)
+        shift = min(DISTANCE, MOST / len(means)) * (number - (len(means) - 1) / 2)
         shown = [(places[key] + shift, each) for key, each in found.items()]
         axes.errorbar(
             [x for x, _ in shown],

@@ -41,6 +41,7 @@ def translation(runs: Sequence[FinishedRun], sample_count: int) -> Tuple[Dict[st
         "title": f"{settings.dataset or 'Experiment'}, {' to '.join(settings.languages)}",
         "rows": rows,
         "seeds": max(len(row.runs) for row in rows),
+        "penalised": any("disagreement" in run.settings.train for run in runs),
         "updates": [f"{n:,}" for n in sorted({run.curve.updates for run in runs})],
         "different": list(_differing(runs)),
         "results": tables.results(rows, test_sets),

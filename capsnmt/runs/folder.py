@@ -68,7 +68,8 @@ class RunFolder:
 
     def data(self, config: RunConfig) -> Path:
         """The prepared data: where the run found it, or next to the row if both were moved."""
-        recorded, beside = self.path / config.data, self.path.resolve().parents[1] / "data"
+        output = self.path.absolute().parents[2 if config.task else 1]
+        recorded, beside = self.path / config.data, output / "data"
         moved = self.exists and not recorded.is_dir() and beside.is_dir()
         return beside if moved else recorded
 

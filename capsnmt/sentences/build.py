@@ -16,10 +16,9 @@ from collections import Counter
 from pathlib import Path
 from typing import Callable, Dict, Iterable, Iterator, List, Optional, Sequence, Tuple
 
-from capsnmt import records
 from capsnmt.cli import ConfigurationError, OneLineParser, comma_list, positive, run_command
 from capsnmt.lines import read_lines
-from capsnmt.sentences.examples import MANIFEST, write_lines
+from capsnmt.sentences.examples import write_examples
 from capsnmt.sentences.senteval import SPLITS, TASKS
 
 BUILT = ("SentLen", "WC", "BShift")
@@ -209,18 +208,18 @@ def _run(given: List[str]) -> None:
         "BShift": lambda: bigram_shift(sentences, options.seed),
     }
     tasks = {name: balance(builders[name](), options.seed) for name in options.tasks}
-    made = {}
+    files, made = {}, {}
     for name, splits in tasks.items():
-        lines = (
+        files[TASKS[name].file] = [
             f"{SPLITS[split]}\t{label}\t{sentence}"
             for split in SPLITS
             for label, sentence in splits[split]
-        )
-        write_lines(options.output / TASKS[name].file, lines)
+        ]
         sizes = {split: len(examples) for split, examples in splits.items()}
         made[name] = {"classes": len({label for label, _ in splits["train"]}), **sizes}
+    write_examples(options.output, files, {"arguments": given, "tasks": made})
+    for name in made:
         print(f"{options.output / TASKS[name].file}: {made[name]}")
-    records.write(options.output / MANIFEST, {"arguments": given, "tasks": made})
 
 
 if __name__ == "__main__":

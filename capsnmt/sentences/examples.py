@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Iterable, Iterator, List, NoReturn, Sequence, Tuple
+from typing import Any, Iterable, Iterator, List, Mapping, NoReturn, Sequence, Tuple
 
+from capsnmt import records
 from capsnmt.cli import ConfigurationError
 from capsnmt.files import atomic_writer, plain_or_gzipped
 from capsnmt.lines import read_lines
@@ -53,16 +54,25 @@ def read_fields(path: Path, fields: Sequence[str]) -> Iterator[Tuple[int, List[s
         yield number, values
 
 
-def write_lines(path: Path, lines: Iterable[str]) -> None:
-    """Write a file of examples; one that this package has not made is not replaced.
+def write_examples(
+    folder: Path, files: Mapping[str, Iterable[str]], record: Mapping[str, Any]
+) -> None:
+    """Write the lines of files of examples and their manifest, all or none.
 
-    A command that was killed left files without the manifest, but with the same lines.
+    Files that the same command has not made are not replaced. One that was killed left files
+    without the manifest, but with the same lines.
     """
-    text = "".join(f"{line}\n" for line in lines)
-    made = (path.parent / MANIFEST).is_file() or not path.exists()
-    if not made and path.read_bytes() != text.encode():
+    texts = {folder / name: "".join(f"{line}\n" for line in files[name]) for name in files}
+    manifest = folder / MANIFEST
+    if manifest.exists():
+        others = [manifest] if records.load(manifest).keys() != record.keys() else []
+    else:
+        others = [x for x in texts if x.exists() and x.read_bytes() != texts[x].encode()]
+    if others:
         raise ConfigurationError(
-            f"{path} is there, and no {MANIFEST} says that it was made; choose another folder"
+            f"{others[0]} is there, and was not made by this command; choose another folder"
         )
-    with atomic_writer(path) as file:
-        file.write(text)
+    for path, text in texts.items():
+        with atomic_writer(path) as file:
+            file.write(text)
+    records.write(manifest, record)

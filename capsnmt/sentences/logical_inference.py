@@ -15,9 +15,8 @@ from itertools import islice
 from pathlib import Path
 from typing import Dict, Iterator, List, Optional, Sequence, Set, Tuple
 
-from capsnmt import records
 from capsnmt.cli import ConfigurationError, OneLineParser, positive, run_command
-from capsnmt.sentences.examples import MANIFEST, Example, existing, read_fields, write_lines
+from capsnmt.sentences.examples import Example, existing, read_fields, write_examples
 from capsnmt.sentences.logic import ALWAYS, RELATIONS, VARIABLES, parse, relation
 
 Pair = Tuple[str, str, str]
@@ -44,7 +43,7 @@ def read_file(folder: Path, part: str, operators: int) -> List[Example]:
             example.reject(f"unknown relation {label!r}; choose from {' '.join(RELATIONS)}")
         try:
             longest = max(parse(sentence).operators for sentence in sentences)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             example.reject(str(error))
         if min(longest, MAX_OPERATORS) != operators:
             example.reject(
@@ -119,22 +118,20 @@ def draw_pairs(operators: int, draw: random.Random) -> Iterator[Pair]:
         yield relation(p, q), left, right
 
 
-def generate(output: Path, train: int, test: int, seed: int) -> Dict[str, Dict[str, int]]:
-    """Write ``train0..12`` and ``test0..12`` into a folder; count the relations of each file.
+def generate(train: int, test: int, seed: int) -> Dict[str, List[Pair]]:
+    """Return the pairs of ``train0..12`` and ``test0..12``.
 
     No pair of a test file, nor its mirror image, is in any training file. If there are fewer pairs
     than asked for, they are split in proportion.
     """
-    counted = {}
+    files = {}
     for operators in range(MAX_OPERATORS + 1):
         draw = random.Random(f"{seed} {operators}")
         pairs = [*islice(draw_pairs(operators, draw), train + test)]
         draw.shuffle(pairs)
         tested = len(pairs) * test // (train + test)
-        for part, chosen in (("test", pairs[:tested]), ("train", pairs[tested:])):
-            write_lines(output / f"{part}{operators}", map("\t".join, chosen))
-            counted[f"{part}{operators}"] = dict(Counter(label for label, _, _ in chosen))
-    return counted
+        files[f"test{operators}"], files[f"train{operators}"] = pairs[:tested], pairs[tested:]
+    return files
 
 
 def main(arguments: Optional[Sequence[str]] = None) -> int:
@@ -153,11 +150,13 @@ def _run(arguments: Optional[Sequence[str]]) -> None:
     parser.add_argument("--test", type=positive, default=2000, help="pairs of a test file")
     parser.add_argument("--seed", type=int, default=1, help="another seed gives other pairs")
     options = parser.parse_args(arguments)
-    made = generate(options.output, options.train, options.test, options.seed)
+    files = generate(options.train, options.test, options.seed)
+    made = {name: dict(Counter(label for label, _, _ in files[name])) for name in files}
+    settings = {name: value for name, value in vars(options).items() if name != "output"}
+    lines = {name: map("\t".join, files[name]) for name in files}
+    write_examples(options.output, lines, {"settings": settings, "files": made})
     for name, relations in made.items():
         print(f"{name}: {sum(relations.values()):,} pairs {relations}")
-    settings = {name: value for name, value in vars(options).items() if name != "output"}
-    records.write(options.output / MANIFEST, {"settings": settings, "files": made})
 
 
 if __name__ == "__main__":

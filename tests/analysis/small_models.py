@@ -170,9 +170,11 @@ def weights_of_each_sentence(model: Any) -> Iterable[Dict[Tuple[str, int], Tenso
 
 def losses_of_each_sentence(model: Any) -> List[List[float]]:
     """Return the cross-entropy of each token of each sentence, computed alone."""
+    adaptive = model.decoder.adaptive_softmax
+    of_all = Tensor.log_softmax if adaptive is None else lambda x, _: adaptive.get_log_prob(x, None)
     return [
-        [(row.logsumexp(0) - row[word]).item() for row, word in zip(logits, target.tolist())]
-        for logits, target in zip(logits_of_each_sentence(model), corpus()[1])
+        (-of_all(output[None], -1)[0].gather(1, target[:, None])).flatten().tolist()
+        for output, target in zip(logits_of_each_sentence(model), corpus()[1])
     ]
 
 

@@ -73,7 +73,13 @@ ORACLES: List[Tuple[Callable[[Any, Flags], Rows], List[Flags]]] = [
             ),
         ],
     ),
-    (oracles.sentences, [(TRANSFORMER,), ("capsule_transformer",)]),
+    (
+        oracles.sentences,
+        [
+            *((TRANSFORMER,), ("capsule_transformer",)),
+            (TRANSFORMER, "--adaptive-softmax-cutoff", "5,9"),
+        ],
+    ),
 ]
 MODELS = list(dict.fromkeys(flags for _, models in ORACLES for flags in models))
 

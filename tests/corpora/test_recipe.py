@@ -50,6 +50,11 @@ def _piece(**values):
     return lambda recipe: recipe["splits"].update(test2=[values])
 
 
+def _drawn_twice(recipe):
+    recipe["splits"].pop("valid")
+    recipe.update({"held-out": {"test9": 1}, "valid-every": 9})
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [
@@ -60,6 +65,8 @@ def _piece(**values):
         (_set(**{"tokenised-by": {"dee": "moses"}}), "tokenised-by.dee is not of pair en-de"),
         (_set(pair="en-en"), "pair is 'en-en'; give text matching"),
         (lambda r: r["splits"].pop("valid"), "train, valid and at least one test"),
+        (_set(**{"valid-every": 9}), "valid has more than one of splits, held-out and"),
+        (_drawn_twice, "both take from the training pairs"),
         (_piece(file="nope.{language}"), "no file nope.en; add it to files"),
         (_piece(file="train.en", format="xml"), "splits.test2.0.format is 'xml'; give"),
         (_piece(file="train.en", format="tsv"), "splits.test2.0.columns has none for en"),

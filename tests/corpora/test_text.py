@@ -48,6 +48,7 @@ ESCAPED = "Tom &amp; Ann &#124; &lt;b&gt; &apos;s &quot; &#91; x &#93;\n"
     ("kind", "content", "lines"),
     [
         ("moses", ESCAPED, ["Tom & Ann | <b> 's \" [ x ]"]),
+        ("moses", "one &#10;line &NewLine;more\n", ["one  line  more"]),
         ("subwords", "ab@@ c d@@\n", ["abc d"]),
         ("sgm", SGM, SEGMENTS),
         ("iwslt-xml", SGM, SEGMENTS),

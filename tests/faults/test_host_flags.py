@@ -80,6 +80,9 @@ def test_an_adaptive_softmax_trains_and_decodes_under_autocast(reader: tuple) ->
     loss.backward()
     for name, parameter in model.named_parameters():
         assert parameter.grad is None or parameter.grad.isfinite().all(), name
+    state = model.state_dict()
+    model.upgrade_state_dict(state)  # as fairseq does before it loads a checkpoint
+    model.load_state_dict(state)
     assert len(decode(model)) == len(SOURCES)
 
 

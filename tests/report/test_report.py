@@ -358,6 +358,16 @@ def test_means_have_every_value_seed_and_reference() -> None:
     assert "mean of up to 2 seeds" in axes.get_ylabel()
 
 
+def test_the_points_of_many_systems_stay_in_their_category() -> None:
+    means = {f"system {number}": {"1": spread([1.0]), "8": spread([2.0])} for number in range(18)}
+    with drawing():
+        (axes,) = means_by_category(means, {"1": "1", "8": "8"}, ("flag", "BLEU")).axes
+    for bars in axes.containers:
+        assert [round(place) for place in bars.lines[0].get_xdata()] == [0, 1]
+    ends = [bars.lines[0].get_xdata() for bars in (axes.containers[0], axes.containers[-1])]
+    assert axes.get_xlim()[0] < ends[0][0] < ends[1][1] < axes.get_xlim()[1]
+
+
 def test_the_legend_of_the_learning_curves_says_what_is_solid_and_dotted() -> None:
     curve = LearningCurve({1: 50.0, 20: 3.0, 40: 2.0}, {40: 2.5})
     with drawing():

@@ -11,6 +11,7 @@ from typing import Any, Dict, Iterable, List, Optional, Tuple
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from capsnmt import records
 from capsnmt.cli import ConfigurationError
@@ -238,6 +239,18 @@ def test_seeds_with_other_settings_and_unfinished_ones_are_left_out(
     edit(other.training, lambda training: training.update(vocabulary={"dict.en.txt": "0"}))
     summary = summary_of(run)
     assert (summary["seeds"], summary["left-out-seeds"]) == ([1, 5], [2, 3, 6])
+
+
+@pytest.mark.parametrize("task", [None, "WC"])
+def test_data_that_moved_with_a_run_are_found_beside_its_row(
+    task: Optional[str], first: Path, tmp_path: Path
+) -> None:
+    run = RunFolder(tmp_path.joinpath("out", "row", *([task] if task else []), "seed-1"))
+    shutil.copytree(first, run.path)
+    config = replace(run.read_config(), data="/gone", task=task)
+    assert run.data(config) == Path("/gone")
+    (tmp_path / "out" / "data").mkdir()
+    assert run.data(config) == tmp_path / "out" / "data"
 
 
 @pytest.mark.parametrize("name", ["seed-2-bak", "seed-02", "seed-old"])

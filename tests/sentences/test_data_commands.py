@@ -103,7 +103,7 @@ def test_a_bad_flag_is_one_line(tmp_path: Path, refused: Callable[..., str]) -> 
 def test_a_file_of_the_users_own_is_not_replaced(
     name: str, tmp_path: Path, refused: Callable[..., str]
 ) -> None:
-    """What a killed command left is: it has no manifest, but the same lines."""
+    """What a killed command left is: it has no manifest, but the same lines. All or none go."""
     text, output = tmp_path / "text", tmp_path / "out"
     text.write_text("\n".join(" ".join(s) for s in corpus()) + "\n", encoding="utf-8")
     built = (text, "--tasks", "SentLen", "--length-bounds", "4,7,10,13")
@@ -114,9 +114,13 @@ def test_a_file_of_the_users_own_is_not_replaced(
     (output / "manifest.json").unlink()
     assert main(given) == 0
     assert contents(output) == made
-    (output / "manifest.json").unlink()
+    for kept in [path for path in output.iterdir() if path.name != name]:
+        kept.unlink()
     (output / name).write_text("mine", "utf-8")
-    assert f"{name} is there, and no manifest.json" in refused(main, *given)
+    assert f"{name} is there, and was not made by this" in refused(main, *given)
+    (output / "manifest.json").write_text('{"tasks": {}, "sha256": {}}', "utf-8")
+    assert "manifest.json is there, and was not made by this" in refused(main, *given)
+    assert {path.name for path in output.iterdir()} == {name, "manifest.json"}
 
 
 FILE = "subj_number.txt"

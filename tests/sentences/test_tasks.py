@@ -12,7 +12,7 @@ from fairseq.tasks import setup_task
 from omegaconf import OmegaConf
 
 import capsnmt.plugin  # noqa: F401  registers the tasks
-from capsnmt.sentences.logical_inference import generate
+from capsnmt.sentences.logical_inference import main
 
 LINES = [
     *("tr\tPRES\tit runs and runs", "tr\tPAST\tit ran and stopped"),
@@ -99,7 +99,7 @@ def test_a_checkpoint_keeps_its_dictionary_and_classes_and_refuses_others(tmp_pa
 
 
 def test_a_batch_of_pairs_has_all_first_sentences_then_all_second(tmp_path: Path) -> None:
-    generate(tmp_path, 30, 5, 1)
+    assert main(["--output", str(tmp_path), "--train", "30", "--test", "5"]) == 0
     settings = {"_name": "logical_inference", "data": str(tmp_path), "max_operators": 3}
     task = setup_task(OmegaConf.create(settings))
     task.load_dataset("train")

@@ -15,7 +15,7 @@ from capsnmt.evaluation.text import moses_detokenizer
 from capsnmt.files import sha256
 from capsnmt.runs.folder import RunFolder
 from scripts import results_page
-from scripts.results import find_runs, keep
+from scripts.results import find_runs, keep, state
 from tests.commands import succeed
 from tests.real_data import real_data
 from tests.report.finished_runs import TEST_SET, TRANSLATIONS, write_run
@@ -80,6 +80,7 @@ def test_a_finished_run_leaves_its_translations_curves_and_facts(tmp_path: Path)
         for name in ("differences.json", "scores.json")
     )
     assert found["scores"]["bleu"]["delta"] == scored["scores"]["bleu"]["delta"] != 0
+    assert f"{scored['scores']['multi-bleu']['score']:.2f}" in state(second)
 
 
 @pytest.mark.parametrize("card", CARDS, ids=lambda card: card.parts[-3])
