@@ -10,7 +10,6 @@ from typing import Optional, Sequence
 import torch
 from torch import Tensor
 from torch.autograd import forward_ad
-from torch.utils._python_dispatch import _get_current_dispatch_mode
 
 
 def is_traced() -> bool:
@@ -27,12 +26,12 @@ def is_traced() -> bool:
 def is_followed(tensors: Sequence[Optional[Tensor]]) -> bool:
     """Return whether torch must see each operation on tensors, which may have no memory.
 
-    For ``torch.func``, such as ``vmap``, for batches of gradients, forward differentiation, and
-    modes as those of ``make_fx`` and of counters.
+    For ``torch.func``, such as ``vmap``, for batches of gradients, forward differentiation and
+    ``make_fx``.
     """
     wraps, has_memory = torch._C._functorch.is_functorch_wrapped_tensor, torch._C._has_storage
     return (
         forward_ad._current_level >= 0
-        or _get_current_dispatch_mode() is not None
+        or torch._C._get_dispatch_mode(torch._C._TorchDispatchModeKey.PROXY) is not None
         or any(x is not None and (wraps(x) or not has_memory(x)) for x in tensors)
     )

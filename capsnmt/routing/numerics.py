@@ -41,10 +41,6 @@ class _BoundGradient(torch.autograd.Function):
         pass
 
     @staticmethod
-    def jvp(ctx: Any, tangent: Tensor) -> Tensor:
-        return tangent.view_as(tangent)
-
-    @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> Tensor:
         bound = torch.finfo(gradient.dtype).max ** 0.25
         return gradient.clamp(-bound, bound)
