@@ -6,8 +6,6 @@ and inputs, all files unchanged: make's rule, and the command. Data preparation 
 
 from __future__ import annotations
 
-import json
-import re
 import shlex
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -80,7 +78,7 @@ class StepRecords:
         if record is None or not all(path.exists() for path in step.outputs):
             return False
         # notes are made by the step, not compared
-        return _identity(record) == _identity(self._record(step, record.notes))
+        return record == self._record(step, record.notes)
 
     def record(self, step: Step, notes: Any = None) -> None:
         """Record that a step has just been completed."""
@@ -141,12 +139,6 @@ def run_step(
     done.record(step, notes)
 
 
-def _identity(record: StepRecord) -> str:
-    """Return what of a record is compared: times in whole seconds, as archives may keep them."""
-    text = json.dumps(records.plain(record), sort_keys=True)
-    return re.sub(r"(\d+)\d{9} ns", r"\1 s", text)
-
-
 def _signature(path: Path) -> str:
     """Return what identifies the content of a file, or of a folder's files."""
     if path.is_dir():
@@ -156,5 +148,6 @@ def _signature(path: Path) -> str:
         return ""
     status = path.stat()
     if status.st_size > CHECKSUM_BYTES:
-        return f"{status.st_size} bytes, {status.st_mtime_ns} ns"
+        # whole seconds, as archives may keep them
+        return f"{status.st_size} bytes, {status.st_mtime_ns // 10**9} s"
     return sha256(path)

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import argparse
-import ast
-from typing import Any, Dict, List, Mapping, NoReturn, Sequence
+from typing import Any, List, Mapping, NoReturn, Sequence
 
 from capsnmt.cli import ConfigurationError, shown
 from capsnmt.runs.records import Settings
@@ -60,18 +59,6 @@ def training(settings: Settings) -> List[str]:
         if not isinstance(kept, int) or -1 < kept < (count or 0):
             flags[KEPT_BY[way]] = count
     return argv(flags)
-
-
-def model_overrides(settings: Settings) -> Dict[str, Any]:
-    """Return what the generation changes in the settings of the trained model."""
-    text = str(settings.generate.get("model-overrides", "{}"))
-    try:
-        return dict(ast.literal_eval(text))
-    except (SyntaxError, TypeError, ValueError):
-        raise ConfigurationError(
-            f"generate.model-overrides is {shown(text)}; give settings as Python writes them, such "
-            "as {'max_source_positions': 1024}"
-        ) from None
 
 
 def check_owned(settings: Settings) -> None:

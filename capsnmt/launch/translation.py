@@ -137,7 +137,7 @@ def _check_lengths(run: Run, test_set: str) -> None:
     """Raise if a sentence has more subwords than positions: fairseq-generate would end with it."""
     from fairseq.data.indexed_dataset import MMapIndexedDataset
 
-    changed = flags.model_overrides(run.settings)
+    changed = run.settings.model_overrides
     subset = run.settings.data.test_sets[test_set]
     for side, language in zip(("source", "target"), run.settings.languages):
         flag = f"max-{side}-positions"

@@ -28,7 +28,10 @@ input activation is (almost) 0 or an output capsule has lost all its votes; the 
 
 
 class _BoundGradient(torch.autograd.Function):
-    """Identity whose gradient is clamped to the fourth root of the dtype's largest number."""
+    """Identity whose gradient is clamped to the fourth root of the dtype's largest number.
+
+    For torch.func, the forward pass knows no context.
+    """
 
     generate_vmap_rule = True
 

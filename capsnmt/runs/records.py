@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Dict, Literal, Optional, Tuple, Union
+import ast
+from typing import Annotated, Any, Dict, Literal, Optional, Tuple, Union
 
 from msgspec import Meta, field
 
+from capsnmt.cli import ConfigurationError, shown
 from capsnmt.records import Record
 
 # The values of train.task that train a sentence classifier.
@@ -130,6 +132,18 @@ class Settings(Record, frozen=True, kw_only=True, rename="kebab", omit_defaults=
         """The updates of the complete training; ``None`` if epochs or patience end it."""
         updates = self.train.get("max-update")
         return None if updates is None else int(updates)
+
+    @property
+    def model_overrides(self) -> Dict[str, Any]:
+        """What the generation changes in the settings of the trained model."""
+        text = str(self.generate.get("model-overrides", "{}"))
+        try:
+            return dict(ast.literal_eval(text))
+        except (SyntaxError, TypeError, ValueError):
+            raise ConfigurationError(
+                f"generate.model-overrides is {shown(text)}; give settings as Python writes them, "
+                "such as {'max_source_positions': 1024}"
+            ) from None
 
     @property
     def languages(self) -> Tuple[str, str]:

@@ -65,7 +65,9 @@ def write_examples(
     texts = {folder / name: "".join(f"{line}\n" for line in files[name]) for name in files}
     manifest = folder / MANIFEST
     if manifest.exists():
-        others = [manifest] if records.load(manifest).keys() != record.keys() else []
+        known = records.load(manifest)
+        ours = isinstance(known, dict) and known.keys() == record.keys()
+        others = [] if ours else [manifest]
     else:
         others = [x for x in texts if x.exists() and x.read_bytes() != texts[x].encode()]
     if others:

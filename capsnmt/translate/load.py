@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import os
 from argparse import ArgumentParser, Namespace
 from dataclasses import asdict, dataclass, field
@@ -94,14 +93,14 @@ def find_model(path: Path, folder: Optional[Path] = None) -> TrainedModel:
                 "of the training by --data"
             )
     generation, flags = {}, {**run.settings.generate}
-    changes = ast.literal_eval(str(flags.pop("model-overrides", "{}")))
+    flags.pop("model-overrides", None)
     parser = ArgumentParser()  # a flag may have several names: --remove-bpe is post_process
     options.add_dataset_args(parser, gen=True)
     options.add_generation_args(parser)
     for name, value in flags.items():
         flag = parser._option_string_actions.get(f"--{name}")
         generation[name.replace("-", "_") if flag is None else flag.dest] = value
-    return TrainedModel(run.model, data, text, {**generation, **changes})
+    return TrainedModel(run.model, data, text, {**generation, **run.settings.model_overrides})
 
 
 def text_settings(data: PreparedData, source: str, target: str) -> Dict[str, Any]:

@@ -230,8 +230,8 @@ def test_models_that_are_several_or_watched_are_left_to_fairseq_and_one_that_cha
     assert compared(monkeypatch, [flagged()])
 
 
-def gated(module: torch.nn.Module, x: torch.Tensor) -> torch.Tensor:
-    """An own module's function: 3 of its parent's x."""
+def tripled(module: torch.nn.Module, x: torch.Tensor) -> torch.Tensor:
+    """The forward pass of a user's part: three times its parent's."""
     return 3 * super(type(module), module).forward(x)
 
 
@@ -239,7 +239,7 @@ def gated(module: torch.nn.Module, x: torch.Tensor) -> torch.Tensor:
 def test_a_decoder_with_own_parts_is_left_to_fairseq(
     path: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As a student adds them, without a word to the search."""
+    """As a user adds them, without a word to the search."""
     model = prepared()
     attention = model.decoder.layers[1].self_attn
     if path == "gate":
@@ -250,7 +250,7 @@ def test_a_decoder_with_own_parts_is_left_to_fairseq(
         model.__class__ = type("Own", (type(model),), own)
     else:
         part = model.decoder.embed_tokens if path == "embed_tokens" else getattr(attention, path)
-        part.__class__ = type("Own", (type(part),), {"forward": gated})
+        part.__class__ = type("Own", (type(part),), {"forward": tripled})
     assert compared(monkeypatch, [model])
 
 
