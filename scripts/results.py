@@ -44,10 +44,12 @@ def find_runs(folder: Path) -> Iterator[RunFolder]:
 
 def reason_of_end(config: RunConfig, curve: LearningCurve) -> str:
     """Return why a finished training ended."""
-    most, patience = config.settings.updates, config.settings.train.get("patience")
+    most, train = config.settings.updates, config.settings.train
     if most is not None and curve.updates >= most:
         return f"max-update {most}"
-    return f"patience {patience}" if patience else "max-epoch"
+    if len(curve.valid) >= int(train.get("max-epoch") or sys.maxsize):
+        return f"max-epoch {train['max-epoch']}"
+    return f"patience {train.get('patience')}"
 
 
 def facts(run: FinishedRun) -> Dict[str, Any]:

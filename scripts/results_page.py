@@ -104,34 +104,41 @@ def finished(text: str) -> str:
 
 
 def costs(text: str) -> str:
-    """Return the table of what each row costs, and its validation loss for equal cost.
+    """Return the table of what each row costs, and its lowest validation loss.
 
-    That is the lowest until the end, until as many updates as the baseline of the same seed, and
-    until the row's share of them: the updates that it makes in the time of the baseline.
+    Δ is the difference to the baseline of the same seed: until both end, until as many updates as
+    the baseline made, and until the row's share of them, which it makes in the time of the
+    baseline. Updates of an initial model count.
     """
     speeds = dict(tables(SPEED.read_text("utf-8")))["row, updates per second, published recipe"]
     rows, lines = kept_rows(), []
-    ends = {run.seed: run.curve.updates for run in rows["baseline"]}
+    baselines = {run.seed: run for run in rows["baseline"]}
     for row, runs in rows.items():
         speed = speeds[row]["of the baseline"]
-        cells = [
-            mean_of([lowest_loss(run, share * ends[run.seed]) for run in runs], digits=3)
-            for share in (math.inf, 1, float(speed))
-        ]
+        cells = [mean_of([lowest_loss(run) for run in runs], ".3f")]
+        for share in (None, 1.0, float(speed)):
+            found = []
+            for run in runs:
+                baseline, initial = baselines[run.seed], run.training.initial
+                left = baseline.curve.updates - (0 if initial is None else initial.updates)
+                if share is None or left > 0:
+                    most = math.inf if share is None else share * left
+                    found.append(lowest_loss(run, most) - lowest_loss(baseline))
+            cells.append(mean_of(found, "+.3f") if found and row != "baseline" else "")
         lines.append([Markdown(f"`{row}`"), len(runs), f"{runs[0].parameters:,}", speed, *cells])
     header = ["row", "seeds", "parameters", "speed", "valid loss"]
-    header += [f"valid loss, equal {what}" for what in ("updates", "time")]
+    header += [f"Δ valid loss{what}" for what in ("", ", equal updates", ", equal time")]
     return f"{Table([*map(Markdown, header)], lines, numeric=1)}\n"
 
 
-def mean_of(values: Sequence[float], digits: int = 2) -> str:
+def mean_of(values: Sequence[float], form: str = ".2f") -> str:
     """Return the mean over seeds, and the deviation of several, as a cell that does not wrap."""
     found = spread(values)
-    deviation = "" if found.std is None else f"\u00a0±\u00a0{found.std:.{digits}f}"
-    return f"{found.mean:.{digits}f}{deviation}"
+    deviation = "" if found.std is None else f"\u00a0±\u00a0{found.std:{form.strip('+')}}"
+    return f"{found.mean:{form}}{deviation}".replace("-", "−")
 
 
-def lowest_loss(run: FinishedRun, updates: float) -> float:
+def lowest_loss(run: FinishedRun, updates: float = math.inf) -> float:
     """Return the lowest validation loss within so many updates."""
     return min(loss for update, loss in run.curve.valid.items() if update <= updates)
 

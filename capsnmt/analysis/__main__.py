@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import shlex
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, List, Optional, Sequence, Tuple
 
@@ -71,7 +72,7 @@ def named_checkpoints(arguments: Sequence[str], data: Optional[Path]) -> List[Na
     from capsnmt.corpora.prepared import PreparedData
     from capsnmt.runs.finished import find_runs
 
-    found: List[Tuple[str, str, Path, Path]] = []  # name, longer name, checkpoint, data
+    found: List[Tuple[str, NamedCheckpoint]] = []  # with a longer name
     for argument in arguments:
         path = Path(argument)
         if path.is_file():
@@ -79,19 +80,27 @@ def named_checkpoints(arguments: Sequence[str], data: Optional[Path]) -> List[Na
         if path.is_dir() or "=" not in argument:
             for run in find_runs([path]):
                 row, own = run.row.replace("/", "-"), data or PreparedData(run.data).binarised
-                found.append((row, f"{row}-seed-{run.seed}", run.model, own))
+                settings = run.settings.model_overrides
+                if not run.settings.classifies:  # loading refuses one that does
+                    run.check_dictionaries(own)
+                checkpoint = NamedCheckpoint(row, run.model, own, settings)
+                found.append((f"{row}-seed-{run.seed}", checkpoint))
             continue
-        name, _, checkpoint = argument.partition("=")
+        name, _, file = argument.partition("=")
         if data is None:
             raise ConfigurationError(f"{argument} has no data; give the binarised ones by --data")
-        found.append((name, name, Path(checkpoint), data))
-    short = [each[0] for each in found]
-    names = [longer if short.count(name) > 1 else name for name, longer, *_ in found]
+        found.append((name, NamedCheckpoint(name, Path(file), data)))
+    short = [each.name for _, each in found]
+    named = [
+        replace(each, name=longer if short.count(each.name) > 1 else each.name)
+        for longer, each in found
+    ]
+    names = [each.name for each in named]
     for name in names:
         check_file_name(name, "name of a system")
         if names.count(name) > 1:
             raise ConfigurationError(f"{name} is the name of two systems; rename one")
-    return [NamedCheckpoint(name, path, own) for name, (_, _, path, own) in zip(names, found)]
+    return named
 
 
 def main(argv: Optional[Sequence[str]] = None) -> int:

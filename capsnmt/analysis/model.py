@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Dict, Iterator, List, Sequence
+from typing import Any, Dict, Iterator, List, Mapping, Sequence
 
 import numpy as np
 from fairseq.utils import move_to_cuda
@@ -23,6 +23,7 @@ class NamedCheckpoint:
     name: str
     path: Path
     data: Path
+    overrides: Mapping[str, Any] = field(default_factory=dict)  # of the run's generation
 
 
 @dataclass(frozen=True)
@@ -102,7 +103,8 @@ def load(checkpoint: NamedCheckpoint, settings: Settings) -> AnalysedModel:
     """
     device = chosen_device(settings.device)
     # **D**: the model runs in fp32, whatever its training used
-    (model,), cfg, task = load_models([checkpoint.path], checkpoint.data, {"autocast": "none"})
+    overrides = {**checkpoint.overrides, "autocast": "none"}
+    (model,), cfg, task = load_models([checkpoint.path], checkpoint.data, overrides)
     if not isinstance(model, CapsnmtTransformer):
         raise ConfigurationError(
             f"{checkpoint.path} has the architecture {getattr(cfg.model, 'arch', None)}; give a "

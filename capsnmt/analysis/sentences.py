@@ -52,6 +52,9 @@ class Sentences(Analysis):
         self.log_probs = partial(model.model.get_normalized_probs, log_probs=True)
         self.sentences = len(self.kept)
 
+    def finish(self, model: Any) -> None:
+        del self.log_probs  # it keeps the model
+
     def _in_batch(self, batch: Batch) -> Iterator[Tuple[int, Sentence]]:
         """Yield the kept sentences of a batch with their places in it."""
         source, target = self.dictionaries

@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import codecs
 import errno
+import itertools
 import os
 import pickle
 import re
@@ -31,6 +32,8 @@ PathLike = Union[str, "os.PathLike[str]"]
 METRIC_DTYPES = ("int64", "float32", "float64")
 # entries of fairseq's model state that are not learned
 BUFFERS = ("version", "_float_tensor")
+# the parameters that fairseq ties
+EMBEDDINGS = ("embed_tokens.weight", "output_projection.weight")
 # What only training uses; a trained model is loaded without it.
 WITHOUT_TRAINING: Dict[str, Any] = {
     "checkpoint_activations": False,
@@ -143,7 +146,16 @@ def load_checkpoint(path: PathLike) -> Dict[str, Any]:
         ) from None
     if not isinstance(state, dict) or not isinstance(state.get("model"), dict):
         raise CheckpointError(f"{path} holds no model: not saved by fairseq-train")
+    _tie(state["model"])
     return state
+
+
+def _tie(model: Dict[str, Any]) -> None:
+    """Make tied embeddings one tensor again: fairseq copies a model from a GPU one by one."""
+    embeddings = [name for name in model if name.endswith(EMBEDDINGS)]
+    for first, other in itertools.combinations(embeddings, 2):
+        if model[first].dtype == model[other].dtype and torch.equal(model[first], model[other]):
+            model[other] = model[first]
 
 
 def load_trained(path: PathLike) -> Dict[str, Any]:

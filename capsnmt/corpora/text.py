@@ -45,8 +45,8 @@ def _moses(language: str, normalise: bool = True, escape: bool = False) -> LineF
 
 def _characters(language: str) -> LineFunction:
     # The text between the characters is mostly Latin; sacremoses' rules for Chinese, which expect
-    # unsegmented text, take seconds to build.
-    moses = _moses("en")
+    # unsegmented text, take seconds to build. Normalised, Chinese quotes and dashes would be lost.
+    moses = _moses("en", normalise=False)
     return lambda line: moses(CHINESE.sub(r" \1 ", line))
 
 

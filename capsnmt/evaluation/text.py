@@ -13,10 +13,12 @@ LANGUAGE = re.compile(r"[a-zA-Z]{2,3}([-_][a-zA-Z0-9]+)*")
 # languages that corpora and their tools name by more than one code
 SAME_LANGUAGE = {"zho": "zh", "cmn": "zh", "yue": "zh", "jpn": "ja", "jp": "ja", "kor": "ko"}
 WITHOUT_SPACES = ("zh", "ja")
-# CJK punctuation, kana, ideographs, full-width and half-width forms
-CJK = "\u2e80-\u303f\u3040-\u30ff\u3100-\u33ff\u3400-\u9fff\uf900-\ufaff\ufe30-\ufe4f\uff00-\uffef"
+# dash, quotes, ellipsis; CJK punctuation, kana, ideographs, full-width and half-width forms
+CJK = "\u2014\u2018-\u201d\u2026"
+CJK += "\u2e80-\u303f\u3040-\u30ff\u3100-\u33ff\u3400-\u9fff\uf900-\ufaff\ufe30-\ufe4f\uff00-\uffef"
 CJK += "\U00020000-\U0003ffff"
-SPACE_NEXT_TO_CJK = re.compile(rf"(?<=[{CJK}]) +| +(?=[{CJK}])")
+# also within a number or a time, which jieba splits
+NO_SPACE = re.compile(rf"(?<=[{CJK}]) +| +(?=[{CJK}])|(?<=\d[,:]) +(?=\d)")
 
 
 @dataclass(frozen=True)
@@ -86,8 +88,9 @@ def remove_bpe(line: str, kind: str) -> str:
 def moses_detokenizer(lang: Optional[str]) -> Callable[[str], str]:
     """Build the Moses detokeniser (sacremoses) of a language; ``None`` has Moses' common rules.
 
-    **D**: sacremoses joins ideographs, but leaves a space before full-width punctuation and next
-    to Latin words, where Chinese and Japanese have none. These spaces are also removed.
+    **D**: sacremoses joins ideographs, but leaves a space before full-width punctuation, next to
+    Latin words and within ``54, 000``, where Chinese and Japanese have none. These spaces are also
+    removed.
     """
     from sacremoses import MosesDetokenizer
 
@@ -96,6 +99,6 @@ def moses_detokenizer(lang: Optional[str]) -> Callable[[str], str]:
 
     def detokenize(line: str) -> str:
         text = moses.detokenize(line.split())
-        return SPACE_NEXT_TO_CJK.sub("", text) if base in WITHOUT_SPACES else text
+        return NO_SPACE.sub("", text) if base in WITHOUT_SPACES else text
 
     return detokenize

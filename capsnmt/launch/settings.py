@@ -66,6 +66,7 @@ def override(settings: Dict[str, Any], key: str, value: Any, origin: str) -> Non
     for part in reversed(key.split(".")):
         changes = {part: changes}
     records.build(_without_removed(changes), Settings, origin)
+    _find_recipe(changes, Path())
     merge(settings, changes)
 
 
@@ -125,13 +126,18 @@ def load(path: Path, children: Tuple[Path, ...] = ()) -> Dict[str, Any]:
     settings = read(path)
     settings.pop("paper", None)
     parent = settings.pop("extends", None)
-    recipe = (settings.get("data") or {}).get("recipe")
-    if recipe is not None and recipe.endswith(".yaml"):  # a file beside this one
-        settings["data"]["recipe"] = str((path.parent / recipe).absolute())
+    _find_recipe(settings, path.parent)
     family = (*children, path)
     merged = {} if parent is None else load(find(parent, f"{path}: extends:", family), family)
     merge(merged, settings)
     return merged
+
+
+def _find_recipe(settings: Mapping[str, Any], folder: Path) -> None:
+    """Make the recipe absolute if it is a file, which is relative to a folder."""
+    recipe = (settings.get("data") or {}).get("recipe")
+    if recipe is not None and recipe.endswith(".yaml"):
+        settings["data"]["recipe"] = str((folder / recipe).absolute())
 
 
 def find(

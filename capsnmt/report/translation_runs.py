@@ -175,7 +175,7 @@ def _pairs(lines: Mapping[str, int], language: str) -> Table:
     texts = {
         name.rpartition(f".{language}")[0]: count
         for name, count in lines.items()
-        if name.startswith(("raw/", "clean/")) and name.endswith(f".{language}")
+        if name.startswith(("raw/", "clean/", "limited/")) and name.endswith(f".{language}")
     }
     rows = [[code(text), f"{count:,}"] for text, count in texts.items()]
     return Table(["text", "sentence pairs"], rows, numeric=1)

@@ -12,6 +12,7 @@ from msgspec import Meta
 from capsnmt import records
 from capsnmt.cli import ConfigurationError, say
 from capsnmt.evaluation.scores import Evaluation, OutputScores
+from capsnmt.files import sha256
 from capsnmt.records import RecordError
 from capsnmt.runs.folder import RunFolder
 from capsnmt.runs.learning_curve import LearningCurve, read_learning_curve
@@ -78,6 +79,17 @@ class FinishedRun:
                 f"{self.folder.scores} lacks the scores of {self.row} on {test_set}; delete it "
                 "and run the launcher again"
             ) from None
+
+    def check_dictionaries(self, binarised: Path) -> None:
+        """Raise unless binarised data have the dictionaries of the training."""
+        for language in self.settings.languages:
+            dictionary = binarised / f"dict.{language}.txt"
+            known = self.training.vocabulary.get(dictionary.name)
+            if not dictionary.is_file() or sha256(dictionary) != known:
+                raise ConfigurationError(
+                    f"{dictionary} is not the dictionary that {self.folder} was trained with; give "
+                    "the data of the training by --data"
+                )
 
     @cached_property
     def result(self) -> ClassifierResult:

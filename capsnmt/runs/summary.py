@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from operator import attrgetter
-from typing import Any, Dict, Iterator, List, Optional
+from typing import Dict, Iterator, List, Optional
 
 from capsnmt import records
 from capsnmt.evaluation.scores import Spread, common_metrics, digits
@@ -28,25 +28,25 @@ class Summary(Record, frozen=True, kw_only=True, rename="kebab"):
 
     row: str
     seeds: List[int]  # the finished ones
-    left_out_seeds: List[int]  # finished ones that were trained with other settings
+    left_out_seeds: List[int]  # finished ones with other settings
     scores: Dict[str, Dict[str, MeanScore]]  # test set (or split) -> metric -> score
     task: Optional[str] = None  # the probing task, if it is one
     updates: Optional[int] = None  # at most, of the row's own training; None: epochs end it
     init_from: Optional[str] = None  # the row that it starts from
-    initial_updates: Optional[int] = None  # of that row, which come on top
+    initial_updates: Optional[int] = None  # of that row, at most, which come on top
 
 
 def summarise(folder: RunFolder) -> Summary:
     """Write ``summary.json`` over all finished seeds of a row, and return it.
 
-    Those trained with other settings than the run in ``folder`` are left out.
+    Those with other settings than the run in ``folder`` are left out.
     """
     ours = FinishedRun(folder.path)
     paths = [path for path in folder.row.glob("seed-*") if RunFolder(path).is_finished]
     named = [run for run in map(FinishedRun, paths) if run.folder.path.name == f"seed-{run.seed}"]
     finished = {run.seed: run for run in (ours, *named)}  # not a copy that lies beside its seed
-    seeds = sorted(seed for seed, run in finished.items() if _same_training(ours, run))
-    initial = ours.training.initial
+    seeds = sorted(seed for seed, run in finished.items() if not differences_between(ours, run))
+    initials = [finished[seed].training.initial for seed in seeds]
     summary = Summary(
         row=ours.row,
         seeds=seeds,
@@ -54,8 +54,8 @@ def summarise(folder: RunFolder) -> Summary:
         scores=_means(TrainedRow(ours.row, [finished[seed] for seed in seeds])),
         task=ours.config.task,
         updates=ours.settings.updates,
-        init_from=None if initial is None else initial.row,
-        initial_updates=None if initial is None else initial.updates,
+        init_from=next((each.row for each in initials if each), None),
+        initial_updates=max((each.updates for each in initials if each), default=None),
     )
     records.write(folder.summary, summary)
     return summary
@@ -65,7 +65,8 @@ def lines(summary: Summary) -> Iterator[str]:
     """Yield the summary as text: the training if it had an initial model, then each test set."""
     if summary.init_from is not None:
         own = "" if summary.updates is None else f", trained for up to {summary.updates:,} more"
-        yield f"initialised from {summary.init_from} ({summary.initial_updates:,} updates){own}"
+        initial = f"{summary.init_from} (up to {summary.initial_updates:,} updates)"
+        yield f"initialised from {initial}{own}"
     for test_set, metrics in summary.scores.items():
         texts = []
         for metric, score in metrics.items():
@@ -73,17 +74,6 @@ def lines(summary: Summary) -> Iterator[str]:
             deviation = "" if score.std is None else f" +- {score.std:.{decimals}f}"
             texts.append(f"{metric} {score.mean:.{decimals}f}{deviation}")
         yield f"{test_set}: {', '.join(texts)} ({len(summary.seeds)} seed(s))"
-
-
-def _same_training(ours: FinishedRun, other: FinishedRun) -> bool:
-    return not differences_between(ours, other) and _budget(ours) == _budget(other)
-
-
-def _budget(run: FinishedRun) -> List[Any]:
-    """Return the settings that may change when a training resumes, but not within a mean."""
-    train, initial = run.settings.train, run.training.initial
-    before = None if initial is None else initial.updates
-    return [train.get("max-update"), train.get("max-epoch"), run.settings.data.test_sets, before]
 
 
 def _means(row: TrainedRow) -> Dict[str, Dict[str, MeanScore]]:

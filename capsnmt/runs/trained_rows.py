@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
 
+from capsnmt import records
 from capsnmt.cli import ConfigurationError
 from capsnmt.evaluation.scores import Spread, spread
 from capsnmt.runs.finished import FinishedRun, distinct_names
@@ -18,6 +20,7 @@ FREE_FLAGS = {
     *("max-epoch", "max-update", "no-epoch-checkpoints", "num-workers", "save-interval"),
     *("save-interval-updates", "validate-interval", "validate-interval-updates"),
 }
+FREE_OF_SEARCH = ("batch-size", "max-tokens", "num-workers")  # flags that change no translation
 
 
 def training_differences(
@@ -26,13 +29,16 @@ def training_differences(
     data_before: Optional[Mapping[str, str]] = None,
     data_now: Optional[Mapping[str, str]] = None,
 ) -> Iterator[Tuple[str, Any, Any]]:
-    """Yield key, old value and new value of each setting that makes two trainings different.
+    """Return key, old value and new value of each setting that makes two trainings different.
 
     Settings that may change when a training resumes are not compared: ``FREE_FLAGS``, the device
-    (the update is the same on every device), generation and scoring. The data are given as the
-    checksums of their files.
+    (the update is the same on every device), the precision, generation and scoring. The data are
+    given as the checksums of their files.
     """
-    old, new = _training(before, data_before), _training(now, data_now)
+    return _differing(_training(before, data_before), _training(now, data_now))
+
+
+def _differing(old: Dict[str, Any], new: Dict[str, Any]) -> Iterator[Tuple[str, Any, Any]]:
     for key in sorted({*old, *new}):
         if old.get(key) != new.get(key):
             yield key, old.get(key), new.get(key)
@@ -53,10 +59,33 @@ def _training(config: RunConfig, data: Optional[Mapping[str, str]]) -> Dict[str,
 
 
 def differences_between(one: FinishedRun, other: FinishedRun) -> List[Tuple[str, Any, Any]]:
-    """Return the differences between two trainings, the seed apart."""
+    """Return key and values of what must be equal in two seeds of one row, and is not.
+
+    That is the training, with its end, which may change when a training resumes, and all that
+    makes the scores.
+    """
     vocabularies = one.training.vocabulary, other.training.vocabulary
-    found = training_differences(one.config, other.config, *vocabularies)
+    found = [*training_differences(one.config, other.config, *vocabularies)]
+    found += _differing(_budget_and_scores(one), _budget_and_scores(other))
     return [each for each in found if each[0] != "seed"]
+
+
+def _budget_and_scores(run: FinishedRun) -> Dict[str, Any]:
+    settings, initial = run.settings, run.training.initial
+    ends = {f"train.{key}": settings.train.get(key) for key in ("max-update", "max-epoch")}
+    # D: patience ends a training, and that of its initial model, where it will
+    if initial is not None and not settings.train.get("patience"):
+        ends["updates of the initial model"] = initial.updates
+    parts = {
+        "average": settings.average,
+        "data.test-sets": settings.data.test_sets,
+        "generate": {k: v for k, v in settings.generate.items() if k not in FREE_OF_SEARCH},
+        "score": records.plain(settings.score) or {},
+    }
+    return {
+        **ends,
+        **{f"{part}.{key}": value for part, each in parts.items() for key, value in each.items()},
+    }
 
 
 @dataclass(frozen=True)
@@ -104,13 +133,21 @@ class TrainedRow:
         return own / other
 
     def p_values(self, test_set: str, baseline: TrainedRow) -> Optional[List[float]]:
-        """The p-value (BLEU) of each seed against a baseline; ``None`` unless all were tested."""
-        tests = [run.scores[test_set].test for run in self.runs]
-        if {test and test.baseline for test in tests} != {baseline.runs[0].row}:
-            return None
-        found = [run.output(test_set).scores["bleu"].p_value for run in self.runs]
-        measured = [value for value in found if value is not None]
-        return measured if len(measured) == len(found) else None
+        """The p-value (BLEU) of each seed against a baseline; ``None`` unless all were tested.
+
+        A test of other translations of the baseline, such as an earlier training's, is none.
+        """
+        of_baseline = {run.seed: run.output(test_set).scores["bleu"].score for run in baseline.runs}
+        found = []
+        for run in self.runs:
+            test, bleu = run.scores[test_set].test, run.output(test_set).scores["bleu"]
+            tested = bleu.score - (bleu.delta or 0.0)
+            if test is None or test.baseline != baseline.runs[0].row or bleu.p_value is None:
+                return None
+            if not math.isclose(tested, of_baseline.get(run.seed, math.nan), abs_tol=1e-6):
+                return None
+            found.append(bleu.p_value)
+        return found
 
     def mark(self, test_set: str, baseline: TrainedRow) -> str:
         """The mark of a significant difference from the baseline; empty if there is none.
@@ -141,7 +178,7 @@ def group(runs: Sequence[FinishedRun]) -> List[TrainedRow]:
     """Group runs into rows, in the order of the first run of each.
 
     Several runs of a row with the same seed are different experiments and remain separate. Runs of
-    one row that were trained with different settings are an error: their mean has no meaning.
+    one row with different settings are an error: their mean has no meaning.
     """
     rows: Dict[str, List[Tuple[str, FinishedRun]]] = {}
     for name, run in zip(distinct_names(runs), runs):
@@ -155,8 +192,8 @@ def group(runs: Sequence[FinishedRun]) -> List[TrainedRow]:
         for run in others:
             for key, one, other in differences_between(first, run):
                 raise ConfigurationError(
-                    f"{run.folder} was trained with {key} {other}, but {first.folder}, another "
-                    f"seed of {row}, with {one}; report them separately"
+                    f"{run.folder} has {key} {other}, but {first.folder}, another seed of {row}, "
+                    f"has {one}; report them separately"
                 )
         found.append(TrainedRow(row, seeds))
     return found

@@ -18,7 +18,7 @@ from fairseq.models.transformer import TransformerConfig, TransformerModel
 from capsnmt.checkpoints.load import WITHOUT_TRAINING, load_trained
 from capsnmt.cli import ConfigurationError, exits_as_errors, require, shown
 from capsnmt.corpora.prepared import PreparedData
-from capsnmt.files import bundled_folder, sha256
+from capsnmt.files import bundled_folder
 from capsnmt.runs.finished import FinishedRun
 from capsnmt.runs.folder import RunFolder
 from capsnmt.runs.records import SENTENCE_TASKS
@@ -85,13 +85,7 @@ def find_model(path: Path, folder: Optional[Path] = None) -> TrainedModel:
         raise ConfigurationError(f"{path} classifies sentences; give a run that translates")
     data = PreparedData(folder or run.data)
     text = text_settings(data, *run.settings.languages)
-    for language in run.settings.languages:
-        dictionary = data.dictionary(language)
-        if run.training.vocabulary.get(dictionary.name) != sha256(dictionary):
-            raise ConfigurationError(
-                f"{dictionary} is not the dictionary that {path} was trained with; give the data "
-                "of the training by --data"
-            )
+    run.check_dictionaries(data.binarised)
     generation, flags = {}, {**run.settings.generate}
     flags.pop("model-overrides", None)
     parser = ArgumentParser()  # a flag may have several names: --remove-bpe is post_process

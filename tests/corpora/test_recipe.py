@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gzip
+import html
 import re
 
 import pytest
@@ -9,6 +11,8 @@ from msgspec.structs import fields
 
 from capsnmt.corpora.recipe import Cleaning, Piece, Recipe, Segmentation, Source, load_recipe
 from capsnmt.corpora.sources import has_checksum
+from capsnmt.corpora.text import make_tokeniser
+from capsnmt.evaluation.text import moses_detokenizer
 from capsnmt.files import bundled_names
 from tests.corpora.conftest import recipe_of, write_recipe
 from tests.real_data import real_data
@@ -29,6 +33,17 @@ def test_the_recipe_knows_the_published_files():
     recipe = load_recipe("multi30k")
     for name in recipe.needed():
         assert has_checksum(published / name, recipe.files[name].checksum)
+
+
+@pytest.mark.parametrize("language", ["en", "vi"])
+def test_text_that_is_published_as_tokens_is_tokenised_as_it_was(language):
+    recipe = load_recipe("iwslt15_en_vi")
+    tokenise = make_tokeniser(recipe.tokenised_by[language], language)
+    detokenise = moses_detokenizer(language)
+    path = real_data(f"iwslt15_en_vi/tst2013.{language}.gz")
+    with gzip.open(path, "rt", encoding="utf-8", newline="\n") as stream:
+        lines = [html.unescape(line.rstrip("\n")) for line in stream][:300]
+    assert [tokenise(detokenise(line)) for line in lines] == lines
 
 
 def test_the_documented_recipe_is_complete_and_every_key_is_documented(tmp_path):

@@ -22,6 +22,7 @@ from capsnmt.corpora.formats import read_text
 from capsnmt.corpora.parallel import JOBS_A_WORKER, map_jobs
 from capsnmt.corpora.recipe import Segmentation
 from capsnmt.corpora.text import TOKENISERS, make_tokeniser, sentence_key
+from capsnmt.evaluation.text import moses_detokenizer
 
 
 def _read(path, content, kind):
@@ -97,6 +98,12 @@ def test_what_is_not_of_the_format_is_one_line(tmp_path, kind, content, message)
 )
 def test_tokeniser_gives_the_expected_tokens(name, language, line, tokens):
     assert make_tokeniser(name, language)(line) == tokens
+
+
+@pytest.mark.parametrize("name", ["characters", "jieba"])
+def test_chinese_is_restored_from_its_tokens(name):
+    for line in ("并称“一切终于好起来了”。", "10:30开始——54,000名代表……在Google公司。"):
+        assert moses_detokenizer("zh")(make_tokeniser(name, "zh")(line)) == line
 
 
 @settings(max_examples=30, deadline=None)

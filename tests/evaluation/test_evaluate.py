@@ -43,7 +43,7 @@ WARNINGS: Dict[str, Any] = {
     "no --target-lang": ["{unlogged}"],
     "2 of the 12 translations of": ["{empty}"],
     "2 of the 3 segments of the reference": ["{three}", "--reference", "{blanks}"],
-    "b equals a in every sentence: ignore its p-value": [
+    "b and a differ in 0 sentences: ignore the p-value": [
         *("a={good}", "b={good}", "--baseline", "a", "--samples", "5"),
     ],
     "100 of the 100 translations of": ["{tokens}", "--detokenize", "none", "--reference", "{long}"],

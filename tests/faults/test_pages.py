@@ -148,7 +148,7 @@ def test_the_readme_names_the_error_without_the_plugin(
     assert any(name in error for name in re.findall(r"`(.*?)`", sentence)), error[-3000:]
 
 
-def test_a_recipe_is_looked_for_beside_its_row(
+def test_a_recipe_is_looked_for_beside_its_row_or_where_it_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write_sources(tmp_path / "rows")
@@ -156,10 +156,12 @@ def test_a_recipe_is_looked_for_beside_its_row(
     row.write_text(row.read_text("utf-8").replace(f"{tmp_path}/rows/recipe", "recipe"), "utf-8")
     (tmp_path / "elsewhere").mkdir()
     monkeypatch.chdir(tmp_path / "elsewhere")
-    written = ("--write-config", "../new/written/tiny.yaml")
-    succeed("capsnmt.launch", "--config", "../rows/tiny.yaml", *written)
+    named = ("--set", "data.recipe=../rows/recipe.yaml")
+    for folder, chosen in {"written": (), "named": named}.items():
+        written = ("--write-config", f"../new/{folder}/tiny.yaml")
+        succeed("capsnmt.launch", "--config", "../rows/tiny.yaml", *chosen, *written)
     monkeypatch.chdir(tmp_path)
-    for row in ("rows/tiny.yaml", "new/written/tiny.yaml"):
+    for row in ("rows/tiny.yaml", "new/written/tiny.yaml", "new/named/tiny.yaml"):
         printed = succeed("capsnmt.launch", "--config", row, "--cpu", "--dry-run")
         (recipe,) = re.findall(r"-m capsnmt\.corpora (\S+)", printed)
         assert Path(recipe).samefile("rows/recipe.yaml")

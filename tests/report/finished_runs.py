@@ -147,13 +147,18 @@ def add_seeds(
 
 
 def set_score(folder: Path, bleu: float, p_value: float) -> None:
-    """Set the BLEU of a run, and its p-value if it was tested."""
+    """Set the BLEU of a run, and its p-value if it was tested against the baseline of its seed."""
+
+    def bleu_in(scores: Any) -> Any:
+        return scores[TEST_SET]["systems"][-1]["outputs"][0]["scores"]["bleu"]
 
     def change(scores: Any) -> None:
-        score = scores[TEST_SET]["systems"][-1]["outputs"][0]["scores"]["bleu"]
+        score = bleu_in(scores)
         score["score"] = bleu
         if "p_value" in score:
-            score["p_value"] = p_value
+            baseline = folder.parents[1] / "baseline" / folder.name / "scores.json"
+            tested = bleu_in(json.loads(baseline.read_text("utf-8")))["score"]
+            score.update(p_value=p_value, delta=bleu - tested)
 
     edit(folder / "scores.json", change)
 
@@ -162,6 +167,7 @@ def write_swept(output: Path) -> None:
     """A baseline and three values of a flag, with two seeds each."""
     write_run(output, "baseline")
     write_run(output, "em_routing", "baseline")
+    add_seeds(output, "baseline", [20.5, 21.5], [1, 1])
     for value in (64, 8, 512):
         name = f"em_routing_layer-capsules-{value}"
         shutil.copytree(output / "em_routing", output / name)

@@ -80,7 +80,7 @@ def test_missing_data_is_one_line(output: Path, report: Callable[..., str]) -> N
 def test_seeds_with_other_settings_have_no_mean(output: Path, report: Callable[..., str]) -> None:
     folder = add_seeds(output, "baseline", [20.0, 22.0], [1, 1])[1]
     put("config.json", "settings", "train", "lr", value=0.5)(folder)
-    assert f"{folder} was trained with train.lr 0.5, but" in report(output / "baseline")
+    assert f"{folder} has train.lr 0.5, but" in report(output / "baseline")
 
 
 @pytest.mark.parametrize("task", [None, "WC"])
@@ -92,7 +92,7 @@ def test_classifiers_are_different_runs_and_their_seeds_have_one_setting(
     second = output / "classifiers/both" / (task or "") / "seed-2"
     assert f"{second} is given twice" in report(second, output / "classifiers")
     put("config.json", "settings", "train", "lr", value=0.5)(second)
-    assert f"{second} was trained with train.lr 0.5, but" in report(output / "classifiers")
+    assert f"{second} has train.lr 0.5, but" in report(output / "classifiers")
 
 
 @pytest.mark.parametrize(

@@ -29,6 +29,7 @@ from tests.report.finished_runs import (
     page,
     rows_of,
     runs,
+    set_score,
     write_classifiers,
     write_generated,
     write_result,
@@ -225,6 +226,8 @@ def test_a_difference_is_marked_by_its_largest_p_value(
     folders = add_seeds(output, "baseline", [20.0] * len(p_values), [1] * len(p_values))
     folders += add_seeds(output, "em_routing", [19.0] * len(p_values), p_values)
     assert table(folders)[1][4] == f"−1.00{mark}"
+    set_score(folders[0], 18.0, 1)  # trained again after the test
+    assert table(folders)[1][4][-1].isdigit()
 
 
 @pytest.mark.parametrize("key", ["device", "device-name", "threads", "no times"])

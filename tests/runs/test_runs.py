@@ -237,8 +237,11 @@ def test_seeds_with_other_settings_and_unfinished_ones_are_left_out(
     add_seed(first, tmp_path, 5, 42.0, **{"log-interval": 7, "save-interval-updates": 3})
     other = add_seed(first, tmp_path, 6, 99.0)
     edit(other.training, lambda training: training.update(vocabulary={"dict.en.txt": "0"}))
+    searched = add_seed(first, tmp_path, 7, 99.0), add_seed(first, tmp_path, 8, 42.0)
+    for other, changes in zip(searched, ({"beam": 1}, {"batch-size": 1})):
+        edit(other.config, lambda config, new=changes: config["settings"].update(generate=new))
     summary = summary_of(run)
-    assert (summary["seeds"], summary["left-out-seeds"]) == ([1, 5], [2, 3, 6])
+    assert (summary["seeds"], summary["left-out-seeds"]) == ([1, 5, 8], [2, 3, 6, 7])
 
 
 @pytest.mark.parametrize("task", [None, "WC"])
@@ -281,5 +284,8 @@ def test_the_updates_of_the_initial_model_are_counted_next_to_the_own(
         *(40, "baseline", 80),
     )
     assert next(lines(summarise(run))) == (
-        "initialised from baseline (80 updates), trained for up to 40 more"
+        "initialised from baseline (up to 80 updates), trained for up to 40 more"
     )
+    for seed, updates in ((5, 80), (6, 60)):
+        run = add_seed(first, tmp_path, seed, 42.0, initial_updates=updates, patience=10)
+    assert (summary_of(run)["seeds"], summary_of(run)["initial-updates"]) == ([5, 6], 80)

@@ -12,6 +12,7 @@ import torch
 from fairseq.hub_utils import GeneratorHubInterface
 
 from capsnmt import records
+from capsnmt.analysis.__main__ import main as analyse
 from capsnmt.checkpoints.load import count_parameters, load_checkpoint
 from capsnmt.cli import ConfigurationError
 from capsnmt.files import sha256
@@ -106,7 +107,12 @@ def test_data_that_have_moved(runs: Dict[str, Path], tmp_path: Path) -> None:
     ],
 )
 def test_other_data_than_those_of_the_training(
-    files: str, more: bytes, words: str, runs: Dict[str, Path], tmp_path: Path
+    files: str,
+    more: bytes,
+    words: str,
+    runs: Dict[str, Path],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture,
 ) -> None:
     data = shutil.copytree(data_of(runs["plain"]).folder, tmp_path / "data")
     for file in data.glob(files):
@@ -115,9 +121,12 @@ def test_other_data_than_those_of_the_training(
     with pytest.raises(ConfigurationError, match=re.escape(words)):
         CapsnmtTransformer.from_pretrained([checkpoint], data_name_or_path=data)
     if files == "bin/dict.*":
-        recorded = re.escape(f"{data}/bin/dict.en.txt is not the dictionary that")
-        with pytest.raises(ConfigurationError, match=recorded):
+        recorded = f"{data}/bin/dict.en.txt is not the dictionary that"
+        with pytest.raises(ConfigurationError, match=re.escape(recorded)):
             CapsnmtTransformer.from_pretrained(runs["plain"], data_name_or_path=data)
+        given = [runs["plain"], "--data", data / "bin", "--output", tmp_path / "page"]
+        assert analyse([*map(str, given)]) == 2
+        assert recorded in capsys.readouterr().err
 
 
 def test_calls_as_in_fairseq(runs: Dict[str, Path]) -> None:
