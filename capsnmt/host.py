@@ -29,6 +29,8 @@ def prepare_host() -> None:
         check_host()
     keep_last_batch()
     keep_batches_when_resuming()
+    keep_place_in_epoch()
+    unscale_once()
     keep_memory_while_training()
     optimize_without_compiler()
 
@@ -176,6 +178,48 @@ def keep_batches_when_resuming() -> None:
         return original(self, dataset, *args, epoch=epoch if rebuilt else 1, **kwargs)
 
     FairseqTask.get_batch_iterator = get_batch_iterator
+
+
+def keep_place_in_epoch() -> None:
+    """Patch fairseq to find its place in an epoch again with other devices or other batches.
+
+    It counts the batches that one device has had, and skips as many of those that one has now: if
+    one of two devices goes on alone after half of an epoch, half of that half comes again.
+
+    **D**: the same share of the epoch is skipped, up to a batch of each device.
+    """
+    from fairseq.data.iterators import EpochBatchIterator
+
+    save, load = EpochBatchIterator.state_dict, EpochBatchIterator.load_state_dict
+
+    @functools.wraps(save)
+    def state_dict(self: Any) -> Any:
+        return {**save(self), "iterations_of_epoch": len(self)}
+
+    @functools.wraps(load)
+    def load_state_dict(self: Any, state: Any) -> None:
+        self.epoch = state["epoch"]  # batches may depend on it
+        before = state.get("iterations_of_epoch") or len(self)
+        done = state.get("iterations_in_epoch", 0) * len(self) // before
+        load(self, {**state, "iterations_in_epoch": done})
+
+    EpochBatchIterator.state_dict, EpochBatchIterator.load_state_dict = state_dict, load_state_dict
+
+
+def unscale_once() -> None:
+    """Patch fairseq's ``--amp``, which divides the gradients by the loss scale twice.
+
+    torch notes for which optimizer it has done so. fairseq lets it do so for the one of torch
+    before it clips, and then asks it to step fairseq's own. Adam would see gradients so small that
+    its epsilon stops the training where the scale has grown.
+    """
+    from fairseq.optim.amp_optimizer import AMPOptimizer
+
+    def step(self: Any) -> None:
+        self.scaler.step(self.optimizer)
+        self.scaler.update()
+
+    AMPOptimizer.step = step
 
 
 def keep_memory_while_training() -> None:

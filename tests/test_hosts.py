@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import re
 import sys
 from pathlib import Path
+from typing import List
 
 import numpy as np
 import pytest
-from fairseq.data import data_utils
+import torch
+from fairseq.data import FairseqDataset, data_utils
+from fairseq.data.iterators import EpochBatchIterator
+from fairseq.dataclass.utils import convert_namespace_to_omegaconf
+from fairseq.optim import AMPOptimizer
 
 from tests.commands import ON_CPU, hypotheses, scores, succeed, train
 from tests.interpreter import ran
-from tests.support import PLUGIN, REPO
+from tests.support import PLUGIN, REPO, parse
 
 
 @pytest.mark.parametrize("multiple", [1, 4, 8])
@@ -34,6 +40,62 @@ def test_no_sentence_is_dropped_from_the_batches(
     )
     assert np.concatenate(batches).tolist() == list(indices)
     assert all(len(batch) * 3 <= 27 for batch in batches)
+
+
+class Numbers(FairseqDataset):
+    def __getitem__(self, number: int) -> int:
+        return number
+
+    def __len__(self) -> int:
+        return 100
+
+
+def iterators(devices: int) -> List[EpochBatchIterator]:
+    """The iterators of all devices over batches of one number."""
+    batches = [[number] for number in range(100)]
+    shards = [{"num_shards": devices, "shard_id": shard} for shard in range(devices)]
+    return [EpochBatchIterator(Numbers(), sum, batches, seed=1, **shard) for shard in shards]
+
+
+@pytest.mark.parametrize(
+    ("before", "passes", "now"), [(1, 30, 1), (1, 30, 2), (1, 60, 2), (4, 5, 2), (8, 10, 1)]
+)
+def test_an_epoch_goes_on_with_other_devices_where_it_was(
+    before: int, passes: int, now: int
+) -> None:
+    """fairseq's place is a number of batches of one device, of however many."""
+    seen: List[int] = []
+    for iterator in iterators(before):
+        epoch = iterator.next_epoch_itr()
+        seen += [next(epoch) for _ in range(passes)]
+        state = iterator.state_dict()
+    for iterator in iterators(now):
+        iterator.load_state_dict(state)
+        seen += iterator.next_epoch_itr()
+    assert {*seen} == {*range(100)}
+    assert len(seen) < 100 + before
+
+
+@pytest.mark.one_host  # torch 2.2 has no scaler for a CPU
+@pytest.mark.parametrize("scale", [1, 2**16])
+@pytest.mark.parametrize("name", ["adam", "fused_adam"])
+def test_the_scale_of_the_loss_does_not_change_the_update(
+    name: str, scale: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """--amp, here with the scaler of a CPU: gradients of 1e-5 move a parameter by the rate."""
+    scaler = functools.partial(torch.amp.GradScaler, "cpu")
+    monkeypatch.setattr(torch.cuda.amp, "GradScaler", scaler)
+    flags = ("--optimizer", name, "--lr", "0.001", "--adam-eps", "1e-9", "--fp16-init-scale", scale)
+    args = parse("capsnmt_transformer", "--amp", *map(str, flags))
+    parameter = torch.nn.Parameter(torch.zeros(4))
+    optimizer = AMPOptimizer.build_optimizer(convert_namespace_to_omegaconf(args), [parameter])
+    for factor in (1e-5, float("inf"), 1e-5):  # the second update overflows
+        optimizer.zero_grad()
+        optimizer.backward((parameter * factor).sum())
+        optimizer.multiply_grads(0.5)
+        optimizer.clip_grad_norm(1.0)
+        optimizer.step()
+    torch.testing.assert_close(parameter.data, torch.full((4,), -0.002), rtol=0.01, atol=0)
 
 
 PROGRAM = """

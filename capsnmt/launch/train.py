@@ -140,6 +140,8 @@ def main(cfg: Any) -> None:
         return losses, ended or bool(cause)
 
     fairseq_train.validate_and_save = validate_and_save
+    # fairseq would forget the peak after every update; its gb_free is the least so far instead
+    torch.cuda.reset_peak_memory_stats = lambda: None
     torch.utils.data.DataLoader = functools.partial(
         torch.utils.data.DataLoader, worker_init_fn=ignore_stops
     )

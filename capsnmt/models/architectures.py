@@ -50,6 +50,14 @@ SIZES: Dict[str, Dict[str, Any]] = {
 }
 
 
+def _other_groups(root: Any) -> Dict[str, Any]:
+    """Return what switches exclude of other groups than the model's: precision and criterion."""
+    found = OmegaConf.to_container(root.common, resolve=True) if "common" in root else {}
+    if "criterion" in root:
+        found["criterion"] = root.criterion._name
+    return found
+
+
 def architecture(preset: str, size: str) -> Callable[[Any], None]:
     """Return the function that completes and checks the arguments of one architecture.
 
@@ -60,10 +68,12 @@ def architecture(preset: str, size: str) -> Callable[[Any], None]:
     def configure(args: Any) -> None:
         if OmegaConf.is_config(args):  # fairseq-hydra-train
             # omegaconf 2.0 returns None for an absent key, whatever the default of getattr
-            flat = argparse.Namespace(**OmegaConf.to_container(args, resolve=True))
+            others = _other_groups(args._get_root())
+            flat = argparse.Namespace(**{**others, **OmegaConf.to_container(args, resolve=True)})
             configure(flat)
             for name, value in vars(flat).items():
-                args[name] = value
+                if name in args or name not in others:
+                    args[name] = value
             return
         for name, value in SIZES[size].items():
             if not safe_hasattr(args, name):

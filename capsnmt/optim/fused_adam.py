@@ -79,7 +79,10 @@ class FusedAdam(FairseqAdam):
         **D**: fairseq's hook for this, ``supports_step_with_scale``, stays unused: with ``--bf16``
         it would multiply the factors of all updates so far.
         """
-        self._optimizer.factor = self._optimizer.factor * c
+        if isinstance(self._optimizer, Adam):
+            self._optimizer.factor = self._optimizer.factor * c
+        else:  # within that of --zero-sharding
+            super().multiply_grads(c)
 
     def clip_grad_norm(
         self, max_norm: float, aggregate_norm_fn: Optional[Callable[[Tensor], Tensor]] = None
@@ -96,6 +99,8 @@ class FusedAdam(FairseqAdam):
         grads = [p.grad.detach() for p in params]
         plain = all(g.dtype == torch.float32 and g.layout == torch.strided for g in grads)
         experts = any(hasattr(p, "expert") for p in params)  # not part of the norm
+        if not isinstance(self._optimizer, Adam):
+            return super().clip_grad_norm(max_norm, aggregate_norm_fn)
         if not plain or experts or len({g.device for g in grads}) != 1:
             super().multiply_grads(self._optimizer.factor)
             self._optimizer.factor = 1.0
@@ -201,7 +206,8 @@ class Adam(torch.optim.Optimizer):
         # torch counts the step itself, in one tensor for each parameter
         counts = torch.full((len(batch),), float(step - 1), device=device if fused else "cpu")
         beta1, beta2 = group["betas"]
-        grads = [p.grad for p in batch]
+        # D: fp32 before they are multiplied; fairseq's would vanish in half precision
+        grads = [p.grad.to(q.dtype) for p, q in zip(batch, params)]
         divisor = None
         if isinstance(factor, Tensor) or factor != 1:
             if fused and all(g.dtype == torch.float32 for g in grads):
@@ -211,7 +217,7 @@ class Adam(torch.optim.Optimizer):
                 torch._foreach_mul_(grads, factor)
         adamw(
             params,
-            [g.to(q.dtype) for g, q in zip(grads, params)],
+            grads,
             moments["exp_avg"],
             moments["exp_avg_sq"],
             [],

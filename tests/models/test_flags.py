@@ -10,6 +10,7 @@ from typing import Dict, Sequence, Set, Tuple
 import pytest
 import torch
 from fairseq.models import ARCH_CONFIG_REGISTRY
+from omegaconf import OmegaConf
 
 from capsnmt.cli import ConfigurationError
 from capsnmt.models import compilation
@@ -265,6 +266,19 @@ def test_it_is_refused_in_training_only(flags: str, monkeypatch: pytest.MonkeyPa
     model = build("capsnmt_transformer", *flags.split())
     with pytest.raises(ConfigurationError, match=REFUSED[flags]):
         model.train()
+
+
+@pytest.mark.parametrize("flags", ["--layer-aggregation dlcl", "--autocast bf16"])
+def test_hydra_refuses_what_the_command_line_refuses(flags: str) -> None:
+    """Precision and criterion are of other groups than the model's."""
+    name, value = flags.lstrip("-").replace("-", "_").split()
+    model = {"_name": "capsnmt_transformer", name: value}
+    root = OmegaConf.create({"common": {"fp16": True}, "model": model})
+    with pytest.raises(ConfigurationError, match=f"{flags} and --fp16"):
+        ARCH_CONFIG_REGISTRY["capsnmt_transformer"](root.model)
+    root.common.fp16 = False
+    ARCH_CONFIG_REGISTRY["capsnmt_transformer"](root.model)
+    assert "fp16" not in root.model
 
 
 def test_half_precision_parameters_are_refused_beside_autocast() -> None:

@@ -10,7 +10,7 @@ from typing import Any, Dict, List, Tuple
 import pytest
 import torch
 from fairseq.dataclass.utils import convert_namespace_to_omegaconf
-from fairseq.optim import FP16Optimizer, MemoryEfficientFP16Optimizer, build_optimizer
+from fairseq.optim import FP16Optimizer, MemoryEfficientFP16Optimizer, build_optimizer, shard
 from torch import nn
 
 from capsnmt.optim.fused_adam import has_fused_kernel
@@ -52,11 +52,13 @@ def put_gradients(params: List[nn.Parameter], step: int) -> None:
             p.grad = None
 
 
-def run(optimizer: Any, params: List[nn.Parameter], steps: range) -> None:
+def run(
+    optimizer: Any, params: List[nn.Parameter], steps: range, scale: float = 0.5, norm: float = 0.5
+) -> None:
     for step in steps:
         put_gradients(params, step)
-        optimizer.multiply_grads(0.5)
-        optimizer.clip_grad_norm(0.5)
+        optimizer.multiply_grads(scale)
+        optimizer.clip_grad_norm(norm)
         optimizer.set_lr(0.01 / (1 + step))
         optimizer.step()
         optimizer.zero_grad()
@@ -176,18 +178,54 @@ def test_the_norm_without_any_gradient_is_zero() -> None:
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)
 def test_half_precision_parameters_are_updated_in_fp32(dtype: torch.dtype) -> None:
     """As --memory-efficient-fp16 and --memory-efficient-bf16 do; also after resuming."""
+    as_they_are = {"scale": 1.0, "norm": 0.0}
     results = []
     for name in ("fused_adam", "adam"):
         params = parameters(dtype)
         cfg = half_precision_config(name)
         made = MemoryEfficientFP16Optimizer.build_optimizer(cfg, params)
-        run(made, params, range(3))
+        run(made, params, range(3), **as_they_are)
         resumed = MemoryEfficientFP16Optimizer.build_optimizer(cfg, params)
         resumed.load_state_dict(copy.deepcopy(made.state_dict()), resumed.optimizer_config)
-        run(resumed, params, range(3, 6))
+        run(resumed, params, range(3, 6), **as_they_are)
         results.append((params, resumed.state_dict()))
     assert_same(results)
     assert {s["exp_avg"].dtype for s in results[0][1]["state"].values()} == {torch.float32}
+
+
+def test_small_gradients_survive_their_multiplication_in_half_precision() -> None:
+    """As --memory-efficient-fp16 multiplies them: by the loss scale and the number of words."""
+    (alone,) = params = [nn.Parameter(torch.zeros(4, dtype=torch.float16))]
+    made = optimizer("fused_adam", params)
+    alone.grad = torch.full((4,), 1e-3, dtype=torch.float16)
+    made.multiply_grads(2.0**-20)
+    made.step()
+    moment = made.state_dict()["state"][0]["exp_avg"]
+    torch.testing.assert_close(moment, 0.1 * 2.0**-20 * alone.grad.float())
+
+
+def test_the_optimizer_within_a_sharded_one_works_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As --zero-sharding os does, with one shard; fairscale is not among our packages."""
+
+    class Whole(torch.optim.Optimizer):
+        def __init__(self, groups: Any, inner: Any, group: Any, **settings: Any) -> None:
+            self.optim = inner(groups, **settings)
+            super().__init__(groups, settings)
+
+        def step(self, closure: Any = None) -> None:
+            self.optim.step(closure)
+
+    monkeypatch.setattr(shard, "_has_fairscale", True)
+    monkeypatch.setattr(shard, "OSS", Whole, raising=False)
+    results = []
+    for sharded in (True, False):
+        params = parameters()
+        made = optimizer("fused_adam", params)
+        if sharded:
+            shard.shard_(made, None)
+        run(made, params, range(4))
+        results.append(params)
+    torch.testing.assert_close(*results)
 
 
 def test_the_wrapper_with_fp32_copies_works_the_same() -> None:
