@@ -186,7 +186,8 @@ def keep_place_in_epoch() -> None:
     It counts the batches that one device has had, and skips as many of those that one has now: if
     one of two devices goes on alone after half of an epoch, half of that half comes again.
 
-    **D**: the same share of the epoch is skipped, up to a batch of each device.
+    **D**: the same share of the epoch is skipped, up to a batch of each device. These are the same
+    sentences if the batches are; others are shuffled otherwise.
     """
     from fairseq.data.iterators import EpochBatchIterator
 

@@ -121,8 +121,8 @@ def costs(text: str) -> str:
             for run in runs:
                 baseline, initial = baselines[run.seed], run.training.initial
                 left = baseline.curve.updates - (0 if initial is None else initial.updates)
-                if share is None or left > 0:
-                    most = math.inf if share is None else share * left
+                most = math.inf if share is None else share * left
+                if most >= min(run.curve.valid):
                     found.append(lowest_loss(run, most) - lowest_loss(baseline))
             cells.append(mean_of(found, "+.3f") if found and row != "baseline" else "")
         lines.append([Markdown(f"`{row}`"), len(runs), f"{runs[0].parameters:,}", speed, *cells])

@@ -152,7 +152,11 @@ def load_checkpoint(path: PathLike) -> Dict[str, Any]:
 
 def _tie(model: Dict[str, Any]) -> None:
     """Make tied embeddings one tensor again: fairseq copies a model from a GPU one by one."""
-    embeddings = [name for name in model if name.endswith(EMBEDDINGS)]
+    embeddings = [
+        name
+        for name, value in model.items()
+        if name.endswith(EMBEDDINGS) and isinstance(value, torch.Tensor)
+    ]
     for first, other in itertools.combinations(embeddings, 2):
         if model[first].dtype == model[other].dtype and torch.equal(model[first], model[other]):
             model[other] = model[first]

@@ -44,10 +44,14 @@ def _moses(language: str, normalise: bool = True, escape: bool = False) -> LineF
 
 
 def _characters(language: str) -> LineFunction:
+    from sacremoses import MosesTokenizer
+
     # The text between the characters is mostly Latin; sacremoses' rules for Chinese, which expect
-    # unsegmented text, take seconds to build. Normalised, Chinese quotes and dashes would be lost.
-    moses = _moses("en", normalise=False)
-    return lambda line: moses(CHINESE.sub(r" \1 ", line))
+    # unsegmented text, take seconds to build. D: Chinese quotes and dashes stay as they are.
+    tokeniser = MosesTokenizer("en")
+    return lambda line: tokeniser.tokenize(
+        CHINESE.sub(r" \1 ", line), return_str=True, escape=False
+    )
 
 
 def _jieba(language: str) -> LineFunction:

@@ -17,8 +17,8 @@ WITHOUT_SPACES = ("zh", "ja")
 CJK = "\u2014\u2018-\u201d\u2026"
 CJK += "\u2e80-\u303f\u3040-\u30ff\u3100-\u33ff\u3400-\u9fff\uf900-\ufaff\ufe30-\ufe4f\uff00-\uffef"
 CJK += "\U00020000-\U0003ffff"
-# also within a number or a time, which jieba splits
-NO_SPACE = re.compile(rf"(?<=[{CJK}]) +| +(?=[{CJK}])|(?<=\d[,:]) +(?=\d)")
+# also within 54,000 and 10:30, which jieba splits
+NO_SPACE = re.compile(rf"(?<=[{CJK}]) +| +(?=[{CJK}])|(?<=\d,) +(?=\d{{3}}\b)|(?<=\d:) +(?=\d)")
 
 
 @dataclass(frozen=True)
@@ -90,7 +90,7 @@ def moses_detokenizer(lang: Optional[str]) -> Callable[[str], str]:
 
     **D**: sacremoses joins ideographs, but leaves a space before full-width punctuation, next to
     Latin words and within ``54, 000``, where Chinese and Japanese have none. These spaces are also
-    removed.
+    removed, and with them those of English between quotes and dashes.
     """
     from sacremoses import MosesDetokenizer
 

@@ -7,6 +7,7 @@ from typing import Any, List, Mapping, NoReturn, Sequence
 
 from capsnmt.cli import ConfigurationError, shown
 from capsnmt.runs.records import Settings
+from capsnmt.runs.trained_rows import FREE_IN_GENERATION
 
 OWNED = {
     # what other settings and flags of capsnmt-run decide
@@ -20,7 +21,6 @@ OWNED = {
     *("reset-meters", "optimizer-overrides", "no-save", "no-last-checkpoints"),
     "no-save-optimizer-state",
 }
-FREE_IN_GENERATION = {"batch-size", "max-tokens"}  # they do not change its result
 
 # Which flag of fairseq-train keeps the checkpoints of each way to average; -1: all.
 KEPT_BY = {

@@ -52,10 +52,9 @@ SIZES: Dict[str, Dict[str, Any]] = {
 
 def _other_groups(root: Any) -> Dict[str, Any]:
     """Return what switches exclude of other groups than the model's: precision and criterion."""
-    found = OmegaConf.to_container(root.common, resolve=True) if "common" in root else {}
-    if "criterion" in root:
-        found["criterion"] = root.criterion._name
-    return found
+    common, criterion = root.get("common"), root.get("criterion")
+    found = OmegaConf.to_container(common, resolve=True) if common else {}
+    return {**found, "criterion": criterion._name} if criterion else found
 
 
 def architecture(preset: str, size: str) -> Callable[[Any], None]:

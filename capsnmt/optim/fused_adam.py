@@ -95,12 +95,12 @@ class FusedAdam(FairseqAdam):
             max_norm: the norm; 0 only measures.
             aggregate_norm_fn: makes the norm that of all workers, where each has a part.
         """
+        if not isinstance(self._optimizer, Adam):
+            return super().clip_grad_norm(max_norm, aggregate_norm_fn)
         params = [p for p in self.params if p.grad is not None]
         grads = [p.grad.detach() for p in params]
         plain = all(g.dtype == torch.float32 and g.layout == torch.strided for g in grads)
         experts = any(hasattr(p, "expert") for p in params)  # not part of the norm
-        if not isinstance(self._optimizer, Adam):
-            return super().clip_grad_norm(max_norm, aggregate_norm_fn)
         if not plain or experts or len({g.device for g in grads}) != 1:
             super().multiply_grads(self._optimizer.factor)
             self._optimizer.factor = 1.0

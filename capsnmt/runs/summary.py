@@ -46,6 +46,7 @@ def summarise(folder: RunFolder) -> Summary:
     named = [run for run in map(FinishedRun, paths) if run.folder.path.name == f"seed-{run.seed}"]
     finished = {run.seed: run for run in (ours, *named)}  # not a copy that lies beside its seed
     seeds = sorted(seed for seed, run in finished.items() if not differences_between(ours, run))
+    initial = ours.training.initial
     initials = [finished[seed].training.initial for seed in seeds]
     summary = Summary(
         row=ours.row,
@@ -54,7 +55,7 @@ def summarise(folder: RunFolder) -> Summary:
         scores=_means(TrainedRow(ours.row, [finished[seed] for seed in seeds])),
         task=ours.config.task,
         updates=ours.settings.updates,
-        init_from=next((each.row for each in initials if each), None),
+        init_from=None if initial is None else initial.row,
         initial_updates=max((each.updates for each in initials if each), default=None),
     )
     records.write(folder.summary, summary)

@@ -20,7 +20,8 @@ FREE_FLAGS = {
     *("max-epoch", "max-update", "no-epoch-checkpoints", "num-workers", "save-interval"),
     *("save-interval-updates", "validate-interval", "validate-interval-updates"),
 }
-FREE_OF_SEARCH = ("batch-size", "max-tokens", "num-workers")  # flags that change no translation
+FREE_IN_GENERATION = {"batch-size", "max-tokens"}  # they change no translation
+FREE_IN_SCORING = {"significance", "samples"}  # they change no score
 
 
 def training_differences(
@@ -79,13 +80,17 @@ def _budget_and_scores(run: FinishedRun) -> Dict[str, Any]:
     parts = {
         "average": settings.average,
         "data.test-sets": settings.data.test_sets,
-        "generate": {k: v for k, v in settings.generate.items() if k not in FREE_OF_SEARCH},
+        "generate": settings.generate,
         "score": records.plain(settings.score) or {},
     }
-    return {
-        **ends,
-        **{f"{part}.{key}": value for part, each in parts.items() for key, value in each.items()},
+    free = FREE_IN_GENERATION | FREE_IN_SCORING
+    found = {
+        f"{part}.{key}": value
+        for part, each in parts.items()
+        for key, value in each.items()
+        if key not in free
     }
+    return {**ends, **found}
 
 
 @dataclass(frozen=True)
@@ -135,15 +140,17 @@ class TrainedRow:
     def p_values(self, test_set: str, baseline: TrainedRow) -> Optional[List[float]]:
         """The p-value (BLEU) of each seed against a baseline; ``None`` unless all were tested.
 
-        A test of other translations of the baseline, such as an earlier training's, is none.
+        A test against another score of the baseline, such as an earlier training's, is none.
         """
         of_baseline = {run.seed: run.output(test_set).scores["bleu"].score for run in baseline.runs}
         found = []
         for run in self.runs:
             test, bleu = run.scores[test_set].test, run.output(test_set).scores["bleu"]
-            tested = bleu.score - (bleu.delta or 0.0)
-            if test is None or test.baseline != baseline.runs[0].row or bleu.p_value is None:
+            if test is None or test.baseline != baseline.runs[0].row:
                 return None
+            if bleu.p_value is None or bleu.delta is None:
+                return None
+            tested = bleu.score - bleu.delta
             if not math.isclose(tested, of_baseline.get(run.seed, math.nan), abs_tol=1e-6):
                 return None
             found.append(bleu.p_value)

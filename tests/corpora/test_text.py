@@ -102,7 +102,7 @@ def test_tokeniser_gives_the_expected_tokens(name, language, line, tokens):
 
 @pytest.mark.parametrize("name", ["characters", "jieba"])
 def test_chinese_is_restored_from_its_tokens(name):
-    for line in ("并称“一切终于好起来了”。", "10:30开始——54,000名代表……在Google公司。"):
+    for line in ("并称“一切‘终于’好起来了”。", "10:30开始——54,000名代表……在Google公司。"):
         assert moses_detokenizer("zh")(make_tokeniser(name, "zh")(line)) == line
 
 

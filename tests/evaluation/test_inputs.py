@@ -88,6 +88,7 @@ def test_bpe_is_removed_as_fairseq_removes_it(kind: str, pieces: List[str]) -> N
         ("fr", "l&apos; homme est là !", "l'homme est là !"),
         ("zh", "我们 去 Google 公司 ， 好 吗 ？", "我们去Google公司，好吗？"),
         ("zh", "“ 54 , 000 名 ” — — 10 : 30 开始 … …", "“54,000名”——10:30开始……"),
+        ("zh", "1998 , 2000 年", "1998, 2000年"),
         ("zh-CN", "the New York Times 报道", "the New York Times报道"),
         ("ja", "私 は Google の 学生 です 。", "私はGoogleの学生です。"),
         ("ko", "안녕 하세요 , 여러분 .", "안녕 하세요, 여러분."),

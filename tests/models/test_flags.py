@@ -268,17 +268,27 @@ def test_it_is_refused_in_training_only(flags: str, monkeypatch: pytest.MonkeyPa
         model.train()
 
 
-@pytest.mark.parametrize("flags", ["--layer-aggregation dlcl", "--autocast bf16"])
-def test_hydra_refuses_what_the_command_line_refuses(flags: str) -> None:
+DISAGREEMENT = "label_smoothed_cross_entropy_with_disagreement"
+
+
+@pytest.mark.parametrize(
+    ("switch", "value", "group", "option", "excluded"),
+    [
+        ("layer_aggregation", "dlcl", "common", "fp16", True),
+        ("autocast", "bf16", "common", "fp16", True),
+        ("compile", True, "criterion", "_name", DISAGREEMENT),
+    ],
+)
+def test_hydra_refuses_what_the_command_line_refuses(
+    switch: str, value: object, group: str, option: str, excluded: object
+) -> None:
     """Precision and criterion are of other groups than the model's."""
-    name, value = flags.lstrip("-").replace("-", "_").split()
-    model = {"_name": "capsnmt_transformer", name: value}
-    root = OmegaConf.create({"common": {"fp16": True}, "model": model})
-    with pytest.raises(ConfigurationError, match=f"{flags} and --fp16"):
-        ARCH_CONFIG_REGISTRY["capsnmt_transformer"](root.model)
-    root.common.fp16 = False
+    root = OmegaConf.create({"model": {"_name": "capsnmt_transformer", switch: value}})
     ARCH_CONFIG_REGISTRY["capsnmt_transformer"](root.model)
-    assert "fp16" not in root.model
+    root[group] = {option: excluded}
+    with pytest.raises(ConfigurationError, match=f"{flag(switch)}.* and --(fp16|criterion)"):
+        ARCH_CONFIG_REGISTRY["capsnmt_transformer"](root.model)
+    assert not {"fp16", "criterion"} & root.model.keys()
 
 
 def test_half_precision_parameters_are_refused_beside_autocast() -> None:
