@@ -119,6 +119,9 @@ def locked(path: Path, waiting: str, say: Callable[[str], None] = print) -> Iter
         except BlockingIOError:
             say(waiting)
             fcntl.flock(descriptor, fcntl.LOCK_EX)
+        except OSError as error:
+            fault = f"{error.strerror}: choose a folder on a file system that has locks"
+            raise OSError(error.errno, fault, str(path)) from None
         yield descriptor
     finally:
         os.close(descriptor)

@@ -46,6 +46,10 @@ class CheckpointError(ConfigurationError):
     """A checkpoint that cannot be used; the message names the file, the fault and the fix."""
 
 
+class DamagedError(CheckpointError):
+    """A file that is not complete as torch writes it."""
+
+
 def safe_globals() -> Dict[str, Any]:
     """Return pickled name -> object of everything in fairseq's checkpoints beyond torch's own.
 
@@ -139,10 +143,14 @@ def load_checkpoint(path: PathLike) -> Dict[str, Any]:
                 f"{path} holds {forbidden[1]}, which no fairseq checkpoint needs and which could "
                 "run code: it is not loaded; get it from a source you trust"
             ) from None
-        fault = f" ({error.strerror})" if isinstance(error, OSError) else ""
-        raise CheckpointError(
-            f"{path} cannot be loaded{fault}: it is damaged, or not written by torch.save: copy it "
-            "again, or check the path"
+        if isinstance(error, (MemoryError, OSError)) or "allocate memory" in str(error):
+            fault = getattr(error, "strerror", None) or "out of memory"
+            raise CheckpointError(
+                f"{path} cannot be loaded ({fault}); check the path, the disk and the memory"
+            ) from None
+        raise DamagedError(
+            f"{path} cannot be loaded: it is damaged, or not written by torch.save: copy it again, "
+            "or check the path"
         ) from None
     if not isinstance(state, dict) or not isinstance(state.get("model"), dict):
         raise CheckpointError(f"{path} holds no model: not saved by fairseq-train")

@@ -7,7 +7,7 @@ import shutil
 from pathlib import Path
 from typing import Optional, Tuple
 
-from capsnmt.checkpoints.load import CheckpointError, load_checkpoint
+from capsnmt.checkpoints.load import CheckpointError, DamagedError, load_checkpoint
 from capsnmt.files import replacing
 
 LAST = "checkpoint_last.pt"
@@ -40,9 +40,13 @@ def recover(folder: Path) -> Tuple[int, Optional[str]]:
     for is_last, _, path in sorted(found, reverse=True):
         try:
             updates = num_updates(path)
-        except CheckpointError:
+        except DamagedError:
             if is_last:
                 os.replace(path, path.with_name(f"{LAST}.damaged"))
+            continue
+        except CheckpointError:
+            if is_last:  # it may be whole, and is not read now: no reason to train again
+                raise
             continue
         if is_last:
             return updates, None

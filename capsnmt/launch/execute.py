@@ -14,7 +14,18 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import Any, Callable, ContextManager, Dict, List, Mapping, Sequence, Set, TextIO
+from typing import (
+    Any,
+    Callable,
+    ContextManager,
+    Dict,
+    List,
+    Mapping,
+    Optional,
+    Sequence,
+    Set,
+    TextIO,
+)
 
 import torch
 from msgspec.structs import replace
@@ -29,8 +40,7 @@ from capsnmt.launch.plan import kind
 from capsnmt.launch.progress import TrainingProgress, say
 from capsnmt.launch.run import Run, environment, python
 from capsnmt.machine import processor
-from capsnmt.runs.folder import RunFolder
-from capsnmt.runs.records import Device, InitialModel, TrainingRecord
+from capsnmt.runs.records import Device, InitialModel, Settings, TrainingRecord
 from capsnmt.runs.trained_rows import training_differences
 from capsnmt.steps import Step, StepRecords, run_step
 
@@ -96,7 +106,7 @@ def execute_side_by_side(runs: Sequence[Run], jobs: int) -> None:
     running: Dict[Path, subprocess.Popen[bytes]] = {}
     free, taken = _shares(runs[0].device, jobs), {}
     failed: Set[Path] = set()
-    refused: List[ConfigurationError] = []
+    refused: List[Exception] = []
     try:
         while waiting or running:
             for path, run in list(waiting.items()):
@@ -109,7 +119,7 @@ def execute_side_by_side(runs: Sequence[Run], jobs: int) -> None:
                     del waiting[path]
                     try:
                         running[path] = _start(run, free[0])
-                    except ConfigurationError as error:
+                    except (ConfigurationError, ExecutionError, OSError) as error:
                         failed.add(path)
                         refused.append(error)
                         say(f"== {run.title}: not started: {error}")
@@ -164,16 +174,22 @@ def _start(run: Run, share: Mapping[str, str]) -> subprocess.Popen[bytes]:
         )
 
 
+def _evaluation(settings: Settings) -> List[Any]:
+    """Return the settings that make the scores of a trained model."""
+    return [settings.average, settings.generate, settings.score, settings.data.test_sets]
+
+
 class _Execution:
     def __init__(self, run: Run, lock: int) -> None:
         self.run, self.folder, self.lock = run, run.folder, lock
         places = {"data": run.data.folder, "..": run.output}
+        places.update({} if run.sources is None else {"sources": run.sources})
         self.steps = StepRecords(self.folder.steps, places)
 
     def execute(self) -> None:
         say(f"== {self.run.title}, on {self.run.device}: {self.folder}")
         self.record()
-        trained = self.trained or self.describe()
+        trained = self.trained or self.describe(self.initial())
         records.write(self.folder.training, trained)
         if trained.updates is None:
             self.train()
@@ -201,25 +217,34 @@ class _Execution:
             self.step(step)
         files = kind(self.run).check_data(self.run)
         self.vocabulary = {path.name: sha256(path) for path in files}
-        self.done, recovered = recover(self.folder.checkpoints)
-        started = self.folder.training.is_file()
-        finished = self.folder.read_training().updates if started and not self.done else None
-        # D: without checkpoints, as users delete them to save space, a finished training remains
-        self.deleted = finished is not None
-        if finished is not None:
-            self.done, recovered = finished, None
+        finished = self.folder.read_training().updates if self.folder.training.is_file() else None
+        # D: without its last checkpoint, as users delete them to save space, a finished training
+        # remains
+        self.deleted = finished is not None and not self.folder.last_checkpoint.exists()
+        self.done, recovered = recover(self.folder.checkpoints) if not self.deleted else (0, None)
+        if finished is not None and self.deleted:
+            self.done = finished
         if recovered:
             say(f"warning: {recovered}")
-        self.trained = self.continued(self.describe()) if self.done else None
+        self.trained = self.continued() if self.done else None
+        if self.folder.scores.is_file():
+            before = self.folder.read_config().settings
+            if _evaluation(before) != _evaluation(self.run.settings):
+                self.folder.scores.unlink()  # until they are those of these settings
         records.write(self.folder.config, self.run.config)
         with atomic_writer(self.folder.commands) as file:
             file.write(script(self.run))
 
-    def continued(self, now: TrainingRecord) -> TrainingRecord:
-        """Return the record of what was trained here before, with its updates if it is over."""
+    def continued(self) -> TrainingRecord:
+        """Return the record of what was trained here before, with its updates if it is over.
+
+        **D**: the model that the training began from stays in the record, whatever the other run
+        has become.
+        """
         done, total, config = self.done, self.run.settings.updates, self.run.config
         fix = "give another --name or --output, or delete the folder"
         old, before = self.folder.read_config(), self.folder.read_training()
+        now = self.describe(before.initial)
         for key, was, new in training_differences(old, config, before.vocabulary, now.vocabulary):
             raise ConfigurationError(
                 f"{self.folder} was trained with {key} {was}, not {new}; {fix}"
@@ -233,7 +258,7 @@ class _Execution:
         same_end = before.updates == done and all(was == new for was, new in ends)
         # fairseq makes one update too many when it resumes a finished training
         over = done == total or same_end
-        kept = self.folder.is_finished and self.run.model.is_file()
+        kept = self.run.model.is_file()
         same = over and old.settings.average == config.settings.average
         if self.deleted and not (kept and same):
             raise ConfigurationError(
@@ -243,9 +268,9 @@ class _Execution:
             )
         return replace(before, updates=done) if over else now
 
-    def describe(self) -> TrainingRecord:
+    def describe(self, initial: Optional[InitialModel]) -> TrainingRecord:
         """Return what the training is made with."""
-        device, other = self.run.device, self.run.initial
+        device = self.run.device
         name = f"{processor()}, {os.cpu_count()} cores"
         if device.gpus:  # a login node may have none
             name = torch.cuda.get_device_name(0) if torch.cuda.is_available() else "unknown"
@@ -261,12 +286,15 @@ class _Execution:
                 "fairseq": fairseq or "unknown",
                 "capsnmt": own_version(),
             },
-            initial=None if other is None else self.initial(other),
+            initial=initial,
         )
 
-    def initial(self, other: RunFolder) -> InitialModel:
+    def initial(self) -> Optional[InitialModel]:
         """Return the record of the model that the run starts from."""
-        before, model = other.read_training().initial, other.model(other.read_config())
+        other, model = self.run.initial, self.run.initial_model
+        if other is None or model is None:
+            return None
+        before = other.read_training().initial
         return InitialModel(
             row=str(self.run.config.initial),
             checkpoint=str(model),
@@ -277,6 +305,7 @@ class _Execution:
     def train(self) -> None:
         """Train, or resume it; a stop signal asks it to save and end."""
         done, total = self.done, self.run.settings.updates
+        training.check_gpus(self.run.device)
         # Scores of fewer updates must not be mistaken for those of the finished training.
         for path in (self.folder.scores, self.folder.result):
             path.unlink(missing_ok=True)

@@ -49,10 +49,15 @@ def launch(options: Options, argv: Sequence[str]) -> None:
             require("report")
         if options.jobs > 1:
             execute_side_by_side(runs, options.jobs)
+            summarise(runs)
         else:
-            for run in runs:
-                execute(run)
-        summarise(runs)
+            finished: List[Run] = []
+            try:
+                for run in runs:
+                    execute(run)
+                    finished.append(run)
+            finally:
+                summarise(finished)
         if report:
             draw(report, runs[0])
 

@@ -79,6 +79,14 @@ class Run:
         """The run whose model the training starts from."""
         return None if self.config.initial is None else self.of(self.config.initial)
 
+    @property
+    def initial_model(self) -> Optional[Path]:
+        """The checkpoint that the training starts from: the one that the other run evaluates."""
+        other = self.initial
+        if other is None:
+            return None
+        return other.model(other.read_config() if other.exists else self.config)
+
     def of(self, row: str) -> RunFolder:
         """The folder of another row with the same task and seed."""
         task = [self.config.task] if self.config.task else []

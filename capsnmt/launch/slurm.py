@@ -73,6 +73,7 @@ def job_script(run: Run, partition: str) -> str:
         *exports(run),
         # since SLURM 22.05 srun does not inherit it from the job
         'export SRUN_CPUS_PER_TASK="$SLURM_CPUS_PER_TASK"',
+        "export SLURM_EXPORT_ENV=ALL",  # where SBATCH_EXPORT is NONE, srun would pass nothing on
         WAIT.format(command=resume, stop=stop),
     ]
     return "\n".join(lines)
@@ -107,8 +108,10 @@ def _submit(run: Run, partition: str) -> str:
     after = dict.fromkeys(job for job, _ in filter(None, queued))
     # If an earlier job fails, this one leaves the queue, so that the same command submits both.
     waits = [f"--dependency=afterok:{':'.join(after)}", "--kill-on-invalid-dep=yes"]
-    words = ["--parsable", *(waits if after else []), str(run.folder.job_script)]
-    job = _run("sbatch", *words).partition(";")[0]
+    words = ["--parsable", *(waits if after else [])]
+    # SBATCH_PARTITION takes precedence over the script, and flags over both
+    words += [f"--partition={partition}"] if partition else []
+    job = _run("sbatch", *words, str(run.folder.job_script)).rpartition("\n")[2].partition(";")[0]
     records.write(run.folder.job, {"id": job})
     return job
 

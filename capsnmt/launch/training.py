@@ -33,20 +33,27 @@ def choose_device(options: Options) -> Device:
 
     A job gets one GPU by default. It, a dry run, or several nodes are of other machines.
     """
-    found, gpus = torch.cuda.device_count(), options.gpus
+    gpus = options.gpus
     if options.cpu:
         gpus = 0
     elif gpus is None:
-        gpus = 1 if options.slurm is not None else min(1, found)
-    here = options.slurm is None and not options.dry_run and options.nodes == 1
-    if here and gpus > found:
-        fix = f"give --gpus 1..{found} or --cpu" if found else "give --cpu"
-        raise ConfigurationError(
-            f"--gpus is {gpus}, but torch can use {found or 'none'} of this machine; {fix}"
-        )
-    return Device(
+        gpus = 1 if options.slurm is not None else min(1, torch.cuda.device_count())
+    device = Device(
         gpus=gpus, processes=options.cpu or 1, threads=options.threads, nodes=options.nodes
     )
+    if options.slurm is None and not options.dry_run:
+        check_gpus(device)
+    return device
+
+
+def check_gpus(device: Device) -> None:
+    """Raise unless torch finds the GPUs on this machine: without, fairseq would use the CPU."""
+    found = torch.cuda.device_count()
+    if device.nodes == 1 and device.gpus > found:
+        fix = f"give --gpus 1..{found} or --cpu" if found else "give --cpu"
+        raise ConfigurationError(
+            f"--gpus is {device.gpus}, but torch can use {found or 'none'} of this machine; {fix}"
+        )
 
 
 @dataclass(frozen=True)
@@ -139,10 +146,7 @@ def train(run: Run) -> Step:
     # does not load, so training on several GPUs could not resume.
     several = ["--load-checkpoint-on-all-dp-ranks"] if device.workers > 1 else []
     by_gloo = ["--distributed-backend", "gloo", "--ddp-backend", "legacy_ddp"]
-    # Not an input of the step: the record of the training refuses another checkpoint.
-    start = []
-    if run.initial is not None:
-        start = ["--init-from", str(run.initial.model(run.config))]
+    start = [] if run.initial is None else ["--init-from", str(run.initial_model)]
     # D: on a CPU the training loads its data itself, without processes that compete with it.
     chosen = bool(device.gpus) or "num-workers" in run.settings.train
     arguments = (

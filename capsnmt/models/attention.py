@@ -40,8 +40,9 @@ class Hosted(FairseqIncrementalState):
         **settings: Any,
     ) -> None:
         super().__init__(*sizes, **settings)
-        # the name of the mechanism's class, in --retain-dropout-modules
-        name = type(self).__name__.replace("Hosted", "")
+        # in --retain-dropout-modules: fairseq's name without a mechanism, or that of its class
+        plain = type(self) is HostedAttention
+        name = "MultiheadAttention" if plain else type(self).__name__.replace("Hosted", "")
         self.dropout_module: Dropout = RetainedDropout(dropout, name)
         for name in PROJECTIONS:
             setattr(self, name, quant_noise(getattr(self, name), q_noise, qn_block_size))

@@ -33,6 +33,7 @@ def is_plain(model: nn.Module) -> bool:
         type(decoder) is TransformerDecoder
         and type(decoder.embed_tokens) is nn.Embedding
         and type(model).get_normalized_probs is TransformerModelBase.get_normalized_probs
+        and "get_normalized_probs" not in vars(model)
         and getattr(model, "is_prepared", False)
         and decoder.embed_tokens.weight.dtype in (torch.float32, torch.float64)
         and decoder.embed_tokens.weight.device.type == "cpu"
@@ -51,9 +52,15 @@ def is_plain(model: nn.Module) -> bool:
 
 
 def watched(module: nn.Module) -> bool:
-    """Return whether a hook waits for passes of a module, or dropout is on (--retain-dropout)."""
-    hooks = module._forward_hooks or module._forward_pre_hooks
-    return bool(hooks) or getattr(module, "apply_during_inference", False)
+    """Return whether a module does more than its class says.
+
+    A hook waits for its passes, dropout is on (--retain-dropout), or it has a method of its own.
+    """
+    if module._forward_hooks or module._forward_pre_hooks:
+        return True
+    own = (name for name, value in vars(module).items() if callable(value))
+    retained = getattr(module, "apply_during_inference", False)
+    return retained or any(hasattr(type(module), name) for name in own)
 
 
 def plain_layer(layer: nn.Module) -> bool:
@@ -181,7 +188,7 @@ class Memory:
         """Make room for so many slots of each sentence."""
         room = self.words[0][0].size(2)
         if slots > room:
-            more = max(FIRST_SLOTS, 2 * room)
+            more = max(FIRST_SLOTS, 2 * room, slots)  # a search begins with a slot a hypothesis
             self.words = [tuple(enlarged(x, more) for x in pair) for pair in self.words]
 
     def move(self, free: Sequence[int], last: Sequence[int], count: int) -> None:

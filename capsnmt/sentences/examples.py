@@ -8,7 +8,7 @@ from typing import Any, Iterable, Iterator, List, Mapping, NoReturn, Sequence, T
 
 from capsnmt import records
 from capsnmt.cli import ConfigurationError
-from capsnmt.files import atomic_writer, plain_or_gzipped
+from capsnmt.files import atomic_writer, locked, plain_or_gzipped
 from capsnmt.lines import read_lines
 
 SPLITS = ("train", "valid", "test")
@@ -59,22 +59,35 @@ def write_examples(
 ) -> None:
     """Write the lines of files of examples and their manifest, all or none.
 
-    Files that the same command has not made are not replaced. One that was killed left files
-    without the manifest, but with the same lines.
+    Complete files are only read. No others are replaced: classifiers may be trained on them. A
+    command that was killed left files without the manifest, but with the same lines.
     """
     texts = {folder / name: "".join(f"{line}\n" for line in files[name]) for name in files}
     manifest = folder / MANIFEST
-    if manifest.exists():
-        known = records.load(manifest)
-        ours = isinstance(known, dict) and known.keys() == record.keys()
-        others = [] if ours else [manifest]
-    else:
-        others = [x for x in texts if x.exists() and x.read_bytes() != texts[x].encode()]
-    if others:
-        raise ConfigurationError(
-            f"{others[0]} is there, and was not made by this command; choose another folder"
-        )
-    for path, text in texts.items():
-        with atomic_writer(path) as file:
-            file.write(text)
-    records.write(manifest, record)
+
+    def complete() -> bool:
+        """Return whether all is there already; raise if it would replace anything."""
+        others = [path for path, text in texts.items() if path.exists() and not _holds(path, text)]
+        if manifest.exists() and records.load(manifest) != records.plain(record):
+            others += [] if all(map(_holds, texts, texts.values())) else [manifest]
+        if others:
+            raise ConfigurationError(
+                f"{others[0]} is there, and not of this command; choose another folder, or delete "
+                f"this one"
+            )
+        return manifest.exists() and all(path.exists() for path in texts)
+
+    waiting = f"waiting for another command that writes into {folder}"
+    if complete():
+        return
+    with locked(folder / ".lock", waiting):
+        if complete():
+            return
+        for path, text in texts.items():
+            with atomic_writer(path) as file:
+                file.write(text)
+        records.write(manifest, record)
+
+
+def _holds(path: Path, text: str) -> bool:
+    return path.exists() and path.read_bytes() == text.encode()

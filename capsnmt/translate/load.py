@@ -30,6 +30,8 @@ PathLike = Union[str, "os.PathLike[str]"]
 MODEL_FILE = "model.pt"  # fairseq's default of ``checkpoint_file``
 CARD = "README.md"  # beside a model of the project
 BATCHES = {"max_tokens": 4096, "batch_size": None}  # of translation, not of the training
+# **D**: where the run says nothing, so many subwords more than the source; fairseq ends at 200
+LENGTHS = {"max_len_a": 1.0, "max_len_b": 200}
 # method of data preparation -> fairseq's name of it, and of the option for the model
 SUBWORDS = {
     "bpe": ("subword_nmt", "bpe_codes"),
@@ -237,7 +239,8 @@ def from_run(
                     f"{other.checkpoint} has another {what} than {first.checkpoint}; give runs on "
                     "the same data"
                 )
-    settings = {**first.generation, **BATCHES, **first.text, **overrides}
+    lengths = {} if LENGTHS.keys() & {*first.generation, *overrides} else LENGTHS
+    settings = {**lengths, **first.generation, **BATCHES, **first.text, **overrides}
     checkpoints = [model.checkpoint for model in found]
     models, cfg, task = load_models(checkpoints, first.data.binarised, settings)
     try:

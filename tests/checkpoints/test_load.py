@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import errno
 import os
 import pickle
 import zipfile
 from pathlib import Path
 from typing import Any, Callable, Dict, Optional, Tuple
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -163,6 +165,21 @@ def test_the_parameters_of_a_checkpoint_are_those_of_its_model(name: str, tmp_pa
     for state in (tied, copied):
         save_checkpoint({"model": state}, tmp_path / "model.pt")
         assert count_parameters(tmp_path / "model.pt") == sum(p.numel() for p in model.parameters())
+
+
+@pytest.mark.parametrize(
+    "error", [MemoryError(), OSError(errno.EIO, "lost"), RuntimeError("can't allocate memory")]
+)
+def test_a_checkpoint_that_cannot_be_read_now_is_not_taken_for_damaged(
+    error: Exception, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    last = tmp_path / "checkpoint_last.pt"
+    torch.save({"model": {}, "optimizer_history": [{"num_updates": 3}]}, last)
+    monkeypatch.setattr(torch, "load", Mock(side_effect=error))
+    with pytest.raises(CheckpointError, match=r"cannot be loaded \("):
+        recover(tmp_path)
+    monkeypatch.undo()
+    assert recover(tmp_path) == (3, None)
 
 
 # --- where a stopped training resumes, whatever its folder holds

@@ -70,13 +70,15 @@ def test_a_complete_run_is_left_as_it_is_and_only_what_was_lost_is_made_again(
     assert again.count(": complete") == 2  # of the training and the average
 
 
+@pytest.mark.parametrize("deleted", ["*.pt", "checkpoint_last.pt"])
 def test_a_finished_training_whose_checkpoints_were_deleted_is_not_repeated(
-    launch: Launch, prepared: Path, launched: Path, tmp_path: Path
+    deleted: str, launch: Launch, prepared: Path, launched: Path, tmp_path: Path
 ) -> None:
     """Its average is evaluated; what needs the checkpoints is refused, and changes nothing."""
     folder = shutil.copytree(launched / "runs", tmp_path / "runs")
     words, run = [*arguments(prepared, tmp_path), *BY_EPOCHS], folder / "row" / "seed-1"
-    shutil.rmtree(run / "checkpoints")
+    for path in (run / "checkpoints").glob(deleted):
+        path.unlink()
     before = snapshot(folder)
     assert launch(*words).count(": complete") == 4
     for more in (["train.max-epoch=2"], ["average.last-updates=2"], ["average=null"]):
@@ -89,6 +91,32 @@ def test_a_finished_training_whose_checkpoints_were_deleted_is_not_repeated(
     (run / "averaged.pt").unlink()
     assert "has no checkpoints" in launch(*words, status=2)
     assert (run / "scores.json").is_file()
+
+
+def test_scores_of_other_settings_are_gone_before_those_of_the_new_are_made(
+    launch: Launch, prepared: Path, launched: Path, tmp_path: Path
+) -> None:
+    folder = shutil.copytree(launched / "runs", tmp_path / "runs")
+    words, run = [*arguments(prepared, tmp_path), *BY_EPOCHS], folder / "row" / "seed-1"
+    launch(*words, "--set", f"generate.lm-path={tmp_path}", status=1)
+    assert not (run / "scores.json").exists()
+    launch(*words)
+    assert (run / "scores.json").exists()
+
+
+def test_a_run_on_a_gpu_is_not_resumed_without_one(
+    launch: Launch, launched: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """fairseq would use the CPU without a word."""
+    run = shutil.copytree(launched / "runs", tmp_path / "runs") / "row" / "seed-1"
+    monkeypatch.setattr("torch.cuda.device_count", lambda: 0)
+    config = read(run / "config.json")
+    config["device"]["gpus"] = 1
+    (run / "config.json").write_text(json.dumps(config), "utf-8")
+    assert "-- train: complete" in launch("--resume", run)
+    for path in (run / "training.json", *(run / "checkpoints").glob("*.pt")):
+        path.unlink()
+    assert "--gpus is 1, but torch can use none" in launch("--resume", run, status=2)
 
 
 def test_data_that_differ_from_the_settings_are_refused(
@@ -127,6 +155,10 @@ def test_a_row_starts_from_the_trained_other(
     initial = read(run / "training.json")["initial"]
     assert (initial["row"], initial["updates"]) == ("row", before)
     assert initial["checkpoint"] == str(base / "averaged.pt")
+    other = launch(*words, "--set", "average=null", "--dry-run")
+    assert f"--init-from {base / 'averaged.pt'}" in other
+    (base / "averaged.pt").unlink()
+    assert launch("--resume", run).count(": complete") == 4
     summary = read(run.parent / "summary.json")
     assert (summary["init-from"], summary["initial-updates"]) == ("row", before)
 

@@ -13,15 +13,16 @@ from typing import Any, Callable, Dict, List, Tuple
 import pytest
 import torch
 from fairseq.dataclass.configs import GenerationConfig
+from fairseq.models import build_model
 from fairseq.sequence_generator import SequenceGenerator
 from fairseq.tasks import FairseqTask
 from fairseq.tasks.translation import TranslationConfig, TranslationTask
 from fairseq.token_generation_constraints import pack_constraints
 
 from capsnmt.cpu.decoding import choose
-from capsnmt.models.generator import BeamSearch
-from tests.models.test_search import Hypotheses, assert_same_hypotheses, flagged
-from tests.support import FIRST, TASK, encoder_input, sentences, task_of
+from capsnmt.models.generator import BeamSearch, Generator
+from tests.models.test_search import Hypotheses, assert_same_hypotheses, flagged, lively
+from tests.support import FIRST, SMALL, TASK, encoder_input, parse, sentences, task_of
 
 STOCK = BeamSearch.__base__
 # fairseq 0.12.2 always has twice as many candidates as hypotheses
@@ -125,6 +126,21 @@ def test_all_hypotheses_and_scores_are_fairseqs(
     for seed, flags in enumerate([(), WIDE]):
         model = prepared(*flags, seed=seed, dtype=dtype)
         assert not compared(monkeypatch, [model], seed == 0, settings)  # padding on either side
+
+
+def test_a_search_may_have_more_hypotheses_than_the_first_places() -> None:
+    """It wrote behind the end of its memory."""
+    task = task_of(300)
+    args = parse("capsnmt_transformer", *SMALL)
+    model = lively(build_model(args, task)).eval()
+    model.make_generation_fast_()
+    sample, dictionary = {"net_input": encoder_input(SOURCES)}, task.target_dictionary
+    settings = {"beam_size": 130, "max_len_a": 0, "max_len_b": 2}
+    found, expected = (
+        search([model], dictionary, **settings).generate([model], sample)
+        for search in (Generator, SequenceGenerator)
+    )
+    assert_same_hypotheses([each[:5] for each in found], [each[:5] for each in expected])
 
 
 WORDS = [[torch.tensor([FIRST + 3])] for _ in SOURCES]
@@ -235,7 +251,9 @@ def tripled(module: torch.nn.Module, x: torch.Tensor) -> torch.Tensor:
     return 3 * super(type(module), module).forward(x)
 
 
-@pytest.mark.parametrize("path", ["v_proj", "q_proj", "out_proj", "embed_tokens", "gate", "model"])
+@pytest.mark.parametrize(
+    "path", ["v_proj", "q_proj", "out_proj", "embed_tokens", "gate", "model", "attend", "instance"]
+)
 def test_a_decoder_with_own_parts_is_left_to_fairseq(
     path: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -244,6 +262,12 @@ def test_a_decoder_with_own_parts_is_left_to_fairseq(
     attention = model.decoder.layers[1].self_attn
     if path == "gate":
         attention.gate = torch.nn.Linear(1, 1)
+    elif path == "attend":  # as an ablation of heads replaces it
+        original = attention.attend
+        attention.attend = lambda *args: (3 * original(*args)[0], None)
+    elif path == "instance":
+        probabilities = model.get_normalized_probs
+        model.get_normalized_probs = lambda *args, **more: 3 * probabilities(*args, **more)
     elif path == "model":
         probabilities = type(model).get_normalized_probs
         own = {"get_normalized_probs": lambda *args, **more: 3 * probabilities(*args, **more)}

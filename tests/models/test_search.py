@@ -54,8 +54,10 @@ ALL = {**MULTI_LAYER, **OTHERS}
 @torch.no_grad()
 def lively(model: torch.nn.Module) -> torch.nn.Module:
     """Let translations differ, and end at different steps."""
-    width = model.decoder.output_projection.in_features
-    model.decoder.output_projection = torch.nn.Linear(width, len(WORDS))
+    projection = model.decoder.output_projection
+    model.decoder.output_projection = torch.nn.Linear(
+        projection.in_features, len(projection.weight)
+    )
     for parameter in model.parameters():
         parameter.add_(torch.randn_like(parameter), alpha=0.4)
     model.decoder.output_projection.bias[EOS] += 2

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections import Counter
 from pathlib import Path
 from typing import Any, Callable, Dict, Iterator, List, Tuple
@@ -114,13 +115,20 @@ def test_a_file_of_the_users_own_is_not_replaced(
     (output / "manifest.json").unlink()
     assert main(given) == 0
     assert contents(output) == made
-    for kept in [path for path in output.iterdir() if path.name != name]:
+    for kept in [path for path in output.iterdir() if path.name not in (name, ".lock")]:
         kept.unlink()
     (output / name).write_text("mine", "utf-8")
-    assert f"{name} is there, and was not made by this" in refused(main, *given)
+    assert f"{name} is there, and not of this command" in refused(main, *given)
+    (output / name).unlink()
     (output / "manifest.json").write_text('{"tasks": {}, "sha256": {}}', "utf-8")
-    assert "manifest.json is there, and was not made by this" in refused(main, *given)
-    assert {path.name for path in output.iterdir()} == {name, "manifest.json"}
+    assert "manifest.json is there, and not of this command" in refused(main, *given)
+    assert {path.name for path in output.iterdir()} == {".lock", "manifest.json"}
+    shutil.rmtree(output)
+    assert main(given) == 0
+    made = contents(output)
+    other = ["--seed", "2"] if name == "train5" else ["--length-bounds", "4,8,12,15"]
+    assert "is there, and not of this command" in refused(main, *given, *other)
+    assert contents(output) == made
 
 
 FILE = "subj_number.txt"
