@@ -10,22 +10,8 @@ import os
 import platform
 import shlex
 import signal
-import subprocess
 import sys
-import time
-from pathlib import Path
-from typing import (
-    Any,
-    Callable,
-    ContextManager,
-    Dict,
-    List,
-    Mapping,
-    Optional,
-    Sequence,
-    Set,
-    TextIO,
-)
+from typing import Any, Callable, ContextManager, List, Optional, TextIO
 
 import torch
 from msgspec.structs import replace
@@ -38,14 +24,13 @@ from capsnmt.files import atomic_writer, installed_version, locked, own_version,
 from capsnmt.launch import training
 from capsnmt.launch.plan import kind
 from capsnmt.launch.progress import TrainingProgress, say
-from capsnmt.launch.run import Run, environment, python
+from capsnmt.launch.run import Run, environment
 from capsnmt.machine import processor
-from capsnmt.runs.records import Device, InitialModel, Settings, TrainingRecord
+from capsnmt.runs.records import InitialModel, Settings, TrainingRecord
 from capsnmt.runs.trained_rows import training_differences
 from capsnmt.steps import Step, StepRecords, run_step
 
 ENDS = ("max-epoch", "max-update")  # flags that end a training and may change when it resumes
-VISIBLE = "CUDA_VISIBLE_DEVICES"
 SHOWN = 500  # translations after which the progress of fairseq-generate is shown
 
 
@@ -94,84 +79,6 @@ def _alone(run: Run) -> ContextManager[int]:
         f"{run.folder}: touch {run.folder.checkpoints / STOP_FILE} to stop it"
     )
     return locked(run.folder.lock, waiting, say)
-
-
-def execute_side_by_side(runs: Sequence[Run], jobs: int) -> None:
-    """Execute runs in processes of their own, several at a time; the output of each in its folder.
-
-    If one fails, the others are finished first. After a stop signal, all have ended.
-    """
-    waiting = {run.folder.path: run for run in runs}
-    titles = {path: run.title for path, run in waiting.items()}
-    running: Dict[Path, subprocess.Popen[bytes]] = {}
-    free, taken = _shares(runs[0].device, jobs), {}
-    failed: Set[Path] = set()
-    refused: List[Exception] = []
-    try:
-        while waiting or running:
-            for path, run in list(waiting.items()):
-                earlier = {folder.path for folder in run.earlier()}
-                if earlier & failed:
-                    del waiting[path]
-                    failed.add(path)
-                    say(f"== {run.title}: not started, as {titles[min(earlier & failed)]} failed")
-                elif free and not earlier & {*waiting, *running}:
-                    del waiting[path]
-                    try:
-                        running[path] = _start(run, free[0])
-                    except (ConfigurationError, ExecutionError, OSError) as error:
-                        failed.add(path)
-                        refused.append(error)
-                        say(f"== {run.title}: not started: {error}")
-                    else:
-                        taken[path] = free.pop(0)
-            for path in [path for path, child in running.items() if child.poll() is not None]:
-                status = running.pop(path).returncode
-                ended = f"failed with exit status {status}" if status else "done"
-                failed |= {path} if status else set()
-                free.append(taken[path])
-                say(f"== {titles[path]}: {ended}")
-            time.sleep(0.1)
-    finally:
-        for child in running.values():
-            child.terminate()
-        for child in running.values():
-            child.wait()
-    if refused:
-        raise refused[0]
-    if failed:
-        names = "; ".join(titles[path] for path in titles if path in failed)
-        raise ExecutionError(f"{names}: failed: see launch.log in the run's folder")
-
-
-def _shares(device: Device, jobs: int) -> List[Dict[str, str]]:
-    """Return the variables that show each of several jobs its GPUs.
-
-    **D**: they are its own as far as those that this process sees suffice, and then shared in turn:
-    a GPU may hold several small models.
-    """
-    if not device.gpus or device.nodes > 1:
-        return [{}] * jobs
-    seen = torch.cuda.device_count()
-    given = os.environ.get(VISIBLE)
-    gpus = itertools.cycle(map(str, range(seen)) if given is None else given.split(",")[:seen])
-    return [{VISIBLE: ",".join(itertools.islice(gpus, device.gpus))} for _ in range(jobs)]
-
-
-def _start(run: Run, share: Mapping[str, str]) -> subprocess.Popen[bytes]:
-    """Start a process that executes a run."""
-    record(run)
-    log = run.folder.path / "launch.log"
-    say(f"== {run.title}, on {run.device}: started, {log}")
-    with open(log, "ab") as output:
-        return subprocess.Popen(
-            [*python("capsnmt.launch"), "--resume", str(run.folder)],
-            env={**os.environ, **environment(run.device), **share},
-            stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=output,
-            start_new_session=True,  # Ctrl-C in the terminal is passed on above, once
-        )
 
 
 def _evaluation(settings: Settings) -> List[Any]:

@@ -12,10 +12,11 @@ from capsnmt import process, records
 from capsnmt.cli import ConfigurationError, ExecutionError, require
 from capsnmt.files import atomic_writer, locked
 from capsnmt.launch import own_data, plan, slurm
-from capsnmt.launch.execute import execute, execute_side_by_side, script
+from capsnmt.launch.execute import execute, script
 from capsnmt.launch.options import Options
 from capsnmt.launch.progress import say
 from capsnmt.launch.run import Run, environment, python
+from capsnmt.launch.side_by_side import execute_side_by_side
 from capsnmt.launch.training import choose_device
 from capsnmt.runs import summary
 
