@@ -1,6 +1,4 @@
 #!/usr/bin/env bash
-# IWSLT14 Spanish-English; the flags are those of capsnmt-run (--help lists them):
-#   [--config ROW | --rows ROW,ROW|all | --arch ARCH] [--seeds 1,2,3] [--baseline ROW] [--data DIR]
-#   [--output DIR] [--gpus N | --cpu [N]] [--nodes M] [--slurm [PARTITION]] [--dry-run]
+# IWSLT14 Spanish-English; the flags are those of capsnmt-run (--help lists them)
 set -euo pipefail
 exec "$(dirname "$(readlink -f "$0")")/run_experiment.sh" --dataset iwslt14_es_en "$@"

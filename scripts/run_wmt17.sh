@@ -1,6 +1,4 @@
 #!/usr/bin/env bash
-# WMT17 Chinese-English; the flags are those of capsnmt-run (--help lists them):
-#   [--config ROW | --rows ROW,ROW|all | --arch ARCH] [--seeds 1,2,3] [--baseline ROW] [--data DIR]
-#   [--output DIR] [--gpus N | --cpu [N]] [--nodes M] [--slurm [PARTITION]] [--dry-run]
+# WMT17 Chinese-English; the flags are those of capsnmt-run (--help lists them)
 set -euo pipefail
 exec "$(dirname "$(readlink -f "$0")")/run_experiment.sh" --dataset wmt17_zh_en "$@"
