@@ -71,7 +71,7 @@ def score_outputs(
     for name, own in outputs[1:]:
         differing = sum(ours != theirs for ours, theirs in zip(own, segments))
         if differing < FEW:
-            # samples that differ as much as the systems, which are many here, do not count
+            # sacreBLEU counts samples that differ more than the systems; here many differ as much
             say(f"warning: {name} and {first} differ in {differing} sentences: ignore the p-value")
     scores: List[Dict[str, Score]] = [{} for _ in outputs]
     # sacreBLEU returns the metrics under names of its own, in the order they were given

@@ -67,15 +67,17 @@ def write_examples(
 
     def complete() -> bool:
         """Return whether all is there already; raise if it would replace anything."""
+        if manifest.exists() and all(map(_holds, texts, texts.values())):
+            return True
         others = [path for path, text in texts.items() if path.exists() and not _holds(path, text)]
         if manifest.exists() and records.load(manifest) != records.plain(record):
-            others += [] if all(map(_holds, texts, texts.values())) else [manifest]
+            others.append(manifest)
         if others:
             raise ConfigurationError(
                 f"{others[0]} is there, and not of this command; choose another folder, or delete "
                 f"this one"
             )
-        return manifest.exists() and all(path.exists() for path in texts)
+        return False
 
     waiting = f"waiting for another command that writes into {folder}"
     if complete():

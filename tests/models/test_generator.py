@@ -1,11 +1,9 @@
-"""Our beam search on a CPU against fairseq's: the choice of words, and that of plain decoders."""
+"""Our beam search on a CPU against fairseq's, of plain decoders."""
 
 from __future__ import annotations
 
 import argparse
 import copy
-import inspect
-import math
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Callable, Dict, List, Tuple
@@ -19,42 +17,9 @@ from fairseq.tasks import FairseqTask
 from fairseq.tasks.translation import TranslationConfig, TranslationTask
 from fairseq.token_generation_constraints import pack_constraints
 
-from capsnmt.cpu.decoding import choose
-from capsnmt.models.generator import BeamSearch, Generator
+from capsnmt.models.generator import Generator
 from tests.models.test_search import Hypotheses, assert_same_hypotheses, flagged, lively
 from tests.support import FIRST, SMALL, TASK, encoder_input, parse, sentences, task_of
-
-STOCK = BeamSearch.__base__
-# fairseq 0.12.2 always has twice as many candidates as hypotheses
-OTHER = "candidate_multiple" in inspect.signature(STOCK.step).parameters
-MULTIPLES: List[Dict[str, int]] = [{}, {"candidate_multiple": 1}] if OTHER else [{}]
-
-
-def log_probabilities(*shape: int) -> torch.Tensor:
-    generator = torch.Generator().manual_seed(sum(shape))
-    return torch.randn(*shape, generator=generator).log_softmax(-1)
-
-
-# fairseq's own choice begins below 12,000 words, and with 60 hypotheses below 14,641
-@pytest.mark.parametrize(("words", "beam"), [(12000, 5), (12101, 4), (20000, 1), (14641, 60)])
-@pytest.mark.parametrize("settings", MULTIPLES)
-def test_it_chooses_what_fairseq_chooses(words: int, beam: int, settings: Dict[str, int]) -> None:
-    """Test hypotheses of different quality, and words that must not be chosen."""
-    lprobs = log_probabilities(6, beam, words)
-    lprobs[:, :, 1] = -math.inf
-    lprobs[1, 0, 2:] = -math.inf
-    lprobs[2, :, : words // 2] = -math.inf
-    for step in (0, 3):
-        scores = 3 * log_probabilities(6, beam, 3)[..., :step]
-        found, expected = (
-            strategy(task_of(words).target_dictionary).step(step, lprobs, scores, **settings)
-            for strategy in (BeamSearch, STOCK)
-        )
-        assert found[0].equal(expected[0])
-        possible = expected[0] > -math.inf
-        for ours, theirs in zip(found[1:], expected[1:]):
-            assert ours[possible].equal(theirs[possible])
-
 
 SOURCES = sentences(5, 9, 1, 7, 2, 12, 4)
 # 36 features of a head: vectors and a rest
@@ -333,23 +298,3 @@ def test_a_model_that_has_diverged_ends_as_with_fairseq(
             generated(FairseqTask.build_generator, [model])
     else:
         assert len(generated(FairseqTask.build_generator, [model])) == len(expected)
-
-
-@pytest.mark.parametrize("words", [40, 1013, 4096])
-@pytest.mark.parametrize("beam", [1, 5])
-@pytest.mark.parametrize("only", [-1, 7])
-def test_the_kernel_chooses_as_torch_does(words: int, beam: int, only: int) -> None:
-    torch.manual_seed(words)
-    logits = torch.randn(3 * beam, words) * 3
-    logits[0, 1] = 50.0  # pad, which must not be chosen
-    logits[-1, 2:] = -torch.inf
-    totals = -3 * torch.rand(3, beam)
-    found = choose(logits, totals, 2 * beam, 1, 2, only)
-    expected = choose(logits.double(), totals, 2 * beam, 1, 2, only)
-    torch.testing.assert_close(found[0], expected[0])
-    possible = expected[0] > -torch.inf
-    assert possible.any()
-    for ours, theirs in zip(found[1:], expected[1:]):
-        assert ours[possible].equal(theirs[possible])
-    logits[beam] = torch.nan
-    assert choose(logits, totals, 2 * beam, 1, 2, -1)[0][1].isnan().all()
