@@ -242,6 +242,12 @@ def _main(arguments: Optional[List[str]]) -> None:
     options = parser.parse_args(arguments)
     sides = options.pair.split("-")
     files = {split: [options.output / f"{split}.{side}" for side in sides] for split in SPLITS}
+    others = {path for split in SPLITS for path in options.output.glob(f"{split}.*")}
+    for path in sorted(others.difference(*files.values())):
+        raise ConfigurationError(
+            f"--output {options.output} holds {path.name}, which is not of --pair {options.pair}; "
+            f"give another folder"
+        )
     if all(path.is_file() for paths in files.values() for path in paths):
         return
     cache = options.output / "wheels"

@@ -30,7 +30,6 @@ import argparse
 import dataclasses
 import gc
 import logging
-import shlex
 import statistics
 import sys
 from pathlib import Path
@@ -41,10 +40,9 @@ from torch.utils.benchmark import timer
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from capsnmt import process
-from capsnmt.cli import ConfigurationError, ExecutionError, OneLineParser, positive, run_command
+from capsnmt.cli import ConfigurationError, OneLineParser, at_least, positive, run_command
 from capsnmt.launch.train import peak_memory
-from scripts.benchmark_end_to_end import compare_trainings
+from scripts.benchmark_end_to_end import compare_trainings, output_of
 from scripts.benchmark_report import PhaseResult, Ratio, Report, Result, describe_machine, tables
 from scripts.benchmark_systems import System, different_rows, row_key, system_of
 from scripts.paper_rows import PAPERS, SUFFIXES, load_rows
@@ -145,13 +143,9 @@ def measure(system: System, args: argparse.Namespace, report: Report) -> Result:
             for phase in args.phases
         }
     return Result(
-        name=system.name,
-        paper=system.paper,
-        flags=system.flags,
-        stock_flags=system.stock,
+        system=system,
         extra_parameters=parameters(system.flags, setup) - parameters(system.stock, setup),
         phases=phases,
-        paper_speed=dict(system.paper_speed),
         memory=memory,
     )
 
@@ -165,11 +159,7 @@ def training_memory(flags: str, args: argparse.Namespace) -> float:
         train_two_steps(flags, setup_of(args))
         return peak_memory(torch.device("cuda"))
     command = [sys.executable, __file__, *args.words, "--peak-memory-of", flags]
-    lines: List[str] = []
-    status = process.run(command, RETURN_MEMORY, lines.append, errors=sys.stderr)
-    if status:
-        raise ExecutionError(f"{shlex.join(command)} ended with {status}")
-    return float(lines[-1])
+    return float(output_of(command, RETURN_MEMORY, errors=sys.stderr).splitlines()[-1])
 
 
 def train_two_steps(flags: str, setup: Setup) -> None:
@@ -196,11 +186,11 @@ def parse_arguments(argv: Optional[Sequence[str]] = None) -> argparse.Namespace:
     add("--length", type=positive, default=32, help="tokens of a sentence (default 32)")
     add("--sentences", type=positive, default=16, help="sentences decoded at once (default 16)")
     add("--beam", type=positive, default=4, help="default 4")
-    add("--vocabulary", type=positive, default=32000, help="default 32000")
+    add("--vocabulary", type=at_least(5), default=32000, help="default 32000")
     add("--repeats", type=positive, default=7, help="default 7")
-    add("--warmup", type=int, default=2, help="default 2")
-    add("--threads", type=int, default=0, help="CPU threads (default: torch's)")
-    add("--seed", type=int, default=1)
+    add("--warmup", type=at_least(0), default=2, help="default 2")
+    add("--threads", type=at_least(0), default=0, help="CPU threads (default: torch's)")
+    add("--seed", type=at_least(0), default=1)
     add("--end-to-end", metavar="DATA-BIN", help="compare real trainings on these data")
     add("--updates", type=positive, default=100, help="of each of these trainings (default 100)")
     add("--no-floor", action="store_true", help="do not measure the mean of the votes")
@@ -241,7 +231,7 @@ def main(argv: Optional[Sequence[str]] = None) -> None:
     report = Report(args)
     print(f"{describe_machine(args)}\n", flush=True)
     for number, system in enumerate(systems, start=1):
-        known = report.holds(system.name, system.flags)
+        known = report.holds(system)
         if not known:
             report.add(measure(system, args, report))
         did = "already measured" if known else "measured"

@@ -42,6 +42,7 @@ from capsnmt.models.inference import decodes_in_bf16
 from capsnmt.modules.autocast import bf16_obstacle, int8_obstacle
 from capsnmt.translate.load import load_models
 from scripts.benchmark_report import Ratio, machine
+from scripts.paper_rows import PLAIN, SUFFIXES
 from scripts.workload import parse, task
 
 LANGUAGES = ("en", "de")
@@ -56,7 +57,7 @@ def build_parser() -> argparse.ArgumentParser:
     add("--path", type=Path, metavar="FILE", help="checkpoint of a baseline")
     add("--data", type=Path, metavar="DIR", help="its binarised data")
     add("--subset", default="test", help="what is translated (default test)")
-    add("--size", choices=("tiny", "base", "big"), help="of random parameters, without --path")
+    add("--size", choices=SUFFIXES, help="of random parameters, without --path")
     add("--vocabulary", type=positive, default=32000, help="of random parameters (default 32000)")
     add("--sentences", type=positive, default=64, help="random ones (default 64)")
     add("--length", type=positive, default=20, help="their words (default 20)")
@@ -71,7 +72,7 @@ def build_parser() -> argparse.ArgumentParser:
 
 def random_checkpoint(args: argparse.Namespace, folder: Path) -> Path:
     """Write a checkpoint with random parameters, and its dictionaries beside it."""
-    settings = parse(f"--arch capsnmt_transformer_{args.size}".replace("_base", ""))
+    settings = parse(f"--arch {PLAIN}{SUFFIXES[args.size]}")
     settings.source_lang, settings.target_lang = LANGUAGES
     both = task(args.vocabulary)
     for language in LANGUAGES:

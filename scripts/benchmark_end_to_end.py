@@ -13,7 +13,7 @@ import statistics
 import sys
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, Dict, Iterator, List
+from typing import Any, Dict, Iterator, List, Mapping, Optional, TextIO
 
 import capsnmt
 from capsnmt import process
@@ -40,10 +40,11 @@ def compare_trainings(system: System, args: argparse.Namespace, setup: Setup) ->
             "stock": training_command(f"{SETTINGS} {system.stock}", args, save),
             "ours": training_command(f"--user-dir {PLUGIN} {SETTINGS} {system.flags}", args, save),
         }
+        environment = {"OMP_NUM_THREADS": str(args.threads)} if args.threads else {}
         speeds: Dict[str, List[float]] = {name: [] for name in commands}
         for _ in range(args.repeats):
             for name, command in commands.items():
-                log = run(command, args.threads)
+                log = output_of(command, environment)
                 speeds[name].append(words_per_second(log, args.updates))
     medians = {name: statistics.median(values) for name, values in speeds.items()}
     return PhaseResult(
@@ -69,13 +70,13 @@ def training_command(flags: str, args: argparse.Namespace, save: str) -> List[st
     ]
 
 
-def run(command: List[str], threads: int) -> str:
-    """Run a command; return what it printed."""
-    environment = {"PYTHONPATH": str(Path(PLUGIN).parent)}
-    if threads:
-        environment["OMP_NUM_THREADS"] = str(threads)
+def output_of(
+    command: List[str], environment: Mapping[str, str], errors: Optional[TextIO] = None
+) -> str:
+    """Run a command; return what it printed, with its errors unless they go elsewhere."""
     lines: List[str] = []
-    status = process.run(command, environment, lines.append)
+    variables = {**process.package_path(), **environment}
+    status = process.run(command, variables, lines.append, errors=errors)
     if status:
         last = ("".join(lines).strip().splitlines() or ["no output"])[-1]
         raise ExecutionError(f"{shlex.join(command)} ended with {status}: {last}")

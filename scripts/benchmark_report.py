@@ -15,6 +15,7 @@ from capsnmt import records
 from capsnmt.cli import ConfigurationError, check_output_file
 from capsnmt.files import own_version
 from capsnmt.machine import processor
+from scripts.benchmark_systems import System
 from scripts.paper_rows import PAPERS
 
 # Flags that choose rows or name a file; they change no measurement.
@@ -62,25 +63,17 @@ class Result:
     """The measurements of one system.
 
     Attributes:
-        name: a row or the name that was given.
-        paper: the paper of the row; empty for a system that was given.
-        flags: its model and loss.
-        stock_flags: the Transformer it is compared with.
+        system: what was measured.
         extra_parameters: the number of parameters that it adds.
         phases: by phase.
-        paper_speed: the paper's speed over its baseline's, by phase, where it is reported.
         memory: the peak memory of ``ours`` and ``stock`` in GiB, if it was measured.
         date: when it was measured.
         commit: what was measured: our version, with its commit.
     """
 
-    name: str
-    paper: str
-    flags: str
-    stock_flags: str
+    system: System
     extra_parameters: int
     phases: Dict[str, PhaseResult]
-    paper_speed: Dict[str, float]
     memory: Dict[str, float]
     date: str = ""
     commit: str = ""
@@ -126,21 +119,21 @@ class Report:
                     f"--json {self.path} has rows that were measured with {name} {theirs}, not "
                     f"{ours}; give another file or that setting"
                 )
-        return {result.name: result for result in saved.results}
+        return {result.system.name: result for result in saved.results}
 
-    def holds(self, name: str, flags: str) -> bool:
-        """Return whether a system of this name and these flags is measured."""
-        return name in self.results and self.results[name].flags == flags
+    def holds(self, system: System) -> bool:
+        """Return whether a system is measured."""
+        return system.name in self.results and self.results[system.name].system == system
 
     def stock_memory(self, flags: str) -> Optional[float]:
         """Return the peak memory of a stock model that was measured for another row."""
-        same = (result for result in self.results.values() if result.stock_flags == flags)
+        same = (result for result in self.results.values() if result.system.stock == flags)
         return next((result.memory["stock"] for result in same if result.memory), None)
 
     def add(self, result: Result) -> None:
         """Keep a result, and write it at once."""
         today = time.strftime("%Y-%m-%d")
-        self.results[result.name] = replace(result, date=today, commit=own_version())
+        self.results[result.system.name] = replace(result, date=today, commit=own_version())
         if self.path:
             saved = Saved(settings=self.settings, results=[*self.results.values()])
             records.write(self.path, saved)
@@ -157,15 +150,16 @@ def machine(device: str) -> str:
 
 def describe_machine(args: argparse.Namespace) -> str:
     """Return what the numbers were measured on, and how."""
+    own = args.rows or args.paper or not args.system
+    size = args.size or ("each row in its own size" if own else "base")
+    what = f"{machine(args.device)}; {size}, {args.dtype}"
     if args.end_to_end:
         return (
-            f"{machine(args.device)}; {args.size or 'each row in its own size'}, {args.dtype}, "
-            f"fairseq-train on {args.end_to_end}, {args.tokens} tokens per batch, {args.updates} "
-            f"updates; {args.repeats} repeats"
+            f"{what}, fairseq-train on {args.end_to_end}, {args.tokens} tokens per batch, "
+            f"{args.updates} updates; {args.repeats} repeats"
         )
     return (
-        f"{machine(args.device)}; {args.size or 'each row in its own size'}, {args.dtype}, "
-        f"vocabulary {args.vocabulary}, batches of {max(1, args.tokens // args.length)} x "
+        f"{what}, vocabulary {args.vocabulary}, batches of {max(1, args.tokens // args.length)} x "
         f"{args.length} tokens, decoding {args.sentences} sentences with beam {args.beam}; "
         f"{args.repeats} repeats"
     )
@@ -176,7 +170,7 @@ def tables(results: Sequence[Result], phases: Sequence[str]) -> str:
     titles = {"": "Other systems", **PAPERS}
     groups: Dict[str, List[Result]] = {}
     for result in results:
-        groups.setdefault(result.paper, []).append(result)
+        groups.setdefault(result.system.paper, []).append(result)
     return "\n\n".join(
         f"### {titles.get(paper, paper)}\n\n{table(group, phases)}"
         for paper, group in groups.items()
@@ -184,11 +178,10 @@ def tables(results: Sequence[Result], phases: Sequence[str]) -> str:
 
 
 def table(results: Sequence[Result], phases: Sequence[str]) -> str:
-    """Return the results of one paper; ``forward`` is a phase that no paper times."""
+    """Return the results of one paper."""
     head = ["system", "parameters"]
     for phase in phases:
-        head += [f"{phase}, ours / stock", f"{phase}, floor / stock"]
-        head += ["work", *(["the paper"] if phase != "forward" else [])]
+        head += [f"{phase}, ours / stock", f"{phase}, floor / stock", "work", "the paper"]
     head += ["tokens/s in training", "peak memory, ours / stock (GiB)"]
     lines = [head, ["---"] * len(head), *(cells(result, phases) for result in results)]
     return "\n".join("| " + " | ".join(line) + " |" for line in lines)
@@ -196,12 +189,12 @@ def table(results: Sequence[Result], phases: Sequence[str]) -> str:
 
 def cells(result: Result, phases: Sequence[str]) -> List[str]:
     """Return one line of a table."""
-    row = [result.name, count(result.extra_parameters)]
+    row = [result.system.name, count(result.extra_parameters)]
     for phase in phases:
         measured = result.phases[phase]
         row += [str(measured.ours), str(measured.floor or ""), f"{measured.work:.2f}"]
-        paper = result.paper_speed.get(phase)
-        row += [f"{paper:.2f}" if paper else ""] if phase != "forward" else []
+        paper = result.system.paper_speed.get(phase)
+        row.append(f"{paper:.2f}" if paper else "")
     trained, memory = result.phases.get("train"), result.memory
     row += [f"{trained.tokens_per_second['ours']:,.0f}" if trained else ""]
     row += [f"{memory['ours']:.2f} / {memory['stock']:.2f}" if memory else ""]

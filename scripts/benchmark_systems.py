@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import difflib
 from dataclasses import dataclass, field
-from typing import Dict, List, Mapping, Optional
+from typing import Dict, List, Optional
 
 from scripts.paper_rows import (
     PAPERS,
@@ -37,7 +37,7 @@ class System:
     flags: str
     stock: str
     paper: str = ""
-    paper_speed: Mapping[str, float] = field(default_factory=dict)
+    paper_speed: Dict[str, float] = field(default_factory=dict)
 
 
 def system_of(row: PaperRow, size: Optional[str] = None) -> System:

@@ -37,6 +37,8 @@ DIFFERENCES = "differences.json"  # test set -> the evaluation of a run against 
 
 def find_runs(folder: Path) -> Iterator[RunFolder]:
     """Yield the started runs below a folder in the order of their names, the baseline first."""
+    if not folder.is_dir():
+        raise ConfigurationError(f"{folder} is no folder; give that of all rows")
     found = (config.parent for config in folder.glob("*/seed-*/config.json"))
     for path in sorted(found, key=lambda each: (each.parent.name != "baseline", each)):
         yield RunFolder(path)
@@ -222,6 +224,7 @@ def main() -> None:
         "--models", type=comma_list(), default=[], metavar="ROW/seed-N,...", help="to keep as well"
     )
     options = parser.parse_args()
+    unknown = {*options.models}
     for folder in find_runs(options.runs):
         config = folder.read_config()
         print(f"{config.row}, seed {config.seed}: {state(folder)}")
@@ -232,6 +235,12 @@ def main() -> None:
             keep(folder, options.keep / dataset / name)
             if name in options.models:
                 keep_model(folder, options.keep / dataset / name)
+                unknown.remove(name)
+    if unknown:
+        raise ConfigurationError(
+            f"--models {', '.join(sorted(unknown))}: no finished run in {options.runs} that --keep "
+            f"keeps; correct the name"
+        )
 
 
 if __name__ == "__main__":

@@ -140,7 +140,8 @@ fi
 if [ "$recipe" ]; then # a machine that is lost costs one row
   for row in baseline "${several[@]}"; do
     launch "$row" "$seeds"
-    show "$PYTHON" -m scripts.results "$output" --keep "$root/results"
+    # fewer updates are a rehearsal
+    [ "$max_update" ] || show "$PYTHON" -m scripts.results "$output" --keep "$root/results"
   done
 else
   launch "$(all baseline "${several[@]}")" "$seeds"

@@ -1,8 +1,7 @@
 #!/usr/bin/env python3
-"""Tables of the documentation that are made from the rows' configurations.
+"""Make the tables of the documentation: of the rows' configurations, and of the results.
 
-    scripts/tables.py            # print them
-    scripts/tables.py --write    # update docs/parameters.md and docs/configurations.md
+    scripts/tables.py    # writes them into docs/, with the figure of the archive
 
 A page marks the place of a table by two lines; what is between them is replaced. The numbers of
 parameters are those of the papers' formulas, and a test compares the formulas with the models.
@@ -10,16 +9,17 @@ parameters are those of the papers' formulas, and a test compares the formulas w
 
 from __future__ import annotations
 
-import argparse
 import sys
 from pathlib import Path
-from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence
+from typing import Any, Dict, List, Mapping, Sequence
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from capsnmt.cli import ConfigurationError, OneLineParser
-from capsnmt.files import atomic_writer, bundled_folder
+from capsnmt.cli import ConfigurationError, run_command
+from capsnmt.files import bundled_folder, write_all
 from capsnmt.launch.settings import load, read
+from capsnmt.pages.plots import drawing, images
+from scripts import result_tables
 from scripts.paper_rows import PAPERS, PaperRow, baseline_of, load_rows, reported_difference
 from scripts.parameter_formulas import extra_parameters
 
@@ -37,7 +37,7 @@ def parameters() -> str:
         if cells[1:]:
             lines += [f"### {PAPERS.get(paper, paper)}", "", markdown(cells), ""]
     reasons = [f"{number}. {note[0].upper()}{note[1:]}." for note, number in notes.items()]
-    return "\n".join([*lines, *reasons])
+    return "".join(f"{line}\n" for line in [*lines, *reasons])
 
 
 def parameter_cells(row: PaperRow, notes: Dict[str, int]) -> List[str]:
@@ -63,7 +63,7 @@ def configurations() -> str:
         for row in (row for row in rows.values() if row.dataset == dataset):
             cells.append([f"`{row.name}`", place(row), row.reported.name, *bleu(row, rows)])
         lines += [f"### {dataset}", "", markdown(cells), ""]
-    return "\n".join(lines[:-1])
+    return "".join(f"{line}\n" for line in lines[:-1])
 
 
 def settings() -> str:
@@ -73,7 +73,7 @@ def settings() -> str:
         for path in sorted((bundled_folder("configs") / dataset).glob("*.yaml")):
             if not read(path).get("paper"):
                 cells.append([f"`{dataset}/{path.stem}`", *setting_cells(load(path))])
-    return markdown(cells)
+    return f"{markdown(cells)}\n"
 
 
 def setting_cells(found: Mapping[str, Any]) -> List[str]:
@@ -117,61 +117,44 @@ def markdown(cells: Sequence[Sequence[str]]) -> str:
     return "\n".join([head, "|" + "---|" * len(cells[0]), *others])
 
 
-TABLES: Dict[str, Callable[[], str]] = {
-    "parameters": parameters,
-    "configurations": configurations,
-    "settings": settings,
-}
+END = "<!-- end -->\n"
 DOCS = Path(__file__).resolve().parent.parent / "docs"
-PAGES = (DOCS / "parameters.md", DOCS / "configurations.md")
+# page -> its tables, each between a line with its name and END
+PAGES = {
+    DOCS / "parameters.md": [parameters],
+    DOCS / "configurations.md": [settings, configurations],
+    DOCS / "results.md": [result_tables.finished, result_tables.costs],
+    result_tables.ARCHIVE: [result_tables.summary],
+}
 
 
-def markers(name: str) -> List[str]:
-    """Return the lines before and after a table."""
-    return [f"<!-- {name}: made by scripts/tables.py -->", f"<!-- end of {name} -->"]
+def with_tables(page: Path) -> str:
+    """Return a page with its tables made anew.
 
-
-def replace_tables(text: str, page: str) -> str:
-    """Return the text of a page with every marked table replaced; errors name the page."""
-    lines = text.split("\n")
-    marked = [name for name in TABLES if {*markers(name)} & {*lines}]
-    for name in marked or TABLES:
-        start, end = markers(name)
-        places = [[n for n, line in enumerate(lines) if line == mark] for mark in (start, end)]
-        if [len(place) for place in places] != [1, 1] or places[0] > places[1]:
+    Raises:
+        ConfigurationError: the place of a table is not marked.
+    """
+    text = page.read_text("utf-8")
+    for make in PAGES[page]:
+        begin = f"<!-- {make.__name__}: made by scripts/tables.py -->\n"
+        before, found, rest = text.partition(begin)
+        _, end, after = rest.partition(END)
+        if not (found and end):
             raise ConfigurationError(
-                f"{page}: the place of the table is not marked: write the lines '{start}' and "
-                f"'{end}' there, once each"
+                f"{page}: the place of {make.__name__} is not marked; write the lines "
+                f"'{begin.strip()}' and '{END.strip()}' there"
             )
-        (first,), (last,) = places
-        lines[first + 1 : last] = ["", *TABLES[name]().split("\n"), ""]
-    return "\n".join(lines)
+        text = f"{before}{begin}{make()}{END}{after}"
+    return text
 
 
-def main(argv: Optional[Sequence[str]] = None) -> None:
-    """Print the tables, or write them into pages."""
-    parser = OneLineParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument(
-        "--write",
-        type=Path,
-        nargs="*",
-        metavar="PAGE",
-        help="replace the tables in these pages (default: in the pages of docs/)",
-    )
-    pages = parser.parse_args(argv).write
-    if pages is None:
-        print("\n\n".join(table() for table in TABLES.values()))
-        return
-    for page in pages or PAGES:
-        try:
-            text = replace_tables(page.read_text(encoding="utf-8"), str(page))
-            with atomic_writer(page) as file:
-                file.write(text)
-        except (OSError, UnicodeDecodeError) as error:
-            raise ConfigurationError(f"--write {page}: {error}; give a page of ours") from None
+def main() -> None:
+    """Write the tables into the pages, and the figure beside them."""
+    contents = {page: with_tables(page).encode("utf-8") for page in PAGES}
+    with drawing():
+        contents[DOCS / "figures" / "evidence.png"] = images(result_tables.draw())["png"]
+    write_all(contents)
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(run_command(main))

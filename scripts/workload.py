@@ -29,7 +29,7 @@ from capsnmt.modules.head_aggregation import HeadRouting
 from capsnmt.modules.layer_aggregation import LayerRouting
 from scripts.paper_rows import SUFFIXES
 
-PHASES = ("train", "forward", "decode")
+PHASES = ("train", "decode")
 DTYPES = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}
 # torch counts the attention kernels of GPUs only; torch 2.2 has no such kernel on the CPU.
 CPU_KERNELS = {
@@ -176,8 +176,6 @@ class Workload:
         if name == "train":
             return self.training_step(model, build_criterion(flags, self.setup))
         model.eval()
-        if name == "forward":
-            return torch.no_grad()(lambda: model(**self.batch["net_input"])[0])
         steps = self.setup.length  # the length of every hypothesis, independent of the model
         dictionary = task(self.setup.vocabulary).target_dictionary
         if prepared:

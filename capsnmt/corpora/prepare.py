@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -265,8 +265,9 @@ class Preparation:
         changes = [key for key in {**ours, **theirs} if ours.get(key) != theirs.get(key)]
         if self.local is not None and not changes:
             for name, known in manifest.sources.items():
-                if (self.local / name).is_file() and sha256(self.local / name) != known:
-                    changes.append(f"the content of {name}")
+                with suppress(ConfigurationError):  # complete data do not need their sources
+                    if sha256(self._source(name)) != known:
+                        changes.append(f"the content of {name}")
         if changes:
             named = f"{theirs.get('name', '')} {manifest.pair}".strip()
             raise ConfigurationError(

@@ -200,6 +200,8 @@ def _problems(recipe: Recipe) -> Iterator[str]:
         for language in recipe.languages:
             if isinstance(value, dict) and language not in value:
                 yield f"{key} has none for {language}; add it"
+    if recipe.codes and (recipe.segmentation.method, recipe.segmentation.joint) != ("bpe", True):
+        yield "codes is one file of bpe for both languages; correct segmentation, or remove codes"
     for language in recipe.tokenised_by:
         if language not in recipe.languages:
             yield f"tokenised-by.{language} is not of pair {recipe.pair}; correct or remove it"

@@ -153,4 +153,6 @@ def _transfer(url: str, partial: Path, version: Path) -> None:
         ):
             for piece in response.iter_content(PIECE):
                 stream.write(piece)
+        if total is not None and partial.stat().st_size < total:  # urllib3 1 does not say so
+            raise requests.ConnectionError(f"{url} ended early")
     version.unlink(missing_ok=True)

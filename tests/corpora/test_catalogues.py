@@ -105,6 +105,8 @@ def test_useful_messages_are_written_in_three_sets(wheel, tmp_path, capsys):
     assert all(len(pair[0].split()) >= 4 for pair in sets["valid"] + sets["test"])
     before = {path: path.stat().st_mtime_ns for path in output.iterdir()}
     assert catalogues.main(["--pair", "en-de", "--output", str(output)]) == 0
+    assert catalogues.main(["--pair", "es-en", "--output", str(output)]) == 2
+    assert "holds test.de, which is not of --pair es-en" in capsys.readouterr().err
     assert {path: path.stat().st_mtime_ns for path in output.iterdir()} == before
 
 

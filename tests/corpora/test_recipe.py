@@ -81,6 +81,10 @@ def _drawn_twice(recipe):
         (_set(pair="en-en"), "pair is 'en-en'; give text matching"),
         (lambda r: r["splits"].pop("valid"), "train, valid and at least one test"),
         (_set(**{"valid-every": 9}), "valid has more than one of splits, held-out and"),
+        (
+            _set(codes="c", segmentation={"size": 1, "joint": False}),
+            "codes is one file of bpe",
+        ),
         (_drawn_twice, "both take from the training pairs"),
         (_piece(file="nope.{language}"), "no file nope.en; add it to files"),
         (_piece(file="train.en", format="xml"), "splits.test2.0.format is 'xml'; give"),

@@ -91,6 +91,13 @@ def test_a_later_run_resumes_unless_the_version_is_another(
     assert made.read_bytes() == server.files["train.en"]
 
 
+def test_a_short_answer_is_noticed_where_the_library_is_silent(prepare, server, monkeypatch):
+    silent = property(lambda response: False, lambda response, value: None)  # as in urllib3 1
+    monkeypatch.setattr("urllib3.HTTPResponse.enforce_content_length", silent, raising=False)
+    assert f"{server.address}/cut/train.en (ConnectionError)" in prepare("cut")[1]
+    assert prepare("cut-resumes")[0] == 0
+
+
 def test_parts_are_joined(prepare, server):
     content = server.files.pop("train.en")
     server.files.update({"train.en.0": content[:50], "train.en.1": content[50:]})

@@ -14,7 +14,6 @@ import sacrebleu
 from capsnmt.evaluation.text import moses_detokenizer
 from capsnmt.files import sha256
 from capsnmt.runs.folder import RunFolder
-from scripts import results_page
 from scripts.results import find_runs, keep, state
 from tests.commands import succeed
 from tests.real_data import real_data
@@ -92,8 +91,3 @@ def test_a_model_of_the_project_translates_raw_text_as_when_it_was_scored(card: 
     translated = succeed("capsnmt.translate", "/".join(card.parts[-4:-2]), stdin=raw).splitlines()
     assert translated == [detokenise(line) for line in kept]
     assert f"`{sha256(card.with_name('averaged.pt'))}`" in card.read_text("utf-8")
-
-
-@pytest.mark.parametrize("page", results_page.MADE, ids=lambda page: page.stem)
-def test_the_tables_of_the_pages_are_made_by_the_script(page: Path) -> None:
-    assert results_page.with_tables(page) == page.read_text("utf-8")

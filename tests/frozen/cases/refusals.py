@@ -19,8 +19,7 @@ from tests.support import TASK, parse
 
 REFUSED = Path(__file__).parents[1] / "data" / "refusals.txt"
 SCRIPTS = ("demo", "test", "run_evidence", "run_experiment", "evaluate", "benchmark_gpu")
-SCRIPTS_REFUSE = ("demo", "run_evidence", "run_experiment", "benchmark_gpu",
-                  "run_classification_on_cpu")  # fmt: skip
+SCRIPTS_REFUSE = ("demo", "run_evidence", "run_experiment", "benchmark_gpu")
 
 # what a command cannot do without, if it is not an input and --output
 NEEDED = {

@@ -1,9 +1,7 @@
-"""Make the tables that open ``docs/results.md`` and ``docs/results_archive.md``, and the figure.
+"""The tables of ``docs/results.md`` and ``docs/results_archive.md``, and the figure of the archive.
 
-That of the finished trainings is made from ``results/``; that of the others from the tables of its
-page and that of the speed.
-
-    python -m scripts.results_page
+Those of the finished trainings are made from ``results/``, that of the others from the tables of
+its page and that of the speed.
 """
 
 from __future__ import annotations
@@ -16,17 +14,15 @@ from typing import Any, Dict, Iterator, List, Sequence, Tuple
 
 from capsnmt import records
 from capsnmt.evaluation.scores import MULTI_BLEU, spread
-from capsnmt.files import write_all
 from capsnmt.pages.page import Markdown, Table
-from capsnmt.pages.plots import COLOURS, INK, drawing, figure_of, images
+from capsnmt.pages.plots import COLOURS, INK, figure_of
 from capsnmt.report.tables import difference_cell, interval
 from capsnmt.runs.finished import SCORES, FinishedRun
 from scripts.results import DIFFERENCES
 
 REPO = Path(__file__).parents[1]
 DOCS = REPO / "docs"
-FIGURE, SPEED = DOCS / "figures" / "evidence.png", DOCS / "speed_measurements.md"
-END = "<!-- end -->\n"
+ARCHIVE, SPEED = DOCS / "results_archive.md", DOCS / "speed_measurements.md"
 TEST_SETS = ("test_2016_flickr", "test_2017_flickr")
 T_OF_THREE = 4.303  # 97.5% quantile of Student's t with two degrees of freedom
 LOWEST, HIGHEST = -5, 4.2  # BLEU; a row outside is named at the edge
@@ -41,9 +37,9 @@ def tables(text: str) -> Iterator[Tuple[str, Rows]]:
         yield header[0], {line[0].strip("`"): dict(zip(header, line)) for line in lines}
 
 
-def differences(text: str) -> Dict[str, List[List[float]]]:
+def differences() -> Dict[str, List[List[float]]]:
     """Return row -> for both test sets, the difference in BLEU to its baseline of each seed."""
-    found = dict(tables(text))
+    found = dict(tables(ARCHIVE.read_text("utf-8")))
     by_seed = found["difference of seeds 1, 2, 3"]
     rows = {
         row: [[float(each.replace("−", "-")) for each in cells[x].split()] for x in TEST_SETS]
@@ -67,7 +63,7 @@ def kept_rows() -> Dict[str, List[FinishedRun]]:
     return dict(sorted(rows.items(), key=lambda each: (each[0] != "baseline", each[0])))
 
 
-def finished(text: str) -> str:
+def finished() -> str:
     """Return the table of the finished trainings, and the mean of each row with several seeds.
 
     A difference to the baseline of the same seed is in sacreBLEU, with p of its paired bootstrap;
@@ -103,7 +99,7 @@ def finished(text: str) -> str:
     return f"{Table([*map(Markdown, header)], lines, numeric=4)}\n"
 
 
-def costs(text: str) -> str:
+def costs() -> str:
     """Return the table of what each row costs, and its lowest validation loss.
 
     Δ is the difference to the baseline of the same seed: until both end, until as many updates as
@@ -166,7 +162,7 @@ def apart(runs: List[FinishedRun], baseline: List[FinishedRun]) -> Iterator[str]
         yield difference_cell(ours.mean - theirs.mean) + (f" ({ends})" if ends else "")
 
 
-def summary(text: str) -> str:
+def summary() -> str:
     """Return the table of all rows: differences to the baseline, and speed."""
     speed = dict(tables(SPEED.read_text("utf-8")))["row, updates per second"]
 
@@ -182,15 +178,15 @@ def summary(text: str) -> str:
             *map(cell, both),
             speed.get(row, {}).get("of the baseline", ""),
         ]
-        for row, both in differences(text).items()
+        for row, both in differences().items()
     ]
     header = ["row", "seeds", *(f"Δ BLEU {x}" for x in TEST_SETS), "speed"]
     return f"{Table([*map(Markdown, header)], lines, numeric=1)}\n"
 
 
-def draw(text: str) -> Any:
+def draw() -> Any:
     """Draw the differences: a dot is a seed, a bar the 95% interval of the mean of three."""
-    rows = differences(text)
+    rows = differences()
     figure = figure_of(5.2)
     for axes, place, test_set in zip(figure.subplots(1, 2, sharey=True), (0, 1), TEST_SETS):
         axes.axvline(0, color=INK, linewidth=1)
@@ -218,28 +214,3 @@ def draw(text: str) -> Any:
     figure.suptitle("difference in BLEU to the baseline of the same seed", fontsize="medium")
     figure.legend(loc="outside lower center", ncols=2, frameon=False)
     return figure
-
-
-# page -> its tables, each of which begins with the name in a comment
-MADE = {DOCS / "results.md": [finished, costs], DOCS / "results_archive.md": [summary]}
-
-
-def with_tables(page: Path) -> str:
-    """Return a page with its tables made anew."""
-    text = page.read_text("utf-8")
-    for make in MADE[page]:
-        begin = f"<!-- {make.__name__}, made by scripts/results_page.py -->\n"
-        before, _, rest = text.partition(begin)
-        text = f"{before}{begin}{make(text)}{END}{rest.partition(END)[2]}"
-    return text
-
-
-def main() -> None:
-    """Write the tables into the pages, and the figure beside them."""
-    with drawing():
-        picture = images(draw((DOCS / "results_archive.md").read_text("utf-8")))["png"]
-    write_all({**{page: with_tables(page).encode("utf-8") for page in MADE}, FIGURE: picture})
-
-
-if __name__ == "__main__":
-    main()
