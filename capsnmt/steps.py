@@ -47,7 +47,7 @@ class Step:
             return line
         path = self.outputs[0]
         part, output = shlex.quote(str(temporary_path(path))), shlex.quote(str(path))
-        return f"{line} >{part} && mv {part} {output}"
+        return f"{line} >{part}; mv {part} {output}"  # set -e does not see what fails before &&
 
 
 class StepRecord(records.Record, frozen=True):

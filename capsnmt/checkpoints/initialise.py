@@ -10,11 +10,10 @@ import torch.nn as nn
 from omegaconf import OmegaConf
 
 from capsnmt.checkpoints.load import load_checkpoint
+from capsnmt.checkpoints.resume import LAST
 from capsnmt.cli import ConfigurationError
 
 logger = logging.getLogger(__name__)
-
-RESTORED = "checkpoint_last.pt"  # fairseq's default of --restore-file, in --save-dir
 
 
 def resumes(args: Any) -> bool:
@@ -29,7 +28,7 @@ def resumes(args: Any) -> bool:
     folder, file = getattr(settings, "save_dir", None), getattr(settings, "restore_file", None)
     if folder is None or file is None:
         return False
-    if file != RESTORED:
+    if file != LAST:  # fairseq's default
         return Path(file).exists()
     return any(Path(folder).glob("checkpoint_last*.pt"))  # a sharded model has one per shard
 

@@ -10,7 +10,7 @@ from typing import Optional, Tuple
 from capsnmt.checkpoints.load import CheckpointError, DamagedError, load_checkpoint
 from capsnmt.files import replacing
 
-LAST = "checkpoint_last.pt"
+LAST = "checkpoint_last.pt"  # fairseq's default of --restore-file, in --save-dir
 # A file of this name in the folder asks the training to stop. Unlike a signal it reaches the
 # training through torchrun, which kills its workers after 30 s, and srun, which does not wait.
 STOP_FILE = "stop"

@@ -128,19 +128,27 @@ class _Execution:
         # D: without its last checkpoint, as users delete them to save space, a finished training
         # remains
         self.deleted = finished is not None and not self.folder.last_checkpoint.exists()
-        self.done, recovered = recover(self.folder.checkpoints) if not self.deleted else (0, None)
         if finished is not None and self.deleted:
             self.done = finished
-        if recovered:
-            say(f"warning: {recovered}")
+        else:
+            self.done, recovered = recover(self.folder.checkpoints)
+            if recovered:
+                say(f"warning: {recovered}")
         self.trained = self.continued() if self.done else None
-        if self.folder.scores.is_file():
-            before = self.folder.read_config().settings
-            if _evaluation(before) != _evaluation(self.run.settings):
-                self.folder.scores.unlink()  # until they are those of these settings
+        self.remove_other_scores()
         records.write(self.folder.config, self.run.config)
         with atomic_writer(self.folder.commands) as file:
             file.write(script(self.run))
+
+    def remove_other_scores(self) -> None:
+        """Remove scores of fewer updates or of other settings, until they are those of the run."""
+        over = self.trained is not None and self.trained.updates is not None
+        if not over:
+            self.folder.result.unlink(missing_ok=True)
+        if self.folder.scores.is_file():
+            before = self.folder.read_config().settings
+            if not over or _evaluation(before) != _evaluation(self.run.settings):
+                self.folder.scores.unlink()
 
     def continued(self) -> TrainingRecord:
         """Return the record of what was trained here before, with its updates if it is over.
@@ -213,9 +221,6 @@ class _Execution:
         """Train, or resume it; a stop signal asks it to save and end."""
         done, total = self.done, self.run.settings.updates
         training.check_gpus(self.run.device)
-        # Scores of fewer updates must not be mistaken for those of the finished training.
-        for path in (self.folder.scores, self.folder.result):
-            path.unlink(missing_ok=True)
         of = "by epochs" if total is None else f"{total:,} updates"
         resuming = f"resuming at {done:,}{',' if total is None else ' of'} " if done else ""
         say(f"-- train: {resuming}{of}")

@@ -12,7 +12,8 @@ from capsnmt.runs.trained_rows import FREE_IN_GENERATION
 OWNED = {
     # what other settings and flags of capsnmt-run decide
     *("arch", "autocast", "batch-size", "bf16", "cpu", "fp16", "log-file", "log-format"),
-    *("max-tokens", "probing-task", "save-dir", "seed", "source-lang", "target-lang"),
+    *("max-sentences", "max-tokens", "probing-task", "save-dir", "seed"),
+    *("source-lang", "target-lang"),
     *("update-freq", "user-dir", "distributed-world-size", "distributed-rank"),
     *("distributed-init-method", "distributed-port", "gen-subset", "num-shards", "path"),
     *("quiet", "results-path"),
@@ -94,7 +95,8 @@ def check_training(settings: Settings, arguments: Sequence[str]) -> None:
         end, interval = SAVED_BY[way]
         last, every = (getattr(parsed, flag.replace("-", "_")) for flag in (end, interval))
         if last and not 0 < every * count <= last:
-            fix = f"train.{interval}={last // count}" if last >= count else "average=null"
+            of_the_end = max(1, last // (8 * count))  # the average is of its last eighth
+            fix = f"train.{interval}={of_the_end}" if last >= count else "average=null"
             raise ConfigurationError(
                 f"average.{way} is {count}, but train.{end} {last} with a checkpoint every {every} "
                 f"has fewer; give --set {fix}"

@@ -77,8 +77,9 @@ def write_config(options: Options, path: Path) -> None:
     *others, (name, settings) = plan.configure(options)
     if others and options.rows is not None:
         raise ConfigurationError(f"--write-config {path} takes one row; name it by --config")
-    if path.exists():
-        raise ConfigurationError(f"--write-config {path} exists; choose another name")
+    if path.exists() or path.suffix != ".yaml":
+        problem = "exists" if path.exists() else "does not end in .yaml"
+        raise ConfigurationError(f"--write-config {path} {problem}; choose another name")
     with atomic_writer(path) as file:
         file.write(f"# {name}, as capsnmt-run --write-config wrote it\n")
         yaml.safe_dump(records.plain(settings), file, sort_keys=False, allow_unicode=True)

@@ -158,10 +158,11 @@ def build_parser() -> OneLineParser:
         help="nodes of the job that --slurm submits, or of your SLURM allocation",
     )
     device.add_argument("--threads", type=positive, metavar="N", help="threads per process")
-    device.add_argument(
+    place = device.add_mutually_exclusive_group()
+    place.add_argument(
         "--jobs", type=positive, default=1, metavar="N", help="runs side by side on this machine"
     )
-    device.add_argument(
+    place.add_argument(
         "--slurm",
         nargs="?",
         const="",

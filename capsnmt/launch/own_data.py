@@ -45,12 +45,19 @@ def rows(options: Options) -> Iterator[Tuple[str, Dict[str, Any]]]:
     if options.baseline == options.arch:
         raise ConfigurationError(f"--baseline {options.arch} is the row itself; name another")
     manifest = data.read_manifest()
+    if "tokenised-by" in manifest.recipe:
+        raise ConfigurationError(
+            f"--prepared {data.folder} has text that was published as tokens; give --dataset with "
+            f"its settings"
+        )
+    joint = manifest.segmentation.get("joint", True)
     source, target = manifest.languages
     subsets = {"source-lang": source, "target-lang": target, "test-sets": manifest.test_sets}
     for arch in filter(None, (options.baseline, options.arch)):
         merged = settings.load(bundled_folder("configs") / "own.yaml")
         dataset = options.prepared.resolve().name
         settings.merge(merged, {"dataset": dataset, "arch": arch, "data": subsets})
+        settings.merge(merged, {"train": {"share-all-embeddings": joint}})
         settings.merge(merged, _budget(manifest.pairs, options.max_update, arch))
         yield (options.name or arch) if arch == options.arch else arch, merged
 

@@ -149,10 +149,16 @@ def _rows(options: Options) -> Iterator[Tuple[str, Dict[str, Any]]]:
         yield options.name if options.name is not None else of_arch or path.stem, merged
 
 
+def _is_baseline(options: Options, name: str) -> bool:
+    """Return whether a row is among others that are compared with it."""
+    several = options.rows is not None or own_data.applies(options)
+    return several and name == options.baseline
+
+
 def _swept(options: Options, name: str, chosen: Settings) -> Iterator[Row]:
-    """Yield a row for each value of a sweep; with several rows, the baseline only once."""
+    """Yield a row for each value of a sweep, and the baseline once."""
     sweep = options.sweep
-    if sweep is None or (options.rows is not None and name == options.baseline):
+    if sweep is None or _is_baseline(options, name):
         yield name, chosen, None
         return
     if chosen.classifies:
@@ -195,8 +201,6 @@ def _run(
     data = options.prepared or output / "data"
     if chosen.classifies and options.data and chosen.data.recipe != classification.FROM_TEXT:
         data = options.data
-    # With several rows, --baseline applies to all but the baseline itself.
-    several = options.rows is not None or own_data.applies(options)
     config = RunConfig(
         row=name,
         seed=seed,
@@ -206,12 +210,12 @@ def _run(
         sources=None if options.data is None else str(options.data.absolute()),
         mirrors=tuple(options.mirrors),
         device=device,
-        baseline=None if several and name == options.baseline else options.baseline,
+        baseline=None if _is_baseline(options, name) else options.baseline,
         sweep=point,
         initial=None if initial is None else re.sub(r"\.ya?ml$", "", Path(initial).name),
         command=("capsnmt-run", *argv),
     )
-    folder = output.joinpath(name, *([task] if task else []), f"seed-{seed}")
+    folder = output.joinpath(*filter(None, (name, task, f"seed-{seed}")))
     return Run(config, RunFolder(folder))
 
 

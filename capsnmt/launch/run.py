@@ -45,9 +45,7 @@ class Run:
     def title(self) -> str:
         """The run in words."""
         config = self.config
-        return ", ".join(
-            [config.row, *([config.task] if config.task else []), f"seed {config.seed}"]
-        )
+        return ", ".join(filter(None, (config.row, config.task, f"seed {config.seed}")))
 
     @property
     def output(self) -> Path:
@@ -89,8 +87,8 @@ class Run:
 
     def of(self, row: str) -> RunFolder:
         """The folder of another row with the same task and seed."""
-        task = [self.config.task] if self.config.task else []
-        return RunFolder(self.output.joinpath(row, *task, self.folder.path.name))
+        place = filter(None, (row, self.config.task, self.folder.path.name))
+        return RunFolder(self.output.joinpath(*place))
 
     def earlier(self) -> List[RunFolder]:
         """The runs that this one starts from and is tested against."""

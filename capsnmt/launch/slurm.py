@@ -45,7 +45,7 @@ def job_script(run: Run, partition: str) -> str:
     """
     device, config = run.device, run.config
     path = run.folder.path.absolute()  # not where a link leads, without the rows beside it
-    name = "-".join([config.row, *([config.task] if config.task else []), str(config.seed)])
+    name = "-".join(filter(None, (config.row, config.task, str(config.seed))))
     # In the name of a log, % begins a pattern.
     log = RunFolder(Path(str(path).replace("%", "%%"))).job_log("%j")
     # D: --gres and not --gpus-per-node, which old SLURMs and other schedulers' plugins lack.

@@ -155,6 +155,7 @@ def train(run: Run) -> Step:
         *flags.training(run.settings),
         *start,
         *batch(run).argv(),
+        *_validation(run),
         # Without a world size fairseq takes every GPU it sees.
         *("--distributed-world-size", str(device.workers)),
         *several,
@@ -166,6 +167,14 @@ def train(run: Run) -> Step:
     )
     program = tuple(_program(device))
     return Step("train", (folder.last_checkpoint,), program=program, arguments=arguments)
+
+
+def _validation(run: Run) -> List[str]:
+    """Return the flag that lets a validation sentence be as long on any number of devices."""
+    most = run.settings.batch.max_tokens
+    chosen = run.settings.classifies or "max-tokens-valid" in run.settings.train
+    same = batch(run).per_pass == most
+    return [] if chosen or same else ["--max-tokens-valid", str(most)]
 
 
 def _program(device: Device) -> List[str]:

@@ -15,6 +15,7 @@ from capsnmt.launch.run import Run, python
 from capsnmt.steps import Step
 
 SIGNIFICANCE = ("significance", "samples")  # they need a baseline
+VALID = "valid"  # the validation set, by its name in the data-bin
 POSITIONS = 1024  # fairseq's default of --max-source-positions and --max-target-positions
 
 
@@ -129,27 +130,37 @@ def check_data(run: Run) -> List[Path]:
                 f"data.test-sets.{test_set} is not in the data (no {reference}); choose from "
                 f"{', '.join(subsets) or 'no test sets'}"
             )
-        _check_lengths(run, test_set)
+        _check_lengths(run, f"data.test-sets.{test_set}", str(subset))
+    if not run.settings.train.get("disable-validation"):
+        _check_lengths(run, VALID, VALID)
     return [run.data.dictionary(language) for language in run.settings.languages]
 
 
-def _check_lengths(run: Run, test_set: str) -> None:
-    """Raise if a sentence has more subwords than positions: fairseq-generate would end with it."""
+def _check_lengths(run: Run, split: str, subset: str) -> None:
+    """Raise if a sentence is too long for validation or generation: fairseq would end with it."""
     from fairseq.data.indexed_dataset import MMapIndexedDataset
 
-    changed = run.settings.model_overrides
-    subset = run.settings.data.test_sets[test_set]
-    for side, language in zip(("source", "target"), run.settings.languages):
+    settings = run.settings
+    changed, train, generate = settings.model_overrides, settings.train, settings.generate
+    for side, language in zip(("source", "target"), settings.languages):
         flag = f"max-{side}-positions"
-        trained = changed.get(flag.replace("-", "_")) or run.settings.train.get(flag) or POSITIONS
-        most = min(int(trained), int(run.settings.generate.get(flag) or POSITIONS))
+        positions = train.get(flag) or POSITIONS
+        if split == VALID:
+            dropped = train.get("skip-invalid-size-inputs-valid-test")
+            limits = {} if dropped else {f"train.{flag}": int(positions)}
+            limits["batch.max-tokens"] = settings.batch.max_tokens or 1
+        else:
+            trained = changed.get(flag.replace("-", "_")) or positions
+            limits = {f"train.{flag}": int(trained)}
+            limits[f"generate.{flag}"] = int(generate.get(flag) or POSITIONS)
         for index in run.data.binarised.glob(f"{subset}.*.{language}.idx"):
             sentences = MMapIndexedDataset(str(index.with_suffix("")))  # it owns its sizes
             sizes = sentences.sizes.tolist()
             longest = max(sizes, default=0)
-            if longest > most:
+            fix = [f"--set {key}={longest}" for key, most in limits.items() if longest > most]
+            if fix:
                 raise ConfigurationError(
-                    f"data.test-sets.{test_set}: line {sizes.index(longest) + 1} has {longest} "
-                    f"subwords in {language} with its end, more than the {most} of {flag}; give "
-                    f"--set train.{flag}={longest} --set generate.{flag}={longest}, or shorten it"
+                    f"{split}: line {sizes.index(longest) + 1} has {longest} subwords in "
+                    f"{language} with its end, more than {min(limits.values())}; give "
+                    f"{' '.join(fix)}, or shorten it"
                 )

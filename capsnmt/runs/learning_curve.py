@@ -31,7 +31,7 @@ class LearningCurve:
     # wall-clock seconds, including validation, and target tokens since the previous entry
     seconds: Dict[int, float] = field(default_factory=dict)
     words: Dict[int, float] = field(default_factory=dict)
-    peak_memory: Optional[float] = None  # GiB, of the largest process, or of its GPU
+    peak_memory: Optional[float] = None  # GiB, of the first process, or of its GPU
 
     @property
     def updates(self) -> int:

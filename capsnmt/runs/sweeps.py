@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Dict, List, Mapping, Sequence, Tuple
@@ -60,5 +61,6 @@ def _curves(
 
 def _order(value: Any) -> Tuple[bool, float]:
     """Return the key that sorts values: numbers by size, then texts as they occur."""
-    is_number = not isinstance(value, (bool, str))
-    return not is_number, value if is_number else 0.0
+    with suppress(ValueError):
+        return isinstance(value, bool), float(value)  # of 5e-4, YAML makes a text
+    return True, 0.0

@@ -20,15 +20,17 @@ FREE_FLAGS = {
     *("max-epoch", "max-update", "no-epoch-checkpoints", "num-workers", "save-interval"),
     *("save-interval-updates", "validate-interval", "validate-interval-updates"),
 }
-FREE_IN_GENERATION = {"batch-size", "max-tokens"}  # they change no translation
+# What a learning rate schedule takes from max-update, unless the flag is given.
+PERIODS = {"cosine": "lr-period-updates", "polynomial_decay": "total-num-update"}
+FREE_IN_GENERATION = {"batch-size", "max-sentences", "max-tokens"}  # they change no translation
 FREE_IN_SCORING = {"significance", "samples"}  # they change no score
 
 
 def training_differences(
     before: RunConfig,
     now: RunConfig,
-    data_before: Optional[Mapping[str, str]] = None,
-    data_now: Optional[Mapping[str, str]] = None,
+    data_before: Mapping[str, str],
+    data_now: Mapping[str, str],
 ) -> Iterator[Tuple[str, Any, Any]]:
     """Return key, old value and new value of each setting that makes two trainings different.
 
@@ -45,17 +47,19 @@ def _differing(old: Dict[str, Any], new: Dict[str, Any]) -> Iterator[Tuple[str, 
             yield key, old.get(key), new.get(key)
 
 
-def _training(config: RunConfig, data: Optional[Mapping[str, str]]) -> Dict[str, Any]:
-    settings = config.settings
+def _training(config: RunConfig, data: Mapping[str, str]) -> Dict[str, Any]:
+    settings, train = config.settings, config.settings.train
+    period = PERIODS.get(str(train.get("lr-scheduler")))
+    bound = {"max-update"} if period is not None and period not in train else set()
     return {
         "arch": settings.arch,
-        "data": dict(data or {}),
+        "data": dict(data),
         "init-from": settings.init_from,
         "seed": config.seed,
         "task": config.task,
         "batch.tokens-per-update": settings.batch.tokens_per_update,
         "batch.sentences-per-update": settings.batch.sentences_per_update,
-        **{f"train.{key}": value for key, value in settings.train.items() if key not in FREE_FLAGS},
+        **{f"train.{key}": value for key, value in train.items() if key not in FREE_FLAGS - bound},
     }
 
 
@@ -73,9 +77,13 @@ def differences_between(one: FinishedRun, other: FinishedRun) -> List[Tuple[str,
 
 def _budget_and_scores(run: FinishedRun) -> Dict[str, Any]:
     settings, initial = run.settings, run.training.initial
-    ends = {f"train.{key}": settings.train.get(key) for key in ("max-update", "max-epoch")}
+    patience = settings.train.get("patience")
+    flags = ["max-update", "max-epoch"]
+    flags += ["save-interval", "save-interval-updates"] if settings.average else []
+    flags += ["validate-interval", "validate-interval-updates"] if patience else []
+    ends = {f"train.{key}": settings.train.get(key) for key in flags}
     # D: patience ends a training, and that of its initial model, where it will
-    if initial is not None and not settings.train.get("patience"):
+    if initial is not None and not patience:
         ends["updates of the initial model"] = initial.updates
     parts = {
         "average": settings.average,

@@ -129,10 +129,11 @@ def test_data_that_differ_from_the_settings_are_refused(
         (["--set", "data.target-lang=fr"], "news.fr"),
         (["--set", "train.max-source-positions=6"], "news: line 1 has 7 subwords in en"),
         (["--set", "generate.max-target-positions=6"], "--set generate.max-target-positions=7"),
+        (["--set", "batch.max-tokens=6"], "error: valid: line 2 has 8 subwords in en"),
         (["--set", "generate.model-overrides='{1'"], "generate.model-overrides is '{1'; give"),
         (
             ["--set", "generate.model-overrides=\"{'max_source_positions': 6}\""],
-            "more than the 6 of max-source-positions",
+            "more than 6; give --set train.max-source-positions=7, or",
         ),
     ):
         assert message in launch(*words, *flags, status=2)

@@ -29,9 +29,9 @@ def mine(prepared: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Pat
     return shutil.copytree(prepared, tmp_path / "mine")
 
 
-def with_pairs(mine: Path, pairs: int) -> None:
+def change(mine: Path, **values: object) -> None:
     manifest = json.loads((mine / "manifest.json").read_text("utf-8"))
-    (mine / "manifest.json").write_text(json.dumps({**manifest, "pairs": pairs}), "utf-8")
+    (mine / "manifest.json").write_text(json.dumps({**manifest, **values}), "utf-8")
 
 
 def test_languages_and_test_sets_are_those_of_the_data(plan: Launch, mine: Path) -> None:
@@ -56,20 +56,40 @@ def test_languages_and_test_sets_are_those_of_the_data(plan: Launch, mine: Path)
     assert "--save-dir runs/mine/first/seed-1/" in alone
 
 
+def test_a_sweep_leaves_the_baseline_as_it_is(plan: Launch, mine: Path) -> None:
+    routed = "transformer_dlcl_routing_tiny"
+    own = ("--prepared", "mine", "--arch", routed, "--baseline", BASELINE, "--cpu")
+    text = plan(*own, "--sweep", "layer-capsules=8,16")
+    rows = (BASELINE, f"{routed}_layer-capsules-8", f"{routed}_layer-capsules-16")
+    found = [re.findall(r"--save-dir runs/mine/(\S+)/seed-1/", line) for line in trainings(text)]
+    assert found == [[row] for row in rows]
+    assert text.count(f" --baseline {BASELINE}=") == 2
+
+
+def test_data_of_a_recipe_keep_what_it_says(plan: Launch, launch: Launch, mine: Path) -> None:
+    own = ("--prepared", "mine", "--arch", ARCH, "--cpu")
+    assert " --share-all-embeddings " in plan(*own)
+    change(mine, segmentation={"method": "bpe", "size": 9, "joint": False})
+    assert " --share-all-embeddings " not in plan(*own)
+    change(mine, recipe={"tokenised-by": {"en": "moses", "de": "moses"}})
+    assert "was published as tokens; give --dataset" in launch(*own, status=2)
+
+
 def test_more_pairs_are_trained_for_longer(plan: Launch, mine: Path) -> None:
     found = []
-    for pairs in (1, 10**4, 10**4 + 1, 30_000, 160_000, 10**6, 4_500_000, 10**9):
-        with_pairs(mine, pairs)
+    for pairs in (1, 999, 1_000, 10**4, 10**4 + 1, 30_000, 160_000, 10**6, 4_500_000, 10**9):
+        change(mine, pairs=pairs)
         text = plan("--prepared", mine, "--arch", ARCH, "--cpu")
         chosen = flags(trainings(text)[0])
         updates, interval = int(chosen["max-update"]), int(chosen["save-interval-updates"])
         averaged = [int(found) for found in re.findall(r"--last-updates (\d+)", text)]
-        assert len(averaged) == (pairs > 1)  # of one sentence, each update ends an epoch
+        assert len(averaged) == (pairs >= 1_000)  # of one sentence, each update ends an epoch
         for count in averaged:
             assert count * interval <= updates
             assert count == int(chosen["keep-interval-updates"]) == 10
-        assert int(chosen["warmup-updates"]) < updates
-        assert 1e-4 < float(chosen["lr"]) < 1e-2
+        warmup = int(chosen["warmup-updates"])
+        assert warmup == min(4_000, updates // 4)
+        assert float(chosen["lr"]) == float(f"{(128 * max(warmup, 2_000)) ** -0.5:.2g}")
         tokens = int(re.findall(r"# ([\d,]+) tokens per update", text)[0].replace(",", ""))
         found.append((updates, tokens, -float(chosen["dropout"])))
     assert found == sorted(found)
@@ -79,7 +99,7 @@ def test_more_pairs_are_trained_for_longer(plan: Launch, mine: Path) -> None:
 
 @pytest.mark.parametrize("updates", [1, 2, 79, 100, 1000])
 def test_fewer_updates_have_their_own_schedule(plan: Launch, mine: Path, updates: int) -> None:
-    with_pairs(mine, 30_000)
+    change(mine, pairs=30_000)
     text = plan("--prepared", mine, "--arch", ARCH, "--cpu", "--max-update", updates)
     chosen = flags(trainings(text)[0])
     averaged = int(re.findall(r"--last-updates (\d+)", text)[0])

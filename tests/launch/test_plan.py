@@ -12,6 +12,8 @@ from hypothesis import strategies as st
 
 from capsnmt.launch.training import split_batch
 from capsnmt.modules import autocast
+from capsnmt.steps import Step
+from tests.interpreter import ran
 from tests.launch.conftest import Launch, trainings
 from tests.support import REPO
 
@@ -36,6 +38,14 @@ def test_a_sweep_takes_any_flag(plan: Launch, sweep: str, expected: List[str]) -
         assert f"/li2021_both_{flag}-{value}" in line.replace("0.001", "1e-3")
         assert words in line.replace("0.001", "1e-3")
         assert words or f"--{flag}" not in line
+
+
+def test_a_script_stops_where_a_translation_fails(tmp_path: Path) -> None:
+    output = tmp_path / "an old output"
+    output.touch()
+    line = Step("generate", (output,), program=("false",), to_file=True).shell()
+    done = ran(["bash", "-c", f"set -e\n{line}\necho scored"])
+    assert (done.returncode, done.stdout) == (1, "")
 
 
 def test_a_row_follows_the_row_that_it_starts_from(plan: Launch) -> None:

@@ -273,8 +273,12 @@ def test_a_job_runs_what_was_submitted_whatever_is_edited_since(
 def test_a_training_on_gpus_is_submitted_again_where_there_are_none(
     cluster: Cluster, prepared: Path, launched: Path, tmp_path: Path, launch: Launch
 ) -> None:
-    """As a login node: the training resumes in the job."""
-    shutil.copytree(launched / "runs", tmp_path / "runs")
+    """As a login node: the training resumes in the job, and its old scores are gone before."""
+    run = shutil.copytree(launched / "runs", tmp_path / "runs") / "row" / "seed-1"
     words = [word for word in arguments(prepared, tmp_path) if word != "--cpu"]
     assert "job 1 (submitted)" in launch(*words, *BY_EPOCHS, "--slurm")
-    assert len(cluster.submitted) == 1
+    assert (run / "scores.json").exists()
+    cluster.end(1)
+    longer = ("--set", "train.max-epoch=9")
+    assert "job 2 (submitted)" in launch(*words, *BY_EPOCHS, *longer, "--slurm")
+    assert not (run / "scores.json").exists()

@@ -311,11 +311,12 @@ def curves_of(*folders: Path) -> List[str]:
 
 
 def test_values_are_numbers_in_rising_order_then_texts(swept: Path) -> None:
-    texts = shutil.copytree(swept / "em_routing_layer-capsules-8", swept / "em_routing_all")
-    for path in texts.glob("seed-*/config.json"):
-        edit(path, lambda config: config["sweep"].update(value="all"))
+    for text in ("all", "1e1"):  # YAML reads both as texts
+        copy = shutil.copytree(swept / "em_routing_layer-capsules-8", swept / f"em_routing_{text}")
+        for path in copy.glob("seed-*/config.json"):
+            edit(path, lambda config, value=text: config["sweep"].update(value=value))
     header, *_ = rows_of(page([swept]).partition("## Sweeps")[2], "system")
-    assert header == ["system", "8", "64", "512", "all"]
+    assert header == ["system", "8", "1e1", "64", "512", "all"]
 
 
 def test_a_row_in_two_outputs_is_two_curves(swept: Path, tmp_path: Path) -> None:

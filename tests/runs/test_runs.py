@@ -80,21 +80,40 @@ def test_a_change_is_another_record_or_one_line(data: st.DataObject) -> None:
         records.write(path, record)
         assert read() == record
         content: Dict[str, Any] = json.loads(path.read_text("utf-8"))
-        *before, last = data.draw(st.sampled_from(places(content)[1:]))
+        *keys, last = data.draw(st.sampled_from(places(content)[1:]))
         inner: Any = content
-        for key in before:
+        for key in keys:
             inner = inner[key]
+        before = inner[last]
         inner[last] = data.draw(st.sampled_from([None, -1, "../x", [], {}, {"x": 1}, True, 1e400]))
         path.write_text(json.dumps(content), "utf-8")
-        line = ""
+        line, changed = "", record
         try:
             changed = read()
             if path == folder.config:
-                list(training_differences(record, changed))
+                list(training_differences(record, changed, {}, {}))
         except RecordError as error:
             line = str(error)
+        assert line or changed != record or inner[last] == before
         assert not line or path.name in line
         assert "\n" not in line
+
+
+@pytest.mark.parametrize("schedule", ["cosine", "polynomial_decay", "inverse_sqrt"])
+def test_more_updates_are_another_training_where_the_learning_rate_depends_on_them(
+    schedule: str,
+) -> None:
+    given = {"cosine": {"lr-period-updates": 9}, "polynomial_decay": {"total-num-update": 9}}
+
+    def differ(**flags: object) -> bool:
+        short, long = (
+            replace(CONFIG, settings=replace(CONFIG.settings, train={**flags, "max-update": end}))
+            for end in (10, 20)
+        )
+        return any(training_differences(short, long, {}, {}))
+
+    assert differ(**{"lr-scheduler": schedule}) == (schedule in given)
+    assert not differ(**{"lr-scheduler": schedule, **given.get(schedule, {})})
 
 
 # --- learning curves
@@ -133,7 +152,7 @@ def test_a_training_killed_anywhere_has_the_curve_of_an_uninterrupted_one(kills:
     assert curve.updates == end
 
 
-def test_the_peak_memory_is_that_of_the_largest_process() -> None:
+def test_the_peak_memory_is_the_highest_of_all_starts() -> None:
     log = ['{"loss": "9", "num_updates": "10"}', '{"peak_memory_gib": 1.25}']
     assert parse_train_log(log).peak_memory == 1.25
     assert parse_train_log([*log, *trained(10, 12), '{"peak_memory_gib": 1.0}']).peak_memory == 1.25
@@ -234,14 +253,15 @@ def test_seeds_with_other_settings_and_unfinished_ones_are_left_out(
     add_seed(first, tmp_path, 2, 99.0, lr=0.5)
     add_seed(first, tmp_path, 3, 99.0, **{"max-update": 50})
     add_seed(first, tmp_path, 4, 99.0).scores.unlink()
-    add_seed(first, tmp_path, 5, 42.0, **{"log-interval": 7, "save-interval-updates": 3})
+    add_seed(first, tmp_path, 5, 42.0, **{"log-interval": 7, "validate-interval": 3})
     other = add_seed(first, tmp_path, 6, 99.0)
     edit(other.training, lambda training: training.update(vocabulary={"dict.en.txt": "0"}))
     searched = add_seed(first, tmp_path, 7, 99.0), add_seed(first, tmp_path, 8, 42.0)
     for other, changes in zip(searched, ({"beam": 1}, {"batch-size": 1})):
         edit(other.config, lambda config, new=changes: config["settings"].update(generate=new))
+    add_seed(first, tmp_path, 9, 99.0, **{"save-interval-updates": 3})  # another average
     summary = summary_of(run)
-    assert (summary["seeds"], summary["left-out-seeds"]) == ([1, 5, 8], [2, 3, 6, 7])
+    assert (summary["seeds"], summary["left-out-seeds"]) == ([1, 5, 8], [2, 3, 6, 7, 9])
 
 
 @pytest.mark.parametrize("task", [None, "WC"])
