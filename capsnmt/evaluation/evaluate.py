@@ -32,10 +32,10 @@ def evaluate(settings: Settings) -> Evaluation:
     outputs = [output for found in systems.values() for output in found]
     test_set = read_test_set(outputs, settings)
     segments, language = len(test_set.reference), test_set.target_lang
-    if language is None and settings.text.detokenize == "moses":
+    if language is None:
         say(
-            "warning: no --target-lang, and no log that names it: Moses' rules for all languages "
-            "and BLEU's 13a tokeniser are used"
+            "warning: no --target-lang, and no log that names it: the rules for all languages and "
+            "BLEU's 13a tokeniser are used"
         )
     test = settings.test if settings.tested else None
     groups = paired_outputs(systems, test)
@@ -58,7 +58,7 @@ def evaluate(settings: Settings) -> Evaluation:
         scores = score_outputs([(each.label, each.hypotheses) for each in group], metrics, test)
         if tokenised is not None:
             for each, own in zip(group, scores):
-                own.update(tokenised.scores(each, base_language(language or "") == "de"))
+                own.update(tokenised.scores(each, base_language(language) == "de"))
         for metric, values in given.items():
             named = [(f"{metric}: {each.label}", values[each]) for each in group]
             means = score_outputs(named, {metric: SegmentMean(metric, segments)}, test)

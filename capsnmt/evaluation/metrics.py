@@ -31,7 +31,7 @@ def build_metrics(target_lang: Optional[str], reference: Sequence[str]) -> Dict[
 
     The keys are those of :data:`~capsnmt.evaluation.scores.METRICS`.
     """
-    base = base_language(target_lang or "")
+    base = base_language(target_lang)
     asian = base in WITHOUT_SPACES
     references = [list(reference)]
     try:

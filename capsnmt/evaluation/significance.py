@@ -68,11 +68,13 @@ def score_outputs(
             list(outputs), metrics, references=None, test_type=method, n_samples=samples
         )()
     first, segments = outputs[0]
-    for name, own in outputs[1:]:
+    untested = set()
+    for number, (name, own) in enumerate(outputs[1:], start=1):
         differing = sum(ours != theirs for ours, theirs in zip(own, segments))
         if differing < FEW:
             # sacreBLEU counts samples that differ more than the systems; here many differ as much
-            say(f"warning: {name} and {first} differ in {differing} sentences: ignore the p-value")
+            say(f"warning: {name} and {first} differ in {differing} sentences: too few for a test")
+            untested.add(number)
     scores: List[Dict[str, Score]] = [{} for _ in outputs]
     # sacreBLEU returns the metrics under names of its own, in the order they were given
     for key, name in zip(metrics, names):
@@ -83,7 +85,9 @@ def score_outputs(
                 score=score,
                 signature=signature,
                 delta=score - baseline if number else None,
-                p_value=None if found.p_value is None else float(found.p_value),
+                p_value=(
+                    None if found.p_value is None or number in untested else float(found.p_value)
+                ),
                 ci=None if found.ci is None else float(found.ci),
             )
     return scores

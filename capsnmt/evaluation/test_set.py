@@ -48,6 +48,7 @@ def read_test_set(outputs: Sequence[Output], settings: Settings) -> TestSet:
         texts.append((f"--source {settings.source}", source))
     for what, segments in texts:
         check_count(what, segments, name, reference)
+    as_tokens = sum(line.endswith(" .") for line in reference) >= TOKENISED
     for output in outputs:
         empty = sum(not line for line in output.hypotheses)
         if empty:
@@ -55,7 +56,7 @@ def read_test_set(outputs: Sequence[Output], settings: Settings) -> TestSet:
                 f"warning: {empty} of the {len(reference)} translations of {output.label} are empty"
             )
         tokens_end = sum(line.endswith(" .") for line in output.hypotheses)
-        if tokens_end >= TOKENISED:
+        if tokens_end >= TOKENISED and not as_tokens:
             say(
                 f"warning: {tokens_end} of the {len(reference)} translations of {output.label} end "
                 f"in ' .': sacreBLEU's scores are of detokenised text"

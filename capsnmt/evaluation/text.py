@@ -60,13 +60,13 @@ def language(code: str) -> str:
     )
 
 
-def base_language(code: str) -> str:
-    """Return the language that a code stands for.
+def base_language(code: Optional[str]) -> str:
+    """Return the language that a code stands for; without one, an empty text.
 
     >>> base_language("zh_CN"), base_language("pt-br"), base_language("jpn")
     ('zh', 'pt', 'ja')
     """
-    base = re.split("[-_]", code.lower())[0]
+    base = re.split("[-_]", (code or "").lower())[0]
     return SAME_LANGUAGE.get(base, base)
 
 
@@ -94,7 +94,7 @@ def moses_detokenizer(lang: Optional[str]) -> Callable[[str], str]:
     """
     from sacremoses import MosesDetokenizer
 
-    base = base_language(lang or "")
+    base = base_language(lang)
     moses = MosesDetokenizer(lang=base)
 
     def detokenize(line: str) -> str:

@@ -65,7 +65,7 @@ def tokenise(test_set: TestSet, outputs: Sequence[Output]) -> Optional[Tokenised
     """
     if test_set.tokens is not None:
         return Tokenised("as-given", test_set.tokens, {each: each.tokens for each in outputs})
-    lang = base_language(test_set.target_lang or "")
+    lang = base_language(test_set.target_lang)
     if lang in WITHOUT_SPACES:
         return None
     from sacremoses import MosesTokenizer

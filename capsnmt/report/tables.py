@@ -7,7 +7,7 @@ from typing import Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
 
 from capsnmt.evaluation.scores import Spread, digits
 from capsnmt.pages.page import Table, code, csv_text
-from capsnmt.runs.finished import FinishedRun
+from capsnmt.runs.finished import FinishedRun, distinct_names
 from capsnmt.runs.learning_curve import clock
 from capsnmt.runs.trained_rows import TrainedRow
 
@@ -91,7 +91,7 @@ def results(rows: Sequence[TrainedRow], test_sets: Sequence[str]) -> Table:
             found = None if row is baseline else interval(ours, theirs)
             difference = NONE
             if row is not baseline:
-                difference = difference_cell(round(ours.mean, 2) - round(theirs.mean, 2))
+                difference = difference_cell(ours.mean - theirs.mean)
                 difference += row.mark(test_set, baseline)
             lines[-1] += [mean_cell(ours), difference]
             if several:
@@ -167,15 +167,15 @@ def versions(runs: Sequence[FinishedRun]) -> Table:
 
 
 def scores_csv(runs: Sequence[FinishedRun]) -> str:
-    """Return every number of the runs as CSV, a line for each row, seed, test set and metric.
+    """Return every number of the runs as CSV, a line for each run, test set and metric.
 
     A row of a sweep has its value. Parameters and training speed are of no test set.
     """
     rows: List[List[object]] = []
-    header = ["row", "value", "seed", "test_set", "metric", "score", "delta", "p_value"]
-    for run in runs:
+    header = ["run", "row", "value", "seed", "test_set", "metric", "score", "delta", "p_value"]
+    for name, run in zip(distinct_names(runs), runs):
         value = "" if run.config.sweep is None else run.config.sweep.label
-        rows += [[run.row, value, run.seed, *numbers] for numbers in _numbers(run)]
+        rows += [[name, run.row, value, run.seed, *numbers] for numbers in _numbers(run)]
     return csv_text([header, *rows])
 
 

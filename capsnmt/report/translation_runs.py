@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import functools
+import os
 import random
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Dict, Iterable, Iterator, List, Mapping, Sequence, Tuple
 
+from capsnmt.cli import ConfigurationError
 from capsnmt.corpora.prepared import PreparedData
 from capsnmt.evaluation.outputs import Output, read_lines, read_output
 from capsnmt.evaluation.scores import COMPARABLE, common_metrics
@@ -33,7 +35,8 @@ def translation(runs: Sequence[FinishedRun], sample_count: int) -> Tuple[Dict[st
     settings, manifest = runs[0].settings, PreparedData(runs[0].data).read_manifest()
     curves = {row.name: [run.curve for run in row.runs] for row in rows}
     figures: Figures = {"learning_curve": functools.partial(learning_curves, curves)}
-    scored = [each for row in rows[1:] for run in row.runs for each in run.scores.values()]
+    scored = [each for run in runs for each in run.scores.values()]
+    updates = [run.curve.updates for run in runs]
     untested = [
         x.name for x in rows[1:] if any(x.p_values(name, rows[0]) is None for name in test_sets)
     ]
@@ -42,7 +45,7 @@ def translation(runs: Sequence[FinishedRun], sample_count: int) -> Tuple[Dict[st
         "rows": rows,
         "seeds": max(len(row.runs) for row in rows),
         "penalised": any("disagreement" in run.settings.train for run in runs),
-        "updates": [f"{n:,}" for n in sorted({run.curve.updates for run in runs})],
+        "updates": [f"{n:,}" for n in sorted({min(updates), max(updates)})],
         "different": list(_differing(runs)),
         "results": tables.results(rows, test_sets),
         "tests": sorted({each.test.in_words for each in scored if each.test}),
@@ -144,6 +147,11 @@ def _samples(rows: Sequence[TrainedRow], test_set: str, count: int) -> Iterator[
     firsts = {row.name: row.runs[0] for row in rows}
     languages, data = rows[0].runs[0].settings.languages, PreparedData(rows[0].runs[0].data)
     raw = [str(data.raw(test_set, language)) for language in languages]
+    if not all(map(os.path.isfile, raw)):
+        raise ConfigurationError(
+            f"{raw[0]}: the raw text is not there, of which samples are shown; restore it, or give "
+            f"--samples 0"
+        )
     source, reference = (read_lines(path) for path in raw)
     outputs = {name: _read_translations(run, test_set) for name, run in firsts.items()}
     for output in outputs.values():

@@ -8,6 +8,7 @@ from typing import Annotated, Any, Dict, Literal, Optional, Tuple, Union
 from msgspec import Meta, field
 
 from capsnmt.cli import ConfigurationError, shown
+from capsnmt.evaluation.scores import Method
 from capsnmt.records import Record
 
 # The values of train.task that train a sentence classifier.
@@ -101,7 +102,7 @@ class Score(Record, frozen=True, kw_only=True, rename="kebab", omit_defaults=Tru
     remove_bpe: Optional[Line] = None
     detokenize: Optional[Line] = None
     tokenized: Optional[bool] = None  # the text is published as tokens: scored as they are
-    significance: Optional[Literal["bootstrap", "approximate-randomization"]] = None
+    significance: Optional[Method] = None
     samples: Optional[Count] = None
 
 

@@ -223,7 +223,7 @@ def from_run(
         runs: the folder of a run, the name of a model of the project, or a checkpoint; several are
             an ensemble.
         data: the folder of capsnmt-prepare; by default the first run's.
-        device: ``cpu``, ``cuda``, or ``auto`` for a GPU if there is one.
+        device: ``cpu``, ``cuda``, ``cuda:N``, or ``auto`` for a GPU if there is one.
         overrides: settings of fairseq that differ from the training's and the run's
             generation, such as ``beam``, ``lenpen``, ``max_tokens`` or ``autocast``.
     """
@@ -254,10 +254,16 @@ def from_run(
 
 
 def chosen_device(device: str) -> str:
-    """Return ``cpu`` or ``cuda``; for ``auto``, ``cuda`` if there is a GPU."""
-    if device == "cuda" and not torch.cuda.is_available():
-        raise ConfigurationError("--device is cuda, but torch finds no GPU; use cpu or auto")
-    return "cuda" if device != "cpu" and torch.cuda.is_available() else "cpu"
+    """Return a device of torch; for ``auto``, ``cuda`` if there is a GPU, else ``cpu``."""
+    found = torch.cuda.is_available()
+    if device == "auto":
+        return "cuda" if found else "cpu"
+    kind = device.partition(":")[0]
+    if kind not in ("cpu", "cuda"):
+        raise ConfigurationError(f"--device is {shown(device)}; choose cpu, cuda or auto")
+    if kind == "cuda" and not found:
+        raise ConfigurationError(f"--device is {device}, but torch finds no GPU; use cpu or auto")
+    return device
 
 
 def is_run(path: PathLike, checkpoint_file: str) -> bool:

@@ -74,7 +74,7 @@ def test_missing_data_is_one_line(output: Path, report: Callable[..., str]) -> N
     for row in TRANSLATIONS:
         put("config.json", "data", value=str(output / "data"))(output / row / "seed-1")
     shutil.rmtree(output / "data" / "raw")
-    assert "raw/test.en: there is no such file" in report(*runs(output))
+    assert "restore it, or give --samples 0" in report(*runs(output))
 
 
 def test_seeds_with_other_settings_have_no_mean(output: Path, report: Callable[..., str]) -> None:

@@ -103,7 +103,7 @@ CHANGES: Dict[str, Callable[[Path], Any]] = {
     "em\\_routing: initialised from baseline (8,000 updates): `a.pt`.": lambda output: edit(
         output / RUN / "training.json", lambda training: training.update(initial=INITIAL)
     ),
-    "**Not trained equally long:** 40 and 50 updates.": train_longer,
+    "**Not trained equally long:** 40 to 50 updates.": train_longer,
     "**Not comparable:** the systems have different signatures of BLEU on test.": (
         lambda output: change_scores(output, retokenise)
     ),
