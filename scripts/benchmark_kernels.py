@@ -126,7 +126,8 @@ def measure(shape: Shape, args: argparse.Namespace, speed: float) -> List[List[s
         capsules = operator(shape.algorithm, votes[:2], args.iterations, "eager")
     written = torch.empty((args.tokens, *capsules.shape[1:]), dtype=capsules.dtype, device="meta")
     floors = {name: size / speed for name, size in moved(votes, written).items()}
-    name = f"{shape.algorithm.name}, {shape.title}, {shape.inputs} x {shape.capsules}"
+    algorithm = type(shape.algorithm).__name__.lower()
+    name = f"{algorithm}, {shape.title}, {shape.inputs} x {shape.capsules}"
     lines = [[name, one, f"{floor / votes.numel() * 1e9:.2f}"] for one, floor in floors.items()]
     for backend in BACKENDS[args.device]:
         runs = passes(shape, votes, args.iterations, backend)

@@ -32,9 +32,8 @@ FLAGS = (
 
 def compiler() -> Optional[List[str]]:
     """Return the command of the C++ compiler: CXX, g++ or clang++; None if there is none."""
-    named = os.environ.get("CXX", "").split() or ["g++"]
-    for command in (named, ["clang++"]):
-        if shutil.which(command[0]):
+    for command in (os.environ.get("CXX", "").split(), ["g++"], ["clang++"]):
+        if command and shutil.which(command[0]):
             return command
     return None
 

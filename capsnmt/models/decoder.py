@@ -17,10 +17,7 @@ from capsnmt.models.stacks import Stack, kept_layers, reads_padding, run_layer
 
 
 class TransformerDecoder(Stack, TransformerDecoderBase):
-    """fairseq's decoder with our layers, their connections and their aggregation.
-
-    **D**: where the stack ends with a LayerNorm (pre-norm), it is applied to each layer's output.
-    """
+    """fairseq's decoder with our layers, their connections and their aggregation."""
 
     side = "decoder"
 
@@ -106,12 +103,9 @@ class TransformerDecoder(Stack, TransformerDecoderBase):
         if attn is not None:
             attn = (attn if alignment_heads is None else attn[:alignment_heads]).mean(dim=0)
         if self.layer_aggregation is None:
-            x = x if self.layer_norm is None else self.layer_norm(x)
+            (x,) = self.normalise([x])
         else:
-            outputs = inner_states[1:]
-            if self.layer_norm is not None:
-                outputs = [self.layer_norm(state) for state in outputs]
-            x = self.layer_aggregation(outputs)
+            x = self.layer_aggregation(self.normalise(inner_states[1:]))
         x = x.transpose(0, 1)  # batch first, as the host
         if self.project_out_dim is not None:
             x = self.project_out_dim(x)

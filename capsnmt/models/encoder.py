@@ -27,8 +27,6 @@ class TransformerEncoder(Stack, TransformerEncoderBase):
     The output is ``[T, B, n d]`` instead of the top layer's ``[T, B, d]``: the concatenated
     features of all sources of multi-layer attention, or of all mixtures of transparent attention.
     It is one tensor, so everything that the host does to an encoder's output remains correct.
-
-    **D**: where the stack ends with a LayerNorm (pre-norm), it is applied to each layer's output.
     """
 
     side = "encoder"
@@ -168,12 +166,6 @@ class TransformerEncoder(Stack, TransformerEncoderBase):
         if self.reads_all_layers:
             return self.combine(self.normalise(states))
         return self.normalise(states[-1:])[0]
-
-    def normalise(self, states: List[Tensor]) -> List[Tensor]:
-        """Return the states as the decoder reads them: normalised, where the stack ends so."""
-        if self.layer_norm is None:
-            return states
-        return [self.layer_norm(state) for state in states]
 
     def combine(self, states: List[Tensor]) -> Tensor:
         """Return the decoder's input, ``[T, B, n d]``, from normalised states."""

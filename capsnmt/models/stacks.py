@@ -84,6 +84,7 @@ class Stack(nn.Module):
     """
 
     side: str
+    layer_norm: Optional[nn.Module]
 
     def __init__(self, cfg: Any, *args: Any, **kwargs: Any) -> None:
         self.numbers = itertools.count(1)
@@ -119,3 +120,12 @@ class Stack(nn.Module):
         # with layer dropout, iteration of the host's list leaves layers out
         self.layers: nn.ModuleList = nn.ModuleList(self.layers.children())
         replace_dropout(self)
+
+    def normalise(self, states: List[Tensor]) -> List[Tensor]:
+        """Return the states as they leave the stack.
+
+        **D**: where it ends with a LayerNorm (pre-norm), that is applied to each layer's output.
+        """
+        if self.layer_norm is None:
+            return states
+        return [self.layer_norm(state) for state in states]

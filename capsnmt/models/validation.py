@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from typing import Any, Dict
+from typing import Any, Dict, Sequence
 
 from fairseq.utils import safe_getattr, safe_hasattr
 
@@ -60,16 +60,17 @@ def _of_preset(args: Any, name: str, preset: Dict[str, Any]) -> Any:
     return ",".join(str(layer) for layer in sorted(named) if layer <= layers) or "all"
 
 
-def validate(args: Any) -> None:
+def validate(args: Any, stacks: Sequence[str] = STACKS) -> None:
     """Refuse settings that cannot work, before anything is built. ``args`` is complete and flat.
 
-    The switches declare what they exclude. Here is what depends on the sizes of the model.
+    The switches declare what they exclude. Here is what depends on the sizes of the model. A
+    sentence classifier has an encoder only.
     """
     for name in PROBABILITIES:
         share = safe_getattr(args, name) or 0
         if not 0 <= share < 1:
             raise ConfigurationError(f"{flag(name)} is {share}; give 0 or more, and less than 1")
-    for side in STACKS:
+    for side in stacks:
         if safe_getattr(args, f"{side}_xformers_att_config"):
             raise ConfigurationError(
                 f"--{side}-xformers-att-config is not for capsnmt, which has its own attention; "
@@ -81,17 +82,16 @@ def validate(args: Any) -> None:
             f"--layer-aggregation-side is {args.layer_aggregation_side}, but transparent "
             f"aggregates the encoder only; give encoder or drop the flag"
         )
-    for side in STACKS:
+    for side in stacks:
         _validate_stack(args, side)
     if args.layer_aggregation == "attention-residuals":
         _validate_attention_residuals(args)
     if args.mlmha != "none":
         _validate_sources(args)
-    _validate_readers(args)
 
 
 def _validate_stack(args: Any, side: str) -> None:
-    """Refuse lists of layers and numbers of capsules that do not fit the encoder or decoder."""
+    """Refuse lists of layers, heads and capsules that do not fit the encoder or decoder."""
     layers, width = getattr(args, f"{side}_layers"), getattr(args, f"{side}_embed_dim")
     used = [f"capsule_routing_{side}"] if getattr(args, f"capsule_routing_{side}") != "none" else []
     capsules = []
@@ -104,6 +104,8 @@ def _validate_stack(args: Any, side: str) -> None:
         capsules.append("layer_capsules")
     if args.layer_aggregation == "transparent" and side == "decoder":
         used.append("layer_aggregation")
+    if args.mlmha != "none" and side == "encoder":
+        used.append("mlmha")
     if layers < 1 and used:
         raise ConfigurationError(
             f"--{side}-layers is {layers}, and {spelled(args, used[0])} needs a layer; give 1 "
@@ -111,13 +113,14 @@ def _validate_stack(args: Any, side: str) -> None:
         )
     for name in (f"head_aggregation_{side}_layers", f"capsule_routing_{side}_layers"):
         parse_layers(getattr(args, name), layers, name)
-    for name in capsules:
+    for name in [f"{side}_attention_heads", *capsules]:
         count = getattr(args, name)
-        if count < 0 or width % (count or width):
+        least, also = (0, f", or 0 for {width}") if name in capsules else (1, "")
+        if count < least or width % (count or width):
             divisors = ", ".join(str(n) for n in range(1, width + 1) if width % n == 0)
             raise ConfigurationError(
                 f"{flag(name)} is {count}, which does not divide the {side}'s width {width}; give "
-                f"one of {divisors}, or 0 for {width}"
+                f"one of {divisors}{also}"
             )
 
 
@@ -151,21 +154,4 @@ def _validate_sources(args: Any) -> None:
         raise ConfigurationError(
             f"--mlmha-mask-source is {args.mlmha_mask_source}, and the decoder attends to the "
             f"encoder layers {lowest} to {layers}; give one of them, or 0 for none"
-        )
-
-
-def _validate_readers(args: Any) -> None:
-    """Refuse a gating network of translation_moe that expects another width of the encoder."""
-    sources = 1
-    if args.mlmha != "none":
-        sources = args.mlmha_sources or args.encoder_layers
-    elif args.layer_aggregation == "transparent":
-        sources = args.decoder_layers
-    width = sources * args.encoder_embed_dim
-    name = "mean_pool_gating_network_encoder_dim"
-    given = safe_getattr(args, name, 0) or args.encoder_embed_dim
-    if safe_getattr(args, "mean_pool_gating_network", False) and given != width:
-        raise ConfigurationError(
-            f"{flag(name)} is {given}, and the encoder hands over {sources} source(s) of "
-            f"{args.encoder_embed_dim} features; give {width}"
         )

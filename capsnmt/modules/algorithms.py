@@ -1,7 +1,7 @@
 """The routing algorithms as heads and layers use them: one class each, in one registry.
 
 ``--head-aggregation`` and ``--layer-aggregation``, the modules, the counts of parameters, the
-benchmark and the tests read :data:`ALGORITHMS`.
+benchmark and the tests read :data:`OF_HEADS` and :data:`OF_LAYERS`.
 """
 
 from __future__ import annotations
@@ -25,7 +25,6 @@ class RoutingAlgorithm:
     that the algorithm names.
 
     Attributes:
-        name: its name.
         operator: the function of the votes and the learned vectors, in :mod:`capsnmt.routing`.
         heads: its name in ``--head-aggregation``; empty: it does not route heads.
         layers: its name in ``--layer-aggregation``; empty: it does not route layers.
@@ -34,7 +33,6 @@ class RoutingAlgorithm:
         reads_activation: whether layers give it an activation a_in of each pair, ``[..., I, N]``.
     """
 
-    name = ""
     operator: Callable[..., Any]
     heads = ""
     layers = ""
@@ -70,7 +68,7 @@ class RoutingAlgorithm:
 class Simple(RoutingAlgorithm):
     """Simple routing (li2019 Algorithm 1), of heads."""
 
-    name = heads = "simple"
+    heads = "simple"
     operator = staticmethod(simple_routing)
 
 
@@ -85,7 +83,6 @@ class Dynamic(RoutingAlgorithm):
     contribution of W_2 starts small.
     """
 
-    name = "dynamic"
     layers = "dynamic-routing"
     operator = staticmethod(dynamic_routing)
 
@@ -102,7 +99,7 @@ class Dynamic(RoutingAlgorithm):
 class EM(RoutingAlgorithm):
     """EM routing (li2019 Algorithm 2, dou2019 Algorithm 2), of heads and of layers."""
 
-    name = heads = "em"
+    heads = "em"
     layers = "em-routing"
     operator = staticmethod(em_routing)
     costs = ("beta_a", "beta_u")
@@ -144,23 +141,24 @@ class EM(RoutingAlgorithm):
 class Inverted(RoutingAlgorithm):
     """Inverted dot-product routing (Tsai et al. 2020), of heads and of layers."""
 
-    name = heads = "inverted"
+    heads = "inverted"
     layers = "inverted-routing"
     operator = staticmethod(inverted_routing)
 
     def head_vote_gain(self, inputs: int, capsules: int, width: int) -> float:
-        """Return the scale of the votes at the start (**D**).
+        """Return a gain (**D**) by which the capsules are no smaller than need be.
 
         At D > 1 a LayerNorm gives every capsule its size, whatever that of the votes. At D = 1 a
         capsule is the sum of I votes / N, of size v sqrt(I) / N for votes of size v: at N = 512
         next to nothing. Larger votes make it larger, until the logits, of size v^2 sqrt(I) / N,
         give an input to one capsule: from v = 0.4 sqrt(N / sqrt(I)) on a tenth of the capsules
-        has nearly everything after three iterations, from twice that on one. This v is half.
+        has nearly everything after three iterations, from twice that on one. The gain is half of
+        that, as if W_2 made votes of the size of its gain; relu makes them smaller.
         """
         return 1.0 if width > 1 else 0.2 * math.sqrt(capsules / math.sqrt(inputs))
 
     def vote_gain(self, inputs: int, capsules: int, width: int) -> float:
-        """Return the gain that gives the votes the same scale; relu halves the power."""
+        """Return the gain over heads, times sqrt(2): relu halves the power."""
         return math.sqrt(2) * self.head_vote_gain(inputs, capsules, width)
 
 

@@ -195,7 +195,7 @@ def sentence_architecture(name: str) -> Callable[[Namespace], None]:
         base_architecture(args)
         complete(args, mechanisms)
         check(args, SentenceClassifierConfig)
-        validate(args)
+        validate(args, ["encoder"])
 
     return configure
 

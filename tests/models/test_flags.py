@@ -236,19 +236,6 @@ def test_the_command_line_exits_with_the_line_and_a_library_gets_a_value_error()
     assert isinstance(error.value, ValueError)
 
 
-def test_a_gating_network_of_another_width_than_the_encoders_is_refused() -> None:
-    arch = "transformer_mlmha"
-    args = parse(arch, *SMALL)
-    args.mean_pool_gating_network = True  # a flag of fairseq's translation_moe
-    named = (
-        "--mean-pool-gating-network-encoder-dim is 16, and the encoder hands over 2 source.*give 32"
-    )
-    with pytest.raises(ConfigurationError, match=named):
-        ARCH_CONFIG_REGISTRY[arch](args)
-    args.mean_pool_gating_network_encoder_dim = 32
-    ARCH_CONFIG_REGISTRY[arch](args)
-
-
 # flags of the plain architecture -> the refusal of training, of a machine with nothing but torch
 REFUSED = {
     "--mlmha M-10 --mlmha-mask-source 1": r"--mlmha-mask-source: 1: .*--model-overrides",
