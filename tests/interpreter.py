@@ -53,6 +53,13 @@ COMMANDS: Dict[str, str] = dict(
 )
 
 
+def executable(path: Path, text: str) -> Path:
+    """Write a program."""
+    path.write_text(text, "utf-8")
+    path.chmod(0o755)
+    return path
+
+
 def environment() -> Dict[str, str]:
     """Return our environment with safe loading, one thread, and the checkout on the path.
 
@@ -121,9 +128,7 @@ def programs(folder: Path) -> Path:
     for name in (*COMMANDS, *(f"fairseq-{each}" for each in FAIRSEQ)):
         texts[name] = f'#!/bin/sh\nexec {python} {" ".join(words(name))} "$@"\n'
     for name, text in texts.items():  # others may do the same
-        part = python.with_name(f"{name}-{os.getpid()}")
-        part.write_text(text, "utf-8")
-        part.chmod(0o755)
+        part = executable(python.with_name(f"{name}-{os.getpid()}"), text)
         part.rename(python.with_name(name))
     server()
     return python

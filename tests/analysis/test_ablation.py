@@ -186,6 +186,10 @@ def test_bleu_is_of_the_translations_of_a_model_that_reads_a_constant(
         assert row[2] == multi_bleu(segments, references, "").score
     assert intact == translations_of(model)
     keys = [(layer, by) for layer in range(3 - len(translations) // 2, 3) for by in (0, 1)]
+    assert [tuple(row[:2]) for row in rows] == [
+        (None, "none"), *((layer, ("zeros", "mean")[by]) for layer, by in keys),
+    ]  # fmt: skip
+    assert [row[3] for row in rows[1:]] == pytest.approx([row[2] - rows[0][2] for row in rows[1:]])
     for (number, by), found in zip(keys, translations):
         assert found == translations_of(replaced(model, number, by * means(model)[number]))
     assert any(found != intact for found in translations)

@@ -28,9 +28,8 @@ from tests.analysis.small_models import (
     precise,
     rows_of,
 )
-from tests.support import EVERYWHERE
+from tests.support import EVERYWHERE, NORM
 
-NORM = ("--encoder-normalize-before", "--decoder-normalize-before")
 TRANSFORMER = "capsnmt_transformer"
 LAYERS = (TRANSFORMER, "--layer-aggregation")
 DROPOUT = ("--dropout", "0.5", "--attention-dropout", "0.5", "--activation-dropout", "0.5")

@@ -13,7 +13,7 @@ from typing import Dict
 import pytest
 
 from tests.commands import command, is_refusal, succeed
-from tests.interpreter import ran
+from tests.interpreter import executable, ran
 from tests.kills.launch import write_sources
 from tests.small_row import arguments
 from tests.support import PLUGIN, REPO
@@ -127,11 +127,10 @@ def test_every_script_has_help_and_installs_nothing(name: str, tmp_path: Path) -
 
 @pytest.mark.parametrize("version", ["3.8", "3.13"])
 def test_a_script_refuses_an_unsupported_python(version: str, tmp_path: Path) -> None:
-    python = tmp_path / "python"
     parts = tuple(map(int, version.split(".")))
     (tmp_path / "sitecustomize.py").write_text(f"import sys; sys.version_info = {parts}\n")
-    python.write_text(f'#!/bin/sh\nPYTHONPATH="{tmp_path}" exec "{sys.executable}" "$@"\n')
-    python.chmod(0o755)
+    text = f'#!/bin/sh\nPYTHONPATH="{tmp_path}" exec "{sys.executable}" "$@"\n'
+    python = executable(tmp_path / "python", text)
     done = ran(["bash", REPO / "scripts" / "run_multi30k.sh", "--dry-run"], PYTHON=str(python))
     is_refusal(done.returncode, done.stderr, f"PYTHON={python}", "Python 3.9 to 3.12", status=1)
     assert not done.stdout

@@ -17,7 +17,7 @@ import torch
 from tests.commands import in_two, succeed, training
 from tests.faults.test_lost_data import children
 from tests.forked import INTERPRETER
-from tests.interpreter import interpreter
+from tests.interpreter import executable, interpreter
 from tests.kills.launch import HANGS, LAUNCHER, Launch, started
 from tests.small_row import arguments
 from tests.support import PLUGIN
@@ -215,7 +215,7 @@ def test_two_processes_end_with_torchrun(
 # an interpreter of a training that does not listen
 DEAF = """#!/bin/sh
 trap '' INT TERM
-exec sleep 60
+exec sleep 900
 """
 
 
@@ -234,10 +234,7 @@ def test_a_stop_signal_saves_and_a_second_one_kills(
         assert not launch.started()
     saved = content(tmp_path / "runs" / "row" / "seed-1" / "checkpoints" / LAST)["updates"]
     assert reported <= saved < 400
-    deaf = tmp_path / "deaf"
-    deaf.write_text(DEAF, "utf-8")
-    deaf.chmod(0o755)
-    monkeypatch.setenv(INTERPRETER, str(deaf))
+    monkeypatch.setenv(INTERPRETER, str(executable(tmp_path / "deaf", DEAF)))
     with started(LAUNCHER, line) as launch:
         assert launch.reaches(f"-- train: resuming at {saved} of 400")
         while not launch.started():

@@ -12,6 +12,7 @@ import pytest
 import torch
 
 from capsnmt.checkpoints.resume import num_updates
+from tests.interpreter import executable
 from tests.launch.conftest import Launch
 from tests.small_row import BY_EPOCHS, SMALL, arguments
 
@@ -237,8 +238,7 @@ def children(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[int],
     def replace(count: int) -> Path:
         notes, python = tmp_path / "notes", tmp_path / "python"
         notes.mkdir()
-        python.write_text(CHILD.replace("RUNS", str(notes)).replace("COUNT", str(count)), "utf-8")
-        python.chmod(0o755)
+        executable(python, CHILD.replace("RUNS", str(notes)).replace("COUNT", str(count)))
         monkeypatch.setattr(sys, "executable", str(python))
         return notes
 

@@ -20,7 +20,7 @@ from typing import List
 import pytest
 
 from capsnmt.launch.__main__ import main
-from tests.interpreter import ran
+from tests.interpreter import executable, ran
 from tests.launch.conftest import Launch
 from tests.small_row import BY_EPOCHS, SMALL, arguments
 
@@ -52,8 +52,7 @@ class Cluster:
         self.folder = folder
         folder.mkdir()
         for name, text in (("sbatch", SBATCH), ("squeue", SQUEUE), ("scontrol", SCONTROL)):
-            (folder / name).write_text(text, "utf-8")
-            (folder / name).chmod(0o755)
+            executable(folder / name, text)
 
     def end(self, job: int) -> None:
         (self.folder / f"state-{job}").unlink()
@@ -203,8 +202,7 @@ def job(
     python.parent.mkdir()
     run = output / "baseline" / "seed-1"
     stop = run / "checkpoints" / "stop"
-    python.write_text(JOB.replace("STOP", str(stop)), "utf-8")
-    python.chmod(0o755)
+    executable(python, JOB.replace("STOP", str(stop)))
     monkeypatch.setattr(sys, "executable", str(python))
     assert main(submission) == 0, capsys.readouterr().err
     stop.parent.mkdir()

@@ -126,11 +126,11 @@ def test_no_layer_waits_for_the_gpu(name: str) -> None:
     for layer in (*model.encoder.layers.children(), *model.decoder.layers.children()):
         layer.forward = watched(layer.forward)
     loss = loss_of(model)
+    assert operations.calls, "the layers are watched"
     with operations:
         loss.backward()
     generator = SequenceGenerator([model], TASK.target_dictionary, beam_size=2, max_len_b=3)
     generator.generate([model], {"net_input": encoder_input(sentences(3, 2))})
-    assert operations.calls
     assert not operations.count(*WAITING)
 
 

@@ -1,4 +1,4 @@
-"""Every preset and comparison system learns to reverse sentences; a wrongly wired one does not.
+"""Every preset and comparison system learns to reverse sentences, for which it needs its encoder.
 
 With one decoder layer, the encoder's self-attention must encode the distance of each position from
 the end of its sentence. Each sentence repeats two words, so that finding words by exclusion helps

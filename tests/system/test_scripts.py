@@ -24,7 +24,7 @@ from capsnmt.report import __main__ as report
 from capsnmt.runs.records import Device
 from tests.commands import succeed
 from tests.frozen.cases.plans import SCRIPTS
-from tests.interpreter import ran
+from tests.interpreter import executable, ran
 from tests.support import REPO
 
 # plans are text: they are the same on every host
@@ -114,16 +114,13 @@ def test_the_list_of_the_evidence_says_how_far_each_training_is(tmp_path: Path) 
 
 
 def test_the_time_limit_of_the_evidence_stops_the_launch(tmp_path: Path) -> None:
-    stub = tmp_path / "python"  # an interpreter that says how it ends
-    stub.write_text(
+    stub = executable(  # an interpreter that says how it ends
+        tmp_path / "python",
         '#!/usr/bin/env bash\n[ "$1" != -c ] || exit 0\n'
         f"trap 'echo saved >>{tmp_path}/calls; exit 143' TERM\nsleep 300 & wait\n",
-        "utf-8",
     )
-    timeout = tmp_path / "timeout"  # a minute takes a second
-    timeout.write_text('#!/bin/sh\nshift 2\nexec /usr/bin/timeout 1 "$@"\n', "utf-8")
-    for path in (stub, timeout):
-        path.chmod(0o755)
+    # a minute takes five seconds
+    executable(tmp_path / "timeout", '#!/bin/sh\nshift 2\nexec /usr/bin/timeout 5 "$@"\n')
     variables = {"PYTHON": str(stub), "PATH": f"{tmp_path}:{os.environ['PATH']}"}
     flags = ("--minutes", "1", "--output", tmp_path / "out")
     assert script("run_evidence.sh", *flags, **variables).returncode == 124

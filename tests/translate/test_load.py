@@ -1,4 +1,4 @@
-"""Models in Python: ``from_pretrained`` and ``torch.hub`` translate as ``fairseq-generate``."""
+"""Models in Python: ``from_pretrained`` translates as ``fairseq-generate``."""
 
 from __future__ import annotations
 

@@ -149,11 +149,12 @@ def logged(criterion: Any, model: nn.Module, sample: Dict[str, Any]) -> str:
 @frozen("the terms of every criterion stay, for every architecture", floats=True)
 def criterions(_: World) -> str:
     lines: List[str] = []
-    for arch in [name for name, (_, flags) in SYSTEMS.items() if not flags]:
-        lines.append(f"== {arch}")
-        model = set_weights(support.build(arch, "--attention-dropout", "0").double()).train()
+    for system, (arch, switches) in SYSTEMS.items():
+        lines.append(f"== {system}")
+        model = support.build(arch, *switches, "--attention-dropout", "0").double()
+        model = set_weights(model).train()
         for name, choices in CRITERIONS.items():
-            for flags in choices:
+            for flags in choices if not switches else choices[2:] if "disagree" in name else ():
                 # as fairseq-train: the criterion sees the task and its own settings
                 args = support.parse(arch, "--criterion", name, *flags)
                 criterion = fairseq.criterions.build_criterion(args, TASK).train()
