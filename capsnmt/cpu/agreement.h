@@ -165,32 +165,12 @@ struct Agreement {
         return sum_in_parts(D, [=](long d) { return P[d] * V.get(block, i * D + d); });
     }
 
-    // e[i,n] = exp b[i,n] without the maximum that `softmax_with_maximum` subtracts.
+    // e[i,n] = exp b[i,n], without the maximum of a softmax.
     void exponentials(const Agreed& now, const Agreed& next, long block) {
         for (long i = 0; i < I; ++i) {
             vec e = real_outputs[block] * exp_of(logit(now, block, i));
             next.C[block * I + i] = e;
             rows.lanes[i] += e;
-        }
-    }
-
-    __attribute__((noinline)) void softmax_with_maximum(const Agreed& now, const Agreed& next) {
-        for (long i = 0; i < I; ++i) {
-            vec largest = vec{} - __builtin_inff();
-            for (long block = 0; block < blocks; ++block) {
-                vec b = real_outputs[block] > 0.0f ? logit(now, block, i) : vec{} - 1e38f;
-                next.C[block * I + i] = b;
-                largest = b <= largest ? largest : b;  // NaN stays
-            }
-            float top = largest[0];
-            for (int lane = 1; lane < W; ++lane)
-                if (!(largest[lane] <= top)) top = largest[lane];
-            rows.lanes[i] = vec{};
-            for (long block = 0; block < blocks; ++block) {
-                vec& e = next.C[block * I + i];
-                e = real_outputs[block] * exp_of(e - top);
-                rows.lanes[i] += e;
-            }
         }
     }
 
@@ -217,7 +197,9 @@ struct Agreement {
                     exponentials(now, next, block);
             }
             if (invert_rows()) continue;
-            softmax_with_maximum(now, next);
+            for (long block = 0; block < blocks; ++block)
+                for (long i = 0; i < I; ++i) next.C[block * I + i] = logit(now, block, i);
+            rows.exponentiate(next.C, real_outputs, blocks, I);
             invert_rows();
         }
     }

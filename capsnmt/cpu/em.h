@@ -189,10 +189,9 @@ struct Em {
         }
     }
 
-    // The E-step (li2019 eq 12) as the eager operator computes it: rare, and three passes.
+    // The E-step (li2019 eq 12) as the eager operator computes it.
     __attribute__((noinline))
     void e_step_in_logarithms(const Iterate& now, const Iterate& next, long t) {
-        for (long i = 0; i < I; ++i) rows.lanes[i] = vec{} - __builtin_inff();
         for (long block = 0; block < blocks; ++block) {
             vec logit = logit_A(now, t, block);
             vec magnitude = logit < 0.0f ? logit : -logit;
@@ -203,23 +202,10 @@ struct Em {
                     vec X = V.get(block, i * D + d) - now.mu[block * D + d];
                     log_p -= X * X * (0.5f * now.precision[block * D + d]);
                 }
-                log_p = real[block] > 0.0f ? log_p : vec{} - __builtin_inff();
                 next.C[block * I + i] = log_p;
-                vec largest = rows.lanes[i];
-                rows.lanes[i] = log_p <= largest ? largest : log_p;  // NaN stays
             }
         }
-        for (long i = 0; i < I; ++i) {
-            float largest = rows.lanes[i][0];
-            for (int lane = 1; lane < W; ++lane)
-                if (!(rows.lanes[i][lane] <= largest)) largest = rows.lanes[i][lane];
-            rows.lanes[i] = vec{};
-            for (long block = 0; block < blocks; ++block) {
-                vec& e = next.C[block * I + i];
-                e = real[block] > 0.0f ? exp_of(e - largest) : vec{};
-                rows.lanes[i] += e;
-            }
-        }
+        rows.exponentiate(next.C, real, blocks, I);
         rows.invert(I);
     }
 

@@ -185,6 +185,26 @@ struct RowSums {
     void clear(long I) {
         for (long i = 0; i < I; ++i) lanes[i] = vec{};
     }
+    // The softmax that subtracts its maximum, where `invert` was false: logits [blocks, I] of
+    // outputs that are `real` become exponentials, which are added up. It is rare.
+    __attribute__((noinline)) void exponentiate(vec* logits, const vec* real, long blocks, long I) {
+        for (long i = 0; i < I; ++i) {
+            vec largest = vec{} - __builtin_inff();
+            for (long block = 0; block < blocks; ++block) {
+                vec logit = real[block] > 0.0f ? logits[block * I + i] : largest;
+                largest = logit <= largest ? largest : logit;
+            }
+            float top = largest[0];
+            for (int lane = 1; lane < W; ++lane)
+                if (!(largest[lane] <= top)) top = largest[lane];
+            lanes[i] = vec{};
+            for (long block = 0; block < blocks; ++block) {
+                vec& e = logits[block * I + i];
+                e = real[block] > 0.0f ? exp_of(e - top) : vec{};
+                lanes[i] += e;
+            }
+        }
+    }
     // False where a sum without the maximum of the softmax is not exact, or NaN.
     bool invert(long I) {
         bool exact = true;
