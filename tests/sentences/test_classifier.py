@@ -9,9 +9,8 @@ import torch
 import torch.nn.functional as F
 from fairseq.models import ARCH_MODEL_INV_REGISTRY
 
-from capsnmt.cli import ConfigurationError
 from capsnmt.sentences.pooling import MeanPooling, QueryPooling
-from tests.sentences.systems import SENTENCE_SYSTEMS, SMALL, build, build_system, classify, parse
+from tests.sentences.systems import SENTENCE_SYSTEMS, build, build_system, classify, parse
 from tests.support import (
     HALF,
     PAD,
@@ -117,36 +116,3 @@ def test_the_presets_are_the_papers_settings() -> None:
     assert model.pooling.queries.shape == (2, 16)
     widths = [p.size(1) for name, p in model.classifier.named_parameters() if "weight" in name]
     assert widths == [64, 16, 16]
-
-
-REFUSED = {
-    "--decoder-layers 2": "--decoder-layers 2 has no effect, .*no decoder",
-    "--share-all-embeddings": "--share-all-embeddings has no effect",
-    "--mlmha M-10": "--mlmha M-10 has no effect",
-    "--capsule-routing-decoder horizontal": "--capsule-routing-decoder horizontal has no effect",
-    "--head-aggregation em --head-aggregation-decoder-layers 1": (
-        "--head-aggregation-decoder-layers 1 has no effect"
-    ),
-    "--head-aggregation em --head-aggregation-attention enc-dec": (
-        "--head-aggregation-attention is enc-dec, .*give enc-self"
-    ),
-    "--layer-aggregation transparent": "--layer-aggregation is transparent, .*give linear",
-    "--layer-aggregation linear --layer-aggregation-side both": (
-        "--layer-aggregation-side is both, .*give encoder"
-    ),
-    "--pooling max": "--pooling is 'max'; choose from mean, queries",
-    "--pooling-queries 3": "--pooling-queries 3 has no effect because --pooling is mean",
-    "--pooling queries --pooling-queries 0": "--pooling-queries is 0; give 1 or more",
-    "--classifier-layers 0": "--classifier-layers is 0; give 1 or more",
-    "--compile --criterion sentence_classification --disagreement output": (
-        "--compile and --disagreement output: it reads every layer on the way; drop one of them"
-    ),
-    "--probe-checkpoint nowhere.pt": "--probe-checkpoint: nowhere.pt: no such checkpoint",
-}
-
-
-@pytest.mark.parametrize("flags", REFUSED)
-def test_a_bad_setting_is_one_line_before_anything_is_built(flags: str) -> None:
-    with pytest.raises(ConfigurationError, match=REFUSED[flags]) as error:
-        parse("probing_transformer", *SMALL, *flags.split())
-    assert "\n" not in str(error.value)

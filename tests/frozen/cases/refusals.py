@@ -13,6 +13,7 @@ from fairseq.optim import build_optimizer
 from tests.evaluation.outputs import write_outputs
 from tests.frozen.kit import World, frozen
 from tests.interpreter import COMMANDS
+from tests.sentences import systems
 from tests.small_row import SMALL
 from tests.support import SMALL as SMALL_MODEL
 from tests.support import TASK, parse
@@ -67,10 +68,13 @@ def spoilt(folder: Path) -> None:
     torch.save({"model": {"weight": torch.ones(1)}}, folder / "weights.pt")
 
 
-def built(flags: List[str]) -> str:
+def built(kind: str, flags: List[str]) -> str:
     """Build what fairseq-train builds of its flags, up to the model; return the refusal."""
     try:
-        args = parse("capsnmt_transformer", *SMALL_MODEL, *flags)
+        if kind == "classifier":
+            args = systems.parse("probing_transformer", *systems.SMALL, *flags)
+        else:
+            args = parse("capsnmt_transformer", *SMALL_MODEL, *flags)
         if "--criterion" in flags:
             build_criterion(args, TASK)
         if "--optimizer" in flags:
@@ -87,8 +91,8 @@ def refusals(world: World) -> str:
     lines: List[str] = []
     for line in REFUSED.read_text("utf-8").splitlines():
         command, *arguments = shlex.split(line)
-        if command == "model":
-            answer = world.normalise(built(arguments))
+        if command in ("model", "classifier"):
+            answer = world.normalise(built(command, arguments))
         else:
             run = world.script if command.endswith(".sh") else world.call
             done = run(command, *arguments, cwd=folder)
