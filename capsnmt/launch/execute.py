@@ -66,10 +66,15 @@ def execute(run: Run) -> None:
         _Execution(run, lock).execute()
 
 
-def record(run: Run) -> None:
-    """Prepare the data of a run and write its ``config.json``, for whoever executes it."""
+def record(run: Run) -> bool:
+    """Prepare the data of a run and write its ``config.json``, for whoever executes it.
+
+    Return whether anything is left to execute.
+    """
     with _alone(run) as lock:
-        _Execution(run, lock).record()
+        execution = _Execution(run, lock)
+        execution.record()
+        return not execution.is_complete
 
 
 def _alone(run: Run) -> ContextManager[int]:
@@ -105,7 +110,7 @@ class _Execution:
         else:
             say(f"-- train: complete at {trained.updates:,} updates")
         for step in kind(self.run).evaluation(self.run):
-            if self.deleted and self.run.model in step.outputs:
+            if self.keeps(step):
                 say(f"-- {step.name}: complete")
             else:
                 self.step(step)
@@ -140,14 +145,29 @@ class _Execution:
         with atomic_writer(self.folder.commands) as file:
             file.write(script(self.run))
 
+    @property
+    def is_trained(self) -> bool:
+        """Whether the training is over."""
+        return self.trained is not None and self.trained.updates is not None
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether nothing is left to execute."""
+        steps = kind(self.run).evaluation(self.run)
+        done = all(self.keeps(step) or self.steps.complete(step) for step in steps)
+        return self.is_trained and done and self.folder.is_finished
+
+    def keeps(self, step: Step) -> bool:
+        """Whether a step made the model of a training whose checkpoints were deleted."""
+        return self.deleted and self.run.model in step.outputs
+
     def remove_other_scores(self) -> None:
         """Remove scores of fewer updates or of other settings, until they are those of the run."""
-        over = self.trained is not None and self.trained.updates is not None
-        if not over:
+        if not self.is_trained:
             self.folder.result.unlink(missing_ok=True)
         if self.folder.scores.is_file():
             before = self.folder.read_config().settings
-            if not over or _evaluation(before) != _evaluation(self.run.settings):
+            if not self.is_trained or _evaluation(before) != _evaluation(self.run.settings):
                 self.folder.scores.unlink()
 
     def continued(self) -> TrainingRecord:

@@ -25,6 +25,7 @@ BUDGETS: List[Tuple[float, int, int, float]] = [
     (1e6, 50_000, 4_096, 0.3),
     (float("inf"), 100_000, 32_768, 0.1),
 ]
+REMOVE_BPE = {"bpe": "subword_nmt", "sentencepiece": "sentencepiece"}  # by the subwords' method
 LEAST_WARMUP, MOST_WARMUP = 2_000, 4_000
 FEW = 1_000  # pairs, below which the last checkpoint is evaluated
 SAVES, AVERAGED = 80, 10  # over the training, as of Multi30k's recipe
@@ -50,14 +51,17 @@ def rows(options: Options) -> Iterator[Tuple[str, Dict[str, Any]]]:
             f"--prepared {data.folder} has text that was published as tokens; give --dataset with "
             f"its settings"
         )
-    joint = manifest.segmentation.get("joint", True)
+    segmented = {"joint": True, "method": "bpe", **manifest.segmentation}
     source, target = manifest.languages
-    subsets = {"source-lang": source, "target-lang": target, "test-sets": manifest.test_sets}
+    of_the_data = {
+        "dataset": options.prepared.resolve().name,
+        "data": {"source-lang": source, "target-lang": target, "test-sets": manifest.test_sets},
+        "train": {"share-all-embeddings": segmented["joint"]},
+        "score": {"remove-bpe": REMOVE_BPE[segmented["method"]]},
+    }
     for arch in filter(None, (options.baseline, options.arch)):
         merged = settings.load(bundled_folder("configs") / "own.yaml")
-        dataset = options.prepared.resolve().name
-        settings.merge(merged, {"dataset": dataset, "arch": arch, "data": subsets})
-        settings.merge(merged, {"train": {"share-all-embeddings": joint}})
+        settings.merge(merged, {"arch": arch, **of_the_data})
         settings.merge(merged, _budget(manifest.pairs, options.max_update, arch))
         yield (options.name or arch) if arch == options.arch else arch, merged
 

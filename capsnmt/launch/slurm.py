@@ -94,14 +94,16 @@ def submit(run: Run, partition: str) -> str:
     """Submit a run, unless its job is in the queue, and return what its user needs to know.
 
     The data is prepared here. The job waits for those of the run that it starts from and of its
-    baseline.
+    baseline. A run that is complete needs no job.
     """
-    job, state = alive(run.folder) or (_submit(run, partition), "submitted")
+    known = alive(run.folder)
+    if known is None and not record(run):
+        return f"== {run.title}: complete, {run.folder}"
+    job, state = known or (_submit(run, partition), "submitted")
     return f"== {run.title}, on {run.device}: job {job} ({state}), log {run.folder.job_log(job)}"
 
 
 def _submit(run: Run, partition: str) -> str:
-    record(run)
     with atomic_writer(run.folder.job_script) as file:
         file.write(job_script(run, partition))
     queued = [alive(folder) for folder in run.earlier()]

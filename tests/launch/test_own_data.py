@@ -69,8 +69,10 @@ def test_a_sweep_leaves_the_baseline_as_it_is(plan: Launch, mine: Path) -> None:
 def test_data_of_a_recipe_keep_what_it_says(plan: Launch, launch: Launch, mine: Path) -> None:
     own = ("--prepared", "mine", "--arch", ARCH, "--cpu")
     assert " --share-all-embeddings " in plan(*own)
-    change(mine, segmentation={"method": "bpe", "size": 9, "joint": False})
+    assert " --remove-bpe subword_nmt " in plan(*own)
+    change(mine, segmentation={"method": "sentencepiece", "size": 9, "joint": False})
     assert " --share-all-embeddings " not in plan(*own)
+    assert " --remove-bpe sentencepiece " in plan(*own)
     change(mine, recipe={"tokenised-by": {"en": "moses", "de": "moses"}})
     assert "was published as tokens; give --dataset" in launch(*own, status=2)
 

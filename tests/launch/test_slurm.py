@@ -250,16 +250,18 @@ def test_a_cancelled_or_preempted_job_saves_and_leaves_the_queue_to_slurm(
 def test_a_job_runs_what_was_submitted_whatever_is_edited_since(
     cluster: Cluster, prepared: Path, launched: Path, tmp_path: Path, launch: Launch
 ) -> None:
-    """Of a run that is complete, so that nothing is trained."""
+    """A run that is complete needs no job; where its scores were lost, nothing is trained."""
     runs = shutil.copytree(launched / "runs", tmp_path / "runs")
     words = [*arguments(prepared, tmp_path), *BY_EPOCHS, "--slurm"]
-    launch(*words)
     row, run = tmp_path / "row.yaml", runs / "row" / "seed-1"
+    assert launch(*words) == f"== row, seed 1: complete, {run}\n"
+    (run / "scores-news.json").unlink()
+    assert "job 1 (submitted)" in launch(*words)
     row.write_text(SMALL.replace("lr: 0.005", "lr: 0.5"), "utf-8")
     assert "job 1 (pending)" in launch(*words)
     done = ran(["bash", run / "job.sh"], SLURM_JOB_ID="1", SLURM_CPUS_PER_TASK="1")
     assert done.returncode == 0, done.stdout + done.stderr
-    assert done.stdout.count(": complete") == 4
+    assert done.stdout.count(": complete") == 3
     assert "--lr 0.005 " in (run / "commands.sh").read_text("utf-8")
     cluster.end(1)
     assert "was trained with train.lr 0.005, not 0.5" in launch(*words, status=2)
