@@ -50,7 +50,7 @@ class ExecutionError(Exception):
     """A download or another program failed although the settings are valid: exit status 1."""
 
 
-class Stopped(Exception):  # noqa: N818  it is not an error
+class Stopped(BaseException):  # as KeyboardInterrupt: no handler of errors takes it for one
     """A stop signal arrived, and the program that ran has ended: exit status 128 + its number."""
 
     def __init__(self, signum: int) -> None:

@@ -243,7 +243,8 @@ def _main(arguments: Optional[List[str]]) -> None:
     sides = options.pair.split("-")
     files = {split: [options.output / f"{split}.{side}" for side in sides] for split in SPLITS}
     others = {path for split in SPLITS for path in options.output.glob(f"{split}.*")}
-    for path in sorted(others.difference(*files.values())):
+    unfinished = {path for path in others if path.suffix == ".part"}
+    for path in sorted(others.difference(unfinished, *files.values())):
         raise ConfigurationError(
             f"--output {options.output} holds {path.name}, which is not of --pair {options.pair}; "
             f"give another folder"

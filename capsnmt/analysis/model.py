@@ -104,12 +104,7 @@ def load(checkpoint: NamedCheckpoint, settings: Settings) -> AnalysedModel:
     device = chosen_device(settings.device)
     # **D**: the model runs in fp32, whatever its training used
     overrides = {**checkpoint.overrides, "autocast": "none"}
-    (model,), cfg, task = load_models([checkpoint.path], checkpoint.data, overrides)
-    if not isinstance(model, CapsnmtTransformer):
-        raise ConfigurationError(
-            f"{checkpoint.path} has the architecture {getattr(cfg.model, 'arch', None)}; give a "
-            "translation model of capsnmt, or fairseq's transformer"
-        )
+    (model,), _, task = load_models([checkpoint.path], checkpoint.data, overrides)
     try:
         task.load_dataset(settings.subset)
         dataset = task.dataset(settings.subset)

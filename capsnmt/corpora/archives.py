@@ -74,7 +74,8 @@ def _members(path: Path) -> Iterator[Tuple[str, Callable[[], Any]]]:
         return
     with tarfile.open(path) as tar:
         for member in tar:
-            if member.isfile():  # links and devices are not data
+            # links and devices are not data, and a file with holes has any size
+            if member.isfile() and not member.issparse():
                 yield str(PurePosixPath(member.name)), partial(tar.extractfile, member)
         # tarfile accepts a compressed file that ends early, between two members
         _drain(tar.fileobj)

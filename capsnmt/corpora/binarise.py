@@ -9,15 +9,15 @@ import sys
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, Callable, List, Tuple
+from typing import Any, Callable, List, Optional, Tuple
 
 from capsnmt.cli import ExecutionError
 from capsnmt.corpora.parallel import map_jobs
 from capsnmt.process import package_path
 
 
-def binarise(arguments: List[str], destination: Path) -> None:
-    """Run fairseq-preprocess, which writes the data-bin ``destination``."""
+def binarise(arguments: List[str], destination: Path, lock: Optional[int]) -> None:
+    """Run fairseq-preprocess, which writes the data-bin ``destination``, and holds ``lock``."""
     # Input is closed and output captured: the step prints nothing but its error.
     finished = subprocess.run(
         [sys.executable, "-m", "capsnmt.corpora.binarise", *arguments],
@@ -26,6 +26,7 @@ def binarise(arguments: List[str], destination: Path) -> None:
         capture_output=True,
         text=True,
         check=False,
+        pass_fds=() if lock is None else (lock,),
     )
     if finished.returncode != 0:
         output = (finished.stderr or finished.stdout).strip().splitlines() or ["no error message"]

@@ -57,7 +57,7 @@ class Preparation:
             self._check_outputs()
         waiting = f"waiting for another process that prepares {self.folder}"
         # a complete folder is only read: it may be shared, and another user's
-        with nullcontext() if complete else locked(self.folder / LOCK, waiting, say):
+        with nullcontext() if complete else locked(self.folder / LOCK, waiting, say) as lock:
             if prepared.manifest.exists():
                 self._check_unchanged(prepared.read_manifest())
                 return prepared.binarised
@@ -65,7 +65,7 @@ class Preparation:
             if self.local is not None:
                 self._note_other_versions()
             done = StepRecords(self.folder / STEPS)
-            steps = self.steps()
+            steps = self.steps(lock)
             for number, step in enumerate(steps, 1):
                 run_step(step, done, say, f"[{number}/{len(steps)}]")
             records.write(prepared.manifest, self._manifest(steps, done))
@@ -77,8 +77,8 @@ class Preparation:
         for number, step in enumerate(self.steps(), 1):
             yield f"[{number}] {step.name} -> {', '.join(map(str, step.outputs))}"
 
-    def steps(self) -> List[Step]:
-        """Return all steps in order."""
+    def steps(self, lock: Optional[int] = None) -> List[Step]:
+        """Return all steps in order; a program that is started holds ``lock`` as well."""
         recipe = self.recipe
         sides = [(split, side) for split in recipe.subsets for side in recipe.languages]
         limited = [self._keep("limit train", judge_subwords, "bpe", "limited")]
@@ -93,7 +93,7 @@ class Preparation:
             self._learn(),
             *(self._segment(*side) for side in sides),
             *limited,
-            self._binarise("limited" if limited else "bpe"),
+            self._binarise("limited" if limited else "bpe", lock),
         ]
 
     def _source(self, name: str) -> Path:
@@ -230,7 +230,7 @@ class Preparation:
             settings=recipe.segmentation,
         )
 
-    def _binarise(self, train: str) -> Step:
+    def _binarise(self, train: str, lock: Optional[int]) -> Step:
         """Make the data-bin, of the training pairs in the folder ``train``."""
         stages = {split: train if split == "train" else "bpe" for split in self.recipe.subsets}
         prefixes = {split: str(self.folder / stage / split) for split, stage in stages.items()}
@@ -244,7 +244,7 @@ class Preparation:
             "binarise",
             (self.folder / "bin",),
             tuple(path for split in stages for path in self._files(stages[split], split)),
-            function=lambda paths: fairseq.binarise([*arguments, str(paths[0])], paths[0]),
+            function=lambda paths: fairseq.binarise([*arguments, str(paths[0])], paths[0], lock),
             settings=joint,
         )
 

@@ -75,6 +75,8 @@ def library(name: str = "routing") -> ctypes.CDLL:
         with tempfile.TemporaryDirectory(dir=built.parent) as folder:
             fresh = Path(folder) / built.name
             run([*command, *FLAGS, str(source), "-o", str(fresh)])
+            with fresh.open("rb") as file:
+                os.fsync(file.fileno())  # after a crash it is whole, or not there
             os.replace(fresh, built)
     return ctypes.CDLL(str(built))
 

@@ -7,11 +7,11 @@ import os
 import subprocess
 import time
 from pathlib import Path
-from typing import Dict, List, Mapping, Sequence, Set
+from typing import Collection, Dict, List, Mapping, Sequence, Set
 
 import torch
 
-from capsnmt.cli import ConfigurationError, ExecutionError
+from capsnmt.cli import ConfigurationError, ExecutionError, Stopped
 from capsnmt.launch.execute import record
 from capsnmt.launch.progress import say
 from capsnmt.launch.run import Run, environment, python
@@ -57,15 +57,24 @@ def execute_side_by_side(runs: Sequence[Run], jobs: int) -> None:
                 say(f"== {titles[path]}: {ended}")
             time.sleep(0.1)
     finally:
-        for child in running.values():
-            child.terminate()
-        for child in running.values():
-            child.wait()
+        _end(running.values())
     if refused:
         raise refused[0]
     if failed:
         names = "; ".join(titles[path] for path in titles if path in failed)
         raise ExecutionError(f"{names}: failed: see launch.log in the run's folder")
+
+
+def _end(children: Collection[subprocess.Popen[bytes]]) -> None:
+    """Ask the runs to end, and wait for them. A second stop signal is passed on: they kill then."""
+    for child in children:
+        child.terminate()
+    try:
+        for child in children:
+            child.wait()
+    except Stopped:
+        _end(children)
+        raise
 
 
 def _shares(device: Device, jobs: int) -> List[Dict[str, str]]:

@@ -18,7 +18,8 @@ from capsnmt.runs.folder import RunFolder
 from capsnmt.runs.learning_curve import LearningCurve, read_learning_curve
 from capsnmt.runs.records import ClassifierResult, Measures, TrainingRecord
 
-SCORES: Any = Annotated[Dict[str, Evaluation], Meta(min_length=1)]  # by test set
+TestSetName = Annotated[str, Meta(pattern=r"^(?!\.)[^/]+$")]  # of figures, too
+SCORES: Any = Annotated[Dict[TestSetName, Evaluation], Meta(min_length=1)]
 
 
 class FinishedRun:

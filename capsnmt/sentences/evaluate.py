@@ -36,6 +36,8 @@ def load_classifier(path: Path, data: Optional[Path] = None) -> Tuple[Any, Any, 
     load_plugin()
     from fairseq import tasks
 
+    from capsnmt.sentences.classifier import SENTENCE_PRESETS
+
     state = load_trained(path)
     cfg = state.get("cfg") or {}
     settings = dict(cfg.get("task") or {})
@@ -47,10 +49,12 @@ def load_classifier(path: Path, data: Optional[Path] = None) -> Tuple[Any, Any, 
             f"{path} is a checkpoint of --task {name}, not of a sentence classifier; give one of "
             f"--task probing or --task logical_inference"
         )
+    args = Namespace(**cfg["model"]) if isinstance(cfg["model"], dict) else cfg["model"]
+    if args.arch not in SENTENCE_PRESETS:  # fairseq evaluates settings of other models as code
+        raise ConfigurationError(f"{path} has the architecture {args.arch}, no sentence classifier")
     task = tasks.setup_task(OmegaConf.create(settings))
     task.load_state_dict(state.get("task_state") or {})
-    args = cfg["model"]
-    model = task.build_model(Namespace(**args) if isinstance(args, dict) else args)
+    model = task.build_model(args)
     model.load_state_dict(state["model"], strict=True)
     updates = (state.get("optimizer_history") or [{}])[-1].get("num_updates", 0)
     return model.eval(), task, int(updates)

@@ -14,7 +14,7 @@ from typing import Dict, List, Optional, Sequence
 
 from capsnmt import records
 from capsnmt.cli import ConfigurationError, OneLineParser, add_mirrors, comma_list, run_command
-from capsnmt.files import replacing, sha256
+from capsnmt.files import locked, replacing, sha256
 from capsnmt.sentences.examples import MANIFEST, Example, existing, read_fields
 
 DESCRIPTION = "SentEval's probing tasks (Conneau et al. 2018)"
@@ -113,17 +113,19 @@ def download(names: Sequence[str], folder: Path, folders: Sequence[str]) -> None
 
     fix = f"try again, or put it into {folder} by other means"
     checksums = {}
-    for task in map(require_task, names):
-        path = folder / task.file
-        if path.exists():
-            check_published(path, task)
-        else:
-            addresses = sources.in_folders(folders, task.file)
-            with replacing(path) as part:
-                sources.download(part, task.file, addresses, fix)
-                check_published(part, task)
-        checksums[task.file] = sha256(path)
-        print(f"{path}: {', '.join(f'{mark} {n:,}' for mark, n in SIZES.items())}")
+    waiting = f"waiting for another process that fetches into {folder}"
+    with locked(folder / ".lock", waiting):
+        for task in map(require_task, names):
+            path = folder / task.file
+            if path.exists():
+                check_published(path, task)
+            else:
+                addresses = sources.in_folders(folders, task.file)
+                with replacing(path) as part:
+                    sources.download(part, task.file, addresses, fix)
+                    check_published(part, task)
+            checksums[task.file] = sha256(path)
+            print(f"{path}: {', '.join(f'{mark} {n:,}' for mark, n in SIZES.items())}")
     records.write(folder / MANIFEST, {"description": DESCRIPTION, "sha256": checksums})
 
 

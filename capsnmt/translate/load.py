@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from argparse import ArgumentParser, Namespace
 from dataclasses import asdict, dataclass, field
 from difflib import get_close_matches
@@ -19,6 +20,7 @@ from capsnmt.checkpoints.load import WITHOUT_TRAINING, load_trained
 from capsnmt.cli import ConfigurationError, exits_as_errors, require, shown
 from capsnmt.corpora.prepared import PreparedData
 from capsnmt.files import bundled_folder
+from capsnmt.models.transformer import CapsnmtTransformer
 from capsnmt.runs.finished import FinishedRun
 from capsnmt.runs.folder import RunFolder
 from capsnmt.runs.records import SENTENCE_TASKS
@@ -145,6 +147,7 @@ def load_models(
         state = checkpoint_utils.load_checkpoint_to_cpu(str(path), settings)
         args = state.get("args")
         cfg = state["cfg"] if args is None else convert_namespace_to_omegaconf(args)
+        _check_buildable(path, cfg.model, cfg.task._name)  # also what the overrides have changed
         try:
             task = task or tasks.setup_task(cfg.task)
             model = task.build_model(_as_ours(cfg.model))
@@ -157,23 +160,47 @@ def load_models(
                 f"{path} cannot be loaded with the dictionaries in {data} ({fault}); give the "
                 "data of its training by --data"
             ) from None
-        if not isinstance(task, tasks.translation.TranslationTask):
-            raise ConfigurationError(
-                f"{path} has the task {cfg.task._name}; give a translation model"
-            )
         models.append(model.eval())
     return models, cfg, task
 
 
 def load_translating(path: Path) -> Dict[str, Any]:
-    """Load a checkpoint safely, as fairseq does not; a classifier is a ``ConfigurationError``."""
+    """Load the checkpoint of a translation model safely, as fairseq does not."""
     state = load_trained(path)
-    task = state["args"].task if state.get("args") else (state["cfg"]["task"] or {}).get("_name")
+    args = state.get("args")
+    if args is not None:
+        _check_buildable(path, args, args.task)
+    else:
+        _check_buildable(path, state["cfg"]["model"], (state["cfg"]["task"] or {}).get("_name"))
+    return state
+
+
+def _check_buildable(path: Path, model: Any, task: Any) -> None:
+    """Raise unless a translation model of ours or fairseq's Transformer is built of the settings.
+
+    **D**: fairseq evaluates settings of other models and tasks as Python; of these only the cutoff
+    of the adaptive softmax, which must be numbers.
+    """
+    settings = model if isinstance(model, Mapping) else vars(model)
+    name = settings.get("arch") or settings.get("_name")
+    kind = ARCH_MODEL_REGISTRY.get(name) or MODEL_REGISTRY.get(name)
     if task in SENTENCE_TASKS:
         raise ConfigurationError(
             f"{path} has the task {task}; evaluate it by python -m capsnmt.sentences.evaluate"
         )
-    return state
+    if not issubclass(tasks.TASK_REGISTRY.get(task, type), tasks.translation.TranslationTask):
+        raise ConfigurationError(f"{path} has the task {task}; give a translation model")
+    if kind is not TransformerModel and not issubclass(kind or type, CapsnmtTransformer):
+        raise ConfigurationError(
+            f"{path} has the architecture {name}; give a translation model of capsnmt, or "
+            f"fairseq's transformer"
+        )
+    cutoff = settings.get("adaptive_softmax_cutoff")
+    if isinstance(cutoff, str) and not re.fullmatch(r"[\d\s,.()\[\]]*", cutoff):
+        raise ConfigurationError(
+            f"{path} has the adaptive-softmax-cutoff {shown(cutoff)}, which fairseq would run as "
+            f"code; give numbers"
+        )
 
 
 def _check_settings(given: Mapping[str, Any], state: Mapping[str, Any]) -> None:
@@ -272,7 +299,11 @@ def is_run(path: PathLike, checkpoint_file: str) -> bool:
 
 
 def check_checkpoints(folder: str, checkpoint_file: str) -> None:
-    """Raise if a checkpoint in a local folder could run code, or cannot be read."""
-    if "://" not in folder and not os.path.isfile(folder):  # fairseq downloads or unpacks it
-        for name in checkpoint_file.split(os.pathsep):
-            load_translating(Path(folder) / name)
+    """Raise if a checkpoint could run code, or cannot be read."""
+    if "://" in folder or os.path.isfile(folder):
+        raise ConfigurationError(
+            f"{folder} is an archive or an address, which fairseq unpacks unchecked; unpack it "
+            f"yourself, and give the folder"
+        )
+    for name in checkpoint_file.split(os.pathsep):
+        load_translating(Path(folder) / name)

@@ -22,6 +22,7 @@ from capsnmt.checkpoints.load import (
     save_checkpoint,
 )
 from capsnmt.checkpoints.resume import num_updates, recover
+from capsnmt.cli import Stopped
 from tests.support import build_system, every_system
 
 
@@ -168,15 +169,21 @@ def test_the_parameters_of_a_checkpoint_are_those_of_its_model(name: str, tmp_pa
 
 
 @pytest.mark.parametrize(
-    "error", [MemoryError(), OSError(errno.EIO, "lost"), RuntimeError("can't allocate memory")]
+    ("error", "expected"),
+    [
+        (MemoryError(), r"cannot be loaded \("),
+        (OSError(errno.EIO, "lost"), r"cannot be loaded \("),
+        (RuntimeError("can't allocate memory"), r"cannot be loaded \("),
+        (Stopped(15), "stopped by SIGTERM"),
+    ],
 )
 def test_a_checkpoint_that_cannot_be_read_now_is_not_taken_for_damaged(
-    error: Exception, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    error: BaseException, expected: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     last = tmp_path / "checkpoint_last.pt"
     torch.save({"model": {}, "optimizer_history": [{"num_updates": 3}]}, last)
     monkeypatch.setattr(torch, "load", Mock(side_effect=error))
-    with pytest.raises(CheckpointError, match=r"cannot be loaded \("):
+    with pytest.raises((CheckpointError, Stopped), match=expected):
         recover(tmp_path)
     monkeypatch.undo()
     assert recover(tmp_path) == (3, None)

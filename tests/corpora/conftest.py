@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from pathlib import Path
-from typing import Callable, Dict, Iterator, List, Tuple
+from typing import Callable, Dict, Iterator, List, Optional, Tuple
 
 import pytest
 import yaml
@@ -100,7 +100,7 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
 def no_fairseq(monkeypatch: pytest.MonkeyPatch) -> None:
     """Put the segmented text itself in the data-bin, because fairseq takes seconds to start."""
 
-    def binarise(arguments: List[str], destination: Path) -> None:
+    def binarise(arguments: List[str], destination: Path, lock: Optional[int]) -> None:
         destination.mkdir()
         text = Path(arguments[arguments.index("--trainpref") + 1])
         for side in ("--source-lang", "--target-lang"):
@@ -111,6 +111,6 @@ def no_fairseq(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("capsnmt.corpora.binarise.binarise", binarise)
 
 
-def binarise_by_fork(arguments: List[str], destination: Path) -> None:
+def binarise_by_fork(arguments: List[str], destination: Path, lock: Optional[int]) -> None:
     """Run fairseq-preprocess as a fork, which does not wait for the imports."""
     succeed("fairseq_cli.preprocess", *arguments)

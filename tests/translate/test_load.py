@@ -160,6 +160,33 @@ def test_a_checkpoint_that_could_run_code(runs: Dict[str, Path], tmp_path: Path)
             )
 
 
+@pytest.mark.parametrize("changed", ["adaptive_softmax_cutoff", "arch", "task"])
+def test_settings_that_fairseq_would_run_as_code(
+    changed: str, runs: Dict[str, Path], tmp_path: Path
+) -> None:
+    proof = tmp_path / "proof"
+    code = f"open({str(proof)!r}, 'w').close()"
+    state = load_checkpoint(runs["plain"] / "checkpoints" / "checkpoint_last.pt")
+    model, task = state["cfg"]["model"], state["cfg"]["task"]
+    named = {"arch": "fconv", "encoder_layers": code, "adaptive_softmax_cutoff": code}
+    keys = ("arch", "encoder_layers") if changed == "arch" else (changed,)
+    if changed == "task":
+        task.update(_name="multilingual_translation", left_pad_source=code)
+    else:
+        vars(model).update({key: named[key] for key in keys})
+    torch.save(state, tmp_path / "model.pt")
+    for given in (str(tmp_path), [tmp_path / "model.pt"]):
+        with pytest.raises(ConfigurationError, match=r"model\.pt has the "):
+            CapsnmtTransformer.from_pretrained(
+                given, data_name_or_path=data_of(runs["plain"]).folder
+            )
+    assert not proof.exists()
+
+
 def test_neither_a_run_nor_a_checkpoint(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match=r"model\.pt: no such checkpoint"):
         CapsnmtTransformer.from_pretrained(tmp_path)
+    (tmp_path / "model.tar.gz").touch()
+    for given in (tmp_path / "model.tar.gz", "https://127.0.0.1:9/model.tar.gz"):
+        with pytest.raises(ConfigurationError, match="which fairseq unpacks unchecked"):
+            CapsnmtTransformer.from_pretrained(str(given))
