@@ -20,7 +20,6 @@ from capsnmt.checkpoints.load import WITHOUT_TRAINING, load_trained
 from capsnmt.cli import ConfigurationError, exits_as_errors, require, shown
 from capsnmt.corpora.prepared import PreparedData
 from capsnmt.files import bundled_folder
-from capsnmt.models.transformer import CapsnmtTransformer
 from capsnmt.runs.finished import FinishedRun
 from capsnmt.runs.folder import RunFolder
 from capsnmt.runs.records import SENTENCE_TASKS
@@ -190,7 +189,8 @@ def _check_buildable(path: Path, model: Any, task: Any) -> None:
         )
     if not issubclass(tasks.TASK_REGISTRY.get(task, type), tasks.translation.TranslationTask):
         raise ConfigurationError(f"{path} has the task {task}; give a translation model")
-    if kind is not TransformerModel and not issubclass(kind or type, CapsnmtTransformer):
+    ours = MODEL_REGISTRY["capsnmt_transformer"]
+    if kind is not TransformerModel and not issubclass(kind or type, ours):
         raise ConfigurationError(
             f"{path} has the architecture {name}; give a translation model of capsnmt, or "
             f"fairseq's transformer"
