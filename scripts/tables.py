@@ -17,7 +17,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from capsnmt.cli import ConfigurationError, run_command
 from capsnmt.files import bundled_folder, write_all
-from capsnmt.launch.settings import load, read
+from capsnmt.launch.settings import load, read, rows_of
 from capsnmt.pages.plots import drawing, images
 from scripts import result_tables
 from scripts.paper_rows import PAPERS, PaperRow, baseline_of, load_rows, reported_difference
@@ -64,6 +64,17 @@ def configurations() -> str:
             cells.append([f"`{row.name}`", place(row), row.reported.name, *bleu(row, rows)])
         lines += [f"### {dataset}", "", markdown(cells), ""]
     return "".join(f"{line}\n" for line in lines[:-1])
+
+
+def other_rows() -> str:
+    """Return the rows of the data sets of which no paper reports BLEU."""
+    reported = {row.dataset for row in load_rows().values()}
+    cells = [["data set", "rows"]]
+    for path in sorted(bundled_folder("configs").glob("*/baseline.yaml")):
+        if path.parent.name not in reported:
+            names = ", ".join(f"`{row}`" for row in rows_of(path.parent.name))
+            cells.append([f"`{path.parent.name}`", names])
+    return f"{markdown(cells)}\n"
 
 
 def settings() -> str:
@@ -122,7 +133,7 @@ DOCS = Path(__file__).resolve().parent.parent / "docs"
 # page -> its tables, each between a line with its name and END
 PAGES = {
     DOCS / "parameters.md": [parameters],
-    DOCS / "configurations.md": [settings, configurations],
+    DOCS / "configurations.md": [settings, other_rows, configurations],
     DOCS / "results.md": [result_tables.finished, result_tables.costs],
     result_tables.ARCHIVE: [result_tables.summary],
 }
