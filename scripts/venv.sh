@@ -62,7 +62,7 @@ install() {
 # use_venv HOST [EXTRAS] : brings the environment of a host up to date and sets PYTHON
 # EXTRAS is a comma list (default: fairseq,demo,dev). An environment that has more satisfies it.
 use_venv() {
-  local host=$1 extras=${2:-fairseq,demo,dev} versions python stamp installed extra
+  local host=$1 extras=${2:-fairseq,demo,dev} versions python stamp installed extra missing
   local constraints=$REPO/constraints.txt venv=$REPO/.venv${host#main}
   local why=" (ve-fairseq has wheels for no other Python, and no source distribution)"
   versions=$(versions_of "$host") || exit
@@ -70,31 +70,36 @@ use_venv() {
     constraints=$REPO/constraints-stock.txt venv=$REPO/.venv-stock why=""
   fi
   PYTHON=$venv/bin/python
-  stamp=$(cat "$REPO/setup.py" "$constraints" | cksum)
-  # The stamp, then the extras that are installed.
-  installed=$(cat "$venv/installed" 2>/dev/null) || installed=
-  if [ ! -x "$PYTHON" ] || [ "${installed%%$'\n'*}" != "$stamp" ]; then
-    # shellcheck disable=SC2086  # a list of versions
-    python=$(find_python $versions) ||
-      die "host $host needs Python ${versions// / or } with venv$why, and there is none on PATH; install one (on Debian also python3-venv)"
-    rm -rf "$venv"
-    "$python" -m venv "$venv"
-    installed=$stamp$'\n'
-  fi
-  local missing=""
-  for extra in ${extras//,/ }; do
-    [[ ,${installed#*$'\n'}, == *,$extra,* ]] || missing+=${missing:+,}$extra
-  done
-  [ "$missing" ] || return 0
-  echo "== installing $missing into ${venv#"$REPO"/} ($("$PYTHON" --version), once; later starts skip this)"
-  # setuptools would write its metadata into the checkout, where two hosts would share one folder
-  printf '[egg_info]\negg_base=%s\n' "$venv" >"$venv/setup.cfg"
-  # uv leaves its locks in the temporary folder
-  if ! TMPDIR=$venv DIST_EXTRA_CONFIG=$venv/setup.cfg install --python "$PYTHON" -c "$constraints" -e "${REPO}[$missing]" 2>&1 |
-    tee "$venv/installation.log" | sed -u -n -E 's/^ *(Resolved|Downloading|Building|Prepared|Installed)/   \1/p'; then
-    cat "$venv/installation.log" >&2
-    die "nothing could be installed (the output: $venv/installation.log); the same command tries again"
-  fi
-  installed=${installed#*$'\n'}
-  printf '%s\n%s\n' "$stamp" "${installed:+$installed,}$missing" >"$venv/installed"
+  # One script at a time: in a fresh clone, two would delete each other's environment.
+  (
+    exec 9<"$constraints"
+    ! command -v flock >/dev/null || flock 9 || true
+    stamp=$(cat "$REPO/setup.py" "$constraints" | cksum)
+    # The stamp, then the extras that are installed.
+    installed=$(cat "$venv/installed" 2>/dev/null) || installed=
+    if [ ! -x "$PYTHON" ] || [ "${installed%%$'\n'*}" != "$stamp" ]; then
+      # shellcheck disable=SC2086  # a list of versions
+      python=$(find_python $versions) ||
+        die "host $host needs Python ${versions// / or } with venv$why, and there is none on PATH; install one (on Debian also python3-venv)"
+      rm -rf "$venv"
+      "$python" -m venv "$venv"
+      installed=$stamp$'\n'
+    fi
+    missing=""
+    for extra in ${extras//,/ }; do
+      [[ ,${installed#*$'\n'}, == *,$extra,* ]] || missing+=${missing:+,}$extra
+    done
+    [ "$missing" ] || exit 0
+    echo "== installing $missing into ${venv#"$REPO"/} ($("$PYTHON" --version), once; later starts skip this)"
+    # setuptools would write its metadata into the checkout, where two hosts would share one folder
+    printf '[egg_info]\negg_base=%s\n' "$venv" >"$venv/setup.cfg"
+    # uv leaves its locks in the temporary folder
+    if ! TMPDIR=$venv DIST_EXTRA_CONFIG=$venv/setup.cfg install --python "$PYTHON" -c "$constraints" -e "${REPO}[$missing]" 2>&1 |
+      tee "$venv/installation.log" | sed -u -n -E 's/^ *(Resolved|Downloading|Building|Prepared|Installed)/   \1/p'; then
+      cat "$venv/installation.log" >&2
+      die "nothing could be installed (the output: $venv/installation.log); the same command tries again"
+    fi
+    installed=${installed#*$'\n'}
+    printf '%s\n%s\n' "$stamp" "${installed:+$installed,}$missing" >"$venv/installed"
+  )
 }
