@@ -41,15 +41,17 @@ def read_lines(path: Path, name: str = "") -> Iterator[str]:
 
 def stream_lines(stream: BinaryIO, name: str) -> Iterator[str]:
     """Yield the lines of an open binary stream, as `read_lines` does; ``name`` is for errors."""
-    number, rest = 0, b""
+    number, unfinished = 0, [b""]  # the blocks of a line that has not ended
     for block in iter(lambda: stream.read(BLOCK), b""):
-        head, end, rest = (rest + block).rpartition(b"\n")
+        head, end, rest = block.rpartition(b"\n")
         if end:
-            lines = _decode(head + end, name, number)
+            lines = _decode(b"".join([*unfinished, head, end]), name, number)
             yield from lines
             number += len(lines)
-    if rest:
-        yield from _decode(rest, name, number)
+            unfinished = []
+        unfinished.append(rest)
+    if any(unfinished):
+        yield from _decode(b"".join(unfinished), name, number)
 
 
 def _decode(data: bytes, name: str, before: int) -> List[str]:
