@@ -47,7 +47,8 @@ class Step:
             return line
         path = self.outputs[0]
         part, output = shlex.quote(str(temporary_path(path))), shlex.quote(str(path))
-        return f"{line} >{part}; mv {part} {output}"  # set -e does not see what fails before &&
+        # set -e sees no failure before &&
+        return f"(set -e; {line} >{part}; mv {part} {output})"
 
 
 class StepRecord(records.Record, frozen=True):

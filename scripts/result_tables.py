@@ -148,7 +148,8 @@ def compared(run: FinishedRun) -> Iterator[str]:
             yield ""
             continue
         bleu = found[test_set].system(run.row).outputs[0].scores["bleu"]
-        yield f"{difference_cell(bleu.delta)} (p\u00a0{bleu.p_value:.3f})"
+        p = "" if bleu.p_value is None else f" (p\u00a0{bleu.p_value:.3f})"
+        yield f"{difference_cell(bleu.delta)}{p}"
 
 
 def apart(runs: List[FinishedRun], baseline: List[FinishedRun]) -> Iterator[str]:

@@ -126,7 +126,7 @@ all() {
 
 first=${seeds%%,*}
 if [ "$list" ]; then
-  show "$PYTHON" -m scripts.results "$output"
+  [ ! -d "$output" ] || show "$PYTHON" -m scripts.results "$output"
   late_row=${late:+output_disagreement_late}
   for row in baseline "${several[@]}" "${others[@]}" $late_row; do
     of_row=$seeds

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext, suppress
+from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -265,9 +265,8 @@ class Preparation:
         changes = [key for key in {**ours, **theirs} if ours.get(key) != theirs.get(key)]
         if self.local is not None and not changes:
             for name, known in manifest.sources.items():
-                with suppress(ConfigurationError):  # complete data do not need their sources
-                    if sha256(self._source(name)) != known:
-                        changes.append(f"the content of {name}")
+                if (self.local / name).is_file() and sha256(self.local / name) != known:
+                    changes.append(f"the content of {name}")
         if changes:
             named = f"{theirs.get('name', '')} {manifest.pair}".strip()
             raise ConfigurationError(
@@ -287,6 +286,9 @@ class Preparation:
             for output in step.outputs
             for file in (sorted(output.iterdir()) if output.is_dir() else [output])
         ]
+        # by the names that the files have, plain or gzipped
+        found = ((Path(name), self._source(name)) for name in recipe.needed())
+        sources = {name.with_name(path.name): path for name, path in found}
         made = map_jobs(_describe, ((file,) for file in files), self.workers)
         return DataManifest(
             recipe=recipe.decisive(),
@@ -300,7 +302,7 @@ class Preparation:
             models=self._models(),
             dropped=dropped,
             tools={tool: version for tool, version in versions.items() if version is not None},
-            sources={name: sha256(self._source(name)) for name in recipe.needed()},
+            sources={str(name): sha256(path) for name, path in sources.items()},
             files={str(file.relative_to(self.folder)): record for file, record in zip(files, made)},
         )
 

@@ -77,7 +77,7 @@ def write_config(options: Options, path: Path) -> None:
     *others, (name, settings) = plan.configure(options)
     if others and options.rows is not None:
         raise ConfigurationError(f"--write-config {path} takes one row; name it by --config")
-    if path.exists() or path.suffix != ".yaml":
+    if path.exists() or path.suffix not in (".yaml", ".yml"):
         problem = "exists" if path.exists() else "does not end in .yaml"
         raise ConfigurationError(f"--write-config {path} {problem}; choose another name")
     with atomic_writer(path) as file:

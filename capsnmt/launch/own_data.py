@@ -48,8 +48,8 @@ def rows(options: Options) -> Iterator[Tuple[str, Dict[str, Any]]]:
     manifest = data.read_manifest()
     if "tokenised-by" in manifest.recipe:
         raise ConfigurationError(
-            f"--prepared {data.folder} has text that was published as tokens; give --dataset with "
-            f"its settings"
+            f"--prepared {data.folder} has text that was published as tokens; give --dataset, or "
+            f"--config with score.tokenized"
         )
     segmented = {"joint": True, "method": "bpe", **manifest.segmentation}
     source, target = manifest.languages

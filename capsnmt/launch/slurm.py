@@ -97,17 +97,19 @@ def submit(run: Run, partition: str) -> str:
     baseline. A run that is complete needs no job.
     """
     known = alive(run.folder)
-    if known is None and not record(run):
-        return f"== {run.title}: complete, {run.folder}"
-    job, state = known or (_submit(run, partition), "submitted")
+    if known is None:
+        left, queued = record(run), [*filter(None, map(alive, run.earlier()))]
+        if not left and not queued:
+            return f"== {run.title}: complete, {run.folder}"
+        known = _submit(run, partition, [job for job, _ in queued]), "submitted"
+    job, state = known
     return f"== {run.title}, on {run.device}: job {job} ({state}), log {run.folder.job_log(job)}"
 
 
-def _submit(run: Run, partition: str) -> str:
+def _submit(run: Run, partition: str, queued: Sequence[str]) -> str:
     with atomic_writer(run.folder.job_script) as file:
         file.write(job_script(run, partition))
-    queued = [alive(folder) for folder in run.earlier()]
-    after = dict.fromkeys(job for job, _ in filter(None, queued))
+    after = dict.fromkeys(queued)
     # If an earlier job fails, this one leaves the queue, so that the same command submits both.
     waits = [f"--dependency=afterok:{':'.join(after)}", "--kill-on-invalid-dep=yes"]
     words = ["--parsable", *(waits if after else [])]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from pathlib import Path
 from typing import List, Optional
@@ -144,23 +145,25 @@ def _check_lengths(run: Run, split: str, subset: str) -> None:
     changed, train, generate = settings.model_overrides, settings.train, settings.generate
     for side, language in zip(("source", "target"), settings.languages):
         flag = f"max-{side}-positions"
-        positions = train.get(flag) or POSITIONS
+        limits = {f"train.{flag}": int(train.get(flag) or POSITIONS)}
+        dropped = False
         if split == VALID:
-            dropped = train.get("skip-invalid-size-inputs-valid-test")
-            limits = {} if dropped else {f"train.{flag}": int(positions)}
-            limits["batch.max-tokens"] = settings.batch.max_tokens or 1
+            dropped = bool(train.get("skip-invalid-size-inputs-valid-test"))
+            key = "train.max-tokens-valid" if "max-tokens-valid" in train else "batch.max-tokens"
+            limits[key] = int(train.get("max-tokens-valid") or settings.batch.max_tokens or 1)
         else:
-            trained = changed.get(flag.replace("-", "_")) or positions
-            limits = {f"train.{flag}": int(trained)}
             limits[f"generate.{flag}"] = int(generate.get(flag) or POSITIONS)
+            if flag.replace("-", "_") in changed:
+                del limits[f"train.{flag}"]
+                limits["generate.model-overrides"] = int(changed[flag.replace("-", "_")])
         for index in run.data.binarised.glob(f"{subset}.*.{language}.idx"):
             sentences = MMapIndexedDataset(str(index.with_suffix("")))  # it owns its sizes
             sizes = sentences.sizes.tolist()
-            longest = max(sizes, default=0)
-            fix = [f"--set {key}={longest}" for key, most in limits.items() if longest > most]
-            if fix:
+            most = limits[f"train.{flag}"] if dropped else math.inf
+            longest = max((size for size in sizes if size <= most), default=0)
+            for key in (key for key, limit in limits.items() if longest > limit):
                 raise ConfigurationError(
                     f"{split}: line {sizes.index(longest) + 1} has {longest} subwords in "
-                    f"{language} with its end, more than {min(limits.values())}; give "
-                    f"{' '.join(fix)}, or shorten it"
+                    f"{language} with its end, more than the {limits[key]} of {key}; set that to "
+                    f"{longest}, or shorten it"
                 )

@@ -50,7 +50,8 @@ def _differing(old: Dict[str, Any], new: Dict[str, Any]) -> Iterator[Tuple[str, 
 def _training(config: RunConfig, data: Mapping[str, str]) -> Dict[str, Any]:
     settings, train = config.settings, config.settings.train
     period = PERIODS.get(str(train.get("lr-scheduler")))
-    bound = {"max-update"} if period is not None and period not in train else set()
+    follows = (period is not None and period not in train) or "phase-ratio" in train
+    bound = {"max-update"} if follows else set()
     return {
         "arch": settings.arch,
         "data": dict(data),

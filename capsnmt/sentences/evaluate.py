@@ -35,8 +35,9 @@ def load_classifier(path: Path, data: Optional[Path] = None) -> Tuple[Any, Any, 
     """
     load_plugin()
     from fairseq import tasks
+    from fairseq.models import ARCH_MODEL_REGISTRY, MODEL_REGISTRY
 
-    from capsnmt.sentences.classifier import SENTENCE_PRESETS
+    from capsnmt.sentences.classifier import SentenceClassifier
 
     state = load_trained(path)
     cfg = state.get("cfg") or {}
@@ -50,8 +51,11 @@ def load_classifier(path: Path, data: Optional[Path] = None) -> Tuple[Any, Any, 
             f"--task probing or --task logical_inference"
         )
     args = Namespace(**cfg["model"]) if isinstance(cfg["model"], dict) else cfg["model"]
-    if args.arch not in SENTENCE_PRESETS:  # fairseq evaluates settings of other models as code
-        raise ConfigurationError(f"{path} has the architecture {args.arch}, no sentence classifier")
+    for name in {getattr(args, "_name", None), getattr(args, "arch", None)} - {None}:
+        kind = ARCH_MODEL_REGISTRY.get(name) or MODEL_REGISTRY.get(name)
+        if not issubclass(kind or type, SentenceClassifier):
+            # fairseq evaluates settings of other models as code
+            raise ConfigurationError(f"{path} has the architecture {name}, no sentence classifier")
     task = tasks.setup_task(OmegaConf.create(settings))
     task.load_state_dict(state.get("task_state") or {})
     model = task.build_model(args)

@@ -15,6 +15,8 @@ from fairseq import checkpoint_utils, options, tasks
 from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 from fairseq.models import ARCH_MODEL_REGISTRY, MODEL_REGISTRY
 from fairseq.models.transformer import TransformerConfig, TransformerModel
+from fairseq.tasks.translation import TranslationTask
+from omegaconf import OmegaConf
 
 from capsnmt.checkpoints.load import WITHOUT_TRAINING, load_trained
 from capsnmt.cli import ConfigurationError, exits_as_errors, require, shown
@@ -180,21 +182,25 @@ def _check_buildable(path: Path, model: Any, task: Any) -> None:
     **D**: fairseq evaluates settings of other models and tasks as Python; of these only the cutoff
     of the adaptive softmax, which must be numbers.
     """
-    settings = model if isinstance(model, Mapping) else vars(model)
-    name = settings.get("arch") or settings.get("_name")
-    kind = ARCH_MODEL_REGISTRY.get(name) or MODEL_REGISTRY.get(name)
     if task in SENTENCE_TASKS:
         raise ConfigurationError(
             f"{path} has the task {task}; evaluate it by python -m capsnmt.sentences.evaluate"
         )
-    if not issubclass(tasks.TASK_REGISTRY.get(task, type), tasks.translation.TranslationTask):
+    setup = getattr(tasks.TASK_REGISTRY.get(task), "setup_task", None)
+    if getattr(setup, "__func__", None) is not TranslationTask.setup_task.__func__:
         raise ConfigurationError(f"{path} has the task {task}; give a translation model")
+    if OmegaConf.is_config(model):
+        settings = OmegaConf.to_container(model)
+    else:
+        settings = model if isinstance(model, Mapping) else vars(model)
     ours = MODEL_REGISTRY["capsnmt_transformer"]
-    if kind is not TransformerModel and not issubclass(kind or type, ours):
-        raise ConfigurationError(
-            f"{path} has the architecture {name}; give a translation model of capsnmt, or "
-            f"fairseq's transformer"
-        )
+    for name in {settings.get("_name"), settings.get("arch")} - {None}:
+        kind = ARCH_MODEL_REGISTRY.get(name) or MODEL_REGISTRY.get(name)
+        if kind is not TransformerModel and not issubclass(kind or type, ours):
+            raise ConfigurationError(
+                f"{path} has the architecture {name}; give a translation model of capsnmt, or "
+                f"fairseq's transformer"
+            )
     cutoff = settings.get("adaptive_softmax_cutoff")
     if isinstance(cutoff, str) and not re.fullmatch(r"[\d\s,.()\[\]]*", cutoff):
         raise ConfigurationError(
@@ -255,7 +261,7 @@ def from_run(
             generation, such as ``beam``, ``lenpen``, ``max_tokens`` or ``autocast``.
     """
     require("data")
-    place = chosen_device(device)
+    place = chosen_device(str(device))
     paths = [runs] if isinstance(runs, (str, os.PathLike)) else runs
     found = [find_model(Path(path), None if data is None else Path(data)) for path in paths]
     first = found[0]
@@ -282,14 +288,15 @@ def from_run(
 
 def chosen_device(device: str) -> str:
     """Return a device of torch; for ``auto``, ``cuda`` if there is a GPU, else ``cpu``."""
-    found = torch.cuda.is_available()
+    gpus = torch.cuda.device_count()
     if device == "auto":
-        return "cuda" if found else "cpu"
-    kind = device.partition(":")[0]
-    if kind not in ("cpu", "cuda"):
+        return "cuda" if gpus else "cpu"
+    found = re.fullmatch(r"cpu|cuda(?::(\d+))?", device)
+    if not found:
         raise ConfigurationError(f"--device is {shown(device)}; choose cpu, cuda or auto")
-    if kind == "cuda" and not found:
-        raise ConfigurationError(f"--device is {device}, but torch finds no GPU; use cpu or auto")
+    if device != "cpu" and int(found[1] or 0) >= gpus:
+        none = f"finds {gpus}" if gpus else "finds no GPU"
+        raise ConfigurationError(f"--device is {device}, but torch {none}; use cpu or auto")
     return device
 
 

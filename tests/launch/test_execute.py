@@ -129,12 +129,16 @@ def test_data_that_differ_from_the_settings_are_refused(
         (["--set", "data.test-sets.news=test1"], "data.test-sets.news is test1, but test in "),
         (["--set", "data.target-lang=fr"], "news.fr"),
         (["--set", "train.max-source-positions=6"], "news: line 1 has 7 subwords in en"),
-        (["--set", "generate.max-target-positions=6"], "--set generate.max-target-positions=7"),
+        (
+            ["--set", "generate.max-target-positions=6"],
+            "more than the 6 of generate.max-target-positions; set that to 7, or",
+        ),
+        (["--set", "train.max-tokens-valid=6"], "more than the 6 of train.max-tokens-valid"),
         (["--set", "batch.max-tokens=6"], "error: valid: line 2 has 8 subwords in en"),
         (["--set", "generate.model-overrides='{1'"], "generate.model-overrides is '{1'; give"),
         (
             ["--set", "generate.model-overrides=\"{'max_source_positions': 6}\""],
-            "more than 6; give --set train.max-source-positions=7, or",
+            "more than the 6 of generate.model-overrides; set that to 7, or",
         ),
     ):
         assert message in launch(*words, *flags, status=2)

@@ -46,6 +46,8 @@ def test_a_script_stops_where_a_translation_fails(tmp_path: Path) -> None:
     line = Step("generate", (output,), program=("false",), to_file=True).shell()
     done = ran(["bash", "-c", f"set -e\n{line}\necho scored"])
     assert (done.returncode, done.stdout) == (1, "")
+    assert not ran(["bash", "-c", line.replace("false", "true")]).returncode
+    assert output.read_text() == ""
 
 
 def test_a_row_follows_the_row_that_it_starts_from(plan: Launch) -> None:

@@ -113,7 +113,7 @@ CHANGES: Dict[str, Callable[[Path], Any]] = {
     "**Not comparable:** the systems have different dictionaries.": lambda output: edit(
         output / RUN / "training.json", lambda training: training["vocabulary"].update(x="1")
     ),
-    "not tested (em\\_routing: ": (
+    "not tested (em\\_routing)": (
         lambda output: change_scores(output, lambda found: found["test"].update(baseline="x"))
     ),
     "| torch | 2.13.0, 3 |": lambda output: edit(

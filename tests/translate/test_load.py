@@ -160,7 +160,7 @@ def test_a_checkpoint_that_could_run_code(runs: Dict[str, Path], tmp_path: Path)
             )
 
 
-@pytest.mark.parametrize("changed", ["adaptive_softmax_cutoff", "arch", "task"])
+@pytest.mark.parametrize("changed", ["adaptive_softmax_cutoff", "arch", "_name", "task"])
 def test_settings_that_fairseq_would_run_as_code(
     changed: str, runs: Dict[str, Path], tmp_path: Path
 ) -> None:
@@ -168,12 +168,12 @@ def test_settings_that_fairseq_would_run_as_code(
     code = f"open({str(proof)!r}, 'w').close()"
     state = load_checkpoint(runs["plain"] / "checkpoints" / "checkpoint_last.pt")
     model, task = state["cfg"]["model"], state["cfg"]["task"]
-    named = {"arch": "fconv", "encoder_layers": code, "adaptive_softmax_cutoff": code}
-    keys = ("arch", "encoder_layers") if changed == "arch" else (changed,)
     if changed == "task":
-        task.update(_name="multilingual_translation", left_pad_source=code)
+        task.update(_name="online_backtranslation", left_pad_source=code)
+    elif changed == "adaptive_softmax_cutoff":
+        vars(model).update(adaptive_softmax_cutoff=code)
     else:
-        vars(model).update({key: named[key] for key in keys})
+        vars(model).update({changed: "fconv", "encoder_layers": code})
     torch.save(state, tmp_path / "model.pt")
     for given in (str(tmp_path), [tmp_path / "model.pt"]):
         with pytest.raises(ConfigurationError, match=r"model\.pt has the "):
@@ -186,6 +186,8 @@ def test_settings_that_fairseq_would_run_as_code(
 def test_neither_a_run_nor_a_checkpoint(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match=r"model\.pt: no such checkpoint"):
         CapsnmtTransformer.from_pretrained(tmp_path)
+    with pytest.raises(ConfigurationError, match="--device is 'gpu'; choose cpu, cuda or auto"):
+        CapsnmtTransformer.from_pretrained([tmp_path / "model.pt"], device="gpu")
     (tmp_path / "model.tar.gz").touch()
     for given in (tmp_path / "model.tar.gz", "https://127.0.0.1:9/model.tar.gz"):
         with pytest.raises(ConfigurationError, match="which fairseq unpacks unchecked"):
