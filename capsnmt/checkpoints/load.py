@@ -201,3 +201,19 @@ def save_checkpoint(state: Dict[str, Any], path: Path) -> None:
             raise OSError(errno.EIO, f"torch cannot write it ({fault})", str(path)) from None
         file.flush()
         os.fsync(file.fileno())  # otherwise the new name may survive a crash and its content not
+
+
+def model_classes(model: Any) -> Dict[str, type]:
+    """Return the names by which fairseq may build a model of a checkpoint's settings, with classes.
+
+    **D**: whoever builds a model checks them first, as fairseq evaluates settings of many other
+    models as Python. It takes ``_name`` before ``arch``.
+    """
+    from fairseq.models import ARCH_MODEL_REGISTRY, MODEL_REGISTRY
+
+    names = dict.fromkeys([model.get("_name"), model.get("arch")])
+    return {
+        str(name): ARCH_MODEL_REGISTRY.get(name) or MODEL_REGISTRY.get(name) or type
+        for name in names
+        if name is not None
+    }

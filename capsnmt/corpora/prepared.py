@@ -55,9 +55,10 @@ class DataManifest(records.Record, frozen=True, kw_only=True):
         return {name: subset for name, subset in self.subsets.items() if subset.startswith("test")}
 
     @property
-    def method(self) -> str:
-        """How words were split into subwords: ``bpe`` or ``sentencepiece``."""
-        return str(self.segmentation.get("method", ""))
+    def subwords(self) -> str:
+        """fairseq's name of the subwords: ``subword_nmt`` or ``sentencepiece``."""
+        method = self.segmentation.get("method")
+        return "sentencepiece" if method == "sentencepiece" else "subword_nmt"
 
     @property
     def lines(self) -> Mapping[str, int]:

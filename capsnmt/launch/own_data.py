@@ -25,7 +25,6 @@ BUDGETS: List[Tuple[float, int, int, float]] = [
     (1e6, 50_000, 4_096, 0.3),
     (float("inf"), 100_000, 32_768, 0.1),
 ]
-REMOVE_BPE = {"bpe": "subword_nmt", "sentencepiece": "sentencepiece"}  # by the subwords' method
 LEAST_WARMUP, MOST_WARMUP = 2_000, 4_000
 FEW = 1_000  # pairs, below which the last checkpoint is evaluated
 SAVES, AVERAGED = 80, 10  # over the training, as of Multi30k's recipe
@@ -51,13 +50,12 @@ def rows(options: Options) -> Iterator[Tuple[str, Dict[str, Any]]]:
             f"--prepared {data.folder} has text that was published as tokens; give --dataset, or "
             f"--config with score.tokenized"
         )
-    segmented = {"joint": True, "method": "bpe", **manifest.segmentation}
     source, target = manifest.languages
     of_the_data = {
         "dataset": options.prepared.resolve().name,
         "data": {"source-lang": source, "target-lang": target, "test-sets": manifest.test_sets},
-        "train": {"share-all-embeddings": segmented["joint"]},
-        "score": {"remove-bpe": REMOVE_BPE[segmented["method"]]},
+        "train": {"share-all-embeddings": manifest.segmentation.get("joint", True)},
+        "score": {"remove-bpe": manifest.subwords},
     }
     for arch in filter(None, (options.baseline, options.arch)):
         merged = settings.load(bundled_folder("configs") / "own.yaml")

@@ -20,7 +20,8 @@ FREE_FLAGS = {
     *("max-epoch", "max-update", "no-epoch-checkpoints", "num-workers", "save-interval"),
     *("save-interval-updates", "validate-interval", "validate-interval-updates"),
 }
-# What a learning rate schedule takes from max-update, unless the flag is given.
+# What a learning rate schedule takes from max-update, unless the flag is given; where phase-ratio
+# is, tri_stage takes its phases from it.
 PERIODS = {"cosine": "lr-period-updates", "polynomial_decay": "total-num-update"}
 FREE_IN_GENERATION = {"batch-size", "max-sentences", "max-tokens"}  # they change no translation
 FREE_IN_SCORING = {"significance", "samples"}  # they change no score

@@ -12,7 +12,7 @@ import torch
 from omegaconf import OmegaConf
 
 from capsnmt import records
-from capsnmt.checkpoints.load import load_trained
+from capsnmt.checkpoints.load import load_trained, model_classes
 from capsnmt.cli import (
     ConfigurationError,
     OneLineParser,
@@ -35,7 +35,6 @@ def load_classifier(path: Path, data: Optional[Path] = None) -> Tuple[Any, Any, 
     """
     load_plugin()
     from fairseq import tasks
-    from fairseq.models import ARCH_MODEL_REGISTRY, MODEL_REGISTRY
 
     from capsnmt.sentences.classifier import SentenceClassifier
 
@@ -51,11 +50,11 @@ def load_classifier(path: Path, data: Optional[Path] = None) -> Tuple[Any, Any, 
             f"--task probing or --task logical_inference"
         )
     args = Namespace(**cfg["model"]) if isinstance(cfg["model"], dict) else cfg["model"]
-    for name in {getattr(args, "_name", None), getattr(args, "arch", None)} - {None}:
-        kind = ARCH_MODEL_REGISTRY.get(name) or MODEL_REGISTRY.get(name)
-        if not issubclass(kind or type, SentenceClassifier):
-            # fairseq evaluates settings of other models as code
-            raise ConfigurationError(f"{path} has the architecture {name}, no sentence classifier")
+    for architecture, kind in model_classes(vars(args)).items():
+        if not issubclass(kind, SentenceClassifier):
+            raise ConfigurationError(
+                f"{path} has the architecture {architecture}; give a sentence classifier"
+            )
     task = tasks.setup_task(OmegaConf.create(settings))
     task.load_state_dict(state.get("task_state") or {})
     model = task.build_model(args)

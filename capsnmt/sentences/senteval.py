@@ -126,7 +126,7 @@ def download(names: Sequence[str], folder: Path, folders: Sequence[str]) -> None
                     check_published(part, task)
             checksums[task.file] = sha256(path)
             print(f"{path}: {', '.join(f'{mark} {n:,}' for mark, n in SIZES.items())}")
-    records.write(folder / MANIFEST, {"description": DESCRIPTION, "sha256": checksums})
+        records.write(folder / MANIFEST, {"description": DESCRIPTION, "sha256": checksums})
 
 
 def main(arguments: Optional[Sequence[str]] = None) -> int:

@@ -18,7 +18,7 @@ from fairseq.models.transformer import TransformerConfig, TransformerModel
 from fairseq.tasks.translation import TranslationTask
 from omegaconf import OmegaConf
 
-from capsnmt.checkpoints.load import WITHOUT_TRAINING, load_trained
+from capsnmt.checkpoints.load import WITHOUT_TRAINING, load_trained, model_classes
 from capsnmt.cli import ConfigurationError, exits_as_errors, require, shown
 from capsnmt.corpora.prepared import PreparedData
 from capsnmt.files import bundled_folder
@@ -35,11 +35,8 @@ CARD = "README.md"  # beside a model of the project
 BATCHES = {"max_tokens": 4096, "batch_size": None}  # of translation, not of the training
 # **D**: where the run says nothing, so many subwords more than the source; fairseq ends at 200
 LENGTHS = {"max_len_a": 1.0, "max_len_b": 200}
-# method of data preparation -> fairseq's name of it, and of the option for the model
-SUBWORDS = {
-    "bpe": ("subword_nmt", "bpe_codes"),
-    "sentencepiece": ("sentencepiece", "sentencepiece_model"),
-}
+# fairseq's option for the model of the subwords
+MODEL_OF_SUBWORDS = {"subword_nmt": "bpe_codes", "sentencepiece": "sentencepiece_model"}
 # **D**: what only training uses is switched off, and this machine chooses the backend.
 OVERRIDES: Dict[str, Any] = {**WITHOUT_TRAINING, "eval_bleu": False, "routing_backend": "auto"}
 # settings that a checkpoint may lack: of the text, and of our model for one of fairseq's own
@@ -110,15 +107,14 @@ def text_settings(data: PreparedData, source: str, target: str) -> Dict[str, Any
             f"{data.folder} holds {manifest.pair or 'no languages'}, not {source}-{target}; give "
             "the data of the training by --data"
         )
-    bpe, option = SUBWORDS[manifest.method]
     return {
         "tokenizer": NAME,
         "source_lang": source,
         "target_lang": target,
         "source_tokeniser": manifest.tokenisers[source],
         "target_tokeniser": manifest.tokenisers[target],
-        "bpe": bpe,
-        option: str(data.folder / manifest.models[source]),
+        "bpe": manifest.subwords,
+        MODEL_OF_SUBWORDS[manifest.subwords]: str(data.folder / manifest.models[source]),
     }
 
 
@@ -194,9 +190,8 @@ def _check_buildable(path: Path, model: Any, task: Any) -> None:
     else:
         settings = model if isinstance(model, Mapping) else vars(model)
     ours = MODEL_REGISTRY["capsnmt_transformer"]
-    for name in {settings.get("_name"), settings.get("arch")} - {None}:
-        kind = ARCH_MODEL_REGISTRY.get(name) or MODEL_REGISTRY.get(name)
-        if kind is not TransformerModel and not issubclass(kind or type, ours):
+    for name, kind in model_classes(settings).items():
+        if kind is not TransformerModel and not issubclass(kind, ours):
             raise ConfigurationError(
                 f"{path} has the architecture {name}; give a translation model of capsnmt, or "
                 f"fairseq's transformer"

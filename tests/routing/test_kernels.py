@@ -200,16 +200,17 @@ if INTERPRETED:
             copy(torch.ones(8)[:5], torch.ones(8)[:5], read, written, BLOCK=8)
 
 
-@pytest.mark.skipif(BACKEND == "cpp", reason="programs are Triton's: tests/routing/test_numbers.py")
-def test_two_runs_give_the_same_bits_for_any_number_of_programs(monkeypatch):
-    from capsnmt.routing.fused import em
+if BACKEND == "triton":  # the bits of the C++ kernels: tests/routing/test_numbers.py
 
-    votes = random(5, 4, 6, 1)
-    tensors = [votes, *betas(votes), random(5, 4, seed=2).sigmoid()]
-    monkeypatch.setattr(em, "PROGRAMS", 3)  # 2, 2 and 1 tokens
-    found, again = (run(em_all, tensors, 2, BACKEND) for _ in range(2))
-    torch.testing.assert_close(found, again, rtol=0, atol=0)
-    assert_as_exact_as_eager(em_all, tensors, 2)
+    def test_two_runs_give_the_same_bits_for_any_number_of_programs(monkeypatch):
+        from capsnmt.routing.fused import em
+
+        votes = random(5, 4, 6, 1)
+        tensors = [votes, *betas(votes), random(5, 4, seed=2).sigmoid()]
+        monkeypatch.setattr(em, "PROGRAMS", 3)  # 2, 2 and 1 tokens
+        found, again = (run(em_all, tensors, 2, BACKEND) for _ in range(2))
+        torch.testing.assert_close(found, again, rtol=0, atol=0)
+        assert_as_exact_as_eager(em_all, tensors, 2)
 
 
 @pytest.mark.parametrize(
