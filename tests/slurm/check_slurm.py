@@ -14,7 +14,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import Callable, Iterator, List
+from typing import Callable, Iterator, List, NoReturn
 
 import pytest
 from fairseq import options
@@ -124,8 +124,21 @@ def wait_until(happened: Callable[[], bool], run: Path, what: str) -> None:
         if happened():
             return
         time.sleep(0.25)
-    logs = [path.read_text(encoding="utf-8")[-2000:] for path in sorted(run.glob("*.log"))]
+    never_happened(what, run)
+
+
+def never_happened(what: str, *runs: Path) -> NoReturn:
+    paths = [path for run in runs for path in sorted(run.glob("*.log"))]
+    logs = [f"{path}:\n{path.read_text(encoding='utf-8')[-2000:]}" for path in paths]
     pytest.fail(f"never happened: {what}\n" + "\n".join(logs))
+
+
+def wait_for_end(job: str, *runs: Path) -> None:
+    """Wait until a job is complete, and fail at another end: SLURM forgets a job in minutes."""
+    going = ("PENDING", "RUNNING", "COMPLETING")
+    wait_until(lambda: state(job) not in going, runs[0], f"the end of job {job}")
+    if state(job) != "COMPLETED":
+        never_happened(f"job {job} is {state(job)} and not complete", *runs)
 
 
 def updates_logged(run: Path) -> List[int]:
@@ -164,7 +177,7 @@ def test_a_job_whose_time_ends_and_that_is_preempted_ends_with_the_results_of_a_
     assert first < second < UPDATES
 
     wait_until((run.parent / "summary.json").exists, run, "the end of the run")
-    wait_until(lambda: state(job) == "COMPLETED", run, "the end of the job")
+    wait_for_end(job, run)
     log = (run / f"slurm-{job}.log").read_text(encoding="utf-8")
     assert re.findall(r"resuming at ([\d,]+) of", log) == [f"{first:,}", f"{second:,}"]
     assert log.count("stopped by SIGTERM: the same command resumes") == 2
@@ -215,6 +228,6 @@ def test_a_row_waits_for_the_job_of_its_baseline(
         assert waits[0].startswith(f"afterok:{first}")
         assert waits[1] == "PENDING"
     run = output / "other" / "seed-3"
-    wait_until(lambda: state(other) == "COMPLETED", run, "the end of the second job")
+    wait_for_end(other, run, output / "tiny" / "seed-3")
     assert state(first) == "COMPLETED"
     assert '"tiny"' in (run / "scores.json").read_text(encoding="utf-8")

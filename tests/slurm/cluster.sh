@@ -13,8 +13,11 @@ SlurmctldHost=$(hostname -s)
 SlurmUser=root
 SlurmdUser=root
 AuthType=auth/munge
-# a requeued job waits until its credential has expired
-AuthInfo=socket=$1/munge/socket,cred_expire=5
+# Busy cores may answer after many seconds: with less patience SLURM gives jobs up or starts them again.
+# A requeued job waits until its credential has expired, by default two minutes.
+AuthInfo=socket=$1/munge/socket,cred_expire=30
+MessageTimeout=60
+BatchStartTimeout=60
 ProctrackType=proctrack/pgid
 TaskPlugin=task/none
 SelectType=select/cons_tres
