@@ -18,9 +18,10 @@ from capsnmt.sentences.logical_inference import MAX_OPERATORS
 from capsnmt.sentences.senteval import require_task
 from capsnmt.steps import Step
 
+DOWNLOADED = "senteval"
 # data.recipe -> the module that makes the data
 RECIPES = {
-    "senteval": "capsnmt.sentences.senteval",
+    DOWNLOADED: "capsnmt.sentences.senteval",
     "probing_from_text": "capsnmt.sentences.build",
     "propositions": "capsnmt.sentences.logical_inference",
 }

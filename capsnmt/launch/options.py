@@ -139,8 +139,9 @@ def build_parser() -> OneLineParser:
     )
     where = parser.add_argument_group("where")
     where.add_argument("--output", type=Path, metavar="DIR", help="default runs/DATASET")
-    where.add_argument("--data", type=Path, metavar="DIR", help="the raw data, if you have it")
-    add_mirrors(where)
+    source = where.add_mutually_exclusive_group()
+    source.add_argument("--data", type=Path, metavar="DIR", help="the raw data, if you have it")
+    add_mirrors(source)
     where.add_argument(
         "--prepared", type=Path, metavar="DIR", help="the prepared data (default OUTPUT/data)"
     )

@@ -196,6 +196,7 @@ def _run(
     argv: Sequence[str],
 ) -> Run:
     name, chosen, point = row
+    _check_sources(options, name, chosen)
     initial = chosen.init_from
     output = options.output or Path("runs") / str(chosen.dataset)
     data = options.prepared or output / "data"
@@ -217,6 +218,20 @@ def _run(
     )
     folder = output.joinpath(*filter(None, (name, task, f"seed-{seed}")))
     return Run(config, RunFolder(folder))
+
+
+def _check_sources(options: Options, name: str, chosen: Settings) -> None:
+    """Raise if a flag that says where the data come from has no effect."""
+    recipe, classifies = chosen.data.recipe, chosen.classifies
+    downloads = recipe == classification.DOWNLOADED if classifies else recipe is not None
+    if options.mirrors and not downloads:
+        raise ConfigurationError(f"--mirror: {name} downloads nothing; drop it")
+    if options.data and classifies and options.prepared and recipe != classification.FROM_TEXT:
+        raise ConfigurationError(f"--data {options.data} has the files of {name}; drop --prepared")
+    if options.data and not classifies and recipe is None:
+        raise ConfigurationError(
+            f"--data {options.data}: {name} has no data.recipe that reads it; drop it"
+        )
 
 
 def _in_order(runs: Sequence[Run]) -> List[Run]:
