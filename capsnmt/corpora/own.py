@@ -12,6 +12,7 @@ from capsnmt.cli import ConfigurationError, say
 from capsnmt.corpora.archives import Text
 from capsnmt.corpora.raw import read_pairs
 from capsnmt.corpora.recipe import NOT_TESTS, Piece, Recipe, Segmentation, Source
+from capsnmt.evaluation.text import base_language
 
 # D: merges for corpora of fewer pairs than this; little text has no use for rare subwords. They are
 # those of published recipes: 10,000 for Multi30k (29,000 pairs), 32,000 for WMT's millions.
@@ -73,6 +74,9 @@ def own_recipe(
                 f"--{name} {' '.join(words)} is empty; give one sentence per line, or leave it out"
             )
         files += own
+    tokenisers = {
+        side: "characters" if base_language(side) == "zh" else "moses" for side in languages
+    }
     held_out = _held_out(pairs)
     pairs.update(held_out, train=pairs["train"] - sum(held_out.values()))
     recipe = Recipe(
@@ -82,15 +86,17 @@ def own_recipe(
         files=dict.fromkeys(files, Source()),
         splits=splits,
         held_out=held_out,
-        tokenisers={side: "characters" if side == "zh" else "moses" for side in languages},
+        tokenisers=tokenisers,
         segmentation=Segmentation(size=vocabulary or vocabulary_size(pairs["train"])),
     )
     drawn = f" ({' and '.join(held_out)} drawn from --train)" if held_out else ""
     say(f"pairs: {', '.join(f'{name} {pairs[name]:,}' for name in recipe.subsets)}{drawn}")
     size = recipe.segmentation.size
     say(f"subwords: {size:,} merge operations of BPE, one vocabulary for both languages")
-    for language in sorted({*languages} - {*NonbreakingPrefixes().available_langs}):
-        say(f"{language}: Moses has no rules for it; words are what spaces separate, as in English")
+    known = NonbreakingPrefixes().available_langs
+    for side in sorted(languages):
+        if tokenisers[side] == "moses" and side not in known:
+            say(f"{side}: Moses has no rules for it; words are what spaces separate, as in English")
     return recipe
 
 

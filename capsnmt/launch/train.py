@@ -14,9 +14,11 @@ import json
 import logging
 import multiprocessing
 import os
+import re
 import resource
 import signal
 import subprocess
+import sys
 from pathlib import Path
 from types import FrameType
 from typing import Any, Dict, List, Optional, Tuple
@@ -96,10 +98,12 @@ def peak_memory(device: torch.device) -> float:
     if device.type == "cuda":
         return torch.cuda.max_memory_allocated(device) / 2**30
     status = Path("/proc/self/status")
-    if not status.is_file():  # macOS, in bytes
-        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**30
-    # not that of getrusage, which could be the peak of the parent when it started this process
-    return int(status.read_text("utf-8").partition("VmHWM:")[2].split()[0]) / 2**20
+    peak = re.search(r"VmHWM:\s*(\d+)", status.read_text("utf-8") if status.is_file() else "")
+    if peak is not None:
+        return int(peak[1]) / 2**20
+    # It could be the peak of the parent when it started this process. Only macOS counts in bytes.
+    largest = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return largest / (2**30 if sys.platform == "darwin" else 2**20)
 
 
 def main(cfg: Any) -> None:

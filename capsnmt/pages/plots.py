@@ -76,7 +76,7 @@ def inline_svg(content: bytes, name: str) -> str:
     """
     text = content.decode("utf-8")
     text = text[text.index("<svg ") :].replace(INK, "currentColor")
-    prefix = re.sub(r"\W", "-", name)
+    prefix = re.sub(r"\W", lambda found: f"-{ord(found[0])}-", name)  # no other name has it
     return re.sub(r'(\bid="|href="#|url\(#)', rf"\1{prefix}-", text)
 
 

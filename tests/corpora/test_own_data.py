@@ -80,6 +80,7 @@ SMALL = ["--vocabulary", "30", "--output", "out"]
         ("--train a.en b.en a.de b.de.gz", "en-de", 82, {"test": "test"}),
         ("--train a.tsv --pair en-de", "en-de", 54, {"test": "test"}),
         ("--train a.zh a.en --test v.zh v.en", "zh-en", 57, {"test": "test"}),
+        ("--train a.tsv --pair zho-en", "zho-en", 54, {"test": "test"}),
         (
             "--train a.en a.de --valid v.en v.de --test x=v.en v.de --test y=b.en b.de",
             "en-de",
@@ -92,11 +93,14 @@ def test_files_name_their_languages_by_suffix_or_pair(files, run, words, pair, t
     status, printed = run(*words.split(), *SMALL)
     assert status == 0, printed
     data = PreparedData(Path("out"))
-    assert data.read_manifest().pair == pair
-    assert data.read_manifest().test_sets == sets
+    manifest = data.read_manifest()
+    assert manifest.pair == pair
+    assert manifest.test_sets == sets
+    by_characters = {side for side, how in manifest.tokenisers.items() if how == "characters"}
+    assert by_characters == {*pair.split("-")} & {"zh", "zho"}
     assert len(text(data.raw("train", "en"))) == train
-    manifest = json.loads(data.manifest.read_text("utf-8"))
-    assert manifest["command"] == f"python -m capsnmt.corpora {words} {' '.join(SMALL)} --workers 1"
+    command = json.loads(data.manifest.read_text("utf-8"))["command"]
+    assert command == f"python -m capsnmt.corpora {words} {' '.join(SMALL)} --workers 1"
     kept = Path("out/bpe/codes").read_text("utf-8").count("\n")
     assert kept <= 31
 
