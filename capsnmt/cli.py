@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import codecs
+import functools
 import importlib.util
 import io
 import logging
@@ -12,7 +13,7 @@ import signal
 import sys
 from contextlib import contextmanager, redirect_stderr
 from pathlib import Path
-from typing import Any, Callable, Collection, Iterator, List, NoReturn
+from typing import Any, Callable, Collection, Iterator, List, NoReturn, Optional, Sequence
 
 FAILED = 1
 BAD_SETTING = 2
@@ -227,6 +228,20 @@ def run_command(command: Callable[[], Any], interrupted: str = "interrupted") ->
         # Python writes the rest of the output when it ends.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return CLOSED_PIPE
+
+
+def command(body: Callable[[List[str]], None]) -> Callable[..., int]:
+    """Make a function of the words of a command line its command, as `run_command` describes.
+
+    Without words it takes those of the process.
+    """
+
+    @functools.wraps(body)
+    def main(argv: Optional[Sequence[str]] = None) -> int:
+        words = [*(sys.argv[1:] if argv is None else argv)]
+        return run_command(lambda: body(words))
+
+    return main
 
 
 def _status(command: Callable[[], Any], interrupted: str) -> int:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from typing import Any, Dict, Mapping, Optional, Sequence
+from typing import Any, Dict, List, Mapping
 
-from capsnmt.cli import OneLineParser, check_output_file, require, run_command
+from capsnmt.cli import OneLineParser, check_output_file, command, require
 
 STOCK = "transformer"
 # what only training reads; the names may be the plugin's
@@ -80,12 +80,10 @@ def build_parser() -> argparse.ArgumentParser:
     return parser
 
 
-def main(argv: Optional[Sequence[str]] = None) -> int:
+@command
+def main(argv: List[str]) -> None:
     """Run ``capsnmt-export`` and return the exit status."""
-    return run_command(lambda: _run(build_parser().parse_args(argv)))
-
-
-def _run(args: argparse.Namespace) -> None:
+    args = build_parser().parse_args(argv)
     require("fairseq")
     # after parsing: --help and a mistyped flag do not wait for torch and fairseq
     import capsnmt.models  # noqa: F401  registers our architectures

@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import BinaryIO, Iterator, List, cast
 
 from capsnmt.cli import ConfigurationError
-from capsnmt.files import BLOCK
 
 
 def read_lines(path: Path, name: str = "") -> Iterator[str]:
@@ -41,40 +40,27 @@ def read_lines(path: Path, name: str = "") -> Iterator[str]:
 
 def stream_lines(stream: BinaryIO, name: str) -> Iterator[str]:
     """Yield the lines of an open binary stream, as `read_lines` does; ``name`` is for errors."""
-    number, unfinished = 0, [b""]  # the blocks of a line that has not ended
-    for block in iter(lambda: stream.read(BLOCK), b""):
-        head, end, rest = block.rpartition(b"\n")
-        if end:
-            lines = _decode(b"".join([*unfinished, head, end]), name, number)
-            yield from lines
-            number += len(lines)
-            unfinished = []
-        unfinished.append(rest)
-    if any(unfinished):
-        yield from _decode(b"".join(unfinished), name, number)
+    for number, data in enumerate(stream, 1):
+        yield _decode(data, name, number)
 
 
-def _decode(data: bytes, name: str, before: int) -> List[str]:
-    """Decode and split some lines of a text that has ``before`` lines before these."""
+def _decode(data: bytes, name: str, number: int) -> str:
     try:
         text = data.decode("utf-8")
     except UnicodeDecodeError as error:
-        line = before + 1 + data.count(b"\n", 0, error.start)
-        place = error.start - 1 - data.rfind(b"\n", 0, error.start)
-        wide = before == 0 and data.startswith((BOM_UTF16_LE, BOM_UTF16_BE))
+        wide = number == 1 and data.startswith((BOM_UTF16_LE, BOM_UTF16_BE))
         raise ConfigurationError(
-            f"{name}, line {line}: not UTF-8 ({error.reason} at byte {place}); convert the file, "
-            f"as by iconv -f {'utf-16' if wide else 'latin1'} -t utf-8"
+            f"{name}, line {number}: not UTF-8 ({error.reason} at byte {error.start}); convert the "
+            f"file, as by iconv -f {'utf-16' if wide else 'latin1'} -t utf-8"
         ) from None
-    if before == 0:
+    if number == 1:
         text = text[1:] if text.startswith("\ufeff") else text
-        if "\0" in text.partition("\n")[0]:
+        if "\0" in text:
             raise ConfigurationError(
                 f"{name}, line 1: holds a NUL character, so it is UTF-16 or no text; "
                 "convert the file"
             )
-    lines = (text[:-1] if text.endswith("\n") else text).replace("\0", " ").split("\n")
-    return [line.rstrip("\r") for line in lines] if "\r" in text else lines
+    return text.rstrip("\r\n").replace("\0", " ")
 
 
 def blank_lines(lines: List[str], name: str) -> int:

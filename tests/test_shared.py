@@ -133,11 +133,7 @@ SEPARATORS = "a\x0bb\x0cc\x1cd\x85e\u2028f\u2029g"
         ("\ufeffä\n\ufeffb\n", ["ä", "\ufeffb"]),
     ],
 )
-@pytest.mark.parametrize("block", [1, 3, lines.BLOCK])
-def test_lines_end_at_newlines_alone(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, content: str, expected: list, block: int
-) -> None:
-    monkeypatch.setattr(lines, "BLOCK", block)
+def test_lines_end_at_newlines_alone(tmp_path: Path, content: str, expected: list) -> None:
     (tmp_path / "a").write_bytes(content.encode())
     with gzip.open(tmp_path / "a.gz", "wb") as file:
         file.write(content.encode())
@@ -157,16 +153,9 @@ def test_lines_end_at_newlines_alone(
         ("nul", b"a\0b\nc\n", "line 1: holds a NUL"),
     ],
 )
-@pytest.mark.parametrize("block", [7, lines.BLOCK])
 def test_what_cannot_be_read_is_named_in_one_line(
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    name: str,
-    content: bytes,
-    complaint: str,
-    block: int,
+    tmp_path: Path, name: str, content: bytes, complaint: str
 ) -> None:
-    monkeypatch.setattr(lines, "BLOCK", block)
     if content is not None:
         (tmp_path / name).write_bytes(content)
     with pytest.raises(ConfigurationError, match=complaint) as caught:

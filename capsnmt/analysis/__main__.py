@@ -15,10 +15,10 @@ from capsnmt.cli import (
     at_least,
     check_output_file,
     comma_list,
+    command,
     positive,
     quiet,
     require,
-    run_command,
     seed,
 )
 from capsnmt.files import check_file_name
@@ -103,15 +103,11 @@ def named_checkpoints(arguments: Sequence[str], data: Optional[Path]) -> List[Na
     return named
 
 
-def main(argv: Optional[Sequence[str]] = None) -> int:
+@quiet()  # the progress of the libraries would hide ours
+@command
+def main(argv: List[str]) -> None:
     """Run ``capsnmt-analyse`` and return the exit status."""
-    with quiet():  # the progress of the libraries would hide ours
-        return run_command(lambda: _run(argv))
-
-
-def _run(argv: Optional[Sequence[str]]) -> None:
     args = build_parser().parse_args(argv)
-    command = shlex.join(["capsnmt-analyse", *(sys.argv[1:] if argv is None else argv)])
     require("fairseq", "report")
 
     # after parsing: --help and a mistyped flag do not wait for torch and fairseq
@@ -126,7 +122,7 @@ def _run(argv: Optional[Sequence[str]]) -> None:
             raise ConfigurationError(f"--only is {name!r}; choose from {', '.join(ANALYSES)}")
     check_output_file(output / "analysis.md", "--output")  # before the work, not after
     findings = analyse(named_checkpoints(systems, data), Settings(**given), only or tuple(ANALYSES))
-    page = write(findings, output, command)
+    page = write(findings, output, shlex.join(["capsnmt-analyse", *argv]))
     print(f"analysis: {page}, {len(findings.of)} CSV file(s), figures as PNG and SVG")
 
 

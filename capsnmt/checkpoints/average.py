@@ -13,14 +13,14 @@ from __future__ import annotations
 import argparse
 import re
 from pathlib import Path
-from typing import Any, Dict, List, Optional, Sequence, Tuple
+from typing import Any, Dict, List, Sequence, Tuple
 
 from capsnmt.cli import (
     ConfigurationError,
     OneLineParser,
     check_output_file,
+    command,
     positive,
-    run_command,
 )
 
 # The names that fairseq.checkpoint_utils.save_checkpoint gives; shards of a model match none.
@@ -157,12 +157,9 @@ def chosen_paths(args: argparse.Namespace) -> List[Path]:
     return inputs
 
 
-def main(argv: Optional[Sequence[str]] = None) -> int:
+@command
+def main(argv: List[str]) -> None:
     """Run ``capsnmt-average`` and return the exit status."""
-    return run_command(lambda: _run(argv))
-
-
-def _run(argv: Optional[Sequence[str]]) -> None:
     args = build_parser().parse_args(argv)
     paths = chosen_paths(args)
     check_output_file(args.output, "--output", paths)  # before the work, not after

@@ -14,8 +14,8 @@ from capsnmt.cli import (
     OneLineParser,
     at_least,
     check_output_file,
+    command,
     require,
-    run_command,
     shown,
 )
 from capsnmt.evaluation.compare_mt import PAGE, check_folder
@@ -29,12 +29,9 @@ MOST_SAMPLES = 100000  # D: sacreBLEU keeps a number for each sample and sentenc
 RESERVED = {each.lower() for each in (*METRICS, *METRICS.values(), *COMPARABLE)}
 
 
-def main(argv: Optional[Sequence[str]] = None) -> int:
+@command
+def main(argv: List[str]) -> None:
     """Run ``capsnmt-evaluate`` and return the exit status."""
-    return run_command(lambda: _run(argv))
-
-
-def _run(argv: Optional[Sequence[str]]) -> None:
     settings, target = parse_arguments(argv)
     require("evaluation")
 

@@ -7,9 +7,9 @@ import shlex
 import sys
 from functools import partial
 from pathlib import Path
-from typing import Optional, Sequence
+from typing import List
 
-from capsnmt.cli import OneLineParser, at_least, require, run_command
+from capsnmt.cli import OneLineParser, at_least, command, require
 from capsnmt.runs.records import SENTENCE_TASKS
 
 TEMPLATE = Path(__file__).with_name("report.md.j2")
@@ -32,12 +32,9 @@ def build_parser() -> argparse.ArgumentParser:
     return parser
 
 
-def main(argv: Optional[Sequence[str]] = None) -> int:
+@command
+def main(argv: List[str]) -> None:
     """Run ``capsnmt-report`` and return the exit status; an error leaves no file behind."""
-    return run_command(lambda: _run(argv))
-
-
-def _run(argv: Optional[Sequence[str]]) -> None:
     args = build_parser().parse_args(argv)
     require("report")
 

@@ -14,9 +14,9 @@ import sys
 from argparse import ArgumentTypeError
 from collections import Counter
 from pathlib import Path
-from typing import Callable, Dict, Iterable, Iterator, List, Optional, Sequence, Tuple
+from typing import Callable, Dict, Iterable, Iterator, List, Sequence, Tuple
 
-from capsnmt.cli import ConfigurationError, OneLineParser, comma_list, positive, run_command
+from capsnmt.cli import ConfigurationError, OneLineParser, comma_list, command, positive
 from capsnmt.lines import read_lines
 from capsnmt.sentences.examples import write_examples
 from capsnmt.sentences.senteval import SPLITS, TASKS
@@ -194,13 +194,10 @@ def read_sentences(files: Iterable[Path], tokenize: str, language: str) -> List[
     return list(sentences.values())
 
 
-def main(arguments: Optional[Sequence[str]] = None) -> int:
+@command
+def main(argv: List[str]) -> None:
     """Run the command line and return the exit status."""
-    return run_command(lambda: _run(list(sys.argv[1:] if arguments is None else arguments)))
-
-
-def _run(given: List[str]) -> None:
-    options = build_parser().parse_args(given)
+    options = build_parser().parse_args(argv)
     sentences = read_sentences(options.text, options.tokenize, options.lang)
     builders: Dict[str, Callable[[], Iterable[Labelled]]] = {
         "SentLen": lambda: sentence_length(sentences, options.length_bounds),
@@ -217,7 +214,7 @@ def _run(given: List[str]) -> None:
         ]
         sizes = {split: len(examples) for split, examples in splits.items()}
         made[name] = {"classes": len({label for label, _ in splits["train"]}), **sizes}
-    write_examples(options.output, files, {"arguments": given, "tasks": made})
+    write_examples(options.output, files, {"arguments": argv, "tasks": made})
     for name in made:
         print(f"{options.output / TASKS[name].file}: {made[name]}")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from argparse import Namespace
 from pathlib import Path
-from typing import Any, List, Optional, Sequence, Tuple
+from typing import Any, List, Optional, Tuple
 
 import numpy as np
 import torch
@@ -18,7 +18,7 @@ from capsnmt.cli import (
     OneLineParser,
     check_output_file,
     comma_list,
-    run_command,
+    command,
 )
 from capsnmt.host import load_plugin
 from capsnmt.runs.records import SENTENCE_TASKS, ClassifierResult, Measures
@@ -92,12 +92,9 @@ def describe(measures: Measures) -> str:
     return "\n".join(lines)
 
 
-def main(arguments: Optional[Sequence[str]] = None) -> int:
+@command
+def main(argv: List[str]) -> None:
     """Run the command line and return the exit status."""
-    return run_command(lambda: _run(arguments))
-
-
-def _run(arguments: Optional[Sequence[str]]) -> None:
     parser = OneLineParser(
         prog="python -m capsnmt.sentences.evaluate", description="Evaluate a sentence classifier."
     )
@@ -108,7 +105,7 @@ def _run(arguments: Optional[Sequence[str]]) -> None:
     parser.add_argument("--splits", type=comma_list(SPLITS), default=["test"], help="comma list")
     parser.add_argument("--json", type=Path, help="write all measures to this file")
     parser.add_argument("--cpu", action="store_true", help="use the CPU even if there is a GPU")
-    options = parser.parse_args(arguments)
+    options = parser.parse_args(argv)
     if options.json is not None:
         check_output_file(options.json, "--json", [options.checkpoint])
     model, task, updates = load_classifier(options.checkpoint, options.data)

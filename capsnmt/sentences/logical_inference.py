@@ -13,9 +13,9 @@ import sys
 from collections import Counter
 from itertools import islice
 from pathlib import Path
-from typing import Dict, Iterator, List, Optional, Sequence, Set, Tuple
+from typing import Dict, Iterator, List, Sequence, Set, Tuple
 
-from capsnmt.cli import ConfigurationError, OneLineParser, positive, run_command
+from capsnmt.cli import ConfigurationError, OneLineParser, command, positive
 from capsnmt.sentences.examples import Example, existing, read_fields, write_examples
 from capsnmt.sentences.logic import ALWAYS, RELATIONS, VARIABLES, parse, relation
 
@@ -134,12 +134,9 @@ def generate(train: int, test: int, seed: int) -> Dict[str, List[Pair]]:
     return files
 
 
-def main(arguments: Optional[Sequence[str]] = None) -> int:
+@command
+def main(argv: List[str]) -> None:
     """Run the command line and return the exit status."""
-    return run_command(lambda: _run(arguments))
-
-
-def _run(arguments: Optional[Sequence[str]]) -> None:
     parser = OneLineParser(
         prog="python -m capsnmt.sentences.logical_inference",
         description="Make the data of logical inference (Bowman et al. 2015): train0..12 and "
@@ -149,7 +146,7 @@ def _run(arguments: Optional[Sequence[str]]) -> None:
     parser.add_argument("--train", type=positive, default=20000, help="pairs of a training file")
     parser.add_argument("--test", type=positive, default=2000, help="pairs of a test file")
     parser.add_argument("--seed", type=int, default=1, help="another seed gives other pairs")
-    options = parser.parse_args(arguments)
+    options = parser.parse_args(argv)
     files = generate(options.train, options.test, options.seed)
     made = {name: dict(Counter(label for label, _, _ in files[name])) for name in files}
     settings = {name: value for name, value in vars(options).items() if name != "output"}

@@ -10,10 +10,10 @@ import sys
 from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Dict, List, Optional, Sequence
+from typing import Dict, List, Sequence
 
 from capsnmt import records
-from capsnmt.cli import ConfigurationError, OneLineParser, add_mirrors, comma_list, run_command
+from capsnmt.cli import ConfigurationError, OneLineParser, add_mirrors, comma_list, command
 from capsnmt.files import locked, replacing, sha256
 from capsnmt.sentences.examples import MANIFEST, Example, existing, read_fields
 
@@ -129,12 +129,9 @@ def download(names: Sequence[str], folder: Path, folders: Sequence[str]) -> None
         records.write(folder / MANIFEST, {"description": DESCRIPTION, "sha256": checksums})
 
 
-def main(arguments: Optional[Sequence[str]] = None) -> int:
+@command
+def main(argv: List[str]) -> None:
     """Run the command line and return the exit status."""
-    return run_command(lambda: _run(arguments))
-
-
-def _run(arguments: Optional[Sequence[str]]) -> None:
     parser = OneLineParser(
         prog="python -m capsnmt.sentences.senteval",
         description="Download SentEval's ten probing tasks (Conneau et al. 2018).",
@@ -144,7 +141,7 @@ def _run(arguments: Optional[Sequence[str]]) -> None:
         "--tasks", type=comma_list(TASKS), default=list(TASKS), help="comma list (default: all ten)"
     )
     add_mirrors(parser)
-    options = parser.parse_args(arguments)
+    options = parser.parse_args(argv)
     download(options.tasks, options.output, [*options.mirrors, ADDRESS])
 
 

@@ -7,7 +7,7 @@ import itertools
 import sys
 import warnings
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO, Iterator, List, Optional, Sequence, cast
+from typing import TYPE_CHECKING, BinaryIO, Iterator, List, Optional, Sequence
 
 from capsnmt.cli import (
     ConfigurationError,
@@ -109,9 +109,7 @@ def translated(
 
     Without ``nbest``, lines are not numbered.
     """
-    # the raw file returns what a pipe holds, and does not wait for a full block
-    lines = stream_lines(cast(BinaryIO, getattr(stream, "raw", stream)), "standard input")
-    number = 0
+    lines, number = stream_lines(stream, "standard input"), 0
     while buffer := list(itertools.islice(lines, size)):
         output: List[str] = []
         for translation in translator.translations(buffer, nbest=nbest or 1):
