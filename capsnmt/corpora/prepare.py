@@ -102,11 +102,6 @@ class Preparation:
         return self.folder / "sources" / name
 
     @property
-    def _begun(self) -> bool:
-        """Whether a preparation has begun here; its lock is older than any output, and stays."""
-        return any((self.folder / name).exists() for name in (LOCK, STEPS))
-
-    @property
     def _published(self) -> str:
         """The folder of the text as published."""
         return "cased" if self.recipe.lowercase else "raw"
@@ -250,10 +245,12 @@ class Preparation:
 
     def _check_outputs(self) -> None:
         """Raise if a step would replace a source, or a file where no preparation has begun."""
+        # the lock is older than any output, and stays
+        begun = any((self.folder / name).exists() for name in (LOCK, STEPS))
         needed = self.recipe.needed() if self.local is not None else ()
         sources = {self._source(name).resolve() for name in needed}
         for path in (path for step in self.steps() for path in step.outputs):
-            if path.resolve() in sources or (path.exists() and not self._begun):
+            if path.resolve() in sources or (path.exists() and not begun):
                 raise ConfigurationError(
                     f"--output {self.folder}: the preparation would replace {path}, which it did "
                     f"not make; give another folder"

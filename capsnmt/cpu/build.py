@@ -14,6 +14,7 @@ import os
 import shutil
 import subprocess
 import tempfile
+import warnings
 from pathlib import Path
 from typing import List, Optional, Sequence
 
@@ -38,9 +39,13 @@ def compiler() -> Optional[List[str]]:
     return None
 
 
-def cache_folder() -> Path:
-    """Return the folder of the builds."""
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "capsnmt"
+@functools.cache
+def is_built(name: str) -> bool:
+    """Return whether the kernels can run on this machine, and warn once if not."""
+    reason = obstacle(name)
+    if reason is not None:
+        warnings.warn(f"{name} by C++ {reason}; it runs more slowly", stacklevel=2)
+    return reason is None
 
 
 @functools.cache
@@ -69,7 +74,8 @@ def library(name: str = "routing") -> ctypes.CDLL:
     macros = run([*command, *FLAGS, "-dM", "-E", "-x", "c++", os.devnull])
     sources = [path.read_text() for path in (source, *sorted(HERE.glob("*.h")))]
     key = hashlib.sha256("\0".join([*command, *FLAGS, macros, *sources]).encode()).hexdigest()
-    built = cache_folder() / f"{name}-{key[:32]}.so"
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    built = cache / "capsnmt" / f"{name}-{key[:32]}.so"
     if not built.exists():
         built.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=built.parent) as folder:

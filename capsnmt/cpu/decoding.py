@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import ctypes
 import functools
-import warnings
 from typing import Any, Tuple
 
 import torch
@@ -18,16 +17,7 @@ from . import build
 
 def is_compiled(x: Tensor) -> bool:
     """Return whether the kernels compute with numbers such as these."""
-    return x.dtype == torch.float32 and is_built()
-
-
-@functools.cache
-def is_built() -> bool:
-    """Return whether there are kernels, and warn once if not."""
-    obstacle = build.obstacle("decoding")
-    if obstacle is not None:
-        warnings.warn(f"decoding by C++ {obstacle}; it runs more slowly", stacklevel=2)
-    return obstacle is None
+    return x.dtype == torch.float32 and build.is_built("decoding")
 
 
 @functools.cache

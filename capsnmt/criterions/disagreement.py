@@ -45,11 +45,6 @@ class DisagreementPenalty:
         self.start_update = start_update
         self.ramp_updates = ramp_updates
 
-    @property
-    def is_scheduled(self) -> bool:
-        """Whether the weight changes during the training."""
-        return self.start_update > 0 or self.ramp_updates > 1
-
     def weight_at(self, update: int) -> float:
         r"""Return the weight in the update after u others.
 

@@ -105,7 +105,7 @@ class LabelSmoothedCrossEntropyWithDisagreementCriterion(ChunkedLabelSmoothedCro
         if model.training and reduce and weight > 0:
             loss = loss + sample_size * weight * sum(measured.values())
             logging_output["loss"] = loss.data
-        if self.penalty.is_scheduled:
+        if self.penalty.start_update > 0 or self.penalty.ramp_updates > 1:
             logging_output[PREFIX + "weight"] = weight * sample_size
         for name, value in self.penalty.by_name(measured).items():
             logging_output[name] = value.data * sample_size

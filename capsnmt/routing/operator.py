@@ -14,9 +14,10 @@ from torch import Tensor
 
 from capsnmt.cpu import is_traced
 from capsnmt.cpu import routing as cpp
+from capsnmt.cpu.build import is_built
 
 from . import fused
-from .backend import BackendError, Kernel, check_backend, compile_obstacle, cpp_obstacle, explained
+from .backend import BackendError, Kernel, check_backend, compile_obstacle, explained
 from .checks import check_iterations
 from .inputs_kept import keep_inputs
 from .numerics import compute_dtype
@@ -26,8 +27,7 @@ COMPILE_MINIMUM = 2**20
 """Smallest number of votes for which ``auto`` compiles (1,024 tokens x 8 x 128).
 
 A kernel compiles in 9 to 24 s, and again for every combination of masks. At a quarter of this size
-a call then saves 0 to 3 ms of 4 to 10: that pays after thousands of updates. EM routing has more
-operations and a minimum of its own.
+a call then saves 0 to 3 ms of 4 to 10: that pays after thousands of updates.
 """
 
 BLOCK_SIZE = 2**19
@@ -51,14 +51,12 @@ class Operator:
             of one another.
         rows: how many of its tensors have a row for each token: the votes, masks. All tokens share
             the others. Each may be None but the votes.
-        compile_minimum: smallest number of votes for which ``auto`` compiles.
         precise: the kernel in fp32 or better.
     """
 
     name: str
     kernel: Kernel
     rows: int
-    compile_minimum: int = COMPILE_MINIMUM
 
     def __post_init__(self) -> None:
         self.precise = full_precision(self.kernel)
@@ -126,7 +124,7 @@ class Operator:
     def compiling_pays(self, votes: Tensor) -> bool:
         """Return whether ``auto`` compiles: for a large call in training, if torch can compile."""
         return (
-            votes.numel() >= self.compile_minimum
+            votes.numel() >= COMPILE_MINIMUM
             and torch.is_grad_enabled()
             and votes.requires_grad
             and compile_obstacle(votes.device.type) is None
@@ -161,18 +159,7 @@ def full_precision(kernel: Kernel) -> Kernel:
 
 def takes_cpp(backend: str, tensors: Sequence[Optional[Tensor]]) -> bool:
     """Return whether the C++ kernels run this call: ``cpp``, and ``auto`` on a CPU."""
-    if backend not in ("auto", "cpp") or not cpp.covers(*tensors):
-        return False
-    obstacle = cpp_obstacle("cpu")
-    if obstacle:
-        warn_without_cpp(obstacle)
-    return not obstacle
-
-
-@functools.cache
-def warn_without_cpp(obstacle: str) -> None:
-    """Warn once."""
-    warnings.warn(f"routing backend 'cpp' {obstacle}; routing runs more slowly", stacklevel=2)
+    return backend in ("auto", "cpp") and cpp.covers(*tensors) and is_built("routing")
 
 
 @functools.cache

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, field
+from datetime import timedelta
 from pathlib import Path
 from typing import Any, Dict, Iterable, Optional
 
@@ -127,10 +128,9 @@ def _number(value: Any) -> Optional[float]:
 
 
 def clock(seconds: float) -> str:
-    """Format a duration as hours:minutes:seconds.
+    """Format a duration.
 
-    >>> clock(3725.4)
-    '1:02:05'
+    >>> clock(3725.4), clock(100000)
+    ('1:02:05', '1 day, 3:46:40')
     """
-    minutes, rest = divmod(int(seconds), 60)
-    return f"{minutes // 60}:{minutes % 60:02d}:{rest:02d}"
+    return str(timedelta(seconds=int(seconds)))

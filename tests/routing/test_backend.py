@@ -34,7 +34,7 @@ def compilations(monkeypatch):
         monkeypatch.setattr(module, "compile_obstacle", lambda device_type: None)
     monkeypatch.setattr(operator, "takes_cpp", lambda name, votes: False)
     monkeypatch.setattr(operator, "_failed", set())
-    monkeypatch.setattr(simple.OPERATOR, "compile_minimum", 24)
+    monkeypatch.setattr(operator, "COMPILE_MINIMUM", 24)
     return calls
 
 
