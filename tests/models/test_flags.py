@@ -17,7 +17,7 @@ from capsnmt.models import compilation
 from capsnmt.models.config import defaults
 from capsnmt.models.switches import flag
 from capsnmt.models.transformer import CapsnmtTransformer
-from capsnmt.routing import backend
+from capsnmt.routing import backend, operator
 from tests.frozen.kit import set_weights
 from tests.support import (
     CAPSULES,
@@ -117,7 +117,7 @@ ELSEWHERE = {
     "--init-from": "checkpoints/test_initialisation.py",
     "--autocast": "test_precision.py",
     "--compile": "test_graphs.py",
-    "--routing-backend": "REFUSED below",
+    "--routing-backend": "below",
 }
 
 
@@ -229,11 +229,16 @@ def test_arguments_saved_in_a_checkpoint_are_accepted_again(arch: str, flags: st
     assert vars(args) == before
 
 
-def test_the_command_line_exits_with_the_line_and_a_library_gets_a_value_error() -> None:
-    with pytest.raises(SystemExit) as error:
-        parse("capsnmt_transformer", "--head-aggregation", "max")
-    assert error.value.code == str(error.value)  # what the interpreter prints, to exit with 1
-    assert isinstance(error.value, ValueError)
+def test_every_routing_of_a_model_runs_on_its_backend(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = []
+
+    def spy(name: str, device_type: str) -> str:
+        seen.append(name)
+        return name
+
+    monkeypatch.setattr(operator, "check_backend", spy)
+    logits(model(PLAIN, *HEADS, *LAYERS, *CAPSULES, "--routing-backend", "eager"))
+    assert set(seen) == {"eager"}
 
 
 # flags of the plain architecture -> the refusal of training, of a machine with nothing but torch

@@ -126,18 +126,3 @@ def test_it_is_refused_in_one_line(call: Callable[[], Any], message: str) -> Non
 def test_iterations_must_be_a_positive_whole_number(name: str, iterations: Any) -> None:
     with pytest.raises(ValueError, match=r"whole number >= 1, not"):
         OPERATORS[name](VOTES, iterations)
-
-
-@pytest.mark.parametrize(
-    "make",
-    [
-        lambda backend: HeadRouting(8, 2, "em", backend=backend),
-        lambda backend: CapsuleAttention(8, 2, vertical=True, backend=backend),
-        lambda backend: CapsuleAttention(8, 2, horizontal=True, backend=backend),
-    ],
-)
-def test_the_backend_of_a_module_reaches_its_routing(make: Callable[[str], Any]) -> None:
-    module = make("eager")
-    module.backend = "no such backend"
-    with pytest.raises(ValueError, match="no such backend"):
-        module(X)
