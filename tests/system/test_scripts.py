@@ -65,6 +65,7 @@ def test_the_commands_accept_what_a_script_starts(line: str) -> None:
                 rows[run.settings.dataset, run.config.row] += 1
         elif module in PARSERS:
             PARSERS[module].build_parser().parse_args(words)
+    assert rows
     for dataset in {dataset for dataset, _ in rows}:
         files = (REPO / "configs" / dataset).glob("*.yaml")
         assert {row for of, row in rows if of == dataset} == {path.stem for path in files} - {
@@ -74,11 +75,13 @@ def test_the_commands_accept_what_a_script_starts(line: str) -> None:
 
 @pytest.mark.parametrize("updates", [5, 99, 100, 1000])
 def test_any_budget_of_the_demo_leaves_the_checkpoints_that_are_averaged(updates: int) -> None:
-    for module, *words in commands("demo.sh", "--max-update", updates):
-        for run in planned(words) if module == "capsnmt.launch" else ():
-            saved = updates // int(run.settings.train["save-interval-updates"] or 0)
-            assert saved >= (run.settings.average["last-updates"] or 0)
-            assert run.settings.updates == updates
+    found = commands("demo.sh", "--max-update", updates)
+    runs = [run for module, *words in found if module == "capsnmt.launch" for run in planned(words)]
+    assert len(runs) > 1
+    for run in runs:
+        saved = updates // int(run.settings.train["save-interval-updates"] or 0)
+        assert saved >= (run.settings.average["last-updates"] or 0)
+        assert run.settings.updates == updates
 
 
 @pytest.mark.nightly  # a launch is recorded with every commit, and the demo is run by .ci/run
@@ -117,10 +120,16 @@ def test_the_time_limit_of_the_evidence_stops_the_launch(tmp_path: Path) -> None
     stub = executable(  # an interpreter that says how it ends
         tmp_path / "python",
         '#!/usr/bin/env bash\n[ "$1" != -c ] || exit 0\n'
-        f"trap 'echo saved >>{tmp_path}/calls; exit 143' TERM\nsleep 300 & wait\n",
+        f"trap 'echo saved >>{tmp_path}/calls; exit 143' TERM\n"
+        f"touch {tmp_path}/ready\nsleep 300 & wait\n",
     )
-    # a minute takes five seconds
-    executable(tmp_path / "timeout", '#!/bin/sh\nshift 2\nexec /usr/bin/timeout 5 "$@"\n')
+    # the minute is over as soon as the interpreter can be stopped
+    executable(
+        tmp_path / "timeout",
+        '#!/usr/bin/env bash\nshift 2\n/usr/bin/timeout 300 "$@" & limit=$!\n'
+        f"for _ in $(seq 2400); do [ -e {tmp_path}/ready ] && break; sleep 0.1; done\n"
+        'kill -ALRM "$limit"; wait "$limit"\n',
+    )
     variables = {"PYTHON": str(stub), "PATH": f"{tmp_path}:{os.environ['PATH']}"}
     flags = ("--minutes", "1", "--output", tmp_path / "out")
     assert script("run_evidence.sh", *flags, **variables).returncode == 124
