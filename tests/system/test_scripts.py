@@ -126,7 +126,8 @@ def test_the_time_limit_of_the_evidence_stops_the_launch(tmp_path: Path) -> None
     # the minute is over as soon as the interpreter can be stopped
     executable(
         tmp_path / "timeout",
-        '#!/usr/bin/env bash\nshift 2\n/usr/bin/timeout 300 "$@" & limit=$!\n'
+        '#!/usr/bin/env bash\n[ "$2" = 60 ] || exit\n'
+        '/usr/bin/timeout "$1" 300 "${@:3}" & limit=$!\n'
         f"for _ in $(seq 2400); do [ -e {tmp_path}/ready ] && break; sleep 0.1; done\n"
         'kill -ALRM "$limit"; wait "$limit"\n',
     )
