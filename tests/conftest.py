@@ -12,6 +12,7 @@ from typing import Any, Callable, Dict, Iterator, List, Optional
 import pytest
 
 from tests.interpreter import server, servers
+from tests.real_data import library, missing
 
 BROWSERS = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome")
 
@@ -180,10 +181,9 @@ def bf16_machine(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
     """A headless Chromium: that of ``CAPSNMT_CHROMIUM``, the system's, or playwright's own."""
-    try:
-        from playwright.sync_api import Error, sync_playwright
-    except ImportError:
-        pytest.skip("NO BROWSER TEST: playwright is not installed (pip install playwright)")
+    library("playwright")
+    from playwright.sync_api import Error, sync_playwright
+
     installed = [path for path in map(shutil.which, BROWSERS) if path]
     found = os.environ.get("CAPSNMT_CHROMIUM") or next(iter(installed), None)
     with sync_playwright() as playwright:
@@ -193,7 +193,7 @@ def browser() -> Iterator[Any]:
             # no sandbox: tests may run as root, and the page is ours
             started = playwright.chromium.launch(executable_path=found, args=["--no-sandbox"])
         except Error as error:
-            pytest.skip(
+            missing(
                 "NO BROWSER TEST: no Chromium was found or it does not start (apt-get install "
                 f"chromium-headless-shell, or set CAPSNMT_CHROMIUM): {str(error).splitlines()[0]}"
             )

@@ -14,6 +14,7 @@ from capsnmt.sentences import build, logical_inference, senteval
 from capsnmt.sentences.logic import parse, relation
 from capsnmt.sentences.senteval import TASKS
 from tests.corpora.server import serving
+from tests.real_data import library
 from tests.sentences.test_logic_and_probing import corpus
 
 pytestmark = pytest.mark.one_host  # text: no host is loaded
@@ -169,7 +170,7 @@ def test_a_bad_file_is_one_line_with_its_name(
 @pytest.fixture
 def published(monkeypatch: pytest.MonkeyPatch) -> Iterator[Dict[str, bytes]]:
     """The files at the address of SentEval: a task of three lines."""
-    pytest.importorskip("requests", reason="the extra 'data' is not installed here")
+    library("requests")
     monkeypatch.setattr(senteval, "SIZES", {"tr": 1, "va": 1, "te": 1})
     with serving({FILE: TEXT.encode()}) as server:
         monkeypatch.setattr(senteval, "ADDRESS", f"{server.address}/good")

@@ -14,13 +14,14 @@ from capsnmt.checkpoints.load import loads_weights_only, save_checkpoint
 from capsnmt.export import main, stock_checkpoint
 from capsnmt.models.config import defaults
 from tests.commands import hypotheses, succeed
+from tests.real_data import library
 from tests.support import PAD, PLUGIN, SMALL, TASK, batch, build, forward, parse, sentences
 from tests.translate.conftest import data_of
 
 
 @pytest.mark.system
 def test_ctranslate2_translates_as_fairseq(runs: Dict[str, Path], tmp_path: Path) -> None:
-    ctranslate2 = pytest.importorskip("ctranslate2")
+    ctranslate2 = library("ctranslate2")
     exported = tmp_path / "transformer.pt"
     succeed("capsnmt.export", runs["plain"], "--output", exported)
     binarised = data_of(runs["plain"]).binarised
