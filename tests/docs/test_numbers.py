@@ -133,15 +133,3 @@ def test_the_share_of_routing_is_that_of_the_measurements() -> None:
     one = [round(share) for row, share in shares.items() if row not in several]
     two, three = (round(shares[f"wmt14_en_de/li2019_em_{x}"]) for x in ("enc_self_enc_dec", "all"))
     assert [*map(int, stated.groups())] == [min(one), max(one), two, three]
-
-
-def test_the_scores_of_the_readme_are_in_the_results() -> None:
-    pages = [(DOCS / f"{name}.md").read_text("utf-8") for name in ("results", "results_archive")]
-    scores = re.findall(r"\d+\.\d+", "".join(pages))
-    table = section(REPO / "README.md", "results").partition("\nLogical")[0]
-    quoted = re.findall(r"\d+\.\d+", table)
-    assert len(quoted) > 8
-    for score in quoted:
-        places = len(score.partition(".")[2])
-        rounded = (f"{float(found):.{places}f}" for found in scores)
-        assert score in rounded, score

@@ -19,7 +19,7 @@ from capsnmt.corpora.own import own_recipe
 from capsnmt.corpora.recipe import load_recipe
 from capsnmt.launch.own_data import BUDGETS
 from capsnmt.models.architectures import SIZES
-from tests.docs.pages import REPO, numbers, rows
+from tests.docs.pages import REPO, numbers, rows, section
 from tests.docs.test_numbers import measured_rows
 
 CONTINUED = "every switch off with `--init-from`: the baseline continues"
@@ -111,6 +111,55 @@ def test_a_number_in_prose_follows_from_its_source(page: str, sentence: str) -> 
     assert list(found.groups()) == QUOTES[page, sentence]()
 
 
+# a system of README's results -> its row
+SYSTEMS = {
+    "our baseline": "baseline",
+    "our baseline of the same seed": "baseline",
+    "EM routing": "em_routing",
+    "talking heads": "shazeer2020_talking",
+    "dense connections": "pagliardini2024_dense",
+    "multi-layer attention": "mlmha",
+    "a wider baseline with EM routing's parameters": "baseline_wider",
+    "inverted routing of heads": "tsai2020_inverted",
+    "attention residuals": "chen2026_attention_residuals",
+    "Transformer": "baseline",
+    "EM routing of heads": "em_routing",
+    "output disagreement, weight 1 from the first update": "output_disagreement",
+    "both": "em_routing_output_disagreement",
+}
+
+
+def scored(system: str, updates: str, seeds: str) -> List[float]:
+    """The score of a system, and its deviation over seeds, in the results."""
+    if system == "published":
+        text = " ".join((REPO / "docs" / "results.md").read_text("utf-8").split())
+        return numbers(re.findall(r"the published (\S+) BLEU on test_2016_flickr", text)[0])
+    row = SYSTEMS[system]
+    if updates == "to the end":  # seeds 1, 2, 3, and their mean
+        return cell("results.md", "row | seed", row, 4, place=3 if seeds == "3" else 0)
+    mean = cell("results_archive.md", "mean of seeds 1, 2, 3", row, 1) if seeds == "3" else []
+    return mean or [of_seed_1(row)]
+
+
+def test_the_scores_of_the_readme_are_those_of_the_rows_that_it_names() -> None:
+    table = rows(section(REPO / "README.md", "results").partition("\nLogical")[0])[2:]
+    assert len(table) == 7
+    for title, updates, seeds, found in table:
+        of_recipe = title.rpartition(": ")[2].replace(" (no routing)", "")
+        systems = re.split("[;,] " if ":" in title else "; ", of_recipe)
+        quoted = re.split(r"; | \(", found.rstrip(")"))
+        if ": " in quoted[-1]:
+            system, _, quoted[-1] = quoted[-1].partition(": ")
+            systems.append(system)
+        counts = seeds.split("; ")
+        counts *= len(systems) if len(counts) == 1 else 1
+        assert len(systems) == len(quoted) == len(counts)
+        for system, count, score in zip(systems, counts, quoted):
+            known = scored(system, updates, count)
+            places = len(score.partition(" ")[0].partition(".")[2])
+            assert numbers(score) == pytest.approx(known, rel=0, abs=0.501 / 10**places), system
+
+
 def sizes() -> List[List[str]]:
     found = []
     for suffix, size in SIZES.items():
@@ -173,8 +222,12 @@ COMMANDS: Dict[str, Callable[[], argparse.ArgumentParser]] = {
 
 @pytest.mark.parametrize("page", COMMANDS)
 def test_the_flags_and_defaults_of_a_command_are_those_of_its_page(page: str) -> None:
-    flags = {flag: a for a in COMMANDS[page]()._actions for flag in a.option_strings}
+    _, *actions = COMMANDS[page]()._actions  # the first is --help
+    flags = {flag: action for action in actions for flag in action.option_strings}
     text = (REPO / "docs" / f"{page}.md").read_text("utf-8")
+    recipes = (REPO / "data_prep" / "README.md").read_text("utf-8") if page == "data" else ""
+    documented = set(re.findall(r"--[a-z][a-z-]*", text + recipes))
+    assert {name for each in actions for name in each.option_strings[:1]} <= documented
     table = [cells for cells in rows(text) if cells[0].startswith("`--") and len(cells) == 2]
     assert len(table) > 5
     for named, meaning in table:
