@@ -12,6 +12,7 @@ from typing import List
 import numpy as np
 import pytest
 import torch
+from fairseq.criterions import sentence_prediction
 from fairseq.data import FairseqDataset, data_utils
 from fairseq.data.iterators import EpochBatchIterator
 from fairseq.dataclass.utils import convert_namespace_to_omegaconf
@@ -115,8 +116,6 @@ optimizer.zero_grad()
 print({"sklearn", "scipy.stats", "torch._dynamo"} & sys.modules.keys())
 if hasattr(sentence_prediction, "f1_score"):
     print(sentence_prediction.acc_and_f1(torch.tensor([1, 0]).numpy(), [1, 0])["f1"])
-else:
-    print(1.0)
 """
 
 
@@ -126,7 +125,8 @@ def test_importing_the_plugin_prints_nothing_and_loads_only_what_a_training_uses
     The fork's criterion finds its own when it is used.
     """
     done = ran([sys.executable, "-W", "ignore", "-c", PROGRAM])
-    assert (done.stdout.split("\n"), done.stderr) == (["True", "set()", "1.0", ""], "")
+    used = ["1.0"] if hasattr(sentence_prediction, "f1_score") else []
+    assert (done.stdout.splitlines(), done.stderr) == (["True", "set()", *used], "")
 
 
 def other_host() -> str:
