@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import gc
+import importlib
 import itertools
 import os
 import shutil
+import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Callable, Dict, Iterator, List, Optional
 
@@ -36,9 +39,14 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> Optio
 def pytest_configure(config: pytest.Config) -> None:
     """Collect no garbage while modules are imported: nearly a third of that time would be spent.
 
+    Random examples are the same each time, and none has a deadline, which load would break.
     What commands are forked from is started here for all workers, which inherit its address.
     """
     gc.disable()
+    with suppress(ImportError):  # of some environments
+        hypothesis = importlib.import_module("hypothesis")
+        hypothesis.settings.register_profile("commit", deadline=None, derandomize=True)
+        hypothesis.settings.load_profile("commit")
     if getattr(config.option, "numprocesses", None) and not hasattr(config, "workerinput"):
         server()
 
@@ -76,6 +84,13 @@ def pytest_collection_modifyitems(items: List[pytest.Item]) -> None:
     for part in parts:
         part += itertools.islice(short, max(0, share - len(part)))
     items[:] = [item for part in parts for item in part]
+
+
+@pytest.fixture(autouse=True)
+def seeded() -> None:
+    """A test draws the same numbers, whatever ran before it."""
+    if "torch" in sys.modules:
+        sys.modules["torch"].manual_seed(0)
 
 
 @pytest.fixture(scope="session")

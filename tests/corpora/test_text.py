@@ -106,7 +106,7 @@ def test_chinese_is_restored_from_its_tokens(name):
         assert moses_detokenizer("zh")(make_tokeniser(name, "zh")(line)) == line
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(line=st.text(alphabet=st.characters(codec="utf-8", exclude_characters="\n")))
 @pytest.mark.parametrize("name", [name for name in TOKENISERS if "jieba" not in name])
 def test_a_line_stays_one_line_of_single_spaced_tokens(name, line):

@@ -18,7 +18,7 @@ from .operators import NAMES, OPERATORS, random, run_with_gradient
 
 F64 = torch.float64
 TIGHT = {"rtol": 1e-9, "atol": 1e-11}
-few = settings(max_examples=40, deadline=None, derandomize=True)
+few = settings(max_examples=40)
 size = st.integers(1, 4)
 CUBES = ("vertical_routing", "horizontal_routing")  # of scores, with masks of queries and keys
 

@@ -40,7 +40,7 @@ def test_a_bad_setting_is_one_line(setting: tuple, message: str) -> None:
         build(*setting)
 
 
-@settings(max_examples=50, deadline=None, derandomize=True)
+@settings(max_examples=50)
 @given(st.lists(st.sampled_from(["▁a", "b", "a@@", "▁."]), max_size=60), st.integers(1, 12))
 @pytest.mark.parametrize("sentencepiece", [False, True])
 def test_the_parts_are_the_line_and_fit(
