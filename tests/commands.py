@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import random
-import socket
+import shutil
 import subprocess
 import sys
 import time
@@ -103,15 +103,15 @@ def in_two(module: str, arguments: List[object], folder: Path) -> str:
 
     If one of them fails, the other, which would wait for it, is killed.
     """
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        address = f"tcp://127.0.0.1:{server.getsockname()[1]}"
     folder.mkdir(parents=True, exist_ok=True)
+    meeting = folder / "store"
+    meeting.unlink(missing_ok=True)
     logs = [folder / f"rank-{rank}.log" for rank in range(2)]
     workers: List[Process] = []
     for rank, log in enumerate(logs):
         distributed = [
             *("--distributed-rank", rank, "--distributed-world-size", 2),
-            *("--distributed-init-method", address, "--distributed-no-spawn"),
+            *("--distributed-init-method", f"file://{meeting}", "--distributed-no-spawn"),
             *("--distributed-backend", "gloo", "--ddp-backend", "legacy_ddp"),
         ]
         log.touch()
@@ -174,7 +174,8 @@ def filled(folder: Path, make: Callable[[Path], None]) -> Path:
     """Return a folder, filled by the first process that needs it."""
     with locked(folder.with_suffix(".lock"), waiting=f"waiting for {folder}"):
         if not (folder / "made").exists():
-            folder.mkdir(exist_ok=True)
+            shutil.rmtree(folder, ignore_errors=True)  # of one that failed
+            folder.mkdir()
             make(folder)
             (folder / "made").touch()
     return folder

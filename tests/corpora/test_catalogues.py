@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import zipfile
 
 import polib
@@ -113,6 +114,9 @@ def test_useful_messages_are_written_in_three_sets(wheel, tmp_path, capsys):
 def test_a_wheel_that_cannot_be_fetched_is_one_line(wheel, tmp_path, capsys, monkeypatch):
     monkeypatch.setenv("PIP_INDEX_URL", "http://127.0.0.1:9/simple")
     monkeypatch.setenv("PIP_RETRIES", "0")
+    monkeypatch.setenv("PIP_CONFIG_FILE", os.devnull)
+    for other in ("PIP_EXTRA_INDEX_URL", "PIP_FIND_LINKS"):
+        monkeypatch.delenv(other, raising=False)
     wheel.write_bytes(b"damaged")
     assert catalogues.main(["--output", str(tmp_path / "text")]) == 1
     error = capsys.readouterr().err

@@ -91,10 +91,15 @@ def test_stopped_three_times_is_bit_for_bit_as_never_stopped(data: Path, tmp_pat
     for signum in (signal.SIGUSR1, signal.SIGTERM):
         with started(TRAIN, [*line, "--num-workers", "1"]) as running:
             assert running.reaches(f'"num_updates": "{done + 3}"'), running.errors
+            running.send(signal.SIGSTOP)  # or it may end before both signals are sent
             while not (loads := children(running.process.pid)):  # between two epochs
                 assert running.process.is_alive(), running.errors
+                running.send(signal.SIGCONT)
+                time.sleep(0.005)
+                running.send(signal.SIGSTOP)
             for process in (*loads, running.process.pid):
                 os.kill(process, signum)
+            running.send(signal.SIGCONT)
             assert running.end() == 0, running.errors
             wait_for_end(running)
         before, done = done, content(stopped / LAST)["updates"]
@@ -232,16 +237,20 @@ def test_a_stop_signal_saves_and_a_second_one_kills(
         assert launch.end() == 128 + signal.SIGHUP
         assert launch.errors[-1] == "stopped by SIGHUP: the same command resumes"
         assert not launch.started()
-    saved = content(tmp_path / "runs" / "row" / "seed-1" / "checkpoints" / LAST)["updates"]
+    checkpoints = tmp_path / "runs" / "row" / "seed-1" / "checkpoints"
+    saved, request = content(checkpoints / LAST)["updates"], checkpoints / "stop"
     assert reported <= saved < 400
+    assert not request.exists()
     monkeypatch.setenv(INTERPRETER, str(executable(tmp_path / "deaf", DEAF)))
     with started(LAUNCHER, line) as launch:
         assert launch.reaches(f"-- train: resuming at {saved} of 400")
         while not launch.started():
             assert launch.process.is_alive(), launch.errors
-        for _ in range(2):
-            launch.send(signal.SIGINT)
-            time.sleep(0.2)  # or the two would be one
+        launch.send(signal.SIGINT)
+        while not request.exists():  # or the two signals would be one
+            assert launch.process.is_alive(), launch.errors
+            time.sleep(0.005)
+        launch.send(signal.SIGINT)
         assert launch.end() == 128 + signal.SIGINT
         assert not launch.started()
 

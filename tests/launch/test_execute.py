@@ -228,7 +228,8 @@ def test_runs_side_by_side_are_those_of_one_after_another(
 # in place of the interpreter: a run that starts, notes its GPUs, waits for the others, and fails
 CHILD = """#!/bin/sh
 echo "$CUDA_VISIBLE_DEVICES" >"RUNS/gpus-$$"
-while test "$(ls RUNS | grep -c gpus)" -lt COUNT; do sleep 0.1; done
+for _ in $(seq 600); do test "$(ls RUNS | grep -c gpus)" -lt COUNT || break; sleep 0.1; done
+test "$(ls RUNS | grep -c gpus)" -ge COUNT || echo alone >"RUNS/gpus-$$"
 sleep 0.5
 echo >"RUNS/ended-$$"
 exit 1

@@ -14,8 +14,9 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
-from typing import List
+from typing import Iterator, List
 
 import pytest
 
@@ -180,7 +181,7 @@ JOB = """#!/bin/bash
 printf '%s|' "$@" >"${0%/*}/asked"
 trap 'echo TERM >"${0%/*}/got"; exit 143' TERM
 echo $$ >"${0%/*}/ready"
-for _ in {1..600}; do
+for _ in {1..1400}; do
   test ! -e "${0%/*}/end" || exit 3
   test ! -e "STOP" || { echo stopped >"${0%/*}/got"; exit 0; }
   sleep 0.05
@@ -196,7 +197,7 @@ def job(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture,
-) -> subprocess.Popen:
+) -> Iterator[subprocess.Popen]:
     """The batch script of a run, started; its folder and its interpreter have odd names."""
     python = tmp_path / "an env" / "python"
     python.parent.mkdir()
@@ -212,11 +213,16 @@ def job(
     started = subprocess.Popen(script, env=variables, start_new_session=True)
     deadline = time.monotonic() + 60
     ready = python.parent / "ready"
-    while not (ready.exists() and ready.stat().st_size):
-        assert started.poll() is None
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
-    return started
+    try:
+        while not (ready.exists() and ready.stat().st_size):
+            assert started.poll() is None
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+        yield started
+    finally:
+        with suppress(ProcessLookupError):
+            os.killpg(started.pid, signal.SIGKILL)
+        started.wait()
 
 
 def test_a_job_ends_with_the_status_of_the_launcher(job: subprocess.Popen, tmp_path: Path) -> None:
