@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, Callable, Dict, List
+from typing import Any, Dict, List
 
 import numpy as np
 import pytest
@@ -88,38 +88,3 @@ def test_best_follows_the_direction_of_the_metric(tmp_path: Path, maximise: bool
     best = ["9.5001", "27.3102" if maximise else "-0.1000"]
     expected = [f"checkpoint.best_bleu_{value}.pt" for value in best]
     assert sources(tmp_path, "--best", 2) == expected
-
-
-# arguments, and part of the message
-MISTAKES: Dict[str, Any] = {
-    "too many": (["{run}", "--last-epochs", "4"], "has 3 checkpoints for --last-epochs 4"),
-    "none by update": (["{run}", "--last-updates", "1"], "has 0 checkpoints"),
-    "no choice": (["{run}"], "choose its checkpoints by"),
-    "missing": (["{run}/checkpoint9.pt"], "no such checkpoint"),
-    "missing folder": (["{run}/no", "--best", "1"], "give one folder"),
-    "two folders": (["{run}", "{run}", "--best", "1"], "give one folder"),
-    "twice": (["{run}/checkpoint1.pt", "{run}/checkpoint1.pt"], "given twice"),
-    "onto an input": (["{run}/checkpoint1.pt", "--output", "{run}/checkpoint1.pt"], "is read"),
-    "other parameters": (["{run}/checkpoint1.pt", "{run}/other.pt"], "no v, but"),
-    "other shapes": (["{run}/checkpoint1.pt", "{run}/wide.pt"], "w has shape [3], but"),
-    "diverged": (["{run}/checkpoint1.pt", "{run}/nan.pt"], "w has NaN or infinite weights"),
-}
-
-
-@pytest.mark.parametrize("mistake", MISTAKES)
-def test_a_mistake_is_one_line_and_leaves_no_file(
-    tmp_path: Path, mistake: str, refused: Callable[..., str]
-) -> None:
-    v = torch.zeros(1)
-    # fairseq never sets this number
-    unset = {"embed_positions._float_tensor": torch.tensor([float("nan")])}
-    for name in ("checkpoint1", "checkpoint2", "checkpoint3"):
-        write(tmp_path / f"{name}.pt", w=torch.zeros(2), v=v, **unset)
-    write(tmp_path / "other.pt", w=torch.zeros(2), **unset)
-    write(tmp_path / "wide.pt", w=torch.zeros(3), v=v, **unset)
-    write(tmp_path / "nan.pt", w=torch.tensor([0, float("inf")]), v=v, **unset)
-    arguments, complaint = MISTAKES[mistake]
-    arguments = [argument.format(run=tmp_path) for argument in arguments]
-    if "--output" not in arguments:
-        arguments += ["--output", str(tmp_path / "mean.out")]
-    assert complaint in refused(main, *arguments)

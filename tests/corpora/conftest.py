@@ -9,6 +9,7 @@ from typing import Callable, Dict, Iterator, List, Optional, Tuple
 import pytest
 import yaml
 
+from capsnmt.corpora import __main__ as preparation
 from capsnmt.corpora.__main__ import main
 from tests.commands import succeed
 from tests.corpora.server import Server, serving
@@ -101,6 +102,7 @@ def no_fairseq(monkeypatch: pytest.MonkeyPatch) -> None:
     """Put the segmented text itself in the data-bin, because fairseq takes seconds to start."""
 
     def binarise(arguments: List[str], destination: Path, lock: Optional[int]) -> None:
+        assert int(arguments[arguments.index("--workers") + 1]) <= preparation.CORES
         destination.mkdir()
         text = Path(arguments[arguments.index("--trainpref") + 1])
         for side in ("--source-lang", "--target-lang"):

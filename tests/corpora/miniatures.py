@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import hashlib
 import io
 import re
@@ -37,6 +38,17 @@ def sentence(number: int, language: str) -> str:
 
 def lines(numbers: range, language: str, end: str = "\n") -> bytes:
     return "".join(f"{sentence(number, language)}{end}" for number in numbers).encode()
+
+
+def write_own(folder: Path) -> None:
+    """Write text as of a user's own: pairs of files in three languages, and a table."""
+    for name, numbers in (("a", range(0, 60)), ("b", range(60, 90)), ("v", range(90, 96))):
+        for side in ("en", "de", "zh"):
+            (folder / f"{name}.{side}").write_bytes(lines(numbers, side))
+    (folder / "b.de.gz").write_bytes(gzip.compress((folder / "b.de").read_bytes()))
+    sides = ((folder / f"a.{side}").read_text("utf-8").splitlines() for side in ("en", "de"))
+    table = "".join("\t".join(pair) + "\n" for pair in zip(*sides))
+    (folder / "a.tsv").write_text(table, "utf-8")
 
 
 def sgm(numbers: range, language: str, kind: str) -> bytes:

@@ -13,7 +13,7 @@ import pytest
 from capsnmt.corpora.prepared import PreparedData
 from tests.commands import is_refusal
 from tests.corpora.conftest import text, tree
-from tests.corpora.miniatures import lines
+from tests.corpora.miniatures import lines, write_own
 from tests.real_data import real_data
 
 
@@ -52,20 +52,7 @@ def test_two_files_become_three_splits(tmp_path, run, no_fairseq):
 def files(tmp_path, monkeypatch, no_fairseq):
     """Files of some languages in the working folder."""
     monkeypatch.chdir(tmp_path)
-    for name, numbers in (("a", range(0, 60)), ("b", range(60, 90)), ("v", range(90, 96))):
-        for side in ("en", "de", "zh"):
-            Path(f"{name}.{side}").write_bytes(lines(numbers, side))
-    Path("b.de.gz").write_bytes(gzip.compress(Path("b.de").read_bytes()))
-    sides = (Path(f"a.{side}").read_text("utf-8").splitlines() for side in ("en", "de"))
-    Path("a.tsv").write_text("".join("\t".join(pair) + "\n" for pair in zip(*sides)), "utf-8")
-    Path("one.tsv").write_text("no tab\n" * 60, "utf-8")
-    Path("empty.en").touch()
-    Path("empty.de").touch()
-    Path("short.de").write_bytes(lines(range(0, 59), "de"))
-    Path("few.en").write_bytes(lines(range(0, 19), "en"))
-    Path("few.de").write_bytes(lines(range(0, 19), "de"))
-    Path("latin.en").write_bytes("schön\n".encode("latin-1") * 60)
-    Path("wide.en").write_text("a house\n" * 60, "utf-16")
+    write_own(tmp_path)
     return tmp_path
 
 
@@ -132,39 +119,6 @@ def test_a_language_without_rules_of_its_own_is_said(files, run):
     status, printed = run("--train", "a.en", "a.vi", *SMALL)
     assert status == 0
     assert [line[:3] for line in printed.splitlines() if "Moses has no rules" in line] == ["vi:"]
-
-
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        ("--train a.en short.de", "short.de has 59 lines but"),
-        ("--train empty.en empty.de", "empty.de is empty"),
-        ("--train a.en none.de", "none.de: there is no such file"),
-        ("--train a.en a.de --pair en-xx", "--pair en-xx; give two languages"),
-        ("--train latin.en a.de", "latin.en, line 1: not UTF-8"),
-        ("--train wide.en a.de", "convert the file, as by iconv -f utf-16 -t utf-8"),
-        ("--train one.tsv --pair en-de", "one.tsv, line 1: 1 column, column 2 is needed"),
-        ("--train a.tsv", "the names end in tsv; give two languages"),
-        ("--train a.en a.de a.zh", "the names end in en, de, zh"),
-        ("--train a.en b.en a.de", "2 of 3 files end in .en and 1 in .de"),
-        ("--train a.en a.de --pair en-en", "--pair en-en; give two languages"),
-        ("--train few.en few.de", "19 pairs are too few to draw valid and test from"),
-        ("--train multi30k", "--train multi30k: the names end in no language; give two languages"),
-        ("multi30k --train a.en a.de", "--train is not for multi30k; leave one"),
-        ("--train a.en a.de --corpora x", "--corpora is not for --train"),
-        ("--train a.en a.de --test train=v.en v.de", "the name 'train' is taken"),
-        ("--train a.en a.de --test a/b=v.en v.de", "the name 'a/b' is taken, or is not of letters"),
-        ("--train a.en a.de --valid v.en", "--valid v.en: 1 of 1 files end in .en and 0 in .de"),
-    ],
-)
-def test_what_cannot_be_a_corpus_is_one_line_and_writes_nothing(files, run, words, message):
-    status, printed = run(*words.split(), "--output", "out")
-    assert status == 2
-    *said, error = printed.splitlines()
-    assert error.startswith("error: ")
-    assert message in error
-    assert not said
-    assert not Path("out").exists()
 
 
 def test_text_that_lies_where_a_step_would_write_is_refused_and_stays(files, run):

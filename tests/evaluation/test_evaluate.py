@@ -7,7 +7,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any, Callable, Dict, List
+from typing import Any, Dict, List
 
 import pytest
 
@@ -118,25 +118,6 @@ def test_with_a_tokenised_reference_the_tokens_are_those_that_were_decoded(
     assert found["multi-bleu"]["score"] == pytest.approx(100)
     assert found["multi-bleu"]["signature"].endswith("|text:as-given")
     assert found["bleu"]["score"] == 0
-
-
-INPUTS = ("good", "half", "reference", "tokens", "sources", "scores-1", "scores-2")
-
-
-@pytest.mark.parametrize("name", INPUTS)
-def test_the_record_replaces_no_file_that_is_read(
-    files: Dict[str, str], tmp_path: Path, refused: Callable[..., str], name: str
-) -> None:
-    paths = {each: files.get(each, str(tmp_path / each)) for each in INPUTS}
-    for each in {*paths} - {*files}:
-        write_lines(tmp_path / each, ["1"] * len(TOKENS))
-    given = [f"x={paths['good']}", "--baseline", f"b={paths['half']}"]
-    given += ["--reference", paths["reference"], "--tokenized-reference", paths["tokens"]]
-    scores = f"x={paths['scores-1']},{paths['scores-2']}"
-    given += ["--source", paths["sources"], "--segment-scores", "COMET", scores]
-    assert f"--json {paths[name]} is a file that is read" in refused(
-        main, *given, "--json", paths[name]
-    )
 
 
 def test_a_missing_tokeniser_is_one_line(

@@ -11,7 +11,6 @@ from fairseq.data.data_utils import post_process
 from hypothesis import given
 from hypothesis import strategies as st
 
-from capsnmt.cli import ConfigurationError
 from capsnmt.evaluation.outputs import parse_generate_output
 from capsnmt.evaluation.text import REMOVE_BPE, moses_detokenizer, remove_bpe
 from tests.evaluation.conftest import Evaluate, scores
@@ -54,21 +53,6 @@ def test_any_decoding_order_comes_back_as_the_test_set(
 def test_empty_hypotheses_are_kept_with_and_without_their_tab() -> None:
     assert read(["H-1\t-0.5\t", "H-0\t-0.5\ta", "H-2\t-0.5"]) == ["a", "", ""]
     assert read(sorted([*record(0, "a"), *record(1, "b"), *record(2, "c")])) == ["a", "b", "c"]
-
-
-@pytest.mark.parametrize(
-    ("lines", "complaint"),
-    [
-        (["H-0\t-1\ta", "H-1\t-1\tb", "H-0\t-1\ta"], "repeats sentence 0"),
-        ([*record(0, "a"), "S-1\tsource", "T-1\tt"], "lacks 1 of 2 H- lines, H-1 first"),
-        ([*record(1, "a"), "H-0\t-1\tb"], "lacks 1 of 2 S- lines, S-0 first"),
-    ],
-)
-def test_a_broken_decoding_is_one_line_with_its_name(lines: List[str], complaint: str) -> None:
-    """Some kinds of lines are missing; with all of them: tests/frozen/golden/refusals.txt."""
-    with pytest.raises(ConfigurationError, match=complaint) as caught:
-        read(lines)
-    assert str(caught.value).startswith("gen.out")
 
 
 PIECES = st.lists(st.sampled_from(["cap@@", "sul@@", "es", "▁vote", "▁", "@@", "a@@b", "@", "_"]))

@@ -15,7 +15,6 @@ import pytest
 import torch
 
 from tests.commands import in_two, succeed, training
-from tests.faults.test_lost_data import children
 from tests.forked import INTERPRETER
 from tests.interpreter import executable, interpreter
 from tests.kills.launch import HANGS, LAUNCHER, Launch, started
@@ -27,6 +26,19 @@ pytestmark = pytest.mark.system
 TRAIN = "capsnmt.launch.train"
 LAST = "checkpoint_last.pt"
 UPDATES = 60  # enough that a signal arrives before the last
+
+
+def children(parent: int) -> List[int]:
+    """Return the running children of a process."""
+    found = []
+    for entry in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            state, its_parent = entry.read_text("utf-8").rpartition(")")[2].split()[:2]
+        except OSError:
+            continue
+        if int(its_parent) == parent and state != "Z":
+            found.append(int(entry.parent.name))
+    return found
 
 
 def direct(data: Path, save: Path, updates: int, *flags: object) -> List[str]:

@@ -62,17 +62,6 @@ def test_a_bad_file_is_one_line(name: str, refused: Callable[..., str], folder: 
         assert "row.yaml" in message or "child: " in message, message
 
 
-def test_two_rows_of_one_name_are_one_line(refused: Callable[..., str], folder: Path) -> None:
-    """One of them was left out."""
-    for name, rate in (("a", 0.1), ("b", 0.2)):
-        (folder / name).mkdir()
-        (folder / name / "em.yaml").write_text(SMALL.replace("0.005", str(rate)), "utf-8")
-    message = refused(
-        main, *shlex.split("--rows a/em.yaml,b/em.yaml --dataset tiny --cpu --dry-run")
-    )
-    assert "em is the name of two different rows, which would share runs/tiny/em/" in message
-
-
 def test_more_gpus_than_there_are_is_one_line(
     refused: Callable[..., str], folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

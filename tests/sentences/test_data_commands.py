@@ -93,14 +93,6 @@ def test_built_tasks_have_as_many_of_each_class_in_senteval_files(tmp_path: Path
         assert contents(tmp_path / "one")[file] == contents(tmp_path / "two")[file]
 
 
-def test_a_bad_flag_is_one_line(tmp_path: Path, refused: Callable[..., str]) -> None:
-    for flag, value, message in (
-        ("--tasks", "Tense", "'Tense' is unknown; choose from SentLen, WC, BShift"),
-        ("--length-bounds", "9,5,3", "'9,5,3' is not a rising list"),
-    ):
-        assert message in refused(build.main, "text", "--output", tmp_path / "out", flag, value)
-
-
 @pytest.mark.parametrize("name", ["train5", TASKS["SentLen"].file])
 def test_a_file_of_the_users_own_is_not_replaced(
     name: str, tmp_path: Path, refused: Callable[..., str]

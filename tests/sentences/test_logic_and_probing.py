@@ -10,8 +10,7 @@ from typing import Dict, List
 
 import pytest
 
-from capsnmt.cli import ConfigurationError
-from capsnmt.sentences.build import balance, bigram_shift, sentence_length, word_content
+from capsnmt.sentences.build import bigram_shift, sentence_length, word_content
 from capsnmt.sentences.logic import VARIABLES, parse, relation
 from capsnmt.sentences.logical_inference import read_file
 from tests.real_data import real_data
@@ -135,12 +134,3 @@ def test_bigram_shift_inverts_one_pair_of_neighbours_or_nothing() -> None:
             assert (tokens[first], tokens[second]) == (original[second], original[first])
             shifted += 1
     assert 0.4 < shifted / len(sentences) < 0.6
-
-
-def test_too_little_text_is_reported_with_the_class_and_the_fix() -> None:
-    with pytest.raises(ConfigurationError, match="class '1' has 2 sentences but needs 10"):
-        balance([("0", ["a"])] * 20 + [("1", ["b"])] * 2)
-    with pytest.raises(ConfigurationError, match="has examples of 1 classes"):
-        balance([("0", ["a"])] * 20)
-    with pytest.raises(ConfigurationError, match="--first-rank 2000 --words 1000: the text has 40"):
-        list(word_content(corpus()))

@@ -130,22 +130,6 @@ def test_a_row_is_compared_with_stock_of_its_size_and_its_baselines_heads() -> N
     assert system_of(row) == system_of(row, "big")
 
 
-@pytest.mark.parametrize(
-    ("flags", "named"),
-    [
-        (["--rows", HEADS[:-1]], f"'{HEADS[:-1]}' is not a row: did you mean '{HEADS}'"),
-        (["--paper", "li2018"], "li2018"),
-        (["--system", "no colon"], "--system is 'no colon'; give 'NAME: FLAGS'"),
-        (["--system", "a: --x", "--system", "a: --y"], "'a' is the name of two systems"),
-    ],
-)
-def test_a_bad_flag_is_one_line(flags: list, named: str) -> None:
-    with pytest.raises(ConfigurationError) as error:
-        benchmark.main(flags)
-    assert named in str(error.value)
-    assert len(str(error.value).splitlines()) == 1
-
-
 def test_complete_trainings_of_stock_and_ours_take_turns(
     corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

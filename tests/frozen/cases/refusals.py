@@ -10,6 +10,8 @@ import torch
 from fairseq.criterions import build_criterion
 from fairseq.optim import build_optimizer
 
+from tests.corpora.miniatures import lines as lines_of
+from tests.corpora.miniatures import write_own
 from tests.evaluation.outputs import write_outputs
 from tests.frozen.kit import World, frozen
 from tests.interpreter import COMMANDS
@@ -62,10 +64,54 @@ def spoilt(folder: Path) -> None:
     """Write the inputs that the rows name: outputs, a row, and weights without settings."""
     write_outputs(folder)
     (folder / "huge").write_bytes((folder / "good").read_bytes() + b"H-2000000000\t-1\ta\n")
+    for name, ids in {
+        "again": "H0 H1 H0",
+        "targetless": "S0 H0 S1",
+        "sourceless": "S1 H1 H0",
+    }.items():
+        numbered = (f"{kind}-{number}\t-1\ta\n" for kind, number in ids.split())
+        (folder / name).write_text("".join(numbered), "utf-8")
     (folder / "tiny.yaml").write_text(SMALL, "utf-8")
+    for name, rate in (("one", "0.1"), ("two", "0.2")):
+        (folder / name).mkdir()
+        (folder / name / "em.yaml").write_text(SMALL.replace("0.005", rate), "utf-8")
+    lengths = [*(5 + number % 20 for number in range(400)), 29, 29]
+    sentences = ("word " * length + f"{number}\n" for number, length in enumerate(lengths))
+    (folder / "words").write_text("".join(sentences), "utf-8")
+    spoilt_text(folder / "own")
+    spoilt_checkpoints(folder / "saved")
     (folder / "data").mkdir()
     (folder / "dangling").symlink_to("nowhere")
     torch.save({"model": {"weight": torch.ones(1)}}, folder / "weights.pt")
+
+
+def spoilt_text(folder: Path) -> None:
+    """Write a small corpus, and text that is none."""
+    folder.mkdir()
+    write_own(folder)
+    (folder / "one.tsv").write_text("no tab\n" * 60, "utf-8")
+    (folder / "empty.en").touch()
+    (folder / "empty.de").touch()
+    (folder / "short.de").write_bytes(lines_of(range(59), "de"))
+    (folder / "few.en").write_bytes(lines_of(range(19), "en"))
+    (folder / "few.de").write_bytes(lines_of(range(19), "de"))
+    (folder / "latin.en").write_bytes("schön\n".encode("latin-1") * 60)
+    (folder / "wide.en").write_text("a house\n" * 60, "utf-16")
+
+
+def spoilt_checkpoints(folder: Path) -> None:
+    """Write checkpoints of one model, and of others. fairseq never sets ``_float_tensor``."""
+    folder.mkdir()
+    unset = {"embed_positions._float_tensor": torch.tensor([float("nan")])}
+    alone, both = {"w": torch.zeros(2)}, {"v": torch.zeros(1), "w": torch.zeros(2)}
+    models = {
+        **{f"checkpoint{epoch}": both for epoch in (1, 2, 3)},
+        "other": alone,
+        "wide": {**both, "w": torch.zeros(3)},
+        "nan": {**both, "w": torch.tensor([0, float("inf")])},
+    }
+    for name, model in models.items():
+        torch.save({"model": {**unset, **model}}, folder / f"{name}.pt")
 
 
 def built(kind: str, flags: List[str]) -> str:
