@@ -182,16 +182,8 @@ def filled(folder: Path, make: Callable[[Path], None]) -> Path:
 
 
 CORPUS_WORDS = [
-    "routing",
-    "by",
-    "agreement",
-    "lets",
-    "parts",
-    "vote",
-    "for",
-    "wholes",
-    "they",
-    "form",
+    *("routing", "by", "agreement", "lets", "parts"),
+    *("vote", "for", "wholes", "they", "form"),
 ]
 
 

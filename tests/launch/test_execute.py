@@ -6,11 +6,12 @@ import json
 import shutil
 import sys
 from pathlib import Path
-from typing import Any, Callable, Dict, List, Optional, Set
+from typing import Callable, Dict, List, Optional, Set
 
 import pytest
 import torch
 
+from capsnmt import records
 from capsnmt.checkpoints.resume import num_updates
 from tests.interpreter import executable
 from tests.launch.conftest import Launch
@@ -21,10 +22,6 @@ pytestmark = [pytest.mark.system, pytest.mark.one_host]
 
 # Small files that every start writes again.
 REWRITTEN = ("config.json", "training.json", "commands.sh", "scores.json", "summary.json", ".lock")
-
-
-def read(path: Path) -> Any:
-    return json.loads(path.read_text("utf-8"))
 
 
 def snapshot(folder: Path) -> Dict[str, int]:
@@ -53,7 +50,7 @@ def test_a_complete_run_is_left_as_it_is_and_only_what_was_lost_is_made_again(
     words, run = [*arguments(prepared, tmp_path), *BY_EPOCHS], folder / "row" / "seed-1"
     before = snapshot(folder)
     assert launch(*words).count(": complete") == 4
-    assert read(run / "config.json")["command"] == ["capsnmt-run", *words]
+    assert records.load(run / "config.json")["command"] == ["capsnmt-run", *words]
     recorded = (run / "config.json").read_text("utf-8")
     trained = num_updates(run / "checkpoints" / "checkpoint_last.pt")
     for more in ([], ["--jobs", "2"]):
@@ -71,15 +68,13 @@ def test_a_complete_run_is_left_as_it_is_and_only_what_was_lost_is_made_again(
     assert again.count(": complete") == 2  # of the training and the average
 
 
-@pytest.mark.parametrize("deleted", ["*.pt", "checkpoint_last.pt"])
 def test_a_finished_training_whose_checkpoints_were_deleted_is_not_repeated(
-    deleted: str, launch: Launch, prepared: Path, launched: Path, tmp_path: Path
+    launch: Launch, prepared: Path, launched: Path, tmp_path: Path
 ) -> None:
     """Its average is evaluated; what needs the checkpoints is refused, and changes nothing."""
     folder = shutil.copytree(launched / "runs", tmp_path / "runs")
     words, run = [*arguments(prepared, tmp_path), *BY_EPOCHS], folder / "row" / "seed-1"
-    for path in (run / "checkpoints").glob(deleted):
-        path.unlink()
+    (run / "checkpoints" / "checkpoint_last.pt").unlink()
     before = snapshot(folder)
     assert launch(*words).count(": complete") == 4
     for more in (["train.max-epoch=2"], ["average.last-updates=2"], ["average=null"]):
@@ -111,7 +106,7 @@ def test_a_run_on_a_gpu_is_not_resumed_without_one(
     """fairseq would use the CPU without a word."""
     run = shutil.copytree(launched / "runs", tmp_path / "runs") / "row" / "seed-1"
     monkeypatch.setattr("torch.cuda.device_count", lambda: 0)
-    config = read(run / "config.json")
+    config = records.load(run / "config.json")
     config["device"]["gpus"] = 1
     (run / "config.json").write_text(json.dumps(config), "utf-8")
     assert "-- train: complete" in launch("--resume", run)
@@ -158,21 +153,18 @@ def test_a_row_starts_from_the_trained_other(
     said, before = launch(*words), num_updates(base / "averaged.pt")
     assert f"initialised from row (up to {before} updates), trained for" in said
     assert "tensors loaded" in (run / "console.log").read_text("utf-8")
-    initial = read(run / "training.json")["initial"]
+    initial = records.load(run / "training.json")["initial"]
     assert (initial["row"], initial["updates"]) == ("row", before)
     assert initial["checkpoint"] == str(base / "averaged.pt")
     other = launch(*words, "--set", "average=null", "--dry-run")
     assert f"--init-from {base / 'averaged.pt'}" in other
     (base / "averaged.pt").unlink()
     assert launch("--resume", run).count(": complete") == 4
-    summary = read(run.parent / "summary.json")
+    summary = records.load(run.parent / "summary.json")
     assert (summary["init-from"], summary["initial-updates"]) == ("row", before)
 
 
-@pytest.mark.parametrize(("place", "named"), [("", "."), ("..", "seed-1"), ("checkpoints", "..")])
 def test_a_run_is_resumed_from_inside_its_folders(
-    place: str,
-    named: str,
     launch: Launch,
     launched: Path,
     tmp_path: Path,
@@ -182,13 +174,13 @@ def test_a_run_is_resumed_from_inside_its_folders(
     for name in ("row", "base"):
         shutil.copytree(launched / "runs" / "row", tmp_path / name)
     run = tmp_path / "row" / "seed-1"
-    config = {**read(run / "config.json"), "baseline": "base"}
+    config = {**records.load(run / "config.json"), "baseline": "base"}
     (run / "config.json").write_text(json.dumps(config), "utf-8")
     (run.parent / "summary.json").unlink()
-    monkeypatch.chdir(run / place)
-    assert launch("--resume", named).count(": complete") == 3
-    assert "base" in json.dumps(read(run / "scores.json")["news"])
-    assert read(run.parent / "summary.json")["seeds"] == [1]
+    monkeypatch.chdir(run / "checkpoints")
+    assert launch("--resume", "..").count(": complete") == 3
+    assert "base" in json.dumps(records.load(run / "scores.json")["news"])
+    assert records.load(run.parent / "summary.json")["seeds"] == [1]
 
 
 def test_runs_side_by_side_are_those_of_one_after_another(
@@ -208,9 +200,9 @@ def test_runs_side_by_side_are_those_of_one_after_another(
     assert [line.partition(",")[0] for line in said[:first]] == ["== baseline"]
     assert [line.partition(",")[0] for line in said[first + 1 : first + 3]] == ["== one", "== two"]
     assert all("started" in line for line in said[first + 1 : first + 3])
-    scores = read(tmp_path / "runs" / "two" / "seed-1" / "scores.json")
+    scores = records.load(tmp_path / "runs" / "two" / "seed-1" / "scores.json")
     assert "baseline" in json.dumps(scores["news"])
-    assert read(tmp_path / "runs" / "two" / "summary.json")["seeds"] == [1]
+    assert records.load(tmp_path / "runs" / "two" / "summary.json")["seeds"] == [1]
     assert launch(*words).count(": complete") == 3 * 3
 
     # what is tested against a run that failed is not trained for nothing; the others end

@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
-from typing import Any, Dict
+from typing import Dict
 
 import pytest
 import torch
 
+from capsnmt import records
 from capsnmt.cli import ConfigurationError
 from capsnmt.models import CapsnmtTransformer
 from tests.commands import ON_CPU, in_two, succeed, train
@@ -46,10 +47,6 @@ def senteval(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def read(path: Path) -> Any:
-    return json.loads(path.read_text("utf-8"))
-
-
 def test_the_launcher_trains_every_mechanism_stops_early_and_evaluates(
     logic: Path, tmp_path: Path
 ) -> None:
@@ -74,7 +71,7 @@ def test_the_launcher_trains_every_mechanism_stops_early_and_evaluates(
     # nothing is learned at this rate: the first epoch is the best, and two more were no better
     assert len(valid) == 3
     assert "hasn't improved for last 2 runs" in (run / "console.log").read_text("utf-8")
-    splits = read(run / "results.json")["splits"]
+    splits = records.load(run / "results.json")["splits"]
     measured = {f"valid_{name}": splits["valid"][name] for name in ("accuracy", "macro_f1")}
     for bucket, found in splits["valid"]["by_bucket"].items():
         measured[f"valid_accuracy_bucket_{bucket}"] = found["accuracy"]
@@ -82,7 +79,7 @@ def test_the_launcher_trains_every_mechanism_stops_early_and_evaluates(
     assert logged == pytest.approx(measured, abs=2e-3)
     assert {"valid_disagreement_subspace", "valid_disagreement_position"} <= valid[0].keys()
     assert set(splits["test"]["by_bucket"]) == {str(n) for n in range(13)}
-    scores = read(run.parent / "summary.json")["scores"]["test"]
+    scores = records.load(run.parent / "summary.json")["scores"]["test"]
     assert scores["accuracy"]["values"] == [splits["test"]["accuracy"]]
 
 
@@ -102,7 +99,7 @@ def test_two_processes_log_the_measures_of_all_examples(logic: Path, tmp_path: P
     report = tmp_path / "scores.json"
     trained = [tmp_path / "checkpoint_last.pt", "--cpu"]
     succeed(EVALUATE, *trained, "--splits", "valid", "--json", report)
-    result = read(report)
+    result = records.load(report)
     assert result["updates"] == 2
     for name in ("accuracy", "macro_f1"):
         assert float(logged[name]) == pytest.approx(result["splits"]["valid"][name], abs=2e-3)
@@ -136,7 +133,7 @@ def test_a_translation_models_encoder_is_probed_as_it_was_trained(
     report = tmp_path / "scores.json"
     said = succeed(EVALUATE, probe, "--splits", "valid,test", "--json", report, "--cpu")
     assert "majority 60.00  (10 examples)" in said
-    assert read(report)["splits"]["test"]["majority"] == 60
+    assert records.load(report)["splits"]["test"]["majority"] == 60
     # it does not translate
     words = r"has the task probing; evaluate it by python -m capsnmt\.sentences\.evaluate"
     with pytest.raises(ConfigurationError, match=words):

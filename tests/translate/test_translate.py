@@ -158,9 +158,3 @@ def test_a_mistake_is_one_line(
         ([run, "--max-tokens", "1"], "'1' is not a whole number of at least 2"),
     ):
         assert words in refused(main, *arguments)
-
-
-def test_input_that_is_not_text_is_one_line(runs: Dict[str, Path]) -> None:
-    done = command(TRANSLATE, runs["plain"], stdin="T\0h\0e\0")
-    assert done.returncode == 2
-    assert done.stderr.startswith("error: standard input, line 1: holds a NUL character")
