@@ -1,4 +1,4 @@
-"""``capsnmt-average``: the mean, the choice of checkpoints, and bad command lines."""
+"""``capsnmt-average``: the mean, and the choice of checkpoints."""
 
 from __future__ import annotations
 

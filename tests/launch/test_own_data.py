@@ -34,38 +34,6 @@ def change(mine: Path, **values: object) -> None:
     (mine / "manifest.json").write_text(json.dumps({**manifest, **values}), "utf-8")
 
 
-def test_languages_and_test_sets_are_those_of_the_data(plan: Launch, mine: Path) -> None:
-    text = plan("--prepared", "mine", "--arch", ARCH, "--baseline", BASELINE, "--cpu")
-    assert [re.findall(r"--save-dir (\S+)/seed", line)[0] for line in trainings(text)] == [
-        *(f"runs/mine/{BASELINE}", f"runs/mine/{ARCH}")
-    ]
-    for arch, line in zip((BASELINE, ARCH), trainings(text)):
-        assert line.partition(" mine/bin ")[1]
-        assert f"--arch {arch} " in line
-        assert "--source-lang en --target-lang de " in line
-    generated = re.findall(r"fairseq_cli.generate .*--gen-subset (\S+) .*>(\S+)\.part", text)
-    assert [subset for subset, _ in generated] == ["test", "test"]
-    assert "generate-news.txt" in generated[0][1]
-    scored = [line for line in text.splitlines() if " -m capsnmt.evaluation " in line]
-    assert ["--baseline" in line for line in scored] == [False, True]
-    assert "--reference mine/raw/news.de" in scored[1]
-    report = text.splitlines()[-1]
-    assert f"capsnmt.report runs/mine/{BASELINE} runs/mine/{ARCH} --output runs/mine" in report
-    assert "capsnmt.corpora" not in text
-    alone = plan("--prepared", "mine", "--arch", ARCH, "--name", "first", "--cpu")
-    assert "--save-dir runs/mine/first/seed-1/" in alone
-
-
-def test_a_sweep_leaves_the_baseline_as_it_is(plan: Launch, mine: Path) -> None:
-    routed = "transformer_dlcl_routing_tiny"
-    own = ("--prepared", "mine", "--arch", routed, "--baseline", BASELINE, "--cpu")
-    text = plan(*own, "--sweep", "layer-capsules=8,16")
-    rows = (BASELINE, f"{routed}_layer-capsules-8", f"{routed}_layer-capsules-16")
-    found = [re.findall(r"--save-dir runs/mine/(\S+)/seed-1/", line) for line in trainings(text)]
-    assert found == [[row] for row in rows]
-    assert text.count(f" --baseline {BASELINE}=") == 2
-
-
 def test_data_of_a_recipe_keep_what_it_says(plan: Launch, launch: Launch, mine: Path) -> None:
     own = ("--prepared", "mine", "--arch", ARCH, "--cpu")
     assert " --share-all-embeddings " in plan(*own)

@@ -50,17 +50,6 @@ def test_a_script_stops_where_a_translation_fails(tmp_path: Path) -> None:
     assert output.read_text() == ""
 
 
-def test_a_row_follows_the_row_that_it_starts_from(plan: Launch) -> None:
-    rows = ["--rows", "dlcl_routing_from_baseline,baseline", "--max-update", "2000"]
-    one, other = trainings(plan(*MULTI30K, *rows))
-    assert "--save-dir runs/baseline/seed-1/" in one
-    assert "--save-dir runs/dlcl_routing_from_baseline/seed-1/" in other
-    assert "--init-from" not in one
-    assert "--init-from runs/baseline/seed-1/averaged.pt " in other
-    assert "--max-update 2000 " in one
-    assert "--max-update 2000 " in other
-
-
 @pytest.mark.parametrize("named", ["base_0.1", "base_0.1.yaml", "mine/base_0.1"])
 def test_the_name_of_a_row_may_have_a_dot(
     plan: Launch, named: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -75,13 +64,6 @@ def test_the_name_of_a_row_may_have_a_dot(
     assert "--init-from runs/mine/base_0.1/seed-1/averaged.pt " in trainings(text)[-1]
 
 
-def test_all_values_of_a_sweep_start_from_one_run(plan: Launch) -> None:
-    row = ["--config", "wmt14_en_de/dou2019_em_routing_from_baseline", "--cpu"]
-    text = plan(*row, "--output", "runs", "--sweep", "layer-capsules=1,8")
-    start = "--init-from runs/baseline/seed-1/checkpoints/checkpoint_last.pt "
-    assert [start in line for line in trainings(text)] == [True, True]
-
-
 @pytest.mark.parametrize("dataset", DATASETS)
 def test_an_architecture_alone_is_the_base_of_the_dataset_with_it(
     plan: Launch, dataset: str
@@ -92,18 +74,6 @@ def test_an_architecture_alone_is_the_base_of_the_dataset_with_it(
     assert plan("--dataset", dataset, *data, "--cpu", "--arch", arch) == row.replace(
         "baseline", arch
     )
-
-
-def test_where_the_corpus_comes_from_reaches_its_preparation(
-    plan: Launch, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "archives").mkdir()
-    row = ["--dataset", "wmt17_zh_en", "--cpu", "--set", "data.corpora=news-commentary-v12"]
-    mirrors = "--mirror http://lab/a --mirror http://lab/b"
-    command = " --output runs/wmt17_zh_en/data{} --corpora news-commentary-v12{}\n"
-    assert command.format(" --local archives", "") in plan(*row, "--data", "archives")
-    assert command.format("", f" {mirrors}") in plan(*row, *mirrors.split())
 
 
 @pytest.mark.parametrize(
@@ -147,16 +117,6 @@ def test_the_update_has_the_same_tokens_on_any_number_of_devices(
     assert tokens - workers * batch.update_freq < batch.per_update <= tokens
     fewer_passes = most * workers * (batch.update_freq - 1)
     assert fewer_passes < tokens, "more passes than the memory of the devices asks for"
-
-
-def test_a_step_of_several_nodes_sees_the_gpus_that_are_asked_for(plan: Launch) -> None:
-    """fairseq takes all that a node shows, so that the update would be larger."""
-    row = ["--config", "multi30k/baseline", "--nodes", "3"]
-    on_gpus, on_cpus = (trainings(plan(*row, *given))[0] for given in (["--gpus", "2"], ["--cpu"]))
-    assert on_gpus.startswith("srun --nodes=3 ")
-    assert "--gres=gpu:2 " in on_gpus.partition(" -m ")[0]
-    assert "--distributed-world-size 6 " in on_gpus
-    assert "--gres" not in on_cpus
 
 
 def precision(text: str) -> List[str]:

@@ -15,11 +15,13 @@ NEED_DATA = ("probing_multi30k",)
 
 
 def plan(world: World, arguments: str) -> str:
-    """The plan that is printed in a folder where ``corpus`` and ``d`` are."""
+    """The plan that is printed in a folder where ``corpus``, ``d`` and the data ``mine`` are."""
 
     def make(folder: Path) -> None:
-        for name in ("corpus", "d"):
-            (folder / name).mkdir()
+        for name in ("corpus", "d", "mine/bin", "mine/raw"):
+            (folder / name).mkdir(parents=True)
+        manifest = '{"pair": "en-de", "pairs": 48, "subsets": {"valid": "valid", "news": "test"}}'
+        (folder / "mine" / "manifest.json").write_text(manifest, "utf-8")
 
     folder = world.once("plans", make)
     done = world.call("capsnmt-run", *arguments.split(), "--dry-run", cwd=folder)
@@ -53,6 +55,40 @@ PLANS = {
     "from_baseline": (
         "of a row that starts from another row, on SLURM",
         "--config multi30k/dlcl_routing_from_baseline --slurm gpu --gpus 1",
+    ),
+    "sweep_from_baseline": (
+        "of a sweep whose values all start from one run",
+        "--config wmt14_en_de/dou2019_em_routing_from_baseline --cpu --output runs "
+        "--sweep layer-capsules=1,8",
+    ),
+    "corpora": (
+        "of data that are prepared from some corpora, of archives that are here",
+        "--dataset wmt17_zh_en --cpu --set data.corpora=news-commentary-v12 --data d",
+    ),
+    "mirrors": (
+        "of data that are fetched from mirrors",
+        "--dataset multi30k --cpu --mirror http://lab/a --mirror http://lab/b",
+    ),
+    "nodes_of_gpus": (
+        "of three nodes that each show two GPUs, of which fairseq takes all",
+        "--config multi30k/baseline --nodes 3 --gpus 2",
+    ),
+    "nodes_of_cpus": ("of three nodes without GPUs", "--config multi30k/baseline --nodes 3 --cpu"),
+    # by default the precision is that of the machine
+    "own_data": (
+        "of an architecture and its baseline on data of one's own",
+        "--prepared mine --arch transformer_em_routing_tiny --baseline capsnmt_transformer_tiny "
+        "--cpu --set precision=fp32",
+    ),
+    "own_data_named": (
+        "of an architecture on data of one's own, with a name",
+        "--prepared mine --arch transformer_em_routing_tiny --name first --cpu "
+        "--set precision=fp32",
+    ),
+    "own_data_sweep": (
+        "of a sweep on data of one's own, which leaves the baseline as it is",
+        "--prepared mine --arch transformer_dlcl_routing_tiny --baseline capsnmt_transformer_tiny "
+        "--cpu --set precision=fp32 --sweep layer-capsules=8,16",
     ),
     "other_direction": (
         "of the other direction of a recipe, with tokenised BLEU",
