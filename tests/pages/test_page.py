@@ -12,6 +12,7 @@ import pytest
 
 from capsnmt.pages.page import Markdown, Table, code, write_page
 from capsnmt.pages.plots import drawing, figure_of, finish, images, styles
+from tests.corpora.conftest import tree
 from tests.html_pages import Page, contrast, luminance, opened
 
 EVIL = "</code></summary><script>alert(1)</script><img src=http://x.example> & \"'`` | *b* $x_1$"
@@ -78,15 +79,8 @@ def content(path: Path) -> str:
 
 
 def test_all_files_are_written_the_same_each_time(path: Path, tmp_path: Path) -> None:
-    def files(folder: Path) -> Any:
-        return {
-            each.relative_to(folder).as_posix(): each.read_bytes()
-            for each in folder.rglob("*")
-            if each.is_file()
-        }
-
-    found = files(path.parent)
-    assert found == files(write(tmp_path).parent)
+    found = tree(path.parent)
+    assert found == tree(write(tmp_path).parent)
     assert sorted(found) == [
         *("folder/other.png", "folder/other.svg", "numbers.csv", "one.png", "one.svg"),
         *("test.html", "test.md"),
