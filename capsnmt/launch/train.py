@@ -106,7 +106,7 @@ def peak_memory(device: torch.device) -> float:
     return largest / (2**30 if sys.platform == "darwin" else 2**20)
 
 
-def main(cfg: Any) -> None:
+def train(cfg: Any) -> None:
     """Train in one process with fairseq's configuration, and stop on request."""
     request = StopRequest(Path(cfg.checkpoint.save_dir))
     log_file, cfg.common.log_file = cfg.common.log_file, None
@@ -155,6 +155,18 @@ def main(cfg: Any) -> None:
         # On exit Python sends the workers that load data SIGTERM, which they ignore, and waits.
         for worker in multiprocessing.active_children():
             worker.kill()
+
+
+def main(cfg: Any) -> None:
+    """Train, and dissolve the group of the processes when all of them have.
+
+    fairseq leaves the group to the exit of the process. A thread of gloo that then still holds a
+    tensor needs the interpreter, which has gone, and aborts (torch's pull request 179291).
+    """
+    train(cfg)
+    if torch.distributed.is_initialized():
+        torch.distributed.barrier(distributed_utils.get_global_group())
+        torch.distributed.destroy_process_group()
 
 
 def find_place(distributed: Any, cpu: bool) -> None:

@@ -6,6 +6,7 @@ import os
 import re
 import shutil
 import signal
+import sys
 import time
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -16,7 +17,7 @@ import torch
 
 from tests.commands import in_two, succeed, training
 from tests.forked import INTERPRETER
-from tests.interpreter import executable, interpreter
+from tests.interpreter import executable, interpreter, ran
 from tests.kills.launch import HANGS, LAUNCHER, Launch, started
 from tests.small_row import arguments
 from tests.support import PLUGIN
@@ -150,6 +151,21 @@ def test_two_processes_stopped_are_bit_for_bit_as_never_stopped(data: Path, tmp_
     in_two(TRAIN, line, stopped)
     in_two(TRAIN, direct(data, uninterrupted, 12, *flags), uninterrupted)
     assert_same(stopped, uninterrupted)
+
+
+def test_the_group_of_the_processes_has_gone_when_they_exit(data: Path, tmp_path: Path):
+    """With a group, one process in ten aborted at its exit. A forked one has no such exit."""
+    code = """
+import atexit, torch
+from capsnmt.launch.train import cli_main
+atexit.register(lambda: print(f"at the exit: {torch.distributed.is_initialized()}"))
+cli_main()
+"""
+    group = ["--distributed-no-spawn", "--distributed-backend", "gloo", "--distributed-rank", "0"]
+    meeting = ["--distributed-init-method", f"file://{tmp_path}/store", *group]
+    done = ran([sys.executable, "-c", code, *direct(data, tmp_path, 1, *meeting)])
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert "at the exit: False" in done.stdout
 
 
 @pytest.mark.one_host  # Python makes the folders
