@@ -10,6 +10,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from capsnmt.cli import ConfigurationError
+
 LARGE = 2**18
 """Weights from which a matrix is packed, 512 x 512; a copy that oneDNN reads faster."""
 FEW = 2**20
@@ -76,7 +78,16 @@ class QuantizedLinear(PreparedLinear):
     """
 
     def forward(self, x: Tensor) -> Tensor:
-        """Map rows ``[..., in]`` to ``[..., out]`` in fp32."""
+        """Map rows ``[..., in]`` to ``[..., out]`` in fp32.
+
+        Raises:
+            ConfigurationError: if the parameters have got another type since they were prepared.
+        """
+        if self.weight.dtype != torch.float32:
+            raise ConfigurationError(
+                f"--autocast is int8, but the parameters are {self.weight.dtype}, not fp32; give "
+                f"none or bf16"
+            )
         if torch.is_grad_enabled():
             return super().forward(x)
         return torch.ops.quantized.linear_dynamic(x, self.packed_by(pack_integers))

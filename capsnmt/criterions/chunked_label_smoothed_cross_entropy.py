@@ -58,6 +58,14 @@ def unwrapped(model: nn.Module) -> nn.Module:
     return model
 
 
+def finds_unused(model: nn.Module) -> bool:
+    """Return whether torch looks for parameters that the output of the forward pass does not use.
+
+    It takes their gradients for 0 at once, and a loss that uses them would give them a second one.
+    """
+    return bool(getattr(getattr(model, "module", None), "find_unused_parameters", False))
+
+
 def obstacle(model: nn.Module) -> Optional[str]:
     """Return why the loss of a model cannot be computed in chunks, or None.
 
@@ -81,9 +89,8 @@ def obstacle(model: nn.Module) -> Optional[str]:
     hooks = projection._forward_hooks or projection._forward_pre_hooks
     if type(projection) is not nn.Linear or projection.bias is not None or hooks:
         return "its output projection is not a plain matrix"
-    finds_unused = getattr(getattr(model, "module", None), "find_unused_parameters", False)
-    if finds_unused and projection.weight is not decoder.embed_tokens.weight:
-        # torch would mark the projection, which the forward pass does not use, as unused
+    if finds_unused(model) and projection.weight is not decoder.embed_tokens.weight:
+        # the forward pass does not use the projection
         return "--find-unused-parameters needs --share-decoder-input-output-embed"
     return None
 

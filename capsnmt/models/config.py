@@ -24,6 +24,7 @@ MOST_ITERATIONS = 100
 
 HEADS = {"head_aggregation": HEAD_AGGREGATIONS[1:]}
 ROUTES_HEADS = {"head_aggregation": tuple(OF_HEADS)}
+EM_OF_HEADS = {"head_aggregation": ("em",)}
 ENC_DEC = {"head_aggregation_attention": ("enc-dec",)}
 LAYERS = {"layer_aggregation": LAYER_AGGREGATIONS[1:]}
 ROUTES_LAYERS = {"layer_aggregation": tuple(OF_LAYERS)}
@@ -38,6 +39,9 @@ ROUTES = (ROUTES_HEADS, ROUTES_LAYERS, ENCODER_CAPSULES, DECODER_CAPSULES)
 NO_CROSS_ATTENTION = "there is no encoder-decoder attention"
 ONE_SOURCE = "the keys are not the encoder's output alone"
 NOT_QUANTISED = "the projections of several sources are not quantised"
+NAMES = "fairseq's noise does not find its weights by their names"
+AGAIN = "layers run again from outside of the graph"
+FP16 = ("memory_efficient_fp16", "fp16")  # the first sets the second
 PRUNED = "pruning removes layers that are read"
 RENUMBERED = "pruning renumbers the layers that are named"
 ANEW = "of every update are drawn anew"
@@ -85,7 +89,11 @@ class HeadAggregationConfig(FairseqDataclass):
         excludes=[
             Excluded(
                 "quant_noise_pq", "routed heads have no output projection to quantise", ROUTES_HEADS
-            )
+            ),
+            Excluded("quant_noise_scalar", NAMES, {"head_aggregation": ("talking",)}),
+            Excluded(
+                "quantization_config_path", "beta_a and beta_u are not quantised", EM_OF_HEADS
+            ),
         ],
     )
     head_aggregation_attention: str = switch(
@@ -127,13 +135,18 @@ class LayerAggregationConfig(FairseqDataclass):
             Excluded("cross_self_attention", ONE_SOURCE, TRANSPARENT),
             Excluded("encoder_layers_to_keep", PRUNED, OF_ENCODER),
             Excluded("decoder_layers_to_keep", PRUNED, OF_DECODER),
+            Excluded("decoder_layers_to_keep", PRUNED, TRANSPARENT),
+            Excluded("quant_noise_scalar", NAMES, {"layer_aggregation": ("dlcl", "dense")}),
             Excluded(
                 "base_layers", "base layers are no layers of the aggregated decoder", OF_DECODER
             ),
-            Excluded(
-                "fp16",
-                "the gradients of its weights overflow fp16 (--autocast bf16 does not)",
-                {"layer_aggregation": OVERFLOW_FP16},
+            *(
+                Excluded(
+                    fp16,
+                    "the gradients of its weights overflow fp16 (--autocast bf16 does not)",
+                    {"layer_aggregation": OVERFLOW_FP16},
+                )
+                for fp16 in FP16
             ),
         ],
     )
@@ -217,7 +230,8 @@ class PrecisionConfig(FairseqDataclass):
         "precision of the matrix products: {}; none keeps the parameters' precision",
         choices=AUTOCASTS,
         excludes=[
-            Excluded(other, "both choose the precision") for other in ("amp", "fp16", "bf16")
+            Excluded(other, "both choose the precision")
+            for other in ("amp", *FP16, "memory_efficient_bf16", "bf16")
         ],
     )
 
@@ -232,7 +246,8 @@ class CompilationConfig(FairseqDataclass):
         excludes=[
             Excluded("encoder_layerdrop", f"the layers {ANEW}"),
             Excluded("decoder_layerdrop", f"the layers {ANEW}"),
-            Excluded("checkpoint_activations", "layers run again from outside of the graph"),
+            Excluded("offload_activations", AGAIN),  # it sets the next one
+            Excluded("checkpoint_activations", AGAIN),
             Excluded("quant_noise_pq", f"the weights {ANEW}"),
             Excluded("quant_noise_scalar", f"the weights {ANEW}"),
             Excluded("base_layers", "base layers exchange tokens between GPUs"),
@@ -247,7 +262,9 @@ class InitialisationConfig(FairseqDataclass):
     """Initial parameters from a checkpoint (Dou et al. 2019 started from a trained baseline)."""
 
     init_from: Optional[str] = switch(
-        None, "checkpoint to initialise from: loads every tensor of equal name and shape"
+        None,
+        "checkpoint to initialise from: loads every tensor of equal name and shape",
+        excludes=[Excluded("finetune_from_model", "it replaces every parameter")],
     )
 
 

@@ -110,6 +110,9 @@ def require_int8(model: Any, parameter: Tensor) -> None:
     if obstacle is None and parameter.dtype != torch.float32:
         obstacle = f"the parameters are {parameter.dtype}, not fp32"
     elif obstacle is None and not is_plain(model):
-        obstacle = "the decoder has a mechanism, or dropout that stays on"
+        obstacle = (
+            "the decoder has a mechanism, dropout that stays on, an adaptive softmax, "
+            "--cross-self-attention or --no-cross-attention"
+        )
     if obstacle is not None:
         raise ConfigurationError(f"--autocast is int8, but {obstacle}; give none or bf16")

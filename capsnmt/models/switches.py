@@ -19,6 +19,12 @@ Values = Mapping[str, Sequence[Any]]
 """Options and the values that each of them may have; of a comma-separated list, one word."""
 
 OFF = (None, False, 0, "", "none")
+TYPES: Dict[type, Tuple[str, Sequence[type]]] = {
+    bool: ("true or false", [bool]),
+    int: ("a whole number", [int]),
+    float: ("a number", [int, float]),
+}
+"""Of a default's type: what it is called, and the types of its values (True is no number)."""
 
 
 class Excluded(NamedTuple):
@@ -137,11 +143,14 @@ def check_values(args: Any, *groups: Any) -> None:
         value = safe_getattr(args, name)
         if value == each.default:
             continue
-        allowed = ""
-        if each.choices and value not in each.choices:
+        allowed, kind = "", type(each.default)
+        if kind in TYPES and type(value) not in TYPES[kind][1]:
+            allowed = f"give {TYPES[kind][0]}"
+        elif each.choices and value not in each.choices:
             allowed = f"choose from {', '.join(each.choices)}"
         elif each.words:
-            unknown = sorted(words_of(value) - set(each.words))
+            text = isinstance(value, str)
+            unknown = sorted(words_of(value) - set(each.words)) if text else [value]
             value = unknown[0] if unknown else value
             allowed = f"choose one or more of {', '.join(each.words)}" if unknown else ""
         elif each.least > -math.inf:

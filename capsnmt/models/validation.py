@@ -68,8 +68,8 @@ def validate(args: Any, stacks: Sequence[str] = STACKS) -> None:
     """
     for name in PROBABILITIES:
         share = safe_getattr(args, name) or 0
-        if not 0 <= share < 1:
-            raise ConfigurationError(f"{flag(name)} is {share}; give 0 or more, and less than 1")
+        if not (isinstance(share, (int, float)) and 0 <= share < 1):
+            raise ConfigurationError(f"{flag(name)} is {share!r}; give 0 or more, and less than 1")
     for side in stacks:
         if safe_getattr(args, f"{side}_xformers_att_config"):
             raise ConfigurationError(

@@ -80,9 +80,7 @@ class Dynamic(RoutingAlgorithm):
     squash(S) and its gradient: at N = 512 and the Glorot scale the output is 1e-5. With larger
     votes, the agreement out . V assigns all of a layer to one capsule, and nothing learns either.
     Therefore b_2 sets the length of S to 1/sqrt(3), where squash is steepest and returns 1/4; the
-    contribution of W_2 starts small. So it is from N = d down to about 64 of 512. With few capsules
-    W_2 has the larger part (|S| is 2.5 at N = 8); one that was kept small there, in a model of
-    width 128, learnt to copy in reverse no better.
+    contribution of W_2 starts small. With few, wide capsules it has the larger part.
     """
 
     layers = "dynamic-routing"
@@ -112,7 +110,7 @@ class EM(RoutingAlgorithm):
 
         EM routing returns A mu, about half the mean of L independent votes. At 2 sqrt(L) the
         aggregate has the size of the H^L of unit variance that it replaces, at N = d. A wide
-        capsule takes most of its mean from one vote, and is two to four times as large.
+        capsule takes most of its mean from one vote, and is larger.
         """
         return 2 * math.sqrt(inputs)
 
@@ -133,9 +131,9 @@ class EM(RoutingAlgorithm):
     def start_costs(self, inputs: int, capsules: int, width: int) -> Dict[str, float]:
         """Return for beta_a the cost chi of a capsule in the first M-step at the start (**D**).
 
-        The activation A then starts at 1/2 at N = d, and on average near it for fewer capsules: at
-        N = 8 of d = 512 most are near 0 or 1. With beta_a = 0 the wide capsules of a small N would
-        never become active: at N = 1, A and its gradient are exactly 0.
+        The activation A then starts at 1/2 at N = d, and on average near it for fewer capsules,
+        each of which may be near 0 or 1. With beta_a = 0 the wide capsules of a small N would never
+        become active: at N = 1, A and its gradient are exactly 0.
         """
         variance = self.vote_scale(inputs) ** 2 * (1 - 1 / inputs) + self.variance_floor(inputs)
         mass = inputs / (2 * capsules)  # C = 1/N, a_in about 1/2

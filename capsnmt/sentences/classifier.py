@@ -18,7 +18,7 @@ from torch import Tensor
 
 from capsnmt.checkpoints.initialise import initialise_from, resumes
 from capsnmt.models.encoder import TransformerEncoder
-from capsnmt.models.switches import check, defaults_of, switch
+from capsnmt.models.switches import check, defaults_of, refuse_idle, switch
 from capsnmt.models.transformer import CapsnmtTransformer
 from capsnmt.models.validation import complete, validate
 from capsnmt.sentences.pooling import POOLINGS, MeanPooling, QueryPooling
@@ -192,6 +192,8 @@ def sentence_architecture(name: str) -> Callable[[Namespace], None]:
             if not safe_hasattr(args, option):
                 setattr(args, option, value)
         refuse_decoder(args)
+        if safe_getattr(args, "encoder_layers_to_keep"):
+            refuse_idle(args, "encoder_layers_to_keep", "a sentence classifier is not pruned")
         base_architecture(args)
         complete(args, mechanisms)
         check(args, SentenceClassifierConfig)

@@ -6,8 +6,10 @@ import math
 from typing import Any, Dict, List, Sequence, Tuple
 
 import torch
+from fairseq.distributed import ModuleProxyWrapper
 from fairseq.logging import metrics
 from torch import Tensor, nn
+from torch.nn.parallel import DistributedDataParallel
 
 from capsnmt.criterions import label_smoothed_cross_entropy_with_disagreement as disagreement
 from capsnmt.models.config import ATTENTIONS
@@ -41,6 +43,11 @@ SAMPLE = make_sample(SOURCES, TARGETS)
 
 def train(*flags: str, arch: str = "capsnmt_transformer") -> nn.Module:
     return build(arch, "--attention-dropout", "0", *flags).train()
+
+
+def data_parallel(model: nn.Module, find_unused: bool) -> nn.Module:
+    """The model as fairseq wraps it for several processes."""
+    return ModuleProxyWrapper(DistributedDataParallel(model, find_unused_parameters=find_unused))
 
 
 def gradients(model: nn.Module, loss: Tensor) -> Dict[str, Tensor]:

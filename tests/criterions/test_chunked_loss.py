@@ -4,20 +4,16 @@ from __future__ import annotations
 
 import logging
 import math
-from pathlib import Path
-from typing import Any, Callable, Dict, Iterator, Tuple
+from typing import Any, Callable, Dict, Tuple
 
 import pytest
 import torch
-import torch.distributed
 import torch.nn.functional as F
 from fairseq.criterions.label_smoothed_cross_entropy import (
     LabelSmoothedCrossEntropyCriterion,
     label_smoothed_nll_loss,
 )
-from fairseq.distributed import ModuleProxyWrapper
 from torch import Tensor, nn
-from torch.nn.parallel import DistributedDataParallel
 
 from capsnmt.criterions import ChunkedLabelSmoothedCrossEntropyCriterion
 from capsnmt.criterions import chunked_cross_entropy as module
@@ -27,7 +23,7 @@ from capsnmt.criterions.chunked_label_smoothed_cross_entropy import (
     obstacle,
 )
 from tests.counting import Operations
-from tests.criterions.samples import SAMPLE, gradients, label_smoothed_loss, train
+from tests.criterions.samples import SAMPLE, data_parallel, gradients, label_smoothed_loss, train
 from tests.support import EVERY_COMMIT, SYSTEMS, TASK, build_system
 
 WORDS, DIM, PADDING = 11, 6, 1
@@ -276,14 +272,6 @@ def test_under_autocast_the_projection_is_bf16_as_fairseqs() -> None:
         assert error <= 0.02 * expected.norm() + 5e-3, name
 
 
-@pytest.fixture
-def one_worker(tmp_path: Path) -> Iterator[None]:
-    store = torch.distributed.FileStore(str(tmp_path / "store"), 1)
-    torch.distributed.init_process_group("gloo", store=store, rank=0, world_size=1)
-    yield
-    torch.distributed.destroy_process_group()
-
-
 @pytest.mark.usefixtures("one_worker")
 @pytest.mark.parametrize(("tied", "find_unused"), [(True, True), (True, False), (False, True)])
 def test_torchs_data_parallel_gets_every_gradient_once(tied: bool, find_unused: bool) -> None:
@@ -291,8 +279,7 @@ def test_torchs_data_parallel_gets_every_gradient_once(tied: bool, find_unused: 
     expected = outcome(theirs(), model)
     for parameter in model.parameters():
         parameter.grad = None
-    parallel = DistributedDataParallel(model, find_unused_parameters=find_unused)
-    wrapped = ModuleProxyWrapper(parallel)
+    wrapped = data_parallel(model, find_unused)
     loss, size, logs = ours()(wrapped, SAMPLE)
     loss.backward()
     found = {name: p.grad for name, p in model.named_parameters()}

@@ -241,6 +241,29 @@ def test_every_routing_of_a_model_runs_on_its_backend(monkeypatch: pytest.Monkey
     assert set(seen) == {"eager"}
 
 
+# of a default's type, values that --model-overrides and hydra may give, which parse no text
+WRONG: Dict[type, Sequence[object]] = {
+    bool: ["yes", 2.5, [1]],
+    int: ["3", 2.5, [1]],
+    float: ["3", [1]],
+    str: [2.5, [1]],
+}
+
+
+@pytest.mark.parametrize("name", defaults())
+def test_a_value_of_another_type_is_refused(name: str) -> None:
+    for value in WRONG.get(type(defaults()[name]), ()):
+        args = argparse.Namespace(**{**vars(parse(PLAIN, *SMALL)), name: value})
+        with pytest.raises(ConfigurationError, match=f"^{flag(name)} [^\n]*$"):
+            CapsnmtTransformer.build_model(args, TASK)
+
+
+def test_a_probability_that_is_text_is_refused() -> None:
+    args = argparse.Namespace(**{**vars(parse(PLAIN, *SMALL)), "dropout": "0.1"})
+    with pytest.raises(ConfigurationError, match=r"^--dropout is '0\.1'; give 0 or more"):
+        CapsnmtTransformer.build_model(args, TASK)
+
+
 # flags of the plain architecture -> the refusal of training, of a machine with nothing but torch
 REFUSED = {
     "--mlmha M-10 --mlmha-mask-source 1": r"--mlmha-mask-source: 1: .*--model-overrides",

@@ -251,11 +251,18 @@ def test_what_cannot_compute_in_int8_is_refused(monkeypatch: pytest.MonkeyPatch)
         copy.deepcopy(model).half().make_generation_fast_()
     with refused("8-bit integers are for a CPU"):
         copy.deepcopy(model).to("meta").make_generation_fast_()
+    prepared = copy.deepcopy(model)
+    prepared.make_generation_fast_()
+    with refused("the parameters are torch.bfloat16, not fp32"), torch.no_grad():
+        forward(prepared.bfloat16(), SOURCES, TARGETS)
     for flags in [
         ("--mlmha=M-10",),
         ("--head-aggregation=em", "--head-aggregation-attention=enc-dec"),
+        ("--adaptive-softmax-cutoff=8",),
+        ("--cross-self-attention",),
+        ("--no-cross-attention",),
     ]:
-        with refused("the decoder has a mechanism, or dropout that stays on"):
+        with refused("the decoder has a mechanism, .*an adaptive softmax, .*--no-cross-attention"):
             build("capsnmt_transformer", "--autocast=int8", *flags).make_generation_fast_()
     monkeypatch.setattr(autocast, "cpu_flags", lambda: ["avx2"])
     with refused(r"this CPU \(.*\) has no 8-bit instructions \(VNNI\)"):
