@@ -167,6 +167,7 @@ def main(cfg: Any) -> None:
     if torch.distributed.is_initialized():
         torch.distributed.barrier(distributed_utils.get_global_group())
         torch.distributed.destroy_process_group()
+        vars(distributed_utils.get_global_group).clear()  # what keeps fairseq's own group
 
 
 def find_place(distributed: Any, cpu: bool) -> None:
