@@ -56,8 +56,8 @@ def analyse(
     settings: Settings,
     only: Sequence[str] = tuple(ANALYSES),
 ) -> Findings:
-    """Run analyses on each model; every checkpoint is loaded once before the first analysis."""
-    for checkpoint in checkpoints:
+    """Run analyses on each model; a checkpoint that cannot be loaded ends it before the first."""
+    for checkpoint in checkpoints[1:]:
         load(checkpoint, settings)
     findings = Findings(checkpoints, settings)
     for checkpoint in checkpoints:
