@@ -8,6 +8,7 @@ import functools
 import importlib.util
 import io
 import logging
+import math
 import os
 import signal
 import sys
@@ -125,6 +126,14 @@ def at_least(minimum: int, maximum: int = 10**15) -> Callable[[str], int]:
 
 positive = at_least(1)
 seed = at_least(0, LARGEST_SEED)
+
+
+def finite(text: str) -> float:
+    """Return the number of a flag, which is neither infinite nor nan."""
+    number = float(text)
+    if not math.isfinite(number):
+        raise argparse.ArgumentTypeError(f"{shown(text)} is not a finite number")
+    return number
 
 
 def add_mirrors(parser: argparse._ActionsContainer) -> None:

@@ -109,10 +109,10 @@ def plain_or_gzipped(path: Path) -> Path:
 def locked(path: Path, waiting: str, say: Callable[[str], None] = print) -> Iterator[int]:
     """Hold the lock ``path``; child processes that inherit the descriptor hold it as well.
 
-    While another process holds it, ``waiting`` is said once.
+    While another process holds it, ``waiting`` is said once. The umask decides whose it may be.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
     try:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

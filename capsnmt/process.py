@@ -23,24 +23,29 @@ STOPPING = {signal.SIGINT, signal.SIGTERM, signal.SIGUSR1}
 if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:  # as under nohup
     STOPPING.add(signal.SIGHUP)
 # Whatever the locale, children read and write UTF-8; fairseq saves checkpoints inside an assert.
-INTERPRETER = {"PYTHONUNBUFFERED": "1", "PYTHONUTF8": "1", "PYTHONOPTIMIZE": ""}
+INTERPRETER = {
+    "PYTHONUNBUFFERED": "1",
+    "PYTHONUTF8": "1",
+    "PYTHONIOENCODING": "",
+    "PYTHONOPTIMIZE": "",
+}
 
 
 def package_path() -> Dict[str, str]:
     """Return the variables by which ``python -m`` imports this package in a child.
 
     An installed package needs no path, and its folder could hide modules of the standard library.
+    So could files in the working folder, such as ``random.py``, up to Python 3.10.
     """
     package = Path(__file__).parent
     here = Path(package.name)
-    variables = {}
-    if (here / "__init__.py").exists() and not here.samefile(package):
-        if sys.version_info < (3, 11):
-            raise ConfigurationError(
-                f"./{here} hides the package {package}, which runs; run the command in another "
-                f"folder, or with Python 3.11 or later"
-            )
-        variables["PYTHONSAFEPATH"] = "1"
+    variables = {"PYTHONSAFEPATH": "1"}
+    hidden = (here / "__init__.py").exists() and not here.samefile(package)
+    if hidden and sys.version_info < (3, 11):
+        raise ConfigurationError(
+            f"./{here} hides the package {package}, which runs; run the command in another folder, "
+            f"or with Python 3.11 or later"
+        )
     installed = {Path(sysconfig.get_path(kind)).resolve() for kind in ("purelib", "platlib")}
     if package.parent.resolve() not in installed:
         folders = [str(package.parent), *os.environ.get("PYTHONPATH", "").split(os.pathsep)]

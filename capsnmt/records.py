@@ -76,6 +76,8 @@ class _Loader(yaml.SafeLoader):
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> Dict[Hashable, Any]:
         seen: List[Any] = []
         for key, value in node.value:
+            if key.tag == "tag:yaml.org,2002:merge":
+                continue
             name, problem = self.construct_object(key), ""
             if name in seen:
                 problem = "is repeated"
@@ -94,7 +96,9 @@ class _Loader(yaml.SafeLoader):
 def parse_yaml(text: str, source: object) -> Any:
     """Return the value of a YAML text, such as the value of a flag; ``source`` is for errors."""
     try:
-        return yaml.load(text, Loader=_Loader)
+        value = yaml.load(text, Loader=_Loader)
+        json.dumps(value, default=str)  # an alias may contain itself
+        return value
     except (yaml.YAMLError, ValueError, RecursionError) as error:  # the second: month 13
         mark = getattr(error, "problem_mark", None)
         line = f" line {mark.line + 1}:" if mark else ""

@@ -6,6 +6,7 @@ and inputs, all files unchanged: make's rule, and the command. Data preparation 
 
 from __future__ import annotations
 
+import re
 import shlex
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -100,11 +101,12 @@ class StepRecords:
 
     def _relative(self, word: str) -> str:
         """An argument, ``PATH`` or ``NAME=PATH``, relative to the first place that holds it."""
-        name, equals, path = word.rpartition("=")
+        starts = [0, *(found.end() for found in re.finditer("=", word))]  # a path may have one, too
         for place, folder in self.places.items():
             for form in (folder, folder.absolute(), folder.resolve()):
-                if path == str(form) or path.startswith(f"{form}/"):
-                    return f"{name}{equals}{place}{path[len(str(form)) :]}"
+                for start in starts:
+                    if word[start:] == str(form) or word.startswith(f"{form}/", start):
+                        return f"{word[:start]}{place}{word[start + len(str(form)) :]}"
         return word
 
 

@@ -98,9 +98,10 @@ def _prepare(given: Sequence[str]) -> None:
     for name in others:
         if vars(options)[name]:
             raise ConfigurationError(f"--{name} is not for {given_to}; leave one of the two out")
-    if "," in str(options.output):
+    if "," in str(options.output) or str(options.output).startswith("-"):
         raise ConfigurationError(
-            f"--output {options.output} has a comma, at which fairseq splits paths; give another"
+            f"--output {options.output} has a comma, at which fairseq splits paths, or starts with "
+            f"a dash, as a flag does; give another"
         )
     if options.local is not None and not options.local.is_dir():
         raise ConfigurationError(f"--local {options.local}: no such folder; check the path")

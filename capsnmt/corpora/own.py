@@ -113,7 +113,7 @@ def _languages(files: Sequence[str], pair: Optional[str]) -> Tuple[str, str]:
 
 def _pieces(flag: str, files: Sequence[str], languages: Tuple[str, str]) -> Tuple[Piece, ...]:
     """Return the pieces of a split: tables, files paired by their suffixes, or two files."""
-    paths = [str(Path(name).absolute()) for name in files]
+    paths = [_absolute(flag, name) for name in files]
     if all(name.endswith(TSV) for name in files):
         columns = {side: number for number, side in enumerate(languages, 1)}
         return tuple(Piece(file=path, format="tsv", columns=columns) for path in paths)
@@ -127,6 +127,16 @@ def _pieces(flag: str, files: Sequence[str], languages: Tuple[str, str]) -> Tupl
             f"tables that end in .tsv"
         )
     return tuple(Piece(file=dict(zip(languages, both))) for both in zip(*sides))
+
+
+def _absolute(flag: str, name: str) -> str:
+    """Return the path of a file, the same by whatever links and ``..`` its folder is named."""
+    path = Path(name)
+    if path.exists() and not path.is_file():
+        raise ConfigurationError(f"{flag} {name} is no regular file; write its text to one")
+    if "{language}" in (found := str(path.parent.resolve() / path.name)):
+        raise ConfigurationError(f"{flag} {found}: {{language}} stands for a language; rename it")
+    return found
 
 
 def _held_out(pairs: Mapping[str, int]) -> Dict[str, int]:

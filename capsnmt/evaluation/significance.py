@@ -81,13 +81,16 @@ def score_outputs(
         signature, baseline = metrics[key].get_signature().format(), float(results[name][0].score)
         for number, (of_output, found) in enumerate(zip(scores, results[name])):
             score = float(found.score)  # its numbers are numpy scalars
+            p_value = None if found.p_value is None else float(found.p_value)
+            if number in untested:
+                p_value = None
+            elif number and score == baseline:
+                p_value = 1.0  # sacreBLEU counts larger differences only, and these may all be 0
             of_output[key] = Score(
                 score=score,
                 signature=signature,
                 delta=score - baseline if number else None,
-                p_value=(
-                    None if found.p_value is None or number in untested else float(found.p_value)
-                ),
+                p_value=p_value,
                 ci=None if found.ci is None else float(found.ci),
             )
     return scores

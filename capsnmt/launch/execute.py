@@ -201,7 +201,14 @@ class _Execution:
                 f"needs them; restore them, give the settings of its config.json, or delete the "
                 f"folder to train again"
             )
-        return replace(before, updates=done) if over else now
+        if not over:
+            return now
+        was, new = old.settings.precision, config.settings.precision
+        if was != new:
+            raise ConfigurationError(
+                f"{self.folder} was trained with precision {was}, not {new}; {fix}"
+            )
+        return replace(before, updates=done)
 
     def describe(self, initial: Optional[InitialModel]) -> TrainingRecord:
         """Return what the training is made with."""
@@ -215,6 +222,7 @@ class _Execution:
             vocabulary=self.vocabulary,
             device=str(device),
             device_name=name,
+            threads=device.threads,
             versions={
                 "python": platform.python_version(),
                 "torch": torch.__version__,

@@ -83,8 +83,9 @@ def write_config(options: Options, path: Path) -> None:
     with atomic_writer(path) as file:
         file.write(f"# {name}, as capsnmt-run --write-config wrote it\n")
         yaml.safe_dump(records.plain(settings), file, sort_keys=False, allow_unicode=True)
-    where = f" --prepared {options.prepared}" if options.prepared else ""
-    print(f"{path}: edit it, and run: capsnmt-run --config {path}{where}")
+    words = ["capsnmt-run", "--config", str(path)]
+    words += ["--prepared", str(options.prepared)] if options.prepared else []
+    print(f"{path}: edit it, and run: {shlex.join(words)}")
 
 
 def summarise(runs: Sequence[Run]) -> None:

@@ -165,6 +165,10 @@ def _swept(options: Options, name: str, chosen: Settings) -> Iterator[Row]:
         raise ConfigurationError(
             f"--sweep shows BLEU, and {name} is a sentence classifier; give a row that translates"
         )
+    given = {each.partition("=")[0] for each in options.assignments}
+    given |= {"train.max-update"} if options.max_update else set()
+    if f"train.{sweep.flag}" in given:
+        raise ConfigurationError(f"--sweep {sweep.flag} sets what another flag sets; drop one")
     for value in map(settings.value_of, sweep.values):
         named = {"row": name, "flag": sweep.flag, "value": value}
         point = records.build(named, SweepPoint, "--sweep")

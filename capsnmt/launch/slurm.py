@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 import shutil
 import subprocess
@@ -10,14 +11,15 @@ from typing import List, Optional, Sequence, Tuple
 
 from capsnmt import records
 from capsnmt.checkpoints.resume import STOP_FILE
-from capsnmt.cli import ConfigurationError
-from capsnmt.files import atomic_writer
+from capsnmt.cli import ConfigurationError, check_line, shown
+from capsnmt.files import atomic_writer, locked
 from capsnmt.launch.execute import exports, header, record, steps
 from capsnmt.launch.run import Run, python
 from capsnmt.runs.folder import RunFolder
 
 # Long enough for a large model to finish its update and save on a busy file system.
 SECONDS_TO_SAVE = 120
+JOB = re.compile(r"^(?:Submitted batch job )?(\d+)(?:;.*)?$", re.MULTILINE)
 # Two minutes before the end of its time a job saves and comes again. After SIGTERM (preempted or
 # cancelled) the launcher saves, and the shell waits for it; SLURM requeues what it preempts.
 WAIT = """\
@@ -43,6 +45,7 @@ def job_script(run: Run, partition: str) -> str:
 
     Its comments have the commands. An empty partition is the cluster's default.
     """
+    check_line(str(Path.cwd()), "the working folder")
     device, config = run.device, run.config
     path = run.folder.path.absolute()  # not where a link leads, without the rows beside it
     name = "-".join(filter(None, (config.row, config.task, str(config.seed))))
@@ -96,12 +99,13 @@ def submit(run: Run, partition: str) -> str:
     The data is prepared here. The job waits for those of the run that it starts from and of its
     baseline. A run that is complete needs no job.
     """
-    known = alive(run.folder)
-    if known is None:
-        left, queued = record(run), [*filter(None, map(alive, run.earlier()))]
-        if not left and not queued:
-            return f"== {run.title}: complete, {run.folder}"
-        known = _submit(run, partition, [job for job, _ in queued]), "submitted"
+    with locked(run.folder.job_lock, f"waiting for another launcher that submits {run.folder}"):
+        known = alive(run.folder)
+        if known is None:
+            left, queued = record(run), [*filter(None, map(alive, run.earlier()))]
+            if not left and not queued:
+                return f"== {run.title}: complete, {run.folder}"
+            known = _submit(run, partition, [job for job, _ in queued]), "submitted"
     job, state = known
     return f"== {run.title}, on {run.device}: job {job} ({state}), log {run.folder.job_log(job)}"
 
@@ -115,9 +119,15 @@ def _submit(run: Run, partition: str, queued: Sequence[str]) -> str:
     words = ["--parsable", *(waits if after else [])]
     # SBATCH_PARTITION takes precedence over the script, and flags over both
     words += [f"--partition={partition}"] if partition else []
-    job = _run("sbatch", *words, str(run.folder.job_script)).rpartition("\n")[2].partition(";")[0]
-    records.write(run.folder.job, {"id": job})
-    return job
+    said = _run("sbatch", *words, str(run.folder.job_script))
+    found = JOB.search(said)  # a cluster's own sbatch may say more
+    if found is None:
+        raise ConfigurationError(
+            f"--slurm: sbatch has said {shown(said)}, which has no number of a job; look into the "
+            f"queue before you run this again"
+        )
+    records.write(run.folder.job, {"id": found[1]})
+    return found[1]
 
 
 def alive(folder: RunFolder) -> Optional[Tuple[str, str]]:

@@ -193,7 +193,8 @@ def _program(device: Device) -> List[str]:
         step += [f"--gres=gpu:{device.gpus}"] if device.gpus else []
         return ["srun", *step, "--kill-on-bad-exit=1", python, *training]
     if processes > 1:
-        workers = ["--standalone", f"--nproc_per_node={processes}"]
+        # the name of this host may have no address
+        workers = ["--standalone", "--local-addr=localhost", f"--nproc_per_node={processes}"]
         return [python, "-m", "torch.distributed.run", *workers, *training]
     return [python, *training]
 

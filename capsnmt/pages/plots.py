@@ -51,10 +51,10 @@ def figure_of(height: float) -> Any:
 
 @contextmanager
 def drawing() -> Iterator[None]:
-    """Draw with the settings of our figures inside the ``with`` block."""
-    import matplotlib
+    """Draw with the settings of our figures, and not the user's, inside the ``with`` block."""
+    import matplotlib.style
 
-    with matplotlib.rc_context(SETTINGS):
+    with matplotlib.style.context(SETTINGS, after_reset=True):
         yield
 
 

@@ -32,6 +32,7 @@ class RunFolder:
         self.result = path / "results.json"  # ClassifierResult: a classification run is finished
         self.job_script = path / "job.sh"  # for SLURM
         self.job = path / "job.json"  # the SLURM job
+        self.job_lock = path / ".job.lock"  # of the launcher that submits it
         self.row = path.parent  # the folder of the row (and task), with its seeds
         self.summary = self.row / "summary.json"  # the means over the seeds
 

@@ -188,6 +188,7 @@ class TrainingRecord(Record, frozen=True, kw_only=True, rename="kebab"):
     vocabulary: Dict[str, str]  # checksums of the files that identify the training data
     device: str  # in words
     device_name: str  # of the hardware
+    threads: Optional[int] = None  # of each process; None: the launcher did not set them
     versions: Dict[str, str]  # package -> version
     initial: Optional[InitialModel] = None
     updates: Optional[int] = None  # of the finished training; None until then

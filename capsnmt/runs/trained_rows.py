@@ -139,8 +139,9 @@ class TrainedRow:
         compares machines, not models.
         """
         machines = {
-            (run.training.device, run.training.device_name, run.config.device.threads)
+            (trained.device, trained.device_name, trained.threads or run.config.device.threads)
             for run in [*self.runs, *baseline.runs]
+            for trained in [run.training]
         }
         own, other = self.tokens_per_second, baseline.tokens_per_second
         if len(machines) > 1 or own is None or not other:
@@ -170,9 +171,12 @@ class TrainedRow:
         """The mark of a significant difference from the baseline; empty if there is none.
 
         **D**: over several seeds the largest p-value decides: the difference is marked only if it
-        is significant for each of them.
+        is significant for each of them, and of one sign.
         """
         p_values = self.p_values(test_set, baseline) or [1.0]
+        deltas = [run.output(test_set).scores["bleu"].delta or 0.0 for run in self.runs]
+        if min(deltas) < 0 < max(deltas):
+            return ""
         return next((mark for mark, level in LEVELS.items() if max(p_values) < level), "")
 
 

@@ -13,6 +13,7 @@ from capsnmt.cli import (
     ConfigurationError,
     OneLineParser,
     at_least,
+    finite,
     positive,
     quiet,
     require,
@@ -40,7 +41,7 @@ def build_parser() -> argparse.ArgumentParser:
     models += "several are an ensemble"
     add("runs", nargs="+", type=Path, metavar="RUN|MODEL|CHECKPOINT", help=models)
     add("--data", type=Path, metavar="DIR", help="folder of capsnmt-prepare (default: the run's)")
-    add("--lenpen", type=float, metavar="X", help="above 1 for longer (default: the run's)")
+    add("--lenpen", type=finite, metavar="X", help="above 1 for longer (default: the run's)")
     counts = {
         "beam": (positive, "size of the beam (default: the run's)"),
         "nbest": (positive, "write N translations of each line, after the line's number and a tab"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import os
 import shutil
 from itertools import islice
 from pathlib import Path
@@ -135,6 +136,26 @@ def test_text_that_lies_where_a_step_would_write_is_refused_and_stays(files, run
         is_refusal(status, printed.splitlines(keepends=True)[-1], f"{output}/raw/train.en", "give")
         assert tree(Path("my")) == before
         assert not Path("my/.lock").exists()
+
+
+def test_the_same_files_by_another_path_are_the_same_text(files, run, monkeypatch):
+    assert run("--train", "a.en", "a.de", *SMALL)[0] == 0
+    Path("link").symlink_to(".")
+    Path("sub").mkdir()
+    monkeypatch.chdir("sub")
+    for folder in ("..", "../link"):
+        words = [f"{folder}/a.en", f"{folder}/a.de", *SMALL[:-1], "../out"]
+        status, printed = run("--train", *words)
+        assert status == 0, printed
+
+
+def test_what_is_no_file_of_its_own_name_is_refused(files, run):
+    """Such a folder was read as those of the languages, and a pipe looked for under ``/``."""
+    shutil.copytree(".", "../{language}")
+    os.mkfifo("pipe.de")
+    for name, part in (("../{language}/a.de", "stands for a language"), ("pipe.de", "regular")):
+        status, printed = run("--train", "a.en", name, *SMALL)
+        is_refusal(status, printed.splitlines(keepends=True)[-1], name[-10:], part)
 
 
 @pytest.mark.parametrize("name", ["bin/script", "clean/train.de", "raw/test.en"])

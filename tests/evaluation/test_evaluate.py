@@ -79,6 +79,18 @@ def test_what_makes_a_score_doubtful_is_said(
     assert warning not in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("method", ["bootstrap", "approximate-randomization"])
+def test_equal_scores_do_not_differ(tmp_path: Path, evaluate: Evaluate, method: str) -> None:
+    """No word is right in either; sacreBLEU finds p = 1 / (B + 1)."""
+    texts = {"a": ["qqq"] * 20, "b": ["zzz"] * 20, "r": ["the house is nice today"] * 20}
+    a, b, r = (write_lines(tmp_path / name, lines) for name, lines in texts.items())
+    flags = ["--input", "plain", "--significance", method, "--samples", "20"]
+    found = outputs(evaluate(f"b={b}", "--baseline", f"a={a}", "--reference", r, *flags))
+    for metric in METRICS:
+        score = found["b"]["scores"][metric]
+        assert (score["delta"], score["p_value"]) == (0, 1), metric
+
+
 @pytest.mark.parametrize("baseline", ["base", "{half}", "base={half}"])
 def test_a_baseline_is_a_name_or_a_file_and_comes_first(
     files: Dict[str, str], evaluate: Evaluate, baseline: str

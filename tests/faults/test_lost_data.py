@@ -37,6 +37,17 @@ def test_a_line_end_in_a_flag_is_no_command_of_the_plan(
     assert "x\\nJOB" in refused(launch, *row, *PLACES[place], *slurm)
 
 
+def test_a_line_end_in_the_working_folder_is_no_command_of_a_job(
+    tmp_path: Path, refused: Callable[..., str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (folder := tmp_path / INJECTED).mkdir()
+    (tmp_path / "tiny.yaml").write_text(SMALL, "utf-8")
+    monkeypatch.chdir(folder)
+    row = ["--config", tmp_path / "tiny.yaml", "--prepared", tmp_path, "--output", tmp_path]
+    message = refused(launch, *row, "--cpu", "--dry-run", "--slurm", "gpu")
+    assert "working folder" in message
+
+
 def test_data_that_are_drawn_for_each_epoch_reach_the_last_epoch(tmp_path: Path) -> None:
     """Every epoch was the first: the same sentences were drawn, and the training had no end."""
     lines = [f"w{number % 7} w{number % 5} w{number % 3}" for number in range(40)]

@@ -11,6 +11,7 @@ from typing import List
 
 import pytest
 
+from capsnmt.process import package_path
 from capsnmt.steps import Step, StepRecords
 from tests.commands import command, is_refusal
 from tests.interpreter import ran
@@ -61,6 +62,29 @@ def test_a_large_file_out_of_an_archive_is_the_same(tmp_path: Path):
     os.truncate(output, (1 << 25) - 1)
     os.utime(output, ns=(0, second * 10**9))
     assert not done.complete(step)
+
+
+@pytest.mark.parametrize("argument", ["{}", "--path={}"])
+def test_a_step_below_an_equals_sign_is_the_same_by_any_path(
+    argument: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """``--output lr=0.1/runs`` was made again, and submitted again, by ``--resume``."""
+    folder = tmp_path / "lr=0.1"
+    folder.mkdir()
+    monkeypatch.chdir(tmp_path)
+    relative, absolute = (
+        Step("average", (model,), arguments=(argument.format(model),))
+        for model in (Path("lr=0.1/model.pt"), folder / "model.pt")
+    )
+    (folder / "model.pt").touch()
+    StepRecords(Path("lr=0.1/steps.json")).record(relative)
+    assert StepRecords(folder / "steps.json").complete(absolute)
+
+
+def test_files_where_a_command_is_run_hide_no_modules_of_its_children(tmp_path: Path) -> None:
+    (tmp_path / "argparse.py").write_text("raise SystemExit(3)\n", "utf-8")
+    words = [sys.executable, "-m", "capsnmt.evaluation", "--help"]
+    assert ran(words, cwd=tmp_path, **package_path()).returncode == 0
 
 
 @pytest.mark.system

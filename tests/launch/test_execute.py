@@ -56,6 +56,8 @@ def test_a_complete_run_is_left_as_it_is_and_only_what_was_lost_is_made_again(
     for more in ([], ["--jobs", "2"]):
         refused = launch(*words, "--max-update", "2", *more, status=2)
         assert f"already has {trained} updates, more than the 2" in refused
+    other = launch(*words, "--set", "precision=bf16", status=2)
+    assert "was trained with precision fp32, not bf16" in other
     assert (run / "config.json").read_text("utf-8") == recorded
     assert snapshot(folder) == before
 

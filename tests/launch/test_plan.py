@@ -159,7 +159,7 @@ def test_a_users_configurations_add_to_ours_and_come_first(
     own.mkdir(parents=True)
     monkeypatch.chdir(tmp_path)
     (own / "mine.yaml").write_text("extends: multi30k/baseline\ntrain: {lr: 0.5}\n")
-    (own / "child.yaml").write_text("extends: mine\ntrain: {dropout: 0, clip-norm: null}\n")
+    (own / "child.yaml").write_text("extends: mine\ntrain: {<<: {dropout: 0}, clip-norm: null}\n")
     (line,) = trainings(plan("--config", "multi30k/child", "--cpu", "--set", "train.seed=null"))
     assert "--save-dir runs/multi30k/child/" in line
     assert "--lr 0.5 " in line

@@ -25,6 +25,7 @@ FILES: Dict[str, Tuple[str, List[str]]] = {
     "a key that is a number": ("3: a", ["row.yaml", "the key 3 is not text"]),
     "a key twice": ("arch: a\narch: b", ["row.yaml: line 2", "'arch' is repeated"]),
     "no YAML": ("train: {lr: 1", ["row.yaml", "not valid YAML"]),
+    "an alias of itself": ("train: &a {b: *a}", ["row.yaml", "not valid YAML", "Circular"]),
     "no mapping": ("- a", ["row.yaml: the file", "give a mapping"]),
     "no UTF-8": ("arch: \udcff", ["row.yaml", "UTF-8"]),
     "extends nothing": ("extends: nothing", ["row.yaml: extends: nothing is no", "such as base"]),

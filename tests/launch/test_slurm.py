@@ -33,7 +33,7 @@ echo $job >"$here/jobs"
 printf '%s|' "$@" >>"$here/submitted"
 echo >>"$here/submitted"
 echo PENDING >"$here/state-$job"
-echo "$job;cluster"
+cat "$here/says" 2>/dev/null || echo "$job;cluster"
 """
 SQUEUE = """#!/bin/sh
 here=${0%/*}
@@ -121,6 +121,24 @@ def test_a_job_is_not_submitted_twice_if_squeue_cannot_answer(
     cluster.end(1)  # SLURM knows a job that ended some minutes ago no more
     launch(*submission)
     assert len(cluster.submitted) == 2
+
+
+@pytest.mark.parametrize("said", ["Submitted batch job 1\n", "1;c\nYour job costs 3 SU\n"])
+def test_a_cluster_may_say_more_than_the_number_of_the_job(
+    cluster: Cluster, submission: List[str], launch: Launch, said: str
+) -> None:
+    (cluster.folder / "says").write_text(said, "utf-8")
+    assert "job 1 (submitted)" in launch(*submission)
+    assert "job 1 (pending)" in launch(*submission)
+    assert len(cluster.submitted) == 1
+
+
+def test_a_job_without_a_number_is_no_job(
+    cluster: Cluster, submission: List[str], output: Path, launch: Launch
+) -> None:
+    (cluster.folder / "says").write_text("accepted\n", "utf-8")
+    assert re.search("sbatch.* 'accepted', .*queue before", launch(*submission, status=2))
+    assert not list(output.rglob("job.json"))
 
 
 def test_without_slurm_nothing_is_prepared(

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
+import matplotlib
 import pytest
 
 from capsnmt.pages.page import Markdown, Table, code, write_page
@@ -89,6 +90,16 @@ def test_all_files_are_written_the_same_each_time(path: Path, tmp_path: Path) ->
     ElementTree.fromstring(found["one.svg"])
     assert b"#ffffff" in found["one.svg"]  # the file is readable on a dark page, too
     assert b"#010203" not in found["test.html"]  # where it takes the page's ink
+
+
+def test_figures_ignore_the_users_settings(monkeypatch: pytest.MonkeyPatch) -> None:
+    def figure() -> bytes:
+        with drawing():
+            return images(draw())["svg"]
+
+    before = figure()
+    monkeypatch.setitem(matplotlib.rcParams, "font.size", 40)
+    assert figure() == before
 
 
 def test_the_page_loads_nothing_and_runs_nothing(content: str) -> None:

@@ -226,21 +226,26 @@ def test_a_difference_is_marked_by_its_largest_p_value(
     folders = add_seeds(output, "baseline", [20.0] * len(p_values), [1] * len(p_values))
     folders += add_seeds(output, "em_routing", [19.0] * len(p_values), p_values)
     assert table(folders)[1][4] == f"−1.00{mark}"
+    if len(p_values) > 1:
+        set_score(folders[-1], 21.0, p_values[-1])  # of the other sign
+        assert table(folders)[1][4] == "+0.00"
+        set_score(folders[-1], 19.0, p_values[-1])
     set_score(folders[0], 18.0, 1)  # trained again after the test
     assert table(folders)[1][4][-1].isdigit()
 
 
-@pytest.mark.parametrize("key", ["device", "device-name", "threads", "no times"])
+@pytest.mark.parametrize("key", ["device", "device-name", "threads", "older", "no times"])
 def test_speeds_of_different_machines_have_no_ratio(output: Path, key: str) -> None:
     run, speed = output / RUN, "57/s"
     if key == "no times":
         log = (run / "train.log").read_text("utf-8")
         (run / "train.log").write_text(log.replace('"wps"', '"-"'), "utf-8")
         speed = "–"
-    elif key == "threads":
+    elif key == "older":  # its training.json has no threads
         edit(run / "config.json", lambda config: config["device"].update(threads=2))
     else:
-        edit(run / "training.json", lambda training: training.update({key: "other"}))
+        other = 2 if key == "threads" else "other"
+        edit(run / "training.json", lambda training: training.update({key: other}))
     assert table([output])[1][2] == speed
 
 
