@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import weakref
-from typing import Any, Dict, List, Sequence, Tuple
+from typing import Any, Dict, List, Sequence, Set, Tuple
 
 import torch
 import torch.nn.functional as F
-from fairseq.models.transformer import TransformerModelBase
+from fairseq.models.transformer import TransformerDecoderBase, TransformerModelBase
+from fairseq.modules.transformer_layer import TransformerDecoderLayerBase
 from torch import Tensor, nn
 
 from capsnmt.cpu.decoding import attend
 from capsnmt.cpu.linear import PreparedLinear, QuantizedLinear, numbers_of
 from capsnmt.models.attention import PROJECTIONS, HostedAttention
 from capsnmt.models.decoder import TransformerDecoder
-from capsnmt.models.layers import TransformerDecoderLayer
+from capsnmt.models.dropout import RetainedDropout
+from capsnmt.models.layers import HostLayer, TransformerDecoderLayer
 from capsnmt.modules.masks import additive_padding
 from capsnmt.modules.observation import open_observer
 
@@ -22,7 +24,16 @@ KeysValues = Tuple[Tensor, Tensor]  # [B, H, T, d_h] each
 
 FIRST_SLOTS = 64
 MAPS = (nn.Linear, PreparedLinear, QuantizedLinear)
-PARTS = {*PROJECTIONS, "dropout_module"}  # of an attention without a mechanism
+PROBABILITIES = ("get_normalized_probs", "get_normalized_probs_scriptable")
+# what a Transformer consists of, in fairseq's names
+DECODER_PARTS = {
+    *("version", "embed_tokens", "embed_positions", "layernorm_embedding"),
+    *("layers", "layer_norm", "output_projection"),
+}
+LAYER_PARTS = {
+    *("self_attn", "self_attn_layer_norm", "encoder_attn", "encoder_attn_layer_norm"),
+    *("fc1", "fc2", "final_layer_norm"),
+}
 MADE: weakref.WeakKeyDictionary[nn.Module, Tuple[Any, PlainDecoder]] = weakref.WeakKeyDictionary()
 
 
@@ -31,17 +42,14 @@ def is_plain(model: nn.Module) -> bool:
     decoder = getattr(model, "decoder", None)
     return (
         type(decoder) is TransformerDecoder
+        and parts(decoder) <= DECODER_PARTS
+        and inherits(decoder, TransformerDecoderBase, "output_layer", *PROBABILITIES)
+        and inherits(model, TransformerModelBase, *PROBABILITIES)
         and type(decoder.embed_tokens) is nn.Embedding
-        and type(model).get_normalized_probs is TransformerModelBase.get_normalized_probs
-        and "get_normalized_probs" not in vars(model)
         and getattr(model, "is_prepared", False)
         and decoder.embed_tokens.weight.dtype in (torch.float32, torch.float64)
         and decoder.embed_tokens.weight.device.type == "cpu"
         and isinstance(decoder.output_projection, nn.Linear)
-        and decoder.adaptive_softmax is None
-        and decoder.layer_aggregation is None
-        and decoder.connection is None
-        and decoder.project_in_dim is decoder.project_out_dim is None
         and len(decoder.layers) > 0
         and not decoder.training
         and not decoder.cross_self_attention
@@ -63,16 +71,32 @@ def watched(module: nn.Module) -> bool:
     return retained or any(hasattr(type(module), name) for name in own)
 
 
+def parts(module: nn.Module) -> Set[str]:
+    """Return the names of a module's own parts, without dropout, which does nothing here."""
+    own = {**module._modules, **module._parameters, **module._buffers}
+    dropped = (type(None), RetainedDropout)
+    return {name for name, part in own.items() if type(part) not in dropped}
+
+
+def inherits(module: nn.Module, base: type, *methods: str) -> bool:
+    """Return whether a module has these methods from a class, and nothing overrides them."""
+    found = ((getattr(module, name), getattr(base, name)) for name in methods)
+    return all(getattr(own, "__func__", None) is inherited for own, inherited in found)
+
+
 def plain_layer(layer: nn.Module) -> bool:
     """Return whether a layer and its attentions are those of a plain Transformer."""
-    if type(layer) is not TransformerDecoderLayer:
-        return False
-    extras = (layer.c_attn, layer.attn_ln, layer.ffn_layernorm, layer.w_resid)
-    return all(extra is None for extra in extras) and all(
-        type(attention) is HostedAttention
-        and {name for name, _ in attention.named_children()} == PARTS
-        and all(type(getattr(attention, name)) in MAPS for name in PROJECTIONS)
-        for attention in (layer.self_attn, layer.encoder_attn)
+    return (
+        type(layer) is TransformerDecoderLayer
+        and parts(layer) == LAYER_PARTS
+        and inherits(layer, HostLayer, "forward", "run")
+        and inherits(layer, TransformerDecoderLayerBase, "residual_connection")
+        and all(
+            type(attention) is HostedAttention
+            and parts(attention) == {*PROJECTIONS}
+            and all(type(getattr(attention, name)) in MAPS for name in PROJECTIONS)
+            for attention in (layer.self_attn, layer.encoder_attn)
+        )
     )
 
 

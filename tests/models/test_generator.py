@@ -17,7 +17,9 @@ from fairseq.tasks import FairseqTask
 from fairseq.tasks.translation import TranslationConfig, TranslationTask
 from fairseq.token_generation_constraints import pack_constraints
 
+from capsnmt.models.decoder import TransformerDecoder
 from capsnmt.models.generator import Generator
+from capsnmt.models.layers import HostLayer, TransformerDecoderLayer
 from tests.models.test_search import Hypotheses, assert_same_hypotheses, flagged, lively
 from tests.support import FIRST, SMALL, TASK, encoder_input, parse, sentences, task_of
 
@@ -217,17 +219,15 @@ def tripled(module: torch.nn.Module, x: torch.Tensor) -> torch.Tensor:
 
 
 @pytest.mark.parametrize(
-    "path", ["v_proj", "q_proj", "out_proj", "embed_tokens", "gate", "model", "attend", "instance"]
+    "path", ["v_proj", "q_proj", "out_proj", "embed_tokens", "model", "attend", "instance"]
 )
-def test_a_decoder_with_own_parts_is_left_to_fairseq(
+def test_a_decoder_with_own_methods_is_left_to_fairseq(
     path: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As a user adds them, without a word to the search."""
     model = prepared()
     attention = model.decoder.layers[1].self_attn
-    if path == "gate":
-        attention.gate = torch.nn.Linear(1, 1)
-    elif path == "attend":  # as an ablation of heads replaces it
+    if path == "attend":  # as an ablation of heads replaces it
         original = attention.attend
         attention.attend = lambda *args: (3 * original(*args)[0], None)
     elif path == "instance":
@@ -241,6 +241,44 @@ def test_a_decoder_with_own_parts_is_left_to_fairseq(
         part = model.decoder.embed_tokens if path == "embed_tokens" else getattr(attention, path)
         part.__class__ = type("Own", (type(part),), {"forward": tripled})
     assert compared(monkeypatch, [model])
+
+
+@pytest.mark.parametrize(
+    ("path", "part"),
+    [
+        ("", torch.nn.Linear(1, 1)),
+        ("layers.1", torch.nn.Linear(1, 1)),
+        ("layers.1", torch.nn.Parameter(torch.ones(1))),
+        ("layers.1.self_attn", torch.nn.Linear(1, 1)),
+        ("layers.1.encoder_attn", torch.nn.Parameter(torch.ones(1))),
+    ],
+)
+def test_a_decoder_with_own_parts_is_left_to_fairseq(
+    path: str, part: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = prepared()
+    model.decoder.get_submodule(path).gate = part
+    assert compared(monkeypatch, [model])
+
+
+@pytest.mark.parametrize(
+    ("owner", "name", "factor"),
+    [
+        (TransformerDecoderLayer, "residual_connection", 0.3),
+        (HostLayer, "residual_connection", 0.3),
+        (TransformerDecoder, "output_layer", 2.0),
+    ],
+)
+def test_a_method_that_is_written_into_a_class_is_left_to_fairseq(
+    owner: type, name: str, factor: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As a developer edits the source, so that the type of the layer stays."""
+
+    def own(self: Any, x: torch.Tensor, *more: Any) -> torch.Tensor:
+        return getattr(super(owner, self), name)(factor * x, *more)
+
+    monkeypatch.setattr(owner, name, own, raising=False)
+    assert compared(monkeypatch, [prepared()])
 
 
 def scores_of(build: Callable[..., Any], model: torch.nn.Module) -> torch.Tensor:
