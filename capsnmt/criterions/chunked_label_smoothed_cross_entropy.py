@@ -20,12 +20,15 @@ from fairseq.models.transformer import TransformerDecoderBase, TransformerModelB
 from torch import Tensor, nn
 
 from capsnmt.criterions.chunked_cross_entropy import chunked_cross_entropy
+from capsnmt.models.plain_decoder import inherits
 from capsnmt.models.precision import autocast_of
 from capsnmt.models.switches import check, switch
 
 logger = logging.getLogger(__name__)
 
 NAME = "chunked_label_smoothed_cross_entropy"
+# the methods of fairseq's criterion that this loss replaces
+LOSS = ("compute_loss", "get_lprobs_and_target", "compute_accuracy")
 
 
 def chunk_tokens(device: torch.device) -> int:
@@ -100,8 +103,8 @@ class ChunkedLabelSmoothedCrossEntropyCriterion(LabelSmoothedCrossEntropyCriteri
     """fairseq's criterion: same values, gradients, logs and flags, with less memory and time.
 
     See :mod:`capsnmt.criterions.chunked_cross_entropy`. Where chunks are impossible
-    (:func:`obstacle`) and for unreduced losses, fairseq's own code runs; a log message gives the
-    reason.
+    (:func:`obstacle`), for a subclass that overrides one of :data:`LOSS` and for unreduced losses,
+    fairseq's own code runs; a log message gives the reason.
     """
 
     def __init__(self, task: Any, cfg: ChunkedLabelSmoothedCrossEntropyCriterionConfig) -> None:
@@ -118,6 +121,8 @@ class ChunkedLabelSmoothedCrossEntropyCriterion(LabelSmoothedCrossEntropyCriteri
         if not reduce or self.loss_chunk_tokens == 0:
             return super().forward(model, sample, reduce=reduce)
         reason = obstacle(model)
+        if not inherits(self, LabelSmoothedCrossEntropyCriterion, *LOSS):
+            reason = f"{type(self).__name__} overrides one of {', '.join(LOSS)}"
         if reason is not None:
             if reason != self.reported:
                 logger.warning(f"the loss of this model is not computed in chunks: {reason}")

@@ -323,6 +323,25 @@ def test_other_projections_keep_fairseqs_path_with_one_message(
     assert record.getMessage().endswith(reason)
 
 
+@pytest.mark.parametrize("name", ["compute_loss", "get_lprobs_and_target", "compute_accuracy"])
+def test_a_criterion_that_overrides_fairseqs_methods_keeps_its_path_with_one_message(
+    name: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    def tripled(self: Any, *args: Any, **settings: Any) -> Tuple[Tensor, Tensor]:
+        first, second = getattr(LabelSmoothedCrossEntropyCriterion, name)(self, *args, **settings)
+        return 3 * first, second
+
+    model, criterions = train(), [make(report_accuracy=True) for make in (ours, theirs)]
+    for criterion in criterions:
+        criterion.__class__ = type("Own", (type(criterion),), {name: tripled})
+    with caplog.at_level(logging.WARNING):
+        for _ in range(2):
+            measured, expected = (outcome(criterion, model) for criterion in criterions)
+    assert_equal(measured, expected)
+    (record,) = caplog.records
+    assert "not computed in chunks: Own overrides one of compute_loss, " in record.getMessage()
+
+
 def test_unreduced_losses_are_fairseqs_own() -> None:
     model = train()
     torch.testing.assert_close(
