@@ -3,7 +3,6 @@
 No postponed annotations: fairseq reads the types of the dataclass fields at run time.
 """
 
-import inspect
 import logging
 from dataclasses import dataclass
 from typing import Any, Dict, Optional, Tuple
@@ -16,11 +15,13 @@ from fairseq.criterions.label_smoothed_cross_entropy import (
     LabelSmoothedCrossEntropyCriterionConfig,
 )
 from fairseq.distributed import FullyShardedDataParallel
+from fairseq.models.bart import BARTModel
 from fairseq.models.transformer import TransformerDecoderBase, TransformerModelBase
 from torch import Tensor, nn
 
 from capsnmt.criterions.chunked_cross_entropy import chunked_cross_entropy
-from capsnmt.models.plain_decoder import inherits
+from capsnmt.models.decoder import TransformerDecoder
+from capsnmt.models.plain_decoder import PROBABILITIES, inherits
 from capsnmt.models.precision import autocast_of
 from capsnmt.models.switches import check, switch
 
@@ -29,6 +30,9 @@ logger = logging.getLogger(__name__)
 NAME = "chunked_label_smoothed_cross_entropy"
 # the methods of fairseq's criterion that this loss replaces
 LOSS = ("compute_loss", "get_lprobs_and_target", "compute_accuracy")
+# whose forward pass with features_only leaves out the output projection and nothing else
+MODELS = (TransformerModelBase, BARTModel)
+DECODERS = (TransformerDecoderBase, TransformerDecoder)
 
 
 def chunk_tokens(device: torch.device) -> int:
@@ -80,12 +84,16 @@ def obstacle(model: nn.Module) -> Optional[str]:
         return "its parameters are sharded"
     if (
         not isinstance(inner, TransformerModelBase)
-        or "features_only" not in inspect.signature(type(inner).forward).parameters
-        or not isinstance(decoder, TransformerDecoderBase)
-        or type(decoder).output_layer is not TransformerDecoderBase.output_layer
-        or type(inner).get_normalized_probs is not TransformerModelBase.get_normalized_probs
+        or not inherits(inner, TransformerModelBase, "get_targets", *PROBABILITIES)
+        or not any(inherits(inner, base, "forward") for base in MODELS)
     ):
         return f"{type(inner).__name__} is not fairseq's Transformer or a model of capsnmt"
+    if (
+        not isinstance(decoder, TransformerDecoderBase)
+        or not inherits(decoder, TransformerDecoderBase, "output_layer", *PROBABILITIES)
+        or not any(inherits(decoder, base, "forward") for base in DECODERS)
+    ):
+        return f"{type(decoder).__name__} is not the decoder of fairseq's Transformer or of capsnmt"
     projection = decoder.output_projection
     if decoder.adaptive_softmax is not None:
         return "it has an adaptive softmax"

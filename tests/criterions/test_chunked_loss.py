@@ -227,6 +227,7 @@ MODELS: Dict[str, Callable[[], nn.Module]] = {
     },
     "a projection of its own": lambda: untied(train()),
     "fairseq's Transformer": lambda: train(arch="transformer"),
+    "fairseq's BART": lambda: train(arch="bart_base"),
 }
 
 
@@ -302,18 +303,36 @@ def sharper(model: nn.Module) -> None:
     model.__class__ = type("Sharper", (type(model),), {"get_normalized_probs": sharpened})
 
 
+def doubling(path: str) -> Callable[[nn.Module], None]:
+    """Return a change that lets the model, or a part of it, return twice the scores."""
+
+    def change(model: nn.Module) -> None:
+        def forward(self: Any, *inputs: Any, features_only: bool = False, **more: Any) -> Any:
+            x, extra = original(self, *inputs, features_only=features_only, **more)
+            return (x if features_only else 2 * x), extra
+
+        part = model.get_submodule(path)
+        original = type(part).forward
+        part.__class__ = type("Double", (type(part),), {"forward": forward})
+
+    return change
+
+
+@pytest.mark.parametrize("arch", ["capsnmt_transformer", "transformer"])
 @pytest.mark.parametrize(
     ("change", "reason"),
     [
         (biased, "its output projection is not a plain matrix"),
         (watched, "its output projection is not a plain matrix"),
         (sharper, "Sharper is not fairseq's Transformer or a model of capsnmt"),
+        (doubling(""), "Double is not fairseq's Transformer or a model of capsnmt"),
+        (doubling("decoder"), "Double is not the decoder of fairseq's Transformer or of capsnmt"),
     ],
 )
-def test_other_projections_keep_fairseqs_path_with_one_message(
-    change: Callable[[nn.Module], None], reason: str, caplog: pytest.LogCaptureFixture
+def test_other_models_keep_fairseqs_path_with_one_message(
+    change: Callable[[nn.Module], None], reason: str, arch: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    model, criterion = train(), ours(report_accuracy=True)
+    model, criterion = train(arch=arch), ours(report_accuracy=True)
     change(model)
     with caplog.at_level(logging.WARNING):
         for _ in range(2):
