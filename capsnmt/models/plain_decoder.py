@@ -115,12 +115,16 @@ class PlainDecoder:
 
     @classmethod
     def of(cls, decoder: TransformerDecoder) -> PlainDecoder:
-        """Return the plain decoder of a model, made once for its parameters."""
-        numbers = [numbers_of(parameter) for parameter in decoder.parameters()]
+        """Return the plain decoder of a model, made once for its parameters and settings."""
+        read = [decoder.embed_scale, decoder.embed_positions]
+        for layer in decoder.layers:
+            read += [layer.self_attn.scaling, layer.encoder_attn.scaling]
+            read += [layer.activation_fn, layer.normalize_before]
+        read += map(numbers_of, decoder.parameters())
         made = MADE.get(decoder)
-        if made is None or made[0] != numbers:
+        if made is None or made[0] != read:
             with torch.inference_mode(False), torch.no_grad():  # it also serves other modes
-                made = MADE[decoder] = numbers, cls(decoder)
+                made = MADE[decoder] = read, cls(decoder)
         return made[1]
 
     def position(self, step: int) -> Tensor:

@@ -310,6 +310,25 @@ def test_modes_and_new_parameters_change_no_translation() -> None:
     torch.testing.assert_close(scores_of(ours, model.double()), changed, **close)
 
 
+def test_a_setting_that_changes_after_a_translation_changes_the_next(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    model = prepared()
+    decoder, layer = model.decoder, model.decoder.layers[1]
+    for owner, name, value in (
+        (layer, "activation_fn", torch.tanh),
+        (layer, "normalize_before", True),
+        (layer.self_attn, "scaling", 0.9),
+        (layer.encoder_attn, "scaling", 0.9),
+        (decoder, "embed_scale", 1.5),
+        (decoder, "embed_positions", None),
+    ):
+        before = scores_of(FairseqTask.build_generator, model)
+        setattr(owner, name, value)
+        assert not compared(monkeypatch, [model])
+        assert not scores_of(FairseqTask.build_generator, model).equal(before)
+
+
 def test_several_threads_translate_with_one_model() -> None:
     model, interval = prepared(), sys.getswitchinterval()
     expected = scores_of(FairseqTask.build_generator, model)
