@@ -16,7 +16,6 @@ from capsnmt.models.plain_decoder import is_plain
 from capsnmt.models.precision import evaluates_in_bf16
 from capsnmt.modules import autocast
 from capsnmt.modules.autocast import bf16_obstacle, int8_obstacle
-from capsnmt.modules.capsule_attention import CapsuleAttention
 from capsnmt.modules.layer_aggregation.routing import BlockLinear
 
 WIDE = 512
@@ -47,15 +46,19 @@ def generate_faster() -> None:
 
 
 def linear_maps(model: Any) -> Iterator[nn.Module]:
-    """Yield the linear maps of encoder and decoder: those that autocast runs in bf16."""
+    """Yield the linear maps of encoder and decoder: those that autocast runs in bf16.
+
+    A module names the parts whose maps it computes in fp32 in ``in_fp32``.
+    """
     encoder, decoder = model.encoder, model.decoder
     parts = [*encoder.layers, *decoder.layers]
     parts += [encoder.layer_aggregation, decoder.layer_aggregation, decoder.output_projection]
     for part in filter(None, parts):
         in_fp32 = {
-            module.head_weights
+            each
             for module in part.modules()
-            if isinstance(module, CapsuleAttention) and module.vertical
+            for name in getattr(module, "in_fp32", ())
+            for each in getattr(module, name).modules()
         }
         for module in part.modules():
             if isinstance(module, (nn.Linear, BlockLinear)) and module not in in_fp32:

@@ -88,6 +88,7 @@ class CapsuleAttention(Attention):
         self.backend = backend
         if vertical:
             self.head_weights = nn.Linear(num_heads, num_heads)
+            self.in_fp32 = ("head_weights",)
             nn.init.zeros_(self.head_weights.weight)
             nn.init.zeros_(self.head_weights.bias)
 

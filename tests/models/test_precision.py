@@ -93,6 +93,45 @@ def test_the_products_are_bf16_and_the_rest_is_not() -> None:
         assert precision[name] == torch.bfloat16, name
 
 
+class Reranked(nn.Module):
+    """A user's mechanism in the place of a map, with a matrix and a stack of maps in fp32."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.map, self.query = nn.Linear(width, width), nn.Linear(width, width)
+        self.rank = nn.Sequential(nn.Linear(width, width), nn.Tanh(), nn.Linear(width, width))
+        self.in_fp32 = ("query", "rank")
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Map x, scaled by what is computed of it in fp32."""
+        with torch.autocast("cpu", enabled=False):
+            scale = self.rank(x.float()) + F.linear(x.float(), self.query.weight)
+        return self.map(x) * scale.type_as(x)
+
+
+@on_bf16_machine
+def test_a_module_names_the_maps_that_stay_in_fp32() -> None:
+    """Vertical routing does so, and a mechanism of the user's own."""
+    model = build("capsnmt_transformer", *BF16, "--capsule-routing-encoder", "vertical")
+    attentions = [layer.self_attn for layer in (model.encoder.layers[0], model.decoder.layers[1])]
+    for attention in attentions:
+        attention.out_proj = Reranked(16)
+    with torch.no_grad():
+        expected = forward(model, SOURCES, TARGETS)
+        model.make_generation_fast_(need_attn=True)
+        torch.testing.assert_close(forward(model, SOURCES, TARGETS), expected, atol=0, rtol=0)
+    maps = [name for name, each in model.named_modules() if type(each) is nn.Linear]
+    kept = ["query", "rank.0", "rank.2"]
+    assert {name.partition("self_attn.")[2] for name in maps} == {
+        "head_weights",
+        *(f"out_proj.{name}" for name in kept),
+    }
+    for attention in attentions:
+        assert attention.out_proj.map.weight.dtype == torch.bfloat16
+        for name in kept:
+            assert attention.out_proj.get_submodule(name).weight.dtype == torch.float32
+
+
 @on_bf16_machine
 def test_double_precision_is_left_alone() -> None:
     models = [build("transformer_em_routing", *flags).double() for flags in ((), BF16)]
