@@ -21,7 +21,7 @@ from torch import Tensor, nn
 
 from capsnmt.criterions.chunked_cross_entropy import chunked_cross_entropy
 from capsnmt.models.decoder import TransformerDecoder
-from capsnmt.models.plain_decoder import PROBABILITIES, inherits
+from capsnmt.models.plain_decoder import PROBABILITIES, hooked, inherits
 from capsnmt.models.precision import autocast_of
 from capsnmt.models.switches import check, switch
 
@@ -97,8 +97,7 @@ def obstacle(model: nn.Module) -> Optional[str]:
     projection = decoder.output_projection
     if decoder.adaptive_softmax is not None:
         return "it has an adaptive softmax"
-    hooks = projection._forward_hooks or projection._forward_pre_hooks
-    if type(projection) is not nn.Linear or projection.bias is not None or hooks:
+    if type(projection) is not nn.Linear or projection.bias is not None or hooked(projection):
         return "its output projection is not a plain matrix"
     if finds_unused(model) and projection.weight is not decoder.embed_tokens.weight:
         # the forward pass does not use the projection

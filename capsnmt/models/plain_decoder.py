@@ -10,6 +10,7 @@ import torch.nn.functional as F
 from fairseq.models.transformer import TransformerDecoderBase, TransformerModelBase
 from fairseq.modules.transformer_layer import TransformerDecoderLayerBase
 from torch import Tensor, nn
+from torch.nn.modules.module import _global_forward_hooks, _global_forward_pre_hooks
 
 from capsnmt.cpu.decoding import attend
 from capsnmt.cpu.linear import PreparedLinear, QuantizedLinear, numbers_of
@@ -64,11 +65,17 @@ def watched(module: nn.Module) -> bool:
 
     A hook waits for its passes, dropout is on (--retain-dropout), or it has a method of its own.
     """
-    if module._forward_hooks or module._forward_pre_hooks:
+    if hooked(module):
         return True
     own = (name for name, value in vars(module).items() if callable(value))
     retained = getattr(module, "apply_during_inference", False)
     return retained or any(hasattr(type(module), name) for name in own)
+
+
+def hooked(module: nn.Module) -> bool:
+    """Return whether a hook waits for the passes of a module: its own or one of all modules."""
+    of_all = _global_forward_hooks or _global_forward_pre_hooks
+    return bool(module._forward_hooks or module._forward_pre_hooks or of_all)
 
 
 def parts(module: nn.Module) -> Set[str]:

@@ -16,6 +16,7 @@ from fairseq.sequence_generator import SequenceGenerator
 from fairseq.tasks import FairseqTask
 from fairseq.tasks.translation import TranslationConfig, TranslationTask
 from fairseq.token_generation_constraints import pack_constraints
+from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
 
 from capsnmt.models.decoder import TransformerDecoder
 from capsnmt.models.generator import Generator
@@ -202,9 +203,14 @@ def test_models_that_are_several_or_watched_are_left_to_fairseq_and_one_that_cha
     with torch.no_grad():
         model.decoder.layers[0].self_attn.q_proj.weight.mul_(3)
     assert not compared(monkeypatch, [model])
-    handle = model.decoder.layers[1].fc2.register_forward_hook(lambda *_: None)
-    assert compared(monkeypatch, [model])
-    handle.remove()
+    for register in (
+        model.decoder.layers[1].fc2.register_forward_hook,
+        register_module_forward_hook,
+        register_module_forward_pre_hook,
+    ):
+        handle = register(lambda *_: None)
+        assert compared(monkeypatch, [model])
+        handle.remove()
     assert not compared(monkeypatch, [model])
     retaining = flagged("--attention-dropout=0.1")
     retaining.make_generation_fast_(retain_dropout=True)
