@@ -14,6 +14,7 @@ import signal
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 from typing import Iterator, List
@@ -21,6 +22,7 @@ from typing import Iterator, List
 import pytest
 
 from capsnmt.launch.__main__ import main
+from tests.commands import command
 from tests.interpreter import executable, ran
 from tests.launch.conftest import Launch
 from tests.small_row import BY_EPOCHS, SMALL, arguments
@@ -32,6 +34,7 @@ job=$(($(cat "$here/jobs" 2>/dev/null || echo 0) + 1))
 echo $job >"$here/jobs"
 printf '%s|' "$@" >>"$here/submitted"
 echo >>"$here/submitted"
+test -e "$here/slow" && sleep 2
 echo PENDING >"$here/state-$job"
 cat "$here/says" 2>/dev/null || echo "$job;cluster"
 """
@@ -121,6 +124,15 @@ def test_a_job_is_not_submitted_twice_if_squeue_cannot_answer(
     cluster.end(1)  # SLURM knows a job that ended some minutes ago no more
     launch(*submission)
     assert len(cluster.submitted) == 2
+
+
+def test_two_launchers_at_once_submit_one_job(cluster: Cluster, submission: List[str]) -> None:
+    (cluster.folder / "slow").touch()
+    with ThreadPoolExecutor() as pool:
+        both = [pool.submit(command, "capsnmt.launch", *submission) for _ in range(2)]
+    said = sorted(done.result().stdout.rpartition("job 1 ")[2][:11] for done in both)
+    assert said == ["(pending), ", "(submitted)"]
+    assert len(cluster.submitted) == 1
 
 
 @pytest.mark.parametrize("said", ["Submitted batch job 1\n", "1;c\nYour job costs 3 SU\n"])
