@@ -90,8 +90,9 @@ class AnalysedModel:
 
     def sample(self, sentences: int) -> AnalysedModel:
         """Return the model with some of its sentences, chosen at random, in batches as large."""
-        drawn = np.random.RandomState(self.settings.seed).permutation(self.chosen)[:sentences]
         lengths = longer_sides(self.dataset)
+        order = np.random.RandomState(self.settings.seed).permutation(len(lengths))
+        drawn = order[np.isin(order, self.chosen)][:sentences]
         largest = max(len(numbers) * max(lengths[n] for n in numbers) for numbers in self.numbers)
         return replace(self, numbers=in_batches(drawn, lengths, largest))
 
@@ -99,7 +100,8 @@ class AnalysedModel:
 def load(checkpoint: NamedCheckpoint, settings: Settings) -> AnalysedModel:
     """Load a checkpoint and choose its sentences.
 
-    Sentences that are longer than the model's positions are not chosen.
+    Sentences that are longer than the model's positions are not chosen, and others take their
+    place: models with fewer positions read the same ones but for these.
     """
     device = chosen_device(settings.device)
     # **D**: the model runs in fp32, whatever its training used
@@ -116,13 +118,13 @@ def load(checkpoint: NamedCheckpoint, settings: Settings) -> AnalysedModel:
             "references; give another subset"
         ) from None
     longest, lengths = min(model.max_positions()), longer_sides(dataset)
-    fitting = np.flatnonzero(lengths <= longest)
-    if not len(fitting):
+    order = np.random.RandomState(settings.seed).permutation(len(lengths))
+    chosen = order[lengths[order] <= longest][: settings.sentences]
+    if not len(chosen):
         raise ConfigurationError(
             f"{checkpoint.data} has no sentence of at most {longest} tokens, the positions of "
             f"{checkpoint.name}; give other data"
         )
-    chosen = np.random.RandomState(settings.seed).permutation(fitting)[: settings.sentences]
     numbers = in_batches(chosen, lengths, settings.max_tokens)
     return AnalysedModel(checkpoint.name, model.to(device), task, dataset, numbers, settings)
 

@@ -113,4 +113,12 @@ def _note(runs: Sequence[FinishedRun]) -> str:
     note = f"Accuracy in percent; seed{'s' if len(seeds) > 1 else ''} {', '.join(map(str, seeds))}."
     if len(seeds) > 1:
         note += f" ± is the standard deviation (n - 1) over at most {len(seeds)} seeds."
+    first = {run.result.probing_task: run for run in reversed(runs)}
+    others = [
+        str(run.folder)
+        for run in runs
+        if run.training.vocabulary != first[run.result.probing_task].training.vocabulary
+    ]
+    if others:
+        note += f" Not comparable, because of other data than {runs[0].row}'s: {', '.join(others)}."
     return note

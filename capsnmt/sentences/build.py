@@ -8,13 +8,14 @@ and splits the data, in the same way for all.
 from __future__ import annotations
 
 import bisect
+import functools
 import hashlib
 import random
 import sys
 from argparse import ArgumentTypeError
 from collections import Counter
 from pathlib import Path
-from typing import Callable, Dict, Iterable, Iterator, List, Sequence, Tuple
+from typing import Callable, Dict, Iterable, Iterator, List, Sequence, Set, Tuple
 
 from capsnmt.cli import ConfigurationError, OneLineParser, comma_list, command, positive
 from capsnmt.lines import read_lines
@@ -80,17 +81,22 @@ def bigram_shift(sentences: Iterable[List[str]], seed: int = 1) -> Iterator[Labe
     A random half of the sentences have one pair inverted; each sentence occurs in one form only.
 
     **D**: the two tokens differ, so that the sentence changes; all such pairs are equally likely.
+    What becomes another sentence of the text is left out.
     """
+    seen: Set[str] = set()
     for tokens in sentences:
         draw = random.Random(f"{seed} {' '.join(tokens)}")
         pairs = [i for i in range(len(tokens) - 1) if tokens[i] != tokens[i + 1]]
         if not pairs:
             continue
-        if draw.random() < 0.5:
-            yield "O", tokens
-        else:
+        label = "O" if draw.random() < 0.5 else "I"
+        if label == "I":
             i = draw.choice(pairs)
-            yield "I", [*tokens[:i], tokens[i + 1], tokens[i], *tokens[i + 2 :]]
+            tokens = [*tokens[:i], tokens[i + 1], tokens[i], *tokens[i + 2 :]]
+        text = " ".join(tokens)
+        if text not in seen:
+            seen.add(text)
+            yield label, tokens
 
 
 def balance(examples: Iterable[Labelled], seed: int = 1) -> Dict[str, List[Tuple[str, str]]]:
@@ -101,8 +107,11 @@ def balance(examples: Iterable[Labelled], seed: int = 1) -> Dict[str, List[Tuple
     training, 1 each for validation and testing, in random order.
     """
 
-    def by_chance(example: Tuple[str, str]) -> bytes:
-        return hashlib.sha256(f"{seed}\t{example[1]}".encode()).digest()
+    def by_chance(example: Tuple[str, str], purpose: str = "") -> bytes:
+        return hashlib.sha256(f"{purpose}{seed}\t{example[1]}".encode()).digest()
+
+    # not by the hash of the choice, which is small in a frequent class
+    in_order = functools.partial(by_chance, purpose="order ")
 
     classes: Dict[str, List[Tuple[str, str]]] = {}
     for label, tokens in examples:
@@ -126,7 +135,7 @@ def balance(examples: Iterable[Labelled], seed: int = 1) -> Dict[str, List[Tuple
         splits["test"] += members[:held_out]
         splits["valid"] += members[held_out : 2 * held_out]
         splits["train"] += members[2 * held_out :]
-    return {name: sorted(split, key=by_chance) for name, split in splits.items()}
+    return {name: sorted(split, key=in_order) for name, split in splits.items()}
 
 
 def bounds(text: str) -> Tuple[int, ...]:

@@ -66,9 +66,17 @@ def load_classifier(path: Path, data: Optional[Path] = None) -> Tuple[Any, Any, 
 def count(model: Any, task: Any, split: str) -> Counts:
     """Count what the model predicts on a split, on the device of its parameters."""
     from fairseq import utils
+    from fairseq.modules import LearnedPositionalEmbedding
 
     task.load_dataset(split)
     dataset = task.dataset(split)
+    positions, longest = model.encoder.embed_positions, int(np.max(dataset.sizes))
+    if isinstance(positions, LearnedPositionalEmbedding) and longest > positions.max_positions:
+        raise ConfigurationError(
+            f"{split} has a sentence of {longest} tokens, and the model has learned "
+            f"{positions.max_positions} positions; leave it out, or train with "
+            f"--max-source-positions {longest}"
+        )
     device = next(model.parameters()).device
     outcomes: List[Any] = []
     with torch.no_grad():

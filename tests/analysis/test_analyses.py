@@ -14,6 +14,7 @@ from sklearn.metrics import silhouette_samples
 from torch import Tensor
 
 from capsnmt.analysis import head_tsne
+from capsnmt.analysis import model as models
 from capsnmt.analysis.anisotropy import Anisotropy
 from capsnmt.analysis.base import Analysis
 from capsnmt.analysis.similarity import Similarity
@@ -194,3 +195,22 @@ def test_states_without_a_direction_a_pair_or_a_spread() -> None:
     layers = [x, 3 * x[:, [2, 0, 3, 1]] + 7, 0 * x + 0.1]
     found = after(Similarity, [y[:10] for y in layers], [y[10:] for y in layers])[:3]
     assert [row[-1] for row in found] == pytest.approx([1, 1, math.nan], abs=1e-5, nan_ok=True)
+
+
+def test_a_model_with_fewer_positions_reads_the_same_sentences_but_the_long_ones(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    lengths = np.arange(100) % 40
+    dataset = SimpleNamespace(src_sizes=lengths, tgt_sizes=lengths, tgt=[])
+    task = SimpleNamespace(load_dataset=lambda subset: None, dataset=lambda subset: dataset)
+
+    def drawn(positions: int) -> List[set]:
+        loaded = SimpleNamespace(max_positions=lambda: (positions,), to=lambda device: None)
+        monkeypatch.setattr(models, "load_models", lambda *_: ([loaded], None, task))
+        settings = models.Settings("test", 50, 1, 400, 0, 0, 0, "cpu")
+        found = models.load(models.NamedCheckpoint("a", Path(), Path()), settings)
+        return [set(each.chosen) for each in (found, found.sample(20))]
+
+    for (every, short), size in zip(zip(drawn(40), drawn(35)), (50, 20)):
+        assert len(every) == len(short) == size
+        assert {number for number in every if lengths[number] <= 35} <= short

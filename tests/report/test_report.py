@@ -268,6 +268,14 @@ def test_one_seed_of_a_classifier_twice_is_two_experiments(
     assert row[-2:] == ["40.00", "80.00"]
 
 
+def test_classifiers_of_other_data_are_said_not_to_compare(tmp_path: Path) -> None:
+    write_classifiers(tmp_path)
+    assert "Not comparable" not in page([tmp_path])
+    for path in (tmp_path / "both").glob("seed-*/training.json"):
+        edit(path, lambda training: training.update(vocabulary={"test0": "1"}))
+    assert re.search("Not comparable, .*both.*seed-2", page([tmp_path]))
+
+
 def test_a_folder_gives_its_rows_with_their_seeds_the_baseline_first(
     output: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import copy
+from types import SimpleNamespace
 
+import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
 from fairseq.models import ARCH_MODEL_INV_REGISTRY
+from fairseq.modules import LearnedPositionalEmbedding
 
+from capsnmt.cli import ConfigurationError
+from capsnmt.sentences.evaluate import count
 from capsnmt.sentences.pooling import MeanPooling, QueryPooling
 from tests.sentences.systems import SENTENCE_SYSTEMS, build, build_system, classify, parse
 from tests.support import (
@@ -116,3 +121,11 @@ def test_the_presets_are_the_papers_settings() -> None:
     assert model.pooling.queries.shape == (2, 16)
     widths = [p.size(1) for name, p in model.classifier.named_parameters() if "weight" in name]
     assert widths == [64, 16, 16]
+
+
+def test_a_sentence_beyond_the_learned_positions_is_one_line() -> None:
+    dataset = SimpleNamespace(sizes=np.array([5, 60]))
+    task = SimpleNamespace(load_dataset=lambda split: None, dataset=lambda split: dataset)
+    encoder = SimpleNamespace(embed_positions=LearnedPositionalEmbedding(33, 4, 0))
+    with pytest.raises(ConfigurationError, match=r"^test has .* 60 tokens, .* 32 positions; "):
+        count(SimpleNamespace(encoder=encoder), task, "test")

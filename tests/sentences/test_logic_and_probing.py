@@ -10,7 +10,7 @@ from typing import Dict, List
 
 import pytest
 
-from capsnmt.sentences.build import bigram_shift, sentence_length, word_content
+from capsnmt.sentences.build import balance, bigram_shift, sentence_length, word_content
 from capsnmt.sentences.logic import VARIABLES, parse, relation
 from capsnmt.sentences.logical_inference import read_file
 from tests.real_data import real_data
@@ -134,3 +134,18 @@ def test_bigram_shift_inverts_one_pair_of_neighbours_or_nothing() -> None:
             assert (tokens[first], tokens[second]) == (original[second], original[first])
             shifted += 1
     assert 0.4 < shifted / len(sentences) < 0.6
+
+
+def test_no_sentence_becomes_another_one_of_the_text() -> None:
+    pairs = [["a", "b", str(number)] for number in range(50)]
+    text = [words for a, b, c in pairs for words in ([a, b, c], [b, a, c])]
+    shifted = [" ".join(tokens) for _, tokens in bigram_shift(text)]
+    assert len(shifted) == len(set(shifted)) > 50
+
+
+def test_the_classes_of_a_split_are_mixed() -> None:
+    """A frequent class has the small hashes; by them, the lines ended with the rare one alone."""
+    examples = [("AB"[n < 40], [str(n)]) for n in range(340)]
+    labels = "".join(label for label, _ in balance(examples)["train"])
+    assert labels.count("A") == labels.count("B") == 32
+    assert max(map(len, re.findall("A+|B+", labels))) < 12
