@@ -35,7 +35,7 @@ def package_path() -> Dict[str, str]:
     """Return the variables by which ``python -m`` imports this package in a child.
 
     An installed package needs no path, and its folder could hide modules of the standard library.
-    So could files in the working folder, such as ``random.py``, up to Python 3.10.
+    Files in the working folder, such as ``random.py``, still could up to Python 3.10.
     """
     package = Path(__file__).parent
     here = Path(package.name)

@@ -55,6 +55,9 @@ def score_outputs(
       systems' translations of each segment with probability 1/2.
       p = (#{b: abs(d_b) > abs(d)} + 1) / (B + 1). There is no confidence interval.
 
+    **D**: p = 1 where both scores are equal. Both tests count larger differences only, and if no
+    sample differs either, they would find 1 / (B + 1).
+
     ``outputs`` are names with what the metrics score of each segment, the baseline first; ``test``
     is ``None`` for one output. The metrics have their references cached. The scores are by metric,
     in the order of the outputs.
@@ -85,7 +88,7 @@ def score_outputs(
             if number in untested:
                 p_value = None
             elif number and score == baseline:
-                p_value = 1.0  # sacreBLEU counts larger differences only, and these may all be 0
+                p_value = 1.0
             of_output[key] = Score(
                 score=score,
                 signature=signature,

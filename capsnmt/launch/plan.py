@@ -168,7 +168,9 @@ def _swept(options: Options, name: str, chosen: Settings) -> Iterator[Row]:
     given = {each.partition("=")[0] for each in options.assignments}
     given |= {"train.max-update"} if options.max_update else set()
     if f"train.{sweep.flag}" in given:
-        raise ConfigurationError(f"--sweep {sweep.flag} sets what another flag sets; drop one")
+        raise ConfigurationError(
+            f"--sweep {sweep.flag} sets train.{sweep.flag}, as --set or --max-update does; drop one"
+        )
     for value in map(settings.value_of, sweep.values):
         named = {"row": name, "flag": sweep.flag, "value": value}
         point = records.build(named, SweepPoint, "--sweep")

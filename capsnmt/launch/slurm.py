@@ -19,6 +19,7 @@ from capsnmt.runs.folder import RunFolder
 
 # Long enough for a large model to finish its update and save on a busy file system.
 SECONDS_TO_SAVE = 120
+# what sbatch says, with --parsable and without
 JOB = re.compile(r"^(?:Submitted batch job )?(\d+)(?:;.*)?$", re.MULTILINE)
 # Two minutes before the end of its time a job saves and comes again. After SIGTERM (preempted or
 # cancelled) the launcher saves, and the shell waits for it; SLURM requeues what it preempts.
@@ -120,7 +121,7 @@ def _submit(run: Run, partition: str, queued: Sequence[str]) -> str:
     # SBATCH_PARTITION takes precedence over the script, and flags over both
     words += [f"--partition={partition}"] if partition else []
     said = _run("sbatch", *words, str(run.folder.job_script))
-    found = JOB.search(said)  # a cluster's own sbatch may say more
+    found = JOB.search(said)  # a cluster's own may ignore --parsable, or say more
     if found is None:
         raise ConfigurationError(
             f"--slurm: sbatch has said {shown(said)}, which has no number of a job; look into the "

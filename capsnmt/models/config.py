@@ -24,7 +24,6 @@ MOST_ITERATIONS = 100
 
 HEADS = {"head_aggregation": HEAD_AGGREGATIONS[1:]}
 ROUTES_HEADS = {"head_aggregation": tuple(OF_HEADS)}
-EM_OF_HEADS = {"head_aggregation": ("em",)}
 ENC_DEC = {"head_aggregation_attention": ("enc-dec",)}
 LAYERS = {"layer_aggregation": LAYER_AGGREGATIONS[1:]}
 ROUTES_LAYERS = {"layer_aggregation": tuple(OF_LAYERS)}
@@ -92,7 +91,9 @@ class HeadAggregationConfig(FairseqDataclass):
             ),
             Excluded("quant_noise_scalar", NAMES, {"head_aggregation": ("talking",)}),
             Excluded(
-                "quantization_config_path", "beta_a and beta_u are not quantised", EM_OF_HEADS
+                "quantization_config_path",
+                "beta_a and beta_u are not quantised",
+                {"head_aggregation": ("em",)},
             ),
         ],
     )
@@ -135,7 +136,11 @@ class LayerAggregationConfig(FairseqDataclass):
             Excluded("cross_self_attention", ONE_SOURCE, TRANSPARENT),
             Excluded("encoder_layers_to_keep", PRUNED, OF_ENCODER),
             Excluded("decoder_layers_to_keep", PRUNED, OF_DECODER),
-            Excluded("decoder_layers_to_keep", PRUNED, TRANSPARENT),
+            Excluded(
+                "decoder_layers_to_keep",
+                "each layer of the decoder has a mixture of its own",
+                TRANSPARENT,
+            ),
             Excluded("quant_noise_scalar", NAMES, {"layer_aggregation": ("dlcl", "dense")}),
             Excluded(
                 "base_layers", "base layers are no layers of the aggregated decoder", OF_DECODER
@@ -264,7 +269,7 @@ class InitialisationConfig(FairseqDataclass):
     init_from: Optional[str] = switch(
         None,
         "checkpoint to initialise from: loads every tensor of equal name and shape",
-        excludes=[Excluded("finetune_from_model", "it replaces every parameter")],
+        excludes=[Excluded("finetune_from_model", "the latter replaces every parameter")],
     )
 
 

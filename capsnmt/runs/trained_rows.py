@@ -139,9 +139,11 @@ class TrainedRow:
         compares machines, not models.
         """
         machines = {
-            (trained.device, trained.device_name, trained.threads or run.config.device.threads)
+            (
+                *(run.training.device, run.training.device_name),
+                run.training.threads or run.config.device.threads,  # older records have none
+            )
             for run in [*self.runs, *baseline.runs]
-            for trained in [run.training]
         }
         own, other = self.tokens_per_second, baseline.tokens_per_second
         if len(machines) > 1 or own is None or not other:

@@ -8,7 +8,6 @@ and splits the data, in the same way for all.
 from __future__ import annotations
 
 import bisect
-import functools
 import hashlib
 import random
 import sys
@@ -110,9 +109,6 @@ def balance(examples: Iterable[Labelled], seed: int = 1) -> Dict[str, List[Tuple
     def by_chance(example: Tuple[str, str], purpose: str = "") -> bytes:
         return hashlib.sha256(f"{purpose}{seed}\t{example[1]}".encode()).digest()
 
-    # not by the hash of the choice, which is small in a frequent class
-    in_order = functools.partial(by_chance, purpose="order ")
-
     classes: Dict[str, List[Tuple[str, str]]] = {}
     for label, tokens in examples:
         classes.setdefault(label, []).append((label, " ".join(tokens)))
@@ -135,7 +131,11 @@ def balance(examples: Iterable[Labelled], seed: int = 1) -> Dict[str, List[Tuple
         splits["test"] += members[:held_out]
         splits["valid"] += members[held_out : 2 * held_out]
         splits["train"] += members[2 * held_out :]
-    return {name: sorted(split, key=in_order) for name, split in splits.items()}
+    # not by the hash of the choice, which is small in a frequent class
+    return {
+        name: sorted(split, key=lambda example: by_chance(example, "order "))
+        for name, split in splits.items()
+    }
 
 
 def bounds(text: str) -> Tuple[int, ...]:

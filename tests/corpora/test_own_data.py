@@ -156,6 +156,7 @@ def test_what_is_no_file_of_its_own_name_is_refused(files, run):
     for name, part in (("../{language}/a.de", "stands for a language"), ("pipe.de", "regular")):
         status, printed = run("--train", "a.en", name, *SMALL)
         is_refusal(status, printed.splitlines(keepends=True)[-1], name[-10:], part)
+        assert not Path("out").exists()
 
 
 @pytest.mark.parametrize("name", ["bin/script", "clean/train.de", "raw/test.en"])
