@@ -234,8 +234,12 @@ def run_command(command: Callable[[], Any], interrupted: str = "interrupted") ->
         finally:
             sys.stdout.flush()  # also after --help
     except BrokenPipeError:
-        # Python writes the rest of the output when it ends.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        # Python writes the rest of what was printed when it ends, to whoever still reads.
+        for output in (sys.stdout, sys.stderr):
+            try:
+                output.flush()
+            except BrokenPipeError:
+                os.dup2(os.open(os.devnull, os.O_WRONLY), output.fileno())
         return CLOSED_PIPE
 
 

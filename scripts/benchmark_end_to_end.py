@@ -36,9 +36,10 @@ def compare_trainings(system: System, args: argparse.Namespace, setup: Setup) ->
     """Train stock and ours in turn; compare their words per second."""
     # fairseq-train makes its folder even with --no-save, and resumes from what it finds there
     with TemporaryDirectory() as save:
+        ours = f"--user-dir {shlex.quote(PLUGIN)}"
         commands = {
             "stock": training_command(f"{SETTINGS} {system.stock}", args, save),
-            "ours": training_command(f"--user-dir {PLUGIN} {SETTINGS} {system.flags}", args, save),
+            "ours": training_command(f"{ours} {SETTINGS} {system.flags}", args, save),
         }
         environment = {"OMP_NUM_THREADS": str(args.threads)} if args.threads else {}
         speeds: Dict[str, List[float]] = {name: [] for name in commands}

@@ -26,7 +26,8 @@ parse() {
   local known=$1 variable
   shift
   while [ $# -gt 0 ]; do
-    [[ $1 =~ ^--[a-z-]+$ && " $known " == *" $1"[=\ ]* ]] || die "$1 is unknown; choose from ${known//=/}"
+    # a range of letters is another in every language
+    [[ $1 == --* && $1 != *[[:space:]=]* && " $known " == *" $1"[=\ ]* ]] || die "$1 is unknown; choose from ${known//=/}"
     variable=${1#--}
     variable=${variable//-/_}
     if [[ " $known " == *" $1 "* ]]; then

@@ -11,6 +11,7 @@ model is kept where it is asked for, with the data that its text needs in ``resu
 from __future__ import annotations
 
 import argparse
+import shlex
 import shutil
 import sys
 from pathlib import Path
@@ -179,7 +180,7 @@ def keep_model(place: RunFolder, folder: Path) -> None:
         (beside / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(data.folder / name, beside / name)
     kept = {name: record for name, record in manifest.files.items() if name in names}
-    command = " ".join(without_folders(manifest.command.split()))
+    command = shlex.join(without_folders(shlex.split(manifest.command)))
     records.write(beside / MANIFEST, replace(manifest, files=kept, command=command))
 
     source, target = run.settings.languages

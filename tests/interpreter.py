@@ -13,6 +13,7 @@ import functools
 import json
 import os
 import re
+import shlex
 import signal
 import socket
 import subprocess
@@ -25,7 +26,10 @@ from typing import Dict, List, Optional, Sequence
 
 PYTHON = sys.executable  # which a test may replace
 SERVER = "CAPSNMT_TESTS_SERVER"
-PROGRAM = """#!{python} -IS
+# for a shell, which finds an interpreter in a folder with spaces, and for Python
+PROGRAM = """#!/bin/sh
+'''exec' {python} -IS "$0" "$@"
+'''
 import json, os, signal, socket, sys
 passed_on = signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1
 with socket.socket(socket.AF_UNIX) as server:
@@ -124,9 +128,9 @@ def programs(folder: Path) -> Path:
     """Write the interpreter and every command into ``bin`` of a folder; return the interpreter."""
     python = folder / "bin" / "python"
     python.parent.mkdir(exist_ok=True)
-    texts = {python.name: PROGRAM.format(python=PYTHON, server=SERVER)}
+    texts = {python.name: PROGRAM.format(python=shlex.quote(PYTHON), server=SERVER)}
     for name in (*COMMANDS, *(f"fairseq-{each}" for each in FAIRSEQ)):
-        texts[name] = f'#!/bin/sh\nexec {python} {" ".join(words(name))} "$@"\n'
+        texts[name] = f'#!/bin/sh\nexec {shlex.quote(str(python))} {" ".join(words(name))} "$@"\n'
     for name, text in texts.items():  # others may do the same
         part = executable(python.with_name(f"{name}-{os.getpid()}"), text)
         part.rename(python.with_name(name))

@@ -80,9 +80,9 @@ def hydra(user_dir: str) -> None:
     train.tasks.setup_task = stop
     configs = Path(__file__).parents[1] / "configs" / "hydra"
     config = ["--config-dir", str(configs), "--config-name", "wmt14_en_de_li2019_effective"]
-    settings = [f"common.user_dir={user_dir}", "common.cpu=true", "common.fp16=false"]
+    settings = [f"common.user_dir='{user_dir}'", "common.cpu=true", "common.fp16=false"]
     with TemporaryDirectory() as folder:
-        sys.argv = ["fairseq-hydra-train", *config, *settings, f"hydra.run.dir={folder}"]
+        sys.argv = ["fairseq-hydra-train", *config, *settings, f"hydra.run.dir='{folder}'"]
         hydra_train.cli_main()
 
 

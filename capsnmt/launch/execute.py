@@ -20,7 +20,7 @@ from capsnmt import process, records
 from capsnmt.checkpoints.load import count_parameters
 from capsnmt.checkpoints.resume import STOP_FILE, num_updates, recover
 from capsnmt.cli import ConfigurationError, ExecutionError, Stopped
-from capsnmt.files import atomic_writer, installed_version, locked, own_version, sha256
+from capsnmt.files import FAIRSEQS, atomic_writer, installed_version, locked, own_version, sha256
 from capsnmt.launch import training
 from capsnmt.launch.plan import kind
 from capsnmt.launch.progress import TrainingProgress, say
@@ -79,9 +79,10 @@ def record(run: Run) -> bool:
 
 def _alone(run: Run) -> ContextManager[int]:
     # A killed launcher leaves its training, which holds the lock.
+    stop = shlex.quote(str(run.folder.checkpoints / STOP_FILE))
     waiting = (
         f"waiting for another launcher, or for the training of one that was killed, in "
-        f"{run.folder}: touch {run.folder.checkpoints / STOP_FILE} to stop it"
+        f"{run.folder}: touch {stop} to stop it"
     )
     return locked(run.folder.lock, waiting, say)
 
@@ -216,7 +217,7 @@ class _Execution:
         name = f"{processor()}, {os.cpu_count()} cores"
         if device.gpus:  # a login node may have none
             name = torch.cuda.get_device_name(0) if torch.cuda.is_available() else "unknown"
-        names = {name: installed_version(name) for name in ("ve-fairseq", "fairseq")}
+        names = {name: installed_version(name) for name in FAIRSEQS}
         fairseq = ", ".join(f"{name} {version}" for name, version in names.items() if version)
         return TrainingRecord(
             vocabulary=self.vocabulary,

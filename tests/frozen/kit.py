@@ -105,7 +105,10 @@ class World:
     def normalise(self, text: str) -> str:
         """Replace what depends on the machine, the folder and the time."""
         for path, name in ((self.python, "python"), (self.folder, "HERE"), (ROOT, "ROOT")):
-            text = text.replace(str(path), name)
+            # as it is, and as bash quotes it
+            text = text.replace(str(path), name).replace(str(path).replace(" ", "\\ "), name)
+        # quotes that only the name of a folder needed
+        text = re.sub(r"'((?:[\w-]+=)?(?:python|HERE|ROOT)[\w./:=+%-]*)'", r"\1", text)
         text = re.sub(r"\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(Z|\+\d\d:\d\d)?", "TIME", text)
         text = re.sub(r"(version:|sacremoses\.|versions\.[\w-]+: \")\d[\w.]*", r"\1V", text)
         return re.sub(r"\b\d+(\.\d+)? (s|seconds|min)\b", "SECONDS", text)
@@ -240,7 +243,10 @@ def outline(value: Any, place: str = "") -> List[str]:
     if not isinstance(value, (dict, list)) or not value:
         return [f"{place}: {json.dumps(value, ensure_ascii=False)}"]
     if isinstance(value, list) and not any(isinstance(each, (dict, list)) for each in value):
-        words = (short(each) if isinstance(each, float) else json.dumps(each) for each in value)
+        words = (
+            short(each) if isinstance(each, float) else json.dumps(each, ensure_ascii=False)
+            for each in value
+        )
         return [f"{place}: [{', '.join(words)}]"]
     if isinstance(value, dict):
         return [line for k in sorted(value) for line in outline(value[k], f"{place}.{k}")]

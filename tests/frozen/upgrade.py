@@ -50,8 +50,12 @@ def restore(world: World, folder: Path) -> None:
     """Make the files of the old version in a folder: data, a finished run, its records."""
 
     def filled(path: Path) -> str:
-        text = path.read_text("utf-8").replace("@PYTHON@", str(world.python))
-        return text.replace("@HERE@", str(folder)).replace("@ROOT@", str(ROOT))
+        text = path.read_text("utf-8")
+        for name, place in (("@PYTHON@", world.python), ("@HERE@", folder), ("@ROOT@", ROOT)):
+            # a word of bash with a folder in it
+            quoted = str(place).replace(" ", "\\ ") if path.suffix == ".sh" else str(place)
+            text = text.replace(name, quoted)
+        return text
 
     for path in DATA.rglob("*"):
         if path.is_file() and path.parent != DATA:

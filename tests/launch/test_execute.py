@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import shutil
 import sys
 from pathlib import Path
@@ -159,7 +160,7 @@ def test_a_row_starts_from_the_trained_other(
     assert (initial["row"], initial["updates"]) == ("row", before)
     assert initial["checkpoint"] == str(base / "averaged.pt")
     other = launch(*words, "--set", "average=null", "--dry-run")
-    assert f"--init-from {base / 'averaged.pt'}" in other
+    assert f"--init-from {shlex.quote(str(base / 'averaged.pt'))}" in other
     (base / "averaged.pt").unlink()
     assert launch("--resume", run).count(": complete") == 4
     summary = records.load(run.parent / "summary.json")
@@ -221,11 +222,12 @@ def test_runs_side_by_side_are_those_of_one_after_another(
 
 # in place of the interpreter: a run that starts, notes its GPUs, waits for the others, and fails
 CHILD = """#!/bin/sh
-echo "$CUDA_VISIBLE_DEVICES" >"RUNS/gpus-$$"
-for _ in $(seq 600); do test "$(ls RUNS | grep -c gpus)" -lt COUNT || break; sleep 0.1; done
-test "$(ls RUNS | grep -c gpus)" -ge COUNT || echo alone >"RUNS/gpus-$$"
+cd RUNS
+echo "$CUDA_VISIBLE_DEVICES" >"gpus-$$"
+for _ in $(seq 600); do test "$(ls | grep -c gpus)" -lt COUNT || break; sleep 0.1; done
+test "$(ls | grep -c gpus)" -ge COUNT || echo alone >"gpus-$$"
 sleep 0.5
-echo >"RUNS/ended-$$"
+echo >"ended-$$"
 exit 1
 """
 
@@ -237,7 +239,9 @@ def children(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[int],
     def replace(count: int) -> Path:
         notes, python = tmp_path / "notes", tmp_path / "python"
         notes.mkdir()
-        executable(python, CHILD.replace("RUNS", str(notes)).replace("COUNT", str(count)))
+        executable(
+            python, CHILD.replace("RUNS", shlex.quote(str(notes))).replace("COUNT", str(count))
+        )
         monkeypatch.setattr(sys, "executable", str(python))
         return notes
 

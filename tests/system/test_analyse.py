@@ -64,5 +64,5 @@ def test_a_mistake_is_one_line_before_the_first_analysis(
     tmp_path: Path,
     refused: Callable[..., str],
 ) -> None:
-    words = given.format(**checkpoints).split()
+    words = [word.format(**checkpoints) for word in given.split()]
     assert message in refused(main, *arguments(corpus, tmp_path / "analysis", *words))

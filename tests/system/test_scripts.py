@@ -120,15 +120,16 @@ def test_the_time_limit_of_the_evidence_stops_the_launch(tmp_path: Path) -> None
     stub = executable(  # an interpreter that says how it ends
         tmp_path / "python",
         '#!/usr/bin/env bash\n[ "$1" != -c ] || exit 0\n'
-        f"trap 'echo saved >>{tmp_path}/calls; exit 143' TERM\n"
-        f"touch {tmp_path}/ready\nsleep 300 & wait\n",
+        'cd "${0%/*}"\n'
+        "trap 'echo saved >>calls; exit 143' TERM\n"
+        "touch ready\nsleep 300 & wait\n",
     )
     # the minute is over as soon as the interpreter can be stopped
     executable(
         tmp_path / "timeout",
         '#!/usr/bin/env bash\n[ "$2" = 60 ] || exit\n'
         '/usr/bin/timeout "$1" 300 "${@:3}" & limit=$!\n'
-        f"for _ in $(seq 2400); do [ -e {tmp_path}/ready ] && break; sleep 0.1; done\n"
+        'for _ in $(seq 2400); do [ -e "${0%/*}/ready" ] && break; sleep 0.1; done\n'
         'kill -ALRM "$limit"; wait "$limit"\n',
     )
     variables = {"PYTHON": str(stub), "PATH": f"{tmp_path}:{os.environ['PATH']}"}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html as html_library
 import json
 import re
 from pathlib import Path
@@ -143,10 +144,15 @@ def report(world: World) -> str:
     html = re.sub(r"(?s)<(style|script|svg)\b.*?</\1>", "", html)
     html = re.sub(r"(</t[hd]>)\n(?=<t[hd])", r"\1 ", html)  # a line for each line of a table
     words = re.sub(r"\s*\n\s*", "\n", re.sub(r"[ \t]*<[^>]+>[ \t]*", " ", html)).strip()
+    training = json.loads((launched(world) / "runs/tiny/seed-1/training.json").read_text("utf-8"))
+    machine = training["device-name"]
+    shown = (machine, re.sub(r"([\\`*_\[\]<>|])", r"\\\1", machine), html_library.escape(machine))
     lines = [said, *tree(page)]
     for name, text in (("report.md", (page / "report.md").read_text("utf-8")), ("HTML", words)):
         text = text.rpartition("Versions and machine")[0]  # what follows is not ours
-        text = re.sub(r"CPU \(.*?\)", "CPU (MACHINE)", re.sub(r"\b\d+:\d\d:\d\d\b", "TIME", text))
+        text = re.sub(r"\b\d+:\d\d:\d\d\b", "TIME", text)
+        for form in shown:
+            text = text.replace(form, "MACHINE")
         text = re.sub(r"(?<= )[\d,]+/s\b", "SPEED", text)
         lines += [f"== text of {name}", re.sub(r"(TIME[ |]+)\d\.\d\d", r"\1MEMORY", text)]
     return world.normalise("\n".join(lines))

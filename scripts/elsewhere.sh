@@ -1,0 +1,50 @@
+#!/usr/bin/env bash
+# Runs a command in a clone of this checkout's last commit, in surroundings that are not this machine's: a folder with
+# spaces and letters beyond ASCII, a user without privileges, a Turkish locale, a processor of another name.
+#   scripts/elsewhere.sh COMMAND [ARGUMENTS...]
+# What cannot be had here is said and left out: another user and processor need root, the locale Debian's locales.
+set -euo pipefail
+self=$(readlink -f "$0")
+# shellcheck source=scripts/flags.sh
+. "${self%/*}/flags.sh"
+helps "$self" "$@"
+[ $# -gt 0 ] || die "give a COMMAND, such as bash scripts/test.sh"
+repository=$(cd "${self%/*}/.." && pwd)
+
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+chmod 755 "$work"
+clone="$work/mein Ordner ü/capsnmt"
+mkdir -p "$clone" "$work/home" "$work/tmp ü" "$work/locales"
+git clone --quiet "$repository" "$clone"
+
+# In Turkish, q, w and x are no letters, and the capital of i is no I; a comma separates decimals.
+language=tr_TR.UTF-8
+if command -v localedef >/dev/null && localedef --inputfile tr_TR --charmap UTF-8 "$work/locales/$language" 2>/dev/null; then
+  export LOCPATH=$work/locales
+else
+  echo "!! NOT in Turkish: there is no source of locales here (apt-get install locales)" >&2
+  language=C.UTF-8
+fi
+data=${CAPSNMT_DATA:-$repository/../shared/data}
+surroundings=(
+  "LANG=$language" "LC_ALL=$language" "HOME=$work/home" "TMPDIR=$work/tmp ü" "CAPSNMT_DATA=$(readlink -m "$data")"
+)
+
+cd "$clone"
+if [ "$(id -u)" = 0 ] && command -v setpriv unshare >/dev/null; then
+  # /proc/cpuinfo is replaced for this command alone
+  sed 's/^\(model name[^:]*:\).*/\1 Ampere(R) Altra(TM) [Q80-30] CPU, 3,0 GHz/' /proc/cpuinfo >"$work/cpuinfo"
+  chown -R nobody:"$(id -gn nobody)" "$work"
+  # root's own programs are not for others
+  path=/usr/local/bin:/usr/bin:/bin
+  # shellcheck disable=SC2016  # the inner shell's arguments
+  env "${surroundings[@]}" "PATH=$path" unshare --mount bash -c '
+    mount --bind "$1" /proc/cpuinfo
+    umask 077
+    exec setpriv --reuid nobody --regid "$(id -gn nobody)" --clear-groups "${@:2}"' \
+    - "$work/cpuinfo" "$@"
+else
+  echo "!! NOT as another user, with another processor: that needs root, setpriv and unshare" >&2
+  (umask 077 && env "${surroundings[@]}" "$@")
+fi
