@@ -13,6 +13,7 @@ use_venv main
 
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
+# shellcheck disable=SC2031  # scripts/venv.sh has its own in a subshell
 export TMPDIR=$work # fairseq-train's own workers leave folders there
 mkdir "$work/checkout" "$work/empty"
 # a build leaves its files in the tree

@@ -1,8 +1,8 @@
 # shellcheck shell=bash
 # Sourced by the other scripts: finds a Python for a host and keeps a virtual environment complete.
-#   use_venv main       -> .venv        Python 3.11 or 3.12, ve-fairseq, the torch of constraints.txt
-#   use_venv main-3.12  -> .venv-3.12   the same with Python 3.12
-#   use_venv stock      -> .venv-stock  Python 3.9 or 3.10, fairseq 0.12.2, constraints-stock.txt
+#   use_venv main      -> .venv       Python 3.11 to 3.14, a fork of fairseq 0.12.3, the torch of constraints.txt
+#   use_venv main-3.N  -> .venv-3.N   the same with Python 3.N
+#   use_venv stock     -> .venv-stock Python 3.9 or 3.10, fairseq 0.12.2, constraints-stock.txt
 # All set PYTHON to the environment's interpreter.
 
 # Modules are compiled when they are first imported, and only once.
@@ -12,62 +12,112 @@ REPO=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 # shellcheck source=scripts/flags.sh
 . "$REPO/scripts/flags.sh"
 
-# find_python VERSION... : the first interpreter on PATH (or of pyenv) with one of the versions
-find_python() {
+# interpreters VERSION... : the interpreters on PATH, and of pyenv, with one of the versions, in the order of these
+interpreters() {
   local version candidate
   for version in "$@"; do
     for candidate in "python$version" python3 "${PYENV_ROOT:-$HOME/.pyenv}"/versions/"$version"*/bin/python; do
-      if command -v "$candidate" >/dev/null 2>&1 &&
-        [ "$("$candidate" -c 'import sys; print("%d.%d" % sys.version_info[:2])' 2>/dev/null)" = "$version" ] &&
-        "$candidate" -c 'import venv, ensurepip' 2>/dev/null; then
+      if [ "$("$candidate" -c 'import sys; print("%d.%d" % sys.version_info[:2])' 2>/dev/null)" = "$version" ]; then
         command -v "$candidate"
-        return 0
       fi
     done
   done
+}
+
+# find_python VERSION... : the first of them that can make an environment
+find_python() {
+  local candidate
+  while read -r candidate; do
+    if "$candidate" -c 'import venv, ensurepip' 2>/dev/null; then
+      echo "$candidate"
+      return 0
+    fi
+  done < <(interpreters "$@")
   return 1
 }
 
-# versions_of HOST : the versions of Python that a host runs on
+# versions_of HOST : the versions of Python that a host runs on, those with a wheel of fairseq first
 versions_of() {
   case $1 in
-    main) echo 3.11 3.12 ;;
-    main-3.12) echo 3.12 ;;
+    main) echo 3.11 3.12 3.13 3.14 ;;
+    main-3.11 | main-3.12 | main-3.13 | main-3.14) echo "${1#main-}" ;;
     stock) echo 3.10 3.9 ;;
-    *) die "host '$1' is unknown; choose main, main-3.12 or stock" ;;
+    *) die "host '$1' is unknown; choose main, main-3.11 to main-3.14, or stock" ;;
   esac
 }
 
-# has_host HOST : whether this machine has an interpreter, and a wheel of fairseq, for the host
+# has_host HOST : whether this machine has an interpreter for the host
 has_host() {
-  [ "$1" = stock ] || [ "$(uname -sm)" = "Linux x86_64" ] || return 1
   # shellcheck disable=SC2046  # a list of versions
   find_python $(versions_of "$1") >/dev/null
 }
 
-# install ARGUMENTS... : as pip install, with the uv of PYTHON's environment. uv links the files of a package that
-# it has had before, which takes a fifth of pip's time, and reads the metadata of omegaconf 2.0.6, which fairseq
-# 0.12.2 needs and newer pips refuse. It reads none of pip's settings, so it is told where pip finds packages.
+# install PYTHON ARGUMENTS... : as pip install into the environment of an interpreter, with the uv of PYTHON's. uv
+# links the files of a package that it has had before, which takes a fifth of pip's time, and reads the metadata of
+# omegaconf 2.0.6, which fairseq 0.12.2 needs and newer pips refuse. What uv cannot install, pip does.
 install() {
-  local uv=${PYTHON%/*}/uv links index
-  [ -x "$uv" ] || "$PYTHON" -m pip install --quiet --disable-pip-version-check -c "$REPO/constraints.txt" uv || return
-  if [ -z "${UV_FIND_LINKS+set}" ]; then
-    links=${PIP_FIND_LINKS:-$("$PYTHON" -m pip config get global.find-links 2>/dev/null)} || true
-    index=${PIP_INDEX_URL:-$("$PYTHON" -m pip config get global.index-url 2>/dev/null)} || true
-    export UV_FIND_LINKS=${links// /,} UV_DEFAULT_INDEX=${UV_DEFAULT_INDEX:-$index}
+  local target=$1 said pip=("$PYTHON" -m pip)
+  shift
+  said=$(mktemp)
+  if install_with_uv --python "$target" "$@" 2>&1 | tee "$said"; then
+    rm -f "$said"
+    return
   fi
-  "$uv" pip install "$@"
+  echo "!! pip installs, as uv could not: $(reason_in "$said")"
+  rm -f "$said"
+  [ "$target" = "$PYTHON" ] || pip+=(--python "$target")
+  "${pip[@]}" install --disable-pip-version-check --progress-bar off "$@" 2>&1
+}
+
+# install_with_uv ARGUMENTS... : as uv pip install, where and how pip would, in a subshell
+install_with_uv() (
+  uv=${PYTHON%/*}/uv
+  [ -x "$uv" ] ||
+    "$PYTHON" -m pip install --quiet --disable-pip-version-check --retries 1 -c "$REPO/constraints.txt" uv || exit
+  told=$("$PYTHON" "$REPO/scripts/pip_settings.py") || exit
+  while IFS= read -r line; do
+    case $line in
+      --*) set -- "$@" "$line" ;;
+      *=*) export "${line?}" ;;
+    esac
+  done <<<"$told"
+  exec "$uv" pip install "$@"
+)
+
+# reason_in FILE : why the installation failed whose output is in a file: the last error of pip or uv
+reason_in() {
+  local reason connection
+  reason=$(grep -E '^ *(ERROR|error|cause|Caused by): ' "$1" | grep -v subprocess-exited | tail -n 1)
+  reason=${reason#*: }
+  connection=$(grep -o 'connection broken by .*' "$1" | tail -n 1 | cut -c 1-160)
+  echo "${reason:-it does not say}${connection:+ ($connection)}"
+}
+
+# builds_fairseq PYTHON : whether fairseq is built for this Python, of which there is no wheel, by torch's extensions
+builds_fairseq() {
+  "$1" -c 'import platform, sys
+wheels = sys.version_info < (3, 13) and sys.platform == "linux" and platform.machine() == "x86_64"
+sys.exit(wheels or sys.version_info < (3, 11))'
+}
+
+# can_build PYTHON : ends with an error unless C++ with this Python's headers can be compiled
+can_build() {
+  local headers
+  headers=$("$1" -c 'import sysconfig; print(sysconfig.get_path("include"))')
+  command -v "${CXX:-c++}" >/dev/null ||
+    die "no C++ compiler (${CXX:-c++}) on PATH, with which $("$1" --version) builds fairseq; install one (on Debian g++), or Python 3.11 or 3.12 on x86-64 Linux, for which it is built"
+  [ -e "$headers/Python.h" ] ||
+    die "$headers/Python.h, with which $("$1" --version) builds fairseq, does not exist; install it (on Debian python3-dev)"
 }
 
 # use_venv HOST [EXTRAS] : brings the environment of a host up to date and sets PYTHON
 # EXTRAS is a comma list (default: fairseq,demo,dev). An environment that has more satisfies it.
 use_venv() {
-  local host=$1 extras=${2:-fairseq,demo,dev} versions python stamp installed extra missing
+  local host=$1 extras=${2:-fairseq,demo,dev} versions python stamp installed extra missing said
   local constraints=$REPO/constraints.txt venv=$REPO/.venv${host#main}
-  local why=" (ve-fairseq has wheels for no other Python, and no source distribution)"
   versions=$(versions_of "$host") || exit
   if [ "$host" = stock ]; then
-    constraints=$REPO/constraints-stock.txt venv=$REPO/.venv-stock why=""
+    constraints=$REPO/constraints-stock.txt venv=$REPO/.venv-stock
   fi
   PYTHON=$venv/bin/python
   # One script at a time: in a fresh clone, two would delete each other's environment.
@@ -79,10 +129,16 @@ use_venv() {
     installed=$(cat "$venv/installed" 2>/dev/null) || installed=
     if [ ! -x "$PYTHON" ] || [ "${installed%%$'\n'*}" != "$stamp" ]; then
       # shellcheck disable=SC2086  # a list of versions
-      python=$(find_python $versions) ||
-        die "host $host needs Python ${versions// / or } with venv$why, and there is none on PATH; install one (on Debian also python3-venv)"
+      python=$(find_python $versions) || {
+        said=$(interpreters $versions)
+        [ -z "$said" ] || die "${said%%$'\n'*} has no venv with ensurepip; install it (on Debian python3-venv)"
+        said=$(python3 --version 2>&1) || said="no python3"
+        die "host $host needs Python ${versions// / or }, and there is none on PATH ($said); install one"
+      }
       rm -rf "$venv"
-      "$python" -m venv "$venv"
+      # in two steps, as venv hides the reason of the second
+      said=$({ "$python" -m venv --without-pip "$venv" && "$PYTHON" -m ensurepip --default-pip; } 2>&1) ||
+        die "$venv cannot be made: ${said##*$'\n'}"
       installed=$stamp$'\n'
     fi
     missing=""
@@ -94,12 +150,30 @@ use_venv() {
     # setuptools would write its metadata into the checkout, where two hosts would share one folder
     printf '[egg_info]\negg_base=%s\n' "$venv" >"$venv/setup.cfg"
     # uv leaves its locks in the temporary folder
-    if ! TMPDIR=$venv DIST_EXTRA_CONFIG=$venv/setup.cfg install --python "$PYTHON" -c "$constraints" -e "${REPO}[$missing]" 2>&1 |
-      tee "$venv/installation.log" | sed -u -n -E 's/^ *(Resolved|Downloading|Building|Prepared|Installed)/   \1/p'; then
-      cat "$venv/installation.log" >&2
-      die "nothing could be installed (the output: $venv/installation.log); the same command tries again"
-    fi
+    local -x TMPDIR=$venv DIST_EXTRA_CONFIG=$venv/setup.cfg
+    : >"$venv/installation.log"
+    install_project "$PYTHON" "$missing" -c "$constraints"
     installed=${installed#*$'\n'}
     printf '%s\n%s\n' "$stamp" "${installed:+$installed,}$missing" >"$venv/installed"
   )
+}
+
+# install_project PYTHON EXTRAS OPTIONS... : installs this checkout, with extras, into the environment of an interpreter
+install_project() {
+  local target=$1 extras=$2 options=("${@:3}")
+  if builds_fairseq "$target"; then
+    can_build "$target"
+    # It is built with the torch that it runs with: for a build of its own, pip and uv would fetch the newest.
+    logged install "$target" "${options[@]}" torch numpy cython setuptools wheel
+    options+=(--no-build-isolation)
+  fi
+  logged install "$target" "${options[@]}" -e "${REPO}[$extras]"
+}
+
+# logged COMMAND... : runs a part of the installation, and shows its stages; ends with the reason of a failure
+logged() {
+  local log=${PYTHON%/bin/*}/installation.log
+  "$@" | tee -a "$log" | sed -u -n -E -e '/^!!/p' \
+    -e 's/^ *(Resolved|Downloading|Building|Prepared|Installed|Collecting)/   \1/p' ||
+    die "nothing could be installed: $(reason_in "$log") (all of it: $log); the same command tries again"
 }

@@ -1,0 +1,292 @@
+"""The scripts install what pip can install, and say in one line what they cannot."""
+
+from __future__ import annotations
+
+import functools
+import http.server
+import os
+import re
+import shutil
+import ssl
+import subprocess
+import sys
+import threading
+import zipfile
+from pathlib import Path
+from typing import Dict, Iterator, List, Sequence
+
+import pytest
+
+from tests.commands import is_refusal
+from tests.interpreter import executable, ran
+from tests.support import REPO
+
+pytestmark = [pytest.mark.system, pytest.mark.one_host]  # bash, pip and uv are the same on both
+# what tells pip and uv something, of which a test knows nothing
+OF_THE_MACHINE = re.compile(r"PIP_|UV_|.*_CA_BUNDLE$|SSL_CERT|.*_PROXY$|.*_proxy$")
+TOOLS = (
+    *("bash", "cat", "cksum", "cut", "dirname", "flock", "grep", "head", "mktemp", "nproc"),
+    *("readlink", "rm", "sed", "tail", "tee"),
+)
+
+
+class Index(http.server.SimpleHTTPRequestHandler):
+    """An index of packages; asked as a proxy, it is that of every host."""
+
+    def translate_path(self, path: str) -> str:
+        return super().translate_path(re.sub(r"^https?://[^/]*", "", path))
+
+    def log_message(self, format: str, *args: object) -> None:
+        self.server.agents.append(self.headers.get("User-Agent", ""))  # type: ignore[attr-defined]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a space, an index of one package, and the certificate of its own authority."""
+    folder = tmp_path_factory.mktemp("an index")
+    page = folder / "simple" / "wanted"
+    page.mkdir(parents=True)
+    wheel = "wanted-1.0-py3-none-any.whl"
+    with zipfile.ZipFile(page / wheel, "w") as file:
+        file.writestr("wanted.py", "answer = 42\n")
+        file.writestr(
+            "wanted-1.0.dist-info/METADATA", "Metadata-Version: 2.1\nName: wanted\nVersion: 1.0\n"
+        )
+        file.writestr(
+            "wanted-1.0.dist-info/WHEEL",
+            "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
+        )
+        file.writestr("wanted-1.0.dist-info/RECORD", "")
+    (page / "index.html").write_text(f'<a href="{wheel}">{wheel}</a>', "utf-8")
+    (folder / "empty").mkdir()
+    return folder
+
+
+@pytest.fixture(scope="module")
+def certificate(folder: Path) -> Path:
+    openssl = shutil.which("openssl")
+    if openssl is None:
+        pytest.skip("NOT TESTED with a certificate of one's own: no openssl")
+    new = ["req", "-newkey", "rsa:2048", "-nodes"]
+    of = ["-subj", "/CN=127.0.0.1", "-addext", "subjectAltName=IP:127.0.0.1"]
+    by = ["-CA", "own.pem", "-CAkey", "own.key", "-CAcreateserial", "-days", "2"]
+    for words in (
+        [*new, "-x509", "-subj", "/CN=our own authority", "-keyout", "own.key", "-out", "own.pem"],
+        [*new, *of, *("-keyout", "server.key", "-out", "server.csr")],
+        [
+            "x509",
+            "-req",
+            "-in",
+            "server.csr",
+            *by,
+            "-copy_extensions",
+            "copy",
+            "-out",
+            "server.pem",
+        ],
+    ):
+        subprocess.run([openssl, *words], cwd=folder, check=True, capture_output=True)
+    return folder / "own.pem"
+
+
+@pytest.fixture(params=["https", "http"])
+def index(request: pytest.FixtureRequest, folder: Path) -> Iterator[http.server.HTTPServer]:
+    """The index, served."""
+    handler = functools.partial(Index, directory=str(folder))
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        server.agents = []  # type: ignore[attr-defined]
+        if request.param == "https":
+            context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+            certificate = request.getfixturevalue("certificate")
+            folder = certificate.parent
+            context.load_cert_chain(folder / "server.pem", folder / "server.key")
+            server.socket = context.wrap_socket(server.socket, server_side=True)
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield server
+        server.shutdown()
+
+
+@pytest.fixture(scope="module")
+def bare(folder: Path) -> Path:
+    """The interpreter of an environment with pip, and with the uv of ours."""
+    subprocess.run([sys.executable, "-m", "venv", folder / "bare"], check=True)
+    python = folder / "bare" / "bin" / "python"
+    uv = Path(sys.prefix, "bin", "uv")
+    if not uv.exists():
+        pytest.skip(f"NOT TESTED: {uv} does not exist; the scripts install it")
+    python.with_name("uv").symlink_to(uv)
+    return python
+
+
+def installs(python: Path, words: str, told: str, **variables: str) -> subprocess.CompletedProcess:
+    """Run ``install`` of scripts/venv.sh where pip has a file of settings."""
+    settings = python.parents[1] / "told.conf"
+    settings.write_text(f"[global]\n{told}\n", "utf-8")
+    text = f'set -euo pipefail; . "$1"; PYTHON=$2; {words}'
+    given = ["bash", "-c", text, "-", REPO / "scripts" / "venv.sh", python]
+    return untold(given, PIP_CONFIG_FILE=str(settings), UV_NO_CACHE="1", **variables)
+
+
+def uninstall(python: Path) -> None:
+    subprocess.run(
+        [python, *["-m", "pip", "uninstall", "-qy", "wanted"]], check=True, capture_output=True
+    )
+
+
+def untold(words: Sequence[object], **variables: str) -> subprocess.CompletedProcess:
+    """Run a program where no setting of this machine reaches pip and uv."""
+    unset = [word for each in os.environ if OF_THE_MACHINE.match(each) for word in ("-u", each)]
+    return ran([shutil.which("env"), *unset, *words], **variables)
+
+
+# what pip is told, where {there} is the address of the index
+TOLD: Dict[str, List[str]] = {
+    "https": [
+        "index-url = {there}/simple\ncert = {cert}",
+        "index-url = {there}/empty\nextra-index-url = {there}/simple\ncert = {cert}",
+        "no-index = true\nfind-links = {there}/simple/wanted/\ncert = {cert}",
+        "index-url = {there}/simple\ntrusted-host = 127.0.0.1",
+    ],
+    "http": [
+        "index-url = http://nowhere.invalid/simple\ntrusted-host = nowhere.invalid\nproxy = {there}"
+    ],
+}
+
+
+@pytest.mark.parametrize(
+    ("index", "told"),
+    [(kind, told) for kind, each in TOLD.items() for told in each],
+    indirect=["index"],
+)
+def test_uv_installs_where_and_how_pip_would(
+    index: http.server.HTTPServer, told: str, folder: Path, bare: Path
+) -> None:
+    scheme = "http" if "proxy" in told else "https"
+    there = f"{scheme}://127.0.0.1:{index.server_port}"
+    told = told.format(there=there, cert=folder / "own.pem")
+    uninstall(bare)
+    done = installs(bare, 'install "$PYTHON" wanted', told)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "!!" not in done.stdout, done.stdout
+    assert index.agents  # type: ignore[attr-defined]
+    assert all(agent.startswith("uv/") for agent in index.agents)  # type: ignore[attr-defined]
+    assert ran([bare, "-c", "import wanted; print(wanted.answer)"]).stdout == "42\n"
+
+
+@pytest.mark.parametrize("index", ["https"], indirect=True)
+def test_pip_installs_what_uv_cannot(
+    index: http.server.HTTPServer, folder: Path, bare: Path, tmp_path: Path
+) -> None:
+    """An environment whose uv fails, as one may with a setting that only pip knows."""
+    other = tmp_path / "env" / "bin" / "python"
+    other.parent.mkdir(parents=True)
+    executable(other, f'#!/bin/sh\nexec "{bare}" "$@"\n')
+    executable(other.with_name("uv"), "#!/bin/sh\necho 'error: UnknownIssuer' >&2; exit 2\n")
+    uninstall(bare)
+    told = f"index-url = https://127.0.0.1:{index.server_port}/simple\ncert = {folder / 'own.pem'}"
+    done = installs(other, 'install "$PYTHON" wanted', told)
+    assert done.returncode == 0, done.stdout + done.stderr
+    said = [line for line in done.stdout.splitlines() if line.startswith("!!")]
+    assert said == ["!! pip installs, as uv could not: UnknownIssuer"]
+    assert ran([bare, "-c", "import wanted; print(wanted.answer)"]).stdout == "42\n"
+
+
+@pytest.mark.parametrize(
+    ("package", "where", "reason"),
+    [
+        ("unwanted", "{there}/simple", "No matching distribution found for unwanted"),
+        ("wanted", "https://127.0.0.1:9/simple", "(connection broken by"),
+    ],
+    ids=["no such package", "no network"],
+)
+@pytest.mark.parametrize("index", ["https"], indirect=True)
+def test_a_failure_is_one_line_with_the_reason_of_pip(
+    index: http.server.HTTPServer, package: str, where: str, reason: str, folder: Path, bare: Path
+) -> None:
+    there = f"https://127.0.0.1:{index.server_port}"
+    told = f"index-url = {where.format(there=there)}\ncert = {folder / 'own.pem'}"
+    words = f'logged install "$PYTHON" {package}'
+    uninstall(bare)
+    done = installs(bare, words, told, PIP_RETRIES="1", UV_HTTP_RETRIES="0")
+    assert done.returncode == 1
+    assert done.stderr.count("\n") == 1, done.stderr
+    assert done.stderr.startswith("error: nothing could be installed: "), done.stderr
+    assert reason in done.stderr
+    assert done.stderr.endswith("the same command tries again\n")
+
+
+@pytest.fixture
+def checkout(tmp_path: Path) -> Path:
+    """What the scripts need of a checkout, and a PATH with their tools and nothing else."""
+    shutil.copytree(REPO / "scripts", tmp_path / "scripts")
+    for name in ("setup.py", "constraints.txt", "constraints-stock.txt"):
+        shutil.copy(REPO / name, tmp_path)
+    (tmp_path / "bin").mkdir()
+    for tool in TOOLS:
+        found = shutil.which(tool)
+        if found:
+            (tmp_path / "bin" / tool).symlink_to(found)
+    return tmp_path
+
+
+def environment_of(checkout: Path, *before: str) -> subprocess.CompletedProcess:
+    """Run the first command that needs an environment."""
+    places = {"PATH": str(checkout / "bin"), "HOME": str(checkout), "PYENV_ROOT": str(checkout)}
+    return untold([*before, "bash", checkout / "scripts" / "demo.sh", "--quick"], **places)
+
+
+def python_with(checkout: Path, changes: str) -> None:
+    """Put an interpreter on the PATH in which some lines have run."""
+    (checkout / "changes").mkdir()
+    (checkout / "changes" / "sitecustomize.py").write_text(f"import sys\n{changes}\n", "utf-8")
+    text = f'#!/bin/sh\nPYTHONPATH="{checkout}/changes" exec "{sys.executable}" "$@"\n'
+    executable(checkout / "bin" / "python3", text)
+
+
+@pytest.mark.parametrize(
+    ("changes", "reasons"),
+    [
+        ("", ["needs Python", "there is none on PATH", "no python3"]),
+        ("sys.version_info = (3, 8, 1)", ["needs Python", "there is none on PATH", "install one"]),
+        ("sys.version_info = (3, 15, 0)", ["needs Python", "there is none on PATH", "install one"]),
+        ("sys.modules['ensurepip'] = None", ["python3 has no venv with ensurepip; install it"]),
+    ],
+    ids=["none", "too old", "too new", "no venv"],
+)
+def test_a_python_that_cannot_serve_is_one_line(
+    changes: str, reasons: List[str], checkout: Path
+) -> None:
+    if changes:
+        python_with(checkout, changes)
+    done = environment_of(checkout)
+    is_refusal(done.returncode, done.stderr, *reasons, status=1)
+    assert not list(checkout.glob(".venv*"))
+
+
+def test_an_environment_that_the_disk_does_not_hold_is_one_line_and_made_again(
+    checkout: Path,
+) -> None:
+    """Files of at most 40 KiB stand for a full disk."""
+    python_with(checkout, "")
+    limited = ("bash", "-c", 'ulimit -f 40; exec "$@"', "-")
+    for _ in range(2):
+        done = environment_of(checkout, *limited)
+        is_refusal(done.returncode, done.stderr, ".venv cannot be made: ", status=1)
+
+
+@pytest.mark.parametrize(
+    ("python", "compiler", "reason"),
+    [
+        ("python", "none-such", "no C++ compiler (none-such) on PATH"),
+        ("no_headers", "sh", "Python.h"),
+    ],
+)
+def test_what_a_build_lacks_is_one_line(
+    python: str, compiler: str, reason: str, tmp_path: Path
+) -> None:
+    executable(tmp_path / "python", f'#!/bin/sh\nexec "{sys.executable}" "$@"\n')
+    executable(tmp_path / "no_headers", "#!/bin/sh\necho /nowhere\n")
+    text = '. "$1"; can_build "$2"'
+    given = ["bash", "-c", text, "-", REPO / "scripts" / "venv.sh", tmp_path / python]
+    done = ran(given, CXX=compiler)
+    is_refusal(done.returncode, done.stderr, reason, "install", status=1)
