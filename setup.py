@@ -30,9 +30,13 @@ SETTINGS = {
 # those of the models that are kept, and of their data
 MODELS = resources("capsnmt.trained", "results", "*/*/seed-*/README.md", "*/data/**/*")
 
-# The fork carries wheels for current Pythons; stock fairseq cannot be imported on Python >= 3.11.
+# Stock fairseq cannot be imported on Python >= 3.11. Two forks can, whose Python code is the same:
+# ve-fairseq has wheels and no source, fairseq-fixed source and no wheels.
+LINUX = 'platform_system == "Linux" and platform_machine == "x86_64"'
+OTHER = 'platform_system != "Linux" or platform_machine != "x86_64"'
 FAIRSEQ = [
-    've-fairseq==0.12.3; python_version >= "3.11"',
+    f've-fairseq==0.12.3; python_version >= "3.11" and python_version < "3.13" and {LINUX}',
+    f'fairseq-fixed==0.12.3.1; python_version >= "3.13" or python_version >= "3.11" and ({OTHER})',
     'fairseq==0.12.2; python_version < "3.11"',
     'numpy<2; python_version < "3.11"',
 ]

@@ -138,6 +138,10 @@ def bundled_names(kind: str) -> List[str]:
     return sorted(path.stem for path in bundled_folder(kind).glob("*.yaml"))
 
 
+# the distributions that bring a module fairseq
+FAIRSEQS = ("ve-fairseq", "fairseq-fixed", "fairseq")
+
+
 def installed_version(distribution: str) -> Optional[str]:
     """Return the version of a distribution; ``None`` if it is not installed."""
     try:

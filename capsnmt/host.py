@@ -8,6 +8,7 @@ import importlib.util
 import logging
 import multiprocessing.util
 import os
+import platform
 import sys
 from argparse import Namespace
 from contextlib import contextmanager
@@ -16,8 +17,9 @@ from types import ModuleType
 from typing import Any, Iterator
 
 LONGEST_SOCKET = 107  # bytes of the path of an AF_UNIX socket
-PYTHON_SINCE, PYTHON_BEFORE = (3, 9), (3, 13)
-FORK = "ve-fairseq==0.12.3"
+PYTHON_SINCE, PYTHON_BEFORE = (3, 9), (3, 15)
+# Two forks of the same Python code: the first has wheels, the second is built where there is none.
+FORK, FORK_FROM_SOURCE = "ve-fairseq==0.12.3", "fairseq-fixed==0.12.3.1"
 STOCK = "fairseq==0.12.2"
 SUPPORTED_FAIRSEQ = "0.12."
 
@@ -95,8 +97,8 @@ def check_host() -> None:
     running = ".".join(map(str, sys.version_info[:3]))
     if not PYTHON_SINCE <= sys.version_info[:2] < PYTHON_BEFORE:
         raise ImportError(
-            f"capsnmt: Python {running} is not supported; use Python 3.11 or 3.12 (with {FORK}) "
-            f"or Python 3.9 or 3.10 (with {STOCK})"
+            f"capsnmt: Python {running} is not supported; use Python 3.11 or 3.12 (with {FORK}), "
+            f"3.13 or 3.14 (with {FORK_FROM_SOURCE}), or 3.9 or 3.10 (with {STOCK})"
         )
     problem = "fairseq is not installed"
     if importlib.util.find_spec("fairseq") is not None:
@@ -114,11 +116,25 @@ def check_host() -> None:
             if version.startswith(SUPPORTED_FAIRSEQ):
                 return
             problem = f"fairseq {version} is not supported"
-    # Python >= 3.11 refuses the dataclasses of stock fairseq; the fork has no older wheels. Stock
-    # fairseq needs omegaconf 2.0.6, whose metadata newer versions of pip refuse.
-    older = f"pip install 'pip<24.1' 'numpy<2' && pip install {STOCK}"
-    fix = f"pip install {FORK}" if sys.version_info >= (3, 11) else older
-    raise ImportError(f"capsnmt: {problem}: pip uninstall fairseq ve-fairseq; {fix}")
+    raise ImportError(
+        f"capsnmt: {problem}: pip uninstall fairseq ve-fairseq fairseq-fixed; {installation()}"
+    )
+
+
+def installation() -> str:
+    """Return the commands that install fairseq for this Python and machine."""
+    # Python >= 3.11 refuses the dataclasses of stock fairseq. That needs omegaconf 2.0.6, whose
+    # metadata newer versions of pip refuse.
+    if sys.version_info < (3, 11):
+        return f"pip install 'pip<24.1' 'numpy<2' && pip install {STOCK}"
+    wheels = sys.version_info < (3, 13) and sys.platform == "linux"
+    if wheels and platform.machine() == "x86_64":
+        return f"pip install {FORK}"
+    # with its own environment for the build, pip would install the newest torch there
+    return (
+        "pip install torch numpy cython setuptools wheel && "
+        f"pip install --no-build-isolation {FORK_FROM_SOURCE}"
+    )
 
 
 def keep_last_batch() -> None:

@@ -9,8 +9,8 @@ if [ -z "${PYTHON:-}" ]; then
   [ -x "$PYTHON" ] || PYTHON=python3
 fi
 export PYTHONPATH=$root${PYTHONPATH:+:$PYTHONPATH}
-"$PYTHON" -c 'import sys; sys.exit(0 if (3, 9) <= sys.version_info < (3, 13) else 3)' 2>/dev/null ||
+"$PYTHON" -c 'import sys; sys.exit(0 if (3, 9) <= sys.version_info < (3, 15) else 3)' 2>/dev/null ||
   [ $? != 3 ] || {
-  echo "error: PYTHON=$PYTHON is not Python 3.9 to 3.12; name one, or let scripts/demo.sh make .venv" >&2
+  echo "error: PYTHON=$PYTHON is not Python 3.9 to 3.14; name one, or let scripts/demo.sh make .venv" >&2
   exit 1
 }

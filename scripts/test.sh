@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
 # The full check: ruff, mypy, shellcheck, shfmt, doctests, tests. Creates its environment.
-#   scripts/test.sh [--host main|main-3.12|stock] [PYTEST ARGUMENTS...]
-# Without -m, tests marked nightly are left out (scripts/nightly.sh runs them). main-3.12 and stock also
-# leave out tests marked one_host, and the linters.
+#   scripts/test.sh [--host main|main-3.N|stock] [PYTEST ARGUMENTS...]
+# Paths among the arguments are the tests that run (default: all, and the doctests).
+# Without -m, tests marked nightly are left out (scripts/nightly.sh runs them). main-3.N, with Python 3.N, and stock
+# also leave out tests marked one_host, and the linters.
 set -euo pipefail
 self=$(readlink -f "$0")
 cd "${self%/*}/.."
@@ -12,10 +13,15 @@ cd "${self%/*}/.."
 helps "$self" "$@"
 host=main
 if [ "${1:-}" = --host ]; then
-  [ $# -ge 2 ] || die "--host needs a value; give main, main-3.12 or stock"
+  [ $# -ge 2 ] || die "--host needs a value; give main, main-3.N or stock"
   host=$2
   shift 2
 fi
+
+places=(capsnmt tests)
+for word in "$@"; do
+  [ ! -e "${word%%::*}" ] || places=()
+done
 
 use_venv "$host"
 chosen=(-m 'not nightly')
@@ -47,7 +53,7 @@ echo "== doctests and tests on the $host host"
 workers=$("$PYTHON" -c 'import os; print((os.cpu_count() or 1) + 1)')
 status=0
 OMP_NUM_THREADS=1 "$PYTHON" -m pytest --doctest-modules -n "$workers" --dist worksteal \
-  capsnmt tests "${chosen[@]}" "$@" || status=$?
+  "${places[@]}" "${chosen[@]}" "$@" || status=$?
 if [ "$checks" ]; then
   wait "$checks" || status=1
   cat "$found"

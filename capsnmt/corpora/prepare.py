@@ -19,10 +19,10 @@ from capsnmt.corpora.raw import write_raw
 from capsnmt.corpora.recipe import Recipe
 from capsnmt.corpora.sources import Address, download, has_checksum, in_folders, local_file
 from capsnmt.corpora.text import LOWERCASE, lowercase, tokenise
-from capsnmt.files import installed_version, locked, sha256, temporary_path
+from capsnmt.files import FAIRSEQS, installed_version, locked, sha256, temporary_path
 from capsnmt.steps import Step, StepRecords, run_step
 
-TOOLS = ("sacremoses", "jieba", "subword-nmt", "sentencepiece", "fairseq", "ve-fairseq", "torch")
+TOOLS = ("sacremoses", "jieba", "subword-nmt", "sentencepiece", *FAIRSEQS, "torch")
 LOCK, STEPS = ".lock", ".steps.json"
 
 

@@ -22,7 +22,7 @@ def main() -> int:
         print("error: CI=1: continuous integration compares, it records nothing", file=sys.stderr)
         return 2
     if sys.version_info < (3, 11):
-        print("error: record on the main host, Python 3.11 or 3.12", file=sys.stderr)
+        print("error: record on the main host, Python 3.11 or later", file=sys.stderr)
         return 2
     if unknown := sorted(set(args.cases) - set(CASES)):
         print(f"error: {unknown[0]}: no such case; use {', '.join(CASES)}", file=sys.stderr)
