@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# What takes too long for every commit: the long tests on the main host, all tests on the stock host, the
-# tests on Python 3.12, the operators on 3.13, a rehearsal with a torch for CUDA, preemption by SLURM, the sweep
-# of bad inputs, and faults in the middle of launches. More than two hours on two cores.
+# What takes too long for every commit: the long tests on the main host, all tests on the stock host, the tests on
+# Python 3.12, 3.13 and 3.14, with the newest torch and Triton, preemption by SLURM, the sweep of bad inputs, and
+# faults in the middle of launches. More than two hours on two cores.
 #   scripts/nightly.sh
 set -euo pipefail
 self=$(readlink -f "$0")
@@ -11,37 +11,35 @@ cd "${self%/*}/.."
 helps "$self" "$@"
 [ $# = 0 ] || die "$1 is unknown; there are no flags"
 
-# torch_alone : the examples of operators and modules on a Python that has no host, if there is one
-torch_alone() {
+# newest : the operators, modules and models, and a rehearsal of every system on a GPU that is not there, with the
+# newest torch, which is built for CUDA, and Triton, on the newest Python
+newest() {
   local python environment
-  python=$(find_python 3.14 3.13) || return 0
+  python=$(find_python 3.14 3.13 3.12 3.11)
   environment=$(mktemp -d)
   "$python" -m venv --without-pip "$environment"
-  install --python "$environment/bin/python" -c constraints.txt torch msgspec PyYAML pytest
-  OMP_NUM_THREADS=1 "$environment/bin/python" -m pytest --noconftest -p no:cacheprovider --doctest-modules \
-    capsnmt/cpu capsnmt/routing capsnmt/modules
-  rm -rf "$environment"
-}
-
-# cuda_rehearsal : every system on a GPU that is not there, with a build of torch for CUDA
-cuda_rehearsal() {
-  local environment
-  environment=$(mktemp -d)
-  "$PYTHON" -m venv --without-pip "$environment"
-  grep -v -E '^(torch|triton)==' constraints.txt >"$environment/constraints.txt"
-  install --python "$environment/bin/python" -c "$environment/constraints.txt" \
-    'torch==2.14.1' ve-fairseq msgspec PyYAML pytest
-  "$environment/bin/python" -c 'import torch; assert torch.backends.cuda.is_built(), "torch is not built for CUDA"'
-  OMP_NUM_THREADS=1 "$environment/bin/python" -m pytest -p no:cacheprovider tests/models/test_cuda_rehearsal.py
+  grep -v -E '^(torch|torchaudio|triton)==' constraints.txt >"$environment/constraints.txt"
+  # whatever pip is told of torch
+  UV_CONSTRAINT="" install_project "$environment/bin/python" fairseq,demo,dev -c "$environment/constraints.txt"
+  "$environment/bin/python" -c 'import sys, torch, triton
+print("== Python", sys.version.split()[0], "torch", torch.__version__, "Triton", triton.__version__)
+assert torch.backends.cuda.is_built(), "torch is not built for CUDA"'
+  OMP_NUM_THREADS=1 "$environment/bin/python" -m pytest -p no:cacheprovider -n 2 --dist worksteal --doctest-modules \
+    -m 'not nightly' capsnmt/routing capsnmt/modules tests/routing tests/modules tests/models tests/optim tests/criterions
   rm -rf "$environment"
 }
 
 use_venv main
 bash scripts/test.sh -m nightly
 if has_host stock; then bash scripts/test.sh --host stock -m ''; fi
-if has_host main-3.12; then bash scripts/test.sh --host main-3.12; fi
-torch_alone
-cuda_rehearsal
+for version in 3.12 3.13 3.14; do
+  if has_host "main-$version"; then
+    bash scripts/test.sh --host "main-$version"
+  else
+    echo "!! NOT TESTED on Python $version: there is none on this machine" >&2
+  fi
+done
+newest
 bash scripts/slurm_test.sh
 bash scripts/fuzz.sh
 bash scripts/kill_test.sh
