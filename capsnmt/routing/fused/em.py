@@ -253,11 +253,11 @@ def backward_kernel(
     b_u = load_tile(beta_u + n, n < N)
     sum_g_beta_a = tl.zeros([N_PAD], tl.float32)
     sum_g_beta_u = tl.zeros([N_PAD], tl.float32)
-    for step in range(tokens_per_program):
-        token = program * tokens_per_program + step
-        real = pairs_in_range(I, N, I_PAD, N_PAD) & (token < tokens)
-        real_nd = capsules_in_range(N, D, N_PAD, D_PAD) & (token < tokens)
-        real_ind = real[:, :, None] & real_d[None, :, :]
+    first = program * tokens_per_program
+    real = pairs_in_range(I, N, I_PAD, N_PAD)
+    real_nd = capsules_in_range(N, D, N_PAD, D_PAD)
+    real_ind = real[:, :, None] & real_d[None, :, :]
+    for token in range(first, tl.minimum(first + tokens_per_program, tokens)):
         at_votes = token * I * N * D + vote_offsets(N, D, I_PAD, N_PAD, D_PAD)
         V = load_tile(votes + at_votes, real_ind)
         a = load_activation(activation, token, I, N, real, PER_PAIR, I_PAD, N_PAD)
