@@ -239,6 +239,12 @@ def test_em_gradients_are_finite_for_vanishing_activations(activation):
     assert_finite(*run(em_all, tensors, 3, BACKEND))
 
 
+def test_em_gradients_where_some_masses_are_below_their_floor():
+    votes = random(2, 4, 6, 2)
+    tensors = [votes, *betas(votes), torch.full((2, 4), 1e-9)]
+    assert_as_exact_as_eager(em_all, tensors, 3)
+
+
 def test_masked_votes_need_not_be_finite():
     votes = random(1, 3, 4, 2)
     votes[0, 1] = float("inf")

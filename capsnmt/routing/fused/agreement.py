@@ -23,12 +23,14 @@ from .tile import (
     capsule_offsets,
     capsules_in_range,
     load_tile,
+    load_votes,
     pair_offsets,
     pairs_in_range,
     softmax_gradient,
     softmax_over_outputs,
+    store_votes,
     tile_arguments,
-    vote_offsets,
+    vote_pointers,
 )
 
 LAYER_NORM_EPSILON = tl.constexpr(EPSILON)
@@ -93,7 +95,7 @@ class Agreement(NamedTuple):
     def flags(self, votes: Tensor, iterations: int) -> Dict[str, Any]:
         """Return the arguments that both kernels share."""
         which = {"NORMALISE": self.normalise, "INVERTED": self.inverted}
-        return {"T": iterations, **which, **tile_arguments(votes)}
+        return {"T": iterations, **which, **tile_arguments(votes, 4, self.sizes_vary)}
 
 
 SIMPLE = Agreement(lambda: (None, None, None), normalise=True)
@@ -107,7 +109,7 @@ VERTICAL = Agreement(
 @functools.cache
 def for_all_sizes(kernel: Any) -> Any:
     """Return a kernel whose builds depend on the padded sizes alone."""
-    return triton.jit(kernel.fn, do_not_specialize=["I", "N", "D"])
+    return triton.jit(kernel.fn, do_not_specialize=["N", "D"])
 
 
 @triton.jit
@@ -191,20 +193,15 @@ def summed_capsules(
     V,
     real,
     D,
-    N_PAD: tl.constexpr,
-    D_PAD: tl.constexpr,
     NORMALISE: tl.constexpr,
     INVERTED: tl.constexpr,
 ):
     """Return O ``[N, D]``: the sum of the capsules of iterations 0..t-1, or the last, scaled."""
-    O = tl.zeros([N_PAD, D_PAD], tl.float32)
+    O = tl.zeros([V.shape[1], V.shape[2]], tl.float32)
     for _ in range(t):
         S = preactivation(coefficients(O, V, real), V, NORMALISE)
-        out = capsules_of(S, D, D_PAD, INVERTED)
-        if INVERTED:
-            O = out * scale_of(D)
-        else:
-            O += out
+        out = capsules_of(S, D, S.shape[1], INVERTED)
+        O = out * scale_of(D) if INVERTED else O + out
     return O
 
 
@@ -248,14 +245,17 @@ def forward_kernel(
     I_PAD: tl.constexpr,
     N_PAD: tl.constexpr,
     D_PAD: tl.constexpr,
+    RUN: tl.constexpr,
 ):
     """Route one token: read its votes once, write its capsules and logits once."""
     token = tl.program_id(0).to(tl.int64)
     real = real_pairs(input_mask, output_mask, token, I, N, I_PAD, N_PAD)
     real_d = real_width(width_mask, token, D, D_PAD)
-    at_votes = token * I * N * D + vote_offsets(N, D, I_PAD, N_PAD, D_PAD)
-    V = load_tile(votes + at_votes, real[:, :, None] & real_d)
-    O = summed_capsules(T - 1, V, real, D, N_PAD, D_PAD, NORMALISE, INVERTED)
+    V = load_votes(
+        vote_pointers(votes + token * I * N * D, N, D, I_PAD, N_PAD, D_PAD, RUN),
+        real[:, :, None] & real_d,
+    )
+    O = summed_capsules(T - 1, V, real, D, NORMALISE, INVERTED)
     S = preactivation(coefficients(O, V, real), V, NORMALISE)
     out = capsules_of(S, D, D_PAD, INVERTED)
     tl.store(
@@ -266,7 +266,7 @@ def forward_kernel(
     if logits is not None:
         b = tl.sum((O + out)[None, :, :] * V, 2)
         tl.store(
-            logits + token * I * N + pair_offsets(N, I_PAD, N_PAD),
+            logits + token * I * N + pair_offsets(N, I_PAD, N_PAD, RUN),
             b,
             mask=pairs_in_range(I, N, I_PAD, N_PAD),
         )
@@ -290,6 +290,7 @@ def backward_kernel(
     I_PAD: tl.constexpr,
     N_PAD: tl.constexpr,
     D_PAD: tl.constexpr,
+    RUN: tl.constexpr,
 ):
     """Walk the iterations of one token backwards; gX is the gradient of X.
 
@@ -298,29 +299,29 @@ def backward_kernel(
     token = tl.program_id(0).to(tl.int64)
     real = real_pairs(input_mask, output_mask, token, I, N, I_PAD, N_PAD)
     real_d = real_width(width_mask, token, D, D_PAD)
-    at_votes = token * I * N * D + vote_offsets(N, D, I_PAD, N_PAD, D_PAD)
-    V = load_tile(votes + at_votes, real[:, :, None] & real_d)
+    V = load_votes(
+        vote_pointers(votes + token * I * N * D, N, D, I_PAD, N_PAD, D_PAD, RUN),
+        real[:, :, None] & real_d,
+    )
     g_last = tl.zeros([N_PAD, D_PAD], tl.float32)
     if g_capsules is not None:
         g_last = load_tile(
             g_capsules + token * N * D + capsule_offsets(D, N_PAD, D_PAD),
             capsules_in_range(N, D, N_PAD, D_PAD),
         )
-    gb = tl.zeros([I_PAD, N_PAD], tl.float32)  # of the logits after iteration t
-    if g_logits is not None:
-        gb = load_tile(g_logits + token * I * N + pair_offsets(N, I_PAD, N_PAD), real)
     gV = tl.zeros([I_PAD, N_PAD, D_PAD], tl.float32)
+    gO = tl.zeros([N_PAD, D_PAD], tl.float32)  # what the iterations after t add to it
+    if g_logits is not None:  # the logits are O . V after the last iteration
+        gb = load_tile(g_logits + token * I * N + pair_offsets(N, I_PAD, N_PAD, RUN), real)
+        O = summed_capsules(T, V, real, D, NORMALISE, INVERTED)
+        gV += gb[:, :, None] * O[None, :, :]
+        gO += tl.sum(gb[:, :, None] * V, 0)
     for back in range(T):
-        O = summed_capsules(T - 1 - back, V, real, D, N_PAD, D_PAD, NORMALISE, INVERTED)
+        O = summed_capsules(T - 1 - back, V, real, D, NORMALISE, INVERTED)
         C = coefficients(O, V, real)
         S = preactivation(C, V, NORMALISE)
-        # b += out . V, or b = out . V / sqrt(D); and the result out of the last iteration
-        used = capsules_of(S, D, D_PAD, INVERTED)
-        g_used = tl.sum(gb[:, :, None] * V, 0)
-        if INVERTED:
-            used, g_used = used * scale_of(D), g_used * scale_of(D)
-        gV += gb[:, :, None] * used[None, :, :]
-        gS = capsules_gradient(g_last + g_used, S, D, D_PAD, INVERTED)
+        # out is a result, and a part of every later O; if inverted, the next O but for its scale
+        gS = capsules_gradient(g_last + gO, S, D, D_PAD, INVERTED)
         g_last = tl.zeros([N_PAD, D_PAD], tl.float32)
         # S = sum_i C V, divided by the mass or not
         centre = tl.zeros([N_PAD, D_PAD], tl.float32)
@@ -330,14 +331,13 @@ def backward_kernel(
             centre = tl.where(mass >= MASS_FLOOR, S, 0.0)
         gV += C[:, :, None] * gS[None, :, :]
         gC = tl.sum(gS[None, :, :] * (V - centre[None, :, :]), 2)
-        g_softmax = softmax_gradient(gC, C)
-        if INVERTED:
-            gb = g_softmax
-        else:
-            gb += g_softmax
-    tl.store(
-        g_votes + at_votes,
+        # C = softmax over n of b = O . V
+        gb = softmax_gradient(gC, C)
+        gV += gb[:, :, None] * O[None, :, :]
+        added = tl.sum(gb[:, :, None] * V, 0)
+        gO = added * scale_of(D) if INVERTED else gO + added
+    store_votes(
+        vote_pointers(g_votes + token * I * N * D, N, D, I_PAD, N_PAD, D_PAD, RUN),
         tl.where(real[:, :, None] & real_d, gV, 0.0),
-        mask=pairs_in_range(I, N, I_PAD, N_PAD)[:, :, None]
-        & (tl.arange(0, D_PAD)[None, None, :] < D),
+        pairs_in_range(I, N, I_PAD, N_PAD)[:, :, None] & (tl.arange(0, D_PAD)[None, None, :] < D),
     )

@@ -21,12 +21,14 @@ from .tile import (
     capsule_offsets,
     capsules_in_range,
     load_tile,
+    load_votes,
     pair_offsets,
     pairs_in_range,
     softmax_gradient,
     softmax_over_outputs,
+    store_votes,
     tile_arguments,
-    vote_offsets,
+    vote_pointers,
 )
 
 HALF_LOG_2PI = tl.constexpr(math.log(2 * math.pi) / 2)
@@ -46,7 +48,7 @@ def shared_arguments(
         "lam_step": inverse_temperature(1, iterations) - 1,
         "T": iterations,
         "PER_PAIR": activation is not None and activation.size(-1) > 1,
-        **tile_arguments(votes),
+        **tile_arguments(votes, run=2),
     }
 
 
@@ -105,14 +107,14 @@ EM = SimpleNamespace(forward=forward, backward=backward)
 
 
 @triton.jit
-def load_activation(
-    activation, token, I, N, real, PER_PAIR: tl.constexpr, I_PAD: tl.constexpr, N_PAD: tl.constexpr
-):
+def load_activation(activation, token, I, N, real, PER_PAIR: tl.constexpr, RUN: tl.constexpr):
     """Return a_in ``[I, N]``; its value is arbitrary outside the real pairs, where C is 0."""
+    I_PAD: tl.constexpr = real.shape[0]
+    N_PAD: tl.constexpr = real.shape[1]
     if activation is None:
         a = tl.full([I_PAD, N_PAD], 1.0, tl.float32)  # the compiler drops the products
     elif PER_PAIR:
-        a = load_tile(activation + token * I * N + pair_offsets(N, I_PAD, N_PAD), real)
+        a = load_tile(activation + token * I * N + pair_offsets(N, I_PAD, N_PAD, RUN), real)
     else:
         inputs = tl.broadcast_to(tl.arange(0, I_PAD)[:, None], [I_PAD, N_PAD])
         a = load_tile(activation + token * I + inputs, real)
@@ -146,15 +148,32 @@ def e_step(V, mu, var, logit_A, cost, real, D):
 
 
 @triton.jit
-def coefficients(t, V, a, beta_a, beta_u, variance_floor, lam_step, real, real_d, N, D):
-    """Return C[i,n] of iteration t: its first value is 1/N, then t times M-step and E-step."""
+def coefficients(
+    t,
+    V,
+    a,
+    beta_a,
+    beta_u,
+    variance_floor,
+    lam_step,
+    real,
+    real_d,
+    N,
+    D,
+):
+    """Return C[i,n] of iteration t, and mu and var ``[N, D]`` of the E-step that gave it.
+
+    Its first value is 1/N, as of an infinite variance; then t times M-step and E-step.
+    """
     C = tl.where(real, 1.0 / N, 0.0)
+    mu = tl.zeros([V.shape[1], V.shape[2]], tl.float32)
+    var = mu + float("inf")
     for s in range(t):
         r, mu, var = m_step(V, C * a, variance_floor)
         cost = description_length(var, real_d)
         logit_A = (1.0 + s * lam_step) * (beta_a - beta_u * r - cost * r)  # dou2019 eq 13, 14
         C = e_step(V, mu, var, logit_A, cost, real, D)
-    return C
+    return C, mu, var
 
 
 @triton.jit
@@ -174,6 +193,7 @@ def forward_kernel(
     I_PAD: tl.constexpr,
     N_PAD: tl.constexpr,
     D_PAD: tl.constexpr,
+    RUN: tl.constexpr,
 ):
     """Route one token: read its votes once, write its capsules once."""
     token = tl.program_id(0).to(tl.int64)
@@ -181,14 +201,14 @@ def forward_kernel(
     real = pairs_in_range(I, N, I_PAD, N_PAD)
     real_nd = capsules_in_range(N, D, N_PAD, D_PAD)
     real_d = tl.arange(0, D_PAD)[None, :] < D
-    V = load_tile(
-        votes + token * I * N * D + vote_offsets(N, D, I_PAD, N_PAD, D_PAD),
+    V = load_votes(
+        vote_pointers(votes + token * I * N * D, N, D, I_PAD, N_PAD, D_PAD, RUN),
         real[:, :, None] & real_d[None, :, :],
     )
-    a = load_activation(activation, token, I, N, real, PER_PAIR, I_PAD, N_PAD)
+    a = load_activation(activation, token, I, N, real, PER_PAIR, RUN)
     b_a = load_tile(beta_a + n, n < N)
     b_u = load_tile(beta_u + n, n < N)
-    C = coefficients(T - 1, V, a, b_a, b_u, variance_floor, lam_step, real, real_d, N, D)
+    C, _, _ = coefficients(T - 1, V, a, b_a, b_u, variance_floor, lam_step, real, real_d, N, D)
     r, mu, var = m_step(V, C * a, variance_floor)
     cost = description_length(var, real_d)
     logit_A = (1.0 + (T - 1) * lam_step) * (b_a - b_u * r - cost * r)
@@ -198,19 +218,13 @@ def forward_kernel(
 
 @triton.jit
 def store_activation(
-    g_activation,
-    ga,
-    token,
-    I,
-    N,
-    real,
-    PER_PAIR: tl.constexpr,
-    I_PAD: tl.constexpr,
-    N_PAD: tl.constexpr,
+    g_activation, ga, token, I, N, real, PER_PAIR: tl.constexpr, RUN: tl.constexpr
 ):
     """Store the gradient of a_in, summed over n where a_in belongs to an input."""
+    I_PAD: tl.constexpr = real.shape[0]
+    N_PAD: tl.constexpr = real.shape[1]
     if PER_PAIR:
-        tl.store(g_activation + token * I * N + pair_offsets(N, I_PAD, N_PAD), ga, mask=real)
+        tl.store(g_activation + token * I * N + pair_offsets(N, I_PAD, N_PAD, RUN), ga, mask=real)
     else:
         exists = tl.max(real.to(tl.int32), 1) != 0
         gradient = tl.sum(tl.where(real, ga, 0.0), 1)
@@ -240,11 +254,13 @@ def backward_kernel(
     I_PAD: tl.constexpr,
     N_PAD: tl.constexpr,
     D_PAD: tl.constexpr,
+    RUN: tl.constexpr,
 ):
     """Walk the iterations of one token after another backwards; gX is the gradient of X.
 
     Nothing is kept from the forward pass: C of iteration t is computed again from the votes. At the
     papers' T = 3 this costs three M-steps and one E-step more than keeping the iterates would.
+    The interpreter of Triton 3.6 has no range of a variable, which is a tensor there.
     """
     program = tl.program_id(0).to(tl.int64)
     n = tl.arange(0, N_PAD)
@@ -253,50 +269,50 @@ def backward_kernel(
     b_u = load_tile(beta_u + n, n < N)
     sum_g_beta_a = tl.zeros([N_PAD], tl.float32)
     sum_g_beta_u = tl.zeros([N_PAD], tl.float32)
-    first = program * tokens_per_program
+    token = program * tokens_per_program
+    end = tl.minimum(token + tokens_per_program, tokens)
     real = pairs_in_range(I, N, I_PAD, N_PAD)
     real_nd = capsules_in_range(N, D, N_PAD, D_PAD)
     real_ind = real[:, :, None] & real_d[None, :, :]
-    for token in range(first, tl.minimum(first + tokens_per_program, tokens)):
-        at_votes = token * I * N * D + vote_offsets(N, D, I_PAD, N_PAD, D_PAD)
-        V = load_tile(votes + at_votes, real_ind)
-        a = load_activation(activation, token, I, N, real, PER_PAIR, I_PAD, N_PAD)
+    while token < end:
+        V = load_votes(
+            vote_pointers(votes + token * I * N * D, N, D, I_PAD, N_PAD, D_PAD, RUN), real_ind
+        )
+        a = load_activation(activation, token, I, N, real, PER_PAIR, RUN)
         at_capsules = token * N * D + capsule_offsets(D, N_PAD, D_PAD)
         g_out = load_tile(g_capsules + at_capsules, real_nd)
         gV = tl.zeros([I_PAD, N_PAD, D_PAD], tl.float32)
         ga = tl.zeros([I_PAD, N_PAD], tl.float32)
-        gL = tl.zeros([I_PAD, N_PAD], tl.float32)  # of log A + log p, the logits of the E-step
+        # what the E-step after an iteration adds to the gradients of log A, mu and var
+        g_log_A = tl.zeros([N_PAD], tl.float32)
+        g_mu = tl.zeros([N_PAD, D_PAD], tl.float32)
+        g_var = tl.zeros([N_PAD, D_PAD], tl.float32)
         for back in range(T):
-            t = T - 1 - back
-            C = coefficients(t, V, a, b_a, b_u, variance_floor, lam_step, real, real_d, N, D)
+            C, mu_before, var_before = coefficients(
+                T - 1 - back, V, a, b_a, b_u, variance_floor, lam_step, real, real_d, N, D
+            )
             R = C * a
             r, mu, var = m_step(V, R, variance_floor)
             cost = description_length(var, real_d)
-            lam = 1.0 + t * lam_step
+            lam = 1.0 + (T - 1 - back) * lam_step
             logit_A = lam * (b_a - b_u * r - cost * r)
             A = tl.sigmoid(logit_A)
-            X = V - mu[None, :, :]
             mass = tl.maximum(r, MASS_FLOOR)[:, None]
-            precision = 0.5 / var
 
             # the result A mu, and log A - sum_D log sigma of the E-step
-            g_log_A = tl.sum(gL, 0)
             g_logit_A = (tl.sum(g_out * mu, 1) * A + g_log_A) * tl.sigmoid(-logit_A)
-            g_mu = g_out * A[:, None]
             # logit A = lam (beta_a - beta_u r - chi), chi = cost r
             g_chi = -lam * g_logit_A
             sum_g_beta_a -= g_chi
             sum_g_beta_u += g_chi * r
             g_r = g_chi * (b_u + cost)
-            # log sigma, and the exponent X^2 / (2 var) of the E-step
-            g_log_sigma = g_chi * r - g_log_A
-            from_exponent = tl.sum(gL[:, :, None] * X * X, 0) * precision / var
-            g_var = bound(from_exponent + g_log_sigma[:, None] * precision) / mass
-            g_squares = R[:, :, None] * g_var[None, :, :] - gL[:, :, None] * precision[None, :, :]
-            gX = 2.0 * X * g_squares
-            # X = V - mu, mu = sum_i R V / mass
-            g_mu = (g_mu - tl.sum(gX, 0)) / mass
-            gV += gX + R[:, :, None] * g_mu[None, :, :]
+            g_log_sigma = (g_chi * r - g_log_A)[:, None]
+            g_var = bound(g_var + g_log_sigma * (0.5 / var)) / mass
+            # X = V - mu, mu = sum_i R V / mass, and sum_i R X = (mass - r) mu
+            g_mu += g_out * A[:, None] - 2.0 * g_var * (mass - r[:, None]) * mu
+            g_mu = g_mu / mass
+            X = V - mu[None, :, :]
+            gV += R[:, :, None] * (2.0 * X * g_var[None, :, :] + g_mu[None, :, :])
             # Where r is below its floor, the mass is a constant.
             kept = tl.where(r >= MASS_FLOOR, 1.0, 0.0)[:, None]
             kept_var = kept * (var - variance_floor)
@@ -306,10 +322,21 @@ def backward_kernel(
                 2,
             )
             ga += gR * C
+            # C = softmax of log A - sum_D (log sigma + X^2 / (2 var)) of the iteration before
             gL = softmax_gradient(gR * a, C)
+            precision = 0.5 / var_before
+            X = V - mu_before[None, :, :]
+            gLX = gL[:, :, None] * X
+            gV -= gLX * (2.0 * precision)[None, :, :]
+            g_log_A = tl.sum(gL, 0)
+            g_mu = tl.sum(gLX, 0) * (2.0 * precision)
+            g_var = tl.sum(gLX * X, 0) * precision / var_before
             g_out = tl.zeros([N_PAD, D_PAD], tl.float32)  # only the last iteration has a result
-        tl.store(g_votes + at_votes, gV, mask=real_ind)
+        store_votes(
+            vote_pointers(g_votes + token * I * N * D, N, D, I_PAD, N_PAD, D_PAD, RUN), gV, real_ind
+        )
         if g_activation is not None:
-            store_activation(g_activation, ga, token, I, N, real, PER_PAIR, I_PAD, N_PAD)
+            store_activation(g_activation, ga, token, I, N, real, PER_PAIR, RUN)
+        token += 1
     tl.store(g_beta_a + program * N + n, sum_g_beta_a, mask=n < N)
     tl.store(g_beta_u + program * N + n, sum_g_beta_u, mask=n < N)

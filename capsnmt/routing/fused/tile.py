@@ -6,6 +6,7 @@ requires, and ``real`` is true where a tile holds a vote.
 
 from __future__ import annotations
 
+import math
 from typing import Any, Dict
 
 import torch
@@ -14,7 +15,7 @@ import triton.language as tl
 from torch import Tensor
 
 from ..numerics import MASS_FLOOR as MASS
-from . import ELEMENTS_PER_THREAD, MAXIMUM_THREADS, padded
+from . import padded, threads_of
 
 MASS_FLOOR = tl.constexpr(MASS)
 TINY = tl.constexpr(torch.finfo(torch.float32).tiny)
@@ -22,32 +23,57 @@ LOWEST = tl.constexpr(torch.finfo(torch.float32).min)
 BOUND = tl.constexpr(torch.finfo(torch.float32).max ** 0.25)
 
 
-def tile_arguments(votes: Tensor) -> Dict[str, Any]:
-    """Return the kernel arguments that describe the tile of ``votes [tokens, I, N, D]``."""
+def tile_arguments(votes: Tensor, run: int, sizes_vary: bool = False) -> Dict[str, Any]:
+    """Return the kernel arguments that describe the tile of ``votes [tokens, I, N, D]``.
+
+    Sizes are constants of a build, but for N and D where they vary from call to call. At D = 1 a
+    thread has ``run`` consecutive capsules, or more if it would have all inputs of fewer: the more
+    capsules, the cheaper are sums over n; the more inputs, those over i.
+    """
     I, N, D = votes.shape[1:]
     pads = padded(I), padded(N), padded(D)
     warp = 64 if torch.version.hip else 32
-    threads = min(pads[0] * pads[1] * pads[2] // ELEMENTS_PER_THREAD, MAXIMUM_THREADS)
+    threads = max(threads_of(math.prod(pads)), warp)
+    constants = [tl.constexpr(size) for size in (I, N, D)]
     return {
-        **dict(zip(("I", "N", "D"), (I, N, D))),
+        **dict(zip(("I", "N", "D"), [constants[0], N, D] if sizes_vary else constants)),
         **dict(zip(("I_PAD", "N_PAD", "D_PAD"), pads)),
-        "num_warps": max(1, threads // warp),
+        "RUN": min(max(run, pads[1] // threads), pads[1]) if D == 1 else 1,
+        "num_warps": threads // warp,
     }
 
 
 @triton.jit
-def vote_offsets(N, D, I_PAD: tl.constexpr, N_PAD: tl.constexpr, D_PAD: tl.constexpr):
-    """Return where V[i,n,d] of a token lies: ``[I, N, D]``."""
-    i = tl.arange(0, I_PAD)[:, None, None]
-    n = tl.arange(0, N_PAD)[None, :, None]
-    d = tl.arange(0, D_PAD)[None, None, :]
-    return (i * N + n) * D + d
+def vote_pointers(
+    first, N, D, I_PAD: tl.constexpr, N_PAD: tl.constexpr, D_PAD: tl.constexpr, RUN: tl.constexpr
+):
+    """Return the pointers ``[I, N D]`` to V[i,n,d] of a token, from that to its first vote.
+
+    Triton gives a thread votes that are next to each other: no more than ``RUN`` capsules, it is
+    told here. With three axes its versions disagree how to order those along which they are not.
+    """
+    nd = tl.arange(0, N_PAD * D_PAD)
+    inputs = first + tl.arange(0, I_PAD)[:, None] * N * D
+    return tl.max_contiguous(inputs + (nd // D_PAD * D + nd % D_PAD)[None, :], [1, RUN * D_PAD])
 
 
 @triton.jit
-def pair_offsets(N, I_PAD: tl.constexpr, N_PAD: tl.constexpr):
-    """Return where b[i,n] of a token lies: ``[I, N]``."""
-    return tl.arange(0, I_PAD)[:, None] * N + tl.arange(0, N_PAD)[None, :]
+def load_votes(pointers, real):
+    """Load votes ``[I, N, D]`` in fp32; 0 where not real."""
+    return tl.reshape(load_tile(pointers, tl.reshape(real, pointers.shape)), real.shape)
+
+
+@triton.jit
+def store_votes(pointers, V, real):
+    """Store votes ``[I, N, D]`` where real."""
+    tl.store(pointers, tl.reshape(V, pointers.shape), mask=tl.reshape(real, pointers.shape))
+
+
+@triton.jit
+def pair_offsets(N, I_PAD: tl.constexpr, N_PAD: tl.constexpr, RUN: tl.constexpr):
+    """Return where b[i,n] of a token lies: ``[I, N]``, in the layout of the votes."""
+    offsets = tl.arange(0, I_PAD)[:, None] * N + tl.arange(0, N_PAD)[None, :]
+    return tl.max_contiguous(offsets, [1, RUN])
 
 
 @triton.jit
