@@ -1,11 +1,15 @@
-"""Where a stopped training resumes: from its last checkpoint that can be read."""
+"""Where a stopped training resumes: from its last checkpoint, or the best that replaces it."""
 
 from __future__ import annotations
 
+import math
 import os
+import re
 import shutil
 from pathlib import Path
-from typing import Optional, Tuple
+from typing import Any, Dict, Optional, Tuple
+
+import torch
 
 from capsnmt.checkpoints.load import CheckpointError, DamagedError, load_checkpoint
 from capsnmt.files import replacing
@@ -14,11 +18,18 @@ LAST = "checkpoint_last.pt"  # fairseq's default of --restore-file, in --save-di
 # A file of this name in the folder asks the training to stop. Unlike a signal it reaches the
 # training through torchrun, which kills its workers after 30 s, and srun, which does not wait.
 STOP_FILE = "stop"
+# what fairseq's training saves of whole and broken epochs, and of the best validations
+SAVED = re.compile(r"checkpoint(?P<epoch>\d+|_(?P<of>\d+)_(?P<updates>\d+)|_best|\.best_.+)\.pt")
+UNKNOWN = (-1, 0.0)
 
 
 def num_updates(path: Path) -> int:
     """Return how many updates the training had done when it saved a checkpoint."""
-    state = load_checkpoint(path)
+    return updates_of(load_checkpoint(path), path)
+
+
+def updates_of(state: Dict[str, Any], path: Path) -> int:
+    """Return how many updates a loaded checkpoint had."""
     try:
         return int(state["optimizer_history"][-1]["num_updates"])
     except (KeyError, IndexError, TypeError, ValueError):
@@ -28,30 +39,65 @@ def num_updates(path: Path) -> int:
 
 
 def recover(folder: Path) -> Tuple[int, Optional[str]]:
-    """Replace a ``checkpoint_last.pt`` that cannot be read by the newest checkpoint that can.
+    """Replace a ``checkpoint_last.pt`` that cannot be read by the one with the most updates.
 
     fairseq saves to a temporary file and renames it, but then *copies* it to
     ``checkpoint_last.pt``. A kill during the copy leaves a truncated file, which fairseq refuses to
     load. It is renamed, not deleted. Return the updates of ``checkpoint_last.pt``, 0 without one,
     and a sentence for the user if it was replaced or lost.
+
+    **D**: only what fairseq's training saves by its names takes its place, and only with all that a
+    training resumes from. An average, or the ``crash.pt`` of a training that diverged, does not.
+    The times of files say nothing: they change with a copy.
     """
     last = folder / LAST
-    found = [(path == last, path.stat().st_mtime_ns, path) for path in folder.glob("*.pt")]
-    for is_last, _, path in sorted(found, reverse=True):
+    try:
+        return num_updates(last), None
+    except DamagedError:
+        os.replace(last, last.with_name(f"{LAST}.damaged"))
+        why = f"{LAST} was damaged"
+    except CheckpointError:
+        if last.exists():  # it may be whole, and is not read now: no reason to train again
+            raise
+        why = f"{LAST} is missing"
+    others = sorted(folder.glob("*.pt"), key=_place, reverse=True)
+    updates, best, skipped = 0, None, []
+    for path in others:
         try:
-            updates = num_updates(path)
-        except DamagedError:
-            if is_last:
-                os.replace(path, path.with_name(f"{LAST}.damaged"))
-            continue
-        except CheckpointError:
-            if is_last:  # it may be whole, and is not read now: no reason to train again
-                raise
-            continue
-        if is_last:
-            return updates, None
-        with replacing(last) as temporary:
-            shutil.copyfile(path, temporary)
-        resuming = f"resuming from {path.name} at {updates:,} updates"
-        return updates, f"{LAST} is missing or damaged: {resuming}"
-    return 0, "no checkpoint can be read: the training starts again" if found else None
+            if not SAVED.fullmatch(path.name):
+                raise CheckpointError(f"{path} is none of fairseq's names of checkpoints")
+            if best is None or _place(path) == UNKNOWN:
+                found = resumable(path)
+                if found > updates:
+                    updates, best = found, path
+        except CheckpointError as error:
+            skipped.append(str(error).replace(f"{folder}/", "").partition(";")[0])
+    more = f" (not from: {', '.join(skipped)})" if skipped else ""
+    if best is None:
+        found_any = skipped or "damaged" in why
+        starts = f"{why}, and nothing else can be resumed from: the training starts again{more}"
+        return 0, starts if found_any else None
+    with replacing(last) as temporary:
+        shutil.copyfile(best, temporary)
+    return updates, f"{why}: resuming from {best.name} at {updates:,} updates{more}"
+
+
+def _place(path: Path) -> Tuple[int, float]:
+    """Return epoch and updates by the name of a checkpoint; that of an epoch is its last."""
+    name = SAVED.fullmatch(path.name)
+    if name is None or not (name["epoch"][0].isdigit() or name["of"]):
+        return UNKNOWN
+    return int(name["of"] or name["epoch"]), float(name["updates"] or math.inf)
+
+
+def resumable(path: Path) -> int:
+    """Return the updates of a checkpoint, if it has all that a training resumes from."""
+    state = load_checkpoint(path)
+    if not state.get("last_optimizer_state"):
+        raise CheckpointError(f"{path} has no state of the optimizer; it is a model alone")
+    if "train_iterator" not in (state.get("extra_state") or {}):
+        raise CheckpointError(f"{path} has no place in the data; it is a model alone")
+    weights = (value for value in state["model"].values() if isinstance(value, torch.Tensor))
+    if not all(bool(torch.isfinite(value).all()) for value in weights):
+        raise CheckpointError(f"{path} has weights that are not finite; the training diverged")
+    return updates_of(state, path)

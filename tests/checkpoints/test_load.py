@@ -8,7 +8,7 @@ import os
 import pickle
 import zipfile
 from pathlib import Path
-from typing import Any, Callable, Dict, Optional, Tuple
+from typing import Any, Callable, Dict, Tuple
 from unittest.mock import Mock
 
 import numpy as np
@@ -198,36 +198,79 @@ def test_a_checkpoint_that_cannot_be_read_now_is_not_taken_for_damaged(
 # --- where a stopped training resumes, whatever its folder holds
 
 
-# file -> its updates, or its content; the later ones are newer
-FOLDERS: Dict[str, Tuple[Dict[str, Any], Tuple[int, Optional[str]]]] = {
-    "no checkpoint": ({}, (0, None)),
-    "the last": ({"checkpoint_last.pt": 9, "checkpoint_1_10.pt": 10}, (9, None)),
+WHOLE = {"last_optimizer_state": {"state": {}}, "extra_state": {"train_iterator": {}}}
+
+
+def saved(updates: int, **changes: Any) -> Dict[str, Any]:
+    """A checkpoint of a training; a change to ``None`` leaves a part out."""
+    state = {"model": {}, "optimizer_history": [{"num_updates": updates}], **WHOLE, **changes}
+    return {key: value for key, value in state.items() if value is not None}
+
+
+DIVERGED = {"weight": torch.tensor([1.0, float("nan")])}
+# file -> a checkpoint, or its content; the later ones are newer, which says nothing
+FOLDERS: Dict[str, Tuple[Dict[str, Any], Tuple[int, Tuple[str, ...]]]] = {
+    "no checkpoint": ({}, (0, ())),
+    "the last": ({"checkpoint_last.pt": saved(9), "checkpoint_1_10.pt": saved(10)}, (9, ())),
     "a damaged last": (
-        {"checkpoint_1_30.pt": 30, "checkpoint_1_20.pt": 20, "checkpoint_last.pt": b"PK"},
-        (20, "checkpoint_last.pt is missing or damaged: resuming from checkpoint_1_20.pt at 20"),
+        {
+            "checkpoint_1_30.pt": saved(30),
+            "checkpoint_1_20.pt": saved(20),
+            "checkpoint_last.pt": b"PK",
+        },
+        (30, ("checkpoint_last.pt was damaged: resuming from checkpoint_1_30.pt at 30",)),
     ),
     "no last, and the newest damaged": (
-        {"checkpoint_1_10.pt": 10, "other.pt": None, "checkpoint_1_20.pt": b""},
-        (10, "resuming from checkpoint_1_10.pt at 10 updates"),
+        {"checkpoint_1_10.pt": saved(10), "checkpoint_1_20.pt": b""},
+        (10, ("missing: resuming from checkpoint_1_10.pt at 10 updates", "checkpoint_1_20.pt")),
     ),
-    "none that can be read": ({"checkpoint_last.pt": b"PK"}, (0, "the training starts again")),
+    "an average": (
+        {
+            "checkpoint_2_30.pt": saved(30, last_optimizer_state=None),
+            "checkpoint_1_6.pt": saved(6),
+            "checkpoint_1_4.pt": saved(4),
+            "checkpoint_last.pt": b"PK",
+        },
+        (6, ("checkpoint_1_6.pt at 6", "checkpoint_2_30.pt has no state of the optimizer")),
+    ),
+    "a crash, of other names": (
+        {"checkpoint1.pt": saved(6), "crash.pt": saved(8), "averaged.pt": saved(9)},
+        (6, ("checkpoint1.pt at 6", "crash.pt is none of", "averaged.pt is none of")),
+    ),
+    "one that diverged": (
+        {"checkpoint1.pt": saved(6), "checkpoint2.pt": saved(8, model=DIVERGED)},
+        (6, ("checkpoint1.pt at 6", "checkpoint2.pt has weights that are not finite")),
+    ),
+    "without a place in the data": (
+        {"checkpoint_1_8.pt": saved(8, extra_state={})},
+        (0, ("the training starts again", "checkpoint_1_8.pt has no place in the data")),
+    ),
+    "the end of an epoch": (
+        {"checkpoint1.pt": saved(9), "checkpoint_1_8.pt": saved(8), "checkpoint_best.pt": saved(7)},
+        (9, ("checkpoint1.pt at 9",)),
+    ),
+    "the best alone": (
+        {"checkpoint_best.pt": saved(7), "checkpoint.best_loss_3.1.pt": saved(8)},
+        (8, ("checkpoint.best_loss_3.1.pt at 8",)),
+    ),
+    "none that can be read": ({"checkpoint_last.pt": b"PK"}, (0, ("the training starts again",))),
 }
 
 
 @pytest.mark.parametrize("name", FOLDERS)
-def test_the_newest_checkpoint_that_can_be_read_is_the_last(name: str, tmp_path: Path) -> None:
+def test_a_training_resumes_from_the_most_updates_that_it_can(name: str, tmp_path: Path) -> None:
     files, (updates, words) = FOLDERS[name]
     for place, (file, content) in enumerate(files.items()):
         path = tmp_path / file
         if isinstance(content, bytes):
             path.write_bytes(content)
         else:
-            history = [] if content is None else [{"num_updates": content}]
-            torch.save({"model": {}, "optimizer_history": history}, path)
+            torch.save(content, path)
         os.utime(path, (place, place))
     found, said = recover(tmp_path)
     assert found == updates
-    assert said is None if words is None else words in str(said)
+    assert (said is None) == (not words)
+    assert all(word in str(said) for word in words), said
     if updates:
         assert num_updates(tmp_path / "checkpoint_last.pt") == updates
     damaged = isinstance(files.get("checkpoint_last.pt"), bytes)
