@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Dict, List, Mapping, Sequence, Tuple
 
-from capsnmt.pages.plots import WIDTH, figure_of, styles
+from capsnmt.pages.plots import WIDTH, figure_of, legend_name, styles
 
 # what the columns of a CSV file abbreviate
 PANELS = {
@@ -85,7 +85,7 @@ class Points(Figure):
                 colour = style_of[name]["color"]
                 axes.scatter(*zip(*points), s=10, alpha=0.5, linewidth=0, color=colour)
                 line = {"markersize": 4, "linewidth": 1.5, **style_of[name]}
-                axes.plot([*by_layer], means, label=name, **line)
+                axes.plot([*by_layer], means, label=legend_name(name), **line)
             axes.set_xlabel("layer")
             axes.set_xticks(sorted({layer for points in models.values() for layer, _ in points}))
             axes.grid(alpha=0.2)

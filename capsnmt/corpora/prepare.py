@@ -240,7 +240,7 @@ class Preparation:
             (self.folder / "bin",),
             tuple(path for split in stages for path in self._files(stages[split], split)),
             function=lambda paths: fairseq.binarise([*arguments, str(paths[0])], paths[0], lock),
-            settings=joint,
+            settings=[*joint, *self.recipe.test_sets],  # their order decides their names in bin
         )
 
     def _check_outputs(self) -> None:

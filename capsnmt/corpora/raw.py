@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import unicodedata
 from functools import partial
 from itertools import chain, islice
 from pathlib import Path
@@ -83,8 +84,8 @@ def read_pairs(pieces: Sequence[Piece], languages: Tuple[str, str], texts: Texts
 def _hold_out(recipe: Recipe, training: Callable[[], SentencePairs]) -> Dict[str, SentencePairs]:
     """Draw the pairs that are held out from the training pairs without blank lines.
 
-    **D**: no pair is drawn twice, and a training pair that is equal to one of them also goes, both
-    without regard to case: it is known to the model.
+    **D**: no pair is drawn twice, and a training pair that is equal to one of them also goes: it is
+    known to the model. Equal are sentences of the same words, in any case and Unicode form.
     """
 
     def usable() -> SentencePairs:
@@ -119,7 +120,11 @@ def _hold_out(recipe: Recipe, training: Callable[[], SentencePairs]) -> Dict[str
 
 
 def _key(pair: Tuple[str, str]) -> Tuple[str, str]:
-    return pair[0].casefold(), pair[1].casefold()
+    return _words(pair[0]), _words(pair[1])
+
+
+def _words(sentence: str) -> str:
+    return " ".join(unicodedata.normalize("NFC", sentence.casefold()).split())
 
 
 def _take_every(

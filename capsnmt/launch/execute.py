@@ -301,6 +301,8 @@ class _Execution:
         status = process.run(step.argv, shown, on_line, lock=self.lock, **more)
         if status:
             ended = f"exit status {status}" if status > 0 else f"signal {-status}"
+            if status == -signal.SIGKILL:  # by whom, it does not know
+                ended += " (probably out of memory: give a smaller batch.max-tokens)"
             raise ExecutionError(
                 f"{step.name} failed with {ended}: see {where or self.folder.console_log}; fix the "
                 f"cause and run the same command again to resume"

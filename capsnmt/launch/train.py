@@ -19,9 +19,10 @@ import resource
 import signal
 import subprocess
 import sys
+import zlib
 from pathlib import Path
 from types import FrameType
-from typing import Any, Dict, List, Optional, Tuple
+from typing import Any, Dict, List, Mapping, Optional, Tuple
 
 import capsnmt.plugin  # noqa: F401  # isort: skip  (first: fairseq opens the root logger)
 
@@ -170,6 +171,16 @@ def main(cfg: Any) -> None:
         vars(distributed_utils.get_global_group).clear()  # what keeps fairseq's own group
 
 
+def port_of_step(variables: Mapping[str, str]) -> int:
+    """Return the port at which the processes of a step of SLURM meet.
+
+    **D**: every node knows the numbers of the job and of the step. Several runs may be steps of one
+    job, and several jobs may share a machine.
+    """
+    place = f"{variables['SLURM_JOB_ID']}.{variables.get('SLURM_STEP_ID', '0')}"
+    return PORTS[zlib.crc32(place.encode()) % len(PORTS)]
+
+
 def find_place(distributed: Any, cpu: bool) -> None:
     """Tell fairseq the place of this process, which it cannot infer on a CPU.
 
@@ -178,8 +189,7 @@ def find_place(distributed: Any, cpu: bool) -> None:
     """
     method, rank = "env://", os.environ.get("RANK")
     if rank is None and "SLURM_STEP_NODELIST" in os.environ:
-        # **D**: every node knows the number of the job, and jobs on one machine have different ones
-        distributed.distributed_port = PORTS[int(os.environ["SLURM_JOB_ID"]) % len(PORTS)]
+        distributed.distributed_port = port_of_step(os.environ)
         show = ["scontrol", "show", "hostnames", os.environ["SLURM_STEP_NODELIST"]]
         hosts = subprocess.run(show, stdout=subprocess.PIPE, check=True, text=True).stdout.split()
         method = f"tcp://{hosts[0]}:{distributed.distributed_port}"

@@ -95,6 +95,11 @@ def styles(names: Iterable[str]) -> Dict[str, Dict[str, str]]:
     return found
 
 
+def legend_name(name: str) -> str:
+    """Return a name as a legend takes it: matplotlib leaves out those that begin with ``_``."""
+    return f"\N{HAIR SPACE}{name}" if name.startswith("_") else name
+
+
 def finish(axes: Any) -> None:
     """Add the grid, and the legend where it covers no line."""
     axes.grid(alpha=0.2)

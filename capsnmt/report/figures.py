@@ -6,7 +6,7 @@ from types import MappingProxyType
 from typing import Any, List, Mapping, Sequence, Tuple
 
 from capsnmt.evaluation.scores import Spread
-from capsnmt.pages.plots import INK, figure_of, finish, styles
+from capsnmt.pages.plots import INK, figure_of, finish, legend_name, styles
 from capsnmt.runs.learning_curve import LearningCurve
 
 # above this multiple of the lowest loss a curve only shows the initialisation
@@ -32,7 +32,7 @@ def learning_curves(curves: Mapping[str, Sequence[LearningCurve]]) -> Any:
             axes.plot([*curve.train], train, ":", color=style_of[name]["color"], linewidth=1.2)
             axes.plot([*curve.valid], valid, "-", linewidth=1.8, markersize=4, **style_of[name])
             losses += train + valid
-        axes.plot([], [], "-", markersize=4, label=name, **style_of[name])
+        axes.plot([], [], "-", markersize=4, label=legend_name(name), **style_of[name])
     axes.plot([], [], "-", color=INK, label="validation")
     axes.plot([], [], ":", color=INK, label="training")
     low = min(losses)
@@ -77,7 +77,7 @@ def means_by_category(
             ],
             markersize=5,
             capsize=3,
-            label=name,
+            label=legend_name(name),
             **style_of[name],
         )
         for x, each in shown:
@@ -86,7 +86,9 @@ def means_by_category(
                 seeds = [x] * len(each.values)
                 axes.plot(seeds, each.values, ".", color=style_of[name]["color"], markersize=4)
     for number, (name, each) in enumerate(references.items()):
-        axes.axhline(each.mean, color=INK, linestyle=("--", ":", "-.")[number % 3], label=name)
+        axes.axhline(
+            each.mean, color=INK, linestyle=("--", ":", "-.")[number % 3], label=legend_name(name)
+        )
         if each.std:
             axes.axhspan(min(each.values), max(each.values), color=INK, alpha=0.1)
     axes.set_xlim(-0.5, len(places) - 0.5)

@@ -14,7 +14,8 @@ from capsnmt.runs.records import Measures, RunConfig
 
 # The marks of Ampomah et al. 2020: p below 0.05, below 0.01.
 LEVELS = {"‡": 0.01, "†": 0.05}
-# Flags of fairseq-train that may change when a training resumes: they change no update.
+# Flags of fairseq-train that may change when a training resumes: they change no update, unless a
+# schedule of the learning rate reads them.
 FREE_FLAGS = {
     *("keep-best-checkpoints", "keep-interval-updates", "keep-last-epochs", "log-interval"),
     *("max-epoch", "max-update", "no-epoch-checkpoints", "num-workers", "save-interval"),
@@ -53,6 +54,8 @@ def _training(config: RunConfig, data: Mapping[str, str]) -> Dict[str, Any]:
     period = PERIODS.get(str(train.get("lr-scheduler")))
     follows = (period is not None and period not in train) or "phase-ratio" in train
     bound = {"max-update"} if follows else set()
+    if train.get("lr-scheduler") == "reduce_lr_on_plateau":  # its rate follows the validations
+        bound |= {"save-interval", "validate-interval", "validate-interval-updates"}
     return {
         "arch": settings.arch,
         "data": dict(data),

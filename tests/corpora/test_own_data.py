@@ -94,15 +94,21 @@ def test_files_name_their_languages_by_suffix_or_pair(files, run, words, pair, t
 
 
 @pytest.mark.parametrize("flags", [[], ["--lowercase"]])
-def test_no_pair_is_drawn_twice_or_left_for_training_in_any_case(files, run, flags):
+@pytest.mark.parametrize(
+    "other",
+    [str.upper, lambda line: f" {line} ", lambda line: line.replace(" ", "\u00a0 ")],
+    ids=["case", "spaces", "other spaces"],
+)
+def test_no_pair_is_drawn_twice_or_left_for_training_in_another_form(files, run, flags, other):
     for side in ("en", "de"):
-        once = Path(f"a.{side}").read_text("utf-8")
-        Path(f"r.{side}").write_text(2 * (once + once.upper()), "utf-8")
+        once = Path(f"a.{side}").read_text("utf-8").splitlines()
+        forms = 2 * (once + [other(line) for line in once])
+        Path(f"r.{side}").write_text("".join(f"{line}\n" for line in forms), "utf-8")
     status, printed = run("--train", "r.en", "r.de", *flags, *SMALL)
     assert status == 0, printed
     data = PreparedData(Path("out"))
     train, *others = (
-        [line.lower() for line in text(data.raw(split, "en"))]
+        [" ".join(line.lower().split()) for line in text(data.raw(split, "en"))]
         for split in ("train", "valid", "test")
     )
     drawn = others[0] + others[1]

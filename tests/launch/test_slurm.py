@@ -22,6 +22,7 @@ from typing import Iterator, List
 import pytest
 
 from capsnmt.launch.__main__ import main
+from capsnmt.launch.train import port_of_step
 from tests.commands import command
 from tests.interpreter import executable, ran
 from tests.launch.conftest import Launch
@@ -318,3 +319,12 @@ def test_a_training_on_gpus_is_submitted_again_where_there_are_none(
     longer = ("--set", "train.max-epoch=9")
     assert "job 2 (submitted)" in launch(*words, *BY_EPOCHS, *longer, "--slurm")
     assert not (run / "scores.json").exists()
+
+
+def test_the_steps_of_a_job_meet_at_ports_of_their_own() -> None:
+    """Every node of a step computes the same."""
+    steps = [{"SLURM_JOB_ID": job, "SLURM_STEP_ID": step} for job in "789" for step in "0123"]
+    ports = [port_of_step(step) for step in steps]
+    assert ports == [port_of_step(step) for step in steps]
+    assert len({*ports}) == len(ports)
+    assert all(1024 < port < 2**16 for port in ports)

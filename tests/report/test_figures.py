@@ -49,6 +49,9 @@ def test_the_legend_of_the_learning_curves_says_what_is_solid_and_dotted() -> No
     assert [text.get_text() for text in axes.get_legend().get_texts()] == [
         *("one", "validation", "training")
     ]
+    with drawing():
+        (axes,) = learning_curves({"_wide": [curve]}).axes
+    assert axes.get_legend().get_texts()[0].get_text().strip() == "_wide"
     handles, names = axes.get_legend_handles_labels()
     styled = {name: handle.get_linestyle() for name, handle in zip(names, handles)}
     assert (styled["validation"], styled["training"]) == ("-", ":")

@@ -116,6 +116,22 @@ def test_more_updates_are_another_training_where_the_learning_rate_depends_on_th
     assert not differ(**{"lr-scheduler": schedule, **given.get(schedule, {})})
 
 
+@pytest.mark.parametrize("flag", ["save-interval", "validate-interval-updates"])
+@pytest.mark.parametrize("schedule", ["inverse_sqrt", "reduce_lr_on_plateau"])
+def test_other_validations_are_another_training_where_the_learning_rate_follows_them(
+    schedule: str, flag: str
+) -> None:
+    often, seldom = (
+        replace(
+            CONFIG,
+            settings=replace(CONFIG.settings, train={"lr-scheduler": schedule, flag: every}),
+        )
+        for every in (1, 2)
+    )
+    found = any(training_differences(often, seldom, {}, {}))
+    assert found == (schedule == "reduce_lr_on_plateau")
+
+
 # --- learning curves
 
 
