@@ -1,25 +1,26 @@
 """The engine of steps: a command or a function with the files it reads and writes.
 
 A step is complete if its outputs exist and the record of its folder has the same command, settings
-and inputs, all files unchanged: make's rule, and the command. Data preparation and runs use it.
+and inputs, all files with the content that they had. Data preparation and runs use it.
 """
 
 from __future__ import annotations
 
 import re
 import shlex
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple
+from typing import Any, Callable, Dict, Iterable, List, Mapping, Optional, Tuple
 
 from capsnmt import records
 from capsnmt.cli import ExecutionError
 from capsnmt.files import remove, replacing, sha256, temporary_path
 
-# **D**: a file up to this size is identified by its checksum, so that making it again with the same
-# content changes nothing; a larger file, such as a checkpoint, by its size and time.
-CHECKSUM_BYTES = 1 << 24
+# **D**: files are identified by their content, so that making them again, copying or moving them
+# changes nothing. The checksum of one above this size, such as a checkpoint, is remembered: it is
+# not read again while its size and time stay.
+REMEMBERED_BYTES = 1 << 24
 
 
 @dataclass(frozen=True)
@@ -79,25 +80,43 @@ class StepRecords:
         record = self.records.get(step.name)
         if record is None or not all(path.exists() for path in step.outputs):
             return False
-        # notes are made by the step, not compared
-        return record == self._record(step, record.notes)
+        now = self._record(step, record.notes, record)  # notes are made by the step, not compared
+        if not _same(record, now):
+            return False
+        if now != record:  # copied, or moved: the next one need not read it again
+            self.records[step.name] = now
+            with suppress(OSError):  # the folder may be another's
+                records.write(self.path, self.records)
+        return True
 
     def record(self, step: Step, notes: Any = None) -> None:
         """Record that a step has just been completed."""
         self.records[step.name] = self._record(step, notes)
         records.write(self.path, self.records)
 
-    def _record(self, step: Step, notes: Any) -> StepRecord:
+    def _record(self, step: Step, notes: Any, known: Optional[StepRecord] = None) -> StepRecord:
         # Not the interpreter, the module and the checkout: the same step in another environment, or
         # after a module was renamed, is the same.
         words = zip(("", *step.arguments), step.arguments)
         command = [self._relative(word) for before, word in words if before != "--user-dir"]
         return StepRecord(
             command=command if step.function is None else records.plain(step.settings),
-            inputs={self._relative(str(path)): _signature(path) for path in step.inputs},
-            outputs={self._relative(str(path)): _signature(path) for path in step.outputs},
+            inputs=self._signatures(step.inputs, {} if known is None else known.inputs),
+            outputs=self._signatures(step.outputs, {} if known is None else known.outputs),
             notes=notes,
         )
+
+    def _signatures(self, paths: Iterable[Path], known: Mapping[str, str]) -> Dict[str, str]:
+        """The signature of each file, also of those in folders."""
+        found = {}
+        for path in paths:
+            files = [path]
+            if path.is_dir():
+                files = sorted(file for file in path.rglob("*") if file.is_file())
+            for file in files:
+                name = self._relative(str(file))
+                found[name] = _signature(file, known.get(name, ""))
+        return found
 
     def _relative(self, word: str) -> str:
         """An argument, ``PATH`` or ``NAME=PATH``, relative to the first place that holds it."""
@@ -142,15 +161,32 @@ def run_step(
     done.record(step, notes)
 
 
-def _signature(path: Path) -> str:
-    """Return what identifies the content of a file, or of a folder's files."""
-    if path.is_dir():
-        files = sorted(file for file in path.rglob("*") if file.is_file())
-        return " ".join(f"{file.relative_to(path)}={_signature(file)}" for file in files)
+def _signature(path: Path, known: str) -> str:
+    """Return the checksum of a file; before that of a large one, its size and time.
+
+    ``known`` is its recorded signature, which is returned if size and time are those of the file.
+    """
     if not path.exists():
         return ""
     status = path.stat()
-    if status.st_size > CHECKSUM_BYTES:
-        # whole seconds, as archives may keep them
-        return f"{status.st_size} bytes, {status.st_mtime_ns // 10**9} s"
-    return sha256(path)
+    if status.st_size <= REMEMBERED_BYTES:
+        return sha256(path)
+    # an older version recorded whole seconds and no checksum
+    before = f"{status.st_size} bytes, {status.st_mtime_ns // 10**9} s"
+    stamp = f"{status.st_size} bytes at {status.st_mtime_ns}: "
+    if known == before or known.startswith(stamp):
+        return known
+    return stamp + sha256(path)
+
+
+def _same(one: StepRecord, other: StepRecord) -> bool:
+    """Whether two records have the same command, and files of the same content."""
+
+    def content(files: Mapping[str, str]) -> Dict[str, str]:
+        return {name: signature.rpartition(": ")[2] for name, signature in files.items()}
+
+    return (
+        one.command == other.command
+        and content(one.inputs) == content(other.inputs)
+        and content(one.outputs) == content(other.outputs)
+    )

@@ -11,6 +11,7 @@ from typing import List
 
 import pytest
 
+from capsnmt import steps
 from capsnmt.process import package_path
 from capsnmt.steps import Step, StepRecords
 from tests.commands import command, is_refusal
@@ -47,22 +48,57 @@ def test_a_launch_without_utf8_and_without_asserts_ends_with_its_scores(
     assert json.loads((folder / "summary.json").read_text("utf-8"))["seeds"] == [1]
 
 
-def test_a_large_file_out_of_an_archive_is_the_same(tmp_path: Path):
-    """tar keeps whole seconds: after a move, checkpoints were averaged and translated again."""
-    output, second = tmp_path / "model.pt", 1_800_000_000
+def test_a_large_file_is_known_by_its_content_wherever_it_was_copied(tmp_path: Path):
+    """Copied, restored or checked out it has another time; a copy of a run translated again."""
+    output, steps = tmp_path / "model.pt", tmp_path / "steps.json"
     output.touch()
     os.truncate(output, 1 << 25)
     step = Step("average", (output,))
-    for recorded in (0, 1, 999_999_999):
-        os.utime(output, ns=(0, second * 10**9 + recorded))
-        StepRecords(tmp_path / "steps.json").record(step)
-        done = StepRecords(tmp_path / "steps.json")
-        for time, same in ((0, True), (-1, False), (10**9, False)):
-            os.utime(output, ns=(0, second * 10**9 + time))
-            assert done.complete(step) == same
+    StepRecords(steps).record(step)
+    copy = tmp_path / "copy"
+    copy.mkdir()
+    for path in (output, steps):
+        shutil.copyfile(path, copy / path.name)
+    there = Step("average", (copy / "model.pt",))
+    os.utime(copy / "model.pt", ns=(0, 10**18 + 1))
+    assert StepRecords(copy / "steps.json").complete(there)
+    assert StepRecords(copy / "steps.json").complete(there)
+    with open(copy / "model.pt", "r+b") as file:
+        file.write(b"x")
+    os.utime(copy / "model.pt", ns=(0, 10**18 + 2))
+    assert not StepRecords(copy / "steps.json").complete(there)
+
+
+def test_a_large_file_is_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    output, read = tmp_path / "model.pt", []
+    output.touch()
+    os.truncate(output, 1 << 25)
+    whole = steps.sha256
+    monkeypatch.setattr(steps, "sha256", lambda path: read.append(path) or whole(path))
+    step = Step("average", (output,))
+    StepRecords(tmp_path / "steps.json").record(step)
+    os.utime(output, ns=(0, 10**18))  # as a copy has it
+    for _ in range(3):
+        assert StepRecords(tmp_path / "steps.json").complete(step)
+    assert len(read) == 2
+
+
+def test_a_large_file_that_an_older_version_recorded_is_the_same(tmp_path: Path):
+    output = tmp_path / "model.pt"
+    output.touch()
+    os.truncate(output, 1 << 25)
+    os.utime(output, ns=(0, 1_800_000_000 * 10**9 + 5))
+    record = {
+        "command": [],
+        "inputs": {},
+        "outputs": {"./model.pt": "33554432 bytes, 1800000000 s"},
+    }
+    (tmp_path / "steps.json").write_text(json.dumps({"average": record}), "utf-8")
+    done = StepRecords(tmp_path / "steps.json")
+    assert done.complete(Step("average", (output,)))
+    assert not done.complete(Step("average", (output,), arguments=("--best",)))
     os.truncate(output, (1 << 25) - 1)
-    os.utime(output, ns=(0, second * 10**9))
-    assert not done.complete(step)
+    assert not done.complete(Step("average", (output,)))
 
 
 @pytest.mark.parametrize("argument", ["{}", "--path={}"])
