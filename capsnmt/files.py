@@ -16,6 +16,10 @@ import capsnmt
 from capsnmt.cli import ConfigurationError, shown
 
 BLOCK = 1 << 20  # bytes read at a time
+# **D**: files are identified by their content, so that making them again, copying or moving them
+# changes nothing. The checksum of one above this size, such as a checkpoint, is remembered: it is
+# not read again while its size and time stay.
+REMEMBERED_BYTES = 1 << 24
 LONGEST_NAME = 200  # bytes; file systems allow 255, and suffixes are added
 PACKAGE = Path(capsnmt.__file__).resolve().parent
 # Where a checkout keeps what a wheel has inside the package (setup.py maps them).
@@ -97,6 +101,29 @@ def hexdigest(path: Path, algorithm: str) -> str:
 def sha256(path: Path) -> str:
     """Return the SHA-256 of a file's content in hexadecimal."""
     return hexdigest(path, "sha256")
+
+
+def signature(path: Path, known: str = "") -> str:
+    """Return the checksum of a file; before that of a large one, its size and time.
+
+    ``known`` is its recorded signature, which is returned if size and time are those of the file.
+    """
+    if not path.exists():
+        return ""
+    status = path.stat()
+    if status.st_size <= REMEMBERED_BYTES:
+        return sha256(path)
+    # an older version recorded whole seconds and no checksum
+    before = f"{status.st_size} bytes, {status.st_mtime_ns // 10**9} s"
+    stamp = f"{status.st_size} bytes at {status.st_mtime_ns}: "
+    if known == before or known.startswith(stamp):
+        return known
+    return stamp + sha256(path)
+
+
+def content_of(signature: str) -> str:
+    """Return the part of a signature that says what is in the file."""
+    return signature.rpartition(": ")[2]
 
 
 def plain_or_gzipped(path: Path) -> Path:

@@ -15,12 +15,7 @@ from typing import Any, Callable, Dict, Iterable, List, Mapping, Optional, Tuple
 
 from capsnmt import records
 from capsnmt.cli import ExecutionError
-from capsnmt.files import remove, replacing, sha256, temporary_path
-
-# **D**: files are identified by their content, so that making them again, copying or moving them
-# changes nothing. The checksum of one above this size, such as a checkpoint, is remembered: it is
-# not read again while its size and time stay.
-REMEMBERED_BYTES = 1 << 24
+from capsnmt.files import content_of, remove, replacing, signature, temporary_path
 
 
 @dataclass(frozen=True)
@@ -89,6 +84,12 @@ class StepRecords:
                 records.write(self.path, self.records)
         return True
 
+    def signature(self, step: str, path: Path) -> str:
+        """Return the signature of a file, remembered if it is an input of a complete step."""
+        record = self.records.get(step)
+        known = "" if record is None else record.inputs.get(self._relative(str(path)), "")
+        return signature(path, known)
+
     def record(self, step: Step, notes: Any = None) -> None:
         """Record that a step has just been completed."""
         self.records[step.name] = self._record(step, notes)
@@ -115,7 +116,7 @@ class StepRecords:
                 files = sorted(file for file in path.rglob("*") if file.is_file())
             for file in files:
                 name = self._relative(str(file))
-                found[name] = _signature(file, known.get(name, ""))
+                found[name] = signature(file, known.get(name, ""))
         return found
 
     def _relative(self, word: str) -> str:
@@ -161,29 +162,11 @@ def run_step(
     done.record(step, notes)
 
 
-def _signature(path: Path, known: str) -> str:
-    """Return the checksum of a file; before that of a large one, its size and time.
-
-    ``known`` is its recorded signature, which is returned if size and time are those of the file.
-    """
-    if not path.exists():
-        return ""
-    status = path.stat()
-    if status.st_size <= REMEMBERED_BYTES:
-        return sha256(path)
-    # an older version recorded whole seconds and no checksum
-    before = f"{status.st_size} bytes, {status.st_mtime_ns // 10**9} s"
-    stamp = f"{status.st_size} bytes at {status.st_mtime_ns}: "
-    if known == before or known.startswith(stamp):
-        return known
-    return stamp + sha256(path)
-
-
 def _same(one: StepRecord, other: StepRecord) -> bool:
     """Whether two records have the same command, and files of the same content."""
 
     def content(files: Mapping[str, str]) -> Dict[str, str]:
-        return {name: signature.rpartition(": ")[2] for name, signature in files.items()}
+        return {name: content_of(known) for name, known in files.items()}
 
     return (
         one.command == other.command

@@ -32,8 +32,9 @@ with() {
   environment=$1
   bin=$work/$1/bin
   cp -al "$work/$2" "$work/$1"
-  local wheel=(--python "$bin/python" -c "$REPO/constraints.txt" "capsnmt$3 @ $(echo "$work"/capsnmt-*.whl)")
-  install --offline "${wheel[@]}" 2>/dev/null || install "${wheel[@]}" 2>"$work/errors" || die "$1: $(cat "$work/errors")"
+  local wheel=(-c "$REPO/constraints.txt" "capsnmt$3 @ $(echo "$work"/capsnmt-*.whl)")
+  UV_OFFLINE=true install_with_uv --python "$bin/python" "${wheel[@]}" >/dev/null 2>&1 ||
+    install "$bin/python" "${wheel[@]}" >"$work/errors" || die "$1: $(cat "$work/errors")"
 }
 
 # capsnmt COMMAND ARGUMENTS... : runs a command of the environment that is used; it must succeed

@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 import shlex
 import sys
+from argparse import Namespace
 from pathlib import Path
-from typing import Dict, List, Optional, Sequence
+from typing import TYPE_CHECKING, Dict, List, Optional, Sequence
 
 from msgspec.structs import replace
 
@@ -20,6 +21,9 @@ from capsnmt.cli import (
     say,
 )
 from capsnmt.files import bundled_names
+
+if TYPE_CHECKING:
+    from capsnmt.corpora.prepare import Preparation
 
 # those that this process may use: a job has some cores of its node
 CORES = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
@@ -92,6 +96,15 @@ def build_parser() -> OneLineParser:
 
 def _prepare(given: Sequence[str]) -> None:
     options = build_parser().parse_args(given)
+    found = preparation(options, given)
+    if options.dry_run:
+        print("\n".join(found.script()))
+    else:
+        say(f"data-bin: {found.run()}")
+
+
+def preparation(options: Namespace, given: Sequence[str]) -> Preparation:
+    """Return the preparation of a command line, which is recorded as it was given."""
     if not (options.recipe or options.train):
         raise ConfigurationError("give a recipe, or --train with files of your own")
     given_to, others = (options.recipe, OF_OWN) if options.recipe else ("--train", OF_RECIPES)
@@ -122,7 +135,7 @@ def _prepare(given: Sequence[str]) -> None:
         recipe = replace(recipe, lowercase=True)
     if options.deduplicate:
         recipe = replace(recipe, cleaning=replace(recipe.cleaning, deduplicate=True))
-    preparation = Preparation(
+    return Preparation(
         recipe,
         options.output,
         local=Path("/") if options.train else options.local,
@@ -130,10 +143,6 @@ def _prepare(given: Sequence[str]) -> None:
         workers=min(options.workers, CORES),
         command=shlex.join(["python", "-m", "capsnmt.corpora", *given]),
     )
-    if options.dry_run:
-        print("\n".join(preparation.script()))
-    else:
-        say(f"data-bin: {preparation.run()}")
 
 
 def _named(valid: Optional[List[str]], tests: List[List[str]]) -> Dict[str, List[str]]:

@@ -19,7 +19,7 @@ from capsnmt.corpora.raw import write_raw
 from capsnmt.corpora.recipe import Recipe
 from capsnmt.corpora.sources import Address, download, has_checksum, in_folders, local_file
 from capsnmt.corpora.text import LOWERCASE, lowercase, tokenise
-from capsnmt.files import FAIRSEQS, installed_version, locked, sha256, temporary_path
+from capsnmt.files import FAIRSEQS, content_of, installed_version, locked, sha256, temporary_path
 from capsnmt.steps import Step, StepRecords, run_step
 
 TOOLS = ("sacremoses", "jieba", "subword-nmt", "sentencepiece", *FAIRSEQS, "torch")
@@ -59,7 +59,7 @@ class Preparation:
         # a complete folder is only read: it may be shared, and another user's
         with nullcontext() if complete else locked(self.folder / LOCK, waiting, say) as lock:
             if prepared.manifest.exists():
-                self._check_unchanged(prepared.read_manifest())
+                self.check_unchanged()
                 return prepared.binarised
             say(f"{self.recipe.name} {self.recipe.pair}: {self.recipe.description}")
             if self.local is not None:
@@ -256,13 +256,17 @@ class Preparation:
                     f"not make; give another folder"
                 )
 
-    def _check_unchanged(self, manifest: DataManifest) -> None:
+    def check_unchanged(self) -> None:
         """Raise unless a complete folder is of this recipe and of these sources."""
+        manifest = PreparedData(self.folder).read_manifest()
         ours, theirs = self.recipe.decisive(), manifest.recipe
         changes = [key for key in {**ours, **theirs} if ours.get(key) != theirs.get(key)]
         if self.local is not None and not changes:
+            done = StepRecords(self.folder / STEPS)
             for name, known in manifest.sources.items():
-                if (self.local / name).is_file() and sha256(self.local / name) != known:
+                path = self.local / name
+                # a large file was read when it was prepared
+                if path.is_file() and content_of(done.signature("raw", path)) != known:
                     changes.append(f"the content of {name}")
         if changes:
             named = f"{theirs.get('name', '')} {manifest.pair}".strip()

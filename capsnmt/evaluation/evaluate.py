@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import platform
+from hashlib import sha256
 from typing import Dict
 
 import capsnmt
@@ -80,6 +81,11 @@ def evaluate(settings: Settings) -> Evaluation:
         write_report(settings.compare_mt, settings.test, reference, firsts, source)
     return Evaluation(
         reference=settings.reference,
+        checksums={
+            name: sha256("\n".join(lines).encode("utf-8", "surrogateescape")).hexdigest()
+            for name, lines in (("reference", test_set.reference), ("source", test_set.source))
+            if lines is not None
+        },
         segments=segments,
         target_lang=language,
         length_unit=test_set.length_unit if buckets else None,

@@ -137,6 +137,9 @@ class Evaluation(Record, frozen=True, kw_only=True):
     """The scores of some systems on one test set."""
 
     reference: str  # its file
+    # what was compared: SHA-256 of the reference, and of the source where an output has it, as
+    # lines; older records have none
+    checksums: Dict[str, str] = field(default_factory=dict)
     segments: int  # number of sentences
     target_lang: Optional[str]
     length_unit: Optional[str]  # what a source length counts; None without a source

@@ -50,7 +50,18 @@ def prepare(run: Run) -> Optional[Step]:
     mirrors = [word for mirror in run.config.mirrors for word in ("--mirror", mirror)]
     options = flags.argv(run.settings.data.options)
     arguments = (*text, "--output", str(run.data.folder), *options, *mirrors)
-    return Step("prepare", (run.data.manifest,), (), python(RECIPES[recipe]), arguments)
+    inputs = tuple(Path(file) for file in text)
+    return Step("prepare", (run.data.manifest,), inputs, python(RECIPES[recipe]), arguments)
+
+
+def is_prepared(run: Run, step: Step) -> bool:
+    """Return no: the step itself is complete, or makes the data of other text again."""
+    return False
+
+
+def training_files(run: Run) -> List[Path]:
+    """Return nothing: the files of the task are those that identify the data."""
+    return []
 
 
 def evaluation(run: Run) -> List[Step]:

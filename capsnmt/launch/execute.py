@@ -20,7 +20,15 @@ from capsnmt import process, records
 from capsnmt.checkpoints.load import count_parameters
 from capsnmt.checkpoints.resume import STOP_FILE, num_updates, recover
 from capsnmt.cli import ConfigurationError, ExecutionError, Stopped
-from capsnmt.files import FAIRSEQS, atomic_writer, installed_version, locked, own_version, sha256
+from capsnmt.files import (
+    FAIRSEQS,
+    atomic_writer,
+    installed_version,
+    locked,
+    own_version,
+    sha256,
+    signature,
+)
 from capsnmt.launch import training
 from capsnmt.launch.plan import kind
 from capsnmt.launch.progress import TrainingProgress, say
@@ -127,10 +135,17 @@ class _Execution:
         """Prepare the data, compare with what was trained here, and write what the run is."""
         step = kind(self.run).prepare(self.run)
         if step is not None:
-            self.step(step)
+            if kind(self.run).is_prepared(self.run, step):
+                say(f"-- {step.name}: complete")
+            else:
+                self.step(step)
         files = kind(self.run).check_data(self.run)
         self.vocabulary = {path.name: sha256(path) for path in files}
-        finished = self.folder.read_training().updates if self.folder.training.is_file() else None
+        before = self.folder.read_training() if self.folder.training.is_file() else None
+        known = {} if before is None else before.data
+        files = kind(self.run).training_files(self.run)
+        self.data = {path.name: signature(path, known.get(path.name, "")) for path in files}
+        finished = None if before is None else before.updates
         # D: without its last checkpoint, as users delete them to save space, a finished training
         # remains
         self.deleted = finished is not None and not self.folder.last_checkpoint.exists()
@@ -181,7 +196,7 @@ class _Execution:
         fix = "give another --name or --output, or delete the folder"
         old, before = self.folder.read_config(), self.folder.read_training()
         now = self.describe(before.initial)
-        for key, was, new in training_differences(old, config, before.vocabulary, now.vocabulary):
+        for key, was, new in training_differences(old, config, before, now):
             raise ConfigurationError(
                 f"{self.folder} was trained with {key} {was}, not {new}; {fix}"
             )
@@ -209,7 +224,7 @@ class _Execution:
             raise ConfigurationError(
                 f"{self.folder} was trained with precision {was}, not {new}; {fix}"
             )
-        return replace(before, updates=done)
+        return replace(before, updates=done, data=now.data)
 
     def describe(self, initial: Optional[InitialModel]) -> TrainingRecord:
         """Return what the training is made with."""
@@ -221,6 +236,7 @@ class _Execution:
         fairseq = ", ".join(f"{name} {version}" for name, version in names.items() if version)
         return TrainingRecord(
             vocabulary=self.vocabulary,
+            data=self.data,
             device=str(device),
             device_name=name,
             threads=device.threads,

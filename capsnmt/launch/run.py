@@ -25,6 +25,7 @@ class Run:
 
     config: RunConfig
     folder: RunFolder
+    resumed: bool = False  # by its config.json alone
 
     @classmethod
     def read(cls, path: Path) -> Run:
@@ -34,7 +35,7 @@ class Run:
             raise ConfigurationError(
                 f"--resume {path} is no run (config.json); give OUTPUT/ROW/seed-S"
             )
-        return cls(folder.read_config(), folder)
+        return cls(folder.read_config(), folder, resumed=True)
 
     @property
     def settings(self) -> Settings:

@@ -9,6 +9,7 @@ from typing import List, Optional
 
 from capsnmt import records
 from capsnmt.cli import ConfigurationError
+from capsnmt.corpora.__main__ import build_parser, preparation
 from capsnmt.corpora.prepared import PreparedData
 from capsnmt.evaluation.__main__ import parse_arguments
 from capsnmt.launch import flags, training
@@ -37,6 +38,27 @@ def prepare(run: Run) -> Optional[Step]:
     return Step("prepare", (run.data.manifest,), program=program, arguments=tuple(arguments))
 
 
+def is_prepared(run: Run, step: Step) -> bool:
+    """Return whether the data are complete; raise if they are of another recipe or other text.
+
+    **D**: a run that is resumed, as by a job in a queue, is what its ``config.json`` says: a recipe
+    that was edited since changes nothing.
+    """
+    if not run.data.manifest.is_file():
+        return False
+    if run.resumed:
+        return True
+    preparation(build_parser().parse_args(step.arguments), step.arguments).check_unchanged()
+    return True
+
+
+def training_files(run: Run) -> List[Path]:
+    """Return the binarised files that a training reads, beside the dictionaries."""
+    splits = ["train"] if run.settings.train.get("disable-validation") else ["train", VALID]
+    found = (run.data.binarised.glob(f"{split}*.*-*.*.*") for split in splits)
+    return sorted(path for paths in found for path in paths)
+
+
 def evaluation(run: Run) -> List[Step]:
     """Average; generate and score each test set."""
     steps = []
@@ -58,7 +80,10 @@ def generate(run: Run, test_set: str) -> Step:
         *flags.argv(run.settings.generate),
         *("--seed", str(run.config.seed), "--log-format", "none"),
     )
-    inputs, output = (run.model, run.data.manifest), run.folder.generated(test_set)
+    files = run.data.binarised.glob(f"{run.settings.data.test_sets[test_set]}.*-*.*.*")
+    dictionaries = (run.data.dictionary(language) for language in run.settings.languages)
+    inputs = (run.model, *sorted(files), *dictionaries)
+    output = run.folder.generated(test_set)
     program = python("fairseq_cli.generate")
     return Step(f"generate {test_set}", (output,), inputs, program, arguments, to_file=True)
 

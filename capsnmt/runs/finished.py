@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from functools import cached_property
 from pathlib import Path
-from typing import Annotated, Any, Dict, Iterator, List, Sequence, Set
+from typing import Annotated, Any, Dict, Iterator, List, Sequence, Set, Tuple
 
 from msgspec import Meta
 
@@ -160,8 +160,23 @@ def distinct_names(runs: Sequence[FinishedRun]) -> List[str]:
     return next((names for names in candidates if len(set(names)) == len(runs)), candidates[-1])
 
 
+def differing_texts(
+    one: FinishedRun, other: FinishedRun, *texts: str
+) -> Iterator[Tuple[str, str, str]]:
+    """Return name and contents of the texts of test sets that are not the same for two runs.
+
+    Of scores that an older version made, nothing is known.
+    """
+    for test_set in one.scores.keys() & other.scores.keys():
+        known = [run.scores[test_set].checksums for run in (one, other)]
+        for text in texts:
+            was, now = (checksums.get(text, "")[:12] for checksums in known)
+            if was and now and was != now:
+                yield f"the {text} of {test_set}", was, now
+
+
 def check_comparable(runs: Sequence[FinishedRun]) -> None:
-    """Raise unless all runs translated the same test sets."""
+    """Raise unless all runs translated the same test sets, by name and by reference."""
     first = runs[0]
     for run in runs:
         for what, one, other in (
@@ -173,3 +188,8 @@ def check_comparable(runs: Sequence[FinishedRun]) -> None:
                     f"{run.folder} has the {what} {', '.join(other)}, but {first.folder} has "
                     f"{', '.join(one)}; report them separately"
                 )
+        for text, was, now in differing_texts(first, run, "reference"):
+            raise ConfigurationError(
+                f"{run.folder} has {text} {now}, but {first.folder} has {was}; report them "
+                "separately"
+            )

@@ -185,7 +185,9 @@ class InitialModel(Record, frozen=True, kw_only=True):
 class TrainingRecord(Record, frozen=True, kw_only=True, rename="kebab"):
     """What a run was trained with: ``training.json``, written when the training starts."""
 
-    vocabulary: Dict[str, str]  # checksums of the files that identify the training data
+    vocabulary: Dict[str, str]  # checksums of the dictionaries, or of a classifier's files
+    # signatures of the other files that a training reads; older records have none
+    data: Dict[str, str] = field(default_factory=dict)
     device: str  # in words
     device_name: str  # of the hardware
     threads: Optional[int] = None  # of each process; None: the launcher did not set them

@@ -9,8 +9,9 @@ from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Seque
 from capsnmt import records
 from capsnmt.cli import ConfigurationError
 from capsnmt.evaluation.scores import Spread, spread
-from capsnmt.runs.finished import FinishedRun, distinct_names
-from capsnmt.runs.records import Measures, RunConfig
+from capsnmt.files import content_of
+from capsnmt.runs.finished import FinishedRun, differing_texts, distinct_names
+from capsnmt.runs.records import Measures, RunConfig, TrainingRecord
 
 # The marks of Ampomah et al. 2020: p below 0.05, below 0.01.
 LEVELS = {"‡": 0.01, "†": 0.05}
@@ -31,16 +32,25 @@ FREE_IN_SCORING = {"significance", "samples"}  # they change no score
 def training_differences(
     before: RunConfig,
     now: RunConfig,
-    data_before: Mapping[str, str],
-    data_now: Mapping[str, str],
+    trained: TrainingRecord,
+    training: TrainingRecord,
 ) -> Iterator[Tuple[str, Any, Any]]:
     """Return key, old value and new value of each setting that makes two trainings different.
 
     Settings that may change when a training resumes are not compared: ``FREE_FLAGS``, the device
     (the update is the same on every device), the precision, generation and scoring. The data are
-    given as the checksums of their files.
+    compared by the content of their files; of those that an older record does not have, nothing is
+    known.
     """
-    return _differing(_training(before, data_before), _training(now, data_now))
+    yield from _differing(_training(before), _training(now))
+    yield from _differing(_files(trained.vocabulary), _files(training.vocabulary))
+    if trained.data and training.data:
+        yield from _differing(_files(trained.data), _files(training.data))
+
+
+def _files(signatures: Mapping[str, str]) -> Dict[str, str]:
+    """The content of files; twelve digits of a checksum are enough for a reader."""
+    return {f"data: {name}": content_of(known)[:12] for name, known in signatures.items()}
 
 
 def _differing(old: Dict[str, Any], new: Dict[str, Any]) -> Iterator[Tuple[str, Any, Any]]:
@@ -49,7 +59,7 @@ def _differing(old: Dict[str, Any], new: Dict[str, Any]) -> Iterator[Tuple[str, 
             yield key, old.get(key), new.get(key)
 
 
-def _training(config: RunConfig, data: Mapping[str, str]) -> Dict[str, Any]:
+def _training(config: RunConfig) -> Dict[str, Any]:
     settings, train = config.settings, config.settings.train
     period = PERIODS.get(str(train.get("lr-scheduler")))
     follows = (period is not None and period not in train) or "phase-ratio" in train
@@ -58,7 +68,8 @@ def _training(config: RunConfig, data: Mapping[str, str]) -> Dict[str, Any]:
         bound |= {"save-interval", "validate-interval", "validate-interval-updates"}
     return {
         "arch": settings.arch,
-        "data": dict(data),
+        "data.source-lang": settings.data.source_lang,
+        "data.target-lang": settings.data.target_lang,
         "init-from": settings.init_from,
         "seed": config.seed,
         "task": config.task,
@@ -74,9 +85,10 @@ def differences_between(one: FinishedRun, other: FinishedRun) -> List[Tuple[str,
     That is the training, with its end, which may change when a training resumes, and all that
     makes the scores.
     """
-    vocabularies = one.training.vocabulary, other.training.vocabulary
-    found = [*training_differences(one.config, other.config, *vocabularies)]
+    found = [*training_differences(one.config, other.config, one.training, other.training)]
     found += _differing(_budget_and_scores(one), _budget_and_scores(other))
+    if not one.settings.classifies:
+        found += differing_texts(one, other, "reference", "source")
     return [each for each in found if each[0] != "seed"]
 
 

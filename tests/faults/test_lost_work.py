@@ -11,7 +11,7 @@ from typing import List
 
 import pytest
 
-from capsnmt import steps
+from capsnmt import files
 from capsnmt.process import package_path
 from capsnmt.steps import Step, StepRecords
 from tests.commands import command, is_refusal
@@ -73,8 +73,8 @@ def test_a_large_file_is_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     output, read = tmp_path / "model.pt", []
     output.touch()
     os.truncate(output, 1 << 25)
-    whole = steps.sha256
-    monkeypatch.setattr(steps, "sha256", lambda path: read.append(path) or whole(path))
+    whole = files.sha256
+    monkeypatch.setattr(files, "sha256", lambda path: read.append(path) or whole(path))
     step = Step("average", (output,))
     StepRecords(tmp_path / "steps.json").record(step)
     os.utime(output, ns=(0, 10**18))  # as a copy has it

@@ -91,7 +91,7 @@ def test_a_change_is_another_record_or_one_line(data: st.DataObject) -> None:
         try:
             changed = read()
             if path == folder.config:
-                list(training_differences(record, changed, {}, {}))
+                list(training_differences(record, changed, TRAINING, TRAINING))
         except RecordError as error:
             line = str(error)
         assert line or changed != record or inner[last] == before
@@ -110,7 +110,7 @@ def test_more_updates_are_another_training_where_the_learning_rate_depends_on_th
             replace(CONFIG, settings=replace(CONFIG.settings, train={**flags, "max-update": end}))
             for end in (10, 20)
         )
-        return any(training_differences(short, long, {}, {}))
+        return any(training_differences(short, long, TRAINING, TRAINING))
 
     assert differ(**{"lr-scheduler": schedule}) == (schedule in given)
     assert not differ(**{"lr-scheduler": schedule, **given.get(schedule, {})})
@@ -128,7 +128,7 @@ def test_other_validations_are_another_training_where_the_learning_rate_follows_
         )
         for every in (1, 2)
     )
-    found = any(training_differences(often, seldom, {}, {}))
+    found = any(training_differences(often, seldom, TRAINING, TRAINING))
     assert found == (schedule == "reduce_lr_on_plateau")
 
 
