@@ -26,7 +26,7 @@ parse() {
   local known=$1 variable
   shift
   while [ $# -gt 0 ]; do
-    # a range of letters is another in every language
+    # no ranges: those of letters and digits are others in every language
     [[ $1 == --* && $1 != *[[:space:]=]* && " $known " == *" $1"[=\ ]* ]] || die "$1 is unknown; choose from ${known//=/}"
     variable=${1#--}
     variable=${variable//-/_}
@@ -43,7 +43,7 @@ parse() {
 
 # number FLAG VALUE [LEAST [MOST]] : ends with an error unless VALUE is an integer, LEAST (default 1) to MOST
 number() {
-  if ! [[ $2 =~ ^[0-9]{1,9}$ ]] || ((10#$2 < ${3:-1} || 10#$2 > ${4:-999999999})); then
+  if ! [[ $2 =~ ^[[:digit:]]{1,9}$ ]] || ((10#$2 < ${3:-1} || 10#$2 > ${4:-999999999})); then
     die "$1 is $2; give a whole number, ${3:-1} ${4:+to }${4:-or more}"
   fi
 }

@@ -34,7 +34,7 @@ helps "$self" "$@"
 words=("$@") dataset=multi30k recipe="" gpu="" seeds=1,2,3 max_update="" data="" output="" jobs=""
 threads=1 minutes="" list="" dry_run=""
 parse "--dataset= --recipe= --gpu --seeds= --max-update= --data= --output= --jobs= --threads= --minutes= --list --dry-run" "$@"
-[[ $seeds =~ ^[0-9]+(,[0-9]+)*$ ]] || die "--seeds is $seeds; give whole numbers separated by commas"
+[[ $seeds =~ ^[[:digit:]]+(,[[:digit:]]+)*$ ]] || die "--seeds is $seeds; give whole numbers separated by commas"
 [ -z "$data" ] || [ -d "$data" ] || die "--data $data is no folder; check the path"
 for flag in ${jobs:+jobs} threads ${max_update:+max-update} ${minutes:+minutes}; do
   variable=${flag//-/_}
