@@ -11,7 +11,7 @@ import platform
 import shlex
 import signal
 import sys
-from typing import Any, Callable, ContextManager, List, Optional, TextIO
+from typing import Any, Callable, ContextManager, List, Optional, TextIO, Tuple
 
 import torch
 from msgspec.structs import replace
@@ -34,7 +34,13 @@ from capsnmt.launch.plan import kind
 from capsnmt.launch.progress import TrainingProgress, say
 from capsnmt.launch.run import Run, environment
 from capsnmt.machine import processor
-from capsnmt.runs.records import InitialModel, Settings, TrainingRecord
+from capsnmt.runs.records import (
+    EarlierMachine,
+    InitialModel,
+    Machine,
+    Settings,
+    TrainingRecord,
+)
 from capsnmt.runs.trained_rows import training_differences
 from capsnmt.steps import Step, StepRecords, run_step
 
@@ -218,13 +224,22 @@ class _Execution:
                 f"folder to train again"
             )
         if not over:
-            return now
+            return replace(now, earlier=self.earlier(before, now))
         was, new = old.settings.precision, config.settings.precision
         if was != new:
             raise ConfigurationError(
                 f"{self.folder} was trained with precision {was}, not {new}; {fix}"
             )
         return replace(before, updates=done, data=now.data)
+
+    def earlier(self, before: TrainingRecord, now: TrainingRecord) -> Tuple[EarlierMachine, ...]:
+        """Return what has trained so far, if that is not what goes on."""
+        was, becomes = (
+            {name: getattr(record, name) for name in Machine.__struct_fields__}
+            for record in (before, now)
+        )
+        here = () if was == becomes else (EarlierMachine(updates=self.done, **was),)
+        return before.earlier + here
 
     def describe(self, initial: Optional[InitialModel]) -> TrainingRecord:
         """Return what the training is made with."""

@@ -182,16 +182,28 @@ class InitialModel(Record, frozen=True, kw_only=True):
         return f"{self.row} ({self.updates:,} updates)"
 
 
-class TrainingRecord(Record, frozen=True, kw_only=True, rename="kebab"):
+class Machine(Record, frozen=True, kw_only=True, rename="kebab"):
+    """What trained a run, or a part of it."""
+
+    device: str  # in words
+    device_name: str  # of the hardware
+    threads: Optional[int] = None  # of each process; None: the launcher did not set them
+    versions: Dict[str, str]  # package -> version
+
+
+class EarlierMachine(Machine, frozen=True, kw_only=True, rename="kebab"):
+    """What trained the first part of a run, which went on otherwise."""
+
+    updates: int  # that had been made in the end
+
+
+class TrainingRecord(Machine, frozen=True, kw_only=True, rename="kebab"):
     """What a run was trained with: ``training.json``, written when the training starts."""
 
     vocabulary: Dict[str, str]  # checksums of the dictionaries, or of a classifier's files
     # signatures of the other files that a training reads; older records have none
     data: Dict[str, str] = field(default_factory=dict)
-    device: str  # in words
-    device_name: str  # of the hardware
-    threads: Optional[int] = None  # of each process; None: the launcher did not set them
-    versions: Dict[str, str]  # package -> version
+    earlier: Tuple[EarlierMachine, ...] = ()  # before it was resumed on another
     initial: Optional[InitialModel] = None
     updates: Optional[int] = None  # of the finished training; None until then
     parameters: Optional[int] = None  # learned ones; None until the run is finished

@@ -150,15 +150,14 @@ class TrainedRow:
     def speed_against(self, baseline: TrainedRow) -> Optional[float]:
         """Training speed relative to the baseline's.
 
-        **D**: ``None`` unless all runs had the same device and number of threads: any other ratio
-        compares machines, not models.
+        **D**: ``None`` unless all parts of all runs had the same device and number of threads: any
+        other ratio compares machines, not models.
         """
         machines = {
-            (
-                *(run.training.device, run.training.device_name),
-                run.training.threads or run.config.device.threads,  # older records have none
-            )
+            # older records have no threads
+            (each.device, each.device_name, each.threads or run.config.device.threads)
             for run in [*self.runs, *baseline.runs]
+            for each in (run.training, *run.training.earlier)
         }
         own, other = self.tokens_per_second, baseline.tokens_per_second
         if len(machines) > 1 or own is None or not other:

@@ -9,6 +9,7 @@ from typing import Callable, List
 import pytest
 
 from capsnmt.launch.__main__ import main
+from capsnmt.runs.folder import RunFolder
 from tests.commands import command, is_refusal, made_once, succeed
 from tests.kills import launch as kill
 from tests.small_row import arguments
@@ -167,3 +168,12 @@ def test_seeds_of_other_references_have_no_mean(binarised: Binarise, tmp_path: P
     # scored again, they have one
     assert main([*line, "--seeds", "1,2"]) == 0
     succeed("capsnmt.report", tmp_path / "runs" / "row", *page)
+
+
+def test_each_part_of_a_training_says_what_it_ran_on(binarised: Binarise, tmp_path: Path) -> None:
+    line = arguments(binarised(tmp_path / "data", list), tmp_path)
+    for threads, updates in (("1", "4"), ("1", "6"), ("2", "8"), ("2", "8")):
+        assert main([*line, "--threads", threads, "--max-update", updates]) == 0
+    trained = RunFolder(tmp_path / "runs" / "row" / "seed-1").read_training()
+    assert (trained.threads, trained.updates) == (2, 8)
+    assert [(part.threads, part.updates) for part in trained.earlier] == [(1, 6)]

@@ -234,7 +234,9 @@ def test_a_difference_is_marked_by_its_largest_p_value(
     assert table(folders)[1][4][-1].isdigit()
 
 
-@pytest.mark.parametrize("key", ["device", "device-name", "threads", "older", "no times"])
+@pytest.mark.parametrize(
+    "key", ["device", "device-name", "threads", "earlier", "older", "no times"]
+)
 def test_speeds_of_different_machines_have_no_ratio(output: Path, key: str) -> None:
     run, speed = output / RUN, "57/s"
     if key == "no times":
@@ -245,7 +247,13 @@ def test_speeds_of_different_machines_have_no_ratio(output: Path, key: str) -> N
         edit(run / "config.json", lambda config: config["device"].update(threads=2))
     else:
         other = 2 if key == "threads" else "other"
-        edit(run / "training.json", lambda training: training.update({key: other}))
+
+        def change(training: Dict[str, Any]) -> None:
+            parts = {each: training[each] for each in ("device", "device-name", "versions")}
+            earlier = [{**parts, "threads": 2, "updates": 3}]
+            training.update({key: earlier if key == "earlier" else other})
+
+        edit(run / "training.json", change)
     assert table([output])[1][2] == speed
 
 
