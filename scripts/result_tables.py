@@ -110,9 +110,9 @@ def costs() -> str:
     rows, lines = kept_rows(), []
     baselines = {run.seed: run for run in rows["baseline"]}
     for row, runs in rows.items():
-        speed = speeds[row]["of the baseline"]
+        speed = speeds.get(row, {}).get("of the baseline", "")  # of some it is not measured
         cells = [mean_of([lowest_loss(run) for run in runs], ".3f")]
-        for share in (None, 1.0, float(speed)):
+        for share in (None, 1.0, float(speed) if speed else 0.0):
             found = []
             for run in runs:
                 baseline, initial = baselines[run.seed], run.training.initial
