@@ -190,6 +190,6 @@ def check_comparable(runs: Sequence[FinishedRun]) -> None:
                 )
         for text, was, now in differing_texts(first, run, "reference"):
             raise ConfigurationError(
-                f"{run.folder} has {text} {now}, but {first.folder} has {was}; report them "
-                "separately"
+                f"{run.folder} has {text} {now}, but {first.row}, seed {first.seed}, has {was}; "
+                "report them separately"
             )

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Callable, List
 
 import pytest
+import yaml
 
 from capsnmt.launch.__main__ import main
 from capsnmt.runs.folder import RunFolder
@@ -35,10 +36,10 @@ def copied(begun: Path, tmp_path: Path) -> Path:
     """A copy of it: other times, other inodes, another folder."""
     shutil.copytree(begun / "sources", tmp_path / "sources", copy_function=shutil.copyfile)
     shutil.copytree(begun / "out", tmp_path / "out", copy_function=shutil.copyfile)
-    for name in ("recipe.yaml", "tiny.yaml"):
-        path = tmp_path / "sources" / name
-        text = path.read_text("utf-8").replace(str(begun), str(tmp_path))
-        path.write_text(text, "utf-8")
+    row = tmp_path / "sources" / "tiny.yaml"
+    settings = yaml.safe_load(row.read_text("utf-8"))
+    settings["data"]["recipe"] = str(tmp_path / "sources" / "recipe.yaml")
+    row.write_text(yaml.safe_dump(settings), "utf-8")
     return tmp_path
 
 
