@@ -2,7 +2,8 @@
 # Runs a command in a clone of this checkout's last commit, in surroundings that are not this machine's: a folder with
 # spaces and letters beyond ASCII, a user without privileges, a Turkish locale, a processor of another name.
 #   scripts/elsewhere.sh COMMAND [ARGUMENTS...]
-# What cannot be had here is said and left out: another user and processor need root, the locale Debian's locales.
+# What cannot be had here is said and left out: another user and processor need root and a Python that is not root's own,
+# the locale Debian's locales.
 set -euo pipefail
 self=$(readlink -f "$0")
 # shellcheck source=scripts/flags.sh
@@ -26,25 +27,27 @@ else
   echo "!! NOT in Turkish: there is no source of locales here (apt-get install locales)" >&2
   language=C.UTF-8
 fi
-data=${CAPSNMT_DATA:-$repository/../shared/data}
-surroundings=(
-  "LANG=$language" "LC_ALL=$language" "HOME=$work/home" "TMPDIR=$work/tmp ü" "CAPSNMT_DATA=$(readlink -m "$data")"
-)
+data=$(readlink -m "${CAPSNMT_DATA:-$repository/../shared/data}")
+surroundings=("LANG=$language" "LC_ALL=$language" "HOME=$work/home" "TMPDIR=$work/tmp ü")
+
+# as_other COMMAND... : runs it as a user without privileges. /proc/cpuinfo is replaced for this command alone, and the
+# real data lie where others may read them; programs that are root's own are not on the PATH.
+as_other() {
+  # shellcheck disable=SC2016  # the inner shell's arguments
+  env "${surroundings[@]}" CAPSNMT_DATA="$work/data" PATH=/usr/local/bin:/usr/bin:/bin unshare --mount bash -c '
+    mount --bind "$1/cpuinfo" /proc/cpuinfo
+    [ ! -d "$2" ] || { mkdir -p "$1/data" && mount --bind "$2" "$1/data"; }
+    umask 077
+    exec setpriv --reuid nobody --regid "$(id -gn nobody)" --clear-groups "${@:3}"' \
+    - "$work" "$data" "$@"
+}
 
 cd "$clone"
-if [ "$(id -u)" = 0 ] && command -v setpriv unshare >/dev/null; then
-  # /proc/cpuinfo is replaced for this command alone
-  sed 's/^\(model name[^:]*:\).*/\1 Ampere(R) Altra(TM) [Q80-30] CPU, 3,0 GHz/' /proc/cpuinfo >"$work/cpuinfo"
-  chown -R nobody:"$(id -gn nobody)" "$work"
-  # root's own programs are not for others
-  path=/usr/local/bin:/usr/bin:/bin
-  # shellcheck disable=SC2016  # the inner shell's arguments
-  env "${surroundings[@]}" "PATH=$path" unshare --mount bash -c '
-    mount --bind "$1" /proc/cpuinfo
-    umask 077
-    exec setpriv --reuid nobody --regid "$(id -gn nobody)" --clear-groups "${@:2}"' \
-    - "$work/cpuinfo" "$@"
+sed 's/^\(model name[^:]*:\).*/\1 Ampere(R) Altra(TM) [Q80-30] CPU, 3,0 GHz/' /proc/cpuinfo >"$work/cpuinfo"
+if [ "$(id -u)" = 0 ]; then chown -R nobody:"$(id -gn nobody)" "$work"; fi
+if as_other bash -c '. scripts/venv.sh && has_host main' 2>/dev/null; then
+  as_other "$@"
 else
-  echo "!! NOT as another user, with another processor: that needs root, setpriv and unshare" >&2
-  (umask 077 && env "${surroundings[@]}" "$@")
+  echo "!! NOT as another user, with another processor: that needs root, setpriv, unshare and a Python that is not root's" >&2
+  (umask 077 && env "${surroundings[@]}" CAPSNMT_DATA="$data" "$@")
 fi
