@@ -49,5 +49,6 @@ if as_other bash -c '. scripts/venv.sh && has_host main' 2>/dev/null; then
   as_other "$@"
 else
   echo "!! NOT as another user, with another processor: that needs root, setpriv, unshare and a Python that is not root's" >&2
+  [ "$(id -u)" != 0 ] || chown -R 0:0 "$work"
   (umask 077 && env "${surroundings[@]}" CAPSNMT_DATA="$data" "$@")
 fi
